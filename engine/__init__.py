@@ -1,0 +1,1 @@
+"""tagflow: a tagged-token dataflow engine for programs whose control flow is decided by data."""

@@ -1,0 +1,192 @@
+"""Element types of tensors, and the rules for Python literals (no silent promotion)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from .errors import DtypeError
+
+
+class DType:
+    """An element type.
+
+    Values of `resource` tensors are handles (variables, arrays, stacks); a `series` holds one saved value
+    per loop iteration. Neither has NumPy elements, and neither can be fed or fetched.
+    """
+
+    __slots__ = ("name", "numpy")
+
+    def __init__(self, name: str, numpy: np.dtype[Any] | None) -> None:
+        self.name = name
+        self.numpy = numpy
+
+    @property
+    def is_floating(self) -> bool:
+        """Whether this is a real floating-point type."""
+        return self.name in _FLOATING
+
+    @property
+    def is_complex(self) -> bool:
+        """Whether this is a complex type."""
+        return self.name.startswith("complex")
+
+    @property
+    def is_integer(self) -> bool:
+        """Whether this is a signed or unsigned integer type."""
+        return self.name.startswith(("int", "uint"))
+
+    @property
+    def is_differentiable(self) -> bool:
+        """Whether gradients flow through values of this type."""
+        return self.is_floating or self.is_complex
+
+    @property
+    def is_numeric(self) -> bool:
+        """Whether arithmetic is defined on it."""
+        return self.is_differentiable or self.is_integer
+
+    @property
+    def is_value(self) -> bool:
+        """Whether its tensors hold NumPy elements."""
+        return self.numpy is not None
+
+    @property
+    def real(self) -> DType:
+        """The type of the real part."""
+        return {"complex64": float32, "complex128": float64}.get(self.name, self)
+
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        if isinstance(other, (str, np.dtype, type)):
+            try:
+                return as_dtype(other) is self
+            except DtypeError:
+                return False
+        return False
+
+    def __hash__(self) -> int:
+        return hash(self.name)
+
+    def __repr__(self) -> str:
+        return f"tagflow.{self.name}"
+
+    def __str__(self) -> str:
+        return self.name
+
+    def __reduce__(self) -> Any:
+        return as_dtype, (self.name,)
+
+
+_FLOATING = ("float16", "float32", "float64", "bfloat16")
+
+bool_ = DType("bool", np.dtype(np.bool_))
+int8 = DType("int8", np.dtype(np.int8))
+int16 = DType("int16", np.dtype(np.int16))
+int32 = DType("int32", np.dtype(np.int32))
+int64 = DType("int64", np.dtype(np.int64))
+uint8 = DType("uint8", np.dtype(np.uint8))
+uint16 = DType("uint16", np.dtype(np.uint16))
+uint32 = DType("uint32", np.dtype(np.uint32))
+uint64 = DType("uint64", np.dtype(np.uint64))
+float16 = DType("float16", np.dtype(np.float16))
+float32 = DType("float32", np.dtype(np.float32))
+float64 = DType("float64", np.dtype(np.float64))
+bfloat16 = DType("bfloat16", np.dtype(ml_dtypes.bfloat16))
+complex64 = DType("complex64", np.dtype(np.complex64))
+complex128 = DType("complex128", np.dtype(np.complex128))
+string = DType("string", np.dtypes.StringDType())
+resource = DType("resource", None)
+series = DType("series", None)
+
+ALL = (
+    bool_, int8, int16, int32, int64, uint8, uint16, uint32, uint64,
+    float16, float32, float64, bfloat16, complex64, complex128, string, resource, series,
+)  # fmt: skip
+INTEGER = tuple(d for d in ALL if d.is_integer)
+FLOATING = tuple(d for d in ALL if d.is_floating)
+DIFFERENTIABLE = tuple(d for d in ALL if d.is_differentiable)
+REAL = FLOATING + INTEGER
+NUMERIC = DIFFERENTIABLE + INTEGER
+INDEX = (int32, int64)
+VALUES = tuple(d for d in ALL if d.is_value)
+
+_BY_NAME = {d.name: d for d in ALL}
+_BY_NUMPY = {d.numpy: d for d in ALL if d.numpy is not None}
+
+
+def as_dtype(value: Any) -> DType:
+    """Return the DType that `value` names: a DType, its name, a NumPy dtype or scalar type, or bool/int/float."""
+    if isinstance(value, DType):
+        return value
+    if value is int:
+        return int32
+    if value is float:
+        return float32
+    if isinstance(value, str) and value in _BY_NAME:
+        return _BY_NAME[value]
+    try:
+        numpy = np.dtype(value)
+    except TypeError:
+        raise DtypeError("not a dtype", got=repr(value), hint=f"use one of {', '.join(_BY_NAME)}") from None
+    if numpy.kind in "UST":
+        return string
+    found = _BY_NUMPY.get(numpy.newbyteorder("=") if numpy.kind in "iufc" else numpy)
+    if found is None:
+        raise DtypeError("this NumPy dtype has no tagflow counterpart", got=numpy, hint="cast the array first")
+    return found
+
+
+def as_array(value: Any, dtype: DType | None = None) -> np.ndarray[Any, Any]:
+    """Convert a literal or array-like to an array by the literal rules.
+
+    Python ints become int32, floats float32, bools bool, strings string; NumPy arrays keep their dtype.
+    With `dtype` given, Python literals take it when the kind fits (an int fits any number, a float any
+    floating or complex type); arrays must have it already.
+    """
+    if hasattr(value, "__dlpack__") and not isinstance(value, np.ndarray):
+        value = np.from_dlpack(value)
+    if isinstance(value, (np.ndarray, np.generic)):
+        return _typed_array(np.asarray(value), dtype)
+    kinds = _literal_kinds(value)
+    if "a" in kinds:
+        return _typed_array(np.asarray(value), dtype)
+    kind = max(kinds, key="?ifcs".index) if kinds else "f"
+    if dtype is None:
+        dtype = {"?": bool_, "i": int32, "f": float32, "c": complex64, "s": string}[kind]
+    elif not _literal_fits(kind, dtype) and kinds:
+        raise DtypeError("this literal does not fit the dtype", wanted=dtype, got=repr(value), hint="cast it")
+    try:
+        return np.array(value, dtype.numpy)
+    except (OverflowError, ValueError, TypeError) as error:
+        raise DtypeError("this literal can not be converted", wanted=dtype, got=repr(value), hint=str(error)) from error
+
+
+def _typed_array(array: np.ndarray[Any, Any], dtype: DType | None) -> np.ndarray[Any, Any]:
+    found = as_dtype(array.dtype)
+    if dtype is not None and dtype is not found:
+        raise DtypeError("this array has another dtype", wanted=dtype, got=found, hint="cast it with cast or astype")
+    return array.astype(found.numpy, copy=False)
+
+
+def _literal_kinds(value: Any) -> set[str]:
+    if isinstance(value, (list, tuple)):
+        return set().union(*(_literal_kinds(v) for v in value)) if value else set()
+    for types, kind in (((bool,), "?"), ((int,), "i"), ((float,), "f"), ((complex,), "c"), ((str, bytes), "s")):
+        if isinstance(value, types):
+            return {kind}
+    return {"a"}
+
+
+def _literal_fits(kind: str, dtype: DType) -> bool:
+    fits = {
+        "?": dtype is bool_,
+        "i": dtype.is_numeric,
+        "f": dtype.is_differentiable,
+        "c": dtype.is_complex,
+        "s": dtype is string,
+    }
+    return fits[kind]

@@ -1,0 +1,147 @@
+"""The errors of tagflow.
+
+Every message says what happened, what was wanted and what came, which operation and which line of the
+user's program it concerns, and one thing to try. The parts are fields; the text is built from them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .sources import Source, user_source
+
+
+class TagflowError(Exception):
+    """Root of all errors raised by tagflow.
+
+    Parameters
+    ----------
+    what : str
+        What happened, in one sentence.
+    wanted, got : object, optional
+        The expectation and what came instead.
+    operation : object, optional
+        The operation concerned (its ``name`` and ``type`` are shown), or a plain name.
+    source : Source, optional
+        The user's line; defaults to the operation's, else to the line now running.
+    hint : str, optional
+        One thing to try.
+    """
+
+    def __init__(
+        self,
+        what: str,
+        *,
+        wanted: Any = None,
+        got: Any = None,
+        operation: Any = None,
+        source: Source | None = None,
+        hint: str | None = None,
+    ) -> None:
+        self.what = what
+        self.wanted = wanted
+        self.got = got
+        self.operation = operation
+        self.source = source or getattr(operation, "source", None) or user_source()
+        self.hint = hint
+        super().__init__(what)
+
+    def details(self) -> list[tuple[str, Any]]:
+        """Return the labelled lines that follow the first sentence."""
+        return [
+            ("wanted", self.wanted),
+            ("got", self.got),
+            ("operation", _describe(self.operation)),
+            ("built at", self.source),
+            ("try", self.hint),
+        ]
+
+    def __str__(self) -> str:
+        lines = [f"  {label}: {value}" for label, value in self.details() if value is not None]
+        return "\n".join([self.what, *lines])
+
+
+def _describe(operation: Any) -> str | None:
+    if operation is None or isinstance(operation, str):
+        return operation
+    return f"{operation.name} ({operation.type})"
+
+
+class GraphError(TagflowError):
+    """The graph can not be built or compiled as asked."""
+
+
+class ShapeError(GraphError):
+    """Shapes do not fit."""
+
+
+class DtypeError(GraphError):
+    """Dtypes do not fit; tagflow never promotes silently."""
+
+
+class BranchMismatchError(GraphError):
+    """The branches of a ``cond`` return different structures or dtypes."""
+
+
+class LoopVariableError(GraphError):
+    """A loop body returns variables that do not fit those it was given."""
+
+
+class OpError(TagflowError):
+    """An operation failed while a step ran; the original error is ``__cause__``.
+
+    Attributes
+    ----------
+    tag : str or None
+        The instance: ``node@frame/iteration``.
+    input_shapes : sequence of tuple of int, optional
+        Shapes of the values the instance was given.
+    """
+
+    def __init__(self, what: str, *, tag: str | None = None, input_shapes: Any = None, **fields: Any) -> None:
+        self.tag = tag
+        self.input_shapes = input_shapes
+        super().__init__(what, **fields)
+
+    def details(self) -> list[tuple[str, Any]]:
+        return [("instance", self.tag), ("input shapes", self.input_shapes), *super().details()]
+
+
+class DeadFetchError(OpError):
+    """A fetched value was never produced: it lies on a branch that was not taken."""
+
+
+class TensorArrayError(OpError):
+    """A TensorArray was used against its rules (write once, bounds, shapes, use after close)."""
+
+
+class StackError(OpError):
+    """A stack was popped empty, overflowed, given another dtype, or used after close."""
+
+
+class UninitializedVariableError(OpError):
+    """A variable was read before it was assigned."""
+
+
+class StepTimeout(TagflowError, TimeoutError):
+    """A step did not end within its timeout; the session stays usable."""
+
+
+class QueueClosed(TagflowError):
+    """An operation waited on a queue that was closed."""
+
+
+class Overloaded(TagflowError):
+    """More steps were asked for than the session admits."""
+
+
+class DeviceMemoryError(OpError):
+    """A device's memory limit can not hold what a step needs."""
+
+
+class CheckpointError(TagflowError):
+    """Saved values can not be written or read back."""
+
+
+class SessionClosed(TagflowError):
+    """A session was used after it was closed."""

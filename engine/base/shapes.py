@@ -1,0 +1,168 @@
+"""Partial static shapes: a rank that may be unknown, dimensions that may be unknown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from .errors import ShapeError
+
+Dimension = int | None
+
+
+class Shape:
+    """A tensor's static shape; ``Shape(None)`` has unknown rank, a ``None`` dimension is unknown.
+
+    Examples
+    --------
+    >>> Shape([None, 3]).merge(Shape([2, None]))
+    Shape(2, 3)
+    >>> str(Shape([None, 3])), str(Shape(None))
+    ('[?,3]', '[...]')
+    """
+
+    __slots__ = ("_dims",)
+
+    def __init__(self, dims: Iterable[Any] | Shape | None) -> None:
+        if isinstance(dims, Shape):
+            self._dims: tuple[Dimension, ...] | None = dims._dims
+        elif dims is None:
+            self._dims = None
+        else:
+            self._dims = tuple(_dimension(d) for d in dims)
+
+    @property
+    def rank(self) -> int | None:
+        """Number of dimensions, or None when unknown."""
+        return None if self._dims is None else len(self._dims)
+
+    @property
+    def dims(self) -> tuple[Dimension, ...]:
+        """The dimensions; raises ShapeError when the rank is unknown."""
+        if self._dims is None:
+            raise ShapeError("the rank of this shape is not known", hint="give the tensor a shape with reshape")
+        return self._dims
+
+    @property
+    def is_fully_known(self) -> bool:
+        """Whether every dimension is known."""
+        return self._dims is not None and None not in self._dims
+
+    @property
+    def num_elements(self) -> int | None:
+        """Product of the dimensions, or None unless fully known."""
+        if not self.is_fully_known:
+            return None
+        product = 1
+        for d in self.dims:
+            product *= d  # type: ignore[operator]
+        return product
+
+    def as_tuple(self) -> tuple[int, ...]:
+        """Return the dimensions of a fully known shape."""
+        if not self.is_fully_known:
+            raise ShapeError("this shape is not fully known", got=self)
+        return self.dims  # type: ignore[return-value]
+
+    def is_compatible_with(self, other: Shape) -> bool:
+        """Whether some concrete shape fits both."""
+        if self._dims is None or other._dims is None:
+            return True
+        return len(self._dims) == len(other._dims) and all(
+            a is None or b is None or a == b for a, b in zip(self._dims, other._dims, strict=True)
+        )
+
+    def includes(self, other: Shape) -> bool:
+        """Whether every concrete shape that fits `other` fits this one."""
+        if self._dims is None:
+            return True
+        if other._dims is None or len(self._dims) != len(other._dims):
+            return False
+        return all(a is None or a == b for a, b in zip(self._dims, other._dims, strict=True))
+
+    def merge(self, other: Shape) -> Shape:
+        """Return what is known when both hold; ShapeError when they contradict."""
+        if self._dims is None:
+            return other
+        if other._dims is None:
+            return self
+        if not self.is_compatible_with(other):
+            raise ShapeError("shapes contradict each other", wanted=self, got=other)
+        return Shape([b if a is None else a for a, b in zip(self._dims, other._dims, strict=True)])
+
+    def relax(self, other: Shape) -> Shape:
+        """Return what holds for both (the static shape of a Merge, rule 56)."""
+        if self._dims is None or other._dims is None or len(self._dims) != len(other._dims):
+            return Shape(None)
+        return Shape([a if a == b else None for a, b in zip(self._dims, other._dims, strict=True)])
+
+    def broadcast(self, other: Shape) -> Shape:
+        """Return the NumPy broadcast of two shapes; ShapeError when they do not broadcast."""
+        if self._dims is None or other._dims is None:
+            return Shape(None)
+        n = max(len(self._dims), len(other._dims))
+        left = (1,) * (n - len(self._dims)) + self._dims
+        right = (1,) * (n - len(other._dims)) + other._dims
+        return Shape([_broadcast(a, b, self, other) for a, b in zip(left, right, strict=True)])
+
+    def __add__(self, other: Shape) -> Shape:
+        if self._dims is None or other._dims is None:
+            return Shape(None)
+        return Shape(self._dims + other._dims)
+
+    def __getitem__(self, key: Any) -> Any:
+        if isinstance(key, slice):
+            return Shape(None) if self._dims is None else Shape(self._dims[key])
+        return None if self._dims is None else self._dims[key]
+
+    def __len__(self) -> int:
+        return len(self.dims)
+
+    def __iter__(self) -> Iterator[Dimension]:
+        return iter(self.dims)
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, (list, tuple)):
+            other = Shape(other)
+        return isinstance(other, Shape) and self._dims == other._dims
+
+    def __hash__(self) -> int:
+        return hash(self._dims)
+
+    def __repr__(self) -> str:
+        return "Shape(None)" if self._dims is None else f"Shape({', '.join(map(str, self._dims))})"
+
+    def __str__(self) -> str:
+        if self._dims is None:
+            return "[...]"
+        return "[" + ",".join("?" if d is None else str(d) for d in self._dims) + "]"
+
+
+UNKNOWN = Shape(None)
+SCALAR = Shape(())
+
+
+def _dimension(value: Any) -> Dimension:
+    if value is None:
+        return None
+    size = int(value)
+    if size < 0:
+        raise ShapeError("a dimension can not be negative", got=size, hint="use None for an unknown dimension")
+    return size
+
+
+def _broadcast(a: Dimension, b: Dimension, left: Shape, right: Shape) -> Dimension:
+    if a == b or b == 1:
+        return a
+    if a == 1:
+        return b
+    if a is None:
+        return b
+    if b is None:
+        return a
+    raise ShapeError(
+        "shapes do not broadcast",
+        wanted="equal trailing dimensions, or 1",
+        got=f"{left} and {right}",
+        hint="reshape or expand_dims one of them",
+    )

@@ -1,0 +1,34 @@
+"""Find the user's line: the innermost stack entry outside the package."""
+
+from __future__ import annotations
+
+import linecache
+import os
+import sys
+from dataclasses import dataclass
+
+_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A line of user code: where an operation was asked for."""
+
+    file: str
+    line: int
+    function: str
+
+    def __str__(self) -> str:
+        code = linecache.getline(self.file, self.line).strip()
+        return f"{self.file}:{self.line} in {self.function}" + (f": {code}" if code else "")
+
+
+def user_source() -> Source | None:
+    """Return the innermost line outside the package, or None when there is none."""
+    frame = sys._getframe(1)
+    while frame is not None:
+        code = frame.f_code
+        if not code.co_filename.startswith((_PACKAGE, "<")) and not code.co_filename.endswith("contextlib.py"):
+            return Source(code.co_filename, frame.f_lineno, code.co_name)
+        frame = frame.f_back  # type: ignore[assignment]
+    return None

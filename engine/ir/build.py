@@ -1,0 +1,330 @@
+"""Make operations: convert inputs, check dtypes and scope, infer shapes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..base import dtypes
+from ..base.dtypes import DType
+from ..base.errors import DtypeError, GraphError, TagflowError
+from ..base.shapes import SCALAR, Shape
+from ..base.sources import user_source
+from . import scopes
+from .definition import REQUIRED, OpDefinition, definition_of
+from .operation import Operation
+from .region import Region
+from .signature import Parameter
+from .tensor import Tensor
+
+
+def apply(type: str, *inputs: Any, name: str | None = None, **attrs: Any) -> Any:
+    """Append an operation to the current region.
+
+    Parameters
+    ----------
+    type : str
+        A declared operation type.
+    inputs
+        One argument per parameter of the signature (a list for a variadic one); tensors, variables, arrays or
+        Python literals. A literal takes the dtype of the other operands of its type variable.
+    name : str, optional
+        Name of the operation; defaults to its type.
+    attrs
+        Attributes.
+
+    Returns
+    -------
+    Tensor, list of Tensor or Operation
+        The output; the outputs when the signature has several or a list; the operation when it has none.
+    """
+    definition = definition_of(type)
+    region = scopes.current_region()
+    tensors = convert_inputs(definition, inputs, name or type)
+    if definition.shape_only and not region.sees(tensors[0]):
+        return _shape_of_hidden(definition, region, tensors[0], attrs)
+    op = build(type, [region.resolve(t) for t in tensors], name=name, **attrs)
+    if not definition.signature.outputs:
+        return op
+    single = len(definition.signature.outputs) == 1 and not _is_list(definition.signature.outputs[0])
+    return op.outputs[0] if single else list(op.outputs)
+
+
+def build(type: str, tensors: list[Tensor], *, name: str | None = None, **attrs: Any) -> Operation:
+    """Append an operation whose inputs are tensors already in scope, checked against its definition."""
+    definition = definition_of(type)
+    attrs = _complete(definition, attrs)
+    pairs = list(zip(_flat_parameters(definition, len(tensors)), tensors, strict=True))
+    bound = definition.signature.check([(p, t.dtype) for p, t in pairs], name or type)
+    scope = scopes.current()
+    region = scopes.current_region()
+    outputs = [(dtype, Shape(None)) for dtype in definition.signature.output_dtypes(bound, attrs)]
+    op = Operation(
+        region, type, scoped_name(name or type), tensors, outputs,
+        control_inputs=scope.control_inputs, attrs=attrs, source=user_source(),
+    )  # fmt: skip
+    try:
+        infer_shapes(op)
+    except TagflowError as error:
+        discard(op)
+        if error.operation is None:
+            error.operation = op
+        raise
+    op.device = scope.device(op) if callable(scope.device) else scope.device
+    if scope.colocate is not None:
+        op.attrs["colocate"] = scope.colocate.name
+    return op
+
+
+def infer_shapes(op: Operation) -> None:
+    """Set the static shape of every output from the shape rule of the definition."""
+    shapes = op.definition.shape(op)
+    for tensor, shape in zip(op.outputs, [shapes] if isinstance(shapes, Shape) else shapes, strict=True):
+        tensor.shape = shape
+
+
+def discard(op: Operation) -> None:
+    """Take back an operation just appended."""
+    op.region.operations.remove(op)
+    op.graph._by_name.pop(op.name, None)
+    for tensor in op.inputs:
+        tensor._consumers.pop(op, None)
+
+
+def scoped_name(name: str) -> str:
+    """Return a unique name under the current name scope."""
+    scope = scopes.current()
+    return scopes.get_default_graph().unique_name(f"{scope.name}/{name}" if scope.name else name)
+
+
+def convert_inputs(definition: OpDefinition, inputs: Any, operation: str) -> list[Tensor]:
+    """Convert arguments to tensors by the literal rules, left to right."""
+    pairs = definition.signature.group(inputs, operation)
+    known = [as_typed(argument) for _, argument in pairs]
+    bound: dict[str, DType] = {}
+    for (parameter, _), typed in zip(pairs, known, strict=True):
+        if typed is not None and parameter.type != "any":
+            bound.setdefault(parameter.type, typed.dtype)
+    result = []
+    for (parameter, argument), typed in zip(pairs, known, strict=True):
+        if typed is None:
+            typed = constant(argument, _literal_dtype(definition, parameter, argument, bound))
+            if parameter.type != "any":
+                bound.setdefault(parameter.type, typed.dtype)
+        result.append(typed)
+    return result
+
+
+def _literal_dtype(
+    definition: OpDefinition, parameter: Parameter, argument: Any, bound: dict[str, DType]
+) -> DType | None:
+    dtype = definition.signature.resolve(parameter.type, bound)
+    if dtype is not None or parameter.type == "any":
+        return dtype
+    allowed = definition.signature.where.get(parameter.type, dtypes.VALUES)
+    if isinstance(argument, (np.ndarray, np.generic)):
+        return None
+    natural = dtypes.as_dtype(dtypes.as_array(argument).dtype)
+    if natural in allowed:
+        return natural
+    return dtypes.float32 if dtypes.float32 in allowed else None
+
+
+def as_typed(value: Any) -> Tensor | None:
+    """Return a tensor for a tensor, variable, slices or NumPy array; None for a Python literal."""
+    if isinstance(value, Tensor):
+        return value
+    if hasattr(value, "_as_tensor"):
+        return value._as_tensor()
+    if isinstance(value, (np.ndarray, np.generic)) or (hasattr(value, "__dlpack__")):
+        return constant(value)
+    return None
+
+
+def convert_to_tensor(value: Any, dtype: Any = None, name: str | None = None) -> Tensor:
+    """Return `value` as a tensor, in scope of the current region.
+
+    Raises
+    ------
+    DtypeError
+        If it has another dtype than asked for.
+    """
+    wanted = None if dtype is None else dtypes.as_dtype(dtype)
+    if isinstance(value, (list, tuple)) and any(as_symbolic(v) for v in value):
+        tensor: Tensor | None = apply("Stack", [convert_to_tensor(v, wanted) for v in value], axis=0)
+    else:
+        tensor = value if isinstance(value, Tensor) else value._as_tensor() if hasattr(value, "_as_tensor") else None
+    if tensor is None:
+        return constant(value, wanted, name=name)
+    if wanted is not None and tensor.dtype is not wanted:
+        raise DtypeError(
+            "a tensor has another dtype", wanted=wanted, got=tensor.dtype, operation=tensor.op,
+            hint=f"use cast(..., '{wanted}')",
+        )  # fmt: skip
+    return scopes.current_region().resolve(tensor)
+
+
+def as_symbolic(value: Any) -> bool:
+    """Whether `value` is, or holds, something symbolic."""
+    if isinstance(value, (list, tuple)):
+        return any(as_symbolic(v) for v in value)
+    return isinstance(value, Tensor) or hasattr(value, "_as_tensor")
+
+
+def constant(value: Any, dtype: Any = None, shape: Any = None, name: str | None = None) -> Tensor:
+    """Make a constant tensor.
+
+    Parameters
+    ----------
+    value : array-like
+        Python literals become int32, float32, bool or string; arrays keep their dtype.
+    dtype : dtype-like, optional
+        The dtype a literal takes; an array must have it already.
+    shape : sequence of int, optional
+        Shape to broadcast `value` to.
+
+    Returns
+    -------
+    Tensor
+        Of the value's shape.
+    """
+    if as_symbolic(value):
+        raise GraphError("a constant can not hold tensors", got=value, hint="use stack or convert_to_tensor")
+    array = dtypes.as_array(value, None if dtype is None else dtypes.as_dtype(dtype))
+    if shape is not None:
+        array = np.broadcast_to(array, Shape(shape).as_tuple())
+    array = np.array(array, order="C")
+    array.flags.writeable = False
+    scope = scopes.current()
+    op = Operation(
+        scopes.current_region(), "Const", scoped_name(name or "Const"), (),
+        [(dtypes.as_dtype(array.dtype), Shape(array.shape))],
+        attrs={"value": array}, source=user_source(),
+        device=scope.device if isinstance(scope.device, str) else "",
+    )  # fmt: skip
+    return op.outputs[0]
+
+
+def static_value(tensor: Tensor) -> np.ndarray[Any, Any] | None:
+    """Return the value of a tensor that is known when the graph is built, else None."""
+    if tensor.op.type == "Const":
+        return tensor.op.attrs["value"]  # type: ignore[no-any-return]
+    if tensor.op.type == "Identity":
+        return static_value(tensor.op.inputs[0])
+    shape = static_shape(tensor) if tensor.dtype.is_integer and tensor.rank == 1 else None
+    if shape is not None and shape.is_fully_known:
+        return np.asarray(shape.as_tuple(), tensor.dtype.numpy)
+    return None
+
+
+def static_shape(tensor: Tensor) -> Shape:
+    """Return what is known of the shape that an integer vector stands for (-1 means unknown)."""
+    op = tensor.op
+    if op.type == "Const":
+        return Shape([None if d < 0 else d for d in op.attrs["value"].ravel().tolist()])
+    if op.type == "Shape":
+        return op.inputs[0].shape
+    if op.type in ("Cast", "Identity"):
+        return static_shape(op.inputs[0])
+    if op.type == "Stack" and all(t.shape == SCALAR for t in op.inputs):
+        return Shape([_static_dimension(t) for t in op.inputs])
+    if op.type == "Concat":
+        result = Shape(())
+        for part in op.inputs:
+            result = result + static_shape(part)
+        return result
+    if op.type == "StridedSlice" and len(op.attrs["spec"]) == 1 and isinstance(op.attrs["spec"][0], slice):
+        return static_shape(op.inputs[0])[op.attrs["spec"][0]]  # type: ignore[no-any-return]
+    length = tensor.shape[0] if tensor.rank == 1 else None
+    return Shape(None) if length is None else Shape([None] * length)
+
+
+def _static_dimension(tensor: Tensor) -> int | None:
+    op = tensor.op
+    if op.type == "Const":
+        value = int(op.attrs["value"])
+        return None if value < 0 else value
+    if op.type in ("Cast", "Identity"):
+        return _static_dimension(op.inputs[0])
+    if op.type == "StridedSlice" and len(op.attrs["spec"]) == 1 and isinstance(op.attrs["spec"][0], int):
+        shape, index = static_shape(op.inputs[0]), op.attrs["spec"][0]
+        if shape.rank is not None and -shape.rank <= index < shape.rank:
+            return shape[index]  # type: ignore[no-any-return]
+    return None
+
+
+def slice_tensor(tensor: Tensor, key: Any) -> Tensor:
+    """Build ``tensor[key]``: integers, slices, ellipsis, None and scalar tensors, or one boolean mask."""
+    keys = key if isinstance(key, tuple) else (key,)
+    if len(keys) == 1 and as_symbolic(keys[0]) and convert_to_tensor(keys[0]).dtype is dtypes.bool_:
+        return apply("BooleanMask", tensor, keys[0])  # type: ignore[no-any-return]
+    spec: list[Any] = []
+    dynamic: list[Any] = []
+    for part in keys:
+        spec.append(_slice_part(tensor, part, dynamic))
+    return apply("StridedSlice", tensor, dynamic, spec=tuple(spec))  # type: ignore[no-any-return]
+
+
+class Dynamic:
+    """Marks, in the spec of a StridedSlice, a bound that comes as an input."""
+
+    def __repr__(self) -> str:
+        return "DYNAMIC"
+
+
+DYNAMIC = Dynamic()
+
+
+def _slice_part(tensor: Tensor, part: Any, dynamic: list[Any]) -> Any:
+    def bound(value: Any) -> Any:
+        if value is None or isinstance(value, (int, np.integer)) and not isinstance(value, bool):
+            return value if value is None else int(value)
+        if as_symbolic(value):
+            symbol = convert_to_tensor(value)
+            if symbol.dtype.is_integer and symbol.rank in (0, None):
+                dynamic.append(symbol)
+                return DYNAMIC
+        raise GraphError(
+            "this can not index a tensor", wanted="integers, slices, ..., None, scalar integer tensors or a mask",
+            got=repr(value), operation=tensor.op, hint="use gather, gather_nd or boolean_mask",
+        )  # fmt: skip
+
+    if part is Ellipsis or part is None:
+        return part
+    if isinstance(part, slice):
+        return slice(bound(part.start), bound(part.stop), bound(part.step))
+    return bound(part)
+
+
+def _complete(definition: OpDefinition, given: dict[str, Any]) -> dict[str, Any]:
+    unknown = set(given) - set(definition.attrs)
+    if unknown:
+        raise GraphError(f"{definition.type} has no attribute {sorted(unknown)}", wanted=list(definition.attrs))
+    attrs = {**definition.attrs, **given}
+    for key, value in attrs.items():
+        if value is REQUIRED:
+            raise GraphError(f"{definition.type} needs attribute '{key}'")
+    return attrs
+
+
+def _flat_parameters(definition: OpDefinition, count: int) -> list[Parameter]:
+    inputs = definition.signature.inputs
+    extra = count - sum(not p.many for p in inputs)
+    flat: list[Parameter] = []
+    for parameter in inputs:
+        flat.extend([parameter] * (extra if parameter.many else 1))
+    return flat
+
+
+def _is_list(parameter: Parameter) -> bool:
+    return parameter.many
+
+
+def _shape_of_hidden(definition: OpDefinition, region: Region, tensor: Tensor, attrs: dict[str, Any]) -> Tensor:
+    """Reduce a saved value to its shape where it is made, and save only that (AD21)."""
+    key = f"{definition.type}{sorted(attrs.items(), key=str)}"
+    if key not in tensor._derived:
+        with scopes.inside(tensor.op.region):
+            tensor._derived[key] = build(definition.type, [tensor], **attrs).outputs[0]
+    return region.resolve(tensor._derived[key])

@@ -1,0 +1,175 @@
+"""What an operation type is: one block with its signature, shapes, kernel, gradient and samples.
+
+The families in ``engine/ops`` declare their operations with :func:`define`; everything else looks them up
+here. A registry test fails on any block with a hole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+from ..base.dtypes import DType
+from ..base.errors import GraphError
+from .signature import Signature, parse_signature
+
+if TYPE_CHECKING:
+    from ..base.shapes import Shape
+    from .operation import Operation
+
+Kernel = Callable[..., Any]
+Gradient = Callable[..., Sequence[Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class NotDifferentiable:
+    """Why an operation has no gradient; its inputs get none."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Ufunc:
+    """A kernel that is one NumPy-style universal function, named; the step machine calls its C loop."""
+
+    name: str
+
+    def __call__(self, xp: Any, *arrays: Any) -> Any:
+        return getattr(xp, self.name)(*arrays)
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """Inputs that show an operation at work.
+
+    Attributes
+    ----------
+    inputs : sequence
+        Arrays (lists of arrays for variadic inputs).
+    attrs : mapping
+        Attributes.
+    expected : array, tuple of arrays, or callable
+        The result, or a function of the inputs that computes it with plain NumPy, independently of the kernel.
+    differentiable : bool
+        Whether the gradient test may move these inputs (false at kinks and for discrete results).
+    """
+
+    inputs: Sequence[Any]
+    expected: Any
+    attrs: Mapping[str, Any] = field(default_factory=dict)
+    differentiable: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class OpDefinition:
+    """An operation type.
+
+    Attributes
+    ----------
+    type : str
+        Its name, as in ``Operation.type``.
+    signature : Signature
+        Inputs and outputs with their dtypes.
+    attrs : mapping
+        Attributes with their defaults (``REQUIRED`` when there is none).
+    shape : callable
+        ``shape(op)`` gives the static shape of each output.
+    kernel : callable or None
+        ``kernel(xp, *arrays, **attrs)`` with `xp` the array module; when `stateful`,
+        ``kernel(xp, context, *arrays, **attrs)``. None for what the executors do themselves.
+    gradient : callable or NotDifferentiable
+        ``gradient(op, *cotangents)`` gives one cotangent (or None) for each input; it may use ``op.inputs`` and
+        ``op.outputs`` as if they were in scope.
+    stateful : bool
+        Not folded, not merged with a twin; the kernel is told which instance it is.
+    shape_only : bool
+        The result depends on the shape of its input alone (Shape, Size, Rank).
+    samples : tuple of Sample
+        Inputs on which tests run it.
+    """
+
+    type: str
+    signature: Signature
+    attrs: Mapping[str, Any]
+    shape: Callable[[Operation], Sequence[Shape] | Shape]
+    kernel: Kernel | None
+    gradient: Gradient | NotDifferentiable
+    stateful: bool = False
+    shape_only: bool = False
+    samples: tuple[Sample, ...] = ()
+
+    @property
+    def is_differentiable(self) -> bool:
+        """Whether cotangents pass through it."""
+        return not isinstance(self.gradient, NotDifferentiable)
+
+
+REQUIRED: Any = object()
+_REGISTRY: dict[str, OpDefinition] = {}
+
+
+def define(
+    type: str,
+    signature: str,
+    *,
+    shape: Callable[[Any], Any],
+    kernel: Kernel | None,
+    gradient: Gradient | NotDifferentiable,
+    where: dict[str, tuple[DType, ...]] | None = None,
+    attrs: Mapping[str, Any] | None = None,
+    stateful: bool = False,
+    shape_only: bool = False,
+    samples: Sequence[Sample] = (),
+) -> OpDefinition:
+    """Declare an operation type; see :class:`OpDefinition`."""
+    if type in _REGISTRY:
+        raise GraphError(f"operation type {type} is declared twice")
+    definition = OpDefinition(
+        type, parse_signature(signature, where), dict(attrs or {}), shape, kernel, gradient,
+        stateful, shape_only, tuple(samples),
+    )  # fmt: skip
+    _REGISTRY[type] = definition
+    return definition
+
+
+def definition_of(type: str) -> OpDefinition:
+    """Return the definition of an operation type."""
+    try:
+        return _REGISTRY[type]
+    except KeyError:
+        raise GraphError("no such operation type", got=type) from None
+
+
+def all_definitions() -> list[OpDefinition]:
+    """Return every declared operation type, by name."""
+    return sorted(_REGISTRY.values(), key=lambda d: d.type)
+
+
+class StepContext(Protocol):
+    """What a step offers to stateful kernels."""
+
+    number: int
+    seed: int
+    variables: Any
+
+
+class KernelContext(Protocol):
+    """Which instance a stateful kernel runs for.
+
+    Attributes
+    ----------
+    step : StepContext
+        Step number, graph seed and the session's variables.
+    operation : str
+        Name of the operation.
+    frame_id : int
+        Pure function of the path of the loop frame; 0 in the root frame.
+    iteration : int
+        Iteration within the frame.
+    """
+
+    step: StepContext
+    operation: str
+    frame_id: int
+    iteration: int

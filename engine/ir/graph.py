@@ -1,0 +1,101 @@
+"""Graphs: a root region and the names in it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from ..base.errors import GraphError
+from . import scopes
+from .operation import Operation
+from .region import Region
+from .tensor import Tensor
+
+
+class Graph:
+    """A program: operations in a root region, and in the regions of their Cond and While operations.
+
+    Parameters
+    ----------
+    seed : int, optional
+        Seed of all random operations that have no seed of their own; each still draws other numbers.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> with tg.Graph().as_default() as graph:
+    ...     x = tg.placeholder("float32", [None], name="x")
+    >>> graph.get_tensor_by_name("x:0") is x
+    True
+    """
+
+    def __init__(self, seed: int = 0) -> None:
+        self.seed = seed
+        self.version = 0
+        self.root = Region(self, None, "graph")
+        self.collections: dict[str, list[Any]] = {}
+        self._by_name: dict[str, Operation] = {}
+        self._counts: dict[str, int] = {}
+
+    @contextmanager
+    def as_default(self) -> Iterator[Graph]:
+        """Make this the graph that new operations go to, in this task or thread only."""
+        with scopes.enter(scopes.Scope(region=self.root)):
+            yield self
+
+    def get_operations(self) -> list[Operation]:
+        """Return all operations, those inside regions included."""
+        return list(self.root.walk())
+
+    def get_operation_by_name(self, name: str) -> Operation:
+        """Return an operation; GraphError when there is none of that name."""
+        try:
+            return self._by_name[name]
+        except KeyError:
+            raise GraphError("no such operation", got=name, hint="see graph.get_operations()") from None
+
+    def get_tensor_by_name(self, name: str) -> Tensor:
+        """Return the tensor ``operation:index``."""
+        operation, _, index = name.rpartition(":")
+        if not operation or not index.isdigit():
+            raise GraphError("not a tensor's name", wanted="operation:index", got=name, hint=f"try '{name}:0'")
+        outputs = self.get_operation_by_name(operation).outputs
+        if int(index) >= len(outputs):
+            raise GraphError("no such output", wanted=f"0 to {len(outputs) - 1}", got=name)
+        return outputs[int(index)]
+
+    def as_graph_element(self, element: Any) -> Tensor | Operation:
+        """Return the tensor or operation that `element` (an object or a name) stands for."""
+        if isinstance(element, str):
+            return self.get_tensor_by_name(element) if ":" in element else self.get_operation_by_name(element)
+        if hasattr(element, "_as_graph_element"):
+            element = element._as_graph_element()
+        if not isinstance(element, (Tensor, Operation)):
+            raise GraphError("not a tensor, operation, variable or name", got=repr(element))
+        if element.graph is not self:
+            raise GraphError("this belongs to another graph", got=element, operation=getattr(element, "op", element))
+        return element
+
+    def is_feedable(self, tensor: Tensor) -> bool:
+        """Whether a value may be fed for the tensor (rule 61)."""
+        return tensor.op.region is self.root and tensor.dtype.is_value
+
+    def is_fetchable(self, element: Tensor | Operation) -> bool:
+        """Whether a step may fetch it (rule 62)."""
+        op = element.op if isinstance(element, Tensor) else element
+        return op.region is self.root and (isinstance(element, Operation) or element.dtype.is_value)
+
+    def unique_name(self, name: str) -> str:
+        """Return `name`, or the first of name_1, name_2, ... that is free, and take it."""
+        count = self._counts.get(name, 0)
+        self._counts[name] = count + 1
+        if count == 0:
+            return name
+        return self.unique_name(f"{name}_{count}")
+
+    def _register(self, operation: Operation) -> None:
+        self._by_name[operation.name] = operation
+
+    def __repr__(self) -> str:
+        return f"<Graph: {len(self._by_name)} operations>"

@@ -1,0 +1,127 @@
+"""Operations: the nodes of a graph."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ..base.dtypes import DType
+from ..base.errors import GraphError
+from ..base.shapes import Shape
+from ..base.sources import Source
+from .definition import OpDefinition, definition_of
+from .tensor import Tensor
+
+if TYPE_CHECKING:
+    from .graph import Graph
+    from .region import Region
+
+
+class Operation:
+    """One operation: a type, inputs, control inputs, attributes, and (for Cond and While) regions.
+
+    Attributes
+    ----------
+    name : str
+        Unique in its graph.
+    type : str
+        Name of its definition.
+    inputs, outputs : list of Tensor
+        Its data edges; change inputs with :meth:`update_input`.
+    control_inputs : list of Operation
+        Operations that must have run before.
+    attrs : dict
+        Attributes, frozen once the operation is built (Cond and While gain saved results).
+    regions : tuple of Region
+        The blocks it owns.
+    region : Region
+        The block it stands in.
+    device : str
+        The device asked for, or ''.
+    source : Source or None
+        The user's line that asked for it.
+    """
+
+    __slots__ = (
+        "name", "type", "inputs", "outputs", "control_inputs", "attrs", "regions", "region", "device",
+        "source", "__weakref__",
+    )  # fmt: skip
+    _is_leaf = True
+
+    def __init__(
+        self,
+        region: Region,
+        type: str,
+        name: str,
+        inputs: Iterable[Tensor],
+        outputs: Sequence[tuple[DType, Shape]],
+        *,
+        control_inputs: Iterable[Operation] = (),
+        attrs: dict[str, Any] | None = None,
+        regions: Sequence[Region] = (),
+        device: str = "",
+        source: Source | None = None,
+    ) -> None:
+        self.region = region
+        self.type = type
+        self.name = name
+        self.inputs = list(inputs)
+        self.outputs = [Tensor(self, i, dtype, shape) for i, (dtype, shape) in enumerate(outputs)]
+        self.control_inputs = list(dict.fromkeys(control_inputs))
+        self.attrs = attrs or {}
+        self.regions = tuple(regions)
+        self.device = device
+        self.source = source
+        for inner in self.regions:
+            inner.owner = self
+        for tensor in self.inputs:
+            tensor._consumers[self] = None
+        region.operations.append(self)
+        region.graph._register(self)
+
+    @property
+    def graph(self) -> Graph:
+        """The graph it belongs to."""
+        return self.region.graph
+
+    @property
+    def definition(self) -> OpDefinition:
+        """The block that declares its type."""
+        return definition_of(self.type)
+
+    def get_attr(self, name: str) -> Any:
+        """Return an attribute; GraphError when it has none of that name."""
+        try:
+            return self.attrs[name]
+        except KeyError:
+            raise GraphError("no such attribute", wanted=list(self.attrs), got=name, operation=self) from None
+
+    def update_input(self, index: int, tensor: Tensor) -> None:
+        """Replace one input, as to close a hand-made loop on a Merge.
+
+        Raises
+        ------
+        GraphError
+            If the index is out of range, or the tensor's dtype or region does not fit.
+        """
+        if not 0 <= index < len(self.inputs):
+            raise GraphError("no such input", wanted=f"0 to {len(self.inputs) - 1}", got=index, operation=self)
+        old = self.inputs[index]
+        if tensor.dtype is not old.dtype:
+            raise GraphError("the new input has another dtype", wanted=old.dtype, got=tensor.dtype, operation=self)
+        if not self.region.sees(tensor):
+            raise GraphError("the new input is in another region", got=tensor, operation=self)
+        self.inputs[index] = tensor
+        if old not in self.inputs:
+            old._consumers.pop(self, None)
+        tensor._consumers[self] = None
+        self.graph.version += 1
+
+    def add_output(self, dtype: DType, shape: Shape) -> Tensor:
+        """Append a result (Cond and While gain saved values this way)."""
+        tensor = Tensor(self, len(self.outputs), dtype, shape)
+        self.outputs.append(tensor)
+        return tensor
+
+    def __repr__(self) -> str:
+        return f"<Operation {self.name} ({self.type})>"

@@ -1,0 +1,89 @@
+"""Regions: blocks of operations owned by a graph, a Cond or a While."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+from ..base.dtypes import DType
+from ..base.errors import GraphError
+from ..base.shapes import Shape
+from .tensor import Tensor
+
+if TYPE_CHECKING:
+    from .graph import Graph
+    from .operation import Operation
+
+
+class Region:
+    """A block of operations with parameters and results.
+
+    An operation may use tensors of its own region and of every region around it (a capture). `resolver`, set on
+    regions that gradients build, turns a tensor of the forward region they mirror into its saved value.
+    """
+
+    __slots__ = ("graph", "parent", "owner", "role", "operations", "params", "results", "resolver")
+
+    def __init__(self, graph: Graph, parent: Region | None, role: str) -> None:
+        self.graph = graph
+        self.parent = parent
+        self.owner: Operation | None = None
+        self.role = role
+        self.operations: list[Operation] = []
+        self.params: list[Tensor] = []
+        self.results: list[Tensor] = []
+        self.resolver: Callable[[Tensor], Tensor] | None = None
+
+    def add_param(self, dtype: DType, shape: Shape, name: str) -> Tensor:
+        """Append a parameter, produced by an operation of type Param."""
+        from .operation import Operation
+
+        op = Operation(self, "Param", self.graph.unique_name(name), (), [(dtype, shape)])
+        self.params.append(op.outputs[0])
+        return op.outputs[0]
+
+    def ancestors(self) -> Iterator[Region]:
+        """Yield this region and those around it, innermost first."""
+        region: Region | None = self
+        while region is not None:
+            yield region
+            region = region.parent
+
+    def encloses(self, other: Region) -> bool:
+        """Whether `other` is this region or inside it."""
+        return any(region is self for region in other.ancestors())
+
+    def sees(self, tensor: Tensor) -> bool:
+        """Whether operations of this region may use the tensor."""
+        return tensor.op.region.encloses(self)
+
+    def resolve(self, tensor: Tensor) -> Tensor:
+        """Return the tensor that stands for `tensor` here; GraphError when it is out of scope."""
+        if self.sees(tensor):
+            return tensor
+        for region in self.ancestors():
+            if region.resolver is not None:
+                return region.resolver(tensor)
+        where = tensor.op.region
+        raise GraphError(
+            f"tensor {tensor.name} is used outside the {where.role} it was made in",
+            wanted=f"a tensor of the {self.role} or of a region around it",
+            got=f"a tensor of the {where.path()}, built at {tensor.op.source}",
+            operation=tensor.op,
+            hint="return it from the branch or body and use the result of cond or while_loop",
+        )
+
+    def path(self) -> str:
+        """Describe where the region is, outermost first."""
+        parts = [f"{r.role} of {r.owner.name}" if r.owner else r.role for r in self.ancestors()]
+        return ", in ".join(parts[:-1]) or "graph"
+
+    def walk(self) -> Iterator[Operation]:
+        """Yield the operations of this region and of all inside it."""
+        for op in self.operations:
+            yield op
+            for inner in op.regions:
+                yield from inner.walk()
+
+    def __repr__(self) -> str:
+        return f"<Region {self.path()}: {len(self.operations)} operations>"

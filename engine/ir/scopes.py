@@ -1,0 +1,69 @@
+"""Scopes of graph building, in one context variable: safe across tasks and threads."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ..base.errors import GraphError
+
+if TYPE_CHECKING:
+    from .graph import Graph
+    from .operation import Operation
+    from .region import Region
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """Where new operations go and what they get."""
+
+    region: Region | None = None
+    name: str = ""
+    device: str | Callable[[Operation], str] = ""
+    control_inputs: tuple[Operation, ...] = ()
+    colocate: Operation | None = None
+
+
+_current: ContextVar[Scope] = ContextVar("tagflow_scope", default=Scope())
+
+
+def current() -> Scope:
+    """Return the scope of this task or thread."""
+    return _current.get()
+
+
+def current_region() -> Region:
+    """Return the region new operations go to; GraphError when no graph is open."""
+    region = _current.get().region
+    if region is None:
+        raise GraphError("no graph is open here", hint="build inside `with tagflow.Graph().as_default():`")
+    return region
+
+
+def get_default_graph() -> Graph:
+    """Return the graph new operations go to."""
+    return current_region().graph
+
+
+@contextmanager
+def enter(scope: Scope) -> Iterator[Scope]:
+    """Make `scope` current for a while."""
+    token = _current.set(scope)
+    try:
+        yield scope
+    finally:
+        _current.reset(token)
+
+
+def within(**changes: Any) -> Any:
+    """Enter the current scope with some fields changed."""
+    return enter(dataclasses.replace(_current.get(), **changes))
+
+
+def inside(region: Region) -> Any:
+    """Build in `region`: control dependencies from outside do not reach in (rule 76)."""
+    return within(region=region, control_inputs=())

@@ -1,0 +1,114 @@
+"""Signatures of operations, written ``x: T, y: T -> z: T``.
+
+A type is a dtype's name, a type variable (one dtype for all its uses), ``@attr`` (taken from an attribute)
+or ``any`` (each value its own). ``*T`` takes a list, ``num*T`` makes as many outputs as attribute `num` says,
+``*@attr`` one output for each dtype in attribute `attr`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..base import dtypes
+from ..base.dtypes import DType
+from ..base.errors import DtypeError, GraphError
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """One input or output: its name, its type expression, and how many values it stands for."""
+
+    name: str
+    type: str
+    many: bool = False
+    count: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """Inputs and outputs of an operation type."""
+
+    inputs: tuple[Parameter, ...]
+    outputs: tuple[Parameter, ...]
+    where: dict[str, tuple[DType, ...]]
+
+    def group(self, arguments: Sequence[Any], operation: str) -> list[tuple[Parameter, Any]]:
+        """Pair flat Python arguments (lists for variadic parameters) with parameters."""
+        if len(arguments) != len(self.inputs):
+            raise GraphError(
+                f"{operation} takes {len(self.inputs)} inputs", got=len(arguments), wanted=[p.name for p in self.inputs]
+            )
+        pairs: list[tuple[Parameter, Any]] = []
+        for parameter, argument in zip(self.inputs, arguments, strict=True):
+            pairs.extend((parameter, a) for a in argument) if parameter.many else pairs.append((parameter, argument))
+        return pairs
+
+    def check(self, pairs: Sequence[tuple[Parameter, DType]], operation: str) -> dict[str, DType]:
+        """Bind the type variables to the dtypes that came; DtypeError when they disagree."""
+        bound: dict[str, DType] = {}
+        for parameter, dtype in pairs:
+            want = self.resolve(parameter.type, bound)
+            if want is not None and want is not dtype:
+                raise DtypeError(
+                    f"{operation} was given mixed dtypes for '{parameter.name}'",
+                    wanted=want,
+                    got=dtype,
+                    hint=f"tagflow does not promote; use cast(..., '{want}')",
+                )
+            if want is None and parameter.type != "any":
+                self._allow(parameter, dtype, operation)
+                bound[parameter.type] = dtype
+        return bound
+
+    def _allow(self, parameter: Parameter, dtype: DType, operation: str) -> None:
+        allowed = self.where.get(parameter.type, dtypes.VALUES)
+        if dtype not in allowed:
+            raise DtypeError(
+                f"{operation} is not defined for this dtype of '{parameter.name}'",
+                wanted=" or ".join(d.name for d in allowed),
+                got=dtype,
+                hint="cast the value first",
+            )
+
+    def resolve(self, type_: str, bound: dict[str, DType]) -> DType | None:
+        """Return the dtype a type expression stands for, or None while it is open."""
+        if type_ in bound:
+            return bound[type_]
+        return _CONCRETE.get(type_)
+
+    def output_dtypes(self, bound: dict[str, DType], attrs: dict[str, Any]) -> list[DType]:
+        """Return the dtype of every output."""
+        result: list[DType] = []
+        for parameter in self.outputs:
+            if parameter.type.startswith("@"):
+                value = attrs[parameter.type[1:]]
+                result.extend(map(dtypes.as_dtype, value)) if parameter.many else result.append(dtypes.as_dtype(value))
+                continue
+            dtype = self.resolve(parameter.type, bound)
+            assert dtype is not None, parameter
+            result.extend([dtype] * (int(attrs[parameter.count]) if parameter.count else 1))
+        return result
+
+
+_CONCRETE = {d.name: d for d in dtypes.ALL}
+_PARAMETER = re.compile(r"^(\w+)\s*:\s*(?:(\w*)(\*))?(@?\w+)$")
+
+
+def parse_signature(text: str, where: dict[str, tuple[DType, ...]] | None = None) -> Signature:
+    """Parse ``x: T, y: T -> z: T``."""
+    left, _, right = text.partition("->")
+    return Signature(_parameters(left), _parameters(right), where or {})
+
+
+def _parameters(text: str) -> tuple[Parameter, ...]:
+    found = []
+    for part in filter(None, (p.strip() for p in text.split(","))):
+        match = _PARAMETER.match(part)
+        if match is None:
+            raise ValueError(f"not a parameter: {part!r}")
+        name, count, star, type_ = match.groups()
+        found.append(Parameter(name, type_, bool(star), count or None))
+    return tuple(found)

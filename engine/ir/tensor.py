@@ -1,0 +1,195 @@
+"""Symbolic tensors: the edges of a graph."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from ..base.dtypes import DType
+from ..base.errors import GraphError
+from ..base.shapes import Shape
+
+if TYPE_CHECKING:
+    from .graph import Graph
+    from .operation import Operation
+    from .region import Region
+
+
+def _apply(type: str, *inputs: Any, **attrs: Any) -> Any:
+    from .build import apply
+
+    return apply(type, *inputs, **attrs)
+
+
+class Tensor:
+    """One output of an operation: a value that exists while a step runs.
+
+    Python operators, slicing and NumPy broadcasting build further operations. A tensor has no value outside a
+    step, so `bool`, `len`, `iter` and conversion to an array are refused with the construct to use instead.
+    """
+
+    __slots__ = ("op", "index", "dtype", "shape", "_consumers", "_derived", "__weakref__")
+    __array_ufunc__ = None
+    _is_leaf = True
+
+    def __init__(self, op: Operation, index: int, dtype: DType, shape: Shape) -> None:
+        self.op = op
+        self.index = index
+        self.dtype = dtype
+        self.shape = shape
+        self._consumers: dict[Operation, None] = {}
+        self._derived: dict[str, Tensor] = {}
+
+    @property
+    def name(self) -> str:
+        """``operation:index``."""
+        return f"{self.op.name}:{self.index}"
+
+    @property
+    def graph(self) -> Graph:
+        """The graph it belongs to."""
+        return self.op.graph
+
+    @property
+    def region(self) -> Region:
+        """The region whose operations may use it (with all regions inside that one)."""
+        return self.op.region
+
+    @property
+    def device(self) -> str:
+        """The device asked for by its operation."""
+        return self.op.device
+
+    @property
+    def rank(self) -> int | None:
+        """Number of dimensions, or None when unknown."""
+        return self.shape.rank
+
+    def consumers(self) -> list[Operation]:
+        """Return the operations that use it."""
+        return list(self._consumers)
+
+    def set_shape(self, shape: Any) -> None:
+        """Add what is known about the shape; ShapeError when it contradicts what was known."""
+        self.shape = self.shape.merge(Shape(shape))
+
+    def get_shape(self) -> Shape:
+        """Return the static shape."""
+        return self.shape
+
+    def __repr__(self) -> str:
+        return f"<Tensor {self.name} {self.dtype}{self.shape}>"
+
+    def __bool__(self) -> NoReturn:
+        self._refuse("has no truth value while the graph is built", "use cond(t, ...) or where(t, ...)")
+
+    def __iter__(self) -> NoReturn:
+        self._refuse("can not be iterated over while the graph is built", "use unstack(t), map_fn or while_loop")
+
+    def __len__(self) -> NoReturn:
+        self._refuse("has no length while the graph is built", "use shape(t)[0], or t.shape[0] when it is known")
+
+    def __array__(self, *_: Any, **__: Any) -> NoReturn:
+        self._refuse("is not an array", "fetch it: await session.run(t); or use tagflow operations on it")
+
+    def __float__(self) -> NoReturn:
+        self._refuse("has no value while the graph is built", "fetch it: await session.run(t)")
+
+    __int__ = __index__ = __complex__ = __float__
+
+    def _refuse(self, what: str, hint: str) -> NoReturn:
+        raise GraphError(f"a symbolic tensor {what}", got=repr(self), operation=self.op, hint=hint)
+
+    def __add__(self, other: Any) -> Tensor:
+        return _apply("Add", self, other)
+
+    def __radd__(self, other: Any) -> Tensor:
+        return _apply("Add", other, self)
+
+    def __sub__(self, other: Any) -> Tensor:
+        return _apply("Sub", self, other)
+
+    def __rsub__(self, other: Any) -> Tensor:
+        return _apply("Sub", other, self)
+
+    def __mul__(self, other: Any) -> Tensor:
+        return _apply("Mul", self, other)
+
+    def __rmul__(self, other: Any) -> Tensor:
+        return _apply("Mul", other, self)
+
+    def __truediv__(self, other: Any) -> Tensor:
+        return _apply("RealDiv", self, other)
+
+    def __rtruediv__(self, other: Any) -> Tensor:
+        return _apply("RealDiv", other, self)
+
+    def __floordiv__(self, other: Any) -> Tensor:
+        return _apply("FloorDiv", self, other)
+
+    def __rfloordiv__(self, other: Any) -> Tensor:
+        return _apply("FloorDiv", other, self)
+
+    def __mod__(self, other: Any) -> Tensor:
+        return _apply("FloorMod", self, other)
+
+    def __rmod__(self, other: Any) -> Tensor:
+        return _apply("FloorMod", other, self)
+
+    def __pow__(self, other: Any) -> Tensor:
+        return _apply("Pow", self, other)
+
+    def __rpow__(self, other: Any) -> Tensor:
+        return _apply("Pow", other, self)
+
+    def __matmul__(self, other: Any) -> Tensor:
+        return _apply("MatMul", self, other)
+
+    def __rmatmul__(self, other: Any) -> Tensor:
+        return _apply("MatMul", other, self)
+
+    def __neg__(self) -> Tensor:
+        return _apply("Neg", self)
+
+    def __pos__(self) -> Tensor:
+        return self
+
+    def __abs__(self) -> Tensor:
+        return _apply("Abs", self)
+
+    def __lt__(self, other: Any) -> Tensor:
+        return _apply("Less", self, other)
+
+    def __le__(self, other: Any) -> Tensor:
+        return _apply("LessEqual", self, other)
+
+    def __gt__(self, other: Any) -> Tensor:
+        return _apply("Greater", self, other)
+
+    def __ge__(self, other: Any) -> Tensor:
+        return _apply("GreaterEqual", self, other)
+
+    def __and__(self, other: Any) -> Tensor:
+        return _apply("LogicalAnd" if self.dtype.name == "bool" else "BitwiseAnd", self, other)
+
+    def __rand__(self, other: Any) -> Tensor:
+        return _apply("LogicalAnd" if self.dtype.name == "bool" else "BitwiseAnd", other, self)
+
+    def __or__(self, other: Any) -> Tensor:
+        return _apply("LogicalOr" if self.dtype.name == "bool" else "BitwiseOr", self, other)
+
+    def __ror__(self, other: Any) -> Tensor:
+        return _apply("LogicalOr" if self.dtype.name == "bool" else "BitwiseOr", other, self)
+
+    def __xor__(self, other: Any) -> Tensor:
+        return _apply("LogicalXor" if self.dtype.name == "bool" else "BitwiseXor", self, other)
+
+    def __rxor__(self, other: Any) -> Tensor:
+        return _apply("LogicalXor" if self.dtype.name == "bool" else "BitwiseXor", other, self)
+
+    def __invert__(self) -> Tensor:
+        return _apply("LogicalNot" if self.dtype.name == "bool" else "Invert", self)
+
+    def __getitem__(self, key: Any) -> Tensor:
+        from .build import slice_tensor
+
+        return slice_tensor(self, key)

@@ -1,0 +1,72 @@
+"""Shape rules and gradient helpers that the families share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ..base.shapes import SCALAR, Shape
+from ..ir.build import apply, constant
+from ..ir.operation import Operation
+from ..ir.tensor import Tensor
+
+
+def same_as(index: int) -> Callable[[Operation], Shape]:
+    """Shape rule: the output has the shape of input `index`."""
+    return lambda op: op.inputs[index].shape
+
+
+def broadcast_all(op: Operation) -> Shape:
+    """Shape rule: the NumPy broadcast of all inputs."""
+    result = SCALAR
+    for tensor in op.inputs:
+        result = result.broadcast(tensor.shape)
+    return result
+
+
+def scalar(op: Operation) -> Shape:
+    """Shape rule: a scalar."""
+    return SCALAR
+
+
+def unknown(op: Operation) -> Shape:
+    """Shape rule: nothing is known."""
+    return Shape(None)
+
+
+def nothing(op: Operation) -> list[Shape]:
+    """Shape rule of an operation without outputs."""
+    return []
+
+
+def shape_of(tensor: Tensor) -> Tensor:
+    """Return the shape of a tensor as an int32 vector: a constant when it is known."""
+    if tensor.shape.is_fully_known:
+        return constant(np.asarray(tensor.shape.as_tuple(), np.int32))
+    return apply("Shape", tensor)  # type: ignore[no-any-return]
+
+
+def zeros_like(tensor: Tensor) -> Tensor:
+    """Return zeros of a tensor's run-time shape; needs no value of it, only its shape."""
+    zero = constant(np.zeros((), tensor.dtype.numpy))
+    return zero if tensor.shape == SCALAR else apply("Fill", shape_of(tensor), zero)
+
+
+def ones_like(tensor: Tensor) -> Tensor:
+    """Return ones of a tensor's run-time shape."""
+    one = constant(np.ones((), tensor.dtype.numpy))
+    return one if tensor.shape == SCALAR else apply("Fill", shape_of(tensor), one)
+
+
+def sum_to(cotangent: Tensor, like: Tensor) -> Tensor:
+    """Undo a broadcast: sum `cotangent` down to the shape of `like`."""
+    if like.shape.is_fully_known and cotangent.shape == like.shape:
+        return cotangent
+    return apply("SumTo", cotangent, shape_of(like))  # type: ignore[no-any-return]
+
+
+def scalar_like(value: Any, tensor: Tensor) -> Tensor:
+    """Return a scalar constant of the dtype of `tensor`."""
+    return constant(np.asarray(value).astype(tensor.dtype.numpy))

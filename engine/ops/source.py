@@ -1,0 +1,160 @@
+"""Values that come from nowhere: constants, placeholders, parameters of regions; and identity."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..base import dtypes
+from ..base.shapes import Shape
+from ..ir.build import apply
+from ..ir.definition import REQUIRED, NotDifferentiable, Sample, define
+from ..ir.operation import Operation
+from ..ir.tensor import Tensor
+from .common import same_as
+
+define(
+    "Const",
+    "-> value: @dtype",
+    attrs={"value": REQUIRED},
+    shape=lambda op: Shape(op.attrs["value"].shape),
+    kernel=None,
+    gradient=NotDifferentiable("a constant has no inputs"),
+)
+
+define(
+    "Param",
+    "-> value: @dtype",
+    attrs={"dtype": REQUIRED},
+    shape=lambda op: op.outputs[0].shape,
+    kernel=None,
+    gradient=NotDifferentiable("a region's parameter gets its cotangent from the region's owner"),
+)
+
+define(
+    "Placeholder",
+    "-> value: @dtype",
+    attrs={"dtype": REQUIRED, "shape": Shape(None)},
+    shape=lambda op: Shape(op.attrs["shape"]),
+    kernel=None,
+    gradient=NotDifferentiable("a placeholder has no inputs"),
+)
+
+
+def placeholder(dtype: Any, shape: Any = None, name: str | None = None) -> Tensor:
+    """Declare a value that is fed when a step runs.
+
+    Parameters
+    ----------
+    dtype : dtype-like
+        Dtype of what will be fed.
+    shape : sequence of int or None, optional
+        Static shape, None for an unknown dimension; None leaves the rank open too.
+
+    Returns
+    -------
+    Tensor
+        Feeding is checked against dtype and shape.
+    """
+    return apply(  # type: ignore[no-any-return]
+        "Placeholder", name=name, dtype=dtypes.as_dtype(dtype), shape=Shape(shape)
+    )
+
+
+define(
+    "PlaceholderWithDefault",
+    "input: T -> output: T",
+    attrs={"shape": Shape(None)},
+    shape=lambda op: Shape(op.attrs["shape"]),
+    kernel=lambda xp, x, shape: x,
+    gradient=lambda op, g: [g],
+    samples=[Sample([np.float32([1, 2])], np.float32([1, 2]), {"shape": Shape([None])})],
+)
+
+
+def placeholder_with_default(input: Any, shape: Any, name: str | None = None) -> Tensor:
+    """Declare a value that may be fed, and is `input` when it is not.
+
+    Parameters
+    ----------
+    input : Tensor of any dtype
+        The default.
+    shape : sequence of int or None
+        Static shape of the result, which both the default and what is fed must fit.
+
+    Returns
+    -------
+    Tensor
+        Of the default's dtype.
+    """
+    return apply("PlaceholderWithDefault", input, name=name, shape=Shape(shape))  # type: ignore[no-any-return]
+
+
+define(
+    "Identity",
+    "input: T -> output: T",
+    where={"T": dtypes.ALL},
+    shape=same_as(0),
+    kernel=lambda xp, x: x,
+    gradient=lambda op, g: [g],
+    samples=[Sample([np.float64([1, 2])], np.float64([1, 2]))],
+)
+
+
+def identity(input: Any, name: str | None = None) -> Tensor:
+    """Return a tensor with the value of `input`.
+
+    Parameters
+    ----------
+    input : Tensor of any dtype and shape
+
+    Returns
+    -------
+    Tensor
+        Same dtype and shape.
+    """
+    return apply("Identity", input, name=name)  # type: ignore[no-any-return]
+
+
+define(
+    "StopGradient",
+    "input: T -> output: T",
+    shape=same_as(0),
+    kernel=lambda xp, x: x,
+    gradient=NotDifferentiable("it exists to stop gradients"),
+    samples=[Sample([np.float64([1, 2])], np.float64([1, 2]))],
+)
+
+
+def stop_gradient(input: Any, name: str | None = None) -> Tensor:
+    """Return `input`, through which no gradient flows.
+
+    Parameters
+    ----------
+    input : Tensor of any dtype and shape
+
+    Returns
+    -------
+    Tensor
+        Same dtype and shape.
+    """
+    return apply("StopGradient", input, name=name)  # type: ignore[no-any-return]
+
+
+def _no_operation(op: Operation) -> list[Shape]:
+    return []
+
+
+define(
+    "NoOp",
+    "->",
+    shape=_no_operation,
+    kernel=lambda xp: None,
+    gradient=NotDifferentiable("it has no value"),
+)
+
+
+def no_op(name: str | None = None) -> Operation:
+    """Return an operation that does nothing, a place to hang control dependencies on."""
+    return apply("NoOp", name=name)  # type: ignore[no-any-return]
