@@ -1,0 +1,58 @@
+"""Tags: which instance of an operation is meant, as text and as numbers that every partition computes alike."""
+
+from __future__ import annotations
+
+import hashlib
+from enum import IntEnum
+
+_MASK = (1 << 64) - 1
+ROOT_PATH = "root"
+ROOT_ID = 0
+
+
+class Kind(IntEnum):
+    """What an executor does with a node; everything but KERNEL it does itself."""
+
+    KERNEL = 0
+    SWITCH = 1
+    SWITCH_N = 2
+    MERGE = 3
+    ENTER = 4
+    EXIT = 5
+    NEXT_ITERATION = 6
+    LOOP_COND = 7
+    CONTROL_TRIGGER = 8
+    IDENTITY = 9
+    CONST = 10
+    FEED = 11
+    FETCH = 12
+    SERIES_PUSH = 13
+    SERIES_EXIT = 14
+    TRIP_COUNT = 15
+    SERIES_READ = 16
+
+
+def name_hash(name: str) -> int:
+    """Return 64 bits that stand for a frame's static name."""
+    return int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest(), "little")
+
+
+def frame_id(parent_id: int, parent_iteration: int, name: int) -> int:
+    """Return the id of the frame that (parent frame, parent iteration, name hash) stands for (rule 23).
+
+    A splitmix64 finaliser over the three; the step machine computes the same in C.
+    """
+    x = (parent_id * 0x9E3779B97F4A7C15 + parent_iteration * 0xD1B54A32D192ED03 + name) & _MASK
+    x = ((x ^ (x >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
+    x = ((x ^ (x >> 27)) * 0x94D049BB133111EB) & _MASK
+    return (x ^ (x >> 31)) or 1
+
+
+def frame_path(parent_path: str, parent_iteration: int, name: str) -> str:
+    """Return the path of a frame: Enter appends the loop's name (seed 000, Figure 5)."""
+    return f"{parent_path}/{parent_iteration}/{name}"
+
+
+def instance_name(node: str, path: str, iteration: int) -> str:
+    """Return ``node@frame/iteration``."""
+    return f"{node}@{path}/{iteration}"

@@ -1,0 +1,131 @@
+"""The Plan: a lowered graph frozen into dense tables, one for each device; both executors run it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ..base.sources import Source
+from ..base.tags import Kind
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One operation of the lowered graph.
+
+    Attributes
+    ----------
+    name, type, source
+        As in the user's graph (or made from it).
+    kind : Kind
+        What the executor does.
+    frame : int
+        Index of the frame in which its inputs arrive.
+    num_inputs, num_controls : int
+        Data and control edges that arrive at one instance.
+    outputs : tuple of numpy.dtype or None
+        Element type of each output; None for handles and series.
+    kernel : callable or None
+        ``kernel(*arrays)``, or ``kernel(context, *arrays)`` when `stateful`; gives an array, a tuple of arrays
+        (several outputs), None (no output), or a coroutine of one of these.
+    ufunc : str or None
+        The NumPy ufunc the kernel is, if it is just that.
+    value : array, optional
+        What a CONST gives.
+    index : int
+        Which feed or fetch (FEED, FETCH); which series of its frame (SERIES_PUSH, SERIES_EXIT).
+    child : int
+        The frame an ENTER leads to.
+    is_constant : bool
+        Whether an ENTER is a loop invariant.
+    """
+
+    name: str
+    type: str
+    kind: Kind
+    frame: int
+    num_inputs: int
+    num_controls: int
+    outputs: tuple[np.dtype[Any] | None, ...]
+    kernel: Callable[..., Any] | None = None
+    stateful: bool = False
+    ufunc: str | None = None
+    value: Any = None
+    index: int = -1
+    child: int = -1
+    is_constant: bool = False
+    source: Source | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """A loop of the lowered graph; frame 0 is the root.
+
+    Attributes
+    ----------
+    name : str
+        Static name, part of the tag.
+    parent : int
+        Index of the frame around it (-1 for the root).
+    parallel_iterations : int
+        The window: most iterations alive at once.
+    num_enters : int
+        ENTER nodes that lead here; the frame is complete only after all have arrived.
+    num_series : int
+        Series written by its iterations.
+    finals : tuple of int
+        SERIES_EXIT and TRIP_COUNT nodes, which fire when the frame is done.
+    """
+
+    name: str
+    parent: int
+    parallel_iterations: int
+    num_enters: int
+    num_series: int = 0
+    finals: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A program for one device.
+
+    Attributes
+    ----------
+    nodes, frames : tuple
+        See :class:`Node` and :class:`Frame`.
+    data_edges : tuple of tuple of tuple of (int, int)
+        ``data_edges[node][output]`` lists (consumer, input index).
+    control_edges : tuple of tuple of int
+        ``control_edges[node]`` lists the nodes that wait for it.
+    num_feeds, num_fetches : int
+        How many values go in and come out.
+    """
+
+    nodes: tuple[Node, ...]
+    frames: tuple[Frame, ...]
+    data_edges: tuple[tuple[tuple[tuple[int, int], ...], ...], ...]
+    control_edges: tuple[tuple[int, ...], ...]
+    num_feeds: int
+    num_fetches: int
+    feed_dtypes: tuple[np.dtype[Any], ...] = field(default=())
+
+    def roots(self) -> list[int]:
+        """Return the nodes that wait for nothing; they start in the root frame (rule 21)."""
+        return [i for i, n in enumerate(self.nodes) if n.num_inputs + n.num_controls == 0]
+
+    def to_text(self) -> str:
+        """Print the plan, one node a line, by frame."""
+        lines = []
+        for f, frame in enumerate(self.frames):
+            lines.append(f"frame {f} '{frame.name}' parent={frame.parent} window={frame.parallel_iterations}")
+            lines.extend(self._node_line(i) for i, n in enumerate(self.nodes) if n.frame == f)
+        return "\n".join(lines)
+
+    def _node_line(self, i: int) -> str:
+        node = self.nodes[i]
+        edges = ["[" + " ".join(f"{c}.{k}" for c, k in out) + "]" for out in self.data_edges[i]]
+        controls = " ^" + " ^".join(map(str, self.control_edges[i])) if self.control_edges[i] else ""
+        return f"  {i} {node.name} {node.kind.name} in={node.num_inputs}+{node.num_controls} {' '.join(edges)}{controls}"
