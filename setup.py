@@ -1,3 +1,94 @@
-from setuptools import setup
+"""Maps the folders to packages and compiles the kernels; everything else is in pyproject.toml.
 
-setup()
+``TAGFLOW_DEBUG=1`` builds the same sources with bounds checks and with the debug counters on.
+"""
+
+import os
+from pathlib import Path
+
+import numpy
+from Cython.Build import cythonize
+from setuptools import Extension, find_packages, setup
+
+FOLDERS = {"tagflow": "engine", "tagflow.kernels": "kernels", "tagflow.streams": "streams", "tagflow.swap": "swap"}
+DEBUG = os.environ.get("TAGFLOW_DEBUG", "0") not in ("", "0")
+FLAVOUR = "debug" if DEBUG else "release"
+BUILD = Path("build")
+CIMPORT_ROOT = BUILD / "cimport_root"
+DIRECTIVES = {
+    "language_level": 3,
+    "boundscheck": DEBUG,
+    "wraparound": False,
+    "initializedcheck": DEBUG,
+    "cdivision": True,
+    "binding": True,
+    "embedsignature": True,
+}
+MACROS = [("TAGFLOW_DEBUG", str(int(DEBUG))), ("NPY_NO_DEPRECATED_API", "NPY_2_0_API_VERSION")]
+
+
+def folders():
+    """Return package name -> folder for those that have content."""
+    return {name: folder for name, folder in FOLDERS.items() if Path(folder, "__init__.py").exists()}
+
+
+def packages():
+    """List every package below every folder."""
+    return [p for name, folder in folders().items() for p in [name, *(f"{name}.{q}" for q in find_packages(folder))]]
+
+
+def stage():
+    """Link ``kernels/`` under the name that ``cimport`` looks for, since Cython does not know the mapping."""
+    root = CIMPORT_ROOT / "tagflow"
+    root.mkdir(parents=True, exist_ok=True)
+    (root / "__init__.py").touch()
+    link = root / "kernels"
+    if not link.exists():
+        link.unlink(missing_ok=True)
+        link.symlink_to(Path("kernels").resolve(), target_is_directory=True)
+
+
+def extension(source):
+    """Describe the module that `source`, a path below ``kernels/``, becomes."""
+    path = Path(source)
+    return Extension(
+        ".".join(["tagflow", *path.with_suffix("").parts]),
+        [str(path)],
+        include_dirs=[numpy.get_include(), "kernels"],
+        define_macros=MACROS,
+        depends=[str(p) for p in Path("kernels").rglob("*.h")],
+        extra_compile_args=["-Og", "-g"] if DEBUG else ["-O3"],
+    )
+
+
+def extensions():
+    """Translate all kernels to C, with the annotated listings beside it in ``build/cython``."""
+    sources = sorted(Path("kernels").rglob("*.pyx"))
+    if not sources:
+        return []
+    stage()
+    return cythonize(
+        [extension(s) for s in sources],
+        include_path=[str(CIMPORT_ROOT)],
+        build_dir=str(BUILD / "cython" / FLAVOUR),
+        compiler_directives=DIRECTIVES,
+        annotate=True,
+        quiet=True,
+    )
+
+
+def flavour_changed():
+    """Say whether the last build was of the other flavour; compiled files do not show it."""
+    stamp = BUILD / "flavour"
+    last = stamp.read_text() if stamp.exists() else ""
+    BUILD.mkdir(exist_ok=True)
+    stamp.write_text(FLAVOUR)
+    return last != FLAVOUR
+
+
+setup(
+    packages=packages(),
+    package_dir=folders(),
+    ext_modules=extensions(),
+    options={"build_ext": {"force": flavour_changed()}},
+)

@@ -1,0 +1,42 @@
+VENV ?= .venv
+PYTHON := $(VENV)/bin/python
+BENCH ?= counter_loop --quick
+
+.PHONY: install test debug lint types rules bench golden demo clean
+
+install: $(PYTHON)  ## editable install with everything the tests need
+	$(VENV)/bin/pip install --quiet --editable '.[test,bench]'
+
+$(PYTHON):
+	python3 -m venv $(VENV)
+
+test:  ## the whole suite
+	$(PYTHON) -m pytest
+
+debug:  ## rebuild with bounds checks and counters on, then test; `make install` goes back
+	TAGFLOW_DEBUG=1 $(VENV)/bin/pip install --quiet --editable '.[test]'
+	$(PYTHON) -m pytest
+
+lint:
+	$(VENV)/bin/ruff check .
+
+types:  ## mypy sees the package only as it is installed: a wheel in a venv of its own
+	python3 -m venv build/types
+	build/types/bin/pip install --quiet '.[test]'
+	cd build && types/bin/mypy --config-file ../pyproject.toml -p tagflow
+
+rules:  ## which test covers which rule of the semantics
+	$(PYTHON) -m pytest --rules
+
+bench:  ## make bench BENCH='lstm_train --quick --peer torch'
+	$(PYTHON) -m bench $(BENCH)
+
+golden:  ## write the golden texts anew; read the diff before committing it
+	$(PYTHON) -m pytest tests/golden --update-golden
+
+demo:
+	$(VENV)/bin/tagflow demo
+
+clean:
+	rm -rf build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find kernels streams swap -name '*.so' -delete 2>/dev/null || true
