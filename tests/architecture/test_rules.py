@@ -1,0 +1,12 @@
+"""The table behind ``pytest --rules``."""
+
+from tests.rules import FIRST, LAST, LATER, report
+
+
+def test_uncovered_rules_are_holes_unless_listed_for_later():
+    covered = {number: ["test_x"] for number in range(FIRST, LAST + 1)}
+    assert report(covered)[1] == []
+    del covered[12], covered[104]
+    lines, holes = report(covered)
+    assert holes == [12]
+    assert any(line.endswith(LATER[104]) for line in lines)

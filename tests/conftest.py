@@ -1,0 +1,61 @@
+"""Markers, the table of rules, goldens."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.probes import has_gpu
+from tests.rules import FIRST, LAST, coverage, report
+
+GOLDEN = Path(__file__).parent / "golden"
+
+
+def pytest_addoption(parser):
+    parser.addoption("--rules", action="store_true", help=f"print which tests cover rules {FIRST}-{LAST}; run none")
+    parser.addoption("--update-golden", action="store_true", help="write the golden texts anew")
+
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", "rule(n, ...): the test checks these numbered rules of the semantics")
+    config.addinivalue_line("markers", "gpu: needs a CUDA device; skipped where has_gpu() finds none")
+
+
+def pytest_collection_modifyitems(items):
+    if any(item.get_closest_marker("gpu") for item in items) and not has_gpu():
+        for item in items:
+            if item.get_closest_marker("gpu"):
+                item.add_marker(pytest.mark.skip(reason="has_gpu() found no CUDA device"))
+
+
+def pytest_runtestloop(session):
+    return True if session.config.option.rules else None
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_sessionfinish(session, exitstatus):
+    config = session.config
+    if config.option.rules and exitstatus == 0:
+        lines, holes = report(coverage(session.items))
+        writer = config.get_terminal_writer()
+        writer.line()
+        writer.write(
+            "\n".join([*lines, f"{len(holes)} rules uncovered: {holes}" if holes else "every rule accounted for"])
+        )
+        writer.line()
+        if holes:
+            session.exitstatus = 1
+    return (yield)
+
+
+@pytest.fixture
+def golden(request):
+    """Compare a text with ``tests/golden/NAME.txt``: ``golden(name, text)``."""
+
+    def check(name, text):
+        path = GOLDEN / f"{name}.txt"
+        if request.config.option.update_golden:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+        assert text == path.read_text()
+
+    return check

@@ -1,0 +1,20 @@
+"""What this machine has."""
+
+import functools
+
+
+@functools.cache
+def has_gpu():
+    """Say whether pycuda and CuPy are installed and see a device; tests marked ``gpu`` skip without one."""
+    try:
+        import cupy  # noqa: F401
+        import pycuda.driver as driver
+
+        driver.init()
+        return driver.Device.count() > 0
+    except ImportError:
+        return False
+    except Exception as error:  # the driver's own error class exists only where pycuda does
+        if type(error).__module__.startswith("pycuda"):
+            return False
+        raise

@@ -1,0 +1,39 @@
+"""The numbered rules of the semantics, and where those go that no test here can check yet."""
+
+FIRST, LAST = 1, 114
+
+DEVICES = "3 of 4: devices, placement, Send/Recv"
+MEMORY = "4 of 4: memory limits and swapping"
+QUEUES = "4 of 4: queues and accumulators"
+
+LATER = {
+    18: DEVICES,  # Send and Recv run even when dead
+    19: DEVICES,  # a Recv's liveness comes from the message
+    48: QUEUES,  # closing a session cancels blocked queue operations
+    49: MEMORY,  # the report of live allocations when memory is out
+    104: MEMORY,  # swap_memory never changes results
+}
+
+
+def coverage(items):
+    """Return rule -> ids of the collected tests that are marked with it."""
+    covered = {}
+    for item in items:
+        for mark in item.iter_markers("rule"):
+            for number in mark.args:
+                covered.setdefault(number, []).append(item.nodeid.split("[")[0])
+    return {number: sorted(set(ids)) for number, ids in covered.items()}
+
+
+def report(covered):
+    """Return the lines to print, and the rules that are neither covered nor listed for later."""
+    lines, holes = [], []
+    for number in range(FIRST, LAST + 1):
+        tests, later = covered.get(number, []), LATER.get(number)
+        lines += [f"{number:4}  {test}" for test in tests]
+        if not tests and later:
+            lines.append(f"{number:4}  later, in {later}")
+        elif not tests:
+            holes.append(number)
+            lines.append(f"{number:4}  NOT COVERED")
+    return lines, holes
