@@ -56,3 +56,13 @@ def frame_path(parent_path: str, parent_iteration: int, name: str) -> str:
 def instance_name(node: str, path: str, iteration: int) -> str:
     """Return ``node@frame/iteration``."""
     return f"{node}@{path}/{iteration}"
+
+
+class Dead:
+    """The value that is none: what a dead token carries."""
+
+    def __repr__(self) -> str:
+        return "DEAD"
+
+
+DEAD = Dead()

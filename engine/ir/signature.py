@@ -1,7 +1,7 @@
 """Signatures of operations, written ``x: T, y: T -> z: T``.
 
-A type is a dtype's name, a type variable (one dtype for all its uses), ``@attr`` (taken from an attribute)
-or ``any`` (each value its own). ``*T`` takes a list, ``num*T`` makes as many outputs as attribute `num` says,
+A type is a dtype's name, a type variable (one dtype for all its uses), ``T.real`` (the real type of a variable),
+``@attr`` (taken from an attribute) or ``any`` (each value its own). ``*T`` takes a list, ``num*T`` makes as many outputs as attribute `num` says,
 ``*@attr`` one output for each dtype in attribute `attr`.
 """
 
@@ -77,6 +77,8 @@ class Signature:
         """Return the dtype a type expression stands for, or None while it is open."""
         if type_ in bound:
             return bound[type_]
+        if type_.endswith(".real") and type_[:-5] in bound:
+            return bound[type_[:-5]].real
         return _CONCRETE.get(type_)
 
     def output_dtypes(self, bound: dict[str, DType], attrs: dict[str, Any]) -> list[DType]:
@@ -94,7 +96,7 @@ class Signature:
 
 
 _CONCRETE = {d.name: d for d in dtypes.ALL}
-_PARAMETER = re.compile(r"^(\w+)\s*:\s*(?:(\w*)(\*))?(@?\w+)$")
+_PARAMETER = re.compile(r"^(\w+)\s*:\s*(?:(\w*)(\*))?(@?\w+(?:\.real)?)$")
 
 
 def parse_signature(text: str, where: dict[str, tuple[DType, ...]] | None = None) -> Signature:

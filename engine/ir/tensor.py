@@ -20,64 +20,13 @@ def _apply(type: str, *inputs: Any, **attrs: Any) -> Any:
     return apply(type, *inputs, **attrs)
 
 
-class Tensor:
-    """One output of an operation: a value that exists while a step runs.
+class Operators:
+    """What tensors and variables have in common: Python operators and slicing, each building an operation."""
 
-    Python operators, slicing and NumPy broadcasting build further operations. A tensor has no value outside a
-    step, so `bool`, `len`, `iter` and conversion to an array are refused with the construct to use instead.
-    """
-
-    __slots__ = ("op", "index", "dtype", "shape", "_consumers", "_derived", "__weakref__")
+    __slots__ = ()
     __array_ufunc__ = None
-    _is_leaf = True
-
-    def __init__(self, op: Operation, index: int, dtype: DType, shape: Shape) -> None:
-        self.op = op
-        self.index = index
-        self.dtype = dtype
-        self.shape = shape
-        self._consumers: dict[Operation, None] = {}
-        self._derived: dict[str, Tensor] = {}
-
-    @property
-    def name(self) -> str:
-        """``operation:index``."""
-        return f"{self.op.name}:{self.index}"
-
-    @property
-    def graph(self) -> Graph:
-        """The graph it belongs to."""
-        return self.op.graph
-
-    @property
-    def region(self) -> Region:
-        """The region whose operations may use it (with all regions inside that one)."""
-        return self.op.region
-
-    @property
-    def device(self) -> str:
-        """The device asked for by its operation."""
-        return self.op.device
-
-    @property
-    def rank(self) -> int | None:
-        """Number of dimensions, or None when unknown."""
-        return self.shape.rank
-
-    def consumers(self) -> list[Operation]:
-        """Return the operations that use it."""
-        return list(self._consumers)
-
-    def set_shape(self, shape: Any) -> None:
-        """Add what is known about the shape; ShapeError when it contradicts what was known."""
-        self.shape = self.shape.merge(Shape(shape))
-
-    def get_shape(self) -> Shape:
-        """Return the static shape."""
-        return self.shape
-
-    def __repr__(self) -> str:
-        return f"<Tensor {self.name} {self.dtype}{self.shape}>"
+    op: Operation
+    dtype: DType
 
     def __bool__(self) -> NoReturn:
         self._refuse("has no truth value while the graph is built", "use cond(t, ...) or where(t, ...)")
@@ -151,7 +100,9 @@ class Tensor:
         return _apply("Neg", self)
 
     def __pos__(self) -> Tensor:
-        return self
+        from .build import convert_to_tensor
+
+        return convert_to_tensor(self)
 
     def __abs__(self) -> Tensor:
         return _apply("Abs", self)
@@ -190,6 +141,65 @@ class Tensor:
         return _apply("LogicalNot" if self.dtype.name == "bool" else "Invert", self)
 
     def __getitem__(self, key: Any) -> Tensor:
-        from .build import slice_tensor
+        from .build import convert_to_tensor, slice_tensor
 
-        return slice_tensor(self, key)
+        return slice_tensor(convert_to_tensor(self), key)
+
+
+class Tensor(Operators):
+    """One output of an operation: a value that exists while a step runs.
+
+    Python operators, slicing and NumPy broadcasting build further operations. A tensor has no value outside a
+    step, so `bool`, `len`, `iter` and conversion to an array are refused with the construct to use instead.
+    """
+
+    __slots__ = ("op", "index", "dtype", "shape", "_consumers", "_derived", "__weakref__")
+    _is_leaf = True
+
+    def __init__(self, op: Operation, index: int, dtype: DType, shape: Shape) -> None:
+        self.op = op
+        self.index = index
+        self.dtype = dtype
+        self.shape = shape
+        self._consumers: dict[Operation, None] = {}
+        self._derived: dict[str, Tensor] = {}
+
+    @property
+    def name(self) -> str:
+        """``operation:index``."""
+        return f"{self.op.name}:{self.index}"
+
+    @property
+    def graph(self) -> Graph:
+        """The graph it belongs to."""
+        return self.op.graph
+
+    @property
+    def region(self) -> Region:
+        """The region whose operations may use it (with all regions inside that one)."""
+        return self.op.region
+
+    @property
+    def device(self) -> str:
+        """The device asked for by its operation."""
+        return self.op.device
+
+    @property
+    def rank(self) -> int | None:
+        """Number of dimensions, or None when unknown."""
+        return self.shape.rank
+
+    def consumers(self) -> list[Operation]:
+        """Return the operations that use it."""
+        return list(self._consumers)
+
+    def set_shape(self, shape: Any) -> None:
+        """Add what is known about the shape; ShapeError when it contradicts what was known."""
+        self.shape = self.shape.merge(Shape(shape))
+
+    def get_shape(self) -> Shape:
+        """Return the static shape."""
+        return self.shape
+
+    def __repr__(self) -> str:
+        return f"<Tensor {self.name} {self.dtype}{self.shape}>"

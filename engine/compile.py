@@ -1,0 +1,57 @@
+"""The pipeline: from a user's graph to a Plan. The only module that knows the order of the passes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from .base.settings import DEFAULTS, Settings
+from .ir.graph import Graph
+from .ir.operation import Operation
+from .ir.rewrite import Program, copy_program
+from .ir.tensor import Tensor
+from .lower.lowering import lower
+from .optimize.fold import fold_constants
+from .optimize.merge import merge_duplicates
+from .plan.build import build_plan
+from .plan.plan import Plan
+
+
+def compile_plan(
+    graph: Graph,
+    feeds: Sequence[Tensor],
+    fetches: Sequence[Tensor],
+    targets: Sequence[Operation] = (),
+    settings: Settings = DEFAULTS,
+) -> Plan:
+    """Compile what `fetches` and `targets` need, with values given for `feeds`.
+
+    Parameters
+    ----------
+    graph : Graph
+        Not changed.
+    feeds : sequence of Tensor
+        Tensors whose values are given; what makes them is left out (rule 60).
+    fetches : sequence of Tensor
+    targets : sequence of Operation
+        Operations to run for their effect.
+
+    Returns
+    -------
+    Plan
+    """
+    return build_plan(lowered(graph, feeds, fetches, targets, settings))
+
+
+def lowered(
+    graph: Graph,
+    feeds: Sequence[Tensor],
+    fetches: Sequence[Tensor],
+    targets: Sequence[Operation] = (),
+    settings: Settings = DEFAULTS,
+) -> Program:
+    """Return the program as primitives, the last form before a Plan."""
+    program = Program(graph, list(feeds), list(fetches), list(targets))
+    program = copy_program(program)  # prune
+    program = fold_constants(program, settings)
+    program = merge_duplicates(program)
+    return lower(program)

@@ -1,0 +1,210 @@
+"""``cond``, ``case`` and ``switch_case``: run one of several branches, chosen by data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ..base import nest
+from ..base.dtypes import bool_, int32
+from ..base.errors import BranchMismatchError, DtypeError, GraphError, ShapeError
+from ..base.sources import user_source
+from ..ir import scopes
+from ..ir.build import apply, convert_to_tensor
+from ..ir.region import Region
+from ..ir.structured import make_cond, new_region
+from ..ir.tensor import Tensor
+from .leaves import dtype_hint, from_tensor, is_typed, to_tensor, trace
+
+Function = Callable[[], Any]
+
+
+def cond(
+    pred: Any,
+    true_fn: Function,
+    false_fn: Function,
+    strict: bool = False,
+    name: str | None = None,
+) -> Any:
+    """Run one of two branches (seed 000, section 2.1).
+
+    In Python: ``true_fn() if pred else false_fn()``. Each function is called once, while the graph is built;
+    only what it builds is conditional. What was made outside runs in any case.
+
+    Parameters
+    ----------
+    pred : Tensor of bool, scalar
+    true_fn, false_fn : callable
+        Without arguments; return the same nested structure with the same dtypes. An operation stands for a
+        bool that is true in the true branch, given after it ran.
+    strict : bool, optional
+        Keep lists and tuples of one element; otherwise they are unpacked.
+
+    Returns
+    -------
+    structure of Tensor
+        What the branch returned; dimensions in which the branches differ are unknown.
+
+    Raises
+    ------
+    BranchMismatchError
+        If the branches differ in structure or dtype.
+    GraphError
+        If `pred` is a Python bool, or a branch returns None.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> with tg.Graph().as_default():
+    ...     x = tg.constant(3.0)
+    ...     y = tg.cond(x > 0.0, lambda: x * 2.0, lambda: -x)
+    """
+    if isinstance(pred, bool):
+        raise GraphError("the predicate of cond is a Python bool", got=pred, hint="use Python's `if` for it")
+    predicate = _predicate(pred, bool_, "cond")
+    return build_branches(predicate, [false_fn, true_fn], strict, name or "cond")
+
+
+def switch_case(branch_index: Any, branch_fns: Any, default: Function | None = None, name: str | None = None) -> Any:
+    """Run the branch with number `branch_index`.
+
+    In Python: ``fns[index]() if 0 <= index < len(fns) else default()`` (without a default, the last function).
+
+    Parameters
+    ----------
+    branch_index : Tensor of int32, scalar
+    branch_fns : sequence of callable, or dict from int to callable
+        A dict must hold every number from 0 up.
+    default : callable, optional
+
+    Returns
+    -------
+    structure of Tensor
+        As for :func:`cond`.
+    """
+    if isinstance(branch_fns, dict):
+        if sorted(branch_fns) != list(range(len(branch_fns))):
+            raise GraphError("branch numbers must be 0 to n-1", got=sorted(branch_fns))
+        branch_fns = [branch_fns[i] for i in range(len(branch_fns))]
+    functions = list(branch_fns) + ([default] if default is not None else [])
+    if not functions:
+        raise GraphError("switch_case needs at least one branch")
+    return build_branches(_predicate(branch_index, int32, "switch_case"), functions, False, name or "switch_case")
+
+
+def case(
+    pred_fn_pairs: Any,
+    default: Function | None = None,
+    exclusive: bool = False,
+    strict: bool = False,
+    name: str = "case",
+) -> Any:
+    """Run the function of the first predicate that is true.
+
+    In Python: ``for pred, fn in pairs: if pred: return fn()``, then ``return default()``.
+
+    Parameters
+    ----------
+    pred_fn_pairs : list of (Tensor of bool, callable), or dict
+    default : callable, optional
+        Without it, no true predicate is an error when the step runs.
+    exclusive : bool, optional
+        Check at run time that at most one predicate is true.
+    strict : bool, optional
+        As for :func:`cond`.
+
+    Returns
+    -------
+    structure of Tensor
+        As for :func:`cond`.
+    """
+    pairs = list(pred_fn_pairs.items()) if isinstance(pred_fn_pairs, dict) else list(pred_fn_pairs)
+    if not pairs:
+        raise GraphError("case needs at least one (predicate, function) pair")
+    predicates = [_predicate(p, bool_, "case") for p, _ in pairs]
+    controls = []
+    if exclusive:
+        count = apply("Sum", apply("Cast", apply("Stack", predicates, axis=0), dtype=int32), axis=None, keepdims=False)
+        controls.append(_require(count <= 1, "Input error: more than one predicate of case is true", predicates))
+    if default is None:
+        any_true = apply("Any", apply("Stack", predicates, axis=0), axis=None, keepdims=False)
+        controls.append(_require(any_true, "Input error: no predicate of case is true, and it has no default", predicates))
+        *pairs, (_, default) = pairs
+        predicates = predicates[:-1]
+    with scopes.within(control_inputs=(*scopes.current().control_inputs, *controls)):
+        return _chain(list(zip(predicates, [fn for _, fn in pairs], strict=True)), default, strict, name)
+
+
+def _chain(pairs: list[tuple[Tensor, Function]], default: Function, strict: bool, name: str) -> Any:
+    if not pairs:
+        return build_branches(apply("Identity", True), [default, default], strict, name) if strict else default()
+    (predicate, function), rest = pairs[0], pairs[1:]
+    return cond(predicate, function, lambda: _chain(rest, default, strict, name), strict, name)
+
+
+def _require(condition: Tensor, message: str, data: Sequence[Tensor]) -> Any:
+    return apply("Assert", condition, data, message=message)
+
+
+def _predicate(value: Any, dtype: Any, construct: str) -> Tensor:
+    tensor = convert_to_tensor(value)
+    if tensor.dtype is not dtype:
+        raise DtypeError(f"the predicate of {construct} has the wrong dtype", wanted=dtype, got=tensor.dtype)
+    if tensor.rank not in (0, None):
+        raise ShapeError(f"the predicate of {construct} must be a scalar", wanted="[]", got=tensor.shape)
+    return tensor
+
+
+def build_branches(predicate: Tensor, functions: Sequence[Function], strict: bool, name: str) -> Any:
+    """Build a Cond with one branch for each function; see :func:`cond`."""
+    source = user_source()
+    roles = ["false branch", "true branch"] if predicate.dtype is bool_ else [f"branch {i}" for i in range(len(functions))]
+    regions = [new_region(role) for role in roles]
+    structures = [_unpack(trace(r, f, ()), strict) for r, f in zip(regions, functions, strict=True)]
+    for role, structure in zip(roles[1:], structures[1:], strict=True):
+        found = nest.difference(structures[0], structure, outer=False)
+        if found:
+            raise BranchMismatchError(
+                f"the branches of {name} return different structures", wanted="the same structure from each",
+                got=f"{found} ({roles[0]} against {role})", source=source,
+            )  # fmt: skip
+    _finish(regions, roles, structures, name)
+    shapes = [_common_shape([r.results[i] for r in regions]) for i in range(len(regions[0].results))]
+    device = scopes.current().device
+    op = make_cond(predicate, regions, shapes, name=name, source=source, device=device if isinstance(device, str) else "")
+    leaves = nest.flatten(structures[0])
+    return nest.pack_as(structures[0], [from_tensor(leaf, t) for leaf, t in zip(leaves, op.outputs, strict=True)])
+
+
+def _unpack(structure: Any, strict: bool) -> Any:
+    if not strict and type(structure) in (list, tuple) and len(structure) == 1:
+        return structure[0]
+    return structure
+
+
+def _finish(regions: Sequence[Region], roles: Sequence[str], structures: Sequence[Any], name: str) -> None:
+    columns = list(zip(*(nest.walk(s) for s in structures), strict=True))
+    for column in columns:
+        hint = next((dtype_hint(leaf) for _, leaf in column if is_typed(leaf)), None)
+        for branch, (region, (_, leaf)) in enumerate(zip(regions, column, strict=True)):
+            with scopes.inside(region):
+                region.results.append(to_tensor(leaf, hint, done=branch != 0))
+        path = column[0][0] or "the result"
+        _check_dtypes(path, roles, [r.results[-1] for r in regions], name)
+
+
+def _check_dtypes(path: str, roles: Sequence[str], results: Sequence[Tensor], name: str) -> None:
+    for role, result in zip(roles, results, strict=True):
+        if result.dtype is not results[0].dtype:
+            raise BranchMismatchError(
+                f"the branches of {name} return different dtypes for {path}",
+                wanted=f"{results[0].dtype} (from the {roles[0]})", got=f"{result.dtype} (from the {role})",
+                operation=result.op, hint=f"cast one of them, as in cast(..., '{results[0].dtype}')",
+            )  # fmt: skip
+
+
+def _common_shape(results: Sequence[Tensor]) -> Any:
+    shape = results[0].shape
+    for tensor in results[1:]:
+        shape = shape.relax(tensor.shape)
+    return shape

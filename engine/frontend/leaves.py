@@ -1,0 +1,52 @@
+"""Leaves of nested structures as tensors: arrays stand for their flow, operations for a truth value."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..base.dtypes import DType
+from ..base.errors import GraphError
+from ..ir import scopes
+from ..ir.build import apply, constant, convert_to_tensor
+from ..ir.operation import Operation
+from ..ir.region import Region
+from ..ir.tensor import Tensor
+
+
+def to_tensor(leaf: Any, dtype: DType | None = None, *, done: bool = True) -> Tensor:
+    """Return the tensor that carries `leaf` in and out of a region.
+
+    A TensorArray is carried by its flow, an operation by the constant `done` after it ran, a literal takes
+    `dtype`.
+    """
+    if leaf is None:
+        raise GraphError("a branch or body must return tensors", got="None", hint="return a value, or an operation")
+    if hasattr(leaf, "with_flow"):
+        return scopes.current_region().resolve(leaf.flow)
+    if isinstance(leaf, Operation):
+        with scopes.within(control_inputs=(*scopes.current().control_inputs, leaf)):
+            return apply("Identity", constant(done))  # type: ignore[no-any-return]
+    return convert_to_tensor(leaf, None if is_typed(leaf) else dtype)
+
+
+def from_tensor(leaf: Any, tensor: Tensor) -> Any:
+    """Return what `leaf` becomes when `tensor` carries it."""
+    return leaf.with_flow(tensor) if hasattr(leaf, "with_flow") else tensor
+
+
+def is_typed(leaf: Any) -> bool:
+    """Whether the leaf has a dtype of its own (a literal has none)."""
+    return hasattr(leaf, "dtype") or isinstance(leaf, Operation) or hasattr(leaf, "_as_tensor")
+
+
+def dtype_hint(leaf: Any) -> DType | None:
+    """Return the dtype a literal beside this leaf should take."""
+    if hasattr(leaf, "with_flow") or not isinstance(getattr(leaf, "dtype", None), DType):
+        return None
+    return leaf.dtype  # type: ignore[no-any-return]
+
+
+def trace(region: Region, function: Any, arguments: Any) -> Any:
+    """Call a user's function once, building what it builds in `region`."""
+    with scopes.inside(region):
+        return function(*arguments)

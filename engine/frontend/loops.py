@@ -1,0 +1,225 @@
+"""``while_loop``: iterate as long as data says so."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ..base import nest
+from ..base.dtypes import bool_, int32
+from ..base.errors import DtypeError, GraphError, LoopVariableError, ShapeError, TagflowError
+from ..base.settings import DEFAULTS
+from ..base.shapes import SCALAR, Shape
+from ..base.sources import user_source
+from ..ir import scopes
+from ..ir.build import apply, constant, convert_to_tensor
+from ..ir.region import Region
+from ..ir.structured import make_while, new_region
+from ..ir.tensor import Tensor
+from .leaves import from_tensor, to_tensor, trace
+
+
+def while_loop(
+    cond: Callable[..., Any],
+    body: Callable[..., Any],
+    loop_vars: Any,
+    shape_invariants: Any = None,
+    parallel_iterations: int = DEFAULTS.parallel_iterations,
+    back_prop: bool = True,
+    swap_memory: bool = False,
+    maximum_iterations: Any = None,
+    name: str | None = None,
+    return_same_structure: bool = False,
+) -> Any:
+    """Repeat `body` while `cond` is true (seed 000, section 2.1).
+
+    In Python::
+
+        values = loop_vars
+        while cond(*values):
+            values = body(*values)
+        return values
+
+    Both functions are called once, while the graph is built. Iterations overlap as far as their data allow,
+    at most `parallel_iterations` at a time; results never depend on it. Gradients go through the loop whatever
+    its length, to any order.
+
+    Parameters
+    ----------
+    cond, body : callable
+        Take the loop variables; give a bool scalar, and the new loop variables.
+    loop_vars : structure of Tensor
+        Initial values: tensors, literals, arrays, TensorArrays, in nested lists, tuples, dicts or dataclasses.
+    shape_invariants : structure of shapes, optional
+        What stays true of each variable's shape, as [None, 3], where it changes from iteration to iteration.
+    parallel_iterations : int, optional
+        Most iterations in flight, at least 1.
+    back_prop : bool, optional
+        If false, no gradient flows through the loop.
+    swap_memory : bool, optional
+        Allow values saved for the gradient to leave the device's memory.
+    maximum_iterations : int or Tensor of int32, scalar, optional
+        Stop after so many iterations in any case.
+    return_same_structure : bool, optional
+        Return a structure of one value as it is; otherwise the value.
+
+    Returns
+    -------
+    structure of Tensor
+        The final values, in the structure of `loop_vars`.
+
+    Raises
+    ------
+    LoopVariableError
+        If the body returns another structure, dtype or a less specific shape.
+    GraphError
+        If the predicate is not a bool scalar, or a value of an inner region is used outside it.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> with tg.Graph().as_default():
+    ...     i, total = tg.while_loop(lambda i, s: i < 10, lambda i, s: (i + 1, s + i), [0, 0])
+    """
+    if not isinstance(parallel_iterations, int) or parallel_iterations < 1:
+        raise GraphError("parallel_iterations must be a positive integer", got=parallel_iterations)
+    if not nest.flatten(loop_vars):
+        raise GraphError("while_loop needs at least one loop variable", got=loop_vars)
+    loop = _Loop(loop_vars, shape_invariants, maximum_iterations)
+    loop.trace_predicate(cond)
+    loop.trace_body(body)
+    op = make_while(
+        loop.inits, loop.cond, loop.body, name=name or "while", source=loop.source,
+        parallel_iterations=parallel_iterations, back_prop=back_prop, swap_memory=swap_memory,
+    )  # fmt: skip
+    outputs = op.outputs[: len(loop.leaves)]
+    result = nest.pack_as(loop_vars, [from_tensor(leaf, t) for leaf, t in zip(loop.leaves, outputs, strict=True)])
+    if loop.is_sequence and len(loop_vars) == 1 and not return_same_structure:
+        return result[0]
+    return result
+
+
+class _Loop:
+    """A loop while it is built: user's structure, initial tensors, the two regions."""
+
+    def __init__(self, loop_vars: Any, shape_invariants: Any, maximum_iterations: Any) -> None:
+        self.source = user_source()
+        self.loop_vars = loop_vars
+        self.is_sequence = type(loop_vars) in (list, tuple)
+        self.paths = [path or "the loop variable" for path, _ in nest.walk(loop_vars)]
+        self.leaves = nest.flatten(loop_vars)
+        self.inits = [to_tensor(leaf) for leaf in self.leaves]
+        self.shapes = self._invariants(shape_invariants)
+        self.maximum = None if maximum_iterations is None else _maximum(maximum_iterations)
+        if self.maximum is not None:
+            self.inits.append(constant(0, int32))
+            self.shapes.append(SCALAR)
+        self.cond = self._region("loop predicate")
+        self.body = self._region("loop body")
+
+    def _region(self, role: str) -> Region:
+        region = new_region(role)
+        for tensor, shape in zip(self.inits, self.shapes, strict=True):
+            region.add_param(tensor.dtype, shape, f"{role.split()[1]}_{tensor.op.name.rsplit('/', 1)[-1]}")
+        return region
+
+    def _invariants(self, given: Any) -> list[Shape]:
+        if given is None:
+            return [t.shape for t in self.inits]
+        shapes = _flatten_shapes(self.loop_vars, given)
+        for path, tensor, shape in zip(self.paths, self.inits, shapes, strict=True):
+            if not shape.includes(tensor.shape):
+                raise LoopVariableError(
+                    f"the initial value of loop variable {path} is not compatible with its shape invariant",
+                    wanted=shape, got=tensor.shape, operation=tensor.op, source=self.source,
+                )  # fmt: skip
+        return shapes
+
+    def _arguments(self, region: Region) -> Any:
+        params = region.params[: len(self.leaves)]
+        packed = nest.pack_as(
+            self.loop_vars, [from_tensor(leaf, p) for leaf, p in zip(self.leaves, params, strict=True)]
+        )
+        return packed if self.is_sequence else (packed,)
+
+    def trace_predicate(self, function: Callable[..., Any]) -> None:
+        result = trace(self.cond, function, self._arguments(self.cond))
+        with scopes.inside(self.cond):
+            predicate = convert_to_tensor(result)
+            if predicate.dtype is not bool_:
+                raise DtypeError(
+                    "the predicate of while_loop must be bool", wanted="bool", got=predicate.dtype, operation=predicate.op
+                )
+            if predicate.rank not in (0, None):
+                raise ShapeError("the predicate of while_loop must be a scalar", wanted="[]", got=predicate.shape)
+            if self.maximum is not None:
+                predicate = apply("LogicalAnd", self.cond.params[-1] < self.maximum, predicate)
+            self.cond.results.append(predicate)
+
+    def trace_body(self, function: Callable[..., Any]) -> None:
+        structure = trace(self.body, function, self._arguments(self.body))
+        if self.is_sequence and len(self.loop_vars) == 1 and type(structure) not in (list, tuple):
+            structure = [structure]
+        found = nest.difference(self.loop_vars, structure)
+        if found:
+            raise LoopVariableError(
+                "the loop body does not return the structure of the loop variables",
+                wanted=f"{len(self.leaves)} values in the structure of loop_vars", got=found, source=self.source,
+            )  # fmt: skip
+        with scopes.inside(self.body):
+            for i, leaf in enumerate(nest.flatten(structure)):
+                self.body.results.append(self._result(i, leaf))
+            if self.maximum is not None:
+                self.body.results.append(self.body.params[-1] + 1)
+
+    def _result(self, i: int, leaf: Any) -> Tensor:
+        param = self.body.params[i]
+        if hasattr(self.leaves[i], "with_flow") and getattr(leaf, "handle", None) is not self.leaves[i].handle:
+            raise LoopVariableError(
+                f"loop variable {self.paths[i]} is a TensorArray, and the body returns something else for it",
+                wanted="the same array", got=leaf, source=self.source,
+            )  # fmt: skip
+        try:
+            result = to_tensor(leaf, param.dtype)
+        except DtypeError as error:
+            raise LoopVariableError(
+                f"loop variable {self.paths[i]} changes its dtype", wanted=param.dtype, got=error.got, source=self.source
+            ) from error
+        self._check(i, param, result)
+        return result
+
+    def _check(self, i: int, param: Tensor, result: Tensor) -> None:
+        if result.dtype is not param.dtype:
+            raise LoopVariableError(
+                f"loop variable {self.paths[i]} changes its dtype", wanted=param.dtype, got=result.dtype,
+                operation=result.op, hint=f"use cast(..., '{param.dtype}') in the body",
+            )  # fmt: skip
+        if not param.shape.includes(result.shape):
+            raise LoopVariableError(
+                f"loop variable {self.paths[i]} changes its shape", wanted=param.shape, got=result.shape,
+                operation=result.op, hint=f"pass shape_invariants with {param.shape.relax(result.shape)} for it",
+            )  # fmt: skip
+
+
+def _flatten_shapes(loop_vars: Any, given: Any) -> list[Shape]:
+    """Flatten shapes along the structure of `loop_vars`: a shape is itself a list."""
+    parts = nest.children(loop_vars)
+    if parts is None:
+        return [Shape(given)]
+    shapes: list[Shape] = []
+    inner = given if isinstance(given, (list, tuple)) else [c for _, c in nest.children(given) or []]
+    if len(inner) != len(parts):
+        raise LoopVariableError("shape_invariants do not have the structure of loop_vars", got=given)
+    for (_, child), shape in zip(parts, inner, strict=True):
+        shapes += _flatten_shapes(child, shape)
+    return shapes
+
+
+def _maximum(value: Any) -> Tensor:
+    try:
+        tensor = convert_to_tensor(value)
+    except TagflowError as error:
+        raise GraphError("maximum_iterations must be an integer scalar", got=value) from error
+    if not tensor.dtype.is_integer or tensor.rank not in (0, None):
+        raise GraphError("maximum_iterations must be an integer scalar", got=tensor)
+    return apply("Cast", tensor, dtype=int32)  # type: ignore[no-any-return]

@@ -1,0 +1,128 @@
+"""Static checks of a lowered graph: which frame every operation belongs to, and no cycle but loops (rules 52 to 55)."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from ..base.errors import GraphError
+from .operation import Operation
+from .tensor import Tensor
+
+ROOT = ""
+_LEAVES = ("Exit", "SeriesExit", "TripCount")
+
+
+@dataclass
+class FrameInfo:
+    """A loop: its static name, the frame around it, its window and its operations of interest."""
+
+    name: str
+    parent: str
+    parallel_iterations: int = 1
+    enters: list[Operation] = field(default_factory=list)
+    loop_conds: list[Operation] = field(default_factory=list)
+
+
+@dataclass
+class Frames:
+    """The frame in which each operation's inputs arrive, and all frames, outermost first."""
+
+    of: dict[Operation, str]
+    infos: dict[str, FrameInfo]
+
+    def of_output(self, op: Operation) -> str:
+        """Return the frame in which the operation's outputs arrive."""
+        if op.type == "Enter":
+            return op.attrs["frame_name"]  # type: ignore[no-any-return]
+        return self.infos[self.of[op]].parent if op.type in _LEAVES else self.of[op]
+
+
+def assign_frames(operations: Sequence[Operation]) -> Frames:
+    """Find every operation's frame from the Enters and Exits along its inputs.
+
+    Raises
+    ------
+    GraphError
+        If an operation has inputs from two frames, an Exit stands outside any loop, the Enters of a frame have
+        different parents, a frame has two LoopConds, or there is a cycle that is not a loop.
+    """
+    frames = Frames({}, {ROOT: FrameInfo(ROOT, ROOT)})
+    for op in _ordered(operations):
+        sources = [(t, t.op) for t in op.inputs if t.op in frames.of] + [
+            (c, c) for c in op.control_inputs if c in frames.of
+        ]
+        frames.of[op] = frames.of_output(sources[0][1]) if sources else ROOT
+        _note(frames, op)
+    for op in operations:
+        _check_inputs(frames, op)
+    return frames
+
+
+def _note(frames: Frames, op: Operation) -> None:
+    here = frames.of[op]
+    if op.type == "Enter":
+        _enter(frames, op, here)
+    elif op.type in _LEAVES and here == ROOT:
+        raise GraphError("an Exit stands outside any loop: no corresponding Enter", operation=op)
+    elif op.type == "LoopCond":
+        frames.infos[here].loop_conds.append(op)
+        if len(frames.infos[here].loop_conds) > 1:
+            raise GraphError(f"frame '{here}' has more than one LoopCond", operation=op)
+
+
+def _enter(frames: Frames, op: Operation, here: str) -> None:
+    name = op.attrs["frame_name"]
+    if not name:
+        raise GraphError("an Enter has an empty frame name", operation=op)
+    info = frames.infos.setdefault(name, FrameInfo(name, here, op.attrs["parallel_iterations"]))
+    if info.parent != here:
+        raise GraphError(
+            f"frame '{name}' has mismatched parent frames", wanted=info.parent or "the root frame",
+            got=here or "the root frame", operation=op, hint="give each loop a frame name of its own",
+        )  # fmt: skip
+    info.enters.append(op)
+
+
+def _check_inputs(frames: Frames, op: Operation) -> None:
+    here = frames.of[op]
+    sources: list[tuple[Tensor | Operation, Operation]] = [(t, t.op) for t in op.inputs]
+    sources += [(c, c) for c in op.control_inputs]
+    for value, source in sources:
+        if frames.of_output(source) != here:
+            raise GraphError(
+                f"{op.name} has inputs from different frames", wanted=f"inputs of frame '{here or 'root'}'",
+                got=f"{value.name} of frame '{frames.of_output(source) or 'root'}'", operation=op,
+                hint="bring the value in with enter, or out with exit",
+            )  # fmt: skip
+
+
+def _ordered(operations: Sequence[Operation]) -> Iterable[Operation]:
+    """Yield operations after their inputs, not counting NextIteration to Merge edges."""
+    waiting = {op: len(_predecessors(op)) for op in operations}
+    successors: dict[Operation, list[Operation]] = {op: [] for op in operations}
+    for op in operations:
+        for source in _predecessors(op):
+            successors[source].append(op)
+    ready = deque(op for op in operations if not waiting[op])
+    count = 0
+    while ready:
+        op = ready.popleft()
+        count += 1
+        yield op
+        for successor in successors[op]:
+            waiting[successor] -= 1
+            if not waiting[successor]:
+                ready.append(successor)
+    if count < len(operations):
+        stuck = [op.name for op in operations if waiting[op]]
+        raise GraphError(
+            "the graph contains a cycle", got=", ".join(stuck[:8]), operation=next(op for op in operations if waiting[op]),
+            hint="the only cycles allowed go from a NextIteration to a Merge",
+        )  # fmt: skip
+
+
+def _predecessors(op: Operation) -> list[Operation]:
+    data = [t.op for t in op.inputs if not (op.type == "Merge" and t.op.type == "NextIteration")]
+    return data + op.control_inputs

@@ -1,0 +1,229 @@
+"""Copy the part of a graph that some results need, rewriting it on the way.
+
+Every pass of ``engine/optimize`` is a copy with another `transform`; the user's graph is never touched. Copying
+prunes: operations, branch results, loop variables and saved values that nothing needs are left out (rule 57).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from .graph import Graph
+from .operation import Operation
+from .region import Region
+from .structured import Extra, extras, is_structured, num_results
+from .tensor import Tensor
+
+Transform = Callable[[Operation, list[Tensor], Region], "list[Tensor] | None"]
+
+
+@dataclass
+class Program:
+    """A graph with the values that go in and those that are wanted.
+
+    Attributes
+    ----------
+    graph : Graph
+    feeds : list of Tensor
+        Outputs of Feed operations, in the order in which values are given.
+    fetches : list of Tensor
+        Wanted values.
+    targets : list of Operation
+        Operations that must run.
+    """
+
+    graph: Graph
+    feeds: list[Tensor]
+    fetches: list[Tensor]
+    targets: list[Operation] = field(default_factory=list)
+
+
+def copy_program(program: Program, transform: Transform | None = None) -> Program:
+    """Return a copy of what the program needs; `transform` may give other tensors for an operation's outputs."""
+    copier = _Copier(program, transform)
+    return copier.run()
+
+
+class _Needs:
+    """Which operations, and which results of Cond and While, are needed."""
+
+    def __init__(self, fed: set[Tensor]) -> None:
+        self.fed = fed
+        self.operations: set[Operation] = set()
+        self.tensors: set[Tensor] = set()
+        self._work: list[Tensor | Operation] = []
+
+    def add(self, items: Sequence[Tensor | Operation]) -> None:
+        self._work.extend(items)
+        while self._work:
+            item = self._work.pop()
+            if isinstance(item, Operation):
+                self._operation(item)
+            elif item not in self.tensors:
+                self.tensors.add(item)
+                if item not in self.fed:
+                    self._tensor(item)
+
+    def _operation(self, op: Operation) -> None:
+        if op not in self.operations:
+            self._enter(op)
+        if is_structured(op):
+            self._work.extend(op.outputs[: num_results(op)])
+
+    def _enter(self, op: Operation) -> None:
+        if op in self.operations:
+            return
+        self.operations.add(op)
+        self._work.extend(op.control_inputs)
+        if op.type == "While":
+            self._work.extend(op.regions[0].results)
+        elif op.type == "Cond":
+            self._work.extend(op.inputs)
+        else:
+            self._work.extend(op.inputs)
+
+    def _tensor(self, tensor: Tensor) -> None:
+        op = tensor.op
+        self._enter(op)
+        if op.type == "Param":
+            self._param(tensor)
+        elif is_structured(op):
+            self._result(op, tensor.index)
+
+    def _param(self, tensor: Tensor) -> None:
+        owner = tensor.region.owner
+        if owner is not None and owner.type == "While":
+            self._work.append(owner.outputs[tensor.region.params.index(tensor)])
+
+    def _result(self, op: Operation, index: int) -> None:
+        first = num_results(op)
+        if index < first:
+            if op.type == "While":
+                body = op.regions[1]
+                self._work += [op.inputs[index], body.results[index], body.params[index], op.regions[0].params[index]]
+            else:
+                self._work += [region.results[index] for region in op.regions]
+            return
+        extra = extras(op)[index - first]
+        self._work += [t for t in (extra.value, extra.index) if t is not None]
+
+
+class _Copier:
+    def __init__(self, program: Program, transform: Transform | None) -> None:
+        self.program = program
+        self.transform = transform
+        self.graph = Graph(program.graph.seed)
+        self.env: dict[Tensor, Tensor] = {}
+        self.ops: dict[Operation, Operation | None] = {}
+        self.patches: list[tuple[Operation, int, Tensor]] = []
+        self.needs = _Needs(set(program.feeds))
+
+    def run(self) -> Program:
+        for i, tensor in enumerate(self.program.feeds):
+            name = self.graph.unique_name(tensor.op.name)
+            feed = Operation(
+                self.graph.root, "Feed", name, (), [(tensor.dtype, tensor.shape)],
+                attrs={"index": i, "dtype": tensor.dtype}, source=tensor.op.source, device=tensor.op.device,
+            )  # fmt: skip
+            self.env[tensor] = feed.outputs[0]
+        self.needs.add([*self.program.fetches, *self.program.targets])
+        self.region(self.program.graph.root, self.graph.root)
+        for op, index, tensor in self.patches:
+            op.update_input(index, self.env[tensor])
+        return Program(
+            self.graph,
+            [self.env[t] for t in self.program.feeds],
+            [self.env[t] for t in self.program.fetches],
+            [copy for op in self.program.targets if (copy := self.ops.get(op)) is not None],
+        )
+
+    def region(self, source: Region, target: Region) -> None:
+        for op in source.operations:
+            if op in self.needs.operations and op.type != "Param":
+                self.operation(op, target)
+
+    def operation(self, op: Operation, target: Region) -> None:
+        if op.type == "While":
+            self.loop(op, target)
+        elif op.type == "Cond":
+            self.branches(op, target)
+        else:
+            self.plain(op, target)
+
+    def plain(self, op: Operation, target: Region) -> None:
+        if op.outputs and all(t in self.needs.fed for t in op.outputs):
+            self.ops[op] = None
+            return
+        late = [i for i, t in enumerate(op.inputs) if t not in self.env]
+        inputs = [self.env[t] if t in self.env else self._stand_in(op, t) for t in op.inputs]
+        replaced = self.transform(op, inputs, target) if self.transform and not late else None
+        if replaced is None:
+            copy = self.append(op, target, inputs, [(t.dtype, t.shape) for t in op.outputs])
+            self.patches += [(copy, i, op.inputs[i]) for i in late]
+            replaced = copy.outputs
+            self.ops[op] = copy
+        else:
+            self.ops[op] = replaced[0].op if replaced else None
+        self.bind(op.outputs, replaced)
+
+    def _stand_in(self, op: Operation, tensor: Tensor) -> Tensor:
+        """Give a back edge some input until what it comes from is copied."""
+        known = [self.env[t] for t in op.inputs if t in self.env and t.dtype is tensor.dtype]
+        return known[0]
+
+    def append(
+        self, op: Operation, target: Region, inputs: Any, outputs: Any, regions: Any = (), **attrs: Any
+    ) -> Operation:
+        controls = [copy for c in op.control_inputs if (copy := self.ops.get(c)) is not None]
+        return Operation(
+            target, op.type, self.graph.unique_name(op.name), inputs, outputs, control_inputs=controls,
+            attrs={**op.attrs, **attrs}, regions=regions, device=op.device, source=op.source,
+        )  # fmt: skip
+
+    def bind(self, olds: Sequence[Tensor], news: Sequence[Tensor]) -> None:
+        for old, new in zip(olds, news, strict=True):
+            self.env.setdefault(old, new)
+
+    def branches(self, op: Operation, target: Region) -> None:
+        first = num_results(op)
+        kept = [i for i in range(first) if op.outputs[i] in self.needs.tensors]
+        regions = []
+        for region in op.regions:
+            copy = Region(self.graph, target, region.role)
+            self.region(region, copy)
+            copy.results = [self.env[region.results[i]] for i in kept]
+            regions.append(copy)
+        saved = [i for i in range(first, len(op.outputs)) if op.outputs[i] in self.needs.tensors]
+        self.structured(op, target, [self.env[op.inputs[0]]], kept, saved, regions)
+
+    def loop(self, op: Operation, target: Region) -> None:
+        first = num_results(op)
+        kept = [i for i in range(first) if op.outputs[i] in self.needs.tensors]
+        regions = []
+        for region in op.regions:
+            copy = Region(self.graph, target, region.role)
+            for i in kept:
+                param = region.params[i]
+                self.env[param] = copy.add_param(param.dtype, param.shape, param.op.name)
+            self.region(region, copy)
+            wanted = region.results if region is op.regions[0] else [region.results[i] for i in kept]
+            copy.results = [self.env[t] for t in wanted]
+            regions.append(copy)
+        saved = [i for i in range(first, len(op.outputs)) if op.outputs[i] in self.needs.tensors]
+        self.structured(op, target, [self.env[op.inputs[i]] for i in kept], kept, saved, regions)
+
+    def structured(
+        self, op: Operation, target: Region, inputs: list[Tensor], kept: list[int], saved: list[int], regions: list[Region]
+    ) -> None:
+        outputs = [op.outputs[i] for i in kept + saved]
+        moved = [self._extra(extras(op)[i - num_results(op)]) for i in saved]
+        copy = self.append(op, target, inputs, [(t.dtype, t.shape) for t in outputs], regions, extras=moved)
+        self.ops[op] = copy
+        self.bind(outputs, copy.outputs)
+
+    def _extra(self, extra: Extra) -> Extra:
+        value = None if extra.value is None else self.env[extra.value]
+        index = None if extra.index is None else self.env[extra.index]
+        return Extra(extra.kind, value, index, extra.branch)

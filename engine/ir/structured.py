@@ -1,0 +1,105 @@
+"""Cond and While: operations that own regions.
+
+``Cond(pred)`` owns one region for each branch: two (false, true) for a bool predicate, any number for an int32
+one, the last being the default. ``While(*inits)`` owns a predicate region and a body region with one parameter
+for each loop variable. Both gain *saved values* as extra results when gradients need them: of a Cond a maybe
+(live if that branch ran), of a While a series (one slot for each iteration) and its trip count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..base import dtypes
+from ..base.shapes import SCALAR
+from . import scopes
+from .build import scoped_name
+from .operation import Operation
+from .region import Region
+from .tensor import Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class Extra:
+    """A saved value: a 'maybe' of branch `branch`, a 'series' slot written with `value` at `index`, or a 'trip'.
+
+    A series is written at the iteration's number when `index` is None.
+    """
+
+    kind: str
+    value: Tensor | None = None
+    index: Tensor | None = None
+    branch: int = -1
+
+
+def is_structured(op: Operation) -> bool:
+    """Whether the operation owns regions."""
+    return bool(op.regions)
+
+
+def extras(op: Operation) -> list[Extra]:
+    """Return the saved values, in the order of the outputs that follow the ordinary ones."""
+    return op.attrs["extras"]  # type: ignore[no-any-return]
+
+
+def num_results(op: Operation) -> int:
+    """Return how many ordinary outputs there are: loop variables, or results of the branches."""
+    return len(op.outputs) - len(extras(op))
+
+
+def new_region(role: str, parent: Region | None = None) -> Region:
+    """Open a region inside `parent` (the current one)."""
+    parent = parent or scopes.current_region()
+    return Region(parent.graph, parent, role)
+
+
+def make_cond(
+    pred: Tensor, branches: Sequence[Region], shapes: Sequence[Any], *, name: str, source: Any = None, device: str = ""
+) -> Operation:
+    """Append a Cond whose branches are built; their results agree in number and dtype."""
+    outputs = [(t.dtype, shape) for t, shape in zip(branches[0].results, shapes, strict=True)]
+    return Operation(
+        scopes.current_region(), "Cond", scoped_name(name), [pred], outputs, regions=branches, source=source,
+        control_inputs=scopes.current().control_inputs, device=device,
+        attrs={"extras": []},
+    )  # fmt: skip
+
+
+def make_while(
+    inits: Sequence[Tensor], cond: Region, body: Region, *, name: str, source: Any = None, **attrs: Any
+) -> Operation:
+    """Append a While whose regions are built; the body's results agree with its parameters."""
+    outputs = [(t.dtype, t.shape) for t in body.params]
+    return Operation(
+        scopes.current_region(), "While", scoped_name(name), inits, outputs, regions=(cond, body), source=source,
+        control_inputs=scopes.current().control_inputs, attrs={"extras": [], **attrs},
+    )  # fmt: skip
+
+
+def save_maybe(op: Operation, branch: int, value: Tensor) -> Tensor:
+    """Return the extra result of a Cond that holds `value` of one branch, made if there is none yet."""
+    return _saved(op, Extra("maybe", value, None, branch))
+
+
+def save_series(op: Operation, value: Tensor, index: Tensor | None = None) -> Tensor:
+    """Return the extra result of a While that holds `value` of every iteration, made if there is none yet."""
+    return _saved(op, Extra("series", value, index))
+
+
+def trip_count(op: Operation) -> Tensor:
+    """Return the extra result of a While that counts its iterations, an int64 scalar."""
+    return _saved(op, Extra("trip"))
+
+
+def _saved(op: Operation, wanted: Extra) -> Tensor:
+    first = num_results(op)
+    for i, extra in enumerate(extras(op)):
+        if extra == wanted:
+            return op.outputs[first + i]
+    extras(op).append(wanted)
+    if wanted.kind == "maybe":
+        assert wanted.value is not None
+        return op.add_output(wanted.value.dtype, wanted.value.shape)
+    return op.add_output(dtypes.series if wanted.kind == "series" else dtypes.int64, SCALAR)

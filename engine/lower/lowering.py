@@ -1,0 +1,308 @@
+"""Lower Cond and While to Switch, Merge, Enter, Exit and NextIteration (rules 64 to 82).
+
+A scope stands for a region while it is lowered. Looking up a tensor of an outer region brings it in: through one
+Switch for each tensor and branch, through one constant Enter for each tensor and loop. Operations that would
+otherwise run although their branch or iteration does not, because nothing they use comes from it, get a control
+input from the scope's pivot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ..base import dtypes
+from ..base.dtypes import DType
+from ..base.shapes import SCALAR, Shape
+from ..ir.graph import Graph
+from ..ir.operation import Operation
+from ..ir.region import Region
+from ..ir.rewrite import Program
+from ..ir.structured import extras, num_results
+from ..ir.tensor import Tensor
+
+Key = Any
+
+
+def lower(program: Program) -> Program:
+    """Return the program without regions: every operation in the root region."""
+    lowering = _Lowering(Graph(program.graph.seed))
+    root = _Scope(lowering, None)
+    lowering.region(program.graph.root, root)
+    lowering.close_cycles()
+    return Program(
+        lowering.graph,
+        [root.lookup(t) for t in program.feeds],
+        [root.lookup(t) for t in program.fetches],
+        [op for target in program.targets for op in lowering.ops[target]],
+    )
+
+
+class _Scope:
+    """The root region, and what all scopes share."""
+
+    def __init__(self, lowering: _Lowering, parent: _Scope | None) -> None:
+        self.lowering = lowering
+        self.parent = parent
+        self.env: dict[Key, Tensor] = {}
+
+    def lookup(self, key: Key) -> Tensor:
+        """Return the lowered tensor that stands for `key` here."""
+        if key not in self.env:
+            assert self.parent is not None, f"{key} is not in scope"
+            self.env[key] = self.capture(key, self.parent.lookup(key))
+        return self.env[key]
+
+    def capture(self, key: Key, outer: Tensor) -> Tensor:
+        return outer
+
+    def needs_pivot(self, inputs: Sequence[Tensor]) -> bool:
+        """Whether an operation with these inputs would run when this scope does not."""
+        return False
+
+    def pivot(self) -> Operation:
+        raise AssertionError("the root needs no pivot")
+
+    def emit(
+        self,
+        type: str,
+        name: str,
+        inputs: Sequence[Tensor],
+        outputs: Sequence[tuple[DType, Shape]],
+        controls: Sequence[Operation] = (),
+        like: Operation | None = None,
+        **attrs: Any,
+    ) -> Operation:
+        """Append a lowered operation that belongs to this scope."""
+        controls = list(controls)
+        if self.needs_pivot(inputs):
+            controls.append(self.pivot())
+        graph = self.lowering.graph
+        return Operation(
+            graph.root, type, graph.unique_name(name), inputs, outputs, control_inputs=controls, attrs=attrs,
+            device=like.device if like else "", source=like.source if like else None,
+        )  # fmt: skip
+
+    def frame_scope(self) -> _Scope | None:
+        """Return the innermost loop this scope is in."""
+        return self.parent.frame_scope() if self.parent else None
+
+    def is_invariant(self, tensor: Tensor) -> bool:
+        loop = self.frame_scope()
+        return isinstance(loop, _LoopScope) and tensor in loop.invariants
+
+
+class _BranchScope(_Scope):
+    """One branch of a Cond."""
+
+    def __init__(self, parent: _Scope, op: Operation, pred: Tensor, index: int, shared: dict[Key, list[Tensor]]) -> None:
+        super().__init__(parent.lowering, parent)
+        self.op = op
+        self.pred = pred
+        self.index = index
+        self.shared = shared
+        self._pivot: Operation | None = None
+
+    def capture(self, key: Key, outer: Tensor) -> Tensor:
+        if key not in self.shared:
+            self.shared[key] = self._switch(outer)
+        return self.shared[key][self.index]
+
+    def _switch(self, data: Tensor) -> list[Tensor]:
+        assert self.parent is not None
+        count = len(self.op.regions)
+        outputs = [(data.dtype, data.shape)] * count
+        name = f"{self.op.name}/Switch"
+        if self.pred.dtype is dtypes.bool_:
+            return self.parent.emit("Switch", name, [data, self.pred], outputs, like=self.op).outputs
+        return self.parent.emit("SwitchN", name, [data, self.pred], outputs, like=self.op, num=count).outputs
+
+    def needs_pivot(self, inputs: Sequence[Tensor]) -> bool:
+        return not inputs
+
+    def pivot(self) -> Operation:
+        if self._pivot is None:
+            live = self.capture(self.op, self.pred)
+            self._pivot = self.emit(
+                "Identity", f"{self.op.name}/pivot", [live], [(live.dtype, live.shape)], like=self.op
+            )
+        return self._pivot
+
+
+class _LoopScope(_Scope):
+    """What predicate and body of a While share: the frame and its invariants."""
+
+    def __init__(self, parent: _Scope, op: Operation) -> None:
+        super().__init__(parent.lowering, parent)
+        self.op = op
+        self.invariants: set[Tensor] = set()
+
+    def enter(self, outer: Tensor, constant: bool) -> Tensor:
+        assert self.parent is not None
+        tensor = self.parent.emit(
+            "Enter", f"{self.op.name}/Enter", [outer], [(outer.dtype, outer.shape)],
+            self.lowering.controls(self.op, self.parent) if not constant else (), like=self.op,
+            frame_name=self.op.name, is_constant=constant, parallel_iterations=self.op.attrs["parallel_iterations"],
+        ).outputs[0]  # fmt: skip
+        if constant:
+            self.invariants.add(tensor)
+        return tensor
+
+    def capture(self, key: Key, outer: Tensor) -> Tensor:
+        return self.enter(outer, constant=True)
+
+    def frame_scope(self) -> _Scope:
+        return self
+
+
+class _LoopRegion(_Scope):
+    """The predicate or the body of a While."""
+
+    def __init__(self, parent: _LoopScope, pivot: Operation | None = None) -> None:
+        super().__init__(parent.lowering, parent)
+        self._pivot = pivot
+
+    def needs_pivot(self, inputs: Sequence[Tensor]) -> bool:
+        return all(self.is_invariant(t) for t in inputs)
+
+    def pivot(self) -> Operation:
+        assert self._pivot is not None
+        return self._pivot
+
+
+class _Lowering:
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self.ops: dict[Operation, list[Operation]] = {}
+        self.scopes: dict[Operation, _Scope] = {}
+        self.cycles: list[tuple[Operation, int, _Scope, Tensor]] = []
+
+    def region(self, region: Region, scope: _Scope) -> None:
+        for op in region.operations:
+            if op.type == "Param":
+                continue
+            self.scopes[op] = scope
+            if op.type == "Cond":
+                self.cond(op, scope)
+            elif op.type == "While":
+                self.loop(op, scope)
+            else:
+                self.plain(op, scope)
+
+    def plain(self, op: Operation, scope: _Scope) -> None:
+        late = [i for i, t in enumerate(op.inputs) if op.type == "Merge" and self._is_back_edge(op, i, scope)]
+        inputs = [scope.lookup(op.inputs[0] if i in late else t) for i, t in enumerate(op.inputs)]
+        outputs = [(t.dtype, t.shape) for t in op.outputs]
+        controls = self.controls(op, scope)
+        lowered = scope.emit(op.type, op.name, inputs, outputs, controls, like=op, **op.attrs)
+        self.cycles += [(lowered, i, scope, op.inputs[i]) for i in late]
+        self.ops[op] = [lowered]
+        scope.env.update(zip(op.outputs, lowered.outputs, strict=True))
+
+    def _is_back_edge(self, op: Operation, index: int, scope: _Scope) -> bool:
+        return op.inputs[index].region is op.region and op.inputs[index] not in scope.env
+
+    def close_cycles(self) -> None:
+        for merge, index, scope, tensor in self.cycles:
+            merge.update_input(index, scope.lookup(tensor))
+
+    def controls(self, op: Operation, scope: _Scope) -> list[Operation]:
+        """Return the lowered control inputs, brought into the frame of `scope` where they are outside it."""
+        found: list[Operation] = []
+        for control in op.control_inputs:
+            home = self.scopes.get(control)
+            if home is None:
+                continue
+            if home.frame_scope() is scope.frame_scope():
+                found += self.ops[control]
+            else:
+                found.append(self._signal(control, home, scope))
+        return found
+
+    def _signal(self, control: Operation, home: _Scope, scope: _Scope) -> Operation:
+        """Bring "this has run" into a loop as an invariant (rule 75)."""
+        if control not in home.env:
+            token = home.emit(
+                "Const", f"{control.name}/done", (), [(dtypes.bool_, SCALAR)], self.ops[control], like=control,
+                value=np.asarray(True),
+            )  # fmt: skip
+            home.env[control] = token.outputs[0]
+        return scope.lookup(control).op
+
+    def cond(self, op: Operation, scope: _Scope) -> None:
+        pred = scope.lookup(op.inputs[0])
+        controls = self.controls(op, scope)
+        if controls:
+            pred = scope.emit(
+                "Identity", f"{op.name}/pred", [pred], [(pred.dtype, pred.shape)], controls, like=op
+            ).outputs[0]
+        shared: dict[Key, list[Tensor]] = {}
+        branches = [_BranchScope(scope, op, pred, i, shared) for i in range(len(op.regions))]
+        for branch, region in zip(branches, op.regions, strict=True):
+            self.region(region, branch)
+        merges = []
+        for i, output in enumerate(op.outputs[: num_results(op)]):
+            inputs = [b.lookup(r.results[i]) for b, r in zip(branches, op.regions, strict=True)]
+            merge = scope.emit(
+                "Merge", f"{op.name}/Merge", inputs, [(output.dtype, output.shape), (dtypes.int32, SCALAR)], like=op
+            )
+            scope.env[output] = merge.outputs[0]
+            merges.append(merge)
+        for extra, output in zip(extras(op), op.outputs[num_results(op) :], strict=True):
+            scope.env[output] = branches[extra.branch].lookup(extra.value)
+        self.ops[op] = merges
+
+    def loop(self, op: Operation, scope: _Scope) -> None:
+        frame = _LoopScope(scope, op)
+        count = num_results(op)
+        enters = [frame.enter(scope.lookup(t), constant=False) for t in op.inputs]
+        merges = [self._merge(op, t) for t in enters]
+        pred = _LoopRegion(frame, merges[0])
+        pred.env.update(zip(op.regions[0].params, [m.outputs[0] for m in merges], strict=True))
+        self.region(op.regions[0], pred)
+        test = pred.lookup(op.regions[0].results[0])
+        cond = pred.emit("LoopCond", f"{op.name}/LoopCond", [test], [(dtypes.bool_, SCALAR)], like=op).outputs[0]
+        switches = [self._switch(op, m.outputs[0], cond) for m in merges]
+        body = _LoopRegion(frame, self._pivot(op, switches[0].outputs[1]))
+        body.env.update(zip(op.regions[1].params, [s.outputs[1] for s in switches], strict=True))
+        self.region(op.regions[1], body)
+        for merge, result in zip(merges, op.regions[1].results, strict=True):
+            merge.update_input(1, self._next(op, body, body.lookup(result)))
+        exits = [self._exit(op, s.outputs[0], t) for s, t in zip(switches, op.outputs, strict=False)]
+        scope.env.update(zip(op.outputs, [e.outputs[0] for e in exits], strict=False))
+        self.ops[op] = exits
+        for slot, (extra, output) in enumerate(zip(extras(op), op.outputs[count:], strict=True)):
+            scope.env[output] = self._final(op, body, cond, slot, extra)
+
+    def _emit(self, op: Operation, type: str, inputs: Sequence[Tensor], outputs: Any, **attrs: Any) -> Operation:
+        name = self.graph.unique_name(f"{op.name}/{type}")
+        return Operation(
+            self.graph.root, type, name, inputs, outputs, attrs=attrs, device=op.device, source=op.source
+        )
+
+    def _merge(self, op: Operation, enter: Tensor) -> Operation:
+        return self._emit(op, "Merge", [enter, enter], [(enter.dtype, enter.shape), (dtypes.int32, SCALAR)])
+
+    def _switch(self, op: Operation, value: Tensor, cond: Tensor) -> Operation:
+        return self._emit(op, "Switch", [value, cond], [(value.dtype, value.shape)] * 2)
+
+    def _pivot(self, op: Operation, value: Tensor) -> Operation:
+        return self._emit(op, "Identity", [value], [(value.dtype, value.shape)])
+
+    def _exit(self, op: Operation, value: Tensor, output: Tensor) -> Operation:
+        return self._emit(op, "Exit", [value], [(output.dtype, output.shape)])
+
+    def _next(self, op: Operation, body: _Scope, value: Tensor) -> Tensor:
+        name = f"{op.name}/NextIteration"
+        return body.emit("NextIteration", name, [value], [(value.dtype, value.shape)], like=op).outputs[0]
+
+    def _final(self, op: Operation, body: _Scope, cond: Tensor, slot: int, extra: Any) -> Tensor:
+        if extra.kind == "trip":
+            return self._emit(op, "TripCount", [cond], [(dtypes.int64, SCALAR)]).outputs[0]
+        inputs = [body.lookup(t) for t in (extra.value, extra.index) if t is not None]
+        flow = [(dtypes.float32, SCALAR)]
+        push = body.emit("SeriesPush", f"{op.name}/SeriesPush", inputs, flow, like=op, series=slot)
+        out = [(dtypes.series, SCALAR)]
+        return self._emit(op, "SeriesExit", [push.outputs[0]], out, series=slot).outputs[0]

@@ -1,0 +1,62 @@
+"""Fold constants: compute while compiling what depends on constants alone.
+
+Fed tensors are Feed operations by now, so a constant that is fed is none (rule 58). Nothing is folded by algebra
+(as ``x * 0 = 0``): breaking a data dependency changes deadness (seed 004, note 2).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..base.settings import Settings
+from ..base.shapes import Shape
+from ..ir.operation import Operation
+from ..ir.region import Region
+from ..ir.rewrite import Program, copy_program
+from ..ir.tensor import Tensor
+
+
+def fold_constants(program: Program, settings: Settings) -> Program:
+    """Return the program with constant operations computed, where results are at most ``fold_bytes`` large."""
+
+    def transform(op: Operation, inputs: list[Tensor], region: Region) -> list[Tensor] | None:
+        if not inputs or op.control_inputs or any(t.op.type != "Const" for t in inputs):
+            return None
+        values = _evaluate(op, inputs, settings)
+        return None if values is None else [_constant(op, region, v) for v in values]
+
+    return copy_program(program, transform)
+
+
+def _evaluate(op: Operation, inputs: list[Tensor], settings: Settings) -> list[np.ndarray] | None:  # type: ignore[type-arg]
+    definition = op.definition
+    if definition.kernel is None or definition.stateful or not op.outputs or _size(op) > settings.fold_bytes:
+        return None
+    attrs = {key: op.attrs[key] for key in definition.attrs}
+    try:
+        with np.errstate(all="ignore"):
+            result = definition.kernel(np, *[t.op.attrs["value"] for t in inputs], **attrs)
+    except Exception:
+        return None  # the step reports it, with its tag, if it is ever run
+    values = list(result) if len(op.outputs) > 1 or isinstance(result, (tuple, list)) else [result]
+    return [np.asarray(v) for v in values]
+
+
+def _size(op: Operation) -> int:
+    total = 0
+    for tensor in op.outputs:
+        if not tensor.dtype.is_value or tensor.dtype.numpy is None:
+            return 1 << 62
+        elements = tensor.shape.num_elements
+        total += (1 << 62) if elements is None else elements * tensor.dtype.numpy.itemsize
+    return total
+
+
+def _constant(op: Operation, region: Region, value: np.ndarray) -> Tensor:  # type: ignore[type-arg]
+    value = np.array(value)
+    value.flags.writeable = False
+    dtype = next(t.dtype for t in op.outputs if t.dtype.numpy == value.dtype)
+    return Operation(
+        region, "Const", region.graph.unique_name(op.name), (), [(dtype, Shape(value.shape))],
+        attrs={"value": value}, device=op.device, source=op.source,
+    ).outputs[0]  # fmt: skip

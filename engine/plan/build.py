@@ -1,0 +1,121 @@
+"""Freeze a lowered program into a Plan."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import numpy as np
+
+from ..base.tags import Kind
+from ..ir.definition import Ufunc
+from ..ir.frames import ROOT, Frames, assign_frames
+from ..ir.operation import Operation
+from ..ir.rewrite import Program
+from .plan import Frame, Node, Plan
+
+_KINDS = {
+    "Switch": Kind.SWITCH, "SwitchN": Kind.SWITCH_N, "Merge": Kind.MERGE, "Enter": Kind.ENTER, "Exit": Kind.EXIT,
+    "NextIteration": Kind.NEXT_ITERATION, "LoopCond": Kind.LOOP_COND, "ControlTrigger": Kind.CONTROL_TRIGGER,
+    "Identity": Kind.IDENTITY, "MaybeGet": Kind.IDENTITY, "StopGradient": Kind.IDENTITY, "Const": Kind.CONST,
+    "Feed": Kind.FEED, "SeriesPush": Kind.SERIES_PUSH, "SeriesExit": Kind.SERIES_EXIT, "TripCount": Kind.TRIP_COUNT,
+    "SeriesRead": Kind.SERIES_READ,
+}  # fmt: skip
+
+
+def build_plan(program: Program) -> Plan:
+    """Return the Plan of a lowered program.
+
+    Raises
+    ------
+    GraphError
+        If a static check fails (see :func:`tagflow.ir.frames.assign_frames`).
+    """
+    operations = needed(program)
+    frames = assign_frames(operations)
+    return _Builder(operations, frames, program).build()
+
+
+def needed(program: Program) -> list[Operation]:
+    """Return the lowered operations that fetches and targets need, in graph order."""
+    found: set[Operation] = set()
+    work = [t.op for t in program.fetches] + list(program.targets) + [t.op for t in program.feeds]
+    while work:
+        op = work.pop()
+        if op not in found:
+            found.add(op)
+            work += [t.op for t in op.inputs] + op.control_inputs
+    return [op for op in program.graph.root.operations if op in found]
+
+
+class _Builder:
+    def __init__(self, operations: list[Operation], frames: Frames, program: Program) -> None:
+        self.operations = operations
+        self.frames = frames
+        self.program = program
+        self.index = {op: i for i, op in enumerate(operations)}
+        self.frame_index = {name: i for i, name in enumerate(frames.infos)}
+
+    def build(self) -> Plan:
+        nodes = [self._node(op) for op in self.operations]
+        data: list[list[list[tuple[int, int]]]] = [[[] for _ in op.outputs] for op in self.operations]
+        controls: list[list[int]] = [[] for _ in self.operations]
+        for i, op in enumerate(self.operations):
+            for k, tensor in enumerate(op.inputs):
+                data[self.index[tensor.op]][tensor.index].append((i, k))
+            for source in op.control_inputs:
+                controls[self.index[source]].append(i)
+        for k, tensor in enumerate(self.program.fetches):
+            data[self.index[tensor.op]][tensor.index].append((len(nodes), 0))
+            nodes.append(self._fetch(k, tensor.op))
+            data.append([])
+            controls.append([])
+        return Plan(
+            tuple(nodes),
+            tuple(self._frame(name) for name in self.frame_index),
+            tuple(tuple(tuple(edges) for edges in outputs) for outputs in data),
+            tuple(map(tuple, controls)),
+            len(self.program.feeds),
+            len(self.program.fetches),
+            tuple(np.dtype(t.dtype.numpy) for t in self.program.feeds),
+        )
+
+    def _fetch(self, k: int, op: Operation) -> Node:
+        return Node(f"fetch_{k}", "Fetch", Kind.FETCH, 0, 1, 0, (), index=k, source=op.source)
+
+    def _frame(self, name: str) -> Frame:
+        info = self.frames.infos[name]
+        inside = [op for op in self.operations if self.frames.of[op] == name]
+        finals = tuple(self.index[op] for op in inside if op.type in ("SeriesExit", "TripCount"))
+        series = [op.attrs["series"] + 1 for op in inside if op.type == "SeriesPush"]
+        parent = -1 if name == ROOT else self.frame_index[info.parent]
+        return Frame(name or "root", parent, info.parallel_iterations, len(info.enters), max(series, default=0), finals)
+
+    def _node(self, op: Operation) -> Node:
+        kind = _KINDS.get(op.type, Kind.KERNEL)
+        fields: dict[str, Any] = {}
+        if kind is Kind.KERNEL:
+            fields = _kernel(op)
+        elif kind is Kind.CONST:
+            fields = {"value": op.attrs["value"]}
+        elif kind is Kind.ENTER:
+            fields = {"child": self.frame_index[op.attrs["frame_name"]], "is_constant": op.attrs["is_constant"]}
+        elif kind is Kind.FEED:
+            fields = {"index": op.attrs["index"]}
+        elif kind in (Kind.SERIES_PUSH, Kind.SERIES_EXIT):
+            fields = {"index": op.attrs["series"]}
+        return Node(
+            op.name, op.type, kind, self.frame_index[self.frames.of[op]], len(op.inputs), len(op.control_inputs),
+            tuple(t.dtype.numpy for t in op.outputs), source=op.source, **fields,
+        )  # fmt: skip
+
+
+def _kernel(op: Operation) -> dict[str, Any]:
+    definition = op.definition
+    assert definition.kernel is not None, op
+    attrs = {key: op.attrs[key] for key in definition.attrs}
+    return {
+        "kernel": functools.partial(definition.kernel, np, **attrs),
+        "stateful": definition.stateful,
+        "ufunc": definition.kernel.name if isinstance(definition.kernel, Ufunc) else None,
+    }
