@@ -1,8 +1,8 @@
 """Signatures of operations, written ``x: T, y: T -> z: T``.
 
 A type is a dtype's name, a type variable (one dtype for all its uses), ``T.real`` (the real type of a variable),
-``@attr`` (taken from an attribute) or ``any`` (each value its own). ``*T`` takes a list, ``num*T`` makes as many outputs as attribute `num` says,
-``*@attr`` one output for each dtype in attribute `attr`.
+``@attr`` (taken from an attribute) or ``any`` (each value its own). ``*T`` takes a list, ``num*T`` makes as many
+outputs as attribute `num` says, ``*@attr`` one output for each dtype in attribute `attr`.
 """
 
 from __future__ import annotations

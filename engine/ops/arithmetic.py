@@ -2,75 +2,184 @@
 
 from __future__ import annotations
 
+import cmath
+import math
 from typing import Any
 
 import numpy as np
 
 from ..base import dtypes
+from ..base.errors import DtypeError
+from ..base.shapes import Shape
 from ..ir.build import apply
-from ..ir.definition import Sample, Ufunc, define
+from ..ir.definition import Sample, Ufunc
 from ..ir.operation import Operation
 from ..ir.tensor import Tensor
-from .common import broadcast_all, sum_to
+from .common import broadcast_all, zeros_like
+from .complexes import conj
+from .families import binary, sampled, typed
 
-_A = np.float64([[1.5, -2.0, 3.0]])
-_B = np.float64([[0.5], [4.0]])
+_A = [[1.5, -2.0, 3.0]]
+_B = [[0.5], [4.0]]
+_POSITIVE = [[1.5, 0.25, 3.0]]
+_Z = ([1 + 2j, -0.5 + 1j], [[0.5 - 1j], [2 + 0.25j]])
 
-
-def _add_gradient(op: Operation, g: Tensor) -> list[Any]:
-    x, y = op.inputs
-    return [sum_to(g, x), sum_to(g, y)]
-
-
-define(
-    "Add",
-    "x: T, y: T -> z: T",
-    where={"T": (*dtypes.NUMERIC, dtypes.string)},
-    shape=broadcast_all,
+add = binary(
+    "Add", "add", "Add elementwise; strings are concatenated.",
+    where=(*dtypes.NUMERIC, dtypes.string),
     kernel=Ufunc("add"),
-    gradient=_add_gradient,
-    samples=[Sample([_A, _B], lambda x, y: x + y), Sample([np.int32(3), np.int32(4)], np.int32(7))],
-)
+    gradient=lambda x, y, z, g: (g, g),
+    samples=[*sampled(lambda x, y: x + y, (_A, _B)), Sample([np.int32(3), np.int32(4)], np.int32(7))],
+)  # fmt: skip
 
+subtract = binary(
+    "Sub", "subtract", "Subtract elementwise.",
+    kernel=Ufunc("subtract"),
+    gradient=lambda x, y, z, g: (g, -g),
+    samples=[*sampled(lambda x, y: x - y, (_A, _B)), Sample([np.int32(3), np.int32(4)], np.int32(-1))],
+)  # fmt: skip
 
-def add(x: Any, y: Any, name: str | None = None) -> Tensor:
-    """Add elementwise.
-
-    Parameters
-    ----------
-    x, y : Tensor of any numeric dtype, or string (concatenation)
-        Same dtype; shapes broadcast.
-
-    Returns
-    -------
-    Tensor
-        Of the operands' dtype and broadcast shape.
-    """
-    return apply("Add", x, y, name=name)  # type: ignore[no-any-return]
-
-
-def _multiply_gradient(op: Operation, g: Tensor) -> list[Any]:
-    x, y = op.inputs
-    return [sum_to(g * conj(y), x), sum_to(g * conj(x), y)]
-
-
-define(
-    "Mul",
-    "x: T, y: T -> z: T",
-    where={"T": dtypes.NUMERIC},
-    shape=broadcast_all,
+multiply = binary(
+    "Mul", "multiply", "Multiply elementwise.",
     kernel=Ufunc("multiply"),
-    gradient=_multiply_gradient,
-    samples=[Sample([_A, _B], lambda x, y: x * y)],
-)
+    gradient=lambda x, y, z, g: (g * conj(y), g * conj(x)),
+    samples=sampled(lambda x, y: x * y, (_A, _B), lambda x, y: x * y, _Z),
+)  # fmt: skip
 
 
-def multiply(x: Any, y: Any, name: str | None = None) -> Tensor:
-    """Multiply elementwise.
+def _division(op: Operation) -> Shape:
+    if op.inputs[0].dtype.is_integer:
+        raise DtypeError(
+            "division is not defined for integers", wanted="a floating or complex dtype", got=op.inputs[0].dtype,
+            operation=op, hint="use // for whole numbers, or cast both operands to 'float32' first",
+        )  # fmt: skip
+    return broadcast_all(op)
+
+
+divide = binary(
+    "RealDiv", "divide", "Divide elementwise; integers are refused (use ``floordiv`` or cast them).",
+    kernel=Ufunc("divide"), shape=_division,
+    gradient=lambda x, y, z, g: (g / conj(y), -(g * conj(z / y))),
+    samples=sampled(lambda x, y: x / y, (_A, _B), lambda x, y: x / y, _Z),
+)  # fmt: skip
+realdiv = truediv = div = divide
+
+
+def _nonzero(xp: Any, y: Any) -> None:
+    if y.dtype.kind in "iu" and not xp.all(y):
+        raise ZeroDivisionError("integer division by zero")
+
+
+@typed
+def _floor_divide(xp: Any, x: Any, y: Any) -> Any:
+    _nonzero(xp, y)
+    return xp.floor_divide(x, y)
+
+
+@typed
+def _floor_mod(xp: Any, x: Any, y: Any) -> Any:
+    _nonzero(xp, y)
+    return xp.remainder(x, y)
+
+
+floordiv = binary(
+    "FloorDiv", "floordiv",
+    "Divide elementwise and round towards minus infinity; an integer divided by zero raises ZeroDivisionError.",
+    where=dtypes.REAL, kernel=_floor_divide,
+    gradient=lambda x, y, z, g: (zeros_like(x), zeros_like(y)),
+    samples=[
+        *sampled(lambda x, y: math.floor(x / y), ([7.5, -7.5, 3.2], 2.0)),
+        Sample([np.int32([7, -7, 6]), np.int32(2)], np.int32([3, -4, 3])),
+    ],
+)  # fmt: skip
+
+floormod = mod = binary(
+    "FloorMod", "floormod",
+    "Remainder of ``floordiv``, with the sign of the divisor; an integer zero divisor raises ZeroDivisionError.",
+    where=dtypes.REAL, kernel=_floor_mod,
+    gradient=lambda x, y, z, g: (g, -(g * floordiv(x, y))),
+    samples=[
+        *sampled(lambda x, y: x - y * math.floor(x / y), ([7.5, -7.5, 3.2], 2.0)),
+        Sample([np.int32([7, -7, 6]), np.int32([2, 2, -4])], np.int32([1, 1, -2])),
+    ],
+)  # fmt: skip
+
+
+def _power_gradient(x: Tensor, y: Tensor, z: Tensor, g: Tensor) -> tuple[Tensor, Tensor]:
+    # Where x is 0, an exponent that has come down to 0 stays there: its polynomial has no further derivatives.
+    at_zero = apply("Equal", x, 0)
+    ended = apply("LogicalAnd", at_zero, apply("Equal", y, 0))
+    slope = y * pow(x, apply("Where", ended, 1, y - 1))
+    defined = apply("NotEqual", x, 0) if x.dtype.is_complex else x > 0
+    logarithm = apply("Log", apply("Where", defined, x, 1))
+    return g * conj(slope), g * conj(z * logarithm)
+
+
+pow = binary(
+    "Pow", "pow", "Raise `x` to the power `y` elementwise; an integer to a negative power raises ValueError.",
+    kernel=Ufunc("power"), gradient=_power_gradient,
+    samples=[
+        *sampled(math.pow, (_POSITIVE, [[2.0], [-0.5]]), lambda x, y: cmath.exp(y * cmath.log(x)), _Z),
+        Sample([np.int32([2, -3]), np.int32([10, 3])], np.int32([1024, -27])),
+    ],
+)  # fmt: skip
+
+
+def _pick_gradient(x: Tensor, y: Tensor, mask: Tensor, g: Tensor) -> tuple[Tensor, Tensor]:
+    return apply("Where", mask, g, 0), apply("Where", mask, 0, g)
+
+
+maximum = binary(
+    "Maximum", "maximum", "Larger of two values, elementwise; NaN wins, and of equals `x` takes the gradient.",
+    where=dtypes.REAL, kernel=Ufunc("maximum"),
+    gradient=lambda x, y, z, g: _pick_gradient(x, y, x >= y, g),
+    samples=sampled(max, (_A, _B)),
+)  # fmt: skip
+
+minimum = binary(
+    "Minimum", "minimum", "Smaller of two values, elementwise; NaN wins, and of equals `x` takes the gradient.",
+    where=dtypes.REAL, kernel=Ufunc("minimum"),
+    gradient=lambda x, y, z, g: _pick_gradient(x, y, x <= y, g),
+    samples=sampled(min, (_A, _B)),
+)  # fmt: skip
+
+
+def _squared_difference_gradient(x: Tensor, y: Tensor, z: Tensor, g: Tensor) -> tuple[Tensor, Tensor]:
+    slope = (g + conj(g)) * (x - y)
+    return slope, -slope
+
+
+@typed
+def _squared_difference(xp: Any, x: Any, y: Any) -> Any:
+    difference = x - y
+    return difference * xp.conjugate(difference)
+
+
+squared_difference = binary(
+    "SquaredDifference", "squared_difference", "``(x - y) * conj(x - y)``, elementwise.",
+    kernel=_squared_difference, gradient=_squared_difference_gradient,
+    samples=sampled(lambda x, y: (x - y) ** 2, (_A, _B), lambda x, y: abs(x - y) ** 2 + 0j, _Z),
+)  # fmt: skip
+
+
+def _atan2_gradient(y: Tensor, x: Tensor, z: Tensor, g: Tensor) -> tuple[Tensor, Tensor]:
+    scaled = g / (x * x + y * y)
+    return x * scaled, -(y * scaled)
+
+
+_atan2 = binary(
+    "Atan2", "atan2", "Angle of the point (second operand, first operand) in radians, elementwise.",
+    where=dtypes.FLOATING, kernel=Ufunc("arctan2"), gradient=_atan2_gradient,
+    samples=sampled(math.atan2, (_A, _B)),
+)  # fmt: skip
+
+
+def atan2(y: Any, x: Any, name: str | None = None) -> Tensor:
+    """Angle of the point (`x`, `y`) in radians, from -pi to pi, elementwise.
 
     Parameters
     ----------
-    x, y : Tensor of any numeric dtype
+    y, x : Tensor of a floating dtype
         Same dtype; shapes broadcast.
 
     Returns
@@ -78,9 +187,45 @@ def multiply(x: Any, y: Any, name: str | None = None) -> Tensor:
     Tensor
         Of the operands' dtype and broadcast shape.
     """
-    return apply("Mul", x, y, name=name)  # type: ignore[no-any-return]
+    return _atan2(y, x, name)
 
 
-def conj(x: Tensor) -> Tensor:
-    """Return the complex conjugate of a complex tensor, and a real one as it is."""
-    return apply("Conj", x) if x.dtype.is_complex else x
+@typed
+def _divide_no_nan(xp: Any, x: Any, y: Any) -> Any:
+    zero = y == 0
+    return xp.where(zero, xp.zeros((), y.dtype), x / xp.where(zero, xp.ones((), y.dtype), y))
+
+
+def _divide_no_nan_gradient(x: Tensor, y: Tensor, z: Tensor, g: Tensor) -> tuple[Tensor, Tensor]:
+    return div_no_nan(g, conj(y)), -(g * conj(div_no_nan(z, y)))
+
+
+div_no_nan = binary(
+    "DivNoNan", "div_no_nan", "Divide elementwise, with 0 where the divisor is 0.",
+    where=dtypes.DIFFERENTIABLE, kernel=_divide_no_nan, gradient=_divide_no_nan_gradient,
+    samples=[
+        *sampled(lambda x, y: x / y, (_A, _B)),
+        Sample([np.float64([1, 0, 3]), np.float64([0, 0, 2])], np.float64([0, 0, 1.5]), differentiable=False),
+    ],
+)  # fmt: skip
+
+
+@typed
+def _x_log_y(xp: Any, x: Any, y: Any) -> Any:
+    zero = x == 0
+    return xp.where(zero, xp.zeros((), x.dtype), x * xp.log(xp.where(zero, xp.ones((), y.dtype), y)))
+
+
+def _x_log_y_gradient(x: Tensor, y: Tensor, z: Tensor, g: Tensor) -> tuple[Tensor, Tensor]:
+    used = apply("Cast", apply("NotEqual", x, 0), dtype=x.dtype)
+    return g * conj(xlogy(used, y)), g * conj(div_no_nan(x, y))
+
+
+xlogy = binary(
+    "Xlogy", "xlogy", "``x * log(y)``, with 0 where `x` is 0, elementwise.",
+    where=dtypes.DIFFERENTIABLE, kernel=_x_log_y, gradient=_x_log_y_gradient,
+    samples=[
+        *sampled(lambda x, y: x * math.log(y), (_A, _B)),
+        Sample([np.float64([0, 0]), np.float64([0, 2])], np.float64([0, 0]), differentiable=False),
+    ],
+)  # fmt: skip
