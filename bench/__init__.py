@@ -1,0 +1,1 @@
+"""Experiments that measure tagflow beside other engines: ``python -m bench NAME --peer tf``."""

@@ -1,0 +1,66 @@
+"""``python -m bench NAME [--peer tf --peer jax --peer torch] [--quick] [--json] [--plot FILE]``."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import pkgutil
+import sys
+from pathlib import Path
+
+import bench
+
+from . import report
+from .experiment import PEER_MODULES, BenchError, Experiment
+from .protocol import FULL, QUICK, run
+
+
+def experiments() -> dict[str, Experiment]:
+    """Return the experiments by name: every module here that has an ``EXPERIMENT``."""
+    names = (m.name for m in pkgutil.iter_modules(bench.__path__) if m.name != "__main__")
+    modules = (importlib.import_module(f"bench.{name}") for name in names)
+    return {m.EXPERIMENT.name: m.EXPERIMENT for m in modules if hasattr(m, "EXPERIMENT")}
+
+
+def parse(arguments: list[str] | None, names: list[str]) -> argparse.Namespace:
+    """Parse the command line."""
+    parser = argparse.ArgumentParser(prog="python -m bench", description="Measure tagflow beside other engines.")
+    parser.add_argument("name", choices=names, metavar="NAME", help=f"one of: {', '.join(names)}")
+    parser.add_argument("--peer", action="append", default=[], choices=list(PEER_MODULES), help="measure this too")
+    parser.add_argument("--quick", action="store_true", help="end in under 50 seconds")
+    parser.add_argument("--json", action="store_true", help="print one JSON object a line")
+    parser.add_argument("--plot", type=Path, metavar="FILE", help="draw the medians")
+    return parser.parse_args(arguments)
+
+
+def measure(options: argparse.Namespace, experiment: Experiment) -> None:
+    """Run an experiment and show its records as they come."""
+    engines = experiment.chosen(options.peer)
+    if options.plot:
+        report.require_plot()
+    records = []
+    with report.progress(experiment.name) as progress:
+        for record in run(experiment, engines, QUICK if options.quick else FULL, progress):
+            records.append(record)
+            if options.json:
+                report.print_json(record)
+    if not options.json:
+        report.print_table(records)
+    if options.plot:
+        report.plot(records, options.plot)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the command line; 1 when an experiment can not be run or its engines disagree."""
+    known = experiments()
+    options = parse(arguments, list(known))
+    try:
+        measure(options, known[options.name])
+    except BenchError as error:
+        print(f"bench: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

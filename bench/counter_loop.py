@@ -1,0 +1,37 @@
+"""A loop that only counts: what one iteration costs when its body costs nothing."""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack
+
+from .experiment import Case, Experiment, Step
+from .tensorflow_session import graph_session
+
+
+async def tagflow(case: Case, stack: AsyncExitStack) -> Step:
+    """Count in a tagflow loop."""
+    import tagflow as tg
+
+    with tg.Graph().as_default() as graph:
+        count = tg.while_loop(lambda i: i < case["iterations"], lambda i: i + 1, [0], back_prop=False)
+    session = await stack.enter_async_context(tg.Session(graph))
+    step: Step = session.make_step([count], feeds=[])
+    return step
+
+
+def tf(case: Case, stack: AsyncExitStack) -> Step:
+    """Count in a TensorFlow 1 loop, on one inter-op thread: its fastest way to run a chain."""
+    tf1, session = graph_session(stack, inter_op_threads=1)
+    with session.graph.as_default():
+        count = tf1.while_loop(lambda i: i < case["iterations"], lambda i: i + 1, [0], back_prop=False)
+    step: Step = session.make_callable([count])
+    return step
+
+
+EXPERIMENT = Experiment(
+    name="counter_loop",
+    cases=({"iterations": 100_000},),
+    engines={"tagflow": tagflow, "tf": tf},
+    metric="iterations_per_second",
+    amount=lambda case: float(case["iterations"]),
+)

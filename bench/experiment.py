@@ -1,0 +1,69 @@
+"""What an experiment is: cases, an engine's way to do the work, and what is measured."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from typing import Any
+
+Case = Mapping[str, Any]
+Step = Callable[[], Any]
+Factory = Callable[[Case, AsyncExitStack], Step | Awaitable[Step]]
+
+OURS = "tagflow"
+PEER_MODULES = {"tf": "tensorflow", "jax": "jax", "torch": "torch"}
+
+
+class BenchError(Exception):
+    """The experiment can not be run as asked, or its engines disagree."""
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """One experiment.
+
+    Attributes
+    ----------
+    name : str
+        Name of its module.
+    cases : tuple of mapping
+        What is varied, in plain words.
+    engines : mapping of str to callable
+        ``factory(case, stack)`` builds the work and gives a function of no arguments that does one step and
+        returns the values to compare; both may be coroutine functions. What must be closed goes on the stack.
+        The factory of "tagflow" comes first; names that are no peers are always run beside it.
+    metric : str
+        Name of the rate: units of work per second.
+    amount : callable
+        Units of work in one step of a case.
+    tolerance : float
+        Largest accepted difference of two engines' values, relative to the largest value; 0 is exact.
+    peak : str or None
+        Name of the peak-memory metric in bytes, if it is measured too; each case then gets fresh processes.
+    """
+
+    name: str
+    cases: tuple[Case, ...]
+    engines: Mapping[str, Factory]
+    metric: str
+    amount: Callable[[Case], float] = lambda case: 1.0
+    tolerance: float = 0.0
+    peak: str | None = None
+
+    def chosen(self, peers: list[str]) -> list[str]:
+        """Return the engines to run: tagflow, its own other sides, and the peers asked for, which must be there."""
+        for peer in peers:
+            self._require(peer)
+        return [name for name in self.engines if name not in PEER_MODULES or name in peers]
+
+    def _require(self, peer: str) -> None:
+        if peer not in self.engines:
+            known = ", ".join(name for name in self.engines if name in PEER_MODULES) or "none"
+            raise BenchError(f"{self.name} has no peer '{peer}'; it has: {known}")
+        if importlib.util.find_spec(PEER_MODULES[peer]) is None:
+            raise BenchError(
+                f"peer '{peer}' needs the module {PEER_MODULES[peer]}, which is not installed; "
+                "try: pip install -r bench/requirements-peers.txt"
+            )

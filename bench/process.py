@@ -1,0 +1,134 @@
+"""An engine in a process of its own, driven over a pipe."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import multiprocessing
+import time
+import traceback
+from collections.abc import Mapping
+from contextlib import AsyncExitStack
+from multiprocessing.connection import Connection
+from typing import Any
+
+import numpy as np
+import uvloop
+
+from .experiment import BenchError, Case, Experiment, Step
+from .memory import PeakMemory
+
+PATIENCE = 900.0  # seconds to wait for an answer before an engine counts as stuck
+
+
+class EngineProcess:
+    """The parent's end of the pipe; `ask` and `answer` are apart so that engines can prepare side by side."""
+
+    def __init__(self, experiment: Experiment, engine: str) -> None:
+        self.engine = engine
+        context = multiprocessing.get_context("spawn")
+        self._pipe, theirs = context.Pipe()
+        arguments = (theirs, experiment.engines[engine])
+        self._process = context.Process(target=serve, args=arguments, name=f"bench-{engine}", daemon=True)
+        self._process.start()
+        theirs.close()
+
+    def ask(self, command: str, *arguments: Any) -> None:
+        """Send a command; its answer must be taken before the next."""
+        self._pipe.send((command, arguments))
+
+    def answer(self) -> Any:
+        """Wait for the answer; BenchError with the engine's own traceback when it failed."""
+        try:
+            if not self._pipe.poll(PATIENCE):
+                raise BenchError(f"engine '{self.engine}' did not answer within {PATIENCE:.0f} s")
+            good, result = self._pipe.recv()
+        except (EOFError, ConnectionResetError) as error:
+            self._process.join(5)
+            raise BenchError(f"engine '{self.engine}' ended with code {self._process.exitcode}") from error
+        if not good:
+            raise BenchError(f"engine '{self.engine}' failed:\n{result}")
+        return result
+
+    def call(self, command: str, *arguments: Any) -> Any:
+        """Send a command and wait for its answer."""
+        self.ask(command, *arguments)
+        return self.answer()
+
+    def close(self) -> None:
+        """End the process."""
+        self._pipe.close()
+        self._process.join(5)
+        if self._process.is_alive():
+            self._process.terminate()
+            self._process.join()
+
+
+def serve(pipe: Connection, factory: Any) -> None:
+    """Answer commands until the pipe closes; runs in the engine's process."""
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(_serve(pipe, Worker(factory)))
+
+
+async def _serve(pipe: Connection, worker: Worker) -> None:
+    while True:
+        try:
+            command, arguments = pipe.recv()
+        except (EOFError, OSError):
+            break
+        try:
+            pipe.send((True, await getattr(worker, command)(*arguments)))
+        except Exception:
+            pipe.send((False, traceback.format_exc()))
+    await worker.stack.aclose()
+
+
+class Worker:
+    """The engine's end of the pipe: one command, one method."""
+
+    def __init__(self, factory: Any) -> None:
+        self.factory = factory
+        self.stack = AsyncExitStack()
+        self.step: Step
+        self.memory: PeakMemory
+
+    async def prepare(self, case: Mapping[str, Any]) -> None:
+        """Drop the last case and build the work of this one."""
+        await self.stack.aclose()
+        self.step = await _settle(self.factory(case, self.stack))
+        self.memory = PeakMemory()
+
+    async def values(self) -> list[np.ndarray]:
+        """Do a step and return its values."""
+        return [np.asarray(value) for value in await _settle(self.step())]
+
+    async def seconds(self, steps: int) -> float:
+        """Return the time that `steps` steps take together."""
+        step = self.step
+        start = time.perf_counter()
+        for _ in range(steps):
+            result = step()
+            if inspect.isawaitable(result):
+                await result
+        return time.perf_counter() - start
+
+    async def peak(self) -> int:
+        """Return the peak resident bytes since before the first step."""
+        return self.memory.bytes()
+
+
+async def _settle(value: Any) -> Any:
+    return await value if inspect.isawaitable(value) else value
+
+
+def start(experiment: Experiment, engines: list[str]) -> list[EngineProcess]:
+    """Start a process for each engine, in order."""
+    return [EngineProcess(experiment, engine) for engine in engines]
+
+
+def prepare(processes: list[EngineProcess], case: Case) -> None:
+    """Let all engines build a case side by side."""
+    for process in processes:
+        process.ask("prepare", dict(case))
+    for process in processes:
+        process.answer()

@@ -1,0 +1,85 @@
+"""What a run shows: JSON lines or a table, a picture, and how far it is."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from .experiment import BenchError
+from .protocol import Progress, describe
+
+Record = dict[str, Any]
+
+
+def print_json(record: Record) -> None:
+    """Print a record as one line."""
+    print(json.dumps(record), flush=True)
+
+
+def print_table(records: list[Record]) -> None:
+    """Print medians with their spread, and how many times better tagflow is."""
+    ratios = {(describe(r["case"]), r["ratio_to"], r["metric"]): r["value"] for r in records if "ratio_to" in r}
+    table = Table("case", "engine", "metric", "median", "p5", "p95", "runs", "tagflow is better by")
+    for r in (r for r in records if "engine" in r):
+        better = ratios.get((describe(r["case"]), r["engine"], r["metric"]))
+        numbers = [f"{r[key]:,.4g}" for key in ("median", "p5", "p95")]
+        factor = f"{better:.2f}x" if better is not None else ""
+        table.add_row(describe(r["case"]), r["engine"], r["metric"], *numbers, str(r["runs"]), factor)
+    Console().print(table)
+
+
+@contextmanager
+def progress(name: str) -> Iterator[Progress]:
+    """Show what is being measured on stderr, where that is a terminal."""
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield lambda text: None
+        return
+    with console.status(name) as status:
+        yield lambda text: status.update(f"{name}: {text}")
+
+
+def require_plot() -> None:
+    """Raise BenchError where plots can not be drawn."""
+    if importlib.util.find_spec("matplotlib") is None:
+        raise BenchError("--plot needs matplotlib; try: pip install 'tagflow[bench]'")
+
+
+def plot(records: list[Record], path: Path) -> None:
+    """Draw medians as bars with their spread, one group per case, one panel per metric."""
+    import matplotlib
+
+    matplotlib.use("agg")
+    from matplotlib import pyplot
+
+    measured = [r for r in records if "engine" in r]
+    metrics = list(dict.fromkeys(r["metric"] for r in measured))
+    figure, panels = pyplot.subplots(len(metrics), squeeze=False, figsize=(8, 4 * len(metrics)), layout="constrained")
+    for axes, metric in zip(panels[:, 0], metrics, strict=True):
+        _bars(axes, [r for r in measured if r["metric"] == metric])
+        axes.set_ylabel(metric.replace("_", " "))
+    figure.suptitle(measured[0]["bench"])
+    figure.savefig(path)
+    pyplot.close(figure)
+    print(f"plot written to {path}", file=sys.stderr)
+
+
+def _bars(axes: Any, rows: list[Record]) -> None:
+    cases = list(dict.fromkeys(describe(r["case"]) for r in rows))
+    engines = list(dict.fromkeys(r["engine"] for r in rows))
+    width = 0.8 / len(engines)
+    for k, engine in enumerate(engines):
+        mine = [r for r in rows if r["engine"] == engine]
+        spread = [[r["median"] - r["p5"] for r in mine], [r["p95"] - r["median"] for r in mine]]
+        places = [cases.index(describe(r["case"])) + k * width for r in mine]
+        axes.bar(places, [r["median"] for r in mine], width, yerr=spread, label=engine)
+    axes.set_xticks([i + 0.4 - width / 2 for i in range(len(cases))], cases)
+    axes.legend()
