@@ -234,10 +234,16 @@ def static_shape(tensor: Tensor) -> Shape:
         for part in op.inputs:
             result = result + static_shape(part)
         return result
-    if op.type == "StridedSlice" and len(op.attrs["spec"]) == 1 and isinstance(op.attrs["spec"][0], slice):
+    if op.type == "StridedSlice" and _is_static_slice(op.attrs["spec"]):
         return static_shape(op.inputs[0])[op.attrs["spec"][0]]  # type: ignore[no-any-return]
     length = tensor.shape[0] if tensor.rank == 1 else None
     return Shape(None) if length is None else Shape([None] * length)
+
+
+def _is_static_slice(spec: tuple[Any, ...]) -> bool:
+    if len(spec) != 1 or not isinstance(spec[0], slice):
+        return False
+    return not any(isinstance(bound, Dynamic) for bound in (spec[0].start, spec[0].stop, spec[0].step))
 
 
 def _static_dimension(tensor: Tensor) -> int | None:
