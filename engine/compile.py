@@ -42,6 +42,13 @@ def compile_plan(
     return build_plan(lowered(graph, feeds, fetches, targets, settings))
 
 
+def pruned(
+    graph: Graph, feeds: Sequence[Tensor], fetches: Sequence[Tensor], targets: Sequence[Operation] = ()
+) -> Program:
+    """Return the part of the graph that is needed, the first pass."""
+    return copy_program(Program(graph, list(feeds), list(fetches), list(targets)))
+
+
 def lowered(
     graph: Graph,
     feeds: Sequence[Tensor],
@@ -50,8 +57,7 @@ def lowered(
     settings: Settings = DEFAULTS,
 ) -> Program:
     """Return the program as primitives, the last form before a Plan."""
-    program = Program(graph, list(feeds), list(fetches), list(targets))
-    program = copy_program(program)  # prune
+    program = pruned(graph, feeds, fetches, targets)
     program = fold_constants(program, settings)
     program = merge_duplicates(program)
     return lower(program)

@@ -98,9 +98,18 @@ class ReferenceMachine:
         try:
             while self.tasks:
                 await asyncio.wait(self.tasks, return_when=asyncio.FIRST_COMPLETED)
+                if self.failure is not None:
+                    await self._stop()
         except BaseException:
             await self._stop()
             raise
+
+    def abort(self, error: BaseException) -> None:
+        """End the step with `error`, from outside."""
+        if self.failure is None:
+            self.failure = (-1, "", error, None)
+        for task in self.tasks:
+            task.cancel()
 
     async def _stop(self) -> None:
         for task in self.tasks:
@@ -180,9 +189,10 @@ class ReferenceMachine:
             self.outcomes[target] = None if dead else values[1].item()
         if kind is Kind.FETCH:
             self.fetches[node.index] = DEAD if dead else values[0]
-        elif dead:
+            return []
+        if dead:
             return [DEAD] * len(node.outputs)  # [2]
-        elif kind is Kind.SWITCH:  # [4]
+        if kind is Kind.SWITCH:  # [4]
             return [DEAD, values[0]] if values[1] else [values[0], DEAD]
         elif kind is Kind.SWITCH_N:  # [5]
             n, chosen = len(node.outputs), int(values[1])

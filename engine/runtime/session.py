@@ -1,0 +1,233 @@
+"""Sessions: await steps of a graph in an asyncio program."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+
+from ..base.errors import GraphError, SessionClosed, StepTimeout
+from ..base.settings import DEFAULTS, Settings
+from ..ir.graph import Graph
+from ..ir.scopes import get_default_graph
+from ..ir.tensor import Tensor
+from ..ops.variables import VariableStore
+from .execution import Execution, ReferenceExecution
+from .step import CompiledStep, Request, compile_step, feed_values, make_request, resolve_feeds
+
+_EXECUTORS = {"machine": Execution, "reference": ReferenceExecution}
+
+
+@dataclass(frozen=True, slots=True)
+class StepContext:
+    """What a step offers to stateful kernels: its number, the graph's seed, the session's variables."""
+
+    number: int
+    seed: int
+    variables: VariableStore
+
+
+@dataclass(frozen=True, slots=True)
+class Statistics:
+    """A snapshot of a session.
+
+    Attributes
+    ----------
+    steps_started, steps_running : int
+        Since the session was opened; now.
+    cached_steps : int
+        Compiled steps kept.
+    orphaned : int
+        Kernels that could not be interrupted and still finish in the background.
+    """
+
+    steps_started: int
+    steps_running: int
+    cached_steps: int
+    orphaned: int = 0
+
+
+class Session:
+    """Runs steps of a graph; owns its variables.
+
+    Parameters
+    ----------
+    graph : Graph, optional
+        Defaults to the graph open in this context.
+    executor : {'machine', 'reference'}, optional
+        The compiled step machine, or the readable one in which every operation instance is an asyncio task.
+    timeout : float, optional
+        Seconds after which a step ends with StepTimeout, unless ``run`` says otherwise.
+    settings : Settings, optional
+        The knobs of the engine.
+
+    Examples
+    --------
+    >>> import asyncio, tagflow as tg
+    >>> with tg.Graph().as_default() as graph:
+    ...     x = tg.placeholder("float32", [None])
+    ...     y = tg.reduce_sum(x * 2.0)
+    >>> async def main():
+    ...     async with tg.Session(graph) as session:
+    ...         return await session.run(y, feeds={x: [1.0, 2.0]})
+    >>> float(asyncio.run(main()))
+    6.0
+    """
+
+    def __init__(
+        self,
+        graph: Graph | None = None,
+        *,
+        executor: str = "machine",
+        timeout: float | None = None,
+        settings: Settings = DEFAULTS,
+    ) -> None:
+        if executor not in _EXECUTORS:
+            raise GraphError("no such executor", wanted=" or ".join(_EXECUTORS), got=executor)
+        self.graph = graph if graph is not None else get_default_graph()
+        self.settings = settings
+        self.timeout = timeout
+        self.variables = VariableStore()
+        self._execution = _EXECUTORS[executor]
+        self._cache: OrderedDict[Any, CompiledStep] = OrderedDict()
+        self._running: set[Any] = set()
+        self._started = 0
+        self._closed = False
+        self._last_yield = 0.0
+
+    async def __aenter__(self) -> Session:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    async def run(self, fetches: Any, feeds: Mapping[Any, Any] | None = None, *, timeout: float | None = None) -> Any:
+        """Run one step and return the fetched values.
+
+        Parameters
+        ----------
+        fetches : structure of Tensor, Operation, Variable or name
+        feeds : mapping, optional
+            Values for tensors; used without a copy until the step ends.
+        timeout : float, optional
+            Seconds.
+
+        Returns
+        -------
+        structure of numpy.ndarray
+            In the structure of `fetches`, owned by the caller; None for an operation.
+
+        Raises
+        ------
+        GraphError
+            If the step can not be compiled (a placeholder is not fed, a fetch is inside a loop).
+        OpError
+            If an operation fails; the original error is its cause.
+        DeadFetchError
+            If a fetched value lies on a branch that was not taken.
+        StepTimeout
+            If the time is over. The session stays usable after any error.
+        """
+        tensors, values = feed_values(feeds or {}, self.graph)
+        request = make_request(self.graph, fetches)
+        return await self._step(request, self._compiled(request, tensors), values, timeout)
+
+    def make_step(self, fetches: Any, feeds: Sequence[Any] = ()) -> Step:
+        """Compile a step once and return a callable to await with the fed values in order."""
+        request = make_request(self.graph, fetches)
+        return Step(self, request, self._compiled(request, resolve_feeds(self.graph, feeds)))
+
+    async def read_variables(self, names: Sequence[str] | None = None) -> dict[str, np.ndarray[Any, Any]]:
+        """Return copies of the variables' values by name (all that have one, unless `names` says which)."""
+        self._check_open()
+        return self.variables.read(names)
+
+    async def write_variables(self, values: Mapping[str, Any]) -> None:
+        """Set variables by name; GraphError for a name the graph does not have, before anything is written."""
+        self._check_open()
+        self.variables.write(values, {v.name: v for v in self.graph.collections.get("variables", ())})
+
+    def statistics(self) -> Statistics:
+        """Return a snapshot of counts."""
+        return Statistics(self._started, len(self._running), len(self._cache))
+
+    async def aclose(self) -> None:
+        """End all running steps with SessionClosed and release everything; closing twice is fine."""
+        self._closed = True
+        for execution in list(self._running):
+            execution.abort(SessionClosed("the session was closed while a step was running"))
+        while self._running:
+            await asyncio.sleep(0)
+        self._cache.clear()
+        self.variables.clear()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise SessionClosed("this session is closed", hint="open a new one with `async with Session(graph)`")
+
+    def _compiled(self, request: Request, feeds: tuple[Tensor, ...]) -> CompiledStep:
+        self._check_open()
+        key = (request.tensors, request.targets, feeds, self.graph.version)
+        step = self._cache.get(key)
+        if step is None:
+            step = self._cache[key] = compile_step(self.graph, request, feeds, self.settings)
+            while len(self._cache) > self.settings.step_cache_size:
+                self._cache.popitem(last=False)
+        self._cache.move_to_end(key)
+        return step
+
+    async def _step(self, request: Request, step: CompiledStep, values: Sequence[Any], timeout: float | None) -> Any:
+        self._check_open()
+        context = StepContext(self._started, self.graph.seed, self.variables)
+        execution = self._execution(step, context, step.convert(values), self.settings)  # type: ignore[abstract]
+        self._started += 1
+        self._running.add(execution)
+        try:
+            fetched = await self._within(execution, self.timeout if timeout is None else timeout)
+        finally:
+            self._running.discard(execution)
+        await self._be_fair()
+        return request.pack(step.tensors, fetched)
+
+    async def _within(self, execution: Any, timeout: float | None) -> list[Any]:
+        if timeout is None:
+            return await execution.run()  # type: ignore[no-any-return]
+        scope = asyncio.timeout(timeout)
+        try:
+            async with scope:
+                return await execution.run()  # type: ignore[no-any-return]
+        except TimeoutError as error:
+            if not scope.expired():
+                raise
+            raise StepTimeout(f"the step did not end within {timeout} s", hint="raise timeout=") from error
+
+    async def _be_fair(self) -> None:
+        """Give the loop a turn at least once per drain time, also when steps end without waiting."""
+        now = asyncio.get_running_loop().time()
+        if now - self._last_yield > self.settings.drain_seconds:
+            await asyncio.sleep(0)
+            self._last_yield = asyncio.get_running_loop().time()
+
+
+class Step:
+    """A compiled step of a session; await it with the fed values in the order of `feeds`."""
+
+    def __init__(self, session: Session, request: Request, step: CompiledStep) -> None:
+        self._session = session
+        self._request = request
+        self._compiled = step
+
+    async def __call__(self, *values: Any, timeout: float | None = None) -> Any:
+        """Run the step and return the fetched values; see :meth:`Session.run`."""
+        if len(values) != len(self._compiled.feeds):
+            raise GraphError(
+                "wrong number of fed values", wanted=[t.name for t in self._compiled.feeds], got=len(values)
+            )
+        return await self._session._step(self._request, self._compiled, values, timeout)
