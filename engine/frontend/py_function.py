@@ -1,0 +1,75 @@
+"""Python functions, plain or ``async def``, as operations."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ..base import dtypes
+from ..base.errors import GraphError
+from ..base.shapes import Shape
+from ..ir.build import build, convert_to_tensor
+from ..ops import functions as _operations  # noqa: F401  declares the operation type used below
+
+
+def py_function(
+    func: Callable[..., Any],
+    inp: Any,
+    Tout: Any,
+    stateful: bool = True,
+    name: str | None = None,
+    *,
+    output_shapes: Any = None,
+) -> Any:
+    """Call a Python function each time the operation runs.
+
+    An ``async def`` function is awaited in a task of its own, while other operations and other iterations go on.
+
+    Parameters
+    ----------
+    func : callable
+        Called with one read-only array for each input; returns one value for each dtype in `Tout`. Python
+        literals take that dtype, arrays must have it. What it returns must not be changed afterwards.
+    inp : list of Tensor
+        The inputs, of any dtypes and shapes.
+    Tout : dtype-like or list of them
+        Dtypes of the outputs; an empty list for a function called for its effect.
+    stateful : bool
+        Whether two calls may differ. Calls are never merged or folded, so False promises what is not used yet.
+    name : str, optional
+        Name of the operation.
+    output_shapes : shape or list of shapes, optional
+        Static shapes of the outputs, checked at run time; unknown by default.
+
+    Returns
+    -------
+    Tensor, list of Tensor or Operation
+        One tensor for a single dtype, a list for a list, the operation for an empty list.
+
+    Raises
+    ------
+    OpError
+        When a step runs it: the function raised (its error is ``__cause__``), or its result does not fit `Tout`.
+    """
+    single = not isinstance(Tout, (list, tuple))
+    kinds = tuple(dtypes.as_dtype(dtype) for dtype in ([Tout] if single else Tout))
+    shapes = _output_shapes(output_shapes, len(kinds), single)
+    op = build(
+        "PyFunction", [convert_to_tensor(value) for value in inp], name=name or _name(func),
+        function=func, Tout=kinds, output_shapes=shapes,
+    )  # fmt: skip
+    return op.outputs[0] if single else list(op.outputs) or op
+
+
+def _output_shapes(given: Any, count: int, single: bool) -> tuple[Shape, ...]:
+    if given is None:
+        return (Shape(None),) * count
+    shapes = tuple(Shape(shape) for shape in ([given] if single else given))
+    if len(shapes) != count:
+        raise GraphError("py_function needs one output shape for each dtype in Tout", wanted=count, got=len(shapes))
+    return shapes
+
+
+def _name(func: Any) -> str:
+    name = getattr(func, "__name__", "")
+    return name if name.isidentifier() else "PyFunction"

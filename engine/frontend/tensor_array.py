@@ -1,0 +1,346 @@
+"""TensorArray: an array of tensors, written once and read, whose accesses gradients go through."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..base import dtypes
+from ..base.dtypes import DType
+from ..base.errors import GraphError, ShapeError
+from ..base.shapes import Shape
+from ..ir.build import apply, constant, convert_to_tensor, static_value
+from ..ir.operation import Operation
+from ..ir.tensor import Tensor
+from ..ops import tensor_array as _operations  # noqa: F401  declares the operation types used below
+from ..ops.source import identity
+
+
+class _Static:
+    """What the graph builder knows of one array; shared by all objects that stand for it."""
+
+    def __init__(self, element_shape: Shape, size: int | None, infer_shape: bool) -> None:
+        self.element_shape = element_shape
+        self.size = size
+        self.infer_shape = infer_shape
+
+    def learn(self, shape: Shape, value: Tensor) -> None:
+        """Check the shape of an element about to be written, and keep it (rule 109)."""
+        if not self.element_shape.is_compatible_with(shape):
+            raise ShapeError(
+                "an element does not fit the TensorArray it is written to", wanted=self.element_shape, got=shape,
+                operation=value.op, hint="make the array with infer_shape=False if its elements differ in shape",
+            )  # fmt: skip
+        if self.infer_shape:
+            self.element_shape = self.element_shape.merge(shape)
+
+
+class TensorArray:
+    """An array of tensors that live for one step.
+
+    Each index is written at most once, and order is carried by the array itself: every write returns the array
+    to use from then on. It can be a loop variable, and gradients of any order go through it. Wrong use
+    fails the step with a TensorArrayError.
+
+    Parameters
+    ----------
+    dtype : dtype-like
+        Dtype of the elements.
+    size : int32 scalar, optional
+        Number of elements. None means none at first, growing as elements are written.
+    dynamic_size : bool, optional
+        Whether a write past the end makes it larger; True if `size` is None, else False.
+    clear_after_read : bool, optional
+        Whether an element is freed by its first (and then only) read; default True.
+    tensor_array_name : str, optional
+        Name in messages.
+    handle, flow : Tensor, optional
+        An array there is already, instead of a new one.
+    infer_shape : bool
+        Whether all elements must have one shape, learnt from the writes.
+    element_shape : sequence of int or None, optional
+        What is known of the shape of the elements. Elements never written read as zeros once it is fully known.
+    name : str, optional
+        Name of the operation.
+
+    Attributes
+    ----------
+    dtype : DType
+        Dtype of the elements.
+    handle : Tensor
+        The resource tensor that names the array.
+    flow : Tensor
+        The float32 scalar that carries the order of its uses.
+
+    Examples
+    --------
+    The squares of a vector's elements:
+
+    >>> import tagflow as tg
+    >>> with tg.Graph().as_default():
+    ...     elems = tg.constant([1.0, 2.0, 3.0])
+    ...     read = tg.TensorArray(dtype=elems.dtype).unstack(elems)
+    ...     write = tg.TensorArray(dtype=elems.dtype, size=3)
+    ...     _, write = tg.while_loop(
+    ...         lambda i, ta: i < 3, lambda i, ta: (i + 1, ta.write(i, read.read(i) ** 2.0)), [0, write])
+    ...     squares = write.stack()
+    """
+
+    _is_leaf = True
+    __slots__ = ("_static", "dtype", "flow", "handle")
+
+    def __init__(
+        self,
+        dtype: Any,
+        size: Any = None,
+        dynamic_size: bool | None = None,
+        clear_after_read: bool | None = None,
+        tensor_array_name: str | None = None,
+        handle: Tensor | None = None,
+        flow: Tensor | None = None,
+        infer_shape: bool = True,
+        element_shape: Any = None,
+        name: str | None = None,
+    ) -> None:
+        self.dtype: DType = dtypes.as_dtype(dtype)
+        self._static = _Static(Shape(element_shape), None, infer_shape)
+        if (handle is None) != (flow is None):
+            raise GraphError("a TensorArray needs both its handle and its flow", hint="give both, or neither")
+        if handle is not None and flow is not None:
+            self.handle, self.flow = handle, flow
+            return
+        dynamic = (size is None) if dynamic_size is None else dynamic_size
+        count = convert_to_tensor(0 if size is None else size, dtypes.int32)
+        self._static.size = None if dynamic else _known(count)
+        self.handle, self.flow = apply(
+            "TensorArrayNew", count, name=name or tensor_array_name or "TensorArray", dtype=self.dtype,
+            element_shape=self._static.element_shape, dynamic_size=dynamic, identical_shapes=infer_shape,
+            clear_after_read=clear_after_read is not False, array_name=tensor_array_name or "",
+        )  # fmt: skip
+
+    @property
+    def element_shape(self) -> Shape:
+        """What is known of the shape of the elements, from the declaration and the writes so far."""
+        return self._static.element_shape
+
+    def with_flow(self, flow: Tensor) -> TensorArray:
+        """Return the same array at another point of its order.
+
+        Parameters
+        ----------
+        flow : float32 scalar Tensor
+            The flow of that point.
+
+        Returns
+        -------
+        TensorArray
+            Sharing the handle, and what is known of the elements.
+        """
+        array = TensorArray.__new__(TensorArray)
+        array.dtype, array.handle, array.flow, array._static = self.dtype, self.handle, flow, self._static
+        return array
+
+    def identity(self) -> TensorArray:
+        """Return the same array, its flow passed through an operation of the current region."""
+        return self.with_flow(identity(self.flow))
+
+    def read(self, index: Any, name: str | None = None) -> Tensor:
+        """Read one element.
+
+        Parameters
+        ----------
+        index : int32 or int64 scalar
+            From 0 to size - 1.
+
+        Returns
+        -------
+        Tensor
+            Of the array's dtype and element shape.
+        """
+        return apply(  # type: ignore[no-any-return]
+            "TensorArrayRead", self.handle, index, self.flow, [], name=name, dtype=self.dtype,
+            element_shape=self.element_shape,
+        )  # fmt: skip
+
+    def write(self, index: Any, value: Any, name: str | None = None) -> TensorArray:
+        """Write one element.
+
+        Parameters
+        ----------
+        index : int32 or int64 scalar
+            Not written before; past the end only if the size is dynamic.
+        value : Tensor of the array's dtype
+            The element.
+
+        Returns
+        -------
+        TensorArray
+            The array to use from now on.
+        """
+        tensor = self._element(value)
+        self._static.learn(tensor.shape, tensor)
+        return self.with_flow(apply("TensorArrayWrite", self.handle, index, tensor, self.flow, name=name))
+
+    def stack(self, name: str | None = None) -> Tensor:
+        """Read all elements, which must have one shape.
+
+        Returns
+        -------
+        Tensor
+            Of shape ``[size] + element shape``.
+        """
+        return apply(  # type: ignore[no-any-return]
+            "TensorArrayStack", self.handle, self.flow, [], name=name, dtype=self.dtype,
+            element_shape=self.element_shape, size=self._static.size,
+        )  # fmt: skip
+
+    def unstack(self, value: Any, name: str | None = None) -> TensorArray:
+        """Write the rows of `value` to the indices 0, 1, ...
+
+        Parameters
+        ----------
+        value : Tensor of the array's dtype, rank 1 or more
+            Its first dimension is at most the size, unless that is dynamic.
+
+        Returns
+        -------
+        TensorArray
+            The array to use from now on.
+        """
+        tensor = self._rows(value)
+        if self._static.size is not None and tensor.shape[0] is not None and tensor.shape[0] > self._static.size:
+            raise ShapeError(
+                "more rows than the TensorArray has elements", wanted=f"at most {self._static.size}",
+                got=tensor.shape[0], operation=tensor.op, hint="make it larger, or with dynamic_size=True",
+            )  # fmt: skip
+        return self.with_flow(apply("TensorArrayUnstack", self.handle, tensor, self.flow, name=name))
+
+    def gather(self, indices: Any, name: str | None = None) -> Tensor:
+        """Read several elements, which must have one shape.
+
+        Parameters
+        ----------
+        indices : int32 or int64 vector
+            Each from 0 to size - 1.
+
+        Returns
+        -------
+        Tensor
+            Of shape ``[len(indices)] + element shape``.
+        """
+        return apply(  # type: ignore[no-any-return]
+            "TensorArrayGather", self.handle, _integers(indices), self.flow, [], name=name, dtype=self.dtype,
+            element_shape=self.element_shape,
+        )  # fmt: skip
+
+    def scatter(self, indices: Any, value: Any, name: str | None = None) -> TensorArray:
+        """Write the rows of `value` to `indices`.
+
+        Parameters
+        ----------
+        indices : int32 or int64 vector
+            One index for each row.
+        value : Tensor of the array's dtype, rank 1 or more
+            The rows.
+
+        Returns
+        -------
+        TensorArray
+            The array to use from now on.
+        """
+        tensor = self._rows(value)
+        flow = apply("TensorArrayScatter", self.handle, _integers(indices), tensor, self.flow, name=name)
+        return self.with_flow(flow)
+
+    def concat(self, name: str | None = None) -> Tensor:
+        """Read all elements, joined along their first dimension; the other dimensions must be equal.
+
+        Returns
+        -------
+        Tensor
+            Of shape ``[sum of the first dimensions] + trailing dimensions``.
+        """
+        value, _ = apply(
+            "TensorArrayConcat", self.handle, self.flow, [], name=name, dtype=self.dtype,
+            element_shape=self.element_shape,
+        )  # fmt: skip
+        return value  # type: ignore[no-any-return]
+
+    def split(self, value: Any, lengths: Any, name: str | None = None) -> TensorArray:
+        """Write consecutive pieces of `value` to the indices 0, 1, ...
+
+        Parameters
+        ----------
+        value : Tensor of the array's dtype, rank 1 or more
+            What to cut along its first dimension.
+        lengths : int32 or int64 vector
+            Length of each piece: as many as the size (unless dynamic), with the first dimension as sum.
+
+        Returns
+        -------
+        TensorArray
+            The array to use from now on.
+        """
+        tensor, counts = self._element(value), _integers(lengths)
+        if counts.dtype is not dtypes.int32:
+            counts = apply("Cast", counts, dtype=dtypes.int32)
+        self._static.learn(_piece(tensor, counts), tensor)
+        return self.with_flow(apply("TensorArraySplit", self.handle, tensor, counts, self.flow, name=name))
+
+    def size(self, name: str | None = None) -> Tensor:
+        """Return the number of elements, an int32 scalar."""
+        return apply("TensorArraySize", self.handle, self.flow, name=name)  # type: ignore[no-any-return]
+
+    def grad(self, source: str, flow: Tensor | None = None, name: str | None = None) -> TensorArray:
+        """Return the gradient array of this one that `source` names, made when first asked for in a step.
+
+        It sums repeated writes, reads as zeros where nothing was written, and fixes this array's size (rule 112).
+
+        Parameters
+        ----------
+        source : str
+            Names the gradient array.
+        flow : float32 scalar Tensor, optional
+            After the last write of this array; default is this array's flow.
+
+        Returns
+        -------
+        TensorArray
+            Same dtype and element shape.
+        """
+        handle, out = apply("TensorArrayGrad", self.handle, flow or self.flow, name=name, source=source)
+        array = TensorArray(self.dtype, handle=handle, flow=out)
+        array._static = self._static
+        return array
+
+    def close(self, name: str | None = None) -> Operation:
+        """Return an operation that frees the elements; later use is an error."""
+        return apply("TensorArrayClose", self.handle, self.flow, name=name)  # type: ignore[no-any-return]
+
+    def _element(self, value: Any) -> Tensor:
+        return convert_to_tensor(value, self.dtype)
+
+    def _rows(self, value: Any) -> Tensor:
+        tensor = self._element(value)
+        if tensor.rank == 0:
+            raise ShapeError("rows of a scalar were asked for", wanted="rank 1 or more", got=tensor.shape,
+                             operation=tensor.op, hint="use write for one element")  # fmt: skip
+        self._static.learn(tensor.shape[1:], tensor)
+        return tensor
+
+    def __repr__(self) -> str:
+        return f"<TensorArray {self.handle.op.name} {self.dtype}{self.element_shape}>"
+
+
+def _integers(value: Any) -> Tensor:
+    return constant([], dtypes.int32) if isinstance(value, (list, tuple)) and not value else convert_to_tensor(value)
+
+
+def _known(count: Tensor) -> int | None:
+    value = static_value(count)
+    return None if value is None else int(value)
+
+
+def _piece(value: Tensor, lengths: Tensor) -> Shape:
+    known = static_value(lengths)
+    equal = known is not None and known.size > 0 and (known == known.flat[0]).all()
+    return Shape([int(known.flat[0]) if equal and known is not None else None]) + value.shape[1:]

@@ -1,0 +1,276 @@
+"""Variables as a user sees them: tensors whose value outlives a step."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..base.dtypes import DType
+from ..base.errors import GraphError, ShapeError
+from ..base.shapes import Shape
+from ..base.sources import user_source
+from ..ir import scopes
+from ..ir.build import apply, convert_to_tensor, scoped_name
+from ..ir.graph import Graph
+from ..ir.operation import Operation
+from ..ir.tensor import Operators, Tensor
+from ..ops import variables as _operations  # noqa: F401  declares the operation types used below
+from ..ops.effects import group
+
+
+class Variable(Operators):
+    """A value that a session keeps between steps, and that operations update.
+
+    Used as a tensor it is the value that its snapshot read gives: one read for a step, or a new read where
+    control dependencies ask for one. All its own operations stand in the graph's root region.
+
+    Parameters
+    ----------
+    initial_value : array-like, Tensor or callable
+        The value `initializer` assigns; a callable makes it when called. It may not depend on tensors made
+        inside a branch or a loop body.
+    trainable : bool
+        Whether ``trainable_variables()`` lists it.
+    name : str, optional
+        Its name, also in ``session.read_variables()``.
+    dtype : dtype-like, optional
+        The dtype a literal takes.
+    shape : sequence of int or None, optional
+        Static shape; defaults to that of the initial value. None dimensions may change from one value to the next.
+
+    Attributes
+    ----------
+    name : str
+        Unique in the graph.
+    dtype : DType
+        Dtype of its values.
+    shape : Shape
+        Static shape of its values.
+    handle : Tensor
+        The resource tensor; a variable's gradient is the cotangent of its handle.
+    initializer : Operation
+        Assigns the initial value.
+    initial_value : Tensor
+        The value it assigns.
+    op : Operation
+        The snapshot read.
+
+    Raises
+    ------
+    GraphError
+        If the initial value was made inside a branch or a loop body.
+    ShapeError
+        If the initial value does not fit `shape`.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> with tg.Graph().as_default():
+    ...     w = tg.Variable([[1.0, 2.0]], name="w")
+    ...     w
+    <Variable w float32[1,2]>
+    """
+
+    _is_leaf = True
+    __slots__ = ("dtype", "handle", "initial_value", "initializer", "name", "op", "shape", "trainable")
+
+    def __init__(
+        self,
+        initial_value: Any,
+        trainable: bool = True,
+        name: str | None = None,
+        dtype: Any = None,
+        shape: Any = None,
+    ) -> None:
+        self.name = scoped_name(name or "Variable")
+        self.trainable = trainable
+        graph = scopes.get_default_graph()
+        with scopes.within(region=graph.root, control_inputs=(), name=self.name):
+            self._build(initial_value, dtype, shape)
+        graph.collections.setdefault("variables", []).append(self)
+        if trainable:
+            graph.collections.setdefault("trainable_variables", []).append(self)
+
+    def _build(self, initial_value: Any, dtype: Any, shape: Any) -> None:
+        made = initial_value() if callable(initial_value) else initial_value
+        self.initial_value = convert_to_tensor(made, dtype, name="initial_value")
+        self.dtype: DType = self.initial_value.dtype
+        self.shape = self.initial_value.shape if shape is None else Shape(shape)
+        self.handle: Tensor = apply(
+            "VariableHandle", name="handle", shared_name=self.name, dtype=self.dtype, shape=self.shape
+        )
+        self.initializer: Operation = self._assign(self.initial_value, "initialize").op
+        self.op = self._named_read()
+
+    def _named_read(self) -> Operation:
+        # Built directly, since the variable's name is taken already: fetching "w:0" gives the value of w.
+        attrs = {"dtype": self.dtype, "shape": self.shape}
+        outputs = [(self.dtype, self.shape)]
+        root, device = self.handle.op.region, self.handle.op.device
+        return Operation(
+            root, "ReadVariable", self.name, [self.handle], outputs, attrs=attrs, device=device, source=user_source()
+        )
+
+    @property
+    def graph(self) -> Graph:
+        """The graph it belongs to."""
+        return self.handle.graph
+
+    @property
+    def rank(self) -> int | None:
+        """Number of dimensions, or None when unknown."""
+        return self.shape.rank
+
+    @property
+    def device(self) -> str:
+        """The device asked for."""
+        return self.handle.device
+
+    def get_shape(self) -> Shape:
+        """Return the static shape."""
+        return self.shape
+
+    def value(self) -> Tensor:
+        """Return its value: the snapshot of the step, or a new read under the control dependencies active here.
+
+        Returns
+        -------
+        Tensor
+            Of the variable's dtype and shape.
+        """
+        return self.read_value() if scopes.current().control_inputs else self.op.outputs[0]
+
+    def read_value(self) -> Tensor:
+        """Read the variable here and now; two reads may differ when an update runs between them.
+
+        Returns
+        -------
+        Tensor
+            Of the variable's dtype and shape.
+        """
+        with self._where(name=self.name):
+            return apply(  # type: ignore[no-any-return]
+                "ReadVariable", self.handle, name="read", dtype=self.dtype, shape=self.shape
+            )
+
+    def is_initialized(self) -> Tensor:
+        """Return a bool scalar tensor: whether it has a value."""
+        return apply("IsInitialized", self.handle)  # type: ignore[no-any-return]
+
+    def assign(self, value: Any, name: str | None = None) -> Tensor:
+        """Replace its value.
+
+        Parameters
+        ----------
+        value : Tensor of the variable's dtype
+            Of a shape that fits the variable's.
+
+        Returns
+        -------
+        Tensor
+            The new value; run its ``op`` to update only.
+        """
+        return self._assign(value, name)
+
+    def assign_add(self, delta: Any, name: str | None = None) -> Tensor:
+        """Add `delta`, a tensor of its dtype and shape; returns the new value."""
+        return self._update("AssignAddVariable", delta, name)
+
+    def assign_sub(self, delta: Any, name: str | None = None) -> Tensor:
+        """Subtract `delta`, a tensor of its dtype and shape; returns the new value."""
+        return self._update("AssignSubVariable", delta, name)
+
+    def scatter_update(self, indices: Any, updates: Any = None, name: str | None = None) -> Tensor:
+        """Replace rows.
+
+        Parameters
+        ----------
+        indices : Tensor of int32 or int64, or IndexedSlices
+            The rows, in any shape; slices bring their updates along.
+        updates : Tensor of the variable's dtype
+            Of shape ``indices.shape + variable.shape[1:]``. Of repeated rows the last one holds.
+
+        Returns
+        -------
+        Tensor
+            The new value of the whole variable.
+        """
+        return self._scatter("ScatterUpdate", indices, updates, name)
+
+    def scatter_add(self, indices: Any, updates: Any = None, name: str | None = None) -> Tensor:
+        """Add to rows, as in `scatter_update`; repeated rows add up."""
+        return self._scatter("ScatterAdd", indices, updates, name)
+
+    def scatter_sub(self, indices: Any, updates: Any = None, name: str | None = None) -> Tensor:
+        """Subtract from rows, as in `scatter_update`; repeated rows add up."""
+        return self._scatter("ScatterSub", indices, updates, name)
+
+    def _assign(self, value: Any, name: str | None) -> Tensor:
+        tensor = self._fitting(value)
+        with self._where():
+            return apply("AssignVariable", self.handle, tensor, name=name, shape=self.shape)  # type: ignore[no-any-return]
+
+    def _update(self, type: str, delta: Any, name: str | None) -> Tensor:
+        tensor = self._fitting(delta)
+        with self._where():
+            result: Tensor = apply(type, self.handle, tensor, name=name)
+        result.set_shape(self.shape)
+        return result
+
+    def _scatter(self, type: str, indices: Any, updates: Any, name: str | None) -> Tensor:
+        if updates is None:
+            indices, updates = indices.indices, indices.values
+        rows = convert_to_tensor(updates, self.dtype)
+        with self._where():
+            return apply(type, self.handle, indices, rows, name=name, shape=self.shape)  # type: ignore[no-any-return]
+
+    def _fitting(self, value: Any) -> Tensor:
+        tensor = convert_to_tensor(value, self.dtype)
+        if not self.shape.is_compatible_with(tensor.shape):
+            raise ShapeError(
+                f"the value does not fit variable '{self.name}'", wanted=self.shape, got=tensor.shape,
+                operation=tensor.op, hint="reshape it, or make the variable with a shape that has None dimensions",
+            )  # fmt: skip
+        return tensor
+
+    def _where(self, **changes: Any) -> Any:
+        return scopes.within(device=self.device or scopes.current().device, **changes)
+
+    def _as_tensor(self) -> Tensor:
+        return self.value()
+
+    def _as_graph_element(self) -> Tensor:
+        return self.op.outputs[0]
+
+    def __repr__(self) -> str:
+        return f"<Variable {self.name} {self.dtype}{self.shape}>"
+
+
+def global_variables() -> list[Variable]:
+    """Return the variables of the current graph, in the order they were made."""
+    return list(scopes.get_default_graph().collections.get("variables", []))
+
+
+def trainable_variables() -> list[Variable]:
+    """Return the variables of the current graph that were made with ``trainable=True``."""
+    return list(scopes.get_default_graph().collections.get("trainable_variables", []))
+
+
+def global_variables_initializer(name: str = "init") -> Operation:
+    """Return an operation that assigns every variable made so far its initial value.
+
+    Raises
+    ------
+    GraphError
+        If called inside a branch or a loop body: a step starts it, not a loop.
+    """
+    graph = scopes.get_default_graph()
+    if scopes.current_region() is not graph.root:
+        raise GraphError(
+            "variables are initialized by a step of their own", hint="call this outside cond and while_loop"
+        )
+    return group(*(v.initializer for v in global_variables()), name=name)
+
+
+def variables_initializer(variables: list[Variable], name: str = "init") -> Operation:
+    """Return an operation that assigns the given variables their initial values."""
+    return group(*(v.initializer for v in variables), name=name)

@@ -1,0 +1,322 @@
+"""What a TensorArray holds while a step runs: elements written once, or summed in gradient arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ..base.dtypes import DType, as_dtype
+from ..base.errors import TensorArrayError
+from ..base.shapes import Shape
+from ..ir.definition import KernelContext
+
+Array = np.ndarray[Any, Any]
+
+
+class Element:
+    """One slot of an array.
+
+    Attributes
+    ----------
+    value : array or None
+        The value, None before the first write and after it was cleared.
+    shape : tuple of int or None
+        Shape of what was written; kept after the value is cleared.
+    writer : (operation, iteration) or None
+        Who wrote first.
+    reader : (operation, iteration) or None
+        Who read first.
+    owned : bool
+        Whether `value` is a sum that nobody else has seen, so that it may be added to in place.
+    """
+
+    __slots__ = ("owned", "reader", "shape", "value", "writer")
+
+    def __init__(self) -> None:
+        self.value: Array | None = None
+        self.shape: tuple[int, ...] | None = None
+        self.writer: tuple[str, int] | None = None
+        self.reader: tuple[str, int] | None = None
+        self.owned = False
+
+
+class ArrayStorage:
+    """The elements of one TensorArray, or (with a primal) of one of its gradient arrays.
+
+    A gradient array sums repeated writes, may be read many times, reads as zeros where nothing was written, and
+    takes its size and element shapes from its primal when they are needed (rule 111). One that ``gradients()``
+    made grows as it is written: the forward operations, whose indices it repeats, checked them already.
+    """
+
+    __slots__ = (
+        "clear_after_read", "closed", "dtype", "dynamic_size", "element_shape", "elements", "exact", "frozen",
+        "gradients", "identical_shapes", "name", "primal",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        dtype: DType,
+        size: int,
+        *,
+        name: str = "TensorArray",
+        element_shape: Shape | None = None,
+        dynamic_size: bool = False,
+        clear_after_read: bool = True,
+        identical_shapes: bool = False,
+        primal: ArrayStorage | None = None,
+    ) -> None:
+        self.dtype = dtype
+        self.name = name
+        self.element_shape = element_shape or Shape(None)
+        self.dynamic_size = dynamic_size
+        self.clear_after_read = clear_after_read
+        self.identical_shapes = identical_shapes
+        self.primal = primal
+        self.gradients: dict[str, ArrayStorage] = {}
+        self.exact: tuple[int, ...] | None = None
+        self.frozen = False
+        self.closed = False
+        self.elements = [Element() for _ in range(size)]
+
+    @property
+    def size(self) -> int:
+        """Number of elements; at least that of its primal for a gradient array."""
+        return len(self.elements) if self.primal is None else max(len(self.elements), self.primal.size)
+
+    def gradient(self, source: str | None, context: KernelContext) -> ArrayStorage:
+        """Return a new gradient array, or with a `source` the one it names; naming one freezes the size (rule 112)."""
+        self._check_open(context)
+        if source is not None and source in self.gradients:
+            return self.gradients[source]
+        made = ArrayStorage(
+            self.dtype, 0 if source is None else self.size, name=f"{self.name}@{source or 'gradient'}",
+            element_shape=self.element_shape, dynamic_size=source is None, clear_after_read=False, primal=self,
+        )  # fmt: skip
+        if source is not None:
+            self.gradients[source] = made
+            self.frozen = True
+        return made
+
+    def close(self) -> None:
+        """Free the elements; later use is an error (rule 114)."""
+        self.closed = True
+        self.elements = []
+        self.gradients = {}
+
+    def write(self, index: int, value: Any, context: KernelContext) -> None:
+        """Write one element: once, or summed in a gradient array (rule 105)."""
+        index, array = int(index), value if hasattr(value, "shape") else np.asarray(value)
+        element = self._slot(index, context, grow=True)
+        self._check_value(index, array, context)
+        if element.reader is None and element.shape is None:
+            element.value, element.shape = array, array.shape
+            element.writer = (context.operation, context.iteration)
+        elif element.reader is None and self.primal is not None:
+            self._accumulate(index, element, array, context)
+        else:
+            self._refuse_write(index, element, context)
+
+    def read(self, index: int, context: KernelContext, zeros: Sequence[int] | None = None) -> Array:
+        """Read one element, and clear it if the array clears after reads (rules 107 and 108)."""
+        index = int(index)
+        element = self._slot(index, context, grow=self.primal is not None)
+        if element.value is None and element.shape is not None:
+            raise self._error(
+                f"{self._at(index)} was already read, and cleared by that read", context,
+                got=f"first read by {_who(element.reader)}", hint="make the array with clear_after_read=False",
+            )  # fmt: skip
+        if element.reader is None:
+            element.reader = (context.operation, context.iteration)
+        value = element.value
+        if value is None:
+            return self._zeros(index, zeros, context)
+        if self.clear_after_read:
+            element.value = None
+        return value
+
+    def read_many(self, indices: Any, context: KernelContext, zeros: Sequence[int] | None = None) -> list[Array]:
+        """Read several elements; `zeros` gives the shape of all of them together, rows first."""
+        return [self.read(i, context, None if zeros is None else zeros[1:]) for i in indices]
+
+    def stack(self, indices: Any, context: KernelContext, zeros: Sequence[int] | None, static: Shape) -> Array:
+        """Read several elements as rows of one array (rule 110)."""
+        values = self.read_many(indices, context, zeros)
+        if values:
+            self._check_equal(indices, values, context)
+            return np.stack(values)
+        shape = static if zeros is None else Shape(zeros[1:])
+        if not shape.is_fully_known:
+            shape = self.element_shape
+        if not shape.is_fully_known:
+            raise self._error(
+                f"no elements of TensorArray '{self.name}' can be stacked without a known element shape", context,
+                wanted="a fully known element shape", got=shape, hint="give the array an element_shape",
+            )  # fmt: skip
+        return np.zeros((0, *shape.as_tuple()), self.dtype.numpy)
+
+    def write_rows(self, indices: Any, rows: Array, context: KernelContext) -> None:
+        """Write the rows of one array to several elements (rule 110)."""
+        rows = np.asarray(rows)
+        if rows.ndim == 0 or len(rows) != len(indices):
+            raise self._error(
+                f"TensorArray '{self.name}' needs one row for each index", context, wanted=f"{len(indices)} rows",
+                got=f"shape {list(rows.shape)}",
+            )  # fmt: skip
+        for index, row in zip(indices, rows, strict=True):
+            self.write(index, row, context)
+
+    def concat(self, like: Sequence[Any], context: KernelContext) -> tuple[Array, Array]:
+        """Read all elements joined along their first dimension, and their lengths (rule 110)."""
+        if like:
+            shape, lengths = like
+            values = [self.read(i, context, (n, *shape[1:])) for i, n in enumerate(lengths)]
+        else:
+            values = self.read_many(range(self.size), context)
+        if not values:
+            return self._nothing(like, context), np.zeros(0, np.int32)
+        self._check_concat(values, context)
+        return np.concatenate(values), np.int32([len(v) for v in values])
+
+    def split(self, value: Array, lengths: Any, context: KernelContext) -> None:
+        """Write consecutive pieces of `value`, one for each length (rule 110)."""
+        value, lengths = np.asarray(value), np.asarray(lengths)
+        if lengths.ndim != 1 or (lengths < 0).any():
+            raise self._error(
+                f"split of TensorArray '{self.name}' needs a vector of lengths", context,
+                wanted="non-negative integers of shape [n]", got=lengths.tolist(),
+            )  # fmt: skip
+        if value.ndim == 0 or lengths.sum() != len(value):
+            raise self._error(
+                f"the lengths of a split of TensorArray '{self.name}' do not sum to the first dimension", context,
+                wanted=f"a sum of {len(value)}" if value.ndim else "a value of rank 1 or more", got=int(lengths.sum()),
+            )  # fmt: skip
+        if not self.dynamic_size and len(lengths) != self.size:
+            raise self._error(
+                f"split needs as many lengths as TensorArray '{self.name}' has elements", context,
+                wanted=self.size, got=len(lengths), hint="make the array of that size, or with dynamic_size=True",
+            )  # fmt: skip
+        ends = np.cumsum(lengths)
+        for i, (end, length) in enumerate(zip(ends, lengths, strict=True)):
+            self.write(i, value[end - length : end], context)
+
+    def _slot(self, index: int, context: KernelContext, *, grow: bool) -> Element:
+        self._check_open(context)
+        if index >= len(self.elements) and grow and self.dynamic_size:
+            self._grow(index, context)
+        if not 0 <= index < len(self.elements):
+            raise self._error(
+                f"index {index} of TensorArray '{self.name}' is out of bounds", context,
+                wanted=f"0 <= index < size {self.size}", got=index,
+                hint=None if index < 0 else "make it larger, or with dynamic_size=True",
+            )  # fmt: skip
+        return self.elements[index]
+
+    def _grow(self, index: int, context: KernelContext) -> None:
+        if self.frozen:
+            raise self._error(
+                f"TensorArray '{self.name}' can not grow to index {index}: its size {self.size} was fixed when a "
+                "gradient array was made of it", context, hint="write all elements before calling grad",
+            )  # fmt: skip
+        self.elements.extend(Element() for _ in range(index + 1 - len(self.elements)))
+
+    def _accumulate(self, index: int, element: Element, array: Array, context: KernelContext) -> None:
+        if element.value is None or array.shape != element.shape:
+            raise self._error(
+                f"{self._at(index)} sums writes of one shape only", context, wanted=list(element.shape or ()),
+                got=list(array.shape),
+            )  # fmt: skip
+        if element.owned:
+            np.add(element.value, array, out=element.value)
+        else:
+            element.value, element.owned = np.asarray(element.value + array), True
+
+    def _refuse_write(self, index: int, element: Element, context: KernelContext) -> None:
+        written = element.shape is not None and self.primal is None
+        verb, first = ("written", element.writer) if written else ("read", element.reader)
+        raise self._error(
+            f"{self._at(index)} has already been {'written to' if written else 'read'}", context,
+            wanted="one write to each index, before it is read",
+            got=f"first {verb} by {_who(first)}, now written by {_who((context.operation, context.iteration))}",
+            hint="write to another index; order is carried by the array that write returns",
+        )  # fmt: skip
+
+    def _check_value(self, index: int, array: Array, context: KernelContext) -> None:
+        if array.dtype != self.dtype.numpy:
+            raise self._error(
+                f"{self._at(index)} was given another dtype", context, wanted=self.dtype, got=as_dtype(array.dtype)
+            )
+        if array.shape == self.exact:
+            return
+        shape = Shape(array.shape)
+        if not self.element_shape.includes(shape):
+            raise self._error(
+                f"{self._at(index)} was given another shape", context, wanted=self.element_shape, got=shape,
+                hint="make the array with infer_shape=False if its elements differ in shape",
+            )  # fmt: skip
+        if self.identical_shapes:
+            self.element_shape, self.exact = shape, shape.as_tuple()
+
+    def _zeros(self, index: int, zeros: Sequence[int] | None, context: KernelContext) -> Array:
+        shape = Shape(None if zeros is None else [int(d) for d in zeros])
+        if self.primal is not None and not shape.is_fully_known:
+            shape = self.primal.shape_at(index)
+        if not shape.is_fully_known:
+            shape = self.element_shape
+        if not shape.is_fully_known:
+            raise self._error(
+                f"could not read {self._at(index)}: it was never written, and its shape is not known", context,
+                wanted="a written element, or a fully known element shape", got=shape,
+                hint="write it first, or give the array an element_shape",
+            )  # fmt: skip
+        return np.zeros(shape.as_tuple(), self.dtype.numpy)
+
+    def shape_at(self, index: int) -> Shape:
+        """Return what is known of the shape of an element, cleared or not."""
+        known = self.elements[index].shape if index < len(self.elements) else None
+        if known is None and self.primal is not None:
+            return self.primal.shape_at(index)
+        return self.element_shape if known is None else Shape(known)
+
+    def _nothing(self, like: Sequence[Any], context: KernelContext) -> Array:
+        shape = Shape(like[0][1:]) if like else self.element_shape[1:]
+        if not shape.is_fully_known:
+            raise self._error(
+                f"no elements of TensorArray '{self.name}' can be joined without a known element shape", context,
+                got=self.element_shape, hint="give the array an element_shape",
+            )  # fmt: skip
+        return np.zeros((0, *shape.as_tuple()), self.dtype.numpy)
+
+    def _check_equal(self, indices: Any, values: list[Array], context: KernelContext) -> None:
+        for index, value in zip(indices, values, strict=True):
+            if value.shape != values[0].shape:
+                raise self._error(
+                    f"elements of TensorArray '{self.name}' differ in shape and can not be stacked", context,
+                    wanted=list(values[0].shape), got=f"{list(value.shape)} at index {int(index)}",
+                    hint="use concat",
+                )  # fmt: skip
+
+    def _check_concat(self, values: list[Array], context: KernelContext) -> None:
+        for index, value in enumerate(values):
+            if value.ndim == 0 or value.shape[1:] != values[0].shape[1:]:
+                raise self._error(
+                    f"elements of TensorArray '{self.name}' can not be joined along their first dimension", context,
+                    wanted="rank 1 or more, and equal trailing dimensions",
+                    got=f"{list(value.shape)} at index {index}",
+                )  # fmt: skip
+
+    def _check_open(self, context: KernelContext) -> None:
+        if self.closed:
+            raise self._error(f"TensorArray '{self.name}' was used after it was closed", context)
+
+    def _at(self, index: int) -> str:
+        return f"index {index} of TensorArray '{self.name}' (size {self.size})"
+
+    @staticmethod
+    def _error(what: str, context: KernelContext, **fields: Any) -> TensorArrayError:
+        return TensorArrayError(what, operation=context.operation, **fields)
+
+
+def _who(instance: tuple[str, int] | None) -> str:
+    return "nobody" if instance is None else f"'{instance[0]}' in iteration {instance[1]}"

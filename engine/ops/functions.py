@@ -1,0 +1,99 @@
+"""Operations that call a Python function of the user, plain or ``async def``."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..base import dtypes
+from ..base.dtypes import DType
+from ..base.errors import DtypeError, OpError
+from ..base.shapes import Shape
+from ..ir.definition import REQUIRED, KernelContext, NotDifferentiable, define
+from ..ir.operation import Operation
+
+
+def _frozen(value: Any) -> Any:
+    """Return a read-only view: what the function is given may be in use elsewhere."""
+    if not isinstance(value, (np.ndarray, np.generic, bool, int, float, complex)):
+        return value
+    view = np.asarray(value).view()
+    view.flags.writeable = False
+    return view
+
+
+def _call(context: KernelContext, function: Callable[..., Any], inputs: Sequence[Any], **expected: Any) -> Any:
+    result = function(*map(_frozen, inputs))
+    if inspect.isawaitable(result):
+        return _await(context, function, result, **expected)
+    return _checked(context, function, result, **expected)
+
+
+async def _await(context: KernelContext, function: Any, result: Awaitable[Any], **expected: Any) -> Any:
+    return _checked(context, function, await result, **expected)
+
+
+def _checked(
+    context: KernelContext, function: Any, result: Any, *, dtypes_: Sequence[DType], shapes: Sequence[Shape]
+) -> Any:
+    single = len(dtypes_) == 1 and not (isinstance(result, (list, tuple)) and len(result) == 1)
+    values = [result] if single else [] if result is None else result
+    if not isinstance(values, (list, tuple)) or len(values) != len(dtypes_):
+        raise _error(context, function, "does not return what Tout says", f"{len(dtypes_)} values", _described(result))
+    arrays = [
+        _output(context, function, *part) for part in zip(range(len(values)), values, dtypes_, shapes, strict=True)
+    ]
+    return arrays[0] if len(arrays) == 1 else tuple(arrays)
+
+
+def _output(context: KernelContext, function: Any, index: int, value: Any, dtype: DType, shape: Shape) -> Any:
+    try:
+        array = dtypes.as_array(value, dtype)
+    except DtypeError as error:
+        what = f"returned another dtype than Tout says, as output {index}"
+        raise _error(context, function, what, dtype, error.got or _described(value)) from error
+    if not shape.includes(Shape(array.shape)):
+        what = f"returned another shape than output_shapes says, as output {index}"
+        raise _error(context, function, what, shape, Shape(array.shape))
+    return array
+
+
+def _described(value: Any) -> str:
+    return f"{type(value).__name__} {value!r}"[:200]
+
+
+def _error(context: KernelContext, function: Any, what: str, wanted: Any, got: Any) -> OpError:
+    name = getattr(function, "__qualname__", repr(function))
+    return OpError(
+        f"py_function {name} {what}", wanted=wanted, got=got, operation=context.operation,
+        hint="return arrays of exactly the dtypes in Tout",
+    )  # fmt: skip
+
+
+def _kernel(
+    xp: Any,
+    context: KernelContext,
+    *inputs: Any,
+    function: Any,
+    Tout: Sequence[DType],
+    output_shapes: Sequence[Shape],
+) -> Any:
+    return _call(context, function, inputs, dtypes_=Tout, shapes=output_shapes)
+
+
+def _shapes(op: Operation) -> list[Shape]:
+    return list(op.attrs["output_shapes"])
+
+
+define(
+    "PyFunction",
+    "inputs: *any -> outputs: *@Tout",
+    attrs={"function": REQUIRED, "Tout": REQUIRED, "output_shapes": REQUIRED},
+    shape=_shapes,
+    kernel=_kernel,
+    gradient=NotDifferentiable("what a Python function computes is not known; give it one with custom_gradient"),
+    stateful=True,
+)

@@ -1,0 +1,278 @@
+"""Random numbers that depend on which instance draws them, never on when.
+
+Every draw is a function of (graph seed, operation seed) as the key of a Philox generator and of (step number,
+frame, iteration) as its counter. So the ready order, the partition and a recomputation in a gradient change nothing.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..base import dtypes
+from ..base.dtypes import DType
+from ..base.shapes import Shape
+from ..ir import scopes
+from ..ir.build import apply, as_symbolic, constant, convert_to_tensor, static_shape
+from ..ir.definition import REQUIRED, KernelContext, NotDifferentiable, define
+from ..ir.operation import Operation
+from ..ir.tensor import Tensor
+from .common import same_as
+
+Array = np.ndarray[Any, Any]
+
+_WORD = (1 << 64) - 1
+_OWN_SEEDS = 1 << 32
+_DISCRETE = NotDifferentiable("its result is drawn from a discrete set")
+_DRAW = NotDifferentiable("a standard draw has no continuous inputs; range, mean and scale are applied outside it")
+
+
+def generator(context: KernelContext, seed: int) -> np.random.Generator:
+    """Return the generator of one instance of a random operation."""
+    step = context.step
+    key = np.array([step.seed & _WORD, seed & _WORD], np.uint64)
+    # The lowest word counts the blocks drawn, so it starts at zero.
+    counter = np.array([0, step.number & _WORD, context.frame_id & _WORD, context.iteration & _WORD], np.uint64)
+    return np.random.Generator(np.random.Philox(key=key, counter=counter))
+
+
+def _seed(seed: int | None) -> int:
+    if seed is not None:
+        return seed
+    made = scopes.get_default_graph().collections.setdefault("random_seeds", [])
+    made.append(_OWN_SEEDS + len(made))
+    return made[-1]  # type: ignore[no-any-return]
+
+
+def _shape(op: Operation) -> Shape:
+    return static_shape(op.inputs[0])
+
+
+def _vector(shape: Any) -> Tensor:
+    if isinstance(shape, Shape):
+        shape = shape.as_tuple()
+    return convert_to_tensor(shape) if as_symbolic(shape) else constant(np.asarray(shape, np.int32).reshape(-1))
+
+
+def _uniform(xp: Any, context: KernelContext, shape: Any, *, dtype: DType, seed: int) -> Array:
+    draw, size = generator(context, seed), tuple(int(d) for d in shape)
+    if dtype in (dtypes.float32, dtypes.float64):
+        return np.asarray(draw.random(size, dtype.numpy))  # type: ignore[arg-type]
+    bits = 11 if dtype is dtypes.float16 else 8  # what its significand holds: rounding may not reach 1
+    return (draw.integers(0, 1 << bits, size) / (1 << bits)).astype(dtype.numpy)
+
+
+def _normal(xp: Any, context: KernelContext, shape: Any, *, dtype: DType, seed: int) -> Array:
+    size = tuple(int(d) for d in shape)
+    wide = np.float64 if dtype is dtypes.float64 else np.float32
+    return np.asarray(generator(context, seed).standard_normal(size, wide)).astype(dtype.numpy, copy=False)
+
+
+def _truncated(xp: Any, context: KernelContext, shape: Any, *, dtype: DType, seed: int) -> Array:
+    draw, size = generator(context, seed), tuple(int(d) for d in shape)
+    values = np.asarray(draw.standard_normal(size))
+    while (outside := np.abs(values) > 2).any():
+        values[outside] = draw.standard_normal(int(outside.sum()))
+    return values.astype(dtype.numpy)
+
+
+for _type, _kernel in (
+    ("RandomUniform", _uniform),
+    ("RandomStandardNormal", _normal),
+    ("TruncatedNormal", _truncated),
+):
+    define(
+        _type,
+        "shape: I -> value: @dtype",
+        where={"I": dtypes.INDEX},
+        attrs={"dtype": dtypes.float32, "seed": REQUIRED},
+        shape=_shape,
+        kernel=_kernel,
+        gradient=_DRAW,
+        stateful=True,
+    )
+
+
+def _integers(xp: Any, context: KernelContext, shape: Any, low: Any, high: Any, *, seed: int) -> Array:
+    size = tuple(int(d) for d in shape)
+    if not low < high:
+        raise ValueError(f"random_uniform needs minval < maxval, got {low} and {high}")
+    return np.asarray(generator(context, seed).integers(low, high, size, np.result_type(low)))
+
+
+define(
+    "RandomUniformInt",
+    "shape: I, minval: T, maxval: T -> value: T",
+    where={"I": dtypes.INDEX, "T": dtypes.INTEGER},
+    attrs={"seed": REQUIRED},
+    shape=_shape,
+    kernel=_integers,
+    gradient=_DISCRETE,
+    stateful=True,
+)
+
+
+def random_uniform(
+    shape: Any, minval: Any = 0, maxval: Any = None, dtype: Any = "float32", seed: int | None = None,
+    name: str | None = None,
+) -> Tensor:  # fmt: skip
+    """Draw from the uniform distribution over [minval, maxval).
+
+    Parameters
+    ----------
+    shape : int32 or int64 vector
+        Shape of the result.
+    minval, maxval : scalar of `dtype`, or Tensor that broadcasts to `shape`
+        The range; gradients reach it. The default of `maxval` is 1, and an integer `dtype` needs one.
+    dtype : dtype-like
+        A floating or integer dtype.
+    seed : int, optional
+        Two operations of one graph with the same seed draw the same numbers; the default differs for each.
+
+    Returns
+    -------
+    Tensor
+        Of `dtype` and `shape`; another one in each step, iteration and frame.
+    """
+    wanted, size = dtypes.as_dtype(dtype), _vector(shape)
+    if wanted.is_integer:
+        low, high = convert_to_tensor(minval, wanted), _bound(maxval, wanted)
+        return apply("RandomUniformInt", size, low, high, name=name, seed=_seed(seed))  # type: ignore[no-any-return]
+    draw: Tensor = apply("RandomUniform", size, name=name, dtype=wanted, seed=_seed(seed))
+    return _scaled(draw, 1 if maxval is None else maxval, minval)
+
+
+def _bound(maxval: Any, dtype: DType) -> Tensor:
+    if maxval is None:
+        raise ValueError(f"random_uniform of dtype {dtype} needs a maxval")
+    return convert_to_tensor(maxval, dtype)
+
+
+def _scaled(draw: Tensor, high: Any, low: Any) -> Tensor:
+    if _is(low, 0) and _is(high, 1):
+        return draw
+    low, high = convert_to_tensor(low, draw.dtype), convert_to_tensor(high, draw.dtype)
+    return draw * (high - low) + low
+
+
+def _is(value: Any, number: int) -> bool:
+    return isinstance(value, (int, float)) and value == number
+
+
+def random_normal(
+    shape: Any, mean: Any = 0.0, stddev: Any = 1.0, dtype: Any = "float32", seed: int | None = None,
+    name: str | None = None,
+) -> Tensor:  # fmt: skip
+    """Draw from a normal distribution.
+
+    Parameters
+    ----------
+    shape : int32 or int64 vector
+        Shape of the result.
+    mean, stddev : scalar of `dtype`, or Tensor that broadcasts to `shape`
+        Gradients reach both.
+    dtype : dtype-like
+        A floating dtype.
+    seed : int, optional
+        As for `random_uniform`.
+
+    Returns
+    -------
+    Tensor
+        Of `dtype` and `shape`; another one in each step, iteration and frame.
+    """
+    return _around("RandomStandardNormal", shape, mean, stddev, dtype, seed, name)
+
+
+def truncated_normal(
+    shape: Any, mean: Any = 0.0, stddev: Any = 1.0, dtype: Any = "float32", seed: int | None = None,
+    name: str | None = None,
+) -> Tensor:  # fmt: skip
+    """Draw from a normal distribution, again for what is further than two standard deviations from the mean.
+
+    Parameters
+    ----------
+    shape, mean, stddev, dtype, seed
+        As for `random_normal`.
+
+    Returns
+    -------
+    Tensor
+        Of `dtype` and `shape`; another one in each step, iteration and frame.
+    """
+    return _around("TruncatedNormal", shape, mean, stddev, dtype, seed, name)
+
+
+def _around(type: str, shape: Any, mean: Any, stddev: Any, dtype: Any, seed: int | None, name: str | None) -> Tensor:
+    wanted = dtypes.as_dtype(dtype)
+    draw: Tensor = apply(type, _vector(shape), name=name, dtype=wanted, seed=_seed(seed))
+    if not _is(stddev, 1):
+        draw = draw * convert_to_tensor(stddev, wanted)
+    return draw if _is(mean, 0) else draw + convert_to_tensor(mean, wanted)
+
+
+def _categorical(xp: Any, context: KernelContext, logits: Any, count: Any, *, dtype: DType, seed: int) -> Array:
+    logits = np.asarray(logits, np.float64)[:, None, :]
+    noise = generator(context, seed).gumbel(size=(len(logits), int(count), logits.shape[-1]))
+    return np.argmax(logits + noise, axis=-1).astype(dtype.numpy)
+
+
+def _categorical_shape(op: Operation) -> Shape:
+    logits = op.inputs[0].shape.merge(Shape([None, None]))
+    count = op.inputs[1].op.attrs.get("value")
+    return Shape([logits[0], None if count is None else int(count)])
+
+
+define(
+    "Categorical",
+    "logits: T, num_samples: int32 -> samples: @dtype",
+    where={"T": dtypes.FLOATING},
+    attrs={"dtype": dtypes.int64, "seed": REQUIRED},
+    shape=_categorical_shape,
+    kernel=_categorical,
+    gradient=_DISCRETE,
+    stateful=True,
+)
+
+
+def categorical(
+    logits: Any, num_samples: Any, dtype: Any = "int64", seed: int | None = None, name: str | None = None
+) -> Tensor:
+    """Draw class indices with probabilities ``softmax(logits)`` (TensorFlow 1 calls it multinomial).
+
+    Parameters
+    ----------
+    logits : floating Tensor of shape [batch, classes]
+        Unnormalised log probabilities.
+    num_samples : int32 scalar
+        Draws for each row.
+    dtype : dtype-like
+        An integer dtype for the result.
+    seed : int, optional
+        As for `random_uniform`.
+
+    Returns
+    -------
+    Tensor
+        Of `dtype` and shape [batch, num_samples].
+    """
+    return apply(  # type: ignore[no-any-return]
+        "Categorical", logits, num_samples, name=name, dtype=dtypes.as_dtype(dtype), seed=_seed(seed)
+    )
+
+
+define(
+    "RandomShuffle",
+    "value: T -> output: T",
+    shape=same_as(0),
+    kernel=lambda xp, context, value, *, seed: np.asarray(generator(context, seed).permutation(value, axis=0)),
+    gradient=NotDifferentiable("shuffle indices and gather instead, which has a gradient"),
+    attrs={"seed": REQUIRED},
+    stateful=True,
+)
+
+
+def random_shuffle(value: Any, seed: int | None = None, name: str | None = None) -> Tensor:
+    """Return the rows of `value`, a tensor of any dtype and rank 1 or more, in random order."""
+    return apply("RandomShuffle", value, name=name, seed=_seed(seed))  # type: ignore[no-any-return]

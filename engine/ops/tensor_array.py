@@ -1,0 +1,286 @@
+"""Operations on TensorArrays: a handle names the array, a float32 scalar `flow` carries order along its uses.
+
+Operations that read take an optional input `zeros`: the shape of what stands for elements never written. Only
+gradients give it, so that a gradient array needs no value of its primal (the cotangent of an element that nobody
+read is zeros of that element's shape, rule 113). The cotangent of a flow is a flow of the gradient array.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..base import dtypes
+from ..base.dtypes import DType
+from ..base.shapes import SCALAR, Shape
+from ..ir.build import apply, constant
+from ..ir.definition import REQUIRED, KernelContext, NotDifferentiable, define
+from ..ir.operation import Operation
+from ..ir.tensor import Tensor
+from .array_storage import ArrayStorage
+from .common import nothing, scalar, shape_of
+from .gradient_arrays import gradient_array
+
+_FLOW = np.float32(0)
+_HANDLE = NotDifferentiable("it only names an array; cotangents travel along the flow")
+_ANY = {"T": dtypes.VALUES, "I": dtypes.INDEX}
+_READ = {"dtype": REQUIRED, "element_shape": Shape(None)}
+
+
+def _element_shape(op: Operation) -> Shape:
+    return Shape(op.attrs["element_shape"])
+
+
+def _start() -> Tensor:
+    return constant(_FLOW)
+
+
+def _zeros(zeros: tuple[Any, ...]) -> Any:
+    return zeros[0] if zeros else None
+
+
+def _new(
+    xp: Any, context: KernelContext, size: Any, *, dtype: DType, element_shape: Shape, array_name: str, **options: bool
+) -> tuple[ArrayStorage, Any]:
+    array = ArrayStorage(
+        dtype, int(size), name=array_name or context.operation, element_shape=Shape(element_shape), **options
+    )
+    return array, _FLOW
+
+
+define(
+    "TensorArrayNew",
+    "size: int32 -> handle: resource, flow: float32",
+    attrs={
+        "dtype": REQUIRED, "element_shape": Shape(None), "dynamic_size": False, "clear_after_read": True,
+        "identical_shapes": False, "array_name": "",
+    },
+    shape=lambda op: [SCALAR, SCALAR],
+    kernel=_new,
+    gradient=_HANDLE,
+    stateful=True,
+)  # fmt: skip
+
+define(
+    "TensorArrayGrad",
+    "handle: resource, flow: float32 -> gradient: resource, gradient_flow: float32",
+    attrs={"source": None},
+    shape=lambda op: [SCALAR, SCALAR],
+    kernel=lambda xp, context, array, flow, *, source: (array.gradient(source, context), flow),
+    gradient=_HANDLE,
+    stateful=True,
+)
+
+
+def _read_gradient(op: Operation, g: Tensor) -> list[Any]:
+    handle, index, _, *zeros = op.inputs
+    flow = apply("TensorArrayWrite", gradient_array(handle), index, g, _start())
+    return [None, None, flow, *(None for _ in zeros)]
+
+
+define(
+    "TensorArrayRead",
+    "handle: resource, index: I, flow: float32, zeros: *int32 -> value: @dtype",
+    where=_ANY,
+    attrs=_READ,
+    shape=_element_shape,
+    kernel=lambda xp, context, array, index, flow, *zeros, **_: array.read(index, context, _zeros(zeros)),
+    gradient=_read_gradient,
+    stateful=True,
+)
+
+
+def _write(xp: Any, context: KernelContext, array: ArrayStorage, index: Any, value: Any, flow: Any) -> Any:
+    array.write(index, value, context)
+    return flow
+
+
+def _write_gradient(op: Operation, g: Tensor) -> list[Any]:
+    handle, index, value, _ = op.inputs
+    cotangent = apply(
+        "TensorArrayRead", gradient_array(handle), index, g, [shape_of(value)],
+        dtype=value.dtype, element_shape=value.shape,
+    )  # fmt: skip
+    return [None, None, cotangent, g]
+
+
+define(
+    "TensorArrayWrite",
+    "handle: resource, index: I, value: T, flow: float32 -> flow_out: float32",
+    where=_ANY,
+    shape=scalar,
+    kernel=_write,
+    gradient=_write_gradient,
+    stateful=True,
+)
+
+
+def _gather(
+    xp: Any, context: KernelContext, array: ArrayStorage, indices: Any, flow: Any, *zeros: Any,
+    dtype: DType, element_shape: Shape,
+) -> Any:  # fmt: skip
+    return array.stack(np.asarray(indices), context, _zeros(zeros), Shape(element_shape))
+
+
+def _gather_gradient(op: Operation, g: Tensor) -> list[Any]:
+    handle, indices, _, *zeros = op.inputs
+    flow = apply("TensorArrayScatter", gradient_array(handle), indices, g, _start())
+    return [None, None, flow, *(None for _ in zeros)]
+
+
+define(
+    "TensorArrayGather",
+    "handle: resource, indices: I, flow: float32, zeros: *int32 -> value: @dtype",
+    where=_ANY,
+    attrs=_READ,
+    shape=lambda op: op.inputs[1].shape.merge(Shape([None])) + _element_shape(op),
+    kernel=_gather,
+    gradient=_gather_gradient,
+    stateful=True,
+)
+
+
+def _scatter(xp: Any, context: KernelContext, array: ArrayStorage, indices: Any, value: Any, flow: Any) -> Any:
+    array.write_rows(np.asarray(indices), value, context)
+    return flow
+
+
+def _scatter_gradient(op: Operation, g: Tensor) -> list[Any]:
+    handle, indices, value, _ = op.inputs
+    cotangent = apply(
+        "TensorArrayGather", gradient_array(handle), indices, g, [shape_of(value)],
+        dtype=value.dtype, element_shape=value.shape[1:],
+    )  # fmt: skip
+    return [None, None, cotangent, g]
+
+
+define(
+    "TensorArrayScatter",
+    "handle: resource, indices: I, value: T, flow: float32 -> flow_out: float32",
+    where=_ANY,
+    shape=scalar,
+    kernel=_scatter,
+    gradient=_scatter_gradient,
+    stateful=True,
+)
+
+
+def _stack(
+    xp: Any, context: KernelContext, array: ArrayStorage, flow: Any, *zeros: Any, dtype: DType, element_shape: Shape,
+    size: int | None,
+) -> Any:  # fmt: skip
+    shape = _zeros(zeros)
+    count = array.size if shape is None else int(shape[0])
+    return array.stack(range(count), context, shape, Shape(element_shape))
+
+
+def _stack_gradient(op: Operation, g: Tensor) -> list[Any]:
+    handle, _, *zeros = op.inputs
+    flow = apply("TensorArrayUnstack", gradient_array(handle), g, _start())
+    return [None, flow, *(None for _ in zeros)]
+
+
+define(
+    "TensorArrayStack",
+    "handle: resource, flow: float32, zeros: *int32 -> value: @dtype",
+    attrs={**_READ, "size": None},
+    shape=lambda op: Shape([op.attrs["size"]]) + _element_shape(op),
+    kernel=_stack,
+    gradient=_stack_gradient,
+    stateful=True,
+)
+
+
+def _unstack(xp: Any, context: KernelContext, array: ArrayStorage, value: Any, flow: Any) -> Any:
+    array.write_rows(range(len(value) if np.ndim(value) else 0), value, context)
+    return flow
+
+
+def _unstack_gradient(op: Operation, g: Tensor) -> list[Any]:
+    handle, value, _ = op.inputs
+    cotangent = apply(
+        "TensorArrayStack", gradient_array(handle), g, [shape_of(value)],
+        dtype=value.dtype, element_shape=value.shape[1:], size=value.shape[0],
+    )  # fmt: skip
+    return [None, cotangent, g]
+
+
+define(
+    "TensorArrayUnstack",
+    "handle: resource, value: T, flow: float32 -> flow_out: float32",
+    where=_ANY,
+    shape=scalar,
+    kernel=_unstack,
+    gradient=_unstack_gradient,
+    stateful=True,
+)
+
+
+def _concat(
+    xp: Any, context: KernelContext, array: ArrayStorage, flow: Any, *like: Any, dtype: DType, element_shape: Shape
+) -> Any:
+    return array.concat(like, context)
+
+
+def _concat_gradient(op: Operation, g: Tensor, _: Any = None) -> list[Any]:
+    handle, _flow, *like = op.inputs
+    if g is None:
+        return [None for _ in op.inputs]
+    flow = apply("TensorArraySplit", gradient_array(handle), g, op.outputs[1], _start())
+    return [None, flow, *(None for _ in like)]
+
+
+define(
+    "TensorArrayConcat",
+    "handle: resource, flow: float32, like: *int32 -> value: @dtype, lengths: int32",
+    attrs=_READ,
+    shape=lambda op: [Shape([None]) + _element_shape(op)[1:], Shape([None])],
+    kernel=_concat,
+    gradient=_concat_gradient,
+    stateful=True,
+)
+
+
+def _split(xp: Any, context: KernelContext, array: ArrayStorage, value: Any, lengths: Any, flow: Any) -> Any:
+    array.split(value, lengths, context)
+    return flow
+
+
+def _split_gradient(op: Operation, g: Tensor) -> list[Any]:
+    handle, value, lengths, _ = op.inputs
+    cotangent, _lengths = apply(
+        "TensorArrayConcat", gradient_array(handle), g, [shape_of(value), lengths],
+        dtype=value.dtype, element_shape=Shape([None]) + value.shape[1:],
+    )  # fmt: skip
+    cotangent.set_shape(value.shape)
+    return [None, cotangent, None, g]
+
+
+define(
+    "TensorArraySplit",
+    "handle: resource, value: T, lengths: int32, flow: float32 -> flow_out: float32",
+    where=_ANY,
+    shape=scalar,
+    kernel=_split,
+    gradient=_split_gradient,
+    stateful=True,
+)
+
+define(
+    "TensorArraySize",
+    "handle: resource, flow: float32 -> size: int32",
+    shape=scalar,
+    kernel=lambda xp, context, array, flow: np.int32(array.size),
+    gradient=NotDifferentiable("its result is an integer"),
+    stateful=True,
+)
+
+define(
+    "TensorArrayClose",
+    "handle: resource, flow: float32 ->",
+    shape=nothing,
+    kernel=lambda xp, context, array, flow: array.close(),
+    gradient=NotDifferentiable("it has no value"),
+    stateful=True,
+)

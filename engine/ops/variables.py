@@ -1,0 +1,270 @@
+"""Variables: state that outlives a step, kept by a session in one slot for each variable of the graph."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..base import dtypes
+from ..base.errors import GraphError, OpError, ShapeError, UninitializedVariableError
+from ..base.shapes import SCALAR, Shape
+from ..ir.definition import REQUIRED, KernelContext, NotDifferentiable, define
+from ..ir.operation import Operation
+from .common import same_as
+
+Array = np.ndarray[Any, Any]
+
+# `sys.getrefcount(self._buffer)` of a buffer that only the slot holds: the slot's reference and the argument's.
+_ALONE = 2
+
+
+class VariableSlot:
+    """The value of one variable in one session.
+
+    Whoever reads holds the buffer itself, read-only. An update writes in place only if the slot alone holds the
+    buffer (a view counts, it holds its base); otherwise it fills a new buffer and swaps it in at once. So the
+    variable always has its value before or after an update, and a reader keeps the value it read. Used on the
+    session's loop thread only, hence without a lock.
+    """
+
+    __slots__ = ("_buffer", "name")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._buffer: Array | None = None
+
+    @property
+    def is_initialized(self) -> bool:
+        """Whether a value was assigned."""
+        return self._buffer is not None
+
+    def read(self, operation: str | None = None) -> Array:
+        """Return the buffer; UninitializedVariableError when nothing was assigned yet (rule 22)."""
+        if self._buffer is None:
+            raise UninitializedVariableError(
+                f"variable '{self.name}' was read before it was initialized", operation=operation,
+                hint="run global_variables_initializer() first, or session.write_variables({...})",
+            )  # fmt: skip
+        return self._buffer
+
+    def assign(self, value: Any) -> Array:
+        """Take a copy of `value` as the new value, and return it."""
+        array = np.asarray(value)
+        fits = self._buffer is not None and self._buffer.shape == array.shape and self._buffer.dtype == array.dtype
+        if fits and sys.getrefcount(self._buffer) == _ALONE:
+            return self._write(self._buffer, lambda buffer: np.copyto(buffer, array))  # type: ignore[arg-type]
+        return self._write(np.array(array, order="C"), lambda buffer: None)
+
+    def combine(self, function: np.ufunc, value: Any, operation: str | None = None) -> Array:
+        """Replace the value by ``function(value now, value)``; OpError when the shapes differ."""
+        shape, got = self.read(operation).shape, np.shape(value)
+        if shape != got:
+            raise OpError(
+                f"an update of variable '{self.name}' has another shape", wanted=shape, got=got, operation=operation,
+                hint="reduce or broadcast the update to the variable's shape",
+            )  # fmt: skip
+        if sys.getrefcount(self._buffer) == _ALONE:
+            return self._write(self._buffer, lambda buffer: function(buffer, value, out=buffer))  # type: ignore[arg-type]
+        old = self.read()
+        return self._write(np.empty_like(old, order="C"), lambda buffer: function(old, value, out=buffer))
+
+    def scatter(
+        self, change: Callable[[Array, Any, Any], Any], indices: Any, updates: Any, operation: str | None = None
+    ) -> Array:
+        """Apply ``change(buffer, indices, updates)`` to rows of the value; OpError when an index is out of range."""
+        self._check_rows(self.read(operation).shape, np.asarray(indices), np.shape(updates), operation)
+        alone = sys.getrefcount(self._buffer) == _ALONE
+        buffer = self.read() if alone else self.read().copy()
+        return self._write(buffer, lambda buffer: change(buffer, indices, updates))
+
+    def _check_rows(
+        self, shape: tuple[int, ...], indices: Array, updates: tuple[int, ...], operation: str | None
+    ) -> None:
+        outside = indices[(indices < 0) | (indices >= shape[0])] if shape and indices.size else indices[:0]
+        if not shape or outside.size:
+            raise OpError(
+                f"a row index of variable '{self.name}' is out of range", wanted=f"0 to {shape[0] - 1}" if shape
+                else "a variable of rank 1 or more", got=outside.ravel()[:3].tolist(), operation=operation,
+            )  # fmt: skip
+        if updates not in ((), indices.shape + shape[1:]):
+            raise OpError(
+                f"updates of rows of variable '{self.name}' have another shape", wanted=indices.shape + shape[1:],
+                got=updates, operation=operation, hint="give one row of updates for each index",
+            )  # fmt: skip
+
+    def _write(self, buffer: Array, fill: Callable[[Array], Any]) -> Array:
+        buffer.flags.writeable = True
+        fill(buffer)
+        buffer.flags.writeable = False
+        self._buffer = buffer
+        return buffer
+
+
+class VariableStore:
+    """The variables of a session: a slot for each name, made when first asked for."""
+
+    def __init__(self) -> None:
+        self._slots: dict[str, VariableSlot] = {}
+
+    def slot(self, name: str) -> VariableSlot:
+        """Return the slot of a variable."""
+        slot = self._slots.get(name)
+        if slot is None:
+            slot = self._slots[name] = VariableSlot(name)
+        return slot
+
+    def __iter__(self) -> Iterator[VariableSlot]:
+        return iter(self._slots.values())
+
+    def nbytes(self) -> int:
+        """Return the bytes that all values take."""
+        return sum(slot.read().nbytes for slot in self if slot.is_initialized)
+
+    def read(self, names: Sequence[str] | None = None) -> dict[str, Array]:
+        """Return copies of values by name: all there are, or those of `names`, which must have one."""
+        if names is None:
+            names = [slot.name for slot in self if slot.is_initialized]
+        return {name: self._present(name).read().copy() for name in names}
+
+    def write(self, values: Mapping[str, Any], variables: Mapping[str, Any]) -> None:
+        """Assign values by name, all or (when one does not fit) none.
+
+        Parameters
+        ----------
+        values : mapping of str to array-like
+            The new values.
+        variables : mapping of str to Variable
+            The graph's variables by name: their dtype and shape say what fits.
+
+        Raises
+        ------
+        GraphError, DtypeError, ShapeError
+            If a name is not known, or a value does not fit its variable.
+        """
+        arrays = {name: _fitting(name, value, variables) for name, value in values.items()}
+        for name, array in arrays.items():
+            self.slot(name).assign(array)
+
+    def clear(self) -> None:
+        """Drop all values."""
+        self._slots.clear()
+
+    def _present(self, name: str) -> VariableSlot:
+        return self._slots.get(name) or VariableSlot(name)
+
+
+def _fitting(name: str, value: Any, variables: Mapping[str, Any]) -> Array:
+    if name not in variables:
+        raise GraphError("the graph has no variable of this name", wanted=", ".join(variables) or "none", got=name)
+    variable = variables[name]
+    array = dtypes.as_array(value, variable.dtype)
+    if not variable.shape.includes(Shape(array.shape)):
+        raise ShapeError(
+            f"a value does not fit variable '{name}'", wanted=variable.shape, got=Shape(array.shape),
+            operation=variable.op,
+        )  # fmt: skip
+    return array
+
+
+_STATE = NotDifferentiable("it changes state; gradients flow through the values that variables are read as")
+
+
+def _handle(xp: Any, context: KernelContext, *, shared_name: str, **_: Any) -> VariableSlot:
+    return context.step.variables.slot(shared_name)  # type: ignore[no-any-return]
+
+
+define(
+    "VariableHandle",
+    "-> handle: resource",
+    attrs={"shared_name": REQUIRED, "dtype": REQUIRED, "shape": Shape(None)},
+    shape=lambda op: SCALAR,
+    kernel=_handle,
+    gradient=NotDifferentiable("a handle has no inputs; a variable's gradient is the cotangent of its handle"),
+    stateful=True,
+)
+
+define(
+    "ReadVariable",
+    "handle: resource -> value: @dtype",
+    attrs={"dtype": REQUIRED, "shape": Shape(None)},
+    shape=lambda op: Shape(op.attrs["shape"]),
+    kernel=lambda xp, context, slot, **_: slot.read(context.operation),
+    gradient=lambda op, g: [g],
+    stateful=True,
+)
+
+define(
+    "IsInitialized",
+    "handle: resource -> result: bool",
+    shape=lambda op: SCALAR,
+    kernel=lambda xp, context, slot: np.bool_(slot.is_initialized),
+    gradient=NotDifferentiable("its result is a bool"),
+    stateful=True,
+)
+
+
+def _assign(xp: Any, context: KernelContext, slot: VariableSlot, value: Any, *, shape: Shape) -> Array:
+    if not shape.includes(Shape(np.shape(value))):
+        raise OpError(
+            f"variable '{slot.name}' was assigned a value of another shape", wanted=shape, got=Shape(np.shape(value)),
+            operation=context.operation, hint="reshape the value, or make the variable with shape=None dimensions",
+        )  # fmt: skip
+    return slot.assign(value)
+
+
+define(
+    "AssignVariable",
+    "handle: resource, value: T -> result: T",
+    attrs={"shape": Shape(None)},
+    shape=lambda op: Shape(op.attrs["shape"]).merge(op.inputs[1].shape),
+    kernel=_assign,
+    gradient=_STATE,
+    stateful=True,
+)
+
+
+def _state_shape(op: Operation) -> Shape:
+    return Shape(op.attrs["shape"])
+
+
+def _define_update(type: str, function: np.ufunc) -> None:
+    define(
+        type,
+        "handle: resource, value: T -> result: T",
+        where={"T": dtypes.NUMERIC},
+        shape=same_as(1),
+        kernel=lambda xp, context, slot, value: slot.combine(function, value, context.operation),
+        gradient=_STATE,
+        stateful=True,
+    )
+
+
+_define_update("AssignAddVariable", np.add)
+_define_update("AssignSubVariable", np.subtract)
+
+
+def _define_scatter(type: str, allowed: tuple[dtypes.DType, ...], change: Callable[[Array, Any, Any], Any]) -> None:
+    define(
+        type,
+        "handle: resource, indices: I, updates: T -> result: T",
+        where={"I": dtypes.INDEX, "T": allowed},
+        attrs={"shape": Shape(None)},
+        shape=_state_shape,
+        kernel=lambda xp, context, slot, indices, updates, **_: slot.scatter(
+            change, indices, updates, context.operation
+        ),
+        gradient=_STATE,
+        stateful=True,
+    )
+
+
+def _set_rows(buffer: Array, indices: Any, updates: Any) -> None:
+    buffer[indices] = updates
+
+
+_define_scatter("ScatterUpdate", dtypes.VALUES, _set_rows)
+_define_scatter("ScatterAdd", dtypes.NUMERIC, np.add.at)
+_define_scatter("ScatterSub", dtypes.NUMERIC, np.subtract.at)
