@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from ..base import dtypes
-from ..base.errors import DtypeError
-from ..base.shapes import Shape
-from ..ir.build import apply
-from ..ir.definition import Sample, Ufunc
+from ..base.errors import DtypeError, GraphError, ShapeError
+from ..base.shapes import UNKNOWN, Shape
+from ..ir.build import apply, convert_to_tensor
+from ..ir.definition import Sample, Ufunc, define
 from ..ir.operation import Operation
 from ..ir.tensor import Tensor
 from .common import broadcast_all, zeros_like
@@ -229,3 +229,89 @@ xlogy = binary(
         Sample([np.float64([0, 0]), np.float64([0, 2])], np.float64([0, 0]), differentiable=False),
     ],
 )  # fmt: skip
+
+
+def _same_shapes(op: Operation) -> Shape:
+    merged = UNKNOWN
+    for tensor in op.inputs:
+        if not merged.is_compatible_with(tensor.shape):
+            raise ShapeError(
+                "the terms of a sum differ in shape", wanted=merged, got=f"{tensor.shape} of {tensor.name}",
+                operation=op, hint="terms do not broadcast here; use + for that",
+            )  # fmt: skip
+        merged = merged.merge(tensor.shape)
+    return merged
+
+
+def _add_all(xp: Any, first: Any, *rest: Any) -> Any:
+    if any(x.shape != first.shape for x in rest):
+        raise ValueError(f"the terms of a sum differ in shape: {[x.shape for x in (first, *rest)]}")
+    if not rest:
+        return first
+    total = xp.asarray(first + rest[0], first.dtype)
+    for x in rest[1:]:
+        xp.add(total, x, out=total)
+    return total
+
+
+define(
+    "AddN",
+    "inputs: *T -> sum: T",
+    where={"T": dtypes.NUMERIC},
+    shape=_same_shapes,
+    kernel=_add_all,
+    gradient=lambda op, g: [g] * len(op.inputs),
+    samples=[
+        Sample([[np.float64([1, 2]), np.float64([3, 4]), np.float64([5, 6])]], np.float64([9, 12])),
+        Sample([[np.float64(3)]], np.float64(3)),
+    ],
+)
+
+
+def add_n(inputs: Any, name: str | None = None) -> Tensor:
+    """Add tensors of one shape.
+
+    Parameters
+    ----------
+    inputs : sequence of Tensor of any numeric dtype
+        At least one; same dtype and shape.
+
+    Returns
+    -------
+    Tensor
+        Of that dtype and shape.
+
+    Raises
+    ------
+    ShapeError
+        If shapes differ: terms do not broadcast.
+    GraphError
+        If there are no terms.
+    """
+    terms = [inputs] if isinstance(inputs, Tensor) else list(inputs)
+    if not terms:
+        raise GraphError("add_n needs at least one term", got=inputs, hint="use zeros for an empty sum")
+    return apply("AddN", terms, name=name)  # type: ignore[no-any-return]
+
+
+def accumulate_n(inputs: Any, shape: Any = None, tensor_dtype: Any = None, name: str | None = None) -> Tensor:
+    """Add tensors of one shape, stating shape and dtype.
+
+    Parameters
+    ----------
+    inputs : sequence of Tensor of any numeric dtype
+        At least one; same dtype and shape.
+    shape : sequence of int or None, optional
+        Shape of the terms.
+    tensor_dtype : dtype-like, optional
+        Dtype of the terms.
+
+    Returns
+    -------
+    Tensor
+        Of that dtype and shape.
+    """
+    result = add_n([convert_to_tensor(x, tensor_dtype) for x in inputs], name)
+    if shape is not None:
+        result.set_shape(shape)
+    return result

@@ -1,0 +1,320 @@
+"""Reductions over axes, which are known when the graph is built."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ..base import dtypes
+from ..base.dtypes import DType
+from ..base.errors import ShapeError
+from ..base.shapes import SCALAR, Shape
+from ..ir.build import apply, static_shape
+from ..ir.definition import Kernel, NotDifferentiable, Sample, define
+from ..ir.operation import Operation
+from ..ir.tensor import Tensor
+from .arguments import as_sizes, axis_within, static_ints
+from .common import shape_of
+from .families import typed
+
+_X = np.float64([[[1, 2, -1], [0.5, 4, 1.5]], [[3, -2, 7], [2.5, 6, 0.25]]])
+_BOOLS = np.array([[True, False], [True, True]])
+AXES = {"axis": None, "keepdims": False}
+
+
+def reduced_shape(shape: Shape, axis: tuple[int, ...] | None, keepdims: bool) -> Shape:
+    """Return the static shape of a reduction."""
+    if shape.rank is None:
+        return SCALAR if axis is None and not keepdims else Shape(None)
+    gone = reduced_axes(axis, shape.rank)
+    if keepdims:
+        return Shape([1 if i in gone else d for i, d in enumerate(shape)])
+    return Shape([d for i, d in enumerate(shape) if i not in gone])
+
+
+def reduced_axes(axis: tuple[int, ...] | None, rank: int) -> list[int]:
+    """Return the axes of a reduction as numbers from 0 up; ShapeError when one is missing or given twice."""
+    if axis is None:
+        return list(range(rank))
+    axes = [axis_within(a, rank) for a in axis]
+    if len(set(axes)) < len(axes):
+        raise ShapeError("an axis is given twice", got=axis, hint="name each axis once")
+    return axes
+
+
+def spread(y: Tensor, op: Operation) -> Tensor:
+    """Broadcast the result of the reduction `op`, or its cotangent, over what was reduced."""
+    x = op.inputs[0]
+    result: Tensor = apply("Unreduce", y, shape_of(x), axis=op.attrs["axis"], keepdims=op.attrs["keepdims"])
+    result.set_shape(x.shape)
+    return result
+
+
+def _reduction_shape(op: Operation) -> Shape:
+    return reduced_shape(op.inputs[0].shape, op.attrs["axis"], op.attrs["keepdims"])
+
+
+def _unreduce_kernel(xp: Any, y: Any, shape: Any, axis: Any, keepdims: bool) -> Any:
+    sizes = as_sizes(shape)
+    gone = reduced_axes(axis, len(sizes))
+    kept = y.reshape([1 if i in gone else d for i, d in enumerate(sizes)])
+    return xp.broadcast_to(kept, sizes).copy()
+
+
+define(
+    "Unreduce",
+    "y: T, shape: I -> x: T",
+    where={"T": dtypes.NUMERIC, "I": dtypes.INDEX},
+    attrs=AXES,
+    shape=lambda op: static_shape(op.inputs[1]),
+    kernel=_unreduce_kernel,
+    gradient=lambda op, g: [apply("Sum", g, **op.attrs), None],
+    samples=[
+        Sample([np.float64([5, 7]), np.int32([2, 3])], np.float64([[5, 5, 5], [7, 7, 7]]), {"axis": (1,)}),
+        Sample([np.float64(2), np.int32([2, 2])], np.float64([[2, 2], [2, 2]])),
+    ],
+)
+
+
+def _reduction(
+    type: str,
+    where: tuple[DType, ...],
+    kernel: Kernel,
+    gradient: Callable[[Operation, Tensor], Tensor] | NotDifferentiable,
+    samples: list[Sample],
+) -> None:
+    define(
+        type, "x: T -> y: T", where={"T": where}, attrs=AXES, shape=_reduction_shape, kernel=typed(kernel),
+        gradient=gradient if isinstance(gradient, NotDifferentiable) else lambda op, g: [gradient(op, g)],
+        samples=samples,
+    )  # fmt: skip
+
+
+def _reduce(type: str, x: Any, axis: Any, keepdims: bool, name: str | None) -> Tensor:
+    axes = None if axis is None else static_ints(axis)
+    return apply(type, x, name=name, axis=axes, keepdims=bool(keepdims))  # type: ignore[no-any-return]
+
+
+def _wide(xp: Any, x: Any) -> Any:
+    """Return the dtype to add up in: a bfloat16 sum of ones would stop at 256."""
+    return xp.float32 if x.dtype.itemsize == 2 and x.dtype.kind not in "iu" else x.dtype
+
+
+_reduction(
+    "Sum", dtypes.NUMERIC,
+    lambda xp, x, axis, keepdims: xp.sum(x, axis, _wide(xp, x), keepdims=keepdims),
+    lambda op, g: spread(g, op),
+    [
+        Sample([_X], np.float64(24.75)),
+        Sample([_X], np.float64([[1.5, 6, 0.5], [5.5, 4, 7.25]]), {"axis": (1,)}),
+        Sample([_X], np.float64([[[2], [6]], [[8], [8.75]]]), {"axis": (-1,), "keepdims": True}),
+        Sample([np.complex128([1 + 2j, 3 - 1j])], np.complex128(4 + 1j)),
+    ],
+)  # fmt: skip
+
+
+def reduce_sum(input_tensor: Any, axis: Any = None, keepdims: bool = False, name: str | None = None) -> Tensor:
+    """Sum over axes.
+
+    Parameters
+    ----------
+    input_tensor : Tensor of any numeric dtype
+    axis : int or sequence of int, optional
+        Axes to reduce; all when None.
+    keepdims : bool
+        Keep the reduced axes, with size 1.
+
+    Returns
+    -------
+    Tensor
+        Same dtype, without the reduced axes.
+    """
+    return _reduce("Sum", input_tensor, axis, keepdims, name)
+
+
+def _count(op: Operation) -> Tensor:
+    """Return how many elements each mean is over, in the dtype of the mean."""
+    x, y = op.inputs[0], op.outputs[0]
+    size: Tensor = apply("Size", x) // apply("Maximum", apply("Size", y), 1)
+    return apply("Cast", size, dtype=x.dtype)  # type: ignore[no-any-return]
+
+
+_reduction(
+    "Mean", dtypes.DIFFERENTIABLE,
+    lambda xp, x, axis, keepdims: xp.mean(x, axis, _wide(xp, x), keepdims=keepdims),
+    lambda op, g: spread(g / _count(op), op),
+    [
+        Sample([_X], np.float64(24.75 / 12)),
+        Sample([_X], np.float64([8 / 6, 16.75 / 6]), {"axis": (1, 2)}),
+    ],
+)  # fmt: skip
+
+
+def reduce_mean(input_tensor: Any, axis: Any = None, keepdims: bool = False, name: str | None = None) -> Tensor:
+    """Mean over axes.
+
+    Parameters
+    ----------
+    input_tensor : Tensor of a floating or complex dtype
+    axis, keepdims
+        As in `reduce_sum`.
+
+    Returns
+    -------
+    Tensor
+        Same dtype, without the reduced axes; NaN over nothing.
+    """
+    return _reduce("Mean", input_tensor, axis, keepdims, name)
+
+
+def _extreme_gradient(op: Operation, g: Tensor) -> Tensor:
+    x, y = op.inputs[0], op.outputs[0]
+    mask = apply("Equal", x, spread(y, op))
+    ties = apply("Sum", apply("Cast", mask, dtype=x.dtype), axis=op.attrs["axis"], keepdims=op.attrs["keepdims"])
+    return apply("Where", mask, spread(g / ties, op), 0)  # type: ignore[no-any-return]
+
+
+_reduction(
+    "Max", dtypes.REAL,
+    lambda xp, x, axis, keepdims: xp.max(x, axis, keepdims=keepdims),
+    _extreme_gradient,
+    [
+        Sample([_X], np.float64(7)),
+        Sample([_X], np.float64([[2, 4], [7, 6]]), {"axis": (2,)}),
+        Sample([np.int32([[3, 8], [9, -1]])], np.int32([[9, 8]]), {"axis": (0,), "keepdims": True}),
+    ],
+)  # fmt: skip
+
+
+def reduce_max(input_tensor: Any, axis: Any = None, keepdims: bool = False, name: str | None = None) -> Tensor:
+    """Largest value over axes; equal largest values share the gradient.
+
+    Parameters
+    ----------
+    input_tensor : Tensor of an integer or floating dtype
+    axis, keepdims
+        As in `reduce_sum`.
+
+    Returns
+    -------
+    Tensor
+        Same dtype, without the reduced axes.
+    """
+    return _reduce("Max", input_tensor, axis, keepdims, name)
+
+
+_reduction(
+    "Min", dtypes.REAL,
+    lambda xp, x, axis, keepdims: xp.min(x, axis, keepdims=keepdims),
+    _extreme_gradient,
+    [
+        Sample([_X], np.float64(-2)),
+        Sample([_X], np.float64([[-1, 0.5], [-2, 0.25]]), {"axis": (2,)}),
+    ],
+)  # fmt: skip
+
+
+def reduce_min(input_tensor: Any, axis: Any = None, keepdims: bool = False, name: str | None = None) -> Tensor:
+    """Smallest value over axes; equal smallest values share the gradient.
+
+    Parameters
+    ----------
+    input_tensor : Tensor of an integer or floating dtype
+    axis, keepdims
+        As in `reduce_sum`.
+
+    Returns
+    -------
+    Tensor
+        Same dtype, without the reduced axes.
+    """
+    return _reduce("Min", input_tensor, axis, keepdims, name)
+
+
+_reduction(
+    "Any", (dtypes.bool_,),
+    lambda xp, x, axis, keepdims: xp.any(x, axis, keepdims=keepdims),
+    NotDifferentiable("its result is bool"),
+    [Sample([_BOOLS], np.bool_(True)), Sample([~_BOOLS], np.array([False, True]), {"axis": (0,)})],
+)  # fmt: skip
+
+
+def reduce_any(input_tensor: Any, axis: Any = None, keepdims: bool = False, name: str | None = None) -> Tensor:
+    """Whether at least one value over axes is true.
+
+    Parameters
+    ----------
+    input_tensor : Tensor of dtype bool
+    axis, keepdims
+        As in `reduce_sum`.
+
+    Returns
+    -------
+    Tensor
+        Of dtype bool, without the reduced axes.
+    """
+    return _reduce("Any", input_tensor, axis, keepdims, name)
+
+
+_reduction(
+    "All", (dtypes.bool_,),
+    lambda xp, x, axis, keepdims: xp.all(x, axis, keepdims=keepdims),
+    NotDifferentiable("its result is bool"),
+    [Sample([_BOOLS], np.bool_(False)), Sample([_BOOLS], np.array([True, False]), {"axis": (0,)})],
+)  # fmt: skip
+
+
+def reduce_all(input_tensor: Any, axis: Any = None, keepdims: bool = False, name: str | None = None) -> Tensor:
+    """Whether every value over axes is true.
+
+    Parameters
+    ----------
+    input_tensor : Tensor of dtype bool
+    axis, keepdims
+        As in `reduce_sum`.
+
+    Returns
+    -------
+    Tensor
+        Of dtype bool, without the reduced axes.
+    """
+    return _reduce("All", input_tensor, axis, keepdims, name)
+
+
+def log_sum_exp(xp: Any, x: Any, axis: Any, keepdims: bool) -> Any:
+    """Compute ``log(sum(exp(x)))`` without overflow, also where all of `x` is infinite."""
+    top = xp.max(x, axis, keepdims=True)
+    top = xp.where(xp.isfinite(top), top, xp.zeros((), x.dtype))
+    total = xp.log(xp.sum(xp.exp(x - top), axis, keepdims=True)) + top
+    return total if keepdims else xp.squeeze(total, axis)
+
+
+_reduction(
+    "LogSumExp", dtypes.FLOATING,
+    log_sum_exp,
+    lambda op, g: spread(g, op) * apply("Exp", op.inputs[0] - spread(op.outputs[0], op)),
+    [
+        Sample([_X], lambda x: np.log(np.exp(x).sum())),
+        Sample([_X], lambda x: np.log(np.exp(x).sum((0, 2))), {"axis": (0, 2)}),
+        Sample([np.float64([1000, 1000])], np.float64(1000 + np.log(2))),
+    ],
+)  # fmt: skip
+
+
+def reduce_logsumexp(input_tensor: Any, axis: Any = None, keepdims: bool = False, name: str | None = None) -> Tensor:
+    """``log(sum(exp(x)))`` over axes, without overflow.
+
+    Parameters
+    ----------
+    input_tensor : Tensor of a floating dtype
+    axis, keepdims
+        As in `reduce_sum`.
+
+    Returns
+    -------
+    Tensor
+        Same dtype, without the reduced axes.
+    """
+    return _reduce("LogSumExp", input_tensor, axis, keepdims, name)
