@@ -19,7 +19,7 @@ from .common import same_as, zeros_like
 from .complexes import conj
 from .families import sampled, typed, unary
 
-_X = [[0.5, -1.25], [2.0, -0.3]]
+_X = [[0.5, -1.25], [2.25, -0.3]]
 _POSITIVE = [[0.5, 1.25], [2.0, 0.3]]
 _Z = [0.5 + 0.25j, -0.75 + 1.5j, 1 - 2j]
 
@@ -168,14 +168,14 @@ floor = unary(
     "Floor", "floor", "Round towards minus infinity, elementwise.", where=dtypes.FLOATING,
     kernel=Ufunc("floor"),
     gradient=lambda x, y, g: zeros_like(x),
-    samples=sampled(lambda x: float(math.floor(x)), _X),
+    samples=sampled(lambda x: float(math.floor(x)), [0.5, -1.25, 2.7]),
 )  # fmt: skip
 
 ceil = unary(
     "Ceil", "ceil", "Round towards plus infinity, elementwise.", where=dtypes.FLOATING,
     kernel=Ufunc("ceil"),
     gradient=lambda x, y, g: zeros_like(x),
-    samples=sampled(lambda x: float(math.ceil(x)), _X),
+    samples=sampled(lambda x: float(math.ceil(x)), [0.5, -1.25, 2.7]),
 )  # fmt: skip
 
 rint = unary(

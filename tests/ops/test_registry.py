@@ -1,0 +1,276 @@
+"""Every declared operation is whole: shapes, kernel, gradient or reason, samples, a documented public function."""
+
+import importlib
+import inspect
+import pkgutil
+import re
+
+import numpy as np
+import pytest
+import tagflow.frontend
+import tagflow.ops
+from tagflow.base import dtypes
+from tagflow.base.shapes import Shape
+from tagflow.ir.build import apply, constant, slice_tensor
+from tagflow.ir.definition import NotDifferentiable
+from tagflow.ir.graph import Graph
+from tagflow.ops.source import placeholder
+
+from tests.ops.evaluation import declare_all, evaluate, pull_back, run_kernel
+
+DEFINITIONS = {d.type: d for d in declare_all()}
+
+# The executors do these themselves: there is no function of arrays to call. Tested with control flow and sessions.
+WITHOUT_KERNEL = {
+    "Const", "Param", "Placeholder",
+    "Switch", "SwitchN", "Merge", "Enter", "Exit", "NextIteration", "LoopCond", "ControlTrigger",
+    "Cond", "While", "TripCount", "SeriesPush", "SeriesRead", "SeriesExit",
+}  # fmt: skip
+
+# Their results depend on what ran before them, or they have no value: tested in files of their own.
+WITHOUT_SAMPLES = WITHOUT_KERNEL | {
+    "NoOp", "Print", "Assert", "MaybeGet", "SeriesReadOrZeros", "SeriesReadSeries",
+    "VariableHandle", "ReadVariable", "IsInitialized", "AssignVariable", "AssignAddVariable", "AssignSubVariable",
+    "ScatterAdd", "ScatterSub", "ScatterUpdate",
+    "TensorArrayNew", "TensorArrayGrad", "TensorArrayRead", "TensorArrayWrite", "TensorArrayStack",
+    "TensorArrayUnstack", "TensorArrayGather", "TensorArrayScatter", "TensorArrayConcat", "TensorArraySplit",
+    "TensorArraySize", "TensorArrayClose", "StackNew", "StackPush", "StackPop", "StackClose",
+    "RandomUniform", "RandomUniformInt", "RandomStandardNormal", "TruncatedNormal", "Categorical", "RandomShuffle",
+    "PyFunction",
+}  # fmt: skip
+
+# Gradients and lowering build these; users meet the operation they belong to.
+INTERNAL = {
+    "Const", "Param", "Cond", "While",
+    "TripCount", "MaybeGet", "SeriesPush", "SeriesRead", "SeriesExit", "SeriesReadOrZeros", "SeriesReadSeries",
+    "GatherGrad", "MirrorPadGrad", "StridedSliceGrad", "TileGrad", "TensorArrayGrad", "ProdOthers", "SwitchN",
+}  # fmt: skip
+
+SAMPLES = [pytest.param(d, s, id=f"{d.type}-{i}") for d in DEFINITIONS.values() for i, s in enumerate(d.samples)]
+STEP = 1e-6
+
+
+def flat(arguments):
+    return [np.asarray(a) for x in arguments for a in (x if isinstance(x, list) else [x])]
+
+
+def build(definition, sample, make):
+    """Append the sample's operation, its inputs made by `make`; return it."""
+    inputs = [[make(a) for a in x] if isinstance(x, list) else make(x) for x in sample.inputs]
+    made = apply(definition.type, *inputs, **sample.attrs)
+    return made.op if not isinstance(made, list) else made[0].op
+
+
+def expectation(sample):
+    wanted = sample.expected(*sample.inputs) if callable(sample.expected) else sample.expected
+    return list(wanted) if isinstance(wanted, (tuple, list)) else [wanted]
+
+
+def same(left, right):
+    if np.asarray(left).dtype.kind in "biufc":
+        np.testing.assert_allclose(left, right, rtol=1e-6, atol=1e-12, equal_nan=True)
+    else:
+        np.testing.assert_array_equal(left, right)
+    assert np.shape(left) == np.shape(right)
+
+
+@pytest.mark.parametrize("definition", DEFINITIONS.values(), ids=DEFINITIONS)
+def test_definition_is_whole(definition):
+    assert callable(definition.shape)
+    assert (definition.kernel is None) == (definition.type in WITHOUT_KERNEL)
+    if isinstance(definition.gradient, NotDifferentiable):
+        assert len(definition.gradient.reason) > 8
+    else:
+        assert callable(definition.gradient)
+    assert bool(definition.samples) != (definition.type in WITHOUT_SAMPLES)
+
+
+@pytest.mark.parametrize(("definition", "sample"), SAMPLES)
+def test_kernel_gives_what_is_expected(definition, sample):
+    results = run_kernel(definition, flat(sample.inputs), {**definition.attrs, **sample.attrs})
+    for result, wanted in zip(results, expectation(sample), strict=True):
+        same(result, wanted)
+
+
+@pytest.mark.parametrize("known", ["values", "ranks", "nothing"])
+@pytest.mark.parametrize(("definition", "sample"), SAMPLES)
+def test_static_shape_and_dtype_hold(definition, sample, known):
+    with Graph().as_default():
+        op = build(definition, sample, MAKERS[known])
+        results = evaluate(op.outputs, dict(zip(op.inputs, flat(sample.inputs), strict=True)))
+    for tensor, result, wanted in zip(op.outputs, results, expectation(sample), strict=True):
+        assert result.dtype == tensor.dtype.numpy
+        assert tensor.shape.includes(Shape(result.shape)), (tensor.shape, result.shape)
+        same(result, wanted)
+
+
+def _open_rank(array):
+    return placeholder(np.asarray(array).dtype, [None] * np.ndim(array))
+
+
+MAKERS = {"values": constant, "ranks": _open_rank, "nothing": lambda array: placeholder(np.asarray(array).dtype)}
+
+
+class Moved:
+    """A sample's operation, and the inner product of its results with fixed cotangents, as a function of its inputs."""
+
+    def __init__(self, definition, sample, make):
+        self.random = np.random.default_rng(7)
+        self.arrays = flat(sample.inputs)
+        self.op = build(definition, sample, make)
+        self.moved = [i for i, t in enumerate(self.op.inputs) if t.dtype.is_differentiable]
+        self.xs = [self.op.inputs[i] for i in self.moved]
+        self.outputs = [t for t in self.op.outputs if t.dtype.is_differentiable]
+
+    def values(self, tensors, arrays=None):
+        return evaluate(tensors, dict(zip(self.op.inputs, arrays or self.arrays, strict=True)))
+
+    def cotangents(self, tensors):
+        return [self._like(v) for v in self.values(tensors)]
+
+    def _like(self, value):
+        noise = self.random.standard_normal(value.shape)
+        if value.dtype.kind == "c":
+            noise = noise + 1j * self.random.standard_normal(value.shape)
+        return np.asarray(noise, value.dtype)
+
+    def slope(self, tensors, cotangents):
+        """Differentiate Re<cotangents, tensors> by central differences, for each moved input."""
+        result = []
+        for i in self.moved:
+            slopes = np.zeros(self.arrays[i].shape, self.arrays[i].dtype)
+            for at in np.ndindex(slopes.shape):
+                for unit in (1, 1j) if slopes.dtype.kind == "c" else (1,):
+                    slopes[at] += unit * self._difference(tensors, cotangents, i, at, unit * STEP)
+            result.append(slopes)
+        return result
+
+    def _difference(self, tensors, cotangents, i, at, h):
+        totals = []
+        for sign in (1, -1):
+            arrays = list(self.arrays)
+            arrays[i] = arrays[i].copy()
+            arrays[i][at] += sign * h
+            values = self.values(tensors, arrays)
+            totals.append(sum(np.sum(np.conj(c) * v).real for c, v in zip(cotangents, values, strict=True)))
+        return (totals[0] - totals[1]) / (2 * STEP)
+
+
+DOUBLE = (np.dtype(np.float64), np.dtype(np.complex128))
+SMOOTH = [
+    p
+    for p in SAMPLES
+    if p.values[0].is_differentiable and p.values[1].differentiable
+    and any(a.dtype.kind in "fc" for a in flat(p.values[1].inputs))
+    and all(a.dtype in DOUBLE for a in flat(p.values[1].inputs) if a.dtype.kind in "fc")
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("known", ["values", "ranks", "nothing"])
+@pytest.mark.parametrize(("definition", "sample"), SMOOTH)
+def test_gradient_is_right_to_second_order(definition, sample, known):
+    with Graph().as_default():
+        moved = Moved(definition, sample, MAKERS[known])
+        if not moved.outputs:
+            pytest.skip("no result carries a gradient for these dtypes")
+        targets = moved.outputs
+        for _ in range(2):
+            cotangents = moved.cotangents(targets)
+            wanted = moved.slope(targets, cotangents)
+            pulled = pull_back(targets, [constant(c) for c in cotangents], moved.xs)
+            compare(moved, pulled, wanted)
+            targets = [t for t in pulled if t is not None]
+            if not targets:
+                return
+
+
+def compare(moved, pulled, wanted):
+    for x, tensor, slopes in zip(moved.xs, pulled, wanted, strict=True):
+        if tensor is None:
+            np.testing.assert_allclose(slopes, 0, atol=1e-7)
+            continue
+        assert tensor.dtype is x.dtype
+        assert tensor.shape.is_compatible_with(Shape(slopes.shape))
+        (value,) = moved.values([tensor])
+        assert value.shape == slopes.shape
+        np.testing.assert_allclose(value, slopes, rtol=2e-5, atol=2e-7 * max(1.0, np.abs(slopes).max(initial=0)))
+
+
+HELPERS = {"arguments", "common", "families", "leaves", "literals"}
+
+
+def public_functions():
+    """Yield every public function, and public method of a public class, of the operations and the frontend."""
+    for package in (tagflow.ops, tagflow.frontend):
+        for info in pkgutil.iter_modules(package.__path__):
+            if info.name not in HELPERS:
+                module = importlib.import_module(f"{package.__name__}.{info.name}")
+                yield from published(module)
+
+
+def published(module):
+    for name, value in vars(module).items():
+        if not name.startswith("_") and getattr(value, "__module__", "") == module.__name__:
+            yield from members(name, value)
+
+
+def members(name, value):
+    if inspect.isfunction(value):
+        yield name, value
+    if inspect.isclass(value):
+        methods = {k: f for k, f in vars(value).items() if inspect.isfunction(f) and (k == "__init__" or k[0] != "_")}
+        yield from ((f"{name}.{k}", f) for k, f in methods.items())
+
+
+def strings(function):
+    """Return the strings that a function, or a helper in its module, mentions or closes over."""
+    seen, waiting, found = set(), [function], set()
+    while waiting:
+        current = waiting.pop()
+        if current in seen:
+            continue
+        seen.add(current)
+        found |= {c.cell_contents for c in current.__closure__ or () if isinstance(c.cell_contents, str)}
+        for code in codes(current.__code__):
+            found |= {c for c in code.co_consts if isinstance(c, str)}
+            waiting += helpers(current, code)
+    return found
+
+
+def codes(code):
+    yield code
+    for inner in code.co_consts:
+        if inspect.iscode(inner):
+            yield from codes(inner)
+
+
+def helpers(function, code):
+    known = [function.__globals__.get(name) for name in code.co_names]
+    return [f for f in known if inspect.isfunction(f) and (f.__module__ == function.__module__ or f is slice_tensor)]
+
+
+BUILDERS = {name: f for name, f in public_functions() if strings(f) & set(DEFINITIONS)}
+
+
+def test_every_operation_has_a_public_function():
+    mentioned = set().union(*map(strings, BUILDERS.values()))
+    assert sorted(set(DEFINITIONS) - mentioned - INTERNAL) == []
+
+
+@pytest.mark.parametrize("name", [n for n in BUILDERS if not n.endswith("__init__")])
+def test_public_function_is_documented(name):
+    text = inspect.getdoc(BUILDERS[name]) or ""
+    assert text.splitlines()[0].endswith("."), f"{name} has no one-sentence summary"
+    silent = [p for p in inspect.signature(BUILDERS[name]).parameters if not re.search(rf"\b{p}\b", text)]
+    assert set(silent) <= {"self", "name"}, f"{name} says nothing about {silent}"
+
+
+def test_lists_of_exceptions_are_not_stale():
+    for listed in (WITHOUT_KERNEL, WITHOUT_SAMPLES, INTERNAL):
+        assert listed <= set(DEFINITIONS) | INTERNAL, listed - set(DEFINITIONS)
+
+
+def test_dtypes_of_samples_are_tagflows():
+    for definition in DEFINITIONS.values():
+        for sample in definition.samples:
+            assert all(dtypes.as_dtype(a.dtype) for a in flat(sample.inputs))
