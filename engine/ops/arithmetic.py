@@ -167,7 +167,7 @@ def _atan2_gradient(y: Tensor, x: Tensor, z: Tensor, g: Tensor) -> tuple[Tensor,
     return x * scaled, -(y * scaled)
 
 
-_atan2 = binary(
+binary(
     "Atan2", "atan2", "Angle of the point (second operand, first operand) in radians, elementwise.",
     where=dtypes.FLOATING, kernel=Ufunc("arctan2"), gradient=_atan2_gradient,
     samples=sampled(math.atan2, (_A, _B)),
@@ -187,7 +187,7 @@ def atan2(y: Any, x: Any, name: str | None = None) -> Tensor:
     Tensor
         Of the operands' dtype and broadcast shape.
     """
-    return _atan2(y, x, name)
+    return apply("Atan2", y, x, name=name)  # type: ignore[no-any-return]
 
 
 @typed

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..base import dtypes
-from ..ir.build import apply, convert_to_tensor
+from ..ir.build import apply, as_typed, constant, convert_to_tensor
 from ..ir.definition import REQUIRED, Sample, Ufunc, define
 from ..ir.operation import Operation
 from ..ir.tensor import Tensor
@@ -18,7 +18,7 @@ from .families import unary
 COMPLEX = (dtypes.complex64, dtypes.complex128)
 _Z = np.complex128([1 + 2j, -0.5 + 0.25j, 3 - 1j])
 
-_conj = unary(
+unary(
     "Conj", "conj", "Complex conjugate, elementwise.", where=COMPLEX,
     kernel=Ufunc("conjugate"),
     gradient=lambda x, y, g: conj(g),
@@ -42,27 +42,27 @@ def conj(x: Any, name: str | None = None) -> Tensor:
     if isinstance(x, Tensor) and not x.dtype.is_complex:
         return x
     x = convert_to_tensor(x)
-    return _conj(x, name) if x.dtype.is_complex else x
+    return apply("Conj", x, name=name) if x.dtype.is_complex else x
 
 
-_real = unary(
+unary(
     "Real", "real", "Real part, elementwise.", where=COMPLEX, output="T.real",
     kernel=lambda xp, x: x.real.copy(),
-    gradient=lambda x, y, g: _complex(g, zeros_like(g)),
+    gradient=lambda x, y, g: complex(g, zeros_like(g)),
     samples=[Sample([_Z], np.float64([1, -0.5, 3]))],
 )  # fmt: skip
 
-_imag = unary(
+unary(
     "Imag", "imag", "Imaginary part, elementwise.", where=COMPLEX, output="T.real",
     kernel=lambda xp, x: x.imag.copy(),
-    gradient=lambda x, y, g: _complex(zeros_like(g), g),
+    gradient=lambda x, y, g: complex(zeros_like(g), g),
     samples=[Sample([_Z], np.float64([2, 0.25, -1]))],
 )  # fmt: skip
 
 angle = unary(
     "Angle", "angle", "Argument of a complex number in radians, elementwise.", where=COMPLEX, output="T.real",
     kernel=lambda xp, x: xp.asarray(xp.angle(x), x.real.dtype),
-    gradient=lambda x, y, g: _complex(zeros_like(g), g) / conj(x),
+    gradient=lambda x, y, g: complex(zeros_like(g), g) / conj(x),
     samples=[Sample([_Z], np.vectorize(cmath.phase))],
 )  # fmt: skip
 
@@ -81,7 +81,7 @@ def real(input: Any, name: str | None = None) -> Tensor:
         Of the real dtype and the same shape.
     """
     x = convert_to_tensor(input)
-    return _real(x, name) if x.dtype.is_complex else x
+    return apply("Real", x, name=name) if x.dtype.is_complex else x
 
 
 def imag(input: Any, name: str | None = None) -> Tensor:
@@ -98,11 +98,11 @@ def imag(input: Any, name: str | None = None) -> Tensor:
         Of the real dtype and the same shape.
     """
     x = convert_to_tensor(input)
-    return _imag(x, name) if x.dtype.is_complex else zeros_like(x)
+    return apply("Imag", x, name=name) if x.dtype.is_complex else zeros_like(x)
 
 
 def _complex_gradient(op: Operation, g: Tensor) -> list[Any]:
-    return [sum_to(_real(g), op.inputs[0]), sum_to(_imag(g), op.inputs[1])]
+    return [sum_to(real(g), op.inputs[0]), sum_to(imag(g), op.inputs[1])]
 
 
 def _complex_kernel(xp: Any, real: Any, imag: Any, dtype: Any) -> Any:
@@ -124,11 +124,6 @@ define(
 )
 
 
-def _complex(real: Tensor, imag: Tensor, name: str | None = None) -> Tensor:
-    dtype = dtypes.complex128 if dtypes.float64 in (real.dtype, imag.dtype) else dtypes.complex64
-    return apply("Complex", real, imag, name=name, dtype=dtype)  # type: ignore[no-any-return]
-
-
 def complex(real: Any, imag: Any, name: str | None = None) -> Tensor:
     """Make complex numbers of their parts.
 
@@ -142,7 +137,8 @@ def complex(real: Any, imag: Any, name: str | None = None) -> Tensor:
     Tensor
         complex64 or complex128, of the broadcast shape.
     """
-    known = next((t.dtype for t in (real, imag) if isinstance(t, Tensor)), None)
-    parts = [p if isinstance(p, (Tensor, np.ndarray, np.generic)) else convert_to_tensor(p, known or dtypes.float32)
-             for p in (real, imag)]  # fmt: skip
-    return _complex(*(convert_to_tensor(p) for p in parts), name=name)
+    typed = [as_typed(part) for part in (real, imag)]
+    known = next((t.dtype for t in typed if t is not None), dtypes.float32)
+    parts = [constant(p, known) if t is None else t for p, t in zip((real, imag), typed, strict=True)]
+    dtype = dtypes.complex128 if known is dtypes.float64 else dtypes.complex64
+    return apply("Complex", *parts, name=name, dtype=dtype)  # type: ignore[no-any-return]

@@ -45,7 +45,20 @@ def reduced_axes(axis: tuple[int, ...] | None, rank: int) -> list[int]:
 
 
 def spread(y: Tensor, op: Operation) -> Tensor:
-    """Broadcast the result of the reduction `op`, or its cotangent, over what was reduced."""
+    """Broadcast what has the shape of a reduction's result over the axes that were reduced.
+
+    Parameters
+    ----------
+    y : Tensor of any numeric dtype
+        The result of the reduction, or its cotangent.
+    op : Operation
+        The reduction.
+
+    Returns
+    -------
+    Tensor
+        Of the dtype of `y` and the shape of the operand of `op`.
+    """
     x = op.inputs[0]
     result: Tensor = apply("Unreduce", y, shape_of(x), axis=op.attrs["axis"], keepdims=op.attrs["keepdims"])
     result.set_shape(x.shape)
