@@ -7,8 +7,6 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
 from ..base import dtypes
 from ..ir.build import apply, convert_to_tensor
 from ..ir.definition import Kernel, Sample, define
@@ -18,6 +16,7 @@ from .common import same_as
 from .complexes import conj
 from .elementwise import abs, erf, square
 from .families import sampled, typed, unary
+from .literals import f64
 from .trigonometry import tanh
 
 _X = [[0.5, -1.25], [7.5, -0.3]]
@@ -199,7 +198,7 @@ _activation(
     "LeakyRelu",
     lambda xp, x, alpha: xp.where(x > 0, x, x * x.dtype.type(alpha)),
     lambda x, y, g, alpha: apply("Where", x > 0, g, g * alpha),
-    [Sample([np.float64([2.0, -3.0])], np.float64([2.0, -0.75]), {"alpha": 0.25})],
+    [Sample([f64([2.0, -3.0])], f64([2.0, -0.75]), {"alpha": 0.25})],
     attrs={"alpha": 0.2},
 )
 

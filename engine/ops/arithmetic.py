@@ -6,8 +6,6 @@ import cmath
 import math
 from typing import Any
 
-import numpy as np
-
 from ..base import dtypes
 from ..base.errors import DtypeError, GraphError, ShapeError
 from ..base.shapes import UNKNOWN, Shape
@@ -18,6 +16,7 @@ from ..ir.tensor import Tensor
 from .common import broadcast_all, zeros_like
 from .complexes import conj
 from .families import binary, sampled, typed
+from .literals import f64, i32
 
 _A = [[1.5, -2.0, 3.0]]
 _B = [[0.5], [4.0]]
@@ -29,14 +28,14 @@ add = binary(
     where=(*dtypes.NUMERIC, dtypes.string),
     kernel=Ufunc("add"),
     gradient=lambda x, y, z, g: (g, g),
-    samples=[*sampled(lambda x, y: x + y, (_A, _B)), Sample([np.int32(3), np.int32(4)], np.int32(7))],
+    samples=[*sampled(lambda x, y: x + y, (_A, _B)), Sample([i32(3), i32(4)], i32(7))],
 )  # fmt: skip
 
 subtract = binary(
     "Sub", "subtract", "Subtract elementwise.",
     kernel=Ufunc("subtract"),
     gradient=lambda x, y, z, g: (g, -g),
-    samples=[*sampled(lambda x, y: x - y, (_A, _B)), Sample([np.int32(3), np.int32(4)], np.int32(-1))],
+    samples=[*sampled(lambda x, y: x - y, (_A, _B)), Sample([i32(3), i32(4)], i32(-1))],
 )  # fmt: skip
 
 multiply = binary(
@@ -89,7 +88,7 @@ floordiv = binary(
     gradient=lambda x, y, z, g: (zeros_like(x), zeros_like(y)),
     samples=[
         *sampled(lambda x, y: math.floor(x / y), ([7.5, -7.5, 3.2], 2.0)),
-        Sample([np.int32([7, -7, 6]), np.int32(2)], np.int32([3, -4, 3])),
+        Sample([i32([7, -7, 6]), i32(2)], i32([3, -4, 3])),
     ],
 )  # fmt: skip
 
@@ -100,7 +99,7 @@ floormod = mod = binary(
     gradient=lambda x, y, z, g: (g, -(g * floordiv(x, y))),
     samples=[
         *sampled(lambda x, y: x - y * math.floor(x / y), ([7.5, -7.5, 3.2], 2.0)),
-        Sample([np.int32([7, -7, 6]), np.int32([2, 2, -4])], np.int32([1, 1, -2])),
+        Sample([i32([7, -7, 6]), i32([2, 2, -4])], i32([1, 1, -2])),
     ],
 )  # fmt: skip
 
@@ -120,7 +119,7 @@ pow = binary(
     kernel=Ufunc("power"), gradient=_power_gradient,
     samples=[
         *sampled(math.pow, (_POSITIVE, [[2.0], [-0.5]]), lambda x, y: cmath.exp(y * cmath.log(x)), _Z),
-        Sample([np.int32([2, -3]), np.int32([10, 3])], np.int32([1024, -27])),
+        Sample([i32([2, -3]), i32([10, 3])], i32([1024, -27])),
     ],
 )  # fmt: skip
 
@@ -205,7 +204,7 @@ div_no_nan = binary(
     where=dtypes.DIFFERENTIABLE, kernel=_divide_no_nan, gradient=_divide_no_nan_gradient,
     samples=[
         *sampled(lambda x, y: x / y, (_A, _B)),
-        Sample([np.float64([1, 0, 3]), np.float64([0, 0, 2])], np.float64([0, 0, 1.5]), differentiable=False),
+        Sample([f64([1, 0, 3]), f64([0, 0, 2])], f64([0, 0, 1.5]), differentiable=False),
     ],
 )  # fmt: skip
 
@@ -226,7 +225,7 @@ xlogy = binary(
     where=dtypes.DIFFERENTIABLE, kernel=_x_log_y, gradient=_x_log_y_gradient,
     samples=[
         *sampled(lambda x, y: x * math.log(y), (_A, _B)),
-        Sample([np.float64([0, 0]), np.float64([0, 2])], np.float64([0, 0]), differentiable=False),
+        Sample([f64([0, 0]), f64([0, 2])], f64([0, 0]), differentiable=False),
     ],
 )  # fmt: skip
 
@@ -262,8 +261,8 @@ define(
     kernel=_add_all,
     gradient=lambda op, g: [g] * len(op.inputs),
     samples=[
-        Sample([[np.float64([1, 2]), np.float64([3, 4]), np.float64([5, 6])]], np.float64([9, 12])),
-        Sample([[np.float64(3)]], np.float64(3)),
+        Sample([[f64([1, 2]), f64([3, 4]), f64([5, 6])]], f64([9, 12])),
+        Sample([[f64(3)]], f64(3)),
     ],
 )
 

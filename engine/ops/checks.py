@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from ..base import dtypes
 from ..base.errors import GraphError
 from ..ir.build import apply, convert_to_tensor
@@ -15,6 +13,7 @@ from ..ir.operation import Operation
 from ..ir.tensor import Tensor
 from .common import same_as
 from .linear import l2_loss
+from .literals import f64
 from .reductions import reduce_sum
 
 
@@ -37,7 +36,7 @@ define(
     shape=same_as(0),
     kernel=_check,
     gradient=_check_gradient,
-    samples=[Sample([np.float64([1, -2])], np.float64([1, -2]), {"message": "weights"})],
+    samples=[Sample([f64([1, -2])], f64([1, -2]), {"message": "weights"})],
 )
 
 

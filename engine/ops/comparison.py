@@ -11,14 +11,15 @@ import numpy as np
 from ..base import dtypes
 from ..ir.definition import NotDifferentiable, Sample, Ufunc
 from .families import binary, unary
+from .literals import f64, flags, i32
 
 _BOOL = (dtypes.bool_,)
-_A = np.float64([[1.5, -2.0, 4.0]])
-_B = np.float64([[1.5], [4.0]])
-_P = np.array([True, True, False, False])
-_Q = np.array([True, False, True, False])
-_I = np.int32([12, -1, 7])
-_J = np.int32([10, 6, 0])
+_A = f64([[1.5, -2.0, 4.0]])
+_B = f64([[1.5], [4.0]])
+_P = flags([True, True, False, False])
+_Q = flags([True, False, True, False])
+_I = i32([12, -1, 7])
+_J = i32([10, 6, 0])
 _DISCRETE = NotDifferentiable("its result is bool")
 _BITS = NotDifferentiable("it works on the bits of integers")
 
@@ -84,41 +85,41 @@ logical_xor = binary(
 logical_not = unary(
     "LogicalNot", "logical_not", "Whether a value is false, elementwise.",
     where=_BOOL, output="bool", kernel=Ufunc("logical_not"), gradient=_DISCRETE,
-    samples=[Sample([_P], np.array([False, False, True, True]))],
+    samples=[Sample([_P], flags([False, False, True, True]))],
 )  # fmt: skip
 
 bitwise_and = binary(
     "BitwiseAnd", "bitwise_and", "Bits set in both, elementwise.",
     where=dtypes.INTEGER, kernel=Ufunc("bitwise_and"), gradient=_BITS,
-    samples=[Sample([_I, _J], np.int32([8, 6, 0]))],
+    samples=[Sample([_I, _J], i32([8, 6, 0]))],
 )  # fmt: skip
 
 bitwise_or = binary(
     "BitwiseOr", "bitwise_or", "Bits set in at least one, elementwise.",
     where=dtypes.INTEGER, kernel=Ufunc("bitwise_or"), gradient=_BITS,
-    samples=[Sample([_I, _J], np.int32([14, -1, 7]))],
+    samples=[Sample([_I, _J], i32([14, -1, 7]))],
 )  # fmt: skip
 
 bitwise_xor = binary(
     "BitwiseXor", "bitwise_xor", "Bits set in exactly one, elementwise.",
     where=dtypes.INTEGER, kernel=Ufunc("bitwise_xor"), gradient=_BITS,
-    samples=[Sample([_I, _J], np.int32([6, -7, 7]))],
+    samples=[Sample([_I, _J], i32([6, -7, 7]))],
 )  # fmt: skip
 
 left_shift = binary(
     "LeftShift", "left_shift", "Bits of `x` moved up by `y` places, elementwise.",
     where=dtypes.INTEGER, kernel=Ufunc("left_shift"), gradient=_BITS,
-    samples=[Sample([np.int32([1, -3, 5]), np.int32([4, 1, 0])], np.int32([16, -6, 5]))],
+    samples=[Sample([i32([1, -3, 5]), i32([4, 1, 0])], i32([16, -6, 5]))],
 )  # fmt: skip
 
 right_shift = binary(
     "RightShift", "right_shift", "Bits of `x` moved down by `y` places, keeping the sign, elementwise.",
     where=dtypes.INTEGER, kernel=Ufunc("right_shift"), gradient=_BITS,
-    samples=[Sample([np.int32([16, -6, 5]), np.int32([4, 1, 1])], np.int32([1, -3, 2]))],
+    samples=[Sample([i32([16, -6, 5]), i32([4, 1, 1])], i32([1, -3, 2]))],
 )  # fmt: skip
 
 invert = unary(
     "Invert", "invert", "All bits flipped, elementwise.",
     where=dtypes.INTEGER, kernel=Ufunc("invert"), gradient=_BITS,
-    samples=[Sample([_I], np.int32([-13, 0, -8]))],
+    samples=[Sample([_I], i32([-13, 0, -8]))],
 )  # fmt: skip

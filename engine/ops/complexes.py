@@ -14,15 +14,16 @@ from ..ir.operation import Operation
 from ..ir.tensor import Tensor
 from .common import broadcast_all, sum_to, zeros_like
 from .families import unary
+from .literals import c128, f64
 
 COMPLEX = (dtypes.complex64, dtypes.complex128)
-_Z = np.complex128([1 + 2j, -0.5 + 0.25j, 3 - 1j])
+_Z = c128([1 + 2j, -0.5 + 0.25j, 3 - 1j])
 
 unary(
     "Conj", "conj", "Complex conjugate, elementwise.", where=COMPLEX,
     kernel=Ufunc("conjugate"),
     gradient=lambda x, y, g: conj(g),
-    samples=[Sample([_Z], np.complex128([1 - 2j, -0.5 - 0.25j, 3 + 1j]))],
+    samples=[Sample([_Z], c128([1 - 2j, -0.5 - 0.25j, 3 + 1j]))],
 )  # fmt: skip
 
 
@@ -39,24 +40,22 @@ def conj(x: Any, name: str | None = None) -> Tensor:
     Tensor
         Same dtype and shape.
     """
-    if isinstance(x, Tensor) and not x.dtype.is_complex:
-        return x
-    x = convert_to_tensor(x)
-    return apply("Conj", x, name=name) if x.dtype.is_complex else x
+    tensor = x if isinstance(x, Tensor) else convert_to_tensor(x)
+    return apply("Conj", tensor, name=name) if tensor.dtype.is_complex else tensor
 
 
 unary(
     "Real", "real", "Real part, elementwise.", where=COMPLEX, output="T.real",
     kernel=lambda xp, x: x.real.copy(),
     gradient=lambda x, y, g: complex(g, zeros_like(g)),
-    samples=[Sample([_Z], np.float64([1, -0.5, 3]))],
+    samples=[Sample([_Z], f64([1, -0.5, 3]))],
 )  # fmt: skip
 
 unary(
     "Imag", "imag", "Imaginary part, elementwise.", where=COMPLEX, output="T.real",
     kernel=lambda xp, x: x.imag.copy(),
     gradient=lambda x, y, g: complex(zeros_like(g), g),
-    samples=[Sample([_Z], np.float64([2, 0.25, -1]))],
+    samples=[Sample([_Z], f64([2, 0.25, -1]))],
 )  # fmt: skip
 
 angle = unary(

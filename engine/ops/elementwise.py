@@ -18,6 +18,7 @@ from .arithmetic import div_no_nan, maximum, minimum
 from .common import same_as, zeros_like
 from .complexes import conj
 from .families import sampled, typed, unary
+from .literals import f64, flags, i32
 
 _X = [[0.5, -1.25], [2.25, -0.3]]
 _POSITIVE = [[0.5, 1.25], [2.0, 0.3]]
@@ -27,7 +28,7 @@ negative = unary(
     "Neg", "negative", "Change the sign, elementwise.", where=dtypes.NUMERIC,
     kernel=Ufunc("negative"),
     gradient=lambda x, y, g: -g,
-    samples=[*sampled(lambda x: 0 - x, _X), Sample([np.int32([3, -4])], np.int32([-3, 4]))],
+    samples=[*sampled(lambda x: 0 - x, _X), Sample([i32([3, -4])], i32([-3, 4]))],
 )  # fmt: skip
 
 
@@ -45,7 +46,7 @@ define(
     gradient=_absolute_gradient,
     samples=[
         *sampled(math.fabs, _X, lambda z: math.hypot(z.real, z.imag), _Z),
-        Sample([np.int32([3, -4])], np.int32([3, 4])),
+        Sample([i32([3, -4])], i32([3, 4])),
     ],
 )
 
@@ -77,7 +78,7 @@ sign = unary(
     kernel=Ufunc("sign"), gradient=_sign_gradient,
     samples=[
         *sampled(lambda x: math.copysign(1.0, x), _X, lambda z: z / math.hypot(z.real, z.imag), _Z),
-        Sample([np.int32([3, 0, -4])], np.int32([1, 0, -1])),
+        Sample([i32([3, 0, -4])], i32([1, 0, -1])),
     ],
 )  # fmt: skip
 
@@ -183,8 +184,8 @@ rint = unary(
     kernel=Ufunc("rint"),
     gradient=lambda x, y, g: zeros_like(x),
     samples=[
-        Sample([np.float64([0.3, -1.25, 2.6])], np.float64([0, -1, 3])),
-        Sample([np.float64([0.5, 1.5, -2.5])], np.float64([0, 2, -2]), differentiable=False),
+        Sample([f64([0.3, -1.25, 2.6])], f64([0, -1, 3])),
+        Sample([f64([0.5, 1.5, -2.5])], f64([0, 2, -2]), differentiable=False),
     ],
 )  # fmt: skip
 
@@ -207,24 +208,24 @@ def round(x: Any, name: str | None = None) -> Tensor:
 
 
 _TEST = NotDifferentiable("its result is bool")
-_ODD = np.float64([1.0, np.nan, np.inf, -np.inf])
+_ODD = f64([1.0, np.nan, np.inf, -np.inf])
 
 is_nan = unary(
     "IsNan", "is_nan", "Whether a value is NaN, elementwise.", output="bool",
     kernel=Ufunc("isnan"), gradient=_TEST,
-    samples=[Sample([_ODD], np.array([False, True, False, False]))],
+    samples=[Sample([_ODD], flags([False, True, False, False]))],
 )  # fmt: skip
 
 is_inf = unary(
     "IsInf", "is_inf", "Whether a value is infinite, elementwise.", output="bool",
     kernel=Ufunc("isinf"), gradient=_TEST,
-    samples=[Sample([_ODD], np.array([False, False, True, True]))],
+    samples=[Sample([_ODD], flags([False, False, True, True]))],
 )  # fmt: skip
 
 is_finite = unary(
     "IsFinite", "is_finite", "Whether a value is neither infinite nor NaN, elementwise.", output="bool",
     kernel=Ufunc("isfinite"), gradient=_TEST,
-    samples=[Sample([_ODD], np.array([True, False, False, False]))],
+    samples=[Sample([_ODD], flags([True, False, False, False]))],
 )  # fmt: skip
 
 

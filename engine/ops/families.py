@@ -38,7 +38,7 @@ _DTYPES = {
     dtypes.INTEGER: "an integer dtype",
     dtypes.VALUES: "any dtype",
 }
-_RESULTS = {"T": "Of the operands' dtype", "bool": "Of dtype bool", "T.real": "Of the real dtype of the operand"}
+_RESULTS = {"T": "Of the same dtype", "bool": "Of dtype bool", "T.real": "Of the real dtype"}
 
 
 def unary(
@@ -81,7 +81,8 @@ def unary(
         return apply(type, x, name=name)  # type: ignore[no-any-return]
 
     operand = f"x : Tensor of {_describe(where)}"
-    return _publish(public, function, summary, operand, f"{_RESULTS[output]} and its shape.")
+    _publish(public, function, summary, operand, f"{_RESULTS[output]} and its shape.")
+    return public
 
 
 def binary(
@@ -109,7 +110,8 @@ def binary(
         return apply(type, x, y, name=name)  # type: ignore[no-any-return]
 
     operands = f"x, y : Tensor of {_describe(where)}\n        Same dtype; shapes broadcast."
-    return _publish(public, function, summary, operands, f"{_RESULTS[output]} and broadcast shape.")
+    _publish(public, function, summary, operands, f"{_RESULTS[output]} and broadcast shape.")
+    return public
 
 
 def _unary_gradient(rule: Callable[..., Any]) -> Callable[[Operation, Tensor], list[Any]]:
@@ -128,7 +130,7 @@ def _describe(where: tuple[DType, ...]) -> str:
     return _DTYPES.get(where) or "dtype " + " or ".join(d.name for d in where)
 
 
-def _publish(function: Any, name: str, summary: str, operands: str, result: str) -> Any:
+def _publish(function: Any, name: str, summary: str, operands: str, result: str) -> None:
     function.__name__ = function.__qualname__ = name
     function.__module__ = sys._getframe(2).f_globals["__name__"]
     function.__doc__ = f"""{summary}
@@ -149,7 +151,6 @@ def _publish(function: Any, name: str, summary: str, operands: str, result: str)
     DtypeError
         If an operand has another dtype.
     """
-    return function
 
 
 def typed(kernel: Kernel) -> Kernel:

@@ -16,10 +16,11 @@ from ..ir.tensor import Tensor
 from .common import sum_to
 from .complexes import conj
 from .families import typed
+from .literals import f64, i32
 from .reductions import reduce_max, reduce_sum
 
-_A = np.float64([[1, 2, -1], [0.5, -3, 2]])
-_B = np.float64([[2, 0.5], [-1, 4], [3, 1.5]])
+_A = f64([[1, 2, -1], [0.5, -3, 2]])
+_B = f64([[2, 0.5], [-1, 4], [3, 1.5]])
 _BATCH = np.arange(12, dtype=np.float64).reshape(2, 1, 2, 3) - 5
 
 
@@ -41,7 +42,8 @@ def _matmul_shape(op: Operation) -> Shape:
             got=f"{a} and {b}" + "".join(f", {k}" for k in ("transpose_a", "transpose_b") if op.attrs[k]),
             operation=op, hint="transpose one side with transpose_a=True or transpose_b=True",
         )  # fmt: skip
-    return a[:-2].broadcast(b[:-2]) + Shape([rows, columns])
+    leading: Shape = a[:-2].broadcast(b[:-2])
+    return leading + Shape([rows, columns])
 
 
 def _matmul_gradient(op: Operation, g: Tensor) -> list[Any]:
@@ -78,15 +80,13 @@ define(
     kernel=_matmul,
     gradient=_matmul_gradient,
     samples=[
-        Sample([_A, _B], np.float64([[-3, 7], [10, -8.75]])),
-        Sample([_A.T.copy(), _B], np.float64([[-3, 7], [10, -8.75]]), {"transpose_a": True}),
-        Sample([_A, _B.T.copy()], np.float64([[-3, 7], [10, -8.75]]), {"transpose_b": True}),
-        Sample(
-            [_A.T.copy(), _B.T.copy()], np.float64([[-3, 7], [10, -8.75]]), {"transpose_a": True, "transpose_b": True}
-        ),
+        Sample([_A, _B], f64([[-3, 7], [10, -8.75]])),
+        Sample([_A.T.copy(), _B], f64([[-3, 7], [10, -8.75]]), {"transpose_a": True}),
+        Sample([_A, _B.T.copy()], f64([[-3, 7], [10, -8.75]]), {"transpose_b": True}),
+        Sample([_A.T.copy(), _B.T.copy()], f64([[-3, 7], [10, -8.75]]), {"transpose_a": True, "transpose_b": True}),
         Sample([_BATCH, np.stack([_B, -_B, 2 * _B])], _rows_by_columns),
-        Sample([_A * (1 + 2j), _B * (2 - 1j)], np.float64([[-3, 7], [10, -8.75]]) * (4 + 3j)),
-        Sample([np.int32([[1, 2]]), np.int32([[3], [4]])], np.int32([[11]])),
+        Sample([_A * (1 + 2j), _B * (2 - 1j)], f64([[-3, 7], [10, -8.75]]) * (4 + 3j)),
+        Sample([i32([[1, 2]]), i32([[3], [4]])], i32([[11]])),
     ],
 )
 

@@ -17,10 +17,11 @@ from .activations import softplus
 from .arguments import axis_within, static_int
 from .common import shape_of
 from .families import typed
+from .literals import f64, i32, i64
 from .reductions import log_sum_exp, reduce_sum, reduced_shape
 
-_X = np.float64([[1, -0.5, 2], [0.25, 3, -1]])
-_P = np.float64([[0.2, 0.5, 0.3], [0.6, 0.1, 0.3]])
+_X = f64([[1, -0.5, 2], [0.25, 3, -1]])
+_P = f64([[0.2, 0.5, 0.3], [0.6, 0.1, 0.3]])
 
 
 def _same_with_axis(op: Operation) -> Shape:
@@ -52,7 +53,7 @@ define(
     samples=[
         Sample([_X], lambda x: np.exp(x) / np.exp(x).sum(1)[:, None]),
         Sample([_X], lambda x: np.exp(x) / np.exp(x).sum(0), {"axis": 0}),
-        Sample([np.float64([1000, 1000])], np.float64([0.5, 0.5])),
+        Sample([f64([1000, 1000])], f64([0.5, 0.5])),
     ],
 )
 
@@ -89,7 +90,7 @@ define(
     samples=[
         Sample([_X], lambda x: np.log(np.exp(x) / np.exp(x).sum(1)[:, None])),
         Sample([_X], lambda x: np.log(np.exp(x) / np.exp(x).sum(0)), {"axis": 0}),
-        Sample([np.float64([1000, 1000])], np.log([0.5, 0.5])),
+        Sample([f64([1000, 1000])], np.log([0.5, 0.5])),
     ],
 )
 
@@ -221,8 +222,8 @@ define(
     kernel=_sparse_kernel,
     gradient=_sparse_gradient,
     samples=[
-        Sample([np.int32([2, 1]), _X], lambda i, x: -np.log(np.exp(x) / np.exp(x).sum(1)[:, None])[[0, 1], i]),
-        Sample([np.int64(0), _X[0]], lambda i, x: np.log(np.exp(x).sum()) - x[0]),
+        Sample([i32([2, 1]), _X], lambda i, x: -np.log(np.exp(x) / np.exp(x).sum(1)[:, None])[[0, 1], i]),
+        Sample([i64(0), _X[0]], lambda i, x: np.log(np.exp(x).sum()) - x[0]),
     ],
 )
 

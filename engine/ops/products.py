@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from ..base import dtypes
 from ..base.shapes import Shape
 from ..ir.build import apply, convert_to_tensor
@@ -20,9 +18,10 @@ from .arguments import axis_within, static_int, static_ints
 from .common import ones_like, shape_of
 from .complexes import conj
 from .families import typed
+from .literals import c128, f64, i32
 from .reductions import reduced_axes, reduced_shape, spread
 
-_X = np.float64([[2, 0, -3], [0.5, 4, 1.5]])
+_X = f64([[2, 0, -3], [0.5, 4, 1.5]])
 _RUNNING = {"axis": 0, "exclusive": False, "reverse": False}
 
 
@@ -62,10 +61,10 @@ define(
     kernel=_running("cumsum"),
     gradient=_cumsum_gradient,
     samples=[
-        Sample([_X], np.float64([[2, 0, -3], [2.5, 4, -1.5]])),
-        Sample([_X], np.float64([[0, 2, 2], [0, 0.5, 4.5]]), {"axis": 1, "exclusive": True}),
-        Sample([_X], np.float64([[-1, -3, -3], [6, 5.5, 1.5]]), {"axis": -1, "reverse": True}),
-        Sample([_X], np.float64([[-3, -3, 0], [5.5, 1.5, 0]]), {"axis": 1, "reverse": True, "exclusive": True}),
+        Sample([_X], f64([[2, 0, -3], [2.5, 4, -1.5]])),
+        Sample([_X], f64([[0, 2, 2], [0, 0.5, 4.5]]), {"axis": 1, "exclusive": True}),
+        Sample([_X], f64([[-1, -3, -3], [6, 5.5, 1.5]]), {"axis": -1, "reverse": True}),
+        Sample([_X], f64([[-3, -3, 0], [5.5, 1.5, 0]]), {"axis": 1, "reverse": True, "exclusive": True}),
     ],
 )
 
@@ -100,7 +99,7 @@ def _run(type: str, x: Any, axis: Any, exclusive: bool, reverse: bool, name: str
 def _factors_gradient(x: Tensor, g: Tensor, axis: int, comparison: str) -> Tensor:
     """Return the cotangent of `x` from that of ``y[i] = product of x[j] where comparison(j, i)`` along `axis`."""
     rows, columns = (axis, axis + 1) if axis >= 0 else (axis - 1, axis)
-    position = apply("Cumsum", apply("Fill", shape_of(x), np.int32(1)), axis=axis)
+    position = apply("Cumsum", apply("Fill", shape_of(x), i32(1)), axis=axis)
     row, column = apply("ExpandDims", position, axis=columns), apply("ExpandDims", position, axis=rows)
     included = apply(comparison, column, row)
     factors = apply("Where", included, apply("ExpandDims", x, axis=rows), 1)
@@ -123,8 +122,8 @@ define(
     kernel=_others,
     gradient=lambda op, g: [_factors_gradient(op.inputs[0], g, op.attrs["axis"], "NotEqual")],
     samples=[
-        Sample([_X], np.float64([[0, -6, 0], [6, 0.75, 2]]), {"axis": 1}),
-        Sample([_X], np.float64([[0.5, 4, 1.5], [2, 0, -3]]), {"axis": -2}),
+        Sample([_X], f64([[0, -6, 0], [6, 0.75, 2]]), {"axis": 1}),
+        Sample([_X], f64([[0.5, 4, 1.5], [2, 0, -3]]), {"axis": -2}),
     ],
 )
 
@@ -142,9 +141,9 @@ define(
     kernel=typed(lambda xp, x, axis, keepdims: xp.prod(x, axis, x.dtype, keepdims=keepdims)),
     gradient=_product_gradient,
     samples=[
-        Sample([_X], np.float64([0, 3]), {"axis": (1,)}),
-        Sample([_X], np.float64([[1, 0, -4.5]]), {"axis": (-2,), "keepdims": True}),
-        Sample([np.complex128([1j, 2 + 1j, -1])], np.complex128(1 - 2j), {"axis": (0,)}),
+        Sample([_X], f64([0, 3]), {"axis": (1,)}),
+        Sample([_X], f64([[1, 0, -4.5]]), {"axis": (-2,), "keepdims": True}),
+        Sample([c128([1j, 2 + 1j, -1])], c128(1 - 2j), {"axis": (0,)}),
     ],
 )
 
@@ -175,11 +174,11 @@ def reduce_prod(input_tensor: Any, axis: Any = None, keepdims: bool = False, nam
         return apply("Prod", x, name=name, axis=axes, keepdims=bool(keepdims))  # type: ignore[no-any-return]
     for a in axes:
         x = apply("Prod", x, axis=(a,), keepdims=True)
-    return x if keepdims or not axes else apply("Squeeze", x, name=name, axis=axes)  # type: ignore[no-any-return]
+    return x if keepdims or not axes else apply("Squeeze", x, name=name, axis=axes)
 
 
 def _full_product(x: Tensor, keepdims: bool, name: str | None) -> Tensor:
-    product: Tensor = apply("Prod", apply("Reshape", x, np.int32([-1])), name=name, axis=(0,))
+    product: Tensor = apply("Prod", apply("Reshape", x, i32([-1])), name=name, axis=(0,))
     if not keepdims:
         return product
     return apply("Reshape", product, ones_like(shape_of(x)))  # type: ignore[no-any-return]
@@ -200,10 +199,10 @@ define(
     kernel=_running("cumprod"),
     gradient=_cumprod_gradient,
     samples=[
-        Sample([_X], np.float64([[2, 0, -3], [1, 0, -4.5]])),
-        Sample([_X], np.float64([[1, 2, 0], [1, 0.5, 2]]), {"axis": 1, "exclusive": True}),
-        Sample([_X], np.float64([[0, 0, -3], [3, 6, 1.5]]), {"axis": -1, "reverse": True}),
-        Sample([_X], np.float64([[0, -3, 1], [6, 1.5, 1]]), {"axis": 1, "reverse": True, "exclusive": True}),
+        Sample([_X], f64([[2, 0, -3], [1, 0, -4.5]])),
+        Sample([_X], f64([[1, 2, 0], [1, 0.5, 2]]), {"axis": 1, "exclusive": True}),
+        Sample([_X], f64([[0, 0, -3], [3, 6, 1.5]]), {"axis": -1, "reverse": True}),
+        Sample([_X], f64([[0, -3, 1], [6, 1.5, 1]]), {"axis": 1, "reverse": True, "exclusive": True}),
     ],
 )
 

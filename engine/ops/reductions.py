@@ -18,8 +18,9 @@ from ..ir.tensor import Tensor
 from .arguments import as_sizes, axis_within, static_ints
 from .common import shape_of
 from .families import typed
+from .literals import c128, f64, flags, i32
 
-_X = np.float64([[[1, 2, -1], [0.5, 4, 1.5]], [[3, -2, 7], [2.5, 6, 0.25]]])
+_X = f64([[[1, 2, -1], [0.5, 4, 1.5]], [[3, -2, 7], [2.5, 6, 0.25]]])
 _BOOLS = np.array([[True, False], [True, True]])
 AXES = {"axis": None, "keepdims": False}
 
@@ -85,8 +86,8 @@ define(
     kernel=_unreduce_kernel,
     gradient=lambda op, g: [apply("Sum", g, **op.attrs), None],
     samples=[
-        Sample([np.float64([5, 7]), np.int32([2, 3])], np.float64([[5, 5, 5], [7, 7, 7]]), {"axis": (1,)}),
-        Sample([np.float64(2), np.int32([2, 2])], np.float64([[2, 2], [2, 2]])),
+        Sample([f64([5, 7]), i32([2, 3])], f64([[5, 5, 5], [7, 7, 7]]), {"axis": (1,)}),
+        Sample([f64(2), i32([2, 2])], f64([[2, 2], [2, 2]])),
     ],
 )
 
@@ -120,10 +121,10 @@ _reduction(
     lambda xp, x, axis, keepdims: xp.sum(x, axis, _wide(xp, x), keepdims=keepdims),
     lambda op, g: spread(g, op),
     [
-        Sample([_X], np.float64(24.75)),
-        Sample([_X], np.float64([[1.5, 6, 0.5], [5.5, 4, 7.25]]), {"axis": (1,)}),
-        Sample([_X], np.float64([[[2], [6]], [[8], [8.75]]]), {"axis": (-1,), "keepdims": True}),
-        Sample([np.complex128([1 + 2j, 3 - 1j])], np.complex128(4 + 1j)),
+        Sample([_X], f64(24.75)),
+        Sample([_X], f64([[1.5, 6, 0.5], [5.5, 4, 7.25]]), {"axis": (1,)}),
+        Sample([_X], f64([[[2], [6]], [[8], [8.75]]]), {"axis": (-1,), "keepdims": True}),
+        Sample([c128([1 + 2j, 3 - 1j])], c128(4 + 1j)),
     ],
 )  # fmt: skip
 
@@ -159,8 +160,8 @@ _reduction(
     lambda xp, x, axis, keepdims: xp.mean(x, axis, _wide(xp, x), keepdims=keepdims),
     lambda op, g: spread(g / _count(op), op),
     [
-        Sample([_X], np.float64(24.75 / 12)),
-        Sample([_X], np.float64([8 / 6, 16.75 / 6]), {"axis": (1, 2)}),
+        Sample([_X], f64(24.75 / 12)),
+        Sample([_X], f64([8 / 6, 16.75 / 6]), {"axis": (1, 2)}),
     ],
 )  # fmt: skip
 
@@ -194,9 +195,9 @@ _reduction(
     lambda xp, x, axis, keepdims: xp.max(x, axis, keepdims=keepdims),
     _extreme_gradient,
     [
-        Sample([_X], np.float64(7)),
-        Sample([_X], np.float64([[2, 4], [7, 6]]), {"axis": (2,)}),
-        Sample([np.int32([[3, 8], [9, -1]])], np.int32([[9, 8]]), {"axis": (0,), "keepdims": True}),
+        Sample([_X], f64(7)),
+        Sample([_X], f64([[2, 4], [7, 6]]), {"axis": (2,)}),
+        Sample([i32([[3, 8], [9, -1]])], i32([[9, 8]]), {"axis": (0,), "keepdims": True}),
     ],
 )  # fmt: skip
 
@@ -223,8 +224,8 @@ _reduction(
     lambda xp, x, axis, keepdims: xp.min(x, axis, keepdims=keepdims),
     _extreme_gradient,
     [
-        Sample([_X], np.float64(-2)),
-        Sample([_X], np.float64([[-1, 0.5], [-2, 0.25]]), {"axis": (2,)}),
+        Sample([_X], f64(-2)),
+        Sample([_X], f64([[-1, 0.5], [-2, 0.25]]), {"axis": (2,)}),
     ],
 )  # fmt: skip
 
@@ -250,7 +251,7 @@ _reduction(
     "Any", (dtypes.bool_,),
     lambda xp, x, axis, keepdims: xp.any(x, axis, keepdims=keepdims),
     NotDifferentiable("its result is bool"),
-    [Sample([_BOOLS], np.bool_(True)), Sample([~_BOOLS], np.array([False, True]), {"axis": (0,)})],
+    [Sample([_BOOLS], np.bool_(True)), Sample([~_BOOLS], flags([False, True]), {"axis": (0,)})],
 )  # fmt: skip
 
 
@@ -275,7 +276,7 @@ _reduction(
     "All", (dtypes.bool_,),
     lambda xp, x, axis, keepdims: xp.all(x, axis, keepdims=keepdims),
     NotDifferentiable("its result is bool"),
-    [Sample([_BOOLS], np.bool_(False)), Sample([_BOOLS], np.array([True, False]), {"axis": (0,)})],
+    [Sample([_BOOLS], np.bool_(False)), Sample([_BOOLS], flags([True, False]), {"axis": (0,)})],
 )  # fmt: skip
 
 
@@ -311,7 +312,7 @@ _reduction(
     [
         Sample([_X], lambda x: np.log(np.exp(x).sum())),
         Sample([_X], lambda x: np.log(np.exp(x).sum((0, 2))), {"axis": (0, 2)}),
-        Sample([np.float64([1000, 1000])], np.float64(1000 + np.log(2))),
+        Sample([f64([1000, 1000])], f64(1000 + np.log(2))),
     ],
 )  # fmt: skip
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from ..base import dtypes
 from ..base.dtypes import as_dtype
 from ..base.shapes import Shape
@@ -14,9 +12,10 @@ from ..ir.definition import REQUIRED, NotDifferentiable, Sample, define
 from ..ir.operation import Operation
 from ..ir.tensor import Tensor
 from .arguments import static_int
+from .literals import f64, i32, i64
 from .reductions import reduced_shape
 
-_X = np.float64([[3, 9, 9], [4, -1, 0]])
+_X = f64([[3, 9, 9], [4, -1, 0]])
 
 
 def _position_shape(op: Operation) -> Shape:
@@ -38,11 +37,11 @@ _position(
     "ArgMax",
     "argmax",
     [
-        Sample([_X], np.int64([1, 0]), {"axis": 1}),
-        Sample([_X], np.int32([1, 0, 0]), {"axis": -2, "output_type": dtypes.int32}),
+        Sample([_X], i64([1, 0]), {"axis": 1}),
+        Sample([_X], i32([1, 0, 0]), {"axis": -2, "output_type": dtypes.int32}),
     ],
 )
-_position("ArgMin", "argmin", [Sample([_X], np.int64([0, 1]), {"axis": -1})])
+_position("ArgMin", "argmin", [Sample([_X], i64([0, 1]), {"axis": -1})])
 
 
 def argmax(input: Any, axis: Any = None, name: str | None = None, output_type: Any = dtypes.int64) -> Tensor:

@@ -8,19 +8,19 @@ import math
 from ..ir.definition import Ufunc
 from .complexes import conj
 from .elementwise import sqrt, square
-from .families import sampled, unary
+from .families import Unary, sampled, unary
 
 _X = [[0.5, -0.8], [0.1, -0.3]]
 _Z = [0.5 + 0.25j, -0.75 + 0.5j, 0.2 - 0.9j]
 
-sin = unary(
+sin: Unary = unary(
     "Sin", "sin", "Sine of an angle in radians, elementwise.",
     kernel=Ufunc("sin"),
     gradient=lambda x, y, g: g * conj(cos(x)),
     samples=sampled(math.sin, _X, cmath.sin, _Z),
 )  # fmt: skip
 
-cos = unary(
+cos: Unary = unary(
     "Cos", "cos", "Cosine of an angle in radians, elementwise.",
     kernel=Ufunc("cos"),
     gradient=lambda x, y, g: -(g * conj(sin(x))),
@@ -34,7 +34,7 @@ tan = unary(
     samples=sampled(math.tan, _X, cmath.tan, _Z),
 )  # fmt: skip
 
-asin = unary(
+asin: Unary = unary(
     "Asin", "asin", "Angle in radians whose sine is `x`, elementwise.",
     kernel=Ufunc("arcsin"),
     gradient=lambda x, y, g: g / conj(sqrt(1 - square(x))),
@@ -62,7 +62,7 @@ sinh = unary(
     samples=sampled(math.sinh, _X, cmath.sinh, _Z),
 )  # fmt: skip
 
-cosh = unary(
+cosh: Unary = unary(
     "Cosh", "cosh", "Hyperbolic cosine, elementwise.",
     kernel=Ufunc("cosh"),
     gradient=lambda x, y, g: g * conj(sinh(x)),
