@@ -312,6 +312,13 @@ define(
 )
 
 
+def _hot_values(on: Any, off: Any, dtype: Any) -> list[Tensor]:
+    given = [convert_to_tensor(v, dtype) for v in (on, off) if v is not None]
+    kind = dtypes.as_dtype(dtype or (given[0].dtype if given else dtypes.float32))
+    one, zero = (constant(np.asarray(v).astype(kind.numpy)) for v in (1, 0))
+    return [one if on is None else given[0], zero if off is None else given[-1]]
+
+
 def one_hot(
     indices: Any,
     depth: Any,
@@ -340,16 +347,11 @@ def one_hot(
     Tensor
         Of one rank more than `indices`.
     """
-    if dtype is None:
-        given = [convert_to_tensor(v).dtype for v in (on_value, off_value) if v is not None]
-        dtype = given[0] if given else dtypes.float32
-    on = convert_to_tensor(1 if on_value is None else on_value, None if on_value is None else dtype)
-    off = convert_to_tensor(0 if off_value is None else off_value, None if off_value is None else dtype)
-    values = [t if t.dtype == dtype else apply("Cast", t, dtype=dtype) for t in (on, off)]
     place = -1 if axis is None else static_int(axis)
     marks = index_tensor(indices)
     if place < -1 or (marks.rank is not None and place > marks.rank):
         raise ShapeError("one_hot has no such axis", wanted=f"-1 to {marks.rank}", got=place)
+    values = _hot_values(on_value, off_value, dtype)
     return apply("OneHot", marks, depth, *values, name=name, axis=place)  # type: ignore[no-any-return]
 
 

@@ -68,7 +68,7 @@ def where(condition: Any, x: Any = None, y: Any = None, name: str | None = None)
     -------
     Tensor
         Of the dtype of `x` and the broadcast shape; or int64 of shape [number of true elements, rank].
-        A gradient flows to the chosen elements only: the other side gets zero, even where it is not finite.
+        A gradient flows to the chosen elements only, the others get zero.
 
     Raises
     ------
