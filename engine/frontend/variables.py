@@ -197,11 +197,11 @@ class Variable(Operators):
         return self._scatter("ScatterUpdate", indices, updates, name)
 
     def scatter_add(self, indices: Any, updates: Any = None, name: str | None = None) -> Tensor:
-        """Add to rows, as in `scatter_update`; repeated rows add up."""
+        """Add `updates` to rows `indices`, as in `scatter_update`; repeated rows add up."""
         return self._scatter("ScatterAdd", indices, updates, name)
 
     def scatter_sub(self, indices: Any, updates: Any = None, name: str | None = None) -> Tensor:
-        """Subtract from rows, as in `scatter_update`; repeated rows add up."""
+        """Subtract `updates` from rows `indices`, as in `scatter_update`; repeated rows add up."""
         return self._scatter("ScatterSub", indices, updates, name)
 
     def _assign(self, value: Any, name: str | None) -> Tensor:
@@ -266,7 +266,7 @@ def global_variables_initializer(name: str = "init") -> Operation:
     graph = scopes.get_default_graph()
     if scopes.current_region() is not graph.root:
         raise GraphError(
-            "variables are initialized by a step of their own", hint="call this outside cond and while_loop"
+            "a step of its own initializes variables", hint="call this outside cond and while_loop"
         )
     return group(*(v.initializer for v in global_variables()), name=name)
 

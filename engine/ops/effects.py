@@ -173,25 +173,25 @@ def _compare(type: str, words: str, x: Any, y: Any, message: str, name: str | No
 
 
 def assert_equal(x: Any, y: Any, message: str = "", name: str | None = None) -> Operation:
-    """Return an operation that fails unless ``x == y`` everywhere; any dtype, shapes broadcast."""
+    """Return an operation that fails unless ``x == y`` everywhere, with `message`; any dtype, shapes broadcast."""
     return _compare("Equal", "==", x, y, message, name)
 
 
 def assert_less(x: Any, y: Any, message: str = "", name: str | None = None) -> Operation:
-    """Return an operation that fails unless ``x < y`` everywhere; any real dtype, shapes broadcast."""
+    """Return an operation that fails unless ``x < y`` everywhere, with `message`; any real dtype, shapes broadcast."""
     return _compare("Less", "<", x, y, message, name)
 
 
 def assert_less_equal(x: Any, y: Any, message: str = "", name: str | None = None) -> Operation:
-    """Return an operation that fails unless ``x <= y`` everywhere; any real dtype, shapes broadcast."""
+    """Return an operation that fails unless ``x <= y`` everywhere, with `message`; any real dtype, shapes broadcast."""
     return _compare("LessEqual", "<=", x, y, message, name)
 
 
 def assert_greater(x: Any, y: Any, message: str = "", name: str | None = None) -> Operation:
-    """Return an operation that fails unless ``x > y`` everywhere; any real dtype, shapes broadcast."""
+    """Return an operation that fails unless ``x > y`` everywhere, with `message`; any real dtype, shapes broadcast."""
     return _compare("Greater", ">", x, y, message, name)
 
 
 def assert_greater_equal(x: Any, y: Any, message: str = "", name: str | None = None) -> Operation:
-    """Return an operation that fails unless ``x >= y`` everywhere; any real dtype, shapes broadcast."""
+    """Return an operation that fails unless ``x >= y`` everywhere, with `message`; any real dtype, shapes broadcast."""
     return _compare("GreaterEqual", ">=", x, y, message, name)

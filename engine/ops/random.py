@@ -153,7 +153,7 @@ def _scaled(draw: Tensor, high: Any, low: Any) -> Tensor:
     if _is(low, 0) and _is(high, 1):
         return draw
     low, high = convert_to_tensor(low, draw.dtype), convert_to_tensor(high, draw.dtype)
-    return draw * (high - low) + low
+    return draw * (high - low) + low  # type: ignore[no-any-return]
 
 
 def _is(value: Any, number: int) -> bool:
@@ -215,7 +215,7 @@ def _around(type: str, shape: Any, mean: Any, stddev: Any, dtype: Any, seed: int
 def _categorical(xp: Any, context: KernelContext, logits: Any, count: Any, *, dtype: DType, seed: int) -> Array:
     logits = np.asarray(logits, np.float64)[:, None, :]
     noise = generator(context, seed).gumbel(size=(len(logits), int(count), logits.shape[-1]))
-    return np.argmax(logits + noise, axis=-1).astype(dtype.numpy)
+    return np.asarray(np.argmax(logits + noise, axis=-1).astype(dtype.numpy))
 
 
 def _categorical_shape(op: Operation) -> Shape:
@@ -274,5 +274,5 @@ define(
 
 
 def random_shuffle(value: Any, seed: int | None = None, name: str | None = None) -> Tensor:
-    """Return the rows of `value`, a tensor of any dtype and rank 1 or more, in random order."""
+    """Return the rows of `value`, a tensor of any dtype and rank 1 or more, in the order that `seed` gives."""
     return apply("RandomShuffle", value, name=name, seed=_seed(seed))  # type: ignore[no-any-return]

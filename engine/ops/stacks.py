@@ -189,5 +189,5 @@ define(
 
 
 def stack_close(handle: Tensor, name: str | None = None) -> Operation:
-    """Return an operation that frees a stack's values; later use of the stack is a StackError."""
+    """Return an operation that frees the values of stack `handle`; later use of it is a StackError."""
     return apply("StackClose", handle, name=name)  # type: ignore[no-any-return]
