@@ -56,7 +56,7 @@ def py_function(
     shapes = _output_shapes(output_shapes, len(kinds), single)
     op = build(
         "PyFunction", [convert_to_tensor(value) for value in inp], name=name or _name(func),
-        function=func, Tout=kinds, output_shapes=shapes,
+        function=func, Tout=kinds, output_shapes=shapes, single=single,
     )  # fmt: skip
     return op.outputs[0] if single else list(op.outputs) or op
 

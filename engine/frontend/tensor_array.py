@@ -307,7 +307,8 @@ class TensorArray:
         TensorArray
             Same dtype and element shape.
         """
-        handle, out = apply("TensorArrayGrad", self.handle, flow or self.flow, name=name, source=source)
+        order = self.flow if flow is None else flow
+        handle, out = apply("TensorArrayGrad", self.handle, order, name=name, source=source)
         array = TensorArray(self.dtype, handle=handle, flow=out)
         array._static = self._static
         return array
@@ -343,4 +344,5 @@ def _known(count: Tensor) -> int | None:
 def _piece(value: Tensor, lengths: Tensor) -> Shape:
     known = static_value(lengths)
     equal = known is not None and known.size > 0 and (known == known.flat[0]).all()
-    return Shape([int(known.flat[0]) if equal and known is not None else None]) + value.shape[1:]
+    rest: Shape = value.shape[1:]
+    return Shape([int(known.flat[0]) if equal and known is not None else None]) + rest

@@ -265,9 +265,7 @@ def global_variables_initializer(name: str = "init") -> Operation:
     """
     graph = scopes.get_default_graph()
     if scopes.current_region() is not graph.root:
-        raise GraphError(
-            "a step of its own initializes variables", hint="call this outside cond and while_loop"
-        )
+        raise GraphError("a step of its own initializes variables", hint="call this outside cond and while_loop")
     return group(*(v.initializer for v in global_variables()), name=name)
 
 

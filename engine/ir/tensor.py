@@ -14,10 +14,10 @@ if TYPE_CHECKING:
     from .region import Region
 
 
-def _apply(type: str, *inputs: Any, **attrs: Any) -> Any:
+def _apply(type: str, *inputs: Any, **attrs: Any) -> Tensor:
     from .build import apply
 
-    return apply(type, *inputs, **attrs)
+    return apply(type, *inputs, **attrs)  # type: ignore[no-any-return]
 
 
 class Operators:

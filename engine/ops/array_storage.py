@@ -9,7 +9,7 @@ import numpy as np
 
 from ..base.dtypes import DType, as_dtype
 from ..base.errors import TensorArrayError
-from ..base.shapes import Shape
+from ..base.shapes import UNKNOWN, Shape
 from ..ir.definition import KernelContext
 
 Array = np.ndarray[Any, Any]
@@ -61,7 +61,7 @@ class ArrayStorage:
         size: int,
         *,
         name: str = "TensorArray",
-        element_shape: Shape | None = None,
+        element_shape: Shape = UNKNOWN,
         dynamic_size: bool = False,
         clear_after_read: bool = True,
         identical_shapes: bool = False,
@@ -69,7 +69,7 @@ class ArrayStorage:
     ) -> None:
         self.dtype = dtype
         self.name = name
-        self.element_shape = element_shape or Shape(None)
+        self.element_shape = element_shape
         self.dynamic_size = dynamic_size
         self.clear_after_read = clear_after_read
         self.identical_shapes = identical_shapes
@@ -177,7 +177,7 @@ class ArrayStorage:
         if not values:
             return self._nothing(like, context), np.zeros(0, np.int32)
         self._check_concat(values, context)
-        return np.concatenate(values), np.int32([len(v) for v in values])
+        return np.concatenate(values), np.array([len(v) for v in values], np.int32)
 
     def split(self, value: Array, lengths: Any, context: KernelContext) -> None:
         """Write consecutive pieces of `value`, one for each length (rule 110)."""

@@ -37,9 +37,14 @@ async def _await(context: KernelContext, function: Any, result: Awaitable[Any], 
 
 
 def _checked(
-    context: KernelContext, function: Any, result: Any, *, dtypes_: Sequence[DType], shapes: Sequence[Shape]
+    context: KernelContext,
+    function: Any,
+    result: Any,
+    *,
+    dtypes_: Sequence[DType],
+    shapes: Sequence[Shape],
+    single: bool,
 ) -> Any:
-    single = len(dtypes_) == 1 and not (isinstance(result, (list, tuple)) and len(result) == 1)
     values = [result] if single else [] if result is None else result
     if not isinstance(values, (list, tuple)) or len(values) != len(dtypes_):
         raise _error(context, function, "does not return what Tout says", f"{len(dtypes_)} values", _described(result))
@@ -54,7 +59,7 @@ def _output(context: KernelContext, function: Any, index: int, value: Any, dtype
         array = dtypes.as_array(value, dtype)
     except DtypeError as error:
         what = f"returned another dtype than Tout says, as output {index}"
-        raise _error(context, function, what, dtype, error.got or _described(value)) from error
+        raise _error(context, function, what, dtype, _described(value)) from error
     if not shape.includes(Shape(array.shape)):
         what = f"returned another shape than output_shapes says, as output {index}"
         raise _error(context, function, what, shape, Shape(array.shape))
@@ -62,6 +67,8 @@ def _output(context: KernelContext, function: Any, index: int, value: Any, dtype
 
 
 def _described(value: Any) -> str:
+    if isinstance(value, (np.ndarray, np.generic)):
+        return f"{value.dtype}{list(value.shape)}"
     return f"{type(value).__name__} {value!r}"[:200]
 
 
@@ -80,8 +87,9 @@ def _kernel(
     function: Any,
     Tout: Sequence[DType],
     output_shapes: Sequence[Shape],
+    single: bool,
 ) -> Any:
-    return _call(context, function, inputs, dtypes_=Tout, shapes=output_shapes)
+    return _call(context, function, inputs, dtypes_=Tout, shapes=output_shapes, single=single)
 
 
 def _shapes(op: Operation) -> list[Shape]:
@@ -91,7 +99,7 @@ def _shapes(op: Operation) -> list[Shape]:
 define(
     "PyFunction",
     "inputs: *any -> outputs: *@Tout",
-    attrs={"function": REQUIRED, "Tout": REQUIRED, "output_shapes": REQUIRED},
+    attrs={"function": REQUIRED, "Tout": REQUIRED, "output_shapes": REQUIRED, "single": False},
     shape=_shapes,
     kernel=_kernel,
     gradient=NotDifferentiable("what a Python function computes is not known; give it one with custom_gradient"),

@@ -41,7 +41,7 @@ def _zeros(zeros: tuple[Any, ...]) -> Any:
 
 
 def _new(
-    xp: Any, context: KernelContext, size: Any, *, dtype: DType, element_shape: Shape, array_name: str, **options: bool
+    xp: Any, context: KernelContext, size: Any, *, dtype: DType, element_shape: Shape, array_name: str, **options: Any
 ) -> tuple[ArrayStorage, Any]:
     array = ArrayStorage(
         dtype, int(size), name=array_name or context.operation, element_shape=Shape(element_shape), **options

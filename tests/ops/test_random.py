@@ -1,0 +1,130 @@
+import numpy as np
+import pytest
+from tagflow.base.dtypes import float32
+from tagflow.ir.build import constant
+from tagflow.ir.definition import definition_of
+from tagflow.ir.graph import Graph
+from tagflow.ops import arithmetic, elementwise  # noqa: F401
+from tagflow.ops.random import categorical, random_normal, random_shuffle, random_uniform, truncated_normal
+
+from tests.ops.instances import Instance, Step, Walk
+
+
+@pytest.fixture(autouse=True)
+def graph():
+    with Graph().as_default() as graph:
+        yield graph
+
+
+def draw(*, number=1, seed=7, frame_id=0, iteration=0, op_seed=3):
+    context = Instance(Step(number, seed), "op", frame_id, iteration)
+    return tuple(definition_of("RandomUniform").kernel(np, context, [4], dtype=float32, seed=op_seed).tolist())
+
+
+def test_a_draw_is_a_function_of_its_instance_only():
+    assert draw() == draw()
+    changes = [
+        {"number": 2},
+        {"seed": 8},
+        {"frame_id": 1},
+        {"frame_id": (1 << 63) + 5},
+        {"iteration": 1},
+        {"op_seed": 4},
+    ]
+    assert len({draw(), *(draw(**change) for change in changes)}) == len(changes) + 1
+
+
+def test_long_draws_of_neighbouring_iterations_do_not_overlap():
+    kernel, shape = definition_of("RandomStandardNormal").kernel, [5000]
+    a, b = (kernel(np, Instance(iteration=i), shape, dtype=float32, seed=1) for i in (0, 1))
+    assert abs(np.corrcoef(a, b)[0, 1]) < 0.06
+    assert not np.isin(a, b).any()
+
+
+def test_operations_without_a_seed_differ_and_with_one_agree():
+    assert not np.array_equal(Walk().run(random_uniform([8])), Walk().run(random_uniform([8])))
+    np.testing.assert_array_equal(Walk().run(random_uniform([8], seed=5)), Walk().run(random_uniform([8], seed=5)))
+
+
+def test_the_same_program_built_again_draws_the_same_numbers():
+    results = []
+    for _ in range(2):
+        with Graph(seed=1).as_default():
+            random_uniform([1])
+            results.append(Walk().run(random_normal([3])))
+    np.testing.assert_array_equal(*results)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
+def test_uniform_stays_below_its_upper_end(dtype):
+    tensor = random_uniform([2000], dtype=dtype, seed=1)
+    values = Walk().run(tensor)
+    assert (tensor.dtype, tensor.shape, values.dtype) == (dtype, [2000], tensor.dtype.numpy)
+    values = values.astype(np.float64)
+    assert 0 <= values.min() < 0.05
+    assert 0.95 < values.max() < 1
+    assert abs(values.mean() - 0.5) < 0.03
+
+
+def test_ranges_and_moments():
+    values = Walk().run(random_uniform([4000], -2.0, 6.0))
+    assert -2 <= values.min() < -1.9
+    assert 5.9 < values.max() <= 6
+    values = Walk().run(random_normal([20000], 3.0, 0.5, seed=2))
+    assert abs(values.mean() - 3) < 0.02
+    assert abs(values.std() - 0.5) < 0.02
+    values = Walk().run(truncated_normal([20000], 1.0, 2.0, "float64", seed=2))
+    assert np.abs(values - 1).max() <= 4
+    assert abs(values.std() - 2 * 0.8796) < 0.03
+
+
+def test_integers_cover_their_range():
+    values = Walk().run(random_uniform([500], 2, 5, "int64", seed=1))
+    assert values.dtype == np.int64
+    assert set(values.tolist()) == {2, 3, 4}
+    with pytest.raises(ValueError, match="maxval"):
+        random_uniform([1], dtype="int32")
+    with pytest.raises(ValueError, match="minval < maxval"):
+        Walk().run(random_uniform([1], 3, 3, "int32"))
+
+
+def test_scale_and_mean_are_reached_through_arithmetic():
+    mean, scale = constant(2.0), constant(3.0)
+    result = random_normal([5], mean, scale, seed=9)
+    assert result.op.inputs[1] is mean
+    assert result.op.inputs[0].op.inputs[1] is scale
+    standard = Walk().run(random_normal([5], seed=9))
+    np.testing.assert_allclose(Walk().run(result), 2 + 3 * standard, rtol=1e-6)
+
+
+def test_shapes_may_be_scalars_or_tensors():
+    assert random_uniform([]).shape == []
+    assert Walk().run(random_uniform([])).shape == ()
+    assert random_uniform(constant([2, 3])).shape == [2, 3]
+    assert random_uniform((2, 3)).shape == [2, 3]
+
+
+def test_categorical_draws_by_probability():
+    logits = np.log(np.float32([[0.1, 0.9], [0.5, 0.5]]))
+    tensor = categorical(logits, 4000, seed=4)
+    values = Walk().run(tensor)
+    assert (tensor.dtype, tensor.shape) == ("int64", [2, 4000])
+    np.testing.assert_allclose(values.mean(axis=1), [0.9, 0.5], atol=0.03)
+
+
+def test_categorical_never_draws_what_is_impossible():
+    values = Walk().run(categorical([[0.0, -np.inf, 0.0]], 200, dtype="int32", seed=4))
+    assert (values.dtype, set(values.ravel().tolist())) == (np.int32, {0, 2})
+
+
+def test_shuffle_keeps_the_rows():
+    rows = np.arange(20, dtype=np.float32).reshape(10, 2)
+    values = Walk().run(random_shuffle(rows, seed=1))
+    assert not np.array_equal(values, rows)
+    np.testing.assert_array_equal(np.sort(values, axis=0), rows)
+
+
+@pytest.mark.parametrize("type", ["RandomUniform", "RandomStandardNormal", "TruncatedNormal", "Categorical"])
+def test_draws_have_no_gradient_and_are_never_merged(type):
+    assert not definition_of(type).is_differentiable
+    assert definition_of(type).stateful
