@@ -181,7 +181,8 @@ def _full_product(x: Tensor, keepdims: bool, name: str | None) -> Tensor:
     product: Tensor = apply("Prod", apply("Reshape", x, i32([-1])), name=name, axis=(0,))
     if not keepdims:
         return product
-    return apply("Reshape", product, ones_like(shape_of(x)))  # type: ignore[no-any-return]
+    ones = ones_like(shape_of(x)) if x.rank is None else i32([1] * x.rank)
+    return apply("Reshape", product, ones)  # type: ignore[no-any-return]
 
 
 def _cumprod_gradient(op: Operation, g: Tensor) -> list[Any]:
