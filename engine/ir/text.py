@@ -1,0 +1,275 @@
+"""Graphs as text, one operation a line, and back.
+
+::
+
+    graph seed=0
+      x = Placeholder() dtype=float32 shape=shape[?] : float32[?]
+      p = Placeholder() dtype=bool shape=shape[] : bool[]
+      cond = Cond(p) : float32[?]
+        region "false branch" ()
+          Neg = Neg(x) : float32[?]
+          return Neg
+        region "true branch" ()
+          Add = Add(x, x, ^p) @"/cpu:0" : float32[?]
+          return Add
+
+A tensor is ``operation:output``, output 0 just ``operation``; ``^operation`` is a control input. Regions follow
+their owner, further indented; ``save`` lines after them are its saved values. Strings are written as in JSON, and
+an array larger than 64 elements as base64 of its bytes. The text says nothing of where or when a graph was built.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..base.dtypes import DType
+from ..base.errors import GraphError
+from ..base.shapes import Shape
+from ..base.sources import user_source
+from .definition import definition_of
+from .graph import Graph
+from .operation import Operation
+from .region import Region
+from .structured import Extra, extras
+from .tensor import Tensor
+from .text_values import Reader, Token, format_name, format_value
+
+_INDENT = "  "
+_BY_COMPILER = ("Feed",)  # types that passes make, without a definition of their own
+
+
+def to_text(graph: Graph) -> str:
+    """Return the text of a graph; equal graphs have equal texts.
+
+    Parameters
+    ----------
+    graph : Graph
+
+    Returns
+    -------
+    str
+        What :func:`parse` reads. Attributes that only exist in Python print as ``<callable name>``, and their
+        graph can not be parsed.
+    """
+    return "\n".join([f"graph seed={graph.seed}", *_block(graph.root, 1)]) + "\n"
+
+
+def _block(region: Region, depth: int) -> list[str]:
+    lines = []
+    for op in region.operations:
+        if op.type != "Param":
+            lines.append(_INDENT * depth + _line(op))
+            lines += _regions(op, depth + 1) if op.regions else []
+    return lines
+
+
+def _regions(op: Operation, depth: int) -> list[str]:
+    pad = _INDENT * depth
+    lines = []
+    for region in op.regions:
+        params = ", ".join(f"{format_name(p.op.name)} {p.dtype}{p.shape}" for p in region.params)
+        lines.append(f"{pad}region {format_value(region.role)} ({params})")
+        lines += _block(region, depth + 1)
+        lines.append(f"{pad}{_INDENT}return {', '.join(map(_reference, region.results))}".rstrip())
+    return lines + [f"{pad}save {_extra(extra)}" for extra in extras(op)]
+
+
+def _line(op: Operation) -> str:
+    inputs = [_reference(t) for t in op.inputs] + [f"^{format_name(c.name)}" for c in op.control_inputs]
+    words = [f"{format_name(op.name)} = {op.type}({', '.join(inputs)})"]
+    words += [f"{key}={format_value(op.attrs[key])}" for key in sorted(op.attrs) if key != "extras"]
+    words += [f"@{format_value(op.device)}"] if op.device else []
+    words += [": " + ", ".join(f"{t.dtype}{t.shape}" for t in op.outputs)] if op.outputs else []
+    return " ".join(words)
+
+
+def _reference(tensor: Tensor) -> str:
+    return format_name(tensor.op.name) + (f":{tensor.index}" if tensor.index else "")
+
+
+def _extra(extra: Extra) -> str:
+    words = [extra.kind] + ([str(extra.branch)] if extra.kind == "maybe" else [])
+    words += [_reference(extra.value)] if extra.value is not None else []
+    return " ".join(words + (["at", _reference(extra.index)] if extra.index is not None else []))
+
+
+def parse(text: str) -> Graph:
+    """Return the graph that a text of :func:`to_text` stands for.
+
+    Names, static shapes, seed, devices and saved values are those of the text. What lives beside a graph does not
+    come back: collections (the initialisers of variables are operations by their names) and lines of source.
+
+    Parameters
+    ----------
+    text : str
+
+    Returns
+    -------
+    Graph
+
+    Raises
+    ------
+    GraphError
+        If the text is wrong, naming the line and what was wanted there, or holds a Python callable.
+    """
+    return _Parser(text).graph()
+
+
+Reference = tuple[Token, str, int]
+
+
+class _Parser:
+    def __init__(self, text: str) -> None:
+        self.reader = Reader(text)
+        self.source = user_source()
+        self.ops: dict[str, Operation] = {}
+        self.inputs: list[tuple[Operation, list[Reference], list[Reference]]] = []
+        self.results: list[tuple[Region, list[Reference]]] = []
+        self.saved: list[tuple[Operation, str, int, Reference | None, Reference | None]] = []
+
+    def graph(self) -> Graph:
+        self.reader.expect("graph")
+        self.reader.expect("seed")
+        self.reader.expect("=")
+        seed = self.reader.value()
+        if not isinstance(seed, int):
+            self.reader.fail("an integer seed")
+        graph = Graph(seed)
+        self.reader.end_line()
+        while self.reader.at < len(self.reader.tokens) - 1:
+            self.operation(graph.root)
+        self.connect()
+        return graph
+
+    def operation(self, region: Region) -> None:
+        start = self.reader.next
+        name = self.reader.name()
+        self.reader.expect("=")
+        type_ = self.known_type()
+        inputs, controls = self.arguments()
+        attrs = self.attributes()
+        device = self.reader.string() if self.reader.accept("@") else ""
+        outputs = self.outputs()
+        self.reader.end_line()
+        regions = self.regions(region) if type_ in ("Cond", "While") else []
+        self.check_free(start, name)
+        op = Operation(
+            region, type_, region.graph.unique_name(name), (), outputs, attrs=attrs, regions=regions, device=device,
+            source=self.source,
+        )  # fmt: skip
+        self.ops[name] = op
+        self.inputs.append((op, inputs, controls))
+        if regions:
+            op.attrs["extras"] = []
+            self.extras(op)
+
+    def known_type(self) -> str:
+        token = self.reader.next
+        type_ = self.reader.name()
+        if type_ not in _BY_COMPILER:
+            try:
+                definition_of(type_)
+            except GraphError:
+                self.reader.fail("a declared operation type", token)
+        return type_
+
+    def check_free(self, start: Token, name: str) -> None:
+        if name in self.ops:
+            self.reader.fail("a name that no other operation has", start)
+
+    def arguments(self) -> tuple[list[Reference], list[Reference]]:
+        self.reader.expect("(")
+        inputs: list[Reference] = []
+        controls: list[Reference] = []
+        for is_control, reference in self.reader.sequence(")", lambda: (self.reader.accept("^"), self.reference())):
+            (controls if is_control else inputs).append(reference)
+        return inputs, controls
+
+    def reference(self) -> Reference:
+        token = self.reader.next
+        name = self.reader.name()
+        return token, name, self.reader.integer() if self.reader.accept(":") else 0
+
+    def attributes(self) -> dict[str, Any]:
+        attrs: dict[str, Any] = {}
+        while self.reader.next.kind == "word":
+            key = self.reader.name()
+            self.reader.expect("=")
+            attrs[key] = self.reader.value()
+        return attrs
+
+    def outputs(self) -> list[tuple[DType, Shape]]:
+        if not self.reader.accept(":"):
+            return []
+        found = [self.reader.typed()]
+        while self.reader.accept(","):
+            found.append(self.reader.typed())
+        return found
+
+    def regions(self, parent: Region) -> list[Region]:
+        found = []
+        while self.reader.accept("region"):
+            region = Region(parent.graph, parent, self.reader.string())
+            self.reader.expect("(")
+            self.reader.sequence(")", lambda region=region: self.param(region))
+            self.reader.end_line()
+            while not self.reader.accept("return"):
+                if self.reader.at == len(self.reader.tokens) - 1:
+                    self.reader.fail("an operation, or the return of this region")
+                self.operation(region)
+            self.results.append((region, self.references()))
+            found.append(region)
+        if not found:
+            self.reader.fail("the regions of this operation")
+        return found
+
+    def references(self) -> list[Reference]:
+        found = []
+        while self.reader.next.kind != "end":
+            found.append(self.reference())
+            if not self.reader.accept(","):
+                break
+        self.reader.end_line()
+        return found
+
+    def param(self, region: Region) -> None:
+        start = self.reader.next
+        name = self.reader.name()
+        self.check_free(start, name)
+        self.ops[name] = region.add_param(*self.reader.typed(), name).op
+
+    def extras(self, op: Operation) -> None:
+        while self.reader.accept("save"):
+            kind = self.reader.name()
+            if kind not in ("maybe", "series", "trip"):
+                self.reader.fail("maybe, series or trip")
+            branch = self.reader.integer() if kind == "maybe" else -1
+            value = self.reference() if kind != "trip" else None
+            index = self.reference() if kind == "series" and self.reader.accept("at") else None
+            self.reader.end_line()
+            self.saved.append((op, kind, branch, value, index))
+
+    def connect(self) -> None:
+        for op, inputs, controls in self.inputs:
+            op.inputs = [self.tensor(r) for r in inputs]
+            op.control_inputs = [self.named(r) for r in controls]
+            for tensor in op.inputs:
+                tensor._consumers[op] = None
+        for region, results in self.results:
+            region.results = [self.tensor(r) for r in results]
+        for op, kind, branch, value, index in self.saved:
+            extra = Extra(kind, value and self.tensor(value), index and self.tensor(index), branch)
+            extras(op).append(extra)
+
+    def named(self, reference: Reference) -> Operation:
+        token, name, _ = reference
+        if name not in self.ops:
+            self.reader.fail("the name of an operation of this text", token)
+        return self.ops[name]
+
+    def tensor(self, reference: Reference) -> Tensor:
+        token, name, index = reference
+        outputs = self.named(reference).outputs
+        if index >= len(outputs):
+            self.reader.fail(f"one of the {len(outputs)} outputs of {name}", token)
+        return outputs[index]

@@ -1,0 +1,271 @@
+"""Attributes as text: how a value is written in the text form of a graph, and the token stream it is read from."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+import numpy as np
+
+from ..base import dtypes
+from ..base.dtypes import DType
+from ..base.errors import GraphError, TagflowError
+from ..base.shapes import Shape
+from .build import DYNAMIC, Dynamic
+
+_INLINE_ELEMENTS = 64
+_PLAIN_NAME = re.compile(r'[^\s()\[\]{},:=@^?"<>#]+')
+_TOKEN = re.compile(
+    r'(?P<string>"(?:[^"\\]|\\.)*")|(?P<opaque><[^<>]*>)|(?P<word>[^\s()\[\]{},:=@^?"<>#]+)|(?P<mark>[()\[\]{},:=@^?])'
+)
+_WORDS = {"None": None, "True": True, "False": False, "...": Ellipsis, "DYNAMIC": DYNAMIC}
+_DTYPES = {d.name: d for d in dtypes.ALL}
+
+
+def format_value(value: Any) -> str:
+    """Return the text of an attribute; what has no text form is written ``<callable name>`` or ``<object type>``."""
+    if value is None or isinstance(value, bool):
+        return str(value)
+    if value is Ellipsis:
+        return "..."
+    if isinstance(value, (str, Dynamic, DType)):
+        return json.dumps(str(value)) if isinstance(value, str) else repr(value) if value is DYNAMIC else value.name
+    if isinstance(value, Shape):
+        return f"shape{value}"
+    if isinstance(value, (np.ndarray, np.generic)):
+        return _format_array(np.asarray(value))
+    if isinstance(value, (int, float, complex)):
+        return repr(value).strip("()")
+    return _format_container(value)
+
+
+def _format_container(value: Any) -> str:
+    if isinstance(value, slice):
+        return f"slice({_join((value.start, value.stop, value.step))})"
+    if isinstance(value, tuple):
+        return f"({_join(value)},)" if len(value) == 1 else f"({_join(value)})"
+    if isinstance(value, list):
+        return f"[{_join(value)}]"
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{format_value(k)}: {format_value(v)}" for k, v in value.items()) + "}"
+    name = getattr(value, "__name__", None) or type(value).__name__
+    return f"<{'callable' if callable(value) else 'object'} {name.strip('<>')}>"
+
+
+def _join(values: Any) -> str:
+    return ", ".join(map(format_value, values))
+
+
+def _format_array(array: np.ndarray[Any, Any]) -> str:
+    dtype = dtypes.as_dtype(array.dtype)
+    if array.size > _INLINE_ELEMENTS and dtype is not dtypes.string:
+        data = base64.b64encode(np.ascontiguousarray(array).astype(dtype.numpy.newbyteorder("<")).tobytes())  # type: ignore[union-attr]
+        return f"{dtype}{Shape(array.shape)}{{base64 {json.dumps(data.decode())}}}"
+    elements = [json.dumps(x) if dtype is dtypes.string else str(x).strip("()") for x in array.ravel()]
+    return f"{dtype}{Shape(array.shape)}{{{', '.join(elements)}}}"
+
+
+def format_name(name: str) -> str:
+    """Return an operation's name, quoted where the text would be ambiguous."""
+    plain = _PLAIN_NAME.fullmatch(name) and name not in ("region", "return", "save")
+    return name if plain else json.dumps(name)
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """A piece of text: its kind ('word', 'string', 'opaque', 'mark', 'end' of a line), what it says, its line."""
+
+    kind: str
+    text: str
+    line: int
+
+
+class Reader:
+    """The tokens of a text, read one after the other.
+
+    Parameters
+    ----------
+    text : str
+        Lines; empty ones and those that start with ``#`` are skipped.
+    """
+
+    def __init__(self, text: str) -> None:
+        self.tokens: list[Token] = []
+        for number, line in enumerate(text.splitlines(), 1):
+            if line.strip() and not line.lstrip().startswith("#"):
+                self.tokens += [*_tokens(line, number), Token("end", "the end of the line", number)]
+        self.tokens.append(Token("end", "the end of the text", self.tokens[-1].line if self.tokens else 1))
+        self.at = 0
+
+    @property
+    def next(self) -> Token:
+        """The token to be read."""
+        return self.tokens[self.at]
+
+    def fail(self, wanted: str, token: Token | None = None) -> NoReturn:
+        """Raise the GraphError that says which line is wrong and what was wanted there."""
+        token = token or self.next
+        raise GraphError(f"line {token.line} of a graph's text is wrong", wanted=wanted, got=token.text)
+
+    def take(self) -> Token:
+        """Read one token."""
+        token = self.next
+        self.at = min(self.at + 1, len(self.tokens) - 1)
+        return token
+
+    def accept(self, text: str) -> bool:
+        """Read the mark or word `text` if it comes next."""
+        found = self.next.text == text and self.next.kind in ("mark", "word")
+        if found:
+            self.take()
+        return found
+
+    def expect(self, text: str) -> None:
+        """Read the mark or word `text`."""
+        if not self.accept(text):
+            self.fail(f"'{text}'")
+
+    def end_line(self) -> None:
+        """Read the end of the line."""
+        if self.next.kind != "end":
+            self.fail("the end of the line")
+        self.take()
+
+    def string(self) -> str:
+        """Read a quoted string."""
+        if self.next.kind != "string":
+            self.fail("a quoted string")
+        return _unquote(self, self.take())
+
+    def name(self) -> str:
+        """Read the name of an operation."""
+        if self.next.kind not in ("word", "string"):
+            self.fail("a name")
+        token = self.take()
+        return token.text if token.kind == "word" else _unquote(self, token)
+
+    def integer(self) -> int:
+        """Read a number from 0 up."""
+        if not self.next.text.isdecimal():
+            self.fail("a number")
+        return int(self.take().text)
+
+    def typed(self) -> tuple[DType, Shape]:
+        """Read a dtype and a shape, as ``float32[?,3]``."""
+        dtype = _DTYPES.get(self.next.text)
+        if dtype is None:
+            self.fail("a dtype and a shape, as float32[?,3]")
+        self.take()
+        return dtype, self.shape()
+
+    def shape(self) -> Shape:
+        """Read ``[?,3]``, or ``[...]`` when the rank is unknown."""
+        self.expect("[")
+        if self.accept("..."):
+            self.expect("]")
+            return Shape(None)
+        return Shape(self.sequence("]", lambda: None if self.accept("?") else self.integer()))
+
+    def sequence(self, end: str, read: Any) -> list[Any]:
+        """Read what `read` reads, separated by commas, up to the mark `end`."""
+        found: list[Any] = []
+        while not self.accept(end):
+            found.append(read())
+            if not self.accept(","):
+                self.expect(end)
+                break
+        return found
+
+    def value(self) -> Any:
+        """Read an attribute."""
+        token = self.take()
+        if token.kind == "string":
+            return _unquote(self, token)
+        if token.kind == "opaque":
+            raise GraphError(
+                f"line {token.line} of a graph's text holds what only exists in Python", wanted="a value",
+                got=token.text, hint="build this graph in Python; its text is for reading",
+            )  # fmt: skip
+        return self._container(token) if token.kind == "mark" else self._word(token)
+
+    def _container(self, token: Token) -> Any:
+        if token.text == "(":
+            return tuple(self.sequence(")", self.value))
+        if token.text == "[":
+            return self.sequence("]", self.value)
+        if token.text == "{":
+            return dict(self.sequence("}", self._pair))
+        return self.fail("a value", token)
+
+    def _pair(self) -> tuple[Any, Any]:
+        key = self.value()
+        self.expect(":")
+        return key, self.value()
+
+    def _word(self, token: Token) -> Any:
+        if token.text in _WORDS:
+            return _WORDS[token.text]
+        if token.text == "shape" and self.next.text == "[":
+            return self.shape()
+        if token.text == "slice" and self.accept("("):
+            return slice(*self.sequence(")", self.value))
+        if token.text in _DTYPES:
+            return self._array(_DTYPES[token.text]) if self.next.text == "[" else _DTYPES[token.text]
+        for number in (int, float, complex):
+            try:
+                return number(token.text)
+            except ValueError:
+                continue
+        return self.fail("a value", token)
+
+    def _array(self, dtype: DType) -> np.ndarray[Any, Any]:
+        start = self.next
+        shape = self.shape()
+        self.expect("{")
+        if self.accept("base64"):
+            data = base64.b64decode(self.string())
+            self.expect("}")
+            flat: Any = np.frombuffer(data, dtype.numpy.newbyteorder("<")).astype(dtype.numpy)  # type: ignore[union-attr]
+        else:
+            flat = self.sequence("}", lambda: self._element(dtype))
+        try:
+            array = np.array(flat, dtype.numpy).reshape(shape.as_tuple())
+        except (ValueError, OverflowError, TagflowError) as error:
+            self.fail(f"elements for {dtype}{shape} ({error})", start)
+        array.flags.writeable = False
+        return array
+
+    def _element(self, dtype: DType) -> Any:
+        if dtype is dtypes.string:
+            return self.string()
+        token = self.take()
+        try:
+            return dtype.numpy.type(self._word(token))  # type: ignore[union-attr]
+        except (AttributeError, TypeError, ValueError, OverflowError):
+            return self.fail(f"an element of {dtype}", token)
+
+
+def _tokens(line: str, number: int) -> list[Token]:
+    found = []
+    position = 0
+    while position < len(line):
+        if line[position].isspace():
+            position += 1
+            continue
+        match = _TOKEN.match(line, position)
+        if match is None:
+            what = f"line {number} of a graph's text is wrong"
+            raise GraphError(what, wanted="a name, a value or punctuation", got=line[position:])
+        found.append(Token(match.lastgroup or "", match.group(), number))
+        position = match.end()
+    return found
+
+
+def _unquote(reader: Reader, token: Token) -> str:
+    try:
+        return str(json.loads(token.text))
+    except ValueError:
+        return reader.fail("a quoted string", token)
