@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from .base.settings import DEFAULTS, Settings
 from .ir.graph import Graph
+from .ir.legality import check
 from .ir.operation import Operation
 from .ir.rewrite import Program, copy_program
 from .ir.tensor import Tensor
@@ -57,7 +58,13 @@ def lowered(
     settings: Settings = DEFAULTS,
 ) -> Program:
     """Return the program as primitives, the last form before a Plan."""
-    program = pruned(graph, feeds, fetches, targets)
-    program = fold_constants(program, settings)
-    program = merge_duplicates(program)
-    return lower(program)
+    program = _legal(pruned(graph, feeds, fetches, targets), "structured", settings)
+    program = _legal(fold_constants(program, settings), "structured", settings)
+    program = _legal(merge_duplicates(program), "structured", settings)
+    return _legal(lower(program), "lowered", settings)
+
+
+def _legal(program: Program, stage: str, settings: Settings) -> Program:
+    if settings.check_passes:
+        check(program.graph, stage)
+    return program

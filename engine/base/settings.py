@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import os
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +22,9 @@ class Settings:
         Largest constant that folding may create.
     shuffle_seed : int or None
         Seed of a random ready order; None keeps first in, first out. Results never depend on it.
+    check_passes : bool
+        Hold the graph against its stage's legality table between all passes; off, because it only finds mistakes
+        of the passes themselves. The environment variable TAGFLOW_CHECK_PASSES=1 turns the default on.
     """
 
     drain_seconds: float = 1e-3
@@ -28,6 +32,7 @@ class Settings:
     step_cache_size: int = 256
     fold_bytes: int = 1 << 20
     shuffle_seed: int | None = None
+    check_passes: bool = field(default_factory=lambda: os.environ.get("TAGFLOW_CHECK_PASSES") == "1")
 
 
 DEFAULTS = Settings()

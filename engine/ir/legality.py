@@ -1,0 +1,234 @@
+"""What a graph may hold at each stage of the pipeline: a table, and the loop that holds a graph against it.
+
+A fact is a small function that raises GraphError, or returns a complaint (what is wrong, what was wanted, what
+came) about one operation. Adding a stage or a fact is a line in the table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..base import dtypes
+from ..base.errors import DtypeError, GraphError
+from .definition import definition_of
+from .frames import assign_frames
+from .graph import Graph
+from .operation import Operation
+from .region import Region
+from .structured import Extra, extras, num_results
+from .tensor import Tensor
+
+Complaint = tuple[str, Any, Any] | None
+Fact = Callable[[Operation], Complaint]
+
+_BY_COMPILER = {"Feed"}
+_OWNERS = {"Cond", "While"}
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """What is legal between two passes.
+
+    Attributes
+    ----------
+    forbidden : frozenset of str
+        Operation types that may not occur; all other declared types may.
+    facts : sequence of callable
+        Facts about each operation.
+    whole : sequence of callable
+        Checks of the list of all operations; they raise GraphError.
+    """
+
+    forbidden: frozenset[str]
+    facts: Sequence[Fact]
+    whole: Sequence[Callable[[list[Operation]], object]] = ()
+
+
+def _registered(op: Operation) -> Complaint:
+    if op.graph._by_name.get(op.name) is not op:
+        return "an operation is not the one its graph has by that name", op.name, op.graph._by_name.get(op.name)
+    return None
+
+
+def _inputs_in_scope(op: Operation) -> Complaint:
+    return _first_outside(op.region, op.inputs, "an input")
+
+
+def _first_outside(region: Region, tensors: Sequence[Tensor], role: str) -> Complaint:
+    for tensor in tensors:
+        made = tensor.op
+        if made.graph is not region.graph or made.graph._by_name.get(made.name) is not made:
+            return f"{role} is not in the graph", "a tensor of the graph", tensor
+        if made.outputs[tensor.index] is not tensor:
+            return f"{role} is not an output of the operation it names", made.outputs[tensor.index], tensor
+        if not region.sees(tensor):
+            wanted = f"a tensor of the {region.path()} or of a region around it"
+            return f"{role} is out of scope", wanted, f"{tensor.name} of the {made.region.path()}"
+    return None
+
+
+def _controls_in_scope(op: Operation) -> Complaint:
+    for control in op.control_inputs:
+        if op.graph._by_name.get(control.name) is not control or not control.region.encloses(op.region):
+            where = f"an operation of the {op.region.path()} or of a region around it"
+            return "a control input is out of scope", where, f"{control.name} of the {control.region.path()}"
+    return None
+
+
+def _fits_signature(op: Operation) -> Complaint:
+    if op.type in _OWNERS | _BY_COMPILER:
+        return None
+    signature = definition_of(op.type).signature
+    extra = len(op.inputs) - sum(not p.many for p in signature.inputs)
+    if extra < 0 or (extra and not any(p.many for p in signature.inputs)):
+        return "an operation has the wrong number of inputs", [p.name for p in signature.inputs], len(op.inputs)
+    flat = [p for p in signature.inputs for _ in range(extra if p.many else 1)]
+    try:
+        signature.check([(p, t.dtype) for p, t in zip(flat, op.inputs, strict=True)], op.name)
+    except DtypeError as error:
+        return error.what, error.wanted, error.got
+    return None
+
+
+def _only_owners_have_regions(op: Operation) -> Complaint:
+    if op.regions and op.type not in _OWNERS:
+        return "an operation owns regions", "regions in Cond and While alone", op.type
+    for region in op.regions:
+        if region.owner is not op or region.parent is not op.region:
+            return "a region is not where its owner is", op.region, region.parent
+    return None
+
+
+def _params_belong(op: Operation) -> Complaint:
+    if op.type == "Param" and not any(t is op.outputs[0] for t in op.region.params):
+        return "a Param is not a parameter of its region", op.region.params, op
+    return None
+
+
+def _dtypes(tensors: Sequence[Tensor]) -> list[str]:
+    return [t.dtype.name for t in tensors]
+
+
+def _cond_agrees(op: Operation) -> Complaint:
+    if op.type != "Cond":
+        return None
+    if len(op.inputs) != 1 or op.inputs[0].dtype not in (dtypes.bool_, dtypes.int32):
+        return "a Cond has one bool or int32 predicate", "bool or int32", _dtypes(op.inputs)
+    if not op.regions or (op.inputs[0].dtype is dtypes.bool_ and len(op.regions) != 2):
+        return "a Cond has the wrong number of branches", "two, or one or more for an int32", len(op.regions)
+    for region in op.regions:
+        if region.params:
+            return "a branch has parameters", [], region.params
+        complaint = _results_agree(op, region, _dtypes(op.outputs[: num_results(op)]))
+        if complaint:
+            return complaint
+    return None
+
+
+def _while_agrees(op: Operation) -> Complaint:
+    if op.type != "While":
+        return None
+    if len(op.regions) != 2:
+        return "a While has a predicate and a body", 2, len(op.regions)
+    variables = _dtypes(op.outputs[: num_results(op)])
+    for what, tensors in (("initial values", op.inputs), *((f"{r.role} parameters", r.params) for r in op.regions)):
+        if _dtypes(tensors) != variables:
+            return f"the {what} of a While do not agree with its results", variables, _dtypes(tensors)
+    return _results_agree(op, op.regions[0], ["bool"]) or _results_agree(op, op.regions[1], variables)
+
+
+def _results_agree(op: Operation, region: Region, wanted: list[str]) -> Complaint:
+    if _dtypes(region.results) != wanted:
+        return f"the results of the {region.role} do not agree with {op.name}", wanted, _dtypes(region.results)
+    return _first_outside(region, region.results, f"a result of the {region.role}")
+
+
+_EXTRA_KINDS = {"Cond": ("maybe",), "While": ("series", "trip")}
+
+
+def _extras_agree(op: Operation) -> Complaint:
+    if op.type not in _OWNERS:
+        return None
+    for extra, output in zip(extras(op), op.outputs[num_results(op) :], strict=True):
+        complaint = _extra_agrees(op, extra, output)
+        if complaint:
+            return complaint
+    return None
+
+
+def _extra_agrees(op: Operation, extra: Extra, output: Tensor) -> Complaint:
+    if extra.kind not in _EXTRA_KINDS[op.type]:
+        return "a saved value is of the wrong kind", _EXTRA_KINDS[op.type], extra.kind
+    if (extra.value is None) != (extra.kind == "trip"):
+        return "a saved value has no value", "a tensor, unless it is a trip count", extra
+    wanted = {"series": dtypes.series, "trip": dtypes.int64}.get(extra.kind) or extra.value.dtype  # type: ignore[union-attr]
+    if output.dtype is not wanted:
+        return "a saved value has the wrong dtype", wanted, output.dtype
+    region = op.regions[extra.branch if op.type == "Cond" else 1]
+    return _first_outside(region, [t for t in (extra.value, extra.index) if t is not None], "a saved value")
+
+
+def _merge_has_inputs(op: Operation) -> Complaint:
+    return ("a Merge has no inputs", "at least one", 0) if op.type == "Merge" and not op.inputs else None
+
+
+def _in_root(op: Operation) -> Complaint:
+    if op.region is not op.graph.root:
+        return "an operation is in a region", "the root region", op.region.path()
+    return None
+
+
+_ANYWHERE = (
+    _registered, _inputs_in_scope, _controls_in_scope, _fits_signature, _merge_has_inputs, _only_owners_have_regions,
+)  # fmt: skip
+
+STAGES = {
+    "structured": Stage(
+        forbidden=frozenset({"SeriesPush", "SeriesExit", "TripCount", "Send", "Recv"}),
+        facts=(*_ANYWHERE, _params_belong, _cond_agrees, _while_agrees, _extras_agree),
+    ),
+    "lowered": Stage(
+        forbidden=frozenset({"Cond", "While", "Param", "Send", "Recv"}),
+        facts=(*_ANYWHERE, _in_root),
+        whole=(assign_frames,),
+    ),
+}
+
+
+def check(graph: Graph, stage: str) -> None:
+    """Hold a graph against the table of its stage.
+
+    Parameters
+    ----------
+    graph : Graph
+    stage : str
+        A key of ``STAGES``: "structured" before lowering, "lowered" after.
+
+    Raises
+    ------
+    GraphError
+        If an operation of the graph is not legal at that stage; it names the operation.
+    """
+    try:
+        rules = STAGES[stage]
+    except KeyError:
+        raise GraphError("no such stage", wanted=list(STAGES), got=stage) from None
+    operations = graph.get_operations()
+    for op in operations:
+        _check_operation(op, stage, rules)
+    for whole in rules.whole:
+        whole(operations)
+
+
+def _check_operation(op: Operation, stage: str, rules: Stage) -> None:
+    if op.type in rules.forbidden:
+        raise GraphError(f"a {stage} graph may not hold a {op.type}", operation=op)
+    if op.type not in _BY_COMPILER:
+        definition_of(op.type)
+    for fact in rules.facts:
+        complaint = fact(op)
+        if complaint is not None:
+            what, wanted, got = complaint
+            raise GraphError(f"{what} (in a {stage} graph)", wanted=wanted, got=got, operation=op)
