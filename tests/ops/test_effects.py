@@ -125,7 +125,7 @@ def test_a_wrong_result_is_refused_with_what_was_wanted(value, message):
 @pytest.mark.parametrize(("result", "got"), [((1.0, 2.0, 3.0), "tuple"), (1.0, "float 1.0"), (None, "NoneType")])
 def test_a_wrong_number_of_results_is_refused(result, got):
     first, _ = py_function(lambda: result, [], ["float32", "float32"])
-    with pytest.raises(OpError, match=f"does not return what Tout says(.|\n)*wanted: 2 values(.|\n)*got: {got}"):
+    with pytest.raises(OpError, match=rf"does not return what Tout says(.|\n)*wanted: 2 values(.|\n)*got: {got}"):
         Walk().run(first)
 
 

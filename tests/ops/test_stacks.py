@@ -59,7 +59,7 @@ def test_a_bound_is_kept():
 @pytest.mark.rule(103)
 def test_another_dtype_and_use_after_close_are_refused():
     handle = stack(elem_type="float32", stack_name="s")
-    with pytest.raises(StackError, match="another dtype(.|\n)*wanted: float32(.|\n)*got: int32"):
+    with pytest.raises(StackError, match=r"another dtype(.|\n)*wanted: float32(.|\n)*got: int32"):
         Walk().run(stack_push(handle, constant(1)))
     with pytest.raises(StackError, match="popped as another dtype"):
         Walk().run(stack_pop(handle, "int32"))

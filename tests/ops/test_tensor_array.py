@@ -94,7 +94,7 @@ def test_a_dynamic_array_grows_on_write_but_never_below_zero():
 
 @pytest.mark.rule(106)
 def test_another_dtype_is_refused():
-    with pytest.raises(TensorArrayError, match="another dtype(.|\n)*wanted: float32(.|\n)*got: float64"):
+    with pytest.raises(TensorArrayError, match=r"another dtype(.|\n)*wanted: float32(.|\n)*got: float64"):
         storage().write(0, np.zeros(2), at("w"))
 
 
@@ -120,7 +120,7 @@ def test_without_clearing_reads_repeat():
 
 @pytest.mark.rule(108)
 def test_unwritten_elements_read_as_zeros_of_a_known_shape_only():
-    with pytest.raises(TensorArrayError, match="could not read index 0 of TensorArray 'ta'(.|\n)*element_shape"):
+    with pytest.raises(TensorArrayError, match=r"could not read index 0 of TensorArray 'ta'(.|\n)*element_shape"):
         storage().read(0, at("r"))
     learnt = storage(identical_shapes=True)
     learnt.write(1, f32(1, 2), at("w"))
@@ -196,7 +196,7 @@ def test_split_into_a_dynamic_array_takes_any_number():
 
 @pytest.mark.rule(110)
 def test_scatter_needs_a_row_for_each_index_within_the_size():
-    with pytest.raises(TensorArrayError, match="one row for each index(.|\n)*wanted: 2 rows"):
+    with pytest.raises(TensorArrayError, match=r"one row for each index(.|\n)*wanted: 2 rows"):
         storage().write_rows([0, 1], f32(1), at("s"))
     with pytest.raises(TensorArrayError, match="index 3"):
         storage().write_rows([0, 3], f32(1, 2), at("s"))
@@ -263,9 +263,9 @@ def test_named_gradient_arrays_are_shared_and_unnamed_ones_are_not():
 def test_naming_a_gradient_array_fixes_the_size():
     array = storage(1, dynamic_size=True)
     gradient = array.gradient("a", at("g"))
-    with pytest.raises(TensorArrayError, match="can not grow to index 1(.|\n)*gradient array"):
+    with pytest.raises(TensorArrayError, match=r"can not grow to index 1(.|\n)*gradient array"):
         array.write(1, f32(1), at("w"))
-    with pytest.raises(TensorArrayError, match="index 1(.|\n)*out of bounds"):
+    with pytest.raises(TensorArrayError, match=r"index 1(.|\n)*out of bounds"):
         gradient.write(1, f32(1), at("w"))
 
 
