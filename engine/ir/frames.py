@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from ..base.errors import GraphError
 from .operation import Operation
+from .order import in_order
 from .tensor import Tensor
 
 ROOT = ""
@@ -49,7 +49,7 @@ def assign_frames(operations: Sequence[Operation]) -> Frames:
         different parents, a frame has two LoopConds, or there is a cycle that is not a loop.
     """
     frames = Frames({}, {ROOT: FrameInfo(ROOT, ROOT)})
-    for op in _ordered(operations):
+    for op in in_order(operations):
         sources = [(t, t.op) for t in op.inputs if t.op in frames.of] + [
             (c, c) for c in op.control_inputs if c in frames.of
         ]
@@ -96,33 +96,3 @@ def _check_inputs(frames: Frames, op: Operation) -> None:
                 got=f"{value.name} of frame '{frames.of_output(source) or 'root'}'", operation=op,
                 hint="bring the value in with enter, or out with exit",
             )  # fmt: skip
-
-
-def _ordered(operations: Sequence[Operation]) -> Iterable[Operation]:
-    """Yield operations after their inputs, not counting NextIteration to Merge edges."""
-    waiting = {op: len(_predecessors(op)) for op in operations}
-    successors: dict[Operation, list[Operation]] = {op: [] for op in operations}
-    for op in operations:
-        for source in _predecessors(op):
-            successors[source].append(op)
-    ready = deque(op for op in operations if not waiting[op])
-    count = 0
-    while ready:
-        op = ready.popleft()
-        count += 1
-        yield op
-        for successor in successors[op]:
-            waiting[successor] -= 1
-            if not waiting[successor]:
-                ready.append(successor)
-    if count < len(operations):
-        stuck = [op.name for op in operations if waiting[op]]
-        raise GraphError(
-            "the graph contains a cycle", got=", ".join(stuck[:8]), operation=next(op for op in operations if waiting[op]),
-            hint="the only cycles allowed go from a NextIteration to a Merge",
-        )  # fmt: skip
-
-
-def _predecessors(op: Operation) -> list[Operation]:
-    data = [t.op for t in op.inputs if not (op.type == "Merge" and t.op.type == "NextIteration")]
-    return data + op.control_inputs

@@ -10,8 +10,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from ..base.errors import GraphError
 from .graph import Graph
 from .operation import Operation
+from .order import in_order
 from .region import Region
 from .structured import Extra, extras, is_structured, num_results
 from .tensor import Tensor
@@ -140,9 +142,8 @@ class _Copier:
         )
 
     def region(self, source: Region, target: Region) -> None:
-        for op in source.operations:
-            if op in self.needs.operations and op.type != "Param":
-                self.operation(op, target)
+        for op in in_order([op for op in source.operations if op in self.needs.operations and op.type != "Param"]):
+            self.operation(op, target)
 
     def operation(self, op: Operation, target: Region) -> None:
         if op.type == "While":
@@ -170,8 +171,13 @@ class _Copier:
 
     def _stand_in(self, op: Operation, tensor: Tensor) -> Tensor:
         """Give a back edge some input until what it comes from is copied."""
-        known = [self.env[t] for t in op.inputs if t in self.env and t.dtype is tensor.dtype]
-        return known[0]
+        known = next((self.env[t] for t in op.inputs if t in self.env), None)
+        if known is None:
+            raise GraphError(
+                "a Merge has no input from outside its loop", wanted="an Enter beside the NextIteration", got=tensor,
+                operation=op,
+            )  # fmt: skip
+        return known
 
     def append(
         self, op: Operation, target: Region, inputs: Any, outputs: Any, regions: Any = (), **attrs: Any
@@ -215,7 +221,13 @@ class _Copier:
         self.structured(op, target, [self.env[op.inputs[i]] for i in kept], kept, saved, regions)
 
     def structured(
-        self, op: Operation, target: Region, inputs: list[Tensor], kept: list[int], saved: list[int], regions: list[Region]
+        self,
+        op: Operation,
+        target: Region,
+        inputs: list[Tensor],
+        kept: list[int],
+        saved: list[int],
+        regions: list[Region],
     ) -> None:
         outputs = [op.outputs[i] for i in kept + saved]
         moved = [self._extra(extras(op)[i - num_results(op)]) for i in saved]

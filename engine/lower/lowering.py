@@ -97,7 +97,9 @@ class _Scope:
 class _BranchScope(_Scope):
     """One branch of a Cond."""
 
-    def __init__(self, parent: _Scope, op: Operation, pred: Tensor, index: int, shared: dict[Key, list[Tensor]]) -> None:
+    def __init__(
+        self, parent: _Scope, op: Operation, pred: Tensor, index: int, shared: dict[Key, list[Tensor]]
+    ) -> None:
         super().__init__(parent.lowering, parent)
         self.op = op
         self.pred = pred
@@ -193,7 +195,8 @@ class _Lowering:
 
     def plain(self, op: Operation, scope: _Scope) -> None:
         late = [i for i, t in enumerate(op.inputs) if op.type == "Merge" and self._is_back_edge(op, i, scope)]
-        inputs = [scope.lookup(op.inputs[0] if i in late else t) for i, t in enumerate(op.inputs)]
+        stand_in = next((t for i, t in enumerate(op.inputs) if i not in late), None)
+        inputs = [scope.lookup(stand_in if i in late else t) for i, t in enumerate(op.inputs)]
         outputs = [(t.dtype, t.shape) for t in op.outputs]
         controls = self.controls(op, scope)
         lowered = scope.emit(op.type, op.name, inputs, outputs, controls, like=op, **op.attrs)

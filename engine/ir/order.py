@@ -1,0 +1,71 @@
+"""The order of operations: each after what it needs, the back edges of loops not counted (rule 55)."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator, Sequence
+
+from ..base.errors import GraphError
+from .operation import Operation
+
+
+def in_order(operations: Sequence[Operation]) -> list[Operation]:
+    """Return operations of one region, each after those it needs; the order they have is kept where it can be.
+
+    Raises
+    ------
+    GraphError
+        If there is a cycle that does not go from a NextIteration to a Merge.
+    """
+    needs = _needs(operations)
+    seen: set[Operation] = set()
+    for op in operations:
+        if not needs[op] <= seen:
+            return _sorted(operations, needs)
+        seen.add(op)
+    return list(operations)
+
+
+def _needs(operations: Sequence[Operation]) -> dict[Operation, set[Operation]]:
+    """Return for each operation those of `operations` that it, or what is in its regions, uses."""
+    inside = set(operations)
+    return {op: {source for source in _uses(op) if source in inside} for op in operations}
+
+
+def _uses(op: Operation) -> Iterator[Operation]:
+    for tensor in op.inputs:
+        if not (op.type == "Merge" and tensor.op.type == "NextIteration"):
+            yield tensor.op
+    yield from op.control_inputs
+    for region in op.regions:
+        yield from (tensor.op for tensor in region.results)
+        for inner in region.operations:
+            yield from _uses(inner)
+
+
+def _sorted(operations: Sequence[Operation], needs: dict[Operation, set[Operation]]) -> list[Operation]:
+    position = {op: i for i, op in enumerate(operations)}
+    waiting = {op: len(needs[op]) for op in operations}
+    users: dict[Operation, list[Operation]] = {op: [] for op in operations}
+    for op in operations:
+        for source in needs[op]:
+            users[source].append(op)
+    ready = [position[op] for op in operations if not waiting[op]]
+    found = []
+    while ready:
+        op = operations[heapq.heappop(ready)]
+        found.append(op)
+        for user in users[op]:
+            waiting[user] -= 1
+            if not waiting[user]:
+                heapq.heappush(ready, position[user])
+    if len(found) < len(operations):
+        _refuse([op for op in operations if waiting[op]])
+    return found
+
+
+def _refuse(stuck: list[Operation]) -> None:
+    raise GraphError(
+        "the graph contains a cycle", got=", ".join(op.name for op in stuck[:8]), operation=stuck[0],
+        hint="the only cycles allowed go from a NextIteration to a Merge",
+    )  # fmt: skip
