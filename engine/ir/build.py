@@ -71,10 +71,14 @@ def build(type: str, tensors: list[Tensor], *, name: str | None = None, **attrs:
         if error.operation is None:
             error.operation = op
         raise
+    _place(op, scope)
+    return op
+
+
+def _place(op: Operation, scope: scopes.Scope) -> None:
     op.device = scope.device(op) if callable(scope.device) else scope.device
     if scope.colocate is not None:
         op.attrs["colocate"] = scope.colocate.name
-    return op
 
 
 def infer_shapes(op: Operation) -> None:
@@ -200,9 +204,9 @@ def constant(value: Any, dtype: Any = None, shape: Any = None, name: str | None 
     op = Operation(
         scopes.current_region(), "Const", scoped_name(name or "Const"), (),
         [(dtypes.as_dtype(array.dtype), Shape(array.shape))],
-        attrs={"value": array}, source=user_source(),
-        device=scope.device if isinstance(scope.device, str) else "",
+        control_inputs=scope.control_inputs, attrs={"value": array}, source=user_source(),
     )  # fmt: skip
+    _place(op, scope)
     return op.outputs[0]
 
 

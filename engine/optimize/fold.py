@@ -20,7 +20,7 @@ def fold_constants(program: Program, settings: Settings) -> Program:
     """Return the program with constant operations computed, where results are at most ``fold_bytes`` large."""
 
     def transform(op: Operation, inputs: list[Tensor], region: Region) -> list[Tensor] | None:
-        if not inputs or op.control_inputs or any(t.op.type != "Const" for t in inputs):
+        if not inputs or op.control_inputs or any(t.op.type != "Const" or t.op.control_inputs for t in inputs):
             return None
         values = _evaluate(op, inputs, settings)
         return None if values is None else [_constant(op, region, v) for v in values]

@@ -1,0 +1,190 @@
+"""``control_dependencies``, ``device``, ``colocate_with`` and ``name_scope``: what operations made inside get."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from ..base.errors import GraphError
+from ..ir import scopes
+from ..ir.operation import Operation
+from ..ir.tensor import Tensor
+
+_SCOPE_NAME = re.compile(r"[A-Za-z0-9_.][A-Za-z0-9_.\\/-]*")
+
+
+@contextmanager
+def control_dependencies(control_inputs: Any) -> Iterator[None]:
+    """Make operations built inside wait until others have run.
+
+    Nested scopes add up. Operations in a branch or a loop body built inside do not wait each for themselves:
+    the whole loop or cond does.
+
+    Parameters
+    ----------
+    control_inputs : list of Operation, Tensor, Variable or name, or None
+        What must have run; None clears the dependencies of the scopes around.
+
+    Raises
+    ------
+    GraphError
+        If one is of another graph, or in a branch or loop body that is not around the current one.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> with tg.Graph().as_default():
+    ...     first = tg.no_op()
+    ...     with tg.control_dependencies([first]):
+    ...         second = tg.identity(1.0)
+    >>> second.op.control_inputs == [first]
+    True
+    """
+    if control_inputs is None:
+        controls: tuple[Operation, ...] = ()
+    else:
+        items = control_inputs if isinstance(control_inputs, (list, tuple)) else [control_inputs]
+        added = [_visible(item) for item in items]
+        controls = tuple(dict.fromkeys((*scopes.current().control_inputs, *added)))
+    with scopes.within(control_inputs=controls):
+        yield
+
+
+def _visible(item: Any) -> Operation:
+    if hasattr(item, "with_flow"):
+        item = item.flow
+    elif hasattr(item, "_as_tensor") and not hasattr(item, "_as_graph_element"):
+        item = item._as_tensor()
+    region = scopes.current_region()
+    element = region.graph.as_graph_element(item)
+    op = element.op if isinstance(element, Tensor) else element
+    if not op.region.encloses(region):
+        raise GraphError(
+            f"{op.name} can not be waited for outside the {op.region.role} it was made in",
+            wanted=f"an operation of the {region.path()} or of a region around it",
+            got=f"an operation of the {op.region.path()}",
+            operation=op,
+            hint="return it from the branch or body, and depend on the result of cond or while_loop",
+        )
+    return op
+
+
+@contextmanager
+def device(device_name_or_function: str | Callable[[Operation], str | None] | None) -> Iterator[None]:
+    """Ask for a device for operations built inside.
+
+    Parameters
+    ----------
+    device_name_or_function : str, callable or None
+        A name as ``"/cpu:0"``; or a function of the new operation that gives a name, None or "" leaving it to the
+        scopes around; or None, which clears the device of the scopes around.
+
+    Raises
+    ------
+    GraphError
+        If it is something else.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> with tg.Graph().as_default(), tg.device("/cpu:0"):
+    ...     x = tg.identity(1.0)
+    >>> x.device
+    '/cpu:0'
+    """
+    asked = device_name_or_function
+    if asked is not None and not isinstance(asked, str) and not callable(asked):
+        raise GraphError("not a device", wanted="a name, a function of an operation, or None", got=repr(asked))
+    outer = scopes.current().device
+    chosen = _device_function(asked, outer) if callable(asked) else asked or ""
+    with scopes.within(device=chosen):
+        yield
+
+
+def _device_function(function: Callable[[Operation], str | None], outer: Any) -> Callable[[Operation], str]:
+    def choose(op: Operation) -> str:
+        name = function(op)
+        if name is not None and not isinstance(name, str):
+            raise GraphError("a device function gives a name or None", wanted="str or None", got=repr(name), operation=op)
+        return name or (outer(op) if callable(outer) else outer)
+
+    return choose
+
+
+@contextmanager
+def colocate_with(op: Any, ignore_existing: bool = False) -> Iterator[None]:
+    """Place operations built inside on the device of another.
+
+    Parameters
+    ----------
+    op : Operation, Tensor, Variable or None
+        None clears the colocation of the scopes around.
+    ignore_existing : bool, optional
+        Also ignore the devices asked for by the scopes around.
+
+    Raises
+    ------
+    GraphError
+        If it is of another graph.
+    """
+    if op is None:
+        with scopes.within(colocate=None):
+            yield
+        return
+    element = scopes.get_default_graph().as_graph_element(op)
+    changes: dict[str, Any] = {"device": ""} if ignore_existing else {}
+    with scopes.within(colocate=element.op if isinstance(element, Tensor) else element, **changes):
+        yield
+
+
+@contextmanager
+def name_scope(name: str | None, default_name: str | None = None, values: Any = None) -> Iterator[str]:
+    """Put a common prefix before the names of operations built inside.
+
+    Nested scopes are joined with ``/``; a scope whose name is taken gets ``_1``, ``_2``, ...
+
+    Parameters
+    ----------
+    name : str or None
+        A name; a whole scope ending in ``/`` (as this gives it), which is entered again as it is; "" or None
+        (with no `default_name`) for no prefix at all.
+    default_name : str, optional
+        The name when `name` is None.
+    values : optional
+        Accepted as in TensorFlow 1, not needed here.
+
+    Yields
+    ------
+    str
+        The whole scope, ending in ``/``; "" for no prefix.
+
+    Raises
+    ------
+    GraphError
+        If the name has other characters than letters, digits and ``_.\\/-``.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> with tg.Graph().as_default(), tg.name_scope("layer") as scope:
+    ...     x = tg.identity(1.0, name="x")
+    >>> scope, x.op.name
+    ('layer/', 'layer/x')
+    """
+    name = default_name if name is None else name
+    if name and not _SCOPE_NAME.fullmatch(name):
+        raise GraphError("not a name for a scope", wanted="letters, digits and _.\\/-", got=repr(name))
+    full = _full_scope(name)
+    with scopes.within(name=full):
+        yield f"{full}/" if full else ""
+
+
+def _full_scope(name: str | None) -> str:
+    if not name:
+        return ""
+    if name.endswith("/"):
+        return name.rstrip("/")
+    outer = scopes.current().name
+    return scopes.get_default_graph().unique_name(f"{outer}/{name}" if outer else name)
