@@ -1,0 +1,53 @@
+"""One execution of a plan."""
+
+from cpython.object cimport PyObject
+from libc.stdint cimport int64_t, uint32_t
+
+from tagflow.kernels.scheduler.delivery cimport Machine
+from tagflow.kernels.scheduler.frames cimport Iteration
+from tagflow.kernels.scheduler.memory cimport Arena
+from tagflow.kernels.scheduler.plan cimport CompiledPlan
+from tagflow.kernels.scheduler.ready cimport Ready
+from tagflow.kernels.scheduler.table cimport Node
+
+
+cdef class Instance:
+    cdef readonly object step  # StepContext of the step
+    cdef readonly str operation
+    cdef readonly object frame_id  # int
+    cdef readonly int64_t iteration
+    cdef readonly str path  # of the frame
+
+
+cdef class Flight:
+    cdef Ready ready  # an outstanding instance; iteration NULL once the step has failed
+
+
+cdef class StepMachine:
+    cdef Machine machine  # its arrays are owned by `arena`, what they hold by this object
+    cdef Arena arena
+    cdef readonly CompiledPlan compiled  # keeps machine.table alive
+    cdef readonly object step  # handed to stateful kernels
+    cdef readonly object failure  # None or (node, tag, exception, input shapes)
+    cdef PyObject** arguments  # scratch for a call: one slot to spare, the instance, the inputs
+    cdef dict flights  # ticket -> Flight, for asynchronous instances not finished
+    cdef list launched  # what `launches` will return
+    cdef int64_t tickets  # handed out so far
+    cdef bint draining  # inside `drain`; then stopping waits for its loop
+    cdef bint closed
+
+    cdef int _open(self, list feeds, object shuffle_seed) except -1
+    cdef int _start(self) except -1
+    cdef int _run(self, double seconds) except -1
+    cdef int _perform(self, Ready ready) except -1
+    cdef int _look_after(self, Ready ready) except -1
+    cdef int _execute(self, Ready ready) except -1
+    cdef int _run_loop(self, const Node* node, Iteration* it) except -1
+    cdef int _run_series(self, const Node* node, Iteration* it) except -1
+    cdef object _call(self, Ready ready)
+    cdef int _conclude(self, Ready ready, object result) except -1
+    cdef int _accept(self, const Node* node, object result) except -1
+    cdef int _emit(self, Ready ready) except -1
+    cdef int _launch(self, Ready ready, object awaitable) except -1
+    cdef int _fail(self, Ready ready, object exception) except -1
+    cdef int _stop(self) except -1

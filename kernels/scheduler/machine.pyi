@@ -1,0 +1,79 @@
+"""One execution of a plan."""
+
+from collections.abc import Sequence
+from typing import Any, final
+
+from .plan import CompiledPlan
+
+DEAD: Any
+
+def live_counts() -> dict[str, int]:
+    """Return how many frames, iterations and values all machines of the process hold now."""
+
+@final
+class Instance:
+    """Which instance of an operation a stateful kernel runs for."""
+
+    @property
+    def step(self) -> Any: ...
+    @property
+    def operation(self) -> str: ...
+    @property
+    def frame_id(self) -> int: ...
+    @property
+    def iteration(self) -> int: ...
+    @property
+    def path(self) -> str: ...
+    @property
+    def tag(self) -> str:
+        """Frame path and iteration, as in ``node@tag``."""
+
+class StepMachine:
+    """One execution of a compiled plan."""
+
+    def __init__(
+        self, compiled: CompiledPlan, step_context: Any, feeds: Sequence[Any], shuffle_seed: int | None = None
+    ) -> None: ...
+    @property
+    def compiled(self) -> CompiledPlan: ...
+    @property
+    def step(self) -> Any: ...
+    @property
+    def failure(self) -> tuple[int, str, BaseException, list[tuple[int, ...] | None]] | None:
+        """Node (-1 for `abort`), tag, error and shapes of the inputs; None while nothing has failed."""
+
+    @property
+    def done(self) -> bool:
+        """Whether nothing is ready and nothing on its way."""
+
+    @property
+    def pending(self) -> int:
+        """Number of asynchronous instances not finished."""
+
+    @property
+    def fetches(self) -> list[Any]:
+        """What was fetched: an array each, DEAD where no value came, None where the Fetch did not run."""
+
+    def drain(self, seconds: float) -> bool:
+        """Run ready instances until there are none, or for about `seconds`; return whether more are ready."""
+
+    def launches(self) -> list[tuple[int, Any, int, str]]:
+        """Return (ticket, awaitable, node, tag) of the asynchronous instances started since the last call."""
+
+    def finish(self, ticket: int, result: Any) -> None:
+        """Deliver what an asynchronous instance gave; drain afterwards."""
+
+    def fail(self, ticket: int, exception: BaseException) -> None:
+        """Fail the step with the error of an asynchronous instance."""
+
+    def abort(self, exception: BaseException) -> None:
+        """Stop the step: drop all ready work and all values. An earlier error stays."""
+
+    def switch_outcomes(self) -> dict[int, bool | int | None]:
+        """Return which way the Switches of the root frame went, by node; None if dead."""
+
+    def dump(self) -> list[str]:
+        """Return lines that say what each iteration waits for, runs and holds."""
+
+    def close(self) -> None:
+        """Release everything; more than once is fine."""

@@ -1,0 +1,507 @@
+"""The step machine: takes ready instances off the queue and runs them until there are none.
+
+What needs no Python happens in ``primitives`` and ``delivery``. Here are kernels: those that NumPy's inner loops do,
+those written in Python, and those that finish later. Nothing here waits: an asynchronous instance is handed out by
+`launches` and comes back by `finish` or `fail`.
+"""
+
+cimport cython
+from cpython.object cimport PyObject
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from posix.time cimport CLOCK_MONOTONIC, clock_gettime, timespec
+
+import logging
+
+import numpy as np
+
+from tagflow.kernels.scheduler.convert cimport accept, as_integer, box
+from tagflow.kernels.scheduler.delivery cimport (
+    NO_MEMORY, NOT_FIRED, NOT_SCALAR, TWO_LIVE, WAS_DEAD, Machine, complete, drop_inputs, emit_outputs, make_ready,
+    settle,
+)
+from tagflow.kernels.scheduler.frames cimport Frame, Iteration, append_iteration, frame_id, open_frame
+from tagflow.kernels.scheduler.memory cimport Arena
+from tagflow.kernels.scheduler.plan cimport CompiledPlan
+from tagflow.kernels.scheduler.primitives cimport resolve
+from tagflow.kernels.scheduler.ready cimport Ready, close_queue, open_queue, pop_ring, pop_stack
+from tagflow.kernels.scheduler.report cimport dump_lines, frame_path_of, free_frames, input_shapes, tag_of
+from tagflow.kernels.scheduler.saving cimport give_series, push_series, read_series
+from tagflow.kernels.scheduler.table cimport (
+    AT_ONCE, KERNEL, SERIES_EXIT, SERIES_PUSH, STATEFUL, SWITCH, SWITCH_N, Node, Table, input_type, output_type,
+)
+from tagflow.kernels.scheduler.ufuncs cimport all_scalars, run_arrays, run_scalars
+from tagflow.kernels.scheduler.values cimport (
+    EMPTY, TAGFLOW_DEBUG, Counters, Py_DECREF, Py_INCREF, Value, drop, hold, object_value, scalar, take,
+)
+
+cdef extern from "Python.h":
+    PyObject* PyErr_Occurred()
+    object PyObject_Vectorcall(object, PyObject**, size_t, PyObject*)
+    size_t PY_VECTORCALL_ARGUMENTS_OFFSET
+    bint PyCoro_CheckExact(object)
+
+cdef extern from "<fenv.h>" nogil:
+    int FE_ALL_EXCEPT
+    int feclearexcept(int)
+
+cdef enum:
+    SLICE = 64  # instances between two looks at the clock
+    LOOP_COST = 8  # what an inner loop over arrays counts for; a Python kernel counts for a whole slice
+
+cdef Counters _live  # of all machines in the process
+_logger = logging.getLogger("tagflow")
+
+
+class _Dead:
+    """What is fetched where no value came."""
+
+    def __repr__(self):
+        return "DEAD"
+
+    def __reduce__(self):
+        return "DEAD"
+
+
+DEAD = _Dead()
+
+
+def live_counts():
+    """Return how many frames, iterations and values all machines of the process hold now.
+
+    A debug build adds how many of them were ever ``allocated`` and ``freed``.
+    """
+    counts = {"frames": _live.frames, "iterations": _live.iterations, "values": _live.values}
+    if TAGFLOW_DEBUG:
+        counts.update(allocated=_live.allocated, freed=_live.freed)
+    return counts
+
+
+cdef double _now() noexcept nogil:
+    """Return seconds on a clock that only goes forward."""
+    cdef timespec time
+    clock_gettime(CLOCK_MONOTONIC, &time)
+    return <double>time.tv_sec + 1e-9 * <double>time.tv_nsec
+
+
+cdef class Instance:
+    """Which instance of an operation a stateful kernel runs for."""
+
+    @property
+    def tag(self):
+        """Frame path and iteration, as in ``node@tag``."""
+        return f"{self.path}/{self.iteration}"
+
+    def __repr__(self):
+        return f"{self.operation}@{self.tag}"
+
+
+cdef class Flight:
+    """An asynchronous instance on its way."""
+
+
+cdef Instance _instance(StepMachine machine, Ready ready):
+    """Describe an instance to its kernel."""
+    cdef Instance instance = Instance.__new__(Instance)
+    instance.step = machine.step
+    instance.operation = machine.compiled.plan.nodes[ready.node].name
+    instance.frame_id = ready.iteration.frame.id
+    instance.iteration = ready.iteration.number
+    instance.path = frame_path_of(ready.iteration.frame, machine.compiled)
+    return instance
+
+
+cdef inline size_t _argument(PyObject** place, object argument) noexcept:
+    """Put an argument of a call in its place, with a reference; return how many that is."""
+    place[0] = <PyObject*>argument
+    Py_INCREF(place[0])  # given back after the call
+    return 1
+
+
+cdef bint _is_awaitable(object result):
+    """Say whether a kernel returned something to wait for."""
+    if result is None or type(result) is np.ndarray or type(result) is tuple:
+        return False
+    return PyCoro_CheckExact(result) or hasattr(type(result), "__await__")
+
+
+cdef int _discard(object awaitable) except -1:
+    """Close a coroutine that nobody will await."""
+    if PyCoro_CheckExact(awaitable):
+        awaitable.close()
+    return 0
+
+
+@cython.no_gc_clear
+cdef class StepMachine:
+    """One execution of a compiled plan.
+
+    Parameters
+    ----------
+    compiled : CompiledPlan
+        What to run.
+    step_context : object
+        Attribute ``step`` of the instance that stateful kernels get.
+    feeds : list of numpy.ndarray
+        One for each feed, of the plan's dtype; used without a copy.
+    shuffle_seed : int, optional
+        Seed of a random ready order; None keeps first in, first out.
+
+    Raises
+    ------
+    ValueError
+        If the number of feeds is wrong.
+    TypeError
+        If a feed has another dtype than declared.
+    """
+
+    def __cinit__(self, CompiledPlan compiled not None, step_context, feeds, shuffle_seed=None):
+        self.compiled = compiled
+        self.step = step_context
+        self.arena = Arena()
+        self.flights, self.launched = {}, []
+        self._open(list(feeds), shuffle_seed)
+        self._start()
+
+    def __dealloc__(self):
+        if self.machine.table != NULL:
+            self.close()
+
+    def drain(self, double seconds):
+        """Run ready instances until there are none, or for about `seconds`.
+
+        Returns
+        -------
+        bool
+            Whether more are ready.
+
+        Raises
+        ------
+        RuntimeError
+            If called from a kernel, or after `close`.
+        BaseException
+            What a kernel raised that is no Exception, such as KeyboardInterrupt; the step has then failed.
+        """
+        if self.draining or self.closed:
+            raise RuntimeError("drain is already running" if self.draining else "the step is closed")
+        self.draining = True
+        try:
+            with np.errstate(all="ignore"):
+                return self._run(seconds) == 1
+        finally:
+            feclearexcept(FE_ALL_EXCEPT)
+            self.draining = False
+            if self.failure is not None:
+                self._stop()
+
+    def launches(self):
+        """Return the asynchronous instances started since the last call.
+
+        Returns
+        -------
+        list of (int, awaitable, int, str)
+            Ticket for `finish` or `fail`, what to await, node, tag as ``path/iteration``.
+        """
+        launched, self.launched = self.launched, []
+        return launched
+
+    def finish(self, ticket, result):
+        """Deliver what an asynchronous instance gave; drain afterwards. KeyError for an unknown ticket."""
+        cdef Flight flight = self.flights.pop(ticket)
+        if flight.ready.iteration == NULL or self.failure is not None:
+            return
+        try:
+            self._accept(&self.machine.table.nodes[flight.ready.node], result)
+            self._emit(flight.ready)
+        except Exception as exception:
+            self._fail(flight.ready, exception)
+
+    def fail(self, ticket, exception):
+        """Fail the step with the error of an asynchronous instance. KeyError for an unknown ticket."""
+        cdef Flight flight = self.flights.pop(ticket)
+        if flight.ready.iteration != NULL:
+            self._fail(flight.ready, exception)
+
+    def abort(self, exception):
+        """Stop the step: drop all ready work and all values. An earlier error stays (rule 44)."""
+        if self.failure is None:
+            self.failure = (-1, "", exception, [])
+        self._stop()
+
+    def close(self):
+        """Release everything; more than once is fine.
+
+        Raises
+        ------
+        RuntimeError
+            If called from a kernel of this step.
+        """
+        if self.draining:
+            raise RuntimeError("a step can not be closed by its own kernel; abort it")
+        self.closed = True
+        self._stop()
+        self.flights.clear()
+        close_queue(&self.machine.queue)
+
+    @property
+    def done(self):
+        """Whether nothing is ready and nothing on its way."""
+        return self.machine.queue.height + self.machine.queue.length == 0 and not self.flights
+
+    @property
+    def pending(self):
+        """Number of asynchronous instances not finished."""
+        return len(self.flights)
+
+    @property
+    def fetches(self):
+        """What was fetched: an array each, DEAD where no value came, None where the Fetch did not run."""
+        return [self._fetched(i) for i in range(self.machine.table.num_fetches)]
+
+    def _fetched(self, uint32_t i):
+        cdef Value value = self.machine.fetched[i]
+        if not self.machine.was_fetched[i]:
+            return None
+        if value.form == EMPTY:
+            return DEAD
+        return box(value, &self.machine.table.types[self.machine.table.fetch_types[i]])
+
+    def switch_outcomes(self):
+        """Return which way the Switches of the root frame went.
+
+        Returns
+        -------
+        dict of int to bool, int or None
+            By node: bool of a Switch, output number of a SwitchN, None if it was dead; those that fired.
+        """
+        outcomes = {}
+        for i in range(self.machine.table.num_nodes):
+            kind, rank = self.machine.table.nodes[i].kind, self.machine.table.nodes[i].index
+            if (kind == SWITCH or kind == SWITCH_N) and rank >= 0 and self.machine.outcomes[rank] != NOT_FIRED:
+                outcome = self.machine.outcomes[rank]
+                outcomes[i] = None if outcome == WAS_DEAD else bool(outcome) if kind == SWITCH else outcome
+        return outcomes
+
+    def dump(self):
+        """Return lines that say what each iteration waits for, runs and holds (rule 50)."""
+        active = [((<Flight>f).ready.node, <uint64_t>(<Flight>f).ready.iteration) for f in self.flights.values()]
+        return dump_lines(&self.machine, self.compiled, active)
+
+    cdef int _open(self, list feeds, object shuffle_seed) except -1:
+        """Take the arrays and the feeds."""
+        cdef Machine* m = &self.machine
+        cdef Table* table = &self.compiled.table
+        cdef uint64_t seed = 0 if shuffle_seed is None else frame_id(hash(shuffle_seed) & 0xFFFFFFFF, 0, 1)
+        if len(feeds) != table.num_feeds:
+            raise ValueError(f"wanted {table.num_feeds} feeds, got {len(feeds)}")
+        m.feeds = <Value*>self.arena.take(table.num_feeds, sizeof(Value))
+        m.fetched = <Value*>self.arena.take(table.num_fetches, sizeof(Value))
+        m.was_fetched = <uint8_t*>self.arena.take(table.num_fetches, sizeof(uint8_t))
+        m.outcomes = <int32_t*>self.arena.take(table.num_switches, sizeof(int32_t))
+        m.outputs = <Value*>self.arena.take(table.most_outputs, sizeof(Value))
+        self.arguments = <PyObject**>self.arena.take(table.most_inputs + 2, sizeof(PyObject*))
+        m.live = &_live
+        m.table = table  # from here on there is something to close
+        if not open_queue(&m.queue, seed):
+            raise MemoryError()
+        for i in range(table.num_switches):
+            m.outcomes[i] = NOT_FIRED
+        for i in range(table.num_feeds):
+            accept(m.live, feeds[i], &table.types[table.feed_types[i]], &m.feeds[i])
+        return 0
+
+    cdef int _start(self) except -1:
+        """Open the root frame and make the roots ready (rule 21)."""
+        cdef Machine* m = &self.machine
+        cdef uint32_t node
+        m.root = open_frame(m.live, &m.table.frames[0], NULL)
+        if m.root == NULL or append_iteration(m.live, m.root) == NULL:
+            raise MemoryError()
+        for i in range(m.table.num_roots):
+            node = m.table.roots[i]
+            make_ready(m, m.root.oldest, node, False, m.table.nodes[node].flags & AT_ONCE)
+        if m.trouble & NO_MEMORY:
+            raise MemoryError()
+        if m.table.num_roots == 0:
+            settle(m, m.root)
+        return 0
+
+    cdef int _run(self, double seconds) except -1:
+        """Take up instances until none is ready (0), the time is over (1) or the step has failed (0).
+
+        Once in a slice the ring goes first, so that a loop of primitives alone can not keep kernels waiting.
+        """
+        cdef Machine* m = &self.machine
+        cdef double deadline = _now() + seconds
+        cdef int budget = SLICE
+        cdef Ready ready
+        while self.failure is None:
+            if budget <= 0:
+                budget = SLICE
+                if _now() >= deadline:
+                    return m.queue.height + m.queue.length != 0
+                if not pop_ring(&m.queue, &ready) and not pop_stack(&m.queue, &ready):
+                    return 0
+            elif not pop_stack(&m.queue, &ready) and not pop_ring(&m.queue, &ready):
+                return 0
+            if resolve(m, ready):
+                budget -= 1
+                if m.trouble:
+                    self._look_after(ready)
+            else:
+                budget -= self._perform(ready)
+        return 0
+
+    cdef int _perform(self, Ready ready) except -1:
+        """Run an instance that may call Python; return what it counts for."""
+        try:
+            return self._execute(ready)
+        except Exception as exception:
+            self._fail(ready, exception)
+        except BaseException as exception:
+            self._fail(ready, exception)
+            raise
+        return SLICE
+
+    cdef int _look_after(self, Ready ready) except -1:
+        """Turn trouble that the primitives met into an error, or a warning."""
+        cdef uint32_t trouble = self.machine.trouble
+        name = self.compiled.plan.nodes[ready.node].name
+        self.machine.trouble = 0
+        if trouble & NO_MEMORY:
+            if self.failure is None:
+                self.failure = (ready.node, "", MemoryError("no memory for another iteration"), [])
+        elif trouble & NOT_SCALAR:
+            self._fail(ready, TypeError(f"{name}: the predicate must be a scalar"))
+        elif trouble & TWO_LIVE:
+            _logger.warning("%s: more than one input of a Merge is live; the first is taken", name)
+        return 0
+
+    cdef int _execute(self, Ready ready) except -1:
+        """Run a live instance of a kernel or of a series operation; return what it counts for."""
+        cdef const Node* node = &self.machine.table.nodes[ready.node]
+        cdef int cost = 1
+        if node.kind != KERNEL:
+            self._run_series(node, ready.iteration)
+            return self._emit(ready) + 1
+        if node.loop != NULL:
+            cost = self._run_loop(node, ready.iteration)
+            if cost:
+                self._emit(ready)
+                return cost
+        result = self._call(ready)
+        if self.failure is None:
+            self._conclude(ready, result)
+        elif _is_awaitable(result):
+            _discard(result)
+        return SLICE
+
+    cdef int _run_loop(self, const Node* node, Iteration* it) except -1:
+        """Run a NumPy inner loop if it fits the inputs; return what that counts for, 0 if it does not fit."""
+        cdef Machine* m = &self.machine
+        cdef int cost = 1
+        if all_scalars(node, &it.slots[node.slot]):
+            run_scalars(node, &it.slots[node.slot], m.outputs)
+        elif run_arrays(m.table, node, &it.slots[node.slot], m.live, m.outputs):
+            cost = LOOP_COST
+        else:
+            return 0
+        if PyErr_Occurred() != NULL:
+            drop(m.live, m.outputs)
+            return -1  # with the loop's exception set
+        return cost
+
+    cdef int _run_series(self, const Node* node, Iteration* it) except -1:
+        """Run a live SERIES_PUSH, SERIES_EXIT or SERIES_READ; it leaves its output in `outputs`."""
+        if node.kind == SERIES_PUSH:
+            return push_series(&self.machine, it, node)
+        if node.kind == SERIES_EXIT:
+            return give_series(&self.machine, it, node)
+        return read_series(&self.machine, it, node)
+
+    cdef object _call(self, Ready ready):
+        """Call the Python kernel of an instance with its inputs as arrays."""
+        cdef const Node* node = &self.machine.table.nodes[ready.node]
+        cdef Iteration* it = ready.iteration
+        cdef PyObject** arguments = self.arguments + 1
+        cdef size_t count = 0
+        try:
+            if node.flags & STATEFUL:
+                count += _argument(&arguments[count], _instance(self, ready))
+            for i in range(node.num_inputs):
+                count += _argument(&arguments[count], box(it.slots[node.slot + i], input_type(self.machine.table, node, i)))
+            return PyObject_Vectorcall(<object>node.kernel, arguments, count | PY_VECTORCALL_ARGUMENTS_OFFSET, NULL)
+        finally:
+            while count:
+                count -= 1
+                Py_DECREF(arguments[count])  # of _argument
+
+    cdef int _conclude(self, Ready ready, object result) except -1:
+        """Go on with what a Python kernel returned: outputs, or something to await."""
+        if _is_awaitable(result):
+            return self._launch(ready, result)
+        self._accept(&self.machine.table.nodes[ready.node], result)
+        return self._emit(ready)
+
+    cdef int _accept(self, const Node* node, object result) except -1:
+        """Store a result in the outputs; on a TypeError they are left empty."""
+        cdef Machine* m = &self.machine
+        cdef uint32_t o
+        if node.num_outputs == 1:
+            return accept(m.live, result, output_type(m.table, node, 0), m.outputs)
+        results = () if result is None else result if isinstance(result, (tuple, list)) else (result,)
+        if len(results) != node.num_outputs:
+            raise TypeError(f"wanted {node.num_outputs} outputs, got {len(results)}")
+        try:
+            for o in range(node.num_outputs):
+                accept(m.live, results[o], output_type(m.table, node, o), &m.outputs[o])
+        except BaseException:
+            for o in range(node.num_outputs):
+                drop(m.live, &m.outputs[o])
+            raise
+        return 0
+
+    cdef int _emit(self, Ready ready) except -1:
+        """Deliver the outputs of an instance and complete it."""
+        cdef Machine* m = &self.machine
+        cdef const Node* node = &m.table.nodes[ready.node]
+        drop_inputs(m, ready.iteration, node)
+        emit_outputs(m, ready.iteration, node)
+        complete(m, ready.iteration)
+        if m.trouble:
+            self._look_after(ready)
+        return 0
+
+    cdef int _launch(self, Ready ready, object awaitable) except -1:
+        """Register an asynchronous instance; its inputs stay until it has finished."""
+        cdef Flight flight = Flight()
+        flight.ready = ready
+        self.tickets += 1
+        self.flights[self.tickets] = flight
+        self.launched.append((self.tickets, awaitable, ready.node, tag_of(ready.iteration, self.compiled)))
+        return 0
+
+    cdef int _fail(self, Ready ready, object exception) except -1:
+        """Keep the first error (rule 44) and stop."""
+        cdef Machine* m = &self.machine
+        if self.failure is None:
+            tag = tag_of(ready.iteration, self.compiled)
+            self.failure = (ready.node, tag, exception, input_shapes(m, ready.iteration, ready.node))
+        return self._stop()
+
+    cdef int _stop(self) except -1:
+        """Drop all work and all values, unless a drain is running that will do it on its way out."""
+        cdef Machine* m = &self.machine
+        if self.draining:
+            return 0
+        m.queue.height = m.queue.length = 0
+        for flight in self.flights.values():
+            (<Flight>flight).ready.iteration = NULL
+        for ticket, awaitable, _, _ in self.launches():
+            del self.flights[ticket]
+            _discard(awaitable)
+        free_frames(m)
+        for i in range(m.table.num_feeds):
+            drop(m.live, &m.feeds[i])
+        for i in range(m.table.num_fetches):
+            drop(m.live, &m.fetched[i])
+        return 0

@@ -1,0 +1,10 @@
+"""The owner of C blocks that live and die together."""
+
+
+cdef class Arena:
+    cdef void** blocks  # every block handed out; owned
+    cdef size_t count  # blocks in use, <= capacity
+    cdef size_t capacity  # length of `blocks`
+
+    cdef void* take(self, size_t count, size_t size) except NULL
+    cdef int _reserve(self) except -1

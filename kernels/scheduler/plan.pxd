@@ -1,0 +1,16 @@
+"""The compiled form of a plan, shared by all its steps."""
+
+from tagflow.kernels.scheduler.memory cimport Arena
+from tagflow.kernels.scheduler.table cimport Edge, FrameType, Node, Table
+from tagflow.kernels.scheduler.values cimport Counters
+
+
+cdef class CompiledPlan:
+    cdef Table table
+    cdef Counters held  # references that `table.constants` holds
+    cdef Arena arena  # owns every array of `table`
+    cdef readonly object plan  # keeps nodes, values and names alive
+    cdef readonly list dtypes  # owns Type.descr, by type index
+    cdef readonly list kernels  # owns Node.kernel
+    cdef dict _type_index  # dtype or None -> type index, while building
+

@@ -1,0 +1,14 @@
+"""The compiled form of a plan, shared by all its steps."""
+
+from typing import Any
+
+class CompiledPlan:
+    """The tables of a plan; ValueError if it is not well formed."""
+
+    def __init__(self, plan: Any) -> None: ...
+    @property
+    def plan(self) -> Any: ...
+    @property
+    def dtypes(self) -> list[Any]: ...
+    @property
+    def kernels(self) -> list[Any]: ...

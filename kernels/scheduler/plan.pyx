@@ -1,0 +1,330 @@
+"""The compiled form of a plan: C tables that every step of it shares, and the pools of its frames."""
+
+from cpython.object cimport PyObject
+from libc.stdint cimport uint16_t, uint32_t
+from libc.stdlib cimport free
+
+import numpy as np
+
+from tagflow.base.tags import Kind as Kinds
+from tagflow.base.tags import name_hash
+from tagflow.kernels.scheduler.legality import check, out_frame
+
+from tagflow.kernels.scheduler.convert cimport accept
+from tagflow.kernels.scheduler.memory cimport Arena
+from tagflow.kernels.scheduler.table cimport (
+    AT_ONCE, CONST, CONTROL_TRIGGER, ENTER, EXIT, FETCH, INVARIANT, KERNEL, MERGE, NEXT_ITERATION, SERIES_EXIT,
+    STATEFUL, SWITCH, SWITCH_N, TRIP_COUNT, Edge, FrameType, Link, Node, Pending, Table, Type,
+)
+from tagflow.kernels.scheduler.ufuncs cimport find_loop
+from tagflow.kernels.scheduler.values cimport Value, drop
+
+
+cdef class CompiledPlan:
+    """The tables of a plan.
+
+    Parameters
+    ----------
+    plan : Plan
+        Nodes, frames and edges; see ``tagflow.plan.plan``.
+
+    Raises
+    ------
+    ValueError
+        If the plan is not well formed; the text names the node.
+    """
+
+    def __init__(self, plan):
+        check(plan)
+        self.plan = plan
+        self.arena = Arena()
+        self.dtypes, self.kernels, self._type_index = [], [], {}
+        _measure(self)
+        _build_outputs(self)
+        _build_frames(self)
+        for i in range(self.table.num_nodes):
+            _build_node(self, i)
+        _build_types(self)
+        _build_templates(self)
+        _build_edges(self)
+        _build_constants(self)
+        _build_kernels(self)
+
+    def __dealloc__(self):
+        for i in range(self.table.num_constants):
+            drop(&self.held, &self.table.constants[i])
+        for i in range(self.table.num_frames):
+            _free_pool(self.table.frames[i].free_frames)
+            _free_pool(self.table.frames[i].free_iterations)
+
+
+cdef void _free_pool(Link* block) noexcept:
+    """Free a chain of pooled blocks."""
+    cdef Link* following
+    while block != NULL:
+        following = block.next
+        free(block)
+        block = following
+
+
+cdef int _measure(CompiledPlan self) except -1:
+    """Count what is in the plan and take the arrays of nodes, roots and frames."""
+    cdef Table* table = &self.table
+    plan = self.plan
+    table.nodes = <Node*>self.arena.take(len(plan.nodes), sizeof(Node))
+    table.roots = <uint32_t*>self.arena.take(len(plan.nodes), sizeof(uint32_t))
+    table.frames = <FrameType*>self.arena.take(len(plan.frames), sizeof(FrameType))
+    table.num_nodes = len(plan.nodes)
+    table.num_frames = len(plan.frames)
+    table.num_feeds = plan.num_feeds
+    table.num_fetches = plan.num_fetches
+    table.most_inputs = max([1] + [n.num_inputs for n in plan.nodes])
+    table.most_outputs = max([1] + [len(n.outputs) for n in plan.nodes])
+    return 0
+
+
+cdef int _type(CompiledPlan self, dtype) except -1:
+    """Return the type index of a dtype, or of None."""
+    if dtype not in self._type_index:
+        self._type_index[dtype] = len(self.dtypes)
+        self.dtypes.append(dtype)
+    return self._type_index[dtype]
+
+
+cdef int _build_outputs(CompiledPlan self) except -1:
+    """Number the outputs of all nodes through and give them their types."""
+    cdef Table* table = &self.table
+    cdef uint32_t at = 0
+    table.output_types = <uint16_t*>self.arena.take(sum([len(n.outputs) for n in self.plan.nodes]), sizeof(uint16_t))
+    for i, node in enumerate(self.plan.nodes):
+        table.nodes[i].output = at
+        table.nodes[i].num_outputs = len(node.outputs)
+        for dtype in node.outputs:
+            table.output_types[at] = _type(self, dtype)
+            at += 1
+    return 0
+
+
+cdef int _build_frames(CompiledPlan self) except -1:
+    """Describe the frames, apart from what their nodes add."""
+    cdef FrameType* frame
+    for i, source in enumerate(self.plan.frames):
+        frame = &self.table.frames[i]
+        frame.name_hash = name_hash(source.name)
+        frame.window = min(source.parallel_iterations, 0xFFFFFFFF)
+        frame.num_enters = source.num_enters
+        frame.num_series = source.num_series
+        frame.num_finals = len(source.finals)
+        frame.finals = <uint32_t*>self.arena.take(len(source.finals), sizeof(uint32_t))
+        for k, final in enumerate(source.finals):
+            frame.finals[k] = final
+        if i > 0:
+            frame.parent = source.parent
+            frame.rank = self.table.frames[source.parent].num_children
+            self.table.frames[source.parent].num_children += 1
+    return 0
+
+
+cdef int _build_node(CompiledPlan self, uint32_t i) except -1:
+    """Fill in node `i` and give it its places in the iterations of its frame."""
+    cdef Node* node = &self.table.nodes[i]
+    source = self.plan.nodes[i]
+    node.kind = source.kind
+    node.index = source.index
+    node.child = source.child if node.kind == ENTER else source.frame
+    is_final = node.kind == SERIES_EXIT or node.kind == TRIP_COUNT
+    node.frame = out_frame(self.plan, source) if is_final else source.frame
+    node.num_inputs = 1 if is_final else source.num_inputs
+    node.flags = _flags(source)
+    cdef FrameType* frame = &self.table.frames[node.frame]
+    node.place = frame.num_nodes
+    node.slot = frame.num_slots
+    frame.num_nodes += 1
+    frame.num_slots += node.num_inputs
+    _rank(self, node, frame)
+    if source.num_inputs + source.num_controls == 0:
+        self.table.roots[self.table.num_roots] = i
+        self.table.num_roots += 1
+    return 0
+
+
+cdef int _flags(source) except -1:
+    """Return the NodeFlag bits of a node of the plan."""
+    cdef int flags = 0 if source.kind == Kinds.KERNEL else AT_ONCE
+    if source.is_constant and source.kind == Kinds.ENTER:
+        flags |= INVARIANT
+    return flags | (STATEFUL if source.stateful else 0)
+
+
+cdef int _rank(CompiledPlan self, Node* node, FrameType* frame) except -1:
+    """Number the nodes that have something of their own in a frame instance, or in the step."""
+    if node.kind == ENTER and node.flags & INVARIANT:
+        frame = &self.table.frames[node.child]
+        node.index = frame.num_invariants
+        frame.num_invariants += 1
+    elif node.kind == EXIT:
+        node.index = frame.num_exits
+        frame.num_exits += 1
+    elif node.kind == NEXT_ITERATION:
+        node.index = frame.num_nexts
+        frame.num_nexts += 1
+    elif node.kind == SWITCH or node.kind == SWITCH_N:
+        node.index = self.table.num_switches if node.frame == 0 else -1
+        self.table.num_switches += node.frame == 0
+    elif node.kind == CONST:
+        node.index = self.table.num_constants
+        self.table.num_constants += 1
+    return 0
+
+
+cdef int _build_types(CompiledPlan self) except -1:
+    """Give each input the type of the output that feeds it, and describe the types."""
+    cdef Table* table = &self.table
+    cdef uint32_t at = 0
+    cdef uint32_t i
+    table.input_types = <uint16_t*>self.arena.take(sum([table.nodes[i].num_inputs for i in range(table.num_nodes)]), 2)
+    for i in range(table.num_nodes):
+        table.nodes[i].input = at
+        at += table.nodes[i].num_inputs
+    for i, node in enumerate(self.plan.nodes):
+        for dtype, output in zip(node.outputs, self.plan.data_edges[i]):
+            for consumer, index in output:
+                if table.nodes[consumer].kind != SERIES_EXIT and table.nodes[consumer].kind != TRIP_COUNT:
+                    table.input_types[table.nodes[consumer].input + <uint32_t>index] = _type(self, dtype)
+    _build_feed_types(self)
+    _build_fetch_types(self)
+    table.types = <Type*>self.arena.take(len(self.dtypes), sizeof(Type))
+    for k, dtype in enumerate(self.dtypes):
+        _describe(&table.types[k], dtype)
+    return 0
+
+
+cdef int _build_feed_types(CompiledPlan self) except -1:
+    """Note which type each feed must have: that of the node that reads it, else the plan's."""
+    cdef uint32_t i
+    self.table.feed_types = <uint16_t*>self.arena.take(self.table.num_feeds, sizeof(uint16_t))
+    for i, dtype in enumerate(self.plan.feed_dtypes):
+        self.table.feed_types[i] = _type(self, dtype)
+    for node in self.plan.nodes:
+        if node.kind == Kinds.FEED:
+            i = node.index
+            self.table.feed_types[i] = _type(self, node.outputs[0])
+    return 0
+
+
+cdef int _build_fetch_types(CompiledPlan self) except -1:
+    """Note which type each fetch has."""
+    cdef Node* node
+    cdef uint32_t i
+    self.table.fetch_types = <uint16_t*>self.arena.take(self.table.num_fetches, sizeof(uint16_t))
+    for i in range(self.table.num_nodes):
+        node = &self.table.nodes[i]
+        if node.kind == FETCH:
+            self.table.fetch_types[node.index] = self.table.input_types[node.input]
+    return 0
+
+
+cdef int _describe(Type* type, dtype) except -1:
+    """Say how elements of a dtype travel."""
+    type.number = -1
+    if dtype is None:
+        return 0
+    type.descr = <PyObject*>dtype
+    type.number = dtype.num
+    type.itemsize = dtype.itemsize
+    type.is_signed = dtype.kind == "i"
+    plain = dtype.names is None and dtype.subdtype is None and not dtype.hasobject and dtype.kind not in "OSUTMm"
+    type.size = dtype.itemsize if plain and dtype.itemsize <= 8 else 0
+    return 0
+
+
+cdef int _build_templates(CompiledPlan self) except -1:
+    """Write the pending counts with which an iteration starts (rules 1 and 6), and list each frame's Exits."""
+    cdef FrameType* frame
+    cdef Node* node
+    cdef Pending* pending
+    cdef uint32_t i
+    for i in range(self.table.num_frames):
+        frame = &self.table.frames[i]
+        frame.template = <Pending*>self.arena.take(frame.num_nodes, sizeof(Pending))
+        frame.exits = <uint32_t*>self.arena.take(frame.num_exits, sizeof(uint32_t))
+    for i, source in enumerate(self.plan.nodes):
+        node = &self.table.nodes[i]
+        pending = &self.table.frames[node.frame].template[node.place]
+        if node.kind == MERGE:
+            pending.waiting = 1 + 2 * source.num_controls
+        else:
+            pending.waiting = source.num_inputs + source.num_controls
+        if node.kind == EXIT:
+            self.table.frames[node.frame].exits[node.index] = i
+    return 0
+
+
+cdef int _build_edges(CompiledPlan self) except -1:
+    """Lay out the edges; those into SERIES_EXIT and TRIP_COUNT carry nothing and are left out."""
+    cdef Table* table = &self.table
+    cdef uint32_t at = 0
+    cdef uint32_t control = 0
+    outputs = [edges for node in self.plan.data_edges for edges in node]
+    table.starts = <uint32_t*>self.arena.take(len(outputs) + 1, sizeof(uint32_t))
+    table.edges = <Edge*>self.arena.take(sum(map(len, outputs)), sizeof(Edge))
+    table.controls = <Edge*>self.arena.take(sum(map(len, self.plan.control_edges)), sizeof(Edge))
+    for i in range(table.num_nodes):
+        for o, edges in enumerate(self.plan.data_edges[i]):
+            table.starts[table.nodes[i].output + <uint32_t>o] = at
+            for consumer, index in edges:
+                at += _edge(table, &table.edges[at], i, consumer, index)
+        table.nodes[i].control = control
+        for consumer in self.plan.control_edges[i]:
+            control += _edge(table, &table.controls[control], i, consumer, 0)
+        table.nodes[i].control_end = control
+    table.starts[len(outputs)] = at
+    return 0
+
+
+cdef int _edge(Table* table, Edge* edge, uint32_t producer, uint32_t consumer, uint32_t index) noexcept:
+    """Write an edge; return how many were written."""
+    cdef Node* node = &table.nodes[consumer]
+    if node.kind == SERIES_EXIT or node.kind == TRIP_COUNT:
+        return 0
+    edge.node = consumer
+    edge.place = node.place
+    edge.slot = node.slot + index
+    edge.kind = node.kind
+    edge.flags = node.flags
+    edge.from_enter = table.nodes[producer].kind == ENTER
+    return 1
+
+
+cdef int _build_constants(CompiledPlan self) except -1:
+    """Take hold of what the CONST nodes give."""
+    cdef Table* table = &self.table
+    cdef uint32_t count = table.num_constants
+    cdef Node* node
+    table.num_constants = 0
+    table.constants = <Value*>self.arena.take(count, sizeof(Value))
+    table.num_constants = count
+    for i, source in enumerate(self.plan.nodes):
+        node = &table.nodes[i]
+        if node.kind == CONST:
+            accept(&self.held, source.value, &table.types[table.output_types[node.output]], &table.constants[node.index])
+    return 0
+
+
+cdef int _build_kernels(CompiledPlan self) except -1:
+    """Point the nodes at their kernels, and at NumPy's inner loops where one fits."""
+    cdef Table* table = &self.table
+    cdef Node* node
+    for i, source in enumerate(self.plan.nodes):
+        node = &table.nodes[i]
+        if node.kind != KERNEL:
+            continue
+        kernel = getattr(np, source.ufunc) if source.kernel is None and source.ufunc else source.kernel
+        if not callable(kernel):
+            raise ValueError(f"{source.name}: has no kernel")
+        self.kernels.append(kernel)
+        node.kernel = <PyObject*>kernel
+        if source.ufunc and not source.stateful:
+            inputs = [self.dtypes[table.input_types[node.input + <uint32_t>k]] for k in range(node.num_inputs)]
+            find_loop(node, source.ufunc, inputs, list(source.outputs))
+    return 0

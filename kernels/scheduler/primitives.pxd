@@ -1,0 +1,223 @@
+"""The primitives: what the machine does itself, without a kernel and without Python."""
+
+from libc.stdint cimport int64_t, uint32_t
+
+from tagflow.kernels.scheduler.convert cimport as_integer
+from tagflow.kernels.scheduler.delivery cimport (
+    NO_MEMORY, NOT_SCALAR, TWO_LIVE, WAS_DEAD, Machine, complete, drop_inputs, emit, emit_controls, emit_dead,
+    emit_outputs, settle, start_iteration,
+)
+from tagflow.kernels.scheduler.frames cimport LEFT, Frame, Iteration, Parked, append_iteration, close_frame, open_frame
+from tagflow.kernels.scheduler.ready cimport Ready
+from tagflow.kernels.scheduler.table cimport (
+    CONST, CONTROL_TRIGGER, ENTER, EXIT, FEED, FETCH, IDENTITY, INVARIANT, LOOP_COND, MERGE, NEXT_ITERATION, SWITCH,
+    SWITCH_N, TRIP_COUNT, FrameType, Node, input_type,
+)
+from tagflow.kernels.scheduler.values cimport EMPTY, SCALAR, Value, drop, empty, hold, scalar, take
+
+
+cdef inline void forward(Machine* m, Iteration* it, Iteration* target, const Node* node) noexcept nogil:
+    """Pass the only input on as the only output, into iteration `target`."""
+    m.outputs[0] = take(&it.slots[node.slot])
+    emit_outputs(m, target, node)
+
+
+cdef inline int64_t chosen_output(Machine* m, Iteration* it, const Node* node) noexcept nogil:
+    """Return which output a Switch takes: 0 for false, 1 for true; out of range means the last (rules 4 and 5)."""
+    cdef int64_t index = as_integer(it.slots[node.slot + 1], input_type(m.table, node, 1))
+    if node.kind == SWITCH:
+        return index != 0
+    return index if 0 <= index < node.num_outputs else node.num_outputs - 1
+
+
+cdef inline void note_outcome(Machine* m, const Node* node, int64_t outcome) noexcept nogil:
+    """Remember what a Switch of the root frame did."""
+    if node.index >= 0:
+        m.outcomes[node.index] = <int>outcome
+
+
+cdef inline void fire_switch(Machine* m, Iteration* it, const Node* node) noexcept nogil:
+    """Send the data to the chosen output and leave the others empty."""
+    cdef int64_t chosen
+    if it.slots[node.slot + 1].form != SCALAR:
+        m.trouble |= NOT_SCALAR
+        return
+    chosen = chosen_output(m, it, node)
+    note_outcome(m, node, chosen)
+    m.outputs[chosen] = take(&it.slots[node.slot])
+    drop_inputs(m, it, node)
+    emit_outputs(m, it, node)
+
+
+cdef inline void fire_merge(Machine* m, Iteration* it, const Node* node) noexcept nogil:
+    """Pass on the live input of the lowest number, and that number (rules 8 and 9)."""
+    cdef uint32_t i
+    cdef uint32_t chosen = node.num_inputs
+    for i in range(node.num_inputs):
+        if it.slots[node.slot + i].form == EMPTY:
+            continue
+        if chosen == node.num_inputs:
+            chosen = i
+        else:
+            m.trouble |= TWO_LIVE
+    m.outputs[0] = take(&it.slots[node.slot + chosen])
+    if node.num_outputs > 1:
+        m.outputs[1] = scalar(chosen)
+    drop_inputs(m, it, node)
+    emit_outputs(m, it, node)
+
+
+cdef inline Frame* child_frame(Machine* m, Iteration* it, const Node* node) noexcept nogil:
+    """Find or create the frame that an Enter leads to from this iteration, with its iteration 0 (rules 16 and 23)."""
+    cdef FrameType* type = &m.table.frames[node.child]
+    cdef Frame* frame = it.children[type.rank]
+    if frame != NULL:
+        return frame
+    frame = open_frame(m.live, type, it)
+    if frame == NULL:
+        return NULL
+    if append_iteration(m.live, frame) == NULL:
+        close_frame(m.live, frame)
+        return NULL
+    it.children[type.rank] = frame
+    it.num_children += 1
+    return frame
+
+
+cdef inline void enter_invariant(
+        Machine* m, Frame* frame, const Node* node, uint32_t number, Value value, bint dead) noexcept nogil:
+    """Keep an invariant for later iterations and deliver it to all that exist (rules 29 and 30)."""
+    cdef Parked* parked = &frame.invariants[frame.num_arrived]
+    cdef Iteration* each = frame.oldest
+    hold(m.live, &parked.value, value)
+    parked.node = number
+    parked.dead = dead
+    frame.num_arrived += 1
+    while each != NULL:
+        emit(m, each, node, value, dead)
+        each = each.next
+
+
+cdef inline void fire_enter(Machine* m, Iteration* it, const Node* node, uint32_t number, bint dead) noexcept nogil:
+    """Bring a value, live or dead, into the child frame: into iteration 0, or into all if it is an invariant."""
+    cdef Frame* frame = child_frame(m, it, node)
+    cdef Value value
+    if frame == NULL:
+        m.trouble |= NO_MEMORY
+        return
+    value = empty() if dead else it.slots[node.slot]
+    if node.flags & INVARIANT:
+        enter_invariant(m, frame, node, number, value, dead)
+    else:
+        emit(m, frame.oldest, node, value, dead)
+    drop_inputs(m, it, node)
+    frame.enters_pending -= 1
+    settle(m, frame)
+
+
+cdef inline void fire_exit(Machine* m, Iteration* it, const Node* node, bint dead) noexcept nogil:
+    """Send a live value to the parent at once, one time in the frame's life; remember a dead one (rules 13 and 15)."""
+    cdef Frame* frame = it.frame
+    if frame.exits[node.index] == LEFT:
+        drop_inputs(m, it, node)
+    elif dead:
+        frame.exits[node.index] = max(frame.exits[node.index], it.number)
+        drop_inputs(m, it, node)
+    else:
+        frame.exits[node.index] = LEFT
+        forward(m, it, frame.parent, node)
+
+
+cdef inline void fire_next(Machine* m, Iteration* it, const Node* node, uint32_t number) noexcept nogil:
+    """Pass a value to the next iteration, starting it if the window has room, else wait for room (rules 32 and 33)."""
+    cdef Frame* frame = it.frame
+    cdef Parked* parked
+    if it.next == NULL and frame.alive == frame.type.window:
+        parked = &frame.deferred[frame.num_deferred]
+        parked.value = take(&it.slots[node.slot])
+        parked.node = number
+        frame.num_deferred += 1
+        return
+    if it.next == NULL:
+        start_iteration(m, frame)
+    if it.next != NULL:
+        forward(m, it, it.next, node)
+
+
+cdef inline void fire_loop_cond(Machine* m, Iteration* it, const Node* node) noexcept nogil:
+    """Pass the predicate on and note that the loop was live."""
+    if it.slots[node.slot].form != SCALAR:
+        m.trouble |= NOT_SCALAR
+        return
+    it.frame.was_live = 1
+    forward(m, it, it, node)
+
+
+cdef inline void fire_fetch(Machine* m, Iteration* it, const Node* node, bint dead) noexcept nogil:
+    """Keep a value for the caller; a dead one is kept as such (rule 20)."""
+    drop(m.live, &m.fetched[node.index])
+    if not dead:
+        m.fetched[node.index] = take(&it.slots[node.slot])
+    m.was_fetched[node.index] = 1
+    drop_inputs(m, it, node)
+    emit_controls(m, it, node, dead)
+
+
+cdef inline void fire_dead(Machine* m, Iteration* it, const Node* node, uint32_t number) noexcept nogil:
+    """Complete a dead instance (rule 2); NextIteration sends nothing (rule 12), Exit waits (rule 13)."""
+    if node.kind == ENTER:
+        fire_enter(m, it, node, number, True)
+    elif node.kind == EXIT:
+        fire_exit(m, it, node, True)
+    elif node.kind == FETCH:
+        fire_fetch(m, it, node, True)
+    else:
+        drop_inputs(m, it, node)
+        if node.kind == SWITCH or node.kind == SWITCH_N:
+            note_outcome(m, node, WAS_DEAD)
+        if node.kind != NEXT_ITERATION:
+            emit_dead(m, it, node)
+
+
+cdef inline bint fire_live(Machine* m, Iteration* it, const Node* node, uint32_t number) noexcept nogil:
+    """Do what a live primitive does; say False if it is not one."""
+    if node.kind == MERGE:
+        fire_merge(m, it, node)
+    elif node.kind == SWITCH or node.kind == SWITCH_N:
+        fire_switch(m, it, node)
+    elif node.kind == IDENTITY or node.kind == TRIP_COUNT:
+        forward(m, it, it, node)
+    elif node.kind == NEXT_ITERATION:
+        fire_next(m, it, node, number)
+    elif node.kind == LOOP_COND:
+        fire_loop_cond(m, it, node)
+    elif node.kind == EXIT:
+        fire_exit(m, it, node, False)
+    elif node.kind == ENTER:
+        fire_enter(m, it, node, number, False)
+    elif node.kind == CONST:
+        emit(m, it, node, m.table.constants[node.index], False)
+    elif node.kind == FEED:
+        emit(m, it, node, m.feeds[node.index], False)
+    elif node.kind == FETCH:
+        fire_fetch(m, it, node, False)
+    elif node.kind == CONTROL_TRIGGER:
+        emit_controls(m, it, node, False)
+    else:
+        return False
+    return True
+
+
+cdef inline bint resolve(Machine* m, Ready ready) noexcept nogil:
+    """Fire an instance that needs no Python; say False, with nothing done, if it does.
+
+    With NOT_SCALAR or NO_MEMORY in `m.trouble` afterwards the instance is still outstanding.
+    """
+    cdef const Node* node = &m.table.nodes[ready.node]
+    if ready.dead:
+        fire_dead(m, ready.iteration, node, ready.node)
+    elif not fire_live(m, ready.iteration, node, ready.node):
+        return False
+    if not m.trouble & (NO_MEMORY | NOT_SCALAR):
+        complete(m, ready.iteration)
+    return True

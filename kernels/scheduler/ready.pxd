@@ -1,0 +1,116 @@
+"""Instances that have all they wait for: a stack for those resolved at once, a ring for those that run a kernel.
+
+With a seed everything goes through the ring and leaves it in random order (rule 51).
+"""
+
+cimport cython
+from libc.stdint cimport uint32_t, uint64_t
+from libc.stdlib cimport free, malloc, realloc
+
+from tagflow.kernels.scheduler.frames cimport Iteration
+
+
+cdef struct Ready:
+    Iteration* iteration  # alive, since this instance counts among its outstanding
+    uint32_t node
+    uint32_t dead  # 0 or 1
+
+
+cdef struct Queue:
+    Ready* stack  # last in, first out; owned
+    uint64_t height  # instances on the stack
+    uint64_t stack_capacity
+    Ready* ring  # first in, first out; owned
+    uint64_t head  # position of the oldest, below `mask + 1`
+    uint64_t length  # instances in the ring
+    uint64_t mask  # capacity of the ring - 1; the capacity is a power of two
+    uint64_t random  # state of the generator that picks from the ring; 0: take the oldest
+
+
+cdef inline bint open_queue(Queue* queue, uint64_t random) noexcept nogil:
+    """Take the first blocks; say whether there was memory."""
+    queue.stack_capacity = 64
+    queue.mask = 63
+    queue.random = random
+    queue.stack = <Ready*>malloc(queue.stack_capacity * sizeof(Ready))
+    queue.ring = <Ready*>malloc((queue.mask + 1) * sizeof(Ready))
+    return queue.stack != NULL and queue.ring != NULL
+
+
+cdef inline void close_queue(Queue* queue) noexcept nogil:
+    """Give the blocks back; the queue may never have been opened."""
+    free(queue.stack)
+    free(queue.ring)
+    queue.stack = queue.ring = NULL
+    queue.height = queue.length = 0
+
+
+cdef inline bint grow_stack(Queue* queue) noexcept nogil:
+    """Double the stack; say whether there was memory."""
+    cdef Ready* grown = <Ready*>realloc(queue.stack, 2 * queue.stack_capacity * sizeof(Ready))
+    if grown == NULL:
+        return False
+    queue.stack = grown
+    queue.stack_capacity *= 2
+    return True
+
+
+cdef inline bint grow_ring(Queue* queue) noexcept nogil:
+    """Double the ring, oldest first; say whether there was memory."""
+    cdef Ready* grown = <Ready*>malloc(2 * (queue.mask + 1) * sizeof(Ready))
+    cdef uint64_t i
+    if grown == NULL:
+        return False
+    for i in range(queue.length):
+        grown[i] = queue.ring[(queue.head + i) & queue.mask]
+    free(queue.ring)
+    queue.ring = grown
+    queue.head = 0
+    queue.mask = 2 * queue.mask + 1
+    return True
+
+
+cdef inline bint push(Queue* queue, Ready ready, bint at_once) noexcept nogil:
+    """Add an instance; say whether there was memory."""
+    if at_once and queue.random == 0:
+        if queue.height == queue.stack_capacity and not grow_stack(queue):
+            return False
+        queue.stack[queue.height] = ready
+        queue.height += 1
+        return True
+    if queue.length == queue.mask + 1 and not grow_ring(queue):
+        return False
+    queue.ring[(queue.head + queue.length) & queue.mask] = ready
+    queue.length += 1
+    return True
+
+
+@cython.overflowcheck(False)
+cdef inline void bring_forward(Queue* queue) noexcept nogil:
+    """Exchange the oldest instance of the ring with a random one (xorshift)."""
+    queue.random ^= queue.random << 13
+    queue.random ^= queue.random >> 7
+    queue.random ^= queue.random << 17
+    cdef uint64_t chosen = (queue.head + queue.random % queue.length) & queue.mask
+    queue.ring[chosen], queue.ring[queue.head] = queue.ring[queue.head], queue.ring[chosen]
+
+
+cdef inline bint pop_ring(Queue* queue, Ready* ready) noexcept nogil:
+    """Take an instance off the ring; say whether there was one."""
+    if queue.length == 0:
+        return False
+    if queue.random != 0:
+        bring_forward(queue)
+    ready[0] = queue.ring[queue.head]
+    queue.head = (queue.head + 1) & queue.mask
+    queue.length -= 1
+    return True
+
+
+cdef inline bint pop_stack(Queue* queue, Ready* ready) noexcept nogil:
+    """Take an instance off the stack; say whether there was one."""
+    if queue.height == 0:
+        return False
+    queue.height -= 1
+    ready[0] = queue.stack[queue.height]
+    return True

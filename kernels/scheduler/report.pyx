@@ -1,0 +1,141 @@
+"""What people see of frames and iterations; and how all of them are freed at once."""
+
+from cpython.object cimport PyObject
+from libc.stdint cimport uint32_t, uint64_t
+
+from tagflow.base.tags import ROOT_PATH, frame_path
+
+from tagflow.kernels.scheduler.delivery cimport Machine
+from tagflow.kernels.scheduler.frames cimport Frame, Iteration, close_frame, remove_oldest
+from tagflow.kernels.scheduler.plan cimport CompiledPlan
+from tagflow.kernels.scheduler.ready cimport Ready
+from tagflow.kernels.scheduler.table cimport Node, input_type
+from tagflow.kernels.scheduler.values cimport EMPTY, OBJECT, SCALAR, Py_INCREF, Value
+
+
+cdef str frame_path_of(Frame* frame, CompiledPlan compiled):
+    """Return the path of a frame; kept in it, since all its instances ask for the same."""
+    if frame.path == NULL:
+        path = ROOT_PATH
+        if frame.parent != NULL:
+            name = compiled.plan.frames[frame.type - compiled.table.frames].name
+            path = frame_path(frame_path_of(frame.parent.frame, compiled), frame.parent.number, name)
+        frame.path = <PyObject*>path
+        Py_INCREF(frame.path)  # given back by close_frame
+    return <str><PyObject*>frame.path
+
+
+cdef str tag_of(Iteration* it, CompiledPlan compiled):
+    """Return ``path/iteration``."""
+    return f"{frame_path_of(it.frame, compiled)}/{it.number}"
+
+
+cdef list input_shapes(Machine* m, Iteration* it, uint32_t number):
+    """Return the shapes of the inputs that an instance holds; None for what has no shape."""
+    cdef Node* node = &m.table.nodes[number]
+    return [_shape(it.slots[node.slot + i]) for i in range(node.num_inputs)]
+
+
+cdef object _shape(Value value):
+    """Return the shape of a value, None if it has none."""
+    if value.form == OBJECT:
+        return getattr(<object><PyObject*>value.bits, "shape", None)
+    return () if value.form == SCALAR else None
+
+
+cdef list dump_lines(Machine* m, CompiledPlan compiled, list active):
+    """Return the state of every iteration as text; `active` lists (node, address of its iteration)."""
+    lines = []
+    busy = {}
+    for node, address in active + _queued(m):
+        busy.setdefault(address, []).append(compiled.plan.nodes[node].name)
+    if m.root != NULL:
+        _dump_frame(m, m.root, compiled, busy, lines)
+    return lines
+
+
+cdef list _queued(Machine* m):
+    """Return (node, address of its iteration) of all ready instances."""
+    cdef Ready ready
+    cdef uint64_t i
+    found = []
+    for i in range(m.queue.length):
+        ready = m.queue.ring[(m.queue.head + i) & m.queue.mask]
+        found.append((ready.node, <uint64_t>ready.iteration))
+    for i in range(m.queue.height):
+        found.append((m.queue.stack[i].node, <uint64_t>m.queue.stack[i].iteration))
+    return found
+
+
+cdef int _dump_frame(Machine* m, Frame* frame, CompiledPlan compiled, dict busy, list lines) except -1:
+    """Add the lines of a frame: its iterations, then the frames inside each."""
+    cdef Iteration* it = frame.oldest
+    cdef uint32_t i
+    while it != NULL:
+        _dump_iteration(m, it, compiled, busy, lines)
+        for i in range(frame.type.num_children):
+            if it.children[i] != NULL:
+                _dump_frame(m, it.children[i], compiled, busy, lines)
+        it = it.next
+    return 0
+
+
+cdef int _dump_iteration(Machine* m, Iteration* it, CompiledPlan compiled, dict busy, list lines) except -1:
+    """Add the lines of an iteration."""
+    cdef Node* node
+    cdef uint32_t i
+    tag = tag_of(it, compiled)
+    size = 0
+    for i in range(m.table.num_nodes):
+        node = &m.table.nodes[i]
+        if &m.table.frames[node.frame] != it.frame.type:
+            continue
+        held = [_held(m, node, k, it.slots[node.slot + <uint32_t>k]) for k in range(node.num_inputs)]
+        size += sum([nbytes for _, nbytes in held])
+        if 0 < it.pending[node.place].waiting and _has_begun(it, node):
+            inputs = ", ".join([text for text, _ in held])
+            lines.append(f"{tag}: {compiled.plan.nodes[i].name} waits, holding ({inputs})")
+    lines.extend([f"{tag}: {name} is active" for name in busy.get(<uint64_t>it, ())])
+    lines.append(f"{tag}: {size} bytes held")
+    return 0
+
+
+cdef bint _has_begun(Iteration* it, Node* node):
+    """Say whether anything has arrived at a node."""
+    return it.pending[node.place].waiting != it.frame.type.template[node.place].waiting or it.pending[node.place].dead
+
+
+cdef tuple _held(Machine* m, Node* node, uint32_t i, Value value):
+    """Return text and bytes of an input slot."""
+    if value.form == EMPTY:
+        return "-", 0
+    dtype = input_type(m.table, node, i).descr
+    if value.form == SCALAR:
+        return f"{<object>dtype}[]", input_type(m.table, node, i).size
+    held = <object><PyObject*>value.bits
+    if dtype == NULL:
+        return type(held).__name__, 0
+    return f"{<object>dtype}{list(held.shape)}", held.nbytes
+
+
+cdef int free_frames(Machine* m) except -1:
+    """Free the root frame and everything in it."""
+    cdef Frame* root = m.root
+    m.root = NULL
+    if root != NULL:
+        _free_frame(m, root)
+    return 0
+
+
+cdef void _free_frame(Machine* m, Frame* frame) noexcept:
+    """Free a frame after the frames in its iterations."""
+    cdef uint32_t i
+    cdef Frame* child
+    while frame.oldest != NULL:
+        for i in range(frame.type.num_children):
+            child = frame.oldest.children[i]
+            frame.oldest.children[i] = NULL
+            if child != NULL:
+                _free_frame(m, child)
+        remove_oldest(m.live, frame)
+    close_frame(m.live, frame)

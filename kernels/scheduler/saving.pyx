@@ -1,0 +1,61 @@
+"""What SERIES_PUSH, SERIES_EXIT and SERIES_READ do: a loop saves a value for each iteration, another reads them."""
+
+from cpython.object cimport PyObject
+from libc.stdint cimport int64_t
+
+from tagflow.kernels.scheduler.convert cimport accept, as_integer, box
+from tagflow.kernels.scheduler.delivery cimport Machine
+from tagflow.kernels.scheduler.frames cimport Frame, Iteration
+from tagflow.kernels.scheduler.series cimport Series
+from tagflow.kernels.scheduler.table cimport Node, input_type, output_type
+from tagflow.kernels.scheduler.values cimport EMPTY, OBJECT, Py_INCREF, Value, hold, object_value, scalar, take
+
+
+cdef int push_series(Machine* m, Iteration* it, const Node* node) except -1:
+    """Save the value in slot `index`, or in the slot of the iteration; the output is a zero that carries order."""
+    cdef int64_t index = it.number
+    if node.num_inputs == 2:
+        index = _index(m, it, node)
+    _series_of(it.frame, node.index).store(index, it.slots[node.slot], input_type(m.table, node, 0))
+    m.outputs[0] = scalar(0)
+    return 0
+
+
+cdef int give_series(Machine* m, Iteration* it, const Node* node) except -1:
+    """Pass on the series that the finished frame left; an empty one if nothing was ever saved."""
+    if it.slots[node.slot].form != EMPTY:
+        m.outputs[0] = take(&it.slots[node.slot])
+    else:
+        series = Series()
+        hold(m.live, m.outputs, object_value(<PyObject*>series))
+    return 0
+
+
+cdef int read_series(Machine* m, Iteration* it, const Node* node) except -1:
+    """Pass on what a slot holds; leave the output empty, so dead, if it was never written."""
+    cdef Value source = it.slots[node.slot]
+    cdef Series series
+    if source.form != OBJECT or not isinstance(<object><PyObject*>source.bits, Series):
+        raise TypeError("the first input of a read must be a series")
+    series = <Series><PyObject*>source.bits
+    saved = box(series.peek(_index(m, it, node)), &series.type)
+    if saved is not None:
+        accept(m.live, saved, output_type(m.table, node, 0), m.outputs)
+    return 0
+
+
+cdef Series _series_of(Frame* frame, int rank):
+    """Return a series of a frame instance, made at the first push."""
+    if frame.series[rank] == NULL:
+        series = Series()
+        frame.series[rank] = <PyObject*>series
+        Py_INCREF(frame.series[rank])  # given back by close_frame
+    return <Series><PyObject*>frame.series[rank]
+
+
+cdef int64_t _index(Machine* m, Iteration* it, const Node* node) except? -1:
+    """Return the slot number that the second input of a node gives."""
+    cdef Value value = it.slots[node.slot + 1]
+    if value.form == OBJECT:
+        raise TypeError("the index of a series must be a scalar")
+    return as_integer(value, input_type(m.table, node, 1))

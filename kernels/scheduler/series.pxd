@@ -1,0 +1,18 @@
+"""A value for each iteration of a loop."""
+
+from libc.stdint cimport int64_t
+
+from tagflow.kernels.scheduler.table cimport Type
+from tagflow.kernels.scheduler.values cimport Value
+
+
+cdef class Series:
+    cdef Value* slots  # owned; EMPTY where nothing was written
+    cdef int64_t capacity  # length of `slots`
+    cdef int64_t written  # slots that are not EMPTY
+    cdef Type type  # of the unboxed slots; type.descr NULL while there are none
+    cdef object dtype  # owns type.descr
+
+    cdef int store(self, int64_t index, Value value, const Type* type) except -1
+    cdef Value peek(self, int64_t index) noexcept
+    cdef int _reserve(self, int64_t index) except -1

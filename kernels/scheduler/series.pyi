@@ -1,0 +1,19 @@
+"""A value for each iteration of a loop."""
+
+from typing import Any
+
+class Series:
+    """Values by slot number; slots that were never written are empty."""
+
+    def __len__(self) -> int: ...
+    def put(self, index: int, value: Any) -> None:
+        """Write a slot, over what was there; IndexError if it is negative."""
+
+    def get(self, index: int) -> Any:
+        """Return the value of a slot, or None if it was never written."""
+
+    def indices(self) -> list[int]:
+        """Return the numbers of the slots written, in order."""
+
+    def add(self, other: Series) -> Series:
+        """Return a series with the slots of both; where both have one it holds the sum."""

@@ -1,0 +1,120 @@
+"""A value for each iteration of a loop: what a forward loop saves for the loop that runs backwards.
+
+A series belongs to one step. It is written by the iterations of one frame instance in any order and read when that
+frame is done, so nothing here waits or locks.
+"""
+
+from libc.stdint cimport int64_t
+from libc.stdlib cimport free, realloc
+from libc.string cimport memset
+
+import numpy as np
+
+from tagflow.kernels.scheduler.convert cimport box
+from tagflow.kernels.scheduler.table cimport Type
+from tagflow.kernels.scheduler.values cimport (
+    EMPTY, SCALAR, Counters, Value, drop, empty, hold, object_value,
+)
+from cpython.object cimport PyObject
+
+cdef Counters _held  # of all series; their values are not the machines'
+
+
+cdef class Series:
+    """Values by slot number; slots that were never written are empty.
+
+    The length is the number of slots written.
+    """
+
+    def __dealloc__(self):
+        for i in range(self.capacity):
+            drop(&_held, &self.slots[i])
+        free(self.slots)
+
+    def __len__(self):
+        return self.written
+
+    def put(self, int64_t index, value):
+        """Write a slot, over what was there.
+
+        Parameters
+        ----------
+        index : int
+            Slot, from 0.
+        value : array or Series
+            Kept as it is.
+
+        Raises
+        ------
+        IndexError
+            If `index` is negative.
+        """
+        self.store(index, object_value(<PyObject*>value), NULL)
+
+    def get(self, int64_t index):
+        """Return the value of a slot, or None if it was never written."""
+        return box(self.peek(index), &self.type)
+
+    def indices(self):
+        """Return the numbers of the slots written, in order."""
+        return [i for i in range(self.capacity) if self.slots[i].form != EMPTY]
+
+    def add(self, Series other):
+        """Return a series with the slots of both; where both have one it holds the sum.
+
+        Series in slots are added in the same way.
+        """
+        result = Series()
+        for index in self.indices():
+            result.put(index, self.get(index))
+        for index in other.indices():
+            mine = self.get(index)
+            theirs = other.get(index)
+            result.put(index, theirs if mine is None else _add(mine, theirs))
+        return result
+
+    def __repr__(self):
+        return f"Series({self.indices()})"
+
+    cdef int store(self, int64_t index, Value value, const Type* type) except -1:
+        """Write a slot with a live value of an element type (NULL for objects)."""
+        if index < 0:
+            raise IndexError(f"slot {index} of a series is negative")
+        self._reserve(index)
+        if value.form == SCALAR and self.type.descr == NULL:
+            self.type = type[0]
+            self.dtype = <object>type.descr
+        if value.form == SCALAR and self.type.descr != type.descr:
+            boxed = box(value, type)
+            value = object_value(<PyObject*>boxed)
+        self.written += self.slots[index].form == EMPTY
+        drop(&_held, &self.slots[index])
+        hold(&_held, &self.slots[index], value)
+        return 0
+
+    cdef Value peek(self, int64_t index) noexcept:
+        """Return what a slot holds, borrowed; EMPTY if it was never written."""
+        return self.slots[index] if 0 <= index < self.capacity else empty()
+
+    cdef int _reserve(self, int64_t index) except -1:
+        """Make room for a slot."""
+        cdef int64_t capacity = max(index + 1, 2 * self.capacity, 8)
+        cdef Value* grown
+        if index < self.capacity:
+            return 0
+        grown = NULL
+        if index < (<int64_t>1 << 48):
+            grown = <Value*>realloc(self.slots, capacity * sizeof(Value))
+        if grown == NULL:
+            raise MemoryError(f"no memory for {capacity} slots of a series")
+        memset(&grown[self.capacity], 0, (capacity - self.capacity) * sizeof(Value))
+        self.slots = grown
+        self.capacity = capacity
+        return 0
+
+
+cdef object _add(object mine, object theirs):
+    """Return the sum of what two slots hold."""
+    if isinstance(mine, Series):
+        return mine.add(theirs)
+    return np.asarray(np.add(mine, theirs))

@@ -1,0 +1,137 @@
+"""The dense tables that a Plan becomes: nodes, edges in CSR order, and a template for the iterations of each frame."""
+
+from cpython.object cimport PyObject
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from numpy cimport npy_intp
+
+from tagflow.kernels.scheduler.values cimport Value
+
+
+cdef enum Kind:  # as tagflow.base.tags.Kind
+    KERNEL = 0
+    SWITCH = 1
+    SWITCH_N = 2
+    MERGE = 3
+    ENTER = 4
+    EXIT = 5
+    NEXT_ITERATION = 6
+    LOOP_COND = 7
+    CONTROL_TRIGGER = 8
+    IDENTITY = 9
+    CONST = 10
+    FEED = 11
+    FETCH = 12
+    SERIES_PUSH = 13
+    SERIES_EXIT = 14
+    TRIP_COUNT = 15
+    SERIES_READ = 16
+
+
+cdef enum NodeFlag:
+    INVARIANT = 1  # a constant Enter
+    STATEFUL = 2  # the kernel takes the instance as first argument
+    AT_ONCE = 4  # resolved while delivering: everything but a live KERNEL
+
+
+cdef struct Type:
+    PyObject* descr  # numpy.dtype, borrowed from CompiledPlan.dtypes; NULL for handles and series
+    int32_t number  # NumPy type number, -1 without descr
+    uint32_t itemsize  # bytes of an element, 0 without descr
+    uint8_t size  # bytes of an element if it travels unboxed, else 0
+    uint8_t is_signed  # a signed integer
+
+
+cdef struct Pending:
+    uint16_t waiting  # data and control inputs still to come; Merge: 2 for each control input, 1 until a live input came
+    uint16_t dead  # dead inputs so far; Merge: dead data inputs only, all of them once an Enter was dead
+
+
+cdef struct Edge:
+    uint32_t node  # consumer
+    uint32_t place  # the consumer's position in Iteration.pending
+    uint32_t slot  # where in Iteration.slots the value goes; unused on control edges
+    uint8_t kind  # Kind of the consumer
+    uint8_t flags  # NodeFlag of the consumer
+    uint8_t from_enter  # whether the producer is an Enter (rule 11)
+
+
+# Pointers to the operands, number of elements, strides in bytes, data. Called with the GIL held: it may set an error.
+ctypedef void (*Loop)(char**, const npy_intp*, const npy_intp*, void*) noexcept nogil
+
+
+cdef struct Node:
+    uint8_t kind  # a Kind
+    uint8_t flags  # NodeFlag bits
+    uint16_t num_outputs
+    uint32_t num_inputs  # data inputs; 1 for SERIES_EXIT and TRIP_COUNT, given by the end of their frame
+    uint32_t frame  # whose iterations hold its inputs
+    uint32_t slot  # its first input in Iteration.slots
+    uint32_t place  # its position in Iteration.pending
+    uint32_t input  # its first input in Table.input_types
+    uint32_t output  # its first output in Table.output_types; output o has edges starts[output + o] to starts[output + o + 1]
+    uint32_t control  # its control edges are controls[control] to controls[control_end]
+    uint32_t control_end
+    uint32_t child  # ENTER: frame it leads to; SERIES_EXIT, TRIP_COUNT: frame they report on
+    int32_t index  # CONST, FEED, FETCH, series: which; NEXT_ITERATION, EXIT, constant ENTER: rank in its frame; SWITCH in the root: rank, else -1
+    PyObject* kernel  # borrowed from CompiledPlan.kernels; NULL if not a KERNEL
+    Loop loop  # NumPy inner loop, or NULL
+    void* loop_data  # its last argument
+
+
+cdef struct Link:
+    Link* next  # next free block of a pool; first field of everything pooled
+
+
+cdef struct FrameType:
+    uint64_t name_hash  # of its static name
+    uint32_t parent  # frame around it; the root's own is 0
+    uint32_t rank  # position among the parent's children
+    uint32_t num_children  # frames directly inside it
+    uint32_t window  # most iterations alive at once, >= 1
+    uint32_t num_enters  # Enter nodes that lead here
+    uint32_t num_invariants  # constant ones among them
+    uint32_t num_nexts  # NextIteration nodes
+    uint32_t num_exits  # Exit nodes
+    uint32_t num_series
+    uint32_t num_nodes  # length of Iteration.pending
+    uint32_t num_slots  # length of Iteration.slots
+    Pending* template  # what a new iteration's pending counts are copied from; owned by the Arena
+    uint32_t* exits  # node of each Exit by rank; owned by the Arena
+    uint32_t* finals  # SERIES_EXIT and TRIP_COUNT nodes; owned by the Arena
+    uint32_t num_finals
+    Link* free_frames  # pool of Frame blocks, freed with the CompiledPlan
+    Link* free_iterations  # pool of Iteration blocks; all slots EMPTY
+
+
+cdef struct Table:  # every array is owned by the Arena of the CompiledPlan
+    uint32_t num_nodes
+    uint32_t num_frames
+    uint32_t num_feeds
+    uint32_t num_fetches
+    uint32_t num_switches  # Switch and SwitchN nodes of the root frame
+    uint32_t most_inputs  # of any node
+    uint32_t most_outputs  # of any node
+    uint32_t num_constants
+    Node* nodes
+    uint32_t* starts  # CSR offsets into `edges`, one for each output and one at the end
+    Edge* edges  # data edges
+    Edge* controls  # control edges
+    Type* types
+    uint16_t* input_types  # index into `types` for each data input of each node
+    uint16_t* output_types  # index into `types` for each output of each node
+    Value* constants  # owned: one reference each, dropped by CompiledPlan
+    uint16_t* feed_types  # index into `types`
+    uint16_t* fetch_types  # index into `types`
+    FrameType* frames
+    uint32_t* roots  # nodes that wait for nothing
+    uint32_t num_roots
+
+
+cdef inline Type* input_type(const Table* table, const Node* node, uint32_t i) noexcept nogil:
+    """Return the element type that data input `i` of a node carries."""
+    return &table.types[table.input_types[node.input + i]]
+
+
+cdef inline Type* output_type(const Table* table, const Node* node, uint32_t i) noexcept nogil:
+    """Return the element type that output `i` of a node carries."""
+    return &table.types[table.output_types[node.output + i]]

@@ -1,0 +1,31 @@
+"""NumPy's inner loops, called without NumPy around them."""
+
+from numpy cimport npy_intp
+
+from tagflow.kernels.scheduler.table cimport Node, Table
+from tagflow.kernels.scheduler.values cimport OBJECT, SCALAR, Counters, Value, scalar
+
+cdef int find_loop(Node* node, str name, list inputs, list outputs) except -1
+cdef int run_arrays(const Table* table, const Node* node, Value* inputs, Counters* live, Value* output) except -1
+
+
+cdef inline bint all_scalars(const Node* node, const Value* inputs) noexcept nogil:
+    """Say whether every input of a node is unboxed."""
+    for i in range(node.num_inputs):
+        if inputs[i].form != SCALAR:
+            return False
+    return True
+
+
+cdef inline void run_scalars(const Node* node, Value* inputs, Value* output) noexcept nogil:
+    """Run the inner loop of a node once, on unboxed inputs (three at most)."""
+    cdef char* pointers[4]
+    cdef npy_intp strides[4]
+    cdef npy_intp count = 1
+    for i in range(node.num_inputs):
+        pointers[i] = <char*>&inputs[i].bits
+        strides[i] = 8
+    output[0] = scalar(0)
+    pointers[node.num_inputs] = <char*>&output.bits
+    strides[node.num_inputs] = 8
+    node.loop(pointers, &count, strides, node.loop_data)
