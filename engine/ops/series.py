@@ -11,8 +11,10 @@ from typing import Any
 
 from ..base import dtypes
 from ..base.shapes import SCALAR, Shape
+from ..ir.build import static_shape
 from ..ir.definition import REQUIRED, NotDifferentiable, define
 from ..ir.operation import Operation
+from ..kernels.scheduler.series import Series
 
 _BY_WALK = NotDifferentiable("the reverse walk pairs reads with writes of a series")
 
@@ -53,7 +55,7 @@ define(
 define(
     "SeriesRead",
     "series: series, index: int64 -> value: @dtype",
-    attrs={"dtype": REQUIRED, "shape": Shape(None)},
+    attrs={"dtype": REQUIRED, "shape": Shape(None), "maybe": False},
     shape=_declared,
     kernel=None,
     gradient=_BY_WALK,
@@ -69,21 +71,15 @@ define(
     "SeriesReadOrZeros",
     "series: series, index: int64, shape: int32 -> value: @dtype",
     attrs={"dtype": REQUIRED},
-    shape=lambda op: _static(op),
+    shape=lambda op: static_shape(op.inputs[2]),
     kernel=_read_or_zeros,
     gradient=_BY_WALK,
 )
 
 
-def _static(op: Operation) -> Shape:
-    from ..ir.build import static_shape
-
-    return static_shape(op.inputs[2])
-
-
 def _series_or_empty(xp: Any, series: Any, index: Any) -> Any:
     value = series.get(int(index))
-    return type(series)() if value is None else value
+    return Series() if value is None else value
 
 
 define(
@@ -100,5 +96,84 @@ define(
     where={"T": dtypes.ALL},
     shape=lambda op: op.inputs[0].shape,
     kernel=lambda xp, x: x,
+    gradient=_BY_WALK,
+)
+
+define(
+    "SeriesEmpty",
+    "-> series: series",
+    shape=lambda op: SCALAR,
+    kernel=lambda xp: Series(),
+    gradient=NotDifferentiable("it has no inputs"),
+)
+
+
+def _add(xp: Any, a: Any, b: Any) -> Any:
+    """Add slot by slot; an unwritten slot is zero, so the other side's value stands."""
+    total = Series()
+    for index in sorted({*a.indices(), *b.indices()}):
+        left, right = a.get(index), b.get(index)
+        if left is None or right is None:
+            total.put(index, right if left is None else left)
+        else:
+            total.put(index, _add(xp, left, right) if isinstance(left, Series) else xp.asarray(left + right))
+    return total
+
+
+define(
+    "SeriesAdd",
+    "a: series, b: series -> sum: series",
+    shape=lambda op: SCALAR,
+    kernel=_add,
+    gradient=_BY_WALK,
+)
+
+
+def _sum(xp: Any, series: Any, shape: Any, dtype: Any) -> Any:
+    total = xp.zeros(tuple(shape), dtype.numpy)
+    for index in series.indices():
+        total = total + series.get(index)
+    return xp.asarray(total)
+
+
+define(
+    "SeriesSum",
+    "series: series, shape: int32 -> value: @dtype",
+    attrs={"dtype": REQUIRED},
+    shape=lambda op: static_shape(op.inputs[1]),
+    kernel=_sum,
+    gradient=_BY_WALK,
+)
+
+
+def _concat(xp: Any, series: Any, like: Any, dtype: Any, shape: Any) -> Any:
+    rows = [series.get(index) for index in sorted(series.indices())]
+    return xp.concatenate(rows) if rows else xp.zeros((0, *map(int, like[1:])), dtype.numpy)
+
+
+define(
+    "SeriesConcat",
+    "series: series, like: int32 -> value: @dtype",
+    attrs={"dtype": REQUIRED, "shape": Shape(None)},
+    shape=lambda op: Shape(None) if Shape(op.attrs["shape"]).rank is None else Shape([None]) + op.attrs["shape"][1:],
+    kernel=_concat,
+    gradient=_BY_WALK,
+)
+
+
+def _split(xp: Any, rows: Any, like: Any) -> Any:
+    parts, start = Series(), 0
+    for index in sorted(like.indices()):
+        stop = start + len(like.get(index))
+        parts.put(index, rows[start:stop])
+        start = stop
+    return parts
+
+
+define(
+    "SeriesSplit",
+    "rows: T, like: series -> parts: series",
+    shape=lambda op: SCALAR,
+    kernel=_split,
     gradient=_BY_WALK,
 )

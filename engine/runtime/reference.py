@@ -16,11 +16,8 @@ from typing import Any
 import numpy as np
 
 from ..base.tags import DEAD, ROOT_ID, ROOT_PATH, Kind, frame_id, frame_path, instance_name, name_hash
+from ..kernels.scheduler.series import Series
 from ..plan.plan import Node, Plan
-
-
-class Series(dict[int, Any]):
-    """What a loop saved: a value for each slot written."""
 
 
 @dataclass
@@ -208,10 +205,11 @@ class ReferenceMachine:
         elif kind is Kind.FEED:
             return [self.feeds[node.index]]
         elif kind is Kind.SERIES_PUSH:
-            frame.series[node.index][int(values[1]) if len(values) > 1 else i] = values[0]
+            frame.series[node.index].put(int(values[1]) if len(values) > 1 else i, values[0])
             return [np.zeros((), np.float32)]
         elif kind is Kind.SERIES_READ:
-            return [values[0].get(int(values[1]), DEAD)]
+            value = values[0].get(int(values[1]))
+            return [DEAD if value is None else value]
         elif kind is Kind.KERNEL:
             return await self._kernel(node, frame, i, values, name)
         return values

@@ -1,0 +1,128 @@
+"""Mirrors: how a region of the gradient gets at values of the forward region it belongs to.
+
+The gradient of a While has a body that mirrors the forward body, the gradient of a Cond a branch that mirrors each
+forward branch. When an operation built there uses a tensor of the forward region, the region asks its mirror, which
+uses it directly where it can (loop invariants, constants, counters) and otherwise lets the forward operation save
+it (seed 000, section 5.1: the values are found while the gradient is built).
+"""
+
+from __future__ import annotations
+
+from ..base.dtypes import int64
+from ..ir import scopes
+from ..ir.build import apply, constant, static_value
+from ..ir.operation import Operation
+from ..ir.region import Region
+from ..ir.structured import save_maybe, save_series
+from ..ir.tensor import Tensor
+from .cotangents import is_maybe
+
+
+_REREAD = frozenset({"SeriesRead", "SeriesReadOrZeros", "SeriesReadSeries", "MaybeGet"})
+
+
+class Mirror:
+    """Makes tensors of `forward` available in `region`.
+
+    Parameters
+    ----------
+    region : Region
+        A region of the gradient; its `resolver` is set.
+    forward : Region
+        A branch of a Cond or the body of a While.
+    index : Tensor, optional
+        For a body: the forward iteration, an int64 scalar of `region`.
+    """
+
+    def __init__(self, region: Region, forward: Region, index: Tensor | None = None) -> None:
+        self.region = region
+        self.forward = forward
+        self.index = index
+        self.memo: dict[Tensor, Tensor] = {}
+        region.resolver = self.resolve
+
+    def resolve(self, tensor: Tensor) -> Tensor:
+        """Return what stands for a tensor of the forward region, or of one around it."""
+        if tensor not in self.memo:
+            if tensor.region is self.forward:
+                with scopes.inside(self.region):
+                    self.memo[tensor] = self._read(tensor)
+            else:
+                self.memo[tensor] = self._outer(tensor)
+        return self.memo[tensor]
+
+    def _outer(self, tensor: Tensor) -> Tensor:
+        assert self.region.parent is not None
+        with scopes.inside(self.region.parent):
+            return self.region.parent.resolve(tensor)
+
+    def _read(self, tensor: Tensor) -> Tensor:
+        op = tensor.op
+        if op.type == "Const":
+            return constant(op.attrs["value"])
+        if op.type == "Identity" and not op.control_inputs:
+            return self.region.resolve(op.inputs[0])
+        if self.index is not None and op.type == "Param":
+            counted = self._counter(tensor)
+            if counted is not None:
+                return counted
+        if op.type in _REREAD or self._is_cheap(op):
+            inputs = [self.region.resolve(t) for t in op.inputs]
+            return apply(op.type, *inputs, **{k: op.attrs[k] for k in op.definition.attrs})  # type: ignore[no-any-return]
+        return self._saved(tensor)
+
+    def _saved(self, tensor: Tensor) -> Tensor:
+        owner = self.forward.owner
+        assert owner is not None
+        if self.index is None:
+            branch = owner.regions.index(self.forward)
+            return apply("MaybeGet", self._outer(save_maybe(owner, branch, tensor)))  # type: ignore[no-any-return]
+        series = self._outer(save_series(owner, tensor))
+        return apply(  # type: ignore[no-any-return]
+            "SeriesRead", series, self.index, dtype=tensor.dtype, shape=tensor.shape, maybe=is_maybe(tensor)
+        )
+
+    def _counter(self, param: Tensor) -> Tensor | None:
+        """Compute a loop variable that does not change, or by a constant, from its initial value."""
+        owner = self.forward.owner
+        assert owner is not None and self.index is not None
+        i = self.forward.params.index(param)
+        step = _step(param, self.forward.results[i])
+        if step is None:
+            return None
+        start = self._outer(owner.inputs[i])
+        if step == 0:
+            return start
+        offset = self.index * constant(step, int64)
+        if param.dtype is not int64:
+            offset = apply("Cast", offset, dtype=param.dtype)
+        return start + offset
+
+    def _is_cheap(self, op: Operation) -> bool:
+        """Whether recomputing costs less than saving: sums of integer scalars that are not saved themselves."""
+        if op.type not in ("Add", "Sub") or not op.outputs[0].dtype.is_integer or op.outputs[0].rank != 0:
+            return False
+        return all(self._is_free(t) for t in op.inputs)
+
+    def _is_free(self, tensor: Tensor) -> bool:
+        if tensor.region is not self.forward or tensor.op.type == "Const":
+            return True
+        if tensor.op.type == "Param" and self.index is not None:
+            return _step(tensor, self.forward.results[self.forward.params.index(tensor)]) is not None
+        return self._is_cheap(tensor.op)
+
+
+def _step(param: Tensor, result: Tensor) -> int | None:
+    """Return by how much a loop variable changes in every iteration, if that is a constant."""
+    if result is param:
+        return 0
+    op = result.op
+    if op.type not in ("Add", "Sub") or not param.dtype.is_integer or param.rank != 0:
+        return None
+    left, right = op.inputs
+    if op.type == "Add" and right is param:
+        left, right = right, left
+    value = static_value(right) if left is param else None
+    if value is None or value.ndim:
+        return None
+    return int(value) if op.type == "Add" else -int(value)
