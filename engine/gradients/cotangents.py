@@ -16,6 +16,8 @@ from ..base.errors import GraphError
 from ..ir.build import apply
 from ..ir.structured import num_results
 from ..ir.tensor import Tensor
+from ..ops import series as _series  # noqa: F401  (declares the operations built here)
+from ..ops import series as _series_operations  # noqa: F401  declares the operation types used below
 from ..ops.common import shape_of
 from ..ops.slices import IndexedSlices
 

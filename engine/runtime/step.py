@@ -18,7 +18,7 @@ from ..compile import compile_plan, pruned
 from ..ir.graph import Graph
 from ..ir.operation import Operation
 from ..ir.tensor import Tensor
-from ..kernels.scheduler.machine import CompiledPlan
+from ..kernels.scheduler.plan import CompiledPlan
 from ..plan.plan import Plan
 
 
