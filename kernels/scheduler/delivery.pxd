@@ -4,7 +4,7 @@ Nothing here recurses. Delivering only counts, stores and pushes ready instances
 the queue one after the other, so a chain of any length needs no stack.
 """
 
-from libc.stdint cimport int32_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport int32_t, uint32_t, uint64_t
 
 from tagflow.kernels.scheduler.frames cimport Frame, Iteration, Parked, append_iteration, close_frame, remove_oldest
 from tagflow.kernels.scheduler.ready cimport Queue, Ready, push
@@ -28,7 +28,6 @@ cdef struct Machine:
     Frame* root  # NULL once the root frame is done
     Value* feeds  # table.num_feeds, owned
     Value* fetched  # table.num_fetches, owned; EMPTY if dead or not yet there
-    uint8_t* was_fetched  # table.num_fetches: 1 once the Fetch ran
     int32_t* outcomes  # table.num_switches: output taken, WAS_DEAD or NOT_FIRED
     Value* outputs  # scratch: table.most_outputs, EMPTY between instances
     uint32_t trouble  # Trouble bits

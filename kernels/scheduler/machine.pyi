@@ -5,8 +5,6 @@ from typing import Any, final
 
 from .plan import CompiledPlan
 
-DEAD: Any
-
 def live_counts() -> dict[str, int]:
     """Return how many frames, iterations and values all machines of the process hold now."""
 
@@ -26,7 +24,7 @@ class Instance:
     def path(self) -> str: ...
     @property
     def tag(self) -> str:
-        """Frame path and iteration, as in ``node@tag``."""
+        """The instance's name, ``node@frame/iteration``."""
 
 class StepMachine:
     """One execution of a compiled plan."""
@@ -52,7 +50,7 @@ class StepMachine:
 
     @property
     def fetches(self) -> list[Any]:
-        """What was fetched: an array each, DEAD where no value came, None where the Fetch did not run."""
+        """What was fetched: an array each, DEAD where no value came."""
 
     def drain(self, seconds: float) -> bool:
         """Run ready instances until there are none, or for about `seconds`; return whether more are ready."""

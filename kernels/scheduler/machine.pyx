@@ -7,12 +7,14 @@ those written in Python, and those that finish later. Nothing here waits: an asy
 
 cimport cython
 from cpython.object cimport PyObject
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 from posix.time cimport CLOCK_MONOTONIC, clock_gettime, timespec
 
 import logging
 
 import numpy as np
+
+from tagflow.base.tags import DEAD, instance_name
 
 from tagflow.kernels.scheduler.convert cimport accept, as_integer, box
 from tagflow.kernels.scheduler.delivery cimport (
@@ -52,19 +54,6 @@ cdef Counters _live  # of all machines in the process
 _logger = logging.getLogger("tagflow")
 
 
-class _Dead:
-    """What is fetched where no value came."""
-
-    def __repr__(self):
-        return "DEAD"
-
-    def __reduce__(self):
-        return "DEAD"
-
-
-DEAD = _Dead()
-
-
 def live_counts():
     """Return how many frames, iterations and values all machines of the process hold now.
 
@@ -88,11 +77,11 @@ cdef class Instance:
 
     @property
     def tag(self):
-        """Frame path and iteration, as in ``node@tag``."""
-        return f"{self.path}/{self.iteration}"
+        """The instance's name, ``node@frame/iteration``."""
+        return instance_name(self.operation, self.path, self.iteration)
 
     def __repr__(self):
-        return f"{self.operation}@{self.tag}"
+        return self.tag
 
 
 cdef class Flight:
@@ -199,7 +188,7 @@ cdef class StepMachine:
         Returns
         -------
         list of (int, awaitable, int, str)
-            Ticket for `finish` or `fail`, what to await, node, tag as ``path/iteration``.
+            Ticket for `finish` or `fail`, what to await, node, tag as ``node@frame/iteration``.
         """
         launched, self.launched = self.launched, []
         return launched
@@ -254,13 +243,11 @@ cdef class StepMachine:
 
     @property
     def fetches(self):
-        """What was fetched: an array each, DEAD where no value came, None where the Fetch did not run."""
+        """What was fetched: an array each, DEAD where no value came."""
         return [self._fetched(i) for i in range(self.machine.table.num_fetches)]
 
     def _fetched(self, uint32_t i):
         cdef Value value = self.machine.fetched[i]
-        if not self.machine.was_fetched[i]:
-            return None
         if value.form == EMPTY:
             return DEAD
         return box(value, &self.machine.table.types[self.machine.table.fetch_types[i]])
@@ -295,7 +282,6 @@ cdef class StepMachine:
             raise ValueError(f"wanted {table.num_feeds} feeds, got {len(feeds)}")
         m.feeds = <Value*>self.arena.take(table.num_feeds, sizeof(Value))
         m.fetched = <Value*>self.arena.take(table.num_fetches, sizeof(Value))
-        m.was_fetched = <uint8_t*>self.arena.take(table.num_fetches, sizeof(uint8_t))
         m.outcomes = <int32_t*>self.arena.take(table.num_switches, sizeof(int32_t))
         m.outputs = <Value*>self.arena.take(table.most_outputs, sizeof(Value))
         self.arguments = <PyObject**>self.arena.take(table.most_inputs + 2, sizeof(PyObject*))
@@ -477,14 +463,14 @@ cdef class StepMachine:
         flight.ready = ready
         self.tickets += 1
         self.flights[self.tickets] = flight
-        self.launched.append((self.tickets, awaitable, ready.node, tag_of(ready.iteration, self.compiled)))
+        self.launched.append((self.tickets, awaitable, ready.node, tag_of(ready.iteration, ready.node, self.compiled)))
         return 0
 
     cdef int _fail(self, Ready ready, object exception) except -1:
         """Keep the first error (rule 44) and stop."""
         cdef Machine* m = &self.machine
         if self.failure is None:
-            tag = tag_of(ready.iteration, self.compiled)
+            tag = tag_of(ready.iteration, ready.node, self.compiled)
             self.failure = (ready.node, tag, exception, input_shapes(m, ready.iteration, ready.node))
         return self._stop()
 

@@ -158,7 +158,6 @@ cdef inline void fire_fetch(Machine* m, Iteration* it, const Node* node, bint de
     drop(m.live, &m.fetched[node.index])
     if not dead:
         m.fetched[node.index] = take(&it.slots[node.slot])
-    m.was_fetched[node.index] = 1
     drop_inputs(m, it, node)
     emit_controls(m, it, node, dead)
 

@@ -7,7 +7,7 @@ from tagflow.kernels.scheduler.frames cimport Frame, Iteration
 from tagflow.kernels.scheduler.plan cimport CompiledPlan
 
 cdef str frame_path_of(Frame* frame, CompiledPlan compiled)
-cdef str tag_of(Iteration* it, CompiledPlan compiled)
+cdef str tag_of(Iteration* it, uint32_t node, CompiledPlan compiled)
 cdef list input_shapes(Machine* m, Iteration* it, uint32_t number)
 cdef list dump_lines(Machine* m, CompiledPlan compiled, list active)
 cdef int free_frames(Machine* m) except -1

@@ -3,7 +3,7 @@
 from cpython.object cimport PyObject
 from libc.stdint cimport uint32_t, uint64_t
 
-from tagflow.base.tags import ROOT_PATH, frame_path
+from tagflow.base.tags import ROOT_PATH, frame_path, instance_name
 
 from tagflow.kernels.scheduler.delivery cimport Machine
 from tagflow.kernels.scheduler.frames cimport Frame, Iteration, close_frame, remove_oldest
@@ -25,9 +25,9 @@ cdef str frame_path_of(Frame* frame, CompiledPlan compiled):
     return <str><PyObject*>frame.path
 
 
-cdef str tag_of(Iteration* it, CompiledPlan compiled):
-    """Return ``path/iteration``."""
-    return f"{frame_path_of(it.frame, compiled)}/{it.number}"
+cdef str tag_of(Iteration* it, uint32_t node, CompiledPlan compiled):
+    """Return ``node@frame/iteration``."""
+    return instance_name(compiled.plan.nodes[node].name, frame_path_of(it.frame, compiled), it.number)
 
 
 cdef list input_shapes(Machine* m, Iteration* it, uint32_t number):
@@ -84,7 +84,7 @@ cdef int _dump_iteration(Machine* m, Iteration* it, CompiledPlan compiled, dict 
     """Add the lines of an iteration."""
     cdef Node* node
     cdef uint32_t i
-    tag = tag_of(it, compiled)
+    tag = f"{frame_path_of(it.frame, compiled)}/{it.number}"
     size = 0
     for i in range(m.table.num_nodes):
         node = &m.table.nodes[i]

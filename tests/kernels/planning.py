@@ -1,9 +1,7 @@
 """Small plans written by hand: one call a node, loops closed by their back edges."""
 
-
 import numpy as np
 import pytest
-
 from tagflow.base.tags import Kind
 from tagflow.kernels.scheduler.machine import StepMachine
 from tagflow.kernels.scheduler.plan import CompiledPlan
@@ -175,5 +173,3 @@ def result(machine):
 def every_order(test):
     """Run a test, given `seed` and `window`, in several ready orders and windows."""
     return pytest.mark.parametrize(("seed", "window"), ORDERS)(test)
-
-
