@@ -1,0 +1,359 @@
+"""Draw random programs that are well typed, end, and use every array rightly.
+
+Every loop has a bound on its trips that holds whatever the data, and a program has a budget of statement instances
+that loops use up by their bounds, so that programs are small to run even where loops are nested. An array is
+filled before anything else sees it, each index once or never.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from hypothesis import strategies as st
+
+from tests.property.functions import ALL, FUNCTIONS, SMOOTH
+from tests.property.programs import (
+    BOOL,
+    FLOAT,
+    INT,
+    INTS,
+    VECTOR,
+    Block,
+    Cond,
+    Const,
+    NewArray,
+    Op,
+    Program,
+    Read,
+    Stack,
+    Statement,
+    Type,
+    While,
+    Write,
+    names_of,
+)  # fmt: skip
+
+Finish = Callable[["_Scope"], list[str]]
+BodyFinish = Callable[["_Scope", list[str]], list[str]]
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Bounds on a program: nesting, trips of one loop, loop variables, statement instances in all."""
+
+    depth: int = 4
+    trips: int = 6
+    variables: int = 3
+    instances: int = 150
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What a program is made of."""
+
+    functions: tuple[str, ...]
+    types: tuple[Type, ...]
+    elements: tuple[Type, ...]
+    values: dict[Type, st.SearchStrategy[Any]]
+
+
+def _vector(elements: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    return st.lists(elements, min_size=3, max_size=3).map(tuple)
+
+
+_INTEGERS = st.one_of(st.integers(-4, 8), st.integers(-4, 8), st.sampled_from([2**31 - 1, -(2**31), 123456789]))
+_FLOATS = st.one_of(st.integers(-16, 16).map(lambda k: k / 4), st.floats(-1e3, 1e3))
+_UNITS = st.integers(-999, 999).map(lambda k: k * 0.00099731 + 0.00011)
+
+MIXED = Kind(
+    tuple(FUNCTIONS),
+    (INT, FLOAT, BOOL, VECTOR, INTS),
+    (FLOAT, INT, VECTOR),
+    {BOOL: st.booleans(), INT: _INTEGERS, FLOAT: _FLOATS, VECTOR: _vector(_FLOATS), INTS: _vector(_INTEGERS)},
+)
+REAL = Kind(
+    tuple(SMOOTH),
+    (FLOAT, VECTOR),
+    (FLOAT, VECTOR),
+    {BOOL: st.booleans(), INT: st.integers(0, 4), FLOAT: _UNITS, VECTOR: _vector(_UNITS)},
+)
+
+
+def programs(limits: Limits = Limits()) -> st.SearchStrategy[Program]:
+    """Draw programs of all types, with values of their inputs."""
+    return _programs(MIXED, limits)
+
+
+def smooth_programs(limits: Limits = Limits(trips=3, instances=60)) -> st.SearchStrategy[Program]:
+    """Draw programs of smooth float64 functions; where no decision changes, they are differentiable."""
+    return _programs(REAL, limits, min_inputs=1)
+
+
+@st.composite
+def _programs(draw: Any, kind: Kind, limits: Limits, min_inputs: int = 0) -> Program:
+    types = draw(st.lists(st.sampled_from(kind.types), min_size=min_inputs, max_size=5))
+    inputs = tuple((f"x{i}", type) for i, type in enumerate(types))
+    values = {name: draw(kind.values[type]) for name, type in inputs}
+    writer = _Writer(draw, kind, limits)
+    scope = _Scope(writer, dict(inputs), 0, 1)
+    scope.fill_up(draw(st.integers(2, 8)))
+    return Program(inputs, scope.close(scope.choose_results()), values)
+
+
+class _Writer:
+    """What the whole program shares: names, the budget."""
+
+    def __init__(self, draw: Any, kind: Kind, limits: Limits) -> None:
+        self.draw = draw
+        self.kind = kind
+        self.limits = limits
+        self.room = limits.instances
+        self.names = 0
+
+    def name(self) -> str:
+        self.names += 1
+        return f"v{self.names}"
+
+
+class _Scope:
+    """A block while it is written: `types` of the names it sees, how often it may run.
+
+    An array that is being filled has no type here, so that nothing chooses it.
+    """
+
+    def __init__(self, writer: _Writer, types: dict[str, Type], depth: int, times: int) -> None:
+        self.writer = writer
+        self.draw = writer.draw
+        self.kind = writer.kind
+        self.types = types
+        self.depth = depth
+        self.times = times
+        self.statements: list[Statement] = []
+
+    def inner(self, types: dict[str, Type] | None = None, times: int = 1) -> _Scope:
+        return _Scope(self.writer, {**self.types, **(types or {})}, self.depth + 1, max(1, self.times * times))
+
+    def close(self, results: list[str]) -> Block:
+        return Block(tuple(self.statements), tuple(results))
+
+    def add(self, make: Callable[[tuple[str, ...]], Statement], *types: Type | None) -> tuple[str, ...]:
+        """Append the statement that `make` gives for a fresh name of each type, None for a hidden one."""
+        names = tuple(self.writer.name() for _ in types)
+        self.statements.append(make(names))
+        self.writer.room -= self.times
+        self.types.update((n, t) for n, t in zip(names, types, strict=True) if t is not None)
+        return names
+
+    def chance(self, percent: int) -> bool:
+        return self.draw(st.integers(0, 99)) >= 100 - percent
+
+    # ---- values
+
+    def named(self, accept: Callable[[Type], bool]) -> list[str]:
+        return [name for name, type in self.types.items() if accept(type)]
+
+    def one_of(self, names: list[str]) -> str:
+        """Choose a name, the newest more often than others."""
+        return self.draw(st.sampled_from((names[-3:] if self.chance(50) else names)[::-1]))
+
+    def constant(self, type: Type, value: Any = None) -> str:
+        given = self.draw(self.kind.values[type]) if value is None else value
+        return self.add(lambda names: Const(names[0], type, given), type)[0]
+
+    def apply(self, function: str, *args: str, after: tuple[str, ...] = ()) -> str:
+        result = ALL[function].rule(*(self.types[a] for a in args))
+        assert result is not None, f"{function} of {[self.types[a] for a in args]}"
+        return self.add(lambda names: Op(names[0], function, args, after), result)[0]
+
+    def value(self, type: Type) -> str:
+        """Return a name of this type: one there is, mostly, else a new one."""
+        found = self.named(lambda t: t == type)
+        if type == BOOL and not (found and self.chance(30)):
+            return self.comparison()
+        return self.one_of(found) if found and self.chance(85) else self.constant(type)
+
+    def comparison(self) -> str:
+        type = self.draw(st.sampled_from([t for t in self.kind.types if t in (INT, FLOAT)]))
+        left = self.value(type)
+        others = self.named(lambda t: t == type)
+        others.remove(left)
+        right = self.one_of(others) if others and self.chance(80) else self.constant(type)
+        return self.apply("less", left, right)
+
+    def choose_results(self) -> list[str]:
+        """Choose what the program returns: what its control flow gives, and some more."""
+        dtypes = {t.dtype for t in self.kind.types}
+        found = self.named(lambda t: t.size is None and t.dtype in dtypes)
+        wanted = {n for s in self.statements if isinstance(s, (Cond, While, Stack, Read)) for n in names_of(s)}
+        chosen = [n for n in found if n in wanted] + found[-1:]
+        return list(dict.fromkeys([*chosen, self.one_of(found)])) if found else [self.constant(self.kind.types[0])]
+
+    # ---- statements
+
+    def fill_up(self, count: int) -> None:
+        for _ in range(count):
+            if self.writer.room > 0:
+                self.statement()
+
+    def statement(self) -> None:
+        simple = [self.op, self.use_array]
+        nested = [self.cond, self.loop, self.array, self.loop, self.cond]
+        self.draw(st.sampled_from(simple + nested if self.depth < self.writer.limits.depth else simple))()
+
+    def op(self) -> None:
+        function = self.draw(st.sampled_from(self.kind.functions))
+        args = [self.condition()] if function == "where" else []
+        while len(args) < ALL[function].arity:
+            found = self.named(lambda t: self._fits(function, args, t))
+            if not found:
+                return
+            args.append(self.one_of(found))
+        self.apply(function, *args, after=(self.one_of(list(self.types)),) if self.chance(10) else ())
+
+    def condition(self) -> str:
+        found = self.named(lambda t: t.dtype == "bool" and t.shape != ())
+        return self.one_of(found) if found and self.chance(50) else self.value(BOOL)
+
+    def _fits(self, function: str, args: list[str], candidate: Type) -> bool:
+        given = [self.types[a] for a in args]
+        rest = [candidate] * (ALL[function].arity - len(given))
+        return ALL[function].rule(*given, *rest) is not None
+
+    def some_types(self, least: int, most: int) -> list[Type]:
+        return self.draw(st.lists(st.sampled_from(self.kind.types), min_size=least, max_size=most))
+
+    def cond(self) -> None:
+        self.write_cond(self.some_types(1, 3), [], lambda scope: [])
+
+    def write_cond(self, types: list[Type], arrays: list[str], finish: Finish) -> tuple[str, ...]:
+        """Write a Cond; `finish(scope)` gives each branch's `arrays`."""
+        several = INT in self.kind.types and self.chance(20)
+        chooser = self.value(INT if several else BOOL)
+        blocks = []
+        for _ in range(self.draw(st.integers(1, 3)) if several else 2):
+            scope = self.inner()
+            scope.fill_up(self.draw(st.integers(0, 3)))
+            blocks.append(scope.close([*finish(scope), *map(scope.value, types)]))
+        return self.add(lambda names: Cond(names, chooser, tuple(blocks)), *(None for _ in arrays), *types)
+
+    def loop(self) -> None:
+        trips = self.draw(st.integers(0, self.most_trips())) if self.chance(50) else self.most_trips()
+        if self.chance(85):
+            self.write_loop(trips, [], lambda scope, params: [])
+        else:
+            self.write_open_loop(trips)
+
+    def most_trips(self) -> int:
+        return max(1, min(self.writer.limits.trips, self.writer.room // self.times // 6))
+
+    def write_loop(self, trips: int, arrays: list[str], finish: BodyFinish) -> tuple[str, ...]:
+        """Write a loop that counts; `finish(scope, params)` gives the body's `arrays`."""
+        types = self.some_types(0, self.writer.limits.variables)
+        inits = [self.constant(INT, 0), *arrays, *map(self.value, types)]
+        limit = self.limit(trips)
+        params = [self.writer.name() for _ in inits]
+        seen = {n: t for n, t in zip(params, [INT, *(None for _ in arrays), *types], strict=True) if t is not None}
+        predicate, body = self.inner(seen, trips + 1), self.inner(seen, trips)
+        test = predicate.counts(params[0], limit)
+        body.fill_up(self.draw(st.integers(0, 4)))
+        results = [body.apply("add", params[0], body.constant(INT, 1)), *finish(body, params), *map(body.value, types)]
+        at_most = trips if self.chance(15) else None
+        parts = tuple(params), tuple(inits), predicate.close([test]), body.close(results), at_most
+        return self.add(lambda names: While(names, *parts), INT, *(None for _ in arrays), *types)
+
+    def write_open_loop(self, at_most: int) -> None:
+        """Write a loop that runs until its data or `at_most` end it."""
+        types = self.some_types(1, self.writer.limits.variables)
+        inits, params = tuple(map(self.value, types)), tuple(self.writer.name() for _ in types)
+        seen = dict(zip(params, types, strict=True))
+        predicate, body = self.inner(seen, at_most + 1), self.inner(seen, at_most)
+        test = predicate.test()
+        body.fill_up(self.draw(st.integers(0, 4)))
+        parts = params, inits, predicate.close([test]), body.close(list(map(body.value, types))), at_most
+        self.add(lambda names: While(names, *parts), *types)
+
+    def limit(self, trips: int) -> str:
+        """Name how often a loop runs: `trips`, or what the data says, but no more."""
+        integers = self.named(lambda t: t == INT)
+        if not integers or INT not in self.kind.types or self.chance(50):
+            return self.constant(INT, trips)
+        data = self.apply("mod5", self.one_of(integers))
+        return self.apply("min", data, self.constant(INT, trips))
+
+    def counts(self, counter: str, limit: str) -> str:
+        test = self.apply("less", counter, limit)
+        return self.apply("and", test, self.test()) if self.chance(12) else test
+
+    def test(self) -> str:
+        self.fill_up(self.draw(st.integers(0, 2)))
+        return self.value(BOOL)
+
+    # ---- arrays
+
+    def array(self) -> None:
+        size = self.draw(st.integers(1, 4))
+        element = self.draw(st.sampled_from(self.kind.elements))
+        type = Type(element.dtype, element.shape, size)
+        (empty,) = self.add(lambda names: NewArray(names[0], type), None)
+        full = self.fill(empty, self.constant(INT, 0), size, element)
+        self.types[full] = type
+        if self.chance(70):
+            self.use_array()
+
+    def fill(self, array: str, base: str, extent: int, element: Type) -> str:
+        """Write indices `base` to `base + extent - 1`, each at most once; return the array after it."""
+        if extent == 1:
+            return self.fill_one(array, base, element)
+        if self.depth < self.writer.limits.depth and extent <= self.most_trips() and self.chance(60):
+            return self.fill_loop(array, base, extent, element)
+        for k in range(extent):
+            index = self.apply("add", base, self.constant(INT, k))
+            array = self.fill_one(array, index, element)
+        return array
+
+    def fill_one(self, array: str, index: str, element: Type) -> str:
+        if self.depth < self.writer.limits.depth and self.chance(15):
+            types = self.some_types(0, 2)
+            return self.write_cond(types, [array], lambda scope: [scope.maybe_write(array, index, element)])[0]
+        return self.write(array, index, element)
+
+    def maybe_write(self, array: str, index: str, element: Type) -> str:
+        return self.write(array, index, element) if self.chance(70) else array
+
+    def write(self, array: str, index: str, element: Type) -> str:
+        value = self.value(element)
+        (written,) = self.add(lambda names: Write(names[0], array, index, value), None)
+        if self.chance(30):
+            self.add(lambda names: Read(names[0], written, index), element)
+        return written
+
+    def fill_loop(self, array: str, base: str, extent: int, element: Type) -> str:
+        trips = 2 if extent == 4 and self.chance(50) else extent
+
+        def finish(body: _Scope, params: list[str]) -> list[str]:
+            offset = body.apply("mul", params[0], body.constant(INT, extent // trips))
+            return [body.fill(params[1], body.apply("add", base, offset), extent // trips, element)]
+
+        return self.write_loop(trips, [array], finish)[1]
+
+    def use_array(self) -> None:
+        arrays = self.named(lambda t: t.size is not None)
+        if not arrays:
+            return
+        array = self.one_of(arrays)
+        type = self.types[array]
+        assert type.size is not None
+        if self.chance(50):
+            self.add(lambda names: Stack(names[0], array), Type(type.dtype, (type.size, *type.shape)))
+        else:
+            index = self.index(type.size)
+            self.add(lambda names: Read(names[0], array, index), Type(type.dtype, type.shape))
+
+    def index(self, size: int) -> str:
+        integers = self.named(lambda t: t == INT)
+        if not integers or self.chance(30):
+            return self.constant(INT, self.draw(st.integers(0, size - 1)))
+        below = self.apply("min", self.one_of(integers), self.constant(INT, size - 1))
+        return self.apply("max", below, self.constant(INT, 0))

@@ -1,0 +1,67 @@
+"""Random programs mean the same in plain Python, on the reference executor and on the step machine.
+
+``TAGFLOW_PROGRAMS=20000 pytest tests/property`` is the long run: other programs each time, and larger ones.
+"""
+
+import asyncio
+import os
+
+import numpy as np
+import pytest
+import tagflow as tg
+from hypothesis import HealthCheck, given, note, settings
+from tagflow.kernels.scheduler.machine import live_counts
+from tagflow.ops.variables import VariableStore
+from tagflow.runtime.execution import Execution, ReferenceExecution
+from tagflow.runtime.session import StepContext
+from tagflow.runtime.step import compile_step, make_request
+
+from tests.property.interpret import evaluate
+from tests.property.programs import show
+from tests.property.strategies import Limits, programs
+from tests.property.translate import build
+
+WINDOWS = (1, 2, 7, 32)
+SHUFFLES = {Execution: (None, 1, 2, 3), ReferenceExecution: (None, 1)}
+NORMAL = 300
+PROGRAMS = int(os.environ.get("TAGFLOW_PROGRAMS", NORMAL))
+LIMITS = Limits(instances=200 if PROGRAMS <= NORMAL else 600)
+
+
+async def run_everywhere(built, feeds):
+    """Yield the results of a built program, and where they are from, for each executor and ready order."""
+    step = compile_step(built.graph, make_request(built.graph, built.results), tuple(feeds), tg.Settings())
+    for executor, seeds in SHUFFLES.items():
+        for seed in seeds:
+            context = StepContext(0, built.graph.seed, VariableStore())
+            values = step.convert(list(feeds.values()))
+            fetched = await executor(step, context, values, tg.Settings(shuffle_seed=seed)).run()
+            yield f"{executor.__name__} shuffled by {seed}", built.in_order(step.tensors, fetched)
+
+
+async def check(program):
+    expected = evaluate(program).results
+    for window in WINDOWS:
+        built = build(program, window)
+        async for where, results in run_everywhere(built, built.feeds(program.values)):
+            compare(results, expected, f"{where}, window {window}")
+            assert not any(live_counts()[key] for key in ("frames", "iterations", "values")), where
+    async with tg.Session(built.graph) as session:
+        compare(await session.run(built.results, built.feeds(program.values)), expected, "session")
+        assert session.statistics().steps_running == 0
+
+
+def compare(results, expected, where):
+    for result, wanted in zip(results, expected, strict=True):
+        np.testing.assert_array_equal(result, wanted, err_msg=where, strict=True)
+
+
+@pytest.mark.rule(1, 2, 4, 6, 7, 8, 11, 12, 13, 15, 16, 28, 29, 30, 31, 32, 33, 64, 65, 105)
+@settings(
+    max_examples=PROGRAMS, derandomize=PROGRAMS <= NORMAL, database=None, deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)  # fmt: skip
+@given(programs(LIMITS))
+def test_random_programs(program):
+    note(f"{show(program)}\n{program!r}")
+    asyncio.run(check(program))

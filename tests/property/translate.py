@@ -1,0 +1,110 @@
+"""Build a program as a graph."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import tagflow as tg
+
+from tests.property.functions import ALL
+from tests.property.programs import (
+    BOOL,
+    Block,
+    Cond,
+    Const,
+    NewArray,
+    Op,
+    Program,
+    Read,
+    Stack,
+    Statement,
+    While,
+    Write,
+)
+
+Environment = dict[str, Any]
+Around = Callable[[Statement], AbstractContextManager[Any]]
+
+
+@dataclass(frozen=True)
+class Built:
+    """A program's graph, its placeholders by name, its results."""
+
+    graph: tg.Graph
+    inputs: dict[str, Any]
+    results: list[Any]
+
+    def feeds(self, values: dict[str, Any]) -> dict[Any, Any]:
+        """Return what to feed for values of the inputs."""
+        return {tensor: np.asarray(values[name], tensor.dtype.numpy) for name, tensor in self.inputs.items()}
+
+    def in_order(self, tensors: Sequence[Any], values: Sequence[Any]) -> list[Any]:
+        """Return the values of the results, given the value of each different tensor among them."""
+        found = dict(zip(tensors, values, strict=True))
+        return [found[tensor] for tensor in self.results]
+
+
+def build(program: Program, window: int = 32, around: Around = lambda statement: nullcontext()) -> Built:
+    """Build a program; all its loops get `window` parallel iterations, each statement is built inside `around`."""
+    with tg.Graph().as_default() as graph:
+        inputs = {name: tg.placeholder(type.dtype, type.shape, name) for name, type in program.inputs}
+        results = _Builder(window, around).block(program.body, inputs)
+    return Built(graph, inputs, results)
+
+
+class _Builder:
+    def __init__(self, window: int, around: Around) -> None:
+        self.window = window
+        self.around = around
+
+    def block(self, block: Block, outer: Environment) -> list[Any]:
+        scope = dict(outer)
+        for statement in block.statements:
+            with self.around(statement):
+                self.statement(statement, scope)
+        return [scope[name] for name in block.results]
+
+    def statement(self, statement: Statement, scope: Environment) -> None:
+        match statement:
+            case Const(name, type, value):
+                scope[name] = tg.constant(np.asarray(value, type.dtype))
+            case Op(name, function, args, after):
+                with tg.control_dependencies([scope[a] for a in after]):
+                    scope[name] = ALL[function].graph(*(scope[a] for a in args))
+            case Cond(names):
+                scope.update(zip(names, self.cond(statement, scope), strict=True))
+            case While(names):
+                scope.update(zip(names, self.loop(statement, scope), strict=True))
+            case NewArray(name, type):
+                scope[name] = tg.TensorArray(
+                    type.dtype, type.size, clear_after_read=False, element_shape=type.shape, name=name
+                )
+            case Write(name, array, index, value):
+                scope[name] = scope[array].write(scope[index], scope[value])
+            case Read(name, array, index):
+                scope[name] = scope[array].read(scope[index])
+            case Stack(name, array):
+                scope[name] = scope[array].stack()
+
+    def cond(self, statement: Cond, scope: Environment) -> list[Any]:
+        chooser = scope[statement.chooser]
+        branches = [lambda block=block: self.block(block, scope) for block in statement.blocks]
+        if chooser.dtype.name == BOOL.dtype:
+            return tg.cond(chooser, branches[1], branches[0], strict=True, name=f"cond_{statement.names[0]}")
+        result = tg.switch_case(chooser, branches, name=f"switch_{statement.names[0]}")
+        return result if len(statement.names) > 1 else [result]
+
+    def loop(self, statement: While, scope: Environment) -> list[Any]:
+        def inner(block: Block) -> Callable[..., list[Any]]:
+            return lambda *params: self.block(block, {**scope, **dict(zip(statement.params, params, strict=True))})
+
+        predicate = inner(statement.predicate)
+        return tg.while_loop(
+            lambda *params: predicate(*params)[0], inner(statement.body), [scope[name] for name in statement.inits],
+            parallel_iterations=self.window, maximum_iterations=statement.at_most,
+            name=f"while_{statement.names[0]}", return_same_structure=True,
+        )  # fmt: skip
