@@ -32,7 +32,7 @@ bench:  ## make bench BENCH='lstm_train --quick --peer torch'
 	$(PYTHON) -m bench $(BENCH)
 
 golden:  ## write the golden texts anew; read the diff before committing it
-	$(PYTHON) -m pytest tests/golden --update-golden
+	$(PYTHON) -m pytest -k golden --update-golden
 
 demo:
 	$(VENV)/bin/tagflow demo

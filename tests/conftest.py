@@ -1,11 +1,14 @@
 """Markers, the table of rules, goldens."""
 
+import os
 from pathlib import Path
 
 import pytest
 
 from tests.probes import has_gpu
 from tests.rules import FIRST, LAST, coverage, report
+
+os.environ.setdefault("TAGFLOW_CHECK_PASSES", "1")  # read when tagflow is imported; checks graphs between passes
 
 GOLDEN = Path(__file__).parent / "golden"
 

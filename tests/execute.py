@@ -1,0 +1,40 @@
+"""Run fetches on the reference executor, without a session."""
+
+import numpy as np
+from tagflow.base.tags import DEAD
+from tagflow.compile import compile_plan
+from tagflow.frontend.py_function import py_function
+from tagflow.ir.build import convert_to_tensor
+from tagflow.runtime.reference import ReferenceMachine
+
+
+async def execute(fetches, feeds=None, targets=(), shuffle_seed=None):
+    """Return the fetched arrays (``DEAD`` for dead ones); raises what failed first."""
+    feeds = feeds or {}
+    graph = (list(fetches) + list(targets))[0].graph
+    plan = compile_plan(graph, list(feeds), list(fetches), list(targets))
+    values = [np.asarray(value, tensor.dtype.numpy) for tensor, value in feeds.items()]
+    machine = ReferenceMachine(plan, None, values, shuffle_seed)
+    await machine.run()
+    if machine.failure is not None:
+        raise machine.failure[2]
+    return [value if value is DEAD else np.asarray(value) for value in machine.fetches]
+
+
+class Calls:
+    """Notes each value that flows through ``calls.watch(tensor)``, each time it does."""
+
+    def __init__(self):
+        self.values = []
+
+    def __call__(self, value):
+        self.values.append(np.asarray(value).item())
+        return value
+
+    def watch(self, value):
+        tensor = convert_to_tensor(value)
+        return py_function(self, [tensor], tensor.dtype, output_shapes=tensor.shape)
+
+    @property
+    def count(self):
+        return len(self.values)
