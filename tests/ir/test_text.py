@@ -1,0 +1,268 @@
+"""Graphs as text: what is printed is read back alike, runs alike, and says what is wrong with it."""
+
+import ml_dtypes
+import numpy as np
+import pytest
+from tagflow.base import dtypes
+from tagflow.base.errors import GraphError
+from tagflow.base.shapes import Shape
+from tagflow.compile import lowered
+from tagflow.frontend.conditional import cond, switch_case
+from tagflow.frontend.loops import while_loop
+from tagflow.frontend.py_function import py_function
+from tagflow.frontend.scopes import control_dependencies, device
+from tagflow.ir.build import DYNAMIC, apply, constant
+from tagflow.ir.graph import Graph
+from tagflow.ir.structured import save_maybe, save_series, trip_count
+from tagflow.ir.text import parse, to_text
+from tagflow.ir.text_values import Reader, format_value
+from tagflow.ops.control import enter, exit, loop_cond, merge, next_iteration, switch
+from tagflow.ops.source import identity, no_op, placeholder
+
+from tests.execute import execute
+from tests.ops.evaluation import declare_all
+
+DEFINITIONS = declare_all()
+
+
+def round_trip(graph):
+    text = to_text(graph)
+    again = parse(text)
+    assert to_text(again) == text
+    return again
+
+
+# ---- programs
+
+
+def conditional():
+    x, p = placeholder("float32", [None], name="x"), placeholder("bool", [], name="p")
+    y = cond(p, lambda: x[1:, None] + 1.0, lambda: -x[:-1, None], name="y")
+    return [y], {x: [1.0, 2.0], p: True}
+
+
+def many_branches():
+    i = placeholder("int32", [], name="i")
+    return [switch_case(i, [lambda: constant(10), lambda: i * 2, lambda: constant(-1)])], {i: 1}
+
+
+def nested_loops():
+    n, p = placeholder("int32", [], name="n"), placeholder("bool", [], name="p")
+
+    def body(i, t):
+        inner = while_loop(lambda j, u: j < i, lambda j, u: (j + 1, u + n), [0, t], maximum_iterations=3)
+        return i + 1, cond(p, lambda: inner[1], lambda: t - i)
+
+    return list(while_loop(lambda i, t: i < n, body, [0, 0], parallel_iterations=2)), {n: 5, p: True}
+
+
+def saved_values():
+    n, squares, slots, maybes = placeholder("int32", [], name="n"), [], [], []
+
+    def body(i, t):
+        squares.append(i * i)
+        slots.append(apply("Cast", squares[0], dtype=dtypes.int64))
+        step = cond(i < 2, lambda: maybes.append(i * 3) or maybes[0] + 1, lambda: t)
+        maybes.append(save_maybe(step.op, 1, maybes[0]))
+        return i + 1, step
+
+    i, t = while_loop(lambda i, t: i < n, body, [0, 0])
+    series = save_series(i.op, squares[0]), save_series(i.op, maybes[1], slots[0])
+    trips = trip_count(i.op)
+    read = apply("SeriesRead", series[0], trips - np.int64(1), dtype=dtypes.int32, shape=Shape(()))
+    second = apply("SeriesRead", series[1], np.int64(1), dtype=dtypes.int32, shape=Shape(()))
+    return [t, read, second, trips], {n: 4}
+
+
+def hand_made_loop():
+    start = enter(constant(0), "frame")
+    variable, _ = merge([start, start])
+    limit, step = (enter(constant(v), "frame", is_constant=True) for v in (7, 2))
+    done, more = switch(variable, loop_cond(variable < limit))
+    variable.op.update_input(1, next_iteration(more + step))
+    return [exit(done)], {}
+
+
+def scopes():
+    first = no_op(name="wait here: first")
+    with control_dependencies([first]), device("/cpu:0"):
+        return [identity(constant([1.5, 2.5]), name='a "quoted" name')], {}
+
+
+PROGRAMS = [conditional, many_branches, nested_loops, saved_values, hand_made_loop, scopes]
+
+
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda p: p.__name__)
+async def test_a_parsed_graph_has_the_same_text_and_results(program):
+    with Graph(seed=5).as_default() as graph:
+        fetches, feeds = program()
+    again = round_trip(graph)
+    assert again.seed == 5
+    wanted = await execute(fetches, feeds)
+    found = await execute(
+        [again.get_tensor_by_name(t.name) for t in fetches],
+        {again.get_tensor_by_name(t.name): value for t, value in feeds.items()},
+    )
+    for a, b in zip(found, wanted, strict=True):
+        assert a.dtype == b.dtype
+        np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda p: p.__name__)
+def test_a_lowered_graph_with_its_cycles_prints_and_parses(program):
+    with Graph().as_default() as graph:
+        fetches, feeds = program()
+    program = lowered(graph, list(feeds), fetches)
+    again = round_trip(program.graph)
+    for op in again.get_operations():
+        assert all(op in tensor.consumers() for tensor in op.inputs)
+
+
+@pytest.mark.parametrize("definition", DEFINITIONS, ids=lambda d: d.type)
+def test_samples_of_every_operation_print_and_parse(definition):
+    for sample in definition.samples:
+        with Graph().as_default() as graph:
+            apply(definition.type, *sample.inputs, **sample.attrs)
+        again = round_trip(graph)
+        for op, copy in zip(graph.get_operations(), again.get_operations(), strict=True):
+            assert [(t.dtype, t.shape) for t in op.outputs] == [(t.dtype, t.shape) for t in copy.outputs]
+            assert {k: format_value(v) for k, v in op.attrs.items()} == {
+                k: format_value(v) for k, v in copy.attrs.items()
+            }
+
+
+def test_what_the_text_looks_like():
+    with Graph().as_default() as graph:
+        x, p = placeholder("float32", [None], name="x"), placeholder("bool", [], name="p")
+        cond(p, lambda: x + 1.0, lambda: x, name="choose")
+    assert to_text(graph) == (
+        "graph seed=0\n"
+        "  x = Placeholder() dtype=float32 shape=shape[?] : float32[?]\n"
+        "  p = Placeholder() dtype=bool shape=shape[] : bool[]\n"
+        "  choose = Cond(p) : float32[?]\n"
+        '    region "false branch" ()\n'
+        "      return x\n"
+        '    region "true branch" ()\n'
+        "      Const = Const() value=float32[]{1.0} : float32[]\n"
+        "      Add = Add(x, Const) : float32[?]\n"
+        "      return Add\n"
+    )
+
+
+def test_the_text_does_not_depend_on_where_and_when_a_graph_is_built():
+    def build():
+        with Graph().as_default() as graph:
+            nested_loops()
+        return graph
+
+    texts = [to_text(graph) for graph in (build(), build())]
+    assert texts[0] == texts[1]
+    assert __file__ not in texts[0]
+
+
+def test_a_parsed_graph_can_be_built_on():
+    with Graph().as_default() as graph:
+        constant(1, name="c")
+    with parse(to_text(graph)).as_default() as again:
+        assert constant(2, name="c").op.name == "c_1"
+        assert again.get_tensor_by_name("c:0").shape == []
+
+
+# ---- attributes
+
+VALUES = [
+    None, True, False, 0, -3, 2**70, 0.1, 1.0, -1e-30, float("inf"), 2 + 3j, "", 'a "b" \\ \n é', (), (1,),
+    (1, (2.0, "x")), [1, None], {"k": (1, 2), 3: []}, ..., DYNAMIC, slice(None), slice(1, DYNAMIC, -2),
+    (slice(0, 3, None), ..., None, 4), Shape(None), Shape(()), Shape([None, 3]), dtypes.float32,
+    (dtypes.bool_, dtypes.string),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("value", VALUES, ids=format_value)
+def test_a_value_is_read_back_as_it_was(value):
+    again = Reader(format_value(value)).value()
+    assert again == value
+    assert type(again) is type(value)
+
+
+ARRAYS = [
+    np.array(True), np.array([[True], [False]]), np.zeros((0, 2), np.int8), np.array([2**63], np.uint64),
+    np.float32([0.1, np.inf, -0.0]), np.float16([0.1]), np.float64([1 / 3, 1e300]), np.complex64([1 + 2j, -3j]),
+    np.complex128(complex(-0.0, 1 / 3)), np.array([0.1, 300], ml_dtypes.bfloat16),
+    np.array("é", np.dtypes.StringDType()), np.array(["a", "", 'quote " , }'] * 30, np.dtypes.StringDType()),
+    np.arange(100, dtype=np.float32).reshape(4, 25).T, np.arange(65).astype(ml_dtypes.bfloat16),
+    np.arange(70) % 2 == 0, np.arange(80) * (1 - 2j),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("array", ARRAYS, ids=lambda a: f"{a.dtype}{a.shape}")
+def test_an_array_is_read_back_bit_by_bit(array):
+    again = Reader(format_value(array)).value()
+    assert (again.dtype, again.shape) == (array.dtype, array.shape)
+    assert not again.flags.writeable
+    if array.dtype.kind == "T":
+        assert again.tolist() == array.tolist()
+    else:
+        assert again.tobytes() == array.tobytes()
+
+
+def test_nan_is_read_back():
+    assert np.isnan(Reader(format_value(np.float32([np.nan]))).value()).all()
+    assert np.isnan(Reader(format_value(float("nan"))).value())
+
+
+def test_what_only_exists_in_python_prints_but_does_not_parse():
+    with Graph().as_default() as graph:
+        py_function(lambda: 1.0, [], "float32", name="call")
+    text = to_text(graph)
+    assert "function=<callable lambda>" in text
+    with pytest.raises(GraphError, match=r"line 2 .* only exists in Python") as caught:
+        parse(text)
+    assert caught.value.got == "<callable lambda>"
+    assert format_value(object()) == "<object object>"
+
+
+# ---- errors
+
+WRONG = [
+    ("", 1, "'graph'"),
+    ("graph seed=x", 1, "a value"),
+    ('graph seed="x"', 1, "an integer seed"),
+    ("graph seed=0 more", 1, "the end of the line"),
+    ("graph seed=0\n\n# a comment\n  a Const()", 4, "'='"),
+    ("graph seed=0\n  a = Nothing()", 2, "a declared operation type"),
+    ("graph seed=0\n  a = Identity(b) : int32[]", 2, "the name of an operation of this text"),
+    ("graph seed=0\n  a = NoOp(^b)", 2, "the name of an operation of this text"),
+    ("graph seed=0\n  a = NoOp()\n  a = NoOp()", 3, "a name that no other operation has"),
+    ("graph seed=0\n  a = NoOp(\n  b = NoOp()", 2, "a name"),
+    (
+        "graph seed=0\n  a = Const() value=int32[]{1} : int32[]\n  b = Identity(a:1) : int32[]",
+        3,
+        "one of the 1 outputs of a",
+    ),
+    ("graph seed=0\n  a = Const() value=int32[2]{1} : int32[2]", 2, r"elements for int32\[2\]"),
+    ("graph seed=0\n  a = Const() value=int8[]{300} : int8[]", 2, "an element of int8"),
+    ("graph seed=0\n  a = Const() value=} : int32[]", 2, "a value"),
+    ("graph seed=0\n  a = Const() value=(1 2) : int32[]", 2, r"'\)'"),
+    ("graph seed=0\n  a = Const() value=1 : whole[]", 2, "a dtype and a shape"),
+    ("graph seed=0\n  a = Const() value=1 : int32[x]", 2, "a number"),
+    ('graph seed=0\n  a = Const() value="open : int32[]', 2, "a name, a value or punctuation"),
+    ("graph seed=0\n  a = NoOp() @cpu", 2, "a quoted string"),
+    (
+        "graph seed=0\n  p = Placeholder() dtype=bool : bool[]\n  a = Cond(p) : int32[]",
+        3,
+        "the regions of this operation",
+    ),
+    ('graph seed=0\n  a = Cond(a) : bool[]\n    region "x" ()\n', 3, "the return of this region"),
+    (
+        'graph seed=0\n  a = Cond(a) : bool[]\n    region "x" ()\n      return a\n    save all',
+        5,
+        "maybe, series or trip",
+    ),
+]
+
+
+@pytest.mark.parametrize(("text", "line", "wanted"), WRONG)
+def test_a_wrong_text_is_refused_with_its_line_and_what_was_wanted(text, line, wanted):
+    with pytest.raises(GraphError, match=rf"^line {line} of a graph's text is wrong\n  wanted: .*{wanted}"):
+        parse(text)
