@@ -94,7 +94,7 @@ def is_maybe(tensor: Tensor) -> bool:
 
 def add_up(contributions: Sequence[Any], like: Tensor) -> Tensor | IndexedSlices:
     """Return the sum of contributions to `like`, sparse only if all of them are."""
-    parts = [c.dense(like) if isinstance(c, Lazy) else c for c in contributions]
+    parts: list[Any] = [c.dense(like) if isinstance(c, Lazy) else c for c in contributions]
     if any(isinstance(c, Slot) for c in parts):
         raise GraphError("a saved series is read outside a loop", operation=like.op)
     if len(parts) == 1:

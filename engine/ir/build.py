@@ -140,7 +140,8 @@ def as_typed(value: Any) -> Tensor | None:
     if isinstance(value, Tensor):
         return value
     if hasattr(value, "_as_tensor"):
-        return value._as_tensor()
+        tensor: Tensor = value._as_tensor()
+        return tensor
     if isinstance(value, (np.ndarray, np.generic)) or (hasattr(value, "__dlpack__")):
         return constant(value)
     return None

@@ -116,7 +116,7 @@ def define(
     shape: Callable[[Any], Any],
     kernel: Kernel | None,
     gradient: Gradient | NotDifferentiable,
-    where: dict[str, tuple[DType, ...]] | None = None,
+    where: Mapping[str, tuple[DType, ...]] | None = None,
     attrs: Mapping[str, Any] | None = None,
     stateful: bool = False,
     shape_only: bool = False,

@@ -8,7 +8,7 @@ outputs as attribute `num` says, ``*@attr`` one output for each dtype in attribu
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,7 +33,7 @@ class Signature:
 
     inputs: tuple[Parameter, ...]
     outputs: tuple[Parameter, ...]
-    where: dict[str, tuple[DType, ...]]
+    where: Mapping[str, tuple[DType, ...]]
 
     def group(self, arguments: Sequence[Any], operation: str) -> list[tuple[Parameter, Any]]:
         """Pair flat Python arguments (lists for variadic parameters) with parameters."""
@@ -99,7 +99,7 @@ _CONCRETE = {d.name: d for d in dtypes.ALL}
 _PARAMETER = re.compile(r"^(\w+)\s*:\s*(?:(\w*)(\*))?(@?\w+(?:\.real)?)$")
 
 
-def parse_signature(text: str, where: dict[str, tuple[DType, ...]] | None = None) -> Signature:
+def parse_signature(text: str, where: Mapping[str, tuple[DType, ...]] | None = None) -> Signature:
     """Parse ``x: T, y: T -> z: T``."""
     left, _, right = text.partition("->")
     return Signature(_parameters(left), _parameters(right), where or {})

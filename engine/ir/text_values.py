@@ -31,8 +31,10 @@ def format_value(value: Any) -> str:
         return str(value)
     if value is Ellipsis:
         return "..."
-    if isinstance(value, (str, Dynamic, DType)):
-        return json.dumps(str(value)) if isinstance(value, str) else repr(value) if value is DYNAMIC else value.name
+    if isinstance(value, str):
+        return json.dumps(value)
+    if isinstance(value, (Dynamic, DType)):
+        return repr(value) if isinstance(value, Dynamic) else value.name
     if isinstance(value, Shape):
         return f"shape{value}"
     if isinstance(value, (np.ndarray, np.generic)):

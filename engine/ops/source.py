@@ -69,7 +69,7 @@ define(
     shape=lambda op: Shape(op.attrs["shape"]),
     kernel=lambda xp, x, shape: x,
     gradient=lambda op, g: [g],
-    samples=[Sample([np.float32([1, 2])], np.float32([1, 2]), {"shape": Shape([None])})],
+    samples=[Sample([np.array([1, 2], np.float32)], np.array([1, 2], np.float32), {"shape": Shape([None])})],
 )
 
 
@@ -98,7 +98,7 @@ define(
     shape=same_as(0),
     kernel=lambda xp, x: x,
     gradient=lambda op, g: [g],
-    samples=[Sample([np.float64([1, 2])], np.float64([1, 2]))],
+    samples=[Sample([np.array([1, 2], np.float64)], np.array([1, 2], np.float64))],
 )
 
 
@@ -123,7 +123,7 @@ define(
     shape=same_as(0),
     kernel=lambda xp, x: x,
     gradient=NotDifferentiable("it exists to stop gradients"),
-    samples=[Sample([np.float64([1, 2])], np.float64([1, 2]))],
+    samples=[Sample([np.array([1, 2], np.float64)], np.array([1, 2], np.float64))],
 )
 
 

@@ -6,6 +6,8 @@ Fed tensors are Feed operations by now, so a constant that is fed is none (rule 
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from ..base.settings import Settings
@@ -28,7 +30,7 @@ def fold_constants(program: Program, settings: Settings) -> Program:
     return copy_program(program, transform)
 
 
-def _evaluate(op: Operation, inputs: list[Tensor], settings: Settings) -> list[np.ndarray] | None:  # type: ignore[type-arg]
+def _evaluate(op: Operation, inputs: list[Tensor], settings: Settings) -> list[np.ndarray[Any, Any]] | None:
     definition = op.definition
     if definition.kernel is None or definition.stateful or not op.outputs or _size(op) > settings.fold_bytes:
         return None
@@ -52,7 +54,7 @@ def _size(op: Operation) -> int:
     return total
 
 
-def _constant(op: Operation, region: Region, value: np.ndarray) -> Tensor:  # type: ignore[type-arg]
+def _constant(op: Operation, region: Region, value: np.ndarray[Any, Any]) -> Tensor:
     value = np.array(value)
     value.flags.writeable = False
     dtype = next(t.dtype for t in op.outputs if t.dtype.numpy == value.dtype)

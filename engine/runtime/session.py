@@ -186,7 +186,7 @@ class Session:
     async def _step(self, request: Request, step: CompiledStep, values: Sequence[Any], timeout: float | None) -> Any:
         self._check_open()
         context = StepContext(self._started, self.graph.seed, self.variables)
-        execution = self._execution(step, context, step.convert(values), self.settings)  # type: ignore[abstract]
+        execution = self._execution(step, context, step.convert(values), self.settings)
         self._started += 1
         self._running.add(execution)
         try:
