@@ -30,6 +30,7 @@ WITHOUT_KERNEL = {
 # Their results depend on what ran before them, or they have no value: tested in files of their own.
 WITHOUT_SAMPLES = WITHOUT_KERNEL | {
     "NoOp", "Print", "Assert", "MaybeGet", "SeriesReadOrZeros", "SeriesReadSeries",
+    "SeriesAdd", "SeriesConcat", "SeriesEmpty", "SeriesSplit", "SeriesSum",  # a series can not be fed: test_series.py
     "VariableHandle", "ReadVariable", "IsInitialized", "AssignVariable", "AssignAddVariable", "AssignSubVariable",
     "ScatterAdd", "ScatterSub", "ScatterUpdate",
     "TensorArrayNew", "TensorArrayGrad", "TensorArrayRead", "TensorArrayWrite", "TensorArrayStack",
@@ -43,6 +44,7 @@ WITHOUT_SAMPLES = WITHOUT_KERNEL | {
 INTERNAL = {
     "Const", "Param", "Cond", "While",
     "TripCount", "MaybeGet", "SeriesPush", "SeriesRead", "SeriesExit", "SeriesReadOrZeros", "SeriesReadSeries",
+    "SeriesAdd", "SeriesConcat", "SeriesEmpty", "SeriesSplit", "SeriesSum",
     "GatherGrad", "MirrorPadGrad", "StridedSliceGrad", "TileGrad", "TensorArrayGrad", "ProdOthers", "SwitchN",
 }  # fmt: skip
 
