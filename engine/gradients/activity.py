@@ -5,24 +5,35 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ..base.dtypes import resource, series
+from ..ir import scopes
 from ..ir.operation import Operation
-from ..ir.region import Region
 from ..ir.structured import extras, is_structured, num_results
 from ..ir.tensor import Tensor
 
+Results = dict[Tensor, list[tuple[Operation, int]]]
 SERIES_OPS = frozenset(
-    {"SeriesRead", "SeriesReadOrZeros", "SeriesReadSeries", "SeriesAdd", "SeriesSum", "SeriesConcat", "SeriesSplit", "MaybeGet"}
+    {
+        "SeriesRead",
+        "SeriesReadOrZeros",
+        "SeriesReadSeries",
+        "SeriesAdd",
+        "SeriesSum",
+        "SeriesConcat",
+        "SeriesSplit",
+        "MaybeGet",
+    }
 )
 
 
 def active_tensors(xs: Iterable[Tensor], stops: set[Tensor]) -> set[Tensor]:
     """Return every tensor through which a change of some x can be felt, `stops` and what only they feed left out."""
     active: set[Tensor] = set()
+    results = _results()
     work = list(xs)
     for tensor in work:
         if tensor not in active:
             active.add(tensor)
-            work += [t for t in _reached(tensor) if t not in stops and _carries(t)]
+            work += [t for t in _reached(tensor, results) if t not in stops and _carries(t)]
     return active
 
 
@@ -30,14 +41,25 @@ def _carries(tensor: Tensor) -> bool:
     return tensor.dtype.is_differentiable or tensor.dtype in (resource, series)
 
 
-def _reached(tensor: Tensor) -> list[Tensor]:
+def _results() -> Results:
+    """Find where each tensor is the result of a branch or body: also one it did not make but captures."""
+    results: Results = {}
+    for around in scopes.current_region().ancestors():
+        for owner in around.walk():
+            for region in owner.regions[owner.type == "While" :]:
+                for i, tensor in enumerate(region.results):
+                    results.setdefault(tensor, []).append((owner, i))
+    return results
+
+
+def _reached(tensor: Tensor, results: Results) -> list[Tensor]:
     found: list[Tensor] = []
     for op in tensor.consumers():
         found += _through(op, tensor)
+    for owner, i in results.get(tensor, ()):
+        found += _variable(owner, i) if owner.type == "While" else [owner.outputs[i]]
     owner = tensor.region.owner
-    if owner is not None:
-        found += _out_of(owner, tensor)
-    return found
+    return found + (_saved(owner, tensor) if owner is not None else [])
 
 
 def _through(op: Operation, tensor: Tensor) -> list[Tensor]:
@@ -56,14 +78,7 @@ def _variable(op: Operation, i: int) -> list[Tensor]:
     return [op.regions[1].params[i], op.outputs[i]]
 
 
-def _out_of(owner: Operation, tensor: Tensor) -> list[Tensor]:
-    """Return what a result of one of the owner's regions becomes outside, and in the next iteration."""
-    found: list[Tensor] = []
-    region: Region = tensor.region
-    if region in owner.regions and not (owner.type == "While" and region is owner.regions[0]):
-        for i, result in enumerate(region.results):
-            if result is tensor:
-                found += _variable(owner, i) if owner.type == "While" else [owner.outputs[i]]
+def _saved(owner: Operation, tensor: Tensor) -> list[Tensor]:
+    """Return what the owner gives out of the values it saves of a tensor in one of its regions."""
     first = num_results(owner)
-    found += [owner.outputs[first + k] for k, e in enumerate(extras(owner)) if e.value is tensor]
-    return found
+    return [owner.outputs[first + k] for k, e in enumerate(extras(owner)) if e.value is tensor]

@@ -81,7 +81,9 @@ def gradients(
     if len(seeds) != len(outputs):
         raise GraphError("grad_ys must have one entry for each y", wanted=len(outputs), got=len(seeds))
     if unconnected_gradients not in (NONE, ZERO):
-        raise GraphError("no such choice of unconnected_gradients", wanted="'none' or 'zero'", got=unconnected_gradients)
+        raise GraphError(
+            "no such choice of unconnected_gradients", wanted="'none' or 'zero'", got=unconnected_gradients
+        )
     with scopes.within(name=scopes.current().name and f"{scopes.current().name}/{name}" or name):
         found = _reverse(outputs, inputs, seeds, stops)
         if unconnected_gradients == ZERO:
@@ -198,4 +200,3 @@ def _hessian(gradient: Any, x: Any, name: str) -> Tensor:
         dtype=gradient.dtype, shape=rows.shape,
     )  # fmt: skip
     return apply("Reshape", stacked, apply("Concat", [shape, shape], axis=0))  # type: ignore[no-any-return]
-

@@ -112,4 +112,3 @@ def slots(contributions: Iterable[Any], tensor: Tensor) -> list[Any]:
     if dense:
         found.append(densify(add_up(dense, tensor)))
     return found + [c.token(tensor) for c in lazy]
-

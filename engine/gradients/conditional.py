@@ -133,7 +133,9 @@ class _CondGradient:
 def _no_slices(like: IndexedSlices) -> IndexedSlices:
     shape = like.values.shape
     if shape.rank is None or not shape[1:].is_fully_known:
-        raise GraphError("a sparse cotangent of unknown row shape can not leave a cond", hint="set the shape of the table")
+        raise GraphError(
+            "a sparse cotangent of unknown row shape can not leave a cond", hint="set the shape of the table"
+        )
     rows = constant([0, *shape[1:].as_tuple()], "int32")
     values = apply("Fill", rows, apply("Cast", constant(0), dtype=like.values.dtype))
     return IndexedSlices(values, apply("Fill", constant([0], "int32"), constant(0, "int64")), like.dense_shape)

@@ -17,7 +17,6 @@ from ..ir.structured import save_maybe, save_series
 from ..ir.tensor import Tensor
 from .cotangents import is_maybe
 
-
 _REREAD = frozenset({"SeriesRead", "SeriesReadOrZeros", "SeriesReadSeries", "MaybeGet"})
 
 
@@ -85,7 +84,8 @@ class Mirror:
     def _counter(self, param: Tensor) -> Tensor | None:
         """Compute a loop variable that does not change, or by a constant, from its initial value."""
         owner = self.forward.owner
-        assert owner is not None and self.index is not None
+        assert owner is not None
+        assert self.index is not None
         i = self.forward.params.index(param)
         step = _step(param, self.forward.results[i])
         if step is None:

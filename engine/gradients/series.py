@@ -39,7 +39,7 @@ def _concat(walk: Backward, op: Operation, cotangents: Cotangents) -> None:
 
 def _split(walk: Backward, op: Operation, cotangents: Cotangents) -> None:
     total = cotangents.dense(op.outputs[0])
-    rows, like = op.inputs
+    rows = op.inputs[0]
     shape = apply("Shape", rows)
     walk.contribute(cotangents, rows, apply("SeriesConcat", total, shape, dtype=rows.dtype, shape=rows.shape))
 

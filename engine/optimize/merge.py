@@ -46,7 +46,8 @@ def _key(op: Operation, inputs: list[Tensor]) -> Any:
 
 def _freeze(value: Any) -> Any:
     if isinstance(value, np.ndarray):
-        return value.dtype.str, value.shape, value.tobytes() if value.dtype.kind != "T" else tuple(value.ravel().tolist())
+        content = tuple(value.ravel().tolist()) if value.dtype.kind == "T" else value.tobytes()
+        return value.dtype.str, value.shape, content
     if isinstance(value, slice):
         return "slice", value.start, value.stop, value.step
     if isinstance(value, (list, tuple)):

@@ -128,4 +128,5 @@ class Plan:
         node = self.nodes[i]
         edges = ["[" + " ".join(f"{c}.{k}" for c, k in out) + "]" for out in self.data_edges[i]]
         controls = " ^" + " ^".join(map(str, self.control_edges[i])) if self.control_edges[i] else ""
-        return f"  {i} {node.name} {node.kind.name} in={node.num_inputs}+{node.num_controls} {' '.join(edges)}{controls}"
+        inputs = f"in={node.num_inputs}+{node.num_controls}"
+        return f"  {i} {node.name} {node.kind.name} {inputs} {' '.join(edges)}{controls}"
