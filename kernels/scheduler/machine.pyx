@@ -120,7 +120,7 @@ cdef int _discard(object awaitable) except -1:
     return 0
 
 
-@cython.no_gc_clear
+@cython.no_gc_clear  # closing needs the plan and the arena
 cdef class StepMachine:
     """One execution of a compiled plan.
 

@@ -1,5 +1,6 @@
 """The compiled form of a plan: C tables that every step of it shares, and the pools of its frames."""
 
+cimport cython
 from cpython.object cimport PyObject
 from libc.stdint cimport uint16_t, uint32_t
 from libc.stdlib cimport free
@@ -20,6 +21,7 @@ from tagflow.kernels.scheduler.ufuncs cimport find_loop
 from tagflow.kernels.scheduler.values cimport Value, drop
 
 
+@cython.no_gc_clear  # machines use the tables until their own end
 cdef class CompiledPlan:
     """The tables of a plan.
 
