@@ -37,6 +37,16 @@ def walk(structure: Any, path: str = "") -> Iterator[tuple[str, Any]]:
         yield from walk(child, path + label)
 
 
+def flatten_as(like: Any, structure: Any) -> list[Any]:
+    """Return the leaves of `structure` in the order of `like` (equal dicts may list their keys differently)."""
+    if isinstance(like, dict):
+        return [leaf for key in like for leaf in flatten_as(like[key], structure[key])]
+    parts, others = children(like), children(structure)
+    if parts is None or others is None:
+        return [structure]
+    return [leaf for (_, a), (_, b) in zip(parts, others, strict=True) for leaf in flatten_as(a, b)]
+
+
 def pack_as(structure: Any, leaves: list[Any]) -> Any:
     """Put `leaves` into the shape of `structure`."""
     queue = iter(leaves)

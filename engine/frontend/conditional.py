@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..base import nest
-from ..base.dtypes import bool_, int32
+from ..base.dtypes import bool_, int32, int64
 from ..base.errors import BranchMismatchError, DtypeError, GraphError, ShapeError
 from ..base.sources import user_source
 from ..ir import scopes
@@ -14,6 +14,7 @@ from ..ir.build import apply, convert_to_tensor
 from ..ir.region import Region
 from ..ir.structured import make_cond, new_region
 from ..ir.tensor import Tensor
+from ..ops.slices import IndexedSlices
 from .leaves import dtype_hint, from_tensor, is_typed, to_tensor, trace
 
 Function = Callable[[], Any]
@@ -48,7 +49,7 @@ def cond(
     Raises
     ------
     BranchMismatchError
-        If the branches differ in structure or dtype.
+        If the branches differ in structure or dtype, or return different TensorArrays.
     GraphError
         If `pred` is a Python bool, or a branch returns None.
 
@@ -62,7 +63,7 @@ def cond(
     if isinstance(pred, bool):
         raise GraphError("the predicate of cond is a Python bool", got=pred, hint="use Python's `if` for it")
     predicate = _predicate(pred, bool_, "cond")
-    return build_branches(predicate, [false_fn, true_fn], strict, name or "cond")
+    return _build_branches(predicate, [false_fn, true_fn], strict, name or "cond")
 
 
 def switch_case(branch_index: Any, branch_fns: Any, default: Function | None = None, name: str | None = None) -> Any:
@@ -89,7 +90,7 @@ def switch_case(branch_index: Any, branch_fns: Any, default: Function | None = N
     functions = list(branch_fns) + ([default] if default is not None else [])
     if not functions:
         raise GraphError("switch_case needs at least one branch")
-    return build_branches(_predicate(branch_index, int32, "switch_case"), functions, False, name or "switch_case")
+    return _build_branches(_predicate(branch_index, int32, "switch_case"), functions, False, name or "switch_case")
 
 
 def case(
@@ -128,7 +129,9 @@ def case(
         controls.append(_require(count <= 1, "Input error: more than one predicate of case is true", predicates))
     if default is None:
         any_true = apply("Any", apply("Stack", predicates, axis=0), axis=None, keepdims=False)
-        controls.append(_require(any_true, "Input error: no predicate of case is true, and it has no default", predicates))
+        controls.append(
+            _require(any_true, "Input error: no predicate of case is true, and it has no default", predicates)
+        )
         *pairs, (_, default) = pairs
         predicates = predicates[:-1]
     with scopes.within(control_inputs=(*scopes.current().control_inputs, *controls)):
@@ -137,7 +140,7 @@ def case(
 
 def _chain(pairs: list[tuple[Tensor, Function]], default: Function, strict: bool, name: str) -> Any:
     if not pairs:
-        return build_branches(apply("Identity", True), [default, default], strict, name) if strict else default()
+        return _build_branches(apply("Identity", True), [default, default], strict, name) if strict else default()
     (predicate, function), rest = pairs[0], pairs[1:]
     return cond(predicate, function, lambda: _chain(rest, default, strict, name), strict, name)
 
@@ -155,10 +158,12 @@ def _predicate(value: Any, dtype: Any, construct: str) -> Tensor:
     return tensor
 
 
-def build_branches(predicate: Tensor, functions: Sequence[Function], strict: bool, name: str) -> Any:
+def _build_branches(predicate: Tensor, functions: Sequence[Function], strict: bool, name: str) -> Any:
     """Build a Cond with one branch for each function; see :func:`cond`."""
     source = user_source()
-    roles = ["false branch", "true branch"] if predicate.dtype is bool_ else [f"branch {i}" for i in range(len(functions))]
+    roles = (
+        ["false branch", "true branch"] if predicate.dtype is bool_ else [f"branch {i}" for i in range(len(functions))]
+    )
     regions = [new_region(role) for role in roles]
     structures = [_unpack(trace(r, f, ()), strict) for r, f in zip(regions, functions, strict=True)]
     for role, structure in zip(roles[1:], structures[1:], strict=True):
@@ -171,7 +176,9 @@ def build_branches(predicate: Tensor, functions: Sequence[Function], strict: boo
     _finish(regions, roles, structures, name)
     shapes = [_common_shape([r.results[i] for r in regions]) for i in range(len(regions[0].results))]
     device = scopes.current().device
-    op = make_cond(predicate, regions, shapes, name=name, source=source, device=device if isinstance(device, str) else "")
+    op = make_cond(
+        predicate, regions, shapes, name=name, source=source, device=device if isinstance(device, str) else ""
+    )
     leaves = nest.flatten(structures[0])
     return nest.pack_as(structures[0], [from_tensor(leaf, t) for leaf, t in zip(leaves, op.outputs, strict=True)])
 
@@ -183,14 +190,46 @@ def _unpack(structure: Any, strict: bool) -> Any:
 
 
 def _finish(regions: Sequence[Region], roles: Sequence[str], structures: Sequence[Any], name: str) -> None:
-    columns = list(zip(*(nest.walk(s) for s in structures), strict=True))
-    for column in columns:
-        hint = next((dtype_hint(leaf) for _, leaf in column if is_typed(leaf)), None)
-        for branch, (region, (_, leaf)) in enumerate(zip(regions, column, strict=True)):
+    first = structures[0]
+    paths = [path or "the result" for path, _ in nest.walk(first)]
+    columns = zip(*(nest.flatten_as(first, s) for s in structures), strict=True)
+    for path, of_slices, column in zip(paths, _indices_of_slices(first), columns, strict=True):
+        _check_arrays(path, roles, column, name)
+        hint = next((dtype_hint(leaf) for leaf in column if is_typed(leaf)), None)
+        for branch, (region, leaf) in enumerate(zip(regions, column, strict=True)):
             with scopes.inside(region):
                 region.results.append(to_tensor(leaf, hint, done=branch != 0))
-        path = column[0][0] or "the result"
+        if of_slices:
+            _widen_indices(regions)
         _check_dtypes(path, roles, [r.results[-1] for r in regions], name)
+
+
+def _indices_of_slices(structure: Any) -> list[bool]:
+    """Say of each leaf whether it is the indices or the dense shape of IndexedSlices."""
+    if isinstance(structure, IndexedSlices):
+        return [False, True, True]
+    parts = nest.children(structure)
+    return [False] if parts is None else [found for _, part in parts for found in _indices_of_slices(part)]
+
+
+def _widen_indices(regions: Sequence[Region]) -> None:
+    """Cast the last results to int64 if their dtypes differ (rule 68)."""
+    if len({r.results[-1].dtype for r in regions}) > 1:
+        for region in regions:
+            with scopes.inside(region):
+                region.results[-1] = apply("Cast", region.results[-1], dtype=int64)
+
+
+def _check_arrays(path: str, roles: Sequence[str], column: Sequence[Any], name: str) -> None:
+    """Refuse branches that return different TensorArrays: what follows could not know which one it holds."""
+    handles = [leaf.handle if hasattr(leaf, "with_flow") else None for leaf in column]
+    for role, leaf, handle in zip(roles, column, handles, strict=True):
+        if handle is not handles[0]:
+            raise BranchMismatchError(
+                f"the branches of {name} return different TensorArrays for {path}",
+                wanted=f"{column[0]} (from the {roles[0]})", got=f"{leaf} (from the {role})",
+                hint="make one array outside, and return what its write gives from each branch",
+            )  # fmt: skip
 
 
 def _check_dtypes(path: str, roles: Sequence[str], results: Sequence[Tensor], name: str) -> None:

@@ -148,7 +148,10 @@ class _Loop:
             predicate = convert_to_tensor(result)
             if predicate.dtype is not bool_:
                 raise DtypeError(
-                    "the predicate of while_loop must be bool", wanted="bool", got=predicate.dtype, operation=predicate.op
+                    "the predicate of while_loop must be bool",
+                    wanted="bool",
+                    got=predicate.dtype,
+                    operation=predicate.op,
                 )
             if predicate.rank not in (0, None):
                 raise ShapeError("the predicate of while_loop must be a scalar", wanted="[]", got=predicate.shape)
@@ -167,7 +170,7 @@ class _Loop:
                 wanted=f"{len(self.leaves)} values in the structure of loop_vars", got=found, source=self.source,
             )  # fmt: skip
         with scopes.inside(self.body):
-            for i, leaf in enumerate(nest.flatten(structure)):
+            for i, leaf in enumerate(nest.flatten_as(self.loop_vars, structure)):
                 self.body.results.append(self._result(i, leaf))
             if self.maximum is not None:
                 self.body.results.append(self.body.params[-1] + 1)
@@ -183,7 +186,10 @@ class _Loop:
             result = to_tensor(leaf, param.dtype)
         except DtypeError as error:
             raise LoopVariableError(
-                f"loop variable {self.paths[i]} changes its dtype", wanted=param.dtype, got=error.got, source=self.source
+                f"loop variable {self.paths[i]} changes its dtype",
+                wanted=param.dtype,
+                got=error.got,
+                source=self.source,
             ) from error
         self._check(i, param, result)
         return result
@@ -207,6 +213,8 @@ def _flatten_shapes(loop_vars: Any, given: Any) -> list[Shape]:
     if parts is None:
         return [Shape(given)]
     shapes: list[Shape] = []
+    if isinstance(loop_vars, dict) and isinstance(given, dict):
+        given = [given[key] for key in loop_vars] if set(given) == set(loop_vars) else ()
     inner = given if isinstance(given, (list, tuple)) else [c for _, c in nest.children(given) or []]
     if len(inner) != len(parts):
         raise LoopVariableError("shape_invariants do not have the structure of loop_vars", got=given)

@@ -107,7 +107,9 @@ def _device_function(function: Callable[[Operation], str | None], outer: Any) ->
     def choose(op: Operation) -> str:
         name = function(op)
         if name is not None and not isinstance(name, str):
-            raise GraphError("a device function gives a name or None", wanted="str or None", got=repr(name), operation=op)
+            raise GraphError(
+                "a device function gives a name or None", wanted="str or None", got=repr(name), operation=op
+            )
         return name or (outer(op) if callable(outer) else outer)
 
     return choose

@@ -1,0 +1,85 @@
+"""What a higher-order function goes through: elements along the first dimension, in an order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ..base import nest
+from ..base.errors import GraphError, ShapeError
+from ..ir.build import apply, convert_to_tensor
+from ..ir.tensor import Tensor
+from .loops import while_loop
+from .scopes import control_dependencies
+from .tensor_array import TensorArray
+
+
+class Elements:
+    """What is gone through: an array for each tensor of `elems`, and the order."""
+
+    def __init__(self, elems: Any, function: str, reverse: bool = False) -> None:
+        self.function = function
+        self.reverse = reverse
+        self.tensors = nest.map_structure(convert_to_tensor, elems)
+        tensors = nest.flatten(self.tensors)
+        self.count = _common_length(tensors, function)
+        self.arrays = [TensorArray(t.dtype, self.count).unstack(t) for t in tensors]
+
+    def place(self, k: Any) -> Any:
+        """Return the index of the element that is gone through as number `k`."""
+        return self.count - 1 - k if self.reverse else k
+
+    def read(self, k: Any) -> Any:
+        """Return element number `k`, in the structure of `elems`."""
+        return nest.pack_as(self.tensors, [a.read(self.place(k)) for a in self.arrays])
+
+    def start(self, initializer: Any) -> tuple[int, Any]:
+        """Return the number of the element to begin with, and what has accumulated before it."""
+        if initializer is not None:
+            return 0, nest.map_structure(convert_to_tensor, initializer)
+        if isinstance(self.count, int) and self.count == 0:
+            raise ShapeError(
+                f"{self.function} was given no elements and no initializer", wanted="at least one element", got=0,
+                hint="give it an initializer",
+            )  # fmt: skip
+        return 1, self.read(0)
+
+    def loop(
+        self,
+        step: Callable[..., Any],
+        start: int,
+        rest: tuple[Any, ...],
+        parallel_iterations: int,
+        back_prop: bool,
+        swap: bool,
+    ) -> Any:
+        """Run `step` for every element from number `start` on."""
+        return while_loop(
+            lambda k, *_: k < self.count, step, (start, *rest), parallel_iterations=parallel_iterations,
+            back_prop=back_prop, swap_memory=swap,
+        )  # fmt: skip
+
+
+def _common_length(tensors: list[Tensor], function: str) -> int | Tensor:
+    """Return the number of elements, checked when the graph is built or when it runs."""
+    if not tensors:
+        raise GraphError(f"{function} was given nothing to go through")
+    for tensor in tensors:
+        if tensor.rank == 0:
+            raise ShapeError(
+                f"{function} goes along the first dimension, and was given a scalar", wanted="rank 1 or more",
+                got=tensor.shape, operation=tensor.op, hint="stack a list of scalars first",
+            )  # fmt: skip
+    known = {t.shape[0] for t in tensors} - {None}
+    if len(known) > 1:
+        raise ShapeError(f"{function} was given different numbers of elements", got=[t.shape for t in tensors])
+    if not any(t.shape[0] is None for t in tensors):
+        return int(known.pop())
+    return _checked_length([apply("Shape", t)[0] for t in tensors], function)
+
+
+def _checked_length(lengths: list[Tensor], function: str) -> Tensor:
+    same = [apply("Equal", n, lengths[0]) for n in lengths[1:]]
+    message = f"{function} was given different numbers of elements"
+    with control_dependencies([apply("Assert", s, lengths, message=message) for s in same]):
+        return apply("Identity", lengths[0]) if same else lengths[0]  # type: ignore[no-any-return]

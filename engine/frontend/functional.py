@@ -1,0 +1,313 @@
+"""``map_fn``, ``foldl``, ``foldr`` and ``scan``, on while_loop and TensorArray (seed 000, section 2.1 and Figure 2)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ..base import nest
+from ..base.dtypes import as_dtype
+from ..base.errors import DtypeError, GraphError, LoopVariableError
+from ..base.settings import DEFAULTS
+from ..ir.tensor import Tensor
+from .elements import Elements
+from .leaves import to_tensor
+from .scopes import name_scope
+from .tensor_array import TensorArray
+
+Function = Callable[..., Any]
+
+
+def map_fn(
+    fn: Function,
+    elems: Any,
+    dtype: Any = None,
+    parallel_iterations: int = DEFAULTS.parallel_iterations,
+    back_prop: bool = True,
+    swap_memory: bool = False,
+    infer_shape: bool = True,
+    name: str | None = None,
+) -> Any:
+    """Apply a function to every element along the first dimension, and stack the results.
+
+    In Python::
+
+        results = []
+        for elem in elems:
+            results.append(fn(elem))
+        return stack(results)
+
+    Parameters
+    ----------
+    fn : callable
+        Takes one element, in the structure of `elems`; called once, while the graph is built.
+    elems : structure of Tensor
+        All with the same first dimension, the number of elements.
+    dtype : structure of dtype-like, optional
+        What `fn` returns, if not the structure and dtypes of `elems`.
+    parallel_iterations : int, optional
+        Most elements in flight, at least 1.
+    back_prop, swap_memory : bool, optional
+        As for :func:`while_loop`.
+    infer_shape : bool, optional
+        Check that all results have one shape.
+    name : str, optional
+        Name scope of the operations.
+
+    Returns
+    -------
+    structure of Tensor
+        The results, stacked along a new first dimension.
+
+    Raises
+    ------
+    ShapeError
+        If an element is a scalar, or the numbers of elements differ.
+    GraphError
+        If `fn` does not return the structure that `dtype` says; a DtypeError if not its dtypes.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> with tg.Graph().as_default():
+    ...     squares = tg.map_fn(lambda x: x * x, tg.constant([1.0, 2.0, 3.0]))
+    """
+    with name_scope(name, "map"):
+        source = Elements(elems, "map_fn")
+        kinds = nest.map_structure(lambda t: t.dtype, source.tensors) if dtype is None else dtype
+        arrays = [TensorArray(d, source.count, infer_shape=infer_shape) for d in nest.flatten(kinds)]
+
+        def step(k: Tensor, arrays: list[TensorArray]) -> Any:
+            values = _mapped(fn(source.read(k)), kinds)
+            return k + 1, [a.write(k, v) for a, v in zip(arrays, values, strict=True)]
+
+        _, arrays = source.loop(step, 0, (arrays,), parallel_iterations, back_prop, swap_memory)
+        return nest.pack_as(kinds, [a.stack() for a in arrays])
+
+
+def foldl(
+    fn: Function,
+    elems: Any,
+    initializer: Any = None,
+    parallel_iterations: int = DEFAULTS.parallel_iterations,
+    back_prop: bool = True,
+    swap_memory: bool = False,
+    name: str | None = None,
+) -> Any:
+    """Combine the elements along the first dimension into one, from the first to the last.
+
+    In Python::
+
+        total = initializer        # without one: the first element
+        for elem in elems:         # without one: from the second on
+            total = fn(total, elem)
+        return total
+
+    Parameters
+    ----------
+    fn : callable
+        Takes the accumulated value and one element, gives the new accumulated value.
+    elems : structure of Tensor
+        All with the same first dimension.
+    initializer : structure of Tensor, optional
+        What to start from; its structure, dtypes and shapes are those of the result.
+    parallel_iterations : int, optional
+        Most elements in flight, at least 1.
+    back_prop, swap_memory : bool, optional
+        As for :func:`while_loop`.
+    name : str, optional
+        Name scope of the operations.
+
+    Returns
+    -------
+    structure of Tensor
+        The accumulated value.
+
+    Raises
+    ------
+    ShapeError
+        If there is neither an element nor an initializer, or the numbers of elements differ.
+    LoopVariableError
+        If `fn` gives another structure, dtype or shape than it was given.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> with tg.Graph().as_default():
+    ...     total = tg.foldl(lambda a, x: a + x, tg.constant([1.0, 2.0, 3.0]))
+    """
+    with name_scope(name, "foldl"):
+        source = Elements(elems, "foldl")
+        return _fold(fn, source, initializer, parallel_iterations, back_prop, swap_memory)
+
+
+def foldr(
+    fn: Function,
+    elems: Any,
+    initializer: Any = None,
+    parallel_iterations: int = DEFAULTS.parallel_iterations,
+    back_prop: bool = True,
+    swap_memory: bool = False,
+    name: str | None = None,
+) -> Any:
+    """Combine the elements along the first dimension into one, from the last to the first.
+
+    In Python::
+
+        total = initializer              # without one: the last element
+        for elem in reversed(elems):     # without one: from the one before it
+            total = fn(total, elem)
+        return total
+
+    Parameters
+    ----------
+    fn : callable
+        Takes the accumulated value and one element, gives the new accumulated value.
+    elems : structure of Tensor
+        All with the same first dimension.
+    initializer : structure of Tensor, optional
+        What to start from; its structure, dtypes and shapes are those of the result.
+    parallel_iterations : int, optional
+        Most elements in flight, at least 1.
+    back_prop, swap_memory : bool, optional
+        As for :func:`while_loop`.
+    name : str, optional
+        Name scope of the operations.
+
+    Returns
+    -------
+    structure of Tensor
+        The accumulated value.
+
+    Raises
+    ------
+    ShapeError, LoopVariableError
+        As for :func:`foldl`.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> with tg.Graph().as_default():
+    ...     value = tg.foldr(lambda a, c: a * 0.5 + c, tg.constant([1.0, 2.0, 3.0]))
+    """
+    with name_scope(name, "foldr"):
+        source = Elements(elems, "foldr", reverse=True)
+        return _fold(fn, source, initializer, parallel_iterations, back_prop, swap_memory)
+
+
+def scan(
+    fn: Function,
+    elems: Any,
+    initializer: Any = None,
+    parallel_iterations: int = DEFAULTS.parallel_iterations,
+    back_prop: bool = True,
+    swap_memory: bool = False,
+    infer_shape: bool = True,
+    reverse: bool = False,
+    name: str | None = None,
+) -> Any:
+    """Combine the elements along the first dimension, and keep every value on the way (a generalised prefix sum).
+
+    In Python::
+
+        total, totals = initializer, []      # without one: the first element, which is also the first result
+        for elem in elems:                   # without one: from the second on
+            total = fn(total, elem)
+            totals.append(total)
+        return stack(totals)                 # reverse: from the last element, results at the elements' places
+
+    Parameters
+    ----------
+    fn : callable
+        Takes the accumulated value and one element, gives the new accumulated value.
+    elems : structure of Tensor
+        All with the same first dimension.
+    initializer : structure of Tensor, optional
+        What to start from; its structure, dtypes and shapes are those of each result.
+    parallel_iterations : int, optional
+        Most elements in flight, at least 1.
+    back_prop, swap_memory : bool, optional
+        As for :func:`while_loop`.
+    infer_shape : bool, optional
+        Check that all results have one shape.
+    reverse : bool, optional
+        Go from the last element to the first.
+    name : str, optional
+        Name scope of the operations.
+
+    Returns
+    -------
+    structure of Tensor
+        One result for each element, stacked along a new first dimension.
+
+    Raises
+    ------
+    ShapeError, LoopVariableError
+        As for :func:`foldl`.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> with tg.Graph().as_default():
+    ...     sums = tg.scan(lambda a, x: a + x, tg.constant([1.0, 2.0, 3.0]))
+    """
+    with name_scope(name, "scan"):
+        source = Elements(elems, "scan", reverse)
+        start, first = source.start(initializer)
+        arrays = [
+            TensorArray(t.dtype, source.count, infer_shape=infer_shape, element_shape=t.shape if infer_shape else None)
+            for t in nest.flatten(first)
+        ]
+        if start:
+            arrays = _write(arrays, source.place(0), first)
+
+        def step(k: Tensor, total: Any, arrays: list[TensorArray]) -> Any:
+            total = _combine(fn, total, source.read(k))
+            return k + 1, total, _write(arrays, source.place(k), total)
+
+        _, _, arrays = source.loop(step, start, (first, arrays), parallel_iterations, back_prop, swap_memory)
+        return nest.pack_as(first, [a.stack() for a in arrays])
+
+
+def _mapped(results: Any, kinds: Any) -> list[Tensor]:
+    """Return the tensors that the function of map_fn gave, held against the dtypes expected of it."""
+    found = nest.difference(kinds, results, outer=False)
+    if found:
+        raise GraphError(
+            "the function of map_fn returns another structure than expected", wanted="that of dtype", got=found,
+            hint="pass dtype= with the structure and dtypes that it returns (those of elems by default)",
+        )  # fmt: skip
+    pairs = zip(map(as_dtype, nest.flatten(kinds)), nest.flatten_as(kinds, results), strict=True)
+    tensors = [(dtype, to_tensor(leaf, dtype)) for dtype, leaf in pairs]
+    for dtype, tensor in tensors:
+        if tensor.dtype is not dtype:
+            raise DtypeError(
+                "the function of map_fn returns another dtype than expected", wanted=dtype, got=tensor.dtype,
+                operation=tensor.op, hint=f"pass dtype='{tensor.dtype}', or cast the result",
+            )  # fmt: skip
+    return [tensor for _, tensor in tensors]
+
+
+def _fold(fn: Function, source: Elements, initializer: Any, parallel: int, back_prop: bool, swap: bool) -> Any:
+    start, first = source.start(initializer)
+
+    def step(k: Tensor, total: Any) -> Any:
+        return k + 1, _combine(fn, total, source.read(k))
+
+    return source.loop(step, start, (first,), parallel, back_prop, swap)[1]
+
+
+def _combine(fn: Function, total: Any, element: Any) -> Any:
+    result = fn(total, element)
+    found = nest.difference(total, result)
+    if found:
+        raise LoopVariableError(
+            "the function returns another structure than the accumulated value has", got=found,
+            wanted="the structure of the initializer", hint="return what the function was given as its first argument",
+        )  # fmt: skip
+    leaves = zip(nest.flatten(total), nest.flatten_as(total, result), strict=True)
+    return nest.pack_as(total, [to_tensor(leaf, old.dtype) for old, leaf in leaves])
+
+
+def _write(arrays: list[TensorArray], index: Any, values: Any) -> list[TensorArray]:
+    return [a.write(index, v) for a, v in zip(arrays, nest.flatten(values), strict=True)]

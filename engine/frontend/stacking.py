@@ -1,0 +1,68 @@
+"""``stack``: the one name for two things that TensorFlow 1 calls so."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..base.errors import GraphError
+from ..ir.tensor import Tensor
+from ..ops import joining, stacks
+
+
+def stack(
+    values: Any = None,
+    axis: Any = 0,
+    name: str | None = None,
+    *,
+    elem_type: Any = None,
+    max_size: Any = -1,
+    stack_name: str = "",
+) -> Tensor:
+    """Join tensors along a new axis; or, given an `elem_type`, make a last-in-first-out stack.
+
+    In Python: ``numpy.stack(values, axis)``, or ``[]`` for ``stack_push`` and ``stack_pop`` to use.
+
+    Parameters
+    ----------
+    values : sequence of Tensor, optional
+        One dtype, one shape. Not with `elem_type`.
+    axis : int
+        Position of the new axis in the result.
+    name : str, optional
+        Name of the operation.
+    elem_type : dtype-like, optional
+        Dtype of the values on the stack; makes this a stack.
+    max_size : int32 scalar
+        Most values the stack may hold; below 0 there is no bound.
+    stack_name : str
+        Name of the stack in messages.
+
+    Returns
+    -------
+    Tensor
+        The values as one tensor of one rank more; or the stack's resource handle, a new stack in each step.
+
+    Raises
+    ------
+    GraphError
+        If both or neither of `values` and `elem_type` are given.
+    ShapeError
+        If the shapes of the values differ.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> with tg.Graph().as_default():
+    ...     both = tg.stack([tg.constant([1, 2]), tg.constant([3, 4])])
+    ...     handle = tg.stack(elem_type="float32")
+    >>> both.shape
+    Shape(2, 2)
+    """
+    if (values is None) == (elem_type is None):
+        raise GraphError(
+            "stack either joins tensors or makes a last-in-first-out stack", wanted="values, or elem_type",
+            got="neither" if values is None else "both", hint="stack([a, b]) joins; stack(elem_type=...) makes a stack",
+        )  # fmt: skip
+    if elem_type is None:
+        return joining.stack(values, axis, name)
+    return stacks.stack(max_size, elem_type, stack_name, name)
