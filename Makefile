@@ -13,7 +13,7 @@ $(PYTHON):
 test:  ## the whole suite
 	$(PYTHON) -m pytest
 
-debug:  ## rebuild with bounds checks and counters on, then test; `make install` goes back
+debug: $(PYTHON)  ## rebuild with bounds checks and counters on, then test; `make install` goes back
 	TAGFLOW_DEBUG=1 $(VENV)/bin/pip install --quiet --editable '.[test]'
 	$(PYTHON) -m pytest
 

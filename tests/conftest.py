@@ -1,5 +1,6 @@
 """Markers, the table of rules, goldens."""
 
+import gc
 import os
 from pathlib import Path
 
@@ -48,6 +49,19 @@ def pytest_sessionfinish(session, exitstatus):
         if holes:
             session.exitstatus = 1
     return (yield)
+
+
+@pytest.fixture(autouse=True)
+def all_that_was_allocated_is_freed():
+    """After each test the step machines hold nothing; the counters exist in a debug build only."""
+    yield
+    from tagflow.kernels.scheduler.machine import live_counts
+
+    if "allocated" in live_counts():
+        if live_counts()["allocated"] != live_counts()["freed"]:
+            gc.collect()
+        counts = live_counts()
+        assert counts["allocated"] == counts["freed"], counts
 
 
 @pytest.fixture
