@@ -86,7 +86,7 @@ def test_asynchronous_instances_finish_in_any_order():
     assert machine.pending == 4
     assert not machine.done
     launched = sorted(machine.launches(), key=lambda launch: launch[2])
-    assert [(node, tag) for _, _, node, tag in launched] == [(3 * k + 1, f"a{k}@root/0") for k in range(4)]
+    assert [(node, tag) for _, _, node, tag in launched] == [(5 * k + 1, f"a{k}@root/0") for k in range(4)]
     for k, (ticket, awaitable, *_) in reversed(list(enumerate(launched))):
         awaitable.close()
         machine.finish(ticket, np.int32(10 * k))
