@@ -13,7 +13,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from tests.property.functions import ALL, FUNCTIONS, SMOOTH
+from tests.property.functions import ALL, FUNCTIONS, SMOOTH, broadcast
 from tests.property.programs import (
     BOOL,
     FLOAT,
@@ -54,6 +54,7 @@ class Kind:
     """What a program is made of."""
 
     functions: tuple[str, ...]
+    mixes: tuple[str, ...]
     types: tuple[Type, ...]
     elements: tuple[Type, ...]
     values: dict[Type, st.SearchStrategy[Any]]
@@ -65,16 +66,18 @@ def _vector(elements: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
 
 _INTEGERS = st.one_of(st.integers(-4, 8), st.integers(-4, 8), st.sampled_from([2**31 - 1, -(2**31), 123456789]))
 _FLOATS = st.one_of(st.integers(-16, 16).map(lambda k: k / 4), st.floats(-1e3, 1e3))
-_UNITS = st.integers(-999, 999).map(lambda k: k * 0.00099731 + 0.00011)
+_UNITS = st.integers(0, 1998).map(lambda k: ((k * 787 + 1300) % 1999 - 999) * 0.00099731 + 0.00011)
 
 MIXED = Kind(
     tuple(FUNCTIONS),
+    ("sub", "add", "min"),
     (INT, FLOAT, BOOL, VECTOR, INTS),
     (FLOAT, INT, VECTOR),
     {BOOL: st.booleans(), INT: _INTEGERS, FLOAT: _FLOATS, VECTOR: _vector(_FLOATS), INTS: _vector(_INTEGERS)},
 )
 REAL = Kind(
     tuple(SMOOTH),
+    ("mul", "gap", "mean", "safe_div"),
     (FLOAT, VECTOR),
     (FLOAT, VECTOR),
     {BOOL: st.booleans(), INT: st.integers(0, 4), FLOAT: _UNITS, VECTOR: _vector(_UNITS)},
@@ -172,7 +175,24 @@ class _Scope:
         found = self.named(lambda t: t == type)
         if type == BOOL and not (found and self.chance(30)):
             return self.comparison()
-        return self.one_of(found) if found and self.chance(85) else self.constant(type)
+        if found and self.chance(85):
+            return self.one_of(found)
+        return self.reshaped(type) if not found and type.dtype == "float64" else self.constant(type)
+
+    def reshaped(self, type: Type) -> str:
+        """Make a float tensor of another one, if there is one."""
+        found = self.named(lambda t: t.dtype == type.dtype and broadcast(t, VECTOR) == VECTOR.shape)
+        if not found:
+            return self.constant(type)
+        other = self.one_of(found)
+        return self.apply("average", other) if type == FLOAT else self.apply("mul", other, self.constant(type))
+
+    def outcome(self, type: Type) -> str:
+        """Return a name of this type to end a block with: half the time something computed there."""
+        if type == BOOL or self.chance(50):
+            return self.value(type)
+        mix = self.draw(st.sampled_from(self.kind.mixes))
+        return self.apply(mix, self.value(type), self.value(type))
 
     def comparison(self) -> str:
         type = self.draw(st.sampled_from([t for t in self.kind.types if t in (INT, FLOAT)]))
@@ -235,7 +255,7 @@ class _Scope:
         for _ in range(self.draw(st.integers(1, 3)) if several else 2):
             scope = self.inner()
             scope.fill_up(self.draw(st.integers(0, 3)))
-            blocks.append(scope.close([*finish(scope), *map(scope.value, types)]))
+            blocks.append(scope.close([*finish(scope), *map(scope.outcome, types)]))
         return self.add(lambda names: Cond(names, chooser, tuple(blocks)), *(None for _ in arrays), *types)
 
     def loop(self) -> None:
@@ -258,7 +278,11 @@ class _Scope:
         predicate, body = self.inner(seen, trips + 1), self.inner(seen, trips)
         test = predicate.counts(params[0], limit)
         body.fill_up(self.draw(st.integers(0, 4)))
-        results = [body.apply("add", params[0], body.constant(INT, 1)), *finish(body, params), *map(body.value, types)]
+        results = [
+            body.apply("add", params[0], body.constant(INT, 1)),
+            *finish(body, params),
+            *map(body.outcome, types),
+        ]
         at_most = trips if self.chance(15) else None
         parts = tuple(params), tuple(inits), predicate.close([test]), body.close(results), at_most
         return self.add(lambda names: While(names, *parts), INT, *(None for _ in arrays), *types)
@@ -271,7 +295,7 @@ class _Scope:
         predicate, body = self.inner(seen, at_most + 1), self.inner(seen, at_most)
         test = predicate.test()
         body.fill_up(self.draw(st.integers(0, 4)))
-        parts = params, inits, predicate.close([test]), body.close(list(map(body.value, types))), at_most
+        parts = params, inits, predicate.close([test]), body.close(list(map(body.outcome, types))), at_most
         self.add(lambda names: While(names, *parts), *types)
 
     def limit(self, trips: int) -> str:
