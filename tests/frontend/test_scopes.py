@@ -1,0 +1,241 @@
+"""Scopes: control dependencies, devices, colocation, names."""
+
+import asyncio
+
+import pytest
+from tagflow.base.errors import GraphError
+from tagflow.frontend.conditional import cond
+from tagflow.frontend.loops import while_loop
+from tagflow.frontend.scopes import colocate_with, control_dependencies, device, name_scope
+from tagflow.frontend.tensor_array import TensorArray
+from tagflow.frontend.variables import Variable
+from tagflow.ir.build import constant
+from tagflow.ir.graph import Graph
+from tagflow.ops.source import identity, no_op, placeholder
+
+from tests.execute import Calls, execute
+from tests.ops.evaluation import declare_all
+
+declare_all()
+
+
+@pytest.fixture(autouse=True)
+def graph():
+    with Graph().as_default() as graph:
+        yield graph
+
+
+def names(operations):
+    return [op.name for op in operations]
+
+
+# ---- control_dependencies
+
+
+def test_dependencies_add_up_and_none_clears_them():
+    a, b = no_op("a"), constant(1, name="b")
+    with control_dependencies([a]):
+        with control_dependencies([b, a]):
+            both = no_op()
+            with control_dependencies(None):
+                none = no_op()
+                with control_dependencies([b]):
+                    again = no_op()
+        one = no_op()
+    assert names(both.control_inputs) == ["a", "b"]
+    assert none.control_inputs == []
+    assert names(again.control_inputs) == ["b"]
+    assert names(one.control_inputs) == ["a"]
+    assert no_op().control_inputs == []
+
+
+def test_everything_that_stands_for_an_operation_can_be_waited_for():
+    v, array = Variable(1.0, name="v"), TensorArray("float32", 2)
+    with control_dependencies([v, array, "v/initial_value", v.initializer]):
+        op = no_op()
+    assert op.control_inputs[0] is v.op
+    assert op.control_inputs[1] is array.flow.op
+    assert op.control_inputs[2].name == "v/initial_value"
+
+
+@pytest.mark.parametrize("wrong", [3, "no/such/operation", [None]])
+def test_what_is_no_operation_can_not_be_waited_for(wrong):
+    with pytest.raises(GraphError), control_dependencies(wrong if isinstance(wrong, list) else [wrong]):
+        no_op()
+
+
+def test_an_operation_of_another_graph_can_not_be_waited_for():
+    with Graph().as_default():
+        other = no_op()
+    with pytest.raises(GraphError, match="another graph"), control_dependencies([other]):
+        no_op()
+
+
+async def test_a_constant_waits_too():
+    calls = Calls()
+    with control_dependencies([calls.watch(1)]):
+        c = constant(5)
+        y = constant(2) + 3
+    assert await execute([c, y]) == [5, 5]
+    assert calls.count == 1
+
+
+async def test_what_waits_runs_after_what_it_waits_for():
+    first, second = Calls(), Calls()
+    with control_dependencies([first.watch(1)]):
+        y = second.watch(2)
+    assert await execute([y]) == [2]
+    assert (first.count, second.count) == (1, 1)
+
+
+@pytest.mark.rule(63, 78)
+def test_an_operation_of_an_inner_region_can_not_be_waited_for_outside():
+    leaked, p = [], placeholder("bool", [])
+    cond(p, lambda: leaked.append(no_op("inside")) or constant(1), lambda: constant(2), name="choose")
+    outside = pytest.raises(GraphError, match="inside can not be waited for outside the true branch")
+    with outside as caught, control_dependencies(leaked):
+        no_op()
+    assert caught.value.wanted == "an operation of the graph or of a region around it"
+    assert "true branch of choose" in caught.value.got
+    assert caught.value.operation is leaked[0]
+
+
+@pytest.mark.rule(63)
+def test_an_operation_of_a_sibling_region_can_not_be_waited_for():
+    leaked, p = [], placeholder("bool", [])
+
+    def false():
+        leaked.append(no_op("inside"))
+        return constant(1)
+
+    def true():
+        with control_dependencies([leaked[0]]):
+            return constant(2)
+
+    with pytest.raises(GraphError, match="outside the false branch"):
+        cond(p, true, false)
+
+
+@pytest.mark.rule(76)
+def test_dependencies_do_not_reach_into_regions():
+    inside, first, p = [], no_op("first"), placeholder("bool", [])
+    with control_dependencies([first]):
+        y = cond(p, lambda: inside.append(no_op()) or constant(1), lambda: constant(2))
+        z = while_loop(lambda i: i < 3, lambda i: inside.append(no_op()) or i + 1, [0])
+    assert [op.control_inputs for op in inside] == [[], []]
+    assert names(y.op.control_inputs) == names(z.op.control_inputs) == ["first"]
+
+
+@pytest.mark.rule(76)
+async def test_a_cond_and_a_loop_wait_for_what_is_around_them():
+    for build in (
+        lambda: cond(constant(True), lambda: constant(1), lambda: constant(2)),
+        lambda: while_loop(lambda i: i < 1, lambda i: i + 1, [0]),
+    ):
+        calls = Calls()
+        with control_dependencies([calls.watch(0)]):
+            y = build()
+        assert await execute([y]) == [1]
+        assert calls.count == 1
+
+
+# ---- device
+
+
+def test_the_innermost_device_holds_and_none_clears():
+    with device("/cpu:0"):
+        with device("/cpu:1"):
+            inner = no_op()
+        with device(None):
+            none = no_op()
+        outer, value = no_op(), constant(1)
+    assert (inner.device, none.device, outer.device, value.device) == ("/cpu:1", "", "/cpu:0", "/cpu:0")
+    assert no_op().device == ""
+
+
+def test_a_device_function_is_asked_for_each_operation():
+    asked = []
+
+    def choose(op):
+        asked.append(op.type)
+        return "/cpu:7" if op.type == "Const" else None
+
+    with device("/cpu:1"), device(choose):
+        a, b = constant(1), no_op()
+    assert (a.device, b.device) == ("/cpu:7", "/cpu:1")
+    assert asked == ["Const", "NoOp"]
+    with device(lambda op: "/cpu:3"), device(choose):
+        assert no_op().device == "/cpu:3"
+
+
+def test_what_is_no_device_is_refused():
+    with pytest.raises(GraphError, match="not a device"), device(3):
+        no_op()
+    with pytest.raises(GraphError, match="a device function gives"), device(lambda op: 3):
+        no_op()
+
+
+# ---- colocate_with
+
+
+def test_colocation_names_the_other_operation():
+    a, v = constant(1, name="a"), Variable(1.0, name="v")
+    with device("/cpu:1"), colocate_with(a):
+        b = no_op()
+        with colocate_with(v, ignore_existing=True):
+            c = no_op()
+        with colocate_with(None):
+            d = no_op()
+    assert b.get_attr("colocate") == "a"
+    assert b.device == "/cpu:1"
+    assert c.get_attr("colocate") == v.op.name
+    assert c.device == ""
+    assert "colocate" not in d.attrs
+    with pytest.raises(GraphError), colocate_with(3):
+        no_op()
+
+
+# ---- name_scope
+
+
+def test_scopes_of_names_nest_and_are_unique():
+    with name_scope("a") as outer:
+        x = constant(1, name="x")
+        with name_scope("b") as inner:
+            y = constant(1, name="x")
+        with name_scope("b") as twin:
+            pass
+    with name_scope("a") as second:
+        z = constant(1, name="x")
+    assert (outer, inner, twin, second) == ("a/", "a/b/", "a/b_1/", "a_1/")
+    assert names([x.op, y.op, z.op]) == ["a/x", "a/b/x", "a_1/x"]
+
+
+def test_a_whole_scope_is_entered_again_and_none_leaves_all():
+    with name_scope("a") as scope:
+        pass
+    with name_scope("other"):
+        with name_scope(scope) as again:
+            x = no_op("x")
+        with name_scope(None) as root:
+            y = no_op("y")
+        with name_scope(None, "default") as default:
+            pass
+    assert (again, root, default) == ("a/", "", "other/default/")
+    assert names([x, y]) == ["a/x", "y"]
+
+
+@pytest.mark.parametrize("wrong", ["two words", "/a", "a:0"])
+def test_a_scope_has_a_plain_name(wrong):
+    with pytest.raises(GraphError, match="not a name for a scope"), name_scope(wrong):
+        no_op()
+
+
+async def test_scopes_are_the_tasks_own():
+    async def build(name):
+        with Graph().as_default(), name_scope(name), device(f"/cpu:{len(name)}"):
+            await asyncio.sleep(0)
+            x = identity(constant(1), name="x")
+            return x.op.name, x.device
+
+    assert await asyncio.gather(build("a"), build("bb")) == [("a/x", "/cpu:1"), ("bb/x", "/cpu:2")]
