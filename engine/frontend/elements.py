@@ -82,4 +82,4 @@ def _checked_length(lengths: list[Tensor], function: str) -> Tensor:
     same = [apply("Equal", n, lengths[0]) for n in lengths[1:]]
     message = f"{function} was given different numbers of elements"
     with control_dependencies([apply("Assert", s, lengths, message=message) for s in same]):
-        return apply("Identity", lengths[0]) if same else lengths[0]  # type: ignore[no-any-return]
+        return apply("Identity", lengths[0]) if same else lengths[0]

@@ -58,8 +58,8 @@ def _reached(tensor: Tensor, results: Results) -> list[Tensor]:
         found += _through(op, tensor)
     for owner, i in results.get(tensor, ()):
         found += _variable(owner, i) if owner.type == "While" else [owner.outputs[i]]
-    owner = tensor.region.owner
-    return found + (_saved(owner, tensor) if owner is not None else [])
+    around = tensor.region.owner
+    return found + (_saved(around, tensor) if around is not None else [])
 
 
 def _through(op: Operation, tensor: Tensor) -> list[Tensor]:

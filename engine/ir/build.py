@@ -150,10 +150,24 @@ def as_typed(value: Any) -> Tensor | None:
 def convert_to_tensor(value: Any, dtype: Any = None, name: str | None = None) -> Tensor:
     """Return `value` as a tensor, in scope of the current region.
 
+    Parameters
+    ----------
+    value : Tensor, Variable, IndexedSlices, array-like, or nested lists with tensors in them
+        Python literals become int32, float32, bool or string.
+    dtype : dtype-like, optional
+        The dtype a literal takes; anything else must have it already.
+
+    Returns
+    -------
+    Tensor
+        `value` itself if it is a tensor.
+
     Raises
     ------
     DtypeError
         If it has another dtype than asked for.
+    GraphError
+        If it was made in a branch or a loop body that is not around the current region.
     """
     wanted = None if dtype is None else dtypes.as_dtype(dtype)
     if isinstance(value, (list, tuple)) and any(as_symbolic(v) for v in value):

@@ -1,0 +1,131 @@
+"""The public face: what `import tagflow` gives is complete, documented, and lives in one place."""
+
+import ast
+import importlib
+import inspect
+import pkgutil
+import re
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+import tagflow
+import tagflow.frontend
+import tagflow.ops
+
+CONSTRUCTION = """
+    Graph placeholder constant Variable global_variables_initializer cond case switch_case while_loop map_fn foldl foldr
+    scan TensorArray gradients hessians stop_gradient custom_gradient control_dependencies device colocate_with
+    name_scope group identity no_op py_function switch merge enter exit next_iteration loop_cond control_trigger stack
+    stack_push stack_pop
+""".split()
+RUNNING = "Session SyncSession Settings".split()
+ERRORS = """
+    TagflowError GraphError ShapeError DtypeError BranchMismatchError LoopVariableError OpError DeadFetchError
+    TensorArrayError StackError StepTimeout QueueClosed Overloaded DeviceMemoryError CheckpointError SessionClosed
+    UninitializedVariableError
+""".split()
+
+ALIASES = {("floormod", "mod")}  # two names of one function, as in TensorFlow
+HOMONYMS = {"stack"}  # one name for two functions: see frontend/stacking.py
+
+PUBLIC = {name: getattr(tagflow, name) for name in tagflow.__all__}
+CALLABLE = {n: v for n, v in PUBLIC.items() if inspect.isfunction(v)}
+CLASSES = {n: v for n, v in PUBLIC.items() if inspect.isclass(v)}
+
+
+@pytest.mark.parametrize("name", CONSTRUCTION + RUNNING + ERRORS)
+def test_names_of_the_design_are_exported(name):
+    assert name in tagflow.__all__
+    assert callable(getattr(tagflow, name))
+
+
+def test_all_is_what_the_package_imports():
+    tree = ast.parse(Path(tagflow.__file__).read_text())
+    imported = [a.asname or a.name for node in tree.body if isinstance(node, ast.ImportFrom) for a in node.names]
+    assert tagflow.__all__ == sorted([*imported, "__version__"])
+    assert len(set(tagflow.__all__)) == len(tagflow.__all__)
+
+
+def test_star_import_gives_no_modules():
+    names = {}
+    exec("from tagflow import *", names)
+    assert [n for n, v in names.items() if isinstance(v, ModuleType)] == []
+    assert [n for n in names if n.startswith("_")] == ["__builtins__", "__version__"]
+
+
+def rooms():
+    """Yield the modules that public functions are declared in, without the helpers the operations share."""
+    for package in (tagflow.ops, tagflow.frontend):
+        for info in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
+            if not info.name.endswith(".common"):
+                yield importlib.import_module(info.name)
+
+
+def test_every_public_object_lives_in_one_place():
+    named = {}
+    for name, value in PUBLIC.items():
+        named.setdefault(id(value), []).append(name)
+    assert {tuple(names) for names in named.values() if len(names) > 1} <= ALIASES
+    for name, value in (CALLABLE | CLASSES).items():
+        home = importlib.import_module(value.__module__)
+        assert getattr(home, value.__name__) is value, name
+
+
+def test_no_other_room_defines_a_public_name():
+    homes = {}
+    for module in rooms():
+        for name, value in vars(module).items():
+            if name in CALLABLE and getattr(value, "__module__", "") == module.__name__:
+                homes.setdefault(name, []).append(module.__name__)
+    assert {name for name, places in homes.items() if len(places) > 1} == HOMONYMS
+
+
+@pytest.mark.parametrize("name", [*CALLABLE, *CLASSES])
+def test_docstring_begins_with_a_sentence(name):
+    text = inspect.getdoc(PUBLIC[name])
+    assert text, name
+    assert text.split("\n\n")[0].rstrip().endswith((".", "::")), text
+
+
+@pytest.mark.parametrize("name", CALLABLE)
+def test_docstring_of_a_function_is_whole(name):
+    function, text = PUBLIC[name], inspect.getdoc(PUBLIC[name])
+    signature = inspect.signature(function)
+    takes = [p for p in signature.parameters if p != "name"]
+    assert [p for p in takes if not re.search(rf"\b{p}\b", text)] == []
+    if not takes or text.count("\n\n") == 0:  # one sentence says it all
+        return
+    assert "Parameters\n----------" in text
+    gives = "Iterator[None]" not in str(signature.return_annotation)
+    assert not gives or re.search(r"^(Returns|Yields)\n-", text, re.M)
+
+
+@pytest.mark.parametrize("name", ["Graph", "Variable", "TensorArray", "Session"])
+def test_docstring_of_a_class_names_its_arguments(name):
+    text = inspect.getdoc(PUBLIC[name])
+    takes = [p for p in inspect.signature(PUBLIC[name]).parameters if p != "name"]
+    assert [p for p in takes if not re.search(rf"^(\w+, )*{p}(, \w+)* : ", text, re.M)] == []
+
+
+@pytest.mark.parametrize("name", ["while_loop", "cond", "map_fn", "foldl", "foldr", "scan"])
+def test_docstring_says_the_meaning_in_python(name):
+    assert re.search(r"^In Python:", inspect.getdoc(PUBLIC[name]), re.M)
+
+
+ARGUMENTS = {
+    "cond": "pred true_fn false_fn strict name",
+    "case": "pred_fn_pairs default exclusive strict name",
+    "while_loop": "cond body loop_vars shape_invariants parallel_iterations back_prop swap_memory maximum_iterations name",
+    "map_fn": "fn elems dtype parallel_iterations back_prop swap_memory infer_shape name",
+    "foldl": "fn elems initializer parallel_iterations back_prop swap_memory name",
+    "foldr": "fn elems initializer parallel_iterations back_prop swap_memory name",
+    "scan": "fn elems initializer parallel_iterations back_prop swap_memory infer_shape reverse name",
+    "gradients": "ys xs grad_ys name",
+}
+
+
+@pytest.mark.parametrize("name", ARGUMENTS)
+def test_arguments_have_the_order_of_tensorflow_1(name):
+    wanted = ARGUMENTS[name].split()
+    assert list(inspect.signature(PUBLIC[name]).parameters)[: len(wanted)] == wanted
