@@ -94,6 +94,12 @@ class Graph:
             return name
         return self.unique_name(f"{name}_{count}")
 
+    def to_text(self) -> str:
+        """Return the graph as text, one operation a line; see :func:`tagflow.ir.text.to_text`."""
+        from .text import to_text
+
+        return to_text(self)
+
     def _register(self, operation: Operation) -> None:
         self._by_name[operation.name] = operation
 

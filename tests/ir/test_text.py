@@ -123,6 +123,9 @@ def test_samples_of_every_operation_print_and_parse(definition):
     for sample in definition.samples:
         with Graph().as_default() as graph:
             apply(definition.type, *sample.inputs, **sample.attrs)
+        if "<callable " in to_text(graph):
+            assert any(map(callable, sample.attrs.values()))
+            continue
         again = round_trip(graph)
         for op, copy in zip(graph.get_operations(), again.get_operations(), strict=True):
             assert [(t.dtype, t.shape) for t in op.outputs] == [(t.dtype, t.shape) for t in copy.outputs]
@@ -135,7 +138,7 @@ def test_what_the_text_looks_like():
     with Graph().as_default() as graph:
         x, p = placeholder("float32", [None], name="x"), placeholder("bool", [], name="p")
         cond(p, lambda: x + 1.0, lambda: x, name="choose")
-    assert to_text(graph) == (
+    assert graph.to_text() == (
         "graph seed=0\n"
         "  x = Placeholder() dtype=float32 shape=shape[?] : float32[?]\n"
         "  p = Placeholder() dtype=bool shape=shape[] : bool[]\n"
