@@ -1,0 +1,84 @@
+"""Adam: steps scaled by running moments of the gradient."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..frontend.variables import Variable
+from ..ir.tensor import Tensor
+from ..ops.elementwise import sqrt, square
+from .optimizer import Optimizer, _scalar
+
+
+class AdamOptimizer(Optimizer):
+    """Adam (Kingma and Ba, 2015, algorithm 1, in the order of computation of the end of its section 2).
+
+    At update t::
+
+        m = beta1 * m + (1 - beta1) * gradient
+        v = beta2 * v + (1 - beta2) * gradient**2
+        variable -= learning_rate * sqrt(1 - beta2**t) / (1 - beta1**t) * m / (sqrt(v) + epsilon)
+
+    A sparse gradient is made dense, since the moments decay in every row.
+
+    Parameters
+    ----------
+    learning_rate : float, floating scalar Tensor, or callable
+    beta1, beta2 : float or floating scalar Tensor
+        Decay of the first and second moment, in [0, 1).
+    epsilon : float or floating scalar Tensor
+        Keeps the quotient finite.
+    name : str, optional
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> from tagflow.training import AdamOptimizer
+    >>> with tg.Graph().as_default():
+    ...     w = tg.Variable([5.0, -3.0], name="w")
+    ...     optimizer = AdamOptimizer(0.1)
+    ...     train = optimizer.minimize(tg.reduce_sum(tg.square(w)))
+    >>> optimizer.get_slot_names()
+    ['beta1_power', 'beta2_power', 'm', 'v']
+    """
+
+    def __init__(
+        self,
+        learning_rate: Any = 0.001,
+        beta1: Any = 0.9,
+        beta2: Any = 0.999,
+        epsilon: Any = 1e-8,
+        name: str = "Adam",
+    ) -> None:
+        super().__init__(learning_rate, name)
+        self._beta1 = beta1
+        self._beta2 = beta2
+        self._epsilon = epsilon
+        self._first: list[Variable] = []
+
+    def _prepare(self, variables: list[Variable]) -> None:
+        """Choose where the powers of beta stand: one pair for each dtype, beside its first variable."""
+        for var in variables:
+            if all(var.dtype is not v.dtype for v in self._first):
+                self._first.append(var)
+
+    def _powers(self, var: Variable) -> tuple[Variable, Variable]:
+        first = next(v for v in self._first if v.dtype is var.dtype)
+        beta1, beta2 = (lambda beta=beta: _scalar(beta, var.dtype) for beta in (self._beta1, self._beta2))
+        return self._slot(first, "beta1_power", beta1), self._slot(first, "beta2_power", beta2)
+
+    def _apply_dense(self, gradient: Tensor, var: Variable) -> Tensor:
+        beta1, beta2 = _scalar(self._beta1, var.dtype), _scalar(self._beta2, var.dtype)
+        m, v = self._zeros_slot(var, "m"), self._zeros_slot(var, "v")
+        power1, power2 = self._powers(var)
+        rate = self._rate(var.dtype) * sqrt(1 - power2) / (1 - power1)
+        first = m.assign(beta1 * m + (1 - beta1) * gradient)
+        second = v.assign(beta2 * v + (1 - beta2) * square(gradient))
+        return var.assign_sub(rate * first / (sqrt(second) + _scalar(self._epsilon, var.dtype)))
+
+    def _finish(self) -> list[Tensor]:
+        return [
+            power.assign(power * _scalar(beta, var.dtype))
+            for var in self._first
+            for power, beta in zip(self._powers(var), (self._beta1, self._beta2), strict=True)
+        ]

@@ -1,0 +1,66 @@
+"""Gradient descent, plain and with momentum."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..frontend.variables import Variable
+from ..ir.tensor import Tensor
+from ..ops.slices import IndexedSlices
+from .optimizer import Optimizer, _scalar
+
+
+class GradientDescentOptimizer(Optimizer):
+    """``variable -= learning_rate * gradient``; of a sparse gradient only its rows.
+
+    Parameters
+    ----------
+    learning_rate : float, floating scalar Tensor, or callable
+    name : str, optional
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> from tagflow.training import GradientDescentOptimizer
+    >>> with tg.Graph().as_default():
+    ...     w = tg.Variable(5.0, name="w")
+    ...     train = GradientDescentOptimizer(0.1).minimize(tg.square(w))
+    """
+
+    def __init__(self, learning_rate: Any, name: str = "GradientDescent") -> None:
+        super().__init__(learning_rate, name)
+
+    def _apply_dense(self, gradient: Tensor, var: Variable) -> Tensor:
+        return var.assign_sub(self._rate(var.dtype) * gradient)
+
+    def _apply_sparse(self, gradient: IndexedSlices, var: Variable) -> Tensor:
+        return var.scatter_sub(gradient.indices, self._rate(var.dtype) * gradient.values)
+
+
+class MomentumOptimizer(Optimizer):
+    """Gradient descent along a decaying sum of gradients (Polyak, 1964; Sutskever et al., 2013).
+
+    ``momentum`` becomes ``momentum * decay + gradient``, and the variable loses ``learning_rate`` times that. A
+    sparse gradient is made dense, since the sum decays in every row.
+
+    Parameters
+    ----------
+    learning_rate : float, floating scalar Tensor, or callable
+    momentum : float or floating scalar Tensor
+        The decay, in [0, 1).
+    name : str, optional
+    use_nesterov : bool, optional
+        Look ahead: step along ``gradient + decay * momentum``.
+    """
+
+    def __init__(self, learning_rate: Any, momentum: Any, name: str = "Momentum", use_nesterov: bool = False) -> None:
+        super().__init__(learning_rate, name)
+        self._momentum = momentum
+        self._use_nesterov = use_nesterov
+
+    def _apply_dense(self, gradient: Tensor, var: Variable) -> Tensor:
+        decay = _scalar(self._momentum, var.dtype)
+        slot = self._zeros_slot(var, "momentum")
+        total = slot.assign(decay * slot.value() + gradient)
+        direction = gradient + decay * total if self._use_nesterov else total
+        return var.assign_sub(self._rate(var.dtype) * direction)

@@ -1,0 +1,196 @@
+"""What all optimizers share: gradients paired with variables, slots, one operation that updates everything."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..base.dtypes import DType
+from ..base.errors import GraphError
+from ..base.shapes import Shape
+from ..frontend.scopes import control_dependencies
+from ..frontend.variables import Variable, trainable_variables
+from ..gradients import gradients
+from ..ir import scopes
+from ..ir.build import convert_to_tensor
+from ..ir.operation import Operation
+from ..ir.tensor import Tensor
+from ..ops.casting import cast
+from ..ops.effects import group
+from ..ops.filling import zeros_like
+from ..ops.slices import IndexedSlices
+
+Gradient = Tensor | IndexedSlices | None
+
+
+class Optimizer:
+    """Base of the optimizers: a subclass says what one gradient does to one variable.
+
+    Updates run inside the graph. Every gradient of a step is computed from the values its variables had when the
+    step began. Clip between ``compute_gradients`` and ``apply_gradients``.
+
+    Parameters
+    ----------
+    learning_rate : float, floating scalar Tensor, or callable
+        Step size; a tensor may change from step to step, a callable is called when the update is built.
+    name : str
+        Begins the names of slots.
+    """
+
+    def __init__(self, learning_rate: Any, name: str) -> None:
+        self.name = name
+        self._learning_rate = learning_rate
+        self._slots: dict[tuple[str, str], Variable] = {}
+
+    def minimize(
+        self, loss: Any, global_step: Variable | None = None, var_list: Sequence[Variable] | None = None,
+        name: str | None = None, grad_loss: Any = None,
+    ) -> Operation:  # fmt: skip
+        """Return an operation that changes variables so that `loss` falls.
+
+        Parameters
+        ----------
+        loss : floating Tensor
+            What to minimize; of several elements, their sum.
+        global_step : Variable of an integer dtype, optional
+            Counts the updates.
+        var_list : sequence of Variable, optional
+            What to change; all trainable variables of the graph by default.
+        name : str, optional
+            Name of the operation.
+        grad_loss : Tensor, optional
+            Cotangent of `loss`.
+
+        Returns
+        -------
+        Operation
+            Run it to make one step.
+
+        Raises
+        ------
+        GraphError
+            If there is no variable, or `loss` depends on none of them.
+        """
+        pairs = self.compute_gradients(loss, var_list, grad_loss)
+        return self.apply_gradients(pairs, global_step, name)
+
+    def compute_gradients(
+        self, loss: Any, var_list: Sequence[Variable] | None = None, grad_loss: Any = None
+    ) -> list[tuple[Gradient, Variable]]:
+        """Return a (gradient, variable) pair for each variable; arguments as for `minimize`.
+
+        Returns
+        -------
+        list of (Tensor, IndexedSlices or None, Variable)
+            None where `loss` does not depend on the variable.
+        """
+        variables = list(trainable_variables() if var_list is None else var_list)
+        if not variables:
+            raise GraphError("there is no variable to optimize", hint="make one with trainable=True, or pass var_list")
+        found = gradients([loss], variables, grad_ys=None if grad_loss is None else [grad_loss])
+        return list(zip(found, variables, strict=True))
+
+    def apply_gradients(
+        self,
+        grads_and_vars: Iterable[tuple[Gradient, Variable]],
+        global_step: Variable | None = None,
+        name: str | None = None,
+    ) -> Operation:
+        """Return an operation that applies gradients.
+
+        Parameters
+        ----------
+        grads_and_vars : iterable of (Tensor, IndexedSlices or None, Variable)
+            As `compute_gradients` gives them; pairs whose gradient is None are left out.
+        global_step : Variable of an integer dtype, optional
+            Counts the updates.
+        name : str, optional
+            Name of the operation.
+
+        Returns
+        -------
+        Operation
+            Run it to make one step.
+
+        Raises
+        ------
+        GraphError
+            If every gradient is None.
+        """
+        pairs = list(grads_and_vars)
+        updated = [(g, v) for g, v in pairs if g is not None]
+        if not updated:
+            raise GraphError(
+                "no variable has a gradient", wanted="a loss that depends on one of them",
+                got=", ".join(v.name for _, v in pairs) or "no variable", hint="look for stop_gradient or an integer cast",
+            )  # fmt: skip
+        self._prepare([v for _, v in updated])
+        updates = [self._apply(g, v) for g, v in updated]
+        with control_dependencies(updates):
+            after = self._finish()
+            if global_step is not None:
+                after.append(global_step.assign_add(1))
+        return group(*updates, *after, name=name or self.name)
+
+    def get_slot_names(self) -> list[str]:
+        """Return the names of the slots made so far."""
+        return sorted({name for _, name in self._slots})
+
+    def get_slot(self, var: Variable, name: str) -> Variable | None:
+        """Return the slot `name` of a variable, or None where there is none."""
+        return self._slots.get((var.name, name))
+
+    def variables(self) -> list[Variable]:
+        """Return all variables that the optimizer itself made."""
+        return list(self._slots.values())
+
+    def _apply(self, gradient: Any, var: Variable) -> Tensor:
+        if isinstance(gradient, IndexedSlices):
+            return self._apply_sparse(gradient, var)
+        return self._apply_dense(gradient, var)
+
+    def _prepare(self, variables: list[Variable]) -> None:
+        """Make what the updates need; called before any of them."""
+
+    def _apply_dense(self, gradient: Tensor, var: Variable) -> Tensor:
+        """Return the update of one variable."""
+        raise NotImplementedError
+
+    def _apply_sparse(self, gradient: IndexedSlices, var: Variable) -> Tensor:
+        """Return the update of one variable by rows; made dense unless a subclass knows better."""
+        return self._apply_dense(gradient._as_tensor(), var)
+
+    def _finish(self) -> list[Tensor]:
+        """Return the updates that follow all others."""
+        return []
+
+    def _rate(self, dtype: DType) -> Tensor:
+        rate = self._learning_rate
+        return _scalar(rate() if callable(rate) else rate, dtype)
+
+    def _zeros_slot(self, var: Variable, name: str) -> Variable:
+        """Return a slot of the variable's shape and dtype that begins as zeros."""
+        return self._slot(var, name, lambda: _zeros(var), var.shape)
+
+    def _slot(self, var: Variable, name: str, initial: Any, shape: Any = None) -> Variable:
+        key = (var.name, name)
+        if key not in self._slots:
+            with scopes.within(name="", colocate=var.op):
+                full = f"{var.name}/{self.name}/{name}"
+                self._slots[key] = Variable(initial, trainable=False, name=full, dtype=var.dtype, shape=shape)
+        return self._slots[key]
+
+
+def _scalar(value: Any, dtype: DType) -> Tensor:
+    """Return a hyperparameter in the dtype of a variable."""
+    tensor = convert_to_tensor(value) if hasattr(value, "dtype") else convert_to_tensor(value, dtype)
+    return tensor if tensor.dtype is dtype else cast(tensor, dtype)
+
+
+def _zeros(var: Variable) -> Any:
+    shape: Shape = var.shape
+    if shape.is_fully_known:
+        return np.zeros(shape.as_tuple(), var.dtype.numpy)
+    return zeros_like(var.initial_value)
