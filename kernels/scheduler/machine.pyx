@@ -8,6 +8,7 @@ those written in Python, and those that finish later. Nothing here waits: an asy
 cimport cython
 from cpython.object cimport PyObject
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
+from numpy cimport PyArray_CheckExact, import_array
 from posix.time cimport CLOCK_MONOTONIC, clock_gettime, timespec
 
 import logging
@@ -49,6 +50,8 @@ cdef extern from "<fenv.h>" nogil:
 cdef enum:
     SLICE = 64  # instances between two looks at the clock
     LOOP_COST = 8  # what an inner loop over arrays counts for; a Python kernel counts for a whole slice
+
+import_array()
 
 cdef Counters _live  # of all machines in the process
 _logger = logging.getLogger("tagflow")
@@ -108,7 +111,7 @@ cdef inline size_t _argument(PyObject** place, object argument) noexcept:
 
 cdef bint _is_awaitable(object result):
     """Say whether a kernel returned something to wait for."""
-    if result is None or type(result) is np.ndarray or type(result) is tuple:
+    if result is None or PyArray_CheckExact(result) or type(result) is tuple:
         return False
     return PyCoro_CheckExact(result) or hasattr(type(result), "__await__")
 
