@@ -11,6 +11,7 @@ from tagflow.frontend.conditional import cond, switch_case
 from tagflow.frontend.loops import while_loop
 from tagflow.frontend.py_function import py_function
 from tagflow.frontend.scopes import control_dependencies, device
+from tagflow.gradients.api import gradients
 from tagflow.ir.build import DYNAMIC, apply, constant
 from tagflow.ir.graph import Graph
 from tagflow.ir.structured import save_maybe, save_series, trip_count
@@ -74,6 +75,18 @@ def saved_values():
     return [t, read, second, trips], {n: 4}
 
 
+def gradients_of_gradients():
+    x = placeholder("float32", [], name="x")
+
+    def body(i, a):
+        return i + 1, cond(a > 2.0, lambda: a * a * x, lambda: a + x)
+
+    _, y = while_loop(lambda i, a: i < 3, body, [0, x])
+    (first,) = gradients(y, [x])
+    (second,) = gradients(first, [x])
+    return [y, first, second], {x: 1.5}
+
+
 def hand_made_loop():
     start = enter(constant(0), "frame")
     variable, _ = merge([start, start])
@@ -89,7 +102,9 @@ def scopes():
         return [identity(constant([1.5, 2.5]), name='a "quoted" name')], {}
 
 
-PROGRAMS = [conditional, many_branches, nested_loops, saved_values, hand_made_loop, scopes]
+PROGRAMS = [
+    conditional, many_branches, nested_loops, saved_values, gradients_of_gradients, hand_made_loop, scopes,
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda p: p.__name__)
