@@ -18,13 +18,13 @@ CONSTRUCTION = """
     scan TensorArray gradients hessians stop_gradient custom_gradient control_dependencies device colocate_with
     name_scope group identity no_op py_function switch merge enter exit next_iteration loop_cond control_trigger stack
     stack_push stack_pop
-""".split()
-RUNNING = "Session SyncSession Settings".split()
+"""
+RUNNING = "Session SyncSession Settings "
 ERRORS = """
     TagflowError GraphError ShapeError DtypeError BranchMismatchError LoopVariableError OpError DeadFetchError
     TensorArrayError StackError StepTimeout QueueClosed Overloaded DeviceMemoryError CheckpointError SessionClosed
     UninitializedVariableError
-""".split()
+"""
 
 ALIASES = {("floormod", "mod")}  # two names of one function, as in TensorFlow
 HOMONYMS = {"stack"}  # one name for two functions: see frontend/stacking.py
@@ -34,7 +34,7 @@ CALLABLE = {n: v for n, v in PUBLIC.items() if inspect.isfunction(v)}
 CLASSES = {n: v for n, v in PUBLIC.items() if inspect.isclass(v)}
 
 
-@pytest.mark.parametrize("name", CONSTRUCTION + RUNNING + ERRORS)
+@pytest.mark.parametrize("name", (CONSTRUCTION + RUNNING + ERRORS).split())
 def test_names_of_the_design_are_exported(name):
     assert name in tagflow.__all__
     assert callable(getattr(tagflow, name))
@@ -116,7 +116,7 @@ def test_docstring_says_the_meaning_in_python(name):
 ARGUMENTS = {
     "cond": "pred true_fn false_fn strict name",
     "case": "pred_fn_pairs default exclusive strict name",
-    "while_loop": "cond body loop_vars shape_invariants parallel_iterations back_prop swap_memory maximum_iterations name",
+    "while_loop": "cond body loop_vars shape_invariants parallel_iterations back_prop swap_memory maximum_iterations",
     "map_fn": "fn elems dtype parallel_iterations back_prop swap_memory infer_shape name",
     "foldl": "fn elems initializer parallel_iterations back_prop swap_memory name",
     "foldr": "fn elems initializer parallel_iterations back_prop swap_memory name",
