@@ -114,8 +114,17 @@ def _kernel(op: Operation) -> dict[str, Any]:
     definition = op.definition
     assert definition.kernel is not None, op
     attrs = {key: op.attrs[key] for key in definition.attrs}
+    kernel: Any = functools.partial(definition.kernel, np, **attrs)
+    if len(op.outputs) == 1 and (definition.signature.outputs[0].many or definition.signature.outputs[0].count):
+        kernel = functools.partial(_only, kernel)
     return {
-        "kernel": functools.partial(definition.kernel, np, **attrs),
+        "kernel": kernel,
         "stateful": definition.stateful,
         "ufunc": definition.kernel.name if isinstance(definition.kernel, Ufunc) else None,
     }
+
+
+def _only(kernel: Any, *arguments: Any) -> Any:
+    """Run a kernel of any number of outputs that has one here: executors want an array for one output."""
+    result = kernel(*arguments)
+    return result[0] if isinstance(result, (list, tuple)) else result
