@@ -59,6 +59,29 @@ def enter(scope: Scope) -> Iterator[Scope]:
         _current.reset(token)
 
 
+class Opened:
+    """A scope that stays current from :meth:`open` to :meth:`close`, which may be called in another task.
+
+    Parameters
+    ----------
+    scope : Scope
+    """
+
+    def __init__(self, scope: Scope) -> None:
+        self.scope = scope
+        self.before = Scope()
+
+    def open(self) -> None:
+        """Make the scope current."""
+        self.before = _current.get()
+        _current.set(self.scope)
+
+    def close(self) -> None:
+        """Go back to the scope before, if this one is current here."""
+        if _current.get() is self.scope:
+            _current.set(self.before)
+
+
 def within(**changes: Any) -> Any:
     """Enter the current scope with some fields changed."""
     return enter(dataclasses.replace(_current.get(), **changes))

@@ -14,7 +14,7 @@ import numpy as np
 from ..base.errors import GraphError, SessionClosed, StepTimeout
 from ..base.settings import DEFAULTS, Settings
 from ..ir.graph import Graph
-from ..ir.scopes import get_default_graph
+from ..ir.scopes import Opened, Scope, get_default_graph
 from ..ir.tensor import Tensor
 from ..ops.variables import VariableStore
 from .execution import Execution, ReferenceExecution
@@ -53,7 +53,7 @@ class Statistics:
 
 
 class Session:
-    """Runs steps of a graph; owns its variables.
+    """Runs steps of a graph; owns its variables. ``async with Session(graph)`` makes the graph current as well.
 
     Parameters
     ----------
@@ -90,6 +90,7 @@ class Session:
         if executor not in _EXECUTORS:
             raise GraphError("no such executor", wanted=" or ".join(_EXECUTORS), got=executor)
         self.graph = graph if graph is not None else get_default_graph()
+        self._scope = Opened(Scope(self.graph.root))
         self.settings = settings
         self.timeout = timeout
         self.variables = VariableStore()
@@ -101,11 +102,13 @@ class Session:
         self._last_yield = 0.0
 
     async def __aenter__(self) -> Session:
+        self._scope.open()
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._scope.close()
         await self.aclose()
 
     async def run(self, fetches: Any, feeds: Mapping[Any, Any] | None = None, *, timeout: float | None = None) -> Any:

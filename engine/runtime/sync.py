@@ -8,6 +8,7 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any
 
 from ..base.errors import SessionClosed, TagflowError
+from ..ir.scopes import Opened, Scope
 from .session import Session, Statistics
 
 
@@ -29,14 +30,17 @@ class SyncSession:
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         _refuse_running_loop()
         self._session = Session(*args, **kwargs)
+        self._scope = Opened(Scope(self._session.graph.root))
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="tagflow-session", daemon=True)
         self._thread.start()
 
     def __enter__(self) -> SyncSession:
+        self._scope.open()
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._scope.close()
         self.close()
 
     @property

@@ -1,0 +1,90 @@
+"""What the documents say is so: their examples run, the files and names they mention exist."""
+
+import doctest
+import importlib
+import pkgutil
+import re
+from pathlib import Path
+
+import httpx
+import pytest
+import tagflow as tg
+
+ROOT = Path(__file__).parents[1]
+PAGES = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
+NAMES = {str(p.relative_to(ROOT)): p.read_text() for p in sorted(PAGES)}
+
+
+def blocks(text):
+    """Return the Python blocks of a page, with the line each starts at."""
+    found = re.finditer(r"^```python\n(.*?)^```", text, re.M | re.S)
+    return [(text.count("\n", 0, m.start(1)) + 1, m.group(1)) for m in found]
+
+
+EXAMPLES = [
+    pytest.param(name, line, code, id=f"{name}-{line}") for name, text in NAMES.items() for line, code in blocks(text)
+]
+
+
+def run(name, line, code):
+    """Execute a block as a module of its own, its lines numbered as in its page."""
+    namespace = {"__name__": "example"}
+    exec(compile("\n" * (line - 1) + code, ROOT / name, "exec"), namespace)
+    return namespace
+
+
+@pytest.mark.parametrize(("name", "line", "code"), EXAMPLES)
+def test_example_runs(name, line, code):
+    run(name, line, code)
+
+
+async def test_web_handler_of_the_readme_answers_with_the_gradient():
+    (example,) = [p.values for p in EXAMPLES if "Starlette" in p.values[2]]
+    app = run(*example)["app"]
+    async with (
+        app.router.lifespan_context(app),
+        httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://test") as client,
+    ):
+        answers = [(await client.get("/settle", params={"x": x})).json() for x in (0.5 - 1e-5, 0.5, 0.5 + 1e-5)]
+    low, middle, high = answers
+    assert 10 < middle["trips"] < 1000
+    assert middle["dy/dx"] == pytest.approx((high["y"] - low["y"]) / 2e-5, rel=1e-3)
+
+
+def test_every_page_with_code_is_tried():
+    assert {p.values[0] for p in EXAMPLES} >= {"README.md", "docs/errors.md"}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_paths_and_links_lead_somewhere(name):
+    text = NAMES[name]
+    paths = re.findall(r"`((?:engine|kernels|tests|bench|examples|docs|\.ci)/[\w./]*)`", text)
+    links = re.findall(r"\]\((?!http)([^)#]+)", text)
+    assert [p for p in paths if not (ROOT / p).exists()] == []
+    assert [p for p in links if not ((ROOT / name).parent / p).exists()] == []
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_names_exist(name):
+    assert [n for n in re.findall(r"`tg\.(\w+)", NAMES[name]) if not hasattr(tg, n)] == []
+
+
+def test_every_error_is_in_the_index():
+    classes = {n for n in tg.__all__ if isinstance(getattr(tg, n), type) and issubclass(getattr(tg, n), Exception)}
+    assert {n for n in classes if f"`{n}`" not in NAMES["docs/errors.md"]} == set()
+
+
+def test_every_rule_has_its_line():
+    from tests.rules import FIRST, LAST
+
+    numbers = [int(n) for n in re.findall(r"^(\d+)\. ", NAMES["docs/semantics.md"], re.M)]
+    assert numbers == list(range(FIRST, LAST + 1))
+
+
+MODULES = [m.name for m in pkgutil.walk_packages(tg.__path__, "tagflow.") if ".kernels" not in m.name]
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_examples_in_docstrings(name):
+    result = doctest.testmod(importlib.import_module(name), optionflags=doctest.ELLIPSIS)
+    assert result.failed == 0
