@@ -2,38 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from ..base.dtypes import resource, series
-from ..ir import scopes
 from ..ir.operation import Operation
+from ..ir.region import Region
 from ..ir.structured import extras, is_structured, num_results
 from ..ir.tensor import Tensor
-
-Results = dict[Tensor, list[tuple[Operation, int]]]
-SERIES_OPS = frozenset(
-    {
-        "SeriesRead",
-        "SeriesReadOrZeros",
-        "SeriesReadSeries",
-        "SeriesAdd",
-        "SeriesSum",
-        "SeriesConcat",
-        "SeriesSplit",
-        "MaybeGet",
-    }
-)
+from .backward import RULES
 
 
-def active_tensors(xs: Iterable[Tensor], stops: set[Tensor]) -> set[Tensor]:
-    """Return every tensor through which a change of some x can be felt, `stops` and what only they feed left out."""
+def active_tensors(xs: Iterable[Tensor], stops: set[Tensor], here: Region) -> set[Tensor]:
+    """Return every tensor through which a change of some x can be felt, `stops` and what only they feed left out.
+
+    `here` is the region of the gradient: variables of loops that are still being built there count, too.
+    """
     active: set[Tensor] = set()
-    results = _results()
+    becomes = _becomes(here)
     work = list(xs)
     for tensor in work:
         if tensor not in active:
             active.add(tensor)
-            work += [t for t in _reached(tensor, results) if t not in stops and _carries(t)]
+            reached = [t for op in tensor.consumers() for t in _through(op, tensor)] + becomes.get(tensor, [])
+            work += [t for t in reached if t not in stops and _carries(t)]
     return active
 
 
@@ -41,44 +32,36 @@ def _carries(tensor: Tensor) -> bool:
     return tensor.dtype.is_differentiable or tensor.dtype in (resource, series)
 
 
-def _results() -> Results:
-    """Find where each tensor is the result of a branch or body: also one it did not make but captures."""
-    results: Results = {}
-    for around in scopes.current_region().ancestors():
-        for owner in around.walk():
-            for region in owner.regions[owner.type == "While" :]:
-                for i, tensor in enumerate(region.results):
-                    results.setdefault(tensor, []).append((owner, i))
-    return results
-
-
-def _reached(tensor: Tensor, results: Results) -> list[Tensor]:
-    found: list[Tensor] = []
-    for op in tensor.consumers():
-        found += _through(op, tensor)
-    for owner, i in results.get(tensor, ()):
-        found += _variable(owner, i) if owner.type == "While" else [owner.outputs[i]]
-    around = tensor.region.owner
-    return found + (_saved(around, tensor) if around is not None else [])
-
-
 def _through(op: Operation, tensor: Tensor) -> list[Tensor]:
     if op.type == "While":
         return [t for i, init in enumerate(op.inputs) if init is tensor for t in _variable(op, i)]
-    if is_structured(op):
+    if is_structured(op) or not (op.type in RULES or op.definition.is_differentiable):
         return []
-    if op.type in SERIES_OPS or op.definition.is_differentiable:
-        return op.outputs
-    return []
+    return op.outputs
+
+
+def _becomes(here: Region) -> dict[Tensor, list[Tensor]]:
+    """Return what tensors become other than as inputs: results, saved values, variables of open loops."""
+    found: dict[Tensor, list[Tensor]] = {}
+    for region in here.ancestors():
+        for param in region.params if region.owner is None else ():
+            found.setdefault(param.op.attrs.get("initial"), []).append(param)
+        for owner in region.walk():
+            for tensor, outside in _results(owner) if is_structured(owner) else ():
+                found.setdefault(tensor, []).extend(outside)
+    return found
+
+
+def _results(owner: Operation) -> Iterator[tuple[Tensor, list[Tensor]]]:
+    for region in owner.regions[owner.type == "While" :]:
+        for i, tensor in enumerate(region.results):
+            yield tensor, _variable(owner, i) if owner.type == "While" else [owner.outputs[i]]
+    for extra, output in zip(extras(owner), owner.outputs[num_results(owner) :], strict=True):
+        if extra.value is not None:
+            yield extra.value, [output]
 
 
 def _variable(op: Operation, i: int) -> list[Tensor]:
     if not op.attrs.get("back_prop", True):
         return []
     return [op.regions[1].params[i], op.outputs[i]]
-
-
-def _saved(owner: Operation, tensor: Tensor) -> list[Tensor]:
-    """Return what the owner gives out of the values it saves of a tensor in one of its regions."""
-    first = num_results(owner)
-    return [owner.outputs[first + k] for k, e in enumerate(extras(owner)) if e.value is tensor]

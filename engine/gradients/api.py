@@ -19,9 +19,9 @@ from ..ops import gradient_arrays
 from ..ops.common import ones_like, shape_of
 from . import conditional, loops, series  # noqa: F401  (they add their rules to the walk)
 from .activity import active_tensors
-from .backward import Backward, Cotangents
-from .conditional import zeros_for
-from .cotangents import add_up, densify
+from .backward import Backward
+from .cotangents import Cotangents, densify
+from .zeros import zeros_for
 
 NONE, ZERO = "none", "zero"
 
@@ -102,19 +102,14 @@ def _key(x: Any) -> Tensor:
 
 def _reverse(ys: Sequence[Tensor], xs: Sequence[Tensor], seeds: Sequence[Any], stops: set[Tensor]) -> list[Any]:
     here = scopes.current_region()
-    walk = Backward(active_tensors(xs, stops), stops - set(xs))
+    walk = Backward(active_tensors(xs, stops, here), stops)
     cotangents = Cotangents()
     with gradient_arrays.scope(_array_maker(here)):
         for y, seed in zip(ys, seeds, strict=True):
             walk.contribute(cotangents, y, _seed(y, seed))
         for region in here.ancestors():
             walk.walk(region.operations, cotangents)
-        return [_result(cotangents, x) for x in xs]
-
-
-def _result(cotangents: Cotangents, x: Tensor) -> Any:
-    parts = cotangents.parts.get(x)
-    return add_up(parts, x) if parts else None
+        return [cotangents.sum(x) for x in xs]
 
 
 def _seed(y: Tensor, seed: Any) -> Tensor:

@@ -1,27 +1,30 @@
 """The gradient of a While: a While that counts down (seed 000, section 5.1).
 
 Its loop variables are the count, the cotangent of each active loop variable, and a running sum for the cotangent
-of each captured value, so that at most a window of partial gradients is alive. Sparse cotangents of a capture are
-collected in series and joined once, behind the loop.
+of each captured value, so that at most a window of partial gradients is alive. Sparse cotangents of a capture, and
+those of a value that may be dead, are collected in series and joined behind the loop.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
-from ..base.dtypes import int64, resource, series
-from ..base.shapes import SCALAR, UNKNOWN
+from ..base.dtypes import int64, series
+from ..base.shapes import SCALAR, Shape
 from ..ir import scopes
 from ..ir.build import apply, constant
 from ..ir.operation import Operation
-from ..ir.structured import Extra, extras, make_while, new_region, num_results, save_series, trip_count
+from ..ir.structured import extras, make_while, new_region, num_results, save_series, trip_count
 from ..ir.tensor import Tensor
-from ..ops.common import zeros_like
+from ..ops.common import shape_of
 from ..ops.slices import IndexedSlices
-from .backward import RULES, Backward, Cotangents
-from .conditional import shape_of_value, zeros_for
-from .cotangents import Lazy, Maybe, Slot, SlotRead, SumOf, add_up, densify, is_maybe
+from .backward import RULES, Backward
+from .cotangents import Cotangents, Slot, add, densify
+from .liveness import may_be_dead
 from .mirror import Mirror
+from .series import sum_of
+from .zeros import shape_of_value, zeros_for
 
 
 def while_gradient(walk: Backward, op: Operation, cotangents: Cotangents) -> None:
@@ -36,25 +39,23 @@ class _WhileGradient:
         self.op = op
         self.outside = outside
         self.forward = op.regions[1]
+        self.totals = [walk.total(outside, t) for t in op.outputs]
+        self.saved = list(zip(extras(op), self.totals[num_results(op) :], strict=True))
         self.variables = [i for i in range(num_results(op)) if self.forward.params[i] in walk.active]
         self.inits: list[Tensor] = []
         self.cond = new_region("gradient of the loop predicate")
         self.body = new_region("gradient of the loop body")
-        self.captured: list[tuple[Tensor, Any]] = []
+        self.finish: list[tuple[Tensor, Callable[[], Any]]] = []
 
     def build(self) -> None:
         """Make the loop and contribute its results."""
-        first = num_results(self.op)
-        saved = [(e, t, self.outside.take(t)) for e, t in zip(extras(self.op), self.op.outputs[first:], strict=True)]
-        here = scopes.current_region()
-        self._variable(here.resolve(trip_count(self.op)), SCALAR, "count")
+        self._variable(scopes.current_region().resolve(trip_count(self.op)), SCALAR, "count")
         for i in self.variables:
-            output = self.op.outputs[i]
-            init = self.outside.dense(output)
-            self._variable(zeros_like(output) if init is None else init, self.forward.params[i].shape, "cotangent")
-        inner = self._walk_body(saved)
-        self._next_variables(inner)
-        self._capture(inner)
+            total, output = self.totals[i], self.op.outputs[i]
+            init = zeros_for(output) if total is None else densify(total)
+            self._variable(init, self.forward.params[i].shape, "cotangent")
+        with scopes.inside(self.body):
+            self._leave(self._walk_body())
         with scopes.inside(self.cond):
             self.cond.results.append(self.cond.params[0] > 0)
         self.gradient = make_while(
@@ -64,79 +65,65 @@ class _WhileGradient:
         )  # fmt: skip
         for k, i in enumerate(self.variables):
             self.walk.contribute(self.outside, self.op.inputs[i], self.gradient.outputs[1 + k])
-        for tensor, finish in self.captured:
+        for tensor, finish in self.finish:
             self.walk.contribute(self.outside, tensor, finish())
 
-    def _variable(self, init: Tensor, shape: Any, name: str) -> tuple[Tensor, int]:
+    def _variable(self, init: Tensor, shape: Shape, name: str) -> Tensor:
         self.inits.append(init)
         self.cond.add_param(init.dtype, shape, f"{self.op.name}_grad/{name}")
-        return self.body.add_param(init.dtype, shape, f"{self.op.name}_grad/{name}"), len(self.inits) - 1
+        return self.body.add_param(init.dtype, shape, f"{self.op.name}_grad/{name}")
 
-    def _walk_body(self, saved: list[tuple[Extra, Tensor, list[Any]]]) -> Cotangents:
+    def _walk_body(self) -> Cotangents:
         inner = Cotangents()
-        with scopes.inside(self.body):
-            index = self.body.params[0] - constant(1, int64)
-            self.body.results.append(index)
-            Mirror(self.body, self.forward, index)
-            for k, i in enumerate(self.variables):
-                self.walk.contribute(inner, self.forward.results[i], self.body.params[1 + k])
-            for extra, output, contributions in saved:
-                if extra.value is not None and contributions:
-                    at = index if extra.index is None else self.body.resolve(extra.index)
-                    self._read_back(inner, extra.value, add_up(contributions, output), at)
-            self.walk.walk(self.forward.operations, inner)
+        index = self.body.params[0] - constant(1, int64)
+        self.body.results.append(index)
+        Mirror(self.body, self.forward, index)
+        for k, i in enumerate(self.variables):
+            self.walk.contribute(inner, self.forward.results[i], self.body.params[1 + k])
+        for extra, total in self.saved:
+            if extra.value is not None and total is not None:
+                at = index if extra.index is None else self.body.resolve(extra.index)
+                self.walk.contribute(inner, extra.value, _read_back(total, at, extra.value))
+        self.walk.walk(self.forward.operations, inner)
         return inner
 
-    def _read_back(self, inner: Cotangents, value: Tensor, total: Any, at: Tensor) -> None:
-        read = SlotRead(total, at)
-        self.walk.contribute(inner, value, read if is_maybe(value) else read.dense(value))
-
-    def _next_variables(self, inner: Cotangents) -> None:
-        with scopes.inside(self.body):
-            for i in self.variables:
-                param = self.forward.params[i]
-                total = inner.dense(param)
-                self.body.results.append(zeros_like(param) if total is None else total)
-
-    def _capture(self, inner: Cotangents) -> None:
-        for tensor, contributions in list(inner.parts.items()):
-            if tensor.region is self.forward or not contributions:
+    def _leave(self, inner: Cotangents) -> None:
+        for i in self.variables:
+            param = self.forward.params[i]
+            total = inner.dense(param)
+            self.body.results.append(zeros_for(param) if total is None else total)
+        for tensor, parts in inner.parts.items():
+            if tensor.region is self.forward:
                 continue
-            slots = [c for c in contributions if isinstance(c, Slot)]
-            lazy = [c for c in contributions if isinstance(c, Lazy)]
-            plain = [c for c in contributions if not isinstance(c, (Slot, *Lazy))]
-            for slot in slots:
-                self._slot(tensor, slot)
-            for token in lazy:
-                self._token(tensor, token)
-            if plain:
-                with scopes.inside(self.body):
-                    total = add_up(plain, tensor)
-                if isinstance(total, IndexedSlices):
-                    self._rows(tensor, total)
-                else:
-                    self._running_sum(tensor, total)
+            for slot in (p for p in parts if isinstance(p, Slot)):
+                self._collect(tensor, slot)
+            inner.parts[tensor] = [p for p in parts if not isinstance(p, Slot)]
+            if inner.parts[tensor]:
+                self._capture(tensor, inner.sum(tensor))
 
-    def _slot(self, tensor: Tensor, slot: Slot) -> None:
-        self.captured.append((tensor, lambda: save_series(self.gradient, slot.value, slot.index)))
+    def _capture(self, tensor: Tensor, total: Any) -> None:
+        if isinstance(total, IndexedSlices):
+            self._rows(tensor, total)
+        elif may_be_dead(tensor):
+            self.finish.append((tensor, lambda: sum_of(save_series(self.gradient, total), tensor)))
+        else:
+            self._running_sum(tensor, total)
 
-    def _token(self, tensor: Tensor, token: Any) -> None:
-        assert isinstance(token, Maybe)
-        self.captured.append((tensor, lambda: SumOf(save_series(self.gradient, token.value))))
+    def _collect(self, tensor: Tensor, slot: Slot) -> None:
+        self.finish.append((tensor, lambda: save_series(self.gradient, slot.value, slot.index)))
 
-    def _running_sum(self, tensor: Tensor, cotangent: Tensor) -> None:
-        shape = UNKNOWN if tensor.dtype is resource else tensor.shape
-        init = zeros_for(tensor)
-        total, position = self._variable(init, init.shape if tensor.dtype is resource else shape, "sum")
-        with scopes.inside(self.body):
-            add = "SeriesAdd" if tensor.dtype is series else "Add"
-            self.body.results.append(apply(add, total, densify(cotangent)))
-        self.captured.append((tensor, lambda: self.gradient.outputs[position]))
+    def _running_sum(self, tensor: Tensor, total: Tensor) -> None:
+        assert self.body.parent is not None
+        with scopes.inside(self.body.parent):
+            init = zeros_for(tensor)
+        before = self._variable(init, init.shape, "sum")
+        position = len(self.inits) - 1
+        self.body.results.append(apply("SeriesAdd", before, total) if tensor.dtype is series else add(before, total))
+        self.finish.append((tensor, lambda: self.gradient.outputs[position]))
 
     def _rows(self, tensor: Tensor, slices: IndexedSlices) -> None:
-        with scopes.inside(self.body):
-            indices = apply("Cast", slices.indices, dtype=int64)
-        self.captured.append((tensor, lambda: self._join(tensor, slices.values, indices)))
+        indices = apply("Cast", slices.indices, dtype=int64)
+        self.finish.append((tensor, lambda: self._join(tensor, slices.values, indices)))
 
     def _join(self, tensor: Tensor, values: Tensor, indices: Tensor) -> IndexedSlices:
         shape = shape_of_value(tensor)
@@ -147,6 +134,13 @@ class _WhileGradient:
             apply("SeriesConcat", places, constant([0], "int32"), dtype=int64, shape=indices.shape),
             shape,
         )
+
+
+def _read_back(total: Tensor, index: Tensor, value: Tensor) -> Tensor:
+    """Return the cotangent of `value` in one iteration: a slot of the cotangent of its series, which may be empty."""
+    if value.dtype is series:
+        return apply("SeriesReadSeries", total, index)  # type: ignore[no-any-return]
+    return apply("SeriesReadOrZeros", total, index, shape_of(value), dtype=value.dtype)  # type: ignore[no-any-return]
 
 
 RULES["While"] = while_gradient

@@ -15,7 +15,7 @@ from ..ir.operation import Operation
 from ..ir.region import Region
 from ..ir.structured import save_maybe, save_series
 from ..ir.tensor import Tensor
-from .cotangents import is_maybe
+from .liveness import may_be_dead
 
 _REREAD = frozenset({"SeriesRead", "SeriesReadOrZeros", "SeriesReadSeries", "MaybeGet"})
 
@@ -78,7 +78,7 @@ class Mirror:
             return apply("MaybeGet", self._outer(save_maybe(owner, branch, tensor)))  # type: ignore[no-any-return]
         series = self._outer(save_series(owner, tensor))
         return apply(  # type: ignore[no-any-return]
-            "SeriesRead", series, self.index, dtype=tensor.dtype, shape=tensor.shape, maybe=is_maybe(tensor)
+            "SeriesRead", series, self.index, dtype=tensor.dtype, shape=tensor.shape, maybe=may_be_dead(tensor)
         )
 
     def _counter(self, param: Tensor) -> Tensor | None:

@@ -146,6 +146,39 @@ define(
 )
 
 
+def _sum_series(xp: Any, series: Any) -> Any:
+    total = Series()
+    for index in series.indices():
+        total = _add(xp, total, series.get(index))
+    return total
+
+
+define(
+    "SeriesSumSeries",
+    "series: series -> value: series",
+    shape=lambda op: SCALAR,
+    kernel=_sum_series,
+    gradient=_BY_WALK,
+)
+
+
+def _spread(xp: Any, value: Any, like: Any) -> Any:
+    """Put `value` into every slot that `like` has: the transpose of a sum."""
+    copies = Series()
+    for index in like.indices():
+        copies.put(index, value)
+    return copies
+
+
+define(
+    "SeriesSpread",
+    "value: any, like: series -> copies: series",
+    shape=lambda op: SCALAR,
+    kernel=_spread,
+    gradient=_BY_WALK,
+)
+
+
 def _concat(xp: Any, series: Any, like: Any, dtype: Any, shape: Any) -> Any:
     rows = [series.get(index) for index in sorted(series.indices())]
     return xp.concatenate(rows) if rows else xp.zeros((0, *map(int, like[1:])), dtype.numpy)

@@ -30,7 +30,8 @@ WITHOUT_KERNEL = {
 # Their results depend on what ran before them, or they have no value: tested in files of their own.
 WITHOUT_SAMPLES = WITHOUT_KERNEL | {
     "NoOp", "Print", "Assert", "MaybeGet", "SeriesReadOrZeros", "SeriesReadSeries",
-    "SeriesAdd", "SeriesConcat", "SeriesEmpty", "SeriesSplit", "SeriesSum",  # a series can not be fed: test_series.py
+    # A series can not be fed: test_series.py
+    "SeriesAdd", "SeriesConcat", "SeriesEmpty", "SeriesSplit", "SeriesSum", "SeriesSumSeries", "SeriesSpread",
     "VariableHandle", "ReadVariable", "IsInitialized", "AssignVariable", "AssignAddVariable", "AssignSubVariable",
     "ScatterAdd", "ScatterSub", "ScatterUpdate",
     "TensorArrayNew", "TensorArrayGrad", "TensorArrayRead", "TensorArrayWrite", "TensorArrayStack",
@@ -44,7 +45,7 @@ WITHOUT_SAMPLES = WITHOUT_KERNEL | {
 INTERNAL = {
     "Const", "Param", "Cond", "While",
     "TripCount", "MaybeGet", "SeriesPush", "SeriesRead", "SeriesExit", "SeriesReadOrZeros", "SeriesReadSeries",
-    "SeriesAdd", "SeriesConcat", "SeriesEmpty", "SeriesSplit", "SeriesSum",
+    "SeriesAdd", "SeriesConcat", "SeriesEmpty", "SeriesSplit", "SeriesSum", "SeriesSumSeries", "SeriesSpread",
     "GatherGrad", "MirrorPadGrad", "StridedSliceGrad", "TileGrad", "TensorArrayGrad", "ProdOthers", "SwitchN",
 }  # fmt: skip
 

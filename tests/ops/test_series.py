@@ -90,3 +90,12 @@ def test_static_shapes_come_from_attributes_and_shape_inputs():
         total = apply("SeriesSum", empty, two, dtype=float64)
     assert [str(t.shape) for t in (read, zeros, rows, total)] == ["[3,?]", "[2]", "[?,2]", "[2]"]
     assert {t.dtype for t in (read, zeros, rows, total)} == {float64}
+
+
+def test_series_of_series_are_summed_slot_by_slot():
+    total = run("SeriesSumSeries", series(s1=series(s0=1.0, s2=2.0), s4=series(s2=5.0)))
+    assert contents(total) == {0: 1.0, 2: 7.0}
+
+
+def test_spread_puts_a_value_where_another_series_has_one():
+    assert contents(run("SeriesSpread", np.asarray(3.0), series(s1=1.0, s4=2.0))) == {1: 3.0, 4: 3.0}

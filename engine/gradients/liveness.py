@@ -1,0 +1,42 @@
+"""Which tensors may be dead although their region runs: values saved from a branch, and what is made of them.
+
+A gradient uses such a value only where the branch ran; MaybeGet marks that place. A loop that adds up cotangents
+of one must not carry the sum in a loop variable (a dead token never returns from a NextIteration).
+"""
+
+from __future__ import annotations
+
+from weakref import WeakKeyDictionary
+
+from ..ir.structured import num_results
+from ..ir.tensor import Tensor
+
+_LIVE = frozenset({"MaybeGet", "Param", "While", "Merge", "Enter", "Exit", "NextIteration"})
+_known: WeakKeyDictionary[Tensor, bool] = WeakKeyDictionary()
+
+
+def may_be_dead(tensor: Tensor) -> bool:
+    """Whether a tensor that gradients can see may be dead in an iteration in which its region runs."""
+    work = [tensor]
+    while work:
+        top = work[-1]
+        missing = [] if top in _known else [t for t in _made_of(top) if t not in _known]
+        if missing:
+            work += missing
+        else:
+            _known.setdefault(work.pop(), _is_source(top) or any(_known[t] for t in _made_of(top)))
+    return _known[tensor]
+
+
+def _is_source(tensor: Tensor) -> bool:
+    op = tensor.op
+    if op.type == "Cond":
+        return tensor.index >= num_results(op)
+    return op.type in ("Switch", "SwitchN") or bool(op.type == "SeriesRead" and op.attrs["maybe"])
+
+
+def _made_of(tensor: Tensor) -> list[Tensor]:
+    op = tensor.op
+    if op.type in _LIVE or _is_source(tensor):
+        return []
+    return [region.results[tensor.index] for region in op.regions] if op.type == "Cond" else op.inputs

@@ -1,0 +1,38 @@
+"""Zero cotangents of anything a gradient can flow to."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..base.dtypes import DType, resource, series
+from ..ir.build import apply, constant
+from ..ir.tensor import Tensor
+from ..ops.common import shape_of, zeros_like
+from ..ops.slices import IndexedSlices
+
+
+def zeros_for(tensor: Tensor) -> Tensor:
+    """Return the zero cotangent of a tensor, a series, or the variable that a handle stands for."""
+    if tensor.dtype is series:
+        return apply("SeriesEmpty")  # type: ignore[no-any-return]
+    if tensor.dtype is not resource:
+        return zeros_like(tensor)
+    return _fill(shape_of_value(tensor), tensor.op.attrs["dtype"])
+
+
+def shape_of_value(tensor: Tensor) -> Tensor:
+    """Return the run-time shape of a tensor, or of the variable a handle stands for."""
+    if tensor.dtype is not resource:
+        return shape_of(tensor)
+    attrs = tensor.op.attrs
+    return shape_of(apply("ReadVariable", tensor, dtype=attrs["dtype"], shape=attrs["shape"]))
+
+
+def no_slices(like: IndexedSlices, shape: Tensor) -> IndexedSlices:
+    """Return slices without rows, with the row shape of a tensor of shape `shape`."""
+    rows = apply("Concat", [constant([0], shape.dtype), shape[1:]], axis=0)
+    return IndexedSlices(_fill(rows, like.values.dtype), constant(np.zeros(0, np.int64)), shape)
+
+
+def _fill(shape: Tensor, dtype: DType) -> Tensor:
+    return apply("Fill", shape, constant(np.zeros((), dtype.numpy)))  # type: ignore[no-any-return]
