@@ -51,12 +51,13 @@ class Limits:
 
 @dataclass(frozen=True)
 class Kind:
-    """What a program is made of."""
+    """What a program is made of; `fresh` is the percentage of block results that are computed there."""
 
     functions: tuple[str, ...]
     mixes: tuple[str, ...]
     types: tuple[Type, ...]
     elements: tuple[Type, ...]
+    fresh: int
     values: dict[Type, st.SearchStrategy[Any]]
 
 
@@ -73,6 +74,7 @@ MIXED = Kind(
     ("sub", "add", "min"),
     (INT, FLOAT, BOOL, VECTOR, INTS),
     (FLOAT, INT, VECTOR),
+    50,
     {BOOL: st.booleans(), INT: _INTEGERS, FLOAT: _FLOATS, VECTOR: _vector(_FLOATS), INTS: _vector(_INTEGERS)},
 )
 REAL = Kind(
@@ -80,6 +82,7 @@ REAL = Kind(
     ("mul", "gap", "mean", "safe_div"),
     (FLOAT, VECTOR),
     (FLOAT, VECTOR),
+    85,
     {BOOL: st.booleans(), INT: st.integers(0, 4), FLOAT: _UNITS, VECTOR: _vector(_UNITS)},
 )
 
@@ -175,7 +178,7 @@ class _Scope:
         found = self.named(lambda t: t == type)
         if type == BOOL and not (found and self.chance(30)):
             return self.comparison()
-        if found and self.chance(85):
+        if found and self.chance(90):
             return self.one_of(found)
         return self.reshaped(type) if not found and type.dtype == "float64" else self.constant(type)
 
@@ -188,8 +191,8 @@ class _Scope:
         return self.apply("average", other) if type == FLOAT else self.apply("mul", other, self.constant(type))
 
     def outcome(self, type: Type) -> str:
-        """Return a name of this type to end a block with: half the time something computed there."""
-        if type == BOOL or self.chance(50):
+        """Return a name of this type to end a block with: mostly one computed there."""
+        if type == BOOL or not self.chance(self.kind.fresh):
             return self.value(type)
         mix = self.draw(st.sampled_from(self.kind.mixes))
         return self.apply(mix, self.value(type), self.value(type))
@@ -208,7 +211,7 @@ class _Scope:
         found = self.named(lambda t: t.size is None and t.dtype in dtypes)
         wanted = {n for s in self.statements if isinstance(s, (Cond, While, Stack, Read)) for n in names_of(s)}
         chosen = [n for n in found if n in wanted] + found[-1:]
-        return list(dict.fromkeys([*chosen, self.one_of(found)])) if found else [self.constant(self.kind.types[0])]
+        return list(dict.fromkeys([*chosen, *map(self.outcome, self.some_types(1, 2))]))
 
     # ---- statements
 
