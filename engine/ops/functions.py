@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Generator, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -27,13 +28,28 @@ def _frozen(value: Any) -> Any:
 
 def _call(context: KernelContext, function: Callable[..., Any], inputs: Sequence[Any], **expected: Any) -> Any:
     result = function(*map(_frozen, inputs))
-    if inspect.isawaitable(result):
-        return _await(context, function, result, **expected)
-    return _checked(context, function, result, **expected)
+    check = partial(_checked, context, function, **expected)
+    return Promised(result, check) if inspect.isawaitable(result) else check(result)
 
 
-async def _await(context: KernelContext, function: Any, result: Awaitable[Any], **expected: Any) -> Any:
-    return _checked(context, function, await result, **expected)
+class Promised:
+    """What an asynchronous function will return; awaited once, or closed when its step ends before."""
+
+    def __init__(self, result: Awaitable[Any], check: Callable[[Any], Any]) -> None:
+        self._result = result
+        self._check = check
+
+    def __await__(self) -> Generator[Any, Any, Any]:
+        return self._checked().__await__()
+
+    async def _checked(self) -> Any:
+        return self._check(await self._result)
+
+    def close(self) -> None:
+        """Give the result up: close a coroutine, cancel a future."""
+        end = getattr(self._result, "close", None) or getattr(self._result, "cancel", None)
+        if end is not None:
+            end()
 
 
 def _checked(

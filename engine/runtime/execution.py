@@ -1,7 +1,7 @@
 """One running step: the asyncio shell around an executor.
 
 The executor decides, this carries: it lets the step machine drain in bounded slices, starts asynchronous
-instances as tasks, brings their results back, and on cancellation leaves nothing behind.
+instances as tasks, brings their results back, and on an error or a cancellation leaves nothing behind.
 """
 
 from __future__ import annotations
@@ -9,13 +9,19 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from ..base.errors import DeadFetchError, OpError, TagflowError
+from ..base.errors import StepTimeout
 from ..base.settings import Settings
+from ..base.sources import Source, user_source
 from ..base.tags import DEAD
 from ..kernels.scheduler.machine import StepMachine
 from .dead import explain_dead_fetch
+from .failures import complete
 from .reference import ReferenceMachine
 from .step import CompiledStep
+from .waiting import Turns, outlast, turns_of
+
+_NAMED = 4  # instances that the text of a timeout names
+_NOTED = 40  # lines of state that its note holds
 
 
 class Execution:
@@ -27,52 +33,69 @@ class Execution:
     context : StepContext
     feeds : list of numpy.ndarray
     settings : Settings
+    turns : Turns, optional
+        Of the running loop, for who has them at hand.
     """
 
-    def __init__(self, step: CompiledStep, context: Any, feeds: list[Any], settings: Settings) -> None:
+    __slots__ = ("machine", "seconds", "step", "tasks", "turns", "waiter")
+
+    def __init__(
+        self, step: CompiledStep, context: Any, feeds: list[Any], settings: Settings, turns: Turns | None = None
+    ) -> None:
         self.step = step
-        self.settings = settings
+        self.turns = turns or turns_of(asyncio.get_running_loop())
+        self.seconds = settings.drain_seconds
         self.machine = StepMachine(step.machine, context, feeds, settings.shuffle_seed)
-        self.tasks: dict[asyncio.Task[Any], int] = {}
+        self.tasks: dict[asyncio.Task[Any], tuple[int, Any]] = {}
         self.waiter: asyncio.Future[None] | None = None
 
-    async def run(self) -> list[Any]:
-        """Run to the end and return the fetched arrays; raises what failed first."""
-        machine = self.machine
+    async def run(self, timeout: float | None = None) -> list[Any]:
+        """Run to the end and return the fetched arrays; raises what failed first.
+
+        Without an asynchronous instance, and within the slice, it ends without giving up the event loop.
+        """
         try:
-            while True:
-                more = machine.drain(self.settings.drain_seconds)
-                self._launch()
-                if machine.done:
-                    break
-                if more:
-                    await asyncio.sleep(0)
-                elif machine.failure is not None:
-                    await self._stop()
-                else:
-                    await self._wait()
-            return outcome(self.step, machine)
-        except BaseException as error:
-            machine.abort(error)
-            await self._stop()
-            raise
+            more = self.machine.drain(self.seconds) if self.turns.is_mine(self.seconds) else True
+            if not self.machine.done:
+                await self._go_on(more, timeout)
+            return outcome(self.step, self.machine)
         finally:
-            machine.close()
+            self.machine.close()
+            del self.machine  # holds the error, whose traceback holds this object
 
     def abort(self, error: BaseException) -> None:
         """End the step with `error`, from outside."""
         self.machine.abort(error)
         self._wake()
 
+    async def _go_on(self, more: bool, timeout: float | None) -> None:
+        """Drain and wait by turns until the machine is done or has failed, and no task is left (rule 46)."""
+        timer = start_timer(self, timeout)
+        try:
+            while True:
+                self._launch()
+                if self.machine.done or self.machine.failure is not None:
+                    break
+                if not more:
+                    await self._news()
+                if more or not self.turns.is_mine(self.seconds):
+                    await self.turns.wait(self.seconds)
+                more = self.machine.drain(self.seconds)
+        finally:
+            if timer is not None:
+                timer.cancel()
+            await self._stop()
+
     def _launch(self) -> None:
         for ticket, awaitable, _, name in self.machine.launches():
             task = asyncio.get_running_loop().create_task(_await(awaitable), name=name)
-            self.tasks[task] = ticket
+            self.tasks[task] = ticket, awaitable
             task.add_done_callback(self._finished)
 
     def _finished(self, task: asyncio.Task[Any]) -> None:
-        ticket = self.tasks.pop(task)
+        ticket, awaitable = self.tasks.pop(task)
         if task.cancelled():
+            close(awaitable)
             self.machine.fail(ticket, asyncio.CancelledError(f"{task.get_name()} was cancelled"))
         elif (error := task.exception()) is not None:
             self.machine.fail(ticket, error)
@@ -80,7 +103,8 @@ class Execution:
             self.machine.finish(ticket, task.result())
         self._wake()
 
-    async def _wait(self) -> None:
+    async def _news(self) -> None:
+        """Wait until a task has ended or the step was aborted."""
         self.waiter = asyncio.get_running_loop().create_future()
         try:
             await self.waiter
@@ -92,69 +116,84 @@ class Execution:
             self.waiter.set_result(None)
 
     async def _stop(self) -> None:
-        """Cancel what is in flight and wait until it has ended [46]."""
-        self._launch()
-        cancelled = False
-        for task in self.tasks:
-            task.cancel()
-        while self.tasks:
-            try:
-                await asyncio.wait(list(self.tasks))
-            except asyncio.CancelledError:
-                cancelled = True
-        if cancelled:
-            raise asyncio.CancelledError
+        if self.tasks:
+            for task in self.tasks:
+                task.cancel()
+            await outlast(lambda: list(self.tasks))
+
+    def activity(self) -> tuple[list[str], list[str]]:
+        """Return the names of the asynchronous instances in flight, and what all iterations wait for (rule 50)."""
+        return [task.get_name() for task in self.tasks], self.machine.dump()
 
 
 class ReferenceExecution:
     """A step on the reference executor: every instance a task."""
 
-    def __init__(self, step: CompiledStep, context: Any, feeds: list[Any], settings: Settings) -> None:
+    def __init__(
+        self, step: CompiledStep, context: Any, feeds: list[Any], settings: Settings, turns: Turns | None = None
+    ) -> None:
         self.step = step
         self.machine = ReferenceMachine(step.plan, context, feeds, settings.shuffle_seed)
 
-    async def run(self) -> list[Any]:
+    async def run(self, timeout: float | None = None) -> list[Any]:
         """Run to the end and return the fetched arrays; raises what failed first."""
-        await self.machine.run()
-        return outcome(self.step, self.machine)
+        timer = start_timer(self, timeout)
+        try:
+            await self.machine.run()
+            return outcome(self.step, self.machine)
+        finally:
+            if timer is not None:
+                timer.cancel()
+            del self.machine
 
     def abort(self, error: BaseException) -> None:
         """End the step with `error`, from outside."""
         self.machine.abort(error)
+
+    def activity(self) -> tuple[list[str], list[str]]:
+        """Return the names of the instances that are running."""
+        names = [task.get_name() for task in self.machine.tasks]
+        return names, [f"{name} is active" for name in names]
+
+
+def outcome(step: CompiledStep, machine: Any) -> list[Any]:
+    """Return the fetched arrays of a finished machine, or raise its failure."""
+    try:
+        if machine.failure is not None:
+            raise complete(step.graph, step.plan, *machine.failure)
+        fetched: list[Any] = machine.fetches
+        for k, value in enumerate(fetched):
+            if value is DEAD:
+                raise explain_dead_fetch(step, k, machine.switch_outcomes())
+        return fetched
+    finally:
+        del machine  # holds the failure, whose traceback holds this frame
+
+
+def start_timer(execution: Any, timeout: float | None) -> asyncio.TimerHandle | None:
+    """Let a step end with StepTimeout after `timeout` seconds."""
+    if timeout is None:
+        return None
+    return asyncio.get_running_loop().call_later(timeout, _expire, execution, timeout, user_source())
+
+
+def _expire(execution: Any, timeout: float, source: Source | None) -> None:
+    active, lines = execution.activity()
+    names = ", ".join(active[:_NAMED]) + (", ..." if len(active) > _NAMED else "")
+    error = StepTimeout(
+        f"the step did not end within {timeout} s", wanted=f"at most {timeout} s",
+        got=f"still waiting for {names}" if active else "still computing, a loop that does not end perhaps",
+        source=source, hint="give it a longer timeout=, or look at what it was doing in the notes of this error",
+    )  # fmt: skip
+    error.add_note("\n".join(lines[:_NOTED]))
+    execution.abort(error)
 
 
 async def _await(awaitable: Any) -> Any:
     return await awaitable
 
 
-def outcome(step: CompiledStep, machine: Any) -> list[Any]:
-    """Return the fetched arrays of a finished machine, or raise its failure."""
-    if machine.failure is not None:
-        raise wrap(step, *machine.failure)
-    for k, value in enumerate(machine.fetches):
-        if value is DEAD:
-            raise explain_dead_fetch(step.plan, k, machine.switch_outcomes())
-    return list(machine.fetches)
-
-
-def wrap(step: CompiledStep, index: int, tag: str, error: BaseException, shapes: Any) -> BaseException:
-    """Return `error` with the instance it happened in: what tagflow raised is completed, the rest is wrapped."""
-    if index < 0 or isinstance(error, asyncio.CancelledError) or not isinstance(error, Exception):
-        return error
-    node = step.plan.nodes[index]
-    name = f"{node.name} ({node.type})"
-    if isinstance(error, OpError):
-        error.operation = error.operation or name
-        error.tag = error.tag or tag
-        error.source = node.source or error.source
-        return error
-    if isinstance(error, TagflowError) and not isinstance(error, DeadFetchError):
-        error.operation = error.operation or name
-        error.source = node.source or error.source
-        return error
-    failure = OpError(
-        f"{node.name} failed: {type(error).__name__}: {error}", tag=tag, input_shapes=shapes, operation=name,
-        source=node.source,
-    )  # fmt: skip
-    failure.__cause__ = error
-    return failure
+def close(awaitable: Any) -> None:
+    """Close a coroutine, or what stands for one, that was perhaps never started."""
+    if hasattr(awaitable, "close"):
+        awaitable.close()

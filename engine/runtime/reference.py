@@ -18,6 +18,7 @@ import numpy as np
 from ..base.tags import DEAD, ROOT_ID, ROOT_PATH, Kind, frame_id, frame_path, instance_name, name_hash
 from ..kernels.scheduler.series import Series
 from ..plan.plan import Node, Plan
+from .waiting import outlast
 
 
 @dataclass
@@ -96,10 +97,9 @@ class ReferenceMachine:
             while self.tasks:
                 await asyncio.wait(self.tasks, return_when=asyncio.FIRST_COMPLETED)
                 if self.failure is not None:
-                    await self._stop()
-        except BaseException:
+                    break
+        finally:
             await self._stop()
-            raise
 
     def abort(self, error: BaseException) -> None:
         """End the step with `error`, from outside."""
@@ -111,8 +111,7 @@ class ReferenceMachine:
     async def _stop(self) -> None:
         for task in self.tasks:
             task.cancel()
-        while self.tasks:
-            await asyncio.wait(self.tasks)
+        await outlast(lambda: self.tasks)  # [46]
 
     # ---- readiness
 
@@ -170,8 +169,8 @@ class ReferenceMachine:
             return
         try:
             outputs = await self._evaluate(target, node, frame, i, values, dead, name)
-        except Exception as error:
-            if self.failure is None:  # [44]
+        except (Exception, asyncio.CancelledError) as error:
+            if self.failure is None:  # [44]; a cancellation by the step itself is read by nobody
                 self.failure = (target, name, error, [np.shape(v) for v in values])
             return
         if self.failure is None:

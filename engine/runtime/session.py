@@ -7,11 +7,11 @@ from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..base.errors import GraphError, SessionClosed, StepTimeout
+from ..base.errors import GraphError, SessionClosed
 from ..base.settings import DEFAULTS, Settings
 from ..ir.graph import Graph
 from ..ir.scopes import Opened, Scope, get_default_graph
@@ -19,12 +19,13 @@ from ..ir.tensor import Tensor
 from ..ops.variables import VariableStore
 from .execution import Execution, ReferenceExecution
 from .step import CompiledStep, Request, compile_step, feed_values, make_request, resolve_feeds
+from .waiting import Turns, outlast, turns_of
 
+_REOPEN = "open a new one with `async with Session(graph)`"
 _EXECUTORS = {"machine": Execution, "reference": ReferenceExecution}
 
 
-@dataclass(frozen=True, slots=True)
-class StepContext:
+class StepContext(NamedTuple):
     """What a step offers to stateful kernels: its number, the graph's seed, the session's variables."""
 
     number: int
@@ -94,12 +95,13 @@ class Session:
         self.settings = settings
         self.timeout = timeout
         self.variables = VariableStore()
-        self._execution = _EXECUTORS[executor]
+        self._executor: Any = _EXECUTORS[executor]
         self._cache: OrderedDict[Any, CompiledStep] = OrderedDict()
         self._running: set[Any] = set()
         self._started = 0
         self._closed = False
-        self._last_yield = 0.0
+        self._idle: asyncio.Future[None] | None = None  # done when a closed session's last step has ended
+        self._loop: asyncio.AbstractEventLoop | None = None  # the one that `_turns` belongs to
 
     async def __aenter__(self) -> Session:
         self._scope.open()
@@ -138,14 +140,15 @@ class Session:
         StepTimeout
             If the time is over. The session stays usable after any error.
         """
+        self._check_open()
         tensors, values = feed_values(feeds or {}, self.graph)
         request = make_request(self.graph, fetches)
-        return await self._step(request, self._compiled(request, tensors), values, timeout)
+        return await self._run(request, self._compiled(request, tensors), values, timeout)
 
     def make_step(self, fetches: Any, feeds: Sequence[Any] = ()) -> Step:
         """Compile a step once and return a callable to await with the fed values in order."""
-        request = make_request(self.graph, fetches)
-        return Step(self, request, self._compiled(request, resolve_feeds(self.graph, feeds)))
+        self._check_open()
+        return Step(self, make_request(self.graph, fetches), resolve_feeds(self.graph, feeds))
 
     async def read_variables(self, names: Sequence[str] | None = None) -> dict[str, np.ndarray[Any, Any]]:
         """Return copies of the variables' values by name (all that have one, unless `names` says which)."""
@@ -162,75 +165,81 @@ class Session:
         return Statistics(self._started, len(self._running), len(self._cache))
 
     async def aclose(self) -> None:
-        """End all running steps with SessionClosed and release everything; closing twice is fine."""
+        """End all running steps with SessionClosed, wait for them, and release everything; twice is fine."""
         self._closed = True
-        for execution in list(self._running):
-            execution.abort(SessionClosed("the session was closed while a step was running"))
-        while self._running:
-            await asyncio.sleep(0)
-        self._cache.clear()
-        self.variables.clear()
+        if self._running and self._idle is None:
+            self._idle = asyncio.get_running_loop().create_future()
+        for execution in self._running:
+            execution.abort(SessionClosed("the session was closed while a step was running", hint=_REOPEN))
+        try:
+            await outlast(lambda: [self._idle] if self._idle and self._running else [])
+        finally:
+            self._cache.clear()
+            self.variables.clear()
 
     def _check_open(self) -> None:
         if self._closed:
-            raise SessionClosed("this session is closed", hint="open a new one with `async with Session(graph)`")
+            raise SessionClosed("this session is closed", hint=_REOPEN)
 
     def _compiled(self, request: Request, feeds: tuple[Tensor, ...]) -> CompiledStep:
-        self._check_open()
         key = (request.tensors, request.targets, feeds, self.graph.version)
         step = self._cache.get(key)
         if step is None:
             step = self._cache[key] = compile_step(self.graph, request, feeds, self.settings)
             while len(self._cache) > self.settings.step_cache_size:
                 self._cache.popitem(last=False)
-        self._cache.move_to_end(key)
+        else:
+            self._cache.move_to_end(key)
         return step
 
-    async def _step(self, request: Request, step: CompiledStep, values: Sequence[Any], timeout: float | None) -> Any:
-        self._check_open()
+    async def _run(self, request: Request, step: CompiledStep, values: Sequence[Any], timeout: float | None) -> Any:
+        feeds = step.convert(values)
         context = StepContext(self._started, self.graph.seed, self.variables)
-        execution = self._execution(step, context, step.convert(values), self.settings)
+        execution = self._executor(step, context, feeds, self.settings, self._turns_here())
+        del feeds, values
         self._started += 1
         self._running.add(execution)
         try:
-            fetched = await self._within(execution, self.timeout if timeout is None else timeout)
+            return request.pack(await execution.run(self.timeout if timeout is None else timeout))
         finally:
             self._running.discard(execution)
-        await self._be_fair()
-        return request.pack(step.tensors, fetched)
+            if self._idle is not None and not self._running and not self._idle.done():
+                self._idle.set_result(None)
 
-    async def _within(self, execution: Any, timeout: float | None) -> list[Any]:
-        if timeout is None:
-            return await execution.run()  # type: ignore[no-any-return]
-        scope = asyncio.timeout(timeout)
-        try:
-            async with scope:
-                return await execution.run()  # type: ignore[no-any-return]
-        except TimeoutError as error:
-            if not scope.expired():
-                raise
-            raise StepTimeout(f"the step did not end within {timeout} s", hint="raise timeout=") from error
-
-    async def _be_fair(self) -> None:
-        """Give the loop a turn at least once per drain time, also when steps end without waiting."""
-        now = asyncio.get_running_loop().time()
-        if now - self._last_yield > self.settings.drain_seconds:
-            await asyncio.sleep(0)
-            self._last_yield = asyncio.get_running_loop().time()
+    def _turns_here(self) -> Turns:
+        loop = asyncio.get_running_loop()
+        if loop is not self._loop:
+            self._loop, self._turns = loop, turns_of(loop)
+        return self._turns
 
 
 class Step:
     """A compiled step of a session; await it with the fed values in the order of `feeds`."""
 
-    def __init__(self, session: Session, request: Request, step: CompiledStep) -> None:
+    __slots__ = ("_compiled", "_feeds", "_request", "_session", "_version")
+
+    def __init__(self, session: Session, request: Request, feeds: tuple[Tensor, ...]) -> None:
         self._session = session
         self._request = request
-        self._compiled = step
+        self._feeds = feeds
+        self._compile()
+
+    def _compile(self) -> None:
+        self._version = self._session.graph.version
+        self._compiled = self._session._compiled(self._request, self._feeds)
 
     async def __call__(self, *values: Any, timeout: float | None = None) -> Any:
-        """Run the step and return the fetched values; see :meth:`Session.run`."""
-        if len(values) != len(self._compiled.feeds):
+        """Run the step and return the fetched values; see :meth:`Session.run`.
+
+        An edge of the graph changed by ``Operation.update_input`` since the last call has it compiled again.
+        """
+        session = self._session
+        session._check_open()
+        if len(values) != len(self._feeds):
             raise GraphError(
-                "wrong number of fed values", wanted=[t.name for t in self._compiled.feeds], got=len(values)
-            )
-        return await self._session._step(self._request, self._compiled, values, timeout)
+                "wrong number of fed values", wanted=f"{len(self._feeds)}: {[t.name for t in self._feeds]}",
+                got=len(values), hint="give one value for each of the feeds of make_step, in their order",
+            )  # fmt: skip
+        if self._version != session.graph.version:
+            self._compile()
+        return await session._run(self._request, self._compiled, values, timeout)

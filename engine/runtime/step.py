@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -22,44 +23,108 @@ from ..kernels.scheduler.plan import CompiledPlan
 from ..plan.plan import Plan
 
 
-@dataclass(frozen=True)
-class CompiledStep:
-    """What a session keeps of one combination of fetches and feeds."""
+class Feed:
+    """How one fed value becomes an array of the tensor's dtype.
 
-    plan: Plan
-    machine: CompiledPlan
-    feeds: tuple[Tensor, ...]
-    tensors: tuple[Tensor, ...]
+    Parameters
+    ----------
+    tensor : Tensor
+        What is fed.
+    """
+
+    __slots__ = ("_dims", "_dtype", "tensor")
+
+    def __init__(self, tensor: Tensor) -> None:
+        self.tensor = tensor
+        self._dtype = tensor.dtype.numpy
+        self._dims = None if tensor.shape.rank is None else tensor.shape.dims
+
+    def convert(self, value: Any) -> np.ndarray[Any, Any]:
+        """Return an array, the same one if it fits; DtypeError or ShapeError if the value does not."""
+        if type(value) is np.ndarray and value.dtype is self._dtype and self._fits(value.shape):
+            return value
+        return convert_feed(self.tensor, value)
+
+    def _fits(self, shape: tuple[int, ...]) -> bool:
+        if self._dims is None or self._dims == shape:
+            return True
+        if len(self._dims) != len(shape):
+            return False
+        for wanted, size in zip(self._dims, shape):  # noqa: SIM110  a generator costs more than the comparison
+            if wanted is not None and wanted != size:
+                return False
+        return True
+
+
+class CompiledStep:
+    """What a session keeps of one combination of fetches and feeds.
+
+    Attributes
+    ----------
+    graph : Graph
+        What the user built.
+    plan : Plan
+    machine : CompiledPlan
+        The plan's tables, for the step machine.
+    feeds : tuple of Feed
+    tensors : tuple of Tensor
+        What is fetched, each once.
+    """
+
+    __slots__ = ("__weakref__", "feeds", "graph", "machine", "plan", "tensors")
+
+    def __init__(self, graph: Graph, plan: Plan, feeds: tuple[Tensor, ...], tensors: tuple[Tensor, ...]) -> None:
+        self.graph = graph
+        self.plan = plan
+        self.machine = CompiledPlan(plan)
+        self.feeds = tuple(map(Feed, feeds))
+        self.tensors = tensors
 
     def convert(self, values: Sequence[Any]) -> list[np.ndarray[Any, Any]]:
         """Return the fed values as arrays, checked against dtype and static shape."""
-        return [convert_feed(t, v) for t, v in zip(self.feeds, values, strict=True)]
+        return [feed.convert(value) for feed, value in zip(self.feeds, values)]
 
 
-@dataclass(frozen=True)
 class Request:
-    """Fetches resolved to graph elements, with the structure to give them back in."""
+    """Fetches resolved to graph elements, with the structure to give them back in.
 
-    structure: Any
-    elements: tuple[Tensor | Operation, ...]
+    Parameters
+    ----------
+    structure : object
+        As the user gave it; not kept, so that it may be changed afterwards.
+    elements : sequence of Tensor or Operation
+        What its leaves stand for, in order.
 
-    @property
-    def tensors(self) -> tuple[Tensor, ...]:
-        """The fetched tensors, each once."""
-        return tuple(dict.fromkeys(e for e in self.elements if isinstance(e, Tensor)))
+    Attributes
+    ----------
+    tensors : tuple of Tensor
+        The fetched tensors, each once.
+    targets : tuple of Operation
+        The operations to run, each once.
+    """
 
-    @property
-    def targets(self) -> tuple[Operation, ...]:
-        """The operations to run."""
-        return tuple(dict.fromkeys(e for e in self.elements if isinstance(e, Operation)))
+    __slots__ = ("_pack", "_places", "targets", "tensors")
 
-    def pack(self, tensors: Sequence[Tensor], values: Sequence[Any]) -> Any:
-        """Put values into the structure of the fetches; an operation gives None."""
-        found = dict(zip(tensors, map(own, values), strict=True))
-        leaves = [found[e] if isinstance(e, Tensor) else None for e in self.elements]
-        if nest.children(self.structure) is None:
-            return leaves[0]
-        return nest.pack_as(self.structure, leaves)
+    def __init__(self, structure: Any, elements: Sequence[Tensor | Operation]) -> None:
+        self.tensors = tuple(dict.fromkeys(e for e in elements if isinstance(e, Tensor)))
+        self.targets = tuple(dict.fromkeys(e for e in elements if isinstance(e, Operation)))
+        place = {tensor: k for k, tensor in enumerate(self.tensors)}
+        self._places = [place[e] if isinstance(e, Tensor) else None for e in elements]
+        self._pack = _packer(structure)
+
+    def pack(self, values: list[Any]) -> Any:
+        """Put one value for each of `tensors` into the structure of the fetches; an operation gives None."""
+        return self._pack([None if place is None else own(values, place) for place in self._places])
+
+
+def _packer(structure: Any) -> Callable[[list[Any]], Any]:
+    parts = nest.children(structure)
+    if parts is None:
+        return itemgetter(0)
+    flat = all(nest.children(part) is None for _, part in parts)
+    if flat and type(structure) in (list, tuple):
+        return type(structure)
+    return partial(nest.pack_as, nest.map_structure(lambda leaf: None, structure))
 
 
 def make_request(graph: Graph, fetches: Any) -> Request:
@@ -78,14 +143,26 @@ def make_request(graph: Graph, fetches: Any) -> Request:
 
 
 def resolve_feeds(graph: Graph, keys: Sequence[Any]) -> tuple[Tensor, ...]:
-    """Resolve the tensors to feed."""
-    tensors = []
+    """Resolve the tensors to feed.
+
+    Raises
+    ------
+    GraphError
+        If one is no tensor of this graph, is inside a branch or a loop, or is named twice.
+    """
+    tensors: list[Tensor] = []
     for key in keys:
         tensor = graph.as_graph_element(key)
         if not isinstance(tensor, Tensor):
-            raise GraphError("only tensors can be fed", got=key)
+            raise GraphError(
+                "only tensors can be fed", got=key, operation=tensor, hint="feed one of the operation's outputs"
+            )
         if not graph.is_feedable(tensor):
             _refuse(tensor, "fed")
+        if tensor in tensors:
+            raise GraphError(
+                f"{tensor.name} is fed twice", got=key, operation=tensor.op, hint="give one value for each tensor"
+            )
         tensors.append(tensor)
     return tuple(tensors)
 
@@ -118,7 +195,7 @@ def compile_step(graph: Graph, request: Request, feeds: tuple[Tensor, ...], sett
                 wanted=f"{op.outputs[0].dtype}{op.outputs[0].shape}", operation=op, hint="pass it in feeds={...}",
             )  # fmt: skip
     plan = compile_plan(graph, feeds, tensors, request.targets, settings)
-    return CompiledStep(plan, CompiledPlan(plan), feeds, tensors)
+    return CompiledStep(graph, plan, feeds, tensors)
 
 
 def convert_feed(tensor: Tensor, value: Any) -> np.ndarray[Any, Any]:
@@ -133,7 +210,7 @@ def convert_feed(tensor: Tensor, value: Any) -> np.ndarray[Any, Any]:
     if not tensor.shape.is_compatible_with(Shape(array.shape)):
         raise ShapeError(
             f"the value fed for {tensor.name} has the wrong shape", wanted=tensor.shape, got=list(array.shape),
-            operation=tensor.op,
+            operation=tensor.op, hint="reshape it, or declare the dimensions that change as None",
         )  # fmt: skip
     return array
 
@@ -143,11 +220,17 @@ def feed_values(feeds: Mapping[Any, Any], graph: Graph) -> tuple[tuple[Tensor, .
     return resolve_feeds(graph, list(feeds)), list(feeds.values())
 
 
-_ALONE = sys.getrefcount(object()) + 3
+def own(values: list[Any], place: int) -> np.ndarray[Any, Any]:
+    """Return an array the caller may keep and change: the value itself if nobody but `values` holds its memory."""
+    alone = _references(values, place) <= _ALONE
+    value = values[place]
+    if alone and value.base is None and value.flags.writeable and value.flags.owndata:
+        return value  # type: ignore[no-any-return]
+    return value.copy()  # type: ignore[no-any-return]
 
 
-def own(value: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Return an array the caller may keep and change: `value` itself if nobody else holds its memory."""
-    if value.base is None and value.flags.writeable and value.flags.owndata and sys.getrefcount(value) <= _ALONE:
-        return value
-    return value.copy()
+def _references(values: list[Any], place: int) -> int:
+    return sys.getrefcount(values[place])
+
+
+_ALONE = _references([object()], 0)

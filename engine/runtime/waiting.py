@@ -1,0 +1,80 @@
+"""Waiting: taking turns on an event loop, and outlasting what must end before anything else may happen."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Collection
+from time import monotonic
+from typing import Any
+from weakref import WeakKeyDictionary
+
+
+class Turns:
+    """Shares one event loop among all steps that run on it.
+
+    However many steps there are, together they take one slice of time in each turn of the loop, first come first
+    served; whoever comes when the slice is used up waits. So the host application's lag does not grow with the
+    number of steps, and a step that ends within the slice never waits at all.
+    """
+
+    __slots__ = ("_end", "_waiting")
+
+    def __init__(self) -> None:
+        self._waiting: deque[tuple[asyncio.Future[None], float]] = deque()
+        self._end = 0.0  # of the open slice; 0 when the loop has turned since the last one
+
+    def is_mine(self, seconds: float) -> bool:
+        """Whether the caller may run now, for about `seconds`."""
+        if not self._end:
+            self._open(seconds)
+            return True
+        return not self._waiting and monotonic() < self._end
+
+    async def wait(self, seconds: float) -> None:
+        """Wait for a slice of `seconds`."""
+        waiter = asyncio.get_running_loop().create_future()
+        self._waiting.append((waiter, seconds))
+        await waiter
+
+    def _open(self, seconds: float) -> None:
+        self._end = monotonic() + seconds
+        asyncio.get_running_loop().call_soon(self._turned)
+
+    def _turned(self) -> None:
+        self._end = 0.0
+        while self._waiting:
+            waiter, seconds = self._waiting.popleft()
+            if not waiter.done():
+                waiter.set_result(None)
+                self._open(seconds)  # after the waiter's wake-up, so that the next one wakes a turn later
+                return
+
+
+_turns: WeakKeyDictionary[asyncio.AbstractEventLoop, Turns] = WeakKeyDictionary()
+
+
+def turns_of(loop: asyncio.AbstractEventLoop) -> Turns:
+    """Return the turns of a loop, the same for all sessions on it."""
+    turns = _turns.get(loop)
+    if turns is None:
+        turns = _turns[loop] = Turns()
+    return turns
+
+
+async def outlast(pending: Callable[[], Collection[asyncio.Future[Any]]]) -> None:
+    """Wait until `pending` returns nothing; a cancellation meanwhile is raised then, not before.
+
+    The first cancellation is the one that is raised: scopes recognise their own by its message.
+    """
+    cancellation = None
+    while futures := pending():
+        try:
+            await asyncio.wait(futures)
+        except asyncio.CancelledError as error:
+            cancellation = cancellation or error
+    if cancellation is not None:
+        try:
+            raise cancellation
+        finally:
+            del cancellation  # the traceback refers to this frame
