@@ -1,6 +1,7 @@
 """The step machine: plans in C tables, and their execution."""
 
-from .machine import Instance, StepMachine, live_counts
+from .instance import Instance
+from .machine import StepMachine, live_counts
 from .plan import CompiledPlan
 from .series import Series
 

@@ -2,7 +2,6 @@
 
 cimport numpy as cnp
 from cpython.object cimport PyObject, PyTypeObject
-from libc.stdint cimport int64_t
 from libc.string cimport memcpy
 
 import numpy as np

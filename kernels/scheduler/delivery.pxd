@@ -4,7 +4,7 @@ Nothing here recurses. Delivering only counts, stores and pushes ready instances
 the queue one after the other, so a chain of any length needs no stack.
 """
 
-from libc.stdint cimport int32_t, uint32_t, uint64_t
+from libc.stdint cimport int64_t, uint32_t, uint64_t
 
 from tagflow.kernels.scheduler.frames cimport Frame, Iteration, Parked, append_iteration, close_frame, remove_oldest
 from tagflow.kernels.scheduler.ready cimport Queue, Ready, push
@@ -16,9 +16,11 @@ cdef enum Trouble:  # bits of Machine.trouble, which the caller looks at after e
     NOT_SCALAR = 2  # a predicate or index is an array
     TWO_LIVE = 4  # a Merge had several live inputs to choose from (rule 8)
 
-cdef enum:
-    NOT_FIRED = -2  # in Machine.outcomes
-    WAS_DEAD = -1  # in Machine.outcomes
+
+cdef struct Outcome:
+    int64_t predicate  # of a Switch: 0 or 1; of a SwitchN: its index, as it came
+    uint32_t fired  # 0 or 1
+    uint32_t dead  # 0 or 1
 
 
 cdef struct Machine:
@@ -28,7 +30,7 @@ cdef struct Machine:
     Frame* root  # NULL once the root frame is done
     Value* feeds  # table.num_feeds, owned
     Value* fetched  # table.num_fetches, owned; EMPTY if dead or not yet there
-    int32_t* outcomes  # table.num_switches: output taken, WAS_DEAD or NOT_FIRED
+    Outcome* outcomes  # table.num_switches
     Value* outputs  # scratch: table.most_outputs, EMPTY between instances
     uint32_t trouble  # Trouble bits
 

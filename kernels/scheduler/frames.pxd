@@ -6,11 +6,11 @@ chain is the window; nothing ever looks an iteration up by its number.
 
 cimport cython
 from cpython.object cimport PyObject
-from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc
 from libc.string cimport memcpy, memset
 
-from tagflow.kernels.scheduler.table cimport FrameType, Link, Pending, Table
+from tagflow.kernels.scheduler.table cimport FrameType, Link, Pending
 from tagflow.kernels.scheduler.values cimport Counters, EMPTY, Py_XDECREF, Value, count_in, count_out, drop
 
 cdef enum:

@@ -11,14 +11,6 @@ from tagflow.kernels.scheduler.ready cimport Ready
 from tagflow.kernels.scheduler.table cimport Node
 
 
-cdef class Instance:
-    cdef readonly object step  # StepContext of the step
-    cdef readonly str operation
-    cdef readonly object frame_id  # int
-    cdef readonly int64_t iteration
-    cdef readonly str path  # of the frame
-
-
 cdef class Flight:
     cdef Ready ready  # an outstanding instance; iteration NULL once the step has failed
 
@@ -36,6 +28,8 @@ cdef class StepMachine:
     cdef bint draining  # inside `drain`; then stopping waits for its loop
     cdef bint closed
 
+    cdef bint _has_outcome(self, uint32_t i)
+    cdef object _outcome(self, uint32_t i)
     cdef int _open(self, list feeds, object shuffle_seed) except -1
     cdef int _start(self) except -1
     cdef int _run(self, double seconds) except -1

@@ -1,30 +1,12 @@
 """One execution of a plan."""
 
 from collections.abc import Sequence
-from typing import Any, final
+from typing import Any
 
 from .plan import CompiledPlan
 
 def live_counts() -> dict[str, int]:
     """Return how many frames, iterations and values all machines of the process hold now."""
-
-@final
-class Instance:
-    """Which instance of an operation a stateful kernel runs for."""
-
-    @property
-    def step(self) -> Any: ...
-    @property
-    def operation(self) -> str: ...
-    @property
-    def frame_id(self) -> int: ...
-    @property
-    def iteration(self) -> int: ...
-    @property
-    def path(self) -> str: ...
-    @property
-    def tag(self) -> str:
-        """The instance's name, ``node@frame/iteration``."""
 
 class StepMachine:
     """One execution of a compiled plan."""

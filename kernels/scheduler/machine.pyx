@@ -7,7 +7,7 @@ those written in Python, and those that finish later. Nothing here waits: an asy
 
 cimport cython
 from cpython.object cimport PyObject
-from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
+from libc.stdint cimport uint32_t, uint64_t
 from numpy cimport PyArray_CheckExact, import_array
 from posix.time cimport CLOCK_MONOTONIC, clock_gettime, timespec
 
@@ -15,27 +15,25 @@ import logging
 
 import numpy as np
 
-from tagflow.base.tags import DEAD, instance_name
+from tagflow.base.tags import DEAD
 
-from tagflow.kernels.scheduler.convert cimport accept, as_integer, box
+from tagflow.kernels.scheduler.convert cimport accept, box
 from tagflow.kernels.scheduler.delivery cimport (
-    NO_MEMORY, NOT_FIRED, NOT_SCALAR, TWO_LIVE, WAS_DEAD, Machine, complete, drop_inputs, emit_outputs, make_ready,
-    settle,
+    NO_MEMORY, NOT_SCALAR, TWO_LIVE, Machine, Outcome, complete, drop_inputs, emit_outputs, make_ready, settle,
 )
-from tagflow.kernels.scheduler.frames cimport Frame, Iteration, append_iteration, frame_id, open_frame
+from tagflow.kernels.scheduler.frames cimport Iteration, append_iteration, frame_id, open_frame
+from tagflow.kernels.scheduler.instance cimport instance_of
 from tagflow.kernels.scheduler.memory cimport Arena
 from tagflow.kernels.scheduler.plan cimport CompiledPlan
 from tagflow.kernels.scheduler.primitives cimport resolve
 from tagflow.kernels.scheduler.ready cimport Ready, close_queue, open_queue, pop_ring, pop_stack
-from tagflow.kernels.scheduler.report cimport dump_lines, frame_path_of, free_frames, input_shapes, tag_of
+from tagflow.kernels.scheduler.report cimport dump_lines, free_frames, input_shapes, tag_of
 from tagflow.kernels.scheduler.saving cimport give_series, push_series, read_series
 from tagflow.kernels.scheduler.table cimport (
     AT_ONCE, KERNEL, SERIES_EXIT, SERIES_PUSH, STATEFUL, SWITCH, SWITCH_N, Node, Table, input_type, output_type,
 )
 from tagflow.kernels.scheduler.ufuncs cimport all_scalars, run_arrays, run_scalars
-from tagflow.kernels.scheduler.values cimport (
-    EMPTY, TAGFLOW_DEBUG, Counters, Py_DECREF, Py_INCREF, Value, drop, hold, object_value, scalar, take,
-)
+from tagflow.kernels.scheduler.values cimport EMPTY, TAGFLOW_DEBUG, Counters, Py_DECREF, Py_INCREF, Value, drop
 
 cdef extern from "Python.h":
     PyObject* PyErr_Occurred()
@@ -75,31 +73,8 @@ cdef double _now() noexcept nogil:
     return <double>time.tv_sec + 1e-9 * <double>time.tv_nsec
 
 
-cdef class Instance:
-    """Which instance of an operation a stateful kernel runs for."""
-
-    @property
-    def tag(self):
-        """The instance's name, ``node@frame/iteration``."""
-        return instance_name(self.operation, self.path, self.iteration)
-
-    def __repr__(self):
-        return self.tag
-
-
 cdef class Flight:
     """An asynchronous instance on its way."""
-
-
-cdef Instance _instance(StepMachine machine, Ready ready):
-    """Describe an instance to its kernel."""
-    cdef Instance instance = Instance.__new__(Instance)
-    instance.step = machine.step
-    instance.operation = machine.compiled.plan.nodes[ready.node].name
-    instance.frame_id = ready.iteration.frame.id
-    instance.iteration = ready.iteration.number
-    instance.path = frame_path_of(ready.iteration.frame, machine.compiled)
-    return instance
 
 
 cdef inline size_t _argument(PyObject** place, object argument) noexcept:
@@ -117,9 +92,10 @@ cdef bint _is_awaitable(object result):
 
 
 cdef int _discard(object awaitable) except -1:
-    """Close a coroutine that nobody will await."""
-    if PyCoro_CheckExact(awaitable):
-        awaitable.close()
+    """Close a coroutine, or what stands for one, that nobody will await."""
+    close = getattr(awaitable, "close", None)
+    if close is not None:
+        close()
     return 0
 
 
@@ -261,15 +237,22 @@ cdef class StepMachine:
         Returns
         -------
         dict of int to bool, int or None
-            By node: bool of a Switch, output number of a SwitchN, None if it was dead; those that fired.
+            By node: the predicate of a Switch, the index of a SwitchN, None if it was dead; those that fired.
         """
-        outcomes = {}
-        for i in range(self.machine.table.num_nodes):
-            kind, rank = self.machine.table.nodes[i].kind, self.machine.table.nodes[i].index
-            if (kind == SWITCH or kind == SWITCH_N) and rank >= 0 and self.machine.outcomes[rank] != NOT_FIRED:
-                outcome = self.machine.outcomes[rank]
-                outcomes[i] = None if outcome == WAS_DEAD else bool(outcome) if kind == SWITCH else outcome
-        return outcomes
+        return {i: self._outcome(i) for i in range(self.machine.table.num_nodes) if self._has_outcome(i)}
+
+    cdef bint _has_outcome(self, uint32_t i):
+        """Say whether a node is a Switch of the root frame that has fired."""
+        cdef Node* node = &self.machine.table.nodes[i]
+        is_switch = node.kind == SWITCH or node.kind == SWITCH_N
+        return is_switch and node.index >= 0 and self.machine.outcomes[node.index].fired
+
+    cdef object _outcome(self, uint32_t i):
+        """Return what a Switch did."""
+        cdef Outcome outcome = self.machine.outcomes[self.machine.table.nodes[i].index]
+        if outcome.dead:
+            return None
+        return bool(outcome.predicate) if self.machine.table.nodes[i].kind == SWITCH else outcome.predicate
 
     def dump(self):
         """Return lines that say what each iteration waits for, runs and holds (rule 50)."""
@@ -285,15 +268,13 @@ cdef class StepMachine:
             raise ValueError(f"wanted {table.num_feeds} feeds, got {len(feeds)}")
         m.feeds = <Value*>self.arena.take(table.num_feeds, sizeof(Value))
         m.fetched = <Value*>self.arena.take(table.num_fetches, sizeof(Value))
-        m.outcomes = <int32_t*>self.arena.take(table.num_switches, sizeof(int32_t))
+        m.outcomes = <Outcome*>self.arena.take(table.num_switches, sizeof(Outcome))
         m.outputs = <Value*>self.arena.take(table.most_outputs, sizeof(Value))
         self.arguments = <PyObject**>self.arena.take(table.most_inputs + 2, sizeof(PyObject*))
         m.live = &_live
         m.table = table  # from here on there is something to close
         if not open_queue(&m.queue, seed):
             raise MemoryError()
-        for i in range(table.num_switches):
-            m.outcomes[i] = NOT_FIRED
         for i in range(table.num_feeds):
             accept(m.live, feeds[i], &table.types[table.feed_types[i]], &m.feeds[i])
         return 0
@@ -415,9 +396,10 @@ cdef class StepMachine:
         cdef size_t count = 0
         try:
             if node.flags & STATEFUL:
-                count += _argument(&arguments[count], _instance(self, ready))
+                count += _argument(&arguments[count], instance_of(ready, self.compiled, self.step))
             for i in range(node.num_inputs):
-                count += _argument(&arguments[count], box(it.slots[node.slot + i], input_type(self.machine.table, node, i)))
+                value = box(it.slots[node.slot + i], input_type(self.machine.table, node, i))
+                count += _argument(&arguments[count], value)
             return PyObject_Vectorcall(<object>node.kernel, arguments, count | PY_VECTORCALL_ARGUMENTS_OFFSET, NULL)
         finally:
             while count:

@@ -1,7 +1,7 @@
 """The compiled form of a plan, shared by all its steps."""
 
 from tagflow.kernels.scheduler.memory cimport Arena
-from tagflow.kernels.scheduler.table cimport Edge, FrameType, Node, Table
+from tagflow.kernels.scheduler.table cimport Table
 from tagflow.kernels.scheduler.values cimport Counters
 
 

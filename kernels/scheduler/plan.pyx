@@ -14,8 +14,8 @@ from tagflow.kernels.scheduler.legality import check, out_frame
 from tagflow.kernels.scheduler.convert cimport accept
 from tagflow.kernels.scheduler.memory cimport Arena
 from tagflow.kernels.scheduler.table cimport (
-    AT_ONCE, CONST, CONTROL_TRIGGER, ENTER, EXIT, FETCH, INVARIANT, KERNEL, MERGE, NEXT_ITERATION, SERIES_EXIT,
-    STATEFUL, SWITCH, SWITCH_N, TRIP_COUNT, Edge, FrameType, Link, Node, Pending, Table, Type,
+    AT_ONCE, CONST, ENTER, EXIT, FETCH, INVARIANT, KERNEL, MERGE, NEXT_ITERATION, SERIES_EXIT,
+    STATEFUL, SWITCH, SWITCH_N, TRIP_COUNT, Edge, FrameType, Link, Node, Pending, Table, Type, output_type,
 )
 from tagflow.kernels.scheduler.ufuncs cimport find_loop
 from tagflow.kernels.scheduler.values cimport Value, drop
@@ -159,7 +159,7 @@ cdef int _flags(source) except -1:
 
 
 cdef int _rank(CompiledPlan self, Node* node, FrameType* frame) except -1:
-    """Number the nodes that have something of their own in a frame instance, or in the step."""
+    """Count the nodes that have something of their own in a frame instance, or in the step."""
     if node.kind == ENTER and node.flags & INVARIANT:
         frame = &self.table.frames[node.child]
         node.index = frame.num_invariants
@@ -168,7 +168,6 @@ cdef int _rank(CompiledPlan self, Node* node, FrameType* frame) except -1:
         node.index = frame.num_exits
         frame.num_exits += 1
     elif node.kind == NEXT_ITERATION:
-        node.index = frame.num_nexts
         frame.num_nexts += 1
     elif node.kind == SWITCH or node.kind == SWITCH_N:
         node.index = self.table.num_switches if node.frame == 0 else -1
@@ -309,7 +308,7 @@ cdef int _build_constants(CompiledPlan self) except -1:
     for i, source in enumerate(self.plan.nodes):
         node = &table.nodes[i]
         if node.kind == CONST:
-            accept(&self.held, source.value, &table.types[table.output_types[node.output]], &table.constants[node.index])
+            accept(&self.held, source.value, output_type(table, node, 0), &table.constants[node.index])
     return 0
 
 

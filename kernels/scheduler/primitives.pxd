@@ -4,7 +4,7 @@ from libc.stdint cimport int64_t, uint32_t
 
 from tagflow.kernels.scheduler.convert cimport as_integer
 from tagflow.kernels.scheduler.delivery cimport (
-    NO_MEMORY, NOT_SCALAR, TWO_LIVE, WAS_DEAD, Machine, complete, drop_inputs, emit, emit_controls, emit_dead,
+    NO_MEMORY, NOT_SCALAR, TWO_LIVE, Machine, complete, drop_inputs, emit, emit_controls, emit_dead,
     emit_outputs, settle, start_iteration,
 )
 from tagflow.kernels.scheduler.frames cimport LEFT, Frame, Iteration, Parked, append_iteration, close_frame, open_frame
@@ -22,28 +22,24 @@ cdef inline void forward(Machine* m, Iteration* it, Iteration* target, const Nod
     emit_outputs(m, target, node)
 
 
-cdef inline int64_t chosen_output(Machine* m, Iteration* it, const Node* node) noexcept nogil:
-    """Return which output a Switch takes: 0 for false, 1 for true; out of range means the last (rules 4 and 5)."""
-    cdef int64_t index = as_integer(it.slots[node.slot + 1], input_type(m.table, node, 1))
-    if node.kind == SWITCH:
-        return index != 0
-    return index if 0 <= index < node.num_outputs else node.num_outputs - 1
-
-
-cdef inline void note_outcome(Machine* m, const Node* node, int64_t outcome) noexcept nogil:
+cdef inline void note_outcome(Machine* m, const Node* node, int64_t predicate, bint dead) noexcept nogil:
     """Remember what a Switch of the root frame did."""
     if node.index >= 0:
-        m.outcomes[node.index] = <int>outcome
+        m.outcomes[node.index].predicate = predicate
+        m.outcomes[node.index].fired = True
+        m.outcomes[node.index].dead = dead
 
 
 cdef inline void fire_switch(Machine* m, Iteration* it, const Node* node) noexcept nogil:
-    """Send the data to the chosen output and leave the others empty."""
+    """Send the data to the chosen output (out of range: the last) and leave the others empty (rules 4 and 5)."""
     cdef int64_t chosen
     if it.slots[node.slot + 1].form != SCALAR:
         m.trouble |= NOT_SCALAR
         return
-    chosen = chosen_output(m, it, node)
-    note_outcome(m, node, chosen)
+    chosen = as_integer(it.slots[node.slot + 1], input_type(m.table, node, 1))
+    note_outcome(m, node, chosen, False)
+    if not 0 <= chosen < node.num_outputs:
+        chosen = node.num_outputs - 1
     m.outputs[chosen] = take(&it.slots[node.slot])
     drop_inputs(m, it, node)
     emit_outputs(m, it, node)
@@ -173,7 +169,7 @@ cdef inline void fire_dead(Machine* m, Iteration* it, const Node* node, uint32_t
     else:
         drop_inputs(m, it, node)
         if node.kind == SWITCH or node.kind == SWITCH_N:
-            note_outcome(m, node, WAS_DEAD)
+            note_outcome(m, node, 0, True)
         if node.kind != NEXT_ITERATION:
             emit_dead(m, it, node)
 

@@ -1,7 +1,7 @@
 """The dense tables that a Plan becomes: nodes, edges in CSR order, and a template for the iterations of each frame."""
 
 from cpython.object cimport PyObject
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdint cimport int32_t, uint8_t, uint16_t, uint32_t, uint64_t
 from numpy cimport npy_intp
 
 from tagflow.kernels.scheduler.values cimport Value
@@ -42,7 +42,7 @@ cdef struct Type:
 
 
 cdef struct Pending:
-    uint16_t waiting  # data and control inputs still to come; Merge: 2 for each control input, 1 until a live input came
+    uint16_t waiting  # inputs still to come, control ones included; Merge: 2 for each control, 1 until a live input came
     uint16_t dead  # dead inputs so far; Merge: dead data inputs only, all of them once an Enter was dead
 
 
@@ -68,11 +68,11 @@ cdef struct Node:
     uint32_t slot  # its first input in Iteration.slots
     uint32_t place  # its position in Iteration.pending
     uint32_t input  # its first input in Table.input_types
-    uint32_t output  # its first output in Table.output_types; output o has edges starts[output + o] to starts[output + o + 1]
+    uint32_t output  # its first output in Table.output_types; output o has the edges from starts[output + o] on
     uint32_t control  # its control edges are controls[control] to controls[control_end]
     uint32_t control_end
     uint32_t child  # ENTER: frame it leads to; SERIES_EXIT, TRIP_COUNT: frame they report on
-    int32_t index  # CONST, FEED, FETCH, series: which; NEXT_ITERATION, EXIT, constant ENTER: rank in its frame; SWITCH in the root: rank, else -1
+    int32_t index  # CONST, FEED, FETCH, series: which; EXIT, constant ENTER: rank in its frame; root SWITCH: rank
     PyObject* kernel  # borrowed from CompiledPlan.kernels; NULL if not a KERNEL
     Loop loop  # NumPy inner loop, or NULL
     void* loop_data  # its last argument

@@ -3,7 +3,7 @@
 from numpy cimport npy_intp
 
 from tagflow.kernels.scheduler.table cimport Node, Table
-from tagflow.kernels.scheduler.values cimport OBJECT, SCALAR, Counters, Value, scalar
+from tagflow.kernels.scheduler.values cimport SCALAR, Counters, Value, scalar
 
 cdef int find_loop(Node* node, str name, list inputs, list outputs) except -1
 cdef int run_arrays(const Table* table, const Node* node, Value* inputs, Counters* live, Value* output) except -1

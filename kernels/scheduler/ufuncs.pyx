@@ -7,7 +7,6 @@ needs neither the ufunc's argument handling nor boxed scalars: it calls the loop
 
 cimport numpy as cnp
 from cpython.object cimport PyObject, PyTypeObject
-from libc.stdint cimport uint32_t
 
 import numpy as np
 
@@ -85,8 +84,9 @@ cdef int run_arrays(const Table* table, const Node* node, Value* inputs, Counter
 
 cdef object _new(const Type* type, ArrayObject* like):
     """Return a new array of the shape of another."""
+    cdef DescrObject* descr = <DescrObject*>type.descr
     Py_INCREF(type.descr)  # stolen by the new array
-    return PyArray_NewFromDescr(&PyArray_Type, <DescrObject*>type.descr, PyArray_NDIM(like), PyArray_DIMS(like), NULL, NULL, 0, NULL)
+    return PyArray_NewFromDescr(&PyArray_Type, descr, PyArray_NDIM(like), PyArray_DIMS(like), NULL, NULL, 0, NULL)
 
 
 cdef inline ArrayObject* _common_shape(const Node* node, const Value* inputs) noexcept nogil:

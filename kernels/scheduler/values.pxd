@@ -5,7 +5,7 @@ any other Python operation in them. Whoever calls them holds the GIL.
 """
 
 from cpython.object cimport PyObject
-from libc.stdint cimport int64_t, uint32_t, uint64_t
+from libc.stdint cimport int64_t, uint64_t
 
 cdef extern from *:
     """

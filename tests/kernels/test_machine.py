@@ -129,7 +129,7 @@ def test_n_way_switch(seed, window, index, taken, dtype):
         plan.fetch(switch[output])
     machine = plan.start(seed=seed)
     machine.drain(1)
-    assert machine.switch_outcomes() == {switch.node: taken}
+    assert machine.switch_outcomes() == {switch.node: index}
     assert result(machine) == [7 if output == taken else DEAD for output in range(3)]
 
 
