@@ -42,7 +42,7 @@ cdef struct Type:
 
 
 cdef struct Pending:
-    uint16_t waiting  # inputs still to come, control ones included; Merge: 2 for each control, 1 until a live input came
+    uint16_t waiting  # inputs to come, controls included; Merge: 2 for each control, 1 until a live input came
     uint16_t dead  # dead inputs so far; Merge: dead data inputs only, all of them once an Enter was dead
 
 
