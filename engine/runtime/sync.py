@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import threading
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from ..base.errors import SessionClosed, TagflowError
@@ -32,7 +34,7 @@ class SyncSession:
         self._session = Session(*args, **kwargs)
         self._scope = Opened(Scope(self._session.graph.root))
         self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="tagflow-session", daemon=True)
+        self._thread = threading.Thread(target=_serve, args=[self._loop], name="tagflow-session", daemon=True)
         self._thread.start()
 
     def __enter__(self) -> SyncSession:
@@ -50,20 +52,20 @@ class SyncSession:
 
     def run(self, fetches: Any, feeds: Mapping[Any, Any] | None = None, *, timeout: float | None = None) -> Any:
         """Run one step; see :meth:`Session.run`."""
-        return self._call(self._session.run(fetches, feeds, timeout=timeout))
+        return self._call(self._session.run, fetches, feeds, timeout=timeout)
 
     def make_step(self, fetches: Any, feeds: Sequence[Any] = ()) -> Callable[..., Any]:
         """Return a compiled step to call with the fed values; see :meth:`Session.make_step`."""
-        step = self._session.make_step(fetches, feeds)
-        return lambda *values, timeout=None: self._call(step(*values, timeout=timeout))
+        step = self._call(_at_once, self._session.make_step, fetches, feeds)
+        return partial(self._call, step)
 
     def read_variables(self, names: Sequence[str] | None = None) -> dict[str, Any]:
         """Return the variables' values by name."""
-        return self._call(self._session.read_variables(names))  # type: ignore[no-any-return]
+        return self._call(self._session.read_variables, names)  # type: ignore[no-any-return]
 
     def write_variables(self, values: Mapping[str, Any]) -> None:
         """Set variables by name."""
-        self._call(self._session.write_variables(values))
+        self._call(self._session.write_variables, values)
 
     def statistics(self) -> Statistics:
         """Return a snapshot of counts."""
@@ -73,25 +75,69 @@ class SyncSession:
         """End running steps and the thread; closing twice is fine."""
         if self._loop.is_closed():
             return
-        self._call(self._session.aclose())
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
+        try:
+            self._call(self._session.aclose)
+        finally:
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join()
+            self._loop.close()
 
-    def _call(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
+    def _call(self, function: Callable[..., Coroutine[Any, Any, Any]], *args: Any, **kwargs: Any) -> Any:
+        """Await ``function(*args, **kwargs)`` in the session's loop, in the caller's context.
+
+        An interrupt of the waiting thread cancels the call, and is raised when that has ended.
+        """
+        _refuse_running_loop()
+        if self._loop.is_closed():
+            raise SessionClosed("this session is closed", hint="open a new one with `with SyncSession(graph)`")
+        call = _Call(partial(function, *args, **kwargs))
         try:
-            _refuse_running_loop()
-            if self._loop.is_closed():
-                raise SessionClosed("this session is closed")
+            self._loop.call_soon_threadsafe(call.start)
+            return call.result.result()
         except BaseException:
-            coroutine.close()
+            if not call.result.done():
+                self._loop.call_soon_threadsafe(call.cancel)
+                concurrent.futures.wait([call.result])
             raise
-        future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+
+
+class _Call:
+    """A coroutine function called in another thread's loop; `result` is set when its task has ended."""
+
+    def __init__(self, function: Callable[[], Coroutine[Any, Any, Any]]) -> None:
+        self._function = function
+        self._task: asyncio.Task[Any] | None = None
+        self.result: concurrent.futures.Future[Any] = concurrent.futures.Future()
+
+    def start(self) -> None:
+        self._task = asyncio.get_running_loop().create_task(self._run())
+        self._task.add_done_callback(self._ended)
+
+    def cancel(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+
+    async def _run(self) -> Any:
+        return await self._function()
+
+    def _ended(self, task: asyncio.Task[Any]) -> None:
         try:
-            return future.result()
-        except BaseException:
-            future.cancel()
-            raise
+            self.result.set_result(task.result())
+        except BaseException as error:
+            self.result.set_exception(error)
+
+
+def _serve(loop: asyncio.AbstractEventLoop) -> None:
+    """Run a loop until it is stopped; an exit that a kernel raises is the caller's, the thread goes on."""
+    while True:
+        try:
+            return loop.run_forever()
+        except (KeyboardInterrupt, SystemExit):
+            continue
+
+
+async def _at_once(function: Callable[..., Any], *args: Any) -> Any:
+    return function(*args)
 
 
 def _refuse_running_loop() -> None:
