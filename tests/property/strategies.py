@@ -8,91 +8,25 @@ filled before anything else sees it, each index once or never.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from hypothesis import strategies as st
 
-from tests.property.functions import ALL, FUNCTIONS, SMOOTH, broadcast
-from tests.property.programs import (
-    BOOL,
-    FLOAT,
-    INT,
-    INTS,
-    VECTOR,
-    Block,
-    Cond,
-    Const,
-    NewArray,
-    Op,
-    Program,
-    Read,
-    Stack,
-    Statement,
-    Type,
-    While,
-    Write,
-    names_of,
-)  # fmt: skip
+from tests.property import programs as ast
+from tests.property.functions import ALL, broadcast
+from tests.property.kinds import MIXED, REAL, SHORT, USUAL, Kind, Limits
+from tests.property.programs import BOOL, FLOAT, INT, VECTOR, Block, Program, Statement, Type
 
 Finish = Callable[["_Scope"], list[str]]
 BodyFinish = Callable[["_Scope", list[str]], list[str]]
 
 
-@dataclass(frozen=True)
-class Limits:
-    """Bounds on a program: nesting, trips of one loop, loop variables, statement instances in all."""
-
-    depth: int = 4
-    trips: int = 6
-    variables: int = 3
-    instances: int = 150
-
-
-@dataclass(frozen=True)
-class Kind:
-    """What a program is made of; `fresh` is the percentage of block results that are computed there."""
-
-    functions: tuple[str, ...]
-    mixes: tuple[str, ...]
-    types: tuple[Type, ...]
-    elements: tuple[Type, ...]
-    fresh: int
-    values: dict[Type, st.SearchStrategy[Any]]
-
-
-def _vector(elements: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
-    return st.lists(elements, min_size=3, max_size=3).map(tuple)
-
-
-_INTEGERS = st.one_of(st.integers(-4, 8), st.integers(-4, 8), st.sampled_from([2**31 - 1, -(2**31), 123456789]))
-_FLOATS = st.one_of(st.integers(-16, 16).map(lambda k: k / 4), st.floats(-1e3, 1e3))
-_UNITS = st.integers(0, 1998).map(lambda k: ((k * 787 + 1300) % 1999 - 999) * 0.00099731 + 0.00011)
-
-MIXED = Kind(
-    tuple(FUNCTIONS),
-    ("sub", "add", "min"),
-    (INT, FLOAT, BOOL, VECTOR, INTS),
-    (FLOAT, INT, VECTOR),
-    50,
-    {BOOL: st.booleans(), INT: _INTEGERS, FLOAT: _FLOATS, VECTOR: _vector(_FLOATS), INTS: _vector(_INTEGERS)},
-)
-REAL = Kind(
-    tuple(SMOOTH),
-    ("mul", "gap", "mean", "safe_div"),
-    (FLOAT, VECTOR),
-    (FLOAT, VECTOR),
-    85,
-    {BOOL: st.booleans(), INT: st.integers(0, 4), FLOAT: _UNITS, VECTOR: _vector(_UNITS)},
-)
-
-
-def programs(limits: Limits = Limits()) -> st.SearchStrategy[Program]:
+def mixed_programs(limits: Limits = USUAL) -> st.SearchStrategy[Program]:
     """Draw programs of all types, with values of their inputs."""
     return _programs(MIXED, limits)
 
 
-def smooth_programs(limits: Limits = Limits(trips=3, instances=60)) -> st.SearchStrategy[Program]:
+def smooth_programs(limits: Limits = SHORT) -> st.SearchStrategy[Program]:
     """Draw programs of smooth float64 functions; where no decision changes, they are differentiable."""
     return _programs(REAL, limits, min_inputs=1)
 
@@ -166,12 +100,12 @@ class _Scope:
 
     def constant(self, type: Type, value: Any = None) -> str:
         given = self.draw(self.kind.values[type]) if value is None else value
-        return self.add(lambda names: Const(names[0], type, given), type)[0]
+        return self.add(lambda names: ast.Const(names[0], type, given), type)[0]
 
     def apply(self, function: str, *args: str, after: tuple[str, ...] = ()) -> str:
         result = ALL[function].rule(*(self.types[a] for a in args))
         assert result is not None, f"{function} of {[self.types[a] for a in args]}"
-        return self.add(lambda names: Op(names[0], function, args, after), result)[0]
+        return self.add(lambda names: ast.Op(names[0], function, args, after), result)[0]
 
     def value(self, type: Type) -> str:
         """Return a name of this type: one there is, mostly, else a new one."""
@@ -209,7 +143,12 @@ class _Scope:
         """Choose what the program returns: what its control flow gives, and some more."""
         dtypes = {t.dtype for t in self.kind.types}
         found = self.named(lambda t: t.size is None and t.dtype in dtypes)
-        wanted = {n for s in self.statements if isinstance(s, (Cond, While, Stack, Read)) for n in names_of(s)}
+        wanted = {
+            n
+            for s in self.statements
+            if isinstance(s, (ast.Cond, ast.While, ast.Stack, ast.Read))
+            for n in ast.names_of(s)
+        }
         chosen = [n for n in found if n in wanted] + found[-1:]
         return list(dict.fromkeys([*chosen, *map(self.outcome, self.some_types(1, 2))]))
 
@@ -259,7 +198,7 @@ class _Scope:
             scope = self.inner()
             scope.fill_up(self.draw(st.integers(0, 3)))
             blocks.append(scope.close([*finish(scope), *map(scope.outcome, types)]))
-        return self.add(lambda names: Cond(names, chooser, tuple(blocks)), *(None for _ in arrays), *types)
+        return self.add(lambda names: ast.Cond(names, chooser, tuple(blocks)), *(None for _ in arrays), *types)
 
     def loop(self) -> None:
         trips = self.draw(st.integers(0, self.most_trips())) if self.chance(50) else self.most_trips()
@@ -288,7 +227,7 @@ class _Scope:
         ]
         at_most = trips if self.chance(15) else None
         parts = tuple(params), tuple(inits), predicate.close([test]), body.close(results), at_most
-        return self.add(lambda names: While(names, *parts), INT, *(None for _ in arrays), *types)
+        return self.add(lambda names: ast.While(names, *parts), INT, *(None for _ in arrays), *types)
 
     def write_open_loop(self, at_most: int) -> None:
         """Write a loop that runs until its data or `at_most` end it."""
@@ -299,7 +238,7 @@ class _Scope:
         test = predicate.test()
         body.fill_up(self.draw(st.integers(0, 4)))
         parts = params, inits, predicate.close([test]), body.close(list(map(body.outcome, types))), at_most
-        self.add(lambda names: While(names, *parts), *types)
+        self.add(lambda names: ast.While(names, *parts), *types)
 
     def limit(self, trips: int) -> str:
         """Name how often a loop runs: `trips`, or what the data says, but no more."""
@@ -323,7 +262,7 @@ class _Scope:
         size = self.draw(st.integers(1, 4))
         element = self.draw(st.sampled_from(self.kind.elements))
         type = Type(element.dtype, element.shape, size)
-        (empty,) = self.add(lambda names: NewArray(names[0], type), None)
+        (empty,) = self.add(lambda names: ast.NewArray(names[0], type), None)
         full = self.fill(empty, self.constant(INT, 0), size, element)
         self.types[full] = type
         if self.chance(70):
@@ -351,9 +290,9 @@ class _Scope:
 
     def write(self, array: str, index: str, element: Type) -> str:
         value = self.value(element)
-        (written,) = self.add(lambda names: Write(names[0], array, index, value), None)
+        (written,) = self.add(lambda names: ast.Write(names[0], array, index, value), None)
         if self.chance(30):
-            self.add(lambda names: Read(names[0], written, index), element)
+            self.add(lambda names: ast.Read(names[0], written, index), element)
         return written
 
     def fill_loop(self, array: str, base: str, extent: int, element: Type) -> str:
@@ -373,10 +312,10 @@ class _Scope:
         type = self.types[array]
         assert type.size is not None
         if self.chance(50):
-            self.add(lambda names: Stack(names[0], array), Type(type.dtype, (type.size, *type.shape)))
+            self.add(lambda names: ast.Stack(names[0], array), Type(type.dtype, (type.size, *type.shape)))
         else:
             index = self.index(type.size)
-            self.add(lambda names: Read(names[0], array, index), Type(type.dtype, type.shape))
+            self.add(lambda names: ast.Read(names[0], array, index), Type(type.dtype, type.shape))
 
     def index(self, size: int) -> str:
         integers = self.named(lambda t: t == INT)

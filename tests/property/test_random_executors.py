@@ -1,6 +1,6 @@
 """Random programs mean the same in plain Python, on the reference executor and on the step machine.
 
-``TAGFLOW_PROGRAMS=20000 pytest tests/property`` is the long run: other programs each time, and larger ones.
+``TAGFLOW_PROGRAMS=20000 pytest tests/property`` is the long run: other programs each time.
 """
 
 import asyncio
@@ -18,14 +18,13 @@ from tagflow.runtime.step import compile_step, make_request
 
 from tests.property.interpret import evaluate
 from tests.property.programs import show
-from tests.property.strategies import Limits, programs
+from tests.property.strategies import mixed_programs
 from tests.property.translate import build
 
 WINDOWS = (1, 2, 7, 32)
 SHUFFLES = {Execution: (None, 1, 2, 3), ReferenceExecution: (None, 1)}
 NORMAL = 300
 PROGRAMS = int(os.environ.get("TAGFLOW_PROGRAMS", NORMAL))
-LIMITS = Limits(instances=200 if PROGRAMS <= NORMAL else 600)
 
 
 async def run_everywhere(built, feeds):
@@ -61,7 +60,7 @@ def compare(results, expected, where):
     max_examples=PROGRAMS, derandomize=PROGRAMS <= NORMAL, database=None, deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )  # fmt: skip
-@given(programs(LIMITS))
+@given(mixed_programs())
 def test_random_programs(program):
     note(f"{show(program)}\n{program!r}")
     asyncio.run(check(program))
