@@ -31,6 +31,14 @@ cdef extern from "numpy/arrayobject.h":
     bint PyArray_CompareLists(const cnp.npy_intp*, const cnp.npy_intp*, int) nogil
     bint PyArray_ISNOTSWAPPED(ArrayObject*) nogil
 
+cdef extern from "numpy/ufuncobject.h":
+    ctypedef struct UfuncObject "PyUFuncObject":
+        int nargs
+        int ntypes  # number of loops
+        void* functions  # one loop each
+        void* data  # handed to the loop of the same number
+        const char* types  # type numbers, nargs for each loop
+
 cdef extern from "Python.h":
     Py_ssize_t Py_REFCNT(ArrayObject*) nogil
 
@@ -48,12 +56,14 @@ cdef int find_loop(Node* node, str name, list inputs, list outputs) except -1:
         return 0
     if len(inputs) != ufunc.nin or len(outputs) != 1 or not _are_plain(inputs + outputs):
         return 0
-    cdef cnp.ufunc found = ufunc
+    cdef UfuncObject* found = <UfuncObject*><PyObject*>ufunc
+    cdef void** loops = <void**>found.functions
+    cdef void** data = <void**>found.data
     numbers = [dtype.num for dtype in inputs + outputs]
     for i in range(found.ntypes):
-        if found.functions[i] != NULL and numbers == [found.types[i * found.nargs + k] for k in range(found.nargs)]:
-            node.loop = <Loop><void*>found.functions[i]
-            node.loop_data = found.data[i] if found.data != NULL else NULL
+        if loops[i] != NULL and numbers == [found.types[i * found.nargs + k] for k in range(found.nargs)]:
+            node.loop = <Loop>loops[i]
+            node.loop_data = data[i] if data != NULL else NULL
             return 1
     return 0
 
