@@ -1,5 +1,6 @@
 """cond, case and switch_case while a step runs (rules 64 to 70)."""
 
+import asyncio
 import dataclasses
 from collections import namedtuple
 
@@ -102,14 +103,22 @@ class TestOperationsWithoutInputs:
         assert run(y) == (7 if chosen else 1)
         assert calls.count == chosen
 
-    def test_control_dependencies_from_outside_are_kept_for_the_cond(self, run):
-        first, inner = Calls(), []
-        before = first.watch(1)
-        with tg.control_dependencies([before]):
-            y = tg.cond(flag(True), lambda: tg.py_function(lambda: inner.append(first.count) or 1, [], "int32"),
-                        lambda: tg.constant(2))  # fmt: skip
-        assert run(y) == 1
-        assert inner == [1]
+    @BOTH
+    def test_control_dependencies_around_hold_for_the_whole_cond(self, run, chosen):
+        before, inside, pred = Calls(), [], flag(chosen)
+
+        async def late():
+            for _ in range(5):
+                await asyncio.sleep(0)
+            return before(1)
+
+        def branch(value):
+            return tg.py_function(lambda: inside.append(before.count) or value, [], "int32")
+
+        with tg.control_dependencies([tg.py_function(late, [], "int32")]):
+            y = tg.cond(pred, lambda: branch(1), lambda: branch(2))
+        assert run(y) == (1 if chosen else 2)
+        assert inside == [1]
 
 
 @pytest.mark.rule(67)

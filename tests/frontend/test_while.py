@@ -1,5 +1,6 @@
 """while_loop while a step runs: rules 71 to 82, and the traps of rules 73 to 77 by counting what runs."""
 
+import asyncio
 import dataclasses
 from collections import namedtuple
 
@@ -26,6 +27,17 @@ def number(value, dtype="int32"):
 def scalar(function, *inputs):
     """Return the int32 that a Python function gives."""
     return tg.py_function(function, inputs, "int32", output_shapes=[])
+
+
+def late(calls):
+    """Return a tensor that is there, and noted in `calls`, only after several turns of the event loop."""
+
+    async def wait():
+        for _ in range(5):
+            await asyncio.sleep(0)
+        return calls(1)
+
+    return scalar(wait)
 
 
 def count_up(n):
@@ -204,7 +216,7 @@ class TestOperationsOfInvariants:
 class TestExternalControlDependencies:
     def test_run_once_and_before_what_depends_on_them(self, run):
         outside, seen = Calls(), []
-        before = outside.watch(number(1))
+        before = late(outside)
 
         def body(i):
             with tg.control_dependencies([before]):
@@ -253,13 +265,10 @@ class TestExternalControlDependencies:
 @pytest.mark.rule(76)
 class TestScopeAroundTheLoop:
     def test_the_loop_waits(self, run):
-        outside, seen = Calls(), []
-        before = outside.watch(number(1))
-        with tg.control_dependencies([before]):
+        outside, seen, start = Calls(), [], number(0)
+        with tg.control_dependencies([late(outside)]):
             i = tg.while_loop(
-                lambda i: i < 2,
-                lambda i: scalar(lambda i: seen.append(outside.count) or i + 1, i),
-                [0],
+                lambda i: i < 2, lambda i: scalar(lambda i: seen.append(outside.count) or i + 1, i), [start]
             )
         assert run(i) == 2
         assert (outside.count, seen) == (1, [1, 1])
@@ -272,9 +281,9 @@ class TestScopeAroundTheLoop:
         assert made[0].op.control_inputs == []
 
     def test_without_a_trip_the_loop_waits_too(self, run):
-        outside = Calls()
-        with tg.control_dependencies([outside.watch(number(1))]):
-            i = tg.while_loop(lambda i: i < 0, lambda i: i + 1, [number(5)])
+        outside, start = Calls(), number(5)
+        with tg.control_dependencies([late(outside)]):
+            i = tg.while_loop(lambda i: i < 0, lambda i: i + 1, [start])
         assert run(i) == 5
         assert outside.count == 1
 
