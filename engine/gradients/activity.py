@@ -45,7 +45,8 @@ def _becomes(here: Region) -> dict[Tensor, list[Tensor]]:
     found: dict[Tensor, list[Tensor]] = {}
     for region in here.ancestors():
         for param in region.params if region.owner is None else ():
-            found.setdefault(param.op.attrs.get("initial"), []).append(param)
+            if (initial := param.op.attrs.get("initial")) is not None:
+                found.setdefault(initial, []).append(param)
         for owner in region.walk():
             for tensor, outside in _results(owner) if is_structured(owner) else ():
                 found.setdefault(tensor, []).extend(outside)

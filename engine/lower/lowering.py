@@ -281,9 +281,7 @@ class _Lowering:
 
     def _emit(self, op: Operation, type: str, inputs: Sequence[Tensor], outputs: Any, **attrs: Any) -> Operation:
         name = self.graph.unique_name(f"{op.name}/{type}")
-        return Operation(
-            self.graph.root, type, name, inputs, outputs, attrs=attrs, device=op.device, source=op.source
-        )
+        return Operation(self.graph.root, type, name, inputs, outputs, attrs=attrs, device=op.device, source=op.source)
 
     def _merge(self, op: Operation, enter: Tensor) -> Operation:
         return self._emit(op, "Merge", [enter, enter], [(enter.dtype, enter.shape), (dtypes.int32, SCALAR)])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable, Generator, Sequence
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -28,7 +27,10 @@ def _frozen(value: Any) -> Any:
 
 def _call(context: KernelContext, function: Callable[..., Any], inputs: Sequence[Any], **expected: Any) -> Any:
     result = function(*map(_frozen, inputs))
-    check = partial(_checked, context, function, **expected)
+
+    def check(value: Any) -> Any:
+        return _checked(context, function, value, **expected)
+
     return Promised(result, check) if inspect.isawaitable(result) else check(result)
 
 
