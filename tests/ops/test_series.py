@@ -50,6 +50,20 @@ def test_sum_adds_the_slots_to_zeros_of_the_shape(slots, wanted):
     assert total.dtype == np.float64
 
 
+def test_sum_of_a_series_of_series_is_slot_by_slot():
+    rows = series(s0=series(s1=1.0), s3=series(s1=2.0, s2=5.0))
+    assert contents(run("SeriesSumSeries", rows)) == {1: 3.0, 2: 5.0}
+    assert contents(run("SeriesSumSeries", Series())) == {}
+
+
+def test_spread_puts_the_value_in_every_slot_there_is():
+    assert contents(run("SeriesSpread", np.asarray([1.0, 2.0]), series(s1=0.0, s4=0.0))) == {
+        1: [1.0, 2.0],
+        4: [1.0, 2.0],
+    }
+    assert contents(run("SeriesSpread", np.asarray(1.0), Series())) == {}
+
+
 def test_concat_joins_the_rows_in_order_of_their_slots():
     rows = run(
         "SeriesConcat", series(s3=[[5.0, 6.0]], s0=[[1.0, 2.0], [3.0, 4.0]]), np.asarray([9, 2], np.int32), float64,
