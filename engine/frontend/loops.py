@@ -120,7 +120,8 @@ class _Loop:
     def _region(self, role: str) -> Region:
         region = new_region(role)
         for tensor, shape in zip(self.inits, self.shapes, strict=True):
-            region.add_param(tensor.dtype, shape, f"{role.split()[1]}_{tensor.op.name.rsplit('/', 1)[-1]}")
+            param = region.add_param(tensor.dtype, shape, f"{role.split()[1]}_{tensor.op.name.rsplit('/', 1)[-1]}")
+            param.op.attrs["initial"] = tensor
         return region
 
     def _invariants(self, given: Any) -> list[Shape]:

@@ -1,5 +1,6 @@
 """Reverse-mode gradients of any order, through Cond, While and TensorArrays."""
 
-from .api import gradients, hessians
+from .api import gradients
+from .hessian import hessians
 
 __all__ = ["gradients", "hessians"]

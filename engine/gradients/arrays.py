@@ -1,0 +1,31 @@
+"""Gradient arrays: one for each forward array and run of a gradient (rule 111)."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+
+from ..ir import scopes
+from ..ir.build import apply, constant
+from ..ir.region import Region
+from ..ir.tensor import Tensor
+from ..ops import gradient_arrays
+
+
+def scope(home: Region) -> AbstractContextManager[object]:
+    """Find or make the gradient arrays of one call of ``gradients()``, which was made in region `home`."""
+
+    def make(handle: Tensor) -> Tensor:
+        region = _mirror_of(handle, home)
+        with scopes.inside(region):
+            gradient, _ = apply("TensorArrayGrad", region.resolve(handle), constant(0.0), source=None)
+        return gradient  # type: ignore[no-any-return]
+
+    return gradient_arrays.scope(make)
+
+
+def _mirror_of(handle: Tensor, home: Region) -> Region:
+    for region in scopes.current_region().ancestors():
+        mirror = getattr(region.resolver, "__self__", None)
+        if region is home or (mirror is not None and mirror.forward is handle.region):
+            return region
+    return home

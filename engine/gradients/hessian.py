@@ -1,0 +1,69 @@
+"""``hessians``: a loop in the graph over the elements of the gradient."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..base import nest
+from ..base.dtypes import int64
+from ..base.shapes import SCALAR
+from ..base.sources import user_source
+from ..ir import scopes
+from ..ir.build import apply, constant
+from ..ir.structured import make_while, new_region, save_series
+from ..ir.tensor import Tensor
+from ..ops.common import shape_of
+from .api import ZERO, gradients, key_of
+from .cotangents import densify
+from .zeros import zeros_for
+
+
+def hessians(ys: Any, xs: Any, name: str = "hessians") -> list[Tensor]:
+    """Build the matrix of second derivatives of the sum of `ys` with respect to each x.
+
+    Each row is the gradient of one element of the gradient; the rows are computed by a loop in the graph.
+
+    Parameters
+    ----------
+    ys : Tensor or structure of Tensor
+    xs : Tensor, Variable or sequence of them
+        Of shape s.
+
+    Returns
+    -------
+    list of Tensor
+        For each x a tensor of shape s + s.
+    """
+    values = nest.flatten(xs)
+    first = gradients(ys, values, name=name)
+    return [_hessian(g, x, name) for g, x in zip(first, values, strict=True)]
+
+
+def _hessian(gradient: Any, x: Any, name: str) -> Tensor:
+    key = key_of(x)
+    if gradient is None:
+        zeros = zeros_for(key)
+        both = apply("Concat", [shape_of(zeros), shape_of(zeros)], axis=0)
+        return apply("Fill", both, apply("Cast", constant(0), dtype=zeros.dtype))  # type: ignore[no-any-return]
+    gradient = densify(gradient)
+    flat = apply("Reshape", gradient, constant([-1], "int32"))
+    count = apply("Cast", apply("Size", gradient), dtype=int64)
+    cond, body = new_region("loop predicate"), new_region("loop body")
+    for region in (cond, body):
+        region.add_param(int64, SCALAR, f"{name}/row")
+    with scopes.inside(cond):
+        cond.results.append(cond.params[0] < count)
+    with scopes.inside(body):
+        row = gradients(flat[body.params[0]], [x], unconnected_gradients=ZERO)[0]
+        rows = apply("ExpandDims", densify(row), axis=0)
+        body.results.append(body.params[0] + 1)
+    loop = make_while(
+        [constant(0, int64)], cond, body, name=name, source=user_source(), parallel_iterations=32, back_prop=True,
+        swap_memory=False,
+    )  # fmt: skip
+    shape = shape_of(gradient)
+    stacked = apply(
+        "SeriesConcat", save_series(loop, rows), apply("Concat", [constant([0], "int32"), shape], axis=0),
+        dtype=gradient.dtype, shape=rows.shape,
+    )  # fmt: skip
+    return apply("Reshape", stacked, apply("Concat", [shape, shape], axis=0))  # type: ignore[no-any-return]
