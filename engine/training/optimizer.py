@@ -124,7 +124,7 @@ class Optimizer:
         if not updated:
             raise GraphError(
                 "no variable has a gradient", wanted="a loss that depends on one of them",
-                got=", ".join(v.name for _, v in pairs) or "no variable", hint="look for stop_gradient or an integer cast",
+                got=", ".join(v.name for _, v in pairs) or "none", hint="look for stop_gradient or an integer cast",
             )  # fmt: skip
         self._prepare([v for _, v in updated])
         updates = [self._apply(g, v) for g, v in updated]

@@ -1,0 +1,110 @@
+"""The command line: ``tagflow demo`` and ``tagflow info``."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import platform
+import sys
+from collections.abc import Coroutine, Sequence
+from dataclasses import fields
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from . import TagflowError, __version__
+
+_INTERRUPTED = 130
+_PACKAGES = ("numpy", "scipy", "ml_dtypes", "uvloop", "rich")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command and return its exit status: 0, 1 after an error, 130 when interrupted."""
+    parsed = _parser().parse_args(arguments)
+    try:
+        return parsed.command(parsed)  # type: ignore[no-any-return]
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return _INTERRUPTED
+    except (TagflowError, OSError, ValueError) as error:
+        print(f"tagflow: {error}", file=sys.stderr)
+        return 1
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="tagflow", description=sys.modules[__package__].__doc__)
+    parser.add_argument("--version", action="version", version=f"tagflow {__version__}")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    _add_demo(commands.add_parser("demo", help="train a character-level LSTM on Python's help texts; let it write"))
+    info = commands.add_parser("info", help="print versions, the build and devices")
+    info.set_defaults(command=lambda _: _info())
+    return parser
+
+
+def _add_demo(parser: argparse.ArgumentParser) -> None:
+    from .demo import Options
+
+    default = Options()
+    for name, meaning in (
+        ("units", "size of the LSTM's state"),
+        ("batch", "streams of text read side by side"),
+        ("length", "characters of each stream in a step"),
+        ("steps", "steps of training"),
+        ("seed", "of the weights, the order of the text and what is written"),
+    ):
+        parser.add_argument(f"--{name}", type=int, default=getattr(default, name), metavar="N",
+                            help=f"{meaning} (%(default)s)")  # fmt: skip
+    parser.add_argument("--temperature", type=float, default=default.temperature, metavar="T",
+                        help="of the text written: lower is more probable (%(default)s)")  # fmt: skip
+    parser.add_argument("--plot", type=Path, metavar="FILE.png", help="draw the loss (needs matplotlib)")
+    parser.add_argument("--save", type=Path, metavar="FILE.npz", help="write the trained weights")
+    parser.add_argument("--load", type=Path, metavar="FILE.npz", help="begin from saved weights and their size")
+    parser.set_defaults(command=_demo)
+
+
+def _demo(parsed: argparse.Namespace) -> int:
+    from threadpoolctl import threadpool_limits
+
+    from .demo import Options, run
+
+    given = {f.name: getattr(parsed, f.name) for f in fields(Options) if hasattr(parsed, f.name)}
+    # The matrices are small: a second BLAS thread gains little, and waits by spinning when the cores are busy.
+    with threadpool_limits(1, user_api="blas"):
+        _run(run(Options(**given)))
+    return 0
+
+
+def _run(coroutine: Coroutine[Any, Any, Any]) -> Any:
+    """Run under uvloop where there is one, else under asyncio's own loop."""
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.run(coroutine)
+    return uvloop.run(coroutine)
+
+
+def _info() -> int:
+    for name, value in _facts():
+        print(f"{name:<10} {value}")
+    return 0
+
+
+def _facts() -> list[tuple[str, str]]:
+    from .kernels.scheduler.machine import live_counts
+
+    flavour = "debug" if "allocated" in live_counts() else "release"  # only a debug build counts both
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return [
+        ("tagflow", f"{__version__} ({flavour} build)"),
+        ("python", f"{platform.python_version()} on {platform.system()} {platform.machine()}"),
+        *((name, _version(name)) for name in _PACKAGES),
+        ("devices", f"cpu:0 ({cores} cores)"),
+    ]
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "not installed"

@@ -1,0 +1,146 @@
+"""An LSTM written by hand: its time loop is a ``while_loop`` over TensorArrays (Hochreiter and Schmidhuber, 1997).
+
+What does not depend on the state stands outside the loop: the product of all inputs with their weights before it,
+the logits and the loss of all outputs after it, one matmul each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import tagflow as tg
+
+Array = np.ndarray[Any, Any]
+
+
+def initial_weights(characters: int, embedding: int, units: int, seed: int) -> dict[str, Array]:
+    """Draw the weights of a model, float32; the forget gate begins open."""
+    random = np.random.default_rng(seed)
+
+    def matrix(rows: int, columns: int, scale: float) -> Array:
+        return (random.standard_normal((rows, columns), np.float32) * np.float32(scale)).astype(np.float32)
+
+    bias = np.zeros(4 * units, np.float32)
+    bias[units : 2 * units] = 1
+    return {
+        "embedding": matrix(characters, embedding, 0.5),
+        "input": matrix(embedding, 4 * units, embedding**-0.5),
+        "recurrent": matrix(units, 4 * units, units**-0.5),
+        "bias": bias,
+        "output": matrix(units, characters, units**-0.5),
+        "output_bias": np.zeros(characters, np.float32),
+    }
+
+
+class CharacterModel:
+    """The variables of a model in the current graph, and what it computes.
+
+    Parameters
+    ----------
+    weights : mapping of str to array
+        As `initial_weights` gives them; their shapes say how large the model is.
+
+    Attributes
+    ----------
+    variables : dict of str to Variable
+    characters, units : int
+        Size of the alphabet, and of the state.
+    """
+
+    def __init__(self, weights: Mapping[str, Array]) -> None:
+        self.variables = {name: tg.Variable(value, name=name) for name, value in weights.items()}
+        self.units = len(weights["recurrent"])
+        self.characters = len(weights["embedding"])
+
+    def states(self, characters: Any, h: Any, c: Any) -> tuple[Any, Any, Any]:
+        """Read characters and return the outputs after each, and the last state.
+
+        Parameters
+        ----------
+        characters : int32 Tensor of shape [length, batch]
+        h, c : float32 Tensor of shape [batch, units]
+            The state to start from.
+
+        Returns
+        -------
+        outputs : float32 Tensor of shape [length, batch, units]
+        h, c : float32 Tensor of shape [batch, units]
+        """
+        length, batch = tg.unstack(tg.shape(characters), num=2)
+        rows = tg.reshape(self._inputs(tg.reshape(characters, [-1])), [length, batch, 4 * self.units])
+        rows.set_shape([None, characters.shape[1], 4 * self.units])
+        inputs = tg.TensorArray("float32", length).unstack(rows)
+
+        def body(t: Any, h: Any, c: Any, outputs: tg.TensorArray) -> tuple[Any, ...]:
+            h, c = self._cell(inputs.read(t), h, c)
+            return t + 1, h, c, outputs.write(t, h)
+
+        start = [0, h, c, tg.TensorArray("float32", length)]
+        _, h, c, outputs = tg.while_loop(lambda t, *_: t < length, body, start, name="time")
+        return outputs.stack(), h, c
+
+    def logits(self, outputs: Any) -> Any:
+        """Return the unnormalised log probabilities of the next character, [n, characters], of outputs [n, units]."""
+        return outputs @ self.variables["output"] + self.variables["output_bias"]
+
+    def loss(self, outputs: Any, targets: Any) -> Any:
+        """Return the mean cross-entropy, in nats per character, of outputs [length, batch, units]."""
+        logits = self.logits(tg.reshape(outputs, [-1, self.units]))
+        labels = tg.reshape(targets, [-1])
+        return tg.reduce_mean(tg.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits))
+
+    def write(self, prompt: Any, draws: Any, temperature: Any, minimum: Any, newline: int) -> Any:
+        """Go on writing after a prompt, character by character, in a loop whose length the data decide.
+
+        Parameters
+        ----------
+        prompt : int32 Tensor of shape [length]
+            At least one character.
+        draws : float32 Tensor of shape [most]
+            A number in [0, 1) for each character that may be drawn: most probable are not always taken.
+        temperature : float32 scalar Tensor
+            Divides the logits: below 1 the probable becomes more so.
+        minimum : int32 scalar Tensor
+            Stop at the first newline that has at least so many characters up to it.
+        newline : int
+            Its number.
+
+        Returns
+        -------
+        int32 Tensor
+            Of shape [n], the characters written; n is at most `most`.
+        """
+        zeros = tg.zeros([1, self.units])
+        outputs, h, c = self.states(tg.expand_dims(prompt, 1), zeros, zeros)
+        most = tg.size(draws)
+
+        def unfinished(t: Any, last: Any, *_: Any) -> Any:
+            return tg.logical_and(t < most, tg.logical_or(t < minimum, tg.not_equal(last, newline)))
+
+        def body(t: Any, last: Any, logits: Any, h: Any, c: Any, text: tg.TensorArray) -> tuple[Any, ...]:
+            drawn = draw(logits / temperature, draws[t])
+            h, c = self._cell(self._inputs(drawn), h, c)
+            return t + 1, drawn[0], self.logits(h), h, c, text.write(t, drawn[0])
+
+        start = [0, prompt[-1], self.logits(outputs[-1]), h, c, tg.TensorArray("int32", element_shape=[])]
+        return tg.while_loop(unfinished, body, start, name="writing")[-1].stack()
+
+    def _inputs(self, characters: Any) -> Any:
+        """Return what characters [n] add to the gates, [n, 4 * units]."""
+        return tg.gather(self.variables["embedding"], characters) @ self.variables["input"] + self.variables["bias"]
+
+    def _cell(self, inputs: Any, h: Any, c: Any) -> tuple[Any, Any]:
+        """Return the next state; the gates are input, forget, output, then the candidate."""
+        gates, candidate = tg.split(inputs + h @ self.variables["recurrent"], [3 * self.units, self.units], axis=1)
+        i, f, o = tg.split(tg.sigmoid(gates), 3, axis=1)
+        c = f * c + i * tg.tanh(candidate)
+        return o * tg.tanh(c), c
+
+
+def draw(logits: Any, number: Any) -> Any:
+    """Return the class in whose share of [0, 1), by the probabilities of logits [1, n], a number falls: int32 [1]."""
+    shares = tg.cumsum(tg.softmax(logits), axis=-1)
+    below = tg.reduce_sum(tg.cast(shares <= number * shares[:, -1:], "int32"), axis=1)
+    return tg.minimum(below, tg.shape(logits)[1] - 1)

@@ -1,0 +1,28 @@
+"""The curve of the loss as a picture; needs matplotlib, which is imported only here."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Sequence
+from pathlib import Path
+
+import tagflow as tg
+
+
+def require_matplotlib() -> None:
+    """Raise TagflowError, before any work is done for nothing, unless matplotlib can be imported."""
+    if importlib.util.find_spec("matplotlib") is None:
+        raise tg.TagflowError("--plot needs matplotlib, which is not installed", hint="pip install matplotlib")
+
+
+def plot_losses(path: str | Path, losses: Sequence[float], before: float, after: float) -> None:
+    """Draw the training loss of each step, and the held-out loss before and after, all in nats per character."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(7, 4), layout="constrained")
+    axes = figure.subplots()
+    axes.plot(range(1, len(losses) + 1), losses, linewidth=1, label="training, each step")
+    axes.plot([0, len(losses)], [before, after], "o", label="held-out text, before and after")
+    axes.set(xlabel="step", ylabel="loss (nats per character)", title="Character-level LSTM")
+    axes.legend()
+    figure.savefig(path, dpi=150)

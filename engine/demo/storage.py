@@ -1,0 +1,65 @@
+"""Weights in a file: an ``.npz`` that also holds the alphabet, read without pickle."""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tagflow as tg
+
+from .model import initial_weights
+from .text import Alphabet
+
+Array = np.ndarray[Any, Any]
+
+_ALPHABET = "alphabet"
+
+
+def save_weights(path: str | Path, alphabet: Alphabet, weights: Mapping[str, Array]) -> None:
+    """Write weights (as `initial_weights` names them) and the alphabet; the file appears whole or not at all."""
+    target = Path(path)
+    partial = target.with_name(target.name + ".partial")
+    with partial.open("wb") as file:
+        np.savez(file, **{_ALPHABET: np.array(alphabet.characters)}, **weights)  # type: ignore[arg-type]
+    partial.replace(target)
+
+
+def load_weights(path: str | Path) -> tuple[Alphabet, dict[str, Array]]:
+    """Read what `save_weights` wrote.
+
+    Returns
+    -------
+    alphabet : Alphabet
+    weights : dict of str to float32 array
+
+    Raises
+    ------
+    CheckpointError
+        If the file is missing, not an npz, or its arrays do not fit together.
+    """
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            arrays = dict(file)
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
+        raise tg.CheckpointError(f"can not read weights from {path}: {error}") from error
+    alphabet = Alphabet(str(arrays.pop(_ALPHABET, "")))
+    _check(path, alphabet, arrays)
+    return alphabet, arrays
+
+
+def _check(path: str | Path, alphabet: Alphabet, arrays: dict[str, Array]) -> None:
+    sizes = [arrays[name].shape[:1] for name in ("input", "recurrent") if name in arrays and arrays[name].ndim == 2]
+    wanted = initial_weights(len(alphabet), sizes[0][0], sizes[1][0], seed=0) if len(sizes) == 2 else {}
+    if not wanted or _describe(wanted) != _describe(arrays):
+        raise tg.CheckpointError(
+            f"{path} does not hold the weights of one model",
+            wanted=_describe(wanted) or "embedding, input, recurrent, bias, output, output_bias", got=_describe(arrays),
+            hint="give a file that `tagflow demo --save` wrote",
+        )  # fmt: skip
+
+
+def _describe(arrays: Mapping[str, Array]) -> str:
+    return ", ".join(f"{name} {array.dtype}{list(array.shape)}" for name, array in sorted(arrays.items()))

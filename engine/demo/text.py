@@ -1,0 +1,104 @@
+"""Real text without a download: the help topics that Python ships, as numbers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+Array = np.ndarray[Any, Any]
+
+_PLAIN = str.maketrans("\u2018\u2019\u201c\u201d\u2013\u2014\u2026", "''\"\"--.")  # quotes, dashes, ellipsis
+_RARE = re.compile(r"[^\n -~]")
+_TABLE = re.compile(r"^ *[+|].*[+|]\n", re.M)
+_GAP = re.compile(" {5,}")
+
+
+def load_text() -> str:
+    """Return the topics of ``help()`` in alphabetical order, about 430,000 characters of English.
+
+    Lines that draw tables are left out, and more than four spaces are four. Typographic quotes, dashes and ellipses
+    are made plain, and what then is not printable ASCII becomes ``?``.
+    """
+    from pydoc_data.topics import topics
+
+    text = "\n\n".join(topics[name] for name in sorted(topics))
+    return plain(_GAP.sub(" " * 4, _TABLE.sub("", text)))
+
+
+def plain(text: str) -> str:
+    """Return text in printable ASCII and newlines, of the same length."""
+    return _RARE.sub("?", text.translate(_PLAIN))
+
+
+@dataclass(frozen=True)
+class Alphabet:
+    """The characters a model knows, in the order of their numbers."""
+
+    characters: str
+
+    @classmethod
+    def of(cls, text: str) -> Alphabet:
+        """Return the characters of a text, sorted."""
+        return cls("".join(sorted(set(text))))
+
+    def __len__(self) -> int:
+        return len(self.characters)
+
+    def encode(self, text: str) -> Array:
+        """Return the numbers of characters, int32; ValueError names one that is not known."""
+        numbers = {c: i for i, c in enumerate(self.characters)}
+        unknown = sorted(set(text) - set(numbers))
+        if unknown:
+            raise ValueError(f"the model has not seen these characters: {''.join(unknown)!r}")
+        return np.array([numbers[c] for c in text], np.int32)
+
+    def decode(self, numbers: Array) -> str:
+        """Return the characters of numbers."""
+        return "".join(self.characters[i] for i in numbers)
+
+
+def split(numbers: Array, held_out: float = 0.05) -> tuple[Array, Array]:
+    """Return all but the tail for training, and the tail, a share `held_out`, for validation."""
+    at = int(len(numbers) * (1 - held_out))
+    return numbers[:at], numbers[at:]
+
+
+@dataclass(frozen=True)
+class Window:
+    """Characters and those that follow them, int32 [length, batch]; whether each row goes on from the last window."""
+
+    inputs: Array
+    targets: Array
+    continues: bool
+
+
+def windows(numbers: Array, batch: int, length: int, offset: int = 0) -> Iterator[Window]:
+    """Cut a text into `batch` parallel streams and yield windows of at most `length` characters along them.
+
+    Raises
+    ------
+    ValueError
+        If the text is too short for that.
+    """
+    size = (len(numbers) - 1 - offset) // batch
+    if size < 1:
+        raise ValueError(f"{len(numbers)} characters are too few for {batch} streams")
+    inputs, targets = (numbers[offset + k :][: size * batch].reshape(batch, size).T for k in (0, 1))
+    for start in range(0, size, length):
+        here = slice(start, start + length)
+        yield Window(np.ascontiguousarray(inputs[here]), np.ascontiguousarray(targets[here]), start > 0)
+
+
+def epochs(numbers: Array, batch: int, length: int, seed: int) -> Iterator[Window]:
+    """Yield windows of full `length` for ever, each pass through the text starting somewhere else."""
+    random = np.random.default_rng(seed)
+    while True:
+        offset = int(random.integers(length))
+        full = [w for w in windows(numbers, batch, length, offset) if len(w.inputs) == length]
+        if not full:
+            raise ValueError(f"{len(numbers)} characters are too few for {batch} streams of {length}")
+        yield from full

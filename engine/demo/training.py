@@ -1,0 +1,225 @@
+"""The job from text to text: build the graph, train, judge on held-out text, write."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tagflow as tg
+from tagflow.training import AdamOptimizer
+
+from .model import CharacterModel, initial_weights
+from .plot import plot_losses, require_matplotlib
+from .progress import Meter
+from .storage import load_weights, save_weights
+from .text import Alphabet, epochs, load_text, split, windows
+
+Array = np.ndarray[Any, Any]
+
+_LARGEST_NORM = 1.0
+_JUDGING_STREAMS, _JUDGING_LENGTH = 16, 64
+_PROMPT = "\n\nThe "
+_SHORTEST, _LONGEST = 500, 1000
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the demo may be asked for; the defaults were chosen by measuring.
+
+    Attributes
+    ----------
+    units, embedding : int
+        Size of the state, and of the vector that stands for a character.
+    batch, length, steps : int
+        Streams read side by side, characters of each in a step, and steps.
+    rate : float
+        Highest learning rate; it rises during the first tenth, then falls to zero along a cosine.
+    seed : int
+        Of the weights, the order of the text, and what is written.
+    temperature : float
+        Below 1 the text written is more probable, above more varied.
+    plot, save, load : path, optional
+        Where to draw the loss, write the weights, read them.
+    """
+
+    units: int = 192
+    embedding: int = 48
+    batch: int = 32
+    length: int = 32
+    steps: int = 1000
+    rate: float = 1e-2
+    seed: int = 0
+    temperature: float = 0.6
+    plot: Path | None = None
+    save: Path | None = None
+    load: Path | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("units", "embedding", "batch", "length"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
+        if self.steps < 0 or self.seed < 0:
+            raise ValueError("steps and seed must not be negative")
+        if self.temperature <= 0:
+            raise ValueError(f"temperature must be above 0, got {self.temperature}")
+
+
+@dataclass(frozen=True)
+class Result:
+    """What came of it.
+
+    Attributes
+    ----------
+    before, after : float
+        Loss on held-out text, in nats per character.
+    losses : list of float
+        Training loss of each step.
+    text : str
+        What the model wrote.
+    """
+
+    before: float
+    after: float
+    losses: list[float]
+    text: str
+
+
+class Program:
+    """The graph of a model: one step of training, its loss, and writing.
+
+    Parameters
+    ----------
+    weights : mapping of str to array
+    newline : int
+        Number of the character that may end a text.
+    seed : int
+        Of the graph's random numbers.
+    """
+
+    def __init__(self, weights: dict[str, Array], newline: int, seed: int = 0) -> None:
+        with tg.Graph(seed).as_default() as self.graph:
+            self.model = CharacterModel(weights)
+            self._build_training()
+            self._build_writing(newline)
+            self.initialize = tg.global_variables_initializer()
+
+    def _build_training(self) -> None:
+        self.inputs, self.targets = (tg.placeholder("int32", [None, None], name=n) for n in ("inputs", "targets"))
+        self.state = tuple(tg.placeholder("float32", [None, self.model.units], name=n) for n in ("h", "c"))
+        self.rate = tg.placeholder("float32", [], name="rate")
+        outputs, *self.next_state = self.model.states(self.inputs, *self.state)
+        self.loss = self.model.loss(outputs, self.targets)
+        optimizer = AdamOptimizer(self.rate, beta2=0.99)
+        gradients, variables = zip(*optimizer.compute_gradients(self.loss), strict=True)
+        clipped, _ = tg.clip_by_global_norm(gradients, _LARGEST_NORM)
+        self.train = optimizer.apply_gradients(zip(clipped, variables, strict=True), name="train")
+
+    def _build_writing(self, newline: int) -> None:
+        self.prompt = tg.placeholder("int32", [None], name="prompt")
+        self.draws = tg.placeholder_with_default(tg.random_uniform([_LONGEST]), [None], name="draws")
+        self.temperature = tg.placeholder("float32", [], name="temperature")
+        self.minimum = tg.placeholder("int32", [], name="minimum")
+        self.text = self.model.write(self.prompt, self.draws, self.temperature, self.minimum, newline)
+
+    def fresh_state(self, batch: int) -> list[Array]:
+        """Return zeros for the state."""
+        return [np.zeros((batch, self.model.units), np.float32)] * 2
+
+
+async def run(options: Options, say: Callable[[str], None] = print) -> Result:
+    """Train a model on Python's help texts and let it write.
+
+    Parameters
+    ----------
+    options : Options
+    say : callable
+        Takes each line of the report.
+
+    Returns
+    -------
+    Result
+
+    Raises
+    ------
+    CheckpointError
+        If the weights can not be loaded.
+    TagflowError
+        If a plot is asked for and matplotlib is missing.
+    ValueError
+        If the text is too short for batch and length, or a loaded model does not know its characters.
+    """
+    if options.plot is not None:
+        require_matplotlib()
+    text = load_text()
+    alphabet, weights = _start(options, text)
+    training, held_out = split(alphabet.encode(text))
+    program = Program(weights, int(alphabet.encode("\n")[0]), options.seed)
+    say(f"{len(training):,} characters to train on, {len(held_out):,} held out, {len(alphabet)} different ones")
+    async with tg.Session(program.graph) as session:
+        await session.run(program.initialize)
+        before = await judge(session, program, held_out)
+        say(f"held-out loss before: {before:.3f} nats/char (ln {len(alphabet)} = {math.log(len(alphabet)):.3f})")
+        meter = await train(session, program, training, options)
+        after = await judge(session, program, held_out) if options.steps else before
+        say(
+            f"held-out loss after: {after:.3f} nats/char; {meter.seconds:.1f} s of training, {meter.speed:,.0f} chars/s"
+        )
+        if options.save is not None:
+            save_weights(options.save, alphabet, await session.read_variables(list(weights)))
+        written = await write(session, program, alphabet, options.temperature)
+    say(f"\n{written}")
+    if options.plot is not None:
+        plot_losses(options.plot, meter.losses, before, after)
+    return Result(before, after, meter.losses, written)
+
+
+def _start(options: Options, text: str) -> tuple[Alphabet, dict[str, Array]]:
+    if options.load is not None:
+        return load_weights(options.load)
+    alphabet = Alphabet.of(text)
+    return alphabet, initial_weights(len(alphabet), options.embedding, options.units, options.seed)
+
+
+async def train(session: tg.Session, program: Program, numbers: Array, options: Options) -> Meter:
+    """Make `options.steps` steps on a text and return how they went; the state goes on from window to window."""
+    feeds = [program.inputs, program.targets, *program.state, program.rate]
+    step = session.make_step([program.loss, *program.next_state, program.train], feeds)
+    zeros = state = program.fresh_state(options.batch)
+    texts = islice(epochs(numbers, options.batch, options.length, options.seed), options.steps)
+    with Meter(options.steps, options.batch * options.length) as meter:
+        for i, window in enumerate(texts):
+            state = state if window.continues else zeros
+            rate = options.rate * schedule(i, options.steps)
+            loss, *state, _ = await step(window.inputs, window.targets, *state, rate)
+            meter.step(float(loss))
+    return meter
+
+
+def schedule(step: int, steps: int) -> float:
+    """Return the share of the highest learning rate for a step: a rising tenth, then a falling cosine."""
+    return min(1.0, 10 * (step + 1) / steps) * 0.5 * (1 + math.cos(math.pi * step / steps))
+
+
+async def judge(session: tg.Session, program: Program, numbers: Array) -> float:
+    """Return the mean loss on a text, in nats per character."""
+    step = session.make_step([program.loss, *program.next_state], [program.inputs, program.targets, *program.state])
+    state, total, count = program.fresh_state(_JUDGING_STREAMS), 0.0, 0
+    for window in windows(numbers, _JUDGING_STREAMS, _JUDGING_LENGTH):
+        loss, *state = await step(window.inputs, window.targets, *state)
+        total, count = total + float(loss) * window.inputs.size, count + window.inputs.size
+    return total / count
+
+
+async def write(session: tg.Session, program: Program, alphabet: Alphabet, temperature: float) -> str:
+    """Let the model write: until a newline after the shortest length, or the longest length."""
+    feeds = {
+        program.prompt: alphabet.encode(_PROMPT),
+        program.temperature: temperature,
+        program.minimum: _SHORTEST,
+    }
+    return (_PROMPT + alphabet.decode(await session.run(program.text, feeds))).strip("\n")
