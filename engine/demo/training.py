@@ -51,7 +51,7 @@ class Options:
     embedding: int = 48
     batch: int = 32
     length: int = 32
-    steps: int = 1000
+    steps: int = 750
     rate: float = 1e-2
     seed: int = 0
     temperature: float = 0.6

@@ -1,0 +1,150 @@
+"""Serve a trained character model over HTTP: each request awaits a step, many at once.
+
+    tagflow demo --save weights.npz
+    python examples/serve_async.py weights.npz
+    curl -d '{"prompt": "The ", "max_chars": 300, "temperature": 0.5, "seed": 1}' localhost:8000/generate
+    curl localhost:8000/health
+
+A client that hangs up cancels its own step and no other. Needs starlette and uvicorn (in the `test` extra).
+"""
+
+import argparse
+import asyncio
+from contextlib import asynccontextmanager
+from dataclasses import asdict, dataclass, fields
+
+import numpy as np
+import tagflow as tg
+import uvicorn
+from starlette.applications import Starlette
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+from tagflow.demo import CharacterModel, load_weights
+
+CLIENT_CLOSED_REQUEST = 499  # nobody reads it; it is what the access log shows
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What a client asks for: at most `max_chars`, ending with the first line that is longer than half of that."""
+
+    prompt: str = "\n\nThe "
+    max_chars: int = 400
+    temperature: float = 0.6
+    seed: int = 0
+
+    @classmethod
+    def parse(cls, body, limit):
+        """Check a decoded body; ValueError says what is wrong."""
+        unknown = set(body) - {f.name for f in fields(cls)} if isinstance(body, dict) else {"a body that is no object"}
+        if unknown:
+            raise ValueError(f"not understood: {', '.join(sorted(unknown))}")
+        for field in fields(cls):
+            kinds = (int, float) if field.type is float else field.type
+            if field.name in body and (not isinstance(body[field.name], kinds) or isinstance(body[field.name], bool)):
+                raise ValueError(f"{field.name} must be of type {field.type.__name__}")
+        wish = cls(**body)
+        if not wish.prompt or wish.seed < 0 or not wish.temperature > 0 or not 1 <= wish.max_chars <= limit:
+            raise ValueError(f"prompt must not be empty, seed >= 0, temperature > 0, max_chars from 1 to {limit}")
+        return wish
+
+
+class Writer:
+    """A model in a session, and one compiled step that all requests share."""
+
+    def __init__(self, alphabet, weights):
+        self.alphabet = alphabet
+        self.finished = self.cancelled = 0
+        with tg.Graph().as_default() as self.graph:
+            model = CharacterModel(weights)
+            self.feeds = [
+                tg.placeholder("int32", [None], name="prompt"),
+                tg.placeholder("float32", [None], name="draws"),
+                tg.placeholder("float32", [], name="temperature"),
+                tg.placeholder("int32", [], name="minimum"),
+            ]
+            self.text = model.write(*self.feeds, newline=alphabet.encode("\n")[0])
+            self.initialize = tg.global_variables_initializer()
+
+    @asynccontextmanager
+    async def open(self):
+        """Open the session for as long as the server lives."""
+        async with tg.Session(self.graph) as self.session:
+            await self.session.run(self.initialize)
+            self.step = self.session.make_step(self.text, self.feeds)
+            yield
+
+    async def write(self, wish):
+        """Await one step; the same wish always gives the same text, whatever else runs."""
+        prompt = self.alphabet.encode(wish.prompt)
+        draws = np.random.default_rng(wish.seed).random(wish.max_chars, np.float32)
+        try:
+            numbers = await self.step(prompt, draws, wish.temperature, wish.max_chars // 2)
+        except asyncio.CancelledError:
+            self.cancelled += 1
+            raise
+        self.finished += 1
+        return self.alphabet.decode(numbers)
+
+    def statistics(self):
+        """Return counts of the session's steps, and of how they ended here."""
+        return {**asdict(self.session.statistics()), "finished": self.finished, "cancelled": self.cancelled}
+
+
+async def unless_disconnected(request, coroutine):
+    """Return what a coroutine gives; None, and the coroutine is cancelled, if the client hangs up first."""
+    work, gone = asyncio.create_task(coroutine), asyncio.create_task(hang_up(request))
+    try:
+        await asyncio.wait([work, gone], return_when=asyncio.FIRST_COMPLETED)
+        return work.result() if work.done() else None
+    finally:
+        work.cancel()
+        gone.cancel()
+        await asyncio.gather(work, gone, return_exceptions=True)
+
+
+async def hang_up(request):
+    """Wait until the client has gone; its request was read to the end before."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
+def create_app(alphabet, weights, limit=2000):
+    """Return the ASGI application for a model.
+
+    Parameters
+    ----------
+    alphabet : tagflow.demo.Alphabet
+    weights : dict of str to array
+        Both as `tagflow.demo.load_weights` returns them.
+    limit : int
+        Most characters that one request may ask for.
+    """
+    writer = Writer(alphabet, weights)
+
+    async def generate(request):
+        try:
+            wish = Wish.parse(await request.json(), limit)
+            text = await unless_disconnected(request, writer.write(wish))
+        except ValueError as error:
+            return JSONResponse({"error": str(error)}, status_code=400)
+        return Response(status_code=CLIENT_CLOSED_REQUEST) if text is None else JSONResponse({"text": text})
+
+    async def health(request):
+        return JSONResponse({"status": "ok", **writer.statistics()})
+
+    routes = [Route("/generate", generate, methods=["POST"]), Route("/health", health)]
+    return Starlette(routes=routes, lifespan=lambda app: writer.open())
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("weights", help="what `tagflow demo --save` wrote")
+    parser.add_argument("--host", default="127.0.0.1")
+    parser.add_argument("--port", type=int, default=8000)
+    options = parser.parse_args()
+    uvicorn.run(create_app(*load_weights(options.weights)), host=options.host, port=options.port)
+
+
+if __name__ == "__main__":
+    main()
