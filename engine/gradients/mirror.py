@@ -93,14 +93,14 @@ class Mirror:
         start = self._outer(owner.inputs[i])
         if step == 0:
             return start
-        offset = self.index * constant(step, int64)
+        offset = self.index if step == 1 else self.index * constant(step, int64)
         if param.dtype is not int64:
             offset = apply("Cast", offset, dtype=param.dtype)
-        return start + offset
+        return offset if _is_zero(start) else start + offset
 
     def _is_cheap(self, op: Operation) -> bool:
-        """Whether recomputing costs less than saving: sums of integer scalars that are not saved themselves."""
-        if op.type not in ("Add", "Sub") or not op.outputs[0].dtype.is_integer or op.outputs[0].rank != 0:
+        """Whether recomputing costs less than saving: sums and casts of integer scalars not saved themselves."""
+        if op.type not in ("Add", "Sub", "Cast") or any(not t.dtype.is_integer or t.rank != 0 for t in op.inputs):
             return False
         return all(self._is_free(t) for t in op.inputs)
 
@@ -126,3 +126,8 @@ def _step(param: Tensor, result: Tensor) -> int | None:
     if value is None or value.ndim:
         return None
     return int(value) if op.type == "Add" else -int(value)
+
+
+def _is_zero(tensor: Tensor) -> bool:
+    value = static_value(tensor)
+    return value is not None and not value.any()

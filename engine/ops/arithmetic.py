@@ -9,7 +9,7 @@ from typing import Any
 from ..base import dtypes
 from ..base.errors import DtypeError, GraphError, ShapeError
 from ..base.shapes import UNKNOWN, Shape
-from ..ir.build import apply, convert_to_tensor
+from ..ir.build import apply, convert_to_tensor, static_value
 from ..ir.definition import Sample, Ufunc, define
 from ..ir.operation import Operation
 from ..ir.tensor import Tensor
@@ -104,11 +104,17 @@ floormod = mod = binary(
 )  # fmt: skip
 
 
+def _lowered(x: Tensor, y: Tensor) -> Tensor:
+    """Return y - 1; but where x is 0, an exponent that has come down to 0 stays: its power has no derivatives."""
+    known = static_value(y)
+    if known is not None and known.all():
+        return y - 1
+    ended = apply("LogicalAnd", apply("Equal", x, 0), apply("Equal", y, 0))
+    return apply("Where", ended, 1, y - 1)  # type: ignore[no-any-return]
+
+
 def _power_gradient(x: Tensor, y: Tensor, z: Tensor, g: Tensor) -> tuple[Tensor, Tensor]:
-    # Where x is 0, an exponent that has come down to 0 stays there: its polynomial has no further derivatives.
-    at_zero = apply("Equal", x, 0)
-    ended = apply("LogicalAnd", at_zero, apply("Equal", y, 0))
-    slope = y * pow(x, apply("Where", ended, 1, y - 1))
+    slope = y * pow(x, _lowered(x, y))
     defined = apply("NotEqual", x, 0) if x.dtype.is_complex else x > 0
     logarithm = apply("Log", apply("Where", defined, x, 1))
     return g * conj(slope), g * conj(z * logarithm)

@@ -48,6 +48,12 @@ def shape_of(tensor: Tensor) -> Tensor:
     return apply("Shape", tensor)  # type: ignore[no-any-return]
 
 
+def size_along(tensor: Tensor, axis: int) -> Tensor:
+    """Return one dimension of a tensor as an int32 scalar: a constant when it is known."""
+    known = None if tensor.rank is None else tensor.shape[axis]
+    return shape_of(tensor)[axis] if known is None else constant(np.asarray(known, np.int32))
+
+
 def zeros_like(tensor: Tensor) -> Tensor:
     """Return zeros of a tensor's run-time shape; needs no value of it, only its shape."""
     zero = constant(np.zeros((), tensor.dtype.numpy))

@@ -15,7 +15,7 @@ from ..ir.definition import REQUIRED, Sample, define
 from ..ir.operation import Operation
 from ..ir.tensor import Tensor
 from .arguments import axis_within, index_tensor, partial_values, static_int, sum_of, with_dimension
-from .common import shape_of, zeros_like
+from .common import size_along, zeros_like
 from .literals import f64, i32, i64
 
 _X = np.arange(6.0).reshape(2, 3)
@@ -54,7 +54,7 @@ def _concat_shape(op: Operation) -> Shape:
 
 def _concat_gradient(op: Operation, g: Tensor) -> list[Any]:
     axis = op.attrs["axis"]
-    sizes = apply("Stack", [shape_of(t)[axis] for t in op.inputs], axis=0)
+    sizes = apply("Stack", [size_along(t, axis) for t in op.inputs], axis=0)
     return apply("SplitV", g, sizes, num=len(op.inputs), axis=axis)  # type: ignore[no-any-return]
 
 
