@@ -86,7 +86,7 @@ async def test_the_model_computes_what_the_formulas_say(executor):
     random = np.random.default_rng(0)
     inputs, targets = random.integers(0, 5, (2, 7, 2)).astype(np.int32)
     state = random.standard_normal((2, 2, 3)).astype(np.float32)
-    program = Program(weights, newline=0)
+    program = Program(weights, newline=0, batch=2)
     async with tg.Session(program.graph, executor=executor) as session:
         await session.run(program.initialize)
         feeds = dict(zip([program.inputs, program.targets, *program.state], [inputs, targets, *state], strict=True))
@@ -109,7 +109,7 @@ def written(bias, most, minimum):
     """Return what a model with zero weights writes from these logits (newline is 0) and all draws at 0.5."""
     weights = {n: np.zeros_like(w) for n, w in initial_weights(len(bias), 2, 2, seed=0).items()}
     weights["output_bias"] = np.array(bias, np.float32)
-    program = Program(weights, newline=0)
+    program = Program(weights, newline=0, batch=1)
     feeds = {
         program.prompt: [1],
         program.draws: np.full(most, 0.5, np.float32),
@@ -137,7 +137,7 @@ async def test_it_learns_a_little_and_saves_what_it_learnt(tmp_path, capsys):
     assert len(result.losses) == 40
     assert result.text in capsys.readouterr().out
     assert picture.read_bytes().startswith(b"\x89PNG")
-    again = await run(Options(steps=0, load=path))
+    again = await run(Options(steps=0, load=path, batch=SMALL["batch"]))
     assert again.before == pytest.approx(result.after, abs=1e-6)
 
 
