@@ -67,6 +67,9 @@ class Options:
             raise ValueError("steps and seed must not be negative")
         if self.temperature <= 0:
             raise ValueError(f"temperature must be above 0, got {self.temperature}")
+        for path in (self.plot, self.save):
+            if path is not None and not path.absolute().parent.is_dir():
+                raise ValueError(f"there is no folder {path.absolute().parent} to write {path.name} in")
 
 
 @dataclass(frozen=True)

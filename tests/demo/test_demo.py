@@ -164,11 +164,13 @@ def test_the_command_reports_errors_in_one_place(tmp_path, capsys, monkeypatch):
     (tmp_path / "no.npz").write_text("nothing")
     assert main(["demo", "--load", str(tmp_path / "no.npz")]) == 1
     assert main(["demo", "--units", "0"]) == 1
+    assert main(["demo", "--save", str(tmp_path / "nowhere" / "w.npz")]) == 1
     monkeypatch.setattr(plotting.importlib.util, "find_spec", lambda name: None)
     assert main(["demo", "--plot", "loss.png"]) == 1
     errors = capsys.readouterr().err
     assert "can not read weights" in errors
     assert "units must be at least 1" in errors
+    assert "there is no folder" in errors
     assert "matplotlib" in errors
 
 
