@@ -7,6 +7,7 @@ filled before anything else sees it, each index once or never.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -150,7 +151,13 @@ class _Scope:
             for n in ast.names_of(s)
         }
         chosen = [n for n in found if n in wanted] + found[-1:]
-        return list(dict.fromkeys([*chosen, *map(self.outcome, self.some_types(1, 2))]))
+        joined = [self.joined(a, b) for a, b in itertools.combinations(chosen[-4:], 2) if self.chance(50)]
+        return list(dict.fromkeys([*chosen, *filter(None, joined), *map(self.outcome, self.some_types(1, 2))]))
+
+    def joined(self, a: str, b: str) -> str | None:
+        """Use two values at once, which come at different times; None if no function takes both."""
+        mix = self.draw(st.sampled_from(self.kind.mixes))
+        return self.apply(mix, a, b) if ALL[mix].rule(self.types[a], self.types[b]) else None
 
     # ---- statements
 
