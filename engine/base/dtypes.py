@@ -154,6 +154,8 @@ def as_array(value: Any, dtype: DType | None = None) -> np.ndarray[Any, Any]:
     kinds = _literal_kinds(value)
     if "a" in kinds:
         return _typed_array(np.asarray(value), dtype)
+    if "s" in kinds and len(kinds) > 1:
+        raise DtypeError("a literal holds strings and other values", got=repr(value), hint="use one kind of value")
     kind = max(kinds, key="?ifcs".index) if kinds else "f"
     if dtype is None:
         dtype = {"?": bool_, "i": int32, "f": float32, "c": complex64, "s": string}[kind]

@@ -152,9 +152,15 @@ def _require(condition: Tensor, message: str, data: Sequence[Tensor]) -> Any:
 def _predicate(value: Any, dtype: Any, construct: str) -> Tensor:
     tensor = convert_to_tensor(value)
     if tensor.dtype is not dtype:
-        raise DtypeError(f"the predicate of {construct} has the wrong dtype", wanted=dtype, got=tensor.dtype)
+        raise DtypeError(
+            f"the predicate of {construct} has the wrong dtype", wanted=dtype, got=tensor.dtype,
+            hint=f"compare it with something, or use cast(..., '{dtype}')",
+        )  # fmt: skip
     if tensor.rank not in (0, None):
-        raise ShapeError(f"the predicate of {construct} must be a scalar", wanted="[]", got=tensor.shape)
+        raise ShapeError(
+            f"the predicate of {construct} must be a scalar", wanted="[]", got=tensor.shape,
+            hint="use reduce_all or reduce_any, or where to choose element by element",
+        )  # fmt: skip
     return tensor
 
 
@@ -172,13 +178,11 @@ def _build_branches(predicate: Tensor, functions: Sequence[Function], strict: bo
             raise BranchMismatchError(
                 f"the branches of {name} return different structures", wanted="the same structure from each",
                 got=f"{found} ({roles[0]} against {role})", source=source,
+                hint="return the same lists, tuples and dicts from each branch",
             )  # fmt: skip
     _finish(regions, roles, structures, name)
     shapes = [_common_shape([r.results[i] for r in regions]) for i in range(len(regions[0].results))]
-    device = scopes.current().device
-    op = make_cond(
-        predicate, regions, shapes, name=name, source=source, device=device if isinstance(device, str) else ""
-    )
+    op = make_cond(predicate, regions, shapes, name=name, source=source)
     leaves = nest.flatten(structures[0])
     return nest.pack_as(structures[0], [from_tensor(leaf, t) for leaf, t in zip(leaves, op.outputs, strict=True)])
 

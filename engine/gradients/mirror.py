@@ -8,6 +8,10 @@ it (seed 000, section 5.1: the values are found while the gradient is built).
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
+
 from ..base.dtypes import int64
 from ..ir import scopes
 from ..ir.build import apply, constant, static_value
@@ -122,12 +126,19 @@ def _step(param: Tensor, result: Tensor) -> int | None:
     left, right = op.inputs
     if op.type == "Add" and right is param:
         left, right = right, left
-    value = static_value(right) if left is param else None
+    value = _fixed_value(right) if left is param else None
     if value is None or value.ndim:
         return None
     return int(value) if op.type == "Add" else -int(value)
 
 
 def _is_zero(tensor: Tensor) -> bool:
-    value = static_value(tensor)
+    value = _fixed_value(tensor)
     return value is not None and not value.any()
+
+
+def _fixed_value(tensor: Tensor) -> np.ndarray[Any, Any] | None:
+    """Return the value of a constant that no step may feed (rule 58), else None."""
+    while tensor.op.type == "Identity" and not tensor.graph.is_feedable(tensor):
+        tensor = tensor.op.inputs[0]
+    return None if tensor.graph.is_feedable(tensor) else static_value(tensor)

@@ -71,11 +71,13 @@ def build(type: str, tensors: list[Tensor], *, name: str | None = None, **attrs:
         if error.operation is None:
             error.operation = op
         raise
-    _place(op, scope)
+    place(op)
     return op
 
 
-def _place(op: Operation, scope: scopes.Scope) -> None:
+def place(op: Operation) -> None:
+    """Give a new operation the device and the colocation of the current scope."""
+    scope = scopes.current()
     op.device = scope.device(op) if callable(scope.device) else scope.device
     if scope.colocate is not None:
         op.attrs["colocate"] = scope.colocate.name
@@ -221,16 +223,16 @@ def constant(value: Any, dtype: Any = None, shape: Any = None, name: str | None 
         [(dtypes.as_dtype(array.dtype), Shape(array.shape))],
         control_inputs=scope.control_inputs, attrs={"value": array}, source=user_source(),
     )  # fmt: skip
-    _place(op, scope)
+    place(op)
     return op.outputs[0]
 
 
 def static_value(tensor: Tensor) -> np.ndarray[Any, Any] | None:
     """Return the value of a tensor that is known when the graph is built, else None."""
+    while tensor.op.type == "Identity":
+        tensor = tensor.op.inputs[0]
     if tensor.op.type == "Const":
         return tensor.op.attrs["value"]  # type: ignore[no-any-return]
-    if tensor.op.type == "Identity":
-        return static_value(tensor.op.inputs[0])
     shape = static_shape(tensor) if tensor.dtype.is_integer and tensor.rank == 1 else None
     if shape is not None and shape.is_fully_known:
         return np.asarray(shape.as_tuple(), tensor.dtype.numpy)
@@ -239,13 +241,13 @@ def static_value(tensor: Tensor) -> np.ndarray[Any, Any] | None:
 
 def static_shape(tensor: Tensor) -> Shape:
     """Return what is known of the shape that an integer vector stands for (-1 means unknown)."""
+    while tensor.op.type in ("Cast", "Identity"):
+        tensor = tensor.op.inputs[0]
     op = tensor.op
     if op.type == "Const":
         return Shape([None if d < 0 else d for d in op.attrs["value"].ravel().tolist()])
     if op.type == "Shape":
         return op.inputs[0].shape
-    if op.type in ("Cast", "Identity"):
-        return static_shape(op.inputs[0])
     if op.type == "Stack" and all(t.shape == SCALAR for t in op.inputs):
         return Shape([_static_dimension(t) for t in op.inputs])
     if op.type == "Concat":
@@ -266,12 +268,12 @@ def _is_static_slice(spec: tuple[Any, ...]) -> bool:
 
 
 def _static_dimension(tensor: Tensor) -> int | None:
+    while tensor.op.type in ("Cast", "Identity"):
+        tensor = tensor.op.inputs[0]
     op = tensor.op
     if op.type == "Const":
         value = int(op.attrs["value"])
         return None if value < 0 else value
-    if op.type in ("Cast", "Identity"):
-        return _static_dimension(op.inputs[0])
     if op.type == "StridedSlice" and len(op.attrs["spec"]) == 1 and isinstance(op.attrs["spec"][0], int):
         shape, index = static_shape(op.inputs[0]), op.attrs["spec"][0]
         if shape.rank is not None and -shape.rank <= index < shape.rank:
@@ -282,13 +284,19 @@ def _static_dimension(tensor: Tensor) -> int | None:
 def slice_tensor(tensor: Tensor, key: Any) -> Tensor:
     """Build ``tensor[key]``: integers, slices, ellipsis, None and scalar tensors, or one boolean mask."""
     keys = key if isinstance(key, tuple) else (key,)
-    if len(keys) == 1 and as_symbolic(keys[0]) and convert_to_tensor(keys[0]).dtype is dtypes.bool_:
+    if len(keys) == 1 and _is_mask(keys[0]):
         return apply("BooleanMask", tensor, keys[0])  # type: ignore[no-any-return]
     spec: list[Any] = []
     dynamic: list[Any] = []
     for part in keys:
         spec.append(_slice_part(tensor, part, dynamic))
     return apply("StridedSlice", tensor, dynamic, spec=tuple(spec))  # type: ignore[no-any-return]
+
+
+def _is_mask(key: Any) -> bool:
+    if isinstance(key, np.ndarray):
+        return key.dtype == np.bool_
+    return as_symbolic(key) and convert_to_tensor(key).dtype is dtypes.bool_
 
 
 class Dynamic:

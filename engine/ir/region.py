@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from ..base.dtypes import DType
 from ..base.errors import GraphError
 from ..base.shapes import Shape
+from ..base.sources import user_source
 from .tensor import Tensor
 
 if TYPE_CHECKING:
@@ -65,11 +66,17 @@ class Region:
             if region.resolver is not None:
                 return region.resolver(tensor)
         where = tensor.op.region
+        if where.graph is not self.graph:
+            raise GraphError(
+                f"tensor {tensor.name} is of another graph", got=f"built at {tensor.op.source}", operation=tensor.op,
+                source=user_source(), hint="build everything that belongs together in one graph",
+            )  # fmt: skip
         raise GraphError(
             f"tensor {tensor.name} is used outside the {where.role} it was made in",
             wanted=f"a tensor of the {self.role} or of a region around it",
             got=f"a tensor of the {where.path()}, built at {tensor.op.source}",
             operation=tensor.op,
+            source=user_source(),
             hint="return it from the branch or body and use the result of cond or while_loop",
         )
 

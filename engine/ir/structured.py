@@ -15,7 +15,7 @@ from typing import Any
 from ..base import dtypes
 from ..base.shapes import SCALAR
 from . import scopes
-from .build import scoped_name
+from .build import place, scoped_name
 from .operation import Operation
 from .region import Region
 from .tensor import Tensor
@@ -56,15 +56,16 @@ def new_region(role: str, parent: Region | None = None) -> Region:
 
 
 def make_cond(
-    pred: Tensor, branches: Sequence[Region], shapes: Sequence[Any], *, name: str, source: Any = None, device: str = ""
+    pred: Tensor, branches: Sequence[Region], shapes: Sequence[Any], *, name: str, source: Any = None
 ) -> Operation:
     """Append a Cond whose branches are built; their results agree in number and dtype."""
     outputs = [(t.dtype, shape) for t, shape in zip(branches[0].results, shapes, strict=True)]
-    return Operation(
+    op = Operation(
         scopes.current_region(), "Cond", scoped_name(name), [pred], outputs, regions=branches, source=source,
-        control_inputs=scopes.current().control_inputs, device=device,
-        attrs={"extras": []},
+        control_inputs=scopes.current().control_inputs, attrs={"extras": []},
     )  # fmt: skip
+    place(op)
+    return op
 
 
 def make_while(
@@ -72,10 +73,12 @@ def make_while(
 ) -> Operation:
     """Append a While whose regions are built; the body's results agree with its parameters."""
     outputs = [(t.dtype, t.shape) for t in body.params]
-    return Operation(
+    op = Operation(
         scopes.current_region(), "While", scoped_name(name), inits, outputs, regions=(cond, body), source=source,
         control_inputs=scopes.current().control_inputs, attrs={"extras": [], **attrs},
     )  # fmt: skip
+    place(op)
+    return op
 
 
 def save_maybe(op: Operation, branch: int, value: Tensor) -> Tensor:

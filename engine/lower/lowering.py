@@ -29,6 +29,7 @@ Key = Any
 def lower(program: Program) -> Program:
     """Return the program without regions: every operation in the root region."""
     lowering = _Lowering(Graph(program.graph.seed))
+    lowering.taken = {op.attrs["frame_name"] for op in program.graph.root.walk() if op.type == "Enter"}
     root = _Scope(lowering, None)
     lowering.region(program.graph.root, root)
     lowering.close_cycles()
@@ -139,6 +140,7 @@ class _LoopScope(_Scope):
     def __init__(self, parent: _Scope, op: Operation) -> None:
         super().__init__(parent.lowering, parent)
         self.op = op
+        self.name = parent.lowering.frame_name(op.name)
         self.invariants: set[Tensor] = set()
 
     def enter(self, outer: Tensor, constant: bool) -> Tensor:
@@ -146,7 +148,7 @@ class _LoopScope(_Scope):
         tensor = self.parent.emit(
             "Enter", f"{self.op.name}/Enter", [outer], [(outer.dtype, outer.shape)],
             self.lowering.controls(self.op, self.parent) if not constant else (), like=self.op,
-            frame_name=self.op.name, is_constant=constant, parallel_iterations=self.op.attrs["parallel_iterations"],
+            frame_name=self.name, is_constant=constant, parallel_iterations=self.op.attrs["parallel_iterations"],
         ).outputs[0]  # fmt: skip
         if constant:
             self.invariants.add(tensor)
@@ -180,6 +182,14 @@ class _Lowering:
         self.ops: dict[Operation, list[Operation]] = {}
         self.scopes: dict[Operation, _Scope] = {}
         self.cycles: list[tuple[Operation, int, _Scope, Tensor]] = []
+        self.taken: set[str] = set()  # names of frames
+
+    def frame_name(self, name: str) -> str:
+        """Return a name for a loop that no hand-made loop has."""
+        while name in self.taken:
+            name += "_"
+        self.taken.add(name)
+        return name
 
     def region(self, region: Region, scope: _Scope) -> None:
         for op in region.operations:
@@ -260,24 +270,31 @@ class _Lowering:
     def loop(self, op: Operation, scope: _Scope) -> None:
         frame = _LoopScope(scope, op)
         count = num_results(op)
-        enters = [frame.enter(scope.lookup(t), constant=False) for t in op.inputs]
+        inits = [scope.lookup(t) for t in op.inputs] or [self._spare(op, scope)]
+        enters = [frame.enter(t, constant=False) for t in inits]
         merges = [self._merge(op, t) for t in enters]
         pred = _LoopRegion(frame, merges[0])
-        pred.env.update(zip(op.regions[0].params, [m.outputs[0] for m in merges], strict=True))
+        pred.env.update(zip(op.regions[0].params, [m.outputs[0] for m in merges], strict=False))
         self.region(op.regions[0], pred)
         test = pred.lookup(op.regions[0].results[0])
         cond = pred.emit("LoopCond", f"{op.name}/LoopCond", [test], [(dtypes.bool_, SCALAR)], like=op).outputs[0]
         switches = [self._switch(op, m.outputs[0], cond) for m in merges]
         body = _LoopRegion(frame, self._pivot(op, switches[0].outputs[1]))
-        body.env.update(zip(op.regions[1].params, [s.outputs[1] for s in switches], strict=True))
+        body.env.update(zip(op.regions[1].params, [s.outputs[1] for s in switches], strict=False))
         self.region(op.regions[1], body)
-        for merge, result in zip(merges, op.regions[1].results, strict=True):
-            merge.update_input(1, self._next(op, body, body.lookup(result)))
-        exits = [self._exit(op, s.outputs[0], t) for s, t in zip(switches, op.outputs, strict=False)]
-        scope.env.update(zip(op.outputs, [e.outputs[0] for e in exits], strict=False))
+        results = [body.lookup(t) for t in op.regions[1].results] or [switches[0].outputs[1]]
+        for merge, result in zip(merges, results, strict=True):
+            merge.update_input(1, self._next(op, body, result))
+        exits = [self._exit(op, s.outputs[0], t) for s, t in zip(switches, op.outputs[:count], strict=False)]
+        scope.env.update(zip(op.outputs[:count], [e.outputs[0] for e in exits], strict=False))
         self.ops[op] = exits
         for slot, (extra, output) in enumerate(zip(extras(op), op.outputs[count:], strict=True)):
             scope.env[output] = self._final(op, body, cond, slot, extra)
+
+    def _spare(self, op: Operation, scope: _Scope) -> Tensor:
+        """Return the initial value of a variable for a loop of which only saved values are wanted."""
+        outputs = [(dtypes.bool_, SCALAR)]
+        return scope.emit("Const", f"{op.name}/spare", (), outputs, like=op, value=np.asarray(True)).outputs[0]
 
     def _emit(self, op: Operation, type: str, inputs: Sequence[Tensor], outputs: Any, **attrs: Any) -> Operation:
         name = self.graph.unique_name(f"{op.name}/{type}")
