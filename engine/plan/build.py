@@ -119,6 +119,7 @@ def _kernel(op: Operation) -> dict[str, Any]:
         kernel = functools.partial(_only, kernel)
     return {
         "kernel": kernel,
+        "attrs": attrs,
         "stateful": definition.stateful,
         "ufunc": definition.kernel.name if isinstance(definition.kernel, Ufunc) else None,
     }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -33,6 +33,8 @@ class Node:
         (several outputs), None (no output), or a coroutine of one of these.
     ufunc : str or None
         The NumPy ufunc the kernel is, if it is just that.
+    attrs : mapping
+        Attributes of a KERNEL, from which its C kernel is chosen.
     value : array, optional
         What a CONST gives.
     index : int
@@ -53,6 +55,7 @@ class Node:
     kernel: Callable[..., Any] | None = None
     stateful: bool = False
     ufunc: str | None = None
+    attrs: Mapping[str, Any] = field(default_factory=dict)
     value: Any = None
     index: int = -1
     child: int = -1

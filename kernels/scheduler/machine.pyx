@@ -353,6 +353,10 @@ cdef class StepMachine:
         if node.kind != KERNEL:
             self._run_series(node, ready.iteration)
             return self._emit(ready) + 1
+        if node.native != NULL and node.native(
+                self.machine.table, node, &ready.iteration.slots[node.slot], self.machine.live, self.machine.outputs):
+            self._emit(ready)
+            return LOOP_COST
         if node.loop != NULL:
             cost = self._run_loop(node, ready.iteration)
             if cost:

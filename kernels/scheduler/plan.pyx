@@ -17,6 +17,7 @@ from tagflow.kernels.scheduler.table cimport (
     AT_ONCE, CONST, ENTER, EXIT, FETCH, INVARIANT, KERNEL, MERGE, NEXT_ITERATION, SERIES_EXIT,
     STATEFUL, SWITCH, SWITCH_N, TRIP_COUNT, Edge, FrameType, Link, Node, Pending, Table, Type, output_type,
 )
+from tagflow.kernels.cpu.registry cimport find_native
 from tagflow.kernels.scheduler.ufuncs cimport find_loop
 from tagflow.kernels.scheduler.values cimport Value, drop
 
@@ -325,7 +326,11 @@ cdef int _build_kernels(CompiledPlan self) except -1:
             raise ValueError(f"{source.name}: has no kernel")
         self.kernels.append(kernel)
         node.kernel = <PyObject*>kernel
-        if source.ufunc and not source.stateful:
-            inputs = [self.dtypes[table.input_types[node.input + <uint32_t>k]] for k in range(node.num_inputs)]
+        if source.stateful:
+            continue
+        inputs = [self.dtypes[table.input_types[node.input + <uint32_t>k]] for k in range(node.num_inputs)]
+        if source.ufunc:
             find_loop(node, source.ufunc, inputs, list(source.outputs))
+        else:
+            node.native = find_native(source.type, source.attrs, inputs, list(source.outputs), node.params)
     return 0

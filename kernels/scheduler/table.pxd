@@ -1,10 +1,10 @@
 """The dense tables that a Plan becomes: nodes, edges in CSR order, and a template for the iterations of each frame."""
 
 from cpython.object cimport PyObject
-from libc.stdint cimport int32_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from numpy cimport npy_intp
 
-from tagflow.kernels.scheduler.values cimport Value
+from tagflow.kernels.scheduler.values cimport Counters, Value
 
 
 cdef enum Kind:  # as tagflow.base.tags.Kind
@@ -59,6 +59,16 @@ cdef struct Edge:
 ctypedef void (*Loop)(char**, const npy_intp*, const npy_intp*, void*) noexcept nogil
 
 
+cdef struct Node
+cdef struct Table
+
+# Node, its inputs, its outputs (EMPTY). Returns 1 when done, 0 with nothing done if the inputs want the Python kernel.
+ctypedef int (*Native)(const Table*, const Node*, Value*, Counters*, Value*) except -1
+
+cdef enum:
+    NUM_PARAMS = 4
+
+
 cdef struct Node:
     uint8_t kind  # a Kind
     uint8_t flags  # NodeFlag bits
@@ -76,6 +86,8 @@ cdef struct Node:
     PyObject* kernel  # borrowed from CompiledPlan.kernels; NULL if not a KERNEL
     Loop loop  # NumPy inner loop, or NULL
     void* loop_data  # its last argument
+    Native native  # C kernel, or NULL
+    int64_t params[NUM_PARAMS]  # what the C kernel takes from the operation's attributes
 
 
 cdef struct Link:

@@ -7,6 +7,7 @@ needs neither the ufunc's argument handling nor boxed scalars: it calls the loop
 
 cimport numpy as cnp
 from cpython.object cimport PyObject, PyTypeObject
+from libc.stdint cimport uint32_t
 
 import numpy as np
 
@@ -25,6 +26,8 @@ cdef extern from "numpy/arrayobject.h":
     int PyArray_NDIM(ArrayObject*) nogil
     cnp.npy_intp PyArray_SIZE(ArrayObject*) nogil
     cnp.npy_intp* PyArray_DIMS(ArrayObject*) nogil
+    cnp.npy_intp PyArray_DIM(ArrayObject*, int) nogil
+    cnp.npy_intp PyArray_STRIDE(ArrayObject*, int) nogil
     void* PyArray_DATA(ArrayObject*) nogil
     PyObject* PyArray_BASE(ArrayObject*) nogil
     bint PyArray_CheckExact(ArrayObject*) nogil
@@ -47,6 +50,7 @@ cnp.import_ufunc()
 
 cdef enum:
     MOST_INPUTS = 3
+    MOST_DIMS = 8  # of arrays that are broadcast here
 
 
 cdef int find_loop(Node* node, str name, list inputs, list outputs) except -1:
@@ -56,16 +60,21 @@ cdef int find_loop(Node* node, str name, list inputs, list outputs) except -1:
         return 0
     if len(inputs) != ufunc.nin or len(outputs) != 1 or not _are_plain(inputs + outputs):
         return 0
+    node.loop = find_native_loop(name, [dtype.num for dtype in inputs + outputs], &node.loop_data)
+    return node.loop != NULL
+
+
+cdef Loop find_native_loop(str name, list numbers, void** data) except *:
+    """Return the inner loop of a ufunc for exactly these type numbers and store its data, or return NULL."""
+    ufunc = getattr(np, name)
     cdef UfuncObject* found = <UfuncObject*><PyObject*>ufunc
     cdef void** loops = <void**>found.functions
-    cdef void** data = <void**>found.data
-    numbers = [dtype.num for dtype in inputs + outputs]
+    cdef void** all_data = <void**>found.data
     for i in range(found.ntypes):
         if loops[i] != NULL and numbers == [found.types[i * found.nargs + k] for k in range(found.nargs)]:
-            node.loop = <Loop>loops[i]
-            node.loop_data = data[i] if data != NULL else NULL
-            return 1
-    return 0
+            data[0] = all_data[i] if all_data != NULL else NULL
+            return <Loop>loops[i]
+    return NULL
 
 
 cdef bint _are_plain(list dtypes):
@@ -80,23 +89,115 @@ cdef int run_arrays(const Table* table, const Node* node, Value* inputs, Counter
     """
     cdef ArrayObject* like = _common_shape(node, inputs)
     cdef Type* type = output_type(table, node, 0)
-    if like == NULL or (PyArray_NDIM(like) == 0 and type.size != 0):
+    if like == NULL:
+        return _run_strided(table, node, inputs, live, output)
+    if PyArray_NDIM(like) == 0 and type.size != 0:
         return 0
     cdef ArrayObject* reused = _unshared(table, node, inputs, type)
     if reused != NULL:
         hold(live, output, object_value(<PyObject*>reused))
     else:
-        array = _new(type, like)
+        array = _new(type, PyArray_NDIM(like), PyArray_DIMS(like))
         hold(live, output, object_value(<PyObject*>array))
     _loop(table, node, inputs, <ArrayObject*>output.bits)
     return 1
 
 
-cdef object _new(const Type* type, ArrayObject* like):
-    """Return a new array of the shape of another."""
-    cdef DescrObject* descr = <DescrObject*>type.descr
+cdef object _new(const Type* type, int rank, const cnp.npy_intp* dims):
+    """Return a new array."""
     Py_INCREF(type.descr)  # stolen by the new array
-    return PyArray_NewFromDescr(&PyArray_Type, descr, PyArray_NDIM(like), PyArray_DIMS(like), NULL, NULL, 0, NULL)
+    return PyArray_NewFromDescr(&PyArray_Type, <DescrObject*>type.descr, rank, dims, NULL, NULL, 0, NULL)
+
+
+cdef struct Broadcast:  # operands as an inner loop walks over them, the output last
+    int rank
+    cnp.npy_intp dims[MOST_DIMS]
+    cnp.npy_intp strides[MOST_INPUTS + 1][MOST_DIMS]  # bytes; 0 along what is broadcast
+    char* pointers[MOST_INPUTS + 1]
+
+
+cdef int _run_strided(const Table* table, const Node* node, Value* inputs, Counters* live, Value* output) except -1:
+    """Run the inner loop over arrays of any strides that broadcast; return 0 if these do not."""
+    cdef Broadcast walk
+    cdef ArrayObject* made
+    cdef Type* type = output_type(table, node, 0)
+    if not _broadcast(table, node, inputs, &walk) or walk.rank == 0:
+        return 0
+    array = _new(type, walk.rank, walk.dims)
+    hold(live, output, object_value(<PyObject*>array))
+    made = <ArrayObject*>output.bits
+    walk.pointers[node.num_inputs] = <char*>PyArray_DATA(made)
+    for d in range(walk.rank):
+        walk.strides[node.num_inputs][d] = PyArray_STRIDE(made, d)
+    if PyArray_SIZE(made) > 0:
+        _walk(node, &walk)
+    return 1
+
+
+cdef inline bint _broadcast(const Table* table, const Node* node, Value* inputs, Broadcast* walk) noexcept nogil:
+    """Find the common shape and the strides of the inputs; say no if there is none, or an array is odd."""
+    cdef ArrayObject* array
+    cdef cnp.npy_intp dim
+    cdef int lead, d, k
+    cdef uint32_t i
+    walk.rank = 0
+    for i in range(node.num_inputs):
+        array = <ArrayObject*>inputs[i].bits
+        if inputs[i].form == OBJECT:
+            if not _is_usable(array) or PyArray_NDIM(array) > MOST_DIMS:
+                return False
+            walk.rank = max(walk.rank, PyArray_NDIM(array))
+    for d in range(walk.rank):
+        walk.dims[d] = 1
+    for i in range(node.num_inputs):
+        walk.pointers[i] = <char*>&inputs[i].bits
+        for d in range(walk.rank):
+            walk.strides[i][d] = 0
+        if inputs[i].form != OBJECT:
+            continue
+        array = <ArrayObject*>inputs[i].bits
+        walk.pointers[i] = <char*>PyArray_DATA(array)
+        lead = walk.rank - PyArray_NDIM(array)
+        for k in range(PyArray_NDIM(array)):
+            dim = PyArray_DIM(array, k)
+            if dim == 1:
+                continue
+            walk.strides[i][lead + k] = PyArray_STRIDE(array, k)
+            if walk.dims[lead + k] == 1:
+                walk.dims[lead + k] = dim
+            elif walk.dims[lead + k] != dim:
+                return False
+    return True
+
+
+cdef inline void _walk(const Node* node, Broadcast* walk) noexcept nogil:
+    """Run the inner loop along the last dimension, for every place in the others."""
+    cdef cnp.npy_intp place[MOST_DIMS]
+    cdef cnp.npy_intp inner[MOST_INPUTS + 1]
+    cdef char* pointers[MOST_INPUTS + 1]
+    cdef int operands = node.num_inputs + 1
+    cdef int last = walk.rank - 1
+    cdef int d = last
+    cdef int i, k
+    for i in range(operands):
+        inner[i] = walk.strides[i][last]
+    for k in range(walk.rank):
+        place[k] = 0
+    while d >= 0:
+        for i in range(operands):
+            pointers[i] = walk.pointers[i]
+        node.loop(pointers, &walk.dims[last], inner, node.loop_data)
+        d = last - 1
+        while d >= 0:
+            place[d] += 1
+            for i in range(operands):
+                walk.pointers[i] += walk.strides[i][d]
+            if place[d] < walk.dims[d]:
+                break
+            for i in range(operands):
+                walk.pointers[i] -= walk.strides[i][d] * walk.dims[d]
+            place[d] = 0
+            d -= 1
 
 
 cdef inline ArrayObject* _common_shape(const Node* node, const Value* inputs) noexcept nogil:
@@ -118,10 +219,14 @@ cdef inline ArrayObject* _common_shape(const Node* node, const Value* inputs) no
     return like
 
 
+cdef inline bint _is_usable(ArrayObject* array) noexcept nogil:
+    """Say whether an inner loop can read an array's elements where they lie."""
+    return PyArray_CheckExact(array) and PyArray_FLAGS(array) & cnp.NPY_ARRAY_ALIGNED and PyArray_ISNOTSWAPPED(array)
+
+
 cdef inline bint _is_plain(ArrayObject* array) noexcept nogil:
     """Say whether an inner loop can run straight over an array."""
-    cdef int wanted = cnp.NPY_ARRAY_C_CONTIGUOUS | cnp.NPY_ARRAY_ALIGNED
-    return PyArray_CheckExact(array) and PyArray_FLAGS(array) & wanted == wanted and PyArray_ISNOTSWAPPED(array)
+    return _is_usable(array) and PyArray_FLAGS(array) & cnp.NPY_ARRAY_C_CONTIGUOUS
 
 
 cdef inline ArrayObject* _unshared(

@@ -1,0 +1,210 @@
+"""Elementwise kernels that no single NumPy loop does, and sums that undo a broadcast.
+
+They give what the Python kernels give, bit for bit where these are one rounding after the other: sigmoid runs the
+same four NumPy loops, AddN adds from left to right.
+"""
+
+cimport numpy as cnp
+from cpython.object cimport PyObject
+from libc.stdint cimport int64_t, uint32_t
+from libc.string cimport memcpy, memset
+
+import numpy as np
+
+from tagflow.kernels.cpu.arrays cimport (
+    ArrayObject, PyArray_DATA, PyArray_DIM, PyArray_DIMS, PyArray_NDIM, PyArray_SIZE, new_array, plain_in, same_shape,
+    unshared,
+)
+from tagflow.kernels.scheduler.table cimport Loop, Native, Node, Table, input_type, output_type
+from tagflow.kernels.scheduler.ufuncs cimport find_native_loop
+from tagflow.kernels.scheduler.values cimport OBJECT, SCALAR, Counters, Value, hold, object_value, scalar
+
+cnp.import_array()
+
+
+cdef struct Chain:  # the loops a kernel runs one after the other
+    Loop negative
+    Loop exp
+    Loop add
+    Loop divide
+    void* data[4]
+
+
+cdef Chain _floats, _doubles
+cdef float _one_float = 1
+cdef double _one_double = 1
+
+cdef fused real:
+    float
+    double
+
+
+cdef int _load(Chain* chain, object dtype) except -1:
+    """Find the loops of a chain for one element type."""
+    cdef int number = dtype.num
+    chain.negative = find_native_loop("negative", [number, number], &chain.data[0])
+    chain.exp = find_native_loop("exp", [number, number], &chain.data[1])
+    chain.add = find_native_loop("add", [number] * 3, &chain.data[2])
+    chain.divide = find_native_loop("divide", [number] * 3, &chain.data[3])
+    return 0
+
+
+_load(&_floats, np.dtype(np.float32))
+_load(&_doubles, np.dtype(np.float64))
+
+
+cdef inline void _logistic(const Chain* chain, char* source, char* target, cnp.npy_intp count, int size, char* one) noexcept nogil:
+    """Compute 1 / (1 + exp(-x))."""
+    cdef char* pointers[3]
+    cdef cnp.npy_intp strides[3]
+    pointers[0], pointers[1] = source, target
+    strides[0] = strides[1] = strides[2] = size
+    chain.negative(pointers, &count, strides, chain.data[0])
+    pointers[0], pointers[1] = target, target
+    chain.exp(pointers, &count, strides, chain.data[1])
+    strides[0] = 0
+    pointers[0], pointers[1], pointers[2] = one, target, target
+    chain.add(pointers, &count, strides, chain.data[2])
+    pointers[0], pointers[1], pointers[2] = one, target, target
+    chain.divide(pointers, &count, strides, chain.data[3])
+
+
+cdef inline int _sigmoid(
+        const Table* table, const Node* node, Value* inputs, Counters* live, Value* outputs, real* _) except -1:
+    cdef ArrayObject* x = plain_in(inputs[0])
+    cdef ArrayObject* y
+    cdef const Chain* chain = &_floats if real is float else &_doubles
+    cdef char* one = <char*>&_one_float if real is float else <char*>&_one_double
+    if inputs[0].form == SCALAR:
+        outputs[0] = scalar(0)
+        _logistic(chain, <char*>&inputs[0].bits, <char*>&outputs[0].bits, 1, sizeof(real), one)
+        return 1
+    if x == NULL:
+        return 0
+    y = unshared(table, node, inputs, output_type(table, node, 0))
+    if y != NULL:
+        hold(live, outputs, object_value(<PyObject*>y))
+    else:
+        y = new_array(live, output_type(table, node, 0), PyArray_NDIM(x), PyArray_DIMS(x), outputs)
+    if PyArray_SIZE(y):
+        _logistic(chain, <char*>PyArray_DATA(x), <char*>PyArray_DATA(y), PyArray_SIZE(y), sizeof(real), one)
+    return 1
+
+
+cdef int _sigmoid_float(const Table* table, const Node* node, Value* inputs, Counters* live, Value* outputs) except -1:
+    return _sigmoid(table, node, inputs, live, outputs, <float*>NULL)
+
+
+cdef int _sigmoid_double(const Table* table, const Node* node, Value* inputs, Counters* live, Value* outputs) except -1:
+    return _sigmoid(table, node, inputs, live, outputs, <double*>NULL)
+
+
+cdef inline int _add_n(
+        const Table* table, const Node* node, Value* inputs, Counters* live, Value* outputs, real* _) except -1:
+    """Add plain arrays of one shape, or scalars."""
+    cdef ArrayObject* first = plain_in(inputs[0])
+    cdef ArrayObject* each
+    cdef real* total
+    cdef real* term
+    if node.num_inputs < 2:
+        return 0
+    if inputs[0].form == SCALAR:
+        return _add_scalars(node, inputs, outputs, _)
+    if first == NULL:
+        return 0
+    for i in range(node.num_inputs):
+        each = plain_in(inputs[i])
+        if each == NULL or not same_shape(first, each):
+            return 0
+    each = new_array(live, output_type(table, node, 0), PyArray_NDIM(first), PyArray_DIMS(first), outputs)
+    total = <real*>PyArray_DATA(each)
+    _add_pair(<real*>PyArray_DATA(first), <real*>PyArray_DATA(plain_in(inputs[1])), total, PyArray_SIZE(first))
+    for i in range(2, node.num_inputs):
+        term = <real*>PyArray_DATA(plain_in(inputs[i]))
+        _add_pair(total, term, total, PyArray_SIZE(first))
+    return 1
+
+
+cdef inline int _add_scalars(const Node* node, Value* inputs, Value* outputs, real* _) noexcept nogil:
+    cdef real total
+    cdef real term
+    memcpy(&total, &inputs[0].bits, sizeof(real))
+    for i in range(1, node.num_inputs):
+        if inputs[i].form != SCALAR:
+            return 0
+        memcpy(&term, &inputs[i].bits, sizeof(real))
+        total += term
+    outputs[0] = scalar(0)
+    memcpy(&outputs[0].bits, &total, sizeof(real))
+    return 1
+
+
+cdef inline void _add_pair(real* a, real* b, real* sum, cnp.npy_intp count) noexcept nogil:
+    cdef cnp.npy_intp i
+    for i in range(count):
+        sum[i] = a[i] + b[i]
+
+
+cdef int _add_n_float(const Table* table, const Node* node, Value* inputs, Counters* live, Value* outputs) except -1:
+    return _add_n(table, node, inputs, live, outputs, <float*>NULL)
+
+
+cdef int _add_n_double(const Table* table, const Node* node, Value* inputs, Counters* live, Value* outputs) except -1:
+    return _add_n(table, node, inputs, live, outputs, <double*>NULL)
+
+
+cdef inline int _sum_to(
+        const Table* table, const Node* node, Value* inputs, Counters* live, Value* outputs, real* _) except -1:
+    """Sum a plain array over leading dimensions, down to a shape that is its tail."""
+    cdef ArrayObject* x = plain_in(inputs[0])
+    cdef ArrayObject* shape = plain_in(inputs[1])
+    cdef ArrayObject* y
+    cdef int lead
+    cdef cnp.npy_intp i, row
+    if x == NULL or shape == NULL or input_type(table, node, 1).itemsize != 4:
+        return 0
+    lead = PyArray_NDIM(x) - <int>PyArray_SIZE(shape)
+    if lead <= 0 or PyArray_SIZE(shape) == 0 or PyArray_SIZE(x) == 0:
+        return 0
+    for i in range(PyArray_SIZE(shape)):
+        if (<int*>PyArray_DATA(shape))[i] != PyArray_DIM(x, lead + i):
+            return 0
+    y = new_array(live, output_type(table, node, 0), <int>PyArray_SIZE(shape), PyArray_DIMS(x) + lead, outputs)
+    row = PyArray_SIZE(y)
+    memset(PyArray_DATA(y), 0, row * sizeof(real))
+    for i in range(PyArray_SIZE(x) // row):
+        _add_pair(<real*>PyArray_DATA(y), <real*>PyArray_DATA(x) + i * row, <real*>PyArray_DATA(y), row)
+    return 1
+
+
+cdef int _sum_to_float(const Table* table, const Node* node, Value* inputs, Counters* live, Value* outputs) except -1:
+    return _sum_to(table, node, inputs, live, outputs, <float*>NULL)
+
+
+cdef int _sum_to_double(const Table* table, const Node* node, Value* inputs, Counters* live, Value* outputs) except -1:
+    return _sum_to(table, node, inputs, live, outputs, <double*>NULL)
+
+
+cdef inline Native _for(object dtype, Native floats, Native doubles):
+    if dtype == np.float32:
+        return floats
+    if dtype == np.float64:
+        return doubles
+    return NULL
+
+
+cdef Native find_add_n(dict attrs, list inputs, list outputs):
+    """Return the kernel of AddN."""
+    return _for(outputs[0], _add_n_float, _add_n_double)
+
+
+cdef Native find_sigmoid(dict attrs, list inputs, list outputs):
+    """Return the kernel of Sigmoid."""
+    if _floats.exp == NULL or _doubles.exp == NULL:
+        return NULL
+    return _for(outputs[0], _sigmoid_float, _sigmoid_double)
+
+
+cdef Native find_sum_to(dict attrs, list inputs, list outputs):
+    """Return the kernel of SumTo."""
+    return _for(outputs[0], _sum_to_float, _sum_to_double)

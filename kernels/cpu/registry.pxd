@@ -1,0 +1,7 @@
+"""Which operations have a C kernel."""
+
+from libc.stdint cimport int64_t
+
+from tagflow.kernels.scheduler.table cimport Native
+
+cdef Native find_native(str type, dict attrs, list inputs, list outputs, int64_t* params) except *

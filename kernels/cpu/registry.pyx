@@ -1,0 +1,34 @@
+"""Which operations have a C kernel, by type, dtypes and attributes.
+
+The definition block of an operation gives its meaning by a Python kernel; a C kernel here computes the same where
+its inputs are the plain arrays that almost all are, and declines where they are not.
+"""
+
+from libc.stdint cimport int64_t
+
+from tagflow.kernels.cpu.elementwise cimport find_add_n, find_sigmoid, find_sum_to
+from tagflow.kernels.cpu.linear cimport find_matmul
+from tagflow.kernels.cpu.moving cimport find_concat, find_split, find_transpose
+from tagflow.kernels.scheduler.table cimport Native
+
+
+cdef Native find_native(str type, dict attrs, list inputs, list outputs, int64_t* params) except *:
+    """Return the C kernel of an operation, or NULL; write what it takes from the attributes to `params`."""
+    if type == "MatMul":
+        params[0], params[1] = attrs["transpose_a"], attrs["transpose_b"]
+        return find_matmul(attrs, inputs, outputs)
+    if type == "Concat":
+        params[0] = attrs["axis"]
+        return find_concat(attrs, inputs, outputs)
+    if type == "Split" or type == "SplitV":
+        params[0] = attrs["axis"]
+        return find_split(attrs, inputs, outputs)
+    if type == "Transpose":
+        return find_transpose(attrs, inputs, outputs)
+    if type == "AddN":
+        return find_add_n(attrs, inputs, outputs)
+    if type == "Sigmoid":
+        return find_sigmoid(attrs, inputs, outputs)
+    if type == "SumTo":
+        return find_sum_to(attrs, inputs, outputs)
+    return NULL
