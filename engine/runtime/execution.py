@@ -152,7 +152,7 @@ class ReferenceExecution:
 
     def activity(self) -> tuple[list[str], list[str]]:
         """Return the names of the instances that are running."""
-        names = [task.get_name() for task in self.machine.tasks]
+        names = sorted(task.get_name() for task in self.machine.tasks)
         return names, [f"{name} is active" for name in names]
 
 
