@@ -144,6 +144,7 @@ class ReferenceExecution:
         finally:
             if timer is not None:
                 timer.cancel()
+            self.machine.failure = None  # the error's traceback holds the machine
             del self.machine
 
     def abort(self, error: BaseException) -> None:

@@ -15,11 +15,12 @@ LATER = {"QueueClosed", "Overloaded", "DeviceMemoryError", "CheckpointError"}  #
 CASES = []
 
 
-def case(error, operation, match, cause=None):
+def case(error, operation, match, cause=None, rules=()):
     """Register a case: the class it raises, the operation it names, a text it contains, the class of its cause."""
+    marks = [pytest.mark.rule(*rules)] if rules else []
 
     def register(function):
-        CASES.append(pytest.param(function, error, operation, match, cause, id=function.__name__))
+        CASES.append(pytest.param(function, error, operation, match, cause, id=function.__name__, marks=marks))
         return function
 
     return register
@@ -66,13 +67,13 @@ def test_every_error_class_is_in_the_table():
 # ---- while the graph is built
 
 
-@case(tg.BranchMismatchError, "choose", "structure")
+@case(tg.BranchMismatchError, "choose", "structure", rules=[68])
 def branches_of_different_structure():
     x = tg.constant(1.0)
     tg.cond(x > 0.0, lambda: [x, x], lambda: [x], name="choose")  # here
 
 
-@case(tg.BranchMismatchError, "choose", "dtype")
+@case(tg.BranchMismatchError, "choose", "dtype", rules=[68])
 def branches_of_different_dtype():
     x = tg.constant(1.0)
     tg.cond(x > 0.0, lambda: x * 2.0, lambda: tg.cast(x, "int32"), name="choose")  # here
@@ -99,14 +100,14 @@ def shapes_that_do_not_multiply():
     tg.matmul(tg.zeros([2, 3]), tg.zeros([2, 3]), name="product")  # here
 
 
-@case(tg.GraphError, "leaked", "outside the true branch")
+@case(tg.GraphError, "leaked", "outside the true branch", rules=[63])
 def a_tensor_of_a_branch_used_outside():
     leaked = []
     tg.cond(tg.constant(True), lambda: leaked.append(tg.constant(1.0, name="leaked")) or leaked[0], lambda: 2.0)
     tg.identity(leaked[0])  # here
 
 
-@case(tg.GraphError, "leaked", "outside the loop body")
+@case(tg.GraphError, "leaked", "outside the loop body", rules=[63])
 def a_tensor_of_a_loop_used_outside():
     leaked = []
     tg.while_loop(lambda i: i < 3, lambda i: leaked.append(tg.add(i, 1, name="leaked")) or leaked[0], [0])
@@ -133,7 +134,7 @@ def a_gradient_through_a_hand_made_loop():
 # ---- while a step is compiled
 
 
-@case(tg.GraphError, "inner", "may not be fetched")
+@case(tg.GraphError, "inner", "may not be fetched", rules=[62])
 def a_fetch_inside_a_loop():
     inner = []
 
@@ -145,7 +146,7 @@ def a_fetch_inside_a_loop():
     return inner
 
 
-@case(tg.GraphError, "inner", "may not be fed")
+@case(tg.GraphError, "inner", "may not be fed", rules=[61])
 def a_feed_inside_a_branch():
     inner = []
 
@@ -186,14 +187,14 @@ def a_tensor_fed_twice():
     return x, {x: 1.0, "x:0": 2.0}
 
 
-@case(tg.GraphError, "both", "frames")
+@case(tg.GraphError, "both", "frames", rules=[52])
 def two_frames_in_one_operation():
     left, right = tg.enter(1.0, "left"), tg.enter(1.0, "right")
     both = tg.add(left, right, name="both")  # here
     return [tg.exit(both)]
 
 
-@case(tg.GraphError, "turn", "cycle")
+@case(tg.GraphError, "turn", "cycle", rules=[55])
 def a_cycle_without_next_iteration():
     first = tg.identity(tg.constant(1.0), name="turn")  # here
     first.op.update_input(0, first + 1.0)
@@ -203,7 +204,12 @@ def a_cycle_without_next_iteration():
 # ---- while a step runs
 
 
-@case(tg.DeadFetchError, "doubled", r"Switch sorted, whose predicate was False, built at .*test_error_table.py:\d+")
+@case(
+    tg.DeadFetchError,
+    "doubled",
+    r"Switch sorted, whose predicate was False, built at .*test_error_table.py:\d+",
+    rules=[20],
+)
 def a_dead_fetch():
     x = tg.placeholder("float32", [], name="x")
     _, positive = tg.switch(x, x > 0.0, name="sorted")
@@ -211,7 +217,7 @@ def a_dead_fetch():
     return [doubled], {x: -1.0}
 
 
-@case(tg.TensorArrayError, "second", "written")
+@case(tg.TensorArrayError, "second", "written", rules=[105])
 def a_double_write():
     array = tg.TensorArray("float32", 2, name="array").write(0, 1.0)
     array = array.write(0, 2.0, name="second")  # here
@@ -230,12 +236,12 @@ def a_write_beyond_the_end():
     return [array.write(7, 1.0, name="far").stack()]  # here
 
 
-@case(tg.StackError, "pop", "is empty")
+@case(tg.StackError, "pop", "is empty", rules=[102])
 def a_pop_of_an_empty_stack():
     return [tg.stack_pop(tg.stack(elem_type="float32"), name="pop")]  # here
 
 
-@case(tg.StackError, "push", "max_size")
+@case(tg.StackError, "push", "max_size", rules=[102])
 def a_push_to_a_full_stack():
     handle = tg.stack(elem_type="float32", max_size=0)
     return [tg.stack_push(handle, 1.0, name="push")]  # here
@@ -248,7 +254,7 @@ def a_pop_after_closing():
         return [tg.stack_pop(handle, name="pop")]  # here
 
 
-@case(tg.UninitializedVariableError, "w", "before it was initialized")
+@case(tg.UninitializedVariableError, "w", "before it was initialized", rules=[22])
 def a_variable_read_before_it_was_assigned():
     w = tg.Variable(1.0, name="w")  # here
     return [w + 1.0]
