@@ -36,6 +36,8 @@ def parse(arguments: list[str] | None, names: list[str]) -> argparse.Namespace:
 def measure(options: argparse.Namespace, experiment: Experiment) -> None:
     """Run an experiment and show its records as they come."""
     engines = experiment.chosen(options.peer)
+    if options.quick:
+        experiment = experiment.quick()
     if options.plot:
         report.require_plot()
     records = []

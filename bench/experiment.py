@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 Case = Mapping[str, Any]
@@ -18,6 +18,25 @@ PEER_MODULES = {"tf": "tensorflow", "jax": "jax", "torch": "torch"}
 
 class BenchError(Exception):
     """The experiment can not be run as asked, or its engines disagree."""
+
+
+@dataclass(frozen=True)
+class Observed:
+    """A step that notes figures of its own, while it is built or run.
+
+    Attributes
+    ----------
+    step : callable
+    figures : mapping of str to list of float
+        Samples of each metric that the experiment names in `figures`; they may grow with each step.
+    """
+
+    step: Step
+    figures: Mapping[str, list[float]]
+
+    def __call__(self) -> Any:
+        """Do the step."""
+        return self.step()
 
 
 @dataclass(frozen=True)
@@ -35,13 +54,19 @@ class Experiment:
         returns the values to compare; both may be coroutine functions. What must be closed goes on the stack.
         The factory of "tagflow" comes first; names that are no peers are always run beside it.
     metric : str
-        Name of the rate: units of work per second.
+        Name of the rate, units of work per second, or of the time that a unit takes.
     amount : callable
         Units of work in one step of a case.
     tolerance : float
         Largest accepted difference of two engines' values, relative to the largest value; 0 is exact.
     peak : str or None
         Name of the peak-memory metric in bytes, if it is measured too; each case then gets fresh processes.
+    time_unit : float or None
+        Parts of a second that `metric` is a time in, 1e3 for milliseconds; None where it is a rate.
+    figures : tuple of str
+        Metrics, better when smaller, that a step notes itself (see :class:`Observed`). Engines then build in turn.
+    quick_cases : tuple of mapping
+        Cases of a quick run, where `cases` take too long for one.
     """
 
     name: str
@@ -51,6 +76,22 @@ class Experiment:
     amount: Callable[[Case], float] = lambda case: 1.0
     tolerance: float = 0.0
     peak: str | None = None
+    time_unit: float | None = None
+    figures: tuple[str, ...] = ()
+    quick_cases: tuple[Case, ...] = ()
+
+    def quick(self) -> Experiment:
+        """Return the experiment with the cases of a quick run."""
+        return replace(self, cases=self.quick_cases or self.cases)
+
+    def sample(self, case: Case, steps: int, seconds: float) -> float:
+        """Return the metric when `steps` steps took `seconds` together."""
+        units = self.amount(case) * steps
+        return units / seconds if self.time_unit is None else self.time_unit * seconds / units
+
+    def smaller_is_better(self, metric: str) -> bool:
+        """Whether less of a metric is more."""
+        return metric == self.peak or metric in self.figures or (metric == self.metric and self.time_unit is not None)
 
     def chosen(self, peers: list[str]) -> list[str]:
         """Return the engines to run: tagflow, its own other sides, and the peers asked for, which must be there."""

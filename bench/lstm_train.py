@@ -66,21 +66,26 @@ def dynamic_loop(ops: Any, concat: Callable[[list[Any]], Any], given: Problem, x
     return ops.while_loop(lambda t, *_: t < length, body, start, parallel_iterations=32)[3].stack()
 
 
+def training(tg: Any, given: Problem, loop: Callable[..., Any]) -> tuple[Any, Any, list[Any], list[Any]]:
+    """Build a tagflow graph that trains the outputs of `loop`; return it, its initializer, feeds and fetches."""
+    with tg.Graph().as_default() as graph:
+        feeds = x, y = [tg.placeholder("float32", given.inputs.shape) for _ in range(2)]
+        w, b = tg.Variable(given.kernel), tg.Variable(given.bias)
+        outputs = loop(tg, lambda parts: tg.concat(parts, 1), given, x, w, b)
+        loss = tg.reduce_mean(tg.square(outputs - y))
+        fetches = [loss, *tg.gradients(loss, [w, b])]
+        return graph, tg.global_variables_initializer(), feeds, fetches
+
+
 async def tagflow(case: Case, stack: AsyncExitStack) -> Step:
     """Train with tagflow."""
     import tagflow as tg
 
     given = problem(case)
-    with tg.Graph().as_default() as graph:
-        x, y = (tg.placeholder("float32", given.inputs.shape) for _ in range(2))
-        w, b = tg.Variable(given.kernel), tg.Variable(given.bias)
-        outputs = dynamic_loop(tg, lambda parts: tg.concat(parts, 1), given, x, w, b)
-        loss = tg.reduce_mean(tg.square(outputs - y))
-        fetches = [loss, *tg.gradients(loss, [w, b])]
-        initialize = tg.global_variables_initializer()
+    graph, initialize, feeds, fetches = training(tg, given, dynamic_loop)
     session = await stack.enter_async_context(tg.Session(graph))
     await session.run(initialize)
-    step = session.make_step(fetches, feeds=[x, y])
+    step = session.make_step(fetches, feeds)
     return lambda: step(given.inputs, given.targets)
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import uvloop
 
-from .experiment import BenchError, Case, Experiment, Step
+from .experiment import BenchError, Case, Experiment
 from .memory import PeakMemory
 
 PATIENCE = 900.0  # seconds to wait for an answer before an engine counts as stuck
@@ -89,7 +89,7 @@ class Worker:
     def __init__(self, factory: Any) -> None:
         self.factory = factory
         self.stack = AsyncExitStack()
-        self.step: Step
+        self.step: Any
         self.memory: PeakMemory
 
     async def prepare(self, case: Mapping[str, Any]) -> None:
@@ -112,6 +112,10 @@ class Worker:
                 await result
         return time.perf_counter() - start
 
+    async def figures(self) -> dict[str, list[float]]:
+        """Return what an Observed step has noted."""
+        return {metric: list(samples) for metric, samples in self.step.figures.items()}
+
     async def peak(self) -> int:
         """Return the peak resident bytes since before the first step."""
         return self.memory.bytes()
@@ -126,8 +130,12 @@ def start(experiment: Experiment, engines: list[str]) -> list[EngineProcess]:
     return [EngineProcess(experiment, engine) for engine in engines]
 
 
-def prepare(processes: list[EngineProcess], case: Case) -> None:
-    """Let all engines build a case side by side."""
+def prepare(processes: list[EngineProcess], case: Case, *, in_turn: bool = False) -> None:
+    """Let all engines build a case, side by side or one after another."""
+    if in_turn:
+        for process in processes:
+            process.call("prepare", dict(case))
+        return
     for process in processes:
         process.ask("prepare", dict(case))
     for process in processes:

@@ -16,6 +16,8 @@ from .process import EngineProcess, prepare, start
 Progress = Callable[[str], None]
 Samples = dict[str, dict[str, list[float]]]
 
+_LEAST = 1e-9  # keeps a ratio finite where nothing at all was used
+
 
 @dataclass(frozen=True)
 class Effort:
@@ -66,7 +68,7 @@ def run(
                 close(processes)
                 processes = start(experiment, engines)
             progress(f"{describe(case)}: building")
-            prepare(processes, case)
+            prepare(processes, case, in_turn=bool(experiment.figures))
             check_equal(processes, experiment.tolerance)
             later = len(experiment.cases) - number
             stop = time.monotonic() + effort.share(deadline - time.monotonic(), later, len(engines))
@@ -118,19 +120,24 @@ def measure(
     """Time the engines in turn until the clock would pass `stop`; return metric -> engine -> samples."""
     singles = {p.engine: alone(p, 1, effort) for p in processes}
     steps = {engine: steps_for(seconds, effort.timing) for engine, seconds in singles.items()}
-    amount = experiment.amount(case)
-    rates = {engine: [amount / singles[engine]] if steps[engine] == 1 else [] for engine in steps}
+    samples = {e: [experiment.sample(case, 1, singles[e])] if steps[e] == 1 else [] for e in steps}
     longest = sum(singles.values()) + effort.idle * len(processes)
     for number in range(1, effort.most_rounds + 1):
         began = time.monotonic()
-        if min(map(len, rates.values())) and began + longest > stop:
+        if min(map(len, samples.values())) and began + longest > stop:
             break
         for process in processes:
             progress(f"{describe(case)}: round {number}, {process.engine}")
             seconds = alone(process, steps[process.engine], effort)
-            rates[process.engine].append(amount * steps[process.engine] / seconds)
+            samples[process.engine].append(experiment.sample(case, steps[process.engine], seconds))
         longest = max(longest, time.monotonic() - began)
-    return {experiment.metric: rates, **peaks(experiment, processes)}
+    return {experiment.metric: samples, **figures(experiment, processes), **peaks(experiment, processes)}
+
+
+def figures(experiment: Experiment, processes: list[EngineProcess]) -> Samples:
+    """Return what the engines noted themselves, if the experiment asks for it."""
+    noted = {p.engine: p.call("figures") for p in processes} if experiment.figures else {}
+    return {metric: {engine: found[metric] for engine, found in noted.items()} for metric in experiment.figures}
 
 
 def peaks(experiment: Experiment, processes: list[EngineProcess]) -> Samples:
@@ -159,7 +166,7 @@ def records(experiment: Experiment, case: Case, samples: Samples) -> Iterator[di
             yield {**head, "engine": engine, "metric": metric, **summary(values)}
         for engine in by_engine:
             if OURS in by_engine and engine != OURS:
-                smaller = metric == experiment.peak
+                smaller = experiment.smaller_is_better(metric)
                 value = ratio(by_engine[OURS], by_engine[engine], smaller_is_better=smaller)
                 yield {**head, "ratio_to": engine, "metric": metric, "value": value}
 
@@ -173,4 +180,4 @@ def summary(values: list[float]) -> dict[str, Any]:
 def ratio(ours: list[float], theirs: list[float], *, smaller_is_better: bool = False) -> float:
     """Return the ratio of medians, turned so that above 1 means tagflow is better."""
     a, b = float(np.median(ours)), float(np.median(theirs))
-    return b / max(a, 1.0) if smaller_is_better else a / b
+    return b / max(a, _LEAST) if smaller_is_better else a / b

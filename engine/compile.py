@@ -59,8 +59,10 @@ def lowered(
 ) -> Program:
     """Return the program as primitives, the last form before a Plan."""
     program = _legal(pruned(graph, feeds, fetches, targets), "structured", settings)
-    program = _legal(fold_constants(program, settings), "structured", settings)
-    program = _legal(merge_duplicates(program), "structured", settings)
+    if settings.fold:
+        program = _legal(fold_constants(program, settings), "structured", settings)
+    if settings.merge:
+        program = _legal(merge_duplicates(program), "structured", settings)
     return _legal(lower(program), "lowered", settings)
 
 

@@ -18,8 +18,12 @@ class Settings:
         Default window of a loop (seed 000, section 4.3: 32 works well).
     step_cache_size : int
         Compiled steps kept per session, least recently used first out.
+    fold : bool
+        Compute while compiling what depends on constants alone.
     fold_bytes : int
         Largest constant that folding may create.
+    merge : bool
+        Let operations that compute the same value be one.
     shuffle_seed : int or None
         Seed of a random ready order; None keeps first in, first out. Results never depend on it.
     check_passes : bool
@@ -30,7 +34,9 @@ class Settings:
     drain_seconds: float = 1e-3
     parallel_iterations: int = 32
     step_cache_size: int = 256
+    fold: bool = True
     fold_bytes: int = 1 << 20
+    merge: bool = True
     shuffle_seed: int | None = None
     check_passes: bool = field(default_factory=lambda: os.environ.get("TAGFLOW_CHECK_PASSES") == "1")
 

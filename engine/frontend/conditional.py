@@ -10,7 +10,7 @@ from ..base.dtypes import bool_, int32, int64
 from ..base.errors import BranchMismatchError, DtypeError, GraphError, ShapeError
 from ..base.sources import user_source
 from ..ir import scopes
-from ..ir.build import apply, convert_to_tensor
+from ..ir.build import apply, constant, convert_to_tensor
 from ..ir.region import Region
 from ..ir.structured import make_cond, new_region
 from ..ir.tensor import Tensor
@@ -74,7 +74,7 @@ def switch_case(branch_index: Any, branch_fns: Any, default: Function | None = N
     Parameters
     ----------
     branch_index : Tensor of int32, scalar
-    branch_fns : sequence of callable, or dict from int to callable
+    branch_fns : sequence of callable, or dict from int to callable, or its pairs
         A dict must hold every number from 0 up.
     default : callable, optional
 
@@ -83,6 +83,8 @@ def switch_case(branch_index: Any, branch_fns: Any, default: Function | None = N
     structure of Tensor
         As for :func:`cond`.
     """
+    if not isinstance(branch_fns, dict) and any(isinstance(fn, tuple) for fn in branch_fns):
+        branch_fns = dict(branch_fns)
     if isinstance(branch_fns, dict):
         if sorted(branch_fns) != list(range(len(branch_fns))):
             raise GraphError("branch numbers must be 0 to n-1", got=sorted(branch_fns))
@@ -135,12 +137,14 @@ def case(
         *pairs, (_, default) = pairs
         predicates = predicates[:-1]
     with scopes.within(control_inputs=(*scopes.current().control_inputs, *controls)):
+        if not pairs:
+            return _build_branches(constant(0), [default], strict, name)
         return _chain(list(zip(predicates, [fn for _, fn in pairs], strict=True)), default, strict, name)
 
 
 def _chain(pairs: list[tuple[Tensor, Function]], default: Function, strict: bool, name: str) -> Any:
     if not pairs:
-        return _build_branches(apply("Identity", True), [default, default], strict, name) if strict else default()
+        return default()
     (predicate, function), rest = pairs[0], pairs[1:]
     return cond(predicate, function, lambda: _chain(rest, default, strict, name), strict, name)
 

@@ -110,6 +110,9 @@ class TensorArray:
             return
         dynamic = (size is None) if dynamic_size is None else dynamic_size
         count = convert_to_tensor(0 if size is None else size, dtypes.int32)
+        if count.rank not in (0, None):
+            raise ShapeError("the size of a TensorArray is a scalar", wanted="[]", got=count.shape, operation=count.op,
+                             hint="take one element of it, as size[0]")  # fmt: skip
         self._static.size = None if dynamic else _known(count)
         self.handle, self.flow = apply(
             "TensorArrayNew", count, name=name or tensor_array_name or "TensorArray", dtype=self.dtype,

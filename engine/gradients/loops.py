@@ -17,7 +17,7 @@ from ..ir.build import apply, constant
 from ..ir.operation import Operation
 from ..ir.structured import extras, make_while, new_region, num_results, save_series, trip_count
 from ..ir.tensor import Tensor
-from ..ops.common import shape_of
+from ..ops.common import shape_of, shaped
 from ..ops.slices import IndexedSlices
 from .backward import RULES, Backward
 from .cotangents import Cotangents, Slot, add, densify
@@ -140,7 +140,7 @@ def _read_back(total: Tensor, index: Tensor, value: Tensor) -> Tensor:
     """Return the cotangent of `value` in one iteration: a slot of the cotangent of its series, which may be empty."""
     if value.dtype is series:
         return apply("SeriesReadSeries", total, index)  # type: ignore[no-any-return]
-    return apply("SeriesReadOrZeros", total, index, shape_of(value), dtype=value.dtype)  # type: ignore[no-any-return]
+    return shaped(apply("SeriesReadOrZeros", total, index, shape_of(value), dtype=value.dtype), value)
 
 
 RULES["While"] = while_gradient

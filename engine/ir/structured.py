@@ -99,7 +99,7 @@ def trip_count(op: Operation) -> Tensor:
 def _saved(op: Operation, wanted: Extra) -> Tensor:
     first = num_results(op)
     for i, extra in enumerate(extras(op)):
-        if extra == wanted:
+        if extra.value is wanted.value and extra == wanted:
             return op.outputs[first + i]
     extras(op).append(wanted)
     if wanted.kind == "maybe":

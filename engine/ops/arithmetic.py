@@ -106,7 +106,7 @@ floormod = mod = binary(
 
 def _lowered(x: Tensor, y: Tensor) -> Tensor:
     """Return y - 1; but where x is 0, an exponent that has come down to 0 stays: its power has no derivatives."""
-    known = static_value(y)
+    known = None if y.graph.is_feedable(y) else static_value(y)
     if known is not None and known.all():
         return y - 1
     ended = apply("LogicalAnd", apply("Equal", x, 0), apply("Equal", y, 0))

@@ -11,6 +11,7 @@ from ..base.shapes import SCALAR, Shape
 from ..ir.build import apply, constant
 from ..ir.operation import Operation
 from ..ir.tensor import Tensor
+from .sameness import shape_source
 
 
 def same_as(index: int) -> Callable[[Operation], Shape]:
@@ -45,7 +46,7 @@ def shape_of(tensor: Tensor) -> Tensor:
     """Return the shape of a tensor as an int32 vector: a constant when it is known."""
     if tensor.shape.is_fully_known:
         return constant(np.asarray(tensor.shape.as_tuple(), np.int32))
-    return apply("Shape", tensor)  # type: ignore[no-any-return]
+    return apply("Shape", shape_source(tensor))  # type: ignore[no-any-return]
 
 
 def size_along(tensor: Tensor, axis: int) -> Tensor:
@@ -56,21 +57,30 @@ def size_along(tensor: Tensor, axis: int) -> Tensor:
 
 def zeros_like(tensor: Tensor) -> Tensor:
     """Return zeros of a tensor's run-time shape; needs no value of it, only its shape."""
-    zero = constant(np.zeros((), tensor.dtype.numpy))
-    return zero if tensor.shape == SCALAR else apply("Fill", shape_of(tensor), zero)
+    return _filled(tensor, np.zeros((), tensor.dtype.numpy))
 
 
 def ones_like(tensor: Tensor) -> Tensor:
     """Return ones of a tensor's run-time shape."""
-    one = constant(np.ones((), tensor.dtype.numpy))
-    return one if tensor.shape == SCALAR else apply("Fill", shape_of(tensor), one)
+    return _filled(tensor, np.ones((), tensor.dtype.numpy))
+
+
+def _filled(like: Tensor, value: Any) -> Tensor:
+    scalar = constant(value)
+    return scalar if like.shape == SCALAR else shaped(apply("Fill", shape_of(like), scalar), like)
 
 
 def sum_to(cotangent: Tensor, like: Tensor) -> Tensor:
     """Undo a broadcast: sum `cotangent` down to the shape of `like`."""
     if like.shape.is_fully_known and cotangent.shape == like.shape:
         return cotangent
-    return apply("SumTo", cotangent, shape_of(like))  # type: ignore[no-any-return]
+    return shaped(apply("SumTo", cotangent, shape_of(like)), like)
+
+
+def shaped(tensor: Tensor, like: Tensor) -> Tensor:
+    """Return `tensor`, known to have the shape of `like`: of a saved shape, little is known while building."""
+    tensor.set_shape(like.shape)
+    return tensor
 
 
 def scalar_like(value: Any, tensor: Tensor) -> Tensor:

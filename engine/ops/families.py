@@ -16,6 +16,7 @@ from ..ir.definition import Kernel, NotDifferentiable, Sample, define
 from ..ir.operation import Operation
 from ..ir.tensor import Tensor
 from .common import broadcast_all, same_as, sum_to
+from .sameness import BINARY, UNARY, keeps_shape
 
 
 class Unary(Protocol):
@@ -72,6 +73,7 @@ def unary(
     Unary
         The public function ``function(x, name=None)``.
     """
+    UNARY.add(type)
     define(
         type, f"x: T -> y: {output}", where={"T": where}, shape=same_as(0), kernel=kernel, samples=samples,
         gradient=gradient if isinstance(gradient, NotDifferentiable) else _unary_gradient(gradient),
@@ -101,6 +103,7 @@ def binary(
 
     ``gradient(x, y, z, g)`` gives a cotangent for each operand, of the broadcast shape: it is summed down here.
     """
+    BINARY.add(type)
     define(
         type, f"x: T, y: T -> z: {output}", where={"T": where}, shape=shape, kernel=kernel,
         gradient=gradient if isinstance(gradient, NotDifferentiable) else _binary_gradient(gradient), samples=samples,
@@ -120,8 +123,9 @@ def _unary_gradient(rule: Callable[..., Any]) -> Callable[[Operation, Tensor], l
 
 def _binary_gradient(rule: Callable[..., Any]) -> Callable[[Operation, Tensor], list[Any]]:
     def gradient(op: Operation, g: Tensor) -> list[Any]:
-        cotangents = rule(*op.inputs, op.outputs[0], g)
-        return [sum_to(c, x) for c, x in zip(cotangents, op.inputs, strict=True)]
+        x, y = op.inputs
+        dx, dy = rule(x, y, op.outputs[0], g)
+        return [dx if keeps_shape(x, y) else sum_to(dx, x), dy if keeps_shape(y, x) else sum_to(dy, y)]
 
     return gradient
 

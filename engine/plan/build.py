@@ -21,6 +21,7 @@ _KINDS = {
     "Feed": Kind.FEED, "SeriesPush": Kind.SERIES_PUSH, "SeriesExit": Kind.SERIES_EXIT, "TripCount": Kind.TRIP_COUNT,
     "SeriesRead": Kind.SERIES_READ,
 }  # fmt: skip
+_SAVING = frozenset({"SeriesPush", "SeriesExit", "TripCount"})
 
 
 def build_plan(program: Program) -> Plan:
@@ -55,6 +56,10 @@ class _Builder:
         self.program = program
         self.index = {op: i for i, op in enumerate(operations)}
         self.frame_index = {name: i for i, name in enumerate(frames.infos)}
+        self.saving: dict[str, list[Operation]] = {name: [] for name in frames.infos}
+        for op in operations:
+            if op.type in _SAVING:
+                self.saving[frames.of[op]].append(op)
 
     def build(self) -> Plan:
         nodes = [self._node(op) for op in self.operations]
@@ -85,9 +90,8 @@ class _Builder:
 
     def _frame(self, name: str) -> Frame:
         info = self.frames.infos[name]
-        inside = [op for op in self.operations if self.frames.of[op] == name]
-        finals = tuple(self.index[op] for op in inside if op.type in ("SeriesExit", "TripCount"))
-        series = [op.attrs["series"] + 1 for op in inside if op.type == "SeriesPush"]
+        finals = tuple(self.index[op] for op in self.saving[name] if op.type != "SeriesPush")
+        series = [op.attrs["series"] + 1 for op in self.saving[name] if op.type == "SeriesPush"]
         parent = -1 if name == ROOT else self.frame_index[info.parent]
         return Frame(name or "root", parent, info.parallel_iterations, len(info.enters), max(series, default=0), finals)
 

@@ -144,6 +144,7 @@ class ReferenceExecution:
         finally:
             if timer is not None:
                 timer.cancel()
+            self.machine.failure = None  # the error's traceback holds the machine
             del self.machine
 
     def abort(self, error: BaseException) -> None:
@@ -152,7 +153,7 @@ class ReferenceExecution:
 
     def activity(self) -> tuple[list[str], list[str]]:
         """Return the names of the instances that are running."""
-        names = [task.get_name() for task in self.machine.tasks]
+        names = sorted(task.get_name() for task in self.machine.tasks)
         return names, [f"{name} is active" for name in names]
 
 

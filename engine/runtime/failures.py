@@ -48,6 +48,7 @@ def complete(graph: Graph, plan: Plan, index: int, tag: str, error: BaseExceptio
     error.input_shapes = shapes
     error.operation = operation
     error.source = operation.source or error.source
+    error.hint = error.hint or "fetch the operation's inputs to see the values it was given"
     return error
 
 
@@ -62,9 +63,8 @@ def user_operation(graph: Graph, node: Node) -> Operation | Node:
 def _wrapped(error: Exception, operation: Operation | Node) -> OpError:
     failure = OpError(
         f"{operation.name} failed: {type(error).__name__}: {error}",
-        operation=operation,
         source=operation.source,
-        hint="the cause of this error says where it was raised; fetch the operation's inputs to see its values",
+        hint="see where its cause was raised, or fetch the operation's inputs to see the values it was given",
     )
     failure.__cause__ = error
     return failure

@@ -169,8 +169,8 @@ class ReferenceMachine:
             return
         try:
             outputs = await self._evaluate(target, node, frame, i, values, dead, name)
-        except (Exception, asyncio.CancelledError) as error:
-            if self.failure is None:  # [44]; a cancellation by the step itself is read by nobody
+        except BaseException as error:
+            if self.failure is None:  # [44]; set by the stopping of the step too, which nobody reads
                 self.failure = (target, name, error, [np.shape(v) for v in values])
             return
         if self.failure is None:

@@ -19,7 +19,7 @@ from ..ir.tensor import Tensor
 from ..ops.variables import VariableStore
 from .execution import Execution, ReferenceExecution
 from .step import CompiledStep, Request, compile_step, feed_values, make_request, resolve_feeds
-from .waiting import Turns, outlast, turns_of
+from .waiting import Turns, turns_of
 
 _REOPEN = "open a new one with `async with Session(graph)`"
 _EXECUTORS = {"machine": Execution, "reference": ReferenceExecution}
@@ -165,14 +165,17 @@ class Session:
         return Statistics(self._started, len(self._running), len(self._cache))
 
     async def aclose(self) -> None:
-        """End all running steps with SessionClosed, wait for them, and release everything; twice is fine."""
+        """End all running steps with SessionClosed, wait for them, and release everything; twice is fine.
+
+        When cancelled it stops waiting: the steps still end, each in its task.
+        """
         self._closed = True
-        if self._running and self._idle is None:
-            self._idle = asyncio.get_running_loop().create_future()
         for execution in self._running:
             execution.abort(SessionClosed("the session was closed while a step was running", hint=_REOPEN))
         try:
-            await outlast(lambda: [self._idle] if self._idle and self._running else [])
+            if self._running:
+                self._idle = self._idle or asyncio.get_running_loop().create_future()
+                await asyncio.wait([self._idle])
         finally:
             self._cache.clear()
             self.variables.clear()

@@ -21,7 +21,7 @@ class Turns:
     __slots__ = ("_end", "_waiting")
 
     def __init__(self) -> None:
-        self._waiting: deque[tuple[asyncio.Future[None], float]] = deque()
+        self._waiting: deque[asyncio.Future[None]] = deque()
         self._end = 0.0  # of the open slice; 0 when the loop has turned since the last one
 
     def is_mine(self, seconds: float) -> bool:
@@ -32,10 +32,16 @@ class Turns:
         return not self._waiting and monotonic() < self._end
 
     async def wait(self, seconds: float) -> None:
-        """Wait for a slice of `seconds`."""
-        waiter = asyncio.get_running_loop().create_future()
-        self._waiting.append((waiter, seconds))
-        await waiter
+        """Wait until the caller may run for `seconds`.
+
+        A bare yield comes first: a scope that cancels again and again spares tasks whose future is done, and would
+        otherwise find a lone step's future done each time it looks.
+        """
+        await asyncio.sleep(0)
+        if not self.is_mine(seconds):
+            waiter = asyncio.get_running_loop().create_future()
+            self._waiting.append(waiter)
+            await waiter
 
     def _open(self, seconds: float) -> None:
         self._end = monotonic() + seconds
@@ -44,10 +50,10 @@ class Turns:
     def _turned(self) -> None:
         self._end = 0.0
         while self._waiting:
-            waiter, seconds = self._waiting.popleft()
+            waiter = self._waiting.popleft()
             if not waiter.done():
                 waiter.set_result(None)
-                self._open(seconds)  # after the waiter's wake-up, so that the next one wakes a turn later
+                self._open(0.0)  # the waiter's alone; and after its wake-up, so that the next one wakes a turn later
                 return
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from bench import __main__ as command_line
 from bench import memory, process, protocol, report
-from bench.experiment import BenchError, Experiment
+from bench.experiment import BenchError, Experiment, Observed
 
 FAST = protocol.Effort(seconds=5.0, most_rounds=3, timing=0.001, idle=0.0)
 
@@ -24,6 +24,10 @@ async def asynchronous(case, stack):
         return [np.arange(case["length"])]
 
     return step
+
+
+def noting(case, stack):
+    return Observed(ours(case, stack), {"waste": [float(case["length"]), 7.0]})
 
 
 def wrong(case, stack):
@@ -76,6 +80,26 @@ def test_peak_memory_is_measured_in_fresh_processes():
     assert 32e6 <= large <= 48e6
     assert small < 8e6
     assert found[0]["runs"] == 1
+
+
+def test_figures_that_a_step_notes_are_records_too():
+    tiny = experiment(engines={"tagflow": noting, "unrolled": noting}, figures=("waste",), cases=({"length": 5},))
+    found = [r for r in protocol.run(tiny, ["tagflow", "unrolled"], FAST) if r["metric"] == "waste"]
+    assert [(r["median"], r["runs"]) for r in found[:2]] == [(6.0, 2)] * 2
+    assert found[2]["value"] == 1.0
+
+
+def test_a_metric_may_be_the_time_of_a_unit():
+    rate, time = experiment(), experiment(metric="milliseconds", time_unit=1e3)
+    assert rate.sample({"length": 4}, steps=5, seconds=2.0) == 10.0
+    assert time.sample({"length": 4}, steps=5, seconds=2.0) == 100.0
+    samples = {"milliseconds": {"tagflow": [1.0], "unrolled": [3.0]}}
+    assert [r["value"] for r in protocol.records(time, {}, samples) if "ratio_to" in r] == [3.0]
+
+
+def test_a_quick_run_may_have_cases_of_its_own():
+    assert experiment().quick().cases == experiment().cases
+    assert experiment(quick_cases=({"length": 1},)).quick().cases == ({"length": 1},)
 
 
 @pytest.mark.parametrize(
@@ -147,6 +171,8 @@ def test_values_are_compared(got, tolerance, message):
 def test_ratios_above_one_mean_tagflow_is_better():
     assert protocol.ratio([20.0, 10.0, 30.0], [10.0]) == 2.0
     assert protocol.ratio([10.0], [20.0], smaller_is_better=True) == 2.0
+    assert protocol.ratio([0.1], [0.2], smaller_is_better=True) == 2.0
+    assert np.isfinite(protocol.ratio([0.0], [0.2], smaller_is_better=True))
 
 
 def test_a_missing_peer_is_an_error(monkeypatch):

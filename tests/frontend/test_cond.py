@@ -307,6 +307,17 @@ class TestCase:
         wanted = (6.0, 2.0) if values[0] else (5.0, 0.0) if values[1] else (27.0, 18.0)
         assert tuple(run([first, second])) == wanted
 
+    @pytest.mark.rule(70)
+    @pytest.mark.parametrize("strict", [False, True])
+    def test_a_single_pair_without_a_default_is_checked(self, run, strict):
+        p, x, calls = tg.placeholder("bool", []), tg.constant(2.0), Calls()
+        y = tg.case([(p, lambda: calls.watch(x))], strict=strict)
+        literal = tg.case([(p, lambda: [5])], strict=strict)
+        assert run([y, literal], {p: True}) == [2.0, [5] if strict else 5]
+        with pytest.raises(tg.OpError, match="no predicate of case is true"):
+            run(y, {p: False})
+        assert calls.count == 1
+
 
 class TestSwitchCase:
     @pytest.mark.rule(5)
@@ -325,6 +336,9 @@ class TestSwitchCase:
         i = tg.placeholder("int32", [])
         y = tg.switch_case(i, {1: lambda: tg.constant("b"), 0: lambda: tg.constant("a")}, lambda: tg.constant("c"))
         assert run(y, {i: index}) == "abc"[index]
+
+    def test_pairs_of_number_and_function(self, run):
+        assert run(tg.switch_case(tg.constant(0), [(1, lambda: "b"), (0, lambda: "a")])) == "a"
 
     @pytest.mark.parametrize("index", [0, 1, 5])
     def test_gradient(self, run, index):

@@ -175,3 +175,36 @@ class TestStops:
         before = set(graph.get_operations())
         tg.gradients(y, [x])
         assert not {"Cos", "Exp"} & {op.type for op in set(graph.get_operations()) - before}
+
+
+class TestDevices:
+    def made_by(self, graph, y, x):
+        before = set(graph.get_operations())
+        tg.gradients(y, [x])
+        return [op for op in graph.get_operations() if op not in before]
+
+    def test_are_those_of_the_forward_operations(self, graph):
+        x = scalar(3.0)
+        with tg.device("/cpu:1"):
+            y = tg.sin(x)
+        made = self.made_by(graph, y * 2.0, x)
+        assert {op.device for op in made if op.type == "Cos"} == {"/cpu:1"}
+        assert {op.device for op in made if op.type == "Const"} <= {"", "/cpu:1"}
+
+    def test_of_a_scope_around_gradients_come_first(self, graph):
+        x = scalar(3.0)
+        with tg.device("/cpu:1"):
+            y = tg.sin(x)
+        with tg.device("/cpu:2"):
+            made = self.made_by(graph, y, x)
+        assert {op.device for op in made} == {"/cpu:2"}
+
+    def test_hold_inside_loops(self, graph):
+        x = scalar(3.0)
+
+        def body(i, a):
+            with tg.device("/cpu:1"):
+                return (tg.sin(a),)
+
+        made = self.made_by(graph, repeat(2, body, x)[0], x)
+        assert {op.device for op in made if op.type == "Cos"} == {"/cpu:1"}

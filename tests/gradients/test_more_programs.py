@@ -177,7 +177,7 @@ def test_a_long_loop(run, request):
 def test_a_long_chain_of_operations(graph, run):
     x = scalar(0.5)
     y = x
-    for _ in range(500):
+    for _ in range(200):
         y = y + tg.sin(y) * 0.001
     (z,) = repeat(2, lambda i, a: (a * y,), x)
     assert np.isfinite(run(derivatives(z, x, 2))).all()

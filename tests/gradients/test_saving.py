@@ -173,3 +173,32 @@ def test_the_gradient_of_reading_rows_takes_memory_linear_in_their_number(run):
     finally:
         tracemalloc.stop()
     assert peak < 20 * 200 * 1000 * 8
+
+
+class TestShapes:
+    """Of what broadcasting may have changed, the shape is saved, once for all that share it."""
+
+    def check(self, run, body, counts):
+        x = unknown(np.array([0.5, 2.0, 0.25]), [None])
+        y = tg.while_loop(lambda i, a: i < 2, lambda i, a: (i + 1, body(a)), [0, x])[1]
+        (g,) = tg.gradients(y, [x])
+        assert Counter(saved(g))["Shape"] == counts
+        assert_near(run([g]), run(tg.gradients(body(body(x)), [x])))
+
+    def test_elementwise_operations_on_one_tensor_need_none(self, run):
+        self.check(run, lambda a: tg.sin(a) * tg.exp(a) + a * 2.0, 0)
+
+    def test_what_can_not_be_broadcast_needs_none(self, run):
+        row = unknown(np.array([1.0, 2.0, 3.0]))
+        self.check(run, lambda a: a * row, 1)
+
+    def test_those_of_one_source_share_one(self, run):
+        other = unknown(np.array([1.0, 2.0, 3.0]), [None])
+        self.check(run, lambda a: tg.sin(a) * other + tg.exp(a), 2)
+
+    def test_a_fed_tensor_has_the_shape_it_is_fed_with(self, run):
+        x = tg.placeholder("float64", [None])
+        y, z = tg.exp(x), unknown(np.array([2.0, 3.0, 4.0]), [None])
+        (g,) = tg.gradients(y * tg.sin(y) * z, [y])
+        fed = np.array([0.5])
+        np.testing.assert_allclose(run(g, {y: fed}), [9 * (np.sin(0.5) + 0.5 * np.cos(0.5))])

@@ -456,3 +456,9 @@ def test_a_gradient_array_of_ones_own():
     again = array.grad("mine", flow=sums.flow).write(0, [10.0, 10.0])
     assert (again.dtype, again.element_shape) == ("float32", [2])
     np.testing.assert_array_equal(Walk().run(again.stack()), [[11, 11], [0, 0]])
+
+
+def test_the_size_is_a_scalar():
+    with pytest.raises(ShapeError, match="size of a TensorArray") as refused:
+        TensorArray("float32", size=[3])
+    assert refused.value.hint

@@ -4,12 +4,11 @@
 """
 
 import asyncio
-import os
 
 import numpy as np
 import pytest
 import tagflow as tg
-from hypothesis import HealthCheck, given, note, settings
+from hypothesis import given, note
 from tagflow.kernels.scheduler.machine import live_counts
 from tagflow.ops.variables import VariableStore
 from tagflow.runtime.execution import Execution, ReferenceExecution
@@ -18,13 +17,12 @@ from tagflow.runtime.step import compile_step, make_request
 
 from tests.property.interpret import evaluate
 from tests.property.programs import show
+from tests.property.runs import batch_settings, batches
 from tests.property.strategies import mixed_programs
 from tests.property.translate import build
 
 WINDOWS = (1, 2, 7, 32)
 SHUFFLES = {Execution: (None, 1, 2, 3), ReferenceExecution: (None, 1)}
-NORMAL = 300
-PROGRAMS = int(os.environ.get("TAGFLOW_PROGRAMS", NORMAL))
 
 
 async def run_everywhere(built, feeds):
@@ -56,11 +54,9 @@ def compare(results, expected, where):
 
 
 @pytest.mark.rule(1, 2, 4, 6, 7, 8, 11, 12, 13, 15, 16, 28, 29, 30, 31, 32, 33, 64, 65, 105)
-@settings(
-    max_examples=PROGRAMS, derandomize=PROGRAMS <= NORMAL, database=None, deadline=None,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
-)  # fmt: skip
-@given(mixed_programs())
-def test_random_programs(program):
+@batches(300)
+@batch_settings(300)
+@given(program=mixed_programs())
+def test_random_programs(batch, program):
     note(f"{show(program)}\n{program!r}")
     asyncio.run(check(program))

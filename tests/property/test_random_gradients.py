@@ -5,23 +5,21 @@ the number of programs, as for the executors.
 """
 
 import asyncio
-import os
 from dataclasses import dataclass
 
 import numpy as np
 import pytest
 import tagflow as tg
-from hypothesis import HealthCheck, given, note, settings
+from hypothesis import given, note
 from hypothesis import strategies as st
 from tagflow.kernels.scheduler.machine import live_counts
 
 from tests.property.interpret import evaluate
 from tests.property.programs import show
+from tests.property.runs import batch_settings, batches
 from tests.property.strategies import smooth_programs
 from tests.property.translate import build
 
-NORMAL = 100
-PROGRAMS = int(os.environ.get("TAGFLOW_PROGRAMS", NORMAL))
 H = 1e-4
 STENCIL = {1: 8 / 12, -1: -8 / 12, 2: -1 / 12, -2: 1 / 12}  # fourth order in H
 TOLERANCE = {"rtol": 1e-5, "atol": 1e-8}
@@ -133,13 +131,11 @@ async def check_second(program, gradients, found, tally):
 
 
 @pytest.mark.rule(83, 84, 85, 86, 87, 88, 89, 91, 93, 98, 100, 113)
-def test_random_gradients(capsys):
+@batches(100)
+def test_random_gradients(batch, capsys):
     tally = Tally()
 
-    @settings(
-        max_examples=PROGRAMS, derandomize=PROGRAMS <= NORMAL, database=None, deadline=None,
-        suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
-    )  # fmt: skip
+    @batch_settings(100)
     @given(smooth_programs(), st.sampled_from([1, 2, 7, 32]))
     def run(program, window):
         note(f"{show(program)}\n{program!r}")
@@ -148,5 +144,5 @@ def test_random_gradients(capsys):
     run()
     share = tally.rejected / tally.taken
     with capsys.disabled():
-        print(f" {tally.taken} differences of {PROGRAMS} programs, {share:.1%} cross a decision ", end="")
+        print(f" {tally.taken} differences, {share:.1%} cross a decision ", end="")
     assert share <= MOST_REJECTED

@@ -1,0 +1,72 @@
+"""Forward and gradient of a loop of small matrix products."""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack
+from typing import Any
+
+import numpy as np
+
+from .experiment import Case, Experiment, Step
+from .tensorflow_session import graph_session
+
+# Dense and orthogonal, with entries of one half: values neither grow nor round.
+MATRIX = np.array([[1, 1, 1, 1], [1, -1, 1, -1], [1, 1, -1, -1], [1, -1, -1, 1]], np.float32) / 2
+START = np.arange(16, dtype=np.float32).reshape(4, 4)
+WEIGHTS = np.arange(16, 0, -1, dtype=np.float32).reshape(4, 4)
+
+
+def program(ops: Any, case: Case) -> tuple[list[Any], list[Any]]:
+    """Build loss and gradients with the interface that TensorFlow 1 and tagflow share; return feeds and fetches."""
+    feeds = [start, w] = [ops.placeholder("float32", [4, 4]) for _ in range(2)]
+    result = ops.while_loop(
+        lambda i, a: i < case["iterations"], lambda i, a: (i + 1, ops.matmul(a, w)), [0, start]
+    )[1]  # fmt: skip
+    loss = ops.reduce_sum(result * WEIGHTS)
+    return feeds, [loss, *ops.gradients(loss, feeds)]
+
+
+async def tagflow(case: Case, stack: AsyncExitStack) -> Step:
+    """Differentiate a tagflow loop."""
+    import tagflow as tg
+
+    with tg.Graph().as_default() as graph:
+        feeds, fetches = program(tg, case)
+    session = await stack.enter_async_context(tg.Session(graph))
+    step = session.make_step(fetches, feeds)
+    return lambda: step(START, MATRIX)
+
+
+def tf(case: Case, stack: AsyncExitStack) -> Step:
+    """Differentiate a TensorFlow 1 loop, on one inter-op thread: its fastest way to run a chain."""
+    tf1, session = graph_session(stack, inter_op_threads=1)
+    with session.graph.as_default():
+        feeds, fetches = program(tf1, case)
+    step = session.make_callable(fetches, feed_list=feeds)
+    return lambda: step(START, MATRIX)
+
+
+def torch(case: Case, stack: AsyncExitStack) -> Step:
+    """Differentiate a Python loop over eager PyTorch."""
+    import torch
+
+    weights = torch.from_numpy(WEIGHTS)
+    leaves = [torch.from_numpy(v).requires_grad_() for v in (START, MATRIX)]
+
+    def step() -> list[np.ndarray]:
+        a, w = leaves
+        for _ in range(case["iterations"]):
+            a = a @ w
+        loss = (a * weights).sum()
+        return [v.detach().numpy() for v in (loss, *torch.autograd.grad(loss, leaves))]
+
+    return step
+
+
+EXPERIMENT = Experiment(
+    name="loop_gradient",
+    cases=({"iterations": 2_000},),
+    engines={"tagflow": tagflow, "tf": tf, "torch": torch},
+    metric="iterations_per_second",
+    amount=lambda case: float(case["iterations"]),
+)

@@ -1,0 +1,134 @@
+"""How late a sleeper in the same event loop wakes while a step runs: what an engine does to its host application."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
+from typing import Any
+
+import numpy as np
+
+from . import lstm_train
+from .experiment import Case, Experiment, Observed, Step
+
+NAP = 1e-3
+KERNEL_SECONDS = 20e-3
+P99, WORST = "p99_milliseconds", "max_milliseconds"
+START = np.linspace(-1, 1, 50_000)
+
+
+class Sleeper:
+    """Naps of 1 ms beside a step, and how late each of them ended.
+
+    Attributes
+    ----------
+    late : list of float
+        Wake time minus the nap's own deadline, in seconds.
+    """
+
+    def __init__(self) -> None:
+        self.late: list[float] = []
+
+    async def beside(self, work: Awaitable[Any]) -> Any:
+        """Nap until `work` is done; the nap it ends in still counts."""
+        working = True
+
+        async def nap() -> None:
+            while working:
+                deadline = time.perf_counter() + NAP
+                await asyncio.sleep(NAP)
+                self.late.append(time.perf_counter() - deadline)
+
+        naps = asyncio.create_task(nap())
+        await asyncio.sleep(0)  # the first nap begins before the work
+        try:
+            return await work
+        finally:
+            working = False
+            await naps
+
+
+def observed(work: Callable[[], Awaitable[Any]]) -> Observed:
+    """Return a step that runs `work` beside a sleeper; its first run, which warms up, does not count."""
+    sleeper = Sleeper()
+    figures: dict[str, list[float]] = {P99: [], WORST: []}
+    warm = False
+
+    async def step() -> Any:
+        nonlocal warm
+        result = await (sleeper if warm else Sleeper()).beside(work())
+        if warm:
+            figures[P99][:] = [1e3 * float(np.percentile(sleeper.late, 99))]
+            figures[WORST][:] = [1e3 * max(sleeper.late)]
+        warm = True
+        return result
+
+    return Observed(step, figures)
+
+
+def heavy(x: np.ndarray) -> np.ndarray:
+    """Work in NumPy for 20 ms, whatever the machine; the value does not depend on how often that is."""
+    end = time.perf_counter() + KERNEL_SECONDS
+    while True:
+        y: np.ndarray = np.tanh(x)
+        if time.perf_counter() >= end:
+            return y
+
+
+async def tagflow(case: Case, stack: AsyncExitStack) -> Observed:
+    """Await tagflow."""
+    made = await (python_loop if "mode" in case else lstm_train.tagflow)(case, stack)
+    return observed(made)
+
+
+async def python_loop(case: Case, stack: AsyncExitStack) -> Step:
+    """Return a step of a tagflow loop around the Python kernel."""
+    import tagflow as tg
+
+    def body(i: Any, x: Any) -> tuple[Any, Any]:
+        return i + 1, tg.py_function(heavy, [x], "float64", output_shapes=START.shape)
+
+    with tg.Graph().as_default() as graph:
+        result = tg.while_loop(lambda i, x: i < case["iterations"], body, [0, tg.constant(START)], back_prop=False)[1]
+    session = await stack.enter_async_context(tg.Session(graph))
+    step: Step = session.make_step([result], feeds=[])
+    return step
+
+
+def torch(case: Case, stack: AsyncExitStack) -> Observed:
+    """Call PyTorch in the event loop."""
+    call = (torch_python_loop if "mode" in case else lstm_train.torch)(case, stack)
+
+    async def work() -> Any:
+        return call()
+
+    return observed(work)
+
+
+def torch_python_loop(case: Case, stack: AsyncExitStack) -> Step:
+    """Return a Python loop around the kernel, with PyTorch's tensors between its calls."""
+    import torch
+
+    def step() -> list[np.ndarray]:
+        x = torch.from_numpy(START)
+        for _ in range(case["iterations"]):
+            x = torch.from_numpy(heavy(x.numpy()))
+        return [x.numpy()]
+
+    return step
+
+
+EXPERIMENT = Experiment(
+    name="loop_lag",
+    cases=(
+        {"batch": 64, "units": 512, "length": 100},
+        {"batch": 4, "units": 32, "length": 500},
+        {"mode": "python_kernel", "iterations": 20},
+    ),
+    engines={"tagflow": tagflow, "torch": torch},
+    metric="steps_per_second",
+    figures=(P99, WORST),
+    tolerance=2e-4,
+)

@@ -1,0 +1,162 @@
+"""Each experiment computes what it says, in tagflow, at small sizes."""
+
+import asyncio
+import inspect
+import time
+from contextlib import AsyncExitStack
+
+import numpy as np
+import pytest
+import tagflow as tg
+from tagflow.base.tags import Kind
+from tagflow.compile import compile_plan
+
+from bench import (
+    cond_loop,
+    loop_gradient,
+    loop_lag,
+    lstm_train,
+    matmul_loop,
+    nested_loop,
+    null_ops,
+    static_unroll,
+    step_overhead,
+)
+from bench.__main__ import experiments
+
+
+async def run(factory, case, steps=1):
+    """Return the values of the last step, and the step."""
+    async with AsyncExitStack() as stack:
+        step = factory(case, stack)
+        step = await step if inspect.isawaitable(step) else step
+        for _ in range(steps):
+            values = await step()
+        return [np.asarray(value) for value in values], step
+
+
+def branching(iterations):
+    x = 1
+    for _ in range(iterations):
+        x = x - 7 if x > 10 else x + 3
+    return [iterations, x]
+
+
+def multiplied(iterations):
+    a, w, by_w = loop_gradient.START, loop_gradient.MATRIX, np.zeros((4, 4))
+    steps = [a @ np.linalg.matrix_power(w, k) for k in range(iterations + 1)]
+    cotangents = [loop_gradient.WEIGHTS @ np.linalg.matrix_power(w.T, k) for k in range(iterations + 1)]
+    for k in range(iterations):
+        by_w += steps[k].T @ cotangents[iterations - 1 - k]
+    return [np.sum(steps[-1] * loop_gradient.WEIGHTS), cotangents[-1], by_w]
+
+
+SMALL = [
+    (null_ops, {"work": "scalar_add", "width": 3, "length": 4}, [1.0 + 4 * 1.0]),
+    (null_ops, {"work": "matrix_add", "width": 3, "length": 4}, [np.arange(1.0, 17.0).reshape(4, 4) * 5]),
+    (null_ops, {"work": "identity", "width": 3, "length": 4}, [1.0]),
+    (matmul_loop, {"iterations": 6}, [[[1.0, 6.0], [0.5, 3.25]]]),
+    (cond_loop, {"iterations": 12}, branching(12)),
+    (loop_gradient, {"iterations": 3}, multiplied(3)),
+    (step_overhead, {"operations": 5, "iterations": 3}, [np.tanh(step_overhead.VALUE * 3 + 0.5) * 2 - 1]),
+    (loop_lag, {"mode": "python_kernel", "iterations": 2}, [np.tanh(np.tanh(loop_lag.START))]),
+]
+
+
+@pytest.mark.parametrize(("module", "case", "wanted"), SMALL, ids=lambda part: getattr(part, "__name__", None))
+async def test_values(module, case, wanted):
+    values, _ = await run(module.tagflow, case)
+    assert len(values) == len(wanted)
+    for value, right in zip(values, wanted, strict=True):
+        np.testing.assert_allclose(value, right, rtol=1e-6)
+
+
+async def test_nested_loop_counts_as_its_data_says():
+    case = {"iterations": 30}
+    counts = nested_loop.counts(case)
+    assert 0 in counts
+    assert len(set(counts)) > 5
+    (total,), _ = await run(nested_loop.tagflow, case)
+    assert total == sum(n * (n - 1) // 2 for n in counts)
+    assert nested_loop.EXPERIMENT.amount(case) == 30 + counts.sum()
+
+
+@pytest.mark.parametrize("work", null_ops.SHAPES)
+def test_every_operation_of_the_grid_is_in_the_plan(work):
+    with tg.Graph().as_default() as graph:
+        x, end = null_ops.grid(tg, {"work": work, "width": 5, "length": 7})
+    plan = compile_plan(graph, [x], [end], settings=tg.Settings(fold=False, merge=False))
+    adds = sum(node.type == "Add" for node in plan.nodes)
+    identities = sum(node.kind is Kind.IDENTITY for node in plan.nodes)
+    assert (adds, identities) == ((0, 36) if work == "identity" else (35, 1))
+
+
+def test_five_operations_are_five():
+    with tg.Graph().as_default() as graph:
+        x, y = step_overhead.program(tg)
+    nodes = compile_plan(graph, [x], [y]).nodes
+    assert sum(node.kind is Kind.KERNEL for node in nodes) == step_overhead.EXPERIMENT.cases[0]["operations"]
+
+
+async def test_the_unrolled_lstm_trains_like_the_loop_and_both_note_their_building():
+    case = {"batch": 2, "units": 3, "length": 4}
+    looped, loop = await run(static_unroll.tagflow, case)
+    unrolled, _ = await run(static_unroll.unrolled, case)
+    plain, _ = await run(lstm_train.tagflow, case)
+    for a, b, c in zip(looped, unrolled, plain, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
+        np.testing.assert_array_equal(a, c)
+    (built,) = loop.figures["build_milliseconds"]
+    assert built > 0
+
+
+def test_the_unrolled_lstm_has_no_loop():
+    given = lstm_train.problem({"batch": 2, "units": 3, "length": 4})
+    graph, _, feeds, fetches = lstm_train.training(tg, given, static_unroll.unrolled_loop)
+    types = [node.type for node in compile_plan(graph, feeds, fetches).nodes]
+    assert "Enter" not in types
+    assert types.count("Tanh") == 2 * 4
+
+
+async def test_a_sleeper_notes_how_late_it_wakes():
+    async def blocking():
+        time.sleep(0.05)
+        return "done"
+
+    sleeper = loop_lag.Sleeper()
+    assert await sleeper.beside(blocking()) == "done"
+    assert max(sleeper.late) > 0.04
+    await sleeper.beside(asyncio.sleep(0.02))
+    assert len(sleeper.late) >= 3
+
+
+async def test_a_sleeper_ends_with_work_that_fails():
+    async def failing():
+        raise ValueError("no")
+
+    with pytest.raises(ValueError, match="no"):
+        await loop_lag.Sleeper().beside(failing())
+    assert len(asyncio.all_tasks()) == 1
+
+
+async def test_the_first_run_beside_a_sleeper_does_not_count():
+    case = {"batch": 2, "units": 3, "length": 4}
+    _, step = await run(loop_lag.tagflow, case)
+    assert step.figures == {loop_lag.P99: [], loop_lag.WORST: []}
+    _, step = await run(loop_lag.tagflow, case, steps=3)
+    (p99,), (worst,) = step.figures[loop_lag.P99], step.figures[loop_lag.WORST]
+    assert 0 <= p99 <= worst
+
+
+def test_heavy_takes_its_time():
+    began = time.perf_counter()
+    assert np.array_equal(loop_lag.heavy(loop_lag.START), np.tanh(loop_lag.START))
+    assert time.perf_counter() - began >= loop_lag.KERNEL_SECONDS
+
+
+def test_all_experiments_of_the_table_are_there():
+    names = "null_ops counter_loop matmul_loop cond_loop nested_loop loop_gradient lstm_train static_unroll"
+    found = experiments()
+    assert set(names.split()) | {"step_overhead", "loop_lag"} <= set(found)
+    assert list(found["static_unroll"].engines) == ["tagflow", "unrolled"]
+    assert all(len(e.quick().cases) == len(e.cases) for e in found.values())

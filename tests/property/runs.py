@@ -1,0 +1,27 @@
+"""How many programs a test draws: the same few each time, or others, as many as ``TAGFLOW_PROGRAMS`` says."""
+
+import math
+import os
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+BATCH = 500  # Hypothesis remembers all it drew until a test ends
+
+
+def total(normal):
+    """Return the number of programs."""
+    return int(os.environ.get("TAGFLOW_PROGRAMS", normal))
+
+
+def batches(normal):
+    """Decorate a test to run once for each ``batch`` of programs."""
+    return pytest.mark.parametrize("batch", range(math.ceil(total(normal) / BATCH)))
+
+
+def batch_settings(normal):
+    """Decorate a property to draw one batch."""
+    return settings(
+        max_examples=min(total(normal), BATCH), derandomize="TAGFLOW_PROGRAMS" not in os.environ, database=None,
+        deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+    )  # fmt: skip

@@ -1,0 +1,30 @@
+"""Both executors; after each test nothing of a step may be left."""
+
+import asyncio
+
+import pytest
+import tagflow as tg
+from tagflow.kernels.scheduler.machine import live_counts
+
+
+@pytest.fixture(params=["machine", "reference"])
+def executor(request):
+    return request.param
+
+
+@pytest.fixture
+def graph():
+    with tg.Graph().as_default() as graph:
+        yield graph
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left(request):
+    yield
+    counts = live_counts()
+    assert not any(counts[key] for key in ("frames", "iterations", "values")), counts
+
+
+def only_this_task():
+    """Say whether no task but the caller's is alive."""
+    return asyncio.all_tasks() == {asyncio.current_task()}

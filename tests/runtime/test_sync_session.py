@@ -1,0 +1,151 @@
+"""SyncSession: a session in a thread of its own, for scripts."""
+
+import asyncio
+import contextvars
+import os
+import signal
+import threading
+
+import numpy as np
+import pytest
+import tagflow as tg
+
+NAME = contextvars.ContextVar("name", default="nobody")
+
+
+@pytest.fixture
+def session(graph, executor):
+    with tg.SyncSession(graph, executor=executor) as session:
+        yield session
+
+
+def test_the_whole_face(graph, session):
+    x = tg.placeholder("float32", [None])
+    w = tg.Variable([1.0, 2.0], name="w")
+    y = x * w
+    session.run(tg.global_variables_initializer())
+    assert session.run({"y": y}, {x: [3.0, 4.0]})["y"].tolist() == [3.0, 8.0]
+    step = session.make_step([y, y.op], [x])
+    assert step([1.0, 1.0])[0].tolist() == [1.0, 2.0]
+    session.write_variables({"w": [5.0, 6.0]})
+    assert step(np.ones(2, np.float32), timeout=20)[0].tolist() == [5.0, 6.0]
+    assert session.read_variables(["w"])["w"].tolist() == [5.0, 6.0]
+    assert session.statistics().steps_started == 4
+    assert session.graph is graph
+
+
+def test_errors_come_through_as_they_are(session):
+    x = tg.placeholder("float32", [])
+    y = tg.check_numerics(x, "x")
+    with pytest.raises(tg.GraphError, match="must feed"):
+        session.run(y)
+    with pytest.raises(tg.OpError, match="x"):
+        session.run(y, {x: float("nan")})
+    step = session.make_step(y, [x])
+    with pytest.raises(TypeError, match="surprise"):
+        step(1.0, surprise=1)
+    with pytest.raises(tg.GraphError, match="wrong number"):
+        step()
+    assert step(1.0) == 1.0
+
+
+def test_a_timeout(session):
+    async def wait():
+        await asyncio.sleep(60)
+
+    with pytest.raises(tg.StepTimeout):
+        session.run(tg.py_function(wait, [], []), timeout=0.01)
+
+
+def test_the_callers_context_reaches_functions(session):
+    name = tg.py_function(NAME.get, [], "string")
+    token = NAME.set("somebody")
+    try:
+        assert str(session.run(name)) == "somebody"
+    finally:
+        NAME.reset(token)
+    assert str(session.run(name)) == "nobody"
+
+
+def test_an_interrupt_ends_the_step_and_nothing_else(session):
+    inside, ended = threading.Event(), []
+
+    async def wait():
+        try:
+            inside.set()
+            await asyncio.sleep(60)
+        finally:
+            await asyncio.sleep(0)
+            ended.append(1)
+
+    result, fine = tg.py_function(wait, [], []), tg.constant(1.0)
+
+    def interrupt():
+        inside.wait(20)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    threading.Thread(target=interrupt).start()
+    with pytest.raises(KeyboardInterrupt):
+        session.run(result)
+    assert ended, "the step has ended when the interrupt is raised"
+    assert session.statistics().steps_running == 0
+    assert session.run(fine) == 1.0
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit, asyncio.CancelledError])
+def test_an_exit_raised_by_a_kernel_reaches_the_caller_not_the_thread(session, error):
+    def leave():
+        raise error
+
+    result, fine = tg.py_function(leave, [], []), tg.constant(1.0)
+    with pytest.raises(error):
+        session.run(result)
+    assert session.statistics().steps_running == 0
+    assert session.run(fine) == 1.0
+
+
+def test_many_threads_share_one_session(session):
+    x = tg.placeholder("int32", [])
+    _, result = tg.while_loop(lambda i, a: i < 20, lambda i, a: (i + 1, a + x), [0, 0])
+    results = {}
+
+    def call(k):
+        step = session.make_step(result, [x])
+        results[k] = [int(step(k)) for _ in range(10)]
+
+    threads = [threading.Thread(target=call, args=[k]) for k in range(4)]
+    for one in threads:
+        one.start()
+    for one in threads:
+        one.join()
+    assert results == {k: [20 * k] * 10 for k in range(4)}
+    assert session.statistics().cached_steps == 1
+
+
+def test_closing(graph, executor):
+    session = tg.SyncSession(graph, executor=executor)
+    value = tg.constant(1.0)
+    step = session.make_step(value)
+    assert step() == 1.0
+    session.close()
+    session.close()
+    for use in (lambda: session.run(value), step, session.read_variables, lambda: session.make_step(value)):
+        with pytest.raises(tg.SessionClosed, match="with SyncSession"):
+            use()
+    assert not [t for t in threading.enumerate() if t.name == "tagflow-session"]
+
+
+async def test_refused_inside_a_running_loop(graph):
+    with pytest.raises(tg.TagflowError, match="async with Session"):
+        tg.SyncSession(graph)
+
+
+def test_refused_where_one_made_outside_is_used_inside(session):
+    value = tg.constant(1.0)
+
+    async def main():
+        with pytest.raises(tg.TagflowError, match="running event loop"):
+            session.run(value)
+
+    asyncio.run(main())
+    assert session.run(value) == 1.0
