@@ -7,6 +7,7 @@ instances as tasks, brings their results back, and on an error or a cancellation
 from __future__ import annotations
 
 import asyncio
+from math import inf
 from typing import Any
 
 from ..base.errors import StepTimeout
@@ -173,7 +174,7 @@ def outcome(step: CompiledStep, machine: Any) -> list[Any]:
 
 def start_timer(execution: Any, timeout: float | None) -> asyncio.TimerHandle | None:
     """Let a step end with StepTimeout after `timeout` seconds."""
-    if timeout is None:
+    if timeout is None or timeout == inf:
         return None
     return asyncio.get_running_loop().call_later(timeout, _expire, execution, timeout, user_source())
 

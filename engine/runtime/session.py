@@ -122,7 +122,7 @@ class Session:
         feeds : mapping, optional
             Values for tensors; used without a copy until the step ends.
         timeout : float, optional
-            Seconds.
+            Seconds from now until StepTimeout; the session's own unless given, ``math.inf`` for none.
 
         Returns
         -------

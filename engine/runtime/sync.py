@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import concurrent.futures
 import threading
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import partial
@@ -12,6 +11,8 @@ from typing import Any
 from ..base.errors import SessionClosed, TagflowError
 from ..ir.scopes import Opened, Scope
 from .session import Session, Statistics
+
+_LONGEST_WAIT = 0.1  # seconds until a lost interrupt is noticed
 
 
 class SyncSession:
@@ -93,38 +94,41 @@ class SyncSession:
         call = _Call(partial(function, *args, **kwargs))
         try:
             self._loop.call_soon_threadsafe(call.start)
-            return call.result.result()
+            call.wait()
         except BaseException:
-            if not call.result.done():
-                self._loop.call_soon_threadsafe(call.cancel)
-                concurrent.futures.wait([call.result])
+            self._loop.call_soon_threadsafe(call.cancel)
+            call.wait()
             raise
+        return call.result()
 
 
 class _Call:
-    """A coroutine function called in another thread's loop; `result` is set when its task has ended."""
+    """A coroutine function called in another thread's loop."""
 
     def __init__(self, function: Callable[[], Coroutine[Any, Any, Any]]) -> None:
         self._function = function
         self._task: asyncio.Task[Any] | None = None
-        self.result: concurrent.futures.Future[Any] = concurrent.futures.Future()
+        self._ended = threading.Event()
 
     def start(self) -> None:
         self._task = asyncio.get_running_loop().create_task(self._run())
-        self._task.add_done_callback(self._ended)
+        self._task.add_done_callback(lambda _: self._ended.set())
 
     def cancel(self) -> None:
         if self._task is not None:
             self._task.cancel()
 
+    def wait(self) -> None:
+        """Wait for the end; by short waits, since a signal that comes just before a wait does not interrupt it."""
+        while not self._ended.wait(_LONGEST_WAIT):
+            pass
+
+    def result(self) -> Any:
+        assert self._task is not None
+        return self._task.result()
+
     async def _run(self) -> Any:
         return await self._function()
-
-    def _ended(self, task: asyncio.Task[Any]) -> None:
-        try:
-            self.result.set_result(task.result())
-        except BaseException as error:
-            self.result.set_exception(error)
 
 
 def _serve(loop: asyncio.AbstractEventLoop) -> None:

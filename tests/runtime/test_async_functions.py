@@ -170,7 +170,7 @@ async def test_an_error_in_a_function_is_the_cause(graph, executor):
         assert only_this_task()
 
 
-@pytest.mark.rule(44, 46)
+@pytest.mark.rule(44, 45, 46)
 async def test_the_first_error_wins_and_the_others_are_stopped(graph, executor):
     started, stopped = set(), set()
 

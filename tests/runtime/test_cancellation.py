@@ -1,6 +1,7 @@
 """Cancelled, timed out or closed: a step ends whole, leaves nothing, and the session goes on."""
 
 import asyncio
+import math
 import random
 
 import anyio
@@ -259,6 +260,8 @@ async def test_a_timeout_of_its_own(graph, executor, stuck):
             assert asyncio.current_task().cancelling() == 0
         assert await session.run(fine) == 1.0
         assert await session.make_step(fine)(timeout=60) == 1.0
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(session.run(result, timeout=math.inf), 0.05)
         assert only_this_task()
 
 

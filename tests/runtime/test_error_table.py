@@ -230,18 +230,18 @@ def a_read_of_what_was_never_written():
     return [array.read(1, name="early")]  # here
 
 
-@case(tg.TensorArrayError, "far", "outside|range|index")
+@case(tg.TensorArrayError, "far", "outside|range|index", rules=[106])
 def a_write_beyond_the_end():
     array = tg.TensorArray("float32", 2, name="array")
     return [array.write(7, 1.0, name="far").stack()]  # here
 
 
-@case(tg.StackError, "pop", "is empty", rules=[102])
+@case(tg.StackError, "pop", "is empty", rules=[103])
 def a_pop_of_an_empty_stack():
     return [tg.stack_pop(tg.stack(elem_type="float32"), name="pop")]  # here
 
 
-@case(tg.StackError, "push", "max_size", rules=[102])
+@case(tg.StackError, "push", "max_size", rules=[103])
 def a_push_to_a_full_stack():
     handle = tg.stack(elem_type="float32", max_size=0)
     return [tg.stack_push(handle, 1.0, name="push")]  # here
