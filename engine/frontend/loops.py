@@ -122,6 +122,7 @@ class _Loop:
         for tensor, shape in zip(self.inits, self.shapes, strict=True):
             param = region.add_param(tensor.dtype, shape, f"{role.split()[1]}_{tensor.op.name.rsplit('/', 1)[-1]}")
             param.op.attrs["initial"] = tensor
+            param.op.source = self.source
         return region
 
     def _invariants(self, given: Any) -> list[Shape]:
