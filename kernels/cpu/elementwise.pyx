@@ -69,6 +69,14 @@ cdef inline void _logistic(const Chain* chain, char* source, char* target, cnp.n
     chain.divide(pointers, &count, strides, chain.data[3])
 
 
+cdef void logistic(char* source, char* target, cnp.npy_intp count, size_t size) noexcept nogil:
+    """Compute the logistic function of elements of 4 or 8 bytes."""
+    if size == sizeof(float):
+        _logistic(&_floats, source, target, count, sizeof(float), <char*>&_one_float)
+    else:
+        _logistic(&_doubles, source, target, count, sizeof(double), <char*>&_one_double)
+
+
 cdef inline int _sigmoid(
         const Table* table, const Node* node, Value* inputs, Counters* live, Value* outputs, real* _) except -1:
     cdef ArrayObject* x = plain_in(inputs[0])

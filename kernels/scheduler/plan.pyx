@@ -332,5 +332,5 @@ cdef int _build_kernels(CompiledPlan self) except -1:
         if source.ufunc:
             find_loop(node, source.ufunc, inputs, list(source.outputs))
         else:
-            node.native = find_native(source.type, source.attrs, inputs, list(source.outputs), node.params)
+            node.native = find_native(source.type, source.attrs, inputs, list(source.outputs), node.params, self.kernels)
     return 0
