@@ -11,6 +11,7 @@ from .ir.operation import Operation
 from .ir.rewrite import Program, copy_program
 from .ir.tensor import Tensor
 from .lower.lowering import lower
+from .optimize.batch import batch_products
 from .optimize.fold import fold_constants
 from .optimize.fuse import fuse_elementwise
 from .optimize.merge import merge_duplicates
@@ -75,6 +76,8 @@ def optimized(
         program = _legal(fold_constants(program, settings), "structured", settings)
     if settings.merge:
         program = _legal(merge_duplicates(program), "structured", settings)
+    if settings.batch:
+        program = _legal(batch_products(program), "structured", settings)
     if settings.fuse:
         program = _legal(fuse_elementwise(program), "structured", settings)
     return program

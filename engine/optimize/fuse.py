@@ -10,7 +10,7 @@ Left alone is what may be dead or late, so that fusing changes neither which val
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -24,6 +24,7 @@ from ..ir.rewrite import Program, copy_program
 from ..ir.structured import extras, is_structured
 from ..ir.tensor import Tensor
 from ..ops import fused as _operation  # noqa: F401  declares Fused
+from .substitute import substitute
 
 MOST_STEPS = 64
 _FLOATS = (dtypes.float32, dtypes.float64)
@@ -44,22 +45,6 @@ def fuse_elementwise(program: Program) -> Program:
         return program
     substitute(program, moved)
     return copy_program(program)
-
-
-def substitute(program: Program, moved: dict[Tensor, Tensor]) -> None:
-    """Use other tensors instead of those that are keys of `moved`, everywhere in the program."""
-    for op in list(program.graph.root.walk()):
-        for i, tensor in enumerate(op.inputs):
-            if tensor in moved:
-                op.update_input(i, moved[tensor])
-        for region in op.regions:
-            region.results = [moved.get(t, t) for t in region.results]
-        if is_structured(op):
-            op.attrs["extras"] = [
-                replace(e, value=moved.get(e.value, e.value), index=moved.get(e.index, e.index))  # type: ignore[arg-type]
-                for e in extras(op)
-            ]
-    program.fetches = [moved.get(t, t) for t in program.fetches]
 
 
 def _saved(op: Operation) -> list[Tensor]:

@@ -6,7 +6,8 @@ its inputs are the plain arrays that almost all are, and declines where they are
 
 from libc.stdint cimport int64_t
 
-from tagflow.kernels.cpu.elementwise cimport find_add_n, find_sigmoid, find_sum_to
+from tagflow.kernels.cpu.elementwise cimport find_add_n, find_cast, find_sigmoid, find_sum_to
+from tagflow.kernels.cpu.elements cimport find_array_access
 from tagflow.kernels.cpu.fused cimport find_fused
 from tagflow.kernels.cpu.linear cimport find_matmul
 from tagflow.kernels.cpu.moving cimport find_concat, find_split, find_transpose
@@ -29,6 +30,10 @@ cdef Native find_native(str type, dict attrs, list inputs, list outputs, int64_t
         return find_split(attrs, inputs, outputs)
     if type == "Transpose":
         return find_transpose(attrs, inputs, outputs)
+    if type == "TensorArrayRead" or type == "TensorArrayWrite":
+        return find_array_access(type)
+    if type == "Cast":
+        return find_cast(inputs, outputs)
     if type == "AddN":
         return find_add_n(attrs, inputs, outputs)
     if type == "Fused":
