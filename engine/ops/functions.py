@@ -35,21 +35,29 @@ def _call(context: KernelContext, function: Callable[..., Any], inputs: Sequence
 
 
 class Promised:
-    """What an asynchronous function will return; awaited once, or closed when its step ends before."""
+    """What an asynchronous function will return; awaited once, or closed when its step ends before.
 
-    def __init__(self, result: Awaitable[Any], check: Callable[[Any], Any]) -> None:
-        self._result = result
-        self._check = check
+    Attributes
+    ----------
+    source : awaitable
+        What the function returned.
+    convert : callable
+        Makes the kernel's outputs from the source's result, or raises OpError.
+    """
+
+    def __init__(self, source: Awaitable[Any], convert: Callable[[Any], Any]) -> None:
+        self.source = source
+        self.convert = convert
 
     def __await__(self) -> Generator[Any, Any, Any]:
-        return self._checked().__await__()
+        return self._converted().__await__()
 
-    async def _checked(self) -> Any:
-        return self._check(await self._result)
+    async def _converted(self) -> Any:
+        return self.convert(await self.source)
 
     def close(self) -> None:
         """Give the result up: close a coroutine, cancel a future."""
-        end = getattr(self._result, "close", None) or getattr(self._result, "cancel", None)
+        end = getattr(self.source, "close", None) or getattr(self.source, "cancel", None)
         if end is not None:
             end()
 

@@ -17,6 +17,7 @@ from ..base.tags import DEAD
 from ..kernels.scheduler.machine import StepMachine
 from .dead import explain_dead_fetch
 from .failures import complete
+from .optask import OpTask, start_task
 from .reference import ReferenceMachine
 from .step import CompiledStep
 from .waiting import Turns, outlast, turns_of
@@ -47,7 +48,7 @@ class Execution:
         self.turns = turns or turns_of(asyncio.get_running_loop())
         self.seconds = settings.drain_seconds
         self.machine = StepMachine(step.machine, context, feeds, settings.shuffle_seed)
-        self.tasks: dict[asyncio.Task[Any], tuple[int, Any]] = {}
+        self.tasks: dict[asyncio.Task[Any] | OpTask, tuple[int, Any]] = {}
         self.waiter: asyncio.Future[None] | None = None
 
     async def run(self, timeout: float | None = None) -> list[Any]:
@@ -89,11 +90,11 @@ class Execution:
 
     def _launch(self) -> None:
         for ticket, awaitable, _, name in self.machine.launches():
-            task = asyncio.get_running_loop().create_task(_await(awaitable), name=name)
+            task = start_task(awaitable, name)
             self.tasks[task] = ticket, awaitable
             task.add_done_callback(self._finished)
 
-    def _finished(self, task: asyncio.Task[Any]) -> None:
+    def _finished(self, task: asyncio.Task[Any] | OpTask) -> None:
         ticket, awaitable = self.tasks.pop(task)
         if task.cancelled():
             close(awaitable)
@@ -189,10 +190,6 @@ def _expire(execution: Any, timeout: float, source: Source | None) -> None:
     )  # fmt: skip
     error.add_note("\n".join(lines[:_NOTED]))
     execution.abort(error)
-
-
-async def _await(awaitable: Any) -> Any:
-    return await awaitable
 
 
 def close(awaitable: Any) -> None:
