@@ -25,8 +25,11 @@ def _frozen(value: Any) -> Any:
     return view
 
 
-def _call(context: KernelContext, function: Callable[..., Any], inputs: Sequence[Any], **expected: Any) -> Any:
-    result = function(*map(_frozen, inputs))
+def _call(
+    context: KernelContext, function: Callable[..., Any], inputs: Sequence[Any], blocking: bool, **expected: Any
+) -> Any:
+    values = map(_frozen, inputs)
+    result = context.step.threads(function, *values) if blocking else function(*values)
 
     def check(value: Any) -> Any:
         return _checked(context, function, value, **expected)
@@ -114,8 +117,9 @@ def _kernel(
     Tout: Sequence[DType],
     output_shapes: Sequence[Shape],
     single: bool,
+    blocking: bool,
 ) -> Any:
-    return _call(context, function, inputs, dtypes_=Tout, shapes=output_shapes, single=single)
+    return _call(context, function, inputs, blocking, dtypes_=Tout, shapes=output_shapes, single=single)
 
 
 def _shapes(op: Operation) -> list[Shape]:
@@ -125,7 +129,7 @@ def _shapes(op: Operation) -> list[Shape]:
 define(
     "PyFunction",
     "inputs: *any -> outputs: *@Tout",
-    attrs={"function": REQUIRED, "Tout": REQUIRED, "output_shapes": REQUIRED, "single": False},
+    attrs={"function": REQUIRED, "Tout": REQUIRED, "output_shapes": REQUIRED, "single": False, "blocking": False},
     shape=_shapes,
     kernel=_kernel,
     gradient=NotDifferentiable("what a Python function computes is not known; give it one with custom_gradient"),

@@ -20,6 +20,7 @@ from ..ops.variables import VariableStore
 from .admission import Admission
 from .execution import Execution, ReferenceExecution
 from .step import CompiledStep, Request, compile_step, feed_values, make_request, resolve_feeds
+from .threads import Threads
 from .waiting import Turns, turns_of
 
 _REOPEN = "open a new one with `async with Session(graph)`"
@@ -27,11 +28,12 @@ _EXECUTORS = {"machine": Execution, "reference": ReferenceExecution}
 
 
 class StepContext(NamedTuple):
-    """What a step offers to stateful kernels: its number, the graph's seed, the session's variables."""
+    """What a step offers to stateful kernels: its number, the graph's seed, the session's variables and threads."""
 
     number: int
     seed: int
     variables: VariableStore
+    threads: Threads | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +107,7 @@ class Session:
         self.timeout = timeout
         self.variables = VariableStore()
         self._admission = None if max_steps is None else Admission(max_steps, settings.admission_seconds)
+        self._threads = Threads(settings.blocking_threads)
         self._executor: Any = _EXECUTORS[executor]
         self._cache: OrderedDict[Any, CompiledStep] = OrderedDict()
         self._running: set[Any] = set()
@@ -175,7 +178,7 @@ class Session:
 
     def statistics(self) -> Statistics:
         """Return a snapshot of counts."""
-        counts = Statistics(self._started, len(self._running), len(self._cache))
+        counts = Statistics(self._started, len(self._running), len(self._cache), self._threads.orphaned)
         if self._admission is None:
             return counts
         return replace(counts, steps_waiting=self._admission.waiting, steps_refused=self._admission.refused)
@@ -183,6 +186,7 @@ class Session:
     async def aclose(self) -> None:
         """End all running steps with SessionClosed, wait for them, and release everything; twice is fine.
 
+        Blocking functions that outlive their steps are waited for too, at most ``Settings.close_seconds``.
         When cancelled it stops waiting: the steps still end, each in its task.
         """
         self._closed = True
@@ -194,6 +198,7 @@ class Session:
             if self._running:
                 self._idle = self._idle or asyncio.get_running_loop().create_future()
                 await asyncio.wait([self._idle])
+            await self._threads.aclose(self.settings.close_seconds)
         finally:
             self._cache.clear()
             self.variables.clear()
@@ -225,7 +230,7 @@ class Session:
 
     async def _run(self, request: Request, step: CompiledStep, values: Sequence[Any], timeout: float | None) -> Any:
         feeds = step.convert(values)
-        context = StepContext(self._started, self.graph.seed, self.variables)
+        context = StepContext(self._started, self.graph.seed, self.variables, self._threads)
         execution = self._executor(step, context, feeds, self.settings, self._turns_here())
         del feeds, values
         self._started += 1
