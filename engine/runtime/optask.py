@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from asyncio.tasks import _register_task, _unregister_task  # type: ignore[attr-defined]
+from asyncio.tasks import _register_task, _unregister_task
 from collections.abc import Callable
 from contextvars import Context, copy_context
 from typing import Any, TextIO
@@ -55,7 +55,7 @@ class OpTask(asyncio.Future[Any]):
         self._fut_waiter: asyncio.Future[Any] | None = source
         self._source = source
         source.add_done_callback(self._wake, context=self._context)
-        _register_task(self)
+        _register_task(self)  # type: ignore[arg-type]
 
     def __repr__(self) -> str:
         state = "cancelled" if self.cancelled() else "finished" if self.done() else "waiting"
@@ -124,7 +124,7 @@ class OpTask(asyncio.Future[Any]):
             self._end(source)
         finally:
             self._convert = None
-            _unregister_task(self)
+            _unregister_task(self)  # type: ignore[arg-type]
 
     def _end(self, source: asyncio.Future[Any]) -> None:
         try:
