@@ -57,7 +57,8 @@ class Execution:
         Without an asynchronous instance, and within the slice, it ends without giving up the event loop.
         """
         try:
-            more = self.machine.drain(self.seconds) if self.turns.is_mine(self.seconds) else True
+            mine = self.turns.take(self.seconds)
+            more = True if mine is None else self.machine.drain(mine)
             if not self.machine.done:
                 await self._go_on(more, timeout)
             return outcome(self.step, self.machine)
@@ -80,9 +81,10 @@ class Execution:
                     break
                 if not more:
                     await self._news()
-                if more or not self.turns.is_mine(self.seconds):
-                    await self.turns.wait(self.seconds)
-                more = self.machine.drain(self.seconds)
+                mine = None if more else self.turns.take(self.seconds)
+                if mine is None:
+                    mine = await self.turns.wait(self.seconds)
+                more = self.machine.drain(mine)
         finally:
             if timer is not None:
                 timer.cancel()

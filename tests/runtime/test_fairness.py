@@ -1,9 +1,11 @@
 """Many steps on one event loop: all get their turn, and so does everyone else."""
 
 import asyncio
+import random
 
 import pytest
 import tagflow as tg
+from tagflow.runtime import waiting
 from tagflow.runtime.waiting import Turns
 
 
@@ -106,13 +108,13 @@ async def test_quick_steps_in_a_row_let_others_run(graph):
 
 async def test_a_waiter_that_was_cancelled_is_passed_over():
     turns = Turns()
-    assert turns.is_mine(0.0)
-    waiting = [asyncio.ensure_future(turns.wait(0.0)) for _ in range(4)]
+    assert turns.take(0.0) == 0.0
+    tasks = [asyncio.ensure_future(turns.wait(0.0)) for _ in range(4)]
     await asyncio.sleep(0)
-    waiting[1].cancel()
-    waiting[2].cancel()
-    done, _ = await asyncio.wait(waiting, timeout=20)
-    assert [task.cancelled() for task in waiting] == [False, True, True, False]
+    tasks[1].cancel()
+    tasks[2].cancel()
+    done, _ = await asyncio.wait(tasks, timeout=20)
+    assert [task.cancelled() for task in tasks] == [False, True, True, False]
     assert len(done) == 4
 
 
@@ -214,3 +216,59 @@ async def test_newcomers_do_not_hold_those_who_wait_up(graph):
             assert [int(value) for value in await asyncio.gather(*quick)] == [1] * len(quick)
     assert len(quick) > 100
     assert rounds[0].longest <= most + 11, "ten may have come since they were counted"
+
+
+class Clock:
+    """Seconds that pass only where work is done; notes how many do between two turns of the loop at most."""
+
+    def __init__(self):
+        self.now, self.turned, self.longest = 0.0, 0.0, 0.0
+        self.alive = True
+        self._beat()
+
+    def _beat(self):
+        self.longest, self.turned = max(self.longest, self.now - self.turned), self.now
+        if self.alive:
+            asyncio.get_running_loop().call_soon(self._beat)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.alive = False
+
+    def drain(self, work, kernel, seconds):
+        """Run kernels until there is no work or the slice is over; return the work that is left."""
+        end = self.now + seconds
+        while work > 0:
+            self.now += kernel
+            work -= kernel
+            if self.now >= end:
+                break
+        return work
+
+
+@pytest.mark.parametrize("count", [1, 2, 7, 100])
+@pytest.mark.parametrize("kernel", [0.1, 0.7, 2.5])
+async def test_the_loop_turns_within_two_slices_and_a_kernel_each(monkeypatch, count, kernel):
+    """In virtual time, with slices of 1: steps of all lengths, begun one after another or woken while they wait."""
+    chance, turns = random.Random(count), Turns()
+    with Clock() as clock:
+        monkeypatch.setattr(waiting, "monotonic", lambda: clock.now)
+
+        async def step(work):
+            mine = turns.take(1.0)
+            while work > 0:
+                work = clock.drain(work, kernel, await turns.wait(1.0) if mine is None else mine)
+                mine = None
+                if chance.random() < 0.3:
+                    await asyncio.sleep(0)
+                    mine = turns.take(1.0)
+
+        async def caller():
+            for _ in range(20):
+                await step(chance.choice([0.1, 0.9, 5.0]))
+
+        await asyncio.gather(*(caller() for _ in range(count)))
+        monkeypatch.undo()
+    assert 1.0 <= clock.longest <= 2 * (1.0 + kernel) + 1e-9
