@@ -328,3 +328,24 @@ async def test_kernels_run_in_the_callers_task():
                 await session.run(broken)
             assert asyncio.current_task() is not None
     assert set(seen) == {asyncio.current_task()}
+
+
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="eager tasks came with Python 3.12")
+async def test_a_kernel_that_starts_an_eager_task_leaves_the_caller_current():
+    loop, seen, others = asyncio.get_running_loop(), [], []
+    loop.set_task_factory(asyncio.eager_task_factory)
+
+    async def other():
+        seen.append(asyncio.current_task())
+        await asyncio.sleep(0)
+
+    def start():
+        others.append(loop.create_task(other()))
+        seen.append(asyncio.current_task())
+
+    with tg.Graph().as_default() as graph:
+        result = tg.py_function(start, [], [])
+    async with tg.Session(graph) as session:
+        await session.run(result)
+    assert seen == [others[0], asyncio.current_task()]
+    await others[0]
