@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Any, NamedTuple
 
@@ -17,8 +17,10 @@ from ..ir.graph import Graph
 from ..ir.scopes import Opened, Scope, get_default_graph
 from ..ir.tensor import Tensor
 from ..ops.variables import VariableStore
+from .admission import Admission
 from .execution import Execution, ReferenceExecution
 from .step import CompiledStep, Request, compile_step, feed_values, make_request, resolve_feeds
+from .threads import Threads
 from .waiting import Turns, turns_of
 
 _REOPEN = "open a new one with `async with Session(graph)`"
@@ -26,11 +28,12 @@ _EXECUTORS = {"machine": Execution, "reference": ReferenceExecution}
 
 
 class StepContext(NamedTuple):
-    """What a step offers to stateful kernels: its number, the graph's seed, the session's variables."""
+    """What a step offers to stateful kernels: its number, the graph's seed, the session's variables and threads."""
 
     number: int
     seed: int
     variables: VariableStore
+    threads: Threads | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,12 +48,16 @@ class Statistics:
         Compiled steps kept.
     orphaned : int
         Kernels that could not be interrupted and still finish in the background.
+    steps_waiting, steps_refused : int
+        Now waiting to be admitted; ended with Overloaded since the session was opened.
     """
 
     steps_started: int
     steps_running: int
     cached_steps: int
     orphaned: int = 0
+    steps_waiting: int = 0
+    steps_refused: int = 0
 
 
 class Session:
@@ -64,6 +71,9 @@ class Session:
         The compiled step machine, or the readable one in which every operation instance is an asyncio task.
     timeout : float, optional
         Seconds after which a step ends with StepTimeout, unless ``run`` says otherwise.
+    max_steps : int, optional
+        How many steps run at once; unlimited by default. The others wait, first come first served, at most
+        ``Settings.admission_seconds``: then they end with Overloaded.
     settings : Settings, optional
         The knobs of the engine.
 
@@ -86,6 +96,7 @@ class Session:
         *,
         executor: str = "machine",
         timeout: float | None = None,
+        max_steps: int | None = None,
         settings: Settings = DEFAULTS,
     ) -> None:
         if executor not in _EXECUTORS:
@@ -95,6 +106,8 @@ class Session:
         self.settings = settings
         self.timeout = timeout
         self.variables = VariableStore()
+        self._admission = None if max_steps is None else Admission(max_steps, settings.admission_seconds)
+        self._threads = Threads(settings.blocking_threads)
         self._executor: Any = _EXECUTORS[executor]
         self._cache: OrderedDict[Any, CompiledStep] = OrderedDict()
         self._running: set[Any] = set()
@@ -122,7 +135,8 @@ class Session:
         feeds : mapping, optional
             Values for tensors; used without a copy until the step ends.
         timeout : float, optional
-            Seconds from now until StepTimeout; the session's own unless given, ``math.inf`` for none.
+            Seconds until StepTimeout, from when the step is admitted; the session's own unless given,
+            ``math.inf`` for none.
 
         Returns
         -------
@@ -139,11 +153,13 @@ class Session:
             If a fetched value lies on a branch that was not taken.
         StepTimeout
             If the time is over. The session stays usable after any error.
+        Overloaded
+            If there was no place among the session's `max_steps` in time.
         """
         self._check_open()
         tensors, values = feed_values(feeds or {}, self.graph)
         request = make_request(self.graph, fetches)
-        return await self._run(request, self._compiled(request, tensors), values, timeout)
+        return await self._admitted(request, self._compiled(request, tensors), values, timeout)
 
     def make_step(self, fetches: Any, feeds: Sequence[Any] = ()) -> Step:
         """Compile a step once and return a callable to await with the fed values in order."""
@@ -162,20 +178,27 @@ class Session:
 
     def statistics(self) -> Statistics:
         """Return a snapshot of counts."""
-        return Statistics(self._started, len(self._running), len(self._cache))
+        counts = Statistics(self._started, len(self._running), len(self._cache), self._threads.orphaned)
+        if self._admission is None:
+            return counts
+        return replace(counts, steps_waiting=self._admission.waiting, steps_refused=self._admission.refused)
 
     async def aclose(self) -> None:
         """End all running steps with SessionClosed, wait for them, and release everything; twice is fine.
 
+        Blocking functions that outlive their steps are waited for too, at most ``Settings.close_seconds``.
         When cancelled it stops waiting: the steps still end, each in its task.
         """
         self._closed = True
+        if self._admission is not None:
+            self._admission.close(lambda: SessionClosed("the session was closed while a step waited", hint=_REOPEN))
         for execution in self._running:
             execution.abort(SessionClosed("the session was closed while a step was running", hint=_REOPEN))
         try:
             if self._running:
                 self._idle = self._idle or asyncio.get_running_loop().create_future()
                 await asyncio.wait([self._idle])
+            await self._threads.aclose(self.settings.close_seconds)
         finally:
             self._cache.clear()
             self.variables.clear()
@@ -195,9 +218,19 @@ class Session:
             self._cache.move_to_end(key)
         return step
 
+    async def _admitted(
+        self, request: Request, step: CompiledStep, values: Sequence[Any], timeout: float | None
+    ) -> Any:
+        """Run a step as soon as there is a place for it."""
+        if self._admission is None:
+            return await self._run(request, step, values, timeout)
+        async with self._admission:
+            self._check_open()
+            return await self._run(request, step, values, timeout)
+
     async def _run(self, request: Request, step: CompiledStep, values: Sequence[Any], timeout: float | None) -> Any:
         feeds = step.convert(values)
-        context = StepContext(self._started, self.graph.seed, self.variables)
+        context = StepContext(self._started, self.graph.seed, self.variables, self._threads)
         execution = self._executor(step, context, feeds, self.settings, self._turns_here())
         del feeds, values
         self._started += 1
@@ -245,4 +278,4 @@ class Step:
             )  # fmt: skip
         if self._version != session.graph.version:
             self._compile()
-        return await session._run(self._request, self._compiled, values, timeout)
+        return await session._admitted(self._request, self._compiled, values, timeout)
