@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from .base.settings import DEFAULTS, Settings
 from .ir.graph import Graph
@@ -14,9 +14,21 @@ from .lower.lowering import lower
 from .optimize.batch import batch_products
 from .optimize.fold import fold_constants
 from .optimize.fuse import fuse_elementwise
+from .optimize.hoist import hoist_constants
 from .optimize.merge import merge_duplicates
+from .optimize.narrow import narrow_products
 from .plan.build import build_plan
 from .plan.plan import Plan
+
+Pass = Callable[[Program, Settings], Program]
+PASSES: tuple[tuple[str, Pass], ...] = (  # by the setting that turns each off, in this order
+    ("fold", fold_constants),
+    ("merge", lambda program, _: merge_duplicates(program)),
+    ("hoist", lambda program, _: hoist_constants(program)),
+    ("narrow", lambda program, _: narrow_products(program)),
+    ("batch", lambda program, _: batch_products(program)),
+    ("fuse", lambda program, _: fuse_elementwise(program)),
+)
 
 
 def compile_plan(
@@ -72,14 +84,9 @@ def optimized(
 ) -> Program:
     """Return the program with all passes done that keep its regions."""
     program = _legal(pruned(graph, feeds, fetches, targets), "structured", settings)
-    if settings.fold:
-        program = _legal(fold_constants(program, settings), "structured", settings)
-    if settings.merge:
-        program = _legal(merge_duplicates(program), "structured", settings)
-    if settings.batch:
-        program = _legal(batch_products(program), "structured", settings)
-    if settings.fuse:
-        program = _legal(fuse_elementwise(program), "structured", settings)
+    for setting, transform in PASSES:
+        if getattr(settings, setting):
+            program = _legal(transform(program, settings), "structured", settings)
     return program
 
 

@@ -32,6 +32,10 @@ class Settings:
         Let operations that compute the same value be one.
     batch : bool
         Multiply what a loop adds up, as gradients of its weights, at once behind it.
+    hoist : bool
+        Move constants out of loops.
+    narrow : bool
+        Compute only the columns of a product that are used.
     fuse : bool
         Run connected elementwise operations as one.
     shuffle_seed : int or None
@@ -51,6 +55,8 @@ class Settings:
     fold_bytes: int = 1 << 20
     merge: bool = True
     batch: bool = True
+    hoist: bool = True
+    narrow: bool = True
     fuse: bool = True
     shuffle_seed: int | None = None
     check_passes: bool = field(default_factory=lambda: os.environ.get("TAGFLOW_CHECK_PASSES") == "1")

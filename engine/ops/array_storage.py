@@ -49,6 +49,7 @@ class ArrayStorage(Elements):
         self.identical_shapes = identical_shapes
         self.primal = primal
         self.gradients: dict[str, ArrayStorage] = {}
+        self.any_shape = element_shape.rank is None and not identical_shapes
         self.exact = element_shape.as_tuple() if element_shape.is_fully_known else None
         self.frozen = False
         self.closed = False
@@ -143,7 +144,10 @@ class ArrayStorage(Elements):
         done = 0
         if isinstance(indices, range):
             self._make_room(len(indices))
-            done = self.write_rows_quickly(rows, context.operation, context.iteration)
+            self._check_open(context)
+            if len(rows) and rows.dtype == self.dtype:
+                self._check_value(0, rows[0, ...], context)
+                done = self.write_rows_quickly(rows, context.operation, context.iteration)
         for index, row in zip(indices[done:], rows[done:], strict=True):
             self.write(index, row, context)
 
@@ -276,6 +280,8 @@ class ArrayStorage(Elements):
         return np.zeros((0, *shape.as_tuple()), self.dtype)
 
     def _check_equal(self, indices: Any, values: list[Array], context: KernelContext) -> None:
+        if len({value.shape for value in values}) == 1:
+            return
         for index, value in zip(indices, values, strict=True):
             if value.shape != values[0].shape:
                 raise self._error(

@@ -25,9 +25,10 @@ from .substitute import substitute
 def batch_products(program: Program) -> Program:
     """Return the program with running sums of products moved behind their loops; the given one is used up."""
     moved: dict[Tensor, Tensor] = {}
+    joined: dict[Tensor, Tensor] = {}
     for op in [op for op in program.graph.root.walk() if op.type == "While"]:
         for index, term in _running_sums(op):
-            total = _after(op, term)
+            total = _after(op, term, joined)
             if total is not None:
                 moved[op.outputs[index]] = _plus(op.inputs[index], total)
     if not moved:
@@ -53,16 +54,16 @@ def _running_sums(op: Operation) -> Iterator[tuple[int, Tensor]]:
     return iter(sorted(found, key=lambda each: each[1].op.type != "MatMul"))
 
 
-def _after(op: Operation, term: Tensor) -> Tensor | None:
+def _after(op: Operation, term: Tensor, joined: dict[Tensor, Tensor]) -> Tensor | None:
     """Return the sum of a term over all iterations, computed behind the loop, or None if that does not pay."""
     made = term.op
     if made.type == "MatMul" and made.attrs["transpose_a"] and not made.attrs["transpose_b"]:
         rows = _Rows(op, made.inputs, _bytes(term) // 4)
-        return _emit(op.region, "MatMul", rows.joined(), term, made) if rows.pay() else None
+        return _emit(op.region, "MatMul", rows.joined(joined), term, made) if rows.pay() else None
     if made.type == "SumTo" and _sums_rows(made):
         rows = _Rows(op, made.inputs[:1], 0)
         shape = _constant(op.region, term.shape.as_tuple())
-        return _emit(op.region, "SumTo", [*rows.joined(), shape], term, made) if rows.pay() else None
+        return _emit(op.region, "SumTo", [*rows.joined(joined), shape], term, made) if rows.pay() else None
     return None
 
 
@@ -105,9 +106,13 @@ class _Rows:
         new = [t for t in self.factors if not self._is_saved(t)]
         return sum(map(_bytes, new)) <= self.allowed
 
-    def joined(self) -> list[Tensor]:
-        """Return all rows of each factor, in the order of one index."""
-        return [_joined(self.op.region, self._series(t), t) for t in self.factors]
+    def joined(self, known: dict[Tensor, Tensor]) -> list[Tensor]:
+        """Return all rows of each factor, in the order of one index; `known` are those of series joined before."""
+        found = [(self._series(t), t) for t in self.factors]
+        for series, factor in found:
+            if series not in known:
+                known[series] = _joined(self.op.region, series, factor)
+        return [known[series] for series, _ in found]
 
     def _series(self, factor: Tensor) -> Tensor:
         if _reads_all(self.op, factor) and factor.op.inputs[1] is self.index:

@@ -21,10 +21,10 @@ from ..ir.definition import Ufunc
 from ..ir.operation import Operation
 from ..ir.region import Region
 from ..ir.rewrite import Program, copy_program
-from ..ir.structured import extras, is_structured
+from ..ir.structured import is_structured
 from ..ir.tensor import Tensor
 from ..ops import fused as _operation  # noqa: F401  declares Fused
-from .substitute import substitute
+from .substitute import returned, substitute
 
 MOST_STEPS = 64
 _FLOATS = (dtypes.float32, dtypes.float64)
@@ -35,20 +35,15 @@ def fuse_elementwise(program: Program) -> Program:
     """Return the program with connected elementwise operations fused; the given one is used up."""
     pinned = {c for op in program.graph.root.walk() for c in op.control_inputs} | set(program.targets)
     regions = [program.graph.root, *(r for op in program.graph.root.walk() for r in op.regions)]
-    returned = {t for r in regions for t in r.results} | set(program.fetches)
-    returned |= {t for op in program.graph.root.walk() if is_structured(op) for t in _saved(op)}
+    kept = returned(program)
     moved: dict[Tensor, Tensor] = {}
     for region in regions:
         for group in _Groups(region, pinned).found():
-            _replace(group, region, returned, moved)
+            _replace(group, region, kept, moved)
     if not moved:
         return program
     substitute(program, moved)
     return copy_program(program)
-
-
-def _saved(op: Operation) -> list[Tensor]:
-    return [t for e in extras(op) for t in (e.value, e.index) if t is not None]
 
 
 class _Groups:
@@ -170,7 +165,7 @@ class _Code:
         return {t: i for i, t in enumerate([*self.inputs, *self.constants, *made])}
 
 
-def _replace(group: list[Operation], region: Region, returned: set[Tensor], moved: dict[Tensor, Tensor]) -> None:
+def _replace(group: list[Operation], region: Region, kept: set[Tensor], moved: dict[Tensor, Tensor]) -> None:
     """Append a Fused to the region and note what its outputs stand for."""
     inside = set(group)
     code = _Code()
@@ -181,7 +176,7 @@ def _replace(group: list[Operation], region: Region, returned: set[Tensor], move
     used = [t for _, operands, *_ in code.steps for t in operands if t not in made]
     code.constants = [t for t in dict.fromkeys(used) if _is_constant(t)]
     code.inputs = [t for t in dict.fromkeys(used) if not _is_constant(t)]
-    wanted = [t for op in group for t in op.outputs if t in returned or not inside.issuperset(t._consumers)]
+    wanted = [t for op in group for t in op.outputs if t in kept or not inside.issuperset(t._consumers)]
     moved.update(zip(wanted, _emit(group[-1], region, code, wanted).outputs, strict=True))
 
 

@@ -9,6 +9,16 @@ from ..ir.structured import extras, is_structured
 from ..ir.tensor import Tensor
 
 
+def returned(program: Program) -> set[Tensor]:
+    """Return the tensors that are used by something else than operations: results of regions, saved, fetched."""
+    found = set(program.fetches)
+    for op in program.graph.root.walk():
+        found.update(t for region in op.regions for t in region.results)
+        if is_structured(op):
+            found.update(t for e in extras(op) for t in (e.value, e.index) if t is not None)
+    return found
+
+
 def substitute(program: Program, moved: dict[Tensor, Tensor]) -> None:
     """Use other tensors instead of those that are keys of `moved`, everywhere in the program."""
     for op in list(program.graph.root.walk()):

@@ -19,10 +19,11 @@ cdef class Elements:
     cdef public list elements  # of Element
     cdef public object dtype  # numpy.dtype of the values
     cdef public tuple exact  # the only shape that values may have, if that is known
+    cdef public bint any_shape  # values may have any shape, each its own
     cdef public bint clear_after_read
     cdef public bint closed
 
-    cdef bint write_quickly(self, int64_t index, object array, str name, int64_t iteration) except -1
+    cdef bint write_quickly(self, int64_t index, object array, tuple shape, str name, int64_t iteration) except -1
     cdef object read_quickly(self, int64_t index, str name, int64_t iteration)
 
 

@@ -19,11 +19,12 @@ class Elements:
     elements: list[Element]
     dtype: Any
     exact: tuple[int, ...] | None
+    any_shape: bool
     clear_after_read: bool
     closed: bool
 
     def write_rows_quickly(self, rows: Any, name: str, iteration: int) -> int:
-        """Write rows to the elements from 0 on, as far as there is nothing special; return how many were written."""
+        """Write rows, of a shape that may be written, to the elements from 0 on; return how many were written."""
 
     def read_many_quickly(self, indices: Sequence[Any], name: str, iteration: int) -> list[Any]:
         """Read elements as far as there is nothing special; return the values."""

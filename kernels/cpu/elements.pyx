@@ -48,10 +48,17 @@ cdef class Elements:
     """What the kernels need to know of an array."""
 
     def write_rows_quickly(self, rows, str name, int64_t iteration):
-        """Write rows to the elements from 0 on, as far as there is nothing special; return how many were written."""
+        """Write rows, of a shape that may be written, to the elements from 0 on; stop where there is something special.
+
+        Returns
+        -------
+        int
+            How many were written.
+        """
+        cdef tuple shape = rows.shape[1:]
         cdef int64_t index
         for index in range(len(rows)):
-            if not self.write_quickly(index, rows[index, ...], name, iteration):
+            if not self.write_quickly(index, rows[index, ...], shape, name, iteration):
                 return index
         return len(rows)
 
@@ -65,19 +72,19 @@ cdef class Elements:
             values.append(value)
         return values
 
-    cdef bint write_quickly(self, int64_t index, object array, str name, int64_t iteration) except -1:
+    cdef bint write_quickly(self, int64_t index, object array, tuple shape, str name, int64_t iteration) except -1:
         """Write an element for the first time; return 0, with nothing done, if there is more to it."""
         cdef Element element
-        if self.closed or self.exact is None or not 0 <= index < len(self.elements):
+        if self.closed or shape is None or not 0 <= index < len(self.elements):
             return False
-        if not _has_shape(<ArrayObject*><PyObject*>array, self.exact):
+        if not _has_shape(<ArrayObject*><PyObject*>array, shape):
             return False
         if PyArray_DESCR(<ArrayObject*><PyObject*>array) != <DescrObject*><PyObject*>self.dtype:
             return False
         element = <Element>self.elements[index]
         if element.shape is not None or element.reader_name is not None:
             return False
-        element.value, element.shape = array, self.exact
+        element.value, element.shape = array, shape
         element.writer_name, element.writer_iteration = name, iteration
         return True
 
@@ -136,7 +143,8 @@ cdef int _write(const Table* table, const Node* node, Value* inputs, Counters* l
     value = box(inputs[2], input_type(table, node, 2))
     if not cnp.PyArray_CheckExact(value):
         return 0
-    if not array.write_quickly(as_integer(inputs[1], input_type(table, node, 1)), value, <str>node.name, iteration):
+    shape = value.shape if array.any_shape else array.exact
+    if not array.write_quickly(as_integer(inputs[1], input_type(table, node, 1)), value, shape, <str>node.name, iteration):
         return 0
     hold(live, outputs, inputs[3])
     return 1

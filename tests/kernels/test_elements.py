@@ -1,0 +1,138 @@
+"""Elements of TensorArrays by their C kernels: as the Python kernels have it, and they take over what is special."""
+
+import numpy as np
+import pytest
+import tagflow as tg
+from tagflow.base.errors import TensorArrayError
+from tagflow.base.shapes import UNKNOWN, Shape
+from tagflow.kernels.cpu.elements import Element
+from tagflow.kernels.scheduler.series import Series
+from tagflow.ops.array_storage import ArrayStorage
+
+from tests.kernels.test_native_kernels import KINDS, odd
+
+
+class Context:
+    """Who asks."""
+
+    operation, iteration = "here", 3
+
+
+def storage(size=4, dtype="float32", **options):
+    return ArrayStorage(tg.as_dtype(dtype), size, **options)
+
+
+def test_an_element_knows_who_came_first():
+    element = Element()
+    assert (element.value, element.shape, element.writer, element.reader) == (None, None, None, None)
+    array = storage()
+    array.write_rows(range(4), np.ones((4, 2), np.float32), Context())
+    array.read(1, Context())
+    assert [e.writer for e in array.elements] == [("here", 3)] * 4
+    assert [e.reader for e in array.elements] == [None, ("here", 3), None, None]
+    assert array.elements[1].value is None
+    assert array.elements[1].shape == (2,)
+
+
+@pytest.mark.parametrize("shape", [UNKNOWN, Shape([2]), Shape([None])])
+@pytest.mark.parametrize("identical", [False, True])
+def test_rows_come_back_whatever_is_known_of_their_shape(shape, identical):
+    array = storage(element_shape=shape, identical_shapes=identical)
+    rows = np.arange(8, dtype=np.float32).reshape(4, 2)
+    array.write_rows(range(4), rows, Context())
+    np.testing.assert_array_equal(array.stack(range(4), Context(), None, UNKNOWN), rows)
+
+
+def test_a_row_already_written_stops_the_quick_way():
+    array = storage()
+    array.write(2, np.zeros(2, np.float32), Context())
+    with pytest.raises(TensorArrayError, match=r"index 2 .* already been written"):
+        array.write_rows(range(4), np.ones((4, 2), np.float32), Context())
+
+
+def test_rows_of_another_dtype_or_shape_are_refused():
+    with pytest.raises(TensorArrayError, match="dtype"):
+        storage().write_rows(range(4), np.ones((4, 2)), Context())
+    with pytest.raises(TensorArrayError, match="shape"):
+        storage(element_shape=Shape([3])).write_rows(range(4), np.ones((4, 2), np.float32), Context())
+
+
+def test_a_closed_array_is_refused():
+    array = storage()
+    array.close()
+    for use in (
+        lambda: array.write_rows(range(1), np.ones((1, 2), np.float32), Context()),
+        lambda: array.read(0, Context()),
+    ):
+        with pytest.raises(TensorArrayError, match="closed"):
+            use()
+
+
+def test_a_growing_array_makes_room_for_all_rows():
+    array = storage(0, dynamic_size=True)
+    array.write_rows(range(5), np.ones((5, 2), np.float32), Context())
+    assert array.size == 5
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int32", "bool", "complex128"])
+def test_scalars(dtype):
+    array = storage(3, dtype)
+    array.write_rows(range(3), np.array([1, 0, 1], tg.as_dtype(dtype).numpy), Context())
+    np.testing.assert_array_equal(array.stack(range(3), Context(), None, UNKNOWN), [1, 0, 1])
+
+
+def looped(values, index_dtype="int32"):
+    """Write rows in a loop, read them in another, and return their sums."""
+    with tg.Graph().as_default() as graph:
+        x = tg.placeholder("float32", [None, None])
+        n = tg.shape(x)[0]
+        start = tg.cast(0, index_dtype)
+        end = tg.cast(n, index_dtype)
+        given = tg.TensorArray("float32", n).unstack(x)
+        *_, out = tg.while_loop(
+            lambda t, _: t < end,
+            lambda t, a: (t + 1, a.write(t, given.read(t) * 2.0)),
+            [start, tg.TensorArray("float32", n)],
+        )
+        fetched = out.stack()
+    with tg.SyncSession(graph) as session:
+        return session.run(fetched, {x: values})
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("index", ["int32", "int64"])
+def test_odd_arrays_through_loops(kind, index):
+    values = odd(np.arange(12, dtype=np.float32).reshape(4, 3), kind)
+    np.testing.assert_array_equal(looped(values, index), np.asarray(values, np.float32) * 2)
+
+
+@pytest.mark.parametrize("source", ["int8", "uint8", "int32", "int64", "uint32"])
+@pytest.mark.parametrize("target", ["int8", "uint8", "int32", "int64", "uint16"])
+@pytest.mark.parametrize("value", [0, 1, 127, 200, -1, 2**31 + 5])
+def test_integers_are_cast_as_numpy_does(source, target, value):
+    given = np.array(value).astype(source)
+    with tg.Graph().as_default() as graph:
+        x = tg.placeholder(source, [])
+        y = tg.cast(x, target) + tg.cast(0, target)
+    with tg.SyncSession(graph) as session:
+        assert session.run(y, {x: given}) == given.astype(target)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_rows_of_a_series_are_joined(kind):
+    series = Series()
+    parts = [odd(np.full((n, 2), n, np.float32), kind) for n in (1, 3, 2)]
+    for slot, part in zip((4, 0, 2), parts, strict=True):
+        series.put(slot, part)
+    joined = series.rows()
+    if joined is not None:
+        np.testing.assert_array_equal(joined, np.concatenate([parts[1], parts[2], parts[0]]))
+    assert (joined is not None) == (kind in ("plain", "readonly"))
+
+
+def test_series_of_other_things_are_not_joined():
+    for values in ([], [np.float32(1)], [np.ones((1, 2)), np.ones((1, 3))], [np.ones(2), np.ones(2, "f4")], [Series()]):
+        series = Series()
+        for slot, value in enumerate(values):
+            series.put(slot, value)
+        assert series.rows() is None
