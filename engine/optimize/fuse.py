@@ -169,9 +169,8 @@ def _replace(group: list[Operation], region: Region, kept: set[Tensor], moved: d
     """Append a Fused to the region and note what its outputs stand for."""
     inside = set(group)
     code = _Code()
-    aliases: dict[Tensor, Tensor] = {}
     for op in group:
-        _STEPS[op.type](op, code, aliases)
+        _STEPS[op.type](op, code)
     made = {t for *_, t in code.steps}
     used = [t for _, operands, *_ in code.steps for t in operands if t not in made]
     code.constants = [t for t in dict.fromkeys(used) if _is_constant(t)]
@@ -200,21 +199,30 @@ def _emit(like: Operation, region: Region, code: _Code, wanted: list[Tensor]) ->
     )  # fmt: skip
 
 
-def _loop(op: Operation, code: _Code, _: Any) -> None:
+def _loop(op: Operation, code: _Code) -> None:
     kernel = op.definition.kernel
     assert isinstance(kernel, Ufunc)
     code.steps.append((kernel.name, op.inputs, (), op.outputs[0]))
 
 
-def _sigmoid(op: Operation, code: _Code, _: Any) -> None:
+def _sigmoid(op: Operation, code: _Code) -> None:
     code.steps.append(("sigmoid", op.inputs, (), op.outputs[0]))
 
 
-def _join(op: Operation, code: _Code, _: Any) -> None:
+def _relu(op: Operation, code: _Code) -> None:
+    x = op.inputs[0]
+    zero = Operation(
+        op.region, "Const", op.graph.unique_name(f"{op.name}/zero"), (), [(x.dtype, SCALAR)],
+        attrs={"value": np.zeros((), x.dtype.numpy)},
+    )  # fmt: skip
+    code.steps.append(("maximum", [x, zero.outputs[0]], (), op.outputs[0]))
+
+
+def _join(op: Operation, code: _Code) -> None:
     code.steps.append(("join", op.inputs, (), op.outputs[0]))
 
 
-def _cut(op: Operation, code: _Code, _: Any) -> None:
+def _cut(op: Operation, code: _Code) -> None:
     start = 0
     for piece in op.outputs:
         stop = start + piece.shape.as_tuple()[-1]
@@ -228,5 +236,5 @@ _STEPS = {
         ("Add", "Sub", "Mul", "RealDiv", "Neg", "Abs", "Square", "Sqrt", "Reciprocal", "Exp", "Log", "Tanh",
          "Maximum", "Minimum"), _loop,
     ),
-    "Sigmoid": _sigmoid, "Concat": _join, "Split": _cut, "SplitV": _cut,
+    "Sigmoid": _sigmoid, "Relu": _relu, "Concat": _join, "Split": _cut, "SplitV": _cut,
 }  # fmt: skip

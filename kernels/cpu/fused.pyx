@@ -24,6 +24,7 @@ cnp.import_array()
 
 cdef enum:
     BLOCK = 2048  # elements of the widest register that one round works on
+    WIDEST = 1 << 16  # elements of a row from which on the scratch would be too large
     MOST_DIMS = 16
     MOST_OPERANDS = 3  # of an inner loop
 
@@ -57,6 +58,7 @@ cdef class Program:
     cdef Step* steps
     cdef Register* registers
     cdef int num_inputs, num_registers, num_steps, num_results, rank
+    cdef bint moves  # whether a step cuts or joins
     cdef cnp.npy_intp rows
     cdef cnp.npy_intp lead[MOST_DIMS]  # the dimensions before the last, rank - 1 of them
     cdef int* results
@@ -106,9 +108,9 @@ cdef bint _compile(Program program, tuple steps, dtype) except *:
         if name == "sigmoid":
             step.code = SIGMOID
         elif name == "join":
-            step.code = JOIN
+            step.code, program.moves = JOIN, True
         elif name == "cut":
-            step.code = CUT
+            step.code, program.moves = CUT, True
             step.start, step.stop = detail
         else:
             step.code = APPLY
@@ -190,6 +192,25 @@ cdef bint _width(Program program, const Step* step, Register* made) noexcept:
             if step.stop > operand.width:
                 return False
     return whole and made.width > 0
+
+
+cdef bint _is_flat(Program program) noexcept:
+    """Say whether rows do not matter: every step takes elements at the same places."""
+    cdef int i
+    for i in range(program.num_inputs):
+        if program.registers[i].repeated:
+            return False
+    return not program.moves
+
+
+cdef void _flatten(Program program) noexcept:
+    """Make every element a row."""
+    cdef int i
+    for i in range(program.num_registers):
+        if program.registers[i].width:
+            program.registers[i].width = 1
+            if program.registers[i].advance:
+                program.registers[i].advance = program.itemsize
 
 
 cdef int _place(Program program, cnp.npy_intp block) except -1:
@@ -313,15 +334,26 @@ cdef int _run(const Table* table, const Node* node, Value* inputs, Counters* liv
     """Run the program of a node; return 0, with nothing done, if its inputs are not what it was made for."""
     cdef Program program = <Program><void*>node.params[0]
     cdef cnp.npy_intp widest, block, left
+    cdef bint flat
     if not _bind(program, inputs):
         return 0
     widest = _measure(program)
     if widest == 0 or program.rows == 0:
         return 0
-    left = program.rows
-    block = min(max(1, BLOCK // widest), left)
-    _place(program, block)
+    flat = _is_flat(program)
+    if widest > WIDEST and not flat:
+        return 0
+    left = program.rows * widest if flat else program.rows
+    block = min(BLOCK if flat else max(1, BLOCK // widest), left)
     _make_results(program, table, node, live, outputs)
+    if flat:
+        _flatten(program)
+    try:
+        _place(program, block)
+    except BaseException:
+        for made in range(program.num_results):
+            drop(live, &outputs[made])
+        raise
     while left > 0:
         _round(program, min(block, left))
         left -= block

@@ -141,6 +141,15 @@ def test_a_control_input_is_kept():
     assert any(op.type == "Exp" for op in program.graph.root.walk())
 
 
+@pytest.mark.parametrize("shape", [[100_000], [3, 70_000], [1000, 1], [5, 4, 3]])
+def test_long_rows_and_many_rows(random, shape):
+    x, y = tg.placeholder("float32", shape), tg.placeholder("float32", shape)
+    b = tg.placeholder("float32", shape[-1:])
+    arrays = [random.standard_normal(t.shape.as_tuple()).astype(np.float32) for t in (x, y, b)]
+    assert_same([tg.tanh(x * 2.0) - y], [x, y], arrays[:2])
+    assert_same([tg.relu(x + b), tg.concat([x + y, tg.exp(y)], -1)], [x, y, b], arrays)
+
+
 def test_long_chains_become_several(random):
     x = tg.placeholder("float64", [5])
     y = x
