@@ -15,6 +15,7 @@ from .optimize.batch import batch_products
 from .optimize.fold import fold_constants
 from .optimize.fuse import fuse_elementwise
 from .optimize.hoist import hoist_constants
+from .optimize.inputs import hoist_products
 from .optimize.merge import merge_duplicates
 from .optimize.narrow import narrow_products
 from .plan.build import build_plan
@@ -25,6 +26,7 @@ PASSES: tuple[tuple[str, Pass], ...] = (  # by the setting that turns each off, 
     ("fold", fold_constants),
     ("merge", lambda program, _: merge_duplicates(program)),
     ("hoist", lambda program, _: hoist_constants(program)),
+    ("hoist_bytes", hoist_products),
     ("narrow", lambda program, _: narrow_products(program)),
     ("batch", lambda program, _: batch_products(program)),
     ("fuse", lambda program, _: fuse_elementwise(program)),

@@ -34,6 +34,8 @@ class Settings:
         Multiply what a loop adds up, as gradients of its weights, at once behind it.
     hoist : bool
         Move constants out of loops.
+    hoist_bytes : int
+        Largest product of all inputs of a loop that is computed at once in front of it; 0 for never.
     narrow : bool
         Compute only the columns of a product that are used.
     fuse : bool
@@ -56,6 +58,7 @@ class Settings:
     merge: bool = True
     batch: bool = True
     hoist: bool = True
+    hoist_bytes: int = 1 << 25
     narrow: bool = True
     fuse: bool = True
     shuffle_seed: int | None = None

@@ -104,7 +104,7 @@ class ArrayStorage(Elements):
             )  # fmt: skip
         if element.reader is None:
             element.reader = (context.operation, context.iteration)
-        value = element.value
+        value: Array | None = element.value
         if value is None:
             return self._zeros(index, zeros, context)
         if self.clear_after_read:

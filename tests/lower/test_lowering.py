@@ -1,5 +1,7 @@
 """Lowering: goldens of what Cond and While become, and that it runs as their regions say."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from tagflow.base.settings import DEFAULTS
@@ -33,7 +35,9 @@ def graph():
 def operations(fetches, feeds=(), targets=()):
     """Return the lowered operations by type."""
     found = {}
-    for op in lowered(scopes.get_default_graph(), list(feeds), list(fetches), list(targets)).graph.get_operations():
+    settings = replace(DEFAULTS, hoist=False)  # constants where they were written
+    program = lowered(scopes.get_default_graph(), list(feeds), list(fetches), list(targets), settings)
+    for op in program.graph.get_operations():
         found.setdefault(op.type, []).append(op)
     return found
 
