@@ -18,7 +18,9 @@ from ..ir.scopes import Opened, Scope, get_default_graph
 from ..ir.tensor import Tensor
 from ..ops.variables import VariableStore
 from .execution import Execution, ReferenceExecution
+from .numerics import require_finite
 from .step import CompiledStep, Request, compile_step, feed_values, make_request, resolve_feeds
+from .trace import Trace
 from .waiting import Turns, turns_of
 
 _REOPEN = "open a new one with `async with Session(graph)`"
@@ -64,6 +66,8 @@ class Session:
         The compiled step machine, or the readable one in which every operation instance is an asyncio task.
     timeout : float, optional
         Seconds after which a step ends with StepTimeout, unless ``run`` says otherwise.
+    check_numerics : bool, optional
+        Fail a step as soon as a kernel gives NaN or infinity; the OpError names operation, loop path and iteration.
     settings : Settings, optional
         The knobs of the engine.
 
@@ -86,6 +90,7 @@ class Session:
         *,
         executor: str = "machine",
         timeout: float | None = None,
+        check_numerics: bool = False,
         settings: Settings = DEFAULTS,
     ) -> None:
         if executor not in _EXECUTORS:
@@ -94,6 +99,7 @@ class Session:
         self._scope = Opened(Scope(self.graph.root))
         self.settings = settings
         self.timeout = timeout
+        self._guard = require_finite if check_numerics else None
         self.variables = VariableStore()
         self._executor: Any = _EXECUTORS[executor]
         self._cache: OrderedDict[Any, CompiledStep] = OrderedDict()
@@ -113,7 +119,14 @@ class Session:
         self._scope.close()
         await self.aclose()
 
-    async def run(self, fetches: Any, feeds: Mapping[Any, Any] | None = None, *, timeout: float | None = None) -> Any:
+    async def run(
+        self,
+        fetches: Any,
+        feeds: Mapping[Any, Any] | None = None,
+        *,
+        timeout: float | None = None,
+        trace: Trace | None = None,
+    ) -> Any:
         """Run one step and return the fetched values.
 
         Parameters
@@ -123,6 +136,8 @@ class Session:
             Values for tensors; used without a copy until the step ends.
         timeout : float, optional
             Seconds from now until StepTimeout; the session's own unless given, ``math.inf`` for none.
+        trace : Trace, optional
+            Gets a span for each operation instance of the step.
 
         Returns
         -------
@@ -143,7 +158,7 @@ class Session:
         self._check_open()
         tensors, values = feed_values(feeds or {}, self.graph)
         request = make_request(self.graph, fetches)
-        return await self._run(request, self._compiled(request, tensors), values, timeout)
+        return await self._run(request, self._compiled(request, tensors), values, timeout, trace)
 
     def make_step(self, fetches: Any, feeds: Sequence[Any] = ()) -> Step:
         """Compile a step once and return a callable to await with the fed values in order."""
@@ -195,10 +210,17 @@ class Session:
             self._cache.move_to_end(key)
         return step
 
-    async def _run(self, request: Request, step: CompiledStep, values: Sequence[Any], timeout: float | None) -> Any:
+    async def _run(
+        self,
+        request: Request,
+        step: CompiledStep,
+        values: Sequence[Any],
+        timeout: float | None,
+        trace: Trace | None,
+    ) -> Any:
         feeds = step.convert(values)
         context = StepContext(self._started, self.graph.seed, self.variables)
-        execution = self._executor(step, context, feeds, self.settings, self._turns_here())
+        execution = self._executor(step, context, feeds, self.settings, self._turns_here(), self._guard, trace)
         del feeds, values
         self._started += 1
         self._running.add(execution)
@@ -231,7 +253,7 @@ class Step:
         self._version = self._session.graph.version
         self._compiled = self._session._compiled(self._request, self._feeds)
 
-    async def __call__(self, *values: Any, timeout: float | None = None) -> Any:
+    async def __call__(self, *values: Any, timeout: float | None = None, trace: Trace | None = None) -> Any:
         """Run the step and return the fetched values; see :meth:`Session.run`.
 
         An edge of the graph changed by ``Operation.update_input`` since the last call has it compiled again.
@@ -245,4 +267,4 @@ class Step:
             )  # fmt: skip
         if self._version != session.graph.version:
             self._compile()
-        return await session._run(self._request, self._compiled, values, timeout)
+        return await session._run(self._request, self._compiled, values, timeout, trace)

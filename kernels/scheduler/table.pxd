@@ -147,3 +147,12 @@ cdef inline Type* input_type(const Table* table, const Node* node, uint32_t i) n
 cdef inline Type* output_type(const Table* table, const Node* node, uint32_t i) noexcept nogil:
     """Return the element type that output `i` of a node carries."""
     return &table.types[table.output_types[node.output + i]]
+
+
+cdef enum:
+    STRING = 2056  # NumPy's number of its string type, above those of users' types
+
+
+cdef inline bint is_floating(const Type* type) noexcept nogil:
+    """Say whether elements are floating or complex: NumPy's own, or of a user's type such as bfloat16."""
+    return 11 <= type.number <= 16 or type.number == 23 or 256 <= type.number < STRING
