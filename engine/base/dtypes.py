@@ -162,9 +162,13 @@ def as_array(value: Any, dtype: DType | None = None) -> np.ndarray[Any, Any]:
     elif not _literal_fits(kind, dtype) and kinds:
         raise DtypeError("this literal does not fit the dtype", wanted=dtype, got=repr(value), hint="cast it")
     try:
-        return np.array(value, dtype.numpy)
-    except (OverflowError, ValueError, TypeError) as error:
-        raise DtypeError("this literal can not be converted", wanted=dtype, got=repr(value), hint=str(error)) from error
+        with np.errstate(over="raise"):
+            return np.array(value, dtype.numpy)
+    except (OverflowError, FloatingPointError, ValueError, TypeError) as error:
+        raise DtypeError(
+            f"this literal can not be converted: {error}", wanted=dtype, got=repr(value),
+            hint="give it a dtype that can hold it, and every element the same shape",
+        ) from error  # fmt: skip
 
 
 def _typed_array(array: np.ndarray[Any, Any], dtype: DType | None) -> np.ndarray[Any, Any]:

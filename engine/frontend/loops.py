@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from ..base import nest
 from ..base.dtypes import bool_, int32
 from ..base.errors import DtypeError, GraphError, LoopVariableError, ShapeError, TagflowError
@@ -81,16 +83,19 @@ def while_loop(
     >>> with tg.Graph().as_default():
     ...     i, total = tg.while_loop(lambda i, s: i < 10, lambda i, s: (i + 1, s + i), [0, 0])
     """
-    if not isinstance(parallel_iterations, int) or parallel_iterations < 1:
-        raise GraphError("parallel_iterations must be a positive integer", got=parallel_iterations)
+    if not isinstance(parallel_iterations, (int, np.integer)) or parallel_iterations < 1:
+        raise GraphError(
+            "parallel_iterations must be a positive integer", got=repr(parallel_iterations),
+            hint="1 runs one iteration after the other; the default is fine for most loops",
+        )  # fmt: skip
     if not nest.flatten(loop_vars):
-        raise GraphError("while_loop needs at least one loop variable", got=loop_vars)
+        raise GraphError("while_loop needs at least one loop variable", got=loop_vars, hint="pass a counter, as in [0]")
     loop = _Loop(loop_vars, shape_invariants, maximum_iterations)
     loop.trace_predicate(cond)
     loop.trace_body(body)
     op = make_while(
         loop.inits, loop.cond, loop.body, name=name or "while", source=loop.source,
-        parallel_iterations=parallel_iterations, back_prop=back_prop, swap_memory=swap_memory,
+        parallel_iterations=int(parallel_iterations), back_prop=back_prop, swap_memory=swap_memory,
     )  # fmt: skip
     outputs = op.outputs[: len(loop.leaves)]
     result = nest.pack_as(loop_vars, [from_tensor(leaf, t) for leaf, t in zip(loop.leaves, outputs, strict=True)])
@@ -122,6 +127,7 @@ class _Loop:
         for tensor, shape in zip(self.inits, self.shapes, strict=True):
             param = region.add_param(tensor.dtype, shape, f"{role.split()[1]}_{tensor.op.name.rsplit('/', 1)[-1]}")
             param.op.attrs["initial"] = tensor
+            param.op.source = self.source
         return region
 
     def _invariants(self, given: Any) -> list[Shape]:
@@ -169,6 +175,7 @@ class _Loop:
             raise LoopVariableError(
                 "the loop body does not return the structure of the loop variables",
                 wanted=f"{len(self.leaves)} values in the structure of loop_vars", got=found, source=self.source,
+                hint="return one new value for each loop variable, in the same lists, tuples and dicts",
             )  # fmt: skip
         with scopes.inside(self.body):
             for i, leaf in enumerate(nest.flatten_as(self.loop_vars, structure)):

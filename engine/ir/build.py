@@ -295,7 +295,7 @@ def slice_tensor(tensor: Tensor, key: Any) -> Tensor:
 
 def _is_mask(key: Any) -> bool:
     if isinstance(key, np.ndarray):
-        return key.dtype == np.bool_
+        return bool(key.dtype == np.bool_)
     return as_symbolic(key) and convert_to_tensor(key).dtype is dtypes.bool_
 
 

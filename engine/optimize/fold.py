@@ -25,7 +25,9 @@ def fold_constants(program: Program, settings: Settings) -> Program:
         if not inputs or op.control_inputs or any(t.op.type != "Const" or t.op.control_inputs for t in inputs):
             return None
         values = _evaluate(op, inputs, settings)
-        return None if values is None else [_constant(op, region, v) for v in values]
+        return (
+            None if values is None else [_constant(op, region, *pair) for pair in zip(op.outputs, values, strict=True)]
+        )
 
     return copy_program(program, transform)
 
@@ -40,8 +42,11 @@ def _evaluate(op: Operation, inputs: list[Tensor], settings: Settings) -> list[n
             result = definition.kernel(np, *[t.op.attrs["value"] for t in inputs], **attrs)
     except Exception:
         return None  # the step reports it, with its tag, if it is ever run
-    values = list(result) if len(op.outputs) > 1 or isinstance(result, (tuple, list)) else [result]
-    return [np.asarray(v) for v in values]
+    results = list(result) if len(op.outputs) > 1 or isinstance(result, (tuple, list)) else [result]
+    values = [
+        np.asarray(v, t.dtype.numpy if isinstance(v, str) else None) for t, v in zip(op.outputs, results, strict=False)
+    ]
+    return values if [v.dtype for v in values] == [t.dtype.numpy for t in op.outputs] else None
 
 
 def _size(op: Operation) -> int:
@@ -54,11 +59,10 @@ def _size(op: Operation) -> int:
     return total
 
 
-def _constant(op: Operation, region: Region, value: np.ndarray[Any, Any]) -> Tensor:
+def _constant(op: Operation, region: Region, output: Tensor, value: np.ndarray[Any, Any]) -> Tensor:
     value = np.array(value)
     value.flags.writeable = False
-    dtype = next(t.dtype for t in op.outputs if t.dtype.numpy == value.dtype)
     return Operation(
-        region, "Const", region.graph.unique_name(op.name), (), [(dtype, Shape(value.shape))],
+        region, "Const", region.graph.unique_name(op.name), (), [(output.dtype, Shape(value.shape))],
         attrs={"value": value}, device=op.device, source=op.source,
     ).outputs[0]  # fmt: skip

@@ -2,6 +2,7 @@
 
 import asyncio
 
+import numpy as np
 import pytest
 import tagflow as tg
 
@@ -378,3 +379,19 @@ def test_back_prop_false_is_opaque_to_gradients(run):
     assert tg.gradients(y, [x]) == [None]
     (g,) = tg.gradients(y + x, [x])
     assert run(g) == 1.0
+
+
+@pytest.mark.rule(35)
+def test_the_window_may_be_a_numpy_integer(run):
+    y = tg.while_loop(lambda i: i < 3, lambda i: i + 1, [0], parallel_iterations=np.int64(2))
+    assert y.op.get_attr("parallel_iterations") == 2
+    assert run(y) == 3
+
+
+@pytest.mark.parametrize("arguments", [{"parallel_iterations": 0}, {"loop_vars": []}, {"body": lambda i: (i, i)}])
+def test_refusals_say_what_to_try(arguments):
+    given = {"cond": lambda i: i < 3, "body": lambda i: i + 1, "loop_vars": [0], **arguments}
+    with pytest.raises(tg.GraphError) as refused:
+        tg.while_loop(**given)
+    assert refused.value.hint
+    assert refused.value.source.file == __file__

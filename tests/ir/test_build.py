@@ -32,6 +32,21 @@ def test_a_literal_of_strings_and_numbers_is_refused():
         tg.constant([1, "a"])
 
 
+@pytest.mark.parametrize(("value", "dtype"), [(7e4, "float16"), (1e300, "float32"), (300, "uint8"), (-1, "uint64")])
+def test_a_literal_too_large_for_its_dtype_is_refused(value, dtype):
+    with pytest.raises(tg.DtypeError, match="can not be converted"):
+        tg.constant(value, dtype)
+    assert tg.constant(float("-inf"), "float16").dtype == "float16"
+
+
+def test_a_loop_variable_used_outside_names_the_loop():
+    kept = []
+    tg.while_loop(lambda i: i < 3, lambda i: kept.append(i) or i + 1, [0])
+    with pytest.raises(tg.GraphError, match="outside the loop body") as refused:
+        kept[0] + 1
+    assert "test_build.py" in refused.value.got
+
+
 def test_a_tensor_of_another_graph_is_refused_where_it_is_used():
     with tg.Graph().as_default():
         stranger = tg.constant(1.0)

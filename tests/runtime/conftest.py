@@ -1,7 +1,5 @@
 """Both executors; after each test nothing of a step may be left."""
 
-import asyncio
-
 import pytest
 import tagflow as tg
 from tagflow.kernels.scheduler.machine import live_counts
@@ -19,12 +17,7 @@ def graph():
 
 
 @pytest.fixture(autouse=True)
-def nothing_is_left(request):
+def nothing_is_left():
     yield
     counts = live_counts()
     assert not any(counts[key] for key in ("frames", "iterations", "values")), counts
-
-
-def only_this_task():
-    """Say whether no task but the caller's is alive."""
-    return asyncio.all_tasks() == {asyncio.current_task()}

@@ -6,7 +6,7 @@ import contextvars
 import pytest
 import tagflow as tg
 
-from tests.runtime.conftest import only_this_task
+from tests.runtime.tasks import only_this_task
 
 REQUEST = contextvars.ContextVar("request", default="none")
 

@@ -10,7 +10,7 @@ import pytest
 import tagflow as tg
 from tagflow.kernels.scheduler.machine import live_counts
 
-from tests.runtime.conftest import only_this_task
+from tests.runtime.tasks import only_this_task
 
 
 class Program:
