@@ -50,6 +50,22 @@ def pruned(
     return copy_program(Program(graph, list(feeds), list(fetches), list(targets)))
 
 
+def structured(
+    graph: Graph,
+    feeds: Sequence[Tensor],
+    fetches: Sequence[Tensor],
+    targets: Sequence[Operation] = (),
+    settings: Settings = DEFAULTS,
+) -> Program:
+    """Return the program after all passes that know Cond and While."""
+    program = _legal(pruned(graph, feeds, fetches, targets), "structured", settings)
+    if settings.fold:
+        program = _legal(fold_constants(program, settings), "structured", settings)
+    if settings.merge:
+        program = _legal(merge_duplicates(program), "structured", settings)
+    return program
+
+
 def lowered(
     graph: Graph,
     feeds: Sequence[Tensor],
@@ -58,12 +74,7 @@ def lowered(
     settings: Settings = DEFAULTS,
 ) -> Program:
     """Return the program as primitives, the last form before a Plan."""
-    program = _legal(pruned(graph, feeds, fetches, targets), "structured", settings)
-    if settings.fold:
-        program = _legal(fold_constants(program, settings), "structured", settings)
-    if settings.merge:
-        program = _legal(merge_duplicates(program), "structured", settings)
-    return _legal(lower(program), "lowered", settings)
+    return _legal(lower(structured(graph, feeds, fetches, targets, settings)), "lowered", settings)
 
 
 def _legal(program: Program, stage: str, settings: Settings) -> Program:

@@ -212,7 +212,9 @@ class _Copier:
             copy = Region(self.graph, target, region.role)
             for i in kept:
                 param = region.params[i]
-                self.env[param] = copy.add_param(param.dtype, param.shape, param.op.name)
+                self.env[param] = copied = copy.add_param(param.dtype, param.shape, param.op.name)
+                if "label" in param.op.attrs:
+                    copied.op.attrs["label"] = param.op.attrs["label"]
             self.region(region, copy)
             wanted = region.results if region is op.regions[0] else [region.results[i] for i in kept]
             copy.results = [self.env[t] for t in wanted]

@@ -45,7 +45,7 @@ class Execution:
         Gets a span for each instance.
     """
 
-    __slots__ = ("machine", "seconds", "step", "tasks", "turns", "waiter")
+    __slots__ = ("counts", "machine", "seconds", "step", "tasks", "turns", "waiter")
 
     def __init__(
         self,
@@ -58,6 +58,7 @@ class Execution:
         trace: Trace | None = None,
     ) -> None:
         self.step = step
+        self.counts = step.machine
         self.turns = turns or turns_of(asyncio.get_running_loop())
         self.seconds = settings.drain_seconds
         self.machine = StepMachine(step.machine, context, feeds, settings.shuffle_seed, guard, recorder_of(trace))
@@ -156,6 +157,7 @@ class ReferenceExecution:
     ) -> None:
         self.step = step
         self.machine = ReferenceMachine(step.plan, context, feeds, settings.shuffle_seed, guard, recorder_of(trace))
+        self.counts = self.machine.counts
 
     async def run(self, timeout: float | None = None) -> list[Any]:
         """Run to the end and return the fetched arrays; raises what failed first."""

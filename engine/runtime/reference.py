@@ -20,7 +20,7 @@ from ..base.dtypes import DIFFERENTIABLE
 from ..base.tags import DEAD, ROOT_ID, ROOT_PATH, Kind, frame_id, frame_path, instance_name, name_hash
 from ..kernels.scheduler.series import Series
 from ..plan.plan import Node, Plan
-from .story import Story
+from .story import LoopCounts, Story
 from .waiting import outlast
 
 _FLOATING = frozenset(dtype.numpy for dtype in DIFFERENTIABLE)
@@ -54,6 +54,7 @@ class Iteration:
     fired: set[int] = field(default_factory=set)
     outstanding: int = 0
     children: dict[int, Frame] = field(default_factory=dict)
+    advanced: int = 0
 
 
 @dataclass
@@ -100,6 +101,7 @@ class ReferenceMachine:
         self.outcomes: dict[int, Any] = {}
         self.random = None if shuffle_seed is None else random.Random(shuffle_seed)
         self.tasks: set[asyncio.Task[None]] = set()
+        self.counts = LoopCounts(plan)
         self.guard = guard
         self.story = None if recorder is None else Story(recorder, recorder.join(plan, step.number))
 
@@ -220,7 +222,9 @@ class ReferenceMachine:
             chosen = next(k for k, v in enumerate(values) if v is not DEAD)  # [8, 9]
             return [values[chosen], np.asarray(chosen, np.int32)]
         elif kind is Kind.LOOP_COND:
-            frame.ran = True
+            if not frame.ran:
+                frame.ran = True
+                self.counts.open(frame.index)
             return values
         elif kind is Kind.CONST:
             return [node.value]
@@ -245,7 +249,8 @@ class ReferenceMachine:
         if inspect.isawaitable(result):
             if self.story is not None:
                 self.story.note_awaited(name)
-            result = await result
+            with self.counts.awaiting(frame):
+                result = await result
         if not node.outputs:
             return []
         results = list(result) if isinstance(result, (tuple, list)) else [result]
@@ -301,8 +306,11 @@ class ReferenceMachine:
         return iteration.children[index]
 
     def _next(self, source: int, frame: Frame, i: int, value: Any) -> None:
+        frame.iterations[i].advanced += 1
+        self.counts.advance(frame.index, source, frame.iterations[i].advanced)
         if i == frame.newest:
             if len(frame.iterations) >= self.plan.frames[frame.index].parallel_iterations:
+                self.counts.hold_back(frame.index, first=not frame.deferred)
                 frame.deferred.append((source, value))  # [33]
                 return
             self._new_iteration(frame)
@@ -311,6 +319,7 @@ class ReferenceMachine:
     def _new_iteration(self, frame: Frame) -> None:
         frame.newest += 1
         frame.iterations[frame.newest] = Iteration()  # [32]
+        self.counts.start(frame.index, len(frame.iterations), len(self.tasks))
         frame.dead_exits.clear()  # [13]
         deferred, frame.deferred = frame.deferred, []
         for source, value in deferred:

@@ -19,6 +19,7 @@ from ..ir.tensor import Tensor
 from ..ops.variables import VariableStore
 from .execution import Execution, ReferenceExecution
 from .numerics import require_finite
+from .report import Report, report_of
 from .step import CompiledStep, Request, compile_step, feed_values, make_request, resolve_feeds
 from .trace import Trace
 from .waiting import Turns, turns_of
@@ -106,6 +107,7 @@ class Session:
         self._running: set[Any] = set()
         self._started = 0
         self._closed = False
+        self._last: tuple[CompiledStep, Any] | None = None  # the last step started, and who counts its loops
         self._idle: asyncio.Future[None] | None = None  # done when a closed session's last step has ended
         self._loop: asyncio.AbstractEventLoop | None = None  # the one that `_turns` belongs to
 
@@ -179,6 +181,22 @@ class Session:
         """Return a snapshot of counts."""
         return Statistics(self._started, len(self._running), len(self._cache))
 
+    def report(self) -> Report:
+        """Say of each loop of the last step how far its iterations overlapped and what kept them from more.
+
+        Steps of the same fetches and feeds that ran at the same time are counted together. A step that still runs is
+        reported as far as it got.
+
+        Returns
+        -------
+        Report
+            Empty before the first step; ``print`` it.
+        """
+        if self._last is None:
+            return Report()
+        step, counts = self._last
+        return report_of(step, counts.loop_counts(), self.settings)
+
     async def aclose(self) -> None:
         """End all running steps with SessionClosed, wait for them, and release everything; twice is fine.
 
@@ -222,6 +240,7 @@ class Session:
         context = StepContext(self._started, self.graph.seed, self.variables)
         execution = self._executor(step, context, feeds, self.settings, self._turns_here(), self._guard, trace)
         del feeds, values
+        self._last = step, execution.counts
         self._started += 1
         self._running.add(execution)
         try:

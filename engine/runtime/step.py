@@ -69,16 +69,19 @@ class CompiledStep:
     feeds : tuple of Feed
     tensors : tuple of Tensor
         What is fetched, each once.
+    targets : tuple of Operation
+        What is run, each once.
     """
 
-    __slots__ = ("__weakref__", "feeds", "graph", "machine", "plan", "tensors")
+    __slots__ = ("__weakref__", "feeds", "graph", "machine", "plan", "targets", "tensors")
 
-    def __init__(self, graph: Graph, plan: Plan, feeds: tuple[Tensor, ...], tensors: tuple[Tensor, ...]) -> None:
+    def __init__(self, graph: Graph, plan: Plan, feeds: tuple[Tensor, ...], request: Request) -> None:
         self.graph = graph
         self.plan = plan
         self.machine = CompiledPlan(plan)
         self.feeds = tuple(map(Feed, feeds))
-        self.tensors = tensors
+        self.tensors = request.tensors
+        self.targets = request.targets
 
     def convert(self, values: Sequence[Any]) -> list[np.ndarray[Any, Any]]:
         """Return the fed values as arrays, checked against dtype and static shape."""
@@ -195,7 +198,7 @@ def compile_step(graph: Graph, request: Request, feeds: tuple[Tensor, ...], sett
                 wanted=f"{op.outputs[0].dtype}{op.outputs[0].shape}", operation=op, hint="pass it in feeds={...}",
             )  # fmt: skip
     plan = compile_plan(graph, feeds, tensors, request.targets, settings)
-    return CompiledStep(graph, plan, feeds, tensors)
+    return CompiledStep(graph, plan, feeds, request)
 
 
 def convert_feed(tensor: Tensor, value: Any) -> np.ndarray[Any, Any]:

@@ -10,6 +10,7 @@ from typing import Any
 
 from ..base.errors import SessionClosed, TagflowError
 from ..ir.scopes import Opened, Scope
+from .report import Report
 from .session import Session, Statistics
 from .trace import Trace
 
@@ -79,6 +80,10 @@ class SyncSession:
     def statistics(self) -> Statistics:
         """Return a snapshot of counts."""
         return self._session.statistics()
+
+    def report(self) -> Report:
+        """Say what the loops of the last step did; see :meth:`Session.report`."""
+        return self._session.report()
 
     def close(self) -> None:
         """End running steps and the thread; closing twice is fine."""

@@ -21,7 +21,7 @@ from tagflow.kernels.scheduler.convert cimport accept, box
 from tagflow.kernels.scheduler.delivery cimport (
     NO_MEMORY, NOT_SCALAR, TWO_LIVE, Machine, Outcome, complete, drop_inputs, emit_outputs, make_ready, settle,
 )
-from tagflow.kernels.scheduler.frames cimport Iteration, append_iteration, frame_id, open_frame
+from tagflow.kernels.scheduler.frames cimport Iteration, append_iteration, count_launch, frame_id, open_frame
 from tagflow.kernels.scheduler.guard cimport guard_outputs
 from tagflow.kernels.scheduler.instance cimport instance_of
 from tagflow.kernels.scheduler.memory cimport Arena
@@ -34,7 +34,7 @@ from tagflow.kernels.scheduler.saving cimport run_series
 from tagflow.kernels.scheduler.table cimport (
     AT_ONCE, KERNEL, STATEFUL, SWITCH, SWITCH_N, Node, Table, input_type, output_type,
 )
-from tagflow.kernels.scheduler.tracing cimport AWAITED, COMPUTE, Recorder, Span, nanoseconds
+from tagflow.kernels.scheduler.tracing cimport AWAITED, COMPUTE, Recorder, Span, nanoseconds, now
 from tagflow.kernels.scheduler.ufuncs cimport all_scalars, run_arrays, run_scalars
 from tagflow.kernels.scheduler.values cimport EMPTY, TAGFLOW_DEBUG, Counters, Py_DECREF, Py_INCREF, Value, drop
 
@@ -66,11 +66,6 @@ def live_counts():
     if TAGFLOW_DEBUG:
         counts.update(allocated=_live.allocated, freed=_live.freed)
     return counts
-
-
-cdef double _now() noexcept nogil:
-    """Return seconds on a clock that only goes forward."""
-    return 1e-9 * <double>nanoseconds()
 
 
 cdef class Flight:
@@ -167,6 +162,7 @@ cdef class StepMachine:
     def finish(self, ticket, result):
         """Deliver what an asynchronous instance gave; drain afterwards. KeyError for an unknown ticket."""
         cdef Flight flight = self.flights.pop(ticket)
+        self.machine.in_flight -= 1
         if flight.ready.iteration == NULL or self.failure is not None:
             return
         try:
@@ -178,6 +174,7 @@ cdef class StepMachine:
     def fail(self, ticket, exception):
         """Fail the step with the error of an asynchronous instance. KeyError for an unknown ticket."""
         cdef Flight flight = self.flights.pop(ticket)
+        self.machine.in_flight -= 1
         if flight.ready.iteration != NULL:
             if self.log is not None:
                 self.log.put(flight.ready, flight.begin, AWAITED)
@@ -199,6 +196,7 @@ cdef class StepMachine:
         """
         if self.draining:
             raise RuntimeError("a step can not be closed by its own kernel; abort it")
+        self.compiled.running -= not self.closed
         self.closed = True
         self._stop()
         self.flights.clear()
@@ -267,6 +265,7 @@ cdef class StepMachine:
         self.arguments = <PyObject**>self.arena.take(table.most_inputs + 2, sizeof(PyObject*))
         m.live = &_live
         m.table = table  # from here on there is something to close
+        self.compiled.join()
         if not open_queue(&m.queue, seed):
             raise MemoryError()
         for i in range(table.num_feeds):
@@ -295,13 +294,13 @@ cdef class StepMachine:
         Once in a slice the ring goes first, so that a loop of primitives alone can not keep kernels waiting.
         """
         cdef Machine* m = &self.machine
-        cdef double deadline = _now() + seconds
+        cdef double deadline = now() + seconds
         cdef int budget = SLICE
         cdef Ready ready
         while self.failure is None:
             if budget <= 0:
                 budget = SLICE
-                if _now() >= deadline:
+                if now() >= deadline:
                     return m.queue.height + m.queue.length != 0
                 if not pop_ring(&m.queue, &ready) and not pop_stack(&m.queue, &ready):
                     return 0
@@ -465,6 +464,8 @@ cdef class StepMachine:
         flight.ready = ready
         flight.begin = nanoseconds()
         self.tickets += 1
+        self.machine.in_flight += 1
+        count_launch(ready.iteration.frame, self.machine.in_flight)
         self.flights[self.tickets] = flight
         self.launched.append((self.tickets, awaitable, ready.node, tag_of(ready.iteration, ready.node, self.compiled)))
         return 0

@@ -82,7 +82,8 @@ cdef struct Node:
     uint32_t control  # its control edges are controls[control] to controls[control_end]
     uint32_t control_end
     uint32_t child  # ENTER: frame it leads to; SERIES_EXIT, TRIP_COUNT: frame they report on
-    int32_t index  # CONST, FEED, FETCH, series: which; EXIT, constant ENTER: rank in its frame; root SWITCH: rank
+    int32_t index  # CONST, FEED, FETCH, series: which; EXIT, NEXT_ITERATION, constant ENTER: rank in its frame;
+                   # root SWITCH: rank
     PyObject* kernel  # borrowed from CompiledPlan.kernels; NULL if not a KERNEL
     Loop loop  # NumPy inner loop, or NULL
     void* loop_data  # its last argument
@@ -92,6 +93,17 @@ cdef struct Node:
 
 cdef struct Link:
     Link* next  # next free block of a pool; first field of everything pooled
+
+
+cdef struct LoopCounts:  # of the steps since the last one that ran alone
+    int64_t runs  # frame instances that were live
+    int64_t starts  # iterations started in them
+    int64_t alive  # sum over `starts` of the iterations then alive, the new one included
+    int64_t most  # largest of those
+    int64_t held_back  # iterations that were ready to start and found the window full
+    int64_t launches  # asynchronous instances started in them, inner loops included
+    int64_t awaited  # sum over `launches` of the asynchronous instances then in flight, itself included
+    int64_t queued  # sum over `starts` of the kernels then ready
 
 
 cdef struct FrameType:
@@ -111,6 +123,8 @@ cdef struct FrameType:
     uint32_t* exits  # node of each Exit by rank; owned by the Arena
     uint32_t* finals  # SERIES_EXIT and TRIP_COUNT nodes; owned by the Arena
     uint32_t num_finals
+    LoopCounts counts
+    int64_t* last  # by rank: how often this NextIteration was its iteration's last; owned by the Arena
     Link* free_frames  # pool of Frame blocks, freed with the CompiledPlan
     Link* free_iterations  # pool of Iteration blocks; all slots EMPTY
 

@@ -23,6 +23,7 @@ cdef struct Span:
 
 
 cdef int64_t nanoseconds() noexcept nogil
+cdef double now() noexcept nogil
 
 
 cdef class Recorder:

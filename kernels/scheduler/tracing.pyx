@@ -15,6 +15,11 @@ cdef int64_t nanoseconds() noexcept nogil:
     return <int64_t>time.tv_sec * 1000000000 + time.tv_nsec
 
 
+cdef double now() noexcept nogil:
+    """Return the same time in seconds."""
+    return 1e-9 * <double>nanoseconds()
+
+
 cdef class Recorder:
     """A ring of spans that any number of steps write to.
 
