@@ -35,6 +35,7 @@ class Graph:
         self.version = 0
         self.root = Region(self, None, "graph")
         self.collections: dict[str, list[Any]] = {}
+        self.fixed: set[Tensor] = set()  # constants whose value became an attribute, as an axis
         self._by_name: dict[str, Operation] = {}
         self._counts: dict[str, int] = {}
 
@@ -79,7 +80,7 @@ class Graph:
 
     def is_feedable(self, tensor: Tensor) -> bool:
         """Whether a value may be fed for the tensor (rule 61)."""
-        return tensor.op.region is self.root and tensor.dtype.is_value
+        return tensor.op.region is self.root and tensor.dtype.is_value and tensor not in self.fixed
 
     def is_fetchable(self, element: Tensor | Operation) -> bool:
         """Whether a step may fetch it (rule 62)."""

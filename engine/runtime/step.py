@@ -172,6 +172,11 @@ def resolve_feeds(graph: Graph, keys: Sequence[Any]) -> tuple[Tensor, ...]:
 
 def _refuse(element: Tensor | Operation, verb: str) -> None:
     op = element.op if isinstance(element, Tensor) else element
+    if verb == "fed" and element in op.graph.fixed:
+        raise GraphError(
+            f"{element.name} may not be {verb}: its value was used while the graph was built", operation=op,
+            hint="what uses it, as an axis, can not depend on a step; feed something else",
+        )  # fmt: skip
     inside = op.region is not op.graph.root
     raise GraphError(
         f"{element.name} may not be {verb}",

@@ -111,8 +111,8 @@ def test_joining_and_splitting(kind, axis):
         evaluate(lambda x, y: tg.concat([x, y, x], axis), [odd(a, kind), b], np.concatenate([a, b, a], axis))
         evaluate(lambda x: tg.split(x, 2, axis), [odd(a, kind)], np.split(a, 2, axis))
         size = a.shape[axis]
-        evaluate(lambda x, n=size: tg.split(x, [1, n - 1, 0], axis), [odd(a, kind)],
-                 [*np.split(a, [1], axis), np.take(a, [], axis)])
+        parts = [*np.split(a, [1], axis), np.take(a, [], axis)]
+        evaluate(lambda x, n=size: tg.split(x, [1, n - 1, 0], axis), [odd(a, kind)], parts)
         evaluate(lambda x, n=size: tg.split(x, [-1, 2], axis), [odd(a, kind)], np.split(a, [size - 2], axis))
 
 

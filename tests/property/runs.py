@@ -6,7 +6,7 @@ import os
 import pytest
 from hypothesis import HealthCheck, settings
 
-BATCH = 500  # Hypothesis remembers all it drew until a test ends
+BATCH = 300  # Hypothesis remembers all it drew until a test ends
 
 
 def total(normal):
