@@ -179,6 +179,7 @@ from .runtime.report import LoopReport, Report
 from .runtime.session import Session, Statistics, Step
 from .runtime.sync import SyncSession
 from .runtime.trace import Span, Trace
+from .runtime.watch import Watch
 
 __version__ = "0.1.0"
 __all__ = [
@@ -186,7 +187,7 @@ __all__ = [
     "Graph", "GraphError", "IndexedSlices", "LoopReport", "LoopVariableError", "OpError", "Operation", "Overloaded",
     "QueueClosed", "Report", "Session", "SessionClosed", "Settings", "Shape", "ShapeError", "Span", "StackError",
     "Statistics", "Step", "StepTimeout", "SyncSession", "TagflowError", "Tensor", "TensorArray", "TensorArrayError",
-    "Trace", "UninitializedVariableError", "Variable", "__version__", "abs", "accumulate_n", "acos", "acosh", "add",
+    "Trace", "UninitializedVariableError", "Variable", "Watch", "__version__", "abs", "accumulate_n", "acos", "acosh", "add",
     "add_n", "angle", "argmax", "argmin", "as_dtype", "asin", "asinh", "assert_equal", "assert_greater",
     "assert_greater_equal", "assert_less", "assert_less_equal", "atan", "atan2", "atanh", "bfloat16", "bias_add",
     "bitwise_and", "bitwise_or", "bitwise_xor", "bool", "boolean_mask", "broadcast_to", "case", "cast", "categorical",

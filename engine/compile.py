@@ -23,6 +23,7 @@ def compile_plan(
     fetches: Sequence[Tensor],
     targets: Sequence[Operation] = (),
     settings: Settings = DEFAULTS,
+    watched: Sequence[Tensor] = (),
 ) -> Plan:
     """Compile what `fetches` and `targets` need, with values given for `feeds`.
 
@@ -35,19 +36,25 @@ def compile_plan(
     fetches : sequence of Tensor
     targets : sequence of Operation
         Operations to run for their effect.
+    watched : sequence of Tensor
+        Tensors whose values are shown as they are computed, where their branch or loop is needed.
 
     Returns
     -------
     Plan
     """
-    return build_plan(lowered(graph, feeds, fetches, targets, settings))
+    return build_plan(lowered(graph, feeds, fetches, targets, settings, watched))
 
 
 def pruned(
-    graph: Graph, feeds: Sequence[Tensor], fetches: Sequence[Tensor], targets: Sequence[Operation] = ()
+    graph: Graph,
+    feeds: Sequence[Tensor],
+    fetches: Sequence[Tensor],
+    targets: Sequence[Operation] = (),
+    watched: Sequence[Tensor] = (),
 ) -> Program:
     """Return the part of the graph that is needed, the first pass."""
-    return copy_program(Program(graph, list(feeds), list(fetches), list(targets)))
+    return copy_program(Program(graph, list(feeds), list(fetches), list(targets)), watched=watched)
 
 
 def structured(
@@ -56,9 +63,10 @@ def structured(
     fetches: Sequence[Tensor],
     targets: Sequence[Operation] = (),
     settings: Settings = DEFAULTS,
+    watched: Sequence[Tensor] = (),
 ) -> Program:
     """Return the program after all passes that know Cond and While."""
-    program = _legal(pruned(graph, feeds, fetches, targets), "structured", settings)
+    program = _legal(pruned(graph, feeds, fetches, targets, watched), "structured", settings)
     if settings.fold:
         program = _legal(fold_constants(program, settings), "structured", settings)
     if settings.merge:
@@ -72,9 +80,10 @@ def lowered(
     fetches: Sequence[Tensor],
     targets: Sequence[Operation] = (),
     settings: Settings = DEFAULTS,
+    watched: Sequence[Tensor] = (),
 ) -> Program:
     """Return the program as primitives, the last form before a Plan."""
-    return _legal(lower(structured(graph, feeds, fetches, targets, settings)), "lowered", settings)
+    return _legal(lower(structured(graph, feeds, fetches, targets, settings, watched)), "lowered", settings)
 
 
 def _legal(program: Program, stage: str, settings: Settings) -> Program:

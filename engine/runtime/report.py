@@ -80,7 +80,7 @@ class Report:
 
 def report_of(step: CompiledStep, counts: Sequence[dict[str, Any]], settings: Any) -> Report:
     """Explain what was counted in the frames of a step."""
-    program = structured(step.graph, [f.tensor for f in step.feeds], step.tensors, step.targets, settings)
+    program = structured(step.graph, [f.tensor for f in step.feeds], step.tensors, step.targets, settings, step.watched)
     loops = {op.name: op for op in program.graph.root.walk() if op.type == "While"}
     return Report(
         tuple(
@@ -116,12 +116,14 @@ def _slowest(last: Sequence[int], variables: Sequence[tuple[str, bool]]) -> str 
 
 
 def _limit(counts: dict[str, Any], window: int, variable: str | None) -> str:
-    starts, most, held_back = counts["starts"], counts["most"], counts["held_back"]
-    if not held_back and starts <= counts["runs"] * most:
-        return "nothing"
-    overlapping = 2 * counts["awaited"] > most * counts["launches"]
+    starts, most, held_back, launches = (counts[key] for key in ("starts", "most", "held_back", "launches"))
+    overlapping = counts["awaited"] > launches * max(1, (most - 1) / 2)
     if held_back and (overlapping or window == 1):
         return "window"
+    if variable is not None and not overlapping:
+        return "variable"
+    if not held_back and starts <= counts["runs"] * (most + 1):  # the last iteration is a predicate only
+        return "nothing"
     if variable is not None:
         return "variable"
     return "window" if held_back and counts["queued"] < starts else "cores"

@@ -16,6 +16,7 @@ from ..base.settings import DEFAULTS, Settings
 from ..ir.graph import Graph
 from ..ir.scopes import Opened, Scope, get_default_graph
 from ..ir.tensor import Tensor
+from ..ops import watching as _watching  # noqa: F401  declares the operation type that shows values
 from ..ops.variables import VariableStore
 from .execution import Execution, ReferenceExecution
 from .numerics import require_finite
@@ -23,6 +24,7 @@ from .report import Report, report_of
 from .step import CompiledStep, Request, compile_step, feed_values, make_request, resolve_feeds
 from .trace import Trace
 from .waiting import Turns, turns_of
+from .watch import Watch
 
 _REOPEN = "open a new one with `async with Session(graph)`"
 _EXECUTORS = {"machine": Execution, "reference": ReferenceExecution}
@@ -34,6 +36,12 @@ class StepContext(NamedTuple):
     number: int
     seed: int
     variables: VariableStore
+    watches: Mapping[str, Watch] = {}
+
+    def show(self, key: str, value: np.ndarray[Any, Any]) -> Any:
+        """Show a value to who watches the tensor of that name; return what must be awaited, if anything."""
+        watch = self.watches.get(key)
+        return None if watch is None else watch.show(value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +112,8 @@ class Session:
         self.variables = VariableStore()
         self._executor: Any = _EXECUTORS[executor]
         self._cache: OrderedDict[Any, CompiledStep] = OrderedDict()
+        self._watches: dict[Tensor, Watch] = {}
+        self._watched: tuple[Tensor, ...] = ()  # the keys of `_watches`; another object when they change
         self._running: set[Any] = set()
         self._started = 0
         self._closed = False
@@ -181,6 +191,47 @@ class Session:
         """Return a snapshot of counts."""
         return Statistics(self._started, len(self._running), len(self._cache))
 
+    def watch(self, tensor: Any, *, limit: int = 16, policy: str = "block") -> Watch:
+        """Return an async iterator over the values of a tensor in the steps that start from now on.
+
+        It gives one value for each iteration in which the tensor is computed, in the order of computation, and ends
+        with those steps. Only steps whose fetches need the loop or branch that the tensor is in compute it.
+
+        Parameters
+        ----------
+        tensor : Tensor or name
+            Of any dtype with values, in the body of a loop or branch, or outside.
+        limit : int, optional
+            Most values kept for the reader.
+        policy : {'block', 'latest'}, optional
+            When there is no room the step waits for the reader, at most a window of iterations ahead; or the oldest
+            value is dropped.
+
+        Returns
+        -------
+        Watch
+            Iterate with ``async for``; ``async with`` closes it early.
+
+        Raises
+        ------
+        GraphError
+            If it is no tensor with values of this graph, is watched already, or an option is out of range.
+        """
+        self._check_open()
+        found = self.graph.as_graph_element(tensor)
+        if not isinstance(found, Tensor) or not found.dtype.is_value:
+            raise GraphError("only tensors with values can be watched", got=tensor, operation=getattr(found, "op", found))
+        if found in self._watches:
+            raise GraphError(f"{found.name} is watched already", operation=found.op, hint="close the other watch first")
+        watch = self._watches[found] = Watch(self, found, limit, policy)
+        self._watched = tuple(self._watches)
+        return watch
+
+    def _forget(self, watch: Watch) -> None:
+        if self._watches.get(watch.tensor) is watch:
+            del self._watches[watch.tensor]
+            self._watched = tuple(self._watches)
+
     def report(self) -> Report:
         """Say of each loop of the last step how far its iterations overlapped and what kept them from more.
 
@@ -203,6 +254,8 @@ class Session:
         When cancelled it stops waiting: the steps still end, each in its task.
         """
         self._closed = True
+        for watch in list(self._watches.values()):
+            watch.close()
         for execution in self._running:
             execution.abort(SessionClosed("the session was closed while a step was running", hint=_REOPEN))
         try:
@@ -218,10 +271,10 @@ class Session:
             raise SessionClosed("this session is closed", hint=_REOPEN)
 
     def _compiled(self, request: Request, feeds: tuple[Tensor, ...]) -> CompiledStep:
-        key = (request.tensors, request.targets, feeds, self.graph.version)
+        key = (request.tensors, request.targets, feeds, self.graph.version, self._watched)
         step = self._cache.get(key)
         if step is None:
-            step = self._cache[key] = compile_step(self.graph, request, feeds, self.settings)
+            step = self._cache[key] = compile_step(self.graph, request, feeds, self.settings, self._watched)
             while len(self._cache) > self.settings.step_cache_size:
                 self._cache.popitem(last=False)
         else:
@@ -237,16 +290,21 @@ class Session:
         trace: Trace | None,
     ) -> Any:
         feeds = step.convert(values)
-        context = StepContext(self._started, self.graph.seed, self.variables)
+        watches = {t.name: self._watches[t] for t in step.watched if t in self._watches}
+        context = StepContext(self._started, self.graph.seed, self.variables, watches)
         execution = self._executor(step, context, feeds, self.settings, self._turns_here(), self._guard, trace)
         del feeds, values
         self._last = step, execution.counts
         self._started += 1
         self._running.add(execution)
+        for watch in watches.values():
+            watch.step_begins()
         try:
             return request.pack(await execution.run(self.timeout if timeout is None else timeout))
         finally:
             self._running.discard(execution)
+            for watch in watches.values():
+                watch.step_ends()
             if self._idle is not None and not self._running and not self._idle.done():
                 self._idle.set_result(None)
 
@@ -260,7 +318,7 @@ class Session:
 class Step:
     """A compiled step of a session; await it with the fed values in the order of `feeds`."""
 
-    __slots__ = ("_compiled", "_feeds", "_request", "_session", "_version")
+    __slots__ = ("_compiled", "_feeds", "_request", "_session", "_version", "_watched")
 
     def __init__(self, session: Session, request: Request, feeds: tuple[Tensor, ...]) -> None:
         self._session = session
@@ -270,6 +328,7 @@ class Step:
 
     def _compile(self) -> None:
         self._version = self._session.graph.version
+        self._watched = self._session._watched
         self._compiled = self._session._compiled(self._request, self._feeds)
 
     async def __call__(self, *values: Any, timeout: float | None = None, trace: Trace | None = None) -> Any:
@@ -284,6 +343,6 @@ class Step:
                 "wrong number of fed values", wanted=f"{len(self._feeds)}: {[t.name for t in self._feeds]}",
                 got=len(values), hint="give one value for each of the feeds of make_step, in their order",
             )  # fmt: skip
-        if self._version != session.graph.version:
+        if self._version != session.graph.version or self._watched is not session._watched:
             self._compile()
         return await session._run(self._request, self._compiled, values, timeout, trace)

@@ -71,8 +71,22 @@ async def test_a_recurrence_of_arrays(graph, executor):
 
 
 async def test_all_iterations_at_once(graph, executor):
-    loop = await only_loop(graph, executor, waiting_sum(5))
-    assert (loop.limited_by, loop.max_in_flight) == ("nothing", 6)
+    here, everybody = 0, asyncio.Event()
+
+    async def meet(i):
+        nonlocal here
+        here += 1
+        if here == 5:
+            everybody.set()
+        await everybody.wait()
+        return i
+
+    def body(i, total):
+        return i + 1, total + tg.py_function(meet, [i], "int32", output_shapes=[])
+
+    loop = await only_loop(graph, executor, tg.while_loop(below(5), body, [0, 0])[1])
+    assert loop.limited_by == "nothing"
+    assert loop.max_in_flight in (5, 6)
 
 
 async def test_ready_kernels_wait_for_a_core(graph):
