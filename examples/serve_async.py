@@ -5,11 +5,13 @@
     curl -d '{"prompt": "The ", "max_chars": 300, "temperature": 0.5, "seed": 1}' localhost:8000/generate
     curl localhost:8000/health
 
-A client that hangs up cancels its own step and no other. Needs starlette and uvicorn (in the `test` extra).
+A client that hangs up cancels its own step and no other. When too many ask at once, those who have waited for
+`--patience` seconds are told when to come back. Needs starlette and uvicorn (in the `test` extra).
 """
 
 import argparse
 import asyncio
+import math
 from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass, fields
 
@@ -21,6 +23,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from tagflow.demo import CharacterModel, load_weights
 
+SERVICE_UNAVAILABLE = 503
 CLIENT_CLOSED_REQUEST = 499  # nobody reads it; it is what the access log shows
 
 
@@ -52,8 +55,9 @@ class Wish:
 class Writer:
     """A model in a session, and one compiled step that all requests share."""
 
-    def __init__(self, alphabet, weights):
+    def __init__(self, alphabet, weights, max_steps, patience):
         self.alphabet = alphabet
+        self.limits = {"max_steps": max_steps, "settings": tg.Settings(admission_seconds=patience)}
         self.finished = self.cancelled = 0
         with tg.Graph().as_default() as self.graph:
             model = CharacterModel(weights)
@@ -69,7 +73,7 @@ class Writer:
     @asynccontextmanager
     async def open(self):
         """Open the session for as long as the server lives."""
-        async with tg.Session(self.graph) as self.session:
+        async with tg.Session(self.graph, **self.limits) as self.session:
             await self.session.run(self.initialize)
             self.step = self.session.make_step(self.text, self.feeds)
             yield
@@ -109,7 +113,7 @@ async def hang_up(request):
         pass
 
 
-def create_app(alphabet, weights, limit=2000):
+def create_app(alphabet, weights, limit=2000, max_steps=64, patience=5.0):
     """Return the ASGI application for a model.
 
     Parameters
@@ -119,8 +123,12 @@ def create_app(alphabet, weights, limit=2000):
         Both as `tagflow.demo.load_weights` returns them.
     limit : int
         Most characters that one request may ask for.
+    max_steps : int
+        How many requests are answered at once; the others wait in the order they came.
+    patience : float
+        Seconds after which a request that still waits is refused.
     """
-    writer = Writer(alphabet, weights)
+    writer = Writer(alphabet, weights, max_steps, patience)
 
     async def generate(request):
         try:
@@ -128,6 +136,9 @@ def create_app(alphabet, weights, limit=2000):
             text = await unless_disconnected(request, writer.write(wish))
         except ValueError as error:
             return JSONResponse({"error": str(error)}, status_code=400)
+        except tg.Overloaded as error:
+            headers = {"Retry-After": str(math.ceil(error.retry_after))}
+            return JSONResponse({"error": error.what}, SERVICE_UNAVAILABLE, headers)
         return Response(status_code=CLIENT_CLOSED_REQUEST) if text is None else JSONResponse({"text": text})
 
     async def health(request):
@@ -142,8 +153,11 @@ def main():
     parser.add_argument("weights", help="what `tagflow demo --save` wrote")
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=int, default=8000)
+    parser.add_argument("--max-steps", type=int, default=64, help="requests that are answered at once")
+    parser.add_argument("--patience", type=float, default=5.0, help="seconds after which one that waits is refused")
     options = parser.parse_args()
-    uvicorn.run(create_app(*load_weights(options.weights)), host=options.host, port=options.port)
+    limits = {"max_steps": options.max_steps, "patience": options.patience}
+    uvicorn.run(create_app(*load_weights(options.weights), **limits), host=options.host, port=options.port)
 
 
 if __name__ == "__main__":

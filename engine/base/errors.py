@@ -132,7 +132,20 @@ class QueueClosed(TagflowError):
 
 
 class Overloaded(TagflowError):
-    """More steps were asked for than the session admits."""
+    """More steps were asked for than the session admits; it stays usable.
+
+    Attributes
+    ----------
+    retry_after : float
+        Seconds after which there may be a place: an estimate from how fast steps end now.
+    """
+
+    def __init__(self, what: str, *, retry_after: float, **fields: Any) -> None:
+        self.retry_after = retry_after
+        super().__init__(what, **fields)
+
+    def details(self) -> list[tuple[str, Any]]:
+        return [*super().details(), ("retry after", f"{self.retry_after:.3g} s")]
 
 
 class DeviceMemoryError(OpError):

@@ -16,6 +16,12 @@ class Settings:
         Longest time a step runs on the event loop before it yields.
     parallel_iterations : int
         Default window of a loop (seed 000, section 4.3: 32 works well).
+    admission_seconds : float
+        Longest wait of a step for its place when a session has ``max_steps``; then Overloaded. 0 refuses at once.
+    blocking_threads : int
+        How many blocking functions of a session run at once; those that outlive their step count until they end.
+    close_seconds : float
+        Longest time that closing a session waits for functions that can not be interrupted.
     step_cache_size : int
         Compiled steps kept per session, least recently used first out.
     fold : bool
@@ -33,6 +39,9 @@ class Settings:
 
     drain_seconds: float = 1e-3
     parallel_iterations: int = 32
+    admission_seconds: float = 5.0
+    blocking_threads: int = 8
+    close_seconds: float = 5.0
     step_cache_size: int = 256
     fold: bool = True
     fold_bytes: int = 1 << 20

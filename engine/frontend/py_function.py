@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -20,10 +21,12 @@ def py_function(
     name: str | None = None,
     *,
     output_shapes: Any = None,
+    blocking: bool = False,
 ) -> Any:
     """Call a Python function each time the operation runs.
 
-    An ``async def`` function is awaited in a task of its own, while other operations and other iterations go on.
+    An ``async def`` function is awaited in a task of its own, while other operations and other iterations go on. So
+    they do while a `blocking` function runs in its thread.
 
     Parameters
     ----------
@@ -40,6 +43,11 @@ def py_function(
         Name of the operation.
     output_shapes : shape or list of shapes, optional
         Static shapes of the outputs, checked at run time; unknown by default.
+    blocking : bool
+        Whether to call the function in a thread of the session, with the context variables of the step's caller.
+        For what waits for a disk or a socket, or computes long in code that releases the interpreter's lock. Such a
+        call can not be interrupted: if its step ends before it does, it finishes in the background, its result is
+        dropped, and ``statistics().orphaned`` counts it until then.
 
     Returns
     -------
@@ -48,15 +56,22 @@ def py_function(
 
     Raises
     ------
+    GraphError
+        For a blocking function that is ``async def``.
     OpError
         When a step runs it: the function raised (its error is ``__cause__``), or its result does not fit `Tout`.
     """
+    if blocking and inspect.iscoroutinefunction(func):
+        raise GraphError(
+            "an async function does not block", wanted="a plain function", got=func,
+            hint="leave blocking out: other operations go on while it waits",
+        )  # fmt: skip
     single = not isinstance(Tout, (list, tuple))
     kinds = tuple(dtypes.as_dtype(dtype) for dtype in ([Tout] if single else Tout))
     shapes = _output_shapes(output_shapes, len(kinds), single)
     op = build(
         "PyFunction", [convert_to_tensor(value) for value in inp], name=name or _name(func),
-        function=func, Tout=kinds, output_shapes=shapes, single=single,
+        function=func, Tout=kinds, output_shapes=shapes, single=single, blocking=blocking,
     )  # fmt: skip
     return op.outputs[0] if single else list(op.outputs) or op
 

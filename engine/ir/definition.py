@@ -152,6 +152,7 @@ class StepContext(Protocol):
     number: int
     seed: int
     variables: Any
+    threads: Any
 
 
 class KernelContext(Protocol):
@@ -160,7 +161,7 @@ class KernelContext(Protocol):
     Attributes
     ----------
     step : StepContext
-        Step number, graph seed and the session's variables.
+        Step number, graph seed, the session's variables, and its threads for functions that block.
     operation : str
         Name of the operation.
     frame_id : int

@@ -25,8 +25,11 @@ def _frozen(value: Any) -> Any:
     return view
 
 
-def _call(context: KernelContext, function: Callable[..., Any], inputs: Sequence[Any], **expected: Any) -> Any:
-    result = function(*map(_frozen, inputs))
+def _call(
+    context: KernelContext, function: Callable[..., Any], inputs: Sequence[Any], blocking: bool, **expected: Any
+) -> Any:
+    values = map(_frozen, inputs)
+    result = context.step.threads(function, *values) if blocking else function(*values)
 
     def check(value: Any) -> Any:
         return _checked(context, function, value, **expected)
@@ -35,21 +38,29 @@ def _call(context: KernelContext, function: Callable[..., Any], inputs: Sequence
 
 
 class Promised:
-    """What an asynchronous function will return; awaited once, or closed when its step ends before."""
+    """What an asynchronous function will return; awaited once, or closed when its step ends before.
 
-    def __init__(self, result: Awaitable[Any], check: Callable[[Any], Any]) -> None:
-        self._result = result
-        self._check = check
+    Attributes
+    ----------
+    source : awaitable
+        What the function returned.
+    convert : callable
+        Makes the kernel's outputs from the source's result, or raises OpError.
+    """
+
+    def __init__(self, source: Awaitable[Any], convert: Callable[[Any], Any]) -> None:
+        self.source = source
+        self.convert = convert
 
     def __await__(self) -> Generator[Any, Any, Any]:
-        return self._checked().__await__()
+        return self._converted().__await__()
 
-    async def _checked(self) -> Any:
-        return self._check(await self._result)
+    async def _converted(self) -> Any:
+        return self.convert(await self.source)
 
     def close(self) -> None:
         """Give the result up: close a coroutine, cancel a future."""
-        end = getattr(self._result, "close", None) or getattr(self._result, "cancel", None)
+        end = getattr(self.source, "close", None) or getattr(self.source, "cancel", None)
         if end is not None:
             end()
 
@@ -106,8 +117,9 @@ def _kernel(
     Tout: Sequence[DType],
     output_shapes: Sequence[Shape],
     single: bool,
+    blocking: bool,
 ) -> Any:
-    return _call(context, function, inputs, dtypes_=Tout, shapes=output_shapes, single=single)
+    return _call(context, function, inputs, blocking, dtypes_=Tout, shapes=output_shapes, single=single)
 
 
 def _shapes(op: Operation) -> list[Shape]:
@@ -117,7 +129,7 @@ def _shapes(op: Operation) -> list[Shape]:
 define(
     "PyFunction",
     "inputs: *any -> outputs: *@Tout",
-    attrs={"function": REQUIRED, "Tout": REQUIRED, "output_shapes": REQUIRED, "single": False},
+    attrs={"function": REQUIRED, "Tout": REQUIRED, "output_shapes": REQUIRED, "single": False, "blocking": False},
     shape=_shapes,
     kernel=_kernel,
     gradient=NotDifferentiable("what a Python function computes is not known; give it one with custom_gradient"),

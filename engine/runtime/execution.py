@@ -18,6 +18,7 @@ from ..base.tags import DEAD
 from ..kernels.scheduler.machine import StepMachine
 from .dead import explain_dead_fetch
 from .failures import complete
+from .optask import OpTask, start_task
 from .reference import ReferenceMachine
 from .step import CompiledStep
 from .trace import Trace, recorder_of
@@ -62,7 +63,7 @@ class Execution:
         self.turns = turns or turns_of(asyncio.get_running_loop())
         self.seconds = settings.drain_seconds
         self.machine = StepMachine(step.machine, context, feeds, settings.shuffle_seed, guard, recorder_of(trace))
-        self.tasks: dict[asyncio.Task[Any], tuple[int, Any]] = {}
+        self.tasks: dict[asyncio.Task[Any] | OpTask, tuple[int, Any]] = {}
         self.waiter: asyncio.Future[None] | None = None
 
     async def run(self, timeout: float | None = None) -> list[Any]:
@@ -71,7 +72,8 @@ class Execution:
         Without an asynchronous instance, and within the slice, it ends without giving up the event loop.
         """
         try:
-            more = self.machine.drain(self.seconds) if self.turns.is_mine(self.seconds) else True
+            mine = self.turns.take(self.seconds)
+            more = True if mine is None else self.machine.drain(mine)
             if not self.machine.done:
                 await self._go_on(more, timeout)
             return outcome(self.step, self.machine)
@@ -94,9 +96,10 @@ class Execution:
                     break
                 if not more:
                     await self._news()
-                if more or not self.turns.is_mine(self.seconds):
-                    await self.turns.wait(self.seconds)
-                more = self.machine.drain(self.seconds)
+                mine = None if more else self.turns.take(self.seconds)
+                if mine is None:
+                    mine = await self.turns.wait(self.seconds)
+                more = self.machine.drain(mine)
         finally:
             if timer is not None:
                 timer.cancel()
@@ -104,11 +107,11 @@ class Execution:
 
     def _launch(self) -> None:
         for ticket, awaitable, _, name in self.machine.launches():
-            task = asyncio.get_running_loop().create_task(_await(awaitable), name=name)
+            task = start_task(awaitable, name)
             self.tasks[task] = ticket, awaitable
             task.add_done_callback(self._finished)
 
-    def _finished(self, task: asyncio.Task[Any]) -> None:
+    def _finished(self, task: asyncio.Task[Any] | OpTask) -> None:
         ticket, awaitable = self.tasks.pop(task)
         if task.cancelled():
             close(awaitable)
@@ -212,10 +215,6 @@ def _expire(execution: Any, timeout: float, source: Source | None) -> None:
     )  # fmt: skip
     error.add_note("\n".join(lines[:_NOTED]))
     execution.abort(error)
-
-
-async def _await(awaitable: Any) -> Any:
-    return await awaitable
 
 
 def close(awaitable: Any) -> None:

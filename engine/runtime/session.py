@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Any, NamedTuple
 
@@ -18,10 +18,12 @@ from ..ir.scopes import Opened, Scope, get_default_graph
 from ..ir.tensor import Tensor
 from ..ops import watching as _watching  # noqa: F401  declares the operation type that shows values
 from ..ops.variables import VariableStore
+from .admission import Admission
 from .execution import Execution, ReferenceExecution
 from .numerics import require_finite
 from .report import Report, report_of
 from .step import CompiledStep, Request, compile_step, feed_values, make_request, resolve_feeds
+from .threads import Threads
 from .trace import Trace
 from .waiting import Turns, turns_of
 from .watch import Watch
@@ -31,11 +33,12 @@ _EXECUTORS = {"machine": Execution, "reference": ReferenceExecution}
 
 
 class StepContext(NamedTuple):
-    """What a step offers to stateful kernels: its number, the graph's seed, the session's variables."""
+    """What a step offers to stateful kernels: its number, the graph's seed, the session's variables and threads."""
 
     number: int
     seed: int
     variables: VariableStore
+    threads: Threads | None = None
     watches: Mapping[str, Watch] = {}
 
     def show(self, key: str, value: np.ndarray[Any, Any]) -> Any:
@@ -56,12 +59,16 @@ class Statistics:
         Compiled steps kept.
     orphaned : int
         Kernels that could not be interrupted and still finish in the background.
+    steps_waiting, steps_refused : int
+        Now waiting to be admitted; ended with Overloaded since the session was opened.
     """
 
     steps_started: int
     steps_running: int
     cached_steps: int
     orphaned: int = 0
+    steps_waiting: int = 0
+    steps_refused: int = 0
 
 
 class Session:
@@ -75,6 +82,9 @@ class Session:
         The compiled step machine, or the readable one in which every operation instance is an asyncio task.
     timeout : float, optional
         Seconds after which a step ends with StepTimeout, unless ``run`` says otherwise.
+    max_steps : int, optional
+        How many steps run at once; unlimited by default. The others wait, first come first served, at most
+        ``Settings.admission_seconds``: then they end with Overloaded.
     check_numerics : bool, optional
         Fail a step as soon as a kernel gives NaN or infinity; the OpError names operation, loop path and iteration.
     settings : Settings, optional
@@ -99,6 +109,7 @@ class Session:
         *,
         executor: str = "machine",
         timeout: float | None = None,
+        max_steps: int | None = None,
         check_numerics: bool = False,
         settings: Settings = DEFAULTS,
     ) -> None:
@@ -110,6 +121,8 @@ class Session:
         self.timeout = timeout
         self._guard = require_finite if check_numerics else None
         self.variables = VariableStore()
+        self._admission = None if max_steps is None else Admission(max_steps, settings.admission_seconds)
+        self._threads = Threads(settings.blocking_threads)
         self._executor: Any = _EXECUTORS[executor]
         self._cache: OrderedDict[Any, CompiledStep] = OrderedDict()
         self._watches: dict[Tensor, Watch] = {}
@@ -147,7 +160,8 @@ class Session:
         feeds : mapping, optional
             Values for tensors; used without a copy until the step ends.
         timeout : float, optional
-            Seconds from now until StepTimeout; the session's own unless given, ``math.inf`` for none.
+            Seconds until StepTimeout, from when the step is admitted; the session's own unless given,
+            ``math.inf`` for none.
         trace : Trace, optional
             Gets a span for each operation instance of the step.
 
@@ -166,11 +180,13 @@ class Session:
             If a fetched value lies on a branch that was not taken.
         StepTimeout
             If the time is over. The session stays usable after any error.
+        Overloaded
+            If there was no place among the session's `max_steps` in time.
         """
         self._check_open()
         tensors, values = feed_values(feeds or {}, self.graph)
         request = make_request(self.graph, fetches)
-        return await self._run(request, self._compiled(request, tensors), values, timeout, trace)
+        return await self._admitted(request, self._compiled(request, tensors), values, timeout, trace)
 
     def make_step(self, fetches: Any, feeds: Sequence[Any] = ()) -> Step:
         """Compile a step once and return a callable to await with the fed values in order."""
@@ -189,7 +205,10 @@ class Session:
 
     def statistics(self) -> Statistics:
         """Return a snapshot of counts."""
-        return Statistics(self._started, len(self._running), len(self._cache))
+        counts = Statistics(self._started, len(self._running), len(self._cache), self._threads.orphaned)
+        if self._admission is None:
+            return counts
+        return replace(counts, steps_waiting=self._admission.waiting, steps_refused=self._admission.refused)
 
     def watch(self, tensor: Any, *, limit: int = 16, policy: str = "block") -> Watch:
         """Return an async iterator over the values of a tensor in the steps that start from now on.
@@ -220,7 +239,8 @@ class Session:
         self._check_open()
         found = self.graph.as_graph_element(tensor)
         if not isinstance(found, Tensor) or not found.dtype.is_value:
-            raise GraphError("only tensors with values can be watched", got=tensor, operation=getattr(found, "op", found))
+            operation = getattr(found, "op", found)
+            raise GraphError("only tensors with values can be watched", got=tensor, operation=operation)
         if found in self._watches:
             raise GraphError(f"{found.name} is watched already", operation=found.op, hint="close the other watch first")
         watch = self._watches[found] = Watch(self, found, limit, policy)
@@ -243,6 +263,7 @@ class Session:
         Report
             Empty before the first step; ``print`` it.
         """
+        self._check_open()
         if self._last is None:
             return Report()
         step, counts = self._last
@@ -251,19 +272,24 @@ class Session:
     async def aclose(self) -> None:
         """End all running steps with SessionClosed, wait for them, and release everything; twice is fine.
 
+        Blocking functions that outlive their steps are waited for too, at most ``Settings.close_seconds``.
         When cancelled it stops waiting: the steps still end, each in its task.
         """
         self._closed = True
         for watch in list(self._watches.values()):
             watch.close()
+        if self._admission is not None:
+            self._admission.close(lambda: SessionClosed("the session was closed while a step waited", hint=_REOPEN))
         for execution in self._running:
             execution.abort(SessionClosed("the session was closed while a step was running", hint=_REOPEN))
         try:
             if self._running:
                 self._idle = self._idle or asyncio.get_running_loop().create_future()
                 await asyncio.wait([self._idle])
+            await self._threads.aclose(self.settings.close_seconds)
         finally:
             self._cache.clear()
+            self._last = None
             self.variables.clear()
 
     def _check_open(self) -> None:
@@ -281,17 +307,22 @@ class Session:
             self._cache.move_to_end(key)
         return step
 
+    async def _admitted(
+        self, request: Request, step: CompiledStep, values: Sequence[Any], timeout: float | None, trace: Trace | None
+    ) -> Any:
+        """Run a step as soon as there is a place for it."""
+        if self._admission is None:
+            return await self._run(request, step, values, timeout, trace)
+        async with self._admission:
+            self._check_open()
+            return await self._run(request, step, values, timeout, trace)
+
     async def _run(
-        self,
-        request: Request,
-        step: CompiledStep,
-        values: Sequence[Any],
-        timeout: float | None,
-        trace: Trace | None,
+        self, request: Request, step: CompiledStep, values: Sequence[Any], timeout: float | None, trace: Trace | None
     ) -> Any:
         feeds = step.convert(values)
         watches = {t.name: self._watches[t] for t in step.watched if t in self._watches}
-        context = StepContext(self._started, self.graph.seed, self.variables, watches)
+        context = StepContext(self._started, self.graph.seed, self.variables, self._threads, watches)
         execution = self._executor(step, context, feeds, self.settings, self._turns_here(), self._guard, trace)
         del feeds, values
         self._last = step, execution.counts
@@ -345,4 +376,4 @@ class Step:
             )  # fmt: skip
         if self._version != session.graph.version or self._watched is not session._watched:
             self._compile()
-        return await session._run(self._request, self._compiled, values, timeout, trace)
+        return await session._admitted(self._request, self._compiled, values, timeout, trace)

@@ -24,24 +24,27 @@ class Turns:
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._end = 0.0  # of the open slice; 0 when the loop has turned since the last one
 
-    def is_mine(self, seconds: float) -> bool:
-        """Whether the caller may run now, for about `seconds`."""
+    def take(self, seconds: float) -> float | None:
+        """Return for how long the caller may run now, `seconds` at most; None if it has to wait."""
         if not self._end:
             self._open(seconds)
-            return True
-        return not self._waiting and monotonic() < self._end
+            return seconds
+        left = 0.0 if self._waiting else self._end - monotonic()
+        return min(left, seconds) if left > 0.0 else None
 
-    async def wait(self, seconds: float) -> None:
-        """Wait until the caller may run for `seconds`.
+    async def wait(self, seconds: float) -> float:
+        """Wait until the caller may run; return for how long, `seconds` at most.
 
         A bare yield comes first: a scope that cancels again and again spares tasks whose future is done, and would
         otherwise find a lone step's future done each time it looks.
         """
         await asyncio.sleep(0)
-        if not self.is_mine(seconds):
+        mine = self.take(seconds)
+        if mine is None:
             waiter = asyncio.get_running_loop().create_future()
             self._waiting.append(waiter)
             await waiter
+        return seconds if mine is None else mine
 
     def _open(self, seconds: float) -> None:
         self._end = monotonic() + seconds

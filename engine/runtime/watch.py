@@ -101,7 +101,7 @@ class Watch:
             self._end()
 
     def _admit(self) -> None:
-        """Let values that wait for room in, the oldest first; none when the watch has ended, and none of a cancelled step."""
+        """Let values that wait for room in, the oldest first; when the watch has ended they just go on."""
         while self._blocked and (self._ended or len(self._values) < self.limit):
             value, room = self._blocked.popleft()
             if not room.done():

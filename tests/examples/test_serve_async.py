@@ -20,10 +20,10 @@ LIMIT = 10_000_000
 
 
 @asynccontextmanager
-async def serving():
+async def serving(**limits):
     """Run the server on a free port of this machine, in this loop; give a client of it."""
     listener = socket.create_server(("127.0.0.1", 0))
-    app = create_app(ALPHABET, WEIGHTS, LIMIT)
+    app = create_app(ALPHABET, WEIGHTS, LIMIT, **limits)
     server = uvicorn.Server(uvicorn.Config(app, lifespan="on", ws="none", log_level="warning"))
     task = asyncio.create_task(server.serve([listener]))
     url = f"http://127.0.0.1:{listener.getsockname()[1]}"
@@ -98,6 +98,19 @@ async def test_a_disconnect_cancels_its_own_step_only():
         assert (await client.post("/generate", json=wish)).json()["text"] == expected(**wish)
         await asyncio.wait(endless)
         assert all(task.cancelled() for task in endless)
+
+
+async def test_one_request_too_many_is_told_when_to_come_back():
+    async with serving(max_steps=1, patience=0.0) as client:
+        endless = asyncio.create_task(client.post("/generate", json={"prompt": "a", "max_chars": LIMIT}))
+        await until(client, steps_running=1)
+        answer = await client.post("/generate", json={"prompt": "a"})
+        assert answer.status_code == 503
+        assert int(answer.headers["Retry-After"]) >= 1
+        assert "1 steps are running" in answer.json()["error"]
+        endless.cancel()
+        await until(client, cancelled=1, steps_running=0, steps_refused=1)
+        assert (await client.post("/generate", json={"prompt": "a", "max_chars": 9})).status_code == 200
 
 
 @pytest.mark.parametrize(

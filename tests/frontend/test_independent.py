@@ -50,7 +50,8 @@ def test_counters_and_distinct_writes_are_accepted():
 
 def test_counting_down_by_a_step_from_outside():
     step = tg.constant(2, name="step")
-    assert accepted(lambda i, a: i > 0, lambda i, a: (i - step, a.write(i - 1, 1.0)), [3, array(3).write(1, 0.0)])[0] == -1
+    filled = array(3).write(1, 0.0)
+    assert accepted(lambda i, a: i > 0, lambda i, a: (i - step, a.write(i - 1, 1.0)), [3, filled])[0] == -1
 
 
 def test_what_stays_as_it_is_and_what_forgets_is_accepted():

@@ -280,7 +280,7 @@ async def test_a_timeout_says_what_was_going_on(graph, executor):
         with pytest.raises(
             tg.StepTimeout, match=r"still waiting for lookup@root/0/rows/0, lookup@root/0/rows/1"
         ) as caught:
-            await session.run(result, timeout=0.05)
+            await session.run(result, timeout=0.5)
     (note,) = caught.value.__notes__
     assert "lookup" in note
     assert "is active" in note

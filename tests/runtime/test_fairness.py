@@ -1,9 +1,11 @@
 """Many steps on one event loop: all get their turn, and so does everyone else."""
 
 import asyncio
+import random
 
 import pytest
 import tagflow as tg
+from tagflow.runtime import waiting
 from tagflow.runtime.waiting import Turns
 
 
@@ -106,13 +108,13 @@ async def test_quick_steps_in_a_row_let_others_run(graph):
 
 async def test_a_waiter_that_was_cancelled_is_passed_over():
     turns = Turns()
-    assert turns.is_mine(0.0)
-    waiting = [asyncio.ensure_future(turns.wait(0.0)) for _ in range(4)]
+    assert turns.take(0.0) == 0.0
+    tasks = [asyncio.ensure_future(turns.wait(0.0)) for _ in range(4)]
     await asyncio.sleep(0)
-    waiting[1].cancel()
-    waiting[2].cancel()
-    done, _ = await asyncio.wait(waiting, timeout=20)
-    assert [task.cancelled() for task in waiting] == [False, True, True, False]
+    tasks[1].cancel()
+    tasks[2].cancel()
+    done, _ = await asyncio.wait(tasks, timeout=20)
+    assert [task.cancelled() for task in tasks] == [False, True, True, False]
     assert len(done) == 4
 
 
@@ -126,3 +128,147 @@ async def test_results_do_not_depend_on_the_ready_order(graph, executor, seed):
     async with tg.Session(graph, executor=executor, settings=tg.Settings(shuffle_seed=seed)) as session:
         values = await asyncio.gather(*(session.run(result) for _ in range(3)))
     assert [[float(v) for v in value] for value in values] == [[10.0, -341.0, 1024.0]] * 3
+
+
+class Round:
+    """How many turns of the loop a step that could compute had to wait for its slice, at most."""
+
+    def __init__(self, beat):
+        self.beat, self.since, self.longest = beat, {}, 0
+
+    def ready(self, k):
+        """Step `k` could go on from now."""
+        self.since[int(k)] = self.beat.turns
+
+    def work(self, k):
+        """Step `k` computes; a slice of no time is over after that, so that it could go on from now."""
+        self.longest = max(self.longest, self.beat.turns - self.since[int(k)])
+        self.ready(k)
+
+
+def rounds_loop(rounds):
+    """A loop of fed length that works in each iteration, and waits for something in every second."""
+    k, n = tg.placeholder("int32", []), tg.placeholder("int32", [])
+
+    def compute(k, i):
+        rounds[0].work(k)
+        return i
+
+    def wait(k, i):
+        rounds[0].work(k)
+        return pause(k, i)
+
+    async def pause(k, i):
+        await asyncio.sleep(0)
+        rounds[0].ready(k)
+        return i
+
+    def call(function, i):
+        return lambda: tg.py_function(function, [k, i], "int32", output_shapes=[])
+
+    def body(i, waits):
+        return 1 + tg.cond(waits, call(wait, i), call(compute, i)), tg.logical_not(waits)
+
+    return k, n, tg.while_loop(lambda i, waits: i < n, body, [0, False], parallel_iterations=1)[0]
+
+
+@pytest.mark.parametrize("together", [1, 10, 200])
+async def test_nobody_waits_longer_than_a_round(graph, together):
+    """The bound that the documents state: of n steps on a loop each gets a slice within n + 1 turns.
+
+    Two hundred steps of mixed length and kind, so many at once that the next begins when one ends.
+    """
+    rounds = []
+    k, n, result = rounds_loop(rounds)
+    lengths = [1 + (7 * j) % 23 for j in range(200)]
+    async with tg.Session(graph, settings=tg.Settings(drain_seconds=0.0)) as session:
+        step, places = session.make_step(result, [k, n]), asyncio.Semaphore(together)
+
+        async def run(j):
+            async with places:
+                rounds[0].ready(j)
+                return int(await step(j, lengths[j]))
+
+        with Heartbeat() as beat:
+            rounds.append(Round(beat))
+            assert await asyncio.gather(*map(run, range(200))) == lengths
+    assert rounds[0].longest <= together + 1
+
+
+async def test_newcomers_do_not_hold_those_who_wait_up(graph):
+    """A stream of quick steps, ten at each turn, beside a long one: the long one still gets its slices."""
+    rounds = []
+    k, n, result = rounds_loop(rounds)
+    async with tg.Session(graph, settings=tg.Settings(drain_seconds=0.0)) as session:
+        step = session.make_step(result, [k, n])
+        with Heartbeat() as beat:
+            rounds.append(Round(beat))
+            rounds[0].ready(0)
+            long, quick = asyncio.ensure_future(step(0, 40)), []
+            most = 0
+            while not long.done():
+                running = session.statistics().steps_running
+                most = max(most, running)
+                for _ in range(10 if running < 50 else 0):
+                    quick.append(asyncio.ensure_future(step(len(quick) + 1, 1)))
+                    rounds[0].ready(len(quick))
+                await asyncio.sleep(0)
+            assert [int(value) for value in await asyncio.gather(*quick)] == [1] * len(quick)
+    assert len(quick) > 100
+    assert rounds[0].longest <= most + 11, "ten may have come since they were counted"
+
+
+class Clock:
+    """Seconds that pass only where work is done; notes how many do between two turns of the loop at most."""
+
+    def __init__(self):
+        self.now, self.turned, self.longest = 0.0, 0.0, 0.0
+        self.alive = True
+        self._beat()
+
+    def _beat(self):
+        self.longest, self.turned = max(self.longest, self.now - self.turned), self.now
+        if self.alive:
+            asyncio.get_running_loop().call_soon(self._beat)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.alive = False
+
+    def drain(self, work, kernel, seconds):
+        """Run kernels until there is no work or the slice is over; return the work that is left."""
+        end = self.now + seconds
+        while work > 0:
+            self.now += kernel
+            work -= kernel
+            if self.now >= end:
+                break
+        return work
+
+
+@pytest.mark.parametrize("count", [1, 2, 7, 100])
+@pytest.mark.parametrize("kernel", [0.1, 0.7, 2.5])
+async def test_the_loop_turns_within_two_slices_and_a_kernel_each(monkeypatch, count, kernel):
+    """In virtual time, with slices of 1: steps of all lengths, begun one after another or woken while they wait."""
+    chance, turns = random.Random(count), Turns()
+    with Clock() as clock:
+        monkeypatch.setattr(waiting, "monotonic", lambda: clock.now)
+
+        async def step(work):
+            mine = turns.take(1.0)
+            while work > 0:
+                work = clock.drain(work, kernel, await turns.wait(1.0) if mine is None else mine)
+                mine = None
+                if chance.random() < 0.3:
+                    await asyncio.sleep(0)
+                    mine = turns.take(1.0)
+
+        async def caller():
+            for _ in range(20):
+                await step(chance.choice([0.1, 0.9, 5.0]))
+
+        await asyncio.gather(*(caller() for _ in range(count)))
+        monkeypatch.undo()
+    assert 1.0 <= clock.longest <= 2 * (1.0 + kernel) + 1e-9

@@ -214,7 +214,7 @@ async def test_values_belong_to_the_reader(session):
 
 
 async def test_the_end_of_a_session_ends_its_watches(graph, executor):
-    total, square = squares(100)
+    _, square = squares(100)
     async with tg.Session(graph, executor=executor) as session:
         watch = session.watch(square)
         reader = asyncio.create_task(read(watch))
