@@ -130,7 +130,7 @@ class _Loop:
 def _reach(roots: Sequence[Tensor], places: dict[Tensor, int]) -> dict[int, tuple[str, ...]]:
     """Return the variables that tensors depend on, each with the names of the operations on the way."""
     found: dict[int, tuple[str, ...]] = {}
-    paths = {root: (root.op.name,) for root in roots}
+    paths: dict[Tensor, tuple[str, ...]] = {root: (root.op.name,) for root in roots}
     work = list(paths)
     for tensor in work:  # grows while it is read
         if tensor in places:
