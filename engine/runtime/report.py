@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ..base.tags import Kind
-from ..compile import structured
+from ..compile import optimized
 from ..ir.carried import find_chains
 from ..ir.operation import Operation
 from .step import CompiledStep
@@ -80,7 +80,8 @@ class Report:
 
 def report_of(step: CompiledStep, counts: Sequence[dict[str, Any]], settings: Any) -> Report:
     """Explain what was counted in the frames of a step."""
-    program = structured(step.graph, [f.tensor for f in step.feeds], step.tensors, step.targets, settings, step.watched)
+    feeds, settings = [feed.tensor for feed in step.feeds], replace(settings, fuse=False)
+    program = optimized(step.graph, feeds, step.tensors, step.targets, settings, step.watched)
     loops = {op.name: op for op in program.graph.root.walk() if op.type == "While"}
     return Report(
         tuple(

@@ -87,6 +87,7 @@ class Session:
         ``Settings.admission_seconds``: then they end with Overloaded.
     check_numerics : bool, optional
         Fail a step as soon as a kernel gives NaN or infinity; the OpError names operation, loop path and iteration.
+        Operations are then not fused, so that each is seen.
     settings : Settings, optional
         The knobs of the engine.
 
@@ -117,7 +118,7 @@ class Session:
             raise GraphError("no such executor", wanted=" or ".join(_EXECUTORS), got=executor)
         self.graph = graph if graph is not None else get_default_graph()
         self._scope = Opened(Scope(self.graph.root))
-        self.settings = settings
+        self.settings = replace(settings, fuse=False) if check_numerics else settings
         self.timeout = timeout
         self._guard = require_finite if check_numerics else None
         self.variables = VariableStore()
