@@ -28,6 +28,7 @@ from .trace import Trace
 from .waiting import Turns, turns_of
 from .watch import Watch
 
+_UNWATCHED: dict[str, Watch] = {}
 _REOPEN = "open a new one with `async with Session(graph)`"
 _EXECUTORS = {"machine": Execution, "reference": ReferenceExecution}
 
@@ -39,7 +40,7 @@ class StepContext(NamedTuple):
     seed: int
     variables: VariableStore
     threads: Threads | None = None
-    watches: Mapping[str, Watch] = {}
+    watches: Mapping[str, Watch] = _UNWATCHED
 
     def show(self, key: str, value: np.ndarray[Any, Any]) -> Any:
         """Show a value to who watches the tensor of that name; return what must be awaited, if anything."""
@@ -248,6 +249,9 @@ class Session:
         self._watched = tuple(self._watches)
         return watch
 
+    def _watches_of(self, step: CompiledStep) -> dict[str, Watch]:
+        return {t.name: self._watches[t] for t in step.watched if t in self._watches}
+
     def _forget(self, watch: Watch) -> None:
         if self._watches.get(watch.tensor) is watch:
             del self._watches[watch.tensor]
@@ -322,7 +326,7 @@ class Session:
         self, request: Request, step: CompiledStep, values: Sequence[Any], timeout: float | None, trace: Trace | None
     ) -> Any:
         feeds = step.convert(values)
-        watches = {t.name: self._watches[t] for t in step.watched if t in self._watches}
+        watches = self._watches_of(step) if step.watched else _UNWATCHED
         context = StepContext(self._started, self.graph.seed, self.variables, self._threads, watches)
         execution = self._executor(step, context, feeds, self.settings, self._turns_here(), self._guard, trace)
         del feeds, values

@@ -88,3 +88,9 @@ async def test_off_by_default_and_the_session_goes_on(graph, executor):
         with pytest.raises(tg.OpError, match="NaN"):
             await session.run(y, {x: -1.0})
         assert await session.run(y, {x: 1.0}) == 0.0
+
+
+async def test_operations_that_would_be_fused_are_seen_one_by_one(graph, executor):
+    x = tg.placeholder("float32", [3], name="x")
+    y = tg.where(x > 0.0, tg.log(x, name="inner") * 2.0, tg.zeros([3]))
+    assert (await failure(graph, executor, y, {x: [-1.0, 1.0, 2.0]})).operation.name == "inner"

@@ -243,3 +243,19 @@ async def test_what_can_not_be_watched(session):
     session.watch(square)
     with pytest.raises(tg.GraphError, match="already"):
         session.watch(square)
+
+
+async def test_a_value_inside_what_would_be_fused(session):
+    inner = []
+
+    def body(i, a):
+        inner.append(a * 2.0)
+        return i + 1, tg.tanh(inner[0] + 1.0)
+
+    y = tg.while_loop(lambda i, _: i < 3, body, [0, tg.zeros([2])])[1]
+    watch = session.watch(inner[0])
+    await session.run(y)
+    first, second, third = await read(watch)
+    np.testing.assert_allclose(first, 0)
+    np.testing.assert_allclose(second, 2 * np.tanh([1.0, 1.0]), rtol=1e-6)
+    np.testing.assert_allclose(third, 2 * np.tanh(np.add(second, 1.0)), rtol=1e-6)
