@@ -39,6 +39,7 @@ def compile_plan(
     fetches: Sequence[Tensor],
     targets: Sequence[Operation] = (),
     settings: Settings = DEFAULTS,
+    watched: Sequence[Tensor] = (),
 ) -> Plan:
     """Compile what `fetches` and `targets` need, with values given for `feeds`.
 
@@ -51,19 +52,25 @@ def compile_plan(
     fetches : sequence of Tensor
     targets : sequence of Operation
         Operations to run for their effect.
+    watched : sequence of Tensor
+        Tensors whose values are shown as they are computed, where their branch or loop is needed.
 
     Returns
     -------
     Plan
     """
-    return build_plan(lowered(graph, feeds, fetches, targets, settings))
+    return build_plan(lowered(graph, feeds, fetches, targets, settings, watched))
 
 
 def pruned(
-    graph: Graph, feeds: Sequence[Tensor], fetches: Sequence[Tensor], targets: Sequence[Operation] = ()
+    graph: Graph,
+    feeds: Sequence[Tensor],
+    fetches: Sequence[Tensor],
+    targets: Sequence[Operation] = (),
+    watched: Sequence[Tensor] = (),
 ) -> Program:
     """Return the part of the graph that is needed, the first pass."""
-    return copy_program(Program(graph, list(feeds), list(fetches), list(targets)))
+    return copy_program(Program(graph, list(feeds), list(fetches), list(targets)), watched=watched)
 
 
 def lowered(
@@ -72,9 +79,10 @@ def lowered(
     fetches: Sequence[Tensor],
     targets: Sequence[Operation] = (),
     settings: Settings = DEFAULTS,
+    watched: Sequence[Tensor] = (),
 ) -> Program:
     """Return the program as primitives, the last form before a Plan."""
-    return _legal(lower(optimized(graph, feeds, fetches, targets, settings)), "lowered", settings)
+    return _legal(lower(optimized(graph, feeds, fetches, targets, settings, watched)), "lowered", settings)
 
 
 def optimized(
@@ -83,9 +91,10 @@ def optimized(
     fetches: Sequence[Tensor],
     targets: Sequence[Operation] = (),
     settings: Settings = DEFAULTS,
+    watched: Sequence[Tensor] = (),
 ) -> Program:
     """Return the program with all passes done that keep its regions."""
-    program = _legal(pruned(graph, feeds, fetches, targets), "structured", settings)
+    program = _legal(pruned(graph, feeds, fetches, targets, watched), "structured", settings)
     for setting, transform in PASSES:
         if getattr(settings, setting):
             program = _legal(transform(program, settings), "structured", settings)

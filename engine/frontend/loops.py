@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -15,6 +16,7 @@ from ..base.shapes import SCALAR, Shape
 from ..base.sources import user_source
 from ..ir import scopes
 from ..ir.build import apply, constant, convert_to_tensor
+from ..ir.carried import find_chains
 from ..ir.region import Region
 from ..ir.structured import make_while, new_region
 from ..ir.tensor import Tensor
@@ -32,6 +34,8 @@ def while_loop(
     maximum_iterations: Any = None,
     name: str | None = None,
     return_same_structure: bool = False,
+    *,
+    independent: bool = False,
 ) -> Any:
     """Repeat `body` while `cond` is true (seed 000, section 2.1).
 
@@ -64,6 +68,9 @@ def while_loop(
         Stop after so many iterations in any case.
     return_same_structure : bool, optional
         Return a structure of one value as it is; otherwise the value.
+    independent : bool, optional
+        Promise that iterations do not wait for each other: each variable is a counter, stays as it is, is a
+        TensorArray written at indices that differ, or does not depend on its old value. It is checked here.
 
     Returns
     -------
@@ -75,7 +82,8 @@ def while_loop(
     LoopVariableError
         If the body returns another structure, dtype or a less specific shape.
     GraphError
-        If the predicate is not a bool scalar, or a value of an inner region is used outside it.
+        If the predicate is not a bool scalar, a value of an inner region is used outside it, or a variable breaks
+        the promise of `independent`; the text names it and the operations on the way.
 
     Examples
     --------
@@ -91,8 +99,11 @@ def while_loop(
     if not nest.flatten(loop_vars):
         raise GraphError("while_loop needs at least one loop variable", got=loop_vars, hint="pass a counter, as in [0]")
     loop = _Loop(loop_vars, shape_invariants, maximum_iterations)
+    loop.name_variables(body)
     loop.trace_predicate(cond)
     loop.trace_body(body)
+    if independent:
+        loop.require_independence()
     op = make_while(
         loop.inits, loop.cond, loop.body, name=name or "while", source=loop.source,
         parallel_iterations=int(parallel_iterations), back_prop=back_prop, swap_memory=swap_memory,
@@ -119,6 +130,7 @@ class _Loop:
         if self.maximum is not None:
             self.inits.append(constant(0, int32))
             self.shapes.append(SCALAR)
+        self.labels = [f"variable {i}" for i in range(len(self.inits))]
         self.cond = self._region("loop predicate")
         self.body = self._region("loop body")
 
@@ -148,6 +160,29 @@ class _Loop:
             self.loop_vars, [from_tensor(leaf, p) for leaf, p in zip(self.leaves, params, strict=True)]
         )
         return packed if self.is_sequence else (packed,)
+
+    def name_variables(self, body: Callable[..., Any]) -> None:
+        """Name the variables as the body's parameters do, for errors and reports."""
+        names = _parameter_names(body)
+        for i, path in enumerate(self.paths):
+            argument, rest = path[1:].split("]", 1) if self.is_sequence else ("0", path if path[0] in "[." else "")
+            if int(argument) < len(names):
+                self.labels[i] = names[int(argument)] + rest
+        for region in (self.cond, self.body):
+            for label, param in zip(self.labels, region.params, strict=True):
+                param.op.attrs["label"] = label
+
+    def require_independence(self) -> None:
+        """Refuse a dependency that keeps the iterations apart."""
+        for chain in find_chains(self.cond, self.body):
+            label = self.labels[chain.variable]
+            last = label if chain.carried else "the predicate"
+            raise GraphError(
+                f"loop variable {label} lets no iteration start before the one before it is done",
+                wanted="independent iterations: counters, and TensorArrays written at indices that differ",
+                got=" -> ".join([label, *chain.path, last]), operation=self.body.results[chain.variable].op,
+                source=self.source, hint="write results to a TensorArray, or leave independent=True out",
+            )  # fmt: skip
 
     def trace_predicate(self, function: Callable[..., Any]) -> None:
         result = trace(self.cond, function, self._arguments(self.cond))
@@ -213,6 +248,15 @@ class _Loop:
                 f"loop variable {self.paths[i]} changes its shape", wanted=param.shape, got=result.shape,
                 operation=result.op, hint=f"pass shape_invariants with {param.shape.relax(result.shape)} for it",
             )  # fmt: skip
+
+
+def _parameter_names(function: Callable[..., Any]) -> list[str]:
+    """Return the names of positional parameters; none where Python can not tell."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return []
+    return [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
 
 
 def _flatten_shapes(loop_vars: Any, given: Any) -> list[Shape]:

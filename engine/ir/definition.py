@@ -154,6 +154,9 @@ class StepContext(Protocol):
     variables: Any
     threads: Any
 
+    def show(self, key: str, value: Any) -> Any:
+        """Show a value to who watches the tensor named `key`; return what must be awaited, if anything."""
+
 
 class KernelContext(Protocol):
     """Which instance a stateful kernel runs for.

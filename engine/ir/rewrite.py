@@ -42,9 +42,14 @@ class Program:
     targets: list[Operation] = field(default_factory=list)
 
 
-def copy_program(program: Program, transform: Transform | None = None) -> Program:
-    """Return a copy of what the program needs; `transform` may give other tensors for an operation's outputs."""
-    copier = _Copier(program, transform)
+def copy_program(
+    program: Program, transform: Transform | None = None, watched: Sequence[Tensor] = ()
+) -> Program:
+    """Return a copy of what the program needs; `transform` may give other tensors for an operation's outputs.
+
+    Each tensor of `watched` that lies in a needed branch or loop gets a Watch there, another target of the copy.
+    """
+    copier = _Copier(program, transform, watched)
     return copier.run()
 
 
@@ -67,6 +72,11 @@ class _Needs:
                 self.tensors.add(item)
                 if item not in self.fed:
                     self._tensor(item)
+
+    def runs(self, tensor: Tensor) -> bool:
+        """Whether the branch or loop body that a tensor is in is needed; in the root, whether the tensor is."""
+        owner = tensor.region.owner
+        return tensor in self.tensors if owner is None else owner in self.operations
 
     def _operation(self, op: Operation) -> None:
         if op not in self.operations:
@@ -113,7 +123,7 @@ class _Needs:
 
 
 class _Copier:
-    def __init__(self, program: Program, transform: Transform | None) -> None:
+    def __init__(self, program: Program, transform: Transform | None, watched: Sequence[Tensor]) -> None:
         self.program = program
         self.transform = transform
         self.graph = Graph(program.graph.seed)
@@ -121,6 +131,8 @@ class _Copier:
         self.ops: dict[Operation, Operation | None] = {}
         self.patches: list[tuple[Operation, int, Tensor]] = []
         self.needs = _Needs(set(program.feeds))
+        self.watched = watched
+        self.watches: list[Operation] = []
 
     def run(self) -> Program:
         for i, tensor in enumerate(self.program.feeds):
@@ -131,6 +143,8 @@ class _Copier:
             )  # fmt: skip
             self.env[tensor] = feed.outputs[0]
         self.needs.add([*self.program.fetches, *self.program.targets])
+        self.watched = [t for t in self.watched if self.needs.runs(t)]
+        self.needs.add(self.watched)
         self.region(self.program.graph.root, self.graph.root)
         for op, index, tensor in self.patches:
             op.update_input(index, self.env[tensor])
@@ -138,12 +152,18 @@ class _Copier:
             self.graph,
             [self.env[t] for t in self.program.feeds],
             [self.env[t] for t in self.program.fetches],
-            [copy for op in self.program.targets if (copy := self.ops.get(op)) is not None],
+            [copy for op in self.program.targets if (copy := self.ops.get(op)) is not None] + self.watches,
         )
 
     def region(self, source: Region, target: Region) -> None:
         for op in in_order([op for op in source.operations if op in self.needs.operations and op.type != "Param"]):
             self.operation(op, target)
+        self.watches += [self.watch(t, target) for t in self.watched if t.region is source]
+
+    def watch(self, tensor: Tensor, target: Region) -> Operation:
+        name = self.graph.unique_name(f"{tensor.op.name}/Watch")
+        attrs = {"key": tensor.name}
+        return Operation(target, "Watch", name, [self.env[tensor]], (), attrs=attrs, source=tensor.op.source)
 
     def operation(self, op: Operation, target: Region) -> None:
         if op.type == "While":
@@ -212,7 +232,9 @@ class _Copier:
             copy = Region(self.graph, target, region.role)
             for i in kept:
                 param = region.params[i]
-                self.env[param] = copy.add_param(param.dtype, param.shape, param.op.name)
+                self.env[param] = copied = copy.add_param(param.dtype, param.shape, param.op.name)
+                if "label" in param.op.attrs:
+                    copied.op.attrs["label"] = param.op.attrs["label"]
             self.region(region, copy)
             wanted = region.results if region is op.regions[0] else [region.results[i] for i in kept]
             copy.results = [self.env[t] for t in wanted]

@@ -7,6 +7,7 @@ instances as tasks, brings their results back, and on an error or a cancellation
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from math import inf
 from typing import Any
 
@@ -20,8 +21,10 @@ from .failures import complete
 from .optask import OpTask, start_task
 from .reference import ReferenceMachine
 from .step import CompiledStep
+from .trace import Trace, recorder_of
 from .waiting import Turns, outlast, turns_of
 
+Guard = Callable[[Any], None]
 _NAMED = 4  # instances that the text of a timeout names
 _NOTED = 40  # lines of state that its note holds
 
@@ -37,17 +40,29 @@ class Execution:
     settings : Settings
     turns : Turns, optional
         Of the running loop, for who has them at hand.
+    guard : callable, optional
+        Called with each floating array that a kernel gives; what it raises fails the step.
+    trace : Trace, optional
+        Gets a span for each instance.
     """
 
-    __slots__ = ("machine", "seconds", "step", "tasks", "turns", "waiter")
+    __slots__ = ("counts", "machine", "seconds", "step", "tasks", "turns", "waiter")
 
     def __init__(
-        self, step: CompiledStep, context: Any, feeds: list[Any], settings: Settings, turns: Turns | None = None
+        self,
+        step: CompiledStep,
+        context: Any,
+        feeds: list[Any],
+        settings: Settings,
+        turns: Turns | None = None,
+        guard: Guard | None = None,
+        trace: Trace | None = None,
     ) -> None:
         self.step = step
+        self.counts = step.machine
         self.turns = turns or turns_of(asyncio.get_running_loop())
         self.seconds = settings.drain_seconds
-        self.machine = StepMachine(step.machine, context, feeds, settings.shuffle_seed)
+        self.machine = StepMachine(step.machine, context, feeds, settings.shuffle_seed, guard, recorder_of(trace))
         self.tasks: dict[asyncio.Task[Any] | OpTask, tuple[int, Any]] = {}
         self.waiter: asyncio.Future[None] | None = None
 
@@ -134,10 +149,18 @@ class ReferenceExecution:
     """A step on the reference executor: every instance a task."""
 
     def __init__(
-        self, step: CompiledStep, context: Any, feeds: list[Any], settings: Settings, turns: Turns | None = None
+        self,
+        step: CompiledStep,
+        context: Any,
+        feeds: list[Any],
+        settings: Settings,
+        turns: Turns | None = None,
+        guard: Guard | None = None,
+        trace: Trace | None = None,
     ) -> None:
         self.step = step
-        self.machine = ReferenceMachine(step.plan, context, feeds, settings.shuffle_seed)
+        self.machine = ReferenceMachine(step.plan, context, feeds, settings.shuffle_seed, guard, recorder_of(trace))
+        self.counts = self.machine.counts
 
     async def run(self, timeout: float | None = None) -> list[Any]:
         """Run to the end and return the fetched arrays; raises what failed first."""

@@ -11,14 +11,19 @@ import asyncio
 import inspect
 import random
 from dataclasses import dataclass, field
+from time import monotonic_ns
 from typing import Any
 
 import numpy as np
 
+from ..base.dtypes import DIFFERENTIABLE
 from ..base.tags import DEAD, ROOT_ID, ROOT_PATH, Kind, frame_id, frame_path, instance_name, name_hash
 from ..kernels.scheduler.series import Series
 from ..plan.plan import Node, Plan
+from .story import LoopCounts, Story
 from .waiting import outlast
+
+_FLOATING = frozenset(dtype.numpy for dtype in DIFFERENTIABLE)
 
 
 @dataclass
@@ -49,6 +54,7 @@ class Iteration:
     fired: set[int] = field(default_factory=set)
     outstanding: int = 0
     children: dict[int, Frame] = field(default_factory=dict)
+    advanced: int = 0
 
 
 @dataclass
@@ -72,9 +78,21 @@ class ReferenceMachine:
     feeds : list of numpy.ndarray
     shuffle_seed : int, optional
         Delay instances at random, reproducibly.
+    guard : callable, optional
+        Called with each floating array that a kernel gives; what it raises fails the step.
+    recorder : Recorder, optional
+        Gets a span for each instance.
     """
 
-    def __init__(self, plan: Plan, step: Any, feeds: list[Any], shuffle_seed: int | None = None) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        step: Any,
+        feeds: list[Any],
+        shuffle_seed: int | None = None,
+        guard: Any = None,
+        recorder: Any = None,
+    ) -> None:
         self.plan = plan
         self.step = step
         self.feeds = feeds
@@ -83,6 +101,9 @@ class ReferenceMachine:
         self.outcomes: dict[int, Any] = {}
         self.random = None if shuffle_seed is None else random.Random(shuffle_seed)
         self.tasks: set[asyncio.Task[None]] = set()
+        self.counts = LoopCounts(plan)
+        self.guard = guard
+        self.story = None if recorder is None else Story(recorder, recorder.join(plan, step.number))
 
     def switch_outcomes(self) -> dict[int, Any]:
         """Return the predicate of each Switch that fired in the root frame."""
@@ -90,7 +111,7 @@ class ReferenceMachine:
 
     async def run(self) -> None:
         """Run the step until nothing is in flight; `failure` or `fetches` hold the outcome."""
-        root = Frame(0, None, 0, ROOT_PATH, ROOT_ID, 0, {0: Iteration()})
+        root = self.root = Frame(0, None, 0, ROOT_PATH, ROOT_ID, 0, {0: Iteration()})
         for i in self.plan.roots():  # [21]
             self._start(i, root, 0, [], False)
         try:
@@ -167,12 +188,16 @@ class ReferenceMachine:
         node = self.plan.nodes[target]
         if self.failure is not None:
             return
+        begin = monotonic_ns()
         try:
             outputs = await self._evaluate(target, node, frame, i, values, dead, name)
         except BaseException as error:
             if self.failure is None:  # [44]; set by the stopping of the step too, which nobody reads
                 self.failure = (target, name, error, [np.shape(v) for v in values])
             return
+        finally:
+            if self.story is not None:
+                self.story.add(target, name, frame.path, i, begin, dead, self.root)
         if self.failure is None:
             self._propagate(target, node, frame, i, outputs, dead)
             self._finish(frame, i)
@@ -197,7 +222,9 @@ class ReferenceMachine:
             chosen = next(k for k, v in enumerate(values) if v is not DEAD)  # [8, 9]
             return [values[chosen], np.asarray(chosen, np.int32)]
         elif kind is Kind.LOOP_COND:
-            frame.ran = True
+            if not frame.ran:
+                frame.ran = True
+                self.counts.open(frame.index)
             return values
         elif kind is Kind.CONST:
             return [node.value]
@@ -220,11 +247,18 @@ class ReferenceMachine:
         with np.errstate(all="ignore"):
             result = node.kernel(*values)
         if inspect.isawaitable(result):
-            result = await result
+            if self.story is not None:
+                self.story.note_awaited(name)
+            with self.counts.awaiting(frame):
+                result = await result
         if not node.outputs:
             return []
         results = list(result) if isinstance(result, (tuple, list)) else [result]
-        return [r if d is None else np.asarray(r, d) for r, d in zip(results, node.outputs, strict=True)]
+        outputs = [r if d is None else np.asarray(r, d) for r, d in zip(results, node.outputs, strict=True)]
+        for output, dtype in zip(outputs, node.outputs, strict=True):
+            if self.guard is not None and dtype in _FLOATING:
+                self.guard(output)
+        return outputs
 
     # ---- propagation
 
@@ -272,8 +306,11 @@ class ReferenceMachine:
         return iteration.children[index]
 
     def _next(self, source: int, frame: Frame, i: int, value: Any) -> None:
+        frame.iterations[i].advanced += 1
+        self.counts.advance(frame.index, source, frame.iterations[i].advanced)
         if i == frame.newest:
             if len(frame.iterations) >= self.plan.frames[frame.index].parallel_iterations:
+                self.counts.hold_back(frame.index, first=not frame.deferred)
                 frame.deferred.append((source, value))  # [33]
                 return
             self._new_iteration(frame)
@@ -282,6 +319,7 @@ class ReferenceMachine:
     def _new_iteration(self, frame: Frame) -> None:
         frame.newest += 1
         frame.iterations[frame.newest] = Iteration()  # [32]
+        self.counts.start(frame.index, len(frame.iterations), len(self.tasks))
         frame.dead_exits.clear()  # [13]
         deferred, frame.deferred = frame.deferred, []
         for source, value in deferred:

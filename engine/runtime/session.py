@@ -16,13 +16,19 @@ from ..base.settings import DEFAULTS, Settings
 from ..ir.graph import Graph
 from ..ir.scopes import Opened, Scope, get_default_graph
 from ..ir.tensor import Tensor
+from ..ops import watching as _watching  # noqa: F401  declares the operation type that shows values
 from ..ops.variables import VariableStore
 from .admission import Admission
 from .execution import Execution, ReferenceExecution
+from .numerics import require_finite
+from .report import Report, report_of
 from .step import CompiledStep, Request, compile_step, feed_values, make_request, resolve_feeds
 from .threads import Threads
+from .trace import Trace
 from .waiting import Turns, turns_of
+from .watch import Watch
 
+_UNWATCHED: dict[str, Watch] = {}
 _REOPEN = "open a new one with `async with Session(graph)`"
 _EXECUTORS = {"machine": Execution, "reference": ReferenceExecution}
 
@@ -34,6 +40,12 @@ class StepContext(NamedTuple):
     seed: int
     variables: VariableStore
     threads: Threads | None = None
+    watches: Mapping[str, Watch] = _UNWATCHED
+
+    def show(self, key: str, value: np.ndarray[Any, Any]) -> Any:
+        """Show a value to who watches the tensor of that name; return what must be awaited, if anything."""
+        watch = self.watches.get(key)
+        return None if watch is None else watch.show(value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +86,9 @@ class Session:
     max_steps : int, optional
         How many steps run at once; unlimited by default. The others wait, first come first served, at most
         ``Settings.admission_seconds``: then they end with Overloaded.
+    check_numerics : bool, optional
+        Fail a step as soon as a kernel gives NaN or infinity; the OpError names operation, loop path and iteration.
+        Operations are then not fused, so that each is seen.
     settings : Settings, optional
         The knobs of the engine.
 
@@ -97,22 +112,27 @@ class Session:
         executor: str = "machine",
         timeout: float | None = None,
         max_steps: int | None = None,
+        check_numerics: bool = False,
         settings: Settings = DEFAULTS,
     ) -> None:
         if executor not in _EXECUTORS:
             raise GraphError("no such executor", wanted=" or ".join(_EXECUTORS), got=executor)
         self.graph = graph if graph is not None else get_default_graph()
         self._scope = Opened(Scope(self.graph.root))
-        self.settings = settings
+        self.settings = replace(settings, fuse=False) if check_numerics else settings
         self.timeout = timeout
+        self._guard = require_finite if check_numerics else None
         self.variables = VariableStore()
         self._admission = None if max_steps is None else Admission(max_steps, settings.admission_seconds)
         self._threads = Threads(settings.blocking_threads)
         self._executor: Any = _EXECUTORS[executor]
         self._cache: OrderedDict[Any, CompiledStep] = OrderedDict()
+        self._watches: dict[Tensor, Watch] = {}
+        self._watched: tuple[Tensor, ...] = ()  # the keys of `_watches`; another object when they change
         self._running: set[Any] = set()
         self._started = 0
         self._closed = False
+        self._last: tuple[CompiledStep, Any] | None = None  # the last step started, and who counts its loops
         self._idle: asyncio.Future[None] | None = None  # done when a closed session's last step has ended
         self._loop: asyncio.AbstractEventLoop | None = None  # the one that `_turns` belongs to
 
@@ -126,7 +146,14 @@ class Session:
         self._scope.close()
         await self.aclose()
 
-    async def run(self, fetches: Any, feeds: Mapping[Any, Any] | None = None, *, timeout: float | None = None) -> Any:
+    async def run(
+        self,
+        fetches: Any,
+        feeds: Mapping[Any, Any] | None = None,
+        *,
+        timeout: float | None = None,
+        trace: Trace | None = None,
+    ) -> Any:
         """Run one step and return the fetched values.
 
         Parameters
@@ -137,6 +164,8 @@ class Session:
         timeout : float, optional
             Seconds until StepTimeout, from when the step is admitted; the session's own unless given,
             ``math.inf`` for none.
+        trace : Trace, optional
+            Gets a span for each operation instance of the step.
 
         Returns
         -------
@@ -159,7 +188,7 @@ class Session:
         self._check_open()
         tensors, values = feed_values(feeds or {}, self.graph)
         request = make_request(self.graph, fetches)
-        return await self._admitted(request, self._compiled(request, tensors), values, timeout)
+        return await self._admitted(request, self._compiled(request, tensors), values, timeout, trace)
 
     def make_step(self, fetches: Any, feeds: Sequence[Any] = ()) -> Step:
         """Compile a step once and return a callable to await with the fed values in order."""
@@ -183,6 +212,68 @@ class Session:
             return counts
         return replace(counts, steps_waiting=self._admission.waiting, steps_refused=self._admission.refused)
 
+    def watch(self, tensor: Any, *, limit: int = 16, policy: str = "block") -> Watch:
+        """Return an async iterator over the values of a tensor in the steps that start from now on.
+
+        It gives one value for each iteration in which the tensor is computed, in the order of computation, and ends
+        with those steps. Only steps whose fetches need the loop or branch that the tensor is in compute it.
+
+        Parameters
+        ----------
+        tensor : Tensor or name
+            Of any dtype with values, in the body of a loop or branch, or outside.
+        limit : int, optional
+            Most values kept for the reader.
+        policy : {'block', 'latest'}, optional
+            When there is no room the step waits for the reader, at most a window of iterations ahead; or the oldest
+            value is dropped.
+
+        Returns
+        -------
+        Watch
+            Iterate with ``async for``; ``async with`` closes it early.
+
+        Raises
+        ------
+        GraphError
+            If it is no tensor with values of this graph, is watched already, or an option is out of range.
+        """
+        self._check_open()
+        found = self.graph.as_graph_element(tensor)
+        if not isinstance(found, Tensor) or not found.dtype.is_value:
+            operation = getattr(found, "op", found)
+            raise GraphError("only tensors with values can be watched", got=tensor, operation=operation)
+        if found in self._watches:
+            raise GraphError(f"{found.name} is watched already", operation=found.op, hint="close the other watch first")
+        watch = self._watches[found] = Watch(self, found, limit, policy)
+        self._watched = tuple(self._watches)
+        return watch
+
+    def _watches_of(self, step: CompiledStep) -> dict[str, Watch]:
+        return {t.name: self._watches[t] for t in step.watched if t in self._watches}
+
+    def _forget(self, watch: Watch) -> None:
+        if self._watches.get(watch.tensor) is watch:
+            del self._watches[watch.tensor]
+            self._watched = tuple(self._watches)
+
+    def report(self) -> Report:
+        """Say of each loop of the last step how far its iterations overlapped and what kept them from more.
+
+        Steps of the same fetches and feeds that ran at the same time are counted together. A step that still runs is
+        reported as far as it got.
+
+        Returns
+        -------
+        Report
+            Empty before the first step; ``print`` it.
+        """
+        self._check_open()
+        if self._last is None:
+            return Report()
+        step, counts = self._last
+        return report_of(step, counts.loop_counts(), self.settings)
+
     async def aclose(self) -> None:
         """End all running steps with SessionClosed, wait for them, and release everything; twice is fine.
 
@@ -190,6 +281,8 @@ class Session:
         When cancelled it stops waiting: the steps still end, each in its task.
         """
         self._closed = True
+        for watch in list(self._watches.values()):
+            watch.close()
         if self._admission is not None:
             self._admission.close(lambda: SessionClosed("the session was closed while a step waited", hint=_REOPEN))
         for execution in self._running:
@@ -201,6 +294,7 @@ class Session:
             await self._threads.aclose(self.settings.close_seconds)
         finally:
             self._cache.clear()
+            self._last = None
             self.variables.clear()
 
     def _check_open(self) -> None:
@@ -208,10 +302,10 @@ class Session:
             raise SessionClosed("this session is closed", hint=_REOPEN)
 
     def _compiled(self, request: Request, feeds: tuple[Tensor, ...]) -> CompiledStep:
-        key = (request.tensors, request.targets, feeds, self.graph.version)
+        key = (request.tensors, request.targets, feeds, self.graph.version, self._watched)
         step = self._cache.get(key)
         if step is None:
-            step = self._cache[key] = compile_step(self.graph, request, feeds, self.settings)
+            step = self._cache[key] = compile_step(self.graph, request, feeds, self.settings, self._watched)
             while len(self._cache) > self.settings.step_cache_size:
                 self._cache.popitem(last=False)
         else:
@@ -219,26 +313,34 @@ class Session:
         return step
 
     async def _admitted(
-        self, request: Request, step: CompiledStep, values: Sequence[Any], timeout: float | None
+        self, request: Request, step: CompiledStep, values: Sequence[Any], timeout: float | None, trace: Trace | None
     ) -> Any:
         """Run a step as soon as there is a place for it."""
         if self._admission is None:
-            return await self._run(request, step, values, timeout)
+            return await self._run(request, step, values, timeout, trace)
         async with self._admission:
             self._check_open()
-            return await self._run(request, step, values, timeout)
+            return await self._run(request, step, values, timeout, trace)
 
-    async def _run(self, request: Request, step: CompiledStep, values: Sequence[Any], timeout: float | None) -> Any:
+    async def _run(
+        self, request: Request, step: CompiledStep, values: Sequence[Any], timeout: float | None, trace: Trace | None
+    ) -> Any:
         feeds = step.convert(values)
-        context = StepContext(self._started, self.graph.seed, self.variables, self._threads)
-        execution = self._executor(step, context, feeds, self.settings, self._turns_here())
+        watches = self._watches_of(step) if step.watched else _UNWATCHED
+        context = StepContext(self._started, self.graph.seed, self.variables, self._threads, watches)
+        execution = self._executor(step, context, feeds, self.settings, self._turns_here(), self._guard, trace)
         del feeds, values
+        self._last = step, execution.counts
         self._started += 1
         self._running.add(execution)
+        for watch in watches.values():
+            watch.step_begins()
         try:
             return request.pack(await execution.run(self.timeout if timeout is None else timeout))
         finally:
             self._running.discard(execution)
+            for watch in watches.values():
+                watch.step_ends()
             if self._idle is not None and not self._running and not self._idle.done():
                 self._idle.set_result(None)
 
@@ -252,7 +354,7 @@ class Session:
 class Step:
     """A compiled step of a session; await it with the fed values in the order of `feeds`."""
 
-    __slots__ = ("_compiled", "_feeds", "_request", "_session", "_version")
+    __slots__ = ("_compiled", "_feeds", "_request", "_session", "_version", "_watched")
 
     def __init__(self, session: Session, request: Request, feeds: tuple[Tensor, ...]) -> None:
         self._session = session
@@ -262,9 +364,10 @@ class Step:
 
     def _compile(self) -> None:
         self._version = self._session.graph.version
+        self._watched = self._session._watched
         self._compiled = self._session._compiled(self._request, self._feeds)
 
-    async def __call__(self, *values: Any, timeout: float | None = None) -> Any:
+    async def __call__(self, *values: Any, timeout: float | None = None, trace: Trace | None = None) -> Any:
         """Run the step and return the fetched values; see :meth:`Session.run`.
 
         An edge of the graph changed by ``Operation.update_input`` since the last call has it compiled again.
@@ -276,6 +379,6 @@ class Step:
                 "wrong number of fed values", wanted=f"{len(self._feeds)}: {[t.name for t in self._feeds]}",
                 got=len(values), hint="give one value for each of the feeds of make_step, in their order",
             )  # fmt: skip
-        if self._version != session.graph.version:
+        if self._version != session.graph.version or self._watched is not session._watched:
             self._compile()
-        return await session._admitted(self._request, self._compiled, values, timeout)
+        return await session._admitted(self._request, self._compiled, values, timeout, trace)

@@ -69,16 +69,29 @@ class CompiledStep:
     feeds : tuple of Feed
     tensors : tuple of Tensor
         What is fetched, each once.
+    targets : tuple of Operation
+        What is run, each once.
+    watched : tuple of Tensor
+        Of the tensors that are watched those that the step computes.
     """
 
-    __slots__ = ("__weakref__", "feeds", "graph", "machine", "plan", "tensors")
+    __slots__ = ("__weakref__", "feeds", "graph", "machine", "plan", "targets", "tensors", "watched")
 
-    def __init__(self, graph: Graph, plan: Plan, feeds: tuple[Tensor, ...], tensors: tuple[Tensor, ...]) -> None:
+    def __init__(
+        self,
+        graph: Graph,
+        plan: Plan,
+        feeds: tuple[Tensor, ...],
+        request: Request,
+        watched: tuple[Tensor, ...],
+    ) -> None:
         self.graph = graph
         self.plan = plan
         self.machine = CompiledPlan(plan)
         self.feeds = tuple(map(Feed, feeds))
-        self.tensors = tensors
+        self.tensors = request.tensors
+        self.targets = request.targets
+        self.watched = watched
 
     def convert(self, values: Sequence[Any]) -> list[np.ndarray[Any, Any]]:
         """Return the fed values as arrays, checked against dtype and static shape."""
@@ -184,7 +197,9 @@ def _refuse(element: Tensor | Operation, verb: str) -> None:
     )
 
 
-def compile_step(graph: Graph, request: Request, feeds: tuple[Tensor, ...], settings: Settings) -> CompiledStep:
+def compile_step(
+    graph: Graph, request: Request, feeds: tuple[Tensor, ...], settings: Settings, watched: tuple[Tensor, ...] = ()
+) -> CompiledStep:
     """Compile fetches and feeds into a step.
 
     Raises
@@ -193,14 +208,15 @@ def compile_step(graph: Graph, request: Request, feeds: tuple[Tensor, ...], sett
         If a placeholder that the fetches need is not fed, or a static check fails.
     """
     tensors = request.tensors
-    for op in pruned(graph, feeds, tensors, request.targets).graph.root.walk():
+    for op in pruned(graph, feeds, tensors, request.targets, watched).graph.root.walk():
         if op.type == "Placeholder":
             raise GraphError(
                 f"you must feed a value for placeholder {op.name}",
                 wanted=f"{op.outputs[0].dtype}{op.outputs[0].shape}", operation=op, hint="pass it in feeds={...}",
             )  # fmt: skip
-    plan = compile_plan(graph, feeds, tensors, request.targets, settings)
-    return CompiledStep(graph, plan, feeds, tensors)
+    plan = compile_plan(graph, feeds, tensors, request.targets, settings, watched)
+    shown = {node.attrs["key"] for node in plan.nodes if node.type == "Watch"}
+    return CompiledStep(graph, plan, feeds, request, tuple(t for t in watched if t.name in shown))
 
 
 def convert_feed(tensor: Tensor, value: Any) -> np.ndarray[Any, Any]:

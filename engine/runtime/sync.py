@@ -10,7 +10,9 @@ from typing import Any
 
 from ..base.errors import SessionClosed, TagflowError
 from ..ir.scopes import Opened, Scope
+from .report import Report
 from .session import Session, Statistics
+from .trace import Trace
 
 _LONGEST_WAIT = 0.1  # seconds until a lost interrupt is noticed
 
@@ -51,9 +53,16 @@ class SyncSession:
         """The session's graph."""
         return self._session.graph
 
-    def run(self, fetches: Any, feeds: Mapping[Any, Any] | None = None, *, timeout: float | None = None) -> Any:
+    def run(
+        self,
+        fetches: Any,
+        feeds: Mapping[Any, Any] | None = None,
+        *,
+        timeout: float | None = None,
+        trace: Trace | None = None,
+    ) -> Any:
         """Run one step; see :meth:`Session.run`."""
-        return self._call(self._session.run, fetches, feeds, timeout=timeout)
+        return self._call(self._session.run, fetches, feeds, timeout=timeout, trace=trace)
 
     def make_step(self, fetches: Any, feeds: Sequence[Any] = ()) -> Callable[..., Any]:
         """Return a compiled step to call with the fed values; see :meth:`Session.make_step`."""
@@ -71,6 +80,10 @@ class SyncSession:
     def statistics(self) -> Statistics:
         """Return a snapshot of counts."""
         return self._session.statistics()
+
+    def report(self) -> Report:
+        """Say what the loops of the last step did; see :meth:`Session.report`."""
+        return self._session.report()
 
     def close(self) -> None:
         """End running steps and the thread; closing twice is fine."""

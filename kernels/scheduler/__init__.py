@@ -4,5 +4,6 @@ from .instance import Instance
 from .machine import StepMachine, live_counts
 from .plan import CompiledPlan
 from .series import Series
+from .tracing import Recorder
 
-__all__ = ["CompiledPlan", "Instance", "Series", "StepMachine", "live_counts"]
+__all__ = ["CompiledPlan", "Instance", "Recorder", "Series", "StepMachine", "live_counts"]

@@ -6,7 +6,9 @@ the queue one after the other, so a chain of any length needs no stack.
 
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
-from tagflow.kernels.scheduler.frames cimport Frame, Iteration, Parked, append_iteration, close_frame, remove_oldest
+from tagflow.kernels.scheduler.frames cimport (
+    Frame, Iteration, Parked, append_iteration, close_frame, count_start, remove_oldest,
+)
 from tagflow.kernels.scheduler.ready cimport Queue, Ready, push
 from tagflow.kernels.scheduler.table cimport AT_ONCE, CONTROL_TRIGGER, MERGE, TRIP_COUNT, Edge, Node, Pending, Table
 from tagflow.kernels.scheduler.values cimport EMPTY, Counters, Value, drop, empty, hold, object_value, scalar
@@ -33,6 +35,7 @@ cdef struct Machine:
     Outcome* outcomes  # table.num_switches
     Value* outputs  # scratch: table.most_outputs, EMPTY between instances
     uint32_t trouble  # Trouble bits
+    uint32_t in_flight  # asynchronous instances
 
 
 cdef inline void make_ready(Machine* m, Iteration* it, uint32_t node, bint dead, bint at_once) noexcept nogil:
@@ -171,6 +174,8 @@ cdef inline void start_iteration(Machine* m, Frame* frame) noexcept nogil:
         emit(m, it, &m.table.nodes[parked.node], parked.value, False)
         drop(m.live, &parked.value)
     frame.num_deferred = 0
+    count_start(frame)
+    frame.type.counts.queued += m.queue.length
     for i in range(frame.num_arrived):
         parked = &frame.invariants[i]
         emit(m, it, &m.table.nodes[parked.node], parked.value, parked.dead)

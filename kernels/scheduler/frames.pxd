@@ -10,7 +10,7 @@ from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc
 from libc.string cimport memcpy, memset
 
-from tagflow.kernels.scheduler.table cimport FrameType, Link, Pending
+from tagflow.kernels.scheduler.table cimport FrameType, Link, LoopCounts, Pending
 from tagflow.kernels.scheduler.values cimport Counters, EMPTY, Py_XDECREF, Value, count_in, count_out, drop
 
 cdef enum:
@@ -50,6 +50,7 @@ cdef struct Iteration:
     int64_t number  # from 0
     uint32_t outstanding  # instances that became ready and have not completed (rule 27)
     uint32_t num_children  # child frames alive
+    uint32_t advanced  # live NextIterations that fired
     Frame** children  # by rank: child frame alive, or NULL
     Value* slots  # inputs that have arrived and were not consumed, owned; EMPTY otherwise
     Pending* pending  # what each node still waits for
@@ -97,7 +98,7 @@ cdef inline Iteration* append_iteration(Counters* live, Frame* frame) noexcept n
     iteration.next = NULL
     iteration.frame = frame
     iteration.number = frame.started
-    iteration.outstanding = iteration.num_children = 0
+    iteration.outstanding = iteration.num_children = iteration.advanced = 0
     memcpy(iteration.pending, type.template, type.num_nodes * sizeof(Pending))
     frame.started += 1
     frame.alive += 1
@@ -108,6 +109,22 @@ cdef inline Iteration* append_iteration(Counters* live, Frame* frame) noexcept n
     frame.newest = iteration
     count_in(live, &live.iterations)
     return iteration
+
+
+cdef inline void count_start(Frame* frame) noexcept nogil:
+    """Count an iteration, for reports."""
+    cdef LoopCounts* counts = &frame.type.counts
+    counts.starts += 1
+    counts.alive += frame.alive
+    counts.most = max(counts.most, <int64_t>frame.alive)
+
+
+cdef inline void count_launch(Frame* frame, uint32_t in_flight) noexcept nogil:
+    """Count an asynchronous instance in all loops it is in."""
+    while frame.parent != NULL:
+        frame.type.counts.launches += 1
+        frame.type.counts.awaited += in_flight
+        frame = frame.parent.frame
 
 
 cdef inline void remove_oldest(Counters* live, Frame* frame) noexcept nogil:

@@ -5,6 +5,7 @@ from libc.stdint cimport int64_t, uint32_t
 
 from tagflow.kernels.scheduler.delivery cimport Machine
 from tagflow.kernels.scheduler.frames cimport Iteration
+from tagflow.kernels.scheduler.log cimport Log
 from tagflow.kernels.scheduler.memory cimport Arena
 from tagflow.kernels.scheduler.plan cimport CompiledPlan
 from tagflow.kernels.scheduler.ready cimport Ready
@@ -13,6 +14,7 @@ from tagflow.kernels.scheduler.table cimport Node
 
 cdef class Flight:
     cdef Ready ready  # an outstanding instance; iteration NULL once the step has failed
+    cdef int64_t begin  # nanoseconds, when it was launched
 
 
 cdef class StepMachine:
@@ -25,6 +27,8 @@ cdef class StepMachine:
     cdef dict flights  # ticket -> Flight, for asynchronous instances not finished
     cdef list launched  # what `launches` will return
     cdef int64_t tickets  # handed out so far
+    cdef readonly object guard  # called with floating outputs, or None
+    cdef Log log  # None: nothing is traced
     cdef bint draining  # inside `drain`; then stopping waits for its loop
     cdef bint closed
 
@@ -33,15 +37,16 @@ cdef class StepMachine:
     cdef int _open(self, list feeds, object shuffle_seed) except -1
     cdef int _start(self) except -1
     cdef int _run(self, double seconds) except -1
+    cdef int _trace(self, Ready ready) except -1
     cdef int _perform(self, Ready ready) except -1
     cdef int _look_after(self, Ready ready) except -1
     cdef int _execute(self, Ready ready) except -1
     cdef int _run_loop(self, const Node* node, Iteration* it) except -1
-    cdef int _run_series(self, const Node* node, Iteration* it) except -1
     cdef object _call(self, Ready ready)
     cdef int _conclude(self, Ready ready, object result) except -1
     cdef int _accept(self, const Node* node, object result) except -1
     cdef int _emit(self, Ready ready) except -1
+    cdef int _land(self, Flight flight) except -1
     cdef int _launch(self, Ready ready, object awaitable) except -1
     cdef int _fail(self, Ready ready, object exception) except -1
     cdef int _stop(self) except -1

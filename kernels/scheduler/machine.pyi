@@ -1,9 +1,10 @@
 """One execution of a plan."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from .plan import CompiledPlan
+from .tracing import Recorder
 
 def live_counts() -> dict[str, int]:
     """Return how many frames, iterations and values all machines of the process hold now."""
@@ -12,7 +13,13 @@ class StepMachine:
     """One execution of a compiled plan."""
 
     def __init__(
-        self, compiled: CompiledPlan, step_context: Any, feeds: Sequence[Any], shuffle_seed: int | None = None
+        self,
+        compiled: CompiledPlan,
+        step_context: Any,
+        feeds: Sequence[Any],
+        shuffle_seed: int | None = None,
+        guard: Callable[[Any], None] | None = None,
+        recorder: Recorder | None = None,
     ) -> None: ...
     @property
     def compiled(self) -> CompiledPlan: ...

@@ -7,9 +7,8 @@ those written in Python, and those that finish later. Nothing here waits: an asy
 
 cimport cython
 from cpython.object cimport PyObject
-from libc.stdint cimport uint32_t, uint64_t
-from numpy cimport PyArray_CheckExact, import_array
-from posix.time cimport CLOCK_MONOTONIC, clock_gettime, timespec
+from libc.stdint cimport int64_t, uint32_t, uint64_t
+from numpy cimport import_array
 
 import logging
 
@@ -17,21 +16,25 @@ import numpy as np
 
 from tagflow.base.tags import DEAD
 
+from tagflow.kernels.scheduler.awaitable cimport discard, is_awaitable
 from tagflow.kernels.scheduler.convert cimport accept, box
 from tagflow.kernels.scheduler.delivery cimport (
     NO_MEMORY, NOT_SCALAR, TWO_LIVE, Machine, Outcome, complete, drop_inputs, emit_outputs, make_ready, settle,
 )
-from tagflow.kernels.scheduler.frames cimport Iteration, append_iteration, frame_id, open_frame
+from tagflow.kernels.scheduler.frames cimport Iteration, append_iteration, count_launch, frame_id, open_frame
+from tagflow.kernels.scheduler.guard cimport guard_outputs
 from tagflow.kernels.scheduler.instance cimport instance_of
 from tagflow.kernels.scheduler.memory cimport Arena
 from tagflow.kernels.scheduler.plan cimport CompiledPlan
 from tagflow.kernels.scheduler.primitives cimport resolve
 from tagflow.kernels.scheduler.ready cimport Ready, close_queue, open_queue, pop_ring, pop_stack
-from tagflow.kernels.scheduler.report cimport dump_lines, free_frames, input_shapes, tag_of
-from tagflow.kernels.scheduler.saving cimport give_series, push_series, read_series
+from tagflow.kernels.scheduler.log cimport open_log
+from tagflow.kernels.scheduler.report cimport dump_lines, frame_path_of, free_frames, input_shapes, tag_of
+from tagflow.kernels.scheduler.saving cimport run_series
 from tagflow.kernels.scheduler.table cimport (
-    AT_ONCE, KERNEL, SERIES_EXIT, SERIES_PUSH, STATEFUL, SWITCH, SWITCH_N, Node, Table, input_type, output_type,
+    AT_ONCE, KERNEL, STATEFUL, SWITCH, SWITCH_N, Node, Table, input_type, output_type,
 )
+from tagflow.kernels.scheduler.tracing cimport AWAITED, COMPUTE, Recorder, Span, nanoseconds, now
 from tagflow.kernels.scheduler.ufuncs cimport all_scalars, run_arrays, run_scalars
 from tagflow.kernels.scheduler.values cimport EMPTY, TAGFLOW_DEBUG, Counters, Py_DECREF, Py_INCREF, Value, drop
 
@@ -39,7 +42,6 @@ cdef extern from "Python.h":
     PyObject* PyErr_Occurred()
     object PyObject_Vectorcall(object, PyObject**, size_t, PyObject*)
     size_t PY_VECTORCALL_ARGUMENTS_OFFSET
-    bint PyCoro_CheckExact(object)
 
 cdef extern from "<fenv.h>" nogil:
     int FE_ALL_EXCEPT
@@ -66,13 +68,6 @@ def live_counts():
     return counts
 
 
-cdef double _now() noexcept nogil:
-    """Return seconds on a clock that only goes forward."""
-    cdef timespec time
-    clock_gettime(CLOCK_MONOTONIC, &time)
-    return <double>time.tv_sec + 1e-9 * <double>time.tv_nsec
-
-
 cdef class Flight:
     """An asynchronous instance on its way."""
 
@@ -82,21 +77,6 @@ cdef inline size_t _argument(PyObject** place, object argument) noexcept:
     place[0] = <PyObject*>argument
     Py_INCREF(place[0])  # given back after the call
     return 1
-
-
-cdef bint _is_awaitable(object result):
-    """Say whether a kernel returned something to wait for."""
-    if result is None or PyArray_CheckExact(result) or type(result) is tuple:
-        return False
-    return PyCoro_CheckExact(result) or hasattr(type(result), "__await__")
-
-
-cdef int _discard(object awaitable) except -1:
-    """Close a coroutine, or what stands for one, that nobody will await."""
-    close = getattr(awaitable, "close", None)
-    if close is not None:
-        close()
-    return 0
 
 
 @cython.no_gc_clear  # closing needs the plan and the arena
@@ -113,6 +93,10 @@ cdef class StepMachine:
         One for each feed, of the plan's dtype; used without a copy.
     shuffle_seed : int, optional
         Seed of a random ready order; None keeps first in, first out.
+    guard : callable, optional
+        Called with each floating array that a kernel gives; what it raises fails the step.
+    recorder : Recorder, optional
+        Gets a span for each instance.
 
     Raises
     ------
@@ -122,11 +106,14 @@ cdef class StepMachine:
         If a feed has another dtype than declared.
     """
 
-    def __cinit__(self, CompiledPlan compiled not None, step_context, feeds, shuffle_seed=None):
+    def __cinit__(self, CompiledPlan compiled not None, step_context, feeds, shuffle_seed=None, guard=None,
+                  Recorder recorder=None):
         self.compiled = compiled
         self.step = step_context
         self.arena = Arena()
         self.flights, self.launched = {}, []
+        self.guard = guard
+        self.log = open_log(recorder, compiled, step_context, &self.machine)
         self._open(list(feeds), shuffle_seed)
         self._start()
 
@@ -175,18 +162,22 @@ cdef class StepMachine:
     def finish(self, ticket, result):
         """Deliver what an asynchronous instance gave; drain afterwards. KeyError for an unknown ticket."""
         cdef Flight flight = self.flights.pop(ticket)
+        self.machine.in_flight -= 1
         if flight.ready.iteration == NULL or self.failure is not None:
             return
         try:
             self._accept(&self.machine.table.nodes[flight.ready.node], result)
-            self._emit(flight.ready)
+            self._land(flight)
         except Exception as exception:
             self._fail(flight.ready, exception)
 
     def fail(self, ticket, exception):
         """Fail the step with the error of an asynchronous instance. KeyError for an unknown ticket."""
         cdef Flight flight = self.flights.pop(ticket)
+        self.machine.in_flight -= 1
         if flight.ready.iteration != NULL:
+            if self.log is not None:
+                self.log.put(flight.ready, flight.begin, AWAITED)
             self._fail(flight.ready, exception)
 
     def abort(self, exception):
@@ -205,6 +196,7 @@ cdef class StepMachine:
         """
         if self.draining:
             raise RuntimeError("a step can not be closed by its own kernel; abort it")
+        self.compiled.running -= not self.closed
         self.closed = True
         self._stop()
         self.flights.clear()
@@ -273,6 +265,7 @@ cdef class StepMachine:
         self.arguments = <PyObject**>self.arena.take(table.most_inputs + 2, sizeof(PyObject*))
         m.live = &_live
         m.table = table  # from here on there is something to close
+        self.compiled.join()
         if not open_queue(&m.queue, seed):
             raise MemoryError()
         for i in range(table.num_feeds):
@@ -301,25 +294,41 @@ cdef class StepMachine:
         Once in a slice the ring goes first, so that a loop of primitives alone can not keep kernels waiting.
         """
         cdef Machine* m = &self.machine
-        cdef double deadline = _now() + seconds
+        cdef double deadline = now() + seconds
         cdef int budget = SLICE
         cdef Ready ready
         while self.failure is None:
             if budget <= 0:
                 budget = SLICE
-                if _now() >= deadline:
+                if now() >= deadline:
                     return m.queue.height + m.queue.length != 0
                 if not pop_ring(&m.queue, &ready) and not pop_stack(&m.queue, &ready):
                     return 0
             elif not pop_stack(&m.queue, &ready) and not pop_ring(&m.queue, &ready):
                 return 0
-            if resolve(m, ready):
+            if self.log is not None:
+                budget -= self._trace(ready)
+            elif resolve(m, ready):
                 budget -= 1
                 if m.trouble:
                     self._look_after(ready)
             else:
                 budget -= self._perform(ready)
         return 0
+
+    cdef int _trace(self, Ready ready) except -1:
+        """Run an instance and record when; return what it counts for."""
+        cdef int64_t tickets = self.tickets
+        cdef int cost = 1
+        cdef Span span = self.log.begin(ready, nanoseconds(), COMPUTE)
+        path = frame_path_of(ready.iteration.frame, self.compiled)
+        if not resolve(&self.machine, ready):
+            cost = self._perform(ready)
+        elif self.machine.trouble:
+            self._look_after(ready)
+        if self.tickets == tickets:
+            self.log.end(span, path)
+        return cost
 
     cdef int _perform(self, Ready ready) except -1:
         """Run an instance that may call Python; return what it counts for."""
@@ -351,7 +360,7 @@ cdef class StepMachine:
         cdef const Node* node = &self.machine.table.nodes[ready.node]
         cdef int cost = 1
         if node.kind != KERNEL:
-            self._run_series(node, ready.iteration)
+            run_series(&self.machine, ready.iteration, node)
             return self._emit(ready) + 1
         if node.native != NULL and node.native(
                 self.machine.table, node, &ready.iteration.slots[node.slot], self.machine.live, self.machine.outputs):
@@ -365,8 +374,8 @@ cdef class StepMachine:
         result = self._call(ready)
         if self.failure is None:
             self._conclude(ready, result)
-        elif _is_awaitable(result):
-            _discard(result)
+        elif is_awaitable(result):
+            discard(result)
         return SLICE
 
     cdef int _run_loop(self, const Node* node, Iteration* it) except -1:
@@ -383,14 +392,6 @@ cdef class StepMachine:
             drop(m.live, m.outputs)
             return -1  # with the loop's exception set
         return cost
-
-    cdef int _run_series(self, const Node* node, Iteration* it) except -1:
-        """Run a live SERIES_PUSH, SERIES_EXIT or SERIES_READ; it leaves its output in `outputs`."""
-        if node.kind == SERIES_PUSH:
-            return push_series(&self.machine, it, node)
-        if node.kind == SERIES_EXIT:
-            return give_series(&self.machine, it, node)
-        return read_series(&self.machine, it, node)
 
     cdef object _call(self, Ready ready):
         """Call the Python kernel of an instance with its inputs as arrays."""
@@ -412,7 +413,7 @@ cdef class StepMachine:
 
     cdef int _conclude(self, Ready ready, object result) except -1:
         """Go on with what a Python kernel returned: outputs, or something to await."""
-        if _is_awaitable(result):
+        if is_awaitable(result):
             return self._launch(ready, result)
         self._accept(&self.machine.table.nodes[ready.node], result)
         return self._emit(ready)
@@ -439,6 +440,8 @@ cdef class StepMachine:
         """Deliver the outputs of an instance and complete it."""
         cdef Machine* m = &self.machine
         cdef const Node* node = &m.table.nodes[ready.node]
+        if self.guard is not None:
+            guard_outputs(m, node, self.guard)
         drop_inputs(m, ready.iteration, node)
         emit_outputs(m, ready.iteration, node)
         complete(m, ready.iteration)
@@ -446,11 +449,23 @@ cdef class StepMachine:
             self._look_after(ready)
         return 0
 
+    cdef int _land(self, Flight flight) except -1:
+        """Deliver what an asynchronous instance gave."""
+        if self.log is None:
+            return self._emit(flight.ready)
+        cdef Span span = self.log.begin(flight.ready, flight.begin, AWAITED)
+        path = frame_path_of(flight.ready.iteration.frame, self.compiled)
+        self._emit(flight.ready)
+        return self.log.end(span, path)
+
     cdef int _launch(self, Ready ready, object awaitable) except -1:
         """Register an asynchronous instance; its inputs stay until it has finished."""
         cdef Flight flight = Flight()
         flight.ready = ready
+        flight.begin = nanoseconds()
         self.tickets += 1
+        self.machine.in_flight += 1
+        count_launch(ready.iteration.frame, self.machine.in_flight)
         self.flights[self.tickets] = flight
         self.launched.append((self.tickets, awaitable, ready.node, tag_of(ready.iteration, ready.node, self.compiled)))
         return 0
@@ -473,7 +488,7 @@ cdef class StepMachine:
             (<Flight>flight).ready.iteration = NULL
         for ticket, awaitable, _, _ in self.launches():
             del self.flights[ticket]
-            _discard(awaitable)
+            discard(awaitable)
         free_frames(m)
         for i in range(m.table.num_feeds):
             drop(m.live, &m.feeds[i])

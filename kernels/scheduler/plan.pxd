@@ -1,5 +1,7 @@
 """The compiled form of a plan, shared by all its steps."""
 
+from libc.stdint cimport int64_t
+
 from tagflow.kernels.scheduler.memory cimport Arena
 from tagflow.kernels.scheduler.table cimport Table
 from tagflow.kernels.scheduler.values cimport Counters
@@ -12,5 +14,7 @@ cdef class CompiledPlan:
     cdef readonly object plan  # keeps nodes, values and names alive
     cdef readonly list dtypes  # owns Type.descr, by type index
     cdef readonly list kernels  # owns Node.kernel
+    cdef int64_t running  # steps open now
     cdef dict _type_index  # dtype or None -> type index, while building
 
+    cdef int join(self) except -1

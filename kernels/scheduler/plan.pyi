@@ -6,6 +6,9 @@ class CompiledPlan:
     """The tables of a plan; ValueError if it is not well formed."""
 
     def __init__(self, plan: Any) -> None: ...
+    def loop_counts(self) -> list[dict[str, Any]]:
+        """Return what was counted in each frame since the last step that ran alone."""
+
     @property
     def plan(self) -> Any: ...
     @property

@@ -2,8 +2,9 @@
 
 cimport cython
 from cpython.object cimport PyObject
-from libc.stdint cimport uint16_t, uint32_t
+from libc.stdint cimport int64_t, uint16_t, uint32_t
 from libc.stdlib cimport free
+from libc.string cimport memset
 
 import numpy as np
 
@@ -15,7 +16,8 @@ from tagflow.kernels.scheduler.convert cimport accept
 from tagflow.kernels.scheduler.memory cimport Arena
 from tagflow.kernels.scheduler.table cimport (
     AT_ONCE, CONST, ENTER, EXIT, FETCH, INVARIANT, KERNEL, MERGE, NEXT_ITERATION, SERIES_EXIT,
-    STATEFUL, SWITCH, SWITCH_N, TRIP_COUNT, Edge, FrameType, Link, Node, Pending, Table, Type, output_type,
+    STATEFUL, SWITCH, SWITCH_N, TRIP_COUNT, Edge, FrameType, Link, LoopCounts, Node, Pending, Table, Type,
+    output_type,
 )
 from tagflow.kernels.cpu.registry cimport find_native
 from tagflow.kernels.scheduler.ufuncs cimport find_loop
@@ -59,6 +61,33 @@ cdef class CompiledPlan:
         for i in range(self.table.num_frames):
             _free_pool(self.table.frames[i].free_frames)
             _free_pool(self.table.frames[i].free_iterations)
+
+
+    def loop_counts(self):
+        """Return what was counted in each frame since the last step that ran alone.
+
+        Returns
+        -------
+        list of dict
+            The fields of LoopCounts, and ``last``: how often each NextIteration was its iteration's last.
+        """
+        return [_counts(&self.table.frames[i]) for i in range(self.table.num_frames)]
+
+    cdef int join(self) except -1:
+        """Count a step in; if it is alone, all loops are counted anew."""
+        cdef FrameType* frame
+        cdef uint32_t i
+        self.running += 1
+        for i in range(self.table.num_frames if self.running == 1 else 0):
+            frame = &self.table.frames[i]
+            memset(&frame.counts, 0, sizeof(LoopCounts))
+            memset(frame.last, 0, frame.num_nexts * sizeof(int64_t))
+        return 0
+
+
+cdef dict _counts(const FrameType* frame):
+    """Return what was counted in a frame."""
+    return {**frame.counts, "last": [frame.last[i] for i in range(frame.num_nexts)]}
 
 
 cdef void _free_pool(Link* block) noexcept:
@@ -170,6 +199,7 @@ cdef int _rank(CompiledPlan self, Node* node, FrameType* frame) except -1:
         node.index = frame.num_exits
         frame.num_exits += 1
     elif node.kind == NEXT_ITERATION:
+        node.index = frame.num_nexts
         frame.num_nexts += 1
     elif node.kind == SWITCH or node.kind == SWITCH_N:
         node.index = self.table.num_switches if node.frame == 0 else -1
@@ -251,6 +281,7 @@ cdef int _build_templates(CompiledPlan self) except -1:
         frame = &self.table.frames[i]
         frame.template = <Pending*>self.arena.take(frame.num_nodes, sizeof(Pending))
         frame.exits = <uint32_t*>self.arena.take(frame.num_exits, sizeof(uint32_t))
+        frame.last = <int64_t*>self.arena.take(frame.num_nexts, sizeof(int64_t))
     for i, source in enumerate(self.plan.nodes):
         node = &self.table.nodes[i]
         pending = &self.table.frames[node.frame].template[node.place]

@@ -7,7 +7,9 @@ from tagflow.kernels.scheduler.delivery cimport (
     NO_MEMORY, NOT_SCALAR, TWO_LIVE, Machine, complete, drop_inputs, emit, emit_controls, emit_dead,
     emit_outputs, settle, start_iteration,
 )
-from tagflow.kernels.scheduler.frames cimport LEFT, Frame, Iteration, Parked, append_iteration, close_frame, open_frame
+from tagflow.kernels.scheduler.frames cimport (
+    LEFT, Frame, Iteration, Parked, append_iteration, close_frame, count_start, open_frame,
+)
 from tagflow.kernels.scheduler.ready cimport Ready
 from tagflow.kernels.scheduler.table cimport (
     CONST, CONTROL_TRIGGER, ENTER, EXIT, FEED, FETCH, IDENTITY, INVARIANT, LOOP_COND, MERGE, NEXT_ITERATION, SWITCH,
@@ -128,7 +130,11 @@ cdef inline void fire_next(Machine* m, Iteration* it, const Node* node, uint32_t
     """Pass a value to the next iteration, starting it if the window has room, else wait for room (rules 32 and 33)."""
     cdef Frame* frame = it.frame
     cdef Parked* parked
+    it.advanced += 1
+    if it.advanced == frame.type.num_nexts:
+        frame.type.last[node.index] += 1
     if it.next == NULL and frame.alive == frame.type.window:
+        frame.type.counts.held_back += frame.num_deferred == 0
         parked = &frame.deferred[frame.num_deferred]
         parked.value = take(&it.slots[node.slot])
         parked.node = number
@@ -145,7 +151,10 @@ cdef inline void fire_loop_cond(Machine* m, Iteration* it, const Node* node) noe
     if it.slots[node.slot].form != SCALAR:
         m.trouble |= NOT_SCALAR
         return
-    it.frame.was_live = 1
+    if it.frame.was_live == 0:
+        it.frame.was_live = 1
+        it.frame.type.counts.runs += 1
+        count_start(it.frame)
     forward(m, it, it, node)
 
 

@@ -1,6 +1,6 @@
 """What people see of frames and iterations; and how all of them are freed at once."""
 
-from libc.stdint cimport uint32_t
+from libc.stdint cimport int64_t, uint32_t
 
 from tagflow.kernels.scheduler.delivery cimport Machine
 from tagflow.kernels.scheduler.frames cimport Frame, Iteration
@@ -10,4 +10,6 @@ cdef str frame_path_of(Frame* frame, CompiledPlan compiled)
 cdef str tag_of(Iteration* it, uint32_t node, CompiledPlan compiled)
 cdef list input_shapes(Machine* m, Iteration* it, uint32_t number)
 cdef list dump_lines(Machine* m, CompiledPlan compiled, list active)
+cdef int64_t count_iterations(Frame* frame) noexcept
+cdef object held_bytes(Machine* m)
 cdef int free_frames(Machine* m) except -1

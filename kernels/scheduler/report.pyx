@@ -1,7 +1,7 @@
 """What people see of frames and iterations; and how all of them are freed at once."""
 
 from cpython.object cimport PyObject
-from libc.stdint cimport uint32_t, uint64_t
+from libc.stdint cimport int64_t, uint32_t, uint64_t
 
 from tagflow.base.tags import ROOT_PATH, frame_path, instance_name
 
@@ -9,6 +9,7 @@ from tagflow.kernels.scheduler.delivery cimport Machine
 from tagflow.kernels.scheduler.frames cimport Frame, Iteration, close_frame, remove_oldest
 from tagflow.kernels.scheduler.plan cimport CompiledPlan
 from tagflow.kernels.scheduler.ready cimport Ready
+from tagflow.kernels.scheduler.series cimport Series
 from tagflow.kernels.scheduler.table cimport Node, input_type
 from tagflow.kernels.scheduler.values cimport EMPTY, OBJECT, SCALAR, Py_INCREF, Value
 
@@ -116,6 +117,69 @@ cdef tuple _held(Machine* m, Node* node, uint32_t i, Value value):
     if dtype == NULL:
         return type(held).__name__, 0
     return f"{<object>dtype}{list(held.shape)}", held.nbytes
+
+
+cdef int64_t count_iterations(Frame* frame) noexcept:
+    """Return how many iterations of all loops inside a frame are alive; 0 for NULL."""
+    cdef int64_t count = 0
+    cdef uint32_t i
+    cdef Iteration* it = NULL if frame == NULL else frame.oldest
+    while it != NULL:
+        for i in range(frame.type.num_children):
+            if it.children[i] != NULL:
+                count += it.children[i].alive + count_iterations(it.children[i])
+        it = it.next
+    return count
+
+
+cdef object held_bytes(Machine* m):
+    """Return the bytes of all arrays that instances, loops and fetches hold, each array once."""
+    found = {}
+    for i in range(m.table.num_fetches):
+        _hold(m.fetched[i], found)
+    if m.root != NULL:
+        _hold_frame(m.root, found)
+    return sum([getattr(array, "nbytes", 0) for array in found.values()])
+
+
+cdef int _hold_frame(Frame* frame, dict found) except -1:
+    """Add what a frame, its iterations and the frames inside them hold."""
+    cdef Iteration* it = frame.oldest
+    cdef uint32_t i
+    for i in range(frame.num_deferred):
+        _hold(frame.deferred[i].value, found)
+    for i in range(frame.num_arrived):
+        _hold(frame.invariants[i].value, found)
+    for i in range(frame.type.num_series):
+        if frame.series[i] != NULL:
+            _hold_series(<Series><PyObject*>frame.series[i], found)
+    while it != NULL:
+        for i in range(frame.type.num_slots):
+            _hold(it.slots[i], found)
+        for i in range(frame.type.num_children):
+            if it.children[i] != NULL:
+                _hold_frame(it.children[i], found)
+        it = it.next
+    return 0
+
+
+cdef int _hold_series(Series series, dict found) except -1:
+    """Add what a series holds."""
+    cdef int64_t i
+    for i in range(series.capacity):
+        _hold(series.slots[i], found)
+    return 0
+
+
+cdef int _hold(Value value, dict found) except -1:
+    """Add the object of a value, by its address."""
+    if value.form != OBJECT:
+        return 0
+    held = <object><PyObject*>value.bits
+    if isinstance(held, Series):
+        return _hold_series(held, found)
+    found[value.bits] = held
+    return 0
 
 
 cdef int free_frames(Machine* m) except -1:

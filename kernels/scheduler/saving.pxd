@@ -4,6 +4,4 @@ from tagflow.kernels.scheduler.delivery cimport Machine
 from tagflow.kernels.scheduler.frames cimport Iteration
 from tagflow.kernels.scheduler.table cimport Node
 
-cdef int push_series(Machine* m, Iteration* it, const Node* node) except -1
-cdef int give_series(Machine* m, Iteration* it, const Node* node) except -1
-cdef int read_series(Machine* m, Iteration* it, const Node* node) except -1
+cdef int run_series(Machine* m, Iteration* it, const Node* node) except -1

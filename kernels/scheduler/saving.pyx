@@ -7,11 +7,20 @@ from tagflow.kernels.scheduler.convert cimport accept, as_integer, box
 from tagflow.kernels.scheduler.delivery cimport Machine
 from tagflow.kernels.scheduler.frames cimport Frame, Iteration
 from tagflow.kernels.scheduler.series cimport Series
-from tagflow.kernels.scheduler.table cimport Node, input_type, output_type
+from tagflow.kernels.scheduler.table cimport SERIES_EXIT, SERIES_PUSH, Node, input_type, output_type
 from tagflow.kernels.scheduler.values cimport EMPTY, OBJECT, Py_INCREF, Value, hold, object_value, scalar, take
 
 
-cdef int push_series(Machine* m, Iteration* it, const Node* node) except -1:
+cdef int run_series(Machine* m, Iteration* it, const Node* node) except -1:
+    """Run a live SERIES_PUSH, SERIES_EXIT or SERIES_READ; it leaves its output in `outputs`."""
+    if node.kind == SERIES_PUSH:
+        return _push(m, it, node)
+    if node.kind == SERIES_EXIT:
+        return _give(m, it, node)
+    return _read(m, it, node)
+
+
+cdef int _push(Machine* m, Iteration* it, const Node* node) except -1:
     """Save the value in slot `index`, or in the slot of the iteration; the output is a zero that carries order."""
     cdef int64_t index = it.number
     if node.num_inputs == 2:
@@ -21,7 +30,7 @@ cdef int push_series(Machine* m, Iteration* it, const Node* node) except -1:
     return 0
 
 
-cdef int give_series(Machine* m, Iteration* it, const Node* node) except -1:
+cdef int _give(Machine* m, Iteration* it, const Node* node) except -1:
     """Pass on the series that the finished frame left; an empty one if nothing was ever saved."""
     if it.slots[node.slot].form != EMPTY:
         m.outputs[0] = take(&it.slots[node.slot])
@@ -31,7 +40,7 @@ cdef int give_series(Machine* m, Iteration* it, const Node* node) except -1:
     return 0
 
 
-cdef int read_series(Machine* m, Iteration* it, const Node* node) except -1:
+cdef int _read(Machine* m, Iteration* it, const Node* node) except -1:
     """Pass on what a slot holds; leave the output empty, so dead, if it was never written."""
     cdef Value source = it.slots[node.slot]
     cdef Series series

@@ -82,7 +82,8 @@ cdef struct Node:
     uint32_t control  # its control edges are controls[control] to controls[control_end]
     uint32_t control_end
     uint32_t child  # ENTER: frame it leads to; SERIES_EXIT, TRIP_COUNT: frame they report on
-    int32_t index  # CONST, FEED, FETCH, series: which; EXIT, constant ENTER: rank in its frame; root SWITCH: rank
+    int32_t index  # CONST, FEED, FETCH, series: which; EXIT, NEXT_ITERATION, constant ENTER: rank in its frame;
+                   # root SWITCH: rank
     PyObject* kernel  # borrowed from CompiledPlan.kernels; NULL if not a KERNEL
     Loop loop  # NumPy inner loop, or NULL
     void* loop_data  # its last argument
@@ -93,6 +94,17 @@ cdef struct Node:
 
 cdef struct Link:
     Link* next  # next free block of a pool; first field of everything pooled
+
+
+cdef struct LoopCounts:  # of the steps since the last one that ran alone
+    int64_t runs  # frame instances that were live
+    int64_t starts  # iterations started in them
+    int64_t alive  # sum over `starts` of the iterations then alive, the new one included
+    int64_t most  # largest of those
+    int64_t held_back  # iterations that were ready to start and found the window full
+    int64_t launches  # asynchronous instances started in them, inner loops included
+    int64_t awaited  # sum over `launches` of the asynchronous instances then in flight, itself included
+    int64_t queued  # sum over `starts` of the kernels then ready
 
 
 cdef struct FrameType:
@@ -112,6 +124,8 @@ cdef struct FrameType:
     uint32_t* exits  # node of each Exit by rank; owned by the Arena
     uint32_t* finals  # SERIES_EXIT and TRIP_COUNT nodes; owned by the Arena
     uint32_t num_finals
+    LoopCounts counts
+    int64_t* last  # by rank: how often this NextIteration was its iteration's last; owned by the Arena
     Link* free_frames  # pool of Frame blocks, freed with the CompiledPlan
     Link* free_iterations  # pool of Iteration blocks; all slots EMPTY
 
@@ -148,3 +162,12 @@ cdef inline Type* input_type(const Table* table, const Node* node, uint32_t i) n
 cdef inline Type* output_type(const Table* table, const Node* node, uint32_t i) noexcept nogil:
     """Return the element type that output `i` of a node carries."""
     return &table.types[table.output_types[node.output + i]]
+
+
+cdef enum:
+    STRING = 2056  # NumPy's number of its string type, above those of users' types
+
+
+cdef inline bint is_floating(const Type* type) noexcept nogil:
+    """Say whether elements are floating or complex: NumPy's own, or of a user's type such as bfloat16."""
+    return 11 <= type.number <= 16 or type.number == 23 or 256 <= type.number < STRING

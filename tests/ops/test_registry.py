@@ -38,7 +38,7 @@ WITHOUT_SAMPLES = WITHOUT_KERNEL | {
     "TensorArrayUnstack", "TensorArrayGather", "TensorArrayScatter", "TensorArrayConcat", "TensorArraySplit",
     "TensorArraySize", "TensorArrayClose", "StackNew", "StackPush", "StackPop", "StackClose",
     "RandomUniform", "RandomUniformInt", "RandomStandardNormal", "TruncatedNormal", "Categorical", "RandomShuffle",
-    "PyFunction",
+    "PyFunction", "Watch",
 }  # fmt: skip
 
 # Gradients and lowering build these; users meet the operation they belong to.
@@ -47,6 +47,7 @@ INTERNAL = {
     "TripCount", "MaybeGet", "SeriesPush", "SeriesRead", "SeriesExit", "SeriesReadOrZeros", "SeriesReadSeries",
     "SeriesAdd", "SeriesConcat", "SeriesEmpty", "SeriesSplit", "SeriesSum", "SeriesSumSeries", "SeriesSpread",
     "Fused", "GatherGrad", "MirrorPadGrad", "StridedSliceGrad", "TileGrad", "TensorArrayGrad", "ProdOthers", "SwitchN",
+    "Watch",
 }  # fmt: skip
 
 SAMPLES = [pytest.param(d, s, id=f"{d.type}-{i}") for d in DEFINITIONS.values() for i, s in enumerate(d.samples)]

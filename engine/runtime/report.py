@@ -1,0 +1,130 @@
+"""What a session's last steps got out of the loops in them, and what kept them from more."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ..base.tags import Kind
+from ..compile import optimized
+from ..ir.carried import find_chains
+from ..ir.operation import Operation
+from .step import CompiledStep
+
+
+@dataclass(frozen=True, slots=True)
+class LoopReport:
+    """What one loop did.
+
+    Attributes
+    ----------
+    name : str
+        Of the While operation, or the frame of a loop made by hand.
+    runs : int
+        How often the loop was entered.
+    iterations : int
+        Started in all runs; each run's last one evaluates the predicate only.
+    mean_in_flight : float
+        Iterations unfinished when one starts, itself included, on average.
+    max_in_flight : int
+        The most at any time.
+    window : int
+        ``parallel_iterations``.
+    limited_by : {'nothing', 'variable', 'window', 'cores'}
+        What kept more iterations from overlapping: nothing (all were in flight at once); a loop variable, whose new
+        value needs its old one; the window, which was full while operations were awaited or nothing was ready; or
+        the cores, since operations were ready and waited for their turn.
+    variable : str or None
+        The loop variable that iterations waited for, as the body's parameters name it.
+    """
+
+    name: str
+    runs: int
+    iterations: int
+    mean_in_flight: float
+    max_in_flight: int
+    window: int
+    limited_by: str
+    variable: str | None = None
+
+    def __str__(self) -> str:
+        limit = {
+            "nothing": "all iterations were in flight at once",
+            "variable": f"limited by loop variable {self.variable}",
+            "window": f"limited by the window, parallel_iterations={self.window}",
+            "cores": "limited by the cores",
+        }[self.limited_by]
+        runs = f" in {self.runs} runs" if self.runs != 1 else ""
+        return (
+            f"{self.name}: {self.iterations} iterations{runs}, {self.mean_in_flight:.1f} in flight on average, "
+            f"at most {self.max_in_flight} of {self.window}; {limit}"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What the loops of a session's last step did, together with the steps like it that ran beside it.
+
+    Attributes
+    ----------
+    loops : tuple of LoopReport
+        Outer loops before the loops in them; those that ran.
+    """
+
+    loops: tuple[LoopReport, ...] = ()
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self.loops)) or "no loop ran"
+
+
+def report_of(step: CompiledStep, counts: Sequence[dict[str, Any]], settings: Any) -> Report:
+    """Explain what was counted in the frames of a step."""
+    feeds, settings = [feed.tensor for feed in step.feeds], replace(settings, fuse=False)
+    program = optimized(step.graph, feeds, step.tensors, step.targets, settings, step.watched)
+    loops = {op.name: op for op in program.graph.root.walk() if op.type == "While"}
+    return Report(
+        tuple(
+            _loop_report(step, k, counts[k], loops.get(frame.name))
+            for k, frame in enumerate(step.plan.frames)
+            if k > 0 and counts[k]["runs"]
+        )
+    )
+
+
+def _loop_report(step: CompiledStep, k: int, counts: dict[str, Any], op: Operation | None) -> LoopReport:
+    frame = step.plan.frames[k]
+    variable = _slowest(counts["last"], _variables(step, k, op))
+    limit = _limit(counts, frame.parallel_iterations, variable)
+    return LoopReport(
+        frame.name, counts["runs"], counts["starts"], counts["alive"] / counts["starts"], counts["most"],
+        frame.parallel_iterations, limit, variable if limit == "variable" else None,
+    )  # fmt: skip
+
+
+def _variables(step: CompiledStep, k: int, op: Operation | None) -> list[tuple[str, bool]]:
+    """Return name, and whether it keeps iterations apart, of each loop variable in the order of the plan."""
+    if op is None:
+        return [(n.name, True) for n in step.plan.nodes if n.kind is Kind.NEXT_ITERATION and n.frame == k]
+    chained = {chain.variable for chain in find_chains(*op.regions)}
+    return [(p.op.attrs.get("label", p.op.name), i in chained) for i, p in enumerate(op.regions[1].params)]
+
+
+def _slowest(last: Sequence[int], variables: Sequence[tuple[str, bool]]) -> str | None:
+    """Return the name of the chained variable that most often was its iteration's last."""
+    chained = [(count, name) for count, (name, apart) in zip(last, variables) if apart]
+    return max(chained)[1] if chained else None
+
+
+def _limit(counts: dict[str, Any], window: int, variable: str | None) -> str:
+    starts, most, held_back, launches = (counts[key] for key in ("starts", "most", "held_back", "launches"))
+    overlapping = counts["awaited"] > launches * max(1, (most - 1) / 2)
+    if held_back and (overlapping or window == 1):
+        return "window"
+    if variable is not None and not overlapping:
+        return "variable"
+    if not held_back and starts <= counts["runs"] * (most + 1):  # the last iteration is a predicate only
+        return "nothing"
+    if variable is not None:
+        return "variable"
+    return "window" if held_back and counts["queued"] < starts else "cores"

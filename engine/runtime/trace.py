@@ -1,0 +1,152 @@
+"""Traces: when each operation instance of a step ran, for Perfetto and other viewers of Chrome's trace format."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from ..base.errors import GraphError
+from ..base.tags import instance_name
+from ..kernels.scheduler.tracing import Recorder
+
+DEVICE = "cpu:0"
+Row = tuple[int, int, str, int, int, int, bool, bool, int, int]
+_STREAMS = ("compute", "awaited")
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """One operation instance that ran.
+
+    Attributes
+    ----------
+    operation, type : str
+        Name and type of the node.
+    path : str
+        Of the frame: ``root``, or ``root/0/while`` for a loop.
+    iteration : int
+        Within that frame, from 0.
+    step : int
+        Number of the step in its session.
+    device : str
+    stream : {'compute', 'awaited'}
+        Run from start to end on the event loop's thread, or awaited.
+    live : bool
+        False for an instance that only passed deadness on.
+    begin, end : int
+        Nanoseconds on the clock of ``time.monotonic_ns``.
+    """
+
+    operation: str
+    type: str
+    path: str
+    iteration: int
+    step: int
+    device: str
+    stream: str
+    live: bool
+    begin: int
+    end: int
+
+    @property
+    def tag(self) -> str:
+        """The instance's name, ``node@frame/iteration``."""
+        return instance_name(self.operation, self.path, self.iteration)
+
+
+class Trace:
+    """What the steps that were given it did: ``await session.run(fetches, trace=trace)``.
+
+    Parameters
+    ----------
+    capacity : int, optional
+        Most spans kept, about 80 bytes each; when there are more, the oldest make room.
+
+    Raises
+    ------
+    GraphError
+        If `capacity` is less than 1.
+
+    Examples
+    --------
+    >>> import asyncio, tagflow as tg
+    >>> with tg.Graph().as_default() as graph:
+    ...     y = tg.while_loop(lambda i: i < 3, lambda i: i + 1, [0])
+    >>> trace = tg.Trace()
+    >>> async def main():
+    ...     async with tg.Session(graph) as session:
+    ...         await session.run(y, trace=trace)
+    >>> asyncio.run(main())
+    >>> [span.iteration for span in trace.spans if span.type == "LoopCond"]
+    [0, 1, 2, 3]
+    """
+
+    def __init__(self, capacity: int = 1 << 18) -> None:
+        if capacity < 1:
+            raise GraphError("a trace must keep at least one span", wanted="capacity of 1 or more", got=capacity)
+        self.recorder = Recorder(capacity)
+
+    @property
+    def dropped(self) -> int:
+        """How many spans had to make room."""
+        return max(0, self.recorder.recorded - self.recorder.capacity)
+
+    @property
+    def spans(self) -> list[Span]:
+        """The spans kept, in the order in which they ended."""
+        return [self._span(row) for row in self.recorder.rows()]
+
+    @property
+    def events(self) -> list[dict[str, Any]]:
+        """The events of Chrome's trace format; times in microseconds.
+
+        What ran from start to end is a complete event, what was awaited an asynchronous one. Beside them go two
+        counters, looked at from time to time: bytes that the step holds, iterations of its loops in flight.
+        """
+        events = list(_names())
+        for number, row in enumerate(self.recorder.rows()):
+            events += _events(self._span(row), number)
+            events += _counters(row)
+        return events
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write a file that https://ui.perfetto.dev and chrome://tracing open."""
+        Path(path).write_text(json.dumps({"traceEvents": self.events, "displayTimeUnit": "ns"}))
+
+    def _span(self, row: Row) -> Span:
+        index, place, path, iteration, begin, end, dead, awaited, _, _ = row
+        plan, step = self.recorder.steps[index]
+        node = plan.nodes[place]
+        return Span(node.name, node.type, path, iteration, step, DEVICE, _STREAMS[awaited], not dead, begin, end)
+
+
+def recorder_of(trace: Trace | None) -> Recorder | None:
+    """Return what the executors write to."""
+    return None if trace is None else trace.recorder
+
+
+def _names() -> Iterator[dict[str, Any]]:
+    yield {"ph": "M", "name": "process_name", "pid": 1, "args": {"name": DEVICE}}
+    for number, stream in enumerate(_STREAMS):
+        yield {"ph": "M", "name": "thread_name", "pid": 1, "tid": number, "args": {"name": stream}}
+
+
+def _events(span: Span, number: int) -> list[dict[str, Any]]:
+    args = {"path": span.path, "iteration": span.iteration, "step": span.step, "type": span.type, "live": span.live}
+    tid = _STREAMS.index(span.stream)
+    event = {"name": span.operation, "cat": "live" if span.live else "dead", "pid": 1, "tid": tid, "args": args}
+    if span.stream == "compute":
+        return [{**event, "ph": "X", "ts": span.begin / 1e3, "dur": (span.end - span.begin) / 1e3}]
+    begin = {**event, "ph": "b", "id": number, "ts": span.begin / 1e3}
+    return [begin, {**begin, "ph": "e", "ts": span.end / 1e3}]
+
+
+def _counters(row: Row) -> Iterator[dict[str, Any]]:
+    end, held, iterations = row[5], row[8], row[9]
+    if held >= 0:
+        for name, value in (("live bytes", held), ("iterations in flight", iterations)):
+            yield {"ph": "C", "name": name, "pid": 1, "ts": end / 1e3, "args": {"value": value}}

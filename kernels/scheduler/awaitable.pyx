@@ -1,0 +1,23 @@
+"""What an asynchronous kernel returned."""
+
+from numpy cimport PyArray_CheckExact, import_array
+
+cdef extern from "Python.h":
+    bint PyCoro_CheckExact(object)
+
+import_array()
+
+
+cdef bint is_awaitable(object result):
+    """Say whether a kernel returned something to wait for."""
+    if result is None or PyArray_CheckExact(result) or type(result) is tuple:
+        return False
+    return PyCoro_CheckExact(result) or hasattr(type(result), "__await__")
+
+
+cdef int discard(object awaitable) except -1:
+    """Close a coroutine, or what stands for one, that nobody will await."""
+    close = getattr(awaitable, "close", None)
+    if close is not None:
+        close()
+    return 0

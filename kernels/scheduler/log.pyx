@@ -1,0 +1,48 @@
+"""What one step tells a Recorder: spans, and at times what the step holds."""
+
+from libc.stdint cimport int64_t
+
+from tagflow.kernels.scheduler.delivery cimport Machine
+from tagflow.kernels.scheduler.plan cimport CompiledPlan
+from tagflow.kernels.scheduler.ready cimport Ready
+from tagflow.kernels.scheduler.report cimport count_iterations, frame_path_of, held_bytes
+from tagflow.kernels.scheduler.tracing cimport Recorder, Span, nanoseconds
+
+cdef enum:
+    LOOKS = 16  # spans between two looks at what the step holds
+
+
+cdef class Log:
+    """One step's part of a trace."""
+
+    cdef Span begin(self, Ready ready, int64_t begin, int stream) noexcept:
+        """Return the span of an instance, without its end."""
+        cdef Span span
+        span.step, span.node, span.iteration = self.step, ready.node, ready.iteration.number
+        span.begin, span.dead, span.stream = begin, ready.dead, stream
+        span.bytes = span.iterations = -1
+        return span
+
+    cdef int end(self, Span span, object path) except -1:
+        """Record a span that ends now; its iteration may be gone."""
+        span.end = nanoseconds()
+        if self.spans % LOOKS == 0 or self.machine.root == NULL:
+            span.bytes, span.iterations = held_bytes(self.machine), count_iterations(self.machine.root)
+        self.spans += 1
+        return self.recorder.put(span, path)
+
+    cdef int put(self, Ready ready, int64_t begin, int stream) except -1:
+        """Record an instance that ends now and is still outstanding."""
+        return self.end(self.begin(ready, begin, stream), frame_path_of(ready.iteration.frame, self.compiled))
+
+
+cdef Log open_log(Recorder recorder, CompiledPlan compiled, object step, Machine* machine):
+    """Return a log of a step, None if there is no recorder."""
+    if recorder is None:
+        return None
+    cdef Log log = Log()
+    log.recorder = recorder
+    log.compiled = compiled
+    log.machine = machine
+    log.step = recorder.join(compiled.plan, step.number)
+    return log

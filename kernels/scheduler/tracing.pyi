@@ -1,0 +1,29 @@
+"""Spans of operation instances, kept in a ring."""
+
+from typing import Any
+
+class Recorder:
+    """A ring of spans that any number of steps write to."""
+
+    def __init__(self, capacity: int) -> None: ...
+    @property
+    def capacity(self) -> int: ...
+    @property
+    def recorded(self) -> int:
+        """Spans ever recorded, those included that had to make room."""
+
+    @property
+    def steps(self) -> list[tuple[Any, int]]:
+        """Plan and number of each step that was joined."""
+
+    def join(self, plan: Any, number: int) -> int:
+        """Register a step by its plan and number; return the index that its spans carry."""
+
+    def add(
+        self, step: int, node: int, path: str, iteration: int, begin: int, end: int, *, dead: bool, awaited: bool,
+        holdings: tuple[int, int] = (-1, -1),
+    ) -> None:
+        """Record a span; times in nanoseconds, `holdings` as (bytes, iterations), -1 for unknown."""
+
+    def rows(self) -> list[tuple[int, int, str, int, int, int, bool, bool, int, int]]:
+        """Return the spans kept, in the order in which they ended."""
