@@ -8,7 +8,7 @@ those written in Python, and those that finish later. Nothing here waits: an asy
 cimport cython
 from cpython.object cimport PyObject
 from libc.stdint cimport uint32_t, uint64_t
-from numpy cimport PyArray_CheckExact, import_array
+from numpy cimport PyArray_CheckExact, PyArray_NBYTES, import_array, ndarray
 from posix.time cimport CLOCK_MONOTONIC, clock_gettime, timespec
 
 import logging
@@ -33,7 +33,9 @@ from tagflow.kernels.scheduler.table cimport (
     AT_ONCE, KERNEL, SERIES_EXIT, SERIES_PUSH, STATEFUL, SWITCH, SWITCH_N, Node, Table, input_type, output_type,
 )
 from tagflow.kernels.scheduler.ufuncs cimport all_scalars, run_arrays, run_scalars
-from tagflow.kernels.scheduler.values cimport EMPTY, TAGFLOW_DEBUG, Counters, Py_DECREF, Py_INCREF, Value, drop
+from tagflow.kernels.scheduler.values cimport (
+    EMPTY, OBJECT, TAGFLOW_DEBUG, Counters, Py_DECREF, Py_INCREF, Value, drop, pointer,
+)
 
 cdef extern from "Python.h":
     PyObject* PyErr_Occurred()
@@ -47,7 +49,8 @@ cdef extern from "<fenv.h>" nogil:
 
 cdef enum:
     SLICE = 64  # instances between two looks at the clock
-    LOOP_COST = 8  # what an inner loop over arrays counts for; a Python kernel counts for a whole slice
+    LOOP_COST = 8  # what a C kernel over arrays counts for; over large ones, and in Python, for a whole slice
+    LARGE = 1 << 14  # bytes of an array
 
 import_array()
 
@@ -82,6 +85,25 @@ cdef inline size_t _argument(PyObject** place, object argument) noexcept:
     place[0] = <PyObject*>argument
     Py_INCREF(place[0])  # given back after the call
     return 1
+
+
+cdef bint _is_large(Value value) noexcept:
+    """Say whether a value is an array that takes long enough to look at the clock after."""
+    if value.form != OBJECT or not PyArray_CheckExact(<object>pointer(value)):
+        return False
+    return PyArray_NBYTES(<ndarray>pointer(value)) >= LARGE
+
+
+cdef int _array_cost(const Node* node, const Value* inputs, const Value* outputs) noexcept:
+    """Return what a C kernel counts for that has run, by the size of its arrays."""
+    cdef uint32_t i
+    for i in range(node.num_inputs):
+        if _is_large(inputs[i]):
+            return SLICE
+    for i in range(node.num_outputs):
+        if _is_large(outputs[i]):
+            return SLICE
+    return LOOP_COST
 
 
 cdef bint _is_awaitable(object result):
@@ -355,8 +377,9 @@ cdef class StepMachine:
             return self._emit(ready) + 1
         if node.native != NULL and node.native(
                 self.machine.table, node, &ready.iteration.slots[node.slot], self.machine.live, self.machine.outputs):
+            cost = _array_cost(node, &ready.iteration.slots[node.slot], self.machine.outputs)
             self._emit(ready)
-            return LOOP_COST
+            return cost
         if node.loop != NULL:
             cost = self._run_loop(node, ready.iteration)
             if cost:
@@ -376,7 +399,7 @@ cdef class StepMachine:
         if all_scalars(node, &it.slots[node.slot]):
             run_scalars(node, &it.slots[node.slot], m.outputs)
         elif run_arrays(m.table, node, &it.slots[node.slot], m.live, m.outputs):
-            cost = LOOP_COST
+            cost = _array_cost(node, &it.slots[node.slot], m.outputs)
         else:
             return 0
         if PyErr_Occurred() != NULL:
