@@ -35,7 +35,8 @@ async def tagflow(case: Case, stack: AsyncExitStack) -> Step:
 
     with tg.Graph().as_default() as graph:
         x, end = grid(tg, case)
-    session = await stack.enter_async_context(tg.Session(graph, settings=tg.Settings(fold=False, merge=False)))
+    as_written = tg.Settings(fold=False, merge=False, fuse=False)
+    session = await stack.enter_async_context(tg.Session(graph, settings=as_written))
     step, value = session.make_step([end], feeds=[x]), fed(case)
     return lambda: step(value)
 

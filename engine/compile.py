@@ -11,7 +11,9 @@ from .ir.operation import Operation
 from .ir.rewrite import Program, copy_program
 from .ir.tensor import Tensor
 from .lower.lowering import lower
+from .optimize.batch import batch_products
 from .optimize.fold import fold_constants
+from .optimize.fuse import fuse_elementwise
 from .optimize.merge import merge_duplicates
 from .plan.build import build_plan
 from .plan.plan import Plan
@@ -58,12 +60,27 @@ def lowered(
     settings: Settings = DEFAULTS,
 ) -> Program:
     """Return the program as primitives, the last form before a Plan."""
+    return _legal(lower(optimized(graph, feeds, fetches, targets, settings)), "lowered", settings)
+
+
+def optimized(
+    graph: Graph,
+    feeds: Sequence[Tensor],
+    fetches: Sequence[Tensor],
+    targets: Sequence[Operation] = (),
+    settings: Settings = DEFAULTS,
+) -> Program:
+    """Return the program with all passes done that keep its regions."""
     program = _legal(pruned(graph, feeds, fetches, targets), "structured", settings)
     if settings.fold:
         program = _legal(fold_constants(program, settings), "structured", settings)
     if settings.merge:
         program = _legal(merge_duplicates(program), "structured", settings)
-    return _legal(lower(program), "lowered", settings)
+    if settings.batch:
+        program = _legal(batch_products(program), "structured", settings)
+    if settings.fuse:
+        program = _legal(fuse_elementwise(program), "structured", settings)
+    return program
 
 
 def _legal(program: Program, stage: str, settings: Settings) -> Program:

@@ -30,6 +30,10 @@ class Settings:
         Largest constant that folding may create.
     merge : bool
         Let operations that compute the same value be one.
+    batch : bool
+        Multiply what a loop adds up, as gradients of its weights, at once behind it.
+    fuse : bool
+        Run connected elementwise operations as one.
     shuffle_seed : int or None
         Seed of a random ready order; None keeps first in, first out. Results never depend on it.
     check_passes : bool
@@ -46,6 +50,8 @@ class Settings:
     fold: bool = True
     fold_bytes: int = 1 << 20
     merge: bool = True
+    batch: bool = True
+    fuse: bool = True
     shuffle_seed: int | None = None
     check_passes: bool = field(default_factory=lambda: os.environ.get("TAGFLOW_CHECK_PASSES") == "1")
 

@@ -11,38 +11,12 @@ from ..base.dtypes import DType, as_dtype
 from ..base.errors import TensorArrayError
 from ..base.shapes import UNKNOWN, Shape
 from ..ir.definition import KernelContext
+from ..kernels.cpu.elements import Element, Elements
 
 Array = np.ndarray[Any, Any]
 
 
-class Element:
-    """One slot of an array.
-
-    Attributes
-    ----------
-    value : array or None
-        The value, None before the first write and after it was cleared.
-    shape : tuple of int or None
-        Shape of what was written; kept after the value is cleared.
-    writer : (operation, iteration) or None
-        Who wrote first.
-    reader : (operation, iteration) or None
-        Who read first.
-    owned : bool
-        Whether `value` is a sum that nobody else has seen, so that it may be added to in place.
-    """
-
-    __slots__ = ("owned", "reader", "shape", "value", "writer")
-
-    def __init__(self) -> None:
-        self.value: Array | None = None
-        self.shape: tuple[int, ...] | None = None
-        self.writer: tuple[str, int] | None = None
-        self.reader: tuple[str, int] | None = None
-        self.owned = False
-
-
-class ArrayStorage:
+class ArrayStorage(Elements):
     """The elements of one TensorArray, or (with a primal) of one of its gradient arrays.
 
     A gradient array sums repeated writes, may be read many times, reads as zeros where nothing was written, and
@@ -51,8 +25,7 @@ class ArrayStorage:
     """
 
     __slots__ = (
-        "clear_after_read", "closed", "dtype", "dynamic_size", "element_shape", "elements", "exact", "frozen",
-        "gradients", "identical_shapes", "name", "primal",
+        "dynamic_size", "element_shape", "element_type", "frozen", "gradients", "identical_shapes", "name", "primal",
     )  # fmt: skip
 
     def __init__(
@@ -67,7 +40,8 @@ class ArrayStorage:
         identical_shapes: bool = False,
         primal: ArrayStorage | None = None,
     ) -> None:
-        self.dtype = dtype
+        self.element_type = dtype
+        self.dtype = dtype.numpy
         self.name = name
         self.element_shape = element_shape
         self.dynamic_size = dynamic_size
@@ -75,7 +49,7 @@ class ArrayStorage:
         self.identical_shapes = identical_shapes
         self.primal = primal
         self.gradients: dict[str, ArrayStorage] = {}
-        self.exact: tuple[int, ...] | None = None
+        self.exact = element_shape.as_tuple() if element_shape.is_fully_known else None
         self.frozen = False
         self.closed = False
         self.elements = [Element() for _ in range(size)]
@@ -91,7 +65,7 @@ class ArrayStorage:
         if source is not None and source in self.gradients:
             return self.gradients[source]
         made = ArrayStorage(
-            self.dtype, 0 if source is None else self.size, name=f"{self.name}@{source or 'gradient'}",
+            self.element_type, 0 if source is None else self.size, name=f"{self.name}@{source or 'gradient'}",
             element_shape=self.element_shape, dynamic_size=source is None, clear_after_read=False, primal=self,
         )  # fmt: skip
         if source is not None:
@@ -138,14 +112,16 @@ class ArrayStorage:
 
     def read_many(self, indices: Any, context: KernelContext, zeros: Sequence[int] | None = None) -> list[Array]:
         """Read several elements; `zeros` gives the shape of all of them together, rows first."""
-        return [self.read(i, context, None if zeros is None else zeros[1:]) for i in indices]
+        values: list[Array] = self.read_many_quickly(indices, context.operation, context.iteration)
+        rest = indices[len(values) :]
+        return values + [self.read(i, context, None if zeros is None else zeros[1:]) for i in rest]
 
     def stack(self, indices: Any, context: KernelContext, zeros: Sequence[int] | None, static: Shape) -> Array:
         """Read several elements as rows of one array (rule 110)."""
         values = self.read_many(indices, context, zeros)
         if values:
             self._check_equal(indices, values, context)
-            return np.stack(values)
+            return _stack(values)
         shape = static if zeros is None else Shape(zeros[1:])
         if not shape.is_fully_known:
             shape = self.element_shape
@@ -154,7 +130,7 @@ class ArrayStorage:
                 f"no elements of TensorArray '{self.name}' can be stacked without a known element shape", context,
                 wanted="a fully known element shape", got=shape, hint="give the array an element_shape",
             )  # fmt: skip
-        return np.zeros((0, *shape.as_tuple()), self.dtype.numpy)
+        return np.zeros((0, *shape.as_tuple()), self.dtype)
 
     def write_rows(self, indices: Any, rows: Array, context: KernelContext) -> None:
         """Write the rows of one array to several elements (rule 110)."""
@@ -164,7 +140,11 @@ class ArrayStorage:
                 f"TensorArray '{self.name}' needs one row for each index", context, wanted=f"{len(indices)} rows",
                 got=f"shape {list(rows.shape)}",
             )  # fmt: skip
-        for index, row in zip(indices, rows, strict=True):
+        done = 0
+        if isinstance(indices, range):
+            self._make_room(len(indices))
+            done = self.write_rows_quickly(rows, context.operation, context.iteration)
+        for index, row in zip(indices[done:], rows[done:], strict=True):
             self.write(index, row, context)
 
     def concat(self, like: Sequence[Any], context: KernelContext) -> tuple[Array, Array]:
@@ -213,6 +193,10 @@ class ArrayStorage:
             )  # fmt: skip
         return self.elements[index]
 
+    def _make_room(self, size: int) -> None:
+        if self.dynamic_size and not self.frozen and not self.closed:
+            self.elements.extend(Element() for _ in range(size - len(self.elements)))
+
     def _grow(self, index: int, context: KernelContext) -> None:
         if self.frozen:
             raise self._error(
@@ -243,9 +227,12 @@ class ArrayStorage:
         )  # fmt: skip
 
     def _check_value(self, index: int, array: Array, context: KernelContext) -> None:
-        if array.dtype != self.dtype.numpy:
+        if array.dtype != self.dtype:
             raise self._error(
-                f"{self._at(index)} was given another dtype", context, wanted=self.dtype, got=as_dtype(array.dtype)
+                f"{self._at(index)} was given another dtype",
+                context,
+                wanted=self.element_type,
+                got=as_dtype(array.dtype),
             )
         if array.shape == self.exact:
             return
@@ -270,7 +257,7 @@ class ArrayStorage:
                 wanted="a written element, or a fully known element shape", got=shape,
                 hint="write it first, or give the array an element_shape",
             )  # fmt: skip
-        return np.zeros(shape.as_tuple(), self.dtype.numpy)
+        return np.zeros(shape.as_tuple(), self.dtype)
 
     def shape_at(self, index: int) -> Shape:
         """Return what is known of the shape of an element, cleared or not."""
@@ -286,7 +273,7 @@ class ArrayStorage:
                 f"no elements of TensorArray '{self.name}' can be joined without a known element shape", context,
                 got=self.element_shape, hint="give the array an element_shape",
             )  # fmt: skip
-        return np.zeros((0, *shape.as_tuple()), self.dtype.numpy)
+        return np.zeros((0, *shape.as_tuple()), self.dtype)
 
     def _check_equal(self, indices: Any, values: list[Array], context: KernelContext) -> None:
         for index, value in zip(indices, values, strict=True):
@@ -320,3 +307,10 @@ class ArrayStorage:
 
 def _who(instance: tuple[str, int] | None) -> str:
     return "nobody" if instance is None else f"'{instance[0]}' in iteration {instance[1]}"
+
+
+def _stack(values: list[Array]) -> Array:
+    """Do what `numpy.stack` does, without a view of each value."""
+    if values[0].size == 0 or values[0].ndim == 0:
+        return np.stack(values)
+    return np.concatenate(values).reshape(len(values), *values[0].shape)

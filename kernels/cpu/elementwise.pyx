@@ -15,7 +15,8 @@ from tagflow.kernels.cpu.arrays cimport (
     ArrayObject, PyArray_DATA, PyArray_DIM, PyArray_DIMS, PyArray_NDIM, PyArray_SIZE, new_array, plain_in, same_shape,
     unshared,
 )
-from tagflow.kernels.scheduler.table cimport Loop, Native, Node, Table, input_type, output_type
+from tagflow.kernels.scheduler.convert cimport as_integer
+from tagflow.kernels.scheduler.table cimport Loop, Native, Node, Table, Type, input_type, output_type
 from tagflow.kernels.scheduler.ufuncs cimport find_native_loop
 from tagflow.kernels.scheduler.values cimport OBJECT, SCALAR, Counters, Value, hold, object_value, scalar
 
@@ -67,6 +68,14 @@ cdef inline void _logistic(const Chain* chain, char* source, char* target, cnp.n
     chain.add(pointers, &count, strides, chain.data[2])
     pointers[0], pointers[1], pointers[2] = one, target, target
     chain.divide(pointers, &count, strides, chain.data[3])
+
+
+cdef void logistic(char* source, char* target, cnp.npy_intp count, size_t size) noexcept nogil:
+    """Compute the logistic function of elements of 4 or 8 bytes."""
+    if size == sizeof(float):
+        _logistic(&_floats, source, target, count, sizeof(float), <char*>&_one_float)
+    else:
+        _logistic(&_doubles, source, target, count, sizeof(double), <char*>&_one_double)
 
 
 cdef inline int _sigmoid(
@@ -183,6 +192,25 @@ cdef int _sum_to_float(const Table* table, const Node* node, Value* inputs, Coun
 
 cdef int _sum_to_double(const Table* table, const Node* node, Value* inputs, Counters* live, Value* outputs) except -1:
     return _sum_to(table, node, inputs, live, outputs, <double*>NULL)
+
+
+cdef int _cast_integer(const Table* table, const Node* node, Value* inputs, Counters* live, Value* outputs) except -1:
+    """Cast an unboxed integer to an integer: what does not fit is cut off, as by NumPy."""
+    cdef const Type* target = output_type(table, node, 0)
+    cdef int64_t number
+    if inputs[0].form != SCALAR:
+        return 0
+    number = as_integer(inputs[0], input_type(table, node, 0))
+    outputs[0] = scalar(0)
+    memcpy(&outputs[0].bits, &number, target.size)
+    return 1
+
+
+cdef Native find_cast(list inputs, list outputs):
+    """Return the kernel of Cast, if it is from integer to integer."""
+    if inputs[0].kind in "iu" and outputs[0].kind in "iu":
+        return _cast_integer
+    return NULL
 
 
 cdef inline Native _for(object dtype, Native floats, Native doubles):

@@ -6,14 +6,19 @@ its inputs are the plain arrays that almost all are, and declines where they are
 
 from libc.stdint cimport int64_t
 
-from tagflow.kernels.cpu.elementwise cimport find_add_n, find_sigmoid, find_sum_to
+from tagflow.kernels.cpu.elementwise cimport find_add_n, find_cast, find_sigmoid, find_sum_to
+from tagflow.kernels.cpu.elements cimport find_array_access
+from tagflow.kernels.cpu.fused cimport find_fused
 from tagflow.kernels.cpu.linear cimport find_matmul
 from tagflow.kernels.cpu.moving cimport find_concat, find_split, find_transpose
 from tagflow.kernels.scheduler.table cimport Native
 
 
-cdef Native find_native(str type, dict attrs, list inputs, list outputs, int64_t* params) except *:
-    """Return the C kernel of an operation, or NULL; write what it takes from the attributes to `params`."""
+cdef Native find_native(str type, dict attrs, list inputs, list outputs, int64_t* params, list kept) except *:
+    """Return the C kernel of an operation, or NULL; write what it takes from the attributes to `params`.
+
+    Objects that it needs as long as it is used are appended to `kept`.
+    """
     if type == "MatMul":
         params[0], params[1] = attrs["transpose_a"], attrs["transpose_b"]
         return find_matmul(attrs, inputs, outputs)
@@ -25,8 +30,14 @@ cdef Native find_native(str type, dict attrs, list inputs, list outputs, int64_t
         return find_split(attrs, inputs, outputs)
     if type == "Transpose":
         return find_transpose(attrs, inputs, outputs)
+    if type == "TensorArrayRead" or type == "TensorArrayWrite":
+        return find_array_access(type)
+    if type == "Cast":
+        return find_cast(inputs, outputs)
     if type == "AddN":
         return find_add_n(attrs, inputs, outputs)
+    if type == "Fused":
+        return find_fused(attrs, inputs, outputs, params, kept)
     if type == "Sigmoid":
         return find_sigmoid(attrs, inputs, outputs)
     if type == "SumTo":

@@ -79,6 +79,11 @@ cdef inline Iteration* new_iteration_block(const FrameType* type) noexcept nogil
     return iteration
 
 
+cdef inline Iteration* iteration_of(const FrameType* type, const Value* slots) noexcept nogil:
+    """Return the iteration of a frame that `slots` belong to."""
+    return <Iteration*>(<char*>slots - type.num_children * sizeof(void*) - sizeof(Iteration))
+
+
 cdef inline Iteration* append_iteration(Counters* live, Frame* frame) noexcept nogil:
     """Start the next iteration of a frame, with fresh counts; NULL if there is no memory."""
     cdef FrameType* type = frame.type

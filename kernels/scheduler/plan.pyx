@@ -133,6 +133,7 @@ cdef int _build_node(CompiledPlan self, uint32_t i) except -1:
     cdef Node* node = &self.table.nodes[i]
     source = self.plan.nodes[i]
     node.kind = source.kind
+    node.name = <PyObject*>source.name
     node.index = source.index
     node.child = source.child if node.kind == ENTER else source.frame
     is_final = node.kind == SERIES_EXIT or node.kind == TRIP_COUNT
@@ -326,11 +327,9 @@ cdef int _build_kernels(CompiledPlan self) except -1:
             raise ValueError(f"{source.name}: has no kernel")
         self.kernels.append(kernel)
         node.kernel = <PyObject*>kernel
-        if source.stateful:
-            continue
         inputs = [self.dtypes[table.input_types[node.input + <uint32_t>k]] for k in range(node.num_inputs)]
-        if source.ufunc:
+        if source.ufunc and not source.stateful:
             find_loop(node, source.ufunc, inputs, list(source.outputs))
         else:
-            node.native = find_native(source.type, source.attrs, inputs, list(source.outputs), node.params)
+            node.native = find_native(source.type, source.attrs, inputs, list(source.outputs), node.params, self.kernels)
     return 0

@@ -87,6 +87,7 @@ cdef struct Node:
     Loop loop  # NumPy inner loop, or NULL
     void* loop_data  # its last argument
     Native native  # C kernel, or NULL
+    PyObject* name  # str, borrowed from the plan
     int64_t params[NUM_PARAMS]  # what the C kernel takes from the operation's attributes
 
 

@@ -57,7 +57,7 @@ def test_checks_between_passes_are_a_setting(monkeypatch):
     lowered(y.graph, [], [y], settings=Settings(check_passes=False))
     assert stages == []
     lowered(y.graph, [], [y], settings=Settings(check_passes=True))
-    assert stages == ["structured"] * 3 + ["lowered"]
+    assert stages == ["structured"] * 5 + ["lowered"]
 
 
 def test_the_default_comes_from_the_environment(monkeypatch):

@@ -1,0 +1,29 @@
+"""The elements of a TensorArray."""
+
+from collections.abc import Sequence
+from typing import Any, final
+
+@final
+class Element:
+    """One slot of an array; ``writer`` and ``reader`` are (operation, iteration) of who came first, or None."""
+
+    value: Any
+    shape: tuple[int, ...] | None
+    owned: bool
+    writer: tuple[str, int] | None
+    reader: tuple[str, int] | None
+
+class Elements:
+    """What the kernels need to know of an array."""
+
+    elements: list[Element]
+    dtype: Any
+    exact: tuple[int, ...] | None
+    clear_after_read: bool
+    closed: bool
+
+    def write_rows_quickly(self, rows: Any, name: str, iteration: int) -> int:
+        """Write rows to the elements from 0 on, as far as there is nothing special; return how many were written."""
+
+    def read_many_quickly(self, indices: Sequence[Any], name: str, iteration: int) -> list[Any]:
+        """Read elements as far as there is nothing special; return the values."""

@@ -1,0 +1,340 @@
+"""Several elementwise operations as one kernel: NumPy's inner loops, run over blocks of rows that stay in the cache.
+
+A program is a list of steps over registers. Registers are first the inputs, then the constants, then one for each
+step. All of them have the same rows (the dimensions before the last), each its own width; a scalar has none, and a
+row of one input may stand for all rows. The steps run the loops that the operations would run one after the other,
+so the results are the same bit for bit.
+"""
+
+cimport numpy as cnp
+from libc.stdint cimport int64_t, uint32_t
+from libc.stdlib cimport free, realloc
+from libc.string cimport memcpy
+
+from tagflow.kernels.cpu.arrays cimport (
+    ArrayObject, PyArray_DATA, PyArray_DIM, PyArray_NDIM, new_array, plain_in,
+)
+from tagflow.kernels.cpu.elementwise cimport logistic
+from tagflow.kernels.scheduler.memory cimport Arena
+from tagflow.kernels.scheduler.table cimport Loop, Native, Node, Table, output_type
+from tagflow.kernels.scheduler.ufuncs cimport find_native_loop
+from tagflow.kernels.scheduler.values cimport SCALAR, Counters, Value, drop
+
+cnp.import_array()
+
+cdef enum:
+    BLOCK = 2048  # elements of the widest register that one round works on
+    MOST_DIMS = 16
+    MOST_OPERANDS = 3  # of an inner loop
+
+cdef enum Code:
+    APPLY = 0  # an inner loop
+    SIGMOID = 1
+    CUT = 2  # columns start to stop of its operand
+    JOIN = 3  # its operands side by side
+
+
+cdef struct Step:
+    Code code
+    Loop loop  # APPLY
+    void* data  # its last argument
+    int start, stop  # CUT
+    int count
+    int* operands  # registers, `count` of them
+
+
+cdef struct Register:
+    cnp.npy_intp width  # elements of a row; 0 for a scalar
+    cnp.npy_intp advance  # bytes from one row to the next; 0 if a block always stands at the same place
+    char* data  # first element of the current block
+    bint repeated  # one row that stands for all
+    int result  # which output, or -1
+
+
+cdef class Program:
+    """A compiled program, with the memory that its runs take turns in using."""
+    cdef Arena arena
+    cdef Step* steps
+    cdef Register* registers
+    cdef int num_inputs, num_registers, num_steps, num_results, rank
+    cdef cnp.npy_intp rows
+    cdef cnp.npy_intp lead[MOST_DIMS]  # the dimensions before the last, rank - 1 of them
+    cdef int* results
+    cdef size_t itemsize
+    cdef char* scratch
+    cdef size_t size  # of scratch, in bytes
+    cdef tuple constants  # arrays of no dimensions
+
+    def __cinit__(self, dict attrs, int num_inputs, dtype):
+        cdef int at
+        self.arena = Arena()
+        self.constants = attrs["constants"]
+        self.num_inputs = num_inputs
+        self.num_steps = len(attrs["steps"])
+        self.num_results = len(attrs["results"])
+        self.num_registers = num_inputs + len(self.constants) + self.num_steps
+        self.itemsize = dtype.itemsize
+        self.steps = <Step*>self.arena.take(self.num_steps, sizeof(Step))
+        self.registers = <Register*>self.arena.take(self.num_registers, sizeof(Register))
+        self.results = <int*>self.arena.take(self.num_results, sizeof(int))
+        self.rows, self.rank = 1, len(attrs["lead"]) + 1
+        for i, dim in enumerate(attrs["lead"]):
+            self.lead[i] = dim
+            self.rows *= dim
+        for at in range(self.num_registers):
+            self.registers[at].result = -1
+        for i, result in enumerate(attrs["results"]):
+            self.results[i] = at = result
+            self.registers[at].result = i
+        for i, constant in enumerate(self.constants):
+            at = num_inputs + i
+            self.registers[at].data = <char*>cnp.PyArray_DATA(constant)
+
+    def __dealloc__(self):
+        free(self.scratch)
+
+
+cdef bint _compile(Program program, tuple steps, dtype) except *:
+    """Translate the steps; say no if one has no inner loop for the element type."""
+    cdef Step* step
+    for i, (name, operands, detail) in enumerate(steps):
+        step = &program.steps[i]
+        step.count = len(operands)
+        step.operands = <int*>program.arena.take(step.count, sizeof(int))
+        for k, operand in enumerate(operands):
+            step.operands[k] = operand
+        if name == "sigmoid":
+            step.code = SIGMOID
+        elif name == "join":
+            step.code = JOIN
+        elif name == "cut":
+            step.code = CUT
+            step.start, step.stop = detail
+        else:
+            step.code = APPLY
+            step.loop = find_native_loop(name, [dtype.num] * (step.count + 1), &step.data)
+            if step.loop == NULL or step.count > MOST_OPERANDS:
+                return False
+    return True
+
+
+cdef bint _bind(Program program, Value* inputs) noexcept:
+    """Point the first registers at the inputs; say no if one is not a plain array that fits."""
+    cdef Register* register
+    cdef ArrayObject* array
+    for i in range(program.num_inputs):
+        register = &program.registers[i]
+        register.width = register.advance = register.repeated = 0
+        if inputs[i].form == SCALAR:
+            register.data = <char*>&inputs[i].bits
+            continue
+        array = plain_in(inputs[i])
+        if array == NULL:
+            return False
+        register.data = <char*>PyArray_DATA(array)
+        if PyArray_NDIM(array) == 0:
+            continue
+        register.width = PyArray_DIM(array, PyArray_NDIM(array) - 1)
+        if register.width == 0 or not _has_rows(program, array, register):
+            return False
+    return True
+
+
+cdef bint _has_rows(Program program, ArrayObject* array, Register* register) noexcept:
+    """Say whether an array has the rows of the program, or one that stands for all."""
+    cdef int rank = PyArray_NDIM(array)
+    cdef bint fits = rank == program.rank
+    cdef bint single = rank <= program.rank
+    cdef int d
+    for d in range(rank - 1):
+        fits = fits and PyArray_DIM(array, d) == program.lead[d]
+        single = single and PyArray_DIM(array, d) == 1
+    register.repeated = not fits
+    register.advance = register.width * program.itemsize if fits else 0
+    return fits or single
+
+
+cdef cnp.npy_intp _measure(Program program) noexcept:
+    """Find the width of each step; return the largest of all, or 0 if the operands of one do not fit."""
+    cdef int first = program.num_registers - program.num_steps
+    cdef cnp.npy_intp widest = 0
+    cdef int i
+    for i in range(program.num_inputs):
+        widest = max(widest, program.registers[i].width)
+    for i in range(program.num_steps):
+        if not _width(program, &program.steps[i], &program.registers[first + i]):
+            return 0
+        widest = max(widest, program.registers[first + i].width)
+    return widest
+
+
+cdef bint _width(Program program, const Step* step, Register* made) noexcept:
+    """Find the width of a step, and whether its operands fit."""
+    cdef Register* operand
+    cdef bint whole = False
+    cdef int k
+    made.width = 0
+    for k in range(step.count):
+        operand = &program.registers[step.operands[k]]
+        whole = whole or (operand.width != 0 and not operand.repeated)
+        if step.code == APPLY or step.code == SIGMOID:
+            if operand.width != 0 and made.width != 0 and operand.width != made.width:
+                return False
+            made.width = max(made.width, operand.width)
+        elif operand.width == 0 or operand.repeated:
+            return False
+        elif step.code == JOIN:
+            made.width += operand.width
+        else:
+            made.width = step.stop - step.start
+            if step.stop > operand.width:
+                return False
+    return whole and made.width > 0
+
+
+cdef int _place(Program program, cnp.npy_intp block) except -1:
+    """Give the registers that are neither input nor output room for a block, and repeat rows in theirs."""
+    cdef int first = program.num_registers - program.num_steps
+    cdef size_t size = 0
+    cdef char* grown
+    cdef int i
+    for i in range(program.num_registers):
+        size += _room(program, i, block)
+    if size > program.size:
+        grown = <char*>realloc(program.scratch, size)
+        if grown == NULL:
+            raise MemoryError()
+        program.scratch, program.size = grown, size
+    grown = program.scratch
+    for i in range(program.num_registers):
+        size = _room(program, i, block)
+        if size == 0:
+            continue
+        if i < first:
+            _repeat(program, &program.registers[i], grown, block)
+        program.registers[i].data = grown
+        program.registers[i].advance = 0
+        grown += size
+    return 0
+
+
+cdef inline size_t _room(Program program, int i, cnp.npy_intp block) noexcept:
+    """Return how many bytes of scratch a register needs."""
+    cdef Register* register = &program.registers[i]
+    if register.result >= 0 or register.width == 0:
+        return 0
+    if i < program.num_registers - program.num_steps and not register.repeated:
+        return 0
+    return (block * register.width * program.itemsize + 63) // 64 * 64
+
+
+cdef inline void _repeat(Program program, Register* register, char* target, cnp.npy_intp rows) noexcept:
+    cdef size_t size = register.width * program.itemsize
+    cdef cnp.npy_intp r
+    for r in range(rows):
+        memcpy(target + r * size, register.data, size)
+
+
+cdef int _make_results(Program program, const Table* table, const Node* node, Counters* live, Value* outputs) except -1:
+    """Make the output arrays."""
+    cdef cnp.npy_intp dims[MOST_DIMS]
+    cdef Register* register
+    cdef int i
+    memcpy(dims, program.lead, (program.rank - 1) * sizeof(cnp.npy_intp))
+    for i in range(program.num_results):
+        register = &program.registers[program.results[i]]
+        dims[program.rank - 1] = register.width
+        try:
+            register.data = <char*>PyArray_DATA(
+                new_array(live, output_type(table, node, i), program.rank, dims, &outputs[i]))
+        except BaseException:
+            for made in range(i):
+                drop(live, &outputs[made])
+            raise
+        register.advance = register.width * program.itemsize
+    return 0
+
+
+cdef inline void _apply(Program program, const Step* step, Register* made, cnp.npy_intp count) noexcept nogil:
+    """Run an inner loop over a block."""
+    cdef char* pointers[MOST_OPERANDS + 1]
+    cdef cnp.npy_intp strides[MOST_OPERANDS + 1]
+    cdef Register* operand
+    cdef int k
+    for k in range(step.count):
+        operand = &program.registers[step.operands[k]]
+        pointers[k] = operand.data
+        strides[k] = program.itemsize if operand.width else 0
+    pointers[step.count] = made.data
+    strides[step.count] = program.itemsize
+    step.loop(pointers, &count, strides, step.data)
+
+
+cdef inline void _copy(
+        char* source, size_t source_row, char* target, size_t target_row, size_t size, cnp.npy_intp rows) noexcept nogil:
+    cdef cnp.npy_intp r
+    for r in range(rows):
+        memcpy(target + r * target_row, source + r * source_row, size)
+
+
+cdef inline void _move(Program program, const Step* step, Register* made, cnp.npy_intp rows) noexcept nogil:
+    """Cut columns out of a block, or put blocks side by side."""
+    cdef size_t size = program.itemsize
+    cdef Register* operand
+    cdef char* target = made.data
+    cdef int k
+    for k in range(step.count):
+        operand = &program.registers[step.operands[k]]
+        if step.code == CUT:
+            _copy(operand.data + step.start * size, operand.width * size, target, made.width * size, made.width * size, rows)
+        else:
+            _copy(operand.data, operand.width * size, target, made.width * size, operand.width * size, rows)
+            target += operand.width * size
+
+
+cdef inline void _round(Program program, cnp.npy_intp rows) noexcept nogil:
+    """Run all steps over one block, and go on to the next."""
+    cdef int first = program.num_registers - program.num_steps
+    cdef Register* made
+    cdef int i
+    for i in range(program.num_steps):
+        made = &program.registers[first + i]
+        if program.steps[i].code == APPLY:
+            _apply(program, &program.steps[i], made, rows * made.width)
+        elif program.steps[i].code == SIGMOID:
+            logistic(program.registers[program.steps[i].operands[0]].data, made.data, rows * made.width, program.itemsize)
+        else:
+            _move(program, &program.steps[i], made, rows)
+    for i in range(program.num_registers):
+        program.registers[i].data += rows * program.registers[i].advance
+
+
+cdef int _run(const Table* table, const Node* node, Value* inputs, Counters* live, Value* outputs) except -1:
+    """Run the program of a node; return 0, with nothing done, if its inputs are not what it was made for."""
+    cdef Program program = <Program><void*>node.params[0]
+    cdef cnp.npy_intp widest, block, left
+    if not _bind(program, inputs):
+        return 0
+    widest = _measure(program)
+    if widest == 0 or program.rows == 0:
+        return 0
+    left = program.rows
+    block = min(max(1, BLOCK // widest), left)
+    _place(program, block)
+    _make_results(program, table, node, live, outputs)
+    while left > 0:
+        _round(program, min(block, left))
+        left -= block
+    return 1
+
+
+cdef Native find_fused(dict attrs, list inputs, list outputs, int64_t* params, list kept) except *:
+    """Return the kernel of Fused and keep its program alive in `kept`, or return NULL."""
+    if len(attrs["lead"]) >= MOST_DIMS:
+        return NULL
+    program = Program(attrs, len(inputs), outputs[0])
+    if not _compile(program, attrs["steps"], outputs[0]):
+        return NULL
+    kept.append(program)
+    params[0] = <int64_t><void*>program
+    return _run

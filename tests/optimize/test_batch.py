@@ -1,0 +1,122 @@
+"""Sums of products behind their loops: the same within rounding, whatever the loop does."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import tagflow as tg
+from tagflow.base.settings import DEFAULTS
+from tagflow.compile import compile_plan, optimized
+from tagflow.kernels.scheduler.machine import StepMachine
+from tagflow.kernels.scheduler.plan import CompiledPlan
+
+OFF = replace(DEFAULTS, batch=False)
+
+
+@pytest.fixture(autouse=True)
+def _graph():
+    with tg.Graph().as_default():
+        yield
+
+
+def run(fetches, feeds, arrays, settings=DEFAULTS):
+    machine = StepMachine(CompiledPlan(compile_plan(fetches[0].graph, feeds, fetches, settings=settings)), None, arrays)
+    machine.drain(10)
+    if machine.failure is not None:
+        raise machine.failure[2]
+    return machine.fetches
+
+
+def inside_loops(fetches, feeds, settings=DEFAULTS):
+    """Return the types of the operations in the bodies of the optimised program."""
+    program = optimized(fetches[0].graph, feeds, fetches, settings=settings)
+    whiles = [op for op in program.graph.root.walk() if op.type == "While"]
+    return [inner.type for op in whiles for inner in op.regions[1].walk()]
+
+
+def assert_close(fetches, feeds, arrays):
+    for a, b in zip(run(fetches, feeds, arrays), run(fetches, feeds, arrays, OFF), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
+
+
+def recurrent(n, rows=1, units=6):
+    """Return the gradients of a recurrent net run `n` times, and its feeds."""
+    h, w, b = (tg.placeholder("float32", s) for s in ([rows, units], [units, units], [units]))
+    _, last = tg.while_loop(lambda t, h: t < n, lambda t, h: (t + 1, tg.tanh(h @ w + b)), [0, h])
+    return tg.gradients(tg.reduce_sum(last), [w, b, h]), [h, w, b]
+
+
+def draw(feeds):
+    random = np.random.default_rng(3)
+    return [random.standard_normal(t.shape.as_tuple()).astype(np.float32) for t in feeds]
+
+
+def test_weight_gradients_are_multiplied_behind_the_loop():
+    fetches, feeds = recurrent(5)
+    assert inside_loops(fetches, feeds).count("MatMul") == 2  # forward, and the cotangent of the state
+    assert inside_loops(fetches, feeds, OFF).count("MatMul") == 3
+    assert "SumTo" not in inside_loops(fetches, feeds)
+    assert_close(fetches, feeds, draw(feeds))
+
+
+def test_factors_as_large_as_their_product_stay_in_the_loop():
+    fetches, feeds = recurrent(5, rows=6)
+    assert inside_loops(fetches, feeds).count("MatMul") == 3
+    assert_close(fetches, feeds, draw(feeds))
+
+
+@pytest.mark.parametrize("count", [0, 1, 40])
+def test_any_number_of_iterations(count):
+    n = tg.placeholder("int32", [])
+    fetches, feeds = recurrent(n)
+    assert_close(fetches, [*feeds, n], [*draw(feeds), np.array(count, np.int32)])
+
+
+def test_nested_loops():
+    w, x = tg.placeholder("float32", [8, 8]), tg.placeholder("float32", [1, 8])
+
+    def outer(i, h):
+        _, h = tg.while_loop(lambda j, h: j < i, lambda j, h: (j + 1, tg.tanh(h @ w)), [0, h])
+        return i + 1, h + x
+
+    _, last = tg.while_loop(lambda i, h: i < 4, outer, [0, x])
+    fetches = tg.gradients(tg.reduce_sum(last), [w, x])
+    assert_close(fetches, [w, x], draw([w, x]))
+
+
+def test_second_derivatives():
+    fetches, feeds = recurrent(4)
+    second = tg.gradients(tg.reduce_sum(tg.square(fetches[0])), feeds)
+    assert_close(second, feeds, draw(feeds))
+
+
+def test_a_sum_that_starts_with_something_keeps_it():
+    x, s = tg.placeholder("float32", [1, 8]), tg.placeholder("float32", [8, 8])
+
+    def body(t, h, total):
+        return t + 1, tg.tanh(h), total + tg.matmul(h, h * 2.0, transpose_a=True)
+
+    *_, total = tg.while_loop(lambda t, *_: t < 5, body, [0, x, s])
+    assert "MatMul" not in inside_loops([total], [x, s])
+    assert_close([total], [x, s], draw([x, s]))
+
+
+def test_a_sum_that_the_loop_looks_at_stays():
+    x, s = tg.placeholder("float32", [1, 8]), tg.placeholder("float32", [8, 8])
+
+    def body(t, h, total):
+        return t + 1, tg.tanh(h @ total), total + tg.matmul(h, h * 2.0, transpose_a=True)
+
+    fetches = list(tg.while_loop(lambda t, *_: t < 5, body, [0, x, s])[1:])
+    assert inside_loops(fetches, [x, s]).count("MatMul") == 2
+    assert_close(fetches, [x, s], draw([x, s]))
+
+
+def test_a_branch_in_the_loop():
+    w, x = tg.placeholder("float32", [8, 8]), tg.placeholder("float32", [1, 8])
+
+    def body(t, h):
+        return t + 1, tg.cond(tg.equal(t % 2, 0), lambda: tg.tanh(h @ w), lambda: h * 0.5)
+
+    _, last = tg.while_loop(lambda t, h: t < 5, body, [0, x])
+    assert_close(tg.gradients(tg.reduce_sum(last), [w, x]), [w, x], draw([w, x]))
