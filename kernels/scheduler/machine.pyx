@@ -8,7 +8,7 @@ those written in Python, and those that finish later. Nothing here waits: an asy
 cimport cython
 from cpython.object cimport PyObject
 from libc.stdint cimport uint32_t, uint64_t
-from numpy cimport PyArray_CheckExact, PyArray_NBYTES, import_array, ndarray
+from numpy cimport PyArray_CheckExact, import_array
 from posix.time cimport CLOCK_MONOTONIC, clock_gettime, timespec
 
 import logging
@@ -18,6 +18,7 @@ import numpy as np
 from tagflow.base.tags import DEAD
 
 from tagflow.kernels.scheduler.convert cimport accept, box
+from tagflow.kernels.scheduler.cost cimport SLICE, array_cost
 from tagflow.kernels.scheduler.delivery cimport (
     NO_MEMORY, NOT_SCALAR, TWO_LIVE, Machine, Outcome, complete, drop_inputs, emit_outputs, make_ready, settle,
 )
@@ -33,9 +34,7 @@ from tagflow.kernels.scheduler.table cimport (
     AT_ONCE, KERNEL, SERIES_EXIT, SERIES_PUSH, STATEFUL, SWITCH, SWITCH_N, Node, Table, input_type, output_type,
 )
 from tagflow.kernels.scheduler.ufuncs cimport all_scalars, run_arrays, run_scalars
-from tagflow.kernels.scheduler.values cimport (
-    EMPTY, OBJECT, TAGFLOW_DEBUG, Counters, Py_DECREF, Py_INCREF, Value, drop, pointer,
-)
+from tagflow.kernels.scheduler.values cimport EMPTY, TAGFLOW_DEBUG, Counters, Py_DECREF, Py_INCREF, Value, drop
 
 cdef extern from "Python.h":
     PyObject* PyErr_Occurred()
@@ -46,11 +45,6 @@ cdef extern from "Python.h":
 cdef extern from "<fenv.h>" nogil:
     int FE_ALL_EXCEPT
     int feclearexcept(int)
-
-cdef enum:
-    SLICE = 64  # instances between two looks at the clock
-    LOOP_COST = 8  # what a C kernel over arrays counts for; over large ones, and in Python, for a whole slice
-    LARGE = 1 << 14  # bytes of an array
 
 import_array()
 
@@ -85,25 +79,6 @@ cdef inline size_t _argument(PyObject** place, object argument) noexcept:
     place[0] = <PyObject*>argument
     Py_INCREF(place[0])  # given back after the call
     return 1
-
-
-cdef bint _is_large(Value value) noexcept:
-    """Say whether a value is an array that takes long enough to look at the clock after."""
-    if value.form != OBJECT or not PyArray_CheckExact(<object>pointer(value)):
-        return False
-    return PyArray_NBYTES(<ndarray>pointer(value)) >= LARGE
-
-
-cdef int _array_cost(const Node* node, const Value* inputs, const Value* outputs) noexcept:
-    """Return what a C kernel counts for that has run, by the size of its arrays."""
-    cdef uint32_t i
-    for i in range(node.num_inputs):
-        if _is_large(inputs[i]):
-            return SLICE
-    for i in range(node.num_outputs):
-        if _is_large(outputs[i]):
-            return SLICE
-    return LOOP_COST
 
 
 cdef bint _is_awaitable(object result):
@@ -377,7 +352,7 @@ cdef class StepMachine:
             return self._emit(ready) + 1
         if node.native != NULL and node.native(
                 self.machine.table, node, &ready.iteration.slots[node.slot], self.machine.live, self.machine.outputs):
-            cost = _array_cost(node, &ready.iteration.slots[node.slot], self.machine.outputs)
+            cost = array_cost(node, &ready.iteration.slots[node.slot], self.machine.outputs)
             self._emit(ready)
             return cost
         if node.loop != NULL:
@@ -399,7 +374,7 @@ cdef class StepMachine:
         if all_scalars(node, &it.slots[node.slot]):
             run_scalars(node, &it.slots[node.slot], m.outputs)
         elif run_arrays(m.table, node, &it.slots[node.slot], m.live, m.outputs):
-            cost = _array_cost(node, &it.slots[node.slot], m.outputs)
+            cost = array_cost(node, &it.slots[node.slot], m.outputs)
         else:
             return 0
         if PyErr_Occurred() != NULL:
