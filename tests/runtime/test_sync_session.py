@@ -19,6 +19,14 @@ def session(graph, executor):
         yield session
 
 
+@pytest.fixture
+def interruptible():
+    """Let SIGINT interrupt also where the test run was started in the background, which ignores it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 def test_the_whole_face(graph, session):
     x = tg.placeholder("float32", [None])
     w = tg.Variable([1.0, 2.0], name="w")
@@ -67,7 +75,7 @@ def test_the_callers_context_reaches_functions(session):
     assert str(session.run(name)) == "nobody"
 
 
-def test_an_interrupt_ends_the_step_and_nothing_else(session):
+def test_an_interrupt_ends_the_step_and_nothing_else(session, interruptible):
     inside, ended = threading.Event(), []
 
     async def wait():
