@@ -88,7 +88,7 @@ async def python_loop(case: Case, stack: AsyncExitStack) -> Step:
     import tagflow as tg
 
     def body(i: Any, x: Any) -> tuple[Any, Any]:
-        return i + 1, tg.py_function(heavy, [x], "float64", output_shapes=START.shape)
+        return i + 1, tg.py_function(heavy, [x], "float64", output_shapes=START.shape, blocking=True)
 
     with tg.Graph().as_default() as graph:
         result = tg.while_loop(lambda i, x: i < case["iterations"], body, [0, tg.constant(START)], back_prop=False)[1]

@@ -18,6 +18,7 @@ from tagflow.base.tags import DEAD
 
 from tagflow.kernels.scheduler.awaitable cimport discard, is_awaitable
 from tagflow.kernels.scheduler.convert cimport accept, box
+from tagflow.kernels.scheduler.cost cimport SLICE, array_cost
 from tagflow.kernels.scheduler.delivery cimport (
     NO_MEMORY, NOT_SCALAR, TWO_LIVE, Machine, Outcome, complete, drop_inputs, emit_outputs, make_ready, settle,
 )
@@ -46,10 +47,6 @@ cdef extern from "Python.h":
 cdef extern from "<fenv.h>" nogil:
     int FE_ALL_EXCEPT
     int feclearexcept(int)
-
-cdef enum:
-    SLICE = 64  # instances between two looks at the clock
-    LOOP_COST = 8  # what an inner loop over arrays counts for; a Python kernel counts for a whole slice
 
 import_array()
 
@@ -364,8 +361,9 @@ cdef class StepMachine:
             return self._emit(ready) + 1
         if node.native != NULL and node.native(
                 self.machine.table, node, &ready.iteration.slots[node.slot], self.machine.live, self.machine.outputs):
+            cost = array_cost(node, &ready.iteration.slots[node.slot], self.machine.outputs)
             self._emit(ready)
-            return LOOP_COST
+            return cost
         if node.loop != NULL:
             cost = self._run_loop(node, ready.iteration)
             if cost:
@@ -385,7 +383,7 @@ cdef class StepMachine:
         if all_scalars(node, &it.slots[node.slot]):
             run_scalars(node, &it.slots[node.slot], m.outputs)
         elif run_arrays(m.table, node, &it.slots[node.slot], m.live, m.outputs):
-            cost = LOOP_COST
+            cost = array_cost(node, &it.slots[node.slot], m.outputs)
         else:
             return 0
         if PyErr_Occurred() != NULL:

@@ -36,7 +36,15 @@ class Gate:
     def run(self, session, k, **options):
         return asyncio.ensure_future(session.run(self.result, feeds={self.x: k}, **options))
 
-    def let_go(self, k):
+    async def has(self, count):
+        """Wait until so many steps are inside."""
+        while len(self.inside) < count:
+            await asyncio.sleep(0)
+
+    async def let_go(self, k):
+        """Let a step end, as soon as it is inside."""
+        while k not in self.inside:
+            await asyncio.sleep(0)
         self.inside[k].set()
 
 
@@ -59,12 +67,10 @@ async def test_so_many_at_once_and_the_others_in_order(executor):
     gate = Gate()
     async with tg.Session(gate.graph, executor=executor, max_steps=2, settings=settings()) as session:
         steps = [gate.run(session, k) for k in range(5)]
-        await turns()
+        await gate.has(2)
         assert counts(session) == (2, 3, 0)
         for k in range(5):
-            while k not in gate.inside:
-                await asyncio.sleep(0)
-            gate.let_go(k)
+            await gate.let_go(k)
         assert [int(v) for v in await asyncio.gather(*steps)] == list(range(5))
         assert gate.order == list(range(5))
         assert gate.most == 2
@@ -79,7 +85,7 @@ async def test_steps_of_make_step_wait_too():
         second = asyncio.ensure_future(session.make_step(gate.quick)())
         await turns()
         assert not second.done()
-        gate.let_go(0)
+        await gate.let_go(0)
         assert (await first, await second) == (0, 2.0)
 
 
@@ -93,9 +99,7 @@ async def test_one_who_gives_up_leaves_the_places_of_the_others():
         await turns()
         assert counts(session) == (1, 2, 0)
         for k in (0, 2, 4):
-            while k not in gate.inside:
-                await asyncio.sleep(0)
-            gate.let_go(k)
+            await gate.let_go(k)
         await asyncio.wait(steps)
         assert [step.cancelled() for step in steps] == [False, True, False, True, False]
         assert gate.order == [0, 2, 4]
@@ -149,7 +153,7 @@ async def test_refused_at_once_without_a_wait():
             assert counts(session) == (1, 0, refused)
         assert caught.value.retry_after > 0
         assert caught.value.source.file == __file__
-        gate.let_go(0)
+        await gate.let_go(0)
         await first
         assert await session.run(gate.quick) == 2.0
 
@@ -165,7 +169,7 @@ async def test_refused_after_the_wait_with_an_estimate():
         assert all(isinstance(error, tg.Overloaded) for error in errors)
         assert all(error.retry_after >= 0.01 for error in errors), "the step inside has lasted that long already"
         assert counts(session) == (1, 0, 3)
-        gate.let_go(0)
+        await gate.let_go(0)
         await first
 
 
@@ -177,7 +181,7 @@ async def test_the_timeout_of_a_step_starts_when_it_is_admitted():
         second = gate.run(session, 1, timeout=0.05)
         await asyncio.sleep(0.1)
         assert counts(session) == (1, 1, 0)
-        gate.let_go(0)
+        await gate.let_go(0)
         await first
         with pytest.raises(tg.StepTimeout):
             await second
@@ -197,7 +201,7 @@ async def test_a_timeout_around_a_waiting_step_covers_the_wait():
             await session.run(gate.quick)
         assert scope.cancelled_caught
         assert counts(session) == (1, 0, 0)
-        gate.let_go(0)
+        await gate.let_go(0)
         await first
 
 
@@ -205,7 +209,7 @@ async def test_closing_sends_those_who_wait_away():
     gate = Gate()
     session = tg.Session(gate.graph, max_steps=1, settings=settings())
     steps = [gate.run(session, k) for k in range(3)]
-    await turns()
+    await gate.has(1)
     await session.aclose()
     await asyncio.wait(steps)
     assert all(isinstance(step.exception(), tg.SessionClosed) for step in steps)
@@ -231,10 +235,10 @@ async def test_no_limit_admits_all():
     gate = Gate()
     async with tg.Session(gate.graph) as session:
         steps = [gate.run(session, k) for k in range(50)]
-        await turns()
+        await gate.has(50)
         assert counts(session) == (50, 0, 0)
         for k in range(50):
-            gate.let_go(k)
+            await gate.let_go(k)
         await asyncio.gather(*steps)
 
 

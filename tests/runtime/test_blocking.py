@@ -119,7 +119,7 @@ async def time_out(step):
 
 
 @pytest.mark.rule(46)
-@pytest.mark.parametrize(("end", "timeout"), [(cancel, None), (time_out, 0.05)])
+@pytest.mark.parametrize(("end", "timeout"), [(cancel, None), (time_out, 0.3)])
 async def test_it_finishes_in_the_background_and_is_counted(graph, executor, latch, end, timeout):
     result = tg.py_function(latch, [], "float32", name="slow", blocking=True)
     quick = tg.constant(1.0) + 1.0
@@ -198,6 +198,18 @@ async def test_closing_waits_a_bounded_time(graph, latch, caplog):
         await step
     latch.released.set()
     await until(lambda: session.statistics().orphaned == 0)
+
+
+async def test_no_thread_outlives_a_closed_session(graph):
+    def threads():
+        return [thread for thread in threading.enumerate() if thread.name.startswith("tagflow-blocking")]
+
+    await until(lambda: not threads())
+    result = tg.py_function(lambda: 1.0, [], "float32", blocking=True)
+    async with tg.Session(graph) as session:
+        await asyncio.gather(*(session.run(result) for _ in range(20)))
+        assert 1 <= len(threads()) <= tg.Settings().blocking_threads
+    await until(lambda: not threads())
 
 
 @pytest.mark.parametrize("factory", [asyncio.new_event_loop, uvloop.new_event_loop])

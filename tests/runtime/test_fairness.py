@@ -3,6 +3,7 @@
 import asyncio
 import random
 
+import numpy as np
 import pytest
 import tagflow as tg
 from tagflow.runtime import waiting
@@ -128,6 +129,19 @@ async def test_results_do_not_depend_on_the_ready_order(graph, executor, seed):
     async with tg.Session(graph, executor=executor, settings=tg.Settings(shuffle_seed=seed)) as session:
         values = await asyncio.gather(*(session.run(result) for _ in range(3)))
     assert [[float(v) for v in value] for value in values] == [[10.0, -341.0, 1024.0]] * 3
+
+
+@pytest.mark.parametrize(("size", "least", "most"), [(100, 40, 200), (2, 5, 20)])
+async def test_the_clock_is_looked_at_after_each_large_kernel(graph, size, least, most):
+    """With slices of no time: large kernels have a turn each, small ones share it."""
+    start = tg.constant(np.eye(size, dtype=np.float32))
+    w = tg.placeholder("float32", [size, size])
+    _, result = tg.while_loop(lambda i, a: i < 40, lambda i, a: (i + 1, tg.matmul(a, w)), [0, start])
+    async with tg.Session(graph, settings=tg.Settings(drain_seconds=0.0)) as session:
+        with Heartbeat() as beat:
+            values = await session.run(result, feeds={w: np.eye(size, dtype=np.float32)})
+        assert least <= beat.turns <= most
+    np.testing.assert_array_equal(values, np.eye(size))
 
 
 class Round:

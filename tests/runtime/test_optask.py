@@ -40,6 +40,13 @@ def named(name):
     return [task for task in asyncio.all_tasks() if name in task.get_name()]
 
 
+async def all_waiting(program):
+    """Wait until all instances of a program's step wait; return their tasks."""
+    while len(tasks := named("waiting")) < program.count:
+        await asyncio.sleep(0)
+    return tasks
+
+
 async def turns(count=3):
     for _ in range(count):
         await asyncio.sleep(0)
@@ -49,7 +56,7 @@ class Waiting:
     """A graph with a loop whose instances wait for futures that the test holds."""
 
     def __init__(self, count=3):
-        self.futures = []
+        self.futures, self.count = [], count
         with tg.Graph().as_default() as self.graph:
             array = tg.TensorArray("int32", count)
             _, array = tg.while_loop(lambda i, a: i < count, self._body, [0, array])
@@ -68,8 +75,7 @@ async def test_waiting_instances_are_listed_by_name():
     program = Waiting()
     async with tg.Session(program.graph) as session:
         step = asyncio.ensure_future(session.run(program.result))
-        await turns()
-        waiting = named("waiting")
+        waiting = await all_waiting(program)
         assert all(isinstance(task, OpTask) for task in waiting)
         assert sorted(task.get_name().rpartition("/")[2] for task in waiting) == ["0", "1", "2"]
         assert all("@root/0/" in task.get_name() for task in waiting)
@@ -87,8 +93,7 @@ def test_a_loop_ends_cleanly_with_an_instance_left_waiting(run):
     async def main():
         session = tg.Session(program.graph)
         main.step = asyncio.ensure_future(session.run(program.result))
-        await turns()
-        main.tasks = [weakref.ref(task) for task in named("waiting")]
+        main.tasks = [weakref.ref(task) for task in await all_waiting(program)]
 
     run(main())
     assert main.step.cancelled()
@@ -113,8 +118,7 @@ async def test_one_cancelled_from_outside_fails_its_step_alone():
     program = Waiting()
     async with tg.Session(program.graph) as session:
         step = asyncio.ensure_future(session.run(program.result))
-        await turns()
-        named("waiting")[0].cancel()
+        (await all_waiting(program))[0].cancel()
         with pytest.raises(asyncio.CancelledError, match="was cancelled"):
             await step
         assert named("waiting") == []
