@@ -9,6 +9,9 @@ from pathlib import Path
 import httpx
 import pytest
 import tagflow as tg
+from tagflow.compile import PASSES
+
+from tests.architecture.layers import LAYERS
 
 ROOT = Path(__file__).parents[1]
 PAGES = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
@@ -88,3 +91,22 @@ MODULES = [m.name for m in pkgutil.walk_packages(tg.__path__, "tagflow.") if ".k
 def test_examples_in_docstrings(name):
     result = doctest.testmod(importlib.import_module(name), optionflags=doctest.ELLIPSIS)
     assert result.failed == 0
+
+
+def test_the_pipeline_names_every_pass_in_order():
+    text = NAMES["ARCHITECTURE.md"]
+    places = [text.index(f"**{setting.split('_')[0].title()}** (`engine/optimize/") for setting, _ in PASSES]
+    assert places == sorted(places)
+    numbers = [int(n) for n in re.findall(r"^(\d+)\. \*\*", text, re.M)]
+    assert numbers == list(range(1, len(numbers) + 1))
+
+
+def test_every_folder_stands_in_the_table_of_layers():
+    rows = re.findall(r"^\| (\d+) \| `([\w/.]+)`", NAMES["ARCHITECTURE.md"], re.M)
+    folders = [p for top in ("engine", "kernels") for p in (ROOT / top).iterdir() if any(p.glob("*.py"))]
+    folders = [str(p.relative_to(ROOT)) for p in folders]
+    assert sorted(folders) == sorted(place for _, place in rows if not place.endswith(".py"))
+    for layer, place in rows:
+        name = re.sub(r"^engine/?", "tagflow.", place).removesuffix(".py").removesuffix("__init__").rstrip(".")
+        name = "tagflow.kernels" if place.startswith("kernels") else name
+        assert LAYERS[name] == int(layer), place
