@@ -42,9 +42,7 @@ class Program:
     targets: list[Operation] = field(default_factory=list)
 
 
-def copy_program(
-    program: Program, transform: Transform | None = None, watched: Sequence[Tensor] = ()
-) -> Program:
+def copy_program(program: Program, transform: Transform | None = None, watched: Sequence[Tensor] = ()) -> Program:
     """Return a copy of what the program needs; `transform` may give other tensors for an operation's outputs.
 
     Each tensor of `watched` that lies in a needed branch or loop gets a Watch there, another target of the copy.
