@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from .base.settings import DEFAULTS, Settings
-from .ir.graph import Graph
 from .ir.legality import check
-from .ir.operation import Operation
 from .ir.rewrite import Program, copy_program
-from .ir.tensor import Tensor
 from .lower.lowering import lower
 from .optimize.batch import batch_products
 from .optimize.fold import fold_constants
@@ -33,72 +30,45 @@ PASSES: tuple[tuple[str, Pass], ...] = (  # by the setting that turns each off, 
 )
 
 
-def compile_plan(
-    graph: Graph,
-    feeds: Sequence[Tensor],
-    fetches: Sequence[Tensor],
-    targets: Sequence[Operation] = (),
-    settings: Settings = DEFAULTS,
-    watched: Sequence[Tensor] = (),
-) -> Plan:
-    """Compile what `fetches` and `targets` need, with values given for `feeds`.
+def compile_plan(program: Program, settings: Settings = DEFAULTS) -> Plan:
+    """Compile what a program's fetches and targets need.
 
     Parameters
     ----------
-    graph : Graph
-        Not changed.
-    feeds : sequence of Tensor
-        Tensors whose values are given; what makes them is left out (rule 60).
-    fetches : sequence of Tensor
-    targets : sequence of Operation
-        Operations to run for their effect.
-    watched : sequence of Tensor
-        Tensors whose values are shown as they are computed, where their branch or loop is needed.
+    program : Program
+        Of the user's graph, which is not changed.
+    settings : Settings, optional
+        Which passes run, and how.
 
     Returns
     -------
     Plan
+
+    Raises
+    ------
+    GraphError
+        If a static check fails (rules 52 to 55).
     """
-    return build_plan(lowered(graph, feeds, fetches, targets, settings, watched))
+    return build_plan(lowered(program, settings))
 
 
-def pruned(
-    graph: Graph,
-    feeds: Sequence[Tensor],
-    fetches: Sequence[Tensor],
-    targets: Sequence[Operation] = (),
-    watched: Sequence[Tensor] = (),
-) -> Program:
-    """Return the part of the graph that is needed, the first pass."""
-    return copy_program(Program(graph, list(feeds), list(fetches), list(targets)), watched=watched)
-
-
-def lowered(
-    graph: Graph,
-    feeds: Sequence[Tensor],
-    fetches: Sequence[Tensor],
-    targets: Sequence[Operation] = (),
-    settings: Settings = DEFAULTS,
-    watched: Sequence[Tensor] = (),
-) -> Program:
+def lowered(program: Program, settings: Settings = DEFAULTS) -> Program:
     """Return the program as primitives, the last form before a Plan."""
-    return _legal(lower(optimized(graph, feeds, fetches, targets, settings, watched)), "lowered", settings)
+    return _legal(lower(optimized(program, settings)), "lowered", settings)
 
 
-def optimized(
-    graph: Graph,
-    feeds: Sequence[Tensor],
-    fetches: Sequence[Tensor],
-    targets: Sequence[Operation] = (),
-    settings: Settings = DEFAULTS,
-    watched: Sequence[Tensor] = (),
-) -> Program:
+def optimized(program: Program, settings: Settings = DEFAULTS) -> Program:
     """Return the program with all passes done that keep its regions."""
-    program = _legal(pruned(graph, feeds, fetches, targets, watched), "structured", settings)
+    program = _legal(pruned(program), "structured", settings)
     for setting, transform in PASSES:
         if getattr(settings, setting):
             program = _legal(transform(program, settings), "structured", settings)
     return program
+
+
+def pruned(program: Program) -> Program:
+    """Return the part of the graph that is needed, the first pass."""
+    return copy_program(program)
 
 
 def _legal(program: Program, stage: str, settings: Settings) -> Program:

@@ -5,6 +5,7 @@ from tagflow.base.tags import DEAD
 from tagflow.compile import compile_plan
 from tagflow.frontend.py_function import py_function
 from tagflow.ir.build import convert_to_tensor
+from tagflow.ir.rewrite import Program
 from tagflow.runtime.reference import ReferenceMachine
 
 
@@ -12,7 +13,7 @@ async def execute(fetches, feeds=None, targets=(), shuffle_seed=None):
     """Return the fetched arrays (``DEAD`` for dead ones); raises what failed first."""
     feeds = feeds or {}
     graph = (list(fetches) + list(targets))[0].graph
-    plan = compile_plan(graph, list(feeds), list(fetches), list(targets))
+    plan = compile_plan(Program(graph, list(feeds), list(fetches), list(targets)))
     values = [np.asarray(value, tensor.dtype.numpy) for tensor, value in feeds.items()]
     machine = ReferenceMachine(plan, None, values, shuffle_seed)
     await machine.run()

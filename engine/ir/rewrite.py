@@ -7,7 +7,7 @@ prunes: operations, branch results, loop variables and saved values that nothing
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from ..base.errors import GraphError
@@ -28,27 +28,27 @@ class Program:
     Attributes
     ----------
     graph : Graph
-    feeds : list of Tensor
-        Outputs of Feed operations, in the order in which values are given.
-    fetches : list of Tensor
+    feeds : sequence of Tensor
+        Tensors whose values are given, in this order (rule 60); from the first copy on outputs of Feed operations.
+    fetches : sequence of Tensor
         Wanted values.
-    targets : list of Operation
+    targets : sequence of Operation
         Operations that must run.
+    watched : sequence of Tensor
+        Tensors whose values are shown as they are computed, where their branch or loop is needed. The first copy
+        has a Watch for each among its targets.
     """
 
     graph: Graph
-    feeds: list[Tensor]
-    fetches: list[Tensor]
-    targets: list[Operation] = field(default_factory=list)
+    feeds: Sequence[Tensor]
+    fetches: Sequence[Tensor]
+    targets: Sequence[Operation] = ()
+    watched: Sequence[Tensor] = ()
 
 
-def copy_program(program: Program, transform: Transform | None = None, watched: Sequence[Tensor] = ()) -> Program:
-    """Return a copy of what the program needs; `transform` may give other tensors for an operation's outputs.
-
-    Each tensor of `watched` that lies in a needed branch or loop gets a Watch there, another target of the copy.
-    """
-    copier = _Copier(program, transform, watched)
-    return copier.run()
+def copy_program(program: Program, transform: Transform | None = None) -> Program:
+    """Return a copy of what the program needs; `transform` may give other tensors for an operation's outputs."""
+    return _Copier(program, transform).run()
 
 
 class _Needs:
@@ -87,12 +87,7 @@ class _Needs:
             return
         self.operations.add(op)
         self._work.extend(op.control_inputs)
-        if op.type == "While":
-            self._work.extend(op.regions[0].results)
-        elif op.type == "Cond":
-            self._work.extend(op.inputs)
-        else:
-            self._work.extend(op.inputs)
+        self._work.extend(op.regions[0].results if op.type == "While" else op.inputs)
 
     def _tensor(self, tensor: Tensor) -> None:
         op = tensor.op
@@ -121,7 +116,7 @@ class _Needs:
 
 
 class _Copier:
-    def __init__(self, program: Program, transform: Transform | None, watched: Sequence[Tensor]) -> None:
+    def __init__(self, program: Program, transform: Transform | None) -> None:
         self.program = program
         self.transform = transform
         self.graph = Graph(program.graph.seed)
@@ -129,7 +124,7 @@ class _Copier:
         self.ops: dict[Operation, Operation | None] = {}
         self.patches: list[tuple[Operation, int, Tensor]] = []
         self.needs = _Needs(set(program.feeds))
-        self.watched = watched
+        self.watched: list[Tensor] = []
         self.watches: list[Operation] = []
 
     def run(self) -> Program:
@@ -141,7 +136,7 @@ class _Copier:
             )  # fmt: skip
             self.env[tensor] = feed.outputs[0]
         self.needs.add([*self.program.fetches, *self.program.targets])
-        self.watched = [t for t in self.watched if self.needs.runs(t)]
+        self.watched = [t for t in self.program.watched if self.needs.runs(t)]
         self.needs.add(self.watched)
         self.region(self.program.graph.root, self.graph.root)
         for op, index, tensor in self.patches:

@@ -10,6 +10,7 @@ from ..base.tags import Kind
 from ..compile import optimized
 from ..ir.carried import find_chains
 from ..ir.operation import Operation
+from ..ir.rewrite import Program
 from .step import CompiledStep
 
 
@@ -80,8 +81,9 @@ class Report:
 
 def report_of(step: CompiledStep, counts: Sequence[dict[str, Any]], settings: Any) -> Report:
     """Explain what was counted in the frames of a step."""
-    feeds, settings = [feed.tensor for feed in step.feeds], replace(settings, fuse=False)
-    program = optimized(step.graph, feeds, step.tensors, step.targets, settings, step.watched)
+    feeds = [feed.tensor for feed in step.feeds]
+    wanted = Program(step.graph, feeds, step.tensors, step.targets, step.watched)
+    program = optimized(wanted, replace(settings, fuse=False))
     loops = {op.name: op for op in program.graph.root.walk() if op.type == "While"}
     return Report(
         tuple(

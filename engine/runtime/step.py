@@ -18,6 +18,7 @@ from ..base.shapes import Shape
 from ..compile import compile_plan, pruned
 from ..ir.graph import Graph
 from ..ir.operation import Operation
+from ..ir.rewrite import Program
 from ..ir.tensor import Tensor
 from ..kernels.scheduler.plan import CompiledPlan
 from ..plan.plan import Plan
@@ -207,14 +208,14 @@ def compile_step(
     GraphError
         If a placeholder that the fetches need is not fed, or a static check fails.
     """
-    tensors = request.tensors
-    for op in pruned(graph, feeds, tensors, request.targets, watched).graph.root.walk():
+    program = Program(graph, feeds, request.tensors, request.targets, watched)
+    for op in pruned(program).graph.root.walk():
         if op.type == "Placeholder":
             raise GraphError(
                 f"you must feed a value for placeholder {op.name}",
                 wanted=f"{op.outputs[0].dtype}{op.outputs[0].shape}", operation=op, hint="pass it in feeds={...}",
             )  # fmt: skip
-    plan = compile_plan(graph, feeds, tensors, request.targets, settings, watched)
+    plan = compile_plan(program, settings)
     shown = {node.attrs["key"] for node in plan.nodes if node.type == "Watch"}
     return CompiledStep(graph, plan, feeds, request, tuple(t for t in watched if t.name in shown))
 

@@ -10,6 +10,7 @@ import pytest
 import tagflow as tg
 from tagflow.base.tags import Kind
 from tagflow.compile import compile_plan
+from tagflow.ir.rewrite import Program
 
 from bench import (
     cond_loop,
@@ -85,7 +86,7 @@ async def test_nested_loop_counts_as_its_data_says():
 def test_every_operation_of_the_grid_is_in_the_plan(work):
     with tg.Graph().as_default() as graph:
         x, end = null_ops.grid(tg, {"work": work, "width": 5, "length": 7})
-    plan = compile_plan(graph, [x], [end], settings=tg.Settings(fold=False, merge=False, fuse=False))
+    plan = compile_plan(Program(graph, [x], [end]), tg.Settings(fold=False, merge=False, fuse=False))
     adds = sum(node.type == "Add" for node in plan.nodes)
     identities = sum(node.kind is Kind.IDENTITY for node in plan.nodes)
     assert (adds, identities) == ((0, 36) if work == "identity" else (35, 1))
@@ -94,7 +95,7 @@ def test_every_operation_of_the_grid_is_in_the_plan(work):
 def test_five_operations_are_five():
     with tg.Graph().as_default() as graph:
         x, y = step_overhead.program(tg)
-    nodes = compile_plan(graph, [x], [y], settings=tg.Settings(fuse=False)).nodes
+    nodes = compile_plan(Program(graph, [x], [y]), tg.Settings(fuse=False)).nodes
     assert sum(node.kind is Kind.KERNEL for node in nodes) == step_overhead.EXPERIMENT.cases[0]["operations"]
 
 
@@ -113,7 +114,7 @@ async def test_the_unrolled_lstm_trains_like_the_loop_and_both_note_their_buildi
 def test_the_unrolled_lstm_has_no_loop():
     given = lstm_train.problem({"batch": 2, "units": 3, "length": 4})
     graph, _, feeds, fetches = lstm_train.training(tg, given, static_unroll.unrolled_loop)
-    types = [node.type for node in compile_plan(graph, feeds, fetches, settings=tg.Settings(fuse=False)).nodes]
+    types = [node.type for node in compile_plan(Program(graph, feeds, fetches), tg.Settings(fuse=False)).nodes]
     assert "Enter" not in types
     assert types.count("Tanh") == 2 * 4
 

@@ -11,6 +11,7 @@ from tagflow.frontend.conditional import case, cond, switch_case
 from tagflow.frontend.loops import while_loop
 from tagflow.ir.build import apply, constant
 from tagflow.ir.graph import Graph
+from tagflow.ir.rewrite import Program
 from tagflow.ops.control import enter, exit, loop_cond, merge, next_iteration, switch
 from tagflow.ops.source import identity, placeholder
 
@@ -26,7 +27,7 @@ def graph():
 
 
 def compiled(*fetches):
-    return compile_plan(fetches[0].graph, [], list(fetches))
+    return compile_plan(Program(fetches[0].graph, [], list(fetches)))
 
 
 # ---- cond

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import tagflow as tg
 from tagflow.compile import lowered
+from tagflow.ir.rewrite import Program
 
 from tests.gradients.building import Dynamic, assert_near, choose, derivatives, repeat, scalar, unknown
 from tests.gradients.test_nesting import PROGRAMS
@@ -15,7 +16,7 @@ from tests.gradients.test_nesting import PROGRAMS
 
 def compiled(*fetches):
     """Return the operations of the lowered program that computes the fetches."""
-    return lowered(fetches[0].graph, [], list(fetches)).graph.get_operations()
+    return lowered(Program(fetches[0].graph, [], list(fetches))).graph.get_operations()
 
 
 def types(*fetches):

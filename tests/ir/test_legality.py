@@ -14,6 +14,7 @@ from tagflow.ir.build import constant
 from tagflow.ir.graph import Graph
 from tagflow.ir.legality import STAGES, check
 from tagflow.ir.operation import Operation
+from tagflow.ir.rewrite import Program
 from tagflow.ir.structured import Extra, save_maybe, save_series, trip_count
 from tagflow.ops.source import placeholder
 
@@ -47,16 +48,16 @@ def test_a_whole_program_is_legal_at_every_seam():
     choose, loop, p = program()
     check(choose.graph, "structured")
     fetches = [*choose.outputs[:1], *loop.outputs]
-    check(lowered(choose.graph, [p], fetches, settings=Settings(check_passes=True)).graph, "lowered")
+    check(lowered(Program(choose.graph, [p], fetches), Settings(check_passes=True)).graph, "lowered")
 
 
 def test_checks_between_passes_are_a_setting(monkeypatch):
     stages = []
     monkeypatch.setattr("tagflow.compile.check", lambda graph, stage: stages.append(stage))
     y = constant(1) + 1
-    lowered(y.graph, [], [y], settings=Settings(check_passes=False))
+    lowered(Program(y.graph, [], [y]), Settings(check_passes=False))
     assert stages == []
-    lowered(y.graph, [], [y], settings=Settings(check_passes=True))
+    lowered(Program(y.graph, [], [y]), Settings(check_passes=True))
     assert stages == ["structured"] * 8 + ["lowered"]
 
 
@@ -256,7 +257,7 @@ def test_a_broken_fact_is_found_and_the_operation_named(break_):
 
 def test_a_lowered_graph_has_no_operations_in_regions():
     choose, _, p = program()
-    program_ = lowered(choose.graph, [p], choose.outputs[:1])
+    program_ = lowered(Program(choose.graph, [p], choose.outputs[:1]))
     op = Operation(choose.regions[0], "NoOp", "inside", (), ())
     op.region.graph = program_.graph
     program_.graph.root.operations.append(op)
@@ -268,7 +269,7 @@ def test_a_lowered_graph_has_no_operations_in_regions():
 @pytest.mark.rule(52, 55)
 def test_a_lowered_graph_has_frames_and_no_other_cycles():
     y = while_loop(lambda i: i < 3, lambda i: i + 1, [0])
-    graph = lowered(y.graph, [], [y]).graph
+    graph = lowered(Program(y.graph, [], [y])).graph
     add = next(op for op in graph.get_operations() if op.type == "Add")
     outside = Operation(graph.root, "Const", "late", (), PAIR[:1], attrs={"value": np.int32(1)})
     Operation(graph.root, "Add", "mixed", [add.outputs[0], outside.outputs[0]], PAIR[:1])

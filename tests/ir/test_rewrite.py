@@ -34,7 +34,7 @@ def graph():
 
 
 def copied(fetches, feeds=(), targets=()):
-    program = pruned((list(fetches) + list(targets))[0].graph, list(feeds), list(fetches), list(targets))
+    program = pruned(Program((list(fetches) + list(targets))[0].graph, list(feeds), list(fetches), list(targets)))
     check(program.graph, "structured")
     return program
 
@@ -320,6 +320,6 @@ async def test_passes_together_do_not_change_results():
     for i in range(5):
         wanted = 7 * 5 + wanted if i % 2 == 0 else 7 * 5 - i
     assert await execute([y], {x: 7, n: 5}) == [wanted]
-    plain = len(lowered(y.graph, [x, n], [y], settings=Settings(fold_bytes=0)).graph.get_operations())
-    assert len(lowered(y.graph, [x, n], [y]).graph.get_operations()) < plain
+    plain = len(lowered(Program(y.graph, [x, n], [y]), Settings(fold_bytes=0)).graph.get_operations())
+    assert len(lowered(Program(y.graph, [x, n], [y])).graph.get_operations()) < plain
     assert y.dtype is dtypes.int32

@@ -14,6 +14,7 @@ from tagflow.frontend.scopes import control_dependencies, device
 from tagflow.gradients.api import gradients
 from tagflow.ir.build import DYNAMIC, apply, constant
 from tagflow.ir.graph import Graph
+from tagflow.ir.rewrite import Program
 from tagflow.ir.structured import save_maybe, save_series, trip_count
 from tagflow.ir.text import parse, to_text
 from tagflow.ir.text_values import Reader, format_value
@@ -127,7 +128,7 @@ async def test_a_parsed_graph_has_the_same_text_and_results(program):
 def test_a_lowered_graph_with_its_cycles_prints_and_parses(program):
     with Graph().as_default() as graph:
         fetches, feeds = program()
-    program = lowered(graph, list(feeds), fetches)
+    program = lowered(Program(graph, list(feeds), fetches))
     again = round_trip(program.graph)
     for op in again.get_operations():
         assert all(op in tensor.consumers() for tensor in op.inputs)

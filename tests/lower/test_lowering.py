@@ -36,7 +36,7 @@ def operations(fetches, feeds=(), targets=()):
     """Return the lowered operations by type."""
     found = {}
     settings = replace(DEFAULTS, hoist=False)  # constants where they were written
-    program = lowered(scopes.get_default_graph(), list(feeds), list(fetches), list(targets), settings)
+    program = lowered(Program(scopes.get_default_graph(), list(feeds), list(fetches), list(targets)), settings)
     for op in program.graph.get_operations():
         found.setdefault(op.type, []).append(op)
     return found
@@ -398,7 +398,7 @@ async def test_a_saved_series_holds_a_value_for_each_iteration():
 
     y = while_loop(lambda i: i < n, body, [0])
     series, trips = save_series(y.op, squares[0]), trip_count(y.op)
-    program = lowered(y.graph, [n], [y, trips, series])
+    program = lowered(Program(y.graph, [n], [y, trips, series]))
     assert len([op for op in program.graph.get_operations() if op.type == "SeriesPush"]) == 1
     last, count = await execute([y, trips], {n: 4})
     assert (int(last), int(count)) == (4, 4)
@@ -408,7 +408,7 @@ async def test_a_saved_series_holds_a_value_for_each_iteration():
 
 async def execute_series(series, feeds):
     """Return saved values as they are: a series is no array."""
-    plan = compile_plan(series.graph, list(feeds), [series])
+    plan = compile_plan(Program(series.graph, list(feeds), [series]))
     machine = ReferenceMachine(plan, None, [np.asarray(v, t.dtype.numpy) for t, v in feeds.items()])
     await machine.run()
     assert machine.failure is None

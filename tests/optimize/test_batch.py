@@ -7,6 +7,7 @@ import pytest
 import tagflow as tg
 from tagflow.base.settings import DEFAULTS
 from tagflow.compile import compile_plan, optimized
+from tagflow.ir.rewrite import Program
 from tagflow.kernels.scheduler.machine import StepMachine
 from tagflow.kernels.scheduler.plan import CompiledPlan
 
@@ -20,7 +21,7 @@ def _graph():
 
 
 def run(fetches, feeds, arrays, settings=DEFAULTS):
-    machine = StepMachine(CompiledPlan(compile_plan(fetches[0].graph, feeds, fetches, settings=settings)), None, arrays)
+    machine = StepMachine(CompiledPlan(compile_plan(Program(fetches[0].graph, feeds, fetches), settings)), None, arrays)
     machine.drain(10)
     if machine.failure is not None:
         raise machine.failure[2]
@@ -29,7 +30,7 @@ def run(fetches, feeds, arrays, settings=DEFAULTS):
 
 def inside_loops(fetches, feeds, settings=DEFAULTS):
     """Return the types of the operations in the bodies of the optimised program."""
-    program = optimized(fetches[0].graph, feeds, fetches, settings=settings)
+    program = optimized(Program(fetches[0].graph, feeds, fetches), settings)
     whiles = [op for op in program.graph.root.walk() if op.type == "While"]
     return [inner.type for op in whiles for inner in op.regions[1].walk()]
 

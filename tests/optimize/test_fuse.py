@@ -7,6 +7,7 @@ import pytest
 import tagflow as tg
 from tagflow.base.settings import DEFAULTS
 from tagflow.compile import compile_plan, optimized
+from tagflow.ir.rewrite import Program
 from tagflow.kernels.scheduler.machine import StepMachine
 from tagflow.kernels.scheduler.plan import CompiledPlan
 
@@ -15,13 +16,13 @@ OFF = replace(DEFAULTS, fuse=False)
 
 def types(fetches, feeds=(), settings=DEFAULTS, region=None):
     """Return the types of all operations of the optimised program."""
-    program = optimized(fetches[0].graph, feeds, fetches, settings=settings)
+    program = optimized(Program(fetches[0].graph, feeds, fetches), settings)
     return [op.type for op in program.graph.root.walk()]
 
 
 def run(fetches, feeds, arrays, settings=DEFAULTS):
     """Run fetches on the step machine."""
-    machine = StepMachine(CompiledPlan(compile_plan(fetches[0].graph, feeds, fetches, settings=settings)), None, arrays)
+    machine = StepMachine(CompiledPlan(compile_plan(Program(fetches[0].graph, feeds, fetches), settings)), None, arrays)
     machine.drain(10)
     if machine.failure is not None:
         raise machine.failure[2]
@@ -137,7 +138,7 @@ def test_a_control_input_is_kept():
     y = tg.exp(x)
     with tg.control_dependencies([y]):
         z = tg.tanh(x) * 2.0
-    program = optimized(x.graph, [x], [z])
+    program = optimized(Program(x.graph, [x], [z]))
     assert any(op.type == "Exp" for op in program.graph.root.walk())
 
 

@@ -7,6 +7,7 @@ import pytest
 import tagflow as tg
 from tagflow.base.settings import DEFAULTS
 from tagflow.compile import optimized
+from tagflow.ir.rewrite import Program
 
 from tests.execute import execute
 
@@ -21,7 +22,7 @@ def _graph():
 
 def constants_inside(fetches, feeds=(), settings=DEFAULTS):
     """Return how many constants the loops of the optimised program hold."""
-    program = optimized(fetches[0].graph, feeds, fetches, settings=settings)
+    program = optimized(Program(fetches[0].graph, feeds, fetches), settings)
     whiles = [op for op in program.graph.root.walk() if op.type == "While"]
     return sum(op.type == "Const" for w in whiles for region in w.regions for op in region.walk())
 

@@ -8,6 +8,7 @@ import tagflow as tg
 from tagflow.base.errors import TensorArrayError
 from tagflow.base.settings import DEFAULTS
 from tagflow.compile import compile_plan, optimized
+from tagflow.ir.rewrite import Program
 from tagflow.kernels.scheduler.machine import StepMachine
 from tagflow.kernels.scheduler.plan import CompiledPlan
 
@@ -22,7 +23,7 @@ def _graph():
 
 
 def run(fetches, feeds, arrays, settings):
-    machine = StepMachine(CompiledPlan(compile_plan(fetches[0].graph, feeds, fetches, settings=settings)), None, arrays)
+    machine = StepMachine(CompiledPlan(compile_plan(Program(fetches[0].graph, feeds, fetches), settings)), None, arrays)
     machine.drain(10)
     if machine.failure is not None:
         raise machine.failure[2]
@@ -31,7 +32,7 @@ def run(fetches, feeds, arrays, settings):
 
 def products(fetches, feeds, settings=DEFAULTS):
     """Return the shapes of all products inside loops and of those outside."""
-    program = optimized(fetches[0].graph, feeds, fetches, settings=settings)
+    program = optimized(Program(fetches[0].graph, feeds, fetches), settings)
     ops = [op for op in program.graph.root.walk() if op.type == "MatMul"]
     shapes = [(op.region is program.graph.root, op.inputs[0].shape.as_tuple()) for op in ops]
     return [s for outside, s in shapes if not outside], [s for outside, s in shapes if outside]

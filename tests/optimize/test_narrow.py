@@ -7,6 +7,7 @@ import pytest
 import tagflow as tg
 from tagflow.base.settings import DEFAULTS
 from tagflow.compile import compile_plan, optimized
+from tagflow.ir.rewrite import Program
 from tagflow.kernels.scheduler.machine import StepMachine
 from tagflow.kernels.scheduler.plan import CompiledPlan
 
@@ -20,7 +21,7 @@ def _graph():
 
 
 def run(fetches, feeds, arrays, settings):
-    machine = StepMachine(CompiledPlan(compile_plan(fetches[0].graph, feeds, fetches, settings=settings)), None, arrays)
+    machine = StepMachine(CompiledPlan(compile_plan(Program(fetches[0].graph, feeds, fetches), settings)), None, arrays)
     machine.drain(10)
     if machine.failure is not None:
         raise machine.failure[2]
@@ -29,7 +30,7 @@ def run(fetches, feeds, arrays, settings):
 
 def shapes(fetches, feeds, settings=DEFAULTS):
     """Return the shapes of the products that multiply with a transposed matrix."""
-    program = optimized(fetches[0].graph, feeds, fetches, settings=settings)
+    program = optimized(Program(fetches[0].graph, feeds, fetches), settings)
     ops = [op for op in program.graph.root.walk() if op.type == "MatMul" and op.attrs["transpose_b"]]
     return [op.outputs[0].shape.as_tuple() for op in ops]
 

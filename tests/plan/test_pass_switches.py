@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import tagflow as tg
 from tagflow.compile import compile_plan
+from tagflow.ir.rewrite import Program
 
 SWITCHES = [{}, {"fold": False}, {"merge": False}, {"fold": False, "merge": False}]
 COUNTS = [{"Add": 1, "Mul": 1}, {"Add": 1, "Mul": 2}, {"Add": 2, "Mul": 1}, {"Add": 2, "Mul": 2}]
@@ -19,7 +20,7 @@ def program():
 def test_a_switched_off_pass_leaves_operations_alone(switches, wanted):
     with tg.Graph().as_default() as graph:
         x, y = program()
-    nodes = compile_plan(graph, [x], [y], settings=tg.Settings(**switches)).nodes
+    nodes = compile_plan(Program(graph, [x], [y]), tg.Settings(**switches)).nodes
     assert {kind: sum(node.type == kind for node in nodes) for kind in wanted} == wanted
     with tg.SyncSession(graph, settings=tg.Settings(**switches)) as session:
         assert session.run(y, {x: 1.0}) == 49.0
