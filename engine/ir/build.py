@@ -228,9 +228,26 @@ def constant(value: Any, dtype: Any = None, shape: Any = None, name: str | None 
 
 
 def static_value(tensor: Tensor) -> np.ndarray[Any, Any] | None:
-    """Return the value of a tensor that is known when the graph is built, else None."""
-    while tensor.op.type == "Identity":
-        tensor = tensor.op.inputs[0]
+    """Return the value of a tensor that is known when the graph is built, else None.
+
+    What is built from it can not follow another value, so from now on a step may not feed the tensor (rule 58).
+    """
+    chain = _passed_on(tensor, "Identity")
+    value = _value_of(chain[-1])
+    if value is not None and value.size:
+        tensor.graph.fixed.update(chain)
+    return value
+
+
+def _passed_on(tensor: Tensor, *types: str) -> list[Tensor]:
+    """Return a tensor and those it comes from by operations of some types, the first one last."""
+    chain = [tensor]
+    while chain[-1].op.type in types:
+        chain.append(chain[-1].op.inputs[0])
+    return chain
+
+
+def _value_of(tensor: Tensor) -> np.ndarray[Any, Any] | None:
     if tensor.op.type == "Const":
         return tensor.op.attrs["value"]  # type: ignore[no-any-return]
     shape = static_shape(tensor) if tensor.dtype.is_integer and tensor.rank == 1 else None
@@ -240,9 +257,15 @@ def static_value(tensor: Tensor) -> np.ndarray[Any, Any] | None:
 
 
 def static_shape(tensor: Tensor) -> Shape:
-    """Return what is known of the shape that an integer vector stands for (-1 means unknown)."""
-    while tensor.op.type in ("Cast", "Identity"):
-        tensor = tensor.op.inputs[0]
+    """Return what is known of the shape that an integer vector stands for (-1 means unknown); see `static_value`."""
+    chain = _passed_on(tensor, "Cast", "Identity")
+    shape = _shape_in(chain[-1])
+    if shape.rank and any(d is not None for d in shape):
+        tensor.graph.fixed.update(chain)
+    return shape
+
+
+def _shape_in(tensor: Tensor) -> Shape:
     op = tensor.op
     if op.type == "Const":
         return Shape([None if d < 0 else d for d in op.attrs["value"].ravel().tolist()])
@@ -268,8 +291,14 @@ def _is_static_slice(spec: tuple[Any, ...]) -> bool:
 
 
 def _static_dimension(tensor: Tensor) -> int | None:
-    while tensor.op.type in ("Cast", "Identity"):
-        tensor = tensor.op.inputs[0]
+    chain = _passed_on(tensor, "Cast", "Identity")
+    size = _dimension_in(chain[-1])
+    if size is not None:
+        tensor.graph.fixed.update(chain)
+    return size
+
+
+def _dimension_in(tensor: Tensor) -> int | None:
     op = tensor.op
     if op.type == "Const":
         value = int(op.attrs["value"])

@@ -35,7 +35,7 @@ class Graph:
         self.version = 0
         self.root = Region(self, None, "graph")
         self.collections: dict[str, list[Any]] = {}
-        self.fixed: set[Tensor] = set()  # constants whose value became an attribute, as an axis
+        self.fixed: set[Tensor] = set()  # their value was used while building, as an axis or a shape
         self._by_name: dict[str, Operation] = {}
         self._counts: dict[str, int] = {}
 
@@ -78,14 +78,18 @@ class Graph:
             raise GraphError("this belongs to another graph", got=element, operation=getattr(element, "op", element))
         return element
 
-    def is_feedable(self, tensor: Tensor) -> bool:
-        """Whether a value may be fed for the tensor (rule 61)."""
-        return tensor.op.region is self.root and tensor.dtype.is_value and tensor not in self.fixed
+    def is_feedable(self, element: Any) -> bool:
+        """Whether a step may be fed a value for `element`: a tensor, variable or name of this graph (rule 61)."""
+        found = self.as_graph_element(element)
+        if isinstance(found, Operation) or found in self.fixed:
+            return False
+        return found.op.region is self.root and found.dtype.is_value
 
-    def is_fetchable(self, element: Tensor | Operation) -> bool:
-        """Whether a step may fetch it (rule 62)."""
-        op = element.op if isinstance(element, Tensor) else element
-        return op.region is self.root and (isinstance(element, Operation) or element.dtype.is_value)
+    def is_fetchable(self, element: Any) -> bool:
+        """Whether a step may fetch `element`: a tensor, operation, variable or name of this graph (rule 62)."""
+        found = self.as_graph_element(element)
+        op = found.op if isinstance(found, Tensor) else found
+        return op.region is self.root and (isinstance(found, Operation) or found.dtype.is_value)
 
     def unique_name(self, name: str) -> str:
         """Return `name`, or the first of name_1, name_2, ... that is free, and take it."""

@@ -46,7 +46,7 @@ def _index_array(value: Any) -> np.ndarray[Any, Any]:
 
 def static_int(value: Any, what: str = "axis") -> int:
     """Return an argument that must be known while the graph is built: an integer or a constant."""
-    known = _fixed(value) if isinstance(value, Tensor) else value
+    known = static_value(value) if isinstance(value, Tensor) else value
     try:
         return operator.index(known.item() if isinstance(known, np.ndarray) else known)  # type: ignore[arg-type]
     except (TypeError, ValueError):
@@ -55,21 +55,10 @@ def static_int(value: Any, what: str = "axis") -> int:
 
 def static_ints(value: Any, what: str = "axis") -> tuple[int, ...]:
     """Return one integer, or a list of them, as a tuple."""
-    known = _fixed(value) if isinstance(value, Tensor) else value
+    known = static_value(value) if isinstance(value, Tensor) else value
     if isinstance(known, np.ndarray):
         known = known.tolist()
     return tuple(static_int(v, what) for v in (known if isinstance(known, (list, tuple)) else [known]))
-
-
-def _fixed(tensor: Tensor) -> np.ndarray[Any, Any] | None:
-    """Return the value of a constant, which from now on may not be fed (rule 58)."""
-    value = static_value(tensor)
-    while value is not None:
-        tensor.graph.fixed.add(tensor)
-        if tensor.op.type != "Identity":
-            break
-        tensor = tensor.op.inputs[0]
-    return value
 
 
 def axis_within(axis: int, rank: int, what: str = "axis") -> int:

@@ -12,9 +12,10 @@ import numpy as np
 
 from ..base import dtypes
 from ..base.dtypes import DType
+from ..base.errors import GraphError
 from ..base.shapes import Shape
 from ..ir import scopes
-from ..ir.build import apply, as_symbolic, constant, convert_to_tensor, static_shape
+from ..ir.build import apply, as_symbolic, constant, convert_to_tensor, static_shape, static_value
 from ..ir.definition import REQUIRED, KernelContext, NotDifferentiable, define
 from ..ir.operation import Operation
 from ..ir.tensor import Tensor
@@ -134,6 +135,11 @@ def random_uniform(
     -------
     Tensor
         Of `dtype` and `shape`; another one in each step, iteration and frame.
+
+    Raises
+    ------
+    GraphError
+        If an integer `dtype` has no `maxval`.
     """
     wanted, size = dtypes.as_dtype(dtype), _vector(shape)
     if wanted.is_integer:
@@ -145,7 +151,10 @@ def random_uniform(
 
 def _bound(maxval: Any, dtype: DType) -> Tensor:
     if maxval is None:
-        raise ValueError(f"random_uniform of dtype {dtype} needs a maxval")
+        raise GraphError(
+            "random_uniform of an integer dtype needs a maxval", wanted=f"a number or tensor of {dtype}", got="none",
+            hint="pass maxval=, one more than the largest number to draw",
+        )  # fmt: skip
     return convert_to_tensor(maxval, dtype)
 
 
@@ -220,7 +229,7 @@ def _categorical(xp: Any, context: KernelContext, logits: Any, count: Any, *, dt
 
 def _categorical_shape(op: Operation) -> Shape:
     logits = op.inputs[0].shape.merge(Shape([None, None]))
-    count = op.inputs[1].op.attrs.get("value")
+    count = static_value(op.inputs[1])
     return Shape([logits[0], None if count is None else int(count)])
 
 

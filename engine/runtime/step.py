@@ -186,7 +186,8 @@ def _refuse(element: Tensor | Operation, verb: str) -> None:
     if verb == "fed" and element in op.graph.fixed:
         raise GraphError(
             f"{element.name} may not be {verb}: its value was used while the graph was built", operation=op,
-            hint="what uses it, as an axis, can not depend on a step; feed something else",
+            hint="what was built from it, as an axis or a shape, keeps that value; use placeholder_with_default for a "
+            "value that a step may change",
         )  # fmt: skip
     inside = op.region is not op.graph.root
     raise GraphError(

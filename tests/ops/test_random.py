@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 from tagflow.base.dtypes import float32
+from tagflow.base.errors import GraphError
 from tagflow.ir.build import constant
 from tagflow.ir.definition import definition_of
 from tagflow.ir.graph import Graph
@@ -82,7 +83,7 @@ def test_integers_cover_their_range():
     values = Walk().run(random_uniform([500], 2, 5, "int64", seed=1))
     assert values.dtype == np.int64
     assert set(values.tolist()) == {2, 3, 4}
-    with pytest.raises(ValueError, match="maxval"):
+    with pytest.raises(GraphError, match="needs a maxval"):
         random_uniform([1], dtype="int32")
     with pytest.raises(ValueError, match="minval < maxval"):
         Walk().run(random_uniform([1], 3, 3, "int32"))
