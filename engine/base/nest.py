@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterator
+from copy import copy
 from typing import Any
+
+from .errors import GraphError
 
 
 def children(structure: Any) -> list[tuple[str, Any]] | None:
@@ -65,11 +68,31 @@ def map_structure(function: Callable[[Any], Any], structure: Any) -> Any:
     if isinstance(structure, tuple) and hasattr(structure, "_fields"):
         return type(structure)(*values)
     if isinstance(structure, dict):
-        return type(structure)(zip(structure, values, strict=True))
+        return _with_values(structure, values)
     if isinstance(structure, (tuple, list)):
         return type(structure)(values)
-    names = [f.name for f in dataclasses.fields(structure)]
-    return dataclasses.replace(structure, **dict(zip(names, values, strict=True)))
+    return _with_fields(structure, values)
+
+
+def _with_values(structure: dict[Any, Any], values: list[Any]) -> dict[Any, Any]:
+    """Return a dict of the same kind (a defaultdict has a default of its own) with other values."""
+    packed = copy(structure)
+    for key, value in zip(structure, values, strict=True):
+        packed[key] = value
+    return packed
+
+
+def _with_fields(structure: Any, values: list[Any]) -> Any:
+    """Return a dataclass with other values in all its fields."""
+    fields = dataclasses.fields(structure)
+    for field in fields:
+        if not field.init:
+            raise GraphError(
+                f"field {field.name} of {type(structure).__name__} can not be given another value",
+                wanted="a dataclass whose constructor takes every field", got="a field with init=False",
+                hint="let the constructor take it, or compute it in a property",
+            )  # fmt: skip
+    return dataclasses.replace(structure, **{f.name: v for f, v in zip(fields, values, strict=True)})
 
 
 def difference(left: Any, right: Any, path: str = "", *, outer: bool = True) -> str | None:

@@ -1,7 +1,7 @@
 """The loop variables of while_loop: shapes, structures, arrays, maximum_iterations (rules 79 to 82)."""
 
 import dataclasses
-from collections import namedtuple
+from collections import OrderedDict, defaultdict, namedtuple
 
 import numpy as np
 import pytest
@@ -209,3 +209,24 @@ class TestLoopVariables:
         other = tg.TensorArray("int32", 3)
         with pytest.raises(tg.LoopVariableError, match="TensorArray"):
             tg.while_loop(count_up(3), lambda i, ta: (i + 1, other), (0, tg.TensorArray("int32", 3)))
+
+
+class TestContainers:
+    @pytest.mark.parametrize("kind", [dict, OrderedDict, lambda pairs: defaultdict(list, pairs)])
+    def test_a_dict_stays_what_it_is(self, run, kind):
+        start = kind([("i", number(0)), ("a", number(1))])
+        step = lambda v: kind([("a", v["a"] * 2), ("i", v["i"] + 1)])  # noqa: E731
+        result = tg.while_loop(lambda v: v["i"] < 3, step, [start])
+        assert type(result) is type(start)
+        assert getattr(result, "default_factory", None) is getattr(start, "default_factory", None)
+        assert run(result) == {"i": 3, "a": 8}
+
+    def test_a_field_that_the_constructor_does_not_take_is_refused(self):
+        @dataclasses.dataclass
+        class Counted:
+            value: object
+            calls: object = dataclasses.field(default=0, init=False)
+
+        with pytest.raises(tg.GraphError, match="field calls of Counted") as caught:
+            tg.while_loop(lambda v: v.value < 3, lambda v: v, [Counted(number(0))])
+        assert "constructor" in caught.value.hint
