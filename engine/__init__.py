@@ -116,6 +116,7 @@ from .ops.effects import (
     assert_less_equal,
     group,
     print_,
+    tuple_,
 )
 from .ops.elementwise import (
     abs,
@@ -209,7 +210,7 @@ __all__ = [
     "slice", "softmax", "softmax_cross_entropy_with_logits", "softplus", "softsign",
     "sparse_softmax_cross_entropy_with_logits", "split", "sqrt", "square", "squared_difference", "squeeze", "stack",
     "stack_close", "stack_pop", "stack_push", "stop_gradient", "strided_slice", "string", "subtract", "switch",
-    "switch_case", "tan", "tanh", "tile", "trainable_variables", "transpose", "truncated_normal", "uint16", "uint32",
-    "uint64", "uint8", "unsorted_segment_sum", "unstack", "variables_initializer", "where", "while_loop", "xlogy",
-    "zeros", "zeros_like",
+    "switch_case", "tan", "tanh", "tile", "trainable_variables", "transpose", "truncated_normal", "tuple_", "uint16",
+    "uint32", "uint64", "uint8", "unsorted_segment_sum", "unstack", "variables_initializer", "where", "while_loop",
+    "xlogy", "zeros", "zeros_like",
 ]  # fmt: skip

@@ -12,7 +12,7 @@ from ..ir.build import apply
 from ..ir.definition import REQUIRED, NotDifferentiable, Sample, define
 from ..ir.operation import Operation
 from ..ir.tensor import Tensor
-from .common import same_as
+from .common import nothing, same_as
 
 define(
     "Const",
@@ -142,14 +142,10 @@ def stop_gradient(input: Any, name: str | None = None) -> Tensor:
     return apply("StopGradient", input, name=name)  # type: ignore[no-any-return]
 
 
-def _no_operation(op: Operation) -> list[Shape]:
-    return []
-
-
 define(
     "NoOp",
     "->",
-    shape=_no_operation,
+    shape=nothing,
     kernel=lambda xp: None,
     gradient=NotDifferentiable("it has no value"),
 )
