@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, field
 
+WINDOW = 32  # of a loop whose parallel_iterations nobody gave; part of the graph, not of a session (seed 000, 4.3)
+
 
 @dataclass(frozen=True, slots=True)
 class Settings:
@@ -14,8 +16,6 @@ class Settings:
     ----------
     drain_seconds : float
         Longest time a step runs on the event loop before it yields.
-    parallel_iterations : int
-        Default window of a loop (seed 000, section 4.3: 32 works well).
     admission_seconds : float
         Longest wait of a step for its place when a session has ``max_steps``; then Overloaded. 0 refuses at once.
     blocking_threads : int
@@ -48,7 +48,6 @@ class Settings:
     """
 
     drain_seconds: float = 1e-3
-    parallel_iterations: int = 32
     admission_seconds: float = 5.0
     blocking_threads: int = 8
     close_seconds: float = 5.0

@@ -61,7 +61,10 @@ class Shape:
     def as_tuple(self) -> tuple[int, ...]:
         """Return the dimensions of a fully known shape."""
         if not self.is_fully_known:
-            raise ShapeError("this shape is not fully known", got=self)
+            raise ShapeError(
+                "this shape is not fully known", got=self, wanted="every dimension known",
+                hint="use shape(t), which is known when the step runs",
+            )  # fmt: skip
         return self.dims  # type: ignore[return-value]
 
     def is_compatible_with(self, other: Shape) -> bool:
@@ -87,7 +90,10 @@ class Shape:
         if other._dims is None:
             return self
         if not self.is_compatible_with(other):
-            raise ShapeError("shapes contradict each other", wanted=self, got=other)
+            raise ShapeError(
+                "shapes contradict each other", wanted=self, got=other,
+                hint="look where each of them comes from; None leaves a dimension open",
+            )  # fmt: skip
         return Shape([b if a is None else a for a, b in zip(self._dims, other._dims, strict=True)])
 
     def relax(self, other: Shape) -> Shape:
@@ -147,7 +153,9 @@ def _dimension(value: Any) -> Dimension:
         return None
     size = int(value)
     if size < 0:
-        raise ShapeError("a dimension can not be negative", got=size, hint="use None for an unknown dimension")
+        raise ShapeError(
+            "a dimension can not be negative", got=size, hint="use None for an unknown dimension", wanted="0 or more",
+        )  # fmt: skip
     return size
 
 

@@ -87,11 +87,17 @@ def switch_case(branch_index: Any, branch_fns: Any, default: Function | None = N
         branch_fns = dict(branch_fns)
     if isinstance(branch_fns, dict):
         if sorted(branch_fns) != list(range(len(branch_fns))):
-            raise GraphError("branch numbers must be 0 to n-1", got=sorted(branch_fns))
+            raise GraphError(
+                "branch numbers must be 0 to n-1", got=sorted(branch_fns), wanted=list(range(len(branch_fns))),
+                hint="give the missing numbers a function, or use case",
+            )  # fmt: skip
         branch_fns = [branch_fns[i] for i in range(len(branch_fns))]
     functions = list(branch_fns) + ([default] if default is not None else [])
     if not functions:
-        raise GraphError("switch_case needs at least one branch")
+        raise GraphError(
+            "switch_case needs at least one branch", wanted="branch_fns or a default", got="neither",
+            hint="pass a list of functions",
+        )  # fmt: skip
     return _build_branches(_predicate(branch_index, int32, "switch_case"), functions, False, name or "switch_case")
 
 
@@ -123,7 +129,10 @@ def case(
     """
     pairs = list(pred_fn_pairs.items()) if isinstance(pred_fn_pairs, dict) else list(pred_fn_pairs)
     if not pairs:
-        raise GraphError("case needs at least one (predicate, function) pair")
+        raise GraphError(
+            "case needs at least one (predicate, function) pair", got=pred_fn_pairs,
+            hint="call the default itself where there is nothing to choose",
+        )  # fmt: skip
     predicates = [_predicate(p, bool_, "case") for p, _ in pairs]
     controls = []
     if exclusive:

@@ -63,7 +63,10 @@ class Elements:
 def _common_length(tensors: list[Tensor], function: str) -> int | Tensor:
     """Return the number of elements, checked when the graph is built or when it runs."""
     if not tensors:
-        raise GraphError(f"{function} was given nothing to go through")
+        raise GraphError(
+            f"{function} was given nothing to go through", wanted="at least one tensor", got="none",
+            hint="pass a tensor, or a structure with some",
+        )  # fmt: skip
     for tensor in tensors:
         if tensor.rank == 0:
             raise ShapeError(
@@ -72,7 +75,10 @@ def _common_length(tensors: list[Tensor], function: str) -> int | Tensor:
             )  # fmt: skip
     known = {t.shape[0] for t in tensors} - {None}
     if len(known) > 1:
-        raise ShapeError(f"{function} was given different numbers of elements", got=[t.shape for t in tensors])
+        raise ShapeError(
+            f"{function} was given different numbers of elements", got=[t.shape for t in tensors],
+            wanted="one first dimension", hint="slice the longer ones",
+        )  # fmt: skip
     if not any(t.shape[0] is None for t in tensors):
         return int(known.pop())
     return _checked_length([apply("Shape", t)[0] for t in tensors], function)

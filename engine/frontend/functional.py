@@ -8,7 +8,7 @@ from typing import Any
 from ..base import nest
 from ..base.dtypes import as_dtype
 from ..base.errors import DtypeError, GraphError, LoopVariableError
-from ..base.settings import DEFAULTS
+from ..base.settings import WINDOW
 from ..ir.tensor import Tensor
 from .elements import Elements
 from .leaves import to_tensor
@@ -22,7 +22,7 @@ def map_fn(
     fn: Function,
     elems: Any,
     dtype: Any = None,
-    parallel_iterations: int = DEFAULTS.parallel_iterations,
+    parallel_iterations: int = WINDOW,
     back_prop: bool = True,
     swap_memory: bool = False,
     infer_shape: bool = True,
@@ -89,7 +89,7 @@ def foldl(
     fn: Function,
     elems: Any,
     initializer: Any = None,
-    parallel_iterations: int = DEFAULTS.parallel_iterations,
+    parallel_iterations: int = WINDOW,
     back_prop: bool = True,
     swap_memory: bool = False,
     name: str | None = None,
@@ -145,7 +145,7 @@ def foldr(
     fn: Function,
     elems: Any,
     initializer: Any = None,
-    parallel_iterations: int = DEFAULTS.parallel_iterations,
+    parallel_iterations: int = WINDOW,
     back_prop: bool = True,
     swap_memory: bool = False,
     name: str | None = None,
@@ -199,7 +199,7 @@ def scan(
     fn: Function,
     elems: Any,
     initializer: Any = None,
-    parallel_iterations: int = DEFAULTS.parallel_iterations,
+    parallel_iterations: int = WINDOW,
     back_prop: bool = True,
     swap_memory: bool = False,
     infer_shape: bool = True,

@@ -11,7 +11,7 @@ import numpy as np
 from ..base import nest
 from ..base.dtypes import bool_, int32
 from ..base.errors import DtypeError, GraphError, LoopVariableError, ShapeError, TagflowError
-from ..base.settings import DEFAULTS
+from ..base.settings import WINDOW
 from ..base.shapes import SCALAR, Shape
 from ..base.sources import user_source
 from ..ir import scopes
@@ -28,7 +28,7 @@ def while_loop(
     body: Callable[..., Any],
     loop_vars: Any,
     shape_invariants: Any = None,
-    parallel_iterations: int = DEFAULTS.parallel_iterations,
+    parallel_iterations: int = WINDOW,
     back_prop: bool = True,
     swap_memory: bool = False,
     maximum_iterations: Any = None,
@@ -151,6 +151,7 @@ class _Loop:
                 raise LoopVariableError(
                     f"the initial value of loop variable {path} is not compatible with its shape invariant",
                     wanted=shape, got=tensor.shape, operation=tensor.op, source=self.source,
+                    hint="use None for the dimensions that change",
                 )  # fmt: skip
         return shapes
 
@@ -190,13 +191,14 @@ class _Loop:
             predicate = convert_to_tensor(result)
             if predicate.dtype is not bool_:
                 raise DtypeError(
-                    "the predicate of while_loop must be bool",
-                    wanted="bool",
-                    got=predicate.dtype,
-                    operation=predicate.op,
-                )
+                    "the predicate of while_loop must be bool", wanted="bool", got=predicate.dtype,
+                    operation=predicate.op, hint="compare the variables with something, as in i < n",
+                )  # fmt: skip
             if predicate.rank not in (0, None):
-                raise ShapeError("the predicate of while_loop must be a scalar", wanted="[]", got=predicate.shape)
+                raise ShapeError(
+                    "the predicate of while_loop must be a scalar", wanted="[]", got=predicate.shape,
+                    operation=predicate.op, hint="use reduce_all or reduce_any",
+                )  # fmt: skip
             if self.maximum is not None:
                 predicate = apply("LogicalAnd", self.cond.params[-1] < self.maximum, predicate)
             self.cond.results.append(predicate)
@@ -223,17 +225,17 @@ class _Loop:
         if hasattr(self.leaves[i], "with_flow") and getattr(leaf, "handle", None) is not self.leaves[i].handle:
             raise LoopVariableError(
                 f"loop variable {self.paths[i]} is a TensorArray, and the body returns something else for it",
-                wanted="the same array", got=leaf, source=self.source,
+                wanted="the same array", got=leaf, source=self.source, operation=param.op,
+                hint="return what its write gives, or the array as it was given",
             )  # fmt: skip
         try:
             result = to_tensor(leaf, param.dtype)
         except DtypeError as error:
             raise LoopVariableError(
-                f"loop variable {self.paths[i]} changes its dtype",
-                wanted=param.dtype,
-                got=error.got,
-                source=self.source,
-            ) from error
+                f"loop variable {self.paths[i]} changes its dtype", wanted=param.dtype, got=error.got,
+                operation=param.op, source=self.source,
+                hint=f"return a value of dtype {param.dtype}, or start the variable with another",
+            ) from error  # fmt: skip
         self._check(i, param, result)
         return result
 
@@ -269,7 +271,11 @@ def _flatten_shapes(loop_vars: Any, given: Any) -> list[Shape]:
         given = [given[key] for key in loop_vars] if set(given) == set(loop_vars) else ()
     inner = given if isinstance(given, (list, tuple)) else [c for _, c in nest.children(given) or []]
     if len(inner) != len(parts):
-        raise LoopVariableError("shape_invariants do not have the structure of loop_vars", got=given)
+        raise LoopVariableError(
+            "shape_invariants do not have the structure of loop_vars", got=given,
+            wanted=f"a shape for each of {loop_vars}",
+            hint="give one shape for each loop variable, in the same lists, tuples and dicts",
+        )  # fmt: skip
     for (_, child), shape in zip(parts, inner, strict=True):
         shapes += _flatten_shapes(child, shape)
     return shapes
@@ -279,7 +285,14 @@ def _maximum(value: Any) -> Tensor:
     try:
         tensor = convert_to_tensor(value)
     except TagflowError as error:
-        raise GraphError("maximum_iterations must be an integer scalar", got=value) from error
+        raise GraphError(
+            "maximum_iterations must be an integer scalar", got=value,
+            wanted="an integer, or an integer tensor of rank 0", hint="leave it out for no bound",
+        ) from error  # fmt: skip
     if not tensor.dtype.is_integer or tensor.rank not in (0, None):
-        raise GraphError("maximum_iterations must be an integer scalar", got=tensor)
+        raise GraphError(
+            "maximum_iterations must be an integer scalar", got=tensor,
+            wanted="an integer, or an integer tensor of rank 0", operation=tensor.op,
+            hint="cast it, or take one element",
+        )  # fmt: skip
     return apply("Cast", tensor, dtype=int32)  # type: ignore[no-any-return]

@@ -81,7 +81,10 @@ def _output_shapes(given: Any, count: int, single: bool) -> tuple[Shape, ...]:
         return (Shape(None),) * count
     shapes = tuple(Shape(shape) for shape in ([given] if single else given))
     if len(shapes) != count:
-        raise GraphError("py_function needs one output shape for each dtype in Tout", wanted=count, got=len(shapes))
+        raise GraphError(
+            "py_function needs one output shape for each dtype in Tout", wanted=count, got=len(shapes),
+            hint="give a list as long as Tout, or leave output_shapes out",
+        )  # fmt: skip
     return shapes
 
 

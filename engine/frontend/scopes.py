@@ -96,7 +96,10 @@ def device(device_name_or_function: str | Callable[[Operation], str | None] | No
     """
     asked = device_name_or_function
     if asked is not None and not isinstance(asked, str) and not callable(asked):
-        raise GraphError("not a device", wanted="a name, a function of an operation, or None", got=repr(asked))
+        raise GraphError(
+            "not a device", wanted="a name, a function of an operation, or None", got=repr(asked),
+            hint="give a name, as '/cpu:0'",
+        )  # fmt: skip
     outer = scopes.current().device
     chosen = _device_function(asked, outer) if callable(asked) else asked or ""
     with scopes.within(device=chosen):
@@ -108,8 +111,9 @@ def _device_function(function: Callable[[Operation], str | None], outer: Any) ->
         name = function(op)
         if name is not None and not isinstance(name, str):
             raise GraphError(
-                "a device function gives a name or None", wanted="str or None", got=repr(name), operation=op
-            )
+                "a device function gives a name or None", wanted="str or None", got=repr(name), operation=op,
+                hint="return None to leave the choice to the scopes around",
+            )  # fmt: skip
         return name or (outer(op) if callable(outer) else outer)
 
     return choose
@@ -177,7 +181,10 @@ def name_scope(name: str | None, default_name: str | None = None, values: Any = 
     """
     name = default_name if name is None else name
     if name and not _SCOPE_NAME.fullmatch(name):
-        raise GraphError("not a name for a scope", wanted="letters, digits and _.\\/-", got=repr(name))
+        raise GraphError(
+            "not a name for a scope", wanted="letters, digits and _.\\/-", got=repr(name),
+            hint="replace the other characters",
+        )  # fmt: skip
     full = _full_scope(name)
     with scopes.within(name=full):
         yield f"{full}/" if full else ""

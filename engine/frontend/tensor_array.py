@@ -104,7 +104,9 @@ class TensorArray:
         self.dtype: DType = dtypes.as_dtype(dtype)
         self._static = _Static(Shape(element_shape), None, infer_shape)
         if (handle is None) != (flow is None):
-            raise GraphError("a TensorArray needs both its handle and its flow", hint="give both, or neither")
+            raise GraphError(
+                "a TensorArray needs both its handle and its flow", got="one of them", hint="give both, or neither",
+            )  # fmt: skip
         if handle is not None and flow is not None:
             self.handle, self.flow = handle, flow
             return

@@ -265,7 +265,10 @@ def global_variables_initializer(name: str = "init") -> Operation:
     """
     graph = scopes.get_default_graph()
     if scopes.current_region() is not graph.root:
-        raise GraphError("a step of its own initializes variables", hint="call this outside cond and while_loop")
+        raise GraphError(
+            "a step of its own initializes variables", got=f"a call in the {scopes.current_region().path()}",
+            hint="call this outside cond and while_loop",
+        )  # fmt: skip
     return group(*(v.initializer for v in global_variables()), name=name)
 
 

@@ -54,7 +54,7 @@ class Backward:
         if len(results) != len(op.inputs):
             raise GraphError(
                 "a gradient function returned the wrong number of cotangents", wanted=len(op.inputs), got=len(results),
-                operation=op,
+                operation=op, hint="return one cotangent, or None, for each input",
             )  # fmt: skip
         for tensor, cotangent in zip(op.inputs, results, strict=True):
             if cotangent is not None:

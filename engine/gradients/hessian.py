@@ -6,6 +6,7 @@ from typing import Any
 
 from ..base import nest
 from ..base.dtypes import int64
+from ..base.settings import WINDOW
 from ..base.shapes import SCALAR
 from ..base.sources import user_source
 from ..ir import scopes
@@ -58,7 +59,7 @@ def _hessian(gradient: Any, x: Any, name: str) -> Tensor:
         rows = apply("ExpandDims", densify(row), axis=0)
         body.results.append(body.params[0] + 1)
     loop = make_while(
-        [constant(0, int64)], cond, body, name=name, source=user_source(), parallel_iterations=32, back_prop=True,
+        [constant(0, int64)], cond, body, name=name, source=user_source(), parallel_iterations=WINDOW, back_prop=True,
         swap_memory=False,
     )  # fmt: skip
     shape = shape_of(gradient)

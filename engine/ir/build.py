@@ -362,11 +362,17 @@ def _slice_part(tensor: Tensor, part: Any, dynamic: list[Any]) -> Any:
 def _complete(definition: OpDefinition, given: dict[str, Any]) -> dict[str, Any]:
     unknown = set(given) - set(definition.attrs)
     if unknown:
-        raise GraphError(f"{definition.type} has no attribute {sorted(unknown)}", wanted=list(definition.attrs))
+        raise GraphError(
+            f"{definition.type} has no attribute {sorted(unknown)}", wanted=list(definition.attrs), got=sorted(unknown),
+            operation=definition.type, hint="leave it out",
+        )  # fmt: skip
     attrs = {**definition.attrs, **given}
     for key, value in attrs.items():
         if value is REQUIRED:
-            raise GraphError(f"{definition.type} needs attribute '{key}'")
+            raise GraphError(
+                f"{definition.type} needs attribute '{key}'", wanted=list(definition.attrs), got=list(given),
+                operation=definition.type, hint=f"pass {key}=",
+            )  # fmt: skip
     return attrs
 
 

@@ -124,7 +124,10 @@ def define(
 ) -> OpDefinition:
     """Declare an operation type; see :class:`OpDefinition`."""
     if type in _REGISTRY:
-        raise GraphError(f"operation type {type} is declared twice")
+        raise GraphError(
+            f"operation type {type} is declared twice", operation=type,
+            hint="give it another name, or remove one of the blocks",
+        )  # fmt: skip
     definition = OpDefinition(
         type, parse_signature(signature, where), dict(attrs or {}), shape, kernel, gradient,
         stateful, shape_only, tuple(samples),
@@ -138,7 +141,10 @@ def definition_of(type: str) -> OpDefinition:
     try:
         return _REGISTRY[type]
     except KeyError:
-        raise GraphError("no such operation type", got=type) from None
+        raise GraphError(
+            "no such operation type", got=type,
+            hint="import the module that declares it, or look for a spelling mistake",
+        ) from None  # fmt: skip
 
 
 def all_definitions() -> list[OpDefinition]:

@@ -65,17 +65,23 @@ def _note(frames: Frames, op: Operation) -> None:
     if op.type == "Enter":
         _enter(frames, op, here)
     elif op.type in _LEAVES and here == ROOT:
-        raise GraphError("an Exit stands outside any loop: no corresponding Enter", operation=op)
+        raise GraphError(
+            "an Exit stands outside any loop: no corresponding Enter", operation=op,
+            hint="bring its input into a frame with enter first",
+        )  # fmt: skip
     elif op.type == "LoopCond":
         frames.infos[here].loop_conds.append(op)
         if len(frames.infos[here].loop_conds) > 1:
-            raise GraphError(f"frame '{here}' has more than one LoopCond", operation=op)
+            raise GraphError(
+                f"frame '{here}' has more than one LoopCond", operation=op,
+                hint="give each loop a frame of its own, or combine the predicates with logical_and",
+            )  # fmt: skip
 
 
 def _enter(frames: Frames, op: Operation, here: str) -> None:
     name = op.attrs["frame_name"]
     if not name:
-        raise GraphError("an Enter has an empty frame name", operation=op)
+        raise GraphError("an Enter has an empty frame name", operation=op, hint="give every loop its own name")
     info = frames.infos.setdefault(name, FrameInfo(name, here, op.attrs["parallel_iterations"]))
     if info.parent != here:
         raise GraphError(

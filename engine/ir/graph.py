@@ -63,7 +63,10 @@ class Graph:
             raise GraphError("not a tensor's name", wanted="operation:index", got=name, hint=f"try '{name}:0'")
         outputs = self.get_operation_by_name(operation).outputs
         if int(index) >= len(outputs):
-            raise GraphError("no such output", wanted=f"0 to {len(outputs) - 1}", got=name)
+            raise GraphError(
+                "no such output", wanted=f"{operation}:0 to {operation}:{len(outputs) - 1}" if outputs else "no output",
+                got=name, operation=self.get_operation_by_name(operation), hint="see operation.outputs",
+            )  # fmt: skip
         return outputs[int(index)]
 
     def as_graph_element(self, element: Any) -> Tensor | Operation:
@@ -73,9 +76,15 @@ class Graph:
         if hasattr(element, "_as_graph_element"):
             element = element._as_graph_element()
         if not isinstance(element, (Tensor, Operation)):
-            raise GraphError("not a tensor, operation, variable or name", got=repr(element))
+            raise GraphError(
+                "not a tensor, operation, variable or name", wanted="something of this graph", got=repr(element),
+                hint="make a tensor of it with convert_to_tensor",
+            )  # fmt: skip
         if element.graph is not self:
-            raise GraphError("this belongs to another graph", got=element, operation=getattr(element, "op", element))
+            raise GraphError(
+                "this belongs to another graph", wanted="something of this graph", got=element,
+                operation=getattr(element, "op", element), hint="use a session of its own graph",
+            )  # fmt: skip
         return element
 
     def is_feedable(self, element: Any) -> bool:

@@ -23,6 +23,7 @@ from .tensor import Tensor
 Complaint = tuple[str, Any, Any] | None
 Fact = Callable[[Operation], Complaint]
 
+_MISTAKE = "if no operation was made or changed by hand, this is a mistake of a pass; please report it"
 _BY_COMPILER = {"Feed"}
 _OWNERS = {"Cond", "While"}
 
@@ -214,7 +215,7 @@ def check(graph: Graph, stage: str) -> None:
     try:
         rules = STAGES[stage]
     except KeyError:
-        raise GraphError("no such stage", wanted=list(STAGES), got=stage) from None
+        raise GraphError("no such stage", wanted=list(STAGES), got=stage, hint="use one of these") from None
     operations = graph.get_operations()
     for op in operations:
         _check_operation(op, stage, rules)
@@ -224,11 +225,11 @@ def check(graph: Graph, stage: str) -> None:
 
 def _check_operation(op: Operation, stage: str, rules: Stage) -> None:
     if op.type in rules.forbidden:
-        raise GraphError(f"a {stage} graph may not hold a {op.type}", operation=op)
+        raise GraphError(f"a {stage} graph may not hold a {op.type}", operation=op, hint=_MISTAKE)
     if op.type not in _BY_COMPILER:
         definition_of(op.type)
     for fact in rules.facts:
         complaint = fact(op)
         if complaint is not None:
             what, wanted, got = complaint
-            raise GraphError(f"{what} (in a {stage} graph)", wanted=wanted, got=got, operation=op)
+            raise GraphError(f"{what} (in a {stage} graph)", wanted=wanted, got=got, operation=op, hint=_MISTAKE)

@@ -94,7 +94,9 @@ class Operation:
         try:
             return self.attrs[name]
         except KeyError:
-            raise GraphError("no such attribute", wanted=list(self.attrs), got=name, operation=self) from None
+            raise GraphError(
+                "no such attribute", wanted=list(self.attrs), got=name, operation=self, hint="use one of these",
+            ) from None  # fmt: skip
 
     def update_input(self, index: int, tensor: Tensor) -> None:
         """Replace one input, as to close a hand-made loop on a Merge.
@@ -105,12 +107,22 @@ class Operation:
             If the index is out of range, or the tensor's dtype or region does not fit.
         """
         if not 0 <= index < len(self.inputs):
-            raise GraphError("no such input", wanted=f"0 to {len(self.inputs) - 1}", got=index, operation=self)
+            raise GraphError(
+                "no such input", wanted=f"0 to {len(self.inputs) - 1}", got=index, operation=self,
+                hint="see operation.inputs",
+            )  # fmt: skip
         old = self.inputs[index]
         if tensor.dtype is not old.dtype:
-            raise GraphError("the new input has another dtype", wanted=old.dtype, got=tensor.dtype, operation=self)
+            raise GraphError(
+                "the new input has another dtype", wanted=old.dtype, got=tensor.dtype, operation=self,
+                hint=f"use cast(..., '{old.dtype}')",
+            )  # fmt: skip
         if not self.region.sees(tensor):
-            raise GraphError("the new input is in another region", got=tensor, operation=self)
+            raise GraphError(
+                "the new input is in another region", got=tensor, operation=self,
+                wanted=f"a tensor of the {self.region.path()} or of a region around it",
+                hint="return it from the branch or body it is in",
+            )  # fmt: skip
         self.inputs[index] = tensor
         if old not in self.inputs:
             old._consumers.pop(self, None)

@@ -188,7 +188,7 @@ class _Copier:
         if known is None:
             raise GraphError(
                 "a Merge has no input from outside its loop", wanted="an Enter beside the NextIteration", got=tensor,
-                operation=op,
+                operation=op, hint="merge([enter(...), enter(...)]), then update_input(1, next_iteration(...))",
             )  # fmt: skip
         return known
 

@@ -39,8 +39,10 @@ class Signature:
         """Pair flat Python arguments (lists for variadic parameters) with parameters."""
         if len(arguments) != len(self.inputs):
             raise GraphError(
-                f"{operation} takes {len(self.inputs)} inputs", got=len(arguments), wanted=[p.name for p in self.inputs]
-            )
+                f"{operation} takes {len(self.inputs)} inputs", got=len(arguments),
+                wanted=[p.name for p in self.inputs], operation=operation,
+                hint="give one argument for each; a variadic one is a list",
+            )  # fmt: skip
         pairs: list[tuple[Parameter, Any]] = []
         for parameter, argument in zip(self.inputs, arguments, strict=True):
             pairs.extend((parameter, a) for a in argument) if parameter.many else pairs.append((parameter, argument))
@@ -56,6 +58,7 @@ class Signature:
                     f"{operation} was given mixed dtypes for '{parameter.name}'",
                     wanted=want,
                     got=dtype,
+                    operation=operation,
                     hint=f"tagflow does not promote; use cast(..., '{want}')",
                 )
             if want is None and parameter.type != "any":
@@ -70,6 +73,7 @@ class Signature:
                 f"{operation} is not defined for this dtype of '{parameter.name}'",
                 wanted=" or ".join(d.name for d in allowed),
                 got=dtype,
+                operation=operation,
                 hint="cast the value first",
             )
 

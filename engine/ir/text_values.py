@@ -110,7 +110,10 @@ class Reader:
     def fail(self, wanted: str, token: Token | None = None) -> NoReturn:
         """Raise the GraphError that says which line is wrong and what was wanted there."""
         token = token or self.next
-        raise GraphError(f"line {token.line} of a graph's text is wrong", wanted=wanted, got=token.text)
+        raise GraphError(
+            f"line {token.line} of a graph's text is wrong", wanted=wanted, got=token.text,
+            hint="compare it with what to_text prints",
+        )  # fmt: skip
 
     def take(self) -> Token:
         """Read one token."""
@@ -260,7 +263,10 @@ def _tokens(line: str, number: int) -> list[Token]:
         match = _TOKEN.match(line, position)
         if match is None:
             what = f"line {number} of a graph's text is wrong"
-            raise GraphError(what, wanted="a name, a value or punctuation", got=line[position:])
+            raise GraphError(
+                what, wanted="a name, a value or punctuation", got=line[position:],
+                hint="compare it with what to_text prints",
+            )  # fmt: skip
         found.append(Token(match.lastgroup or "", match.group(), number))
         position = match.end()
     return found

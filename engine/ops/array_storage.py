@@ -139,7 +139,7 @@ class ArrayStorage(Elements):
         if rows.ndim == 0 or len(rows) != len(indices):
             raise self._error(
                 f"TensorArray '{self.name}' needs one row for each index", context, wanted=f"{len(indices)} rows",
-                got=f"shape {list(rows.shape)}",
+                got=f"shape {list(rows.shape)}", hint="slice the rows, or give an index for each",
             )  # fmt: skip
         done = 0
         if isinstance(indices, range):
@@ -170,11 +170,13 @@ class ArrayStorage(Elements):
             raise self._error(
                 f"split of TensorArray '{self.name}' needs a vector of lengths", context,
                 wanted="non-negative integers of shape [n]", got=lengths.tolist(),
+                hint="compute them from shapes, as shape(t)[0]",
             )  # fmt: skip
         if value.ndim == 0 or lengths.sum() != len(value):
             raise self._error(
                 f"the lengths of a split of TensorArray '{self.name}' do not sum to the first dimension", context,
                 wanted=f"a sum of {len(value)}" if value.ndim else "a value of rank 1 or more", got=int(lengths.sum()),
+                hint="slice the value, or give a length for each row that is left",
             )  # fmt: skip
         if not self.dynamic_size and len(lengths) != self.size:
             raise self._error(
@@ -193,7 +195,7 @@ class ArrayStorage(Elements):
             raise self._error(
                 f"index {index} of TensorArray '{self.name}' is out of bounds", context,
                 wanted=f"0 <= index < size {self.size}", got=index,
-                hint=None if index < 0 else "make it larger, or with dynamic_size=True",
+                hint="count from 0" if index < 0 else "make it larger, or with dynamic_size=True",
             )  # fmt: skip
         return self.elements[index]
 
@@ -213,7 +215,7 @@ class ArrayStorage(Elements):
         if element.value is None or array.shape != element.shape:
             raise self._error(
                 f"{self._at(index)} sums writes of one shape only", context, wanted=list(element.shape or ()),
-                got=list(array.shape),
+                got=list(array.shape), hint="write values of one shape to each index",
             )  # fmt: skip
         if element.owned:
             np.add(element.value, array, out=element.value)
@@ -233,11 +235,9 @@ class ArrayStorage(Elements):
     def _check_value(self, index: int, array: Array, context: KernelContext) -> None:
         if array.dtype != self.dtype:
             raise self._error(
-                f"{self._at(index)} was given another dtype",
-                context,
-                wanted=self.element_type,
-                got=as_dtype(array.dtype),
-            )
+                f"{self._at(index)} was given another dtype", context, wanted=self.element_type,
+                got=as_dtype(array.dtype), hint=f"use cast(..., '{self.element_type}')",
+            )  # fmt: skip
         if array.shape == self.exact:
             return
         shape = Shape(array.shape)
@@ -296,12 +296,15 @@ class ArrayStorage(Elements):
                 raise self._error(
                     f"elements of TensorArray '{self.name}' can not be joined along their first dimension", context,
                     wanted="rank 1 or more, and equal trailing dimensions",
-                    got=f"{list(value.shape)} at index {index}",
+                    got=f"{list(value.shape)} at index {index}", hint="use stack for elements of one shape",
                 )  # fmt: skip
 
     def _check_open(self, context: KernelContext) -> None:
         if self.closed:
-            raise self._error(f"TensorArray '{self.name}' was used after it was closed", context)
+            raise self._error(
+                f"TensorArray '{self.name}' was used after it was closed", context,
+                hint="let close wait for the last use with control_dependencies",
+            )  # fmt: skip
 
     def _at(self, index: int) -> str:
         return f"index {index} of TensorArray '{self.name}' (size {self.size})"

@@ -22,7 +22,10 @@ def _broadcasts(small: Shape, large: Shape) -> Shape:
     """Return what is known of `large` when `small` broadcasts to it; ShapeError when it can not."""
     result = small.broadcast(large)
     if not result.is_compatible_with(large):
-        raise ShapeError("a shape does not broadcast to the other", wanted=large, got=small)
+        raise ShapeError(
+            "a shape does not broadcast to the other", wanted=large, got=small,
+            hint="dimensions must be equal or 1; reshape or expand_dims first",
+        )  # fmt: skip
     return large if result.rank is None else result
 
 

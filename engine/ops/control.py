@@ -10,6 +10,7 @@ from typing import Any
 
 from ..base import dtypes
 from ..base.errors import GraphError, ShapeError
+from ..base.settings import WINDOW
 from ..base.shapes import SCALAR, Shape
 from ..ir.build import apply
 from ..ir.definition import REQUIRED, NotDifferentiable, define
@@ -25,7 +26,10 @@ _HAND_MADE = "this is a piece of a hand-made loop; use while_loop, or cut the pa
 def _scalar_predicate(op: Operation, index: int) -> None:
     predicate = op.inputs[index]
     if predicate.rank not in (0, None):
-        raise ShapeError("a predicate must be a scalar", wanted="[]", got=predicate.shape, operation=op)
+        raise ShapeError(
+            "a predicate must be a scalar", wanted="[]", got=predicate.shape, operation=op,
+            hint="use reduce_all or reduce_any",
+        )  # fmt: skip
 
 
 def _switch_shape(op: Operation) -> list[Shape]:
@@ -136,7 +140,7 @@ define(
     "Enter",
     "data: T -> output: T",
     where=_ANY,
-    attrs={"frame_name": REQUIRED, "is_constant": False, "parallel_iterations": 32},
+    attrs={"frame_name": REQUIRED, "is_constant": False, "parallel_iterations": WINDOW},
     shape=_enter_shape,
     kernel=_BY_EXECUTOR,
     gradient=_no_loop_gradient,
@@ -144,7 +148,7 @@ define(
 
 
 def enter(
-    data: Any, frame_name: str, is_constant: bool = False, parallel_iterations: int = 32, name: str | None = None
+    data: Any, frame_name: str, is_constant: bool = False, parallel_iterations: int = WINDOW, name: str | None = None
 ) -> Tensor:
     """Bring a value into the loop frame `frame_name`, which the first Enter creates.
 
@@ -166,7 +170,10 @@ def enter(
     if not frame_name:
         raise GraphError("a frame needs a name", got=repr(frame_name), hint="give every loop its own name")
     if parallel_iterations < 1:
-        raise GraphError("parallel_iterations must be a positive integer", got=parallel_iterations)
+        raise GraphError(
+            "parallel_iterations must be a positive integer", got=parallel_iterations, wanted="1 or more",
+            hint="1 runs one iteration after the other",
+        )  # fmt: skip
     return apply(  # type: ignore[no-any-return]
         "Enter", data, name=name, frame_name=frame_name, is_constant=is_constant,
         parallel_iterations=parallel_iterations,
@@ -258,7 +265,7 @@ def control_trigger(name: str | None = None) -> Operation:
 
 
 def _structured(op: Operation, *_: Any) -> list[Any]:
-    raise GraphError("Cond and While are differentiated by their regions", operation=op)
+    raise GraphError("Cond and While are differentiated by their regions", operation=op, hint="use gradients()")
 
 
 define(

@@ -23,7 +23,10 @@ from .literals import f32, f64, i32, i64
 def _only_scalars(op: Operation, *which: int) -> None:
     for i in which:
         if op.inputs[i].rank not in (0, None):
-            raise ShapeError(f"input {i} of {op.type} has to be a scalar", wanted="[]", got=op.inputs[i].shape)
+            raise ShapeError(
+                f"input {i} of {op.type} has to be a scalar", wanted="[]", got=op.inputs[i].shape,
+                hint="take one element of it, as t[0]",
+            )  # fmt: skip
 
 
 def _fill_shape(op: Operation) -> Shape:
@@ -65,7 +68,10 @@ def fill(dims: Any, value: Any, name: str | None = None) -> Tensor:
 def _filled(shape: Any, number: int, dtype: Any, name: str | None) -> Tensor:
     kind = dtypes.as_dtype(dtype).numpy
     if kind is None:
-        raise DtypeError("this dtype has no elements to fill with", got=dtype)
+        raise DtypeError(
+            "this dtype has no elements to fill with", got=dtype, wanted="a dtype of values",
+            hint="resources and series are made by the operations that use them",
+        )  # fmt: skip
     return fill(shape, constant(np.full((), number, kind) if number else np.zeros((), kind)), name)
 
 
@@ -162,7 +168,7 @@ def _range_shape(op: Operation) -> Shape:
         return Shape([None])
     numbers = [v.item() for v in known if v is not None]
     if numbers[2] == 0:
-        raise ShapeError("a range needs a step", wanted="delta != 0", got=0)
+        raise ShapeError("a range needs a step", wanted="delta != 0", got=0, hint="use fill for equal numbers")
     return Shape([_steps(*numbers)])
 
 
@@ -223,7 +229,10 @@ def _linspace_shape(op: Operation) -> Shape:
     _only_scalars(op, 0, 1, 2)
     num = static_value(op.inputs[2])
     if num is not None and num < 1:
-        raise ShapeError("linspace makes at least one number", got=int(num))
+        raise ShapeError(
+            "linspace makes at least one number", got=int(num), wanted="num of 1 or more",
+            hint="use zeros([0]) for none",
+        )  # fmt: skip
     return Shape([None if num is None else int(num)])
 
 
@@ -350,7 +359,10 @@ def one_hot(
     place = -1 if axis is None else static_int(axis)
     marks = index_tensor(indices)
     if place < -1 or (marks.rank is not None and place > marks.rank):
-        raise ShapeError("one_hot has no such axis", wanted=f"-1 to {marks.rank}", got=place)
+        raise ShapeError(
+            "one_hot has no such axis", wanted=f"-1 to {marks.rank}", got=place, operation=marks.op,
+            hint="-1 is the last dimension of the result",
+        )  # fmt: skip
     values = _hot_values(on_value, off_value, dtype)
     return apply("OneHot", marks, depth, *values, name=name, axis=place)  # type: ignore[no-any-return]
 

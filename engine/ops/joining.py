@@ -25,7 +25,10 @@ def _listed(values: Any, function: str) -> list[Any]:
     if isinstance(values, Tensor):
         return [values]
     if not len(values):
-        raise GraphError(f"{function} needs at least one tensor", got=values)
+        raise GraphError(
+            f"{function} needs at least one tensor", got=values, wanted="one or more",
+            hint="use zeros with a dimension of 0 for nothing",
+        )  # fmt: skip
     return list(values)
 
 
@@ -37,7 +40,7 @@ def _common(shapes: Sequence[Shape], what: str) -> Shape:
     result = Shape(None)
     for shape in shapes:
         if not result.is_compatible_with(shape):
-            raise ShapeError(what, wanted=result, got=shape)
+            raise ShapeError(what, wanted=result, got=shape, hint="reshape, pad or slice the one that differs")
         result = result.merge(shape)
     return result
 
@@ -145,7 +148,10 @@ def _unstack_shape(op: Operation) -> list[Shape]:
         return [x] * num
     axis = axis_within(op.attrs["axis"], x.rank)
     if x[axis] not in (num, None):
-        raise ShapeError("unstack makes one tensor for each row", wanted=x[axis], got=num)
+        raise ShapeError(
+            "unstack makes one tensor for each row", wanted=x[axis], got=num,
+            hint="leave num= out where the number of rows is known",
+        )  # fmt: skip
     return [Shape([*x.dims[:axis], *x.dims[axis + 1 :]])] * num
 
 
@@ -198,12 +204,18 @@ def unstack(value: Any, num: int | None = None, axis: Any = 0, name: str | None 
 def _split_shape(op: Operation) -> list[Shape]:
     x, num = op.inputs[0].shape, op.attrs["num"]
     if num < 1:
-        raise ShapeError("split makes at least one part", got=num)
+        raise ShapeError(
+            "split makes at least one part", got=num, wanted="1 or more",
+            hint="give the number of pieces, or their sizes",
+        )  # fmt: skip
     if x.rank is None:
         return [x] * num
     axis = axis_within(op.attrs["axis"], x.rank)
     if x[axis] is not None and x[axis] % num:
-        raise ShapeError("split needs a size that can be divided evenly", wanted=f"a multiple of {num}", got=x[axis])
+        raise ShapeError(
+            "split needs a size that can be divided evenly", wanted=f"a multiple of {num}", got=x[axis],
+            hint="give a list of sizes instead of their number",
+        )  # fmt: skip
     return [with_dimension(x, axis, None if x[axis] is None else x[axis] // num)] * num
 
 
@@ -227,7 +239,10 @@ def _split_v_shape(op: Operation) -> list[Shape]:
     x, num = op.inputs[0].shape, op.attrs["num"]
     sizes = partial_values(op.inputs[1]) or [None] * num
     if len(sizes) != num:
-        raise ShapeError("split needs one size for each part", wanted=num, got=len(sizes))
+        raise ShapeError(
+            "split needs one size for each part", wanted=num, got=len(sizes),
+            hint="leave num= out where the length of the sizes is known",
+        )  # fmt: skip
     if x.rank is None:
         return [x] * num
     axis = axis_within(op.attrs["axis"], x.rank)
@@ -240,7 +255,10 @@ def _completed(sizes: Sequence[int | None], total: int | None) -> list[int | Non
     if missing > 1 or total is None:
         return [None if d is None or d < 0 else d for d in sizes]
     if known > total or (not missing and known != total):
-        raise ShapeError("the sizes of a split have to add up", wanted=total, got=list(sizes))
+        raise ShapeError(
+            "the sizes of a split have to add up", wanted=total, got=list(sizes),
+            hint="one of them may be -1: it takes the rest",
+        )  # fmt: skip
     return [total - known if d is None or d < 0 else d for d in sizes]
 
 

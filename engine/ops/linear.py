@@ -163,4 +163,7 @@ def norm(
         return reduce_max(size, axis, keepdims, name)
     if isinstance(ord, (int, float)) and ord > 0:
         return apply("Pow", reduce_sum(size ** float(ord), axis, keepdims), 1 / ord, name=name)  # type: ignore[no-any-return]
-    raise GraphError("no such norm", wanted="'euclidean', inf or a positive number", got=repr(ord))
+    raise GraphError(
+        "no such norm", wanted="'euclidean', inf or a positive number", got=repr(ord),
+        hint="use 'euclidean' for the usual norm",
+    )  # fmt: skip

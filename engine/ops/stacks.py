@@ -47,7 +47,10 @@ class StackStorage:
         """Take the top value."""
         self._check_open(operation)
         if dtype is not self.dtype:
-            raise self._error("was popped as another dtype", operation, wanted=self.dtype, got=dtype)
+            raise self._error(
+                "was popped as another dtype", operation, wanted=self.dtype, got=dtype,
+                hint=f"give stack_pop elem_type='{self.dtype}'",
+            )  # fmt: skip
         if not self.values:
             raise self._error(
                 "is empty when calling stack_pop", operation, wanted="a value pushed before",
@@ -62,7 +65,10 @@ class StackStorage:
 
     def _check_open(self, operation: str) -> None:
         if self.closed:
-            raise self._error("was used after it was closed", operation)
+            raise self._error(
+                "was used after it was closed", operation,
+                hint="let stack_close wait for the last use with control_dependencies",
+            )  # fmt: skip
 
     def _error(self, what: str, operation: str, **fields: Any) -> StackError:
         return StackError(f"stack '{self.name}' {what}", operation=operation, **fields)

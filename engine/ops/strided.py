@@ -44,14 +44,20 @@ def _spread(spec: tuple[Any, ...], rank: int) -> list[Any]:
     used = sum(part is not None and part is not Ellipsis for part in spec)
     dots = [i for i, part in enumerate(spec) if part is Ellipsis]
     if used > rank or len(dots) > 1:
-        raise ShapeError("a tensor has fewer dimensions than indices", wanted=f"at most {rank} and one ...", got=spec)
+        raise ShapeError(
+            "a tensor has fewer dimensions than indices", wanted=f"at most {rank} and one ...", got=spec,
+            hint="use expand_dims, or None, for new dimensions",
+        )  # fmt: skip
     at = dots[0] if dots else len(spec)
     return [*spec[:at], *[slice(None)] * (rank - used), *spec[at + 1 :]]
 
 
 def _sliced(size: int | None, part: slice) -> int | None:
     if part.step == 0:
-        raise ShapeError("the step of a slice can not be zero", got=part)
+        raise ShapeError(
+            "the step of a slice can not be zero", got=part, wanted="any other integer",
+            hint="use broadcast_to to repeat an element",
+        )  # fmt: skip
     if part in (slice(None), slice(None, None, -1)):
         return size
     if size is None or any(isinstance(b, Dynamic) for b in (part.start, part.stop, part.step)):
@@ -61,7 +67,10 @@ def _sliced(size: int | None, part: slice) -> int | None:
 
 def _check_index(size: int | None, index: Any) -> None:
     if size is not None and not isinstance(index, Dynamic) and not -size <= index < size:
-        raise ShapeError("an index is out of range", wanted=f"{-size} to {size - 1}", got=index)
+        raise ShapeError(
+            "an index is out of range", wanted=f"{-size} to {size - 1}", got=index,
+            hint="negative numbers count from the end; a slice may reach further",
+        )  # fmt: skip
 
 
 def _strided_shape(op: Operation) -> Shape:
@@ -168,7 +177,10 @@ def strided_slice(
     starts, stops = _entries(begin), _entries(end)
     steps = [None] * len(starts) if strides is None else _entries(strides)
     if not len(starts) == len(stops) == len(steps):
-        raise GraphError("begin, end and strides have different lengths", got=(len(starts), len(stops), len(steps)))
+        raise GraphError(
+            "begin, end and strides have different lengths", got=(len(starts), len(stops), len(steps)),
+            wanted="one length", hint="give one entry for each dimension that is sliced",
+        )  # fmt: skip
 
     def part(i: int) -> Any:
         bit = 1 << i
@@ -192,5 +204,8 @@ def _entries(vector: Any) -> list[Any]:
     if value is not None:
         return value.tolist()  # type: ignore[no-any-return]
     if tensor.rank != 1 or tensor.shape[0] is None:
-        raise GraphError("the length of this vector has to be known while the graph is built", got=tensor)
+        raise GraphError(
+            "the length of this vector has to be known while the graph is built", got=tensor,
+            wanted="a vector of known length", operation=tensor.op, hint="give it a shape with set_shape, or use slice",
+        )  # fmt: skip
     return [tensor[i] for i in range(tensor.shape[0])]

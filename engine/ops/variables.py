@@ -88,6 +88,7 @@ class VariableSlot:
             raise OpError(
                 f"a row index of variable '{self.name}' is out of range", wanted=f"0 to {shape[0] - 1}" if shape
                 else "a variable of rank 1 or more", got=outside.ravel()[:3].tolist(), operation=operation,
+                hint="fetch the indices; rows count from 0 and negative numbers are not allowed",
             )  # fmt: skip
         if updates not in ((), indices.shape + shape[1:]):
             raise OpError(
@@ -158,13 +159,16 @@ class VariableStore:
 
 def _fitting(name: str, value: Any, variables: Mapping[str, Any]) -> Array:
     if name not in variables:
-        raise GraphError("the graph has no variable of this name", wanted=", ".join(variables) or "none", got=name)
+        raise GraphError(
+            "the graph has no variable of this name", wanted=", ".join(variables) or "none", got=name,
+            hint="use the names that read_variables gives",
+        )  # fmt: skip
     variable = variables[name]
     array = dtypes.as_array(value, variable.dtype)
     if not variable.shape.includes(Shape(array.shape)):
         raise ShapeError(
             f"a value does not fit variable '{name}'", wanted=variable.shape, got=Shape(array.shape),
-            operation=variable.op,
+            operation=variable.op, hint="reshape the value, or make the variable with shape=None dimensions",
         )  # fmt: skip
     return array
 

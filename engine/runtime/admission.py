@@ -42,7 +42,10 @@ class Admission:
 
     def __init__(self, limit: int, seconds: float) -> None:
         if limit < 1:
-            raise GraphError("max_steps must be positive", wanted="at least 1, or None for no limit", got=limit)
+            raise GraphError(
+                "max_steps must be positive", wanted="at least 1, or None for no limit", got=limit,
+                hint="leave max_steps out to admit all",
+            )  # fmt: skip
         self.refused = 0
         self._limit = limit
         self._seconds = seconds

@@ -116,7 +116,10 @@ class Session:
         settings: Settings = DEFAULTS,
     ) -> None:
         if executor not in _EXECUTORS:
-            raise GraphError("no such executor", wanted=" or ".join(_EXECUTORS), got=executor)
+            raise GraphError(
+                "no such executor", wanted=" or ".join(_EXECUTORS), got=executor,
+                hint="leave it out for the step machine",
+            )  # fmt: skip
         self.graph = graph if graph is not None else get_default_graph()
         self._scope = Opened(Scope(self.graph.root))
         self.settings = replace(settings, fuse=False) if check_numerics else settings
@@ -242,7 +245,10 @@ class Session:
         found = self.graph.as_graph_element(tensor)
         if not isinstance(found, Tensor) or not found.dtype.is_value:
             operation = getattr(found, "op", found)
-            raise GraphError("only tensors with values can be watched", got=tensor, operation=operation)
+            raise GraphError(
+                "only tensors with values can be watched", got=tensor, operation=operation,
+                wanted="a tensor with values", hint="watch one of its outputs, or what is read from it",
+            )  # fmt: skip
         if found in self._watches:
             raise GraphError(f"{found.name} is watched already", operation=found.op, hint="close the other watch first")
         watch = self._watches[found] = Watch(self, found, limit, policy)

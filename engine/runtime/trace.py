@@ -87,7 +87,10 @@ class Trace:
 
     def __init__(self, capacity: int = 1 << 18) -> None:
         if capacity < 1:
-            raise GraphError("a trace must keep at least one span", wanted="capacity of 1 or more", got=capacity)
+            raise GraphError(
+                "a trace must keep at least one span", wanted="capacity of 1 or more", got=capacity,
+                hint="leave it out for some 260,000 spans",
+            )  # fmt: skip
         self.recorder = Recorder(capacity)
 
     @property
