@@ -12,6 +12,7 @@ import pytest
 import tagflow
 import tagflow.frontend
 import tagflow.ops
+from tagflow import training
 
 CONSTRUCTION = """
     Graph placeholder constant Variable global_variables_initializer cond case switch_case while_loop map_fn foldl foldr
@@ -101,7 +102,25 @@ def test_docstring_of_a_function_is_whole(name):
     assert not gives or re.search(r"^(Returns|Yields)\n-", text, re.M)
 
 
-@pytest.mark.parametrize("name", ["Graph", "Variable", "TensorArray", "Session"])
+METHODS = {
+    f"{name}.{method}": function
+    for name, kind in (CLASSES | {n: getattr(training, n) for n in training.__all__}).items()
+    for method, function in vars(kind).items()
+    if inspect.isfunction(function) and not method.startswith("_")
+}
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_docstring_of_a_method_names_its_arguments(name):
+    text = inspect.getdoc(METHODS[name])
+    takes = [p for p in inspect.signature(METHODS[name]).parameters if p not in ("self", "name")]
+    assert [p for p in takes if not re.search(rf"\b{p}\b", text)] == []
+    if takes and text.count("\n\n"):  # one sentence may say it all
+        assert "Parameters\n----------" in text or "see :meth:" in text
+        assert "Returns\n-------" in text or METHODS[name].__annotations__["return"] == "None"
+
+
+@pytest.mark.parametrize("name", ["Graph", "Variable", "TensorArray", "Session", "Shape", "Trace"])
 def test_docstring_of_a_class_names_its_arguments(name):
     text = inspect.getdoc(PUBLIC[name])
     takes = [p for p in inspect.signature(PUBLIC[name]).parameters if p != "name"]

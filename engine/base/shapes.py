@@ -13,6 +13,16 @@ Dimension = int | None
 class Shape:
     """A tensor's static shape; ``Shape(None)`` has unknown rank, a ``None`` dimension is unknown.
 
+    Parameters
+    ----------
+    dims : iterable of int or None, Shape, or None
+        The dimensions.
+
+    Raises
+    ------
+    ShapeError
+        If a dimension is negative.
+
     Examples
     --------
     >>> Shape([None, 3]).merge(Shape([2, None]))
@@ -68,7 +78,7 @@ class Shape:
         return self.dims  # type: ignore[return-value]
 
     def is_compatible_with(self, other: Shape) -> bool:
-        """Whether some concrete shape fits both."""
+        """Whether some concrete shape fits both this one and `other`."""
         if self._dims is None or other._dims is None:
             return True
         return len(self._dims) == len(other._dims) and all(
@@ -84,7 +94,7 @@ class Shape:
         return all(a is None or a == b for a, b in zip(self._dims, other._dims, strict=True))
 
     def merge(self, other: Shape) -> Shape:
-        """Return what is known when both hold; ShapeError when they contradict."""
+        """Return what is known when this shape and `other` both hold; ShapeError when they contradict."""
         if self._dims is None:
             return other
         if other._dims is None:
@@ -97,13 +107,13 @@ class Shape:
         return Shape([b if a is None else a for a, b in zip(self._dims, other._dims, strict=True)])
 
     def relax(self, other: Shape) -> Shape:
-        """Return what holds for both (the static shape of a Merge, rule 56)."""
+        """Return what holds for this shape and for `other` (the static shape of a Merge, rule 56)."""
         if self._dims is None or other._dims is None or len(self._dims) != len(other._dims):
             return Shape(None)
         return Shape([a if a == b else None for a, b in zip(self._dims, other._dims, strict=True)])
 
     def broadcast(self, other: Shape) -> Shape:
-        """Return the NumPy broadcast of two shapes; ShapeError when they do not broadcast."""
+        """Return the NumPy broadcast of this shape and `other`; ShapeError when they do not broadcast."""
         if self._dims is None or other._dims is None:
             return Shape(None)
         n = max(len(self._dims), len(other._dims))

@@ -101,6 +101,13 @@ class Operation:
     def update_input(self, index: int, tensor: Tensor) -> None:
         """Replace one input, as to close a hand-made loop on a Merge.
 
+        Parameters
+        ----------
+        index : int
+            Which input.
+        tensor : Tensor
+            Of the dtype of the input it replaces, in scope of the operation's region.
+
         Raises
         ------
         GraphError
@@ -130,7 +137,7 @@ class Operation:
         self.graph.version += 1
 
     def add_output(self, dtype: DType, shape: Shape) -> Tensor:
-        """Append a result (Cond and While gain saved values this way)."""
+        """Append a result of a dtype and static shape (Cond and While gain saved values this way), and return it."""
         tensor = Tensor(self, len(self.outputs), dtype, shape)
         self.outputs.append(tensor)
         return tensor

@@ -194,17 +194,61 @@ class Session:
         return await self._admitted(request, self._compiled(request, tensors), values, timeout, trace)
 
     def make_step(self, fetches: Any, feeds: Sequence[Any] = ()) -> Step:
-        """Compile a step once and return a callable to await with the fed values in order."""
+        """Compile a step once, to run it many times.
+
+        Parameters
+        ----------
+        fetches : structure of Tensor, Operation, Variable or name
+            As for :meth:`run`.
+        feeds : sequence of Tensor, Variable or name
+            What will be fed, in the order in which the step takes the values.
+
+        Returns
+        -------
+        Step
+            ``await step(*values)`` gives what :meth:`run` would.
+
+        Raises
+        ------
+        GraphError
+            If the step can not be compiled.
+        """
         self._check_open()
         return Step(self, make_request(self.graph, fetches), resolve_feeds(self.graph, feeds))
 
     async def read_variables(self, names: Sequence[str] | None = None) -> dict[str, np.ndarray[Any, Any]]:
-        """Return copies of the variables' values by name (all that have one, unless `names` says which)."""
+        """Return copies of the variables' values.
+
+        Parameters
+        ----------
+        names : sequence of str, optional
+            Which variables; all that have a value by default.
+
+        Returns
+        -------
+        dict of str to numpy.ndarray
+
+        Raises
+        ------
+        UninitializedVariableError
+            If a variable asked for has no value.
+        """
         self._check_open()
         return self.variables.read(names)
 
     async def write_variables(self, values: Mapping[str, Any]) -> None:
-        """Set variables by name; GraphError for a name the graph does not have, before anything is written."""
+        """Set variables, all or (when one does not fit) none.
+
+        Parameters
+        ----------
+        values : mapping of str to array-like
+            New values by the variables' names, of their dtypes and shapes.
+
+        Raises
+        ------
+        GraphError
+            If the graph has no variable of a name; a DtypeError or ShapeError if a value does not fit its variable.
+        """
         self._check_open()
         self.variables.write(values, {v.name: v for v in self.graph.collections.get("variables", ())})
 

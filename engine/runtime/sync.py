@@ -20,7 +20,18 @@ _LONGEST_WAIT = 0.1  # seconds until a lost interrupt is noticed
 class SyncSession:
     """A Session in an event loop of its own, in a thread.
 
-    Takes the arguments of :class:`Session`. Use it in scripts; inside a running event loop it is refused.
+    Use it in scripts; inside a running event loop it is refused. Its methods take and give what those of
+    :class:`Session` do.
+
+    Parameters
+    ----------
+    *args, **kwargs
+        The arguments of :class:`Session`.
+
+    Raises
+    ------
+    TagflowError
+        If an event loop runs in this thread.
 
     Examples
     --------
@@ -61,20 +72,20 @@ class SyncSession:
         timeout: float | None = None,
         trace: Trace | None = None,
     ) -> Any:
-        """Run one step; see :meth:`Session.run`."""
+        """Run one step: `fetches`, `feeds`, `timeout` and `trace` are those of :meth:`Session.run`."""
         return self._call(self._session.run, fetches, feeds, timeout=timeout, trace=trace)
 
     def make_step(self, fetches: Any, feeds: Sequence[Any] = ()) -> Callable[..., Any]:
-        """Return a compiled step to call with the fed values; see :meth:`Session.make_step`."""
+        """Compile a step, to be called with values for `feeds`, that gives `fetches`; see :meth:`Session.make_step`."""
         step = self._call(_at_once, self._session.make_step, fetches, feeds)
         return partial(self._call, step)
 
     def read_variables(self, names: Sequence[str] | None = None) -> dict[str, Any]:
-        """Return the variables' values by name."""
+        """Return copies of the variables' values by name; see :meth:`Session.read_variables` for `names`."""
         return self._call(self._session.read_variables, names)  # type: ignore[no-any-return]
 
     def write_variables(self, values: Mapping[str, Any]) -> None:
-        """Set variables by name."""
+        """Set variables to `values` by name; see :meth:`Session.write_variables`."""
         self._call(self._session.write_variables, values)
 
     def statistics(self) -> Statistics:

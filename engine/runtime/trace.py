@@ -117,7 +117,7 @@ class Trace:
         return events
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Write a file that https://ui.perfetto.dev and chrome://tracing open."""
+        """Write a file `path` that https://ui.perfetto.dev and chrome://tracing open."""
         Path(path).write_text(json.dumps({"traceEvents": self.events, "displayTimeUnit": "ns"}))
 
     def _span(self, row: Row) -> Span:

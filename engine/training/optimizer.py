@@ -79,7 +79,12 @@ class Optimizer:
     def compute_gradients(
         self, loss: Any, var_list: Sequence[Variable] | None = None, grad_loss: Any = None
     ) -> list[tuple[Gradient, Variable]]:
-        """Return a (gradient, variable) pair for each variable; arguments as for `minimize`.
+        """Return a (gradient, variable) pair for each variable.
+
+        Parameters
+        ----------
+        loss, var_list, grad_loss
+            As for `minimize`.
 
         Returns
         -------
@@ -139,7 +144,7 @@ class Optimizer:
         return sorted({name for _, name in self._slots})
 
     def get_slot(self, var: Variable, name: str) -> Variable | None:
-        """Return the slot `name` of a variable, or None where there is none."""
+        """Return the slot `name` of the variable `var`, or None where there is none."""
         return self._slots.get((var.name, name))
 
     def variables(self) -> list[Variable]:
