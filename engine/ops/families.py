@@ -82,7 +82,7 @@ def unary(
     def public(x: Any, name: str | None = None) -> Tensor:
         return apply(type, x, name=name)  # type: ignore[no-any-return]
 
-    operand = f"x : Tensor of {_describe(where)}"
+    operand = f"x : Tensor of {describe(where)}"
     _publish(public, function, summary, operand, f"{_RESULTS[output]} and its shape.")
     return public
 
@@ -112,7 +112,7 @@ def binary(
     def public(x: Any, y: Any, name: str | None = None) -> Tensor:
         return apply(type, x, y, name=name)  # type: ignore[no-any-return]
 
-    operands = f"x, y : Tensor of {_describe(where)}\n        Same dtype; shapes broadcast."
+    operands = f"x, y : Tensor of {describe(where)}\n        Same dtype; shapes broadcast."
     _publish(public, function, summary, operands, f"{_RESULTS[output]} and broadcast shape.")
     return public
 
@@ -130,7 +130,8 @@ def _binary_gradient(rule: Callable[..., Any]) -> Callable[[Operation, Tensor], 
     return gradient
 
 
-def _describe(where: tuple[DType, ...]) -> str:
+def describe(where: tuple[DType, ...]) -> str:
+    """Say in words which dtypes those are."""
     return _DTYPES.get(where) or "dtype " + " or ".join(d.name for d in where)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from ..ir.operation import Operation
 from ..ir.tensor import Tensor
 from .arguments import as_sizes, axis_within, static_ints
 from .common import shape_of
-from .families import typed
+from .families import describe, typed
 from .literals import c128, f64, flags, i32
 
 _X = f64([[[1, 2, -1], [0.5, 4, 1.5]], [[3, -2, 7], [2.5, 6, 0.25]]])
@@ -92,23 +92,59 @@ define(
 )
 
 
+class Reduction(Protocol):
+    """A public function that reduces a tensor over axes."""
+
+    def __call__(
+        self, input_tensor: Any, axis: Any = None, keepdims: bool = False, name: str | None = None
+    ) -> Tensor: ...
+
+
 def _reduction(
     type: str,
+    function: str,
+    summary: str,
+    *,
     where: tuple[DType, ...],
     kernel: Kernel,
     gradient: Callable[[Operation, Tensor], Tensor] | NotDifferentiable,
     samples: list[Sample],
-) -> None:
+) -> Reduction:
+    """Declare a reduction and return its public function, whose docstring begins with `summary`."""
     define(
         type, "x: T -> y: T", where={"T": where}, attrs=AXES, shape=_reduction_shape, kernel=typed(kernel),
         gradient=gradient if isinstance(gradient, NotDifferentiable) else lambda op, g: [gradient(op, g)],
         samples=samples,
     )  # fmt: skip
 
+    def public(input_tensor: Any, axis: Any = None, keepdims: bool = False, name: str | None = None) -> Tensor:
+        axes = None if axis is None else static_ints(axis)
+        return apply(type, input_tensor, name=name, axis=axes, keepdims=bool(keepdims))  # type: ignore[no-any-return]
 
-def _reduce(type: str, x: Any, axis: Any, keepdims: bool, name: str | None) -> Tensor:
-    axes = None if axis is None else static_ints(axis)
-    return apply(type, x, name=name, axis=axes, keepdims=bool(keepdims))  # type: ignore[no-any-return]
+    public.__name__ = public.__qualname__ = function
+    public.__doc__ = f"""{summary}
+
+    Parameters
+    ----------
+    input_tensor : Tensor of {describe(where)}
+    axis : int or sequence of int, optional
+        Axes to reduce; all when None.
+    keepdims : bool
+        Keep the reduced axes, with size 1.
+    name : str, optional
+        Name of the operation.
+
+    Returns
+    -------
+    Tensor
+        Same dtype, without the reduced axes.
+
+    Raises
+    ------
+    ShapeError
+        If there is no such axis, or one is given twice.
+    """
+    return public
 
 
 def _wide(xp: Any, x: Any) -> Any:
@@ -116,36 +152,18 @@ def _wide(xp: Any, x: Any) -> Any:
     return xp.float32 if x.dtype.itemsize == 2 and x.dtype.kind not in "iu" else x.dtype
 
 
-_reduction(
-    "Sum", dtypes.NUMERIC,
-    lambda xp, x, axis, keepdims: xp.sum(x, axis, _wide(xp, x), keepdims=keepdims),
-    lambda op, g: spread(g, op),
-    [
+reduce_sum = _reduction(
+    "Sum", "reduce_sum", "Sum over axes.",
+    where=dtypes.NUMERIC,
+    kernel=lambda xp, x, axis, keepdims: xp.sum(x, axis, _wide(xp, x), keepdims=keepdims),
+    gradient=lambda op, g: spread(g, op),
+    samples=[
         Sample([_X], f64(24.75)),
         Sample([_X], f64([[1.5, 6, 0.5], [5.5, 4, 7.25]]), {"axis": (1,)}),
         Sample([_X], f64([[[2], [6]], [[8], [8.75]]]), {"axis": (-1,), "keepdims": True}),
         Sample([c128([1 + 2j, 3 - 1j])], c128(4 + 1j)),
     ],
 )  # fmt: skip
-
-
-def reduce_sum(input_tensor: Any, axis: Any = None, keepdims: bool = False, name: str | None = None) -> Tensor:
-    """Sum over axes.
-
-    Parameters
-    ----------
-    input_tensor : Tensor of any numeric dtype
-    axis : int or sequence of int, optional
-        Axes to reduce; all when None.
-    keepdims : bool
-        Keep the reduced axes, with size 1.
-
-    Returns
-    -------
-    Tensor
-        Same dtype, without the reduced axes.
-    """
-    return _reduce("Sum", input_tensor, axis, keepdims, name)
 
 
 def _count(op: Operation) -> Tensor:
@@ -155,32 +173,16 @@ def _count(op: Operation) -> Tensor:
     return apply("Cast", size, dtype=x.dtype)  # type: ignore[no-any-return]
 
 
-_reduction(
-    "Mean", dtypes.DIFFERENTIABLE,
-    lambda xp, x, axis, keepdims: xp.mean(x, axis, _wide(xp, x), keepdims=keepdims),
-    lambda op, g: spread(g / _count(op), op),
-    [
+reduce_mean = _reduction(
+    "Mean", "reduce_mean", "Mean over axes; NaN over nothing.",
+    where=dtypes.DIFFERENTIABLE,
+    kernel=lambda xp, x, axis, keepdims: xp.mean(x, axis, _wide(xp, x), keepdims=keepdims),
+    gradient=lambda op, g: spread(g / _count(op), op),
+    samples=[
         Sample([_X], f64(24.75 / 12)),
         Sample([_X], f64([8 / 6, 16.75 / 6]), {"axis": (1, 2)}),
     ],
 )  # fmt: skip
-
-
-def reduce_mean(input_tensor: Any, axis: Any = None, keepdims: bool = False, name: str | None = None) -> Tensor:
-    """Mean over axes.
-
-    Parameters
-    ----------
-    input_tensor : Tensor of a floating or complex dtype
-    axis, keepdims
-        As in `reduce_sum`.
-
-    Returns
-    -------
-    Tensor
-        Same dtype, without the reduced axes; NaN over nothing.
-    """
-    return _reduce("Mean", input_tensor, axis, keepdims, name)
 
 
 def _extreme_gradient(op: Operation, g: Tensor) -> Tensor:
@@ -190,11 +192,12 @@ def _extreme_gradient(op: Operation, g: Tensor) -> Tensor:
     return apply("Where", mask, spread(g / ties, op), 0)  # type: ignore[no-any-return]
 
 
-_reduction(
-    "Max", dtypes.REAL,
-    lambda xp, x, axis, keepdims: xp.max(x, axis, keepdims=keepdims),
-    _extreme_gradient,
-    [
+reduce_max = _reduction(
+    "Max", "reduce_max", "Largest value over axes; equal largest values share the gradient.",
+    where=dtypes.REAL,
+    kernel=lambda xp, x, axis, keepdims: xp.max(x, axis, keepdims=keepdims),
+    gradient=_extreme_gradient,
+    samples=[
         Sample([_X], f64(7)),
         Sample([_X], f64([[2, 4], [7, 6]]), {"axis": (2,)}),
         Sample([i32([[3, 8], [9, -1]])], i32([[9, 8]]), {"axis": (0,), "keepdims": True}),
@@ -202,99 +205,34 @@ _reduction(
 )  # fmt: skip
 
 
-def reduce_max(input_tensor: Any, axis: Any = None, keepdims: bool = False, name: str | None = None) -> Tensor:
-    """Largest value over axes; equal largest values share the gradient.
-
-    Parameters
-    ----------
-    input_tensor : Tensor of an integer or floating dtype
-    axis, keepdims
-        As in `reduce_sum`.
-
-    Returns
-    -------
-    Tensor
-        Same dtype, without the reduced axes.
-    """
-    return _reduce("Max", input_tensor, axis, keepdims, name)
-
-
-_reduction(
-    "Min", dtypes.REAL,
-    lambda xp, x, axis, keepdims: xp.min(x, axis, keepdims=keepdims),
-    _extreme_gradient,
-    [
+reduce_min = _reduction(
+    "Min", "reduce_min", "Smallest value over axes; equal smallest values share the gradient.",
+    where=dtypes.REAL,
+    kernel=lambda xp, x, axis, keepdims: xp.min(x, axis, keepdims=keepdims),
+    gradient=_extreme_gradient,
+    samples=[
         Sample([_X], f64(-2)),
         Sample([_X], f64([[-1, 0.5], [-2, 0.25]]), {"axis": (2,)}),
     ],
 )  # fmt: skip
 
 
-def reduce_min(input_tensor: Any, axis: Any = None, keepdims: bool = False, name: str | None = None) -> Tensor:
-    """Smallest value over axes; equal smallest values share the gradient.
-
-    Parameters
-    ----------
-    input_tensor : Tensor of an integer or floating dtype
-    axis, keepdims
-        As in `reduce_sum`.
-
-    Returns
-    -------
-    Tensor
-        Same dtype, without the reduced axes.
-    """
-    return _reduce("Min", input_tensor, axis, keepdims, name)
-
-
-_reduction(
-    "Any", (dtypes.bool_,),
-    lambda xp, x, axis, keepdims: xp.any(x, axis, keepdims=keepdims),
-    NotDifferentiable("its result is bool"),
-    [Sample([_BOOLS], np.bool_(True)), Sample([~_BOOLS], flags([False, True]), {"axis": (0,)})],
+reduce_any = _reduction(
+    "Any", "reduce_any", "Whether at least one value over axes is true.",
+    where=(dtypes.bool_,),
+    kernel=lambda xp, x, axis, keepdims: xp.any(x, axis, keepdims=keepdims),
+    gradient=NotDifferentiable("its result is bool"),
+    samples=[Sample([_BOOLS], np.bool_(True)), Sample([~_BOOLS], flags([False, True]), {"axis": (0,)})],
 )  # fmt: skip
 
 
-def reduce_any(input_tensor: Any, axis: Any = None, keepdims: bool = False, name: str | None = None) -> Tensor:
-    """Whether at least one value over axes is true.
-
-    Parameters
-    ----------
-    input_tensor : Tensor of dtype bool
-    axis, keepdims
-        As in `reduce_sum`.
-
-    Returns
-    -------
-    Tensor
-        Of dtype bool, without the reduced axes.
-    """
-    return _reduce("Any", input_tensor, axis, keepdims, name)
-
-
-_reduction(
-    "All", (dtypes.bool_,),
-    lambda xp, x, axis, keepdims: xp.all(x, axis, keepdims=keepdims),
-    NotDifferentiable("its result is bool"),
-    [Sample([_BOOLS], np.bool_(False)), Sample([_BOOLS], flags([True, False]), {"axis": (0,)})],
+reduce_all = _reduction(
+    "All", "reduce_all", "Whether every value over axes is true.",
+    where=(dtypes.bool_,),
+    kernel=lambda xp, x, axis, keepdims: xp.all(x, axis, keepdims=keepdims),
+    gradient=NotDifferentiable("its result is bool"),
+    samples=[Sample([_BOOLS], np.bool_(False)), Sample([_BOOLS], flags([True, False]), {"axis": (0,)})],
 )  # fmt: skip
-
-
-def reduce_all(input_tensor: Any, axis: Any = None, keepdims: bool = False, name: str | None = None) -> Tensor:
-    """Whether every value over axes is true.
-
-    Parameters
-    ----------
-    input_tensor : Tensor of dtype bool
-    axis, keepdims
-        As in `reduce_sum`.
-
-    Returns
-    -------
-    Tensor
-        Of dtype bool, without the reduced axes.
-    """
-    return _reduce("All", input_tensor, axis, keepdims, name)
 
 
 def log_sum_exp(xp: Any, x: Any, axis: Any, keepdims: bool) -> Any:
@@ -305,30 +243,14 @@ def log_sum_exp(xp: Any, x: Any, axis: Any, keepdims: bool) -> Any:
     return total if keepdims else xp.squeeze(total, axis)
 
 
-_reduction(
-    "LogSumExp", dtypes.FLOATING,
-    log_sum_exp,
-    lambda op, g: spread(g, op) * apply("Exp", op.inputs[0] - spread(op.outputs[0], op)),
-    [
+reduce_logsumexp = _reduction(
+    "LogSumExp", "reduce_logsumexp", "``log(sum(exp(x)))`` over axes, without overflow.",
+    where=dtypes.FLOATING,
+    kernel=log_sum_exp,
+    gradient=lambda op, g: spread(g, op) * apply("Exp", op.inputs[0] - spread(op.outputs[0], op)),
+    samples=[
         Sample([_X], lambda x: np.log(np.exp(x).sum())),
         Sample([_X], lambda x: np.log(np.exp(x).sum((0, 2))), {"axis": (0, 2)}),
         Sample([f64([1000, 1000])], f64(1000 + np.log(2))),
     ],
 )  # fmt: skip
-
-
-def reduce_logsumexp(input_tensor: Any, axis: Any = None, keepdims: bool = False, name: str | None = None) -> Tensor:
-    """``log(sum(exp(x)))`` over axes, without overflow.
-
-    Parameters
-    ----------
-    input_tensor : Tensor of a floating dtype
-    axis, keepdims
-        As in `reduce_sum`.
-
-    Returns
-    -------
-    Tensor
-        Same dtype, without the reduced axes.
-    """
-    return _reduce("LogSumExp", input_tensor, axis, keepdims, name)
