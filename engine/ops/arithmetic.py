@@ -64,20 +64,20 @@ divide = binary(
 realdiv = truediv = div = divide
 
 
-def _nonzero(xp: Any, y: Any) -> None:
-    if y.dtype.kind in "iu" and not xp.all(y):
+def _nonzero(xp: Any, x: Any, y: Any) -> None:
+    if y.dtype.kind in "iu" and x.size and not xp.all(y):
         raise ZeroDivisionError("integer division by zero")
 
 
 @typed
 def _floor_divide(xp: Any, x: Any, y: Any) -> Any:
-    _nonzero(xp, y)
+    _nonzero(xp, x, y)
     return xp.floor_divide(x, y)
 
 
 @typed
 def _floor_mod(xp: Any, x: Any, y: Any) -> Any:
-    _nonzero(xp, y)
+    _nonzero(xp, x, y)
     return xp.remainder(x, y)
 
 

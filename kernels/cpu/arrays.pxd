@@ -2,9 +2,11 @@
 
 cimport numpy as cnp
 from cpython.object cimport PyObject, PyTypeObject
+from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
+from libc.string cimport memcpy, memset
 
 from tagflow.kernels.scheduler.table cimport Table, Node, Type, input_type, output_type
-from tagflow.kernels.scheduler.values cimport OBJECT, Counters, Py_INCREF, Value, hold, object_value
+from tagflow.kernels.scheduler.values cimport OBJECT, SCALAR, Counters, Py_INCREF, Value, hold, object_value, scalar
 
 cdef extern from "numpy/arrayobject.h" nogil:
     PyTypeObject PyArray_Type
@@ -23,14 +25,21 @@ cdef extern from "numpy/arrayobject.h" nogil:
     bint PyArray_CheckExact(ArrayObject*)
     bint PyArray_CompareLists(const cnp.npy_intp*, const cnp.npy_intp*, int)
     bint PyArray_ISNOTSWAPPED(ArrayObject*)
+    cnp.npy_intp* PyArray_STRIDES(ArrayObject*)
 
 cdef extern from "numpy/arrayobject.h":
     # Steals the reference to the descr.
     object PyArray_NewFromDescr(
         PyTypeObject*, DescrObject* descr, int, const cnp.npy_intp*, const cnp.npy_intp*, void*, int, PyObject*)
+    # Steals the reference to the base.
+    int PyArray_SetBaseObject(ArrayObject*, PyObject* base) except -1
 
 cdef extern from "Python.h":
     Py_ssize_t Py_REFCNT(ArrayObject*) nogil
+
+
+cdef enum:
+    MOST_DIMS = 16  # of arrays whose dimensions a kernel goes through
 
 
 cdef inline ArrayObject* array_in(Value value) noexcept nogil:
@@ -79,3 +88,85 @@ cdef inline ArrayObject* unshared(const Table* table, const Node* node, const Va
         if Py_REFCNT(array) == 1 and PyArray_FLAGS(array) & wanted == wanted and PyArray_BASE(array) == NULL:
             return array
     return NULL
+
+
+cdef struct Operand:  # what a kernel reads: a plain array, or an element that came unboxed
+    char* data
+    cnp.npy_intp* dims
+    int rank  # at most MOST_DIMS
+    cnp.npy_intp size  # number of elements
+
+
+cdef inline bint open_plain(Value* value, Operand* found) noexcept nogil:
+    """Describe the elements of a value that stays where it is; say no if they do not lie in order."""
+    cdef ArrayObject* array = array_in(value[0])
+    found.data, found.dims, found.rank, found.size = <char*>&value.bits, NULL, 0, 1
+    if array == NULL:
+        return value.form == SCALAR
+    if not is_plain(array) or PyArray_NDIM(array) > MOST_DIMS:
+        return False
+    found.data, found.dims = <char*>PyArray_DATA(array), PyArray_DIMS(array)
+    found.rank, found.size = PyArray_NDIM(array), PyArray_SIZE(array)
+    return True
+
+
+cdef inline char* new_result(
+        Counters* live, const Type* type, int rank, const cnp.npy_intp* dims, Value* place) except NULL:
+    """Put a new array, or an unboxed element, into an EMPTY place; return where its elements go."""
+    if rank == 0 and type.size != 0:
+        place[0] = scalar(0)
+        return <char*>&place.bits
+    return <char*>PyArray_DATA(new_array(live, type, rank, dims, place))
+
+
+cdef inline int new_view(
+        Counters* live, const Type* type, ArrayObject* base, char* data, int rank, const cnp.npy_intp* dims,
+        Value* place) except -1:
+    """Put a plain array over elements of an aligned one into an EMPTY place; it keeps its base alive, and unchanged."""
+    cdef int flags = PyArray_FLAGS(base) & cnp.NPY_ARRAY_WRITEABLE | cnp.NPY_ARRAY_ALIGNED
+    Py_INCREF(type.descr)  # stolen by the view
+    view = PyArray_NewFromDescr(&PyArray_Type, <DescrObject*>type.descr, rank, dims, NULL, data, flags, NULL)
+    Py_INCREF(<PyObject*>base)  # stolen by the next call
+    PyArray_SetBaseObject(<ArrayObject*><PyObject*>view, <PyObject*>base)
+    hold(live, place, object_value(<PyObject*>view))
+    return 0
+
+
+cdef inline cnp.npy_intp product(const cnp.npy_intp* dims, int start, int stop) noexcept nogil:
+    """Multiply the dimensions from `start` to before `stop`."""
+    cdef cnp.npy_intp total = 1
+    cdef int i
+    for i in range(start, stop):
+        total *= dims[i]
+    return total
+
+
+cdef inline int64_t integer_at(const char* data, size_t itemsize, cnp.npy_intp i) noexcept nogil:
+    """Return an element of a plain array of int32 or int64."""
+    return (<const int32_t*>data)[i] if itemsize == 4 else (<const int64_t*>data)[i]
+
+
+cdef inline int read_sizes(Value* value, const Type* type, cnp.npy_intp* sizes) noexcept nogil:
+    """Read a shape (MOST_DIMS at most) that came as a vector of int32 or int64; return its rank, -1 if it is none."""
+    cdef Operand vector
+    if not open_plain(value, &vector) or vector.rank != 1 or vector.size > MOST_DIMS:
+        return -1
+    for i in range(vector.size):
+        sizes[i] = integer_at(vector.data, type.itemsize, i)
+    return <int>vector.size
+
+
+cdef inline void repeat(char* target, const char* element, size_t size, cnp.npy_intp count) noexcept nogil:
+    """Write an element `count` times."""
+    cdef cnp.npy_intp i
+    if size == 4:
+        for i in range(count):
+            (<uint32_t*>target)[i] = (<const uint32_t*>element)[0]
+    elif size == 8:
+        for i in range(count):
+            (<uint64_t*>target)[i] = (<const uint64_t*>element)[0]
+    elif size == 1:
+        memset(target, element[0], count)
+    else:
+        for i in range(count):
+            memcpy(target + i * size, element, size)

@@ -1,4 +1,4 @@
-"""Elementwise kernels that no single NumPy loop does, and sums that undo a broadcast.
+"""Elementwise kernels that no single NumPy loop does.
 
 They give what the Python kernels give, bit for bit where these are one rounding after the other: sigmoid runs the
 same four NumPy loops, AddN adds from left to right.
@@ -7,12 +7,12 @@ same four NumPy loops, AddN adds from left to right.
 cimport numpy as cnp
 from cpython.object cimport PyObject
 from libc.stdint cimport int64_t, uint32_t
-from libc.string cimport memcpy, memset
+from libc.string cimport memcpy
 
 import numpy as np
 
 from tagflow.kernels.cpu.arrays cimport (
-    ArrayObject, PyArray_DATA, PyArray_DIM, PyArray_DIMS, PyArray_NDIM, PyArray_SIZE, new_array, plain_in, same_shape,
+    ArrayObject, PyArray_DATA, PyArray_DIMS, PyArray_NDIM, PyArray_SIZE, new_array, plain_in, same_shape,
     unshared,
 )
 from tagflow.kernels.scheduler.convert cimport as_integer
@@ -162,38 +162,6 @@ cdef int _add_n_double(const Table* table, const Node* node, Value* inputs, Coun
     return _add_n(table, node, inputs, live, outputs, <double*>NULL)
 
 
-cdef inline int _sum_to(
-        const Table* table, const Node* node, Value* inputs, Counters* live, Value* outputs, real* _) except -1:
-    """Sum a plain array over leading dimensions, down to a shape that is its tail."""
-    cdef ArrayObject* x = plain_in(inputs[0])
-    cdef ArrayObject* shape = plain_in(inputs[1])
-    cdef ArrayObject* y
-    cdef int lead
-    cdef cnp.npy_intp i, row
-    if x == NULL or shape == NULL or input_type(table, node, 1).itemsize != 4:
-        return 0
-    lead = PyArray_NDIM(x) - <int>PyArray_SIZE(shape)
-    if lead <= 0 or PyArray_SIZE(shape) == 0 or PyArray_SIZE(x) == 0:
-        return 0
-    for i in range(PyArray_SIZE(shape)):
-        if (<int*>PyArray_DATA(shape))[i] != PyArray_DIM(x, lead + i):
-            return 0
-    y = new_array(live, output_type(table, node, 0), <int>PyArray_SIZE(shape), PyArray_DIMS(x) + lead, outputs)
-    row = PyArray_SIZE(y)
-    memset(PyArray_DATA(y), 0, row * sizeof(real))
-    for i in range(PyArray_SIZE(x) // row):
-        _add_pair(<real*>PyArray_DATA(y), <real*>PyArray_DATA(x) + i * row, <real*>PyArray_DATA(y), row)
-    return 1
-
-
-cdef int _sum_to_float(const Table* table, const Node* node, Value* inputs, Counters* live, Value* outputs) except -1:
-    return _sum_to(table, node, inputs, live, outputs, <float*>NULL)
-
-
-cdef int _sum_to_double(const Table* table, const Node* node, Value* inputs, Counters* live, Value* outputs) except -1:
-    return _sum_to(table, node, inputs, live, outputs, <double*>NULL)
-
-
 cdef int _cast_integer(const Table* table, const Node* node, Value* inputs, Counters* live, Value* outputs) except -1:
     """Cast an unboxed integer to an integer: what does not fit is cut off, as by NumPy."""
     cdef const Type* target = output_type(table, node, 0)
@@ -231,8 +199,3 @@ cdef Native find_sigmoid(dict attrs, list inputs, list outputs):
     if _floats.exp == NULL or _doubles.exp == NULL:
         return NULL
     return _for(outputs[0], _sigmoid_float, _sigmoid_double)
-
-
-cdef Native find_sum_to(dict attrs, list inputs, list outputs):
-    """Return the kernel of SumTo."""
-    return _for(outputs[0], _sum_to_float, _sum_to_double)

@@ -12,7 +12,7 @@ from libc.stdlib cimport free, realloc
 from libc.string cimport memcpy
 
 from tagflow.kernels.cpu.arrays cimport (
-    ArrayObject, PyArray_DATA, PyArray_DIM, PyArray_NDIM, new_array, plain_in,
+    MOST_DIMS, ArrayObject, PyArray_DATA, PyArray_DIM, PyArray_NDIM, new_array, plain_in,
 )
 from tagflow.kernels.cpu.elementwise cimport logistic
 from tagflow.kernels.scheduler.memory cimport Arena
@@ -25,7 +25,6 @@ cnp.import_array()
 cdef enum:
     BLOCK = 2048  # elements of the widest register that one round works on
     WIDEST = 1 << 16  # elements of a row from which on the scratch would be too large
-    MOST_DIMS = 16
     MOST_OPERANDS = 3  # of an inner loop
 
 cdef enum Code:

@@ -5,8 +5,8 @@ from libc.stdint cimport int64_t, uint32_t
 from libc.string cimport memcpy
 
 from tagflow.kernels.cpu.arrays cimport (
-    ArrayObject, PyArray_DATA, PyArray_DIM, PyArray_DIMS, PyArray_NDIM, array_in, is_usable, new_array, plain_in,
-    PyArray_FLAGS,
+    MOST_DIMS, ArrayObject, PyArray_DATA, PyArray_DIM, PyArray_DIMS, PyArray_NDIM, array_in, new_array, plain_in,
+    product,
 )
 from tagflow.kernels.scheduler.table cimport Native, Node, Table, input_type, output_type
 from tagflow.kernels.scheduler.values cimport Counters, Value, drop
@@ -14,7 +14,7 @@ from tagflow.kernels.scheduler.values cimport Counters, Value, drop
 cnp.import_array()
 
 cdef enum:
-    MOST_DIMS = 32
+    MOST_PARTS = 32
 
 
 cdef inline int _axis(const Node* node, int rank) noexcept nogil:
@@ -23,14 +23,6 @@ cdef inline int _axis(const Node* node, int rank) noexcept nogil:
     if axis < 0:
         axis += rank
     return axis if 0 <= axis < rank else -1
-
-
-cdef inline cnp.npy_intp _product(const cnp.npy_intp* dims, int start, int stop) noexcept nogil:
-    cdef cnp.npy_intp total = 1
-    cdef int i
-    for i in range(start, stop):
-        total *= dims[i]
-    return total
 
 
 cdef inline bint _fits(ArrayObject* first, ArrayObject* array, int axis) noexcept nogil:
@@ -69,8 +61,8 @@ cdef int _concat(const Table* table, const Node* node, Value* inputs, Counters* 
 cdef inline void _join(const Table* table, const Node* node, Value* inputs, int axis, ArrayObject* whole) noexcept nogil:
     """Copy the parts into the whole, row by row of what lies outside the axis."""
     cdef cnp.npy_intp* dims = PyArray_DIMS(whole)
-    cdef size_t element = output_type(table, node, 0).itemsize * _product(dims, axis + 1, PyArray_NDIM(whole))
-    cdef cnp.npy_intp outer = _product(dims, 0, axis)
+    cdef size_t element = output_type(table, node, 0).itemsize * product(dims, axis + 1, PyArray_NDIM(whole))
+    cdef cnp.npy_intp outer = product(dims, 0, axis)
     cdef size_t stride = element * dims[axis]
     cdef char* target = <char*>PyArray_DATA(whole)
     cdef char* source
@@ -89,12 +81,12 @@ cdef int _split(const Table* table, const Node* node, Value* inputs, Counters* l
     """Cut a plain array along an axis into equal parts, or into parts of the sizes of the second input."""
     cdef ArrayObject* whole = plain_in(inputs[0])
     cdef ArrayObject* sizes = plain_in(inputs[1]) if node.num_inputs > 1 else NULL
-    cdef cnp.npy_intp lengths[MOST_DIMS]
+    cdef cnp.npy_intp lengths[MOST_PARTS]
     cdef cnp.npy_intp dims[MOST_DIMS]
-    cdef char* starts[MOST_DIMS]
+    cdef char* starts[MOST_PARTS]
     cdef int axis
     cdef uint32_t i
-    if whole == NULL or node.num_outputs > MOST_DIMS or PyArray_NDIM(whole) > MOST_DIMS:
+    if whole == NULL or node.num_outputs > MOST_PARTS or PyArray_NDIM(whole) > MOST_DIMS:
         return 0
     axis = _axis(node, PyArray_NDIM(whole))
     if axis < 0 or not _lengths(table, node, sizes, PyArray_DIM(whole, axis), lengths):
@@ -136,8 +128,8 @@ cdef inline bint _lengths(
 cdef inline void _cut(
         ArrayObject* whole, int axis, size_t itemsize, uint32_t parts, cnp.npy_intp* lengths, char** starts) noexcept nogil:
     cdef cnp.npy_intp* dims = PyArray_DIMS(whole)
-    cdef size_t element = itemsize * _product(dims, axis + 1, PyArray_NDIM(whole))
-    cdef cnp.npy_intp outer = _product(dims, 0, axis)
+    cdef size_t element = itemsize * product(dims, axis + 1, PyArray_NDIM(whole))
+    cdef cnp.npy_intp outer = product(dims, 0, axis)
     cdef size_t stride = element * dims[axis]
     cdef char* source = <char*>PyArray_DATA(whole)
     cdef size_t size
@@ -181,25 +173,25 @@ cdef inline void _swap(word* source, word* target, cnp.npy_intp rows, cnp.npy_in
 
 cdef Native find_concat(dict attrs, list inputs, list outputs):
     """Return the kernel of Concat."""
-    if _is_plain(outputs):
+    if are_plain(outputs):
         return _concat
     return NULL
 
 
 cdef Native find_split(dict attrs, list inputs, list outputs):
     """Return the kernel of Split and SplitV."""
-    if _is_plain(outputs):
+    if are_plain(outputs):
         return _split
     return NULL
 
 
 cdef Native find_transpose(dict attrs, list inputs, list outputs):
     """Return the kernel of Transpose, if it reverses the two dimensions of a matrix."""
-    if attrs["perm"] in (None, (1, 0)) and _is_plain(outputs):
+    if attrs["perm"] in (None, (1, 0)) and are_plain(outputs):
         return _transpose
     return NULL
 
 
-cdef bint _is_plain(list dtypes):
+cdef bint are_plain(list dtypes):
     """Say whether elements are bytes that can be copied."""
-    return all([d is not None and d.kind in "biufcV" for d in dtypes])
+    return all([dtype is not None and dtype.kind in "biufcV" for dtype in dtypes])

@@ -6,12 +6,26 @@ its inputs are the plain arrays that almost all are, and declines where they are
 
 from libc.stdint cimport int64_t
 
-from tagflow.kernels.cpu.elementwise cimport find_add_n, find_cast, find_sigmoid, find_sum_to
+from tagflow.kernels.cpu.elementwise cimport find_add_n, find_cast, find_sigmoid
 from tagflow.kernels.cpu.elements cimport find_array_access
 from tagflow.kernels.cpu.fused cimport find_fused
 from tagflow.kernels.cpu.linear cimport find_matmul
 from tagflow.kernels.cpu.moving cimport find_concat, find_split, find_transpose
+from tagflow.kernels.cpu.reducing cimport find_reduction
+from tagflow.kernels.cpu.rows cimport find_row_kernel
+from tagflow.kernels.cpu.shaping cimport find_shaping
+from tagflow.kernels.cpu.taking cimport find_gather, find_slice
 from tagflow.kernels.scheduler.table cimport Native
+
+_REDUCTIONS = frozenset({"All", "Any", "BroadcastTo", "Max", "Mean", "Min", "Sum", "SumTo", "Unreduce"})
+_ROWS = frozenset({"ArgMax", "ArgMin", "LogSoftmax", "Softmax", "SoftmaxCrossEntropyWithLogits",
+                   "SparseSoftmaxCrossEntropyWithLogits"})
+_SHAPING = frozenset({"ExpandDims", "Fill", "Rank", "Reshape", "Shape", "Size", "Squeeze"})
+
+TYPES = _REDUCTIONS | _ROWS | _SHAPING | {
+    "AddN", "Cast", "Concat", "Fused", "Gather", "MatMul", "Sigmoid", "Split", "SplitV", "StridedSlice",
+    "TensorArrayRead", "TensorArrayWrite", "Transpose",
+}  # all that find_native may find something for
 
 
 cdef Native find_native(str type, dict attrs, list inputs, list outputs, int64_t* params, list kept) except *:
@@ -19,6 +33,8 @@ cdef Native find_native(str type, dict attrs, list inputs, list outputs, int64_t
 
     Objects that it needs as long as it is used are appended to `kept`.
     """
+    if type not in TYPES:
+        return NULL
     if type == "MatMul":
         params[0], params[1] = attrs["transpose_a"], attrs["transpose_b"]
         return find_matmul(attrs, inputs, outputs)
@@ -40,6 +56,14 @@ cdef Native find_native(str type, dict attrs, list inputs, list outputs, int64_t
         return find_fused(attrs, inputs, outputs, params, kept)
     if type == "Sigmoid":
         return find_sigmoid(attrs, inputs, outputs)
-    if type == "SumTo":
-        return find_sum_to(attrs, inputs, outputs)
+    if type == "Gather":
+        return find_gather(attrs, inputs, outputs, params)
+    if type == "StridedSlice":
+        return find_slice(attrs, outputs, params, kept)
+    if type in _REDUCTIONS:
+        return find_reduction(type, attrs, inputs, outputs, params, kept)
+    if type in _ROWS:
+        return find_row_kernel(type, attrs, inputs, outputs, params)
+    if type in _SHAPING:
+        return find_shaping(type, attrs, outputs, params)
     return NULL

@@ -19,6 +19,7 @@ from tagflow.kernels.scheduler.table cimport (
     STATEFUL, SWITCH, SWITCH_N, TRIP_COUNT, Edge, FrameType, Link, LoopCounts, Node, Pending, Table, Type,
     output_type,
 )
+from tagflow.kernels.cpu.loops cimport find_own_loop
 from tagflow.kernels.cpu.registry cimport find_native
 from tagflow.kernels.scheduler.ufuncs cimport find_loop
 from tagflow.kernels.scheduler.values cimport Value, drop
@@ -363,4 +364,5 @@ cdef int _build_kernels(CompiledPlan self) except -1:
             find_loop(node, source.ufunc, inputs, list(source.outputs))
         else:
             node.native = find_native(source.type, source.attrs, inputs, list(source.outputs), node.params, self.kernels)
+            node.loop = find_own_loop(source.type, inputs, list(source.outputs), &node.loop_data, self.arena)
     return 0

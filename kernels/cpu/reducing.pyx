@@ -1,0 +1,266 @@
+"""Reductions over axes, and what undoes them.
+
+Elements are joined by NumPy's own inner loops, which add pairwise along the last axis, as NumPy's reductions do.
+"""
+
+cimport numpy as cnp
+from libc.stdint cimport int64_t
+from libc.string cimport memcpy, memset
+
+import numpy as np
+
+from tagflow.kernels.cpu.arrays cimport (
+    MOST_DIMS, Operand, new_result, open_plain, product, read_sizes, repeat,
+)
+from tagflow.kernels.cpu.moving cimport are_plain
+from tagflow.kernels.cpu.walks cimport Walk, advance, lay_out
+from tagflow.kernels.scheduler.table cimport Loop, Native, Node, Table, input_type, output_type
+from tagflow.kernels.scheduler.ufuncs cimport find_native_loop
+from tagflow.kernels.scheduler.values cimport Counters, Value, hold
+
+cnp.import_array()
+
+_LOOPS = {"Sum": "add", "SumTo": "add", "Mean": "add", "Max": "maximum", "Min": "minimum", "Any": "logical_or",
+          "All": "logical_and"}
+
+
+cdef class Reduction:
+    """The attributes of a reduction, or of an Unreduce."""
+    cdef Loop loop  # joins two elements; NULL in an Unreduce
+    cdef void* data  # its last argument
+    cdef char start[8]  # the element that changes nothing
+    cdef bint over_nothing  # whether a reduction over no elements is that element
+    cdef bint divides  # whether it is a mean
+    cdef bint everything  # whether all axes are reduced
+    cdef bint keepdims
+    cdef int axes[MOST_DIMS]  # as given
+    cdef int count  # of axes
+
+
+cdef bint _find_axes(Reduction self, int rank, bint* gone) noexcept:
+    """Mark the axes that are reduced; say no if one is missing or given twice."""
+    cdef int i, axis
+    for i in range(rank):
+        gone[i] = self.everything
+    for i in range(self.count):
+        axis = self.axes[i] + (rank if self.axes[i] < 0 else 0)
+        if not 0 <= axis < rank or gone[axis]:
+            return False
+        gone[axis] = True
+    return True
+
+
+cdef int _shrink(Reduction self, const cnp.npy_intp* dims, int rank, const bint* gone, cnp.npy_intp* made) noexcept:
+    """Write the dimensions of the result; return how many there are."""
+    cdef int kept = 0
+    cdef int d
+    for d in range(rank):
+        if not gone[d] or self.keepdims:
+            made[kept] = 1 if gone[d] else dims[d]
+            kept += 1
+    return kept
+
+
+cdef void _fold(Reduction self, Walk* walk, char* source, char* target) noexcept:
+    """Join all elements of the source to the target."""
+    cdef cnp.npy_intp place[MOST_DIMS]
+    cdef cnp.npy_intp strides[3]
+    cdef char* pointers[3]
+    cdef int last = walk.rank - 1
+    memset(place, 0, sizeof(place))
+    strides[0], strides[1], strides[2] = walk.target[last], walk.source[last], walk.target[last]
+    while True:
+        pointers[0], pointers[1], pointers[2] = target, source, target
+        self.loop(pointers, &walk.dims[last], strides, self.data)
+        if not advance(walk, place, &source, &target):
+            return
+
+
+cdef int _reduce(const Table* table, const Node* node, Value* inputs, Counters* live, Value* outputs) except -1:
+    """Reduce a plain array over axes."""
+    cdef Reduction self = <Reduction><void*>node.params[0]
+    cdef size_t size = input_type(table, node, 0).itemsize
+    cdef cnp.npy_intp dims[MOST_DIMS]
+    cdef bint gone[MOST_DIMS]
+    cdef cnp.npy_intp count
+    cdef Operand x
+    cdef Walk walk
+    cdef char* made
+    cdef int rank
+    if not open_plain(&inputs[0], &x) or not _find_axes(self, x.rank, gone):
+        return 0
+    if x.size == 0 and not self.over_nothing:
+        return 0
+    rank = _shrink(self, x.dims, x.rank, gone, dims)
+    count = product(dims, 0, rank)
+    made = new_result(live, output_type(table, node, 0), rank, dims, outputs)
+    repeat(made, self.start, size, count)
+    if x.size:
+        lay_out(&walk, x.dims, x.rank, size, gone, True)
+        _fold(self, &walk, x.data, made)
+    if self.divides:
+        _divide(made, size, count, x.size // count)
+    return 1
+
+
+cdef void _divide(char* sums, size_t size, cnp.npy_intp count, cnp.npy_intp terms) noexcept nogil:
+    """Make means of sums."""
+    cdef cnp.npy_intp i
+    if size == sizeof(float):
+        for i in range(count):
+            (<float*>sums)[i] = <float>(<double>(<float*>sums)[i] / <double>terms)
+    else:
+        for i in range(count):
+            (<double*>sums)[i] /= <double>terms
+
+
+cdef int _sum_to(const Table* table, const Node* node, Value* inputs, Counters* live, Value* outputs) except -1:
+    """Sum a plain array down to a shape that broadcasts to its own."""
+    cdef Reduction self = <Reduction><void*>node.params[0]
+    cdef size_t size = input_type(table, node, 0).itemsize
+    cdef cnp.npy_intp dims[MOST_DIMS]
+    cdef bint gone[MOST_DIMS]
+    cdef Operand x
+    cdef Walk walk
+    cdef char* made
+    cdef int rank = read_sizes(&inputs[1], input_type(table, node, 1), dims)
+    if rank < 0 or not open_plain(&inputs[0], &x) or not _stretched(dims, rank, x.dims, x.rank, gone):
+        return 0
+    if x.rank == rank and _same(dims, x.dims, rank):
+        hold(live, outputs, inputs[0])
+        return 1
+    made = new_result(live, output_type(table, node, 0), rank, dims, outputs)
+    memset(made, 0, size * product(dims, 0, rank))
+    if x.size:
+        lay_out(&walk, x.dims, x.rank, size, gone, True)
+        _fold(self, &walk, x.data, made)
+    return 1
+
+
+cdef bint _same(const cnp.npy_intp* a, const cnp.npy_intp* b, int rank) noexcept nogil:
+    cdef int d
+    for d in range(rank):
+        if a[d] != b[d]:
+            return False
+    return True
+
+
+cdef bint _stretched(
+        const cnp.npy_intp* small, int small_rank, const cnp.npy_intp* large, int rank, bint* repeated) noexcept nogil:
+    """Mark along which dimensions one shape is repeated to give the other; say no if it does not."""
+    cdef int lead = rank - small_rank
+    cdef int d
+    if lead < 0:
+        return False
+    for d in range(rank):
+        repeated[d] = d < lead or (small[d - lead] == 1 and large[d] != 1)
+        if large[d] < 0 or (not repeated[d] and small[d - lead] != large[d]):
+            return False
+    return True
+
+
+cdef void _spread(Walk* walk, char* source, char* target, size_t size) noexcept nogil:
+    """Copy elements to all places that they are repeated at."""
+    cdef cnp.npy_intp place[MOST_DIMS]
+    cdef int last = walk.rank - 1
+    memset(place, 0, sizeof(place))
+    while True:
+        if walk.source[last]:
+            memcpy(target, source, walk.dims[last] * size)
+        else:
+            repeat(target, source, size, walk.dims[last])
+        if not advance(walk, place, &source, &target):
+            return
+
+
+cdef int _give_spread(
+        const Table* table, const Node* node, Operand* x, const cnp.npy_intp* dims, int rank, const bint* repeated,
+        Counters* live, Value* outputs) except -1:
+    cdef size_t size = input_type(table, node, 0).itemsize
+    cdef char* made = new_result(live, output_type(table, node, 0), rank, dims, outputs)
+    cdef Walk walk
+    if product(dims, 0, rank):
+        lay_out(&walk, dims, rank, size, repeated, False)
+        _spread(&walk, x.data, made, size)
+    return 1
+
+
+cdef int _broadcast(const Table* table, const Node* node, Value* inputs, Counters* live, Value* outputs) except -1:
+    """Repeat a plain array up to a shape."""
+    cdef cnp.npy_intp dims[MOST_DIMS]
+    cdef bint repeated[MOST_DIMS]
+    cdef Operand x
+    cdef int rank = read_sizes(&inputs[1], input_type(table, node, 1), dims)
+    if rank < 0 or not open_plain(&inputs[0], &x) or not _stretched(x.dims, x.rank, dims, rank, repeated):
+        return 0
+    return _give_spread(table, node, &x, dims, rank, repeated, live, outputs)
+
+
+cdef int _unreduce(const Table* table, const Node* node, Value* inputs, Counters* live, Value* outputs) except -1:
+    """Repeat the result of a reduction over the axes that were reduced."""
+    cdef Reduction self = <Reduction><void*>node.params[0]
+    cdef cnp.npy_intp dims[MOST_DIMS]
+    cdef bint gone[MOST_DIMS]
+    cdef cnp.npy_intp kept = 1
+    cdef Operand y
+    cdef int d
+    cdef int rank = read_sizes(&inputs[1], input_type(table, node, 1), dims)
+    if rank < 0 or not open_plain(&inputs[0], &y) or not _find_axes(self, rank, gone):
+        return 0
+    for d in range(rank):
+        if dims[d] < 0:
+            return 0
+        kept *= 1 if gone[d] else dims[d]
+    if kept != y.size:
+        return 0
+    return _give_spread(table, node, &y, dims, rank, gone, live, outputs)
+
+
+cdef object _identity(str name, dtype):
+    """Return the element that a loop leaves as it is."""
+    if name == "maximum":
+        return np.array(-np.inf if dtype.kind == "f" else np.iinfo(dtype).min, dtype)
+    if name == "minimum":
+        return np.array(np.inf if dtype.kind == "f" else np.iinfo(dtype).max, dtype)
+    return np.array(name == "logical_and", dtype)
+
+
+cdef Reduction _describe(str type, dict attrs):
+    """Read the attributes of a reduction; None if there are too many axes."""
+    self = Reduction()
+    axes = attrs.get("axis")
+    self.everything = axes is None
+    self.keepdims = attrs.get("keepdims", False)
+    self.divides, self.over_nothing = type == "Mean", type in ("Sum", "Any", "All")
+    for axis in axes or ():
+        if self.count == MOST_DIMS:
+            return None
+        self.axes[self.count] = axis
+        self.count += 1
+    return self
+
+
+cdef Native find_reduction(str type, dict attrs, list inputs, list outputs, int64_t* params, list kept) except *:
+    """Return the kernel of a reduction, of SumTo, Unreduce or BroadcastTo and keep what it needs, or return NULL."""
+    dtype = outputs[0]
+    if not are_plain(outputs):
+        return NULL
+    if type == "BroadcastTo":
+        return _broadcast
+    self = _describe(type, attrs)
+    if self is None:
+        return NULL
+    kept.append(self)
+    params[0] = <int64_t><void*>self
+    if type == "Unreduce":
+        return _unreduce
+    if dtype not in ((np.bool_,) if type in ("Any", "All") else (np.float32, np.float64, np.int32, np.int64)):
+        return NULL
+    self.loop = find_native_loop(_LOOPS[type], [dtype.num] * 3, &self.data)
+    start = _identity(_LOOPS[type], dtype)
+    memcpy(self.start, cnp.PyArray_DATA(start), dtype.itemsize)
+    if self.loop == NULL:
+        return NULL
+    if type == "SumTo":
+        return _sum_to
+    return _reduce
