@@ -10,6 +10,7 @@ from tagflow.base.tags import Kind
 from tagflow.compile import compile_plan
 from tagflow.ir.build import apply
 from tagflow.ir.definition import definition_of
+from tagflow.ir.rewrite import Program
 from tagflow.kernels.cpu import loops, registry
 from tagflow.kernels.scheduler.machine import StepMachine
 from tagflow.kernels.scheduler.plan import CompiledPlan
@@ -46,7 +47,7 @@ def got(type, arguments, attrs, layout, change=lambda plan: plan):
         inputs = [[feed(a) for a in group] if isinstance(group, list) else feed(group) for group in arguments]
         outputs = apply(type, *inputs, **attrs)
         fetches = outputs if isinstance(outputs, list) else [outputs]
-        machine = StepMachine(CompiledPlan(change(compile_plan(graph, feeds, fetches))), None, arrays)
+        machine = StepMachine(CompiledPlan(change(compile_plan(Program(graph, feeds, fetches)))), None, arrays)
     before = [np.array(a) for a in arrays]
     machine.drain(10)
     for array, copy in zip(arrays, before, strict=True):
