@@ -108,9 +108,13 @@ cdef inline bint _has_shape(ArrayObject* array, tuple shape) except -1:
     if PyArray_NDIM(array) != len(shape):
         return False
     for d in range(PyArray_NDIM(array)):
-        if PyArray_DIM(array, d) != <object>shape[d]:
+        if PyArray_DIM(array, d) != <cnp.npy_intp>shape[d]:
             return False
     return True
+
+
+cdef tuple _shape_of(object array):
+    return array.shape
 
 
 cdef inline Elements _array_in(const Table* table, const Node* node, Value* inputs):
@@ -143,7 +147,7 @@ cdef int _write(const Table* table, const Node* node, Value* inputs, Counters* l
     value = box(inputs[2], input_type(table, node, 2))
     if not cnp.PyArray_CheckExact(value):
         return 0
-    shape = value.shape if array.any_shape else array.exact
+    shape = _shape_of(value) if array.any_shape else array.exact
     if not array.write_quickly(as_integer(inputs[1], input_type(table, node, 1)), value, shape, <str>node.name, iteration):
         return 0
     hold(live, outputs, inputs[3])

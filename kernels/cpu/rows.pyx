@@ -130,12 +130,14 @@ cdef inline int _softmax(
     width = x.dims[x.rank - 1]
     source = <real*>x.data
     target = <real*>new_result(live, output_type(table, node, 0), x.rank, x.dims, outputs)
-    for i in range(0, x.size, width):
+    for i in range(x.size // width):
         if node.params[0] == 0:
-            _softmax_row(do, source + i, target + i, width)
+            _softmax_row(do, source, target, width)
         else:
-            total = _log_sum_exp(do, source + i, target + i, width)
-            _binary(&do.subtract, source + i, &total, 0, target + i, width)
+            total = _log_sum_exp(do, source, target, width)
+            _binary(&do.subtract, source, &total, 0, target, width)
+        source += width
+        target += width
     return 1
 
 
@@ -164,14 +166,14 @@ cdef inline int _cross_entropy(
     row = _new_row(width, row)
     try:
         losses = <real*>new_result(live, output_type(table, node, 0), x.rank - 1, x.dims, outputs)
-        for i in range(0, x.size, width):
-            source = <real*>x.data + i
+        for i in range(x.size // width):
+            source = <real*>x.data + i * width
             total = _log_sum_exp(do, source, row, width)
             _binary(&do.subtract, source, &total, 0, row, width)
-            _binary(&do.multiply, <real*>labels.data + i, row, 1, row, width)
+            _binary(&do.multiply, <real*>labels.data + i * width, row, 1, row, width)
             total = 0
             _join(&do.add, row, &total, width)
-            losses[i // width] = -total
+            losses[i] = -total
     finally:
         free(row)
     return 1
