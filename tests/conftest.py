@@ -1,4 +1,4 @@
-"""Markers, the table of rules, goldens."""
+"""Markers, the table of rules, goldens, and fast paths switched off."""
 
 import gc
 import os
@@ -8,6 +8,7 @@ import pytest
 
 from tests.probes import has_gpu
 from tests.rules import FIRST, LAST, coverage, report
+from tests.switches import switch_off
 
 os.environ.setdefault("TAGFLOW_CHECK_PASSES", "1")  # read when tagflow is imported; checks graphs between passes
 
@@ -20,6 +21,7 @@ def pytest_addoption(parser):
 
 
 def pytest_configure(config):
+    switch_off(os.environ.get("TAGFLOW_OFF", ""))
     config.addinivalue_line("markers", "rule(n, ...): the test checks these numbered rules of the semantics")
     config.addinivalue_line("markers", "gpu: needs a CUDA device; skipped where has_gpu() finds none")
 

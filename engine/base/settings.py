@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from .errors import GraphError
 
 WINDOW = 32  # of a loop whose parallel_iterations nobody gave; part of the graph, not of a session (seed 000, 4.3)
 
@@ -40,6 +43,12 @@ class Settings:
         Compute only the columns of a product that are used.
     fuse : bool
         Run connected elementwise operations as one.
+    native : bool
+        Call C kernels where an operation has one; off, the Python kernel of its definition.
+    loops : bool
+        Call NumPy's inner loops on arrays and unboxed elements directly; off, NumPy's functions around them.
+    reuse : bool
+        Write a result into an input that nobody else holds; off, into a new array.
     shuffle_seed : int or None
         Seed of a random ready order; None keeps first in, first out. Results never depend on it.
     check_passes : bool
@@ -60,8 +69,47 @@ class Settings:
     hoist_bytes: int = 1 << 25
     narrow: bool = True
     fuse: bool = True
+    native: bool = True
+    loops: bool = True
+    reuse: bool = True
     shuffle_seed: int | None = None
     check_passes: bool = field(default_factory=lambda: os.environ.get("TAGFLOW_CHECK_PASSES") == "1")
 
+    def without(self, *names: str) -> Settings:
+        """Return these settings with fast paths switched off.
+
+        Parameters
+        ----------
+        *names : str
+            Fields that are fast paths, keys of ``FAST_PATHS``; "all" for all of them.
+
+        Returns
+        -------
+        Settings
+
+        Raises
+        ------
+        GraphError
+            If there is no such fast path.
+
+        Examples
+        --------
+        >>> Settings().without("fuse", "native").fuse
+        False
+        """
+        wanted = [*FAST_PATHS] if "all" in names else names
+        for name in wanted:
+            if name not in FAST_PATHS:
+                raise GraphError(
+                    "no such fast path", wanted=", ".join(FAST_PATHS), got=name, hint="or all of them: all"
+                )
+        return replace(self, **{name: FAST_PATHS[name] for name in wanted})
+
+
+# What makes steps fast, and changes no result but for rounding: each field with the value that switches it off.
+FAST_PATHS: dict[str, Any] = {
+    "fold": False, "merge": False, "hoist": False, "hoist_bytes": 0, "narrow": False, "batch": False, "fuse": False,
+    "native": False, "loops": False, "reuse": False,
+}  # fmt: skip
 
 DEFAULTS = Settings()

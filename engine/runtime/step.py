@@ -85,10 +85,11 @@ class CompiledStep:
         feeds: tuple[Tensor, ...],
         request: Request,
         watched: tuple[Tensor, ...],
+        settings: Settings,
     ) -> None:
         self.graph = graph
         self.plan = plan
-        self.machine = CompiledPlan(plan)
+        self.machine = CompiledPlan(plan, settings)
         self.feeds = tuple(map(Feed, feeds))
         self.tensors = request.tensors
         self.targets = request.targets
@@ -218,7 +219,7 @@ def compile_step(
             )  # fmt: skip
     plan = compile_plan(program, settings)
     shown = {node.attrs["key"] for node in plan.nodes if node.type == "Watch"}
-    return CompiledStep(graph, plan, feeds, request, tuple(t for t in watched if t.name in shown))
+    return CompiledStep(graph, plan, feeds, request, tuple(t for t in watched if t.name in shown), settings)
 
 
 def convert_feed(tensor: Tensor, value: Any) -> np.ndarray[Any, Any]:

@@ -81,7 +81,7 @@ cdef inline ArrayObject* unshared(const Table* table, const Node* node, const Va
     """Return an input array that only this instance holds and that the result fits into, else NULL (rule 43)."""
     cdef int wanted = cnp.NPY_ARRAY_OWNDATA | cnp.NPY_ARRAY_WRITEABLE
     cdef ArrayObject* array
-    for i in range(node.num_inputs):
+    for i in range(node.num_inputs if table.reuse else 0):
         array = <ArrayObject*>inputs[i].bits
         if inputs[i].form != OBJECT or input_type(table, node, i).number != type.number:
             continue

@@ -5,7 +5,7 @@ from typing import Any
 class CompiledPlan:
     """The tables of a plan; ValueError if it is not well formed."""
 
-    def __init__(self, plan: Any) -> None: ...
+    def __init__(self, plan: Any, settings: Any = ...) -> None: ...
     def loop_counts(self) -> list[dict[str, Any]]:
         """Return what was counted in each frame since the last step that ran alone."""
 

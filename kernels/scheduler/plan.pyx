@@ -8,6 +8,7 @@ from libc.string cimport memset
 
 import numpy as np
 
+from tagflow.base.settings import DEFAULTS
 from tagflow.base.tags import Kind as Kinds
 from tagflow.base.tags import name_hash
 from tagflow.kernels.scheduler.legality import check, out_frame
@@ -33,6 +34,8 @@ cdef class CompiledPlan:
     ----------
     plan : Plan
         Nodes, frames and edges; see ``tagflow.plan.plan``.
+    settings : Settings, optional
+        Which fast paths its steps take: ``native``, ``loops``, ``reuse``.
 
     Raises
     ------
@@ -40,7 +43,7 @@ cdef class CompiledPlan:
         If the plan is not well formed; the text names the node.
     """
 
-    def __init__(self, plan):
+    def __init__(self, plan, settings=DEFAULTS):
         check(plan)
         self.plan = plan
         self.arena = Arena()
@@ -54,7 +57,8 @@ cdef class CompiledPlan:
         _build_templates(self)
         _build_edges(self)
         _build_constants(self)
-        _build_kernels(self)
+        _build_kernels(self, settings)
+        self.table.reuse = settings.reuse
 
     def __dealloc__(self):
         for i in range(self.table.num_constants):
@@ -346,7 +350,7 @@ cdef int _build_constants(CompiledPlan self) except -1:
     return 0
 
 
-cdef int _build_kernels(CompiledPlan self) except -1:
+cdef int _build_kernels(CompiledPlan self, settings) except -1:
     """Point the nodes at their kernels, and at NumPy's inner loops where one fits."""
     cdef Table* table = &self.table
     cdef Node* node
@@ -361,8 +365,9 @@ cdef int _build_kernels(CompiledPlan self) except -1:
         node.kernel = <PyObject*>kernel
         inputs = [self.dtypes[table.input_types[node.input + <uint32_t>k]] for k in range(node.num_inputs)]
         if source.ufunc and not source.stateful:
-            find_loop(node, source.ufunc, inputs, list(source.outputs))
-        else:
+            if settings.loops:
+                find_loop(node, source.ufunc, inputs, list(source.outputs))
+        elif settings.native:
             node.native = find_native(source.type, source.attrs, inputs, list(source.outputs), node.params, self.kernels)
             node.loop = find_own_loop(source.type, inputs, list(source.outputs), &node.loop_data, self.arena)
     return 0

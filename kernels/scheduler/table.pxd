@@ -150,6 +150,7 @@ cdef struct Table:  # every array is owned by the Arena of the CompiledPlan
     uint16_t* feed_types  # index into `types`
     uint16_t* fetch_types  # index into `types`
     FrameType* frames
+    bint reuse  # whether a result may be written into an input that only its instance holds
     uint32_t* roots  # nodes that wait for nothing
     uint32_t num_roots
 

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from tagflow.base.settings import DEFAULTS
 from tagflow.base.tags import Kind
 from tagflow.kernels.scheduler.machine import StepMachine
 from tagflow.kernels.scheduler.plan import CompiledPlan
@@ -24,8 +25,9 @@ class Ref:
 class Planner:
     """Collects nodes and edges; nodes go into the frame of their inputs."""
 
-    def __init__(self, window=32):
+    def __init__(self, window=32, settings=DEFAULTS):
         self.window = window
+        self.settings = settings
         self.nodes, self.frames, self.edges, self.controls = [], [], [], []
         self.feeds, self.fetches = 0, 0
         self.frames.append({"name": "root", "parent": -1, "parallel_iterations": 1, "num_enters": 0})
@@ -152,7 +154,7 @@ class Planner:
         )
 
     def start(self, feeds=(), seed=None, step=None):
-        return StepMachine(CompiledPlan(self.plan()), step, list(feeds), seed)
+        return StepMachine(CompiledPlan(self.plan(), self.settings), step, list(feeds), seed)
 
     def run(self, feeds=(), seed=None):
         """Run to the end; return the fetches."""

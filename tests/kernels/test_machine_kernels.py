@@ -3,6 +3,7 @@
 import ml_dtypes
 import numpy as np
 import pytest
+from tagflow.base.settings import DEFAULTS, Settings
 
 from tests.kernels.planning import BOOL, F32, F64, I32, Planner
 
@@ -15,9 +16,9 @@ DTYPES = [
 ]  # fmt: skip
 
 
-def evaluate(name, *values, dtype=None, kernel=None):
+def evaluate(name, *values, dtype=None, kernel=None, settings=DEFAULTS):
     """Run one ufunc node on constants."""
-    plan = Planner()
+    plan = Planner(settings=settings)
     inputs = [plan.const(v, np.asarray(v).dtype) for v in values]
     node = plan.ufunc(name, *inputs, dtype=dtype)
     if kernel is not None:
@@ -26,8 +27,13 @@ def evaluate(name, *values, dtype=None, kernel=None):
     return plan.run()[0]
 
 
-def native(*_):
+def not_called(*_):
     raise AssertionError("the inner loop was not used")
+
+
+def inner_loop(name, *values):
+    """Run a ufunc by its inner loop or not at all."""
+    return evaluate(name, *values, kernel=not_called, settings=Settings(loops=True))
 
 
 def check(got, expected):
@@ -52,10 +58,10 @@ def test_every_dtype_boxed_and_unboxed(name, dtype):
 def test_inner_loops_are_found(dtype):
     for x, y in [(dtype.type(1), dtype.type(1)), (np.ones(3, dtype), np.ones(3, dtype))]:
         if dtype.itemsize <= 8 or np.ndim(x):
-            check(evaluate("add", x, y, kernel=native), np.asarray(np.add(x, y)))
+            check(inner_loop("add", x, y), np.asarray(np.add(x, y)))
     if dtype.itemsize <= 8:
-        check(evaluate("multiply", dtype.type(1), np.ones((2, 3), dtype), kernel=native), np.ones((2, 3), dtype))
-        check(evaluate("multiply", np.ones((2, 3), dtype), dtype.type(1), kernel=native), np.ones((2, 3), dtype))
+        check(inner_loop("multiply", dtype.type(1), np.ones((2, 3), dtype)), np.ones((2, 3), dtype))
+        check(inner_loop("multiply", np.ones((2, 3), dtype), dtype.type(1)), np.ones((2, 3), dtype))
 
 
 @pytest.mark.parametrize(
@@ -112,8 +118,21 @@ def test_ufunc_that_is_no_loop():
     check(evaluate("matmul", np.ones((2, 3)), np.ones((3, 2))), np.full((2, 2), 3.0))
 
 
-def test_result_goes_into_an_unshared_input():
-    plan, addresses = Planner(), []
+@pytest.mark.parametrize("values", [(np.int32(1), np.int32(2)), (np.ones(3), np.ones(3))])
+def test_inner_loops_can_be_switched_off(values):
+    calls = []
+
+    def add(x, y):
+        calls.append(x.shape)
+        return np.add(x, y)
+
+    check(evaluate("add", *values, kernel=add, settings=Settings(loops=False)), np.asarray(np.add(*values)))
+    assert calls == [np.shape(values[0])]
+
+
+@pytest.mark.parametrize("reuse", [True, False])
+def test_result_goes_into_an_unshared_input(reuse):
+    plan, addresses = Planner(settings=Settings(loops=True, reuse=reuse)), []
 
     def watch(x):
         addresses.append(x.ctypes.data)
@@ -123,7 +142,7 @@ def test_result_goes_into_an_unshared_input():
     seen = plan.call(watch, fresh, outputs=(F64,))
     plan.fetch(plan.call(watch, plan.ufunc("negative", seen), outputs=(F64,)))
     assert plan.run()[0].tolist() == [-1.0] * 100
-    assert addresses[0] == addresses[1]
+    assert (addresses[0] == addresses[1]) is reuse
 
 
 def test_shared_input_is_not_overwritten():

@@ -1,8 +1,14 @@
 """C kernels against the Python kernels they stand for, on arrays of every kind."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import tagflow as tg
+from tagflow.compile import compile_plan
+from tagflow.ir.rewrite import Program
+from tagflow.kernels.scheduler.machine import StepMachine
+from tagflow.kernels.scheduler.plan import CompiledPlan
 from tagflow.ops.broadcasting import sum_to_shape
 
 DTYPES = ["float32", "float64", "int32", "float16"]
@@ -127,3 +133,24 @@ def test_errors_stay_those_of_the_python_kernel():
                 session.run(fetch, values)
             assert isinstance(caught.value.__cause__, ValueError)
         assert session.run(product, {**values, y: np.ones((3, 1), np.float32)}).tolist() == [[3], [3]]
+
+
+@pytest.mark.parametrize("native", [True, False])
+def test_c_kernels_can_be_switched_off(native):
+    calls = []
+
+    def note(kernel):
+        return lambda *arrays: calls.append(len(arrays)) or kernel(*arrays)
+
+    settings = tg.Settings(native=native)
+    with tg.Graph().as_default() as graph:
+        x = tg.placeholder("float64", [2, 3])
+        plan = compile_plan(Program(graph, [x], [tg.matmul(x, x, transpose_b=True)]), settings)
+    nodes = tuple(replace(n, kernel=note(n.kernel)) if n.type == "MatMul" else n for n in plan.nodes)
+    array = np.arange(6.0).reshape(2, 3)
+    machine = StepMachine(CompiledPlan(replace(plan, nodes=nodes), settings), None, [array])
+    machine.drain(10.0)
+    (product,) = machine.fetches
+    assert product.tolist() == (array @ array.T).tolist()
+    assert calls == ([] if native else [2])
+    machine.close()

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import tagflow as tg
+from tagflow.base.settings import FAST_PATHS
 from tagflow.compile import compile_plan
 from tagflow.ir.rewrite import Program
 
@@ -36,3 +37,43 @@ def test_gradients_through_a_loop_do_not_need_the_passes(switches):
         value, gradient = session.run(fetches, {x: np.array([2.0, 3.0], np.float32)})
     assert value.tolist() == [8.0, 27.0]
     assert gradient.tolist() == [12.0, 27.0]
+
+
+def lstm(length=7, batch=3, inputs=4, units=5):
+    """Build the plain LSTM a user writes; return its input, its loss and the gradients of its weights."""
+    rng = np.random.default_rng(0)
+    x = tg.placeholder("float64", [length, batch, inputs])
+    w = tg.constant(rng.normal(size=(inputs + units, 4 * units)) * 0.3)
+    b = tg.constant(rng.normal(size=(4 * units,)))
+    rows = tg.TensorArray("float64", length).unstack(x)
+
+    def body(t, h, c, ys):
+        i, f, o, g = tg.split(tg.concat([rows.read(t), h], 1) @ w + b, 4, axis=1)
+        c = c * tg.sigmoid(f + 1.0) + tg.sigmoid(i) * tg.tanh(g)
+        h = tg.tanh(c) * tg.sigmoid(o)
+        return t + 1, h, c, ys.write(t, h)
+
+    start = tg.zeros([batch, units], "float64")
+    *_, ys = tg.while_loop(lambda t, *_: t < length, body, [0, start, start, tg.TensorArray("float64", length)])
+    loss = tg.reduce_sum(tg.square(ys.stack()))
+    return x, [loss, *tg.gradients(loss, [w, b, x])]
+
+
+@pytest.fixture(scope="module")
+def trained():
+    """The LSTM, something to feed, and what it gives without any fast path."""
+    with tg.Graph().as_default() as graph:
+        x, fetches = lstm()
+    feeds = {x: np.random.default_rng(1).normal(size=x.shape.as_tuple())}
+    with tg.SyncSession(graph, settings=tg.Settings().without("all")) as session:
+        return graph, fetches, feeds, session.run(fetches, feeds)
+
+
+@pytest.mark.parametrize("off", [None, *FAST_PATHS])
+def test_a_hand_written_lstm_does_not_need_the_fast_paths(trained, off):
+    graph, fetches, feeds, expected = trained
+    on = {name: tg.Settings.__dataclass_fields__[name].default for name in FAST_PATHS}
+    settings = tg.Settings(**on)
+    with tg.SyncSession(graph, settings=settings if off is None else settings.without(off)) as session:
+        for result, wanted in zip(session.run(fetches, feeds), expected, strict=True):
+            np.testing.assert_allclose(result, wanted, rtol=1e-12, atol=1e-14)

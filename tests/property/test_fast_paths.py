@@ -1,0 +1,81 @@
+"""Fast paths change no result: random programs with each of them off, and with none.
+
+The programs are those of the tests of executors and gradients; ``TAGFLOW_PROGRAMS`` sets their number, as there.
+"""
+
+import asyncio
+
+import numpy as np
+import pytest
+import tagflow as tg
+from hypothesis import given, note
+from hypothesis import strategies as st
+from tagflow.base.settings import FAST_PATHS
+from tagflow.kernels.scheduler.machine import live_counts
+
+from tests.property.interpret import evaluate
+from tests.property.programs import show
+from tests.property.runs import batch_settings, batches
+from tests.property.strategies import mixed_programs, smooth_programs
+from tests.property.test_random_executors import compare
+from tests.property.test_random_gradients import build_gradients
+from tests.property.translate import build
+
+ON = {name: tg.Settings.__dataclass_fields__[name].default for name in FAST_PATHS}
+SWITCHES = {"none": tg.Settings(**ON)} | {name: tg.Settings(**ON).without(name) for name in [*FAST_PATHS, "all"]}
+
+
+async def run_switched(built, fetches, feeds):
+    """Yield what is off, and the values fetched so, for each switch."""
+    for off, settings in SWITCHES.items():
+        async with tg.Session(built.graph, settings=settings) as session:
+            yield off, await session.run(fetches, feeds)
+        assert not any(live_counts()[key] for key in ("frames", "iterations", "values")), off
+
+
+@batches(30)
+@batch_settings(30)
+@given(mixed_programs(), st.sampled_from([1, 2, 32]))
+def test_random_programs_without_fast_paths(batch, program, window):
+    async def check():
+        expected = evaluate(program).results
+        built = build(program, window)
+        async for off, results in run_switched(built, built.results, built.feeds(program.values)):
+            compare(results, expected, f"without {off}")
+
+    note(f"{show(program)}\n{program!r}")
+    asyncio.run(check())
+
+
+@batches(10)
+@batch_settings(10)
+@given(smooth_programs(), st.sampled_from([1, 2, 32]))
+def test_random_gradients_without_fast_paths(batch, program, window):
+    async def check():
+        built, first, second = build_gradients(program, window)
+        found = {off: r async for off, r in run_switched(built, [first, second], built.feeds(program.values))}
+        for off, results in found.items():
+            for got, wanted in zip(results[0] + results[1], found["all"][0] + found["all"][1], strict=True):
+                np.testing.assert_allclose(got, wanted, rtol=1e-9, atol=1e-12, err_msg=f"without {off}")
+
+    note(f"{show(program)}\n{program!r}")
+    asyncio.run(check())
+
+
+@pytest.mark.parametrize("names", [["fuse"], ["native", "loops"], ["all"]])
+def test_what_is_switched_off(names):
+    settings = tg.Settings(**ON, drain_seconds=0.5).without(*names)
+    off = [name for name, value in FAST_PATHS.items() if getattr(settings, name) == value]
+    assert off == ([*FAST_PATHS] if names == ["all"] else names)
+    assert settings.drain_seconds == 0.5
+
+
+def test_a_fast_path_that_is_none():
+    with pytest.raises(tg.GraphError, match="no such fast path") as caught:
+        tg.Settings().without("fuze")
+    assert "fuse" in str(caught.value.wanted)
+
+
+def test_every_switch_is_a_fast_path():
+    switches = {name for name, value in tg.Settings.__dataclass_fields__.items() if value.default is True}
+    assert switches <= set(FAST_PATHS)
