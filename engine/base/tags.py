@@ -49,7 +49,7 @@ def frame_id(parent_id: int, parent_iteration: int, name: int) -> int:
 
 
 def frame_path(parent_path: str, parent_iteration: int, name: str) -> str:
-    """Return the path of a frame: Enter appends the loop's name (seed 000, Figure 5)."""
+    """Return the path of a frame: Enter appends the loop's name (Yu et al., 2018, Figure 5)."""
     return f"{parent_path}/{parent_iteration}/{name}"
 
 

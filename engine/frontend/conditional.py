@@ -27,7 +27,7 @@ def cond(
     strict: bool = False,
     name: str | None = None,
 ) -> Any:
-    """Run one of two branches (seed 000, section 2.1).
+    """Run one of two branches (Yu et al., 2018, section 2.1).
 
     In Python: ``true_fn() if pred else false_fn()``. Each function is called once, while the graph is built;
     only what it builds is conditional. What was made outside runs in any case.

@@ -1,4 +1,4 @@
-"""``map_fn``, ``foldl``, ``foldr`` and ``scan``, on while_loop and TensorArray (seed 000, section 2.1 and Figure 2)."""
+"""``map_fn``, ``foldl``, ``foldr`` and ``scan``, on while_loop and TensorArray (Yu et al., 2018, Figure 2)."""
 
 from __future__ import annotations
 

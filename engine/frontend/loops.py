@@ -37,7 +37,7 @@ def while_loop(
     *,
     independent: bool = False,
 ) -> Any:
-    """Repeat `body` while `cond` is true (seed 000, section 2.1).
+    """Repeat `body` while `cond` is true (Yu et al., 2018, section 2.1).
 
     In Python::
 

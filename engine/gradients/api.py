@@ -30,7 +30,7 @@ def gradients(
     stop_gradients: Any = None,
     unconnected_gradients: str = NONE,
 ) -> Any:
-    """Build the gradient of the sum of `ys` with respect to each of `xs` (seed 000, section 5.1).
+    """Build the gradient of the sum of `ys` with respect to each of `xs` (Yu et al., 2018, section 5.1).
 
     Reverse mode, through ``cond``, ``while_loop`` of any length, TensorArrays and any nesting of them; the result
     can be differentiated again. Values the backward loops need are saved by the forward loops from now on.

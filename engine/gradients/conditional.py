@@ -1,4 +1,4 @@
-"""The gradient of a Cond: a Cond on the same predicate (seed 000, section 5.1).
+"""The gradient of a Cond: a Cond on the same predicate (Yu et al., 2018, section 5.1).
 
 Its results are the cotangents of what the branches capture, zeros from a branch that does not. A slot of a series
 leaves its branch as a saved value, so that it is written only if the branch ran.

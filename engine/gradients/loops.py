@@ -1,4 +1,4 @@
-"""The gradient of a While: a While that counts down (seed 000, section 5.1).
+"""The gradient of a While: a While that counts down (Yu et al., 2018, section 5.1).
 
 Its loop variables are the count, the cotangent of each active loop variable, and a running sum for the cotangent
 of each captured value, so that at most a window of partial gradients is alive. Sparse cotangents of a capture, and

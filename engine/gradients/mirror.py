@@ -3,7 +3,7 @@
 The gradient of a While has a body that mirrors the forward body, the gradient of a Cond a branch that mirrors each
 forward branch. When an operation built there uses a tensor of the forward region, the region asks its mirror, which
 uses it directly where it can (loop invariants, constants, counters) and otherwise lets the forward operation save
-it (seed 000, section 5.1: the values are found while the gradient is built).
+it (Yu et al., 2018, section 5.1: the values are found while the gradient is built).
 """
 
 from __future__ import annotations

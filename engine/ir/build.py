@@ -390,7 +390,7 @@ def _is_list(parameter: Parameter) -> bool:
 
 
 def _shape_of_hidden(definition: OpDefinition, region: Region, tensor: Tensor, attrs: dict[str, Any]) -> Tensor:
-    """Reduce a saved value to its shape where it is made, and save only that (AD21)."""
+    """Reduce a saved value to its shape where it is made, and save only that (rule 94)."""
     key = f"{definition.type}{sorted(attrs.items(), key=str)}"
     if key not in tensor._derived:
         with scopes.inside(tensor.op.region):

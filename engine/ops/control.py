@@ -1,7 +1,7 @@
 """Control flow: the primitives of the dataflow machine and the structured Cond and While.
 
-Switch, Merge, Enter, Exit and NextIteration are public: a program may close a loop by hand, as in the 2016 white
-paper. ``cond`` and ``while_loop`` build Cond and While, which lowering turns into primitives.
+Switch, Merge, Enter, Exit and NextIteration are public: a program may close a loop by hand, as in the white
+paper of 2016. ``cond`` and ``while_loop`` build Cond and While, which lowering turns into primitives.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ define(
 
 
 def switch(data: Any, pred: Any, name: str | None = None) -> tuple[Tensor, Tensor]:
-    """Send `data` to one of two outputs; what uses the other one is dead (seed 000, section 4.1).
+    """Send `data` to one of two outputs; what uses the other one is dead (Yu et al., 2018, section 4.1).
 
     In Python: ``(DEAD, data) if pred else (data, DEAD)``.
 

@@ -1,7 +1,7 @@
 """Fold constants: compute while compiling what depends on constants alone.
 
 Fed tensors are Feed operations by now, so a constant that is fed is none (rule 58). Nothing is folded by algebra
-(as ``x * 0 = 0``): breaking a data dependency changes deadness (seed 004, note 2).
+(as ``x * 0 = 0``): breaking a data dependency changes deadness.
 """
 
 from __future__ import annotations

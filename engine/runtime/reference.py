@@ -1,4 +1,4 @@
-"""The reference executor: the evaluation rules of seed 000, Figure 5, in plain Python.
+"""The reference executor: the evaluation rules of Yu et al. (2018, Figure 5) in plain Python.
 
 Every operation instance is one ``asyncio.Task`` named ``node@frame/iteration``. This file is the specification:
 what the step machine does must equal what this does. Numbers in brackets are rules of execution, listed in

@@ -49,7 +49,7 @@ def python_scan(fn, elems, initializer=None, reverse=False):
     return np.stack(totals[::-1] if reverse else totals)
 
 
-# The paper's Figure 2, as printed (seed 000, section 2.1).
+# The paper's Figure 2, as printed (Yu et al., 2018, section 2.1).
 # fmt: off
 def scan(fn, elems, init):
     elem_ta = \
