@@ -8,7 +8,7 @@ from typing import Any
 
 from .errors import GraphError
 
-WINDOW = 32  # of a loop whose parallel_iterations nobody gave; the graph's, not a session's (Yu et al., 2018, section 4.3)
+WINDOW = 32  # parallel_iterations of a loop unless given; the graph's, not a session's (Yu et al., 2018, section 4.3)
 
 
 @dataclass(frozen=True, slots=True)
