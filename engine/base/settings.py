@@ -46,7 +46,7 @@ class Settings:
     native : bool
         Call C kernels where an operation has one; off, the Python kernel of its definition.
     loops : bool
-        Call NumPy's inner loops on arrays and unboxed elements directly; off, NumPy's functions around them.
+        Call inner loops, NumPy's and our own, on arrays and unboxed elements directly; off, the functions around them.
     reuse : bool
         Write a result into an input that nobody else holds; off, into a new array.
     shuffle_seed : int or None

@@ -351,7 +351,7 @@ cdef int _build_constants(CompiledPlan self) except -1:
 
 
 cdef int _build_kernels(CompiledPlan self, settings) except -1:
-    """Point the nodes at their kernels, and at NumPy's inner loops where one fits."""
+    """Point the nodes at their kernels, and at C kernels and inner loops where there are some that may be used."""
     cdef Table* table = &self.table
     cdef Node* node
     for i, source in enumerate(self.plan.nodes):
@@ -364,10 +364,12 @@ cdef int _build_kernels(CompiledPlan self, settings) except -1:
         self.kernels.append(kernel)
         node.kernel = <PyObject*>kernel
         inputs = [self.dtypes[table.input_types[node.input + <uint32_t>k]] for k in range(node.num_inputs)]
-        if source.ufunc and not source.stateful:
-            if settings.loops:
-                find_loop(node, source.ufunc, inputs, list(source.outputs))
-        elif settings.native:
-            node.native = find_native(source.type, source.attrs, inputs, list(source.outputs), node.params, self.kernels)
-            node.loop = find_own_loop(source.type, inputs, list(source.outputs), &node.loop_data, self.arena)
+        outputs = list(source.outputs)
+        is_ufunc = source.ufunc and not source.stateful
+        if settings.native and not is_ufunc:
+            node.native = find_native(source.type, source.attrs, inputs, outputs, node.params, self.kernels)
+        if settings.loops and is_ufunc:
+            find_loop(node, source.ufunc, inputs, outputs)
+        elif settings.loops:
+            node.loop = find_own_loop(source.type, inputs, outputs, &node.loop_data, self.arena)
     return 0

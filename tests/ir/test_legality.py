@@ -1,5 +1,7 @@
 """The legality table: whole programs pass between all passes, and each broken fact is found and named."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from tagflow.base import dtypes
@@ -19,6 +21,7 @@ from tagflow.ir.structured import Extra, save_maybe, save_series, trip_count
 from tagflow.ops.source import placeholder
 
 from tests.ops.evaluation import declare_all
+from tests.settings import ON
 
 declare_all()
 PAIR = [(dtypes.int32, SCALAR)] * 2
@@ -55,9 +58,9 @@ def test_checks_between_passes_are_a_setting(monkeypatch):
     stages = []
     monkeypatch.setattr("tagflow.compile.check", lambda graph, stage: stages.append(stage))
     y = constant(1) + 1
-    lowered(Program(y.graph, [], [y]), Settings(check_passes=False))
+    lowered(Program(y.graph, [], [y]), replace(ON, check_passes=False))
     assert stages == []
-    lowered(Program(y.graph, [], [y]), Settings(check_passes=True))
+    lowered(Program(y.graph, [], [y]), replace(ON, check_passes=True))
     assert stages == ["structured"] * 8 + ["lowered"]
 
 

@@ -1,5 +1,7 @@
 """Copying prunes and keeps meaning; folding and merging of duplicates respect feeds, effects and regions."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from tagflow.base import dtypes
@@ -23,6 +25,7 @@ from tagflow.optimize.merge import merge_duplicates
 
 from tests.execute import Calls, execute
 from tests.ops.evaluation import declare_all
+from tests.settings import ON
 
 declare_all()
 
@@ -320,6 +323,6 @@ async def test_passes_together_do_not_change_results():
     for i in range(5):
         wanted = 7 * 5 + wanted if i % 2 == 0 else 7 * 5 - i
     assert await execute([y], {x: 7, n: 5}) == [wanted]
-    plain = len(lowered(Program(y.graph, [x, n], [y]), Settings(fold_bytes=0)).graph.get_operations())
-    assert len(lowered(Program(y.graph, [x, n], [y])).graph.get_operations()) < plain
+    plain = len(lowered(Program(y.graph, [x, n], [y]), replace(ON, fold_bytes=0)).graph.get_operations())
+    assert len(lowered(Program(y.graph, [x, n], [y]), ON).graph.get_operations()) < plain
     assert y.dtype is dtypes.int32

@@ -16,6 +16,7 @@ from tagflow.kernels.scheduler.machine import StepMachine
 from tagflow.kernels.scheduler.plan import CompiledPlan
 
 from tests.kernels.fuzzing import CASES, LAYOUTS, Subclass, numbers
+from tests.settings import ON
 
 ROUNDS = 2 * len(LAYOUTS)
 ELSEWHERE = {"TensorArrayRead", "TensorArrayWrite"}  # test_elements.py
@@ -47,7 +48,7 @@ def got(type, arguments, attrs, layout, change=lambda plan: plan):
         inputs = [[feed(a) for a in group] if isinstance(group, list) else feed(group) for group in arguments]
         outputs = apply(type, *inputs, **attrs)
         fetches = outputs if isinstance(outputs, list) else [outputs]
-        machine = StepMachine(CompiledPlan(change(compile_plan(Program(graph, feeds, fetches)))), None, arrays)
+        machine = StepMachine(CompiledPlan(change(compile_plan(Program(graph, feeds, fetches), ON)), ON), None, arrays)
     before = [np.array(a) for a in arrays]
     machine.drain(10)
     for array, copy in zip(arrays, before, strict=True):

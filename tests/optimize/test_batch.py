@@ -5,13 +5,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import tagflow as tg
-from tagflow.base.settings import DEFAULTS
 from tagflow.compile import compile_plan, optimized
 from tagflow.ir.rewrite import Program
 from tagflow.kernels.scheduler.machine import StepMachine
 from tagflow.kernels.scheduler.plan import CompiledPlan
 
-OFF = replace(DEFAULTS, batch=False)
+from tests.settings import ON
+
+OFF = replace(ON, batch=False)
 
 
 @pytest.fixture(autouse=True)
@@ -20,7 +21,7 @@ def _graph():
         yield
 
 
-def run(fetches, feeds, arrays, settings=DEFAULTS):
+def run(fetches, feeds, arrays, settings=ON):
     machine = StepMachine(CompiledPlan(compile_plan(Program(fetches[0].graph, feeds, fetches), settings)), None, arrays)
     machine.drain(10)
     if machine.failure is not None:
@@ -28,7 +29,7 @@ def run(fetches, feeds, arrays, settings=DEFAULTS):
     return machine.fetches
 
 
-def inside_loops(fetches, feeds, settings=DEFAULTS):
+def inside_loops(fetches, feeds, settings=ON):
     """Return the types of the operations in the bodies of the optimised program."""
     program = optimized(Program(fetches[0].graph, feeds, fetches), settings)
     whiles = [op for op in program.graph.root.walk() if op.type == "While"]

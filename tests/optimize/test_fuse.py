@@ -5,22 +5,23 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import tagflow as tg
-from tagflow.base.settings import DEFAULTS
 from tagflow.compile import compile_plan, optimized
 from tagflow.ir.rewrite import Program
 from tagflow.kernels.scheduler.machine import StepMachine
 from tagflow.kernels.scheduler.plan import CompiledPlan
 
-OFF = replace(DEFAULTS, fuse=False)
+from tests.settings import ON
+
+OFF = replace(ON, fuse=False)
 
 
-def types(fetches, feeds=(), settings=DEFAULTS, region=None):
+def types(fetches, feeds=(), settings=ON, region=None):
     """Return the types of all operations of the optimised program."""
     program = optimized(Program(fetches[0].graph, feeds, fetches), settings)
     return [op.type for op in program.graph.root.walk()]
 
 
-def run(fetches, feeds, arrays, settings=DEFAULTS):
+def run(fetches, feeds, arrays, settings=ON):
     """Run fetches on the step machine."""
     machine = StepMachine(CompiledPlan(compile_plan(Program(fetches[0].graph, feeds, fetches), settings)), None, arrays)
     machine.drain(10)
@@ -138,7 +139,7 @@ def test_a_control_input_is_kept():
     y = tg.exp(x)
     with tg.control_dependencies([y]):
         z = tg.tanh(x) * 2.0
-    program = optimized(Program(x.graph, [x], [z]))
+    program = optimized(Program(x.graph, [x], [z]), ON)
     assert any(op.type == "Exp" for op in program.graph.root.walk())
 
 

@@ -5,13 +5,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import tagflow as tg
-from tagflow.base.settings import DEFAULTS
 from tagflow.compile import optimized
 from tagflow.ir.rewrite import Program
 
 from tests.execute import execute
+from tests.settings import ON
 
-OFF = replace(DEFAULTS, hoist=False)
+OFF = replace(ON, hoist=False)
 
 
 @pytest.fixture(autouse=True)
@@ -20,7 +20,7 @@ def _graph():
         yield
 
 
-def constants_inside(fetches, feeds=(), settings=DEFAULTS):
+def constants_inside(fetches, feeds=(), settings=ON):
     """Return how many constants the loops of the optimised program hold."""
     program = optimized(Program(fetches[0].graph, feeds, fetches), settings)
     whiles = [op for op in program.graph.root.walk() if op.type == "While"]

@@ -6,13 +6,14 @@ import numpy as np
 import pytest
 import tagflow as tg
 from tagflow.base.errors import TensorArrayError
-from tagflow.base.settings import DEFAULTS
 from tagflow.compile import compile_plan, optimized
 from tagflow.ir.rewrite import Program
 from tagflow.kernels.scheduler.machine import StepMachine
 from tagflow.kernels.scheduler.plan import CompiledPlan
 
-OFF = replace(DEFAULTS, hoist_bytes=0)
+from tests.settings import ON
+
+OFF = replace(ON, hoist_bytes=0)
 BATCH, UNITS, LENGTH = 16, 64, 3
 
 
@@ -30,7 +31,7 @@ def run(fetches, feeds, arrays, settings):
     return machine.fetches
 
 
-def products(fetches, feeds, settings=DEFAULTS):
+def products(fetches, feeds, settings=ON):
     """Return the shapes of all products inside loops and of those outside."""
     program = optimized(Program(fetches[0].graph, feeds, fetches), settings)
     ops = [op for op in program.graph.root.walk() if op.type == "MatMul"]
@@ -52,7 +53,7 @@ def recurrent(length=LENGTH, units=UNITS, index=lambda t: t):
 def assert_close(fetches, feeds):
     random = np.random.default_rng(2)
     arrays = [random.standard_normal(t.shape.as_tuple()).astype(np.float32) * np.float32(0.2) for t in feeds]
-    for a, b in zip(run(fetches, feeds, arrays, DEFAULTS), run(fetches, feeds, arrays, OFF), strict=True):
+    for a, b in zip(run(fetches, feeds, arrays, ON), run(fetches, feeds, arrays, OFF), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
 
 
@@ -86,13 +87,13 @@ def test_small_products_stay_in_the_loop():
 
 def test_large_products_stay_in_the_loop():
     last, feeds = recurrent()
-    assert products([last], feeds, replace(DEFAULTS, hoist_bytes=LENGTH * BATCH * 4 * UNITS * 4 - 1))[1] == []
-    assert products([last], feeds, replace(DEFAULTS, hoist_bytes=LENGTH * BATCH * 4 * UNITS * 4))[1] != []
+    assert products([last], feeds, replace(ON, hoist_bytes=LENGTH * BATCH * 4 * UNITS * 4 - 1))[1] == []
+    assert products([last], feeds, replace(ON, hoist_bytes=LENGTH * BATCH * 4 * UNITS * 4))[1] != []
 
 
 def test_reading_beyond_the_end_names_the_array():
     last, feeds = recurrent(LENGTH + 1)
     arrays = [np.zeros(t.shape.as_tuple(), np.float32) for t in feeds]
-    for settings in (DEFAULTS, OFF):
+    for settings in (ON, OFF):
         with pytest.raises(TensorArrayError, match="index 3 of TensorArray 'TensorArray' is out of bounds"):
             run([last], feeds, arrays, settings)

@@ -5,13 +5,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import tagflow as tg
-from tagflow.base.settings import DEFAULTS
 from tagflow.compile import compile_plan, optimized
 from tagflow.ir.rewrite import Program
 from tagflow.kernels.scheduler.machine import StepMachine
 from tagflow.kernels.scheduler.plan import CompiledPlan
 
-OFF = replace(DEFAULTS, narrow=False)
+from tests.settings import ON
+
+OFF = replace(ON, narrow=False)
 
 
 @pytest.fixture(autouse=True)
@@ -28,7 +29,7 @@ def run(fetches, feeds, arrays, settings):
     return machine.fetches
 
 
-def shapes(fetches, feeds, settings=DEFAULTS):
+def shapes(fetches, feeds, settings=ON):
     """Return the shapes of the products that multiply with a transposed matrix."""
     program = optimized(Program(fetches[0].graph, feeds, fetches), settings)
     ops = [op for op in program.graph.root.walk() if op.type == "MatMul" and op.attrs["transpose_b"]]
@@ -44,7 +45,7 @@ def recurrent():
 def assert_close(fetches, feeds):
     random = np.random.default_rng(1)
     arrays = [random.standard_normal(t.shape.as_tuple()).astype(np.float32) for t in feeds]
-    for a, b in zip(run(fetches, feeds, arrays, DEFAULTS), run(fetches, feeds, arrays, OFF), strict=True):
+    for a, b in zip(run(fetches, feeds, arrays, ON), run(fetches, feeds, arrays, OFF), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
 
 

@@ -1,11 +1,15 @@
 """Passes can be switched off; what a program computes does not depend on them."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import tagflow as tg
 from tagflow.base.settings import FAST_PATHS
 from tagflow.compile import compile_plan
 from tagflow.ir.rewrite import Program
+
+from tests.settings import ON
 
 SWITCHES = [{}, {"fold": False}, {"merge": False}, {"fold": False, "merge": False}]
 COUNTS = [{"Add": 1, "Mul": 1}, {"Add": 1, "Mul": 2}, {"Add": 2, "Mul": 1}, {"Add": 2, "Mul": 2}]
@@ -21,9 +25,9 @@ def program():
 def test_a_switched_off_pass_leaves_operations_alone(switches, wanted):
     with tg.Graph().as_default() as graph:
         x, y = program()
-    nodes = compile_plan(Program(graph, [x], [y]), tg.Settings(**switches)).nodes
+    nodes = compile_plan(Program(graph, [x], [y]), replace(ON, **switches)).nodes
     assert {kind: sum(node.type == kind for node in nodes) for kind in wanted} == wanted
-    with tg.SyncSession(graph, settings=tg.Settings(**switches)) as session:
+    with tg.SyncSession(graph, settings=replace(ON, **switches)) as session:
         assert session.run(y, {x: 1.0}) == 49.0
 
 
@@ -33,7 +37,7 @@ def test_gradients_through_a_loop_do_not_need_the_passes(switches):
         x = tg.placeholder("float32", [2])
         _, y = tg.while_loop(lambda i, a: i < 3, lambda i, a: (i + 1, tg.cond(i > 0, lambda: a * x, lambda: a)), [0, x])
         fetches = [y, *tg.gradients(y, [x])]
-    with tg.SyncSession(graph, settings=tg.Settings(**switches)) as session:
+    with tg.SyncSession(graph, settings=replace(ON, **switches)) as session:
         value, gradient = session.run(fetches, {x: np.array([2.0, 3.0], np.float32)})
     assert value.tolist() == [8.0, 27.0]
     assert gradient.tolist() == [12.0, 27.0]
@@ -72,8 +76,6 @@ def trained():
 @pytest.mark.parametrize("off", [None, *FAST_PATHS])
 def test_a_hand_written_lstm_does_not_need_the_fast_paths(trained, off):
     graph, fetches, feeds, expected = trained
-    on = {name: tg.Settings.__dataclass_fields__[name].default for name in FAST_PATHS}
-    settings = tg.Settings(**on)
-    with tg.SyncSession(graph, settings=settings if off is None else settings.without(off)) as session:
+    with tg.SyncSession(graph, settings=ON.without(*filter(None, [off]))) as session:
         for result, wanted in zip(session.run(fetches, feeds), expected, strict=True):
             np.testing.assert_allclose(result, wanted, rtol=1e-12, atol=1e-14)

@@ -4,6 +4,7 @@ The programs are those of the tests of executors and gradients; ``TAGFLOW_PROGRA
 """
 
 import asyncio
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -20,9 +21,9 @@ from tests.property.strategies import mixed_programs, smooth_programs
 from tests.property.test_random_executors import compare
 from tests.property.test_random_gradients import build_gradients
 from tests.property.translate import build
+from tests.settings import ON
 
-ON = {name: tg.Settings.__dataclass_fields__[name].default for name in FAST_PATHS}
-SWITCHES = {"none": tg.Settings(**ON)} | {name: tg.Settings(**ON).without(name) for name in [*FAST_PATHS, "all"]}
+SWITCHES = {"none": ON} | {name: ON.without(name) for name in [*FAST_PATHS, "all"]}
 
 
 async def run_switched(built, fetches, feeds):
@@ -64,7 +65,7 @@ def test_random_gradients_without_fast_paths(batch, program, window):
 
 @pytest.mark.parametrize("names", [["fuse"], ["native", "loops"], ["all"]])
 def test_what_is_switched_off(names):
-    settings = tg.Settings(**ON, drain_seconds=0.5).without(*names)
+    settings = replace(ON, drain_seconds=0.5).without(*names)
     off = [name for name, value in FAST_PATHS.items() if getattr(settings, name) == value]
     assert off == ([*FAST_PATHS] if names == ["all"] else names)
     assert settings.drain_seconds == 0.5

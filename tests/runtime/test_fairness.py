@@ -2,12 +2,15 @@
 
 import asyncio
 import random
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import tagflow as tg
 from tagflow.runtime import waiting
 from tagflow.runtime.waiting import Turns
+
+from tests.settings import ON
 
 
 class Heartbeat:
@@ -137,7 +140,7 @@ async def test_the_clock_is_looked_at_after_each_large_kernel(graph, size, least
     start = tg.constant(np.eye(size, dtype=np.float32))
     w = tg.placeholder("float32", [size, size])
     _, result = tg.while_loop(lambda i, a: i < 40, lambda i, a: (i + 1, tg.matmul(a, w)), [0, start])
-    async with tg.Session(graph, settings=tg.Settings(drain_seconds=0.0)) as session:
+    async with tg.Session(graph, settings=replace(ON, drain_seconds=0.0)) as session:
         with Heartbeat() as beat:
             values = await session.run(result, feeds={w: np.eye(size, dtype=np.float32)})
         assert least <= beat.turns <= most
@@ -195,7 +198,7 @@ async def test_nobody_waits_longer_than_a_round(graph, together):
     rounds = []
     k, n, result = rounds_loop(rounds)
     lengths = [1 + (7 * j) % 23 for j in range(200)]
-    async with tg.Session(graph, settings=tg.Settings(drain_seconds=0.0)) as session:
+    async with tg.Session(graph, settings=replace(ON, drain_seconds=0.0)) as session:
         step, places = session.make_step(result, [k, n]), asyncio.Semaphore(together)
 
         async def run(j):
@@ -213,7 +216,7 @@ async def test_newcomers_do_not_hold_those_who_wait_up(graph):
     """A stream of quick steps, ten at each turn, beside a long one: the long one still gets its slices."""
     rounds = []
     k, n, result = rounds_loop(rounds)
-    async with tg.Session(graph, settings=tg.Settings(drain_seconds=0.0)) as session:
+    async with tg.Session(graph, settings=replace(ON, drain_seconds=0.0)) as session:
         step = session.make_step(result, [k, n])
         with Heartbeat() as beat:
             rounds.append(Round(beat))

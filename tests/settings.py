@@ -1,0 +1,5 @@
+"""Settings for tests that are about fast paths: all of them on, whatever ``TAGFLOW_OFF`` says."""
+
+from tagflow.base.settings import FAST_PATHS, Settings
+
+ON = Settings(**{name: Settings.__dataclass_fields__[name].default for name in FAST_PATHS})
