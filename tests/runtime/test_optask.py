@@ -13,8 +13,11 @@ import uvloop
 from tagflow.runtime.optask import OpTask
 
 NUMBER = contextvars.ContextVar("number", default=0)
+EAGER = pytest.mark.skipif(sys.version_info < (3, 12), reason="eager tasks came with Python 3.12")
 RUNS = [
     pytest.param(asyncio.run, id="asyncio"),
+    pytest.param(lambda main: _run_with(lambda: _eager(asyncio.new_event_loop()), main), id="eager", marks=EAGER),
+    pytest.param(lambda main: _run_with(lambda: _eager(uvloop.new_event_loop()), main), id="eager-uvloop", marks=EAGER),
     pytest.param(lambda main: _run_with(uvloop.new_event_loop, main), id="uvloop"),
     pytest.param(lambda main: anyio.run(_awaited, main), id="anyio"),
     pytest.param(lambda main: anyio.run(_awaited, main, backend_options={"use_uvloop": True}), id="anyio-uvloop"),
@@ -24,6 +27,14 @@ RUNS = [
 def _run_with(factory, main):
     with asyncio.Runner(loop_factory=factory) as runner:
         return runner.run(main)
+
+
+def _eager(loop):
+    def factory(loop, coro, *, eager_start=None, **options):  # uvloop passes what Python 3.13.0 does not take yet
+        return asyncio.eager_task_factory(loop, coro, **options)
+
+    loop.set_task_factory(factory)
+    return loop
 
 
 async def _awaited(awaitable):
@@ -71,19 +82,24 @@ class Waiting:
         return self.futures[-1]
 
 
-async def test_waiting_instances_are_listed_by_name():
+@pytest.mark.parametrize("run", RUNS)
+def test_waiting_instances_are_listed_by_name(run):
     program = Waiting()
-    async with tg.Session(program.graph) as session:
-        step = asyncio.ensure_future(session.run(program.result))
-        waiting = await all_waiting(program)
-        assert all(isinstance(task, OpTask) for task in waiting)
-        assert sorted(task.get_name().rpartition("/")[2] for task in waiting) == ["0", "1", "2"]
-        assert all("@root/0/" in task.get_name() for task in waiting)
-        for k, future in enumerate(program.futures):
-            future.set_result(10 * k)
-        del waiting
-        assert (await step).tolist() == [0, 10, 20]
-        assert named("waiting") == []
+
+    async def main():
+        async with tg.Session(program.graph) as session:
+            step = asyncio.ensure_future(session.run(program.result))
+            waiting = await all_waiting(program)
+            assert all(isinstance(task, OpTask) for task in waiting)
+            assert sorted(task.get_name().rpartition("/")[2] for task in waiting) == ["0", "1", "2"]
+            assert all("@root/0/" in task.get_name() for task in waiting)
+            for k, future in enumerate(program.futures):
+                future.set_result(10 * k)
+            del waiting
+            assert (await step).tolist() == [0, 10, 20]
+            assert named("waiting") == []
+
+    run(main())
 
 
 @pytest.mark.parametrize("run", RUNS)
@@ -291,7 +307,7 @@ async def test_a_future_of_another_loop_is_an_error():
     other.close()
 
 
-@pytest.mark.skipif(sys.version_info < (3, 12), reason="eager tasks came with Python 3.12")
+@EAGER
 async def test_eager_tasks(executor):
     """Instances that start, and even end, where they are launched."""
     loop = asyncio.get_running_loop()
@@ -334,7 +350,7 @@ async def test_kernels_run_in_the_callers_task():
     assert set(seen) == {asyncio.current_task()}
 
 
-@pytest.mark.skipif(sys.version_info < (3, 12), reason="eager tasks came with Python 3.12")
+@EAGER
 async def test_a_kernel_that_starts_an_eager_task_leaves_the_caller_current():
     loop, seen, others = asyncio.get_running_loop(), [], []
     loop.set_task_factory(asyncio.eager_task_factory)
