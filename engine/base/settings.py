@@ -23,6 +23,11 @@ class Settings:
         Longest wait of a step for its place when a session has ``max_steps``; then Overloaded. 0 refuses at once.
     blocking_threads : int
         How many blocking functions of a session run at once; those that outlive their step count until they end.
+    workers : int or None
+        Threads that do the long kernels of a session, next to the event loop; None for as many as there are cores,
+        0 for none. While a session has some, the BLAS that kernels call is kept to one thread of its own.
+    offload_seconds : float
+        What a kernel should take at least to be given to a worker; the way there and back takes about 10 µs.
     close_seconds : float
         Longest time that closing a session waits for functions that can not be interrupted.
     step_cache_size : int
@@ -59,6 +64,8 @@ class Settings:
     drain_seconds: float = 1e-3
     admission_seconds: float = 5.0
     blocking_threads: int = 8
+    workers: int | None = None
+    offload_seconds: float = 150e-6
     close_seconds: float = 5.0
     step_cache_size: int = 256
     fold: bool = True

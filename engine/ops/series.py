@@ -180,9 +180,6 @@ define(
 
 
 def _concat(xp: Any, series: Any, like: Any, dtype: Any, shape: Any) -> Any:
-    joined = series.rows()
-    if joined is not None:
-        return joined
     rows = [series.get(index) for index in series.indices()]
     return xp.concatenate(rows) if rows else xp.zeros((0, *map(int, like[1:])), dtype.numpy)
 

@@ -16,6 +16,7 @@ from ..base.settings import Settings
 from ..base.sources import Source, user_source
 from ..base.tags import DEAD
 from ..kernels.scheduler.machine import StepMachine
+from .cores import Bell, Cores
 from .dead import explain_dead_fetch
 from .failures import complete
 from .optask import OpTask, start_task
@@ -44,9 +45,11 @@ class Execution:
         Called with each floating array that a kernel gives; what it raises fails the step.
     trace : Trace, optional
         Gets a span for each instance.
+    cores : Cores, optional
+        Whose workers do the long kernels; without, all are done on the event loop.
     """
 
-    __slots__ = ("counts", "machine", "seconds", "step", "tasks", "turns", "waiter")
+    __slots__ = ("bell", "cores", "counts", "machine", "seconds", "step", "tasks", "turns", "waiter")
 
     def __init__(
         self,
@@ -57,12 +60,17 @@ class Execution:
         turns: Turns | None = None,
         guard: Guard | None = None,
         trace: Trace | None = None,
+        cores: Cores | None = None,
     ) -> None:
         self.step = step
+        self.cores = cores
         self.counts = step.machine
         self.turns = turns or turns_of(asyncio.get_running_loop())
         self.seconds = settings.drain_seconds
-        self.machine = StepMachine(step.machine, context, feeds, settings.shuffle_seed, guard, recorder_of(trace))
+        workers = None if cores is None else cores.workers
+        recorder = recorder_of(trace)
+        self.machine = StepMachine(step.machine, context, feeds, settings.shuffle_seed, guard, recorder, workers)
+        self.bell: Bell | None = None  # rings when a worker has done its work
         self.tasks: dict[asyncio.Task[Any] | OpTask, tuple[int, Any]] = {}
         self.waiter: asyncio.Future[None] | None = None
 
@@ -80,6 +88,9 @@ class Execution:
         finally:
             self.machine.close()
             del self.machine  # holds the error, whose traceback holds this object
+            if self.bell is not None:
+                self.bell.close()
+                self.cores.release_orphans()  # type: ignore[union-attr]
 
     def abort(self, error: BaseException) -> None:
         """End the step with `error`, from outside."""
@@ -123,12 +134,18 @@ class Execution:
         self._wake()
 
     async def _news(self) -> None:
-        """Wait until a task has ended or the step was aborted."""
+        """Wait until a task or a worker's kernel has ended or the step was aborted."""
         self.waiter = asyncio.get_running_loop().create_future()
         try:
-            await self.waiter
+            if not self.machine.errands or self._expect_worker():
+                await self.waiter
         finally:
             self.waiter = None
+
+    def _expect_worker(self) -> bool:
+        if self.bell is None:
+            self.bell = Bell(self._wake)
+        return self.machine.expect(self.bell.descriptor)
 
     def _wake(self) -> None:
         if self.waiter is not None and not self.waiter.done():
@@ -157,6 +174,7 @@ class ReferenceExecution:
         turns: Turns | None = None,
         guard: Guard | None = None,
         trace: Trace | None = None,
+        cores: Cores | None = None,
     ) -> None:
         self.step = step
         self.machine = ReferenceMachine(step.plan, context, feeds, settings.shuffle_seed, guard, recorder_of(trace))

@@ -19,6 +19,7 @@ from ..ir.tensor import Tensor
 from ..ops import watching as _watching  # noqa: F401  declares the operation type that shows values
 from ..ops.variables import VariableStore
 from .admission import Admission
+from .cores import Cores
 from .execution import Execution, ReferenceExecution
 from .numerics import require_finite
 from .report import Report, report_of
@@ -128,6 +129,7 @@ class Session:
         self.variables = VariableStore()
         self._admission = None if max_steps is None else Admission(max_steps, settings.admission_seconds)
         self._threads = Threads(settings.blocking_threads)
+        self._cores = Cores(settings)
         self._executor: Any = _EXECUTORS[executor]
         self._cache: OrderedDict[Any, CompiledStep] = OrderedDict()
         self._watches: dict[Tensor, Watch] = {}
@@ -254,7 +256,8 @@ class Session:
 
     def statistics(self) -> Statistics:
         """Return a snapshot of counts."""
-        counts = Statistics(self._started, len(self._running), len(self._cache), self._threads.orphaned)
+        orphaned = self._threads.orphaned + self._cores.orphaned
+        counts = Statistics(self._started, len(self._running), len(self._cache), orphaned)
         if self._admission is None:
             return counts
         return replace(counts, steps_waiting=self._admission.waiting, steps_refused=self._admission.refused)
@@ -342,6 +345,7 @@ class Session:
                 self._idle = self._idle or asyncio.get_running_loop().create_future()
                 await asyncio.wait([self._idle])
             await self._threads.aclose(self.settings.close_seconds)
+            await self._cores.aclose()
         finally:
             self._cache.clear()
             self._last = None
@@ -355,6 +359,7 @@ class Session:
         key = (request.tensors, request.targets, feeds, self.graph.version, self._watched)
         step = self._cache.get(key)
         if step is None:
+            self._cores.limit_blas()
             step = self._cache[key] = compile_step(self.graph, request, feeds, self.settings, self._watched)
             while len(self._cache) > self.settings.step_cache_size:
                 self._cache.popitem(last=False)
@@ -378,7 +383,8 @@ class Session:
         feeds = step.convert(values)
         watches = self._watches_of(step) if step.watched else _UNWATCHED
         context = StepContext(self._started, self.graph.seed, self.variables, self._threads, watches)
-        execution = self._executor(step, context, feeds, self.settings, self._turns_here(), self._guard, trace)
+        turns = self._turns_here()
+        execution = self._executor(step, context, feeds, self.settings, turns, self._guard, trace, self._cores)
         del feeds, values
         self._last = step, execution.counts
         self._started += 1

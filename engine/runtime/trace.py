@@ -14,8 +14,8 @@ from ..base.tags import instance_name
 from ..kernels.scheduler.tracing import Recorder
 
 DEVICE = "cpu:0"
-Row = tuple[int, int, str, int, int, int, bool, bool, int, int]
-_STREAMS = ("compute", "awaited")
+Row = tuple[int, int, str, int, int, int, bool, int, int, int]
+_STREAMS = ("compute", "awaited", "workers")  # as the recorder numbers them
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +33,8 @@ class Span:
     step : int
         Number of the step in its session.
     device : str
-    stream : {'compute', 'awaited'}
-        Run from start to end on the event loop's thread, or awaited.
+    stream : {'compute', 'awaited', 'workers'}
+        Run from start to end on the event loop's thread, awaited, or done by the session's worker threads.
     live : bool
         False for an instance that only passed deadness on.
     begin, end : int
@@ -107,7 +107,7 @@ class Trace:
     def events(self) -> list[dict[str, Any]]:
         """The events of Chrome's trace format; times in microseconds.
 
-        What ran from start to end is a complete event, what was awaited an asynchronous one. Beside them go two
+        What ran from start to end is a complete event, anything else an asynchronous one. Beside them go two
         counters, looked at from time to time: bytes that the step holds, iterations of its loops in flight.
         """
         events = list(_names())
@@ -121,10 +121,10 @@ class Trace:
         Path(path).write_text(json.dumps({"traceEvents": self.events, "displayTimeUnit": "ns"}))
 
     def _span(self, row: Row) -> Span:
-        index, place, path, iteration, begin, end, dead, awaited, _, _ = row
+        index, place, path, iteration, begin, end, dead, stream, _, _ = row
         plan, step = self.recorder.steps[index]
         node = plan.nodes[place]
-        return Span(node.name, node.type, path, iteration, step, DEVICE, _STREAMS[awaited], not dead, begin, end)
+        return Span(node.name, node.type, path, iteration, step, DEVICE, _STREAMS[stream], not dead, begin, end)
 
 
 def recorder_of(trace: Trace | None) -> Recorder | None:

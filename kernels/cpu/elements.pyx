@@ -12,7 +12,7 @@ from libc.stdint cimport int64_t, uint32_t
 from tagflow.kernels.cpu.arrays cimport ArrayObject, PyArray_DIM, PyArray_NDIM
 from tagflow.kernels.scheduler.convert cimport accept, as_integer, box
 from tagflow.kernels.scheduler.frames cimport iteration_of
-from tagflow.kernels.scheduler.table cimport Native, Node, Table, input_type, output_type
+from tagflow.kernels.scheduler.table cimport Native, Node, Table, Work, input_type, output_type
 from tagflow.kernels.scheduler.values cimport OBJECT, Counters, Value, hold
 
 cdef extern from "numpy/arrayobject.h":
@@ -125,7 +125,8 @@ cdef inline Elements _array_in(const Table* table, const Node* node, Value* inpu
     return <Elements>array if isinstance(array, Elements) else None
 
 
-cdef int _read(const Table* table, const Node* node, Value* inputs, Counters* live, Value* outputs) except -1:
+cdef int _read(
+        const Table* table, const Node* node, Value* inputs, Counters* live, Value* outputs, Work* work) except -1:
     """Read one element."""
     cdef Elements array = _array_in(table, node, inputs)
     cdef int64_t iteration = iteration_of(&table.frames[node.frame], inputs - node.slot).number
@@ -138,7 +139,8 @@ cdef int _read(const Table* table, const Node* node, Value* inputs, Counters* li
     return 1
 
 
-cdef int _write(const Table* table, const Node* node, Value* inputs, Counters* live, Value* outputs) except -1:
+cdef int _write(
+        const Table* table, const Node* node, Value* inputs, Counters* live, Value* outputs, Work* work) except -1:
     """Write one element and pass the flow on."""
     cdef Elements array = _array_in(table, node, inputs)
     cdef int64_t iteration = iteration_of(&table.frames[node.frame], inputs - node.slot).number

@@ -16,7 +16,7 @@ from tagflow.kernels.cpu.arrays cimport (
     unshared,
 )
 from tagflow.kernels.scheduler.convert cimport as_integer
-from tagflow.kernels.scheduler.table cimport Loop, Native, Node, Table, Type, input_type, output_type
+from tagflow.kernels.scheduler.table cimport Loop, Native, Node, Table, Type, Work, input_type, output_type
 from tagflow.kernels.scheduler.ufuncs cimport find_native_loop
 from tagflow.kernels.scheduler.values cimport OBJECT, SCALAR, Counters, Value, hold, object_value, scalar
 
@@ -100,11 +100,13 @@ cdef inline int _sigmoid(
     return 1
 
 
-cdef int _sigmoid_float(const Table* table, const Node* node, Value* inputs, Counters* live, Value* outputs) except -1:
+cdef int _sigmoid_float(
+        const Table* table, const Node* node, Value* inputs, Counters* live, Value* outputs, Work* work) except -1:
     return _sigmoid(table, node, inputs, live, outputs, <float*>NULL)
 
 
-cdef int _sigmoid_double(const Table* table, const Node* node, Value* inputs, Counters* live, Value* outputs) except -1:
+cdef int _sigmoid_double(
+        const Table* table, const Node* node, Value* inputs, Counters* live, Value* outputs, Work* work) except -1:
     return _sigmoid(table, node, inputs, live, outputs, <double*>NULL)
 
 
@@ -154,15 +156,18 @@ cdef inline void _add_pair(real* a, real* b, real* sum, cnp.npy_intp count) noex
         sum[i] = a[i] + b[i]
 
 
-cdef int _add_n_float(const Table* table, const Node* node, Value* inputs, Counters* live, Value* outputs) except -1:
+cdef int _add_n_float(
+        const Table* table, const Node* node, Value* inputs, Counters* live, Value* outputs, Work* work) except -1:
     return _add_n(table, node, inputs, live, outputs, <float*>NULL)
 
 
-cdef int _add_n_double(const Table* table, const Node* node, Value* inputs, Counters* live, Value* outputs) except -1:
+cdef int _add_n_double(
+        const Table* table, const Node* node, Value* inputs, Counters* live, Value* outputs, Work* work) except -1:
     return _add_n(table, node, inputs, live, outputs, <double*>NULL)
 
 
-cdef int _cast_integer(const Table* table, const Node* node, Value* inputs, Counters* live, Value* outputs) except -1:
+cdef int _cast_integer(
+        const Table* table, const Node* node, Value* inputs, Counters* live, Value* outputs, Work* work) except -1:
     """Cast an unboxed integer to an integer: what does not fit is cut off, as by NumPy."""
     cdef const Type* target = output_type(table, node, 0)
     cdef int64_t number

@@ -7,7 +7,8 @@ so the results are the same bit for bit.
 """
 
 cimport numpy as cnp
-from libc.stdint cimport int64_t, uint32_t
+from cpython.object cimport PyObject
+from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.stdlib cimport free, realloc
 from libc.string cimport memcpy
 
@@ -15,14 +16,22 @@ from tagflow.kernels.cpu.arrays cimport (
     MOST_DIMS, ArrayObject, PyArray_DATA, PyArray_DIM, PyArray_NDIM, new_array, plain_in,
 )
 from tagflow.kernels.cpu.elementwise cimport logistic
+from tagflow.kernels.scheduler.cost cimport LONG, leave
 from tagflow.kernels.scheduler.memory cimport Arena
-from tagflow.kernels.scheduler.table cimport Loop, Native, Node, Table, output_type
+from tagflow.kernels.scheduler.table cimport Loop, Native, Node, Table, Work, output_type
 from tagflow.kernels.scheduler.ufuncs cimport find_native_loop
-from tagflow.kernels.scheduler.values cimport SCALAR, Counters, Value, drop
+from tagflow.kernels.scheduler.values cimport SCALAR, Counters, Py_INCREF, Value, drop
 
 cnp.import_array()
 
+cdef extern from "Python.h":
+    object PyByteArray_FromStringAndSize(const char*, Py_ssize_t)
+    char* PyByteArray_AS_STRING(object)
+
+cdef double PACE = 0.7  # nanoseconds that an element takes in each step, about
+
 cdef enum:
+    MOST_PARTS = 16
     BLOCK = 2048  # elements of the widest register that one round works on
     WIDEST = 1 << 16  # elements of a row from which on the scratch would be too large
     MOST_OPERANDS = 3  # of an inner loop
@@ -51,8 +60,20 @@ cdef struct Register:
     int result  # which output, or -1
 
 
+cdef struct Run:  # over the rows of one instance
+    const Step* steps
+    Register* registers
+    int num_steps
+    int num_registers
+    size_t itemsize
+    cnp.npy_intp rows
+    cnp.npy_intp block  # rows that one round works on
+    size_t scratch  # bytes that the registers need which are neither input nor output
+    char* memory  # of a run that is left: for each part its registers and its scratch
+
+
 cdef class Program:
-    """A compiled program, with the memory that its runs take turns in using."""
+    """A compiled program, with the memory that its short runs take turns in using."""
     cdef Arena arena
     cdef Step* steps
     cdef Register* registers
@@ -212,46 +233,36 @@ cdef void _flatten(Program program) noexcept:
                 program.registers[i].advance = program.itemsize
 
 
-cdef int _place(Program program, cnp.npy_intp block) except -1:
+cdef void _place(const Run* run, char* scratch) noexcept nogil:
     """Give the registers that are neither input nor output room for a block, and repeat rows in theirs."""
-    cdef int first = program.num_registers - program.num_steps
-    cdef size_t size = 0
-    cdef char* grown
+    cdef int first = run.num_registers - run.num_steps
+    cdef size_t size
     cdef int i
-    for i in range(program.num_registers):
-        size += _room(program, i, block)
-    if size > program.size:
-        grown = <char*>realloc(program.scratch, size)
-        if grown == NULL:
-            raise MemoryError()
-        program.scratch, program.size = grown, size
-    grown = program.scratch
-    for i in range(program.num_registers):
-        size = _room(program, i, block)
+    for i in range(run.num_registers):
+        size = _room(run, i)
         if size == 0:
             continue
         if i < first:
-            _repeat(program, &program.registers[i], grown, block)
-        program.registers[i].data = grown
-        program.registers[i].advance = 0
-        grown += size
-    return 0
+            _repeat(run, &run.registers[i], scratch)
+        run.registers[i].data = scratch
+        run.registers[i].advance = 0
+        scratch += size
 
 
-cdef inline size_t _room(Program program, int i, cnp.npy_intp block) noexcept:
+cdef inline size_t _room(const Run* run, int i) noexcept nogil:
     """Return how many bytes of scratch a register needs."""
-    cdef Register* register = &program.registers[i]
+    cdef const Register* register = &run.registers[i]
     if register.result >= 0 or register.width == 0:
         return 0
-    if i < program.num_registers - program.num_steps and not register.repeated:
+    if i < run.num_registers - run.num_steps and not register.repeated:
         return 0
-    return (block * register.width * program.itemsize + 63) // 64 * 64
+    return (run.block * register.width * run.itemsize + 63) // 64 * 64
 
 
-cdef inline void _repeat(Program program, Register* register, char* target, cnp.npy_intp rows) noexcept:
-    cdef size_t size = register.width * program.itemsize
+cdef inline void _repeat(const Run* run, const Register* register, char* target) noexcept nogil:
+    cdef size_t size = register.width * run.itemsize
     cdef cnp.npy_intp r
-    for r in range(rows):
+    for r in range(run.block):
         memcpy(target + r * size, register.data, size)
 
 
@@ -275,18 +286,18 @@ cdef int _make_results(Program program, const Table* table, const Node* node, Co
     return 0
 
 
-cdef inline void _apply(Program program, const Step* step, Register* made, cnp.npy_intp count) noexcept nogil:
+cdef inline void _apply(const Run* run, const Step* step, const Register* made, cnp.npy_intp count) noexcept nogil:
     """Run an inner loop over a block."""
     cdef char* pointers[MOST_OPERANDS + 1]
     cdef cnp.npy_intp strides[MOST_OPERANDS + 1]
     cdef Register* operand
     cdef int k
     for k in range(step.count):
-        operand = &program.registers[step.operands[k]]
+        operand = &run.registers[step.operands[k]]
         pointers[k] = operand.data
-        strides[k] = program.itemsize if operand.width else 0
+        strides[k] = run.itemsize if operand.width else 0
     pointers[step.count] = made.data
-    strides[step.count] = program.itemsize
+    strides[step.count] = run.itemsize
     step.loop(pointers, &count, strides, step.data)
 
 
@@ -297,14 +308,14 @@ cdef inline void _copy(
         memcpy(target + r * target_row, source + r * source_row, size)
 
 
-cdef inline void _move(Program program, const Step* step, Register* made, cnp.npy_intp rows) noexcept nogil:
+cdef inline void _move(const Run* run, const Step* step, const Register* made, cnp.npy_intp rows) noexcept nogil:
     """Cut columns out of a block, or put blocks side by side."""
-    cdef size_t size = program.itemsize
+    cdef size_t size = run.itemsize
     cdef Register* operand
     cdef char* target = made.data
     cdef int k
     for k in range(step.count):
-        operand = &program.registers[step.operands[k]]
+        operand = &run.registers[step.operands[k]]
         if step.code == CUT:
             _copy(operand.data + step.start * size, operand.width * size, target, made.width * size, made.width * size, rows)
         else:
@@ -312,51 +323,128 @@ cdef inline void _move(Program program, const Step* step, Register* made, cnp.np
             target += operand.width * size
 
 
-cdef inline void _round(Program program, cnp.npy_intp rows) noexcept nogil:
+cdef inline void _round(const Run* run, cnp.npy_intp rows) noexcept nogil:
     """Run all steps over one block, and go on to the next."""
-    cdef int first = program.num_registers - program.num_steps
+    cdef int first = run.num_registers - run.num_steps
     cdef Register* made
     cdef int i
-    for i in range(program.num_steps):
-        made = &program.registers[first + i]
-        if program.steps[i].code == APPLY:
-            _apply(program, &program.steps[i], made, rows * made.width)
-        elif program.steps[i].code == SIGMOID:
-            logistic(program.registers[program.steps[i].operands[0]].data, made.data, rows * made.width, program.itemsize)
+    for i in range(run.num_steps):
+        made = &run.registers[first + i]
+        if run.steps[i].code == APPLY:
+            _apply(run, &run.steps[i], made, rows * made.width)
+        elif run.steps[i].code == SIGMOID:
+            logistic(run.registers[run.steps[i].operands[0]].data, made.data, rows * made.width, run.itemsize)
         else:
-            _move(program, &program.steps[i], made, rows)
-    for i in range(program.num_registers):
-        program.registers[i].data += rows * program.registers[i].advance
+            _move(run, &run.steps[i], made, rows)
+    for i in range(run.num_registers):
+        run.registers[i].data += rows * run.registers[i].advance
 
 
-cdef int _run(const Table* table, const Node* node, Value* inputs, Counters* live, Value* outputs) except -1:
+cdef inline void _all_rounds(const Run* run, cnp.npy_intp rows) noexcept nogil:
+    """Run all steps over some rows, block after block."""
+    while rows > 0:
+        _round(run, min(run.block, rows))
+        rows -= run.block
+
+
+cdef int _run(
+        const Table* table, const Node* node, Value* inputs, Counters* live, Value* outputs, Work* work) except -1:
     """Run the program of a node; return 0, with nothing done, if its inputs are not what it was made for."""
     cdef Program program = <Program><void*>node.params[0]
-    cdef cnp.npy_intp widest, block, left
-    cdef bint flat
+    cdef cnp.npy_intp widest
+    cdef double cost
+    cdef Run run
     if not _bind(program, inputs):
         return 0
     widest = _measure(program)
-    if widest == 0 or program.rows == 0:
+    if widest == 0 or program.rows == 0 or (widest > WIDEST and not _is_flat(program)):
         return 0
-    flat = _is_flat(program)
-    if widest > WIDEST and not flat:
-        return 0
-    left = program.rows * widest if flat else program.rows
-    block = min(BLOCK if flat else max(1, BLOCK // widest), left)
+    cost = PACE * program.rows * widest * program.num_steps
     _make_results(program, table, node, live, outputs)
-    if flat:
-        _flatten(program)
+    _lay_out(program, widest, &run)
     try:
-        _place(program, block)
+        if cost < LONG:
+            _run_now(program, &run)
+        else:
+            _leave(&run, inputs, program.num_inputs, cost, work)
     except BaseException:
         for made in range(program.num_results):
             drop(live, &outputs[made])
         raise
-    while left > 0:
-        _round(program, min(block, left))
-        left -= block
     return 1
+
+
+cdef void _lay_out(Program program, cnp.npy_intp widest, Run* run) noexcept:
+    """Say how to run over the rows; over the elements, if rows do not matter."""
+    cdef bint flat = _is_flat(program)
+    if flat:
+        _flatten(program)
+    run.steps, run.registers = program.steps, program.registers
+    run.num_steps, run.num_registers, run.itemsize = program.num_steps, program.num_registers, program.itemsize
+    run.rows = program.rows * widest if flat else program.rows
+    run.block = min(BLOCK if flat else max(1, BLOCK // widest), run.rows)
+    run.scratch = 0
+    for i in range(run.num_registers):
+        run.scratch += _room(run, i)
+
+
+cdef int _run_now(Program program, const Run* run) except -1:
+    """Run in the program's own memory."""
+    cdef char* grown
+    if run.scratch > program.size:
+        grown = <char*>realloc(program.scratch, run.scratch)
+        if grown == NULL:
+            raise MemoryError()
+        program.scratch, program.size = grown, run.scratch
+    _place(run, program.scratch)
+    _all_rounds(run, run.rows)
+    return 0
+
+
+cdef int _leave(const Run* run, const Value* inputs, int num_inputs, double cost, Work* work) except -1:
+    """Leave a run to be done, in memory of its own: the registers, the scalars, and room for each part."""
+    cdef int parts = <int>max(1, min(MOST_PARTS, run.rows // run.block))
+    cdef size_t head = _aligned(run.num_registers * sizeof(Register))
+    cdef size_t body = _aligned(num_inputs * sizeof(uint64_t))
+    memory = PyByteArray_FromStringAndSize(NULL, head + body + parts * _part_size(run))
+    cdef char* start = PyByteArray_AS_STRING(memory)
+    cdef uint64_t* scalars = <uint64_t*>(start + head)
+    cdef Run* left = <Run*>work.arguments
+    left[0] = run[0]
+    left.registers, left.memory = <Register*>start, start + head + body
+    memcpy(start, run.registers, run.num_registers * sizeof(Register))
+    for i in range(num_inputs):
+        scalars[i] = inputs[i].bits
+        if inputs[i].form == SCALAR:
+            left.registers[i].data = <char*>&scalars[i]
+    work.kept = <PyObject*>memory
+    Py_INCREF(work.kept)  # given back when the work is done
+    leave(work, _run_part, cost, parts)
+    return 0
+
+
+cdef inline size_t _aligned(size_t size) noexcept nogil:
+    return (size + 63) // 64 * 64
+
+
+cdef inline size_t _part_size(const Run* run) noexcept nogil:
+    return _aligned(run.num_registers * sizeof(Register)) + run.scratch
+
+
+cdef void _run_part(const void* arguments, int part, int parts) noexcept nogil:
+    """Run over some of the rows."""
+    cdef Run run = (<const Run*>arguments)[0]
+    cdef const Register* shared = run.registers
+    cdef cnp.npy_intp first = run.rows * part // parts
+    cdef cnp.npy_intp count = run.rows * (part + 1) // parts - first
+    cdef int i
+    run.registers = <Register*>(run.memory + part * _part_size(&run))
+    run.block = min(run.block, count)
+    for i in range(run.num_registers):
+        run.registers[i] = shared[i]
+        run.registers[i].data += first * shared[i].advance
+    _place(&run, <char*>run.registers + _aligned(run.num_registers * sizeof(Register)))
+    _all_rounds(&run, count)
 
 
 cdef Native find_fused(dict attrs, list inputs, list outputs, int64_t* params, list kept) except *:

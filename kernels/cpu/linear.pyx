@@ -12,14 +12,17 @@ import numpy as np
 from tagflow.kernels.cpu.arrays cimport (
     PyArray_DATA, PyArray_DIM, PyArray_FLAGS, PyArray_NDIM, ArrayObject, array_in, is_usable, new_array,
 )
-from tagflow.kernels.scheduler.table cimport Native, Node, Table, output_type
+from tagflow.kernels.scheduler.cost cimport LONG, leave
+from tagflow.kernels.scheduler.table cimport Native, Node, Table, Work, output_type
 from tagflow.kernels.scheduler.values cimport Counters, Value
 
 cnp.import_array()
 
 cdef enum:
     TINY = 64  # multiplications up to which a plain loop beats a call of BLAS
-    LONG = 1 << 20  # multiplications from which on other threads may run meanwhile
+    PANEL = 64  # rows or columns that a part has at least
+
+cdef double PACE = 0.04  # nanoseconds that a multiplication and addition takes in float32, about; twice that in float64
 
 
 cdef struct Matrix:  # an operand as BLAS wants it
@@ -27,6 +30,15 @@ cdef struct Matrix:  # an operand as BLAS wants it
     bint transposed  # whether rows and columns are to be swapped after reading it row by row
     int rows  # as stored, row by row
     int columns
+
+
+cdef struct Product:
+    Matrix a
+    Matrix b
+    int rows
+    int columns
+    int inner
+    void* data
 
 
 cdef fused real:
@@ -51,71 +63,109 @@ cdef inline bint _as_matrix(ArrayObject* array, bint transposed, Matrix* found) 
     return True
 
 
-cdef inline void _small(Matrix* a, Matrix* b, int rows, int columns, int inner, real* product) noexcept nogil:
+cdef inline void _small(const Product* p, real* product) noexcept nogil:
     """Multiply matrices of a few elements."""
-    cdef real* x = <real*>a.data
-    cdef real* y = <real*>b.data
-    cdef int x_row = 1 if a.transposed else a.columns
-    cdef int x_step = a.columns if a.transposed else 1
-    cdef int y_column = b.columns if b.transposed else 1
-    cdef int y_step = 1 if b.transposed else b.columns
+    cdef real* x = <real*>p.a.data
+    cdef real* y = <real*>p.b.data
+    cdef int x_row = 1 if p.a.transposed else p.a.columns
+    cdef int x_step = p.a.columns if p.a.transposed else 1
+    cdef int y_column = p.b.columns if p.b.transposed else 1
+    cdef int y_step = 1 if p.b.transposed else p.b.columns
     cdef real total
     cdef int i, j, k
-    for i in range(rows):
-        for j in range(columns):
+    for i in range(p.rows):
+        for j in range(p.columns):
             total = 0
-            for k in range(inner):
+            for k in range(p.inner):
                 total += x[i * x_row + k * x_step] * y[j * y_column + k * y_step]
-            product[i * columns + j] = total
+            product[i * p.columns + j] = total
 
 
-cdef inline void _gemm(Matrix* a, Matrix* b, int rows, int columns, int inner, real* product) noexcept nogil:
-    """Multiply by BLAS, which reads row by row as transposed: it computes the transposed product from swapped sides."""
+cdef inline void _gemm(const Product* p, int row, int rows, int column, int columns, real* product) noexcept nogil:
+    """Compute some rows and columns of a product by BLAS.
+
+    BLAS reads row by row as transposed: it computes the transposed product from swapped sides.
+    """
     cdef real one = 1
     cdef real zero = 0
-    cdef char* left = b"T" if b.transposed else b"N"
-    cdef char* right = b"T" if a.transposed else b"N"
+    cdef char* left = b"T" if p.b.transposed else b"N"
+    cdef char* right = b"T" if p.a.transposed else b"N"
+    cdef int inner = p.inner
+    cdef int width = p.columns
+    cdef int a_width = p.a.columns
+    cdef int b_width = p.b.columns
+    cdef real* x = <real*>p.a.data + <size_t>row * (1 if p.a.transposed else a_width)
+    cdef real* y = <real*>p.b.data + <size_t>column * (b_width if p.b.transposed else 1)
+    product += <size_t>row * width + column
     if real is float:
-        sgemm(left, right, &columns, &rows, &inner, &one, <real*>b.data, &b.columns, <real*>a.data, &a.columns, &zero,
-              product, &columns)
+        sgemm(left, right, &columns, &rows, &inner, &one, y, &b_width, x, &a_width, &zero, product, &width)
     else:
-        dgemm(left, right, &columns, &rows, &inner, &one, <real*>b.data, &b.columns, <real*>a.data, &a.columns, &zero,
-              product, &columns)
+        dgemm(left, right, &columns, &rows, &inner, &one, y, &b_width, x, &a_width, &zero, product, &width)
+
+
+cdef inline int _bound(int whole, int part, int parts) noexcept nogil:
+    """Return where a part begins: parts are equal, and begin where a vector register would."""
+    return whole if part == parts else <int>(<double>whole * part / parts) // 16 * 16
+
+
+cdef inline void _part(const Product* p, int part, int parts, real* product) noexcept nogil:
+    """Compute one part of a product: some columns, or some rows if there are more of these."""
+    cdef bint by_rows = p.rows > p.columns
+    cdef int whole = p.rows if by_rows else p.columns
+    cdef int start = _bound(whole, part, parts)
+    cdef int count = _bound(whole, part + 1, parts) - start
+    if by_rows:
+        _gemm(p, start, count, 0, p.columns, product)
+    else:
+        _gemm(p, 0, p.rows, start, count, product)
+
+
+cdef void _part_float(const void* product, int part, int parts) noexcept nogil:
+    _part(<const Product*>product, part, parts, <float*>(<const Product*>product).data)
+
+
+cdef void _part_double(const void* product, int part, int parts) noexcept nogil:
+    _part(<const Product*>product, part, parts, <double*>(<const Product*>product).data)
 
 
 cdef inline int _multiply(
-        const Table* table, const Node* node, Value* inputs, Counters* live, Value* outputs, real* _) except -1:
+        const Table* table, const Node* node, Value* inputs, Counters* live, Value* outputs, Work* work,
+        real* _) except -1:
     """Multiply two matrices; return 0, with nothing done, if they are not ones that BLAS takes."""
-    cdef Matrix a, b
+    cdef Product* p = <Product*>work.arguments
     cdef cnp.npy_intp dims[2]
-    cdef int inner
-    cdef double work
-    cdef real* product
-    if not _as_matrix(array_in(inputs[0]), node.params[0], &a) or not _as_matrix(array_in(inputs[1]), node.params[1], &b):
+    cdef double steps
+    if not _as_matrix(array_in(inputs[0]), node.params[0], &p.a):
         return 0
-    dims[0] = a.columns if a.transposed else a.rows
-    dims[1] = b.rows if b.transposed else b.columns
-    inner = a.rows if a.transposed else a.columns
-    if inner != (b.columns if b.transposed else b.rows) or inner == 0 or dims[0] == 0 or dims[1] == 0:
+    if not _as_matrix(array_in(inputs[1]), node.params[1], &p.b):
         return 0
-    product = <real*>PyArray_DATA(new_array(live, output_type(table, node, 0), 2, dims, outputs))
-    work = <double>dims[0] * <double>dims[1] * inner
-    if work <= TINY:
-        _small(&a, &b, <int>dims[0], <int>dims[1], inner, product)
-    elif work < LONG:
-        _gemm(&a, &b, <int>dims[0], <int>dims[1], inner, product)
+    p.rows = p.a.columns if p.a.transposed else p.a.rows
+    p.columns = p.b.rows if p.b.transposed else p.b.columns
+    p.inner = p.a.rows if p.a.transposed else p.a.columns
+    if p.inner != (p.b.columns if p.b.transposed else p.b.rows) or p.inner == 0 or p.rows == 0 or p.columns == 0:
+        return 0
+    dims[0], dims[1] = p.rows, p.columns
+    p.data = PyArray_DATA(new_array(live, output_type(table, node, 0), 2, dims, outputs))
+    steps = <double>p.rows * <double>p.columns * p.inner
+    if steps <= TINY:
+        _small(p, <real*>p.data)
+    elif steps * PACE < LONG:
+        _gemm(p, 0, p.rows, 0, p.columns, <real*>p.data)
+    elif real is float:
+        leave(work, _part_float, steps * PACE, max(p.rows, p.columns) // PANEL)
     else:
-        with nogil:
-            _gemm(&a, &b, <int>dims[0], <int>dims[1], inner, product)
+        leave(work, _part_double, steps * 2 * PACE, max(p.rows, p.columns) // PANEL)
     return 1
 
 
-cdef int _multiply_float(const Table* table, const Node* node, Value* inputs, Counters* live, Value* outputs) except -1:
-    return _multiply(table, node, inputs, live, outputs, <float*>NULL)
+cdef int _multiply_float(
+        const Table* table, const Node* node, Value* inputs, Counters* live, Value* outputs, Work* work) except -1:
+    return _multiply(table, node, inputs, live, outputs, work, <float*>NULL)
 
 
-cdef int _multiply_double(const Table* table, const Node* node, Value* inputs, Counters* live, Value* outputs) except -1:
-    return _multiply(table, node, inputs, live, outputs, <double*>NULL)
+cdef int _multiply_double(
+        const Table* table, const Node* node, Value* inputs, Counters* live, Value* outputs, Work* work) except -1:
+    return _multiply(table, node, inputs, live, outputs, work, <double*>NULL)
 
 
 cdef Native find_matmul(dict attrs, list inputs, list outputs):

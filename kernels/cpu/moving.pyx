@@ -8,7 +8,7 @@ from tagflow.kernels.cpu.arrays cimport (
     MOST_DIMS, ArrayObject, PyArray_DATA, PyArray_DIM, PyArray_DIMS, PyArray_NDIM, array_in, new_array, plain_in,
     product,
 )
-from tagflow.kernels.scheduler.table cimport Native, Node, Table, input_type, output_type
+from tagflow.kernels.scheduler.table cimport Native, Node, Table, Work, input_type, output_type
 from tagflow.kernels.scheduler.values cimport Counters, Value, drop
 
 cnp.import_array()
@@ -35,7 +35,8 @@ cdef inline bint _fits(ArrayObject* first, ArrayObject* array, int axis) noexcep
     return True
 
 
-cdef int _concat(const Table* table, const Node* node, Value* inputs, Counters* live, Value* outputs) except -1:
+cdef int _concat(
+        const Table* table, const Node* node, Value* inputs, Counters* live, Value* outputs, Work* work) except -1:
     """Join plain arrays along an axis."""
     cdef ArrayObject* first = plain_in(inputs[0])
     cdef ArrayObject* array
@@ -77,7 +78,8 @@ cdef inline void _join(const Table* table, const Node* node, Value* inputs, int 
         target += size
 
 
-cdef int _split(const Table* table, const Node* node, Value* inputs, Counters* live, Value* outputs) except -1:
+cdef int _split(
+        const Table* table, const Node* node, Value* inputs, Counters* live, Value* outputs, Work* work) except -1:
     """Cut a plain array along an axis into equal parts, or into parts of the sizes of the second input."""
     cdef ArrayObject* whole = plain_in(inputs[0])
     cdef ArrayObject* sizes = plain_in(inputs[1]) if node.num_inputs > 1 else NULL
@@ -142,7 +144,8 @@ cdef inline void _cut(
         source += size
 
 
-cdef int _transpose(const Table* table, const Node* node, Value* inputs, Counters* live, Value* outputs) except -1:
+cdef int _transpose(
+        const Table* table, const Node* node, Value* inputs, Counters* live, Value* outputs, Work* work) except -1:
     """Swap rows and columns of a plain matrix of 4- or 8-byte elements."""
     cdef ArrayObject* matrix = plain_in(inputs[0])
     cdef size_t size = input_type(table, node, 0).itemsize

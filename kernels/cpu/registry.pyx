@@ -9,6 +9,7 @@ from libc.stdint cimport int64_t
 from tagflow.kernels.cpu.elementwise cimport find_add_n, find_cast, find_sigmoid
 from tagflow.kernels.cpu.elements cimport find_array_access
 from tagflow.kernels.cpu.fused cimport find_fused
+from tagflow.kernels.cpu.joining cimport find_join
 from tagflow.kernels.cpu.linear cimport find_matmul
 from tagflow.kernels.cpu.moving cimport find_concat, find_split, find_transpose
 from tagflow.kernels.cpu.reducing cimport find_reduction
@@ -48,6 +49,8 @@ cdef Native find_native(str type, dict attrs, list inputs, list outputs, int64_t
         return find_transpose(attrs, inputs, outputs)
     if type == "TensorArrayRead" or type == "TensorArrayWrite":
         return find_array_access(type)
+    if type == "SeriesConcat" or type == "TensorArrayStack":
+        return find_join(type, outputs)
     if type == "Cast":
         return find_cast(inputs, outputs)
     if type == "AddN":

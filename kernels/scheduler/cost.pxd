@@ -1,10 +1,15 @@
-"""What an instance counts for between two looks at the clock."""
+"""What an instance costs: how often the clock is looked at, and what is worth a thread of its own."""
 
-from libc.stdint cimport uint32_t
+from cpython.object cimport PyObject
+from libc.stdint cimport int64_t, uint32_t
 from numpy cimport PyArray_CheckExact, PyArray_NBYTES, ndarray
 
-from tagflow.kernels.scheduler.table cimport Node
+from tagflow.kernels.scheduler.table cimport Compute, Node, Work
+from tagflow.kernels.scheduler.tracing cimport nanoseconds
 from tagflow.kernels.scheduler.values cimport OBJECT, Value, pointer
+
+cdef extern from "Python.h":
+    void Py_CLEAR(PyObject*)
 
 cdef enum:
     SLICE = 64  # instances between two looks at the clock
@@ -29,3 +34,37 @@ cdef inline int array_cost(const Node* node, const Value* inputs, const Value* o
         if is_large(outputs[i]):
             return SLICE
     return LOOP_COST
+
+
+cdef enum:
+    LONG = 50000  # nanoseconds from which on a kernel leaves its work instead of doing it
+    SHORTEST = 75000  # nanoseconds of a part, so that handing it over does not matter
+    LONGEST = 4000000  # nanoseconds of a part, so that a step that ends early has not long to wait
+
+
+cdef inline void leave(Work* work, Compute compute, double cost, int most_parts) noexcept nogil:
+    """Say what is left to be done and into how many parts it can be cut; the arguments are there already."""
+    work.compute, work.cost, work.parts = compute, cost, most_parts
+
+
+cdef inline void cut(Work* work, int threads) noexcept nogil:
+    """Choose the number of parts: one for each thread, fewer if they would be short, more if they would be long."""
+    cdef double parts = max(min(work.cost / SHORTEST, <double>threads), work.cost / LONGEST)
+    work.parts = <int>max(1, min(parts, <double>work.parts))
+
+
+cdef inline void do_work(Work* work, Node* node) noexcept:
+    """Do what a kernel left, part after part, while other Python threads may run."""
+    cdef int64_t begin = nanoseconds()
+    cdef int part
+    with nogil:
+        for part in range(work.parts):
+            work.compute(work.arguments, part, work.parts)
+    correct(node, work, nanoseconds() - begin)
+    work.compute = NULL
+    Py_CLEAR(work.kept)
+
+
+cdef inline void correct(Node* node, const Work* work, int64_t spent) noexcept:
+    """Take into account what an estimate was worth."""
+    node.pace = max(0.1, min(10, 0.75 * node.pace + 0.25 * <double>spent / work.cost))

@@ -4,12 +4,13 @@ from cpython.object cimport PyObject
 from libc.stdint cimport int64_t, uint32_t
 
 from tagflow.kernels.scheduler.delivery cimport Machine
-from tagflow.kernels.scheduler.frames cimport Iteration
 from tagflow.kernels.scheduler.log cimport Log
 from tagflow.kernels.scheduler.memory cimport Arena
 from tagflow.kernels.scheduler.plan cimport CompiledPlan
 from tagflow.kernels.scheduler.ready cimport Ready
-from tagflow.kernels.scheduler.table cimport Node
+from tagflow.kernels.scheduler.table cimport Node, Work
+from tagflow.kernels.scheduler.values cimport Value
+from tagflow.kernels.scheduler.workers cimport Errand, Inbox, Workers
 
 
 cdef class Flight:
@@ -26,27 +27,36 @@ cdef class StepMachine:
     cdef PyObject** arguments  # scratch for a call: one slot to spare, the instance, the inputs
     cdef dict flights  # ticket -> Flight, for asynchronous instances not finished
     cdef list launched  # what `launches` will return
-    cdef int64_t tickets  # handed out so far
+    cdef Workers workers  # None: all work is done in the drain
+    cdef Inbox inbox  # where the workers put what is done; open while `workers` is there
+    cdef Work work  # scratch: what a C kernel leaves to be done
+    cdef readonly set errands  # Errand: handed over and not yet delivered
+    cdef int64_t tickets  # instances that went on their way so far
     cdef readonly object guard  # called with floating outputs, or None
     cdef Log log  # None: nothing is traced
     cdef bint draining  # inside `drain`; then stopping waits for its loop
     cdef bint closed
 
-    cdef bint _has_outcome(self, uint32_t i)
-    cdef object _outcome(self, uint32_t i)
     cdef int _open(self, list feeds, object shuffle_seed) except -1
+    cdef int _employ(self, Workers workers) except -1
+    cdef int _dismiss(self) except -1
     cdef int _start(self) except -1
     cdef int _run(self, double seconds) except -1
     cdef int _trace(self, Ready ready) except -1
     cdef int _perform(self, Ready ready) except -1
     cdef int _look_after(self, Ready ready) except -1
     cdef int _execute(self, Ready ready) except -1
-    cdef int _run_loop(self, const Node* node, Iteration* it) except -1
+    cdef int _run_scalars(self, const Node* node, Value* inputs) except -1
+    cdef int _run_arrays(self, const Node* node, Value* inputs) except -1
+    cdef int _compute(self, Ready ready, Node* node) except -1
+    cdef int _hand_over(self, Ready ready, Node* node) except -1
+    cdef bint _collect(self, double seconds) except -1
+    cdef int _return(self, Errand errand) except -1
     cdef object _call(self, Ready ready)
     cdef int _conclude(self, Ready ready, object result) except -1
     cdef int _accept(self, const Node* node, object result) except -1
     cdef int _emit(self, Ready ready) except -1
-    cdef int _land(self, Flight flight) except -1
+    cdef int _land(self, Ready ready, int64_t begin, int stream) except -1
     cdef int _launch(self, Ready ready, object awaitable) except -1
     cdef int _fail(self, Ready ready, object exception) except -1
     cdef int _stop(self) except -1

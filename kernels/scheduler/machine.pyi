@@ -5,6 +5,7 @@ from typing import Any
 
 from .plan import CompiledPlan
 from .tracing import Recorder
+from .workers import Workers
 
 def live_counts() -> dict[str, int]:
     """Return how many frames, iterations and values all machines of the process hold now."""
@@ -20,6 +21,7 @@ class StepMachine:
         shuffle_seed: int | None = None,
         guard: Callable[[Any], None] | None = None,
         recorder: Recorder | None = None,
+        workers: Workers | None = None,
     ) -> None: ...
     @property
     def compiled(self) -> CompiledPlan: ...
@@ -36,6 +38,13 @@ class StepMachine:
     @property
     def pending(self) -> int:
         """Number of asynchronous instances not finished."""
+
+    @property
+    def errands(self) -> set[Any]:
+        """Instances that the workers have and that are not delivered yet."""
+
+    def expect(self, descriptor: int) -> bool:
+        """Have a descriptor written to when a worker has done its work; False if it is time to drain instead."""
 
     @property
     def fetches(self) -> list[Any]:

@@ -1,8 +1,8 @@
 """The step machine: takes ready instances off the queue and runs them until there are none.
 
 What needs no Python happens in ``primitives`` and ``delivery``. Here are kernels: those that NumPy's inner loops do,
-those written in Python, and those that finish later. Nothing here waits: an asynchronous instance is handed out by
-`launches` and comes back by `finish` or `fail`.
+those written in Python, and those that finish later. An asynchronous instance is handed out by `launches` and comes
+back by `finish` or `fail`; long work of a C kernel goes to the workers and is found again while draining.
 """
 
 cimport cython
@@ -18,7 +18,7 @@ from tagflow.base.tags import DEAD
 
 from tagflow.kernels.scheduler.awaitable cimport discard, is_awaitable
 from tagflow.kernels.scheduler.convert cimport accept, box
-from tagflow.kernels.scheduler.cost cimport SLICE, array_cost
+from tagflow.kernels.scheduler.cost cimport LOOP_COST, SLICE, array_cost, cut, do_work
 from tagflow.kernels.scheduler.delivery cimport (
     NO_MEMORY, NOT_SCALAR, TWO_LIVE, Machine, Outcome, complete, drop_inputs, emit_outputs, make_ready, settle,
 )
@@ -30,14 +30,17 @@ from tagflow.kernels.scheduler.plan cimport CompiledPlan
 from tagflow.kernels.scheduler.primitives cimport resolve
 from tagflow.kernels.scheduler.ready cimport Ready, close_queue, open_queue, pop_ring, pop_stack
 from tagflow.kernels.scheduler.log cimport open_log
-from tagflow.kernels.scheduler.report cimport dump_lines, frame_path_of, free_frames, input_shapes, tag_of
+from tagflow.kernels.scheduler.report cimport (
+    dump_lines, frame_path_of, free_frames, input_shapes, switch_outcomes, tag_of,
+)
 from tagflow.kernels.scheduler.saving cimport run_series
 from tagflow.kernels.scheduler.table cimport (
-    AT_ONCE, KERNEL, STATEFUL, SWITCH, SWITCH_N, Node, Table, input_type, output_type,
+    AT_ONCE, KERNEL, STATEFUL, Node, Table, input_type, output_type,
 )
-from tagflow.kernels.scheduler.tracing cimport AWAITED, COMPUTE, Recorder, Span, nanoseconds, now
+from tagflow.kernels.scheduler.tracing cimport AWAITED, COMPUTE, OFFLOADED, Recorder, Span, nanoseconds, now
 from tagflow.kernels.scheduler.ufuncs cimport all_scalars, run_arrays, run_scalars
 from tagflow.kernels.scheduler.values cimport EMPTY, TAGFLOW_DEBUG, Counters, Py_DECREF, Py_INCREF, Value, drop
+from tagflow.kernels.scheduler.workers cimport Errand, Task, Workers, new_errand, unpack
 
 cdef extern from "Python.h":
     PyObject* PyErr_Occurred()
@@ -53,6 +56,7 @@ import_array()
 cdef Counters _live  # of all machines in the process
 _logger = logging.getLogger("tagflow")
 
+cdef double PATIENCE = 2e-4  # seconds that a drain waits for the workers: the way through the event loop takes half
 
 def live_counts():
     """Return how many frames, iterations and values all machines of the process hold now.
@@ -94,6 +98,8 @@ cdef class StepMachine:
         Called with each floating array that a kernel gives; what it raises fails the step.
     recorder : Recorder, optional
         Gets a span for each instance.
+    workers : Workers, optional
+        Do the work of kernels that take long.
 
     Raises
     ------
@@ -104,14 +110,15 @@ cdef class StepMachine:
     """
 
     def __cinit__(self, CompiledPlan compiled not None, step_context, feeds, shuffle_seed=None, guard=None,
-                  Recorder recorder=None):
+                  Recorder recorder=None, Workers workers=None):
         self.compiled = compiled
         self.step = step_context
         self.arena = Arena()
-        self.flights, self.launched = {}, []
+        self.flights, self.launched, self.errands = {}, [], set()
         self.guard = guard
         self.log = open_log(recorder, compiled, step_context, &self.machine)
         self._open(list(feeds), shuffle_seed)
+        self._employ(workers)
         self._start()
 
     def __dealloc__(self):
@@ -164,7 +171,7 @@ cdef class StepMachine:
             return
         try:
             self._accept(&self.machine.table.nodes[flight.ready.node], result)
-            self._land(flight)
+            self._land(flight.ready, flight.begin, AWAITED)
         except Exception as exception:
             self._fail(flight.ready, exception)
 
@@ -202,12 +209,22 @@ cdef class StepMachine:
     @property
     def done(self):
         """Whether nothing is ready and nothing on its way."""
-        return self.machine.queue.height + self.machine.queue.length == 0 and not self.flights
+        return self.machine.queue.height + self.machine.queue.length == 0 and not self.flights and not self.errands
 
     @property
     def pending(self):
         """Number of asynchronous instances not finished."""
         return len(self.flights)
+
+    def expect(self, descriptor):
+        """Have a descriptor written to when a worker has done its work.
+
+        Returns
+        -------
+        bool
+            False, with nothing done, if that has happened already: drain instead of waiting.
+        """
+        return not self.errands or self.workers.arm(&self.inbox, descriptor)
 
     @property
     def fetches(self):
@@ -228,24 +245,12 @@ cdef class StepMachine:
         dict of int to bool, int or None
             By node: the predicate of a Switch, the index of a SwitchN, None if it was dead; those that fired.
         """
-        return {i: self._outcome(i) for i in range(self.machine.table.num_nodes) if self._has_outcome(i)}
-
-    cdef bint _has_outcome(self, uint32_t i):
-        """Say whether a node is a Switch of the root frame that has fired."""
-        cdef Node* node = &self.machine.table.nodes[i]
-        is_switch = node.kind == SWITCH or node.kind == SWITCH_N
-        return is_switch and node.index >= 0 and self.machine.outcomes[node.index].fired
-
-    cdef object _outcome(self, uint32_t i):
-        """Return what a Switch did."""
-        cdef Outcome outcome = self.machine.outcomes[self.machine.table.nodes[i].index]
-        if outcome.dead:
-            return None
-        return bool(outcome.predicate) if self.machine.table.nodes[i].kind == SWITCH else outcome.predicate
+        return switch_outcomes(&self.machine)
 
     def dump(self):
         """Return lines that say what each iteration waits for, runs and holds (rule 50)."""
         active = [((<Flight>f).ready.node, <uint64_t>(<Flight>f).ready.iteration) for f in self.flights.values()]
+        active += [((<Errand>e).ready.node, <uint64_t>(<Errand>e).ready.iteration) for e in self.errands]
         return dump_lines(&self.machine, self.compiled, active)
 
     cdef int _open(self, list feeds, object shuffle_seed) except -1:
@@ -267,6 +272,21 @@ cdef class StepMachine:
             raise MemoryError()
         for i in range(table.num_feeds):
             accept(m.live, feeds[i], &table.types[table.feed_types[i]], &m.feeds[i])
+        return 0
+
+    cdef int _employ(self, Workers workers) except -1:
+        """Have long work done by a pool, from now on."""
+        if workers is not None:
+            workers.open_inbox(&self.inbox)
+            self.workers = workers
+        return 0
+
+    cdef int _dismiss(self) except -1:
+        """Take back what the workers have not begun; what they have they finish for nobody."""
+        if self.workers is not None:
+            self.workers.close_inbox(&self.inbox, self.errands)
+            self.workers = None
+            self.errands.clear()
         return 0
 
     cdef int _start(self) except -1:
@@ -293,15 +313,20 @@ cdef class StepMachine:
         cdef Machine* m = &self.machine
         cdef double deadline = now() + seconds
         cdef int budget = SLICE
+        cdef bint found
         cdef Ready ready
         while self.failure is None:
             if budget <= 0:
                 budget = SLICE
+                self._collect(0)
                 if now() >= deadline:
                     return m.queue.height + m.queue.length != 0
-                if not pop_ring(&m.queue, &ready) and not pop_stack(&m.queue, &ready):
-                    return 0
-            elif not pop_stack(&m.queue, &ready) and not pop_ring(&m.queue, &ready):
+                found = pop_ring(&m.queue, &ready) or pop_stack(&m.queue, &ready)
+            else:
+                found = pop_stack(&m.queue, &ready) or pop_ring(&m.queue, &ready)
+            if not found:
+                if self._collect(min(PATIENCE, deadline - now())):
+                    continue
                 return 0
             if self.log is not None:
                 budget -= self._trace(ready)
@@ -354,21 +379,21 @@ cdef class StepMachine:
 
     cdef int _execute(self, Ready ready) except -1:
         """Run a live instance of a kernel or of a series operation; return what it counts for."""
-        cdef const Node* node = &self.machine.table.nodes[ready.node]
-        cdef int cost = 1
+        cdef Machine* m = &self.machine
+        cdef Node* node = &m.table.nodes[ready.node]
+        cdef Value* inputs = &ready.iteration.slots[node.slot]
+        cdef bint prepared = False
         if node.kind != KERNEL:
-            run_series(&self.machine, ready.iteration, node)
+            run_series(m, ready.iteration, node)
             return self._emit(ready) + 1
-        if node.native != NULL and node.native(
-                self.machine.table, node, &ready.iteration.slots[node.slot], self.machine.live, self.machine.outputs):
-            cost = array_cost(node, &ready.iteration.slots[node.slot], self.machine.outputs)
-            self._emit(ready)
-            return cost
-        if node.loop != NULL:
-            cost = self._run_loop(node, ready.iteration)
-            if cost:
-                self._emit(ready)
-                return cost
+        if node.native != NULL:
+            prepared = node.native(m.table, node, inputs, m.live, m.outputs, &self.work)
+        elif node.loop != NULL:
+            if self._run_scalars(node, inputs):
+                return self._emit(ready) + 1
+            prepared = self._run_arrays(node, inputs)
+        if prepared:
+            return self._compute(ready, node)
         result = self._call(ready)
         if self.failure is None:
             self._conclude(ready, result)
@@ -376,20 +401,69 @@ cdef class StepMachine:
             discard(result)
         return SLICE
 
-    cdef int _run_loop(self, const Node* node, Iteration* it) except -1:
-        """Run a NumPy inner loop if it fits the inputs; return what that counts for, 0 if it does not fit."""
-        cdef Machine* m = &self.machine
-        cdef int cost = 1
-        if all_scalars(node, &it.slots[node.slot]):
-            run_scalars(node, &it.slots[node.slot], m.outputs)
-        elif run_arrays(m.table, node, &it.slots[node.slot], m.live, m.outputs):
-            cost = array_cost(node, &it.slots[node.slot], m.outputs)
-        else:
+    cdef int _run_scalars(self, const Node* node, Value* inputs) except -1:
+        """Run a NumPy inner loop if all inputs are scalars."""
+        if not all_scalars(node, inputs):
             return 0
+        run_scalars(node, inputs, self.machine.outputs)
+        return -1 if PyErr_Occurred() != NULL else 1
+
+    cdef int _run_arrays(self, const Node* node, Value* inputs) except -1:
+        """Run a NumPy inner loop if it fits the inputs, or leave it to be run."""
+        cdef Machine* m = &self.machine
+        cdef int prepared = run_arrays(m.table, node, inputs, m.live, m.outputs, &self.work)
         if PyErr_Occurred() != NULL:
             drop(m.live, m.outputs)
             return -1  # with the loop's exception set
-        return cost
+        return prepared
+
+    cdef int _compute(self, Ready ready, Node* node) except -1:
+        """Deliver what a C kernel gave, when the work that it left is done; return what that counts for."""
+        cdef Work* work = &self.work
+        cdef int cost = SLICE
+        if work.compute == NULL:
+            cost = array_cost(node, &ready.iteration.slots[node.slot], self.machine.outputs)
+            self._emit(ready)
+            return cost
+        cut(work, 1 if self.workers is None else self.workers.count)
+        if self.workers is not None and work.cost * node.pace >= self.workers.nanoseconds and self.workers.open():
+            return self._hand_over(ready, node)
+        do_work(work, node)
+        self._emit(ready)
+        return SLICE
+
+    cdef int _hand_over(self, Ready ready, Node* node) except -1:
+        """Give the work that a kernel left to the workers; return what that counts for."""
+        cdef Errand errand = new_errand(&self.machine, ready, node, &self.work, self.compiled)
+        self.work.compute = NULL
+        self.errands.add(errand)
+        self.tickets += 1
+        self.workers.submit(errand, &self.inbox)
+        return LOOP_COST
+
+    cdef bint _collect(self, double seconds) except -1:
+        """Deliver what the workers have done; if that is nothing, wait for it for some time. Say whether any came."""
+        cdef Task* task
+        cdef bint any
+        if not self.errands:
+            return False
+        task = self.workers.collect(&self.inbox, seconds)
+        any = task != NULL
+        while task != NULL and self.failure is None:
+            errand = <Errand>task.errand
+            task = task.next
+            self._return(errand)
+        return any
+
+    cdef int _return(self, Errand errand) except -1:
+        """Deliver what a worker has done."""
+        unpack(&self.machine, errand)
+        self.errands.discard(errand)
+        try:
+            self._land(errand.ready, errand.task.begin, OFFLOADED)
+        except Exception as exception:
+            self._fail(errand.ready, exception)
+        return 0
 
     cdef object _call(self, Ready ready):
         """Call the Python kernel of an instance with its inputs as arrays."""
@@ -447,13 +521,13 @@ cdef class StepMachine:
             self._look_after(ready)
         return 0
 
-    cdef int _land(self, Flight flight) except -1:
-        """Deliver what an asynchronous instance gave."""
+    cdef int _land(self, Ready ready, int64_t begin, int stream) except -1:
+        """Deliver what an instance gave that began some time ago."""
         if self.log is None:
-            return self._emit(flight.ready)
-        cdef Span span = self.log.begin(flight.ready, flight.begin, AWAITED)
-        path = frame_path_of(flight.ready.iteration.frame, self.compiled)
-        self._emit(flight.ready)
+            return self._emit(ready)
+        cdef Span span = self.log.begin(ready, begin, stream)
+        path = frame_path_of(ready.iteration.frame, self.compiled)
+        self._emit(ready)
         return self.log.end(span, path)
 
     cdef int _launch(self, Ready ready, object awaitable) except -1:
@@ -482,6 +556,7 @@ cdef class StepMachine:
         if self.draining:
             return 0
         m.queue.height = m.queue.length = 0
+        self._dismiss()
         for flight in self.flights.values():
             (<Flight>flight).ready.iteration = NULL
         for ticket, awaitable, _, _ in self.launches():

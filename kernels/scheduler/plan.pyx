@@ -362,6 +362,7 @@ cdef int _build_kernels(CompiledPlan self, settings) except -1:
         if not callable(kernel):
             raise ValueError(f"{source.name}: has no kernel")
         self.kernels.append(kernel)
+        node.pace = 1
         node.kernel = <PyObject*>kernel
         inputs = [self.dtypes[table.input_types[node.input + <uint32_t>k]] for k in range(node.num_inputs)]
         outputs = list(source.outputs)

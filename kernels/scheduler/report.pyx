@@ -5,12 +5,12 @@ from libc.stdint cimport int64_t, uint32_t, uint64_t
 
 from tagflow.base.tags import ROOT_PATH, frame_path, instance_name
 
-from tagflow.kernels.scheduler.delivery cimport Machine
+from tagflow.kernels.scheduler.delivery cimport Machine, Outcome
 from tagflow.kernels.scheduler.frames cimport Frame, Iteration, close_frame, remove_oldest
 from tagflow.kernels.scheduler.plan cimport CompiledPlan
 from tagflow.kernels.scheduler.ready cimport Ready
 from tagflow.kernels.scheduler.series cimport Series
-from tagflow.kernels.scheduler.table cimport Node, input_type
+from tagflow.kernels.scheduler.table cimport SWITCH, SWITCH_N, Node, input_type
 from tagflow.kernels.scheduler.values cimport EMPTY, OBJECT, SCALAR, Py_INCREF, Value
 
 
@@ -35,6 +35,24 @@ cdef list input_shapes(Machine* m, Iteration* it, uint32_t number):
     """Return the shapes of the inputs that an instance holds; None for what has no shape."""
     cdef Node* node = &m.table.nodes[number]
     return [_shape(it.slots[node.slot + i]) for i in range(node.num_inputs)]
+
+
+cdef dict switch_outcomes(Machine* m):
+    """Return what the Switches of the root frame did that have fired: predicate or index, None if dead, by node."""
+    return {i: _outcome(m, i) for i in range(m.table.num_nodes) if _has_outcome(m, i)}
+
+
+cdef bint _has_outcome(Machine* m, uint32_t i) noexcept:
+    cdef Node* node = &m.table.nodes[i]
+    is_switch = node.kind == SWITCH or node.kind == SWITCH_N
+    return is_switch and node.index >= 0 and m.outcomes[node.index].fired
+
+
+cdef object _outcome(Machine* m, uint32_t i):
+    cdef Outcome outcome = m.outcomes[m.table.nodes[i].index]
+    if outcome.dead:
+        return None
+    return bool(outcome.predicate) if m.table.nodes[i].kind == SWITCH else outcome.predicate
 
 
 cdef object _shape(Value value):

@@ -12,9 +12,6 @@ class Series:
     def get(self, index: int) -> Any:
         """Return the value of a slot, or None if it was never written."""
 
-    def rows(self) -> Any:
-        """Return the values of all slots joined along their first dimension, or None if they are no arrays alike."""
-
     def indices(self) -> list[int]:
         """Return the numbers of the slots written, in order."""
 

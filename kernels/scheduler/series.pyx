@@ -6,16 +6,9 @@ frame is done, so nothing here waits or locks.
 
 from libc.stdint cimport int64_t
 from libc.stdlib cimport free, realloc
-from libc.string cimport memcpy, memset
-
-cimport numpy as cnp
+from libc.string cimport memset
 
 import numpy as np
-
-from tagflow.kernels.cpu.arrays cimport (
-    ArrayObject, PyArray_CompareLists, PyArray_DATA, PyArray_DIM, PyArray_DIMS, PyArray_NBYTES, PyArray_NDIM, array_in,
-    plain_in,
-)
 
 from tagflow.kernels.scheduler.convert cimport box
 from tagflow.kernels.scheduler.table cimport Type
@@ -23,14 +16,6 @@ from tagflow.kernels.scheduler.values cimport (
     EMPTY, SCALAR, Counters, Value, drop, empty, hold, object_value,
 )
 from cpython.object cimport PyObject
-
-cdef extern from "numpy/arrayobject.h":
-    ctypedef struct DescrObject "PyArray_Descr":
-        pass
-    DescrObject* PyArray_DESCR(ArrayObject*)
-    bint PyArray_ISNUMBER(ArrayObject*)
-
-cnp.import_array()
 
 cdef Counters _held  # of all series; their values are not the machines'
 
@@ -73,31 +58,6 @@ cdef class Series:
     def indices(self):
         """Return the numbers of the slots written, in order."""
         return [i for i in range(self.capacity) if self.slots[i].form != EMPTY]
-
-    def rows(self):
-        """Return the values of all slots joined along their first dimension, or None if they are no plain arrays alike."""
-        cdef ArrayObject* first = NULL
-        cdef ArrayObject* each
-        cdef cnp.npy_intp total = 0
-        cdef char* target
-        for i in range(self.capacity):
-            if self.slots[i].form == EMPTY:
-                continue
-            each = plain_in(self.slots[i])
-            first = each if first == NULL else first
-            if each == NULL or not _joins(first, each):
-                return None
-            total += PyArray_DIM(each, 0)
-        if first == NULL:
-            return None
-        joined = np.empty((total, *(<object><PyObject*>first).shape[1:]), (<object><PyObject*>first).dtype)
-        target = <char*>PyArray_DATA(<ArrayObject*><PyObject*>joined)
-        for i in range(self.capacity):
-            if self.slots[i].form != EMPTY:
-                each = array_in(self.slots[i])
-                memcpy(target, PyArray_DATA(each), PyArray_NBYTES(each))
-                target += PyArray_NBYTES(each)
-        return joined
 
     def add(self, Series other):
         """Return a series with the slots of both; where both have one it holds the sum.
@@ -151,14 +111,6 @@ cdef class Series:
         self.slots = grown
         self.capacity = capacity
         return 0
-
-
-cdef inline bint _joins(ArrayObject* a, ArrayObject* b) noexcept:
-    """Say whether two plain arrays of numbers differ in their first dimension at most."""
-    cdef int rank = PyArray_NDIM(a)
-    if rank == 0 or rank != PyArray_NDIM(b) or PyArray_DESCR(a) != PyArray_DESCR(b) or not PyArray_ISNUMBER(a):
-        return False
-    return PyArray_CompareLists(PyArray_DIMS(a) + 1, PyArray_DIMS(b) + 1, rank - 1)
 
 
 cdef object _add(object mine, object theirs):

@@ -62,8 +62,24 @@ ctypedef void (*Loop)(char**, const npy_intp*, const npy_intp*, void*) noexcept 
 cdef struct Node
 cdef struct Table
 
-# Node, its inputs, its outputs (EMPTY). Returns 1 when done, 0 with nothing done if the inputs want the Python kernel.
-ctypedef int (*Native)(const Table*, const Node*, Value*, Counters*, Value*) except -1
+# Does part `part` of `parts` of a kernel's work; reads and writes nothing but what the arguments point to.
+ctypedef void (*Compute)(const void* arguments, int part, int parts) noexcept nogil
+
+cdef enum:
+    MOST_ARGUMENTS = 32
+
+
+cdef struct Work:  # what a C kernel leaves to be done once its outputs are there
+    Compute compute  # NULL: nothing
+    double cost  # nanoseconds it should take on one core
+    int parts  # into how many it can be cut, then is cut; never by timing, so that results do not depend on it
+    PyObject* kept  # owned: an object whose memory the arguments point to, or NULL
+    uint64_t arguments[MOST_ARGUMENTS]
+
+
+# Node, its inputs, its outputs (EMPTY), what is left to do (nothing). Returns 1 when the outputs are there, 0 with
+# nothing done if the inputs want the Python kernel.
+ctypedef int (*Native)(const Table*, const Node*, Value*, Counters*, Value*, Work*) except -1
 
 cdef enum:
     NUM_PARAMS = 4
@@ -88,6 +104,7 @@ cdef struct Node:
     Loop loop  # NumPy inner loop, or NULL
     void* loop_data  # its last argument
     Native native  # C kernel, or NULL
+    double pace  # what its work takes, measured, in proportion to its estimate
     PyObject* name  # str, borrowed from the plan
     int64_t params[NUM_PARAMS]  # what the C kernel takes from the operation's attributes
 

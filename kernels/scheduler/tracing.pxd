@@ -7,6 +7,7 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t
 cdef enum Stream:
     COMPUTE = 0  # ran on the event loop's thread, start to end
     AWAITED = 1  # an asynchronous instance, from its launch until its result was there
+    OFFLOADED = 2  # the workers did it, from when they were given it until its result was there
 
 
 cdef struct Span:

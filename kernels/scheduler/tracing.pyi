@@ -25,5 +25,5 @@ class Recorder:
     ) -> None:
         """Record a span; times in nanoseconds, `holdings` as (bytes, iterations), -1 for unknown."""
 
-    def rows(self) -> list[tuple[int, int, str, int, int, int, bool, bool, int, int]]:
+    def rows(self) -> list[tuple[int, int, str, int, int, int, bool, int, int, int]]:
         """Return the spans kept, in the order in which they ended."""

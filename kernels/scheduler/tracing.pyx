@@ -64,7 +64,8 @@ cdef class Recorder:
         Returns
         -------
         list of tuple
-            (step, node, path, iteration, begin, end, dead, awaited, bytes, iterations).
+            (step, node, path, iteration, begin, end, dead, stream, bytes, iterations); stream 0: computed in the drain,
+            1: awaited, 2: done by the workers.
         """
         first = max(0, self.recorded - self.capacity)
         return [_row(&self.spans[i % self.capacity]) for i in range(first, self.recorded)]
@@ -85,5 +86,5 @@ cdef tuple _row(const Span* span):
     """Return a span as a tuple."""
     return (
         span.step, span.node, <object>span.path, span.iteration, span.begin, span.end, bool(span.dead),
-        span.stream == AWAITED, span.bytes, span.iterations,
+        span.stream, span.bytes, span.iterations,
     )

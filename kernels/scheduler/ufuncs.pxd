@@ -2,12 +2,13 @@
 
 from numpy cimport npy_intp
 
-from tagflow.kernels.scheduler.table cimport Loop, Node, Table
+from tagflow.kernels.scheduler.table cimport Loop, Node, Table, Work
 from tagflow.kernels.scheduler.values cimport SCALAR, Counters, Value, scalar
 
 cdef Loop find_native_loop(str name, list numbers, void** data) except *
 cdef int find_loop(Node* node, str name, list inputs, list outputs) except -1
-cdef int run_arrays(const Table* table, const Node* node, Value* inputs, Counters* live, Value* output) except -1
+cdef int run_arrays(
+        const Table* table, const Node* node, Value* inputs, Counters* live, Value* output, Work* work) except -1
 
 
 cdef inline bint all_scalars(const Node* node, const Value* inputs) noexcept nogil:

@@ -7,11 +7,12 @@ needs neither the ufunc's argument handling nor boxed scalars: it calls the loop
 
 cimport numpy as cnp
 from cpython.object cimport PyObject, PyTypeObject
-from libc.stdint cimport uint32_t
+from libc.stdint cimport uint32_t, uint64_t
 
 import numpy as np
 
-from tagflow.kernels.scheduler.table cimport Loop, Node, Table, Type, input_type, output_type
+from tagflow.kernels.scheduler.cost cimport LONG, leave
+from tagflow.kernels.scheduler.table cimport Loop, Node, Table, Type, Work, input_type, is_floating, output_type
 from tagflow.kernels.scheduler.values cimport OBJECT, SCALAR, Counters, Py_INCREF, Value, hold, object_value
 
 cdef extern from "numpy/arrayobject.h":
@@ -48,7 +49,10 @@ cdef extern from "Python.h":
 cnp.import_array()
 cnp.import_ufunc()
 
+cdef double PACE = 0.5  # nanoseconds that an element takes, about; what takes longer is soon known to
+
 cdef enum:
+    MOST_PARTS = 64
     MOST_INPUTS = 3
     MOST_DIMS = 8  # of arrays that are broadcast here
 
@@ -82,7 +86,8 @@ cdef bint _are_plain(list dtypes):
     return all([d is not None and d.kind in "biufc" and d.isnative for d in dtypes])
 
 
-cdef int run_arrays(const Table* table, const Node* node, Value* inputs, Counters* live, Value* output) except -1:
+cdef int run_arrays(
+        const Table* table, const Node* node, Value* inputs, Counters* live, Value* output, Work* work) except -1:
     """Run the inner loop over equally shaped contiguous arrays and scalars; return 0 if the inputs are not that.
 
     The result goes into the buffer of an input that nobody else holds, else into a new array.
@@ -99,7 +104,7 @@ cdef int run_arrays(const Table* table, const Node* node, Value* inputs, Counter
     else:
         array = _new(type, PyArray_NDIM(like), PyArray_DIMS(like))
         hold(live, output, object_value(<PyObject*>array))
-    _loop(table, node, inputs, <ArrayObject*>output.bits)
+    _loop(table, node, inputs, <ArrayObject*>output.bits, work)
     return 1
 
 
@@ -243,19 +248,46 @@ cdef inline ArrayObject* _unshared(
     return NULL
 
 
-cdef inline void _loop(const Table* table, const Node* node, Value* inputs, ArrayObject* output) noexcept nogil:
-    """Run the inner loop over all elements; scalars stand still."""
-    cdef char* pointers[MOST_INPUTS + 1]
-    cdef cnp.npy_intp strides[MOST_INPUTS + 1]
-    cdef cnp.npy_intp count = PyArray_SIZE(output)
+cdef struct Run:  # of an inner loop over all elements
+    Loop loop
+    void* data
+    cnp.npy_intp count
+    int operands
+    char* pointers[MOST_INPUTS + 1]
+    cnp.npy_intp strides[MOST_INPUTS + 1]
+    uint64_t scalars[MOST_INPUTS]  # what the pointers of scalars point to
+
+
+cdef inline void _loop(
+        const Table* table, const Node* node, Value* inputs, ArrayObject* output, Work* work) noexcept nogil:
+    """Run the inner loop over all elements, or leave it if there are many; scalars stand still."""
+    cdef Run* run = <Run*>work.arguments
+    run.loop, run.data, run.count = node.loop, node.loop_data, PyArray_SIZE(output)
+    run.operands = node.num_inputs + 1
     for i in range(node.num_inputs):
         if inputs[i].form == SCALAR:
-            pointers[i] = <char*>&inputs[i].bits
-            strides[i] = 0
+            run.scalars[i] = inputs[i].bits
+            run.pointers[i] = NULL
+            run.strides[i] = 0
         else:
-            pointers[i] = <char*>PyArray_DATA(<ArrayObject*>inputs[i].bits)
-            strides[i] = input_type(table, node, i).itemsize
-    pointers[node.num_inputs] = <char*>PyArray_DATA(output)
-    strides[node.num_inputs] = output_type(table, node, 0).itemsize
-    if count > 0:
-        node.loop(pointers, &count, strides, node.loop_data)
+            run.pointers[i] = <char*>PyArray_DATA(<ArrayObject*>inputs[i].bits)
+            run.strides[i] = input_type(table, node, i).itemsize
+    run.pointers[node.num_inputs] = <char*>PyArray_DATA(output)
+    run.strides[node.num_inputs] = output_type(table, node, 0).itemsize
+    if run.count * PACE >= LONG and is_floating(input_type(table, node, 0)):  # others may raise, which needs the GIL
+        leave(work, _run_part, run.count * PACE, MOST_PARTS)
+    elif run.count > 0:
+        _run_part(run, 0, 1)
+
+
+cdef void _run_part(const void* arguments, int part, int parts) noexcept nogil:
+    """Run an inner loop over some of its elements."""
+    cdef const Run* run = <const Run*>arguments
+    cdef char* pointers[MOST_INPUTS + 1]
+    cdef cnp.npy_intp start = run.count * part // parts
+    cdef cnp.npy_intp count = run.count * (part + 1) // parts - start
+    for i in range(run.operands):
+        pointers[i] = run.pointers[i] + start * run.strides[i]
+        if run.pointers[i] == NULL:
+            pointers[i] = <char*>&run.scalars[i]
+    run.loop(pointers, &count, run.strides, run.data)

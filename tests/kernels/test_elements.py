@@ -116,23 +116,3 @@ def test_integers_are_cast_as_numpy_does(source, target, value):
         y = tg.cast(x, target) + tg.cast(0, target)
     with tg.SyncSession(graph) as session:
         assert session.run(y, {x: given}) == given.astype(target)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_rows_of_a_series_are_joined(kind):
-    series = Series()
-    parts = [odd(np.full((n, 2), n, np.float32), kind) for n in (1, 3, 2)]
-    for slot, part in zip((4, 0, 2), parts, strict=True):
-        series.put(slot, part)
-    joined = series.rows()
-    if joined is not None:
-        np.testing.assert_array_equal(joined, np.concatenate([parts[1], parts[2], parts[0]]))
-    assert (joined is not None) == (kind in ("plain", "readonly"))
-
-
-def test_series_of_other_things_are_not_joined():
-    for values in ([], [np.float32(1)], [np.ones((1, 2)), np.ones((1, 3))], [np.ones(2), np.ones(2, "f4")], [Series()]):
-        series = Series()
-        for slot, value in enumerate(values):
-            series.put(slot, value)
-        assert series.rows() is None

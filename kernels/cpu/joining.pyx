@@ -1,0 +1,160 @@
+"""Kernels that join what a loop has left: the rows of a Series, the elements of a TensorArray.
+
+Many small copies into one large array, whose pages the system may have to find first: left to the workers.
+"""
+
+cimport numpy as cnp
+from cpython.object cimport PyObject
+from libc.stdint cimport int64_t
+from libc.string cimport memcpy
+
+from tagflow.kernels.cpu.arrays cimport (
+    ArrayObject, PyArray_DATA, PyArray_DIM, PyArray_DIMS, PyArray_NBYTES, PyArray_NDIM, new_array, plain_in, same_shape,
+)
+from tagflow.kernels.cpu.elements cimport Element, Elements
+from tagflow.kernels.scheduler.cost cimport LONG, leave
+from tagflow.kernels.scheduler.frames cimport iteration_of
+from tagflow.kernels.scheduler.series cimport Series
+from tagflow.kernels.scheduler.table cimport Native, Node, Table, Work, output_type
+from tagflow.kernels.scheduler.values cimport EMPTY, OBJECT, Counters, Py_INCREF, Value, object_value
+
+cdef extern from "numpy/arrayobject.h":
+    ctypedef struct DescrObject "PyArray_Descr":
+        pass
+    DescrObject* PyArray_DESCR(ArrayObject*)
+    bint PyArray_CompareLists(const cnp.npy_intp*, const cnp.npy_intp*, int)
+
+cdef extern from "Python.h":
+    object PyByteArray_FromStringAndSize(const char*, Py_ssize_t)
+    char* PyByteArray_AS_STRING(object)
+
+cnp.import_array()
+
+cdef double PACE = 0.2  # nanoseconds that a byte takes, about
+
+cdef enum:
+    MOST_DIMS = 32
+    MOST_PARTS = 64
+
+
+cdef struct Piece:
+    char* source
+    char* target
+    size_t size
+
+
+cdef struct Pieces:
+    Piece* first
+    int64_t count
+
+
+cdef void _copy(const void* arguments, int part, int parts) noexcept nogil:
+    """Copy some of the pieces."""
+    cdef const Pieces* pieces = <const Pieces*>arguments
+    cdef int64_t i
+    for i in range(pieces.count * part // parts, pieces.count * (part + 1) // parts):
+        memcpy(pieces.first[i].target, pieces.first[i].source, pieces.first[i].size)
+
+
+cdef int _join(list arrays, ArrayObject* whole, Work* work) except -1:
+    """Copy plain arrays one after the other into one that has room for all, or leave that to be done."""
+    cdef Pieces* pieces = <Pieces*>work.arguments
+    cdef char* target = <char*>PyArray_DATA(whole)
+    cdef ArrayObject* each
+    cdef int64_t i
+    memory = PyByteArray_FromStringAndSize(NULL, len(arrays) * sizeof(Piece))
+    pieces.first, pieces.count = <Piece*>PyByteArray_AS_STRING(memory), len(arrays)
+    for i in range(pieces.count):
+        each = <ArrayObject*><PyObject*>arrays[i]
+        pieces.first[i].source, pieces.first[i].target = <char*>PyArray_DATA(each), target
+        pieces.first[i].size = PyArray_NBYTES(each)
+        target += PyArray_NBYTES(each)
+    if PACE * PyArray_NBYTES(whole) < LONG:
+        _copy(pieces, 0, 1)
+        return 0
+    kept = (memory, arrays)
+    work.kept = <PyObject*>kept
+    Py_INCREF(work.kept)  # given back when the work is done
+    leave(work, _copy, PACE * PyArray_NBYTES(whole), MOST_PARTS)
+    return 0
+
+
+cdef int _join_series(
+        const Table* table, const Node* node, Value* inputs, Counters* live, Value* outputs, Work* work) except -1:
+    """Join the values of all slots along their first dimension."""
+    cdef cnp.npy_intp dims[MOST_DIMS]
+    cdef ArrayObject* first = NULL
+    cdef ArrayObject* each
+    cdef Series series
+    cdef cnp.npy_intp rows = 0
+    if inputs[0].form != OBJECT or not isinstance(<object><PyObject*>inputs[0].bits, Series):
+        return 0
+    series = <Series><PyObject*>inputs[0].bits
+    arrays = []
+    for i in range(series.capacity):
+        if series.slots[i].form == EMPTY:
+            continue
+        each = plain_in(series.slots[i])
+        if each == NULL or not _joins(each, each if first == NULL else first, output_type(table, node, 0).descr):
+            return 0
+        first = each
+        rows += PyArray_DIM(each, 0)
+        arrays.append(<object><PyObject*>each)
+    if first == NULL or PyArray_NDIM(first) > MOST_DIMS:
+        return 0
+    memcpy(dims, PyArray_DIMS(first), PyArray_NDIM(first) * sizeof(cnp.npy_intp))
+    dims[0] = rows
+    _join(arrays, new_array(live, output_type(table, node, 0), PyArray_NDIM(first), dims, outputs), work)
+    return 1
+
+
+cdef inline bint _joins(ArrayObject* a, ArrayObject* b, PyObject* descr) noexcept:
+    """Say whether two plain arrays of an element type differ in their first dimension at most."""
+    cdef int rank = PyArray_NDIM(a)
+    if rank == 0 or rank != PyArray_NDIM(b) or <PyObject*>PyArray_DESCR(a) != descr:
+        return False
+    return PyArray_CompareLists(PyArray_DIMS(a) + 1, PyArray_DIMS(b) + 1, rank - 1)
+
+
+cdef int _stack_elements(
+        const Table* table, const Node* node, Value* inputs, Counters* live, Value* outputs, Work* work) except -1:
+    """Read all elements of an array as rows of one."""
+    cdef cnp.npy_intp dims[MOST_DIMS]
+    cdef int64_t iteration = iteration_of(&table.frames[node.frame], inputs - node.slot).number
+    cdef ArrayObject* first
+    cdef Elements array
+    if node.num_inputs != 2 or inputs[0].form != OBJECT or not isinstance(<object><PyObject*>inputs[0].bits, Elements):
+        return 0
+    array = <Elements><PyObject*>inputs[0].bits
+    first = _alike(array, output_type(table, node, 0).descr)
+    if first == NULL or PyArray_NDIM(first) >= MOST_DIMS:
+        return 0
+    arrays = array.read_many_quickly(range(len(array.elements)), <str>node.name, iteration)
+    dims[0] = len(arrays)
+    memcpy(&dims[1], PyArray_DIMS(first), PyArray_NDIM(first) * sizeof(cnp.npy_intp))
+    _join(arrays, new_array(live, output_type(table, node, 0), PyArray_NDIM(first) + 1, dims, outputs), work)
+    return 1
+
+
+cdef ArrayObject* _alike(Elements array, PyObject* descr) noexcept:
+    """Return the first element if all can be read and are plain arrays of one shape and type, else NULL."""
+    cdef ArrayObject* first = NULL
+    cdef ArrayObject* each
+    if array.closed:
+        return NULL
+    for element in array.elements:
+        value = (<Element>element).value
+        each = NULL if value is None else plain_in(object_value(<PyObject*>value))
+        if each == NULL or <PyObject*>PyArray_DESCR(each) != descr:
+            return NULL
+        first = each if first == NULL else first
+        if not same_shape(first, each):
+            return NULL
+    return first
+
+
+cdef Native find_join(str type, list outputs):
+    """Return the kernel of SeriesConcat or TensorArrayStack, NULL for elements that are no numbers."""
+    if outputs[0] is None or outputs[0].kind not in "biufc":
+        return NULL
+    return _join_series if type == "SeriesConcat" else _stack_elements

@@ -1,0 +1,75 @@
+"""Threads that do the long kernels of all steps of a session, without Python."""
+
+from libc.stdint cimport int64_t, uint32_t
+
+from tagflow.kernels.scheduler.delivery cimport Machine
+from tagflow.kernels.scheduler.ready cimport Ready
+from tagflow.kernels.scheduler.table cimport Node, Work
+from tagflow.kernels.scheduler.values cimport Counters, Value
+
+cdef extern from "<pthread.h>" nogil:
+    ctypedef struct pthread_t "pthread_t":
+        pass
+    ctypedef struct pthread_mutex_t "pthread_mutex_t":
+        pass
+    ctypedef struct pthread_cond_t "pthread_cond_t":
+        pass
+
+
+cdef struct Task:  # a kernel's work on its way; all but `work` and `begin` is guarded by the pool's lock
+    Task* next  # in the pool's queue, then in the inbox
+    Work work
+    Inbox* inbox  # where it goes when it is done
+    int taken  # parts that a thread has taken up
+    int left  # parts not finished
+    int64_t begin  # nanoseconds, when it was handed over
+    int64_t spent  # nanoseconds that its parts took, together
+    void* errand  # the Errand it belongs to
+
+
+cdef struct Inbox:  # where one step finds the tasks that are done; guarded by the pool's lock
+    Task* done
+    int descriptor  # written to at the next arrival if not negative, and then set to -1
+    bint waiting  # a thread waits for the next arrival
+    pthread_cond_t arrival
+
+
+cdef struct Pool:
+    pthread_mutex_t lock
+    pthread_cond_t offer  # there is work to take, or the pool closes
+    Task* first  # tasks with parts that nobody has taken
+    Task* last
+    Inbox orphans  # where tasks go whose step is gone
+    bint closing
+
+
+cdef class Errand:
+    """An instance whose work is on its way, and the arrays that the work reads and writes."""
+
+    cdef Task task
+    cdef Ready ready  # iteration NULL once the step has failed
+    cdef list kept  # what the work refers to: the plan, the inputs, memory for it alone
+    cdef Value* outputs  # owned, `num_outputs` of them
+    cdef uint32_t num_outputs
+    cdef Counters* live
+
+
+cdef Errand new_errand(Machine* m, Ready ready, const Node* node, Work* work, object compiled)
+cdef int unpack(Machine* m, Errand errand) except -1
+
+
+cdef class Workers:
+    cdef Pool* pool
+    cdef pthread_t* threads
+    cdef readonly int count  # threads wanted
+    cdef readonly int started  # threads that run
+    cdef bint refused  # the system gave none
+    cdef readonly double nanoseconds  # what work must cost to be handed over
+    cdef set lost  # Errands whose step is gone and that a thread still works on
+
+    cdef int open_inbox(self, Inbox* inbox) except -1
+    cdef int close_inbox(self, Inbox* inbox, set errands) except -1
+    cdef bint open(self) except -1
+    cdef void submit(self, Errand errand, Inbox* inbox) noexcept
+    cdef Task* collect(self, Inbox* inbox, double seconds) noexcept
+    cdef bint arm(self, Inbox* inbox, int descriptor) noexcept

@@ -1,0 +1,20 @@
+"""Threads that do the long kernels of all steps of a session, without Python."""
+
+class Workers:
+    """A pool of threads; they start with the first work and end with the pool."""
+
+    def __init__(self, count: int, seconds: float) -> None: ...
+    @property
+    def count(self) -> int:
+        """Threads wanted."""
+
+    @property
+    def started(self) -> int:
+        """Threads that run."""
+
+    @property
+    def orphaned(self) -> int:
+        """How many kernels are still at work whose step is gone; the arrays of those that have ended are released."""
+
+    def notify(self, descriptor: int) -> bool:
+        """Have a descriptor written to when the next orphan ends; say False, with nothing done, if there is none."""

@@ -1,0 +1,303 @@
+"""Threads that do the long kernels of all steps of a session, without Python.
+
+A kernel that would keep the event loop waiting prepares its outputs and leaves the rest as a Work: a C function over
+plain memory, perhaps in several parts. The threads take up parts in the order in which they were handed over. What is
+done goes to the inbox of its step, which looks there while it drains, waits there for a moment when it has nothing
+else to do, or is told through a file descriptor that its event loop watches.
+
+A step that ends early takes back what nobody has taken up; for the rest its arrays stay until the threads are done.
+"""
+
+from cpython.object cimport PyObject
+from libc.stdint cimport int64_t, uint32_t
+from libc.stdlib cimport calloc, free
+from posix.time cimport CLOCK_REALTIME, clock_gettime, timespec
+from posix.unistd cimport write
+
+import logging
+
+from tagflow.kernels.scheduler.cost cimport correct
+from tagflow.kernels.scheduler.delivery cimport Machine
+from tagflow.kernels.scheduler.ready cimport Ready
+from tagflow.kernels.scheduler.table cimport Node, Work
+from tagflow.kernels.scheduler.tracing cimport nanoseconds
+from tagflow.kernels.scheduler.values cimport OBJECT, Value, drop, pointer, take
+
+cdef extern from "Python.h":
+    void Py_CLEAR(PyObject*)
+
+cdef extern from "<pthread.h>" nogil:
+    int pthread_create(pthread_t*, void*, void* (*)(void*) noexcept nogil, void*)
+    int pthread_join(pthread_t, void**)
+    int pthread_mutex_init(pthread_mutex_t*, void*)
+    int pthread_mutex_destroy(pthread_mutex_t*)
+    int pthread_mutex_lock(pthread_mutex_t*)
+    int pthread_mutex_unlock(pthread_mutex_t*)
+    int pthread_cond_init(pthread_cond_t*, void*)
+    int pthread_cond_destroy(pthread_cond_t*)
+    int pthread_cond_signal(pthread_cond_t*)
+    int pthread_cond_broadcast(pthread_cond_t*)
+    int pthread_cond_wait(pthread_cond_t*, pthread_mutex_t*)
+    int pthread_cond_timedwait(pthread_cond_t*, pthread_mutex_t*, const timespec*)
+
+_logger = logging.getLogger("tagflow")
+
+
+cdef class Errand:
+    """An instance whose work is on its way, and the arrays that the work reads and writes."""
+
+    def __dealloc__(self):
+        for o in range(self.num_outputs):
+            drop(self.live, &self.outputs[o])
+        free(self.outputs)
+
+
+cdef Errand new_errand(Machine* m, Ready ready, const Node* node, Work* work, object compiled):
+    """Return the errand of an instance, which keeps alive all that the work refers to; the outputs move into it."""
+    cdef Errand errand = Errand()
+    cdef uint32_t i
+    errand.ready, errand.live = ready, m.live
+    errand.task.work = work[0]
+    errand.kept = [compiled]
+    if work.kept != NULL:
+        errand.kept.append(<object>work.kept)
+        Py_CLEAR(work.kept)
+    for i in range(node.num_inputs):
+        if ready.iteration.slots[node.slot + i].form == OBJECT:
+            errand.kept.append(<object>pointer(ready.iteration.slots[node.slot + i]))
+    errand.outputs = <Value*>calloc(node.num_outputs, sizeof(Value))
+    if errand.outputs == NULL:
+        raise MemoryError()
+    errand.num_outputs = node.num_outputs
+    for i in range(node.num_outputs):
+        errand.outputs[i] = take(&m.outputs[i])
+    return errand
+
+
+cdef int unpack(Machine* m, Errand errand) except -1:
+    """Move what a worker has made into the machine's outputs; note how well its cost was estimated."""
+    cdef Node* node = &m.table.nodes[errand.ready.node]
+    cdef uint32_t o
+    for o in range(errand.num_outputs):
+        m.outputs[o] = take(&errand.outputs[o])
+    correct(node, &errand.task.work, errand.task.spent)
+    return 0
+
+
+cdef class Workers:
+    """A pool of threads; they start with the first work and end with the pool.
+
+    Parameters
+    ----------
+    count : int
+        How many threads, at least 1.
+    seconds : float
+        What a kernel should take at least to be handed over.
+    """
+
+    def __cinit__(self, int count, double seconds):
+        if count < 1:
+            raise ValueError(f"wanted at least 1 thread, got {count}")
+        self.count, self.nanoseconds = count, 1e9 * seconds
+        self.lost = set()
+        self.threads = <pthread_t*>calloc(count, sizeof(pthread_t))
+        self.pool = <Pool*>calloc(1, sizeof(Pool))
+        if self.threads == NULL or self.pool == NULL:
+            raise MemoryError()
+        pthread_mutex_init(&self.pool.lock, NULL)
+        pthread_cond_init(&self.pool.offer, NULL)
+        self.open_inbox(&self.pool.orphans)
+
+    def __dealloc__(self):
+        """Wait for what is being worked on, which may read arrays that end with this object."""
+        cdef int i
+        if self.pool != NULL:
+            with nogil:
+                pthread_mutex_lock(&self.pool.lock)
+                self.pool.closing = True
+                pthread_cond_broadcast(&self.pool.offer)
+                pthread_mutex_unlock(&self.pool.lock)
+                for i in range(self.started):
+                    pthread_join(self.threads[i], NULL)
+            pthread_cond_destroy(&self.pool.orphans.arrival)
+            pthread_cond_destroy(&self.pool.offer)
+            pthread_mutex_destroy(&self.pool.lock)
+        free(self.pool)
+        free(self.threads)
+
+    @property
+    def orphaned(self):
+        """How many kernels are still at work whose step is gone; the arrays of those that have ended are released."""
+        cdef Task* task = self.collect(&self.pool.orphans, 0)
+        while task != NULL:
+            errand = <Errand>task.errand
+            task = task.next
+            self.lost.discard(errand)
+        return len(self.lost)
+
+    def notify(self, int descriptor):
+        """Have a descriptor written to when the next orphan ends; say False, with nothing done, if there is none."""
+        while self.orphaned > 0:
+            if self.arm(&self.pool.orphans, descriptor):
+                return True
+        return False
+
+    cdef int open_inbox(self, Inbox* inbox) except -1:
+        """Prepare an inbox."""
+        inbox.done, inbox.descriptor, inbox.waiting = NULL, -1, False
+        if pthread_cond_init(&inbox.arrival, NULL):
+            raise MemoryError()
+        return 0
+
+    cdef int close_inbox(self, Inbox* inbox, set errands) except -1:
+        """Take back the errands that nobody has taken up; the others become orphans."""
+        cdef Errand errand
+        pthread_mutex_lock(&self.pool.lock)
+        inbox.descriptor = -1
+        inbox.done = NULL
+        for errand in errands:
+            _take_back(self.pool, &errand.task)
+            if errand.task.left:
+                self.lost.add(errand)
+        pthread_mutex_unlock(&self.pool.lock)
+        pthread_cond_destroy(&inbox.arrival)
+        return 0
+
+    cdef void submit(self, Errand errand, Inbox* inbox) noexcept:
+        """Hand over the work of an errand, which must stay alive until it is collected."""
+        cdef Task* task = &errand.task
+        task.errand = <void*>errand
+        task.inbox = inbox
+        task.next = NULL
+        task.taken = 0
+        task.left = task.work.parts
+        task.begin = nanoseconds()
+        task.spent = 0
+        pthread_mutex_lock(&self.pool.lock)
+        if self.pool.last == NULL:
+            self.pool.first = task
+        else:
+            self.pool.last.next = task
+        self.pool.last = task
+        if task.left > 1:
+            pthread_cond_broadcast(&self.pool.offer)
+        else:
+            pthread_cond_signal(&self.pool.offer)
+        pthread_mutex_unlock(&self.pool.lock)
+
+    cdef bint open(self) except -1:
+        """Start the threads unless they run; say whether there are any."""
+        if self.started or self.refused:
+            return self.started != 0
+        while self.started < self.count:
+            if pthread_create(&self.threads[self.started], NULL, _serve, self.pool) != 0:
+                break
+            self.started += 1
+        self.refused = self.started == 0
+        if self.refused:
+            _logger.warning("the system gives no threads: all kernels run on the event loop")
+        return self.started != 0
+
+    cdef Task* collect(self, Inbox* inbox, double seconds) noexcept:
+        """Return the tasks that are done, in a list; wait for the first for some time."""
+        cdef timespec end
+        cdef Task* done
+        pthread_mutex_lock(&self.pool.lock)
+        if inbox.done == NULL and seconds > 0:
+            with nogil:
+                _deadline(seconds, &end)
+                inbox.waiting = True
+                while inbox.done == NULL and pthread_cond_timedwait(&inbox.arrival, &self.pool.lock, &end) == 0:
+                    pass
+                inbox.waiting = False
+                done = inbox.done
+                inbox.done = NULL
+                pthread_mutex_unlock(&self.pool.lock)  # before the interpreter's, which other threads may hold
+            return done
+        done = inbox.done
+        inbox.done = NULL
+        pthread_mutex_unlock(&self.pool.lock)
+        return done
+
+    cdef bint arm(self, Inbox* inbox, int descriptor) noexcept:
+        """Have a descriptor written to at the next arrival; say no, with nothing done, if there has been one."""
+        cdef bint empty
+        pthread_mutex_lock(&self.pool.lock)
+        empty = inbox.done == NULL
+        inbox.descriptor = descriptor if empty else -1
+        pthread_mutex_unlock(&self.pool.lock)
+        return empty
+
+
+cdef inline void _deadline(double seconds, timespec* end) noexcept nogil:
+    cdef int64_t total
+    clock_gettime(CLOCK_REALTIME, end)
+    total = end.tv_nsec + <int64_t>(1e9 * seconds)
+    end.tv_sec += total // 1000000000
+    end.tv_nsec = total % 1000000000
+
+
+cdef void* _serve(void* argument) noexcept nogil:
+    """Do parts of tasks until the pool closes."""
+    cdef Pool* pool = <Pool*>argument
+    cdef Task* task
+    cdef int part, parts
+    cdef int64_t begin
+    pthread_mutex_lock(&pool.lock)
+    while True:
+        while pool.first == NULL and not pool.closing:
+            pthread_cond_wait(&pool.offer, &pool.lock)
+        if pool.closing:
+            break
+        task = pool.first
+        part, parts = task.taken, task.work.parts
+        task.taken += 1
+        if task.taken == parts:
+            _remove_first(pool)
+        pthread_mutex_unlock(&pool.lock)
+        begin = nanoseconds()
+        task.work.compute(task.work.arguments, part, parts)
+        begin = nanoseconds() - begin
+        pthread_mutex_lock(&pool.lock)
+        task.spent += begin
+        task.left -= 1
+        if task.left == 0:
+            _arrive(task)
+    pthread_mutex_unlock(&pool.lock)
+    return NULL
+
+
+cdef inline void _remove_first(Pool* pool) noexcept nogil:
+    pool.first = pool.first.next
+    if pool.first == NULL:
+        pool.last = NULL
+
+
+cdef inline void _arrive(Task* task) noexcept nogil:
+    """Put a task that is done into its inbox and tell who waits there."""
+    cdef Inbox* inbox = task.inbox
+    cdef int64_t one = 1
+    task.next = inbox.done
+    inbox.done = task
+    if inbox.waiting:
+        pthread_cond_signal(&inbox.arrival)
+    if inbox.descriptor >= 0:
+        write(inbox.descriptor, &one, sizeof(one))  # has room: it is written to once for each time it is armed
+        inbox.descriptor = -1
+
+
+cdef inline void _take_back(Pool* pool, Task* task) noexcept nogil:
+    """Take the parts that nobody has taken out of the queue; what is left goes to the orphans."""
+    cdef Task** place = &pool.first
+    cdef Task* before = NULL
+    task.inbox = &pool.orphans
+    if task.taken == task.work.parts:
+        return
+    while place[0] != task:
+        before = place[0]
+        place = &before.next
+    place[0] = task.next
+    if pool.last == task:
+        pool.last = before
+    task.left -= task.work.parts - task.taken
+    task.work.parts = task.taken

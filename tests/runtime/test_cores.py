@@ -1,0 +1,242 @@
+"""Long kernels are done by a session's worker threads: the same results, and nothing is left behind."""
+
+import asyncio
+import os
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import tagflow as tg
+from tagflow.base.settings import DEFAULTS
+from tagflow.runtime.cores import Bell, Cores, _blas
+
+SIZE = 192  # of matrices whose product is long enough to be left to the workers
+ALWAYS = replace(DEFAULTS, workers=3, offload_seconds=0.0)
+NEVER = replace(DEFAULTS, workers=0)
+
+
+def matrix(*shape, dtype="float32"):
+    return np.random.default_rng(sum(shape)).standard_normal(shape).astype(dtype)
+
+
+def run(graph, fetches, feeds, settings, trace=None):
+    async def main():
+        async with tg.Session(graph, settings=settings) as session:
+            return await session.run(fetches, feeds, trace=trace)
+
+    return asyncio.run(main())
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("transpose_a", [False, True])
+@pytest.mark.parametrize("transpose_b", [False, True])
+@pytest.mark.parametrize("shape", [(300, 170, 130), (64, 512, 1000), (1000, 100, 65), (129, 4097, 200)])
+def test_products_in_parts_are_right(dtype, transpose_a, transpose_b, shape):
+    rows, inner, columns = shape
+    a = matrix(*((inner, rows) if transpose_a else (rows, inner)), dtype=dtype)
+    b = matrix(*((columns, inner) if transpose_b else (inner, columns)), dtype=dtype)
+    with tg.Graph().as_default() as graph:
+        x, y = tg.placeholder(dtype, a.shape), tg.placeholder(dtype, b.shape)
+        product = tg.matmul(x, y, transpose_a=transpose_a, transpose_b=transpose_b)
+    trace = tg.Trace()
+    found = run(graph, product, {x: a, y: b}, ALWAYS, trace)
+    wanted = (a.T if transpose_a else a).astype("float64") @ (b.T if transpose_b else b)
+    np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-3 if dtype == "float32" else 1e-9)
+    assert [span.stream for span in trace.spans if span.type == "MatMul"] == ["workers"]
+
+
+@pytest.mark.parametrize("settings", [ALWAYS, replace(ALWAYS, fuse=False)])
+def test_elementwise_work_in_parts_is_the_same_bit_for_bit(settings):
+    given = matrix(700, 501)
+    with tg.Graph().as_default() as graph:
+        x, row = tg.placeholder("float32", given.shape), tg.placeholder("float32", [501])
+        y = tg.tanh(x * 3.0 + 1.0) * tg.sigmoid(x) - x
+        z = tg.sigmoid(x * row + y)
+    trace = tg.Trace()
+    found = run(graph, [y, z], {x: given, row: given[0]}, settings, trace)
+    for ours, inline in zip(found, run(graph, [y, z], {x: given, row: given[0]}, NEVER), strict=True):
+        np.testing.assert_array_equal(ours, inline)
+    assert "workers" in {span.stream for span in trace.spans}
+
+
+BATCH, UNITS = 64, 256
+
+
+def recurrent(length):
+    """A loop over products whose weights get gradients: series are joined, columns summed, products batched."""
+    with tg.Graph().as_default() as graph:
+        x = tg.placeholder("float32", [length, BATCH, UNITS])
+        w, b = tg.placeholder("float32", [UNITS, UNITS]), tg.placeholder("float32", [UNITS])
+        source = tg.TensorArray("float32", length).unstack(x)
+        outputs = tg.TensorArray("float32", length)
+
+        def body(i, h, outputs):
+            h = tg.tanh(tg.matmul(h + source.read(i), w) + b)
+            return i + 1, h, outputs.write(i, h)
+
+        start = [0, tg.zeros([BATCH, UNITS]), outputs]
+        result = tg.while_loop(lambda i, *_: i < length, body, start)[2].stack()
+        loss = tg.reduce_mean(tg.square(result))
+        return graph, [x, w, b], [result, loss, *tg.gradients(loss, [w, b])]
+
+
+def values(length):
+    return [matrix(length, BATCH, UNITS), matrix(UNITS, UNITS) / 16, matrix(UNITS)]
+
+
+def test_a_training_step_is_the_same_with_and_without_workers():
+    graph, feeds, fetches = recurrent(6)
+    given = dict(zip(feeds, values(6), strict=True))
+    trace = tg.Trace()
+    for ours, inline in zip(run(graph, fetches, given, ALWAYS, trace), run(graph, fetches, given, NEVER), strict=True):
+        np.testing.assert_allclose(ours, inline, rtol=1e-5, atol=1e-6)
+    offloaded = {span.type for span in trace.spans if span.stream == "workers"}
+    assert {"MatMul", "Fused", "SeriesConcat", "TensorArrayStack"} <= offloaded
+
+
+def test_results_do_not_depend_on_timing():
+    graph, feeds, fetches = recurrent(4)
+    given = dict(zip(feeds, values(4), strict=True))
+    first = run(graph, fetches, given, ALWAYS)
+    for settings in (ALWAYS, replace(ALWAYS, offload_seconds=10.0), replace(ALWAYS, shuffle_seed=3)):
+        for ours, again in zip(first, run(graph, fetches, given, settings), strict=True):
+            np.testing.assert_array_equal(ours, again)
+
+
+async def test_concurrent_steps_share_the_workers():
+    graph, feeds, fetches = recurrent(5)
+    given = dict(zip(feeds, values(5), strict=True))
+    async with tg.Session(graph, settings=ALWAYS) as session:
+        alone = await session.run(fetches, given)
+        for results in await asyncio.gather(*(session.run(fetches, given) for _ in range(8))):
+            for ours, wanted in zip(results, alone, strict=True):
+                np.testing.assert_array_equal(ours, wanted)
+
+
+async def until(condition):
+    async with asyncio.timeout(30):
+        while not condition():
+            await asyncio.sleep(0.001)
+
+
+@pytest.mark.parametrize("delay", [0.0, 0.001, 0.005, 0.02])
+async def test_a_cancelled_step_leaves_its_kernels_to_end_on_their_own(delay):
+    graph, feeds, fetches = recurrent(30)
+    given = dict(zip(feeds, values(30), strict=True))
+    async with tg.Session(graph, settings=ALWAYS) as session:
+        step = asyncio.create_task(session.run(fetches, given))
+        await asyncio.sleep(delay)
+        step.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await step
+        await until(lambda: session.statistics().orphaned == 0)
+        assert len(await session.run(fetches, given)) == len(fetches)
+
+
+async def test_an_orphaned_kernel_is_counted_and_keeps_its_arrays():
+    size = 2500
+    with tg.Graph().as_default() as graph:
+        x = tg.placeholder("float32", [size, size])
+        y = tg.matmul(x, x)
+    async with tg.Session(graph, settings=ALWAYS) as session:
+        step = asyncio.create_task(session.run(y, {x: matrix(size, size)}))
+        await until(lambda: session._cores.workers.started)
+        step.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await step
+        assert session.statistics().orphaned == 1
+        await until(lambda: session._cores._bell is None)  # told by the workers, not by asking for the count
+        assert session.statistics().orphaned == 0
+
+
+async def test_closing_waits_for_orphans():
+    size = 1500
+    with tg.Graph().as_default() as graph:
+        x = tg.placeholder("float32", [size, size])
+        y = tg.matmul(x, x)
+    session = tg.Session(graph, settings=ALWAYS)
+    step = asyncio.create_task(session.run(y, {x: matrix(size, size)}))
+    await until(lambda: session._cores.workers.started)
+    await session.aclose()
+    with pytest.raises(tg.SessionClosed):
+        await step
+    assert session.statistics().orphaned == 0
+
+
+async def test_a_failing_step_takes_back_its_work():
+    with tg.Graph().as_default() as graph:
+        x = tg.placeholder("float32", [SIZE, SIZE])
+        products = [tg.matmul(x, x + float(k)) for k in range(20)]
+        broken = tg.py_function(lambda: 1 / 0, [], "float32", output_shapes=[])
+    async with tg.Session(graph, settings=ALWAYS) as session:
+        with pytest.raises(tg.OpError, match="division by zero"):
+            await session.run([*products, broken], {x: matrix(SIZE, SIZE)})
+        await until(lambda: session.statistics().orphaned == 0)
+        assert len(await session.run(products, {x: matrix(SIZE, SIZE)})) == 20
+
+
+async def test_a_guard_sees_what_the_workers_made():
+    with tg.Graph().as_default() as graph:
+        x = tg.placeholder("float32", [SIZE, SIZE])
+        y = tg.matmul(x, x, name="product")
+    async with tg.Session(graph, settings=ALWAYS, check_numerics=True) as session:
+        with pytest.raises(tg.OpError, match="product"):
+            await session.run(y, {x: np.full((SIZE, SIZE), np.inf, np.float32)})
+
+
+def blas_threads():
+    return [controller.num_threads for controller in _blas().lib_controllers]
+
+
+async def test_blas_has_one_thread_while_any_session_is_open():
+    before = blas_threads()
+    with tg.Graph().as_default() as graph:
+        y = tg.constant(1.0) + 1.0
+    async with tg.Session(graph, settings=ALWAYS) as one:
+        async with tg.Session(graph, settings=ALWAYS) as two:
+            await one.run(y)
+            await two.run(y)
+            assert set(blas_threads()) == {1}
+        assert set(blas_threads()) == {1}
+    assert blas_threads() == before
+    async with tg.Session(graph, settings=NEVER) as session:
+        await session.run(y)
+        assert blas_threads() == before
+
+
+def test_a_session_that_is_dropped_gives_blas_its_threads_back():
+    before = blas_threads()
+    cores = Cores(ALWAYS)
+    cores.limit_blas()
+    cores.limit_blas()
+    assert set(blas_threads()) == {1}
+    del cores
+    assert blas_threads() == before
+
+
+async def test_a_bell_rings_in_its_loop():
+    rung = asyncio.Event()
+    bell = Bell(rung.set)
+    await asyncio.to_thread(os.write, bell.descriptor, (1).to_bytes(8, "little"))
+    async with asyncio.timeout(10):
+        await rung.wait()
+    bell.close()
+    with pytest.raises(OSError, match="descriptor"):
+        os.fstat(bell.descriptor)
+
+
+def test_no_threads_are_started_for_short_kernels():
+    with tg.Graph().as_default() as graph:
+        y = tg.matmul(tg.ones([8, 8]), tg.ones([8, 8]))
+
+    async def main():
+        async with tg.Session(graph, settings=ALWAYS) as session:
+            await session.run(y)
+            return session._cores.workers.started
+
+    assert asyncio.run(main()) == 0
+
+
+def test_a_pool_needs_a_thread():
+    with pytest.raises(ValueError, match="at least 1"):
+        Cores(replace(DEFAULTS, workers=-1))
