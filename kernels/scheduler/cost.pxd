@@ -6,7 +6,7 @@ from numpy cimport PyArray_CheckExact, PyArray_NBYTES, ndarray
 
 from tagflow.kernels.scheduler.table cimport Compute, Node, Work
 from tagflow.kernels.scheduler.tracing cimport nanoseconds
-from tagflow.kernels.scheduler.values cimport OBJECT, Value, pointer
+from tagflow.kernels.scheduler.values cimport OBJECT, SCALAR, Value, pointer
 
 cdef extern from "Python.h":
     void Py_CLEAR(PyObject*)
@@ -27,6 +27,8 @@ cdef inline bint is_large(Value value) noexcept:
 cdef inline int array_cost(const Node* node, const Value* inputs, const Value* outputs) noexcept:
     """Return what a C kernel counts for that has run, by the size of its arrays."""
     cdef uint32_t i
+    if node.num_outputs == 1 and outputs[0].form == SCALAR and node.loop != NULL:
+        return 1
     for i in range(node.num_inputs):
         if is_large(inputs[i]):
             return SLICE

@@ -38,7 +38,6 @@ cdef class StepMachine:
     cdef bint closed
 
     cdef int _open(self, list feeds, object shuffle_seed) except -1
-    cdef int _employ(self, Workers workers) except -1
     cdef int _dismiss(self) except -1
     cdef int _start(self) except -1
     cdef int _run(self, double seconds) except -1
@@ -46,15 +45,11 @@ cdef class StepMachine:
     cdef int _perform(self, Ready ready) except -1
     cdef int _look_after(self, Ready ready) except -1
     cdef int _execute(self, Ready ready) except -1
-    cdef int _run_scalars(self, const Node* node, Value* inputs) except -1
-    cdef int _run_arrays(self, const Node* node, Value* inputs) except -1
     cdef int _compute(self, Ready ready, Node* node) except -1
     cdef int _hand_over(self, Ready ready, Node* node) except -1
     cdef bint _collect(self, double seconds) except -1
     cdef int _return(self, Errand errand) except -1
-    cdef object _call(self, Ready ready)
     cdef int _conclude(self, Ready ready, object result) except -1
-    cdef int _accept(self, const Node* node, object result) except -1
     cdef int _emit(self, Ready ready) except -1
     cdef int _land(self, Ready ready, int64_t begin, int stream) except -1
     cdef int _launch(self, Ready ready, object awaitable) except -1

@@ -17,35 +17,27 @@ import numpy as np
 from tagflow.base.tags import DEAD
 
 from tagflow.kernels.scheduler.awaitable cimport discard, is_awaitable
+from tagflow.kernels.scheduler.calls cimport accept_outputs, call_kernel
 from tagflow.kernels.scheduler.convert cimport accept, box
 from tagflow.kernels.scheduler.cost cimport LOOP_COST, SLICE, array_cost, cut, do_work
 from tagflow.kernels.scheduler.delivery cimport (
     NO_MEMORY, NOT_SCALAR, TWO_LIVE, Machine, Outcome, complete, drop_inputs, emit_outputs, make_ready, settle,
 )
-from tagflow.kernels.scheduler.frames cimport Iteration, append_iteration, count_launch, frame_id, open_frame
+from tagflow.kernels.scheduler.frames cimport append_iteration, count_launch, frame_id, open_frame
 from tagflow.kernels.scheduler.guard cimport guard_outputs
-from tagflow.kernels.scheduler.instance cimport instance_of
 from tagflow.kernels.scheduler.memory cimport Arena
 from tagflow.kernels.scheduler.plan cimport CompiledPlan
 from tagflow.kernels.scheduler.primitives cimport resolve
 from tagflow.kernels.scheduler.ready cimport Ready, close_queue, open_queue, pop_ring, pop_stack
 from tagflow.kernels.scheduler.log cimport open_log
-from tagflow.kernels.scheduler.report cimport (
-    dump_lines, frame_path_of, free_frames, input_shapes, switch_outcomes, tag_of,
-)
+from tagflow.kernels.scheduler.report cimport dump_lines, frame_path_of, free_frames, input_shapes, tag_of
+from tagflow.kernels.scheduler.report cimport switch_outcomes as outcomes_of
 from tagflow.kernels.scheduler.saving cimport run_series
-from tagflow.kernels.scheduler.table cimport (
-    AT_ONCE, KERNEL, STATEFUL, Node, Table, input_type, output_type,
-)
+from tagflow.kernels.scheduler.table cimport AT_ONCE, KERNEL, Node, Table
 from tagflow.kernels.scheduler.tracing cimport AWAITED, COMPUTE, OFFLOADED, Recorder, Span, nanoseconds, now
-from tagflow.kernels.scheduler.ufuncs cimport all_scalars, run_arrays, run_scalars
-from tagflow.kernels.scheduler.values cimport EMPTY, TAGFLOW_DEBUG, Counters, Py_DECREF, Py_INCREF, Value, drop
+from tagflow.kernels.scheduler.ufuncs cimport run_loop
+from tagflow.kernels.scheduler.values cimport EMPTY, TAGFLOW_DEBUG, Counters, Value, drop
 from tagflow.kernels.scheduler.workers cimport Errand, Task, Workers, new_errand, unpack
-
-cdef extern from "Python.h":
-    PyObject* PyErr_Occurred()
-    object PyObject_Vectorcall(object, PyObject**, size_t, PyObject*)
-    size_t PY_VECTORCALL_ARGUMENTS_OFFSET
 
 cdef extern from "<fenv.h>" nogil:
     int FE_ALL_EXCEPT
@@ -57,6 +49,7 @@ cdef Counters _live  # of all machines in the process
 _logger = logging.getLogger("tagflow")
 
 cdef double PATIENCE = 2e-4  # seconds that a drain waits for the workers: the way through the event loop takes half
+
 
 def live_counts():
     """Return how many frames, iterations and values all machines of the process hold now.
@@ -71,13 +64,6 @@ def live_counts():
 
 cdef class Flight:
     """An asynchronous instance on its way."""
-
-
-cdef inline size_t _argument(PyObject** place, object argument) noexcept:
-    """Put an argument of a call in its place, with a reference; return how many that is."""
-    place[0] = <PyObject*>argument
-    Py_INCREF(place[0])  # given back after the call
-    return 1
 
 
 @cython.no_gc_clear  # closing needs the plan and the arena
@@ -118,7 +104,9 @@ cdef class StepMachine:
         self.guard = guard
         self.log = open_log(recorder, compiled, step_context, &self.machine)
         self._open(list(feeds), shuffle_seed)
-        self._employ(workers)
+        if workers is not None:
+            workers.open_inbox(&self.inbox)
+            self.workers = workers
         self._start()
 
     def __dealloc__(self):
@@ -170,7 +158,7 @@ cdef class StepMachine:
         if flight.ready.iteration == NULL or self.failure is not None:
             return
         try:
-            self._accept(&self.machine.table.nodes[flight.ready.node], result)
+            accept_outputs(&self.machine, &self.machine.table.nodes[flight.ready.node], result)
             self._land(flight.ready, flight.begin, AWAITED)
         except Exception as exception:
             self._fail(flight.ready, exception)
@@ -245,7 +233,7 @@ cdef class StepMachine:
         dict of int to bool, int or None
             By node: the predicate of a Switch, the index of a SwitchN, None if it was dead; those that fired.
         """
-        return switch_outcomes(&self.machine)
+        return outcomes_of(&self.machine)
 
     def dump(self):
         """Return lines that say what each iteration waits for, runs and holds (rule 50)."""
@@ -272,13 +260,6 @@ cdef class StepMachine:
             raise MemoryError()
         for i in range(table.num_feeds):
             accept(m.live, feeds[i], &table.types[table.feed_types[i]], &m.feeds[i])
-        return 0
-
-    cdef int _employ(self, Workers workers) except -1:
-        """Have long work done by a pool, from now on."""
-        if workers is not None:
-            workers.open_inbox(&self.inbox)
-            self.workers = workers
         return 0
 
     cdef int _dismiss(self) except -1:
@@ -389,33 +370,15 @@ cdef class StepMachine:
         if node.native != NULL:
             prepared = node.native(m.table, node, inputs, m.live, m.outputs, &self.work)
         elif node.loop != NULL:
-            if self._run_scalars(node, inputs):
-                return self._emit(ready) + 1
-            prepared = self._run_arrays(node, inputs)
+            prepared = run_loop(m.table, node, inputs, m.live, m.outputs, &self.work)
         if prepared:
             return self._compute(ready, node)
-        result = self._call(ready)
+        result = call_kernel(m, ready, self.arguments, self.compiled, self.step)
         if self.failure is None:
             self._conclude(ready, result)
         elif is_awaitable(result):
             discard(result)
         return SLICE
-
-    cdef int _run_scalars(self, const Node* node, Value* inputs) except -1:
-        """Run a NumPy inner loop if all inputs are scalars."""
-        if not all_scalars(node, inputs):
-            return 0
-        run_scalars(node, inputs, self.machine.outputs)
-        return -1 if PyErr_Occurred() != NULL else 1
-
-    cdef int _run_arrays(self, const Node* node, Value* inputs) except -1:
-        """Run a NumPy inner loop if it fits the inputs, or leave it to be run."""
-        cdef Machine* m = &self.machine
-        cdef int prepared = run_arrays(m.table, node, inputs, m.live, m.outputs, &self.work)
-        if PyErr_Occurred() != NULL:
-            drop(m.live, m.outputs)
-            return -1  # with the loop's exception set
-        return prepared
 
     cdef int _compute(self, Ready ready, Node* node) except -1:
         """Deliver what a C kernel gave, when the work that it left is done; return what that counts for."""
@@ -465,48 +428,12 @@ cdef class StepMachine:
             self._fail(errand.ready, exception)
         return 0
 
-    cdef object _call(self, Ready ready):
-        """Call the Python kernel of an instance with its inputs as arrays."""
-        cdef const Node* node = &self.machine.table.nodes[ready.node]
-        cdef Iteration* it = ready.iteration
-        cdef PyObject** arguments = self.arguments + 1
-        cdef size_t count = 0
-        try:
-            if node.flags & STATEFUL:
-                count += _argument(&arguments[count], instance_of(ready, self.compiled, self.step))
-            for i in range(node.num_inputs):
-                value = box(it.slots[node.slot + i], input_type(self.machine.table, node, i))
-                count += _argument(&arguments[count], value)
-            return PyObject_Vectorcall(<object>node.kernel, arguments, count | PY_VECTORCALL_ARGUMENTS_OFFSET, NULL)
-        finally:
-            while count:
-                count -= 1
-                Py_DECREF(arguments[count])  # of _argument
-
     cdef int _conclude(self, Ready ready, object result) except -1:
         """Go on with what a Python kernel returned: outputs, or something to await."""
         if is_awaitable(result):
             return self._launch(ready, result)
-        self._accept(&self.machine.table.nodes[ready.node], result)
+        accept_outputs(&self.machine, &self.machine.table.nodes[ready.node], result)
         return self._emit(ready)
-
-    cdef int _accept(self, const Node* node, object result) except -1:
-        """Store a result in the outputs; on a TypeError they are left empty."""
-        cdef Machine* m = &self.machine
-        cdef uint32_t o
-        if node.num_outputs == 1:
-            return accept(m.live, result, output_type(m.table, node, 0), m.outputs)
-        results = () if result is None else result if isinstance(result, (tuple, list)) else (result,)
-        if len(results) != node.num_outputs:
-            raise TypeError(f"wanted {node.num_outputs} outputs, got {len(results)}")
-        try:
-            for o in range(node.num_outputs):
-                accept(m.live, results[o], output_type(m.table, node, o), &m.outputs[o])
-        except BaseException:
-            for o in range(node.num_outputs):
-                drop(m.live, &m.outputs[o])
-            raise
-        return 0
 
     cdef int _emit(self, Ready ready) except -1:
         """Deliver the outputs of an instance and complete it."""

@@ -1,9 +1,13 @@
 """NumPy's inner loops, called without NumPy around them."""
 
+from cpython.object cimport PyObject
 from numpy cimport npy_intp
 
 from tagflow.kernels.scheduler.table cimport Loop, Node, Table, Work
-from tagflow.kernels.scheduler.values cimport SCALAR, Counters, Value, scalar
+from tagflow.kernels.scheduler.values cimport SCALAR, Counters, Value, drop, scalar
+
+cdef extern from "Python.h":
+    PyObject* PyErr_Occurred()
 
 cdef Loop find_native_loop(str name, list numbers, void** data) except *
 cdef int find_loop(Node* node, str name, list inputs, list outputs) except -1
@@ -31,3 +35,17 @@ cdef inline void run_scalars(const Node* node, Value* inputs, Value* output) noe
     pointers[node.num_inputs] = <char*>&output.bits
     strides[node.num_inputs] = 8
     node.loop(pointers, &count, strides, node.loop_data)
+
+
+cdef inline int run_loop(
+        const Table* table, const Node* node, Value* inputs, Counters* live, Value* output, Work* work) except -1:
+    """Run the inner loop of a node, or leave it to be run; return 0, with nothing done, if it does not fit the inputs."""
+    cdef int prepared = 1
+    if all_scalars(node, inputs):
+        run_scalars(node, inputs, output)
+    else:
+        prepared = run_arrays(table, node, inputs, live, output, work)
+    if PyErr_Occurred() != NULL:
+        drop(live, output)
+        return -1  # with the loop's exception set
+    return prepared

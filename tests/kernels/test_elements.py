@@ -6,7 +6,6 @@ import tagflow as tg
 from tagflow.base.errors import TensorArrayError
 from tagflow.base.shapes import UNKNOWN, Shape
 from tagflow.kernels.cpu.elements import Element
-from tagflow.kernels.scheduler.series import Series
 from tagflow.ops.array_storage import ArrayStorage
 
 from tests.kernels.test_native_kernels import KINDS, odd

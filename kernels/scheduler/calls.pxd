@@ -1,0 +1,11 @@
+"""Calls of kernels written in Python."""
+
+from cpython.object cimport PyObject
+
+from tagflow.kernels.scheduler.delivery cimport Machine
+from tagflow.kernels.scheduler.plan cimport CompiledPlan
+from tagflow.kernels.scheduler.ready cimport Ready
+from tagflow.kernels.scheduler.table cimport Node
+
+cdef object call_kernel(Machine* m, Ready ready, PyObject** scratch, CompiledPlan compiled, object step)
+cdef int accept_outputs(Machine* m, const Node* node, object result) except -1
