@@ -377,6 +377,7 @@ cdef int _run(
 cdef void _lay_out(Program program, cnp.npy_intp widest, Run* run) noexcept:
     """Say how to run over the rows; over the elements, if rows do not matter."""
     cdef bint flat = _is_flat(program)
+    cdef int i
     if flat:
         _flatten(program)
     run.steps, run.registers = program.steps, program.registers

@@ -14,11 +14,17 @@ from tagflow.kernels.cpu.arrays cimport (
 )
 from tagflow.kernels.cpu.moving cimport are_plain
 from tagflow.kernels.cpu.walks cimport Walk, advance, lay_out
-from tagflow.kernels.scheduler.table cimport Loop, Native, Node, Table, input_type, output_type
+from tagflow.kernels.scheduler.cost cimport LONG, leave
+from tagflow.kernels.scheduler.table cimport Loop, Native, Node, Table, Work, input_type, output_type
 from tagflow.kernels.scheduler.ufuncs cimport find_native_loop
-from tagflow.kernels.scheduler.values cimport Counters, Value, hold
+from tagflow.kernels.scheduler.values cimport SCALAR, Counters, Value, hold
 
 cnp.import_array()
+
+cdef double PACE = 0.3  # nanoseconds that an element takes, about
+
+cdef enum:
+    MOST_PARTS = 64
 
 _LOOPS = {"Sum": "add", "SumTo": "add", "Mean": "add", "Max": "maximum", "Min": "minimum", "Any": "logical_or",
           "All": "logical_and"}
@@ -61,22 +67,72 @@ cdef int _shrink(Reduction self, const cnp.npy_intp* dims, int rank, const bint*
     return kept
 
 
-cdef void _fold(Reduction self, Walk* walk, char* source, char* target) noexcept:
-    """Join all elements of the source to the target."""
+cdef struct Fold:  # joins all elements of the source to the target
+    Walk walk
+    Loop loop
+    void* data  # its last argument
+    char* source
+    char* target
+    int cut  # outermost dimension of the walk that the target has, -1 if it has none
+    size_t size  # of an element
+    cnp.npy_intp terms  # to divide sums by; 0 for not
+
+
+cdef int _reduce_walk(
+        Reduction self, const Operand* x, const bint* gone, char* made, size_t size, cnp.npy_intp terms,
+        const Value* output, Work* work) except -1:
+    """Join the elements of an array to a result of neutral elements, or leave that; divide by `terms` unless 0."""
+    cdef Fold* fold = <Fold*>work.arguments
+    cdef int d
+    lay_out(&fold.walk, x.dims, x.rank, size, gone, True)
+    fold.loop, fold.data, fold.source, fold.target = self.loop, self.data, x.data, made
+    fold.size, fold.terms, fold.cut = size, terms, -1
+    for d in range(fold.walk.rank):
+        if fold.walk.target[d] and fold.cut < 0:
+            fold.cut = d
+    if x.size * PACE < LONG or output.form == SCALAR:  # which is not where it will be in the end
+        _fold(fold, 0, 1)
+    else:
+        leave(work, _fold, x.size * PACE, 1 if fold.cut < 0 else <int>min(MOST_PARTS, fold.walk.dims[fold.cut]))
+    return 0
+
+
+cdef void _fold(const void* arguments, int part, int parts) noexcept nogil:
+    """Compute some of the elements of a reduction."""
+    cdef Fold fold = (<const Fold*>arguments)[0]
+    cdef cnp.npy_intp whole, first
+    cdef cnp.npy_intp count = 1
+    if fold.cut >= 0:
+        whole = fold.walk.dims[fold.cut]
+        first = whole * part // parts
+        fold.walk.dims[fold.cut] = whole * (part + 1) // parts - first
+        fold.source += first * fold.walk.source[fold.cut]
+        fold.target += first * fold.walk.target[fold.cut]
+        count = fold.walk.dims[fold.cut] * (fold.walk.target[fold.cut] // <cnp.npy_intp>fold.size)
+    _join(&fold)
+    if fold.terms:
+        _divide(fold.target, fold.size, count, fold.terms)
+
+
+cdef inline void _join(Fold* fold) noexcept nogil:
+    cdef Walk* walk = &fold.walk
     cdef cnp.npy_intp place[MOST_DIMS]
     cdef cnp.npy_intp strides[3]
     cdef char* pointers[3]
+    cdef char* source = fold.source
+    cdef char* target = fold.target
     cdef int last = walk.rank - 1
     memset(place, 0, sizeof(place))
     strides[0], strides[1], strides[2] = walk.target[last], walk.source[last], walk.target[last]
     while True:
         pointers[0], pointers[1], pointers[2] = target, source, target
-        self.loop(pointers, &walk.dims[last], strides, self.data)
+        fold.loop(pointers, &walk.dims[last], strides, fold.data)
         if not advance(walk, place, &source, &target):
             return
 
 
-cdef int _reduce(const Table* table, const Node* node, Value* inputs, Counters* live, Value* outputs) except -1:
+cdef int _reduce(
+        const Table* table, const Node* node, Value* inputs, Counters* live, Value* outputs, Work* work) except -1:
     """Reduce a plain array over axes."""
     cdef Reduction self = <Reduction><void*>node.params[0]
     cdef size_t size = input_type(table, node, 0).itemsize
@@ -84,7 +140,6 @@ cdef int _reduce(const Table* table, const Node* node, Value* inputs, Counters* 
     cdef bint gone[MOST_DIMS]
     cdef cnp.npy_intp count
     cdef Operand x
-    cdef Walk walk
     cdef char* made
     cdef int rank
     if not open_plain(&inputs[0], &x) or not _find_axes(self, x.rank, gone):
@@ -96,10 +151,7 @@ cdef int _reduce(const Table* table, const Node* node, Value* inputs, Counters* 
     made = new_result(live, output_type(table, node, 0), rank, dims, outputs)
     repeat(made, self.start, size, count)
     if x.size:
-        lay_out(&walk, x.dims, x.rank, size, gone, True)
-        _fold(self, &walk, x.data, made)
-    if self.divides:
-        _divide(made, size, count, x.size // count)
+        _reduce_walk(self, &x, gone, made, size, x.size // count if self.divides else 0, outputs, work)
     return 1
 
 
@@ -114,14 +166,14 @@ cdef void _divide(char* sums, size_t size, cnp.npy_intp count, cnp.npy_intp term
             (<double*>sums)[i] /= <double>terms
 
 
-cdef int _sum_to(const Table* table, const Node* node, Value* inputs, Counters* live, Value* outputs) except -1:
+cdef int _sum_to(
+        const Table* table, const Node* node, Value* inputs, Counters* live, Value* outputs, Work* work) except -1:
     """Sum a plain array down to a shape that broadcasts to its own."""
     cdef Reduction self = <Reduction><void*>node.params[0]
     cdef size_t size = input_type(table, node, 0).itemsize
     cdef cnp.npy_intp dims[MOST_DIMS]
     cdef bint gone[MOST_DIMS]
     cdef Operand x
-    cdef Walk walk
     cdef char* made
     cdef int rank = read_sizes(&inputs[1], input_type(table, node, 1), dims)
     if rank < 0 or not open_plain(&inputs[0], &x) or not _stretched(dims, rank, x.dims, x.rank, gone):
@@ -132,8 +184,7 @@ cdef int _sum_to(const Table* table, const Node* node, Value* inputs, Counters* 
     made = new_result(live, output_type(table, node, 0), rank, dims, outputs)
     memset(made, 0, size * product(dims, 0, rank))
     if x.size:
-        lay_out(&walk, x.dims, x.rank, size, gone, True)
-        _fold(self, &walk, x.data, made)
+        _reduce_walk(self, &x, gone, made, size, 0, outputs, work)
     return 1
 
 
@@ -185,7 +236,8 @@ cdef int _give_spread(
     return 1
 
 
-cdef int _broadcast(const Table* table, const Node* node, Value* inputs, Counters* live, Value* outputs) except -1:
+cdef int _broadcast(
+        const Table* table, const Node* node, Value* inputs, Counters* live, Value* outputs, Work* work) except -1:
     """Repeat a plain array up to a shape."""
     cdef cnp.npy_intp dims[MOST_DIMS]
     cdef bint repeated[MOST_DIMS]
@@ -196,7 +248,8 @@ cdef int _broadcast(const Table* table, const Node* node, Value* inputs, Counter
     return _give_spread(table, node, &x, dims, rank, repeated, live, outputs)
 
 
-cdef int _unreduce(const Table* table, const Node* node, Value* inputs, Counters* live, Value* outputs) except -1:
+cdef int _unreduce(
+        const Table* table, const Node* node, Value* inputs, Counters* live, Value* outputs, Work* work) except -1:
     """Repeat the result of a reduction over the axes that were reduced."""
     cdef Reduction self = <Reduction><void*>node.params[0]
     cdef cnp.npy_intp dims[MOST_DIMS]

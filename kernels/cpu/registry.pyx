@@ -24,8 +24,8 @@ _ROWS = frozenset({"ArgMax", "ArgMin", "LogSoftmax", "Softmax", "SoftmaxCrossEnt
 _SHAPING = frozenset({"ExpandDims", "Fill", "Rank", "Reshape", "Shape", "Size", "Squeeze"})
 
 TYPES = _REDUCTIONS | _ROWS | _SHAPING | {
-    "AddN", "Cast", "Concat", "Fused", "Gather", "MatMul", "Sigmoid", "Split", "SplitV", "StridedSlice",
-    "TensorArrayRead", "TensorArrayWrite", "Transpose",
+    "AddN", "Cast", "Concat", "Fused", "Gather", "MatMul", "SeriesConcat", "Sigmoid", "Split", "SplitV", "StridedSlice",
+    "TensorArrayRead", "TensorArrayStack", "TensorArrayWrite", "Transpose",
 }  # all that find_native may find something for
 
 

@@ -13,7 +13,7 @@ from libc.string cimport memcpy
 import numpy as np
 
 from tagflow.kernels.cpu.arrays cimport Operand, integer_at, new_result, open_plain
-from tagflow.kernels.scheduler.table cimport Loop, Native, Node, Table, input_type, output_type
+from tagflow.kernels.scheduler.table cimport Loop, Native, Node, Table, Work, input_type, output_type
 from tagflow.kernels.scheduler.ufuncs cimport find_native_loop
 from tagflow.kernels.scheduler.values cimport Counters, Value
 
@@ -222,27 +222,33 @@ cdef inline int _sparse_cross_entropy(
     return 1
 
 
-cdef int _softmax_float(const Table* table, const Node* node, Value* inputs, Counters* live, Value* outputs) except -1:
+cdef int _softmax_float(
+        const Table* table, const Node* node, Value* inputs, Counters* live, Value* outputs, Work* work) except -1:
     return _softmax(table, node, inputs, live, outputs, <float*>NULL)
 
 
-cdef int _softmax_double(const Table* table, const Node* node, Value* inputs, Counters* live, Value* outputs) except -1:
+cdef int _softmax_double(
+        const Table* table, const Node* node, Value* inputs, Counters* live, Value* outputs, Work* work) except -1:
     return _softmax(table, node, inputs, live, outputs, <double*>NULL)
 
 
-cdef int _dense_float(const Table* table, const Node* node, Value* inputs, Counters* live, Value* outputs) except -1:
+cdef int _dense_float(
+        const Table* table, const Node* node, Value* inputs, Counters* live, Value* outputs, Work* work) except -1:
     return _cross_entropy(table, node, inputs, live, outputs, <float*>NULL)
 
 
-cdef int _dense_double(const Table* table, const Node* node, Value* inputs, Counters* live, Value* outputs) except -1:
+cdef int _dense_double(
+        const Table* table, const Node* node, Value* inputs, Counters* live, Value* outputs, Work* work) except -1:
     return _cross_entropy(table, node, inputs, live, outputs, <double*>NULL)
 
 
-cdef int _sparse_float(const Table* table, const Node* node, Value* inputs, Counters* live, Value* outputs) except -1:
+cdef int _sparse_float(
+        const Table* table, const Node* node, Value* inputs, Counters* live, Value* outputs, Work* work) except -1:
     return _sparse_cross_entropy(table, node, inputs, live, outputs, <float*>NULL)
 
 
-cdef int _sparse_double(const Table* table, const Node* node, Value* inputs, Counters* live, Value* outputs) except -1:
+cdef int _sparse_double(
+        const Table* table, const Node* node, Value* inputs, Counters* live, Value* outputs, Work* work) except -1:
     return _sparse_cross_entropy(table, node, inputs, live, outputs, <double*>NULL)
 
 
@@ -275,7 +281,8 @@ cdef inline cnp.npy_intp _position_in(int number, char* row, cnp.npy_intp width,
     return _first_largest(<int64_t*>row, width, smallest)
 
 
-cdef int _position(const Table* table, const Node* node, Value* inputs, Counters* live, Value* outputs) except -1:
+cdef int _position(
+        const Table* table, const Node* node, Value* inputs, Counters* live, Value* outputs, Work* work) except -1:
     """Find the largest (params[0] = 0) or smallest (1) element of each row."""
     cdef int number = input_type(table, node, 0).number
     cdef size_t size = input_type(table, node, 0).itemsize

@@ -12,7 +12,7 @@ from tagflow.kernels.cpu.arrays cimport (
     new_view, open_plain, product, read_sizes, repeat,
 )
 from tagflow.kernels.cpu.moving cimport are_plain
-from tagflow.kernels.scheduler.table cimport Native, Node, Table, input_type, output_type
+from tagflow.kernels.scheduler.table cimport Native, Node, Table, Work, input_type, output_type
 from tagflow.kernels.scheduler.values cimport SCALAR, Counters, Value, scalar
 
 cnp.import_array()
@@ -30,7 +30,8 @@ cdef inline int _give(
     return 1
 
 
-cdef int _reshape(const Table* table, const Node* node, Value* inputs, Counters* live, Value* outputs) except -1:
+cdef int _reshape(
+        const Table* table, const Node* node, Value* inputs, Counters* live, Value* outputs, Work* work) except -1:
     """Give a plain array the shape of the second input, in which one size may be -1."""
     cdef cnp.npy_intp dims[MOST_DIMS]
     cdef cnp.npy_intp known = 1
@@ -57,7 +58,8 @@ cdef int _reshape(const Table* table, const Node* node, Value* inputs, Counters*
     return _give(table, node, inputs, &x, rank, dims, live, outputs)
 
 
-cdef int _expand(const Table* table, const Node* node, Value* inputs, Counters* live, Value* outputs) except -1:
+cdef int _expand(
+        const Table* table, const Node* node, Value* inputs, Counters* live, Value* outputs, Work* work) except -1:
     """Insert a dimension of size 1."""
     cdef cnp.npy_intp dims[MOST_DIMS + 1]
     cdef Operand x
@@ -74,7 +76,8 @@ cdef int _expand(const Table* table, const Node* node, Value* inputs, Counters* 
     return _give(table, node, inputs, &x, x.rank + 1, dims, live, outputs)
 
 
-cdef int _squeeze(const Table* table, const Node* node, Value* inputs, Counters* live, Value* outputs) except -1:
+cdef int _squeeze(
+        const Table* table, const Node* node, Value* inputs, Counters* live, Value* outputs, Work* work) except -1:
     """Drop dimensions of size 1: those in the mask params[0] (counted from the end: params[1]), or all of them."""
     cdef cnp.npy_intp dims[MOST_DIMS]
     cdef int rank = 0
@@ -113,7 +116,8 @@ cdef inline bint _find_dims(Value* value, int* rank, cnp.npy_intp** dims) noexce
     return True
 
 
-cdef int _shape(const Table* table, const Node* node, Value* inputs, Counters* live, Value* outputs) except -1:
+cdef int _shape(
+        const Table* table, const Node* node, Value* inputs, Counters* live, Value* outputs, Work* work) except -1:
     """Give the dimensions as a vector of int32."""
     cdef cnp.npy_intp* dims
     cdef cnp.npy_intp length
@@ -128,7 +132,8 @@ cdef int _shape(const Table* table, const Node* node, Value* inputs, Counters* l
     return 1
 
 
-cdef int _count(const Table* table, const Node* node, Value* inputs, Counters* live, Value* outputs) except -1:
+cdef int _count(
+        const Table* table, const Node* node, Value* inputs, Counters* live, Value* outputs, Work* work) except -1:
     """Give the number of elements (params[0] = 0) or of dimensions (1) as int32."""
     cdef cnp.npy_intp* dims
     cdef int rank
@@ -138,7 +143,8 @@ cdef int _count(const Table* table, const Node* node, Value* inputs, Counters* l
     return 1
 
 
-cdef int _fill(const Table* table, const Node* node, Value* inputs, Counters* live, Value* outputs) except -1:
+cdef int _fill(
+        const Table* table, const Node* node, Value* inputs, Counters* live, Value* outputs, Work* work) except -1:
     """Make an array of one value."""
     cdef size_t size = input_type(table, node, 1).itemsize
     cdef cnp.npy_intp dims[MOST_DIMS]

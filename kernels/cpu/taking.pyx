@@ -14,7 +14,7 @@ from tagflow.kernels.cpu.arrays cimport (
 from tagflow.kernels.cpu.moving cimport are_plain
 from tagflow.kernels.scheduler.convert cimport as_integer
 from tagflow.kernels.scheduler.memory cimport Arena
-from tagflow.kernels.scheduler.table cimport Native, Node, Table, Type, input_type, output_type
+from tagflow.kernels.scheduler.table cimport Native, Node, Table, Work, Type, input_type, output_type
 from tagflow.kernels.scheduler.values cimport SCALAR, Counters, Value
 
 cnp.import_array()
@@ -28,7 +28,8 @@ cdef inline bint _are_within(const Operand* indices, size_t itemsize, cnp.npy_in
     return True
 
 
-cdef int _gather(const Table* table, const Node* node, Value* inputs, Counters* live, Value* outputs) except -1:
+cdef int _gather(
+        const Table* table, const Node* node, Value* inputs, Counters* live, Value* outputs, Work* work) except -1:
     """Take elements of a plain array along an axis; indices out of range are left to the Python kernel."""
     cdef ArrayObject* x = plain_in(inputs[0])
     cdef size_t itemsize = input_type(table, node, 1).itemsize
@@ -283,7 +284,8 @@ cdef inline char* _copy_row(
     return target + count * itemsize
 
 
-cdef int _slice(const Table* table, const Node* node, Value* inputs, Counters* live, Value* outputs) except -1:
+cdef int _slice(
+        const Table* table, const Node* node, Value* inputs, Counters* live, Value* outputs, Work* work) except -1:
     """Take the part of an array that a key chooses."""
     cdef Key key = <Key><void*>node.params[0]
     cdef ArrayObject* x = array_in(inputs[0])

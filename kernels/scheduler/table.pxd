@@ -66,7 +66,7 @@ cdef struct Table
 ctypedef void (*Compute)(const void* arguments, int part, int parts) noexcept nogil
 
 cdef enum:
-    MOST_ARGUMENTS = 32
+    MOST_ARGUMENTS = 128
 
 
 cdef struct Work:  # what a C kernel leaves to be done once its outputs are there

@@ -10,10 +10,10 @@ KERNELS = ROOT / "kernels"
 DIRECTIVES = {"language_level": 3, "boundscheck": False, "wraparound": False, "initializedcheck": False,
               "cdivision": True}  # fmt: skip
 
-# What runs once, when a plan is built. All else in these modules is hot.
+# What runs once, when a plan is built, or leaves work of 50 µs and more. All else in these modules is hot.
 BUILDING = {
     "cpu/elementwise": {"_for", "_load"},
-    "cpu/fused": {"_compile"},
+    "cpu/fused": {"_compile", "_leave"},
     "cpu/linear": set(),
     "cpu/loops": {"_wrap"},
     "cpu/moving": {"are_plain"},
@@ -25,7 +25,7 @@ BUILDING = {
 }
 HOT_ONLY = {
     "cpu/elements": {"_array_in", "_has_shape", "_read", "_write", "read_quickly", "write_quickly"},
-    "scheduler/machine": {"_run", "_run_loop", "_execute", "_emit"},
+    "scheduler/machine": {"_run", "_execute", "_compute", "_emit"},
 }
 
 NUMPY = re.compile(r"PyArray_\w+")  # its C interface; new arrays come from PyArray_NewFromDescr

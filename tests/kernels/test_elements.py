@@ -1,5 +1,7 @@
 """Elements of TensorArrays by their C kernels: as the Python kernels have it, and they take over what is special."""
 
+import asyncio
+
 import numpy as np
 import pytest
 import tagflow as tg
@@ -115,3 +117,45 @@ def test_integers_are_cast_as_numpy_does(source, target, value):
         y = tg.cast(x, target) + tg.cast(0, target)
     with tg.SyncSession(graph) as session:
         assert session.run(y, {x: given}) == given.astype(target)
+
+
+@pytest.mark.parametrize("shape", [(4, 3, 2), (300, 40, 30), (3, 0, 2), (0, 2, 2), (3, 2)])
+@pytest.mark.parametrize("kind", KINDS)
+def test_elements_of_any_layout_are_stacked(kind, shape):
+    values = np.arange(np.prod(shape), dtype=np.float32).reshape(shape)
+    with tg.Graph().as_default() as graph:
+        x = tg.placeholder("float32", shape)
+        array = tg.TensorArray("float32", shape[0], element_shape=shape[1:]).unstack(x)
+        y = array.stack()
+    with tg.SyncSession(graph) as session:
+        np.testing.assert_array_equal(session.run(y, {x: odd(values, kind)}), values)
+
+
+def test_an_array_with_a_special_element_is_stacked_by_its_own_rules():
+    with tg.Graph().as_default() as graph:
+        array = tg.TensorArray("float32", 3, element_shape=[2], clear_after_read=False).write(1, [1.0, 2.0])
+        y = array.stack()
+    with tg.SyncSession(graph) as session:
+        np.testing.assert_array_equal(session.run(y), [[0, 0], [1, 2], [0, 0]])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_products_of_odd_rows_are_joined_behind_their_loop(kind):
+    values = np.random.default_rng(0).standard_normal((5, 4, 64)).astype(np.float32)
+    with tg.Graph().as_default() as graph:
+        x = tg.placeholder("float32", values.shape)
+        source = tg.TensorArray("float32", 5, clear_after_read=False).unstack(x)
+
+        def body(i, total):
+            return i + 1, total + tg.matmul(source.read(i), source.read(i), transpose_a=True)
+
+        total = tg.while_loop(lambda i, _: i < 5, body, [0, tg.zeros([64, 64])])[1]
+    settings = tg.Settings(merge=False)
+    trace = tg.Trace()
+
+    async def main():
+        async with tg.Session(graph, settings=settings) as session:
+            return await session.run(total, {x: odd(values, kind)}, trace=trace)
+
+    np.testing.assert_allclose(asyncio.run(main()), np.einsum("tbi,tbj->ij", values, values), rtol=1e-4, atol=1e-4)
+    assert "SeriesConcat" in {span.type for span in trace.spans}
