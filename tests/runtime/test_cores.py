@@ -7,12 +7,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import tagflow as tg
-from tagflow.base.settings import DEFAULTS
 from tagflow.runtime.cores import Bell, Cores, _blas
 
+from tests.settings import ON
+
 SIZE = 192  # of matrices whose product is long enough to be left to the workers
-ALWAYS = replace(DEFAULTS, workers=3, offload_seconds=0.0)
-NEVER = replace(DEFAULTS, workers=0)
+ALWAYS = replace(ON, workers=3, offload_seconds=0.0)
+NEVER = replace(ON, workers=0)
 
 
 def matrix(*shape, dtype="float32"):
@@ -239,4 +240,4 @@ def test_no_threads_are_started_for_short_kernels():
 
 def test_a_pool_needs_a_thread():
     with pytest.raises(ValueError, match="at least 1"):
-        Cores(replace(DEFAULTS, workers=-1))
+        Cores(replace(ON, workers=-1))
