@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any, Protocol
 
@@ -16,7 +17,7 @@ from ..ir.definition import Kernel, NotDifferentiable, Sample, define
 from ..ir.operation import Operation
 from ..ir.tensor import Tensor
 from .arguments import as_sizes, axis_within, static_ints
-from .common import shape_of
+from .common import scalar_like, shape_of
 from .families import describe, typed
 from .literals import c128, f64, flags, i32
 
@@ -169,6 +170,10 @@ reduce_sum = _reduction(
 def _count(op: Operation) -> Tensor:
     """Return how many elements each mean is over, in the dtype of the mean."""
     x, y = op.inputs[0], op.outputs[0]
+    if x.rank is not None:
+        gone = [x.shape[i] for i in reduced_axes(op.attrs["axis"], x.rank)]
+        if None not in gone:
+            return scalar_like(math.prod(gone), x)
     size: Tensor = apply("Size", x) // apply("Maximum", apply("Size", y), 1)
     return apply("Cast", size, dtype=x.dtype)  # type: ignore[no-any-return]
 

@@ -9,25 +9,21 @@ Left alone is what may be dead or late, so that fusing changes neither which val
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
 
-from ..base import dtypes
-from ..base.shapes import SCALAR
-from ..ir.definition import Ufunc
 from ..ir.operation import Operation
 from ..ir.region import Region
 from ..ir.rewrite import Program, copy_program
 from ..ir.structured import is_structured
 from ..ir.tensor import Tensor
 from ..ops import fused as _operation  # noqa: F401  declares Fused
+from .steps import COMPARISONS, MOVES, Code, can_fuse, is_full, operands, write
 from .substitute import returned, substitute
 
 MOST_STEPS = 64
-_FLOATS = (dtypes.float32, dtypes.float64)
 _UNSURE = frozenset({"Switch", "SwitchN", "Merge", "Enter", "Exit", "NextIteration", "PyFunction"})
 
 
@@ -37,9 +33,10 @@ def fuse_elementwise(program: Program) -> Program:
     regions = [program.graph.root, *(r for op in program.graph.root.walk() for r in op.regions)]
     kept = returned(program)
     moved: dict[Tensor, Tensor] = {}
-    for region in regions:
-        for group in _Groups(region, pinned).found():
-            _replace(group, region, kept, moved)
+    groups = [group for region in regions for group in _Groups(region, pinned).found()]
+    fused = {op for group in groups for op in group}
+    for group in groups:
+        _replace(group, kept, fused, moved)
     if not moved:
         return program
     substitute(program, moved)
@@ -51,7 +48,7 @@ class _Groups:
 
     def __init__(self, region: Region, pinned: set[Operation]) -> None:
         self.operations = region.operations
-        self.members = {op for op in region.operations if op not in pinned and _is_elementwise(op)}
+        self.members = {op for op in region.operations if op not in pinned and can_fuse(op)}
         self.members -= self._unsure(region)
         self.levels = self._levels()
         self.leader: dict[Operation, Operation] = {}
@@ -68,7 +65,7 @@ class _Groups:
         for group in sets.values():
             for start in range(0, len(group), MOST_STEPS):
                 part = group[start : start + MOST_STEPS]
-                if sum(op.type not in _MOVES for op in part) > 1:
+                if sum(op.type not in MOVES for op in part) > 1 and _knows_rows(part):
                     yield part
 
     def _unsure(self, region: Region) -> set[Operation]:
@@ -84,19 +81,22 @@ class _Groups:
     def _levels(self) -> dict[Operation, int]:
         levels: dict[Operation, int] = {}
         for op in self.operations:
-            below = max((levels.get(source, 0) for source in _sources(op)), default=0)
+            below = max((levels.get(source, 0) for source in self._sources(op)), default=0)
             levels[op] = below + (op not in self.members)
         highest: dict[Operation, int] = {}
         for op in reversed(self.operations):  # as late as those that use it allow
             if op in self.members and op in highest:
                 levels[op] = max(levels[op], highest[op])
             bound = levels[op] - (op not in self.members)
-            for source in _sources(op):
+            for source in self._sources(op):
                 highest[source] = min(highest.get(source, bound), bound)
         return levels
 
+    def _sources(self, op: Operation) -> Iterable[Operation]:
+        return {t.op for t in operands(op)} if op in self.members else _sources(op)
+
     def _join(self, op: Operation) -> None:
-        for source in {t.op for t in op.inputs} & self.members:
+        for source in {t.op for t in operands(op)} & self.members:
             if self._key(source) == self._key(op):
                 self.leader[self._find(source)] = self._find(op)
 
@@ -107,7 +107,7 @@ class _Groups:
 
     def _key(self, op: Operation) -> Any:
         output = op.outputs[0]
-        return self.levels[op], output.dtype, output.shape.as_tuple()[:-1], op.device
+        return self.levels[op], output.dtype, output.shape.dims[:-1], op.device
 
 
 def _sources(op: Operation) -> Iterator[Operation]:
@@ -120,121 +120,47 @@ def _sources(op: Operation) -> Iterator[Operation]:
             yield from _sources(inner)
 
 
-def _is_elementwise(op: Operation) -> bool:
-    """Whether a step of a fused operation can do what `op` does."""
-    if op.type not in _STEPS or op.control_inputs or any(t.dtype not in _FLOATS for t in op.outputs):
-        return False
-    shapes = [t.shape for t in op.outputs]
-    if not all(s.is_fully_known and s.rank and s.num_elements for s in shapes):
-        return False
-    if op.type in _MOVES:
-        return _moves_columns(op)
-    return any(t.shape == shapes[0] for t in op.inputs) and all(_fits(t, op) for t in op.inputs)
+def _knows_rows(group: list[Operation]) -> bool:
+    """Whether the rows of a group are known, or come with an input."""
+    made = {t for op in group for t in op.outputs}
+    shape = group[0].outputs[0].shape
+    return shape.is_fully_known or any(is_full(t.shape, shape) for op in group for t in operands(op) if t not in made)
 
 
-def _fits(operand: Tensor, op: Operation) -> bool:
-    """Whether an operand is whole, a scalar, or one row for all rows."""
-    output = op.outputs[0]
-    if operand.dtype is not output.dtype or not operand.shape.is_fully_known:
-        return False
-    dims = operand.shape.as_tuple()
-    return operand.shape in (output.shape, SCALAR) or (
-        dims[-1] == output.shape.as_tuple()[-1] and all(d == 1 for d in dims[:-1]) and op.type != "AddN"
-    )
-
-
-def _moves_columns(op: Operation) -> bool:
-    """Whether a Concat, Split or SplitV works along the last dimension, by sizes that are known."""
-    whole = op.inputs if op.type == "Concat" else op.inputs[:1]
-    rank = op.outputs[0].rank
-    if op.attrs["axis"] not in (-1, rank - 1 if rank else -1):
-        return False
-    return all(t.shape.is_fully_known and t.shape.num_elements for t in whole)
-
-
-@dataclass
-class _Code:
-    """A program while it is written: tensors have registers."""
-
-    inputs: list[Tensor] = field(default_factory=list)
-    constants: list[Tensor] = field(default_factory=list)
-    steps: list[tuple[str, list[Tensor], Any, Tensor]] = field(default_factory=list)
-
-    def registers(self) -> dict[Tensor, int]:
-        made = [made for *_, made in self.steps]
-        return {t: i for i, t in enumerate([*self.inputs, *self.constants, *made])}
-
-
-def _replace(group: list[Operation], region: Region, kept: set[Tensor], moved: dict[Tensor, Tensor]) -> None:
+def _replace(group: list[Operation], kept: set[Tensor], fused: set[Operation], moved: dict[Tensor, Tensor]) -> None:
     """Append a Fused to the region and note what its outputs stand for."""
     inside = set(group)
-    code = _Code()
+    code = Code()
     for op in group:
-        _STEPS[op.type](op, code)
-    made = {t for *_, t in code.steps}
-    used = [t for _, operands, *_ in code.steps for t in operands if t not in made]
-    code.constants = [t for t in dict.fromkeys(used) if _is_constant(t)]
-    code.inputs = [t for t in dict.fromkeys(used) if not _is_constant(t)]
-    wanted = [t for op in group for t in op.outputs if t in kept or not inside.issuperset(t._consumers)]
-    moved.update(zip(wanted, _emit(group[-1], region, code, wanted).outputs, strict=True))
+        write(op, code)
+    outputs = [t for op in group for t in op.outputs]
+    wanted = [t for t in outputs if t in kept or not inside.issuperset(_users(t, kept, fused))]
+    moved.update(zip(wanted, _emit(group[-1], code, wanted).outputs, strict=True))
 
 
-def _is_constant(tensor: Tensor) -> bool:
-    return tensor.op.type == "Const" and tensor.shape == SCALAR and not tensor.op.control_inputs
+def _users(tensor: Tensor, kept: set[Tensor], fused: set[Operation]) -> Iterator[Operation]:
+    """Yield the operations that use a tensor once all sets are fused: comparisons and shapes may be gone by then."""
+    for op in tensor._consumers:
+        later = [c for t in op.outputs for c in t._consumers]
+        if op.type not in COMPARISONS | {"Shape"} or op.outputs[0] in kept or not fused.issuperset(later):
+            yield op
+        elif op.type in COMPARISONS:
+            yield from later
 
 
-def _emit(like: Operation, region: Region, code: _Code, wanted: list[Tensor]) -> Operation:
-    registers = code.registers()
+def _emit(like: Operation, code: Code, wanted: list[Tensor]) -> Operation:
+    registers = code.finish()
+    shape = wanted[0].shape
     attrs = {
         "num": len(wanted),
         "steps": tuple((name, tuple(registers[t] for t in used), detail) for name, used, detail, _ in code.steps),
         "constants": tuple(np.asarray(t.op.attrs["value"]) for t in code.constants),
         "results": tuple(registers[t] for t in wanted),
-        "lead": wanted[0].shape.as_tuple()[:-1],
-        "widths": tuple(t.shape.as_tuple()[-1] for t in wanted),
+        "full": tuple(is_full(t.shape, shape) for t in code.inputs),
+        "lead": shape.dims[:-1],
+        "widths": tuple(t.shape.dims[-1] for t in wanted),
     }
     return Operation(
-        region, "Fused", region.graph.unique_name(f"{like.name}/fused"), code.inputs,
+        like.region, "Fused", like.graph.unique_name(f"{like.name}/fused"), code.inputs,
         [(t.dtype, t.shape) for t in wanted], attrs=attrs, device=like.device, source=like.source,
     )  # fmt: skip
-
-
-def _loop(op: Operation, code: _Code) -> None:
-    kernel = op.definition.kernel
-    assert isinstance(kernel, Ufunc)
-    code.steps.append((kernel.name, op.inputs, (), op.outputs[0]))
-
-
-def _sigmoid(op: Operation, code: _Code) -> None:
-    code.steps.append(("sigmoid", op.inputs, (), op.outputs[0]))
-
-
-def _relu(op: Operation, code: _Code) -> None:
-    x = op.inputs[0]
-    zero = Operation(
-        op.region, "Const", op.graph.unique_name(f"{op.name}/zero"), (), [(x.dtype, SCALAR)],
-        attrs={"value": np.zeros((), x.dtype.numpy)},
-    )  # fmt: skip
-    code.steps.append(("maximum", [x, zero.outputs[0]], (), op.outputs[0]))
-
-
-def _join(op: Operation, code: _Code) -> None:
-    code.steps.append(("join", op.inputs, (), op.outputs[0]))
-
-
-def _cut(op: Operation, code: _Code) -> None:
-    start = 0
-    for piece in op.outputs:
-        stop = start + piece.shape.as_tuple()[-1]
-        code.steps.append(("cut", op.inputs[:1], (start, stop), piece))
-        start = stop
-
-
-_MOVES = frozenset({"Concat", "Split", "SplitV"})
-_STEPS = {
-    **dict.fromkeys(
-        ("Add", "Sub", "Mul", "RealDiv", "Neg", "Abs", "Square", "Sqrt", "Reciprocal", "Exp", "Log", "Tanh",
-         "Maximum", "Minimum"), _loop,
-    ),
-    "Sigmoid": _sigmoid, "Relu": _relu, "Concat": _join, "Split": _cut, "SplitV": _cut,
-}  # fmt: skip

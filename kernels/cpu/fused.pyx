@@ -1,8 +1,8 @@
 """Several elementwise operations as one kernel: NumPy's inner loops, run over blocks of rows that stay in the cache.
 
 A program is a list of steps over registers. Registers are first the inputs, then the constants, then one for each
-step. All of them have the same rows (the dimensions before the last), each its own width; a scalar has none, and a
-row of one input may stand for all rows. The steps run the loops that the operations would run one after the other,
+step. All of them have the same rows (the dimensions before the last), each its own width: a scalar has none, a column
+has one element in each row, and a row of one input may stand for all rows. The steps run the loops that the operations would run one after the other,
 so the results are the same bit for bit.
 """
 
@@ -13,12 +13,16 @@ from libc.stdlib cimport free, realloc
 from libc.string cimport memcpy
 
 from tagflow.kernels.cpu.arrays cimport (
-    MOST_DIMS, ArrayObject, PyArray_DATA, PyArray_DIM, PyArray_NDIM, new_array, plain_in,
+    MOST_DIMS, ArrayObject, PyArray_DATA, PyArray_DIM, PyArray_DIMS, PyArray_NDIM, new_array, plain_in, product,
 )
-from tagflow.kernels.cpu.elementwise cimport logistic
+from tagflow.kernels.cpu.loops cimport find_choice
+from tagflow.kernels.cpu.steps cimport (
+    APPLY, CUT, EXTREME, JOIN, MEAN, MOST_OPERANDS, SIGMOID, SPREAD, SUM, Register, Step, find_width, is_elementwise,
+    run_step,
+)
 from tagflow.kernels.scheduler.cost cimport LONG, leave
 from tagflow.kernels.scheduler.memory cimport Arena
-from tagflow.kernels.scheduler.table cimport Loop, Native, Node, Table, Work, output_type
+from tagflow.kernels.scheduler.table cimport Native, Node, Table, Work, output_type
 from tagflow.kernels.scheduler.ufuncs cimport find_native_loop
 from tagflow.kernels.scheduler.values cimport SCALAR, Counters, Py_INCREF, Value, drop
 
@@ -34,30 +38,6 @@ cdef enum:
     MOST_PARTS = 16
     BLOCK = 2048  # elements of the widest register that one round works on
     WIDEST = 1 << 16  # elements of a row from which on the scratch would be too large
-    MOST_OPERANDS = 3  # of an inner loop
-
-cdef enum Code:
-    APPLY = 0  # an inner loop
-    SIGMOID = 1
-    CUT = 2  # columns start to stop of its operand
-    JOIN = 3  # its operands side by side
-
-
-cdef struct Step:
-    Code code
-    Loop loop  # APPLY
-    void* data  # its last argument
-    int start, stop  # CUT
-    int count
-    int* operands  # registers, `count` of them
-
-
-cdef struct Register:
-    cnp.npy_intp width  # elements of a row; 0 for a scalar
-    cnp.npy_intp advance  # bytes from one row to the next; 0 if a block always stands at the same place
-    char* data  # first element of the current block
-    bint repeated  # one row that stands for all
-    int result  # which output, or -1
 
 
 cdef struct Run:  # over the rows of one instance
@@ -65,7 +45,6 @@ cdef struct Run:  # over the rows of one instance
     Register* registers
     int num_steps
     int num_registers
-    size_t itemsize
     cnp.npy_intp rows
     cnp.npy_intp block  # rows that one round works on
     size_t scratch  # bytes that the registers need which are neither input nor output
@@ -78,9 +57,11 @@ cdef class Program:
     cdef Step* steps
     cdef Register* registers
     cdef int num_inputs, num_registers, num_steps, num_results, rank
-    cdef bint moves  # whether a step cuts or joins
+    cdef bint moves  # whether a step is not elementwise
+    cdef bint* full  # which inputs have all rows
+    cdef bint any_full
     cdef cnp.npy_intp rows
-    cdef cnp.npy_intp lead[MOST_DIMS]  # the dimensions before the last, rank - 1 of them
+    cdef cnp.npy_intp lead[MOST_DIMS]  # the dimensions before the last, rank - 1 of them; found anew in each run
     cdef int* results
     cdef size_t itemsize
     cdef char* scratch
@@ -99,12 +80,16 @@ cdef class Program:
         self.steps = <Step*>self.arena.take(self.num_steps, sizeof(Step))
         self.registers = <Register*>self.arena.take(self.num_registers, sizeof(Register))
         self.results = <int*>self.arena.take(self.num_results, sizeof(int))
+        self.full = <bint*>self.arena.take(num_inputs, sizeof(bint))
+        for i, full in enumerate(attrs["full"]):
+            self.full[i] = full
+            self.any_full = self.any_full or self.full[i]
         self.rows, self.rank = 1, len(attrs["lead"]) + 1
         for i, dim in enumerate(attrs["lead"]):
-            self.lead[i] = dim
-            self.rows *= dim
+            self.lead[i] = dim or 0  # what is not known comes with the full inputs
+            self.rows *= self.lead[i]
         for at in range(self.num_registers):
-            self.registers[at].result = -1
+            self.registers[at].result, self.registers[at].size = -1, self.itemsize
         for i, result in enumerate(attrs["results"]):
             self.results[i] = at = result
             self.registers[at].result = i
@@ -116,64 +101,99 @@ cdef class Program:
         free(self.scratch)
 
 
+_CODES = {"apply": APPLY, "sigmoid": SIGMOID, "cut": CUT, "join": JOIN, "sum": SUM, "mean": MEAN, "max": EXTREME,
+          "min": EXTREME, "spread": SPREAD}
+_JOINS = {"sum": "add", "mean": "add", "max": "maximum", "min": "minimum"}
+_COMPARISONS = frozenset({"equal", "not_equal", "greater", "greater_equal", "less", "less_equal"})
+
+
 cdef bint _compile(Program program, tuple steps, dtype) except *:
     """Translate the steps; say no if one has no inner loop for the element type."""
+    cdef int first = program.num_registers - program.num_steps
     cdef Step* step
     for i, (name, operands, detail) in enumerate(steps):
         step = &program.steps[i]
+        step.code = _CODES.get(name, APPLY)
         step.count = len(operands)
         step.operands = <int*>program.arena.take(step.count, sizeof(int))
         for k, operand in enumerate(operands):
             step.operands[k] = operand
-        if name == "sigmoid":
-            step.code = SIGMOID
-        elif name == "join":
-            step.code, program.moves = JOIN, True
-        elif name == "cut":
-            step.code, program.moves = CUT, True
+        program.moves = program.moves or not is_elementwise(step)
+        if detail:
             step.start, step.stop = detail
-        else:
-            step.code = APPLY
-            step.loop = find_native_loop(name, [dtype.num] * (step.count + 1), &step.data)
-            if step.loop == NULL or step.count > MOST_OPERANDS:
+        if name in _COMPARISONS:
+            program.registers[first + <int>i].size = 1
+        if name in _JOINS or name not in _CODES:
+            if not _find_loop(step, name, dtype):
                 return False
     return True
+
+
+cdef bint _find_loop(Step* step, str name, dtype) except *:
+    """Find the inner loop of a step; say no if there is none."""
+    cdef int number = dtype.num
+    if name == "where":
+        step.loop = find_choice(dtype.itemsize)
+    elif name in _JOINS:
+        step.loop = find_native_loop(_JOINS[name], [number] * 3, &step.data)
+    else:
+        result = cnp.NPY_BOOL if name in _COMPARISONS else number
+        step.loop = find_native_loop(name, [number] * step.count + [result], &step.data)
+    return step.loop != NULL and step.count <= MOST_OPERANDS
 
 
 cdef bint _bind(Program program, Value* inputs) noexcept:
     """Point the first registers at the inputs; say no if one is not a plain array that fits."""
     cdef Register* register
     cdef ArrayObject* array
+    if not _find_rows(program, inputs):
+        return False
     for i in range(program.num_inputs):
         register = &program.registers[i]
         register.width = register.advance = register.repeated = 0
-        if inputs[i].form == SCALAR:
+        array = plain_in(inputs[i])
+        if inputs[i].form == SCALAR and not program.full[i]:
             register.data = <char*>&inputs[i].bits
             continue
-        array = plain_in(inputs[i])
         if array == NULL:
             return False
         register.data = <char*>PyArray_DATA(array)
         if PyArray_NDIM(array) == 0:
             continue
         register.width = PyArray_DIM(array, PyArray_NDIM(array) - 1)
-        if register.width == 0 or not _has_rows(program, array, register):
+        register.repeated = not program.full[i]
+        register.advance = register.width * program.itemsize if program.full[i] else 0
+        if register.width == 0 or not _has_rows(program, array, program.full[i]):
             return False
     return True
 
 
-cdef bint _has_rows(Program program, ArrayObject* array, Register* register) noexcept:
-    """Say whether an array has the rows of the program, or one that stands for all."""
+cdef bint _find_rows(Program program, Value* inputs) noexcept:
+    """Find the dimensions before the last from the first input that has them all."""
+    cdef ArrayObject* array
+    cdef int d, i
+    for i in range(program.num_inputs if program.any_full else 0):
+        if not program.full[i]:
+            continue
+        array = plain_in(inputs[i])
+        if array == NULL or PyArray_NDIM(array) != program.rank:
+            return False
+        memcpy(program.lead, PyArray_DIMS(array), (program.rank - 1) * sizeof(cnp.npy_intp))
+        program.rows = product(program.lead, 0, program.rank - 1)
+        return True
+    return True
+
+
+cdef bint _has_rows(Program program, ArrayObject* array, bint full) noexcept:
+    """Say whether an array has the rows of the program (`full`), or one that stands for all."""
     cdef int rank = PyArray_NDIM(array)
-    cdef bint fits = rank == program.rank
-    cdef bint single = rank <= program.rank
     cdef int d
+    if rank > program.rank or (full and rank < program.rank):
+        return False
     for d in range(rank - 1):
-        fits = fits and PyArray_DIM(array, d) == program.lead[d]
-        single = single and PyArray_DIM(array, d) == 1
-    register.repeated = not fits
-    register.advance = register.width * program.itemsize if fits else 0
-    return fits or single
+        if PyArray_DIM(array, d) != (program.lead[d] if full else 1):
+            return False
+    return True
 
 
 cdef cnp.npy_intp _measure(Program program) noexcept:
@@ -184,53 +204,33 @@ cdef cnp.npy_intp _measure(Program program) noexcept:
     for i in range(program.num_inputs):
         widest = max(widest, program.registers[i].width)
     for i in range(program.num_steps):
-        if not _width(program, &program.steps[i], &program.registers[first + i]):
+        if not find_width(&program.steps[i], program.registers, &program.registers[first + i]):
             return 0
         widest = max(widest, program.registers[first + i].width)
     return widest
 
 
-cdef bint _width(Program program, const Step* step, Register* made) noexcept:
-    """Find the width of a step, and whether its operands fit."""
-    cdef Register* operand
-    cdef bint whole = False
-    cdef int k
-    made.width = 0
-    for k in range(step.count):
-        operand = &program.registers[step.operands[k]]
-        whole = whole or (operand.width != 0 and not operand.repeated)
-        if step.code == APPLY or step.code == SIGMOID:
-            if operand.width != 0 and made.width != 0 and operand.width != made.width:
-                return False
-            made.width = max(made.width, operand.width)
-        elif operand.width == 0 or operand.repeated:
-            return False
-        elif step.code == JOIN:
-            made.width += operand.width
-        else:
-            made.width = step.stop - step.start
-            if step.stop > operand.width:
-                return False
-    return whole and made.width > 0
-
-
-cdef bint _is_flat(Program program) noexcept:
-    """Say whether rows do not matter: every step takes elements at the same places."""
+cdef bint _is_flat(Program program, cnp.npy_intp width) noexcept:
+    """Say whether rows do not matter: every step takes elements at the same places of registers of one width."""
+    cdef Register* register
     cdef int i
-    for i in range(program.num_inputs):
-        if program.registers[i].repeated:
+    for i in range(program.num_registers):
+        register = &program.registers[i]
+        if i < program.num_inputs and register.repeated or register.width != 0 and register.width != width:
             return False
     return not program.moves
 
 
 cdef void _flatten(Program program) noexcept:
     """Make every element a row."""
+    cdef Register* register
     cdef int i
     for i in range(program.num_registers):
-        if program.registers[i].width:
-            program.registers[i].width = 1
-            if program.registers[i].advance:
-                program.registers[i].advance = program.itemsize
+        register = &program.registers[i]
+        if register.width:
+            register.width = 1
+            if register.advance:
+                register.advance = register.size
 
 
 cdef void _place(const Run* run, char* scratch) noexcept nogil:
@@ -256,11 +256,11 @@ cdef inline size_t _room(const Run* run, int i) noexcept nogil:
         return 0
     if i < run.num_registers - run.num_steps and not register.repeated:
         return 0
-    return (run.block * register.width * run.itemsize + 63) // 64 * 64
+    return _aligned(run.block * register.width * register.size)
 
 
 cdef inline void _repeat(const Run* run, const Register* register, char* target) noexcept nogil:
-    cdef size_t size = register.width * run.itemsize
+    cdef size_t size = register.width * register.size
     cdef cnp.npy_intp r
     for r in range(run.block):
         memcpy(target + r * size, register.data, size)
@@ -286,56 +286,12 @@ cdef int _make_results(Program program, const Table* table, const Node* node, Co
     return 0
 
 
-cdef inline void _apply(const Run* run, const Step* step, const Register* made, cnp.npy_intp count) noexcept nogil:
-    """Run an inner loop over a block."""
-    cdef char* pointers[MOST_OPERANDS + 1]
-    cdef cnp.npy_intp strides[MOST_OPERANDS + 1]
-    cdef Register* operand
-    cdef int k
-    for k in range(step.count):
-        operand = &run.registers[step.operands[k]]
-        pointers[k] = operand.data
-        strides[k] = run.itemsize if operand.width else 0
-    pointers[step.count] = made.data
-    strides[step.count] = run.itemsize
-    step.loop(pointers, &count, strides, step.data)
-
-
-cdef inline void _copy(
-        char* source, size_t source_row, char* target, size_t target_row, size_t size, cnp.npy_intp rows) noexcept nogil:
-    cdef cnp.npy_intp r
-    for r in range(rows):
-        memcpy(target + r * target_row, source + r * source_row, size)
-
-
-cdef inline void _move(const Run* run, const Step* step, const Register* made, cnp.npy_intp rows) noexcept nogil:
-    """Cut columns out of a block, or put blocks side by side."""
-    cdef size_t size = run.itemsize
-    cdef Register* operand
-    cdef char* target = made.data
-    cdef int k
-    for k in range(step.count):
-        operand = &run.registers[step.operands[k]]
-        if step.code == CUT:
-            _copy(operand.data + step.start * size, operand.width * size, target, made.width * size, made.width * size, rows)
-        else:
-            _copy(operand.data, operand.width * size, target, made.width * size, operand.width * size, rows)
-            target += operand.width * size
-
-
 cdef inline void _round(const Run* run, cnp.npy_intp rows) noexcept nogil:
     """Run all steps over one block, and go on to the next."""
     cdef int first = run.num_registers - run.num_steps
-    cdef Register* made
     cdef int i
     for i in range(run.num_steps):
-        made = &run.registers[first + i]
-        if run.steps[i].code == APPLY:
-            _apply(run, &run.steps[i], made, rows * made.width)
-        elif run.steps[i].code == SIGMOID:
-            logistic(run.registers[run.steps[i].operands[0]].data, made.data, rows * made.width, run.itemsize)
-        else:
-            _move(run, &run.steps[i], made, rows)
+        run_step(&run.steps[i], run.registers, &run.registers[first + i], rows)
     for i in range(run.num_registers):
         run.registers[i].data += rows * run.registers[i].advance
 
@@ -357,7 +313,7 @@ cdef int _run(
     if not _bind(program, inputs):
         return 0
     widest = _measure(program)
-    if widest == 0 or program.rows == 0 or (widest > WIDEST and not _is_flat(program)):
+    if widest == 0 or program.rows == 0 or (widest > WIDEST and not _is_flat(program, widest)):
         return 0
     cost = PACE * program.rows * widest * program.num_steps
     _make_results(program, table, node, live, outputs)
@@ -376,12 +332,12 @@ cdef int _run(
 
 cdef void _lay_out(Program program, cnp.npy_intp widest, Run* run) noexcept:
     """Say how to run over the rows; over the elements, if rows do not matter."""
-    cdef bint flat = _is_flat(program)
+    cdef bint flat = _is_flat(program, widest)
     cdef int i
     if flat:
         _flatten(program)
     run.steps, run.registers = program.steps, program.registers
-    run.num_steps, run.num_registers, run.itemsize = program.num_steps, program.num_registers, program.itemsize
+    run.num_steps, run.num_registers = program.num_steps, program.num_registers
     run.rows = program.rows * widest if flat else program.rows
     run.block = min(BLOCK if flat else max(1, BLOCK // widest), run.rows)
     run.scratch = 0
@@ -450,7 +406,7 @@ cdef void _run_part(const void* arguments, int part, int parts) noexcept nogil:
 
 cdef Native find_fused(dict attrs, list inputs, list outputs, int64_t* params, list kept) except *:
     """Return the kernel of Fused and keep its program alive in `kept`, or return NULL."""
-    if len(attrs["lead"]) >= MOST_DIMS:
+    if len(attrs["lead"]) >= MOST_DIMS or (None in attrs["lead"] and not any(attrs["full"])):
         return NULL
     program = Program(attrs, len(inputs), outputs[0])
     if not _compile(program, attrs["steps"], outputs[0]):

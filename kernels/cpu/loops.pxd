@@ -4,3 +4,4 @@ from tagflow.kernels.scheduler.memory cimport Arena
 from tagflow.kernels.scheduler.table cimport Loop
 
 cdef Loop find_own_loop(str type, list inputs, list outputs, void** data, Arena arena) except *
+cdef Loop find_choice(int itemsize) except *

@@ -88,7 +88,8 @@ cdef void _choose_8(char** p, const cnp.npy_intp* n, const cnp.npy_intp* s, void
     _choose(p, n[0], s, <uint64_t*>NULL)
 
 
-cdef Loop _find_choice(int itemsize):
+cdef Loop find_choice(int itemsize) except *:
+    """Return the loop of `where` for elements of some bytes, or NULL."""
     if itemsize == 1:
         return _choose_1
     if itemsize == 2:
@@ -239,7 +240,7 @@ cdef Loop find_own_loop(str type, list inputs, list outputs, void** data, Arena 
         return NULL
     dtype = outputs[0]
     if type == "Where":
-        return _find_choice(dtype.itemsize)
+        return find_choice(dtype.itemsize)
     if type == "Cast":
         data[0] = <void*><int64_t>dtype.num
         if dtype in (np.int32, np.int64, np.float32, np.float64):

@@ -1,0 +1,162 @@
+"""The steps of a fused operation, each over one block of rows."""
+
+from libc.string cimport memcpy, memset
+from numpy cimport npy_intp
+
+from tagflow.kernels.cpu.arrays cimport repeat
+from tagflow.kernels.cpu.elementwise cimport logistic
+from tagflow.kernels.scheduler.table cimport Loop
+
+cdef enum:
+    MOST_OPERANDS = 3  # of an inner loop
+
+
+cdef enum Code:
+    APPLY = 0  # an inner loop
+    SIGMOID = 1
+    CUT = 2  # columns start to stop of its operand
+    JOIN = 3  # its operands side by side
+    SUM = 4  # of each row
+    MEAN = 5
+    EXTREME = 6  # the largest or smallest of each row
+    SPREAD = 7  # a column, or a scalar, repeated along rows of `stop` elements
+
+
+cdef struct Step:
+    Code code
+    Loop loop  # APPLY; SUM, MEAN and EXTREME: joins two elements
+    void* data  # its last argument
+    int start, stop  # CUT, SPREAD
+    int count
+    int* operands  # registers, `count` of them
+
+
+cdef struct Register:
+    npy_intp width  # elements of a row; 1 for a column, 0 for a scalar
+    npy_intp advance  # bytes from one row to the next; 0 if a block always stands at the same place
+    size_t size  # bytes of an element
+    char* data  # first element of the current block
+    bint repeated  # one row that stands for all
+    bint by_rows  # made by an inner loop of which an operand has one element for each row
+    int result  # which output, or -1
+
+
+cdef inline void _apply(const Step* step, const Register* registers, const Register* made, npy_intp rows) noexcept nogil:
+    """Run an inner loop over a block: at one go, or row by row where an operand has one element for each row."""
+    cdef char* pointers[MOST_OPERANDS + 1]
+    cdef npy_intp strides[MOST_OPERANDS + 1]
+    cdef npy_intp count = made.width if made.by_rows else made.width * rows
+    cdef const Register* operand
+    cdef npy_intp row
+    cdef int k
+    strides[step.count] = made.size
+    for k in range(step.count):
+        operand = &registers[step.operands[k]]
+        strides[k] = operand.size if operand.width == made.width else 0
+    for row in range(rows if made.by_rows else 1):
+        for k in range(step.count):
+            operand = &registers[step.operands[k]]
+            pointers[k] = operand.data + row * operand.width * operand.size
+        pointers[step.count] = made.data + row * made.width * made.size
+        step.loop(pointers, &count, strides, step.data)
+
+
+cdef inline void _copy(
+        char* source, size_t source_row, char* target, size_t target_row, size_t size, npy_intp rows) noexcept nogil:
+    cdef npy_intp r
+    for r in range(rows):
+        memcpy(target + r * target_row, source + r * source_row, size)
+
+
+cdef inline void _move(const Step* step, const Register* registers, const Register* made, npy_intp rows) noexcept nogil:
+    """Cut columns out of a block, or put blocks side by side."""
+    cdef size_t size = made.size
+    cdef const Register* operand
+    cdef char* target = made.data
+    cdef int k
+    for k in range(step.count):
+        operand = &registers[step.operands[k]]
+        if step.code == CUT:
+            _copy(operand.data + step.start * size, operand.width * size, target, made.width * size, made.width * size, rows)
+        else:
+            _copy(operand.data, operand.width * size, target, made.width * size, operand.width * size, rows)
+            target += operand.width * size
+
+
+cdef inline void _fold(const Step* step, const Register* operand, const Register* made, npy_intp rows) noexcept nogil:
+    """Join the elements of each row."""
+    cdef char* pointers[3]
+    cdef npy_intp strides[3]
+    cdef npy_intp count = operand.width
+    cdef npy_intp row
+    strides[0], strides[1], strides[2] = 0, operand.size, 0
+    for row in range(rows):
+        pointers[0] = pointers[2] = made.data + row * made.size
+        pointers[1] = operand.data + row * operand.width * operand.size
+        if step.code == EXTREME:
+            memcpy(pointers[0], pointers[1], made.size)
+        else:
+            memset(pointers[0], 0, made.size)
+        step.loop(pointers, &count, strides, step.data)
+        if step.code == MEAN and made.size == sizeof(float):
+            (<float*>pointers[0])[0] = <float>(<double>(<float*>pointers[0])[0] / <double>count)
+        elif step.code == MEAN:
+            (<double*>pointers[0])[0] /= <double>count
+
+
+cdef inline void _spread(const Register* operand, const Register* made, npy_intp rows) noexcept nogil:
+    """Repeat one element, or one for each row, along rows."""
+    cdef npy_intp row
+    for row in range(rows):
+        repeat(made.data + row * made.width * made.size, operand.data + row * operand.width * operand.size, made.size,
+               made.width)
+
+
+cdef inline void run_step(const Step* step, const Register* registers, const Register* made, npy_intp rows) noexcept nogil:
+    """Run one step over the current block."""
+    if step.code == APPLY:
+        _apply(step, registers, made, rows)
+    elif step.code == SIGMOID:
+        logistic(registers[step.operands[0]].data, made.data, rows * made.width, made.size)
+    elif step.code == SPREAD:
+        _spread(&registers[step.operands[0]], made, rows)
+    elif step.code == CUT or step.code == JOIN:
+        _move(step, registers, made, rows)
+    else:
+        _fold(step, &registers[step.operands[0]], made, rows)
+
+
+cdef inline bint is_elementwise(const Step* step) noexcept nogil:
+    return step.code == APPLY or step.code == SIGMOID
+
+
+cdef inline bint find_width(const Step* step, const Register* registers, Register* made) noexcept nogil:
+    """Find the width of a step's result; say no if its operands do not fit."""
+    cdef const Register* operand
+    cdef bint whole = step.code == SPREAD
+    cdef int k
+    made.width, made.by_rows = 0, False
+    for k in range(step.count):
+        operand = &registers[step.operands[k]]
+        whole = whole or (operand.width != 0 and not operand.repeated)
+        if is_elementwise(step):
+            if operand.width != 0 and made.width != 0 and operand.width != made.width:
+                if operand.width != 1 and made.width != 1:
+                    return False
+                made.by_rows = True
+            made.width = max(made.width, operand.width)
+        elif operand.repeated or (operand.width == 0 and step.code != SPREAD):
+            return False
+        elif step.code == JOIN:
+            made.width += operand.width
+        elif step.code == CUT:
+            made.width = step.stop - step.start
+            if step.stop > operand.width:
+                return False
+        elif step.code == SPREAD:
+            made.width = step.stop
+            if operand.width > 1:
+                return False
+        else:
+            made.width = 1
+    return whole and made.width > 0
