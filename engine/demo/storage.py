@@ -44,7 +44,9 @@ def load_weights(path: str | Path) -> tuple[Alphabet, dict[str, Array]]:
         with np.load(path, allow_pickle=False) as file:
             arrays = dict(file)
     except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
-        raise tg.CheckpointError(f"can not read weights from {path}: {error}") from error
+        raise tg.CheckpointError(
+            f"can not read weights from {path}: {error}", hint="give a file that `tagflow demo --save` wrote"
+        ) from error
     alphabet = Alphabet(str(arrays.pop(_ALPHABET, "")))
     _check(path, alphabet, arrays)
     return alphabet, arrays

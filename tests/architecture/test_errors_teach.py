@@ -13,12 +13,12 @@ CLASSES = {n for n, c in vars(errors).items() if isinstance(c, type) and issubcl
 def raised(source):
     """Yield the line and the field names of each error that is made, by its class or by a method ``_error``."""
     for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.Call) and (getattr(node.func, "id", "") in CLASSES or _is_method(node.func)):
+        if isinstance(node, ast.Call) and _makes_error(node.func):
             yield node.lineno, {keyword.arg for keyword in node.keywords}
 
 
-def _is_method(function):
-    return isinstance(function, ast.Attribute) and function.attr == "_error"
+def _makes_error(function):
+    return getattr(function, "id", "") in CLASSES or getattr(function, "attr", "") in CLASSES | {"_error"}
 
 
 @pytest.mark.parametrize("folder", sorted(p.name for p in (ROOT / "engine").iterdir() if any(p.glob("*.py"))))
