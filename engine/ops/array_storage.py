@@ -148,8 +148,8 @@ class ArrayStorage(Elements):
             if len(rows) and rows.dtype == self.dtype:
                 self._check_value(0, rows[0, ...], context)
                 done = self.write_rows_quickly(rows, context.operation, context.iteration)
-        for index, row in zip(indices[done:], rows[done:], strict=True):
-            self.write(index, row, context)
+        for k in range(done, len(rows)):
+            self.write(indices[k], rows[k, ...], context)  # an array, where rows[k] might be a Python string
 
     def concat(self, like: Sequence[Any], context: KernelContext) -> tuple[Array, Array]:
         """Read all elements joined along their first dimension, and their lengths (rule 110)."""

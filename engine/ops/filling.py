@@ -31,6 +31,12 @@ def _only_scalars(op: Operation, *which: int) -> None:
 
 def _fill_shape(op: Operation) -> Shape:
     _only_scalars(op, 1)
+    sizes = static_value(op.inputs[0])
+    if sizes is not None and (sizes < 0).any():
+        raise ShapeError(
+            "a tensor can not have negative sizes", wanted="0 or more", got=sizes.tolist(),
+            hint="take sizes that only a step knows from shape(t)",
+        )  # fmt: skip
     return static_shape(op.inputs[0])
 
 

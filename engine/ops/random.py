@@ -15,10 +15,11 @@ from ..base.dtypes import DType
 from ..base.errors import GraphError
 from ..base.shapes import Shape
 from ..ir import scopes
-from ..ir.build import apply, as_symbolic, constant, convert_to_tensor, static_shape, static_value
+from ..ir.build import apply, convert_to_tensor, static_shape, static_value
 from ..ir.definition import REQUIRED, KernelContext, NotDifferentiable, define
 from ..ir.operation import Operation
 from ..ir.tensor import Tensor
+from .arguments import shape_vector
 from .common import same_as
 
 Array = np.ndarray[Any, Any]
@@ -48,12 +49,6 @@ def _seed(seed: int | None) -> int:
 
 def _shape(op: Operation) -> Shape:
     return static_shape(op.inputs[0])
-
-
-def _vector(shape: Any) -> Tensor:
-    if isinstance(shape, Shape):
-        shape = shape.as_tuple()
-    return convert_to_tensor(shape) if as_symbolic(shape) else constant(np.asarray(shape, np.int32).reshape(-1))
 
 
 def _uniform(xp: Any, context: KernelContext, shape: Any, *, dtype: DType, seed: int) -> Array:
@@ -141,7 +136,7 @@ def random_uniform(
     GraphError
         If an integer `dtype` has no `maxval`.
     """
-    wanted, size = dtypes.as_dtype(dtype), _vector(shape)
+    wanted, size = dtypes.as_dtype(dtype), shape_vector(shape)
     if wanted.is_integer:
         low, high = convert_to_tensor(minval, wanted), _bound(maxval, wanted)
         return apply("RandomUniformInt", size, low, high, name=name, seed=_seed(seed))  # type: ignore[no-any-return]
@@ -215,7 +210,7 @@ def truncated_normal(
 
 def _around(type: str, shape: Any, mean: Any, stddev: Any, dtype: Any, seed: int | None, name: str | None) -> Tensor:
     wanted = dtypes.as_dtype(dtype)
-    draw: Tensor = apply(type, _vector(shape), name=name, dtype=wanted, seed=_seed(seed))
+    draw: Tensor = apply(type, shape_vector(shape), name=name, dtype=wanted, seed=_seed(seed))
     if not _is(stddev, 1):
         draw = draw * convert_to_tensor(stddev, wanted)
     return draw if _is(mean, 0) else draw + convert_to_tensor(mean, wanted)

@@ -13,6 +13,7 @@ import numpy as np
 
 from ..base import dtypes
 from ..base.dtypes import DType
+from ..base.errors import TensorArrayError
 from ..base.shapes import SCALAR, Shape
 from ..ir.build import apply, constant
 from ..ir.definition import REQUIRED, KernelContext, NotDifferentiable, define
@@ -43,6 +44,11 @@ def _zeros(zeros: tuple[Any, ...]) -> Any:
 def _new(
     xp: Any, context: KernelContext, size: Any, *, dtype: DType, element_shape: Shape, array_name: str, **options: Any
 ) -> tuple[ArrayStorage, Any]:
+    if size < 0:
+        raise TensorArrayError(
+            "the size of a TensorArray is negative", wanted="0 or more", got=int(size), operation=context.operation,
+            hint="leave size out for an array that grows as elements are written",
+        )  # fmt: skip
     array = ArrayStorage(
         dtype, int(size), name=array_name or context.operation, element_shape=Shape(element_shape), **options
     )
