@@ -160,7 +160,10 @@ def as_array(value: Any, dtype: DType | None = None) -> np.ndarray[Any, Any]:
     if dtype is None:
         dtype = {"?": bool_, "i": int32, "f": float32, "c": complex64, "s": string}[kind]
     elif not _literal_fits(kind, dtype) and kinds:
-        raise DtypeError("this literal does not fit the dtype", wanted=dtype, got=repr(value), hint="cast it")
+        raise DtypeError(
+            "this literal does not fit the dtype", wanted=dtype, got=repr(value),
+            hint="write another literal, or cast the tensor it meets",
+        )  # fmt: skip
     try:
         with np.errstate(over="raise"):
             return np.array(value, dtype.numpy)

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import linecache
 import os
 import sys
+import threading
 from dataclasses import dataclass
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+_LOOP = os.path.dirname(asyncio.__file__) + os.sep
+_NOT_THE_USER = (_PACKAGE, _LOOP, contextlib.__file__, threading.__file__, "<")
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,11 +29,11 @@ class Source:
 
 
 def user_source() -> Source | None:
-    """Return the innermost line outside the package, or None when there is none."""
+    """Return the innermost line outside the package and the event loop, or None when there is none."""
     frame = sys._getframe(1)
     while frame is not None:
         code = frame.f_code
-        if not code.co_filename.startswith((_PACKAGE, "<")) and not code.co_filename.endswith("contextlib.py"):
+        if not code.co_filename.startswith(_NOT_THE_USER):
             return Source(code.co_filename, frame.f_lineno, code.co_name)
         frame = frame.f_back  # type: ignore[assignment]
     return None

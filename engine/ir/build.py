@@ -115,11 +115,19 @@ def convert_inputs(definition: OpDefinition, inputs: Any, operation: str) -> lis
     result = []
     for (parameter, argument), typed in zip(pairs, known, strict=True):
         if typed is None:
-            typed = constant(argument, _literal_dtype(definition, parameter, argument, bound))
+            typed = _literal(argument, _literal_dtype(definition, parameter, argument, bound), operation)
             if parameter.type != "any":
                 bound.setdefault(parameter.type, typed.dtype)
         result.append(typed)
     return result
+
+
+def _literal(value: Any, dtype: DType | None, operation: str) -> Tensor:
+    try:
+        return constant(value, dtype)
+    except DtypeError as error:
+        error.operation = operation
+        raise
 
 
 def _literal_dtype(

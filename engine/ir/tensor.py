@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from ..base.dtypes import DType
-from ..base.errors import GraphError
+from ..base.errors import GraphError, ShapeError
 from ..base.shapes import Shape
 
 if TYPE_CHECKING:
@@ -195,7 +195,11 @@ class Tensor(Operators):
 
     def set_shape(self, shape: Any) -> None:
         """Add what is known about the shape; ShapeError when it contradicts what was known."""
-        self.shape = self.shape.merge(Shape(shape))
+        try:
+            self.shape = self.shape.merge(Shape(shape))
+        except ShapeError as error:
+            error.operation = error.operation or self.op
+            raise
 
     def get_shape(self) -> Shape:
         """Return the static shape."""

@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any
 
 from ..base.errors import SessionClosed, TagflowError
+from ..base.sources import user_source
 from ..ir.scopes import Opened, Scope
 from .report import Report
 from .session import Session, Statistics
@@ -123,7 +124,11 @@ class SyncSession:
             self._loop.call_soon_threadsafe(call.cancel)
             call.wait()
             raise
-        return call.result()
+        try:
+            return call.result()
+        except TagflowError as error:
+            error.source = error.source or user_source()  # the caller's line is not on the stack of the loop's thread
+            raise
 
 
 class _Call:

@@ -157,3 +157,16 @@ def test_refused_where_one_made_outside_is_used_inside(session):
 
     asyncio.run(main())
     assert session.run(value) == 1.0
+
+
+@pytest.mark.parametrize(
+    "wrong", [lambda s: s.run(3), lambda s: s.run("x:7"), lambda s: s.make_step("y:0"), lambda s: s.run([], {"z:0": 1})]
+)
+def test_an_error_names_the_callers_line(wrong):
+    with tg.Graph().as_default() as graph:
+        tg.constant(1.0, name="x")
+    with tg.SyncSession(graph) as session:
+        with pytest.raises(tg.GraphError) as caught:
+            wrong(session)
+        assert caught.value.source.file == __file__
+        assert session.run("x:0") == 1.0
