@@ -20,6 +20,7 @@ from ..ir.rewrite import Program, copy_program
 from ..ir.structured import is_structured
 from ..ir.tensor import Tensor
 from ..ops import fused as _operation  # noqa: F401  declares Fused
+from .assigned import read_assigned
 from .steps import COMPARISONS, MOVES, Code, can_fuse, is_full, operands, write
 from .substitute import returned, substitute
 
@@ -29,6 +30,7 @@ _UNSURE = frozenset({"Switch", "SwitchN", "Merge", "Enter", "Exit", "NextIterati
 
 def fuse_elementwise(program: Program) -> Program:
     """Return the program with connected elementwise operations fused; the given one is used up."""
+    program = read_assigned(program)
     pinned = {c for op in program.graph.root.walk() for c in op.control_inputs} | set(program.targets)
     regions = [program.graph.root, *(r for op in program.graph.root.walk() for r in op.regions)]
     kept = returned(program)
@@ -84,9 +86,12 @@ class _Groups:
             below = max((levels.get(source, 0) for source in self._sources(op)), default=0)
             levels[op] = below + (op not in self.members)
         highest: dict[Operation, int] = {}
+        last = max(levels.values(), default=0)
         for op in reversed(self.operations):  # as late as those that use it allow
             if op in self.members and op in highest:
                 levels[op] = max(levels[op], highest[op])
+            elif op not in highest and op not in self.members:
+                levels[op] = last
             bound = levels[op] - (op not in self.members)
             for source in self._sources(op):
                 highest[source] = min(highest.get(source, bound), bound)

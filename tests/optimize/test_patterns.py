@@ -10,6 +10,7 @@ from tagflow.compile import compile_plan, optimized
 from tagflow.ir.rewrite import Program
 from tagflow.kernels.scheduler.machine import StepMachine
 from tagflow.kernels.scheduler.plan import CompiledPlan
+from tagflow.training import AdamOptimizer, MomentumOptimizer
 
 OFF = replace(DEFAULTS, fuse=False)
 STAYS = {"Const", "Feed", "Fused", "MatMul"}
@@ -213,3 +214,70 @@ def _grow(random, known):
         case 4:
             return tg.cast(x <= y, "float64") * z
     return [tg.add, tg.subtract, tg.multiply, tg.maximum, tg.squared_difference][random.integers(0, 5)](x, y)
+
+
+def adam_by_hand(w, gradient):
+    m, v = (tg.Variable(np.zeros((3, 4), np.float32), trainable=False) for _ in range(2))
+    mean = m.assign(0.9 * m + 0.1 * gradient)
+    square = v.assign(0.99 * v + 0.01 * tg.square(gradient))
+    return w.assign_sub(0.1 * mean / (tg.sqrt(square) + 1e-8)).op
+
+
+def momentum_by_hand(w, gradient):
+    m = tg.Variable(np.zeros((3, 4), np.float32), trainable=False)
+    return w.assign(w - 0.1 * m.assign(0.9 * m + gradient)).op
+
+
+def by(optimizer):
+    return lambda w, gradient: optimizer.apply_gradients([(gradient, w)])
+
+
+UPDATES = {
+    "adam": by(AdamOptimizer(0.1)),
+    "momentum": by(MomentumOptimizer(0.1, 0.9)),
+    "adam by hand": adam_by_hand,
+    "momentum by hand": momentum_by_hand,
+}
+
+
+@pytest.mark.parametrize("update", UPDATES)
+def test_an_update_is_one_operation(update):
+    graph = tg.get_default_graph()
+    start = np.random.default_rng(0).standard_normal((3, 4)).astype(np.float32)
+    w, x = tg.Variable(start), tg.placeholder("float32", [5, 3])
+    (gradient,) = tg.gradients(tg.reduce_sum(tg.square(x @ w)), [w])
+    train = UPDATES[update](w, gradient)
+    program = optimized(Program(graph, [gradient], [], [train]))
+    assert [op.type for op in program.graph.root.walk()].count("Fused") == 1
+
+    def trained(settings):
+        with tg.SyncSession(graph, settings=settings) as session:
+            session.run(tg.global_variables_initializer())
+            for seed in range(3):
+                batch = np.random.default_rng(seed).standard_normal((5, 3)).astype(np.float32)
+                session.run(train, {x: batch})
+            return session.run([v.read_value() for v in tg.global_variables()])
+
+    for fused, plain in zip(trained(DEFAULTS), trained(OFF), strict=True):
+        np.testing.assert_array_equal(fused, plain)
+
+
+def test_an_assignment_that_is_read_ahead_of_still_happens():
+    w = tg.Variable(np.ones(4, np.float32))
+    doubled = tg.exp(w.assign(w * 2.0) + 1.0) * 3.0
+    with tg.SyncSession(tg.get_default_graph()) as session:
+        session.run(w.initializer)
+        np.testing.assert_allclose(session.run(doubled), np.exp(np.full(4, 3.0)) * 3, rtol=1e-6)
+        assert session.run(w.read_value()).tolist() == [2.0] * 4
+
+
+def test_an_assignment_that_may_be_dead_is_not_read_ahead_of():
+    w = tg.Variable(np.ones(4, np.float32))
+    _, taken = tg.switch(tg.constant(1.0), tg.placeholder_with_default(tg.constant(False), []))
+    with tg.control_dependencies([tg.identity(taken)]):
+        assigned = w.assign(tg.exp(w.read_value()) * 2.0)
+    total = tg.exp(assigned + 1.0) * 3.0
+    with tg.SyncSession(tg.get_default_graph()) as session:
+        session.run(w.initializer)
+        with pytest.raises(tg.TagflowError, match="dead"):
+            session.run(total)
