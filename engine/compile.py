@@ -15,6 +15,7 @@ from .optimize.hoist import hoist_constants
 from .optimize.inputs import hoist_products
 from .optimize.merge import merge_duplicates
 from .optimize.narrow import narrow_products
+from .optimize.unchanged import capture_unchanged
 from .plan.build import build_plan
 from .plan.plan import Plan
 
@@ -22,7 +23,7 @@ Pass = Callable[[Program, Settings], Program]
 PASSES: tuple[tuple[str, Pass], ...] = (  # by the setting that turns each off, in this order
     ("fold", fold_constants),
     ("merge", lambda program, _: merge_duplicates(program)),
-    ("hoist", lambda program, _: hoist_constants(program)),
+    ("hoist", lambda program, _: hoist_constants(capture_unchanged(program))),
     ("hoist_bytes", hoist_products),
     ("narrow", lambda program, _: narrow_products(program)),
     ("batch", lambda program, _: batch_products(program)),

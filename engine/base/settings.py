@@ -41,7 +41,7 @@ class Settings:
     batch : bool
         Multiply what a loop adds up, as gradients of its weights, at once behind it.
     hoist : bool
-        Move constants out of loops.
+        Move constants out of loops, and read loop variables that never change from outside.
     hoist_bytes : int
         Largest product of all inputs of a loop that is computed at once in front of it; 0 for never.
     narrow : bool

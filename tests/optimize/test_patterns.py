@@ -5,14 +5,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import tagflow as tg
-from tagflow.base.settings import DEFAULTS
 from tagflow.compile import compile_plan, optimized
 from tagflow.ir.rewrite import Program
 from tagflow.kernels.scheduler.machine import StepMachine
 from tagflow.kernels.scheduler.plan import CompiledPlan
 from tagflow.training import AdamOptimizer, MomentumOptimizer
 
-OFF = replace(DEFAULTS, fuse=False)
+from tests.settings import ON
+
+OFF = replace(ON, fuse=False)
 STAYS = {"Const", "Feed", "Fused", "MatMul"}
 
 
@@ -24,12 +25,12 @@ def _graph():
 
 def left(fetches, feeds):
     """Return how many operations are fused ones, and the types of the rest, sorted."""
-    program = optimized(Program(fetches[0].graph, feeds, fetches))
+    program = optimized(Program(fetches[0].graph, feeds, fetches), ON)
     types = [op.type for op in program.graph.root.walk()]
     return types.count("Fused"), sorted(t for t in types if t not in STAYS)
 
 
-def run(fetches, feeds, arrays, settings=DEFAULTS):
+def run(fetches, feeds, arrays, settings=ON):
     """Run fetches on the step machine."""
     plan = compile_plan(Program(fetches[0].graph, feeds, fetches), settings)
     machine = StepMachine(CompiledPlan(plan), None, arrays)
@@ -155,7 +156,7 @@ def test_a_batch_that_is_broadcast_when_run():
 def test_shapes_that_do_not_fit_are_an_error_as_before():
     x, y = feeds = inputs([None, 4], [None, 4])
     arrays = [np.ones((2, 4), np.float32), np.ones((3, 4), np.float32)]
-    for settings in (DEFAULTS, OFF):
+    for settings in (ON, OFF):
         with pytest.raises(ValueError, match="broadcast"):
             run([tg.tanh(x + y)], feeds, arrays, settings)
 
@@ -247,7 +248,7 @@ def test_an_update_is_one_operation(update):
     w, x = tg.Variable(start), tg.placeholder("float32", [5, 3])
     (gradient,) = tg.gradients(tg.reduce_sum(tg.square(x @ w)), [w])
     train = UPDATES[update](w, gradient)
-    program = optimized(Program(graph, [gradient], [], [train]))
+    program = optimized(Program(graph, [gradient], [], [train]), ON)
     assert [op.type for op in program.graph.root.walk()].count("Fused") == 1
 
     def trained(settings):
@@ -258,7 +259,7 @@ def test_an_update_is_one_operation(update):
                 session.run(train, {x: batch})
             return session.run([v.read_value() for v in tg.global_variables()])
 
-    for fused, plain in zip(trained(DEFAULTS), trained(OFF), strict=True):
+    for fused, plain in zip(trained(ON), trained(OFF), strict=True):
         np.testing.assert_array_equal(fused, plain)
 
 
