@@ -54,6 +54,10 @@ class Settings:
         Call inner loops, NumPy's and our own, on arrays and unboxed elements directly; off, the functions around them.
     reuse : bool
         Write a result into an input that nobody else holds; off, into a new array.
+    pool : bool
+        Take the data of arrays from a pool of the session, which counts them to the byte. Off, NumPy's own memory.
+    pool_bytes : int
+        Most bytes of freed arrays that the pool keeps for new ones.
     shuffle_seed : int or None
         Seed of a random ready order; None keeps first in, first out. Results never depend on it.
     check_passes : bool
@@ -79,6 +83,8 @@ class Settings:
     native: bool = True
     loops: bool = True
     reuse: bool = True
+    pool: bool = True
+    pool_bytes: int = 1 << 28
     shuffle_seed: int | None = None
     check_passes: bool = field(default_factory=lambda: os.environ.get("TAGFLOW_CHECK_PASSES") == "1")
 

@@ -159,6 +159,7 @@ class StepContext(Protocol):
     seed: int
     variables: Any
     threads: Any
+    contexts: Any
 
     def show(self, key: str, value: Any) -> Any:
         """Show a value to who watches the tensor named `key`; return what must be awaited, if anything."""
@@ -170,7 +171,8 @@ class KernelContext(Protocol):
     Attributes
     ----------
     step : StepContext
-        Step number, graph seed, the session's variables, and its threads for functions that block.
+        Step number, graph seed, the session's variables, its threads for functions that block, and its contexts for
+        kernels.
     operation : str
         Name of the operation.
     frame_id : int

@@ -14,6 +14,7 @@ from ..ir.build import apply, convert_to_tensor
 from ..ir.definition import KernelContext, NotDifferentiable, define
 from ..ir.operation import Operation
 from ..ir.tensor import Tensor
+from ..kernels.cpu.contexts import outside
 from .common import nothing, same_as
 from .source import identity, no_op
 
@@ -82,7 +83,7 @@ def _shown(value: Any, summarize: int | None) -> str:
 
 
 def _print(xp: Any, context: KernelContext, value: Any, *data: Any, message: str, summarize: int | None) -> Any:
-    print(message + "".join(_shown(part, summarize) for part in data), file=sys.stderr)
+    outside(print, message + "".join(_shown(part, summarize) for part in data), file=sys.stderr)
     return value
 
 

@@ -14,6 +14,7 @@ from ..base.errors import DtypeError, OpError
 from ..base.shapes import Shape
 from ..ir.definition import REQUIRED, KernelContext, NotDifferentiable, define
 from ..ir.operation import Operation
+from ..kernels.cpu.contexts import outside
 
 
 def _frozen(value: Any) -> Any:
@@ -80,6 +81,9 @@ def _checked(
     arrays = [
         _output(context, function, *part) for part in zip(range(len(values)), values, dtypes_, shapes, strict=True)
     ]
+    pool = context.step.contexts.pool
+    if pool is not None:
+        arrays = [pool.adopt(array) for array in arrays]
     return arrays[0] if len(arrays) == 1 else tuple(arrays)
 
 
@@ -119,7 +123,8 @@ def _kernel(
     single: bool,
     blocking: bool,
 ) -> Any:
-    return _call(context, function, inputs, blocking, dtypes_=Tout, shapes=output_shapes, single=single)
+    expected = {"dtypes_": Tout, "shapes": output_shapes, "single": single}
+    return outside(_call, context, function, inputs, blocking, **expected)
 
 
 def _shapes(op: Operation) -> list[Shape]:

@@ -130,22 +130,8 @@ class VariableStore:
             names = [slot.name for slot in self if slot.is_initialized]
         return {name: self._present(name).read().copy() for name in names}
 
-    def write(self, values: Mapping[str, Any], variables: Mapping[str, Any]) -> None:
-        """Assign values by name, all or (when one does not fit) none.
-
-        Parameters
-        ----------
-        values : mapping of str to array-like
-            The new values.
-        variables : mapping of str to Variable
-            The graph's variables by name: their dtype and shape say what fits.
-
-        Raises
-        ------
-        GraphError, DtypeError, ShapeError
-            If a name is not known, or a value does not fit its variable.
-        """
-        arrays = {name: _fitting(name, value, variables) for name, value in values.items()}
+    def write(self, arrays: Mapping[str, Array]) -> None:
+        """Assign copies of arrays by name, which must fit (see `fitting`)."""
         for name, array in arrays.items():
             self.slot(name).assign(array)
 
@@ -155,6 +141,23 @@ class VariableStore:
 
     def _present(self, name: str) -> VariableSlot:
         return self._slots.get(name) or VariableSlot(name)
+
+
+def fitting(values: Mapping[str, Any], variables: Mapping[str, Any]) -> dict[str, Array]:
+    """Return values as arrays that fit the variables of their names.
+
+    Parameters
+    ----------
+    values : mapping of str to array-like
+    variables : mapping of str to Variable
+        The graph's variables by name: their dtype and shape say what fits.
+
+    Raises
+    ------
+    GraphError, DtypeError, ShapeError
+        If a name is not known, or a value does not fit its variable.
+    """
+    return {name: _fitting(name, value, variables) for name, value in values.items()}
 
 
 def _fitting(name: str, value: Any, variables: Mapping[str, Any]) -> Array:

@@ -15,6 +15,7 @@ from ..base.errors import StepTimeout
 from ..base.settings import Settings
 from ..base.sources import Source, user_source
 from ..base.tags import DEAD
+from ..kernels.cpu.contexts import KernelContexts
 from ..kernels.scheduler.machine import StepMachine
 from .cores import Bell, Cores
 from .dead import explain_dead_fetch
@@ -49,7 +50,9 @@ class Execution:
         Whose workers do the long kernels; without, all are done on the event loop.
     """
 
-    __slots__ = ("bell", "cores", "counts", "machine", "seconds", "step", "tasks", "turns", "waiter")
+    __slots__ = (
+        "bell", "contexts", "cores", "counts", "holds", "machine", "seconds", "step", "tasks", "turns", "waiter",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -71,6 +74,8 @@ class Execution:
         recorder = recorder_of(trace)
         self.machine = StepMachine(step.machine, context, feeds, settings.shuffle_seed, guard, recorder, workers)
         self.bell: Bell | None = None  # rings when a worker has done its work
+        self.contexts = context.contexts
+        self.holds = hold(context.contexts, feeds)
         self.tasks: dict[asyncio.Task[Any] | OpTask, tuple[int, Any]] = {}
         self.waiter: asyncio.Future[None] | None = None
 
@@ -81,12 +86,13 @@ class Execution:
         """
         try:
             mine = self.turns.take(self.seconds)
-            more = True if mine is None else self.machine.drain(mine)
+            more = True if mine is None else self._drain(mine)
             if not self.machine.done:
                 await self._go_on(more, timeout)
             return outcome(self.step, self.machine)
         finally:
             self.machine.close()
+            self.holds.clear()
             del self.machine  # holds the error, whose traceback holds this object
             if self.bell is not None:
                 self.bell.close()
@@ -110,11 +116,14 @@ class Execution:
                 mine = None if more else self.turns.take(self.seconds)
                 if mine is None:
                     mine = await self.turns.wait(self.seconds)
-                more = self.machine.drain(mine)
+                more = self._drain(mine)
         finally:
             if timer is not None:
                 timer.cancel()
             await self._stop()
+
+    def _drain(self, seconds: float) -> bool:
+        return self.contexts.run(self.machine.drain, seconds)  # type: ignore[no-any-return]
 
     def _launch(self) -> None:
         for ticket, awaitable, _, name in self.machine.launches():
@@ -179,6 +188,7 @@ class ReferenceExecution:
         self.step = step
         self.machine = ReferenceMachine(step.plan, context, feeds, settings.shuffle_seed, guard, recorder_of(trace))
         self.counts = self.machine.counts
+        self.holds = hold(context.contexts, feeds)
 
     async def run(self, timeout: float | None = None) -> list[Any]:
         """Run to the end and return the fetched arrays; raises what failed first."""
@@ -189,6 +199,7 @@ class ReferenceExecution:
         finally:
             if timer is not None:
                 timer.cancel()
+            self.holds.clear()
             self.machine.failure = None  # the error's traceback holds the machine
             del self.machine
 
@@ -200,6 +211,11 @@ class ReferenceExecution:
         """Return the names of the instances that are running."""
         names = sorted(task.get_name() for task in self.machine.tasks)
         return names, [f"{name} is active" for name in names]
+
+
+def hold(contexts: KernelContexts, feeds: list[Any]) -> list[Any]:
+    """Charge fed arrays to the device, as long as what is returned lives."""
+    return [] if contexts.pool is None else contexts.pool.hold(feeds)
 
 
 def outcome(step: CompiledStep, machine: Any) -> list[Any]:

@@ -103,7 +103,9 @@ class ReferenceMachine:
         self.tasks: set[asyncio.Task[None]] = set()
         self.counts = LoopCounts(plan)
         self.guard = guard
-        self.story = None if recorder is None else Story(recorder, recorder.join(plan, step.number))
+        self.story: Story | None = None
+        if recorder is not None:
+            self.story = Story(recorder, recorder.join(plan, step.number), step.contexts.pool)
 
     def switch_outcomes(self) -> dict[int, Any]:
         """Return the predicate of each Switch that fired in the root frame."""
@@ -244,8 +246,7 @@ class ReferenceMachine:
         assert node.kernel is not None
         if node.stateful:
             values = [Instance(self.step, node.name, frame.id, i, name), *values]
-        with np.errstate(all="ignore"):
-            result = node.kernel(*values)
+        result = self.step.contexts.run(node.kernel, *values)
         if inspect.isawaitable(result):
             if self.story is not None:
                 self.story.note_awaited(name)

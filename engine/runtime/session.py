@@ -16,8 +16,10 @@ from ..base.settings import DEFAULTS, Settings
 from ..ir.graph import Graph
 from ..ir.scopes import Opened, Scope, get_default_graph
 from ..ir.tensor import Tensor
+from ..kernels.cpu.contexts import KernelContexts
+from ..kernels.cpu.pool import Pool
 from ..ops import watching as _watching  # noqa: F401  declares the operation type that shows values
-from ..ops.variables import VariableStore
+from ..ops.variables import VariableStore, fitting
 from .admission import Admission
 from .cores import Cores
 from .execution import Execution, ReferenceExecution
@@ -29,6 +31,7 @@ from .trace import Trace
 from .waiting import Turns, turns_of
 from .watch import Watch
 
+_PLAIN = KernelContexts()
 _UNWATCHED: dict[str, Watch] = {}
 _REOPEN = "open a new one with `async with Session(graph)`"
 _EXECUTORS = {"machine": Execution, "reference": ReferenceExecution}
@@ -41,6 +44,7 @@ class StepContext(NamedTuple):
     seed: int
     variables: VariableStore
     threads: Threads | None = None
+    contexts: KernelContexts = _PLAIN
     watches: Mapping[str, Watch] = _UNWATCHED
 
     def show(self, key: str, value: np.ndarray[Any, Any]) -> Any:
@@ -63,6 +67,12 @@ class Statistics:
         Kernels that could not be interrupted and still finish in the background.
     steps_waiting, steps_refused : int
         Now waiting to be admitted; ended with Overloaded since the session was opened.
+    live_bytes, peak_bytes : int or None
+        Bytes of the arrays on the session's device: now, the most so far. Those are what kernels made and variables
+        hold; and from elsewhere, as long as they are used, feeds, what functions of Python return, and the constants
+        of compiled steps. A view counts as what it is a view of, a fetched array not at all. None without a pool.
+    cached_bytes : int or None
+        Bytes of freed arrays kept for new ones.
     """
 
     steps_started: int
@@ -71,6 +81,9 @@ class Statistics:
     orphaned: int = 0
     steps_waiting: int = 0
     steps_refused: int = 0
+    live_bytes: int | None = None
+    peak_bytes: int | None = None
+    cached_bytes: int | None = None
 
 
 class Session:
@@ -130,6 +143,7 @@ class Session:
         self._admission = None if max_steps is None else Admission(max_steps, settings.admission_seconds)
         self._threads = Threads(settings.blocking_threads)
         self._cores = Cores(settings)
+        self._contexts = KernelContexts(Pool(settings.pool_bytes) if settings.pool else None)
         self._executor: Any = _EXECUTORS[executor]
         self._cache: OrderedDict[Any, CompiledStep] = OrderedDict()
         self._watches: dict[Tensor, Watch] = {}
@@ -252,15 +266,20 @@ class Session:
             If the graph has no variable of a name; a DtypeError or ShapeError if a value does not fit its variable.
         """
         self._check_open()
-        self.variables.write(values, {v.name: v for v in self.graph.collections.get("variables", ())})
+        arrays = fitting(values, {v.name: v for v in self.graph.collections.get("variables", ())})
+        self._contexts.run(self.variables.write, arrays)
 
     def statistics(self) -> Statistics:
         """Return a snapshot of counts."""
         orphaned = self._threads.orphaned + self._cores.orphaned
         counts = Statistics(self._started, len(self._running), len(self._cache), orphaned)
-        if self._admission is None:
+        if self._admission is not None:
+            counts = replace(counts, steps_waiting=self._admission.waiting, steps_refused=self._admission.refused)
+        pool = self._contexts.pool
+        if pool is None:
             return counts
-        return replace(counts, steps_waiting=self._admission.waiting, steps_refused=self._admission.refused)
+        memory = {"live_bytes": pool.live_bytes, "peak_bytes": pool.peak_bytes, "cached_bytes": pool.cached_bytes}
+        return replace(counts, **memory)
 
     def watch(self, tensor: Any, *, limit: int = 16, policy: str = "block") -> Watch:
         """Return an async iterator over the values of a tensor in the steps that start from now on.
@@ -350,6 +369,8 @@ class Session:
             self._cache.clear()
             self._last = None
             self.variables.clear()
+            if self._contexts.pool is not None:
+                self._contexts.pool.close()
 
     def _check_open(self) -> None:
         if self._closed:
@@ -361,6 +382,8 @@ class Session:
         if step is None:
             self._cores.limit_blas()
             step = self._cache[key] = compile_step(self.graph, request, feeds, self.settings, self._watched)
+            if self._contexts.pool is not None:
+                step.charge(self._contexts.pool)
             while len(self._cache) > self.settings.step_cache_size:
                 self._cache.popitem(last=False)
         else:
@@ -382,7 +405,7 @@ class Session:
     ) -> Any:
         feeds = step.convert(values)
         watches = self._watches_of(step) if step.watched else _UNWATCHED
-        context = StepContext(self._started, self.graph.seed, self.variables, self._threads, watches)
+        context = StepContext(self._started, self.graph.seed, self.variables, self._threads, self._contexts, watches)
         turns = self._turns_here()
         execution = self._executor(step, context, feeds, self.settings, turns, self._guard, trace, self._cores)
         del feeds, values

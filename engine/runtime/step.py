@@ -15,11 +15,13 @@ from ..base.dtypes import as_array
 from ..base.errors import DtypeError, GraphError, ShapeError
 from ..base.settings import Settings
 from ..base.shapes import Shape
+from ..base.tags import Kind
 from ..compile import compile_plan, pruned
 from ..ir.graph import Graph
 from ..ir.operation import Operation
 from ..ir.rewrite import Program
 from ..ir.tensor import Tensor
+from ..kernels.cpu.pool import Pool, hand_over
 from ..kernels.scheduler.plan import CompiledPlan
 from ..plan.plan import Plan
 
@@ -74,9 +76,11 @@ class CompiledStep:
         What is run, each once.
     watched : tuple of Tensor
         Of the tensors that are watched those that the step computes.
+    holds : list
+        Keeps the constants charged to the session's device.
     """
 
-    __slots__ = ("__weakref__", "feeds", "graph", "machine", "plan", "targets", "tensors", "watched")
+    __slots__ = ("__weakref__", "feeds", "graph", "holds", "machine", "plan", "targets", "tensors", "watched")
 
     def __init__(
         self,
@@ -94,6 +98,11 @@ class CompiledStep:
         self.tensors = request.tensors
         self.targets = request.targets
         self.watched = watched
+        self.holds: list[Any] = []
+
+    def charge(self, pool: Pool) -> None:
+        """Charge the constants to a pool as long as the step is kept."""
+        self.holds = pool.hold(node.value for node in self.plan.nodes if node.kind is Kind.CONST)
 
     def convert(self, values: Sequence[Any]) -> list[np.ndarray[Any, Any]]:
         """Return the fed values as arrays, checked against dtype and static shape."""
@@ -248,9 +257,7 @@ def own(values: list[Any], place: int) -> np.ndarray[Any, Any]:
     """Return an array the caller may keep and change: the value itself if nobody but `values` holds its memory."""
     alone = _references(values, place) <= _ALONE
     value = values[place]
-    if alone and value.base is None and value.flags.writeable and value.flags.owndata:
-        return value  # type: ignore[no-any-return]
-    return value.copy()  # type: ignore[no-any-return]
+    return hand_over(value) if alone else value.copy()  # type: ignore[no-any-return]
 
 
 def _references(values: list[Any], place: int) -> int:

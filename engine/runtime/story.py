@@ -8,11 +8,12 @@ from time import monotonic_ns
 from typing import Any
 
 from ..base.tags import Kind
+from ..kernels.cpu.pool import Pool
 from ..kernels.scheduler.series import Series
 from ..kernels.scheduler.tracing import Recorder
 from ..plan.plan import Plan
 
-_LOOKS = 16  # spans between two looks at what the step holds
+_LOOKS = 16  # spans between two looks at the bytes in use and the iterations in flight
 
 
 class Story:
@@ -23,11 +24,14 @@ class Story:
     recorder : Recorder
     step : int
         Index of the step in the recorder.
+    pool : Pool or None
+        Of the step's device.
     """
 
-    def __init__(self, recorder: Recorder, step: int) -> None:
+    def __init__(self, recorder: Recorder, step: int, pool: Pool | None) -> None:
         self.recorder = recorder
         self.step = step
+        self.pool = pool
         self.spans = 0
         self.awaited: set[str] = set()
 
@@ -43,8 +47,12 @@ class Story:
         self.awaited.discard(name)
         self.recorder.add(
             self.step, node, path, iteration, begin, monotonic_ns(), dead=dead, awaited=awaited,
-            holdings=_holdings(root) if looks else (-1, -1),
+            holdings=self._holdings(root) if looks else (-1, -1),
         )  # fmt: skip
+
+    def _holdings(self, root: Any) -> tuple[int, int]:
+        held, iterations = _holdings(root)
+        return held if self.pool is None else self.pool.live_bytes, iterations
 
 
 class LoopCounts:

@@ -108,7 +108,8 @@ class Trace:
         """The events of Chrome's trace format; times in microseconds.
 
         What ran from start to end is a complete event, anything else an asynchronous one. Beside them go two
-        counters, looked at from time to time: bytes that the step holds, iterations of its loops in flight.
+        counters, looked at from time to time: bytes of arrays on the device (without a pool, of those the step holds),
+        iterations of the step's loops in flight.
         """
         events = list(_names())
         for number, row in enumerate(self.recorder.rows()):

@@ -11,6 +11,7 @@ import numpy as np
 
 from ..base.errors import GraphError
 from ..ir.tensor import Tensor
+from ..kernels.cpu.contexts import outside
 
 _POLICIES = ("block", "latest")
 
@@ -116,7 +117,7 @@ class Watch:
                     self._put(value)
 
     def _put(self, value: np.ndarray[Any, Any]) -> None:
-        self._values.append(np.array(value))
+        self._values.append(outside(np.array, value))
         self._wake()
 
     def _end(self) -> None:

@@ -2,6 +2,7 @@
 
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
+from tagflow.kernels.cpu.pool cimport Pool
 from tagflow.kernels.scheduler.delivery cimport Machine
 from tagflow.kernels.scheduler.plan cimport CompiledPlan
 from tagflow.kernels.scheduler.ready cimport Ready
@@ -12,6 +13,7 @@ cdef class Log:
     cdef Recorder recorder
     cdef CompiledPlan compiled
     cdef Machine* machine  # of the StepMachine that owns this object
+    cdef Pool pool  # of the step's device, or None
     cdef uint32_t step  # index in recorder.steps
     cdef uint64_t spans  # recorded so far
 

@@ -1,4 +1,4 @@
-"""What one step tells a Recorder: spans, and at times what the step holds."""
+"""What one step tells a Recorder: spans, and at times the bytes in use."""
 
 from libc.stdint cimport int64_t
 
@@ -9,7 +9,7 @@ from tagflow.kernels.scheduler.report cimport count_iterations, frame_path_of, h
 from tagflow.kernels.scheduler.tracing cimport Recorder, Span, nanoseconds
 
 cdef enum:
-    LOOKS = 16  # spans between two looks at what the step holds
+    LOOKS = 16  # spans between two looks at the bytes in use and the iterations in flight
 
 
 cdef class Log:
@@ -27,7 +27,8 @@ cdef class Log:
         """Record a span that ends now; its iteration may be gone."""
         span.end = nanoseconds()
         if self.spans % LOOKS == 0 or self.machine.root == NULL:
-            span.bytes, span.iterations = held_bytes(self.machine), count_iterations(self.machine.root)
+            span.bytes = held_bytes(self.machine) if self.pool is None else self.pool.store.live
+            span.iterations = count_iterations(self.machine.root)
         self.spans += 1
         return self.recorder.put(span, path)
 
@@ -44,5 +45,6 @@ cdef Log open_log(Recorder recorder, CompiledPlan compiled, object step, Machine
     log.recorder = recorder
     log.compiled = compiled
     log.machine = machine
+    log.pool = getattr(getattr(step, "contexts", None), "pool", None)
     log.step = recorder.join(compiled.plan, step.number)
     return log

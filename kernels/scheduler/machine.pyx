@@ -12,8 +12,6 @@ from numpy cimport import_array
 
 import logging
 
-import numpy as np
-
 from tagflow.base.tags import DEAD
 
 from tagflow.kernels.scheduler.awaitable cimport discard, is_awaitable
@@ -132,8 +130,7 @@ cdef class StepMachine:
             raise RuntimeError("drain is already running" if self.draining else "the step is closed")
         self.draining = True
         try:
-            with np.errstate(all="ignore"):
-                return self._run(seconds) == 1
+            return self._run(seconds) == 1
         finally:
             feclearexcept(FE_ALL_EXCEPT)
             self.draining = False

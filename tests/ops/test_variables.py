@@ -14,7 +14,7 @@ from tagflow.ir.definition import definition_of
 from tagflow.ir.graph import Graph
 from tagflow.ir.region import Region
 from tagflow.ops import arithmetic, elementwise  # noqa: F401
-from tagflow.ops.variables import VariableSlot, VariableStore
+from tagflow.ops.variables import VariableSlot, VariableStore, fitting
 
 from tests.ops.instances import Instance, Step, Walk, cotangents
 
@@ -222,9 +222,9 @@ def test_a_store_writes_all_or_nothing(graph):
     store, known = VariableStore(), {"w": w, "n": n}
     for wrong, error in (({"x": 1}, GraphError), ({"n": 2, "w": [1.0]}, ShapeError), ({"n": 1.5}, DtypeError)):
         with pytest.raises(error):
-            store.write(wrong, known)
+            store.write(fitting(wrong, known))
     assert store.read() == {}
-    store.write({"n": 4, "w": [5.0, 6.0]}, known)
+    store.write(fitting({"n": 4, "w": [5.0, 6.0]}, known))
     copies = store.read(["n", "w"])
     copies["w"][:] = 0
     np.testing.assert_array_equal(store.slot("w").read(), [5, 6])

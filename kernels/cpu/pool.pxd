@@ -1,0 +1,84 @@
+"""Blocks of array data, kept when freed and counted to the byte.
+
+Whoever calls what is here holds the GIL, as NumPy does when it takes or frees the data of an array.
+"""
+
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+
+cdef extern from "numpy/arrayobject.h":
+    ctypedef struct Allocator "PyDataMemAllocator":
+        void* ctx  # first argument of each function: the Store
+        void* (*malloc)(void*, size_t) noexcept nogil
+        void* (*calloc)(void*, size_t, size_t) noexcept nogil
+        void* (*realloc)(void*, void*, size_t) noexcept nogil
+        void (*free)(void*, void*, size_t) noexcept nogil
+    ctypedef struct Handler "PyDataMem_Handler":
+        char name[127]
+        uint8_t version
+        Allocator allocator
+
+cdef extern from *:
+    uint32_t clz "__builtin_clzl"(size_t) nogil
+
+cdef enum:
+    STEPS = 8  # kinds of small blocks: multiples of 64 bytes
+    KINDS = 168  # behind them each power of two has four
+    LARGEST_BIT = 48  # larger sizes are refused
+
+
+cdef struct Block:  # in front of the data
+    size_t size  # bytes asked for
+    size_t capacity  # bytes of data there is room for
+    Block* next  # free block of the same kind
+    uint32_t kind  # which free list it goes to
+    uint32_t away  # handed over to the caller: no longer counted
+    uint64_t unused[4]  # the data begins at a multiple of 64 bytes
+
+
+cdef struct Store:  # freed with the handler's capsule, which every array of the pool holds
+    Handler handler
+    int64_t live  # bytes of blocks in use, those handed over excepted, and of guests
+    int64_t peak  # largest `live` since it was reset
+    int64_t cached  # bytes of data in the free lists
+    int64_t most_cached  # upper bound of `cached`
+    Block* free[KINDS]  # owned
+
+
+cdef class Pool:
+    cdef Store* store  # owned by `handler`
+    cdef readonly object handler  # capsule; what NumPy asks for data
+    cdef dict guests  # id of an array from elsewhere -> (holds, bytes charged)
+    cdef bint closed
+
+    cdef Hold _hold(self, object array)
+    cdef bint _is_charged(self, object owner)
+    cdef int _release(self, object owner) except -1
+
+
+cdef class Hold:
+    cdef Pool pool
+    cdef object owner  # the array whose memory it is, alive as long as this
+    cdef bint whole  # whether a view was adopted in the place of `owner` itself
+
+
+cdef inline uint32_t kind_of(size_t size) noexcept nogil:
+    """Return the kind of the smallest block with room for `size` bytes."""
+    cdef uint32_t bit
+    if size <= 64 * STEPS:
+        return 0 if size == 0 else (size - 1) >> 6
+    bit = 63 - clz(size - 1)
+    return STEPS + 4 * (bit - 9) + (((size - 1) >> (bit - 2)) & 3)
+
+
+cdef inline size_t capacity_of(uint32_t kind) noexcept nogil:
+    """Return the bytes there is room for in a block of a kind."""
+    if kind < STEPS:
+        return (<size_t>kind + 1) << 6
+    return <size_t>(((kind - STEPS) & 3) + 5) << (7 + ((kind - STEPS) >> 2))
+
+
+cdef inline void charge(Store* store, int64_t size) noexcept nogil:
+    """Count bytes in."""
+    store.live += size
+    if store.live > store.peak:
+        store.peak = store.live

@@ -1,0 +1,43 @@
+"""The caching allocator of a device, with exact counts of its bytes."""
+
+from collections.abc import Iterable
+from typing import Any
+
+class Pool:
+    """Memory for the arrays of a device; keeps at most `most_cached` bytes of freed blocks for new arrays."""
+
+    handler: Any
+
+    def __init__(self, most_cached: int) -> None: ...
+    @property
+    def live_bytes(self) -> int:
+        """Bytes of the arrays in use: those made here and not handed over, and guests."""
+
+    @property
+    def peak_bytes(self) -> int:
+        """The largest `live_bytes` so far, or since `reset_peak`."""
+
+    @property
+    def cached_bytes(self) -> int:
+        """Bytes of freed blocks kept for new arrays."""
+
+    def reset_peak(self) -> None:
+        """Let `peak_bytes` begin anew from `live_bytes`."""
+
+    def trim(self) -> None:
+        """Give all freed blocks back to the operating system."""
+
+    def close(self) -> None:
+        """Count guests no longer and keep no freed blocks; arrays made here stay valid."""
+
+    def hold(self, arrays: Iterable[Any]) -> list[Any]:
+        """Count arrays from elsewhere as long as what is returned lives."""
+
+    def adopt(self, array: Any) -> Any:
+        """Return an array from elsewhere so that it counts until nobody uses it."""
+
+def hand_over(array: Any) -> Any:
+    """Return an array of which the caller's reference is the only one as the user may keep and change it."""
+
+def block_counts() -> dict[str, int]:
+    """Return how many pools and blocks in use the process has now."""

@@ -1,0 +1,405 @@
+"""The caching allocator of a device, which NumPy takes array data from (NEP 49), with exact counts of its bytes.
+
+A freed block goes to the free list of its kind and is taken from there next time: no search, no page faults. What a
+pool counts is what arrays asked for. Arrays from elsewhere are guests: counted while a step holds them. An array that
+is handed over to the caller is no longer counted, although its block comes back here when it dies.
+"""
+
+cimport cython
+cimport numpy as cnp
+from cpython.object cimport PyObject
+from cpython.pycapsule cimport PyCapsule_GetPointer, PyCapsule_New
+from libc.stdint cimport int64_t, uint32_t
+from libc.stdlib cimport calloc, free
+from libc.string cimport memcpy, memset, strncpy
+
+from tagflow.kernels.scheduler.values cimport TAGFLOW_DEBUG, Py_INCREF
+
+cdef extern from "<stdlib.h>" nogil:
+    int posix_memalign(void**, size_t, size_t)
+
+cdef extern from "<sys/mman.h>" nogil:
+    int MADV_HUGEPAGE
+    int madvise(void*, size_t, int)
+
+cdef enum:
+    HUGE_PAGE = 1 << 21  # bytes
+    HUGE = 1 << 22  # bytes from which a block lies in such pages if it can
+
+cdef extern from "numpy/arrayobject.h":
+    ctypedef struct ArrayObject "PyArrayObject":
+        pass
+    ctypedef struct DescrObject "PyArray_Descr":
+        pass
+    DescrObject* PyArray_DESCR(ArrayObject*)
+    PyObject* PyArray_HANDLER(ArrayObject*)
+    PyObject* PyArray_BASE(ArrayObject*)
+    void* PyArray_DATA(ArrayObject*)
+    int PyArray_FLAGS(ArrayObject*)
+    # Steals the reference to the descr.
+    object PyArray_NewFromDescr(
+        cnp.PyTypeObject*, DescrObject*, int, const cnp.npy_intp*, const cnp.npy_intp*, void*, int, PyObject*)
+    int PyArray_SetBaseObject(ArrayObject*, PyObject*) except -1
+    cnp.PyTypeObject PyArray_Type
+
+cdef extern from "Python.h":
+    Py_ssize_t Py_REFCNT(PyObject*) nogil
+
+cnp.import_array()
+
+cdef struct Counts:
+    int64_t pools
+    int64_t blocks  # in use
+    int64_t allocated  # debug build: blocks ever put to use
+    int64_t freed  # debug build: blocks that no longer are
+
+cdef Counts _all  # of the process
+
+
+def block_counts():
+    """Return how many pools and blocks in use the process has now.
+
+    A pool lives as long as its last array. A debug build adds how many blocks were ever ``allocated`` and ``freed``.
+    """
+    counts = {"pools": _all.pools, "blocks": _all.blocks}
+    if TAGFLOW_DEBUG:
+        counts.update(allocated=_all.allocated, freed=_all.freed)
+    return counts
+
+
+@cython.no_gc  # in no cycle; holds need it to their end
+cdef class Pool:
+    """Memory for the arrays of a device.
+
+    Parameters
+    ----------
+    most_cached : int
+        Most bytes of freed blocks that are kept for new arrays. When there is no room they are all given back.
+
+    Attributes
+    ----------
+    handler : capsule
+        NumPy's data-memory handler. Arrays made with it keep it, and with it their memory, after the pool's end.
+    """
+
+    def __cinit__(self, int64_t most_cached):
+        self.store = _new_store(most_cached)
+        try:
+            self.handler = PyCapsule_New(&self.store.handler, "mem_handler", _free_store)
+        except BaseException:
+            free(self.store)
+            raise
+        self.guests = {}
+        _all.pools += 1
+
+    def __dealloc__(self):
+        if self.handler is not None:
+            self.store.most_cached = 0
+            _trim(self.store)
+
+    @property
+    def live_bytes(self):
+        """Bytes of the arrays in use: those made here and not handed over, and guests."""
+        return self.store.live
+
+    @property
+    def peak_bytes(self):
+        """The largest `live_bytes` so far, or since `reset_peak`."""
+        return self.store.peak
+
+    @property
+    def cached_bytes(self):
+        """Bytes of freed blocks kept for new arrays."""
+        return self.store.cached
+
+    def reset_peak(self):
+        """Let `peak_bytes` begin anew from `live_bytes`."""
+        self.store.peak = self.store.live
+
+    def trim(self):
+        """Give all freed blocks back to the operating system."""
+        _trim(self.store)
+
+    def close(self):
+        """Count guests no longer and keep no freed blocks; arrays made here stay valid."""
+        self.closed = True
+        self.store.live -= sum([size for _, size in self.guests.values()])
+        self.guests.clear()
+        self.store.most_cached = 0
+        _trim(self.store)
+
+    def hold(self, arrays):
+        """Count arrays from elsewhere as long as what is returned lives.
+
+        An array counts once, however often it is held; a view counts as its base. Scalars travel inside tokens and
+        do not count.
+
+        Parameters
+        ----------
+        arrays : iterable
+            Anything in it that is no array is passed over.
+
+        Returns
+        -------
+        list
+            Of what keeps the charge.
+        """
+        holds = [self._hold(array) for array in arrays]
+        return [hold for hold in holds if hold is not None]
+
+    def adopt(self, array):
+        """Return an array from elsewhere so that it counts until nobody uses it: as a view that says when it dies.
+
+        Anything that is no array, is a scalar, or counts already is returned as it is.
+        """
+        cdef Hold hold = self._hold(array)
+        if hold is None:
+            return array
+        cdef ArrayObject* source = <ArrayObject*><PyObject*>array
+        cdef int flags = PyArray_FLAGS(source) & (cnp.NPY_ARRAY_WRITEABLE | cnp.NPY_ARRAY_ALIGNED)
+        Py_INCREF(<PyObject*>PyArray_DESCR(source))  # stolen by the view
+        view = PyArray_NewFromDescr(
+            &PyArray_Type, PyArray_DESCR(source), cnp.PyArray_NDIM(array), cnp.PyArray_DIMS(array),
+            cnp.PyArray_STRIDES(array), PyArray_DATA(source), flags, NULL)
+        hold.whole = array is hold.owner
+        Py_INCREF(<PyObject*>hold)  # stolen by the view
+        PyArray_SetBaseObject(<ArrayObject*><PyObject*>view, <PyObject*>hold)
+        return view
+
+    cdef Hold _hold(self, object array):
+        """Charge a guest; return None if there is nothing to charge."""
+        if self.closed or not cnp.PyArray_Check(array):
+            return None
+        if cnp.PyArray_NDIM(array) == 0 and cnp.PyArray_ITEMSIZE(array) <= 8:
+            return None
+        owner = _owner(array)
+        if self._is_charged(owner):
+            return None
+        count, size = self.guests.get(<size_t><PyObject*>owner, (0, cnp.PyArray_NBYTES(owner)))
+        if count == 0:
+            charge(self.store, size)
+        self.guests[<size_t><PyObject*>owner] = count + 1, size
+        cdef Hold hold = Hold.__new__(Hold)
+        hold.pool, hold.owner = self, owner
+        return hold
+
+    cdef bint _is_charged(self, object owner):
+        """Say whether an array counts as long as it lives: it was made here, or adopted."""
+        cdef ArrayObject* array = <ArrayObject*><PyObject*>owner
+        cdef PyObject* base = PyArray_BASE(array)
+        if PyArray_HANDLER(array) == <PyObject*>self.handler and PyArray_FLAGS(array) & cnp.NPY_ARRAY_OWNDATA:
+            return not (<Block*>PyArray_DATA(array) - 1).away
+        return base != NULL and isinstance(<object>base, Hold) and (<Hold>base).pool is self
+
+    cdef int _release(self, object owner) except -1:
+        """Take back a charge, unless the pool was closed before."""
+        count, size = self.guests.pop(<size_t><PyObject*>owner, (0, 0))
+        if count > 1:
+            self.guests[<size_t><PyObject*>owner] = count - 1, size
+        else:
+            self.store.live -= size
+        return 0
+
+
+@cython.no_gc  # its end needs what it holds
+cdef class Hold:
+    """Keeps a guest charged; made by `Pool.hold` and `Pool.adopt`."""
+
+    def __dealloc__(self):
+        if self.owner is not None:
+            self.pool._release(self.owner)
+
+
+def hand_over(array):
+    """Return an array of which the caller's reference is the only one as the user may keep and change it.
+
+    An array that owns its memory is given as it is and no longer counts; an adopted one is given back as it came,
+    if nobody else has it; anything else is copied.
+
+    Parameters
+    ----------
+    array : numpy.ndarray
+
+    Returns
+    -------
+    numpy.ndarray
+    """
+    cdef PyObject* base = PyArray_BASE(<ArrayObject*><PyObject*>array)
+    if base == NULL:
+        return _let_go(array) if _is_own(array) else array.copy()
+    if Py_REFCNT(base) == 1 and isinstance(<object>base, Hold) and (<Hold>base).whole:
+        owner = <PyObject*>(<Hold>base).owner
+        if Py_REFCNT(owner) == 1 and _is_own(<object>owner):
+            return <object>owner
+    return array.copy()
+
+
+cdef bint _is_own(object array):
+    """Say whether an array owns its memory and may be changed."""
+    cdef int wanted = cnp.NPY_ARRAY_OWNDATA | cnp.NPY_ARRAY_WRITEABLE
+    cdef ArrayObject* found = <ArrayObject*><PyObject*>array
+    return PyArray_FLAGS(found) & wanted == wanted and PyArray_BASE(found) == NULL
+
+
+cdef object _let_go(object array):
+    """Count an array no longer if it came from a pool."""
+    cdef Block* block = _block_in(<ArrayObject*><PyObject*>array)
+    if block != NULL and not block.away:
+        block.away = True
+        _store_of(PyArray_HANDLER(<ArrayObject*><PyObject*>array)).live -= block.size
+    return array
+
+
+cdef Block* _block_in(ArrayObject* array) noexcept:
+    """Return the block of an array's memory if it owns one of any pool, else NULL."""
+    if not PyArray_FLAGS(array) & cnp.NPY_ARRAY_OWNDATA or _store_of(PyArray_HANDLER(array)) == NULL:
+        return NULL
+    return <Block*>PyArray_DATA(array) - 1
+
+
+cdef Store* _store_of(PyObject* handler) noexcept:
+    """Return the store behind a data-memory handler, NULL if it is none of ours."""
+    cdef Handler* found = NULL
+    if handler != NULL:
+        found = <Handler*>PyCapsule_GetPointer(<object>handler, "mem_handler")
+    return <Store*>found if found != NULL and found.allocator.malloc == &_take else NULL
+
+
+cdef object _owner(object array):
+    """Return the array at the end of a chain of views."""
+    cdef PyObject* base = PyArray_BASE(<ArrayObject*><PyObject*>array)
+    while base != NULL and cnp.PyArray_Check(<object>base):
+        array = <object>base
+        base = PyArray_BASE(<ArrayObject*>base)
+    return array
+
+
+cdef Store* _new_store(int64_t most_cached) except NULL:
+    """Return a new store with its handler."""
+    cdef Store* store = <Store*>calloc(1, sizeof(Store))
+    if store == NULL:
+        raise MemoryError("no memory for a pool")
+    store.most_cached = most_cached
+    strncpy(store.handler.name, "tagflow", 127)
+    store.handler.version = 1
+    store.handler.allocator.ctx = store
+    store.handler.allocator.malloc = &_take
+    store.handler.allocator.calloc = &_take_zeroed
+    store.handler.allocator.realloc = &_resize
+    store.handler.allocator.free = &_give
+    return store
+
+
+cdef void _free_store(object capsule) noexcept:
+    """Free a store; its last array is gone."""
+    cdef Store* store = <Store*>PyCapsule_GetPointer(capsule, "mem_handler")
+    _trim(store)
+    free(store)
+    _all.pools -= 1
+
+
+cdef void* _take(void* ctx, size_t size) noexcept nogil:
+    """Return room for `size` bytes, NULL if there is none."""
+    cdef Store* store = <Store*>ctx
+    cdef Block* block
+    if size >> LARGEST_BIT:
+        return NULL
+    cdef uint32_t kind = kind_of(size)
+    block = store.free[kind]
+    if block != NULL:
+        store.free[kind] = block.next
+        store.cached -= block.capacity
+    else:
+        block = _new_block(store, kind)
+        if block == NULL:
+            return NULL
+    block.size = size
+    block.away = False
+    charge(store, size)
+    _all.blocks += 1
+    if TAGFLOW_DEBUG:
+        _all.allocated += 1
+    return block + 1
+
+
+cdef Block* _new_block(Store* store, uint32_t kind) noexcept nogil:
+    """Return a block from the operating system, for which kept ones make room if need be; NULL if there is none."""
+    cdef size_t size = sizeof(Block) + capacity_of(kind)
+    cdef size_t alignment = HUGE_PAGE if size >= HUGE else 64
+    cdef void* found = NULL
+    if posix_memalign(&found, alignment, size) != 0:
+        _trim(store)
+        if posix_memalign(&found, alignment, size) != 0:
+            return NULL
+    if size >= HUGE:
+        madvise(found, size, MADV_HUGEPAGE)  # as good without
+    cdef Block* block = <Block*>found
+    block.kind = kind
+    block.capacity = capacity_of(kind)
+    return block
+
+
+cdef void* _take_zeroed(void* ctx, size_t count, size_t size) noexcept nogil:
+    """Return room for `count` elements of `size` bytes, all zero."""
+    if size != 0 and count > <size_t>-1 / size:
+        return NULL
+    cdef void* data = _take(ctx, count * size)
+    if data != NULL:
+        memset(data, 0, count * size)
+    return data
+
+
+cdef void* _resize(void* ctx, void* data, size_t size) noexcept nogil:
+    """Return room for `size` bytes that begins as `data` does, which is given back; NULL and nothing done if there is none."""
+    cdef Block* old = <Block*>data - 1
+    if data == NULL:
+        return _take(ctx, size)
+    if size <= old.capacity and kind_of(size) == old.kind:
+        if not old.away:
+            charge(<Store*>ctx, <int64_t>size - <int64_t>old.size)
+        old.size = size
+        return data
+    cdef void* new = _take(ctx, size)
+    if new == NULL:
+        return NULL
+    memcpy(new, data, min(size, old.size))
+    if old.away:
+        (<Block*>new - 1).away = True
+        (<Store*>ctx).live -= size
+    _give(ctx, data, old.size)
+    return new
+
+
+cdef void _give(void* ctx, void* data, size_t size) noexcept nogil:
+    """Take a block back; what NumPy says of its size is not always so."""
+    cdef Store* store = <Store*>ctx
+    cdef Block* block = <Block*>data - 1
+    if data == NULL:
+        return
+    if not block.away:
+        store.live -= block.size
+    _all.blocks -= 1
+    if TAGFLOW_DEBUG:
+        _all.freed += 1
+    if store.cached + <int64_t>block.capacity > store.most_cached:
+        _trim(store)
+        if <int64_t>block.capacity > store.most_cached:
+            free(block)
+            return
+    store.cached += block.capacity
+    block.next = store.free[block.kind]
+    store.free[block.kind] = block
+
+
+cdef void _trim(Store* store) noexcept nogil:
+    """Give all free blocks back to the operating system."""
+    cdef uint32_t kind
+    cdef Block* block
+    if store.cached == 0:
+        return
+    for kind in range(KINDS):
+        while store.free[kind] != NULL:
+            block = store.free[kind]
+            store.free[kind] = block.next
+            free(block)
+    store.cached = 0
