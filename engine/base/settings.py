@@ -122,7 +122,7 @@ class Settings:
 # What makes steps fast, and changes no result but for rounding: each field with the value that switches it off.
 FAST_PATHS: dict[str, Any] = {
     "fold": False, "merge": False, "hoist": False, "hoist_bytes": 0, "narrow": False, "batch": False, "fuse": False,
-    "native": False, "loops": False, "reuse": False, "workers": 0,
+    "native": False, "loops": False, "reuse": False, "pool": False, "workers": 0,
 }  # fmt: skip
 
 DEFAULTS = Settings()

@@ -114,6 +114,8 @@ cdef class StepMachine:
     def drain(self, double seconds):
         """Run ready instances until there are none, or for about `seconds`.
 
+        Kernels see the caller's context: call it by `KernelContexts.run`.
+
         Returns
         -------
         bool

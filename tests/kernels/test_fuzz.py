@@ -12,6 +12,7 @@ from tagflow.ir.build import apply
 from tagflow.ir.definition import definition_of
 from tagflow.ir.rewrite import Program
 from tagflow.kernels.cpu import loops, registry
+from tagflow.kernels.cpu.contexts import KernelContexts
 from tagflow.kernels.scheduler.machine import StepMachine
 from tagflow.kernels.scheduler.plan import CompiledPlan
 
@@ -50,7 +51,7 @@ def got(type, arguments, attrs, layout, change=lambda plan: plan):
         fetches = outputs if isinstance(outputs, list) else [outputs]
         machine = StepMachine(CompiledPlan(change(compile_plan(Program(graph, feeds, fetches), ON)), ON), None, arrays)
     before = [np.array(a) for a in arrays]
-    machine.drain(10)
+    KernelContexts().run(machine.drain, 10)
     for array, copy in zip(arrays, before, strict=True):
         np.testing.assert_array_equal(array, copy)
     result = machine.fetches if machine.failure is None else machine.failure[2]

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 
 import numpy as np
+from tagflow.kernels.cpu.contexts import KernelContexts
 from tagflow.ops.variables import VariableStore
 
 
@@ -11,6 +12,7 @@ class Step:
     number: int = 1
     seed: int = 7
     variables: VariableStore = field(default_factory=VariableStore)
+    contexts: KernelContexts = field(default_factory=KernelContexts)
 
 
 @dataclass

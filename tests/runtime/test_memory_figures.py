@@ -3,6 +3,7 @@
 import asyncio
 import contextvars
 import gc
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,9 +11,11 @@ import tagflow as tg
 from numpy._core.multiarray import get_handler_name
 from tagflow.kernels.cpu.pool import block_counts
 
+from tests.settings import ON
+
 N = 1000  # elements of the arrays here
 SIZE = 4 * N  # their bytes
-AS_WRITTEN = tg.Settings(fold=False, merge=False, fuse=False)
+AS_WRITTEN = replace(ON, fold=False, merge=False, fuse=False)
 
 
 @pytest.fixture(autouse=True)
@@ -76,7 +79,7 @@ async def test_a_loop_costs_as_much_as_its_window(graph, x, executor):
         return i + 1, a + 1.0
 
     y = tg.while_loop(lambda i, _: i < 50, body, [0, x], parallel_iterations=1)[1]
-    async with tg.Session(graph, executor=executor) as session:
+    async with tg.Session(graph, executor=executor, settings=ON) as session:
         await session.run(y, {x: ones()})
         assert 2 * SIZE <= session.statistics().peak_bytes <= 4 * SIZE + 200  # and scalars that kernels are given
         assert live(session) == 0
@@ -85,7 +88,7 @@ async def test_a_loop_costs_as_much_as_its_window(graph, x, executor):
 async def test_a_variable_counts_until_the_session_is_closed(graph, x, executor):
     v = tg.Variable(tg.zeros([N]), name="v")
     more, new = v.assign_add(x), v.assign(x)
-    async with tg.Session(graph, executor=executor) as session:
+    async with tg.Session(graph, executor=executor, settings=ON) as session:
         for update in (new, more, more):
             await session.run(update.op, {x: ones()})
             assert live(session) == SIZE
@@ -121,7 +124,7 @@ async def test_a_feed_counts_as_its_base_and_once(graph, x, executor):
 
     y = tg.py_function(wait, [x], "float32", output_shapes=[])
     whole = np.ones(3 * N, np.float32)
-    async with tg.Session(graph, executor=executor) as session:
+    async with tg.Session(graph, executor=executor, settings=ON) as session:
         runs = [asyncio.ensure_future(session.run(y, {x: part})) for part in (whole[:N], whole[N : 2 * N], ones())]
         while len(inside) < 3:
             await asyncio.sleep(0)
@@ -147,7 +150,7 @@ async def test_what_a_function_returns_counts_until_it_is_used(graph, x, executo
     third = tg.py_function(function, [second], "float32", output_shapes=[N], blocking=True)
     with tg.control_dependencies([third.op]):
         last = tg.identity(first)
-    async with tg.Session(graph, executor=executor) as session:
+    async with tg.Session(graph, executor=executor, settings=ON) as session:
         result = await session.run([third, last], {x: ones()})
         assert seen == [SIZE, 2 * SIZE, 3 * SIZE]
         assert session.statistics().peak_bytes >= 4 * SIZE
@@ -158,7 +161,7 @@ async def test_what_a_function_returns_counts_until_it_is_used(graph, x, executo
 async def test_what_a_function_keeps_counts_as_long_as_it_keeps_it(graph, x, executor):
     kept = []
     y = tg.py_function(lambda a: kept.append(a) or a, [x + 1.0], "float32", output_shapes=[N])
-    async with tg.Session(graph, executor=executor) as session:
+    async with tg.Session(graph, executor=executor, settings=ON) as session:
         await session.run(y, {x: ones()})
         assert live(session) == SIZE
         kept.clear()
@@ -167,7 +170,7 @@ async def test_what_a_function_keeps_counts_as_long_as_it_keeps_it(graph, x, exe
 
 async def test_sessions_count_apart(graph, x):
     y = x + 1.0
-    async with tg.Session(graph) as one, tg.Session(graph) as other:
+    async with tg.Session(graph, settings=ON) as one, tg.Session(graph, settings=ON) as other:
         a = await one.run(y, {x: ones()})
         assert (one.statistics().peak_bytes, other.statistics().peak_bytes) == (2 * SIZE, 0)
         b = await other.run(y, {x: a})
@@ -177,7 +180,7 @@ async def test_sessions_count_apart(graph, x):
 
 
 async def test_results_outlive_the_session(graph, x):
-    async with tg.Session(graph) as session:
+    async with tg.Session(graph, settings=ON) as session:
         y = await session.run(x + 1.0, {x: ones()})
     del session
     gc.collect()
@@ -203,7 +206,7 @@ async def test_after_an_error_all_is_as_before(graph, x, executor):
     v = tg.Variable(tg.zeros([N]), name="v")
     y = tg.py_function(fail, [x + 1.0], "float32", output_shapes=[N])
     z = tg.py_function(lambda a: a.astype("float64"), [x + 1.0], "float32", output_shapes=[N])  # of the wrong dtype
-    async with tg.Session(graph, executor=executor) as session:
+    async with tg.Session(graph, executor=executor, settings=ON) as session:
         await session.run(tg.global_variables_initializer())
         before = live(session)
         for fetch in (y, z):
@@ -223,7 +226,7 @@ async def test_after_a_cancellation_all_is_as_before(graph, x, executor):
         await asyncio.Event().wait()
 
     y = tg.py_function(wait, [x + 1.0], "float32", output_shapes=[N])
-    async with tg.Session(graph, executor=executor) as session:
+    async with tg.Session(graph, executor=executor, settings=ON) as session:
         run = asyncio.ensure_future(session.run([y, x * 2.0], {x: ones()}))
         await inside.wait()
         assert live(session) >= 2 * SIZE
@@ -246,7 +249,7 @@ async def test_a_closed_session_has_nothing(graph, x, executor):
 
     y = tg.py_function(wait, [x + 1.0], "float32", output_shapes=[N])
     v = tg.Variable(tg.zeros([N]), name="v")
-    session = tg.Session(graph, executor=executor)
+    session = tg.Session(graph, executor=executor, settings=ON)
     await session.run(tg.global_variables_initializer())
     run = asyncio.ensure_future(session.run([y, v], {x: ones()}))
     await inside.wait()
@@ -280,7 +283,7 @@ async def test_functions_see_their_callers_context(graph, x, executor, pool):
             blocking=blocking,
         )  # fmt: skip
         variable.set("caller's")
-        async with tg.Session(graph, executor=executor, settings=tg.Settings(pool=pool)) as session:
+        async with tg.Session(graph, executor=executor, settings=replace(ON, pool=pool)) as session:
             await session.run(y, {x: ones()})
     assert seen == [("caller's", "default_allocator", "default_allocator", "warn")] * 3
 
@@ -298,14 +301,14 @@ def _noting(seen, result):
 
 async def test_a_function_may_change_its_callers_context(graph, x):
     y = tg.py_function(lambda a: variable.set("changed") and a, [x], "float32", output_shapes=[N])
-    async with tg.Session(graph) as session:
+    async with tg.Session(graph, settings=ON) as session:
         variable.set("before")
         await session.run(y, {x: ones()})
         assert variable.get() == "changed"
 
 
 async def test_kernels_take_from_the_pool_and_the_caller_does_not(graph, x):
-    async with tg.Session(graph) as session:
+    async with tg.Session(graph, settings=ON) as session:
         y = await session.run(x + 1.0, {x: ones()})
         assert get_handler_name(y) == "tagflow"
         assert get_handler_name(np.zeros(N)) == get_handler_name() == "default_allocator"
@@ -315,7 +318,7 @@ async def test_a_function_may_run_steps_in_its_thread(graph, x):
     y = x * 2.0
 
     async def run(a):
-        async with tg.Session(graph) as inner:
+        async with tg.Session(graph, settings=ON) as inner:
             return await inner.run(y, {x: a})
 
     def nested(a):
@@ -324,7 +327,7 @@ async def test_a_function_may_run_steps_in_its_thread(graph, x):
         return result
 
     z = tg.py_function(nested, [x + 1.0], "float32", output_shapes=[N], blocking=True) + 1.0
-    async with tg.Session(graph) as session:
+    async with tg.Session(graph, settings=ON) as session:
         both = await asyncio.gather(*[session.run(z, {x: ones()}) for _ in range(4)])
         assert [result.tolist() for result in both] == [[5.0] * N] * 4
         await nothing_lives(session)
@@ -332,7 +335,7 @@ async def test_a_function_may_run_steps_in_its_thread(graph, x):
 
 def test_sessions_in_threads_and_one_after_the_other(graph, x):
     y = tg.reduce_sum(tg.py_function(lambda a: a * 2.0, [x + 1.0], "float32", output_shapes=[N]))
-    with tg.SyncSession(graph) as one, tg.SyncSession(graph) as other:
+    with tg.SyncSession(graph, settings=ON) as one, tg.SyncSession(graph, settings=ON) as other:
         for _ in range(20):
             assert one.run(y, {x: ones()}) == other.run(y, {x: ones()}) == 4 * N
         assert one.statistics().live_bytes == other.statistics().live_bytes == 0
@@ -343,7 +346,7 @@ def test_sessions_in_threads_and_one_after_the_other(graph, x):
 
 async def test_without_a_pool_there_are_no_figures(graph, x, executor):
     v = tg.Variable(tg.zeros([N]), name="v")
-    async with tg.Session(graph, executor=executor, settings=tg.Settings(pool=False)) as session:
+    async with tg.Session(graph, executor=executor, settings=replace(ON, pool=False)) as session:
         await session.run(tg.global_variables_initializer())
         y = await session.run(x + v, {x: ones()})
         statistics = session.statistics()
@@ -352,7 +355,7 @@ async def test_without_a_pool_there_are_no_figures(graph, x, executor):
 
 
 async def test_no_more_is_kept_than_the_setting_says(graph, x):
-    async with tg.Session(graph, settings=tg.Settings(pool_bytes=3 * SIZE)) as session:
+    async with tg.Session(graph, settings=replace(ON, pool_bytes=3 * SIZE)) as session:
         for _ in range(5):
             await session.run(tg.concat([x, x, x, x], 0), {x: ones()})
             assert session.statistics().cached_bytes <= 3 * SIZE
