@@ -8,6 +8,8 @@ from tagflow.ir.build import convert_to_tensor
 from tagflow.ir.rewrite import Program
 from tagflow.runtime.reference import ReferenceMachine
 
+from tests.ops.instances import Step
+
 
 async def execute(fetches, feeds=None, targets=(), shuffle_seed=None):
     """Return the fetched arrays (``DEAD`` for dead ones); raises what failed first."""
@@ -15,7 +17,7 @@ async def execute(fetches, feeds=None, targets=(), shuffle_seed=None):
     graph = (list(fetches) + list(targets))[0].graph
     plan = compile_plan(Program(graph, list(feeds), list(fetches), list(targets)))
     values = [np.asarray(value, tensor.dtype.numpy) for tensor, value in feeds.items()]
-    machine = ReferenceMachine(plan, None, values, shuffle_seed)
+    machine = ReferenceMachine(plan, Step(), values, shuffle_seed)
     await machine.run()
     if machine.failure is not None:
         raise machine.failure[2]

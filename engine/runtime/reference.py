@@ -18,7 +18,6 @@ import numpy as np
 
 from ..base.dtypes import DIFFERENTIABLE
 from ..base.tags import DEAD, ROOT_ID, ROOT_PATH, Kind, frame_id, frame_path, instance_name, name_hash
-from ..kernels.cpu.contexts import KernelContexts
 from ..kernels.scheduler.series import Series
 from ..plan.plan import Node, Plan
 from .story import LoopCounts, Story
@@ -75,7 +74,7 @@ class ReferenceMachine:
     Parameters
     ----------
     plan : Plan
-    step : StepContext or None
+    step : StepContext
     feeds : list of numpy.ndarray
     shuffle_seed : int, optional
         Delay instances at random, reproducibly.
@@ -96,7 +95,6 @@ class ReferenceMachine:
     ) -> None:
         self.plan = plan
         self.step = step
-        self.contexts = KernelContexts() if step is None else step.contexts
         self.feeds = feeds
         self.fetches: list[Any] = [DEAD] * plan.num_fetches
         self.failure: tuple[int, str, BaseException, Any] | None = None
@@ -107,7 +105,7 @@ class ReferenceMachine:
         self.guard = guard
         self.story: Story | None = None
         if recorder is not None:
-            self.story = Story(recorder, recorder.join(plan, step.number), self.contexts.pool)
+            self.story = Story(recorder, recorder.join(plan, step.number), step.contexts.pool)
 
     def switch_outcomes(self) -> dict[int, Any]:
         """Return the predicate of each Switch that fired in the root frame."""
@@ -248,7 +246,7 @@ class ReferenceMachine:
         assert node.kernel is not None
         if node.stateful:
             values = [Instance(self.step, node.name, frame.id, i, name), *values]
-        result = self.contexts.run(node.kernel, *values)
+        result = self.step.contexts.run(node.kernel, *values)
         if inspect.isawaitable(result):
             if self.story is not None:
                 self.story.note_awaited(name)

@@ -22,6 +22,7 @@ from tagflow.runtime.reference import ReferenceMachine
 
 from tests.execute import Calls, execute
 from tests.ops.evaluation import declare_all
+from tests.ops.instances import Step
 
 declare_all()
 
@@ -409,7 +410,7 @@ async def test_a_saved_series_holds_a_value_for_each_iteration():
 async def execute_series(series, feeds):
     """Return saved values as they are: a series is no array."""
     plan = compile_plan(Program(series.graph, list(feeds), [series]))
-    machine = ReferenceMachine(plan, None, [np.asarray(v, t.dtype.numpy) for t, v in feeds.items()])
+    machine = ReferenceMachine(plan, Step(), [np.asarray(v, t.dtype.numpy) for t, v in feeds.items()])
     await machine.run()
     assert machine.failure is None
     return machine.fetches
