@@ -1,6 +1,7 @@
 """Elements of TensorArrays by their C kernels: as the Python kernels have it, and they take over what is special."""
 
 import asyncio
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from tagflow.kernels.cpu.elements import Element
 from tagflow.ops.array_storage import ArrayStorage
 
 from tests.kernels.test_native_kernels import KINDS, odd
+from tests.settings import ON
 
 
 class Context:
@@ -150,7 +152,7 @@ def test_products_of_odd_rows_are_joined_behind_their_loop(kind):
             return i + 1, total + tg.matmul(source.read(i), source.read(i), transpose_a=True)
 
         total = tg.while_loop(lambda i, _: i < 5, body, [0, tg.zeros([64, 64])])[1]
-    settings = tg.Settings(merge=False)
+    settings = replace(ON, merge=False)
     trace = tg.Trace()
 
     async def main():
