@@ -7,5 +7,6 @@ from tagflow.kernels.scheduler.plan cimport CompiledPlan
 from tagflow.kernels.scheduler.ready cimport Ready
 from tagflow.kernels.scheduler.table cimport Node
 
-cdef object call_kernel(Machine* m, Ready ready, PyObject** scratch, CompiledPlan compiled, object step)
+cdef object call_kernel(
+    Machine* m, Ready ready, PyObject** scratch, CompiledPlan compiled, object step, bint may_leave)
 cdef int accept_outputs(Machine* m, const Node* node, object result) except -1

@@ -1,25 +1,68 @@
 """Calls of kernels written in Python: arrays in, arrays out."""
 
 from cpython.object cimport PyObject
-from libc.stdint cimport uint32_t
+from libc.stdint cimport int64_t, uint32_t
+from numpy cimport PyArray_CheckExact, PyArray_NBYTES, import_array, ndarray
+
+from functools import partial
 
 from tagflow.kernels.scheduler.convert cimport accept, box
+from tagflow.kernels.scheduler.cost cimport LARGE
 from tagflow.kernels.scheduler.delivery cimport Machine
 from tagflow.kernels.scheduler.frames cimport Iteration
 from tagflow.kernels.scheduler.instance cimport instance_of
 from tagflow.kernels.scheduler.plan cimport CompiledPlan
 from tagflow.kernels.scheduler.ready cimport Ready
 from tagflow.kernels.scheduler.table cimport STATEFUL, Node, input_type, output_type
-from tagflow.kernels.scheduler.values cimport Py_DECREF, Py_INCREF, drop
+from tagflow.kernels.scheduler.tracing cimport nanoseconds
+from tagflow.kernels.scheduler.values cimport OBJECT, Py_DECREF, Py_INCREF, Value, drop, pointer
 
 cdef extern from "Python.h":
     object PyObject_Vectorcall(object, PyObject**, size_t, PyObject*)
     size_t PY_VECTORCALL_ARGUMENTS_OFFSET
 
+import_array()
 
-cdef object call_kernel(Machine* m, Ready ready, PyObject** scratch, CompiledPlan compiled, object step):
-    """Call the kernel of an instance with its inputs as arrays; `scratch` has room for them and two more."""
-    cdef const Node* node = &m.table.nodes[ready.node]
+cdef enum:
+    LONG_CALL = 1000000  # nanoseconds from which on a call is worth a thread
+
+
+cdef object call_kernel(
+        Machine* m, Ready ready, PyObject** scratch, CompiledPlan compiled, object step, bint may_leave):
+    """Call the kernel of an instance with its inputs as arrays, or have it called in a thread.
+
+    A kernel without effects that has taken long for its bytes goes to the step's threads: what NumPy does to large
+    arrays it does without the interpreter lock. `scratch` has room for the inputs and two more.
+
+    Returns
+    -------
+    object
+        What the kernel returns, or what is to be awaited for it.
+    """
+    cdef Node* node = &m.table.nodes[ready.node]
+    cdef int64_t size = _input_bytes(node, &ready.iteration.slots[node.slot])
+    cdef int64_t begin
+    if size < LARGE or node.flags & STATEFUL:
+        return _call(m, node, ready, scratch, compiled, step, <object>node.kernel)
+    if may_leave and <double>size * node.python_pace > LONG_CALL:
+        return _call(m, node, ready, scratch, compiled, step, partial(step.threads, <object>node.kernel))
+    begin = nanoseconds()
+    result = _call(m, node, ready, scratch, compiled, step, <object>node.kernel)
+    node.python_pace = max(0.5 * node.python_pace, <double>(nanoseconds() - begin) / <double>size)
+    return result
+
+
+cdef inline int64_t _input_bytes(const Node* node, const Value* inputs) noexcept:
+    cdef int64_t total = 0
+    cdef uint32_t i
+    for i in range(node.num_inputs):
+        if inputs[i].form == OBJECT and PyArray_CheckExact(<object>pointer(inputs[i])):
+            total += PyArray_NBYTES(<ndarray>pointer(inputs[i]))
+    return total
+
+
+cdef object _call(
+        Machine* m, const Node* node, Ready ready, PyObject** scratch, CompiledPlan compiled, object step, object kernel):
     cdef Iteration* it = ready.iteration
     cdef PyObject** arguments = scratch + 1
     cdef size_t count = 0
@@ -29,7 +72,7 @@ cdef object call_kernel(Machine* m, Ready ready, PyObject** scratch, CompiledPla
         for i in range(node.num_inputs):
             value = box(it.slots[node.slot + i], input_type(m.table, node, i))
             count += _argument(&arguments[count], value)
-        return PyObject_Vectorcall(<object>node.kernel, arguments, count | PY_VECTORCALL_ARGUMENTS_OFFSET, NULL)
+        return PyObject_Vectorcall(kernel, arguments, count | PY_VECTORCALL_ARGUMENTS_OFFSET, NULL)
     finally:
         while count:
             count -= 1

@@ -372,7 +372,7 @@ cdef class StepMachine:
             prepared = run_loop(m.table, node, inputs, m.live, m.outputs, &self.work)
         if prepared:
             return self._compute(ready, node)
-        result = call_kernel(m, ready, self.arguments, self.compiled, self.step)
+        result = call_kernel(m, ready, self.arguments, self.compiled, self.step, self.workers is not None)
         if self.failure is None:
             self._conclude(ready, result)
         elif is_awaitable(result):

@@ -105,6 +105,7 @@ cdef struct Node:
     void* loop_data  # its last argument
     Native native  # C kernel, or NULL
     double pace  # what its work takes, measured, in proportion to its estimate
+    double python_pace  # nanoseconds its Python kernel takes for a byte of its inputs; 0 until measured
     PyObject* name  # str, borrowed from the plan
     int64_t params[NUM_PARAMS]  # what the C kernel takes from the operation's attributes
 

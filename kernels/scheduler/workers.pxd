@@ -40,6 +40,7 @@ cdef struct Pool:
     Task* first  # tasks with parts that nobody has taken
     Task* last
     Inbox orphans  # where tasks go whose step is gone
+    int busy  # threads at work
     bint closing
 
 

@@ -13,6 +13,10 @@ class Workers:
         """Threads that run."""
 
     @property
+    def busy(self) -> int:
+        """How many threads are at work."""
+
+    @property
     def orphaned(self) -> int:
         """How many kernels are still at work whose step is gone; the arrays of those that have ended are released."""
 

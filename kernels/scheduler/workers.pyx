@@ -126,6 +126,11 @@ cdef class Workers:
         free(self.threads)
 
     @property
+    def busy(self):
+        """How many threads are at work."""
+        return self.pool.busy
+
+    @property
     def orphaned(self):
         """How many kernels are still at work whose step is gone; the arrays of those that have ended are released."""
         cdef Task* task = self.collect(&self.pool.orphans, 0)
@@ -252,6 +257,7 @@ cdef void* _serve(void* argument) noexcept nogil:
         task = pool.first
         part, parts = task.taken, task.work.parts
         task.taken += 1
+        pool.busy += 1
         if task.taken == parts:
             _remove_first(pool)
         pthread_mutex_unlock(&pool.lock)
@@ -259,6 +265,7 @@ cdef void* _serve(void* argument) noexcept nogil:
         task.work.compute(task.work.arguments, part, parts)
         begin = nanoseconds() - begin
         pthread_mutex_lock(&pool.lock)
+        pool.busy -= 1
         task.spent += begin
         task.left -= 1
         if task.left == 0:

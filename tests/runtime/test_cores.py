@@ -141,7 +141,7 @@ async def test_an_orphaned_kernel_is_counted_and_keeps_its_arrays():
         y = tg.matmul(x, x)
     async with tg.Session(graph, settings=ALWAYS) as session:
         step = asyncio.create_task(session.run(y, {x: matrix(size, size)}))
-        await until(lambda: session._cores.workers.started)
+        await until(lambda: session._cores.workers.busy)
         step.cancel()
         with pytest.raises(asyncio.CancelledError):
             await step
@@ -157,7 +157,7 @@ async def test_closing_waits_for_orphans():
         y = tg.matmul(x, x)
     session = tg.Session(graph, settings=ALWAYS)
     step = asyncio.create_task(session.run(y, {x: matrix(size, size)}))
-    await until(lambda: session._cores.workers.started)
+    await until(lambda: session._cores.workers.busy)
     await session.aclose()
     with pytest.raises(tg.SessionClosed):
         await step
@@ -241,3 +241,26 @@ def test_no_threads_are_started_for_short_kernels():
 def test_a_pool_needs_a_thread():
     with pytest.raises(ValueError, match="at least 1"):
         Cores(replace(ON, workers=-1))
+
+
+async def test_a_numpy_kernel_that_takes_long_is_called_in_a_thread():
+    given = matrix(40, 200, 200)
+    with tg.Graph().as_default() as graph:
+        x = tg.placeholder("float32", given.shape)
+        y = tg.cumsum(tg.matmul(x, x), axis=0)
+        z = tg.reverse(x, axis=[0])
+    async with tg.Session(graph, settings=ON) as session:
+        step = session.make_step([y, z], [x])
+        first = await step(given)
+        assert session._threads._pool is None  # nobody knew how long it takes
+        trace = tg.Trace()
+        again = await step(given, trace=trace)
+        streams = {span.type: span.stream for span in trace.spans}
+        assert streams["MatMul"] == "awaited"
+        for ours, wanted in zip(again, first, strict=True):
+            np.testing.assert_array_equal(ours, wanted)
+    async with tg.Session(graph, settings=ON.without("workers")) as session:
+        for _ in range(2):
+            await session.run(y, {x: given})
+        assert session._threads._pool is None
+
