@@ -85,16 +85,19 @@ class _Groups:
         for op in self.operations:
             below = max((levels.get(source, 0) for source in self._sources(op)), default=0)
             levels[op] = below + (op not in self.members)
-        highest: dict[Operation, int] = {}
         last = max(levels.values(), default=0)
-        for op in reversed(self.operations):  # as late as those that use it allow
-            if op in self.members and op in highest:
+        highest: dict[Operation, int] = {}
+        read_by_members: set[Operation] = set()
+        for op in reversed(self.operations):  # to the level of those that read it, if the others allow
+            if op in read_by_members:
                 levels[op] = max(levels[op], highest[op])
-            elif op not in highest and op not in self.members:
+            elif op not in highest and op not in self.members:  # nothing waits for it
                 levels[op] = last
             bound = levels[op] - (op not in self.members)
             for source in self._sources(op):
                 highest[source] = min(highest.get(source, bound), bound)
+                if op in self.members and source in self.members:
+                    read_by_members.add(source)
         return levels
 
     def _sources(self, op: Operation) -> Iterable[Operation]:

@@ -134,6 +134,15 @@ def test_what_waits_for_python_is_left_alone():
     assert "Fused" not in types([tg.tanh(slow + 1.0)], [x])
 
 
+def test_what_nothing_waits_for_stays_with_what_it_reads():
+    x, u = tg.placeholder("float32", [3, 3]), tg.placeholder("float32", [3, 3])
+    hidden = tg.tanh(x * 2.0)
+    seen = tg.Variable(np.zeros((3, 3), np.float32)).assign(tg.exp(hidden) + 1.0)
+    y = tg.sigmoid(hidden @ u) * 2.0
+    program = optimized(Program(x.graph, [x, u], [y], [seen.op]), ON)
+    assert [op.type for op in program.graph.root.walk()].count("Fused") == 2
+
+
 def test_a_control_input_is_kept():
     x = tg.placeholder("float32", [3])
     y = tg.exp(x)
