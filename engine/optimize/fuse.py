@@ -21,6 +21,7 @@ from ..ir.structured import is_structured
 from ..ir.tensor import Tensor
 from ..ops import fused as _operation  # noqa: F401  declares Fused
 from .assigned import read_assigned
+from .sizes import drop_sums
 from .steps import COMPARISONS, MOVES, Code, can_fuse, is_full, operands, write
 from .substitute import returned, substitute
 
@@ -30,7 +31,7 @@ _UNSURE = frozenset({"Switch", "SwitchN", "Merge", "Enter", "Exit", "NextIterati
 
 def fuse_elementwise(program: Program) -> Program:
     """Return the program with connected elementwise operations fused; the given one is used up."""
-    program = read_assigned(program)
+    program = read_assigned(drop_sums(program))
     pinned = {c for op in program.graph.root.walk() for c in op.control_inputs} | set(program.targets)
     regions = [program.graph.root, *(r for op in program.graph.root.walk() for r in op.regions)]
     kept = returned(program)
