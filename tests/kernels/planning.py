@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from tagflow.base.settings import DEFAULTS
 from tagflow.base.tags import Kind
+from tagflow.kernels.cpu.contexts import KernelContexts
 from tagflow.kernels.scheduler.machine import StepMachine
 from tagflow.kernels.scheduler.plan import CompiledPlan
 from tagflow.plan.plan import Frame, Node, Plan
@@ -157,9 +158,9 @@ class Planner:
         return StepMachine(CompiledPlan(self.plan(), self.settings), step, list(feeds), seed)
 
     def run(self, feeds=(), seed=None):
-        """Run to the end; return the fetches."""
+        """Run to the end, in a context of its own as a step does; return the fetches."""
         machine = self.start(feeds, seed)
-        machine.drain(10.0)
+        KernelContexts().run(machine.drain, 10.0)
         return result(machine)
 
 
