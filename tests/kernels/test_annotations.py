@@ -24,6 +24,7 @@ BUILDING = {
     "scheduler/ufuncs": {"_are_plain"},
 }
 HOT_ONLY = {
+    "cpu/pool": {"_take", "_take_zeroed", "_new_block", "_resize", "_give", "_trim"},
     "cpu/elements": {"_array_in", "_has_shape", "_read", "_write", "read_quickly", "write_quickly"},
     "scheduler/machine": {"_run", "_execute", "_compute", "_emit"},
 }
