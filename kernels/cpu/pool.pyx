@@ -10,7 +10,7 @@ cimport numpy as cnp
 from cpython.object cimport PyObject
 from cpython.pycapsule cimport PyCapsule_GetPointer, PyCapsule_New
 from libc.stdint cimport int64_t, uint32_t
-from libc.stdlib cimport calloc, free
+from libc.stdlib cimport abort, calloc, free
 from libc.string cimport memcpy, memset, strncpy
 
 from tagflow.kernels.scheduler.values cimport TAGFLOW_DEBUG, Py_INCREF
@@ -44,6 +44,7 @@ cdef extern from "numpy/arrayobject.h":
 
 cdef extern from "Python.h":
     Py_ssize_t Py_REFCNT(PyObject*) nogil
+    int PyGILState_Check() nogil
 
 cnp.import_array()
 
@@ -302,6 +303,8 @@ cdef void* _take(void* ctx, size_t size) noexcept nogil:
     """Return room for `size` bytes, NULL if there is none."""
     cdef Store* store = <Store*>ctx
     cdef Block* block
+    if TAGFLOW_DEBUG and not PyGILState_Check():
+        abort()
     if size >> LARGEST_BIT:
         return NULL
     cdef uint32_t kind = kind_of(size)
@@ -374,6 +377,8 @@ cdef void _give(void* ctx, void* data, size_t size) noexcept nogil:
     """Take a block back; what NumPy says of its size is not always so."""
     cdef Store* store = <Store*>ctx
     cdef Block* block = <Block*>data - 1
+    if TAGFLOW_DEBUG and not PyGILState_Check():
+        abort()
     if data == NULL:
         return
     if not block.away:

@@ -24,7 +24,7 @@ BUILDING = {
     "scheduler/ufuncs": {"_are_plain"},
 }
 HOT_ONLY = {
-    "cpu/pool": {"_take", "_take_zeroed", "_new_block", "_resize", "_give", "_trim"},
+    "cpu/pool": {"_take", "_give", "_take_zeroed", "_new_block", "_resize", "_trim"},
     "cpu/elements": {"_array_in", "_has_shape", "_read", "_write", "read_quickly", "write_quickly"},
     "scheduler/machine": {"_run", "_execute", "_compute", "_emit"},
 }
@@ -33,7 +33,7 @@ NUMPY = re.compile(r"PyArray_\w+")  # its C interface; new arrays come from PyAr
 HARMLESS = re.compile(
     r"(__Pyx_)?(Py_)?X?(INCREF|DECREF|GOTREF|GIVEREF|NewRef)(_SET)?|Py_REFCNT|PyErr_Occurred|__Pyx_RefNanny\w+"
     r"|__Pyx_Py(List|Tuple)_GET_\w+|Py(List|Tuple)_CheckExact|__Pyx_Type(Check|Test)|__Pyx_PyLong_As_npy_intp"
-    r"|PyEval_\w+Thread|__Pyx_\w*GIL\w*|__Pyx_FastGIL\w+"
+    r"|PyEval_\w+Thread|PyGILState_Check|__Pyx_\w*GIL\w*|__Pyx_FastGIL\w+"
 )
 ERROR_EXITS = re.compile(
     r"__Pyx_AddTraceback|__Pyx_Raise\w*|PyErr_(NoMemory|SetString|Format)|__Pyx_(ErrFetch|ErrRestore|GetException)\w*"

@@ -263,4 +263,3 @@ async def test_a_numpy_kernel_that_takes_long_is_called_in_a_thread():
         for _ in range(2):
             await session.run(y, {x: given})
         assert session._threads._pool is None
-

@@ -168,6 +168,18 @@ async def test_what_a_function_keeps_counts_as_long_as_it_keeps_it(graph, x, exe
         assert live(session) == 0
 
 
+async def test_kernels_called_in_threads_take_from_the_pool_too(graph, executor):
+    given = np.ones((40, 200, 200), np.float32)
+    x = tg.placeholder("float32", given.shape)
+    y = tg.matmul(x, x)
+    async with tg.Session(graph, executor=executor, settings=ON) as session:
+        for _ in range(3):  # the first call shows how long it takes
+            session._contexts.pool.reset_peak()
+            await session.run(y, {x: given})
+            assert session.statistics().peak_bytes >= 2 * given.nbytes
+            await nothing_lives(session)
+
+
 async def test_sessions_count_apart(graph, x):
     y = x + 1.0
     async with tg.Session(graph, settings=ON) as one, tg.Session(graph, settings=ON) as other:
