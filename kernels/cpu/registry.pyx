@@ -14,6 +14,7 @@ from tagflow.kernels.cpu.linear cimport find_matmul
 from tagflow.kernels.cpu.moving cimport find_concat, find_split, find_transpose
 from tagflow.kernels.cpu.reducing cimport find_reduction
 from tagflow.kernels.cpu.rows cimport find_row_kernel
+from tagflow.kernels.cpu.scanning cimport find_scan
 from tagflow.kernels.cpu.shaping cimport find_shaping
 from tagflow.kernels.cpu.taking cimport find_gather, find_slice
 from tagflow.kernels.scheduler.table cimport Native
@@ -24,8 +25,8 @@ _ROWS = frozenset({"ArgMax", "ArgMin", "LogSoftmax", "Softmax", "SoftmaxCrossEnt
 _SHAPING = frozenset({"ExpandDims", "Fill", "Rank", "Reshape", "Shape", "Size", "Squeeze"})
 
 TYPES = _REDUCTIONS | _ROWS | _SHAPING | {
-    "AddN", "Cast", "Concat", "Fused", "Gather", "MatMul", "SeriesConcat", "Sigmoid", "Split", "SplitV", "StridedSlice",
-    "TensorArrayRead", "TensorArrayStack", "TensorArrayWrite", "Transpose",
+    "AddN", "Cast", "Concat", "Cumsum", "Fused", "Gather", "MatMul", "SeriesConcat", "Sigmoid", "Split", "SplitV",
+    "StridedSlice", "TensorArrayRead", "TensorArrayStack", "TensorArrayWrite", "Transpose",
 }  # all that find_native may find something for
 
 
@@ -59,6 +60,8 @@ cdef Native find_native(str type, dict attrs, list inputs, list outputs, int64_t
         return find_fused(attrs, inputs, outputs, params, kept)
     if type == "Sigmoid":
         return find_sigmoid(attrs, inputs, outputs)
+    if type == "Cumsum":
+        return find_scan(attrs, outputs, params)
     if type == "Gather":
         return find_gather(attrs, inputs, outputs, params)
     if type == "StridedSlice":

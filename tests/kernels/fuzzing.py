@@ -206,6 +206,12 @@ def _squeeze(rng):
     return [numbers(rng, shape, _pick(rng, ALL))], {"axis": axis}
 
 
+def _cumsum(rng):
+    shape = shape_of(rng, 1)
+    flags = {"exclusive": rng.random() < 0.2, "reverse": rng.random() < 0.2}
+    return [numbers(rng, shape, _pick(rng, NUMBERS))], {"axis": int(rng.integers(-len(shape), len(shape))), **flags}
+
+
 def _any(rng):
     return [numbers(rng, shape_of(rng), _pick(rng, ALL))], {}
 
@@ -304,7 +310,8 @@ CASES = {
     "AddN": _add_n, "All": _reduction(("bool",)), "Any": _reduction(("bool",)), "BroadcastTo": _to_shape(True),
     "ArgMax": _rows(lambda rng: {"output_type": as_dtype(_pick(rng, ("int32", "int64")))}),
     "ArgMin": _rows(lambda rng: {"output_type": as_dtype(_pick(rng, ("int32", "int64")))}),
-    "Cast": _cast, "Concat": _concat, "ExpandDims": _expand, "Fill": _fill, "FloorDiv": _elementwise(2, NUMBERS),
+    "Cast": _cast, "Concat": _concat, "Cumsum": _cumsum, "ExpandDims": _expand, "Fill": _fill,
+    "FloorDiv": _elementwise(2, NUMBERS),
     "FloorMod": _elementwise(2, NUMBERS), "Fused": _fused, "Gather": _gather, "LogSoftmax": _rows(), "MatMul": _matmul,
     "Max": _reduction(NUMBERS), "Mean": _reduction(FLOATS), "Min": _reduction(NUMBERS), "Rank": _any,
     "RealDiv": _elementwise(2, (*FLOATS, "float16", "complex64")),

@@ -19,6 +19,7 @@ BUILDING = {
     "cpu/moving": {"are_plain"},
     "cpu/reducing": {"_identity", "_describe"},
     "cpu/rows": {"_load", "_for"},
+    "cpu/scanning": set(),
     "cpu/shaping": set(),
     "cpu/taking": {"_read_key", "_read_limit"},
     "scheduler/ufuncs": {"_are_plain"},

@@ -69,11 +69,7 @@ def test_columns_may_be_rows(shape):
 
 
 def test_in_a_loop_over_an_unknown_batch():
-    x, w, n = feeds = [
-        tg.placeholder("float32", [None, 3]),
-        tg.placeholder("float32", [3, 3]),
-        tg.placeholder("int32", []),
-    ]
+    x, w, n = tg.placeholder("float32", [None, 3]), tg.placeholder("float32", [3, 3]), tg.placeholder("int32", [])
     _, y = tg.while_loop(lambda i, _: i < n, lambda i, h: (i + 1, tg.tanh(h @ w) * h + x), [0, x])
     fetches = [y, *tg.gradients(tg.reduce_sum(y), [x, w])]
     for steps in (0, 1, 3):
