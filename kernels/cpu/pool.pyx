@@ -18,13 +18,25 @@ from tagflow.kernels.scheduler.values cimport TAGFLOW_DEBUG, Py_INCREF
 cdef extern from "<stdlib.h>" nogil:
     int posix_memalign(void**, size_t, size_t)
 
-cdef extern from "<sys/mman.h>" nogil:
-    int MADV_HUGEPAGE
-    int madvise(void*, size_t, int)
+cdef extern from *:
+    """
+    #include <sys/mman.h>
+    #ifndef MADV_HUGEPAGE
+    #define MADV_HUGEPAGE 0
+    #endif
+    """
+    int MADV_HUGEPAGE, PROT_READ, PROT_WRITE, MAP_PRIVATE, MAP_ANONYMOUS
+    void* MAP_FAILED
+    int madvise(void*, size_t, int) nogil
+    void* mmap(void*, size_t, int, int, int, long) nogil
+    int munmap(void*, size_t) nogil
 
 cdef enum:
+    PAGE = 1 << 16  # bytes, the largest that a system has
+    LARGE = 1 << 18  # bytes from which a block has pages of its own, which go back to the system when it is freed
     HUGE_PAGE = 1 << 21  # bytes
     HUGE = 1 << 22  # bytes from which a block lies in such pages if it can
+    SLACK = 1 << 24  # bytes that live and kept blocks together may exceed the peak by
 
 cdef extern from "numpy/arrayobject.h":
     ctypedef struct ArrayObject "PyArrayObject":
@@ -327,19 +339,68 @@ cdef void* _take(void* ctx, size_t size) noexcept nogil:
 
 cdef Block* _new_block(Store* store, uint32_t kind) noexcept nogil:
     """Return a block from the operating system, for which kept ones make room if need be; NULL if there is none."""
-    cdef size_t size = sizeof(Block) + capacity_of(kind)
-    cdef size_t alignment = HUGE_PAGE if size >= HUGE else 64
-    cdef void* found = NULL
-    if posix_memalign(&found, alignment, size) != 0:
+    cdef size_t capacity = capacity_of(kind)
+    cdef Block* block
+    if capacity >= LARGE:
+        _make_room(store, capacity)
+    block = _allocate(capacity)
+    if block == NULL:
         _trim(store)
-        if posix_memalign(&found, alignment, size) != 0:
-            return NULL
-    if size >= HUGE:
-        madvise(found, size, MADV_HUGEPAGE)  # as good without
-    cdef Block* block = <Block*>found
-    block.kind = kind
-    block.capacity = capacity_of(kind)
+        block = _allocate(capacity)
+    if block != NULL:
+        block.kind = kind
+        block.capacity = capacity
     return block
+
+
+cdef Block* _allocate(size_t capacity) noexcept nogil:
+    """Return new memory with room for a header and data, NULL if there is none."""
+    cdef void* found = NULL
+    if capacity >= LARGE:
+        return <Block*>_map(_in_pages(capacity))
+    return <Block*>found if posix_memalign(&found, 64, sizeof(Block) + capacity) == 0 else NULL
+
+
+cdef void _free(Block* block) noexcept nogil:
+    """Give memory from `_allocate` back."""
+    if block.capacity >= LARGE:
+        munmap(block, _in_pages(block.capacity))
+    else:
+        free(block)
+
+
+cdef void* _map(size_t size) noexcept nogil:
+    """Return pages, huge ones for a large `size`, which is a multiple of PAGE; NULL if there are none."""
+    cdef size_t margin = HUGE_PAGE if size >= HUGE else 0
+    cdef char* found = <char*>mmap(NULL, size + margin, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)
+    cdef size_t before
+    if found == MAP_FAILED or margin == 0:
+        return NULL if found == MAP_FAILED else found
+    before = margin - <size_t>found % margin
+    munmap(found, before)
+    if before < margin:
+        munmap(found + before + size, margin - before)
+    madvise(found + before, size, MADV_HUGEPAGE)  # as good without
+    return found + before
+
+
+cdef inline size_t _in_pages(size_t capacity) noexcept nogil:
+    return (sizeof(Block) + capacity + PAGE - 1) // PAGE * PAGE
+
+
+cdef void _make_room(Store* store, int64_t size) noexcept nogil:
+    """Give back free blocks, large ones first, that would make the process grow well beyond the bytes ever in use."""
+    cdef int64_t excess = store.live + store.cached + size - max(store.peak, store.live + size) - SLACK
+    cdef uint32_t kind = KINDS
+    cdef Block* block
+    while excess > 0 and kind > 0:
+        kind -= 1
+        while excess > 0 and store.free[kind] != NULL:
+            block = store.free[kind]
+            store.free[kind] = block.next
+            store.cached -= block.capacity
+            excess -= block.capacity
+            _free(block)
 
 
 cdef void* _take_zeroed(void* ctx, size_t count, size_t size) noexcept nogil:
@@ -389,7 +450,7 @@ cdef void _give(void* ctx, void* data, size_t size) noexcept nogil:
     if store.cached + <int64_t>block.capacity > store.most_cached:
         _trim(store)
         if <int64_t>block.capacity > store.most_cached:
-            free(block)
+            _free(block)
             return
     store.cached += block.capacity
     block.next = store.free[block.kind]
@@ -406,5 +467,5 @@ cdef void _trim(Store* store) noexcept nogil:
         while store.free[kind] != NULL:
             block = store.free[kind]
             store.free[kind] = block.next
-            free(block)
+            _free(block)
     store.cached = 0

@@ -390,3 +390,33 @@ def test_threads_are_inside_on_their_own(pool):
     for thread in threads:
         thread.join()
     assert names == [("tagflow", "default_allocator")] * 2 + ["tagflow"] * 2
+
+
+def test_free_blocks_do_not_pile_up_beyond_the_peak():
+    pool = Pool(1 << 30)
+    slack = 1 << 24
+
+    def sizes_in_turn():
+        for megabytes in (5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 28, 32):
+            np.empty(megabytes << 20, np.uint8)
+
+    KernelContexts(pool).run(sizes_in_turn)
+    assert pool.peak_bytes == 32 << 20
+    assert 32 << 20 <= pool.cached_bytes <= (32 << 20) + slack
+
+
+@pytest.mark.parametrize("size", [1 << 18, (1 << 18) + 1, 1 << 22, (1 << 22) + 1, 5 << 22])
+def test_blocks_with_pages_of_their_own(size):
+    pool = Pool(0)
+
+    def fill():
+        array = np.empty(size, np.uint8)
+        array[:] = 7
+        assert array.ctypes.data % 64 == 0
+        return array
+
+    array = KernelContexts(pool).run(fill)
+    assert array.sum(dtype=np.int64) == 7 * size
+    assert pool.live_bytes == size
+    del array
+    assert pool.live_bytes == pool.cached_bytes == 0
