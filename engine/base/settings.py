@@ -84,7 +84,7 @@ class Settings:
     loops: bool = True
     reuse: bool = True
     pool: bool = True
-    pool_bytes: int = 1 << 28
+    pool_bytes: int = 1 << 30
     shuffle_seed: int | None = None
     check_passes: bool = field(default_factory=lambda: os.environ.get("TAGFLOW_CHECK_PASSES") == "1")
 

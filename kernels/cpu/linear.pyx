@@ -22,7 +22,7 @@ cdef enum:
     TINY = 64  # multiplications up to which a plain loop beats a call of BLAS
     PANEL = 64  # rows or columns that a part has at least
 
-cdef double PACE = 0.04  # nanoseconds that a multiplication and addition takes in float32, about; twice that in float64
+cdef double PACE = 0.02  # nanoseconds that a multiplication and addition takes in float32, about; twice that in float64
 
 
 cdef struct Matrix:  # an operand as BLAS wants it

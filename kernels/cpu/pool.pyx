@@ -33,10 +33,10 @@ cdef extern from *:
 
 cdef enum:
     PAGE = 1 << 16  # bytes, the largest that a system has
-    LARGE = 1 << 18  # bytes from which a block has pages of its own, which go back to the system when it is freed
+    LARGE = 1 << 17  # bytes from which a block has pages of its own, which go back to the system when it is freed
     HUGE_PAGE = 1 << 21  # bytes
     HUGE = 1 << 22  # bytes from which a block lies in such pages if it can
-    SLACK = 1 << 24  # bytes that live and kept blocks together may exceed the peak by
+    SLACK = 80 << 20  # bytes that live and kept blocks together may exceed the peak by
 
 cdef extern from "numpy/arrayobject.h":
     ctypedef struct ArrayObject "PyArrayObject":
@@ -389,8 +389,12 @@ cdef inline size_t _in_pages(size_t capacity) noexcept nogil:
 
 
 cdef void _make_room(Store* store, int64_t size) noexcept nogil:
-    """Give back free blocks, large ones first, that would make the process grow well beyond the bytes ever in use."""
-    cdef int64_t excess = store.live + store.cached + size - max(store.peak, store.live + size) - SLACK
+    """Give back free blocks that would make the process grow well beyond the bytes ever in use."""
+    _evict(store, store.live + store.cached + size - max(store.peak, store.live + size) - SLACK)
+
+
+cdef void _evict(Store* store, int64_t excess) noexcept nogil:
+    """Give so many bytes of free blocks back to the system, large ones first: they cost the least."""
     cdef uint32_t kind = KINDS
     cdef Block* block
     while excess > 0 and kind > 0:
@@ -447,11 +451,10 @@ cdef void _give(void* ctx, void* data, size_t size) noexcept nogil:
     _all.blocks -= 1
     if TAGFLOW_DEBUG:
         _all.freed += 1
-    if store.cached + <int64_t>block.capacity > store.most_cached:
-        _trim(store)
-        if <int64_t>block.capacity > store.most_cached:
-            _free(block)
-            return
+    if <int64_t>block.capacity > store.most_cached:
+        _free(block)
+        return
+    _evict(store, store.cached + <int64_t>block.capacity - store.most_cached)
     store.cached += block.capacity
     block.next = store.free[block.kind]
     store.free[block.kind] = block

@@ -41,7 +41,7 @@ cdef inline int array_cost(const Node* node, const Value* inputs, const Value* o
 cdef enum:
     LONG = 50000  # nanoseconds from which on a kernel leaves its work instead of doing it
     SHORTEST = 75000  # nanoseconds of a part, so that handing it over does not matter
-    LONGEST = 4000000  # nanoseconds of a part, so that a step that ends early has not long to wait
+    LONGEST = 70000000  # nanoseconds of a part, so that a step that ends early has not long to wait
 
 
 cdef inline void leave(Work* work, Compute compute, double cost, int most_parts) noexcept nogil:
@@ -50,8 +50,8 @@ cdef inline void leave(Work* work, Compute compute, double cost, int most_parts)
 
 
 cdef inline void cut(Work* work, int threads) noexcept nogil:
-    """Choose the number of parts: one for each thread, fewer if they would be short, more if they would be long."""
-    cdef double parts = max(min(work.cost / SHORTEST, <double>threads), work.cost / LONGEST)
+    """Choose the number of parts: one for each thread, fewer if they would be short, several if they would be long."""
+    cdef double parts = min(work.cost / SHORTEST, threads * (1 + work.cost // (<double>LONGEST * threads)))
     work.parts = <int>max(1, min(parts, <double>work.parts))
 
 
