@@ -90,13 +90,17 @@ class Execution:
             if not self.machine.done:
                 await self._go_on(more, timeout)
             return outcome(self.step, self.machine)
+        except BaseException:
+            self.machine.close()
+            if self.cores is not None:
+                self.cores.release_orphans()
+            raise
         finally:
             self.machine.close()
             self.holds.clear()
             del self.machine  # holds the error, whose traceback holds this object
             if self.bell is not None:
                 self.bell.close()
-                self.cores.release_orphans()  # type: ignore[union-attr]
 
     def abort(self, error: BaseException) -> None:
         """End the step with `error`, from outside."""

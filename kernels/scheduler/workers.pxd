@@ -53,6 +53,7 @@ cdef class Errand:
     cdef Value* outputs  # owned, `num_outputs` of them
     cdef uint32_t num_outputs
     cdef Counters* live
+    cdef bint lost  # its step is gone, and a thread still works on it
 
 
 cdef Errand new_errand(Machine* m, Ready ready, const Node* node, Work* work, object compiled)

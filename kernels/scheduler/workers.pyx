@@ -8,6 +8,7 @@ else to do, or is told through a file descriptor that its event loop watches.
 A step that ends early takes back what nobody has taken up; for the rest its arrays stay until the threads are done.
 """
 
+cimport cython
 from cpython.object cimport PyObject
 from libc.stdint cimport int64_t, uint32_t
 from libc.stdlib cimport calloc, free
@@ -69,6 +70,7 @@ cdef extern from *:
     void tagflow_ask_for_long_slices() noexcept nogil
 
 
+@cython.no_gc_clear  # a thread may be at work on what it keeps
 cdef class Errand:
     """An instance whose work is on its way, and the arrays that the work reads and writes."""
 
@@ -110,6 +112,7 @@ cdef int unpack(Machine* m, Errand errand) except -1:
     return 0
 
 
+@cython.no_gc_clear  # its end waits for the threads, which work on what is lost
 cdef class Workers:
     """A pool of threads; they start with the first work and end with the pool.
 
@@ -182,16 +185,18 @@ cdef class Workers:
 
     cdef int close_inbox(self, Inbox* inbox, set errands) except -1:
         """Take back the errands that nobody has taken up; the others become orphans."""
-        cdef Errand errand
-        pthread_mutex_lock(&self.pool.lock)
+        cdef list pending = list(errands)
+        cdef Py_ssize_t i
+        pthread_mutex_lock(&self.pool.lock)  # no object is made until it is released: a collection might come back here
         inbox.descriptor = -1
         inbox.done = NULL
-        for errand in errands:
-            _take_back(self.pool, &errand.task)
-            if errand.task.left:
-                self.lost.add(errand)
+        for i in range(len(pending)):
+            (<Errand>pending[i]).lost = _take_back(self.pool, &(<Errand>pending[i]).task)
         pthread_mutex_unlock(&self.pool.lock)
         pthread_cond_destroy(&inbox.arrival)
+        for errand in pending:
+            if (<Errand>errand).lost:
+                self.lost.add(errand)
         return 0
 
     cdef void submit(self, Errand errand, Inbox* inbox) noexcept:
@@ -320,13 +325,13 @@ cdef inline void _arrive(Task* task) noexcept nogil:
         inbox.descriptor = -1
 
 
-cdef inline void _take_back(Pool* pool, Task* task) noexcept nogil:
-    """Take the parts that nobody has taken out of the queue; what is left goes to the orphans."""
+cdef inline bint _take_back(Pool* pool, Task* task) noexcept nogil:
+    """Take the parts that nobody has taken out of the queue; say whether some are left, which go to the orphans."""
     cdef Task** place = &pool.first
     cdef Task* before = NULL
     task.inbox = &pool.orphans
     if task.taken == task.work.parts:
-        return
+        return task.left != 0
     while place[0] != task:
         before = place[0]
         place = &before.next
@@ -335,3 +340,4 @@ cdef inline void _take_back(Pool* pool, Task* task) noexcept nogil:
         pool.last = before
     task.left -= task.work.parts - task.taken
     task.work.parts = task.taken
+    return task.left != 0
