@@ -8,6 +8,7 @@ from .base.settings import DEFAULTS, Settings
 from .ir.legality import check
 from .ir.rewrite import Program, copy_program
 from .lower.lowering import lower
+from .optimize.accumulate import accumulate_products
 from .optimize.batch import batch_products
 from .optimize.fold import fold_constants
 from .optimize.fuse import fuse_elementwise
@@ -27,6 +28,7 @@ PASSES: tuple[tuple[str, Pass], ...] = (  # by the setting that turns each off, 
     ("hoist_bytes", hoist_products),
     ("narrow", lambda program, _: narrow_products(program)),
     ("batch", lambda program, _: batch_products(program)),
+    ("accumulate", lambda program, _: accumulate_products(program)),
     ("fuse", lambda program, _: fuse_elementwise(program)),
 )
 

@@ -40,6 +40,8 @@ class Settings:
         Let operations that compute the same value be one.
     batch : bool
         Multiply what a loop adds up, as gradients of its weights, at once behind it.
+    accumulate : bool
+        Add products to running sums, as gradients of a loop's weights, where they stand.
     hoist : bool
         Move constants out of loops, and read loop variables that never change from outside.
     hoist_bytes : int
@@ -76,6 +78,7 @@ class Settings:
     fold_bytes: int = 1 << 20
     merge: bool = True
     batch: bool = True
+    accumulate: bool = True
     hoist: bool = True
     hoist_bytes: int = 1 << 25
     narrow: bool = True
@@ -121,8 +124,8 @@ class Settings:
 
 # What makes steps fast, and changes no result but for rounding: each field with the value that switches it off.
 FAST_PATHS: dict[str, Any] = {
-    "fold": False, "merge": False, "hoist": False, "hoist_bytes": 0, "narrow": False, "batch": False, "fuse": False,
-    "native": False, "loops": False, "reuse": False, "pool": False, "workers": 0,
+    "fold": False, "merge": False, "hoist": False, "hoist_bytes": 0, "narrow": False, "batch": False,
+    "accumulate": False, "fuse": False, "native": False, "loops": False, "reuse": False, "pool": False, "workers": 0,
 }  # fmt: skip
 
 DEFAULTS = Settings()

@@ -10,7 +10,7 @@ from ..base import dtypes
 from ..base.errors import GraphError, ShapeError
 from ..base.shapes import Shape
 from ..ir.build import apply, convert_to_tensor
-from ..ir.definition import Sample, define
+from ..ir.definition import NotDifferentiable, Sample, define
 from ..ir.operation import Operation
 from ..ir.tensor import Tensor
 from .common import sum_to
@@ -25,7 +25,7 @@ _BATCH = np.arange(12, dtype=np.float64).reshape(2, 1, 2, 3) - 5
 
 
 def _matmul_shape(op: Operation) -> Shape:
-    a, b = (t.shape for t in op.inputs)
+    a, b = (t.shape for t in op.inputs[:2])
     for shape in (a, b):
         if shape.rank is not None and shape.rank < 2:
             raise ShapeError(
@@ -62,8 +62,7 @@ def _matmul_gradient(op: Operation, g: Tensor) -> list[Any]:
     return [sum_to(to_a, a), sum_to(to_b, b)]
 
 
-@typed
-def _matmul(xp: Any, a: Any, b: Any, transpose_a: bool, transpose_b: bool) -> Any:
+def _product(xp: Any, a: Any, b: Any, transpose_a: bool, transpose_b: bool) -> Any:
     return xp.matmul(a.swapaxes(-1, -2) if transpose_a else a, b.swapaxes(-1, -2) if transpose_b else b)
 
 
@@ -77,7 +76,7 @@ define(
     where={"T": dtypes.NUMERIC},
     attrs={"transpose_a": False, "transpose_b": False},
     shape=_matmul_shape,
-    kernel=_matmul,
+    kernel=typed(_product),
     gradient=_matmul_gradient,
     samples=[
         Sample([_A, _B], f64([[-3, 7], [10, -8.75]])),
@@ -89,6 +88,22 @@ define(
         Sample([i32([[1, 2]]), i32([[3], [4]])], i32([[11]])),
     ],
 )
+
+
+define(
+    "MatMulAdd",
+    "a: T, b: T, total: T -> sum: T",
+    where={"T": (dtypes.float32, dtypes.float64)},
+    attrs={"transpose_a": False, "transpose_b": False},
+    shape=_matmul_shape,
+    kernel=typed(lambda xp, a, b, total, **transposed: _product(xp, a, b, **transposed) + total),
+    gradient=NotDifferentiable("it is made after gradients are"),
+    samples=[
+        Sample([_A, _B, f64([[1, 2], [3, 4]])], f64([[-2, 9], [13, -4.75]])),
+        Sample([_A.T.copy(), _B.T.copy(), f64([[1, 2], [3, 4]])], f64([[-2, 9], [13, -4.75]]),
+               {"transpose_a": True, "transpose_b": True}),
+    ],
+)  # fmt: skip
 
 
 def matmul(a: Any, b: Any, transpose_a: bool = False, transpose_b: bool = False, name: str | None = None) -> Tensor:

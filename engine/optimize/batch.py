@@ -27,7 +27,7 @@ def batch_products(program: Program) -> Program:
     moved: dict[Tensor, Tensor] = {}
     joined: dict[Tensor, Tensor] = {}
     for op in [op for op in program.graph.root.walk() if op.type == "While"]:
-        for index, term in _running_sums(op):
+        for index, term in running_sums(op):
             total = _after(op, term, joined)
             if total is not None:
                 moved[op.outputs[index]] = _plus(op.inputs[index], total)
@@ -37,7 +37,7 @@ def batch_products(program: Program) -> Program:
     return copy_program(program)
 
 
-def _running_sums(op: Operation) -> Iterator[tuple[int, Tensor]]:
+def running_sums(op: Operation) -> Iterator[tuple[int, Tensor]]:
     """Yield the loop variables that only have a term added to in each iteration, and that term; products first."""
     found = []
     cond, body = op.regions

@@ -52,7 +52,7 @@ class Cores:
             self._give_back = finalize(self, _one_blas_thread.release)
 
     def release_orphans(self) -> None:
-        """Have the arrays of orphaned kernels released as soon as these end; without a running loop, when next asked."""
+        """Have the arrays of orphaned kernels released when these end; without a running loop, when next asked."""
         if self._bell is None and self.orphaned and asyncio._get_running_loop() is not None:
             self._bell = Bell(self._listen)
             self._listen()

@@ -77,15 +77,22 @@ cdef inline ArrayObject* new_array(
     return <ArrayObject*>place.bits
 
 
+cdef inline bint is_unshared(const Table* table, ArrayObject* array) noexcept nogil:
+    """Say whether only one token holds an array, and nobody else, and its memory may be written to."""
+    cdef int wanted = cnp.NPY_ARRAY_OWNDATA | cnp.NPY_ARRAY_WRITEABLE
+    if not table.reuse or Py_REFCNT(array) != 1 or PyArray_BASE(array) != NULL:
+        return False
+    return PyArray_FLAGS(array) & wanted == wanted
+
+
 cdef inline ArrayObject* unshared(const Table* table, const Node* node, const Value* inputs, const Type* type) noexcept nogil:
     """Return an input array that only this instance holds and that the result fits into, else NULL (rule 43)."""
-    cdef int wanted = cnp.NPY_ARRAY_OWNDATA | cnp.NPY_ARRAY_WRITEABLE
     cdef ArrayObject* array
-    for i in range(node.num_inputs if table.reuse else 0):
+    for i in range(node.num_inputs):
         array = <ArrayObject*>inputs[i].bits
         if inputs[i].form != OBJECT or input_type(table, node, i).number != type.number:
             continue
-        if Py_REFCNT(array) == 1 and PyArray_FLAGS(array) & wanted == wanted and PyArray_BASE(array) == NULL:
+        if is_unshared(table, array):
             return array
     return NULL
 

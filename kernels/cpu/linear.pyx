@@ -5,16 +5,18 @@ What is not two plain matrices of float32 or float64 goes through the Python ker
 
 cimport numpy as cnp
 from libc.limits cimport INT_MAX
+from libc.string cimport memcpy
 from scipy.linalg.cython_blas cimport dgemm, sgemm
 
 import numpy as np
 
 from tagflow.kernels.cpu.arrays cimport (
-    PyArray_DATA, PyArray_DIM, PyArray_FLAGS, PyArray_NDIM, ArrayObject, array_in, is_usable, new_array,
+    PyArray_CompareLists, PyArray_DATA, PyArray_DIM, PyArray_DIMS, PyArray_FLAGS, PyArray_NBYTES, PyArray_NDIM,
+    ArrayObject, array_in, is_unshared, is_usable, new_array, plain_in,
 )
 from tagflow.kernels.scheduler.cost cimport LONG, leave
 from tagflow.kernels.scheduler.table cimport Native, Node, Table, Work, output_type
-from tagflow.kernels.scheduler.values cimport Counters, Value
+from tagflow.kernels.scheduler.values cimport Counters, Value, hold
 
 cnp.import_array()
 
@@ -38,6 +40,7 @@ cdef struct Product:
     int rows
     int columns
     int inner
+    bint adds  # to what the data holds
     void* data
 
 
@@ -75,7 +78,7 @@ cdef inline void _small(const Product* p, real* product) noexcept nogil:
     cdef int i, j, k
     for i in range(p.rows):
         for j in range(p.columns):
-            total = 0
+            total = product[i * p.columns + j] if p.adds else 0
             for k in range(p.inner):
                 total += x[i * x_row + k * x_step] * y[j * y_column + k * y_step]
             product[i * p.columns + j] = total
@@ -87,7 +90,7 @@ cdef inline void _gemm(const Product* p, int row, int rows, int column, int colu
     BLAS reads row by row as transposed: it computes the transposed product from swapped sides.
     """
     cdef real one = 1
-    cdef real zero = 0
+    cdef real beta = p.adds
     cdef char* left = b"T" if p.b.transposed else b"N"
     cdef char* right = b"T" if p.a.transposed else b"N"
     cdef int inner = p.inner
@@ -98,9 +101,9 @@ cdef inline void _gemm(const Product* p, int row, int rows, int column, int colu
     cdef real* y = <real*>p.b.data + <size_t>column * (b_width if p.b.transposed else 1)
     product += <size_t>row * width + column
     if real is float:
-        sgemm(left, right, &columns, &rows, &inner, &one, y, &b_width, x, &a_width, &zero, product, &width)
+        sgemm(left, right, &columns, &rows, &inner, &one, y, &b_width, x, &a_width, &beta, product, &width)
     else:
-        dgemm(left, right, &columns, &rows, &inner, &one, y, &b_width, x, &a_width, &zero, product, &width)
+        dgemm(left, right, &columns, &rows, &inner, &one, y, &b_width, x, &a_width, &beta, product, &width)
 
 
 cdef inline int _bound(int whole, int part, int parts) noexcept nogil:
@@ -128,12 +131,29 @@ cdef void _part_double(const void* product, int part, int parts) noexcept nogil:
     _part(<const Product*>product, part, parts, <double*>(<const Product*>product).data)
 
 
+cdef inline int _place(
+        const Table* table, const Node* node, Value* inputs, Counters* live, Value* outputs, Product* p) except -1:
+    """Make room for a product: a new array, or the one that it is added to, copied if others hold it too."""
+    cdef cnp.npy_intp dims[2]
+    cdef ArrayObject* total = plain_in(inputs[2]) if p.adds else NULL
+    dims[0], dims[1] = p.rows, p.columns
+    if p.adds and (total == NULL or PyArray_NDIM(total) != 2 or not PyArray_CompareLists(PyArray_DIMS(total), dims, 2)):
+        return 0
+    if p.adds and is_unshared(table, total):
+        p.data = PyArray_DATA(total)
+        hold(live, outputs, inputs[2])
+        return 1
+    p.data = PyArray_DATA(new_array(live, output_type(table, node, 0), 2, dims, outputs))
+    if p.adds:
+        memcpy(p.data, PyArray_DATA(total), PyArray_NBYTES(total))
+    return 1
+
+
 cdef inline int _multiply(
         const Table* table, const Node* node, Value* inputs, Counters* live, Value* outputs, Work* work,
         real* _) except -1:
-    """Multiply two matrices; return 0, with nothing done, if they are not ones that BLAS takes."""
+    """Multiply two matrices, and add a third; return 0, with nothing done, if they are not ones that BLAS takes."""
     cdef Product* p = <Product*>work.arguments
-    cdef cnp.npy_intp dims[2]
     cdef double steps
     if not _as_matrix(array_in(inputs[0]), node.params[0], &p.a):
         return 0
@@ -144,8 +164,9 @@ cdef inline int _multiply(
     p.inner = p.a.rows if p.a.transposed else p.a.columns
     if p.inner != (p.b.columns if p.b.transposed else p.b.rows) or p.inner == 0 or p.rows == 0 or p.columns == 0:
         return 0
-    dims[0], dims[1] = p.rows, p.columns
-    p.data = PyArray_DATA(new_array(live, output_type(table, node, 0), 2, dims, outputs))
+    p.adds = node.params[2] != 0
+    if not _place(table, node, inputs, live, outputs, p):
+        return 0
     steps = <double>p.rows * <double>p.columns * p.inner
     if steps <= TINY:
         _small(p, <real*>p.data)

@@ -25,7 +25,7 @@ _ROWS = frozenset({"ArgMax", "ArgMin", "LogSoftmax", "Softmax", "SoftmaxCrossEnt
 _SHAPING = frozenset({"ExpandDims", "Fill", "Rank", "Reshape", "Shape", "Size", "Squeeze"})
 
 TYPES = _REDUCTIONS | _ROWS | _SHAPING | {
-    "AddN", "Cast", "Concat", "Cumsum", "Fused", "Gather", "MatMul", "SeriesConcat", "Sigmoid", "Split", "SplitV",
+    "AddN", "Cast", "Concat", "Cumsum", "Fused", "Gather", "MatMul", "MatMulAdd", "SeriesConcat", "Sigmoid", "Split", "SplitV",
     "StridedSlice", "TensorArrayRead", "TensorArrayStack", "TensorArrayWrite", "Transpose",
 }  # all that find_native may find something for
 
@@ -37,8 +37,8 @@ cdef Native find_native(str type, dict attrs, list inputs, list outputs, int64_t
     """
     if type not in TYPES:
         return NULL
-    if type == "MatMul":
-        params[0], params[1] = attrs["transpose_a"], attrs["transpose_b"]
+    if type == "MatMul" or type == "MatMulAdd":
+        params[0], params[1], params[2] = attrs["transpose_a"], attrs["transpose_b"], type == "MatMulAdd"
         return find_matmul(attrs, inputs, outputs)
     if type == "Concat":
         params[0] = attrs["axis"]

@@ -232,6 +232,14 @@ def _matmul(rng):
     return [a.T.copy() if flags[0] else a, b.T.copy() if flags[1] else b], attrs
 
 
+def _matmul_add(rng):
+    while True:
+        (a, b), attrs = _matmul(rng)
+        rows, columns = a.shape[attrs["transpose_a"]], b.shape[not attrs["transpose_b"]]
+        if a.dtype.kind == "f":
+            return [a, b, np.nan_to_num(numbers(rng, (rows, columns), a.dtype), posinf=1, neginf=1)], attrs
+
+
 def _concat(rng):
     shape, dtype = list(shape_of(rng, 1)), _pick(rng, ALL)
     axis = int(rng.integers(-len(shape), len(shape)))
@@ -313,6 +321,7 @@ CASES = {
     "Cast": _cast, "Concat": _concat, "Cumsum": _cumsum, "ExpandDims": _expand, "Fill": _fill,
     "FloorDiv": _elementwise(2, NUMBERS),
     "FloorMod": _elementwise(2, NUMBERS), "Fused": _fused, "Gather": _gather, "LogSoftmax": _rows(), "MatMul": _matmul,
+    "MatMulAdd": _matmul_add,
     "Max": _reduction(NUMBERS), "Mean": _reduction(FLOATS), "Min": _reduction(NUMBERS), "Rank": _any,
     "RealDiv": _elementwise(2, (*FLOATS, "float16", "complex64")),
     "Relu": _elementwise(1, NUMBERS), "Reshape": _reshape, "Shape": _any, "Sigmoid": _elementwise(1, FLOATS),

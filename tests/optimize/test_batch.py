@@ -12,7 +12,7 @@ from tagflow.kernels.scheduler.plan import CompiledPlan
 
 from tests.settings import ON
 
-OFF = replace(ON, batch=False)
+OFF = replace(ON, batch=False, accumulate=False)
 
 
 @pytest.fixture(autouse=True)
@@ -63,7 +63,7 @@ def test_weight_gradients_are_multiplied_behind_the_loop():
 
 def test_factors_as_large_as_their_product_stay_in_the_loop():
     fetches, feeds = recurrent(5, rows=6)
-    assert inside_loops(fetches, feeds).count("MatMul") == 3
+    assert inside_loops(fetches, feeds, replace(ON, accumulate=False)).count("MatMul") == 3
     assert_close(fetches, feeds, draw(feeds))
 
 

@@ -86,4 +86,5 @@ def test_each_pass_has_something_to_do_in_it(off):
     with tg.Graph().as_default() as graph:
         x, fetches = lstm()
     program = Program(graph, [x], fetches[:3])
-    assert optimized(program, ON).graph.to_text() != optimized(program, ON.without(off)).graph.to_text()
+    on = ON.without("batch") if off == "accumulate" else ON  # it takes what that leaves
+    assert optimized(program, on).graph.to_text() != optimized(program, on.without(off)).graph.to_text()

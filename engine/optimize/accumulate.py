@@ -1,0 +1,41 @@
+"""Add products to a running sum where it stands.
+
+The gradient of weights used in a loop is a sum over iterations, ``total + a.T @ b``. Where the products can not be
+made at once behind the loop (``batch.py``), BLAS adds each to the total, and nothing as large as the weights is made.
+"""
+
+from __future__ import annotations
+
+from ..ir.operation import Operation
+from ..ir.rewrite import Program, copy_program
+from ..ir.tensor import Tensor
+from .batch import running_sums
+from .substitute import substitute
+
+
+def accumulate_products(program: Program) -> Program:
+    """Return the program with products added to their sums as they are made; the given one is used up."""
+    moved: dict[Tensor, Tensor] = {}
+    for op in [op for op in program.graph.root.walk() if op.type == "While"]:
+        body = op.regions[1]
+        for index, term in running_sums(op):
+            if _is_product(term) and term.shape == body.params[index].shape:
+                moved[body.results[index]] = _added(term, body.params[index])
+    if not moved:
+        return program
+    substitute(program, moved)
+    return copy_program(program)
+
+
+def _is_product(term: Tensor) -> bool:
+    matrices = all(t.rank == 2 for t in term.op.inputs)
+    return term.op.type == "MatMul" and matrices and term.dtype.is_floating and term.shape.is_fully_known
+
+
+def _added(term: Tensor, total: Tensor) -> Tensor:
+    made = term.op
+    added = Operation(
+        made.region, "MatMulAdd", made.graph.unique_name(f"{made.name}/added"), [*made.inputs, total],
+        [(term.dtype, term.shape)], attrs=dict(made.attrs), device=made.device, source=made.source,
+    )  # fmt: skip
+    return added.outputs[0]
