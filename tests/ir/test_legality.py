@@ -8,7 +8,7 @@ from tagflow.base import dtypes
 from tagflow.base.errors import GraphError
 from tagflow.base.settings import Settings
 from tagflow.base.shapes import SCALAR
-from tagflow.compile import lowered
+from tagflow.compile import PASSES, lowered
 from tagflow.frontend.conditional import cond
 from tagflow.frontend.loops import while_loop
 from tagflow.ir import scopes
@@ -61,7 +61,7 @@ def test_checks_between_passes_are_a_setting(monkeypatch):
     lowered(Program(y.graph, [], [y]), replace(ON, check_passes=False))
     assert stages == []
     lowered(Program(y.graph, [], [y]), replace(ON, check_passes=True))
-    assert stages == ["structured"] * 8 + ["lowered"]
+    assert stages == ["structured"] * (1 + len(PASSES)) + ["lowered"]  # once before all passes
 
 
 def test_the_default_comes_from_the_environment(monkeypatch):
