@@ -46,7 +46,9 @@ def running_sums(op: Operation) -> Iterator[tuple[int, Tensor]]:
         before, total = body.params[i], body.results[i]
         terms = [t for t in total.op.inputs if t is not before]
         once = kept[total] == 1 and not kept[before] and not total._consumers and not cond.params[i]._consumers
-        if total.op.type != "Add" or len(terms) != 1 or not once or list(before._consumers) != [total.op]:
+        if total.op.type != "Add" or total.op.control_inputs or len(terms) != 1:
+            continue
+        if not once or list(before._consumers) != [total.op]:
             continue
         term = terms[0]
         if term.region is body and len(term._consumers) == 1 and not kept[term] and not term.op.control_inputs:

@@ -31,7 +31,8 @@ _UNSURE = frozenset({"Switch", "SwitchN", "Merge", "Enter", "Exit", "NextIterati
 
 def fuse_elementwise(program: Program) -> Program:
     """Return the program with connected elementwise operations fused; the given one is used up."""
-    program = read_assigned(drop_sums(program))
+    program = drop_sums(program)
+    waits = read_assigned(program)
     pinned = {c for op in program.graph.root.walk() for c in op.control_inputs} | set(program.targets)
     regions = [program.graph.root, *(r for op in program.graph.root.walk() for r in op.regions)]
     kept = returned(program)
@@ -40,6 +41,8 @@ def fuse_elementwise(program: Program) -> Program:
     fused = {op for group in groups for op in group}
     for group in groups:
         _replace(group, kept, fused, moved)
+    for effect, assignment in waits:
+        effect.control_inputs = list(dict.fromkeys([*effect.control_inputs, assignment]))
     if not moved:
         return program
     substitute(program, moved)

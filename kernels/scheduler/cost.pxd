@@ -41,7 +41,7 @@ cdef inline int array_cost(const Node* node, const Value* inputs, const Value* o
 cdef enum:
     LONG = 50000  # nanoseconds from which on a kernel leaves its work instead of doing it
     SHORTEST = 75000  # nanoseconds of a part, so that handing it over does not matter
-    LONGEST = 70000000  # nanoseconds of a part, so that a step that ends early has not long to wait
+    LONGEST = 70000000  # nanoseconds of a part, so that what a step leaves behind ends soon and others get their turn
 
 
 cdef inline void leave(Work* work, Compute compute, double cost, int most_parts) noexcept nogil:

@@ -46,7 +46,7 @@ import_array()
 cdef Counters _live  # of all machines in the process
 _logger = logging.getLogger("tagflow")
 
-cdef double PATIENCE = 2e-4  # seconds that a drain waits for the workers: the way through the event loop takes half
+cdef double PATIENCE = 2e-4  # seconds that a drain waits for the workers before it gives up the event loop
 
 
 def live_counts():

@@ -86,6 +86,23 @@ def test_a_total_that_others_hold_is_not_written_to():
     np.testing.assert_array_equal(start, np.ones((3, 3)))
 
 
+@pytest.mark.parametrize("settings", [ON, ALONE, OFF])
+def test_a_sum_that_waits_for_an_effect_stays(settings):
+    called = []
+    x = tg.placeholder("float32", [2, 64])
+
+    def body(i, total):
+        product = tg.matmul(x * tg.cast(i, "float32"), x, transpose_a=True)
+        effect = tg.py_function(lambda: called.append(1), [], [])
+        after = i + 1
+        with tg.control_dependencies(effect if isinstance(effect, list) else [effect]):
+            return after, total + product
+
+    total = tg.while_loop(lambda i, _: i < 3, body, [0, tg.zeros([64, 64])])[1]
+    results([total], {x: np.ones((2, 64), np.float32)}, settings)
+    assert len(called) == 3
+
+
 def test_what_is_no_plain_sum_stays():
     x, row = tg.placeholder("float32", [3, 3]), tg.placeholder("float32", [1, 3])
     wide = tg.while_loop(

@@ -272,6 +272,42 @@ def test_an_assignment_that_is_read_ahead_of_still_happens():
         assert session.run(w.read_value()).tolist() == [2.0] * 4
 
 
+def ends(settings, train, read):
+    """Return what a step of `train` leaves, or gives, for several orders of what is ready."""
+    found = []
+    for seed in range(20):
+        with tg.SyncSession(tg.get_default_graph(), settings=replace(settings, shuffle_seed=seed)) as session:
+            session.run(tg.global_variables_initializer())
+            result = session.run(train)
+            found.append(result.tolist() if read is None else session.run(read).tolist())
+    return found
+
+
+@pytest.mark.parametrize("settings", [ON, OFF])
+def test_a_later_assignment_of_the_same_variable_still_comes_later(settings):
+    w = tg.Variable(np.zeros(2, np.float32))
+    again = w.assign(w.assign(tg.placeholder_with_default(np.ones(2, np.float32), [2])) * 2.0 + 1.0)
+    assert ends(settings, again, w.read_value()) == [[3.0, 3.0]] * 20
+
+
+@pytest.mark.parametrize("settings", [ON, OFF])
+def test_a_read_behind_what_was_computed_still_sees_the_assignment(settings):
+    w = tg.Variable(np.zeros(2, np.float32))
+    doubled = w.assign(tg.placeholder_with_default(np.ones(2, np.float32), [2])) * 2.0 + 1.0
+    with tg.control_dependencies([tg.group(tg.exp(doubled))]):
+        read = w.read_value()
+    assert ends(settings, read, None) == [[1.0, 1.0]] * 20
+
+
+@pytest.mark.parametrize("settings", [ON, OFF])
+def test_a_read_behind_an_update_still_sees_the_moment(settings):
+    w, m = (tg.Variable(np.zeros(2, np.float32)) for _ in range(2))
+    update = w.assign_sub(m.assign(tg.placeholder_with_default(np.ones(2, np.float32), [2])) * 2.0 + 1.0)
+    with tg.control_dependencies([update]):
+        read = m.read_value()
+    assert ends(settings, read, None) == [[1.0, 1.0]] * 20
+
+
 def test_an_assignment_that_may_be_dead_is_not_read_ahead_of():
     w = tg.Variable(np.ones(4, np.float32))
     _, taken = tg.switch(tg.constant(1.0), tg.placeholder_with_default(tg.constant(False), []))
