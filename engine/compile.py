@@ -16,6 +16,7 @@ from .optimize.hoist import hoist_constants
 from .optimize.inputs import hoist_products
 from .optimize.merge import merge_duplicates
 from .optimize.narrow import narrow_products
+from .optimize.release import release_saved
 from .optimize.unchanged import capture_unchanged
 from .plan.build import build_plan
 from .plan.plan import Plan
@@ -30,6 +31,7 @@ PASSES: tuple[tuple[str, Pass], ...] = (  # by the setting that turns each off, 
     ("batch", lambda program, _: batch_products(program)),
     ("accumulate", lambda program, _: accumulate_products(program)),
     ("fuse", lambda program, _: fuse_elementwise(program)),
+    ("release", lambda program, _: release_saved(program)),
 )
 
 

@@ -40,7 +40,7 @@ class Settings:
     merge : bool
         Let operations that compute the same value be one.
     batch : bool
-        Multiply what a loop adds up, as gradients of its weights, at once behind it.
+        Gather what a loop multiplies and adds up, as gradients of its weights, and multiply much of it at once.
     accumulate : bool
         Add products to running sums, as gradients of a loop's weights, where they stand.
     hoist : bool
@@ -51,6 +51,8 @@ class Settings:
         Compute only the columns of a product that are used.
     fuse : bool
         Run connected elementwise operations as one.
+    release : bool
+        Let go of a saved value when a backward loop has read it; off, when none of that loop's values are needed.
     native : bool
         Call C kernels where an operation has one; off, the Python kernel of its definition.
     loops : bool
@@ -84,6 +86,7 @@ class Settings:
     hoist_bytes: int = 1 << 25
     narrow: bool = True
     fuse: bool = True
+    release: bool = True
     native: bool = True
     loops: bool = True
     reuse: bool = True
@@ -126,7 +129,8 @@ class Settings:
 # What makes steps fast, and changes no result but for rounding: each field with the value that switches it off.
 FAST_PATHS: dict[str, Any] = {
     "fold": False, "merge": False, "hoist": False, "hoist_bytes": 0, "narrow": False, "batch": False,
-    "accumulate": False, "fuse": False, "native": False, "loops": False, "reuse": False, "pool": False, "workers": 0,
+    "accumulate": False, "fuse": False, "release": False, "native": False, "loops": False, "reuse": False,
+    "pool": False, "workers": 0,
 }  # fmt: skip
 
 DEFAULTS = Settings()

@@ -8,11 +8,12 @@ import numpy as np
 
 from ..base import dtypes
 from ..base.errors import GraphError, ShapeError
-from ..base.shapes import Shape
+from ..base.shapes import SCALAR, Shape
 from ..ir.build import apply, convert_to_tensor
-from ..ir.definition import NotDifferentiable, Sample, define
+from ..ir.definition import REQUIRED, NotDifferentiable, Sample, define
 from ..ir.operation import Operation
 from ..ir.tensor import Tensor
+from ..kernels.cpu.products import ProductSum
 from .common import sum_to
 from .complexes import conj
 from .families import typed
@@ -104,6 +105,43 @@ define(
                {"transpose_a": True, "transpose_b": True}),
     ],
 )  # fmt: skip
+
+
+_SUM = NotDifferentiable("a pass makes it after gradients are made")
+_MATRICES = (dtypes.float32, dtypes.float64)
+
+
+def _add_product(xp: Any, total: ProductSum, a: Any, b: Any) -> ProductSum:
+    total.add(a, b)
+    return total
+
+
+define(
+    "ProductSumBegin",
+    "total: T -> sum: resource",
+    where={"T": _MATRICES},
+    shape=lambda op: SCALAR,
+    kernel=lambda xp, total: ProductSum(total),
+    gradient=_SUM,
+)
+
+define(
+    "ProductSumAdd",
+    "sum: resource, a: T, b: T -> sum: resource",
+    where={"T": _MATRICES},
+    shape=lambda op: SCALAR,
+    kernel=_add_product,
+    gradient=_SUM,
+)
+
+define(
+    "ProductSumEnd",
+    "sum: resource -> total: @dtype",
+    attrs={"dtype": REQUIRED, "shape": Shape(None)},
+    shape=lambda op: Shape(op.attrs["shape"]),
+    kernel=lambda xp, total, dtype, shape: total.value(),
+    gradient=_SUM,
+)
 
 
 def matmul(a: Any, b: Any, transpose_a: bool = False, transpose_b: bool = False, name: str | None = None) -> Tensor:

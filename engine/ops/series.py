@@ -55,7 +55,7 @@ define(
 define(
     "SeriesRead",
     "series: series, index: int64 -> value: @dtype",
-    attrs={"dtype": REQUIRED, "shape": Shape(None), "maybe": False},
+    attrs={"dtype": REQUIRED, "shape": Shape(None), "maybe": False, "last": False},
     shape=_declared,
     kernel=None,
     gradient=_BY_WALK,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from ..ir.operation import Operation
 from ..ir.rewrite import Program, copy_program
 from ..ir.tensor import Tensor
-from .batch import running_sums
+from .batch import is_product, running_sums
 from .substitute import substitute
 
 
@@ -19,17 +19,12 @@ def accumulate_products(program: Program) -> Program:
     for op in [op for op in program.graph.root.walk() if op.type == "While"]:
         body = op.regions[1]
         for index, term in running_sums(op):
-            if _is_product(term) and term.shape == body.params[index].shape:
+            if is_product(term) and term.shape == body.params[index].shape:
                 moved[body.results[index]] = _added(term, body.params[index])
     if not moved:
         return program
     substitute(program, moved)
     return copy_program(program)
-
-
-def _is_product(term: Tensor) -> bool:
-    matrices = all(t.rank == 2 for t in term.op.inputs)
-    return term.op.type == "MatMul" and matrices and term.dtype.is_floating and term.shape.is_fully_known
 
 
 def _added(term: Tensor, total: Tensor) -> Tensor:

@@ -108,6 +108,8 @@ class _Builder:
             fields = {"index": op.attrs["index"]}
         elif kind in (Kind.SERIES_PUSH, Kind.SERIES_EXIT):
             fields = {"index": op.attrs["series"]}
+        elif kind is Kind.SERIES_READ:
+            fields = {"is_last": op.attrs["last"]}
         return Node(
             op.name, op.type, kind, self.frame_index[self.frames.of[op]], len(op.inputs), len(op.control_inputs),
             tuple(t.dtype.numpy for t in op.outputs), source=op.source, **fields,

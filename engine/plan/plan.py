@@ -43,6 +43,8 @@ class Node:
         The frame an ENTER leads to.
     is_constant : bool
         Whether an ENTER is a loop invariant.
+    is_last : bool
+        Whether a SERIES_READ is the only one of its slot.
     """
 
     name: str
@@ -60,6 +62,7 @@ class Node:
     index: int = -1
     child: int = -1
     is_constant: bool = False
+    is_last: bool = False
     source: Source | None = None
 
 

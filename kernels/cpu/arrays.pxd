@@ -20,6 +20,7 @@ cdef extern from "numpy/arrayobject.h" nogil:
     cnp.npy_intp PyArray_NBYTES(ArrayObject*)
     cnp.npy_intp PyArray_DIM(ArrayObject*, int)
     cnp.npy_intp* PyArray_DIMS(ArrayObject*)
+    int PyArray_ITEMSIZE(ArrayObject*)
     void* PyArray_DATA(ArrayObject*)
     PyObject* PyArray_BASE(ArrayObject*)
     bint PyArray_CheckExact(ArrayObject*)

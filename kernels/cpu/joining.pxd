@@ -1,5 +1,5 @@
-"""Kernels that join what a loop has left, a row or some for each iteration."""
+"""The kernel that joins the elements of a TensorArray."""
 
 from tagflow.kernels.scheduler.table cimport Native
 
-cdef Native find_join(str type, list outputs)
+cdef Native find_stack(list outputs)

@@ -1,4 +1,4 @@
-"""Kernels that join what a loop has left: the rows of a Series, the elements of a TensorArray.
+"""The kernel that joins the elements of a TensorArray, which a loop has left.
 
 Many small copies into one large array, whose pages the system may have to find first: left to the workers.
 """
@@ -9,20 +9,18 @@ from libc.stdint cimport int64_t
 from libc.string cimport memcpy
 
 from tagflow.kernels.cpu.arrays cimport (
-    ArrayObject, PyArray_DATA, PyArray_DIM, PyArray_DIMS, PyArray_NBYTES, PyArray_NDIM, new_array, plain_in, same_shape,
+    ArrayObject, PyArray_DATA, PyArray_DIMS, PyArray_NBYTES, PyArray_NDIM, new_array, plain_in, same_shape,
 )
 from tagflow.kernels.cpu.elements cimport Element, Elements
 from tagflow.kernels.scheduler.cost cimport LONG, leave
 from tagflow.kernels.scheduler.frames cimport iteration_of
-from tagflow.kernels.scheduler.series cimport Series
 from tagflow.kernels.scheduler.table cimport Native, Node, Table, Work, output_type
-from tagflow.kernels.scheduler.values cimport EMPTY, OBJECT, Counters, Py_INCREF, Value, object_value
+from tagflow.kernels.scheduler.values cimport OBJECT, Counters, Py_INCREF, Value, object_value
 
 cdef extern from "numpy/arrayobject.h":
     ctypedef struct DescrObject "PyArray_Descr":
         pass
     DescrObject* PyArray_DESCR(ArrayObject*)
-    bint PyArray_CompareLists(const cnp.npy_intp*, const cnp.npy_intp*, int)
 
 cdef extern from "Python.h":
     object PyByteArray_FromStringAndSize(const char*, Py_ssize_t)
@@ -79,43 +77,6 @@ cdef int _join(list arrays, ArrayObject* whole, Work* work) except -1:
     return 0
 
 
-cdef int _join_series(
-        const Table* table, const Node* node, Value* inputs, Counters* live, Value* outputs, Work* work) except -1:
-    """Join the values of all slots along their first dimension."""
-    cdef cnp.npy_intp dims[MOST_DIMS]
-    cdef ArrayObject* first = NULL
-    cdef ArrayObject* each
-    cdef Series series
-    cdef cnp.npy_intp rows = 0
-    if inputs[0].form != OBJECT or not isinstance(<object><PyObject*>inputs[0].bits, Series):
-        return 0
-    series = <Series><PyObject*>inputs[0].bits
-    arrays = []
-    for i in range(series.capacity):
-        if series.slots[i].form == EMPTY:
-            continue
-        each = plain_in(series.slots[i])
-        if each == NULL or not _joins(each, each if first == NULL else first, output_type(table, node, 0).descr):
-            return 0
-        first = each
-        rows += PyArray_DIM(each, 0)
-        arrays.append(<object><PyObject*>each)
-    if first == NULL or PyArray_NDIM(first) > MOST_DIMS:
-        return 0
-    memcpy(dims, PyArray_DIMS(first), PyArray_NDIM(first) * sizeof(cnp.npy_intp))
-    dims[0] = rows
-    _join(arrays, new_array(live, output_type(table, node, 0), PyArray_NDIM(first), dims, outputs), work)
-    return 1
-
-
-cdef inline bint _joins(ArrayObject* a, ArrayObject* b, PyObject* descr) noexcept:
-    """Say whether two plain arrays of an element type differ in their first dimension at most."""
-    cdef int rank = PyArray_NDIM(a)
-    if rank == 0 or rank != PyArray_NDIM(b) or <PyObject*>PyArray_DESCR(a) != descr:
-        return False
-    return PyArray_CompareLists(PyArray_DIMS(a) + 1, PyArray_DIMS(b) + 1, rank - 1)
-
-
 cdef int _stack_elements(
         const Table* table, const Node* node, Value* inputs, Counters* live, Value* outputs, Work* work) except -1:
     """Read all elements of an array as rows of one."""
@@ -153,8 +114,8 @@ cdef ArrayObject* _alike(Elements array, PyObject* descr) noexcept:
     return first
 
 
-cdef Native find_join(str type, list outputs):
-    """Return the kernel of SeriesConcat or TensorArrayStack, NULL for elements that are no numbers."""
+cdef Native find_stack(list outputs):
+    """Return the kernel of TensorArrayStack, NULL for elements that are no numbers."""
     if outputs[0] is None or outputs[0].kind not in "biufc":
         return NULL
-    return _join_series if type == "SeriesConcat" else _stack_elements
+    return _stack_elements

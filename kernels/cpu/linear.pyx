@@ -11,7 +11,8 @@ from scipy.linalg.cython_blas cimport dgemm, sgemm
 import numpy as np
 
 from tagflow.kernels.cpu.arrays cimport (
-    PyArray_CompareLists, PyArray_DATA, PyArray_DIM, PyArray_DIMS, PyArray_FLAGS, PyArray_NBYTES, PyArray_NDIM,
+    PyArray_CompareLists, PyArray_DATA, PyArray_DIM, PyArray_DIMS, PyArray_FLAGS, PyArray_ITEMSIZE, PyArray_NBYTES,
+    PyArray_NDIM,
     ArrayObject, array_in, is_unshared, is_usable, new_array, plain_in,
 )
 from tagflow.kernels.scheduler.cost cimport LONG, leave
@@ -154,7 +155,6 @@ cdef inline int _multiply(
         real* _) except -1:
     """Multiply two matrices, and add a third; return 0, with nothing done, if they are not ones that BLAS takes."""
     cdef Product* p = <Product*>work.arguments
-    cdef double steps
     if not _as_matrix(array_in(inputs[0]), node.params[0], &p.a):
         return 0
     if not _as_matrix(array_in(inputs[1]), node.params[1], &p.b):
@@ -167,7 +167,13 @@ cdef inline int _multiply(
     p.adds = node.params[2] != 0
     if not _place(table, node, inputs, live, outputs, p):
         return 0
-    steps = <double>p.rows * <double>p.columns * p.inner
+    _compute(p, work, _)
+    return 1
+
+
+cdef inline void _compute(Product* p, Work* work, real* _) noexcept nogil:
+    """Compute a product, the work's arguments, or leave that to be done."""
+    cdef double steps = <double>p.rows * <double>p.columns * p.inner
     if steps <= TINY:
         _small(p, <real*>p.data)
     elif steps * PACE < LONG:
@@ -176,7 +182,24 @@ cdef inline int _multiply(
         leave(work, _part_float, steps * PACE, max(p.rows, p.columns) // PANEL)
     else:
         leave(work, _part_double, steps * 2 * PACE, max(p.rows, p.columns) // PANEL)
-    return 1
+
+
+cdef void multiply_columns(ArrayObject* a, ArrayObject* b, int rows, ArrayObject* total, Work* work) noexcept nogil:
+    """Add the product of the first `rows` rows of `a`, transposed, and of `b` to `total`, or leave that to be done.
+
+    All are plain matrices of one floating-point type, which fit.
+    """
+    cdef Product* p = <Product*>work.arguments
+    p.a.data, p.a.transposed, p.a.rows, p.a.columns = PyArray_DATA(a), True, rows, <int>PyArray_DIM(a, 1)
+    p.b.data, p.b.transposed, p.b.rows, p.b.columns = PyArray_DATA(b), False, rows, <int>PyArray_DIM(b, 1)
+    p.rows, p.columns, p.inner = p.a.columns, p.b.columns, rows
+    p.adds, p.data = True, PyArray_DATA(total)
+    if rows == 0 or p.rows == 0 or p.columns == 0:
+        return
+    if PyArray_ITEMSIZE(total) == sizeof(float):
+        _compute(p, work, <float*>NULL)
+    else:
+        _compute(p, work, <double*>NULL)
 
 
 cdef int _multiply_float(

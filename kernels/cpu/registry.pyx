@@ -9,9 +9,10 @@ from libc.stdint cimport int64_t
 from tagflow.kernels.cpu.elementwise cimport find_add_n, find_cast, find_sigmoid
 from tagflow.kernels.cpu.elements cimport find_array_access
 from tagflow.kernels.cpu.fused cimport find_fused
-from tagflow.kernels.cpu.joining cimport find_join
+from tagflow.kernels.cpu.joining cimport find_stack
 from tagflow.kernels.cpu.linear cimport find_matmul
 from tagflow.kernels.cpu.moving cimport find_concat, find_split, find_transpose
+from tagflow.kernels.cpu.products cimport find_product_sum
 from tagflow.kernels.cpu.reducing cimport find_reduction
 from tagflow.kernels.cpu.rows cimport find_row_kernel
 from tagflow.kernels.cpu.scanning cimport find_scan
@@ -25,8 +26,9 @@ _ROWS = frozenset({"ArgMax", "ArgMin", "LogSoftmax", "Softmax", "SoftmaxCrossEnt
 _SHAPING = frozenset({"ExpandDims", "Fill", "Rank", "Reshape", "Shape", "Size", "Squeeze"})
 
 TYPES = _REDUCTIONS | _ROWS | _SHAPING | {
-    "AddN", "Cast", "Concat", "Cumsum", "Fused", "Gather", "MatMul", "MatMulAdd", "SeriesConcat", "Sigmoid", "Split", "SplitV",
-    "StridedSlice", "TensorArrayRead", "TensorArrayStack", "TensorArrayWrite", "Transpose",
+    "AddN", "Cast", "Concat", "Cumsum", "Fused", "Gather", "MatMul", "MatMulAdd", "ProductSumAdd", "ProductSumBegin",
+    "ProductSumEnd", "Sigmoid", "Split", "SplitV", "StridedSlice", "TensorArrayRead", "TensorArrayStack",
+    "TensorArrayWrite", "Transpose",
 }  # all that find_native may find something for
 
 
@@ -40,6 +42,8 @@ cdef Native find_native(str type, dict attrs, list inputs, list outputs, int64_t
     if type == "MatMul" or type == "MatMulAdd":
         params[0], params[1], params[2] = attrs["transpose_a"], attrs["transpose_b"], type == "MatMulAdd"
         return find_matmul(attrs, inputs, outputs)
+    if type.startswith("ProductSum"):
+        return find_product_sum(type)
     if type == "Concat":
         params[0] = attrs["axis"]
         return find_concat(attrs, inputs, outputs)
@@ -50,8 +54,8 @@ cdef Native find_native(str type, dict attrs, list inputs, list outputs, int64_t
         return find_transpose(attrs, inputs, outputs)
     if type == "TensorArrayRead" or type == "TensorArrayWrite":
         return find_array_access(type)
-    if type == "SeriesConcat" or type == "TensorArrayStack":
-        return find_join(type, outputs)
+    if type == "TensorArrayStack":
+        return find_stack(outputs)
     if type == "Cast":
         return find_cast(inputs, outputs)
     if type == "AddN":

@@ -16,7 +16,7 @@ from tagflow.kernels.scheduler.legality import check, out_frame
 from tagflow.kernels.scheduler.convert cimport accept
 from tagflow.kernels.scheduler.memory cimport Arena
 from tagflow.kernels.scheduler.table cimport (
-    AT_ONCE, CONST, ENTER, EXIT, FETCH, INVARIANT, KERNEL, MERGE, NEXT_ITERATION, SERIES_EXIT,
+    AT_ONCE, CONST, ENTER, EXIT, FETCH, INVARIANT, KERNEL, LAST, MERGE, NEXT_ITERATION, SERIES_EXIT,
     STATEFUL, SWITCH, SWITCH_N, TRIP_COUNT, Edge, FrameType, Link, LoopCounts, Node, Pending, Table, Type,
     output_type,
 )
@@ -191,6 +191,8 @@ cdef int _flags(source) except -1:
     cdef int flags = 0 if source.kind == Kinds.KERNEL else AT_ONCE
     if source.is_constant and source.kind == Kinds.ENTER:
         flags |= INVARIANT
+    if source.is_last:
+        flags |= LAST
     return flags | (STATEFUL if source.stateful else 0)
 
 

@@ -7,7 +7,7 @@ from tagflow.kernels.scheduler.convert cimport accept, as_integer, box
 from tagflow.kernels.scheduler.delivery cimport Machine
 from tagflow.kernels.scheduler.frames cimport Frame, Iteration
 from tagflow.kernels.scheduler.series cimport Series
-from tagflow.kernels.scheduler.table cimport SERIES_EXIT, SERIES_PUSH, Node, input_type, output_type
+from tagflow.kernels.scheduler.table cimport LAST, SERIES_EXIT, SERIES_PUSH, Node, input_type, output_type
 from tagflow.kernels.scheduler.values cimport EMPTY, OBJECT, Py_INCREF, Value, hold, object_value, scalar, take
 
 
@@ -44,10 +44,14 @@ cdef int _read(Machine* m, Iteration* it, const Node* node) except -1:
     """Pass on what a slot holds; leave the output empty, so dead, if it was never written."""
     cdef Value source = it.slots[node.slot]
     cdef Series series
+    cdef int64_t index
     if source.form != OBJECT or not isinstance(<object><PyObject*>source.bits, Series):
         raise TypeError("the first input of a read must be a series")
     series = <Series><PyObject*>source.bits
-    saved = box(series.peek(_index(m, it, node)), &series.type)
+    index = _index(m, it, node)
+    saved = box(series.peek(index), &series.type)
+    if node.flags & LAST:
+        series.release(index)
     if saved is not None:
         accept(m.live, saved, output_type(m.table, node, 0), m.outputs)
     return 0

@@ -15,4 +15,5 @@ cdef class Series:
 
     cdef int store(self, int64_t index, Value value, const Type* type) except -1
     cdef Value peek(self, int64_t index) noexcept
+    cdef void release(self, int64_t index) noexcept
     cdef int _reserve(self, int64_t index) except -1

@@ -96,6 +96,12 @@ cdef class Series:
         """Return what a slot holds, borrowed; EMPTY if it was never written."""
         return self.slots[index] if 0 <= index < self.capacity else empty()
 
+    cdef void release(self, int64_t index) noexcept:
+        """Empty a slot."""
+        if self.peek(index).form != EMPTY:
+            drop(&_held, &self.slots[index])
+            self.written -= 1
+
     cdef int _reserve(self, int64_t index) except -1:
         """Make room for a slot."""
         cdef int64_t capacity = max(index + 1, 2 * self.capacity, 8)

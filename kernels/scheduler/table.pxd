@@ -31,6 +31,7 @@ cdef enum NodeFlag:
     INVARIANT = 1  # a constant Enter
     STATEFUL = 2  # the kernel takes the instance as first argument
     AT_ONCE = 4  # resolved while delivering: everything but a live KERNEL
+    LAST = 8  # a SERIES_READ that is the only one of its slot
 
 
 cdef struct Type:

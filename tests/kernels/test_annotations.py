@@ -17,6 +17,7 @@ BUILDING = {
     "cpu/linear": set(),
     "cpu/loops": {"_wrap"},
     "cpu/moving": {"are_plain"},
+    "cpu/products": set(),
     "cpu/reducing": {"_identity", "_describe"},
     "cpu/rows": {"_load", "_for"},
     "cpu/scanning": set(),

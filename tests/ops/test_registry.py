@@ -32,6 +32,8 @@ WITHOUT_SAMPLES = WITHOUT_KERNEL | {
     "NoOp", "Print", "Assert", "MaybeGet", "SeriesReadOrZeros", "SeriesReadSeries",
     # A series can not be fed: test_series.py
     "SeriesAdd", "SeriesConcat", "SeriesEmpty", "SeriesSplit", "SeriesSum", "SeriesSumSeries", "SeriesSpread",
+    # A sum of products neither: tests/optimize/test_batch.py
+    "ProductSumAdd", "ProductSumBegin", "ProductSumEnd",
     "VariableHandle", "ReadVariable", "IsInitialized", "AssignVariable", "AssignAddVariable", "AssignSubVariable",
     "ScatterAdd", "ScatterSub", "ScatterUpdate",
     "TensorArrayNew", "TensorArrayGrad", "TensorArrayRead", "TensorArrayWrite", "TensorArrayStack",
@@ -46,7 +48,7 @@ INTERNAL = {
     "Const", "Param", "Cond", "While",
     "TripCount", "MaybeGet", "SeriesPush", "SeriesRead", "SeriesExit", "SeriesReadOrZeros", "SeriesReadSeries",
     "SeriesAdd", "SeriesConcat", "SeriesEmpty", "SeriesSplit", "SeriesSum", "SeriesSumSeries", "SeriesSpread",
-    "Fused", "MatMulAdd", "GatherGrad", "MirrorPadGrad", "StridedSliceGrad", "TileGrad", "TensorArrayGrad",
+    "Fused", "MatMulAdd", "ProductSumAdd", "ProductSumBegin", "ProductSumEnd", "GatherGrad", "MirrorPadGrad", "StridedSliceGrad", "TileGrad", "TensorArrayGrad",
     "ProdOthers", "SwitchN", "Watch",
 }  # fmt: skip
 

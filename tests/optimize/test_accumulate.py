@@ -11,7 +11,7 @@ from tagflow.ir.rewrite import Program
 
 from tests.settings import ON
 
-ALONE = replace(ON, batch=False)
+ALONE = replace(ON, batch=False, release=False)
 OFF = replace(ALONE, accumulate=False)
 
 

@@ -7,6 +7,7 @@ import pytest
 import tagflow as tg
 from tagflow.compile import compile_plan, optimized
 from tagflow.ir.rewrite import Program
+from tagflow.kernels.cpu.products import ProductSum
 from tagflow.kernels.scheduler.machine import StepMachine
 from tagflow.kernels.scheduler.plan import CompiledPlan
 
@@ -53,18 +54,51 @@ def draw(feeds):
     return [random.standard_normal(t.shape.as_tuple()).astype(np.float32) for t in feeds]
 
 
-def test_weight_gradients_are_multiplied_behind_the_loop():
+def test_weight_gradients_are_gathered():
     fetches, feeds = recurrent(5)
     assert inside_loops(fetches, feeds).count("MatMul") == 2  # forward, and the cotangent of the state
+    assert inside_loops(fetches, feeds).count("ProductSumAdd") == 1
     assert inside_loops(fetches, feeds, OFF).count("MatMul") == 3
-    assert "SumTo" not in inside_loops(fetches, feeds)
     assert_close(fetches, feeds, draw(feeds))
 
 
-def test_factors_as_large_as_their_product_stay_in_the_loop():
-    fetches, feeds = recurrent(5, rows=6)
-    assert inside_loops(fetches, feeds, replace(ON, accumulate=False)).count("MatMul") == 3
-    assert_close(fetches, feeds, draw(feeds))
+@pytest.mark.parametrize("rows", [6, 100, 700, 1500])
+def test_any_number_of_rows(rows):
+    fetches, feeds = recurrent(5, rows)
+    assert_close(fetches, feeds, [a / 8 for a in draw(feeds)])
+
+
+def test_rows_that_change_in_number():
+    x = tg.placeholder("float32", [None, 8])
+
+    def body(t, h, total):
+        return t + 1, tg.concat([h, h[:t]], 0), total + tg.matmul(h, h * 2.0, transpose_a=True)
+
+    fetches = list(tg.while_loop(lambda t, *_: t < 9, body, [0, x, tg.zeros([8, 8])],
+                                 shape_invariants=[None, [None, 8], None])[2:])  # fmt: skip
+    assert "ProductSumAdd" in inside_loops(fetches, [x])
+    assert_close(fetches, [x], [draw([tg.placeholder("float32", [6, 8])])[0] / 8])
+
+
+def test_a_constant_that_a_sum_starts_with_stays_as_it_is():
+    x = tg.placeholder("float32", [1, 8])
+    start = tg.constant(np.ones([8, 8], np.float32))
+    total = tg.while_loop(
+        lambda t, _: t < 3, lambda t, s: (t + 1, s + tg.matmul(x, x * 2.0, transpose_a=True)), [0, start]
+    )[1]
+    with tg.SyncSession(total.graph) as session:
+        step = session.make_step([total, start], [x])
+        first, *_ = step(np.ones([1, 8], np.float32))
+        again, kept = step(np.ones([1, 8], np.float32))
+    np.testing.assert_array_equal(first, np.full([8, 8], 7))
+    np.testing.assert_array_equal(again, first)
+    np.testing.assert_array_equal(kept, np.ones([8, 8]))
+
+
+def test_the_python_kernel():
+    found = ProductSum(np.ones([2, 2], np.float32))
+    found.add(np.full([3, 2], 2, np.float32), np.ones([3, 2], np.float32))
+    assert found.value().tolist() == [[7, 7], [7, 7]]
 
 
 @pytest.mark.parametrize("count", [0, 1, 40])

@@ -64,7 +64,7 @@ BATCH, UNITS = 64, 256
 
 
 def recurrent(length):
-    """A loop over products whose weights get gradients: series are joined, columns summed, products batched."""
+    """A loop over products whose weights get gradients: columns are summed, products gathered."""
     with tg.Graph().as_default() as graph:
         x = tg.placeholder("float32", [length, BATCH, UNITS])
         w, b = tg.placeholder("float32", [UNITS, UNITS]), tg.placeholder("float32", [UNITS])
@@ -92,7 +92,7 @@ def test_a_training_step_is_the_same_with_and_without_workers():
     for ours, inline in zip(run(graph, fetches, given, ALWAYS, trace), run(graph, fetches, given, NEVER), strict=True):
         np.testing.assert_allclose(ours, inline, rtol=1e-5, atol=1e-6)
     offloaded = {span.type for span in trace.spans if span.stream == "workers"}
-    assert {"MatMul", "Fused", "SeriesConcat", "TensorArrayStack"} <= offloaded
+    assert {"MatMul", "Fused", "ProductSumEnd", "TensorArrayStack"} <= offloaded
 
 
 def test_results_do_not_depend_on_timing():

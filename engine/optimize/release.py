@@ -1,0 +1,49 @@
+"""Give a saved value up when it is read for the last time.
+
+What a loop saves for its gradient is read by one loop that counts down, each slot once. A read that takes the value
+out of its slot lets its memory be used again while the backward loop goes on, so that the gradients which this loop
+saves in turn find room where the values were.
+"""
+
+from __future__ import annotations
+
+from ..ir.operation import Operation
+from ..ir.rewrite import Program
+from ..ir.structured import num_results
+from ..ir.tensor import Tensor
+
+
+def release_saved(program: Program) -> Program:
+    """Mark the reads after which a slot is not read again; the given program is changed."""
+    for writer in program.graph.root.walk():
+        if writer.type == "While":
+            for series in writer.outputs[num_results(writer) :]:
+                _mark(writer, series)
+    return program
+
+
+def _mark(writer: Operation, series: Tensor) -> None:
+    if len(series._consumers) != 1:
+        return
+    (read,) = series._consumers
+    reader = _loop_around(read)
+    if read.type == "SeriesRead" and reader is not None and reader.region is writer.region:
+        read.attrs["last"] = _counts_down(reader, read.inputs[1])
+
+
+def _loop_around(op: Operation) -> Operation | None:
+    """Return the loop in whose body, or in a branch there, an operation is."""
+    region = op.region
+    while region.owner is not None and region.owner.type == "Cond":
+        region = region.owner.region
+    owner = region.owner
+    return owner if owner is not None and owner.type == "While" and region is owner.regions[1] else None
+
+
+def _counts_down(loop: Operation, index: Tensor) -> bool:
+    """Whether a tensor is a loop variable less one, and so another number in each iteration."""
+    body = loop.regions[1]
+    if index.op.type != "Sub" or index not in body.results:
+        return False
+    count, one = index.op.inputs
+    return count is body.params[body.results.index(index)] and one.op.type == "Const" and bool(one.op.attrs["value"] == 1)
