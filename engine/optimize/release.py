@@ -46,4 +46,6 @@ def _counts_down(loop: Operation, index: Tensor) -> bool:
     if index.op.type != "Sub" or index not in body.results:
         return False
     count, one = index.op.inputs
-    return count is body.params[body.results.index(index)] and one.op.type == "Const" and bool(one.op.attrs["value"] == 1)
+    return (
+        count is body.params[body.results.index(index)] and one.op.type == "Const" and bool(one.op.attrs["value"] == 1)
+    )

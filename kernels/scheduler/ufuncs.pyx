@@ -6,34 +6,18 @@ needs neither the ufunc's argument handling nor boxed scalars: it calls the loop
 """
 
 cimport numpy as cnp
-from cpython.object cimport PyObject, PyTypeObject
+from cpython.object cimport PyObject
 from libc.stdint cimport uint32_t, uint64_t
 
 import numpy as np
 
+from tagflow.kernels.cpu.arrays cimport (
+    ArrayObject, PyArray_DATA, PyArray_DIM, PyArray_DIMS, PyArray_NDIM, PyArray_SIZE, PyArray_STRIDES, is_plain, is_usable,
+    new_array, same_shape, unshared,
+)
 from tagflow.kernels.scheduler.cost cimport LONG, leave
 from tagflow.kernels.scheduler.table cimport Loop, Node, Table, Type, Work, input_type, is_floating, output_type
-from tagflow.kernels.scheduler.values cimport OBJECT, SCALAR, Counters, Py_INCREF, Value, hold, object_value
-
-cdef extern from "numpy/arrayobject.h":
-    PyTypeObject PyArray_Type
-    ctypedef struct ArrayObject "PyArrayObject":
-        pass
-    ctypedef struct DescrObject "PyArray_Descr":
-        pass
-    object PyArray_NewFromDescr(
-        PyTypeObject*, DescrObject* descr, int, const cnp.npy_intp*, const cnp.npy_intp*, void*, int, PyObject*)
-    int PyArray_FLAGS(ArrayObject*) nogil
-    int PyArray_NDIM(ArrayObject*) nogil
-    cnp.npy_intp PyArray_SIZE(ArrayObject*) nogil
-    cnp.npy_intp* PyArray_DIMS(ArrayObject*) nogil
-    cnp.npy_intp PyArray_DIM(ArrayObject*, int) nogil
-    cnp.npy_intp PyArray_STRIDE(ArrayObject*, int) nogil
-    void* PyArray_DATA(ArrayObject*) nogil
-    PyObject* PyArray_BASE(ArrayObject*) nogil
-    bint PyArray_CheckExact(ArrayObject*) nogil
-    bint PyArray_CompareLists(const cnp.npy_intp*, const cnp.npy_intp*, int) nogil
-    bint PyArray_ISNOTSWAPPED(ArrayObject*) nogil
+from tagflow.kernels.scheduler.values cimport OBJECT, SCALAR, Counters, Value, hold, object_value
 
 cdef extern from "numpy/ufuncobject.h":
     ctypedef struct UfuncObject "PyUFuncObject":
@@ -42,9 +26,6 @@ cdef extern from "numpy/ufuncobject.h":
         void* functions  # one loop each
         void* data  # handed to the loop of the same number
         const char* types  # type numbers, nargs for each loop
-
-cdef extern from "Python.h":
-    Py_ssize_t Py_REFCNT(ArrayObject*) nogil
 
 cnp.import_array()
 cnp.import_ufunc()
@@ -98,20 +79,13 @@ cdef int run_arrays(
         return _run_strided(table, node, inputs, live, output)
     if PyArray_NDIM(like) == 0 and type.size != 0:
         return 0
-    cdef ArrayObject* reused = _unshared(table, node, inputs, type)
+    cdef ArrayObject* reused = unshared(table, node, inputs, type)
     if reused != NULL:
         hold(live, output, object_value(<PyObject*>reused))
     else:
-        array = _new(type, PyArray_NDIM(like), PyArray_DIMS(like))
-        hold(live, output, object_value(<PyObject*>array))
+        new_array(live, type, PyArray_NDIM(like), PyArray_DIMS(like), output)
     _loop(table, node, inputs, <ArrayObject*>output.bits, work)
     return 1
-
-
-cdef object _new(const Type* type, int rank, const cnp.npy_intp* dims):
-    """Return a new array."""
-    Py_INCREF(type.descr)  # stolen by the new array
-    return PyArray_NewFromDescr(&PyArray_Type, <DescrObject*>type.descr, rank, dims, NULL, NULL, 0, NULL)
 
 
 cdef struct Broadcast:  # operands as an inner loop walks over them, the output last
@@ -125,15 +99,12 @@ cdef int _run_strided(const Table* table, const Node* node, Value* inputs, Count
     """Run the inner loop over arrays of any strides that broadcast; return 0 if these do not."""
     cdef Broadcast walk
     cdef ArrayObject* made
-    cdef Type* type = output_type(table, node, 0)
     if not _broadcast(table, node, inputs, &walk) or walk.rank == 0:
         return 0
-    array = _new(type, walk.rank, walk.dims)
-    hold(live, output, object_value(<PyObject*>array))
-    made = <ArrayObject*>output.bits
+    made = new_array(live, output_type(table, node, 0), walk.rank, walk.dims, output)
     walk.pointers[node.num_inputs] = <char*>PyArray_DATA(made)
     for d in range(walk.rank):
-        walk.strides[node.num_inputs][d] = PyArray_STRIDE(made, d)
+        walk.strides[node.num_inputs][d] = PyArray_STRIDES(made)[d]
     if PyArray_SIZE(made) > 0:
         _walk(node, &walk)
     return 1
@@ -149,7 +120,7 @@ cdef inline bint _broadcast(const Table* table, const Node* node, Value* inputs,
     for i in range(node.num_inputs):
         array = <ArrayObject*>inputs[i].bits
         if inputs[i].form == OBJECT:
-            if not _is_usable(array) or PyArray_NDIM(array) > MOST_DIMS:
+            if not is_usable(array) or PyArray_NDIM(array) > MOST_DIMS:
                 return False
             walk.rank = max(walk.rank, PyArray_NDIM(array))
     for d in range(walk.rank):
@@ -167,7 +138,7 @@ cdef inline bint _broadcast(const Table* table, const Node* node, Value* inputs,
             dim = PyArray_DIM(array, k)
             if dim == 1:
                 continue
-            walk.strides[i][lead + k] = PyArray_STRIDE(array, k)
+            walk.strides[i][lead + k] = PyArray_STRIDES(array)[k]
             if walk.dims[lead + k] == 1:
                 walk.dims[lead + k] = dim
             elif walk.dims[lead + k] != dim:
@@ -213,39 +184,13 @@ cdef inline ArrayObject* _common_shape(const Node* node, const Value* inputs) no
         if inputs[i].form != OBJECT:
             continue
         array = <ArrayObject*>inputs[i].bits
-        if not _is_plain(array):
+        if not is_plain(array):
             return NULL
         if like == NULL:
             like = array
-        elif PyArray_NDIM(array) != PyArray_NDIM(like):
-            return NULL
-        elif not PyArray_CompareLists(PyArray_DIMS(array), PyArray_DIMS(like), PyArray_NDIM(like)):
+        elif not same_shape(array, like):
             return NULL
     return like
-
-
-cdef inline bint _is_usable(ArrayObject* array) noexcept nogil:
-    """Say whether an inner loop can read an array's elements where they lie."""
-    return PyArray_CheckExact(array) and PyArray_FLAGS(array) & cnp.NPY_ARRAY_ALIGNED and PyArray_ISNOTSWAPPED(array)
-
-
-cdef inline bint _is_plain(ArrayObject* array) noexcept nogil:
-    """Say whether an inner loop can run straight over an array."""
-    return _is_usable(array) and PyArray_FLAGS(array) & cnp.NPY_ARRAY_C_CONTIGUOUS
-
-
-cdef inline ArrayObject* _unshared(
-        const Table* table, const Node* node, const Value* inputs, const Type* type) noexcept nogil:
-    """Return an input array that only this instance holds and that the result fits into, else NULL (rule 43)."""
-    cdef int wanted = cnp.NPY_ARRAY_OWNDATA | cnp.NPY_ARRAY_WRITEABLE
-    cdef ArrayObject* array
-    for i in range(node.num_inputs if table.reuse else 0):
-        array = <ArrayObject*>inputs[i].bits
-        if inputs[i].form != OBJECT or input_type(table, node, i).number != type.number:
-            continue
-        if Py_REFCNT(array) == 1 and PyArray_FLAGS(array) & wanted == wanted and PyArray_BASE(array) == NULL:
-            return array
-    return NULL
 
 
 cdef struct Run:  # of an inner loop over all elements

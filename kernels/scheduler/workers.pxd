@@ -41,6 +41,7 @@ cdef struct Pool:
     Task* last
     Inbox orphans  # where tasks go whose step is gone
     int busy  # threads at work
+    bint awake  # a thread looks for work without sleeping
     bint closing
 
 

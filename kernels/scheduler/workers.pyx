@@ -41,6 +41,8 @@ cdef extern from "<pthread.h>" nogil:
     int pthread_cond_wait(pthread_cond_t*, pthread_mutex_t*)
     int pthread_cond_timedwait(pthread_cond_t*, pthread_mutex_t*, const timespec*)
 
+cdef int64_t AWAKE = 100000  # nanoseconds that one thread looks for more work before it sleeps
+
 _logger = logging.getLogger("tagflow")
 
 
@@ -66,8 +68,16 @@ cdef extern from *:
     #else
     static void tagflow_ask_for_long_slices(void) {}
     #endif
+
+    static inline void *tagflow_look(void *const *place) {
+    #if defined(__x86_64__) || defined(__i386__)
+        __builtin_ia32_pause();
+    #endif
+        return *(void *const volatile *)place;
+    }
     """
     void tagflow_ask_for_long_slices() noexcept nogil
+    void* tagflow_look(void**) noexcept nogil  # afresh, at whatever another thread may write
 
 
 @cython.no_gc_clear  # a thread may be at work on what it keeps
@@ -202,6 +212,7 @@ cdef class Workers:
     cdef void submit(self, Errand errand, Inbox* inbox) noexcept:
         """Hand over the work of an errand, which must stay alive until it is collected."""
         cdef Task* task = &errand.task
+        cdef bint seen  # by a thread that is awake
         task.errand = <void*>errand
         task.inbox = inbox
         task.next = NULL
@@ -210,6 +221,7 @@ cdef class Workers:
         task.begin = nanoseconds()
         task.spent = 0
         pthread_mutex_lock(&self.pool.lock)
+        seen = self.pool.awake and self.pool.last == NULL
         if self.pool.last == NULL:
             self.pool.first = task
         else:
@@ -217,7 +229,7 @@ cdef class Workers:
         self.pool.last = task
         if task.left > 1:
             pthread_cond_broadcast(&self.pool.offer)
-        else:
+        elif not seen:
             pthread_cond_signal(&self.pool.offer)
         pthread_mutex_unlock(&self.pool.lock)
 
@@ -238,6 +250,9 @@ cdef class Workers:
         """Return the tasks that are done, in a list; wait for the first for some time."""
         cdef timespec end
         cdef Task* done
+        if seconds > 0 and self.pool.busy < self.count:  # on a core that is free
+            with nogil:
+                _watch(<void**>&inbox.done, nanoseconds() + <int64_t>(1e9 * seconds))
         pthread_mutex_lock(&self.pool.lock)
         if inbox.done == NULL and seconds > 0:
             with nogil:
@@ -265,6 +280,12 @@ cdef class Workers:
         return empty
 
 
+cdef inline void _watch(void** place, int64_t end) noexcept nogil:
+    """Look at a place for a short time until there is something: waking up from sleep takes longer."""
+    while tagflow_look(place) == NULL and nanoseconds() < end:
+        pass
+
+
 cdef inline void _deadline(double seconds, timespec* end) noexcept nogil:
     cdef int64_t total
     clock_gettime(CLOCK_REALTIME, end)
@@ -282,6 +303,12 @@ cdef void* _serve(void* argument) noexcept nogil:
     tagflow_ask_for_long_slices()
     pthread_mutex_lock(&pool.lock)
     while True:
+        if pool.first == NULL and not pool.awake:
+            pool.awake = True
+            pthread_mutex_unlock(&pool.lock)
+            _watch(<void**>&pool.first, nanoseconds() + AWAKE)
+            pthread_mutex_lock(&pool.lock)
+            pool.awake = False
         while pool.first == NULL and not pool.closing:
             pthread_cond_wait(&pool.offer, &pool.lock)
         if pool.closing:
