@@ -48,7 +48,8 @@ INTERNAL = {
     "Const", "Param", "Cond", "While",
     "TripCount", "MaybeGet", "SeriesPush", "SeriesRead", "SeriesExit", "SeriesReadOrZeros", "SeriesReadSeries",
     "SeriesAdd", "SeriesConcat", "SeriesEmpty", "SeriesSplit", "SeriesSum", "SeriesSumSeries", "SeriesSpread",
-    "Fused", "MatMulAdd", "ProductSumAdd", "ProductSumBegin", "ProductSumEnd", "GatherGrad", "MirrorPadGrad", "StridedSliceGrad", "TileGrad", "TensorArrayGrad",
+    "Fused", "MatMulAdd", "ProductSumAdd", "ProductSumBegin", "ProductSumEnd",
+    "GatherGrad", "MirrorPadGrad", "StridedSliceGrad", "TileGrad", "TensorArrayGrad",
     "ProdOthers", "SwitchN", "Watch",
 }  # fmt: skip
 
