@@ -28,7 +28,7 @@ class Settings:
         0 for none. While a session has some, the BLAS that kernels call is kept to one thread of its own.
     offload_seconds : float
         What a kernel should take at least to be given to a worker; the way there and back
-        took 0.1 ms on a virtual machine of two cores.
+        took about 15 us on a virtual machine of two cores.
     close_seconds : float
         Longest time that closing a session waits for functions that can not be interrupted.
     step_cache_size : int

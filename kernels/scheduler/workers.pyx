@@ -27,6 +27,9 @@ from tagflow.kernels.scheduler.values cimport OBJECT, Value, drop, pointer, take
 cdef extern from "Python.h":
     void Py_CLEAR(PyObject*)
 
+cdef extern from "<sched.h>" nogil:
+    int sched_yield()
+
 cdef extern from "<pthread.h>" nogil:
     int pthread_create(pthread_t*, void*, void* (*)(void*) noexcept nogil, void*)
     int pthread_join(pthread_t, void**)
@@ -281,9 +284,12 @@ cdef class Workers:
 
 
 cdef inline void _watch(void** place, int64_t end) noexcept nogil:
-    """Look at a place for a short time until there is something: waking up from sleep takes longer."""
+    """Look at a place for a short time until there is something: waking up from sleep takes longer.
+
+    Whoever else wants the core goes first, perhaps the thread that is waited for.
+    """
     while tagflow_look(place) == NULL and nanoseconds() < end:
-        pass
+        sched_yield()
 
 
 cdef inline void _deadline(double seconds, timespec* end) noexcept nogil:
