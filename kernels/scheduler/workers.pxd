@@ -68,6 +68,7 @@ cdef class Workers:
     cdef readonly int started  # threads that run
     cdef bint refused  # the system gave none
     cdef readonly double nanoseconds  # what work must cost to be handed over
+    cdef int vain  # waits to come in which nobody looks at the inbox before sleeping
     cdef set lost  # Errands whose step is gone and that a thread still works on
 
     cdef int open_inbox(self, Inbox* inbox) except -1
@@ -75,4 +76,5 @@ cdef class Workers:
     cdef bint open(self) except -1
     cdef void submit(self, Errand errand, Inbox* inbox) noexcept
     cdef Task* collect(self, Inbox* inbox, double seconds) noexcept
+    cdef void watch(self, Inbox* inbox, int64_t time) noexcept
     cdef bint arm(self, Inbox* inbox, int descriptor) noexcept

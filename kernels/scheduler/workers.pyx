@@ -45,6 +45,7 @@ cdef extern from "<pthread.h>" nogil:
     int pthread_cond_timedwait(pthread_cond_t*, pthread_mutex_t*, const timespec*)
 
 cdef int64_t AWAKE = 100000  # nanoseconds that one thread looks for more work before it sleeps
+cdef int IN_VAIN = 100  # waits without looking after one that looked in vain
 
 _logger = logging.getLogger("tagflow")
 
@@ -253,9 +254,8 @@ cdef class Workers:
         """Return the tasks that are done, in a list; wait for the first for some time."""
         cdef timespec end
         cdef Task* done
-        if seconds > 0 and self.pool.busy < self.count:  # on a core that is free
-            with nogil:
-                _watch(<void**>&inbox.done, nanoseconds() + <int64_t>(1e9 * seconds))
+        if seconds > 0 and self.pool.busy < self.count:  # there may be a core that is free
+            self.watch(inbox, <int64_t>(1e9 * seconds))
         pthread_mutex_lock(&self.pool.lock)
         if inbox.done == NULL and seconds > 0:
             with nogil:
@@ -273,6 +273,16 @@ cdef class Workers:
         pthread_mutex_unlock(&self.pool.lock)
         return done
 
+    cdef void watch(self, Inbox* inbox, int64_t time) noexcept:
+        """Look at an inbox for some time before sleeping; where that was in vain, not for the next times."""
+        if self.vain > 0:
+            self.vain -= 1
+            return
+        with nogil:
+            _look_for(<void**>&inbox.done, time, False)
+        if inbox.done == NULL and time > AWAKE:
+            self.vain = IN_VAIN
+
     cdef bint arm(self, Inbox* inbox, int descriptor) noexcept:
         """Have a descriptor written to at the next arrival; say no, with nothing done, if there has been one."""
         cdef bint empty
@@ -283,13 +293,16 @@ cdef class Workers:
         return empty
 
 
-cdef inline void _watch(void** place, int64_t end) noexcept nogil:
-    """Look at a place for a short time until there is something: waking up from sleep takes longer.
+cdef inline void _look_for(void** place, int64_t time, bint politely) noexcept nogil:
+    """Look at a place until there is something, for some nanoseconds: waking up from sleep takes longer.
 
-    Whoever else wants the core goes first, perhaps the thread that is waited for.
+    Politely, whoever else wants the core goes first. The event loop's thread must not be polite: one that yields again
+    and again is put at the end of the queue for a core when it has work to do.
     """
+    cdef int64_t end = nanoseconds() + time
     while tagflow_look(place) == NULL and nanoseconds() < end:
-        sched_yield()
+        if politely:
+            sched_yield()
 
 
 cdef inline void _deadline(double seconds, timespec* end) noexcept nogil:
@@ -312,7 +325,7 @@ cdef void* _serve(void* argument) noexcept nogil:
         if pool.first == NULL and not pool.awake:
             pool.awake = True
             pthread_mutex_unlock(&pool.lock)
-            _watch(<void**>&pool.first, nanoseconds() + AWAKE)
+            _look_for(<void**>&pool.first, AWAKE, True)
             pthread_mutex_lock(&pool.lock)
             pool.awake = False
         while pool.first == NULL and not pool.closing:
