@@ -9,9 +9,11 @@ import numpy as np
 
 from tests.property.functions import ALL
 from tests.property.programs import (
+    Assign,
     Block,
     Cond,
     Const,
+    Load,
     NewArray,
     Op,
     Program,
@@ -24,6 +26,7 @@ from tests.property.programs import (
 )
 
 Environment = dict[str, Any]
+UPDATES = {"assign": lambda old, new: new, "assign_add": np.add, "assign_sub": np.subtract}
 
 
 @dataclass(frozen=True)
@@ -48,9 +51,10 @@ class Array:
 
 @dataclass
 class Evaluation:
-    """The results, and every decision on the way: ``("cond", name, branch)`` or ``("while", name, trips)``."""
+    """The results, what variables hold, every decision: ``("cond", name, branch)`` or ``("while", name, trips)``."""
 
     results: list[Any] = field(default_factory=list)
+    variables: Environment = field(default_factory=dict)
     decisions: list[tuple[str, str, int]] = field(default_factory=list)
 
 
@@ -58,20 +62,25 @@ def evaluate(program: Program, values: Environment | None = None) -> Evaluation:
     """Evaluate a program for `values` of its inputs, or for its own."""
     values = program.values if values is None else values
     inputs = {name: np.asarray(values[name], type.dtype) for name, type in program.inputs}
-    evaluation = Evaluation()
+    evaluation = Evaluation(variables=initial_values(program))
     with np.errstate(all="ignore"):
-        evaluation.results = _block(program.body, inputs, evaluation.decisions)
+        evaluation.results = _block(program.body, inputs, evaluation)
     return evaluation
 
 
-def _block(block: Block, outer: Environment, decisions: list[Any]) -> list[Any]:
+def initial_values(program: Program) -> Environment:
+    """Return what each variable holds at first."""
+    return {name: np.asarray(program.values[name], type.dtype) for name, type in program.variables}
+
+
+def _block(block: Block, outer: Environment, evaluation: Evaluation) -> list[Any]:
     scope = dict(outer)
     for statement in block.statements:
-        _run(statement, scope, decisions)
+        _run(statement, scope, evaluation)
     return [scope[name] for name in block.results]
 
 
-def _run(statement: Statement, scope: Environment, decisions: list[Any]) -> None:
+def _run(statement: Statement, scope: Environment, evaluation: Evaluation) -> None:
     match statement:
         case Const(name, type, value):
             scope[name] = np.asarray(value, type.dtype)
@@ -79,10 +88,10 @@ def _run(statement: Statement, scope: Environment, decisions: list[Any]) -> None
             scope[name] = np.asarray(ALL[function].plain(*(scope[a] for a in args)))
         case Cond(names, chooser, blocks):
             branch = _branch(scope[chooser], len(blocks))
-            decisions.append(("cond", names[0], branch))
-            scope.update(zip(names, _block(blocks[branch], scope, decisions), strict=True))
+            evaluation.decisions.append(("cond", names[0], branch))
+            scope.update(zip(names, _block(blocks[branch], scope, evaluation), strict=True))
         case While(names):
-            scope.update(zip(names, _loop(statement, scope, decisions), strict=True))
+            scope.update(zip(names, _loop(statement, scope, evaluation), strict=True))
         case NewArray(name, type):
             scope[name] = Array(type)
         case Write(name, array, index, value):
@@ -91,6 +100,11 @@ def _run(statement: Statement, scope: Environment, decisions: list[Any]) -> None
             scope[name] = scope[array].read(int(scope[index]))
         case Stack(name, array):
             scope[name] = scope[array].stack()
+        case Load(name, variable):
+            scope[name] = evaluation.variables[variable]
+        case Assign(name, variable, how, value):
+            new = np.asarray(UPDATES[how](evaluation.variables[variable], scope[value]))
+            scope[name] = evaluation.variables[variable] = new
 
 
 def _branch(chooser: Any, count: int) -> int:
@@ -99,12 +113,12 @@ def _branch(chooser: Any, count: int) -> int:
     return int(chooser) if 0 <= chooser < count else count - 1
 
 
-def _loop(loop: While, scope: Environment, decisions: list[Any]) -> list[Any]:
+def _loop(loop: While, scope: Environment, evaluation: Evaluation) -> list[Any]:
     values, trips = [scope[name] for name in loop.inits], 0
     while True:
         inner = {**scope, **dict(zip(loop.params, values, strict=True))}
-        (more,) = _block(loop.predicate, inner, decisions)
+        (more,) = _block(loop.predicate, inner, evaluation)
         if not more or trips == loop.at_most:
-            decisions.append(("while", loop.names[0], trips))
+            evaluation.decisions.append(("while", loop.names[0], trips))
             return values
-        values, trips = _block(loop.body, inner, decisions), trips + 1
+        values, trips = _block(loop.body, inner, evaluation), trips + 1

@@ -27,7 +27,17 @@ SHORT = Limits(trips=3, instances=60)
 
 @dataclass(frozen=True)
 class Kind:
-    """What a program is made of; `fresh` is the percentage of block results that are computed there."""
+    """What a program is made of.
+
+    Attributes
+    ----------
+    fresh : int
+        The percentage of block results that are computed there.
+    state : tuple of Type, optional
+        The types of variables.
+    stateful : int, optional
+        The percentage of programs that have some.
+    """
 
     functions: tuple[str, ...]
     mixes: tuple[str, ...]
@@ -35,6 +45,8 @@ class Kind:
     elements: tuple[Type, ...]
     fresh: int
     values: dict[Type, st.SearchStrategy[Any]]
+    state: tuple[Type, ...] = ()
+    stateful: int = 0
 
 
 def _vector(elements: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
@@ -52,6 +64,8 @@ MIXED = Kind(
     (FLOAT, INT, VECTOR),
     50,
     {BOOL: st.booleans(), INT: _INTEGERS, FLOAT: _FLOATS, VECTOR: _vector(_FLOATS), INTS: _vector(_INTEGERS)},
+    (VECTOR, VECTOR, INT, FLOAT),
+    25,
 )
 REAL = Kind(
     tuple(SMOOTH),

@@ -1,8 +1,9 @@
-"""A small language of programs with data-dependent control flow, as plain dataclasses.
+"""A small language of programs with data-dependent control flow and state, as plain dataclasses.
 
-A program is a block: statements in order, then the names of its results. Every name is assigned once. The same
-program is evaluated by ``interpret.evaluate`` in plain Python and built by ``translate.build`` as a graph; its repr
-is Python source that makes it again, and ``show`` prints it to be read.
+A program is a block: statements in order, then the names of its results. Every name is assigned once; variables are
+read and assigned as often as one likes, in an order that arguments and ``after`` make certain. The same program is
+evaluated by ``interpret.evaluate`` in plain Python and built by ``translate.build`` as a graph; its repr is Python
+source that makes it again, and ``show`` prints it to be read.
 """
 
 from __future__ import annotations
@@ -53,6 +54,7 @@ class Cond:
     names: tuple[str, ...]
     chooser: str
     blocks: tuple[Block, ...]
+    after: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -65,6 +67,7 @@ class While:
     predicate: Block
     body: Block
     at_most: int | None = None
+    after: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -102,7 +105,27 @@ class Stack:
     array: str
 
 
-Statement = Const | Op | Cond | While | NewArray | Write | Read | Stack
+@dataclass(frozen=True)
+class Load:
+    """What a variable holds, after the statements that assign `after`."""
+
+    name: str
+    variable: str
+    after: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Assign:
+    """What a variable holds after ``assign``, ``assign_add`` or ``assign_sub`` (`how`) of a value."""
+
+    name: str
+    variable: str
+    how: str
+    value: str
+    after: tuple[str, ...] = ()
+
+
+Statement = Const | Op | Cond | While | NewArray | Write | Read | Stack | Load | Assign
 
 
 @dataclass(frozen=True)
@@ -115,11 +138,13 @@ class Block:
 
 @dataclass(frozen=True)
 class Program:
-    """A block, the names and types of its inputs."""
+    """A block, the names and types of its inputs and variables, their values; `targets` run for their effects."""
 
     inputs: tuple[tuple[str, Type], ...]
     body: Block
     values: dict[str, Any] = field(compare=False)
+    variables: tuple[tuple[str, Type], ...] = ()
+    targets: tuple[str, ...] = ()
 
 
 def names_of(statement: Statement) -> tuple[str, ...]:
@@ -130,12 +155,18 @@ def names_of(statement: Statement) -> tuple[str, ...]:
 def show(program: Program) -> str:
     """Return the program as text to be read."""
     lines = [f"{name}: {_type(type)} = {program.values[name]}" for name, type in program.inputs]
-    return "\n".join([*lines, *_block(program.body, "return")])
+    lines += [f"{name}: variable {_type(type)} = {program.values[name]}" for name, type in program.variables]
+    targets = [f"run {', '.join(program.targets)}"] if program.targets else []
+    return "\n".join([*lines, *_block(program.body, "return"), *targets])
 
 
 def _type(type: Type) -> str:
     tensor = f"{type.dtype}{list(type.shape)}"
     return tensor if type.size is None else f"array({type.size} x {tensor})"
+
+
+def _after(names: tuple[str, ...]) -> str:
+    return f" after {', '.join(names)}" if names else ""
 
 
 def _block(block: Block, verb: str) -> list[str]:
@@ -148,13 +179,14 @@ def _statement(statement: Statement) -> list[str]:
         case Const(name, type, value):
             return [f"{name} = {_type(type)} {value}"]
         case Op(name, function, args, after):
-            return [f"{name} = {function}({', '.join(args)})" + (f" after {', '.join(after)}" if after else "")]
-        case Cond(names, chooser, blocks):
+            return [f"{name} = {function}({', '.join(args)}){_after(after)}"]
+        case Cond(names, chooser, blocks, after):
             lines = [[f"  branch {i}:", *_indent(_block(b, "give"), 2)] for i, b in enumerate(blocks)]
-            return [f"{', '.join(names)} = cond {chooser}:", *(line for part in lines for line in part)]
-        case While(names, params, inits, predicate, body, at_most):
+            return [f"{', '.join(names)} = cond {chooser}{_after(after)}:", *(line for part in lines for line in part)]
+        case While(names, params, inits, predicate, body, at_most, after):
             start = ", ".join(f"{p}={i}" for p, i in zip(params, inits, strict=True))
-            head = f"{', '.join(names)} = while {start}" + (f" at most {at_most}:" if at_most is not None else ":")
+            bound = f" at most {at_most}" if at_most is not None else ""
+            head = f"{', '.join(names)} = while {start}{bound}{_after(after)}:"
             return [head, *_indent(_block(predicate, "while")), *_indent(_block(body, "next"))]
         case NewArray(name, type):
             return [f"{name} = {_type(type)}"]
@@ -164,6 +196,10 @@ def _statement(statement: Statement) -> list[str]:
             return [f"{name} = {array}.read({index})"]
         case Stack(name, array):
             return [f"{name} = {array}.stack()"]
+        case Load(name, variable, after):
+            return [f"{name} = {variable}.read(){_after(after)}"]
+        case Assign(name, variable, how, value, after):
+            return [f"{name} = {variable}.{how}({value}){_after(after)}"]
 
 
 def _indent(lines: list[str], depth: int = 1) -> list[str]:

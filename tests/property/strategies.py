@@ -2,20 +2,22 @@
 
 Every loop has a bound on its trips that holds whatever the data, and a program has a budget of statement instances
 that loops use up by their bounds, so that programs are small to run even where loops are nested. An array is
-filled before anything else sees it, each index once or never.
+filled before anything else sees it, each index once or never. Touches of variables are ordered (see ``order``).
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from hypothesis import strategies as st
 
 from tests.property import programs as ast
+from tests.property import touches
 from tests.property.functions import ALL, broadcast
 from tests.property.kinds import MIXED, REAL, SHORT, USUAL, Kind, Limits
+from tests.property.order import Order
 from tests.property.programs import BOOL, FLOAT, INT, VECTOR, Block, Program, Statement, Type
 
 Finish = Callable[["_Scope"], list[str]]
@@ -37,10 +39,21 @@ def _programs(draw: Any, kind: Kind, limits: Limits, min_inputs: int = 0) -> Pro
     types = draw(st.lists(st.sampled_from(kind.types), min_size=min_inputs, max_size=5))
     inputs = tuple((f"x{i}", type) for i, type in enumerate(types))
     values = {name: draw(kind.values[type]) for name, type in inputs}
+    variables = draw(_variables(kind))
+    values |= {name: draw(kind.values[type]) for name, type in variables}
     writer = _Writer(draw, kind, limits)
-    scope = _Scope(writer, dict(inputs), 0, 1)
+    scope = _Scope(writer, dict(inputs), 0, 1, dict(variables), Order())
     scope.fill_up(draw(st.integers(2, 8)))
-    return Program(inputs, scope.close(scope.choose_results()), values)
+    results = [*scope.choose_results(), *(touches.load(scope, name) for name, _ in variables if scope.chance(30))]
+    return Program(inputs, scope.close(results), values, variables, scope.targets(results))
+
+
+@st.composite
+def _variables(draw: Any, kind: Kind) -> tuple[tuple[str, Type], ...]:
+    if not kind.stateful or draw(st.integers(0, 99)) < 100 - kind.stateful:
+        return ()
+    types = draw(st.lists(st.sampled_from(kind.state), min_size=1, max_size=2))
+    return tuple((f"w{i}", type) for i, type in enumerate(types))
 
 
 class _Writer:
@@ -59,22 +72,28 @@ class _Writer:
 
 
 class _Scope:
-    """A block while it is written: `types` of the names it sees, how often it may run.
+    """A block while it is written: `types` of the names it sees, how often it may run, variables it may touch.
 
     An array that is being filled has no type here, so that nothing chooses it.
     """
 
-    def __init__(self, writer: _Writer, types: dict[str, Type], depth: int, times: int) -> None:
+    def __init__(
+        self, writer: _Writer, types: dict[str, Type], depth: int, times: int, variables: dict[str, Type], order: Order
+    ) -> None:
         self.writer = writer
         self.draw = writer.draw
         self.kind = writer.kind
         self.types = types
         self.depth = depth
         self.times = times
+        self.variables = variables
+        self.order = order
         self.statements: list[Statement] = []
 
-    def inner(self, types: dict[str, Type] | None = None, times: int = 1) -> _Scope:
-        return _Scope(self.writer, {**self.types, **(types or {})}, self.depth + 1, max(1, self.times * times))
+    def inner(self, types: dict[str, Type], times: int, variables: dict[str, Type], order: Order) -> _Scope:
+        runs = max(1, self.times * times)
+        types = {**self.types, **types}
+        return _Scope(self.writer, types, self.depth + 1, runs, variables, order)
 
     def close(self, results: list[str]) -> Block:
         return Block(tuple(self.statements), tuple(results))
@@ -106,7 +125,9 @@ class _Scope:
     def apply(self, function: str, *args: str, after: tuple[str, ...] = ()) -> str:
         result = ALL[function].rule(*(self.types[a] for a in args))
         assert result is not None, f"{function} of {[self.types[a] for a in args]}"
-        return self.add(lambda names: ast.Op(names[0], function, args, after), result)[0]
+        (name,) = self.add(lambda names: ast.Op(names[0], function, args, after), result)
+        self.order.follow(name, [*args, *after])
+        return name
 
     def value(self, type: Type) -> str:
         """Return a name of this type: one there is, mostly, else a new one."""
@@ -159,17 +180,26 @@ class _Scope:
         mix = self.draw(st.sampled_from(self.kind.mixes))
         return self.apply(mix, a, b) if ALL[mix].rule(self.types[a], self.types[b]) else None
 
+    def targets(self, results: list[str]) -> tuple[str, ...]:
+        """Return the last touches that nothing returned comes after."""
+        return tuple(sorted(self.order.pending(self.variables) - self.order.of(results)))
+
     # ---- statements
 
     def fill_up(self, count: int) -> None:
         for _ in range(count):
             if self.writer.room > 0:
                 self.statement()
+        if self.variables and self.writer.room > 0 and self.chance(60):
+            self.touch()
 
     def statement(self) -> None:
-        simple = [self.op, self.use_array]
+        simple = [self.op, self.use_array, *[self.touch] * (5 if self.variables else 0)]
         nested = [self.cond, self.loop, self.array, self.loop, self.cond]
         self.draw(st.sampled_from(simple + nested if self.depth < self.writer.limits.depth else simple))()
+
+    def touch(self) -> None:
+        touches.touch(self)
 
     def op(self) -> None:
         function = self.draw(st.sampled_from(self.kind.functions))
@@ -200,12 +230,19 @@ class _Scope:
         """Write a Cond; `finish(scope)` gives each branch's `arrays`."""
         several = INT in self.kind.types and self.chance(20)
         chooser = self.value(INT if several else BOOL)
-        blocks = []
+        variables, after = touches.before_cond(self)
+        branches: list[tuple[_Scope, list[str]]] = []
         for _ in range(self.draw(st.integers(1, 3)) if several else 2):
-            scope = self.inner()
+            scope = self.inner({}, 1, variables, self.order.inner(self.order.of([chooser, *after])))
             scope.fill_up(self.draw(st.integers(0, 3)))
-            blocks.append(scope.close([*finish(scope), *map(scope.outcome, types)]))
-        return self.add(lambda names: ast.Cond(names, chooser, tuple(blocks)), *(None for _ in arrays), *types)
+            branches.append((scope, [*finish(scope), *map(scope.outcome, types)]))
+        touched, tokens = touches.tokens(self, branches)
+        blocks = tuple(scope.close(results) for scope, results in branches)
+        hidden = [None for _ in arrays]
+        names = self.add(lambda names: ast.Cond(names, chooser, blocks, after), *hidden, *types, *tokens)
+        if touched:
+            self.order.touch(names[-1], touched, [chooser, *after])
+        return names
 
     def loop(self) -> None:
         trips = self.draw(st.integers(0, self.most_trips())) if self.chance(50) else self.most_trips()
@@ -222,30 +259,54 @@ class _Scope:
         types = self.some_types(0, self.writer.limits.variables)
         inits = [self.constant(INT, 0), *arrays, *map(self.value, types)]
         limit = self.limit(trips)
-        params = [self.writer.name() for _ in inits]
-        seen = {n: t for n, t in zip(params, [INT, *(None for _ in arrays), *types], strict=True) if t is not None}
-        predicate, body = self.inner(seen, trips + 1), self.inner(seen, trips)
-        test = predicate.counts(params[0], limit)
-        body.fill_up(self.draw(st.integers(0, 4)))
-        results = [
-            body.apply("add", params[0], body.constant(INT, 1)),
-            *finish(body, params),
-            *map(body.outcome, types),
-        ]
-        at_most = trips if self.chance(15) else None
-        parts = tuple(params), tuple(inits), predicate.close([test]), body.close(results), at_most
-        return self.add(lambda names: ast.While(names, *parts), INT, *(None for _ in arrays), *types)
+
+        def results(body: _Scope, params: list[str]) -> list[str]:
+            following = body.apply("add", params[0], body.constant(INT, 1))
+            return [following, *finish(body, params), *map(body.outcome, types)]
+
+        return self.repeat(
+            inits, [INT, *(None for _ in arrays), *types], trips,
+            lambda predicate, params: predicate.counts(params[0], limit), results, trips if self.chance(15) else None,
+        )  # fmt: skip
 
     def write_open_loop(self, at_most: int) -> None:
         """Write a loop that runs until its data or `at_most` end it."""
         types = self.some_types(1, self.writer.limits.variables)
-        inits, params = tuple(map(self.value, types)), tuple(self.writer.name() for _ in types)
-        seen = dict(zip(params, types, strict=True))
-        predicate, body = self.inner(seen, at_most + 1), self.inner(seen, at_most)
-        test = predicate.test()
+        inits = list(map(self.value, types))
+        self.repeat(
+            inits, types, at_most, lambda predicate, params: predicate.test(),
+            lambda body, params: list(map(body.outcome, types)), at_most,
+        )  # fmt: skip
+
+    def repeat(
+        self,
+        inits: list[str],
+        types: Sequence[Type | None],
+        trips: int,
+        test: Callable[[_Scope, list[str]], str],
+        finish: BodyFinish,
+        at_most: int | None,
+    ) -> tuple[str, ...]:
+        """Write a loop that `test` and `finish` end the predicate and the body of; with a token if it may touch."""
+        token = touches.start(self)
+        inits, types = [*inits, *token], [*types, *(self.types[name] for name in token)]
+        params = [self.writer.name() for _ in inits]
+        seen = {n: t for n, t in zip(params, types, strict=True) if t is not None}
+        variables = self.variables if token else {}
+        predicate = self.inner(seen, trips + 1, variables, self.order.iteration(params[-1], variables))
+        held = touches.tested(predicate, test(predicate, params))
+        body = self.inner(seen, trips, variables, predicate.order.body(params, held))
         body.fill_up(self.draw(st.integers(0, 4)))
-        parts = params, inits, predicate.close([test]), body.close(list(map(body.outcome, types))), at_most
-        self.add(lambda names: ast.While(names, *parts), *types)
+        results = finish(body, params)
+        touched = body.order.touched
+        if token:
+            results = [*results, touches.behind(body, self.types[token[0]], body.order.pending(touched))]
+        after = touches.waits(self, self.order.pending(touched), token) if touched else ()
+        parts = tuple(params), tuple(inits), predicate.close([held]), body.close(results), at_most, after
+        names = self.add(lambda names: ast.While(names, *parts), *types)
+        if touched:
+            self.order.touch(names[-1], touched, [*token, *after])
+        return names
 
     def limit(self, trips: int) -> str:
         """Name how often a loop runs: `trips`, or what the data says, but no more."""

@@ -18,7 +18,7 @@ from tests.property.interpret import evaluate
 from tests.property.programs import show
 from tests.property.runs import batch_settings, batches
 from tests.property.strategies import mixed_programs, smooth_programs
-from tests.property.test_random_executors import compare
+from tests.property.test_random_executors import compare, run_session
 from tests.property.test_random_gradients import build_gradients
 from tests.property.translate import build
 from tests.settings import ON
@@ -26,11 +26,11 @@ from tests.settings import ON
 SWITCHES = {"none": ON} | {name: ON.without(name) for name in [*FAST_PATHS, "all"]}
 
 
-async def run_switched(built, fetches, feeds):
-    """Yield what is off, and the values fetched so, for each switch."""
+async def run_switched(graph, run):
+    """Yield what is off, and what running a session gives so, for each switch."""
     for off, settings in SWITCHES.items():
-        async with tg.Session(built.graph, settings=settings) as session:
-            yield off, await session.run(fetches, feeds)
+        async with tg.Session(graph, settings=settings) as session:
+            yield off, await run(session)
         assert not any(live_counts()[key] for key in ("frames", "iterations", "values")), off
 
 
@@ -39,10 +39,11 @@ async def run_switched(built, fetches, feeds):
 @given(mixed_programs(), st.sampled_from([1, 2, 32]))
 def test_random_programs_without_fast_paths(batch, program, window):
     async def check():
-        expected = evaluate(program).results
+        expected = evaluate(program)
         built = build(program, window)
-        async for off, results in run_switched(built, built.results, built.feeds(program.values)):
-            compare(results, expected, f"without {off}")
+        feeds = built.feeds(program.values)
+        async for off, found in run_switched(built.graph, lambda session: run_session(session, built, feeds)):
+            compare(*found, expected, f"without {off}")
 
     note(f"{show(program)}\n{program!r}")
     asyncio.run(check())
@@ -54,7 +55,9 @@ def test_random_programs_without_fast_paths(batch, program, window):
 def test_random_gradients_without_fast_paths(batch, program, window):
     async def check():
         built, first, second = build_gradients(program, window)
-        found = {off: r async for off, r in run_switched(built, [first, second], built.feeds(program.values))}
+        feeds = built.feeds(program.values)
+        run = run_switched(built.graph, lambda session: session.run([first, second], feeds))
+        found = {off: results async for off, results in run}
         for off, results in found.items():
             for got, wanted in zip(results[0] + results[1], found["all"][0] + found["all"][1], strict=True):
                 np.testing.assert_allclose(got, wanted, rtol=1e-9, atol=1e-12, err_msg=f"without {off}")

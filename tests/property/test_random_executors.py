@@ -15,7 +15,7 @@ from tagflow.runtime.execution import Execution, ReferenceExecution
 from tagflow.runtime.session import StepContext
 from tagflow.runtime.step import compile_step, make_request
 
-from tests.property.interpret import evaluate
+from tests.property.interpret import evaluate, initial_values
 from tests.property.programs import show
 from tests.property.runs import batch_settings, batches
 from tests.property.strategies import mixed_programs
@@ -25,32 +25,46 @@ WINDOWS = (1, 2, 7, 32)
 SHUFFLES = {Execution: (None, 1, 2, 3), ReferenceExecution: (None, 1)}
 
 
-async def run_everywhere(built, feeds):
-    """Yield the results of a built program, and where they are from, for each executor and ready order."""
-    step = compile_step(built.graph, make_request(built.graph, built.results), tuple(feeds), tg.Settings())
+async def run_everywhere(built, feeds, initial):
+    """Yield where results are from, these, and what variables hold, for each executor and ready order."""
+    step = compile_step(built.graph, make_request(built.graph, built.fetches), tuple(feeds), tg.Settings())
     for executor, seeds in SHUFFLES.items():
         for seed in seeds:
-            context = StepContext(0, built.graph.seed, VariableStore())
+            variables = VariableStore()
+            variables.write(initial)
+            context = StepContext(0, built.graph.seed, variables)
             values = step.convert(list(feeds.values()))
             fetched = await executor(step, context, values, tg.Settings(shuffle_seed=seed)).run()
-            yield f"{executor.__name__} shuffled by {seed}", built.in_order(step.tensors, fetched)
+            where = f"{executor.__name__} shuffled by {seed}"
+            yield where, built.in_order(step.tensors, fetched), variables.read()
 
 
 async def check(program):
-    expected = evaluate(program).results
+    expected = evaluate(program)
     for window in WINDOWS:
         built = build(program, window)
-        async for where, results in run_everywhere(built, built.feeds(program.values)):
-            compare(results, expected, f"{where}, window {window}")
+        feeds = built.feeds(program.values)
+        async for where, results, variables in run_everywhere(built, feeds, initial_values(program)):
+            compare(results, variables, expected, f"{where}, window {window}")
             assert not any(live_counts()[key] for key in ("frames", "iterations", "values")), where
     async with tg.Session(built.graph) as session:
-        compare(await session.run(built.results, built.feeds(program.values)), expected, "session")
+        compare(*await run_session(session, built, feeds), expected, "session")
         assert session.statistics().steps_running == 0
 
 
-def compare(results, expected, where):
-    for result, wanted in zip(results, expected, strict=True):
+async def run_session(session, built, feeds):
+    """Return the results of a step from the initial values of the variables, and what these hold then."""
+    await session.run([variable.initializer for variable in built.variables.values()])
+    results = await session.run(built.fetches, feeds)
+    return results[: len(built.results)], await session.read_variables()
+
+
+def compare(results, variables, expected, where):
+    for result, wanted in zip(results, expected.results, strict=True):
         np.testing.assert_array_equal(result, wanted, err_msg=where, strict=True)
+    assert variables.keys() == expected.variables.keys()
+    for name, wanted in expected.variables.items():
+        np.testing.assert_array_equal(variables[name], wanted, err_msg=f"{name}, {where}", strict=True)
 
 
 @pytest.mark.rule(1, 2, 4, 6, 7, 8, 11, 12, 13, 15, 16, 28, 29, 30, 31, 32, 33, 64, 65, 105)

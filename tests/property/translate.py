@@ -11,11 +11,14 @@ import numpy as np
 import tagflow as tg
 
 from tests.property.functions import ALL
+from tests.property.interpret import initial_values
 from tests.property.programs import (
     BOOL,
+    Assign,
     Block,
     Cond,
     Const,
+    Load,
     NewArray,
     Op,
     Program,
@@ -32,11 +35,18 @@ Around = Callable[[Statement], AbstractContextManager[Any]]
 
 @dataclass(frozen=True)
 class Built:
-    """A program's graph, its placeholders by name, its results."""
+    """A program's graph, its placeholders and variables by name, its results, the operations to run as well."""
 
     graph: tg.Graph
     inputs: dict[str, Any]
+    variables: dict[str, Any]
     results: list[Any]
+    targets: list[Any]
+
+    @property
+    def fetches(self) -> list[Any]:
+        """What to run: results first."""
+        return [*self.results, *self.targets]
 
     def feeds(self, values: dict[str, Any]) -> dict[Any, Any]:
         """Return what to feed for values of the inputs."""
@@ -52,17 +62,22 @@ def build(program: Program, window: int = 32, around: Around = lambda statement:
     """Build a program; all its loops get `window` parallel iterations, each statement is built inside `around`."""
     with tg.Graph().as_default() as graph:
         inputs = {name: tg.placeholder(type.dtype, type.shape, name) for name, type in program.inputs}
-        results = _Builder(window, around).block(program.body, inputs)
-    return Built(graph, inputs, results)
+        variables = {
+            name: tg.Variable(value, name=name, dtype=value.dtype) for name, value in initial_values(program).items()
+        }
+        builder = _Builder(window, around, variables)
+        scope = dict(inputs)
+        results = builder.block(program.body, scope)
+    return Built(graph, inputs, variables, results, [scope[name].op for name in program.targets])
 
 
 class _Builder:
-    def __init__(self, window: int, around: Around) -> None:
+    def __init__(self, window: int, around: Around, variables: Environment) -> None:
         self.window = window
         self.around = around
+        self.variables = variables
 
-    def block(self, block: Block, outer: Environment) -> list[Any]:
-        scope = dict(outer)
+    def block(self, block: Block, scope: Environment) -> list[Any]:
         for statement in block.statements:
             with self.around(statement):
                 self.statement(statement, scope)
@@ -75,10 +90,12 @@ class _Builder:
             case Op(name, function, args, after):
                 with tg.control_dependencies([scope[a] for a in after]):
                     scope[name] = ALL[function].graph(*(scope[a] for a in args))
-            case Cond(names):
-                scope.update(zip(names, self.cond(statement, scope), strict=True))
-            case While(names):
-                scope.update(zip(names, self.loop(statement, scope), strict=True))
+            case Cond(names, after=after):
+                with tg.control_dependencies([scope[a] for a in after]):
+                    scope.update(zip(names, self.cond(statement, scope), strict=True))
+            case While(names, after=after):
+                with tg.control_dependencies([scope[a] for a in after]):
+                    scope.update(zip(names, self.loop(statement, scope), strict=True))
             case NewArray(name, type):
                 scope[name] = tg.TensorArray(
                     type.dtype, type.size, clear_after_read=False, element_shape=type.shape, name=name
@@ -89,10 +106,16 @@ class _Builder:
                 scope[name] = scope[array].read(scope[index])
             case Stack(name, array):
                 scope[name] = scope[array].stack()
+            case Load(name, variable, after):
+                with tg.control_dependencies([scope[a] for a in after]):
+                    scope[name] = self.variables[variable].read_value()
+            case Assign(name, variable, how, value, after):
+                with tg.control_dependencies([scope[a] for a in after]):
+                    scope[name] = getattr(self.variables[variable], how)(scope[value])
 
     def cond(self, statement: Cond, scope: Environment) -> list[Any]:
         chooser = scope[statement.chooser]
-        branches = [lambda block=block: self.block(block, scope) for block in statement.blocks]
+        branches = [lambda block=block: self.block(block, dict(scope)) for block in statement.blocks]
         if chooser.dtype.name == BOOL.dtype:
             return tg.cond(chooser, branches[1], branches[0], strict=True, name=f"cond_{statement.names[0]}")
         result = tg.switch_case(chooser, branches, name=f"switch_{statement.names[0]}")
