@@ -79,6 +79,8 @@ class _Needs:
     def _operation(self, op: Operation) -> None:
         if op not in self.operations:
             self._enter(op)
+        if op.type == "Param":  # something waits for a loop variable
+            self._work.extend(op.outputs)
         if is_structured(op):
             self._work.extend(op.outputs[: num_results(op)])
 
@@ -226,6 +228,7 @@ class _Copier:
             for i in kept:
                 param = region.params[i]
                 self.env[param] = copied = copy.add_param(param.dtype, param.shape, param.op.name)
+                self.ops[param.op] = copied.op
                 if "label" in param.op.attrs:
                     copied.op.attrs["label"] = param.op.attrs["label"]
             self.region(region, copy)

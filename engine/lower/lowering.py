@@ -225,9 +225,7 @@ class _Lowering:
         """Return the lowered control inputs, brought into the frame of `scope` where they are outside it."""
         found: list[Operation] = []
         for control in op.control_inputs:
-            home = self.scopes.get(control)
-            if home is None:
-                continue
+            home = self.scopes[control]
             if home.frame_scope() is scope.frame_scope():
                 found += self.ops[control]
             else:
@@ -274,13 +272,13 @@ class _Lowering:
         enters = [frame.enter(t, constant=False) for t in inits]
         merges = [self._merge(op, t) for t in enters]
         pred = _LoopRegion(frame, merges[0])
-        pred.env.update(zip(op.regions[0].params, [m.outputs[0] for m in merges], strict=False))
+        self._bind(pred, op.regions[0].params, [m.outputs[0] for m in merges])
         self.region(op.regions[0], pred)
         test = pred.lookup(op.regions[0].results[0])
         cond = pred.emit("LoopCond", f"{op.name}/LoopCond", [test], [(dtypes.bool_, SCALAR)], like=op).outputs[0]
         switches = [self._switch(op, m.outputs[0], cond) for m in merges]
         body = _LoopRegion(frame, self._pivot(op, switches[0].outputs[1]))
-        body.env.update(zip(op.regions[1].params, [s.outputs[1] for s in switches], strict=False))
+        self._bind(body, op.regions[1].params, [s.outputs[1] for s in switches])
         self.region(op.regions[1], body)
         results = [body.lookup(t) for t in op.regions[1].results] or [switches[0].outputs[1]]
         for merge, result in zip(merges, results, strict=True):
@@ -290,6 +288,12 @@ class _Lowering:
         self.ops[op] = exits
         for slot, (extra, output) in enumerate(zip(extras(op), op.outputs[count:], strict=True)):
             scope.env[output] = self._final(op, body, cond, slot, extra)
+
+    def _bind(self, scope: _Scope, params: Sequence[Tensor], values: Sequence[Tensor]) -> None:
+        """Let loop variables stand for their values of an iteration, also for what waits for them."""
+        for param, value in zip(params, values, strict=False):
+            scope.env[param] = value
+            self.scopes[param.op], self.ops[param.op] = scope, [value.op]
 
     def _spare(self, op: Operation, scope: _Scope) -> Tensor:
         """Return the initial value of a variable for a loop of which only saved values are wanted."""

@@ -19,15 +19,15 @@ def scalar(function, *inputs):
     return tg.py_function(function, inputs, "int32", output_shapes=[])
 
 
-def late(calls):
+def late(calls, *inputs):
     """Return a tensor that is there, and noted in `calls`, only after several turns of the event loop."""
 
-    async def wait():
+    async def wait(*_):
         for _ in range(5):
             await asyncio.sleep(0)
         return calls(1)
 
-    return scalar(wait)
+    return scalar(wait, *inputs)
 
 
 def count_up(n):
@@ -299,6 +299,43 @@ class TestInnerLoopThatStartsFromAnInvariant:
 
 @pytest.mark.rule(78)
 class TestControlEdgesInside:
+    @WINDOWS
+    def test_from_a_loop_variable(self, run, window):
+        log, start = [], number(0)
+
+        def body(i, done):
+            with tg.control_dependencies([done]):
+                first = scalar(lambda: log.append("first") or 0)
+            return i + 1, late(lambda _: log.append("second") or 1, first)
+
+        loop = tg.while_loop(lambda i, _: i < 3, body, [number(0), start], parallel_iterations=window)
+        assert run(loop) == [3, 1]
+        assert log == ["first", "second"] * 3
+
+    def test_from_a_loop_variable_that_nothing_else_reads(self, run):
+        log = []
+
+        def body(i, done):
+            with tg.control_dependencies([done]):
+                following = tg.identity(i + 1)
+            return following, scalar(lambda i: log.append(int(i)) or 0, i)
+
+        assert run(tg.while_loop(lambda i, _: i < 3, body, [number(0), number(0)])[0]) == 3
+        assert log == [0, 1, 2]
+
+    def test_from_a_loop_variable_in_the_predicate(self, run):
+        log = []
+
+        def test(i, done):
+            with tg.control_dependencies([done]):
+                return scalar(lambda i: log.append("test") or i, i) < 2
+
+        def body(i, done):
+            return i + 1, late(lambda _: log.append("body") or 1, i)
+
+        assert run(tg.while_loop(test, body, [number(0), number(0)])[0]) == 2
+        assert log == ["test", "body", "test", "body", "test"]
+
     def test_between_operations_of_one_iteration(self, run):
         log = []
 

@@ -2,7 +2,8 @@
 
 import asyncio
 
-from tests.property.programs import FLOAT, Block, Cond, Const, Op, Program
+from tests.property import test_random_executors as executors
+from tests.property.programs import FLOAT, INT, VECTOR, Assign, Block, Cond, Const, Op, Program, While
 from tests.property.test_random_gradients import Tally, check
 
 EMPTY = ()
@@ -24,3 +25,32 @@ def test_branch_that_returns_a_capture():
         Cond(("y",), "p", (Block(EMPTY, ("x",)), Block(EMPTY, ("c",)))),
     )
     check_gradients(Program((("x", FLOAT),), Block(statements, ("y",)), {"x": 0.6}))
+
+
+def test_assignment_that_is_computed_with_ahead_of():
+    # the second assignment came first: what was computed from the value assigned no longer waited for the first
+    statements = (
+        Assign("a", "w", "assign", "x"),
+        Op("y", "mul", ("a", "a")),
+        Assign("b", "w", "assign_add", "y"),
+    )
+    values = {"x": (1.0, 2.0, 3.0), "w": (0.0, 0.0, 0.0)}
+    program = Program((("x", VECTOR),), Block(statements, ("b",)), values, (("w", VECTOR),))
+    asyncio.run(executors.check(program))
+
+
+def test_assignment_that_waits_for_a_loop_variable():
+    # iterations overlapped: a control input that is a loop variable was dropped
+    body = (
+        Assign("a", "w", "assign", "five", ("t",)),
+        Op("y", "mul", ("a", "a")),
+        Assign("b", "w", "assign_add", "y"),
+        Op("j", "add", ("i", "one")),
+    )
+    loop = While(
+        ("k", "last"), ("i", "t"), ("zero", "zero"), Block((Op("p", "less", ("i", "n")),), ("p",)),
+        Block(body, ("j", "b")),
+    )  # fmt: skip
+    statements = (*(Const(name, INT, value) for name, value in (("zero", 0), ("one", 1), ("five", 5))), loop)
+    program = Program((("n", INT),), Block(statements, ("last",)), {"n": 3, "w": 0}, (("w", INT),))
+    asyncio.run(executors.check(program))
