@@ -64,7 +64,7 @@ MIXED = Kind(
     (FLOAT, INT, VECTOR),
     50,
     {BOOL: st.booleans(), INT: _INTEGERS, FLOAT: _FLOATS, VECTOR: _vector(_FLOATS), INTS: _vector(_INTEGERS)},
-    (VECTOR, VECTOR, INT, FLOAT),
+    (VECTOR, VECTOR, VECTOR, INT, FLOAT),
     25,
 )
 REAL = Kind(

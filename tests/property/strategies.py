@@ -194,7 +194,7 @@ class _Scope:
             self.touch()
 
     def statement(self) -> None:
-        simple = [self.op, self.use_array, *[self.touch] * (5 if self.variables else 0)]
+        simple = [*[self.touch] * (5 if self.variables else 0), self.op, self.use_array]
         nested = [self.cond, self.loop, self.array, self.loop, self.cond]
         self.draw(st.sampled_from(simple + nested if self.depth < self.writer.limits.depth else simple))()
 

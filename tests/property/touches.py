@@ -15,14 +15,19 @@ from tests.property import programs as ast
 from tests.property.order import Names
 from tests.property.programs import Type
 
-WAYS = ("load", "assign", "assign", "assign_add", "assign_sub")
+WAYS = ("assign", "assign", "assign", "load", "assign_add", "assign_sub")
 TOUCHING = 70  # the percentage of branches and loops that may touch variables
 
 
-def touch(scope: Any) -> str:
-    """Read or assign a variable."""
+def touch(scope: Any) -> None:
+    """Read or assign a variable, and often another or the same right after."""
     variable, how = scope.draw(st.sampled_from([*scope.variables])), scope.draw(st.sampled_from(WAYS))
-    return load(scope, variable) if how == "load" else assign(scope, variable, how)
+    if how == "load":
+        load(scope, variable)
+    else:
+        assign(scope, variable, how)
+    if scope.writer.room > 0 and scope.chance(50):
+        touch(scope)
 
 
 def load(scope: Any, variable: str) -> str:
