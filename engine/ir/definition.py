@@ -160,6 +160,7 @@ class StepContext(Protocol):
     variables: Any
     threads: Any
     contexts: Any
+    parts: Any
 
     def show(self, key: str, value: Any) -> Any:
         """Show a value to who watches the tensor named `key`; return what must be awaited, if anything."""

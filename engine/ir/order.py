@@ -29,10 +29,11 @@ def in_order(operations: Sequence[Operation]) -> list[Operation]:
 def _needs(operations: Sequence[Operation]) -> dict[Operation, set[Operation]]:
     """Return for each operation those of `operations` that it, or what is in its regions, uses."""
     inside = set(operations)
-    return {op: {source for source in _uses(op) if source in inside} for op in operations}
+    return {op: {source for source in uses(op) if source in inside} for op in operations}
 
 
-def _uses(op: Operation) -> Iterator[Operation]:
+def uses(op: Operation) -> Iterator[Operation]:
+    """Yield the operations that an operation, or what is in its regions, uses; the back edges of loops left out."""
     for tensor in op.inputs:
         if not (op.type == "Merge" and tensor.op.type == "NextIteration"):
             yield tensor.op
@@ -40,7 +41,7 @@ def _uses(op: Operation) -> Iterator[Operation]:
     for region in op.regions:
         yield from (tensor.op for tensor in region.results)
         for inner in region.operations:
-            yield from _uses(inner)
+            yield from uses(inner)
 
 
 def _sorted(operations: Sequence[Operation], needs: dict[Operation, set[Operation]]) -> list[Operation]:

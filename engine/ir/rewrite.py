@@ -51,6 +51,12 @@ def copy_program(program: Program, transform: Transform | None = None) -> Progra
     return _Copier(program, transform).run()
 
 
+def copy_with_targets(program: Program) -> tuple[Program, list[Operation | None]]:
+    """Return a copy, and the copy of each target; None for one that need not run, since all its outputs are fed."""
+    copier = _Copier(program, None)
+    return copier.run(), [copier.ops.get(op) for op in program.targets]
+
+
 class _Needs:
     """Which operations, and which results of Cond and While, are needed."""
 

@@ -4,7 +4,8 @@ Each operation gets a level: how many other operations lie on the longest way to
 operations of one level there is nothing but elementwise operations, so a connected set of them waits for nothing that
 itself makes. The bounds of a set are what the operations share: rows, dtype and device.
 
-Left alone is what may be dead or late, so that fusing changes neither which values are dead nor what overlaps.
+Left alone is what may be dead or late, so that fusing changes neither which values are dead nor what overlaps. In a
+program in parts, what waits for other feeds is not joined.
 """
 
 from __future__ import annotations
@@ -57,6 +58,7 @@ class _Groups:
         self.members = {op for op in region.operations if op not in pinned and can_fuse(op)}
         self.members -= self._unsure(region)
         self.levels = self._levels()
+        self.arrivals = _arrivals(region.operations)
         self.leader: dict[Operation, Operation] = {}
 
     def found(self) -> Iterator[list[Operation]]:
@@ -119,7 +121,18 @@ class _Groups:
 
     def _key(self, op: Operation) -> Any:
         output = op.outputs[0]
-        return self.levels[op], output.dtype, output.shape.dims[:-1], op.device
+        return self.levels[op], output.dtype, output.shape.dims[:-1], op.device, self.arrivals.get(op)
+
+
+def _arrivals(operations: list[Operation]) -> dict[Operation, frozenset[Operation]]:
+    """Return for each operation what it waits for that comes while the step runs; nothing if none does."""
+    found: dict[Operation, frozenset[Operation]] = {}
+    if not any(op.type == "PartFeed" for op in operations):
+        return found
+    for op in operations:
+        before = {arrival for source in _sources(op) for arrival in found.get(source, ())}
+        found[op] = frozenset(before | ({op} if op.type == "PartFeed" else set()))
+    return found
 
 
 def _sources(op: Operation) -> Iterator[Operation]:

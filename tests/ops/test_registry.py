@@ -40,7 +40,7 @@ WITHOUT_SAMPLES = WITHOUT_KERNEL | {
     "TensorArrayUnstack", "TensorArrayGather", "TensorArrayScatter", "TensorArrayConcat", "TensorArraySplit",
     "TensorArraySize", "TensorArrayClose", "StackNew", "StackPush", "StackPop", "StackClose",
     "RandomUniform", "RandomUniformInt", "RandomStandardNormal", "TruncatedNormal", "Categorical", "RandomShuffle",
-    "PyFunction", "Watch",
+    "PyFunction", "Watch", "PartFeed", "PartFetch", "PartEnd",
 }  # fmt: skip
 
 # Gradients and lowering build these; users meet the operation they belong to.
@@ -50,7 +50,7 @@ INTERNAL = {
     "SeriesAdd", "SeriesConcat", "SeriesEmpty", "SeriesSplit", "SeriesSum", "SeriesSumSeries", "SeriesSpread",
     "Fused", "MatMulAdd", "ProductSumAdd", "ProductSumBegin", "ProductSumEnd",
     "GatherGrad", "MirrorPadGrad", "StridedSliceGrad", "TileGrad", "TensorArrayGrad",
-    "ProdOthers", "SwitchN", "Watch",
+    "ProdOthers", "SwitchN", "Watch", "PartFeed", "PartFetch", "PartEnd",
 }  # fmt: skip
 
 SAMPLES = [pytest.param(d, s, id=f"{d.type}-{i}") for d in DEFINITIONS.values() for i, s in enumerate(d.samples)]
