@@ -176,8 +176,11 @@ from .ops.source import identity, no_op, placeholder, placeholder_with_default, 
 from .ops.stacks import stack_close, stack_pop, stack_push
 from .ops.strided import strided_slice
 from .ops.trigonometry import acos, acosh, asin, asinh, atan, atanh, cos, cosh, sin, sinh, tan, tanh
+from .runtime.partial import PartialRun
 from .runtime.report import LoopReport, Report
-from .runtime.session import Session, Statistics, Step
+from .runtime.session import Session
+from .runtime.statistics import Statistics
+from .runtime.step import Step
 from .runtime.sync import SyncSession
 from .runtime.trace import Span, Trace
 from .runtime.watch import Watch
@@ -186,31 +189,31 @@ __version__ = "0.1.0"
 __all__ = [
     "Assert", "BranchMismatchError", "CheckpointError", "DType", "DeadFetchError", "DeviceMemoryError", "DtypeError",
     "Graph", "GraphError", "IndexedSlices", "LoopReport", "LoopVariableError", "OpError", "Operation", "Overloaded",
-    "QueueClosed", "Report", "Session", "SessionClosed", "Settings", "Shape", "ShapeError", "Span", "StackError",
-    "Statistics", "Step", "StepTimeout", "SyncSession", "TagflowError", "Tensor", "TensorArray", "TensorArrayError",
-    "Trace", "UninitializedVariableError", "Variable", "Watch", "__version__", "abs", "accumulate_n", "acos", "acosh",
-    "add", "add_n", "angle", "argmax", "argmin", "as_dtype", "asin", "asinh", "assert_equal", "assert_greater",
-    "assert_greater_equal", "assert_less", "assert_less_equal", "atan", "atan2", "atanh", "bfloat16", "bias_add",
-    "bitwise_and", "bitwise_or", "bitwise_xor", "bool", "boolean_mask", "broadcast_to", "case", "cast", "categorical",
-    "ceil", "check_numerics", "clip_by_global_norm", "clip_by_norm", "clip_by_value", "colocate_with", "complex",
-    "complex128", "complex64", "concat", "cond", "conj", "constant", "control_dependencies", "control_trigger",
-    "convert_to_tensor", "cos", "cosh", "cumprod", "cumsum", "custom_gradient", "device", "div_no_nan", "divide", "elu",
-    "enter", "equal", "erf", "erfc", "exit", "exp", "expand_dims", "expm1", "eye", "fill", "float16", "float32",
-    "float64", "floor", "floordiv", "floormod", "foldl", "foldr", "gather", "gather_nd", "gelu", "get_default_graph",
-    "global_norm", "global_variables", "global_variables_initializer", "gradients", "greater", "greater_equal", "group",
-    "hessians", "identity", "identity_n", "imag", "int16", "int32", "int64", "int8", "invert", "is_finite", "is_inf",
-    "is_nan", "l2_loss", "l2_normalize", "leaky_relu", "left_shift", "less", "less_equal", "linspace", "log", "log1p",
-    "log_sigmoid", "log_softmax", "logical_and", "logical_not", "logical_or", "logical_xor", "loop_cond", "map_fn",
-    "matmul", "maximum", "merge", "minimum", "mod", "moments", "multiply", "name_scope", "negative", "next_iteration",
-    "no_op", "norm", "not_equal", "one_hot", "ones", "ones_like", "pad", "placeholder", "placeholder_with_default",
-    "pow", "print_", "py_function", "random_normal", "random_shuffle", "random_uniform", "range", "rank", "real",
-    "reciprocal", "reduce_all", "reduce_any", "reduce_logsumexp", "reduce_max", "reduce_mean", "reduce_min",
-    "reduce_prod", "reduce_sum", "relu", "relu6", "reshape", "reverse", "right_shift", "rint", "round", "rsqrt", "scan",
-    "scatter_nd", "selu", "shape", "sigmoid", "sigmoid_cross_entropy_with_logits", "sign", "sin", "sinh", "size",
-    "slice", "softmax", "softmax_cross_entropy_with_logits", "softplus", "softsign",
-    "sparse_softmax_cross_entropy_with_logits", "split", "sqrt", "square", "squared_difference", "squeeze", "stack",
-    "stack_close", "stack_pop", "stack_push", "stop_gradient", "strided_slice", "string", "subtract", "switch",
-    "switch_case", "tan", "tanh", "tile", "trainable_variables", "transpose", "truncated_normal", "tuple_", "uint16",
-    "uint32", "uint64", "uint8", "unsorted_segment_sum", "unstack", "variables_initializer", "where", "while_loop",
-    "xlogy", "zeros", "zeros_like",
+    "PartialRun", "QueueClosed", "Report", "Session", "SessionClosed", "Settings", "Shape", "ShapeError", "Span",
+    "StackError", "Statistics", "Step", "StepTimeout", "SyncSession", "TagflowError", "Tensor", "TensorArray",
+    "TensorArrayError", "Trace", "UninitializedVariableError", "Variable", "Watch", "__version__", "abs",
+    "accumulate_n", "acos", "acosh", "add", "add_n", "angle", "argmax", "argmin", "as_dtype", "asin", "asinh",
+    "assert_equal", "assert_greater", "assert_greater_equal", "assert_less", "assert_less_equal", "atan", "atan2",
+    "atanh", "bfloat16", "bias_add", "bitwise_and", "bitwise_or", "bitwise_xor", "bool", "boolean_mask", "broadcast_to",
+    "case", "cast", "categorical", "ceil", "check_numerics", "clip_by_global_norm", "clip_by_norm", "clip_by_value",
+    "colocate_with", "complex", "complex128", "complex64", "concat", "cond", "conj", "constant", "control_dependencies",
+    "control_trigger", "convert_to_tensor", "cos", "cosh", "cumprod", "cumsum", "custom_gradient", "device",
+    "div_no_nan", "divide", "elu", "enter", "equal", "erf", "erfc", "exit", "exp", "expand_dims", "expm1", "eye",
+    "fill", "float16", "float32", "float64", "floor", "floordiv", "floormod", "foldl", "foldr", "gather", "gather_nd",
+    "gelu", "get_default_graph", "global_norm", "global_variables", "global_variables_initializer", "gradients",
+    "greater", "greater_equal", "group", "hessians", "identity", "identity_n", "imag", "int16", "int32", "int64",
+    "int8", "invert", "is_finite", "is_inf", "is_nan", "l2_loss", "l2_normalize", "leaky_relu", "left_shift", "less",
+    "less_equal", "linspace", "log", "log1p", "log_sigmoid", "log_softmax", "logical_and", "logical_not", "logical_or",
+    "logical_xor", "loop_cond", "map_fn", "matmul", "maximum", "merge", "minimum", "mod", "moments", "multiply",
+    "name_scope", "negative", "next_iteration", "no_op", "norm", "not_equal", "one_hot", "ones", "ones_like", "pad",
+    "placeholder", "placeholder_with_default", "pow", "print_", "py_function", "random_normal", "random_shuffle",
+    "random_uniform", "range", "rank", "real", "reciprocal", "reduce_all", "reduce_any", "reduce_logsumexp",
+    "reduce_max", "reduce_mean", "reduce_min", "reduce_prod", "reduce_sum", "relu", "relu6", "reshape", "reverse",
+    "right_shift", "rint", "round", "rsqrt", "scan", "scatter_nd", "selu", "shape", "sigmoid",
+    "sigmoid_cross_entropy_with_logits", "sign", "sin", "sinh", "size", "slice", "softmax",
+    "softmax_cross_entropy_with_logits", "softplus", "softsign", "sparse_softmax_cross_entropy_with_logits", "split",
+    "sqrt", "square", "squared_difference", "squeeze", "stack", "stack_close", "stack_pop", "stack_push",
+    "stop_gradient", "strided_slice", "string", "subtract", "switch", "switch_case", "tan", "tanh", "tile",
+    "trainable_variables", "transpose", "truncated_normal", "tuple_", "uint16", "uint32", "uint64", "uint8",
+    "unsorted_segment_sum", "unstack", "variables_initializer", "where", "while_loop", "xlogy", "zeros", "zeros_like",
 ]  # fmt: skip

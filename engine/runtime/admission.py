@@ -68,7 +68,7 @@ class Admission:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._leave()
+        self.leave()
 
     def close(self, make_error: Callable[[], TagflowError]) -> None:
         """Send all who wait away, each with an error of its own."""
@@ -87,7 +87,7 @@ class Admission:
             await waiter
         except BaseException:
             if waiter.done() and not waiter.cancelled() and waiter.exception() is None:
-                self._leave()  # cancelled when the place was given already: it goes to the next
+                self.leave()  # cancelled when the place was given already: it goes to the next
             raise
         finally:
             timer.cancel()
@@ -99,7 +99,8 @@ class Admission:
         if self._admitted == self._limit:
             self._since = monotonic()
 
-    def _leave(self) -> None:
+    def leave(self) -> None:
+        """Give the place back; for who entered and leaves elsewhere."""
         if self._admitted == self._limit:
             self._note_interval(monotonic())
         self._admitted -= 1

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..base.errors import DeadFetchError
 from ..base.tags import Kind
-from ..plan.plan import Plan
+from ..plan.plan import Node, Plan
 
 if TYPE_CHECKING:
     from .step import CompiledStep
@@ -35,7 +35,11 @@ def explain_dead_fetch(step: CompiledStep, k: int, outcomes: dict[int, Any]) -> 
 
 
 def _fetch_node(plan: Plan, k: int) -> int:
-    return next(i for i, n in enumerate(plan.nodes) if n.kind is Kind.FETCH and n.index == k)
+    return next(i for i, n in enumerate(plan.nodes) if k == (n.index if n.kind is Kind.FETCH else _part_key(n)))
+
+
+def _part_key(node: Node) -> Any:
+    return node.attrs["key"] if node.type == "PartFetch" else None
 
 
 def _reason(plan: Plan, i: int, outcomes: dict[int, Any]) -> str:

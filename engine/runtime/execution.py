@@ -236,18 +236,18 @@ def outcome(step: CompiledStep, machine: Any) -> list[Any]:
         del machine  # holds the failure, whose traceback holds this frame
 
 
-def start_timer(execution: Any, timeout: float | None) -> asyncio.TimerHandle | None:
-    """Let a step end with StepTimeout after `timeout` seconds."""
+def start_timer(execution: Any, timeout: float | None, what: str = "the step") -> asyncio.TimerHandle | None:
+    """Let a step end with StepTimeout after `timeout` seconds; `what` is what did not end."""
     if timeout is None or timeout == inf:
         return None
-    return asyncio.get_running_loop().call_later(timeout, _expire, execution, timeout, user_source())
+    return asyncio.get_running_loop().call_later(timeout, _expire, execution, timeout, what, user_source())
 
 
-def _expire(execution: Any, timeout: float, source: Source | None) -> None:
+def _expire(execution: Any, timeout: float, what: str, source: Source | None) -> None:
     active, lines = execution.activity()
     names = ", ".join(active[:_NAMED]) + (", ..." if len(active) > _NAMED else "")
     error = StepTimeout(
-        f"the step did not end within {timeout} s", wanted=f"at most {timeout} s",
+        f"{what} did not end within {timeout} s", wanted=f"at most {timeout} s",
         got=f"still waiting for {names}" if active else "still computing, a loop that does not end perhaps",
         source=source, hint="give it a longer timeout=, or look at what it was doing in the notes of this error",
     )  # fmt: skip

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import TracebackType
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -18,72 +18,25 @@ from ..ir.scopes import Opened, Scope, get_default_graph
 from ..ir.tensor import Tensor
 from ..kernels.cpu.contexts import KernelContexts
 from ..kernels.cpu.pool import Pool
+from ..ops import parts as _parts  # noqa: F401  declares the operation types of steps in parts
 from ..ops import watching as _watching  # noqa: F401  declares the operation type that shows values
 from ..ops.variables import VariableStore, fitting
 from .admission import Admission
+from .context import UNWATCHED, StepContext
 from .cores import Cores
 from .execution import Execution, ReferenceExecution
 from .numerics import require_finite
+from .partial import PartialRun, Parts, begin
 from .report import Report, report_of
-from .step import CompiledStep, Request, compile_step, feed_values, make_request, resolve_feeds
+from .statistics import Statistics
+from .step import CompiledStep, Request, Step, compile_step, feed_values, make_request, resolve_feeds
 from .threads import Threads
 from .trace import Trace
 from .waiting import Turns, turns_of
 from .watch import Watch
 
-_PLAIN = KernelContexts()
-_UNWATCHED: dict[str, Watch] = {}
 _REOPEN = "open a new one with `async with Session(graph)`"
 _EXECUTORS = {"machine": Execution, "reference": ReferenceExecution}
-
-
-class StepContext(NamedTuple):
-    """What a step offers to stateful kernels: its number, the graph's seed, the session's variables and threads."""
-
-    number: int
-    seed: int
-    variables: VariableStore
-    threads: Threads | None = None
-    contexts: KernelContexts = _PLAIN
-    watches: Mapping[str, Watch] = _UNWATCHED
-
-    def show(self, key: str, value: np.ndarray[Any, Any]) -> Any:
-        """Show a value to who watches the tensor of that name; return what must be awaited, if anything."""
-        watch = self.watches.get(key)
-        return None if watch is None else watch.show(value)
-
-
-@dataclass(frozen=True, slots=True)
-class Statistics:
-    """A snapshot of a session.
-
-    Attributes
-    ----------
-    steps_started, steps_running : int
-        Since the session was opened; now.
-    cached_steps : int
-        Compiled steps kept.
-    orphaned : int
-        Kernels that could not be interrupted and still finish in the background.
-    steps_waiting, steps_refused : int
-        Now waiting to be admitted; ended with Overloaded since the session was opened.
-    live_bytes, peak_bytes : int or None
-        Bytes of the arrays on the session's device: now, the most so far. Those are what kernels made and variables
-        hold; and from elsewhere, as long as they are used, feeds, what functions of Python return, and the constants
-        of compiled steps. A view counts as what it is a view of, a fetched array not at all. None without a pool.
-    cached_bytes : int or None
-        Bytes of freed arrays kept for new ones.
-    """
-
-    steps_started: int
-    steps_running: int
-    cached_steps: int
-    orphaned: int = 0
-    steps_waiting: int = 0
-    steps_refused: int = 0
-    live_bytes: int | None = None
-    peak_bytes: int | None = None
-    cached_bytes: int | None = None
 
 
 class Session:
@@ -232,6 +185,87 @@ class Session:
         self._check_open()
         return Step(self, make_request(self.graph, fetches), resolve_feeds(self.graph, feeds))
 
+    async def partial_run_setup(
+        self, fetches: Any, feeds: Sequence[Any] = (), *, trace: Trace | None = None
+    ) -> PartialRun:
+        """Begin a step whose feeds are given, and whose fetches are taken, in parts.
+
+        Whatever needs no feed is computed at once, and each operation runs once for all parts. The step counts as
+        running until all is computed or the partial run is closed.
+
+        Parameters
+        ----------
+        fetches : structure of Tensor, Operation, Variable or name
+            All that parts will fetch.
+        feeds : sequence of Tensor, Variable or name
+            All that parts will feed.
+        trace : Trace, optional
+            Gets a span for each operation instance of the step.
+
+        Returns
+        -------
+        PartialRun
+            To be given to :meth:`partial_run`; ``async with`` closes it.
+
+        Raises
+        ------
+        GraphError
+            If nothing is fetched, or a placeholder that the fetches need is not among the feeds.
+        Overloaded
+            If there was no place among the session's `max_steps` in time.
+        """
+        self._check_open()
+        request = make_request(self.graph, fetches)
+        if not request.tensors and not request.targets:
+            raise GraphError(
+                "a partial run needs something to fetch", got=fetches, wanted="a tensor or an operation",
+                hint="specify at least one target",
+            )  # fmt: skip
+        step = self._compiled(request, resolve_feeds(self.graph, feeds), parted=True)
+        return await begin(self, step, trace)
+
+    async def partial_run(
+        self, handle: PartialRun, fetches: Any, feeds: Mapping[Any, Any] | None = None, *, timeout: float | None = None
+    ) -> Any:
+        """Run a part of a step: feed some of its values, wait for some of its fetches.
+
+        Parts may wait at the same time. One that is cancelled stops waiting: what it fed stays fed, what it fetched
+        may be fetched again. With the last fetch the step has ended.
+
+        Parameters
+        ----------
+        handle : PartialRun
+            From :meth:`partial_run_setup` of this session.
+        fetches : structure of Tensor, Operation, Variable or name
+            Of those named there, each once; an empty list for a part that only feeds.
+        feeds : mapping, optional
+            Values for tensors named there, each once; they are copied.
+        timeout : float, optional
+            Seconds until StepTimeout, which ends the step; the session's own unless given, ``math.inf`` for none.
+
+        Returns
+        -------
+        structure of numpy.ndarray
+            As for :meth:`run`.
+
+        Raises
+        ------
+        GraphError
+            If a feed or fetch was not named, was given or taken before, or needs what was not fed yet: the partial
+            run stays as it was. If it has ended.
+        OpError, DeadFetchError, StepTimeout
+            As for :meth:`run`; it has ended then, also for other parts.
+        SessionClosed
+            If the partial run or the session is closed.
+        """
+        self._check_open()
+        if not isinstance(handle, PartialRun) or handle._session is not self:
+            raise GraphError(
+                "this is no partial run of this session", wanted="what partial_run_setup returned", got=handle,
+                hint="await session.partial_run_setup(fetches, feeds)",
+            )  # fmt: skip
+        return await handle._part(fetches, feeds or {}, self.timeout if timeout is None else timeout)
+
     async def read_variables(self, names: Sequence[str] | None = None) -> dict[str, np.ndarray[Any, Any]]:
         """Return copies of the variables' values.
 
@@ -376,12 +410,12 @@ class Session:
         if self._closed:
             raise SessionClosed("this session is closed", hint=_REOPEN)
 
-    def _compiled(self, request: Request, feeds: tuple[Tensor, ...]) -> CompiledStep:
-        key = (request.tensors, request.targets, feeds, self.graph.version, self._watched)
+    def _compiled(self, request: Request, feeds: tuple[Tensor, ...], parted: bool = False) -> CompiledStep:
+        key = (request.tensors, request.targets, feeds, self.graph.version, self._watched, parted)
         step = self._cache.get(key)
         if step is None:
             self._cores.limit_blas()
-            step = self._cache[key] = compile_step(self.graph, request, feeds, self.settings, self._watched)
+            step = self._cache[key] = compile_step(self.graph, request, feeds, self.settings, self._watched, parted)
             if self._contexts.pool is not None:
                 step.charge(self._contexts.pool)
             while len(self._cache) > self.settings.step_cache_size:
@@ -403,61 +437,44 @@ class Session:
     async def _run(
         self, request: Request, step: CompiledStep, values: Sequence[Any], timeout: float | None, trace: Trace | None
     ) -> Any:
-        feeds = step.convert(values)
-        watches = self._watches_of(step) if step.watched else _UNWATCHED
-        context = StepContext(self._started, self.graph.seed, self.variables, self._threads, self._contexts, watches)
-        turns = self._turns_here()
-        execution = self._executor(step, context, feeds, self.settings, turns, self._guard, trace, self._cores)
-        del feeds, values
-        self._last = step, execution.counts
-        self._started += 1
+        watches = self._watches_of(step) if step.watched else UNWATCHED
+        execution = self._begin(step, step.convert(values), watches, trace)
+        del values
         self._running.add(execution)
-        for watch in watches.values():
-            watch.step_begins()
         try:
             return request.pack(await execution.run(self.timeout if timeout is None else timeout))
         finally:
-            self._running.discard(execution)
-            for watch in watches.values():
-                watch.step_ends()
-            if self._idle is not None and not self._running and not self._idle.done():
-                self._idle.set_result(None)
+            self._end(execution, watches)
+
+    def _begin(
+        self,
+        step: CompiledStep,
+        feeds: list[Any],
+        watches: Mapping[str, Watch],
+        trace: Trace | None,
+        parts: Parts | None = None,
+    ) -> Any:
+        """Return an execution of a step, to be run."""
+        context = StepContext(
+            self._started, self.graph.seed, self.variables, self._threads, self._contexts, watches, parts
+        )
+        turns = self._turns_here()
+        execution = self._executor(step, context, feeds, self.settings, turns, self._guard, trace, self._cores)
+        self._last = step, execution.counts
+        self._started += 1
+        for watch in watches.values():
+            watch.step_begins()
+        return execution
+
+    def _end(self, running: Any, watches: Mapping[str, Watch]) -> None:
+        self._running.discard(running)
+        for watch in watches.values():
+            watch.step_ends()
+        if self._idle is not None and not self._running and not self._idle.done():
+            self._idle.set_result(None)
 
     def _turns_here(self) -> Turns:
         loop = asyncio.get_running_loop()
         if loop is not self._loop:
             self._loop, self._turns = loop, turns_of(loop)
         return self._turns
-
-
-class Step:
-    """A compiled step of a session; await it with the fed values in the order of `feeds`."""
-
-    __slots__ = ("_compiled", "_feeds", "_request", "_session", "_version", "_watched")
-
-    def __init__(self, session: Session, request: Request, feeds: tuple[Tensor, ...]) -> None:
-        self._session = session
-        self._request = request
-        self._feeds = feeds
-        self._compile()
-
-    def _compile(self) -> None:
-        self._version = self._session.graph.version
-        self._watched = self._session._watched
-        self._compiled = self._session._compiled(self._request, self._feeds)
-
-    async def __call__(self, *values: Any, timeout: float | None = None, trace: Trace | None = None) -> Any:
-        """Run the step and return the fetched values; see :meth:`Session.run`.
-
-        An edge of the graph changed by ``Operation.update_input`` since the last call has it compiled again.
-        """
-        session = self._session
-        session._check_open()
-        if len(values) != len(self._feeds):
-            raise GraphError(
-                "wrong number of fed values", wanted=f"{len(self._feeds)}: {[t.name for t in self._feeds]}",
-                got=len(values), hint="give one value for each of the feeds of make_step, in their order",
-            )  # fmt: skip
-        if self._version != session.graph.version or self._watched is not session._watched:
-            self._compile()
-        return await session._admitted(self._request, self._compiled, values, timeout, trace)

@@ -19,11 +19,13 @@ from ..base.tags import Kind
 from ..compile import compile_plan, pruned
 from ..ir.graph import Graph
 from ..ir.operation import Operation
+from ..ir.parts import Needs, in_parts
 from ..ir.rewrite import Program
 from ..ir.tensor import Tensor
 from ..kernels.cpu.pool import Pool, hand_over
 from ..kernels.scheduler.plan import CompiledPlan
 from ..plan.plan import Plan
+from .trace import Trace
 
 
 class Feed:
@@ -76,11 +78,13 @@ class CompiledStep:
         What is run, each once.
     watched : tuple of Tensor
         Of the tensors that are watched those that the step computes.
+    needs : tuple of frozenset of int
+        Of a step in parts, the feeds that each result needs, by index; the tensors come first, then the targets.
     holds : list
         Keeps the constants charged to the session's device.
     """
 
-    __slots__ = ("__weakref__", "feeds", "graph", "holds", "machine", "plan", "targets", "tensors", "watched")
+    __slots__ = ("__weakref__", "feeds", "graph", "holds", "machine", "needs", "plan", "targets", "tensors", "watched")
 
     def __init__(
         self,
@@ -90,6 +94,7 @@ class CompiledStep:
         request: Request,
         watched: tuple[Tensor, ...],
         settings: Settings,
+        needs: Needs = (),
     ) -> None:
         self.graph = graph
         self.plan = plan
@@ -98,6 +103,7 @@ class CompiledStep:
         self.tensors = request.tensors
         self.targets = request.targets
         self.watched = watched
+        self.needs = needs
         self.holds: list[Any] = []
 
     def charge(self, pool: Pool) -> None:
@@ -210,9 +216,14 @@ def _refuse(element: Tensor | Operation, verb: str) -> None:
 
 
 def compile_step(
-    graph: Graph, request: Request, feeds: tuple[Tensor, ...], settings: Settings, watched: tuple[Tensor, ...] = ()
+    graph: Graph,
+    request: Request,
+    feeds: tuple[Tensor, ...],
+    settings: Settings,
+    watched: tuple[Tensor, ...] = (),
+    parted: bool = False,
 ) -> CompiledStep:
-    """Compile fetches and feeds into a step.
+    """Compile fetches and feeds into a step, or into one that is run in parts.
 
     Raises
     ------
@@ -226,9 +237,10 @@ def compile_step(
                 f"you must feed a value for placeholder {op.name}",
                 wanted=f"{op.outputs[0].dtype}{op.outputs[0].shape}", operation=op, hint="pass it in feeds={...}",
             )  # fmt: skip
+    program, needs = in_parts(program) if parted else (program, ())
     plan = compile_plan(program, settings)
     shown = {node.attrs["key"] for node in plan.nodes if node.type == "Watch"}
-    return CompiledStep(graph, plan, feeds, request, tuple(t for t in watched if t.name in shown), settings)
+    return CompiledStep(graph, plan, feeds, request, tuple(t for t in watched if t.name in shown), settings, needs)
 
 
 def convert_feed(tensor: Tensor, value: Any) -> np.ndarray[Any, Any]:
@@ -265,3 +277,36 @@ def _references(values: list[Any], place: int) -> int:
 
 
 _ALONE = _references([object()], 0)
+
+
+class Step:
+    """A compiled step of a session; await it with the fed values in the order of `feeds`."""
+
+    __slots__ = ("_compiled", "_feeds", "_request", "_session", "_version", "_watched")
+
+    def __init__(self, session: Any, request: Request, feeds: tuple[Tensor, ...]) -> None:
+        self._session = session
+        self._request = request
+        self._feeds = feeds
+        self._compile()
+
+    def _compile(self) -> None:
+        self._version = self._session.graph.version
+        self._watched = self._session._watched
+        self._compiled = self._session._compiled(self._request, self._feeds)
+
+    async def __call__(self, *values: Any, timeout: float | None = None, trace: Trace | None = None) -> Any:
+        """Run the step and return the fetched values; see :meth:`Session.run`.
+
+        An edge of the graph changed by ``Operation.update_input`` since the last call has it compiled again.
+        """
+        session = self._session
+        session._check_open()
+        if len(values) != len(self._feeds):
+            raise GraphError(
+                "wrong number of fed values", wanted=f"{len(self._feeds)}: {[t.name for t in self._feeds]}",
+                got=len(values), hint="give one value for each of the feeds of make_step, in their order",
+            )  # fmt: skip
+        if self._version != session.graph.version or self._watched is not session._watched:
+            self._compile()
+        return await session._admitted(self._request, self._compiled, values, timeout, trace)

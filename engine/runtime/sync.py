@@ -11,8 +11,10 @@ from typing import Any
 from ..base.errors import SessionClosed, TagflowError
 from ..base.sources import user_source
 from ..ir.scopes import Opened, Scope
+from .partial import PartialRun
 from .report import Report
-from .session import Session, Statistics
+from .session import Session
+from .statistics import Statistics
 from .trace import Trace
 
 _LONGEST_WAIT = 0.1  # seconds until a lost interrupt is noticed
@@ -81,6 +83,25 @@ class SyncSession:
         step = self._call(_at_once, self._session.make_step, fetches, feeds)
         return partial(self._call, step)
 
+    def partial_run_setup(
+        self, fetches: Any, feeds: Sequence[Any] = (), *, trace: Trace | None = None
+    ) -> SyncPartialRun:
+        """Begin a step in parts; `fetches`, `feeds` and `trace` are those of :meth:`Session.partial_run_setup`."""
+        handle = self._call(self._session.partial_run_setup, fetches, feeds, trace=trace)
+        return SyncPartialRun(handle, partial(self._call, handle.aclose))
+
+    def partial_run(
+        self,
+        handle: SyncPartialRun,
+        fetches: Any,
+        feeds: Mapping[Any, Any] | None = None,
+        *,
+        timeout: float | None = None,
+    ) -> Any:
+        """Run a part: `handle`, `fetches`, `feeds` and `timeout` are those of :meth:`Session.partial_run`."""
+        inner = getattr(handle, "_handle", handle)
+        return self._call(self._session.partial_run, inner, fetches, feeds, timeout=timeout)
+
     def read_variables(self, names: Sequence[str] | None = None) -> dict[str, Any]:
         """Return copies of the variables' values by name; see :meth:`Session.read_variables` for `names`."""
         return self._call(self._session.read_variables, names)  # type: ignore[no-any-return]
@@ -129,6 +150,42 @@ class SyncSession:
         except TagflowError as error:
             error.source = error.source or user_source()  # the caller's line is not on the stack of the loop's thread
             raise
+
+
+class SyncPartialRun:
+    """A PartialRun of a SyncSession; ``with`` closes it.
+
+    Parameters
+    ----------
+    handle : PartialRun
+    close : callable
+        Closes it in the session's loop.
+
+    Attributes
+    ----------
+    done : bool
+        Whether no more parts can be run.
+    """
+
+    def __init__(self, handle: PartialRun, close: Callable[[], None]) -> None:
+        self._handle = handle
+        self._close = close
+
+    def __enter__(self) -> SyncPartialRun:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def done(self) -> bool:
+        """Whether no more parts can be run."""
+        return self._handle.done
+
+    def close(self) -> None:
+        """End the step, if it still runs, and wait for its end; twice is fine, and so is after its session's end."""
+        if not self._handle.done:
+            self._close()
 
 
 class _Call:

@@ -11,8 +11,8 @@ import tagflow as tg
 from hypothesis import given, note
 from tagflow.kernels.scheduler.machine import live_counts
 from tagflow.ops.variables import VariableStore
+from tagflow.runtime.context import StepContext
 from tagflow.runtime.execution import Execution, ReferenceExecution
-from tagflow.runtime.session import StepContext
 from tagflow.runtime.step import compile_step, make_request
 
 from tests.property.interpret import evaluate, initial_values
