@@ -107,6 +107,11 @@ class Execution:
         self.machine.abort(error)
         self._wake()
 
+    def close(self) -> None:
+        """Release what a step holds that was never run."""
+        self.machine.close()
+        self.holds.clear()
+
     async def _go_on(self, more: bool, timeout: float | None) -> None:
         """Drain and wait by turns until the machine is done or has failed, and no task is left (rule 46)."""
         timer = start_timer(self, timeout)
@@ -210,6 +215,10 @@ class ReferenceExecution:
     def abort(self, error: BaseException) -> None:
         """End the step with `error`, from outside."""
         self.machine.abort(error)
+
+    def close(self) -> None:
+        """Release what a step holds that was never run."""
+        self.holds.clear()
 
     def activity(self) -> tuple[list[str], list[str]]:
         """Return the names of the instances that are running."""

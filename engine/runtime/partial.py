@@ -129,6 +129,8 @@ class Parts:
         """Note that the step's task has ended; tell those who wait, or keep the error for who comes next."""
         assert self._task is not None
         error = _error_of(self._task)
+        if hasattr(self._execution, "machine"):  # cancelled before its first turn
+            self._execution.close()
         self._execution = self._task = None
         self._fed.clear()
         self._expected.clear()
