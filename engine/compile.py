@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
+from .base.devices import DeviceSpec
 from .base.settings import DEFAULTS, Settings
 from .ir.legality import check
 from .ir.rewrite import Program, copy_program
@@ -18,6 +19,9 @@ from .optimize.merge import merge_duplicates
 from .optimize.narrow import narrow_products
 from .optimize.release import release_saved
 from .optimize.unchanged import capture_unchanged
+from .partition.cut import partition
+from .partition.partitioned import Partitioned
+from .place.placement import place
 from .plan.build import build_plan
 from .plan.plan import Plan
 
@@ -60,6 +64,26 @@ def compile_plan(program: Program, settings: Settings = DEFAULTS) -> Plan:
 def lowered(program: Program, settings: Settings = DEFAULTS) -> Program:
     """Return the program as primitives, the last form before a Plan."""
     return _legal(lower(optimized(program, settings)), "lowered", settings)
+
+
+def divided(program: Program, devices: Sequence[DeviceSpec], soft: bool = False) -> Partitioned:
+    """Return a lowered program placed on devices and cut up for them.
+
+    Parameters
+    ----------
+    program : Program
+        As `lowered` gives it; used up.
+    devices : sequence of DeviceSpec
+        Their full names, the default one first.
+    soft : bool, optional
+        Place operations elsewhere if what they ask for is not there or contradicts itself.
+
+    Raises
+    ------
+    GraphError
+        If there is no device for an operation, naming the constraints that contradict each other.
+    """
+    return partition(program, place(program, devices, soft))
 
 
 def optimized(program: Program, settings: Settings = DEFAULTS) -> Program:

@@ -30,6 +30,8 @@ class Kind(IntEnum):
     SERIES_EXIT = 14
     TRIP_COUNT = 15
     SERIES_READ = 16
+    SEND = 17
+    RECV = 18
 
 
 def name_hash(name: str) -> int:

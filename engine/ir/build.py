@@ -81,6 +81,7 @@ def place(op: Operation) -> None:
     op.device = scope.device(op) if callable(scope.device) else scope.device
     if scope.colocate is not None:
         op.attrs["colocate"] = scope.colocate.name
+        op.device = op.device or scope.colocate.device
 
 
 def infer_shapes(op: Operation) -> None:

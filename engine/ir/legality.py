@@ -195,6 +195,11 @@ STAGES = {
         facts=(*_ANYWHERE, _in_root),
         whole=(assign_frames,),
     ),
+    "partitioned": Stage(
+        forbidden=frozenset({"Cond", "While", "Param"}),
+        facts=(*_ANYWHERE, _in_root),
+        whole=(assign_frames,),
+    ),
 }
 
 
@@ -205,7 +210,7 @@ def check(graph: Graph, stage: str) -> None:
     ----------
     graph : Graph
     stage : str
-        A key of ``STAGES``: "structured" before lowering, "lowered" after.
+        A key of ``STAGES``: "structured" before lowering, "lowered" after, "partitioned" once cut by device.
 
     Raises
     ------

@@ -57,6 +57,18 @@ def copy_with_targets(program: Program) -> tuple[Program, list[Operation | None]
     return copier.run(), [copier.ops.get(op) for op in program.targets]
 
 
+def needed(program: Program) -> list[Operation]:
+    """Return the operations of a lowered program that fetches and targets need, in graph order."""
+    found: set[Operation] = set()
+    work = [t.op for t in program.fetches] + list(program.targets) + [t.op for t in program.feeds]
+    while work:
+        op = work.pop()
+        if op not in found:
+            found.add(op)
+            work += [t.op for t in op.inputs] + op.control_inputs
+    return [op for op in program.graph.root.operations if op in found]
+
+
 class _Needs:
     """Which operations, and which results of Cond and While, are needed."""
 

@@ -29,7 +29,10 @@ Key = Any
 def lower(program: Program) -> Program:
     """Return the program without regions: every operation in the root region."""
     lowering = _Lowering(Graph(program.graph.seed))
-    lowering.taken = {op.attrs["frame_name"] for op in program.graph.root.walk() if op.type == "Enter"}
+    for op in program.graph.root.walk():
+        lowering.names.add(op.name)
+        if op.type == "Enter":
+            lowering.taken.add(op.attrs["frame_name"])
     root = _Scope(lowering, None)
     lowering.region(program.graph.root, root)
     lowering.close_cycles()
@@ -80,9 +83,10 @@ class _Scope:
         controls = list(controls)
         if self.needs_pivot(inputs):
             controls.append(self.pivot())
-        graph = self.lowering.graph
+        if like is None or name != like.name:
+            name = self.lowering.new_name(name)
         return Operation(
-            graph.root, type, graph.unique_name(name), inputs, outputs, control_inputs=controls, attrs=attrs,
+            self.lowering.graph.root, type, name, inputs, outputs, control_inputs=controls, attrs=attrs,
             device=like.device if like else "", source=like.source if like else None,
         )  # fmt: skip
 
@@ -131,6 +135,7 @@ class _BranchScope(_Scope):
             self._pivot = self.emit(
                 "Identity", f"{self.op.name}/pivot", [live], [(live.dtype, live.shape)], like=self.op
             )
+            self._pivot.device = ""  # it stays with its data
         return self._pivot
 
 
@@ -183,6 +188,13 @@ class _Lowering:
         self.scopes: dict[Operation, _Scope] = {}
         self.cycles: list[tuple[Operation, int, _Scope, Tensor]] = []
         self.taken: set[str] = set()  # names of frames
+        self.names: set[str] = set()  # of the operations that are there; they keep them
+
+    def new_name(self, name: str) -> str:
+        """Return a name for an operation that lowering adds."""
+        while (found := self.graph.unique_name(name)) in self.names:
+            pass
+        return found
 
     def frame_name(self, name: str) -> str:
         """Return a name for a loop that no hand-made loop has."""
@@ -246,9 +258,9 @@ class _Lowering:
         pred = scope.lookup(op.inputs[0])
         controls = self.controls(op, scope)
         if controls:
-            pred = scope.emit(
-                "Identity", f"{op.name}/pred", [pred], [(pred.dtype, pred.shape)], controls, like=op
-            ).outputs[0]
+            waiting = scope.emit("Identity", f"{op.name}/pred", [pred], [(pred.dtype, pred.shape)], controls, like=op)
+            waiting.device = ""
+            pred = waiting.outputs[0]
         shared: dict[Key, list[Tensor]] = {}
         branches = [_BranchScope(scope, op, pred, i, shared) for i in range(len(op.regions))]
         for branch, region in zip(branches, op.regions, strict=True):
@@ -301,7 +313,7 @@ class _Lowering:
         return scope.emit("Const", f"{op.name}/spare", (), outputs, like=op, value=np.asarray(True)).outputs[0]
 
     def _emit(self, op: Operation, type: str, inputs: Sequence[Tensor], outputs: Any, **attrs: Any) -> Operation:
-        name = self.graph.unique_name(f"{op.name}/{type}")
+        name = self.new_name(f"{op.name}/{type}")
         return Operation(self.graph.root, type, name, inputs, outputs, attrs=attrs, device=op.device, source=op.source)
 
     def _merge(self, op: Operation, enter: Tensor) -> Operation:
@@ -311,7 +323,9 @@ class _Lowering:
         return self._emit(op, "Switch", [value, cond], [(value.dtype, value.shape)] * 2)
 
     def _pivot(self, op: Operation, value: Tensor) -> Operation:
-        return self._emit(op, "Identity", [value], [(value.dtype, value.shape)])
+        pivot = self._emit(op, "Identity", [value], [(value.dtype, value.shape)])
+        pivot.device = ""
+        return pivot
 
     def _exit(self, op: Operation, value: Tensor, output: Tensor) -> Operation:
         return self._emit(op, "Exit", [value], [(output.dtype, output.shape)])

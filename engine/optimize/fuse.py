@@ -1,8 +1,8 @@
 """Fuse elementwise operations: what is connected and can run at one go becomes one operation.
 
-Each operation gets a level: how many other operations lie on the longest way to it. Between two elementwise
-operations of one level there is nothing but elementwise operations, so a connected set of them waits for nothing that
-itself makes. The bounds of a set are what the operations share: rows, dtype and device.
+The bounds of a set are what its operations share: rows, dtype and device. Each operation gets a level: how many others
+lie on the longest way to it that are not elementwise or not of the same kind. Between two of one level and kind there
+is nothing else, so a connected set of them waits for nothing that itself makes.
 
 Left alone is what may be dead or late, so that fusing changes neither which values are dead nor what overlaps. In a
 program in parts, what waits for other feeds is not joined.
@@ -89,8 +89,8 @@ class _Groups:
     def _levels(self) -> dict[Operation, int]:
         levels: dict[Operation, int] = {}
         for op in self.operations:
-            below = max((levels.get(source, 0) for source in self._sources(op)), default=0)
-            levels[op] = below + (op not in self.members)
+            least = [levels.get(source, 0) + self._step(source, op) for source in self._sources(op)]
+            levels[op] = max(least, default=int(op not in self.members))
         last = max(levels.values(), default=0)
         highest: dict[Operation, int] = {}
         read_by_members: set[Operation] = set()
@@ -99,12 +99,16 @@ class _Groups:
                 levels[op] = max(levels[op], highest[op])
             elif op not in highest and op not in self.members:  # nothing waits for it
                 levels[op] = last
-            bound = levels[op] - (op not in self.members)
             for source in self._sources(op):
+                bound = levels[op] - self._step(source, op)
                 highest[source] = min(highest.get(source, bound), bound)
                 if op in self.members and source in self.members:
                     read_by_members.add(source)
         return levels
+
+    def _step(self, source: Operation, op: Operation) -> bool:
+        """Whether an operation is a level above one that it waits for: it is not elementwise, or not of the same sets."""
+        return op not in self.members or (source in self.members and _kind(source) != _kind(op))
 
     def _sources(self, op: Operation) -> Iterable[Operation]:
         return {t.op for t in operands(op)} if op in self.members else _sources(op)
@@ -120,8 +124,13 @@ class _Groups:
         return op
 
     def _key(self, op: Operation) -> Any:
-        output = op.outputs[0]
-        return self.levels[op], output.dtype, output.shape.dims[:-1], op.device, self.arrivals.get(op)
+        return self.levels[op], _kind(op), self.arrivals.get(op)
+
+
+def _kind(op: Operation) -> Any:
+    """Return what operations of one set have in common."""
+    output = op.outputs[0]
+    return output.dtype, output.shape.dims[:-1], op.device
 
 
 def _arrivals(operations: list[Operation]) -> dict[Operation, frozenset[Operation]]:

@@ -11,7 +11,7 @@ from ..base.tags import Kind
 from ..ir.definition import Ufunc
 from ..ir.frames import ROOT, Frames, assign_frames
 from ..ir.operation import Operation
-from ..ir.rewrite import Program
+from ..ir.rewrite import Program, needed
 from .plan import Frame, Node, Plan
 
 _KINDS = {
@@ -19,7 +19,7 @@ _KINDS = {
     "NextIteration": Kind.NEXT_ITERATION, "LoopCond": Kind.LOOP_COND, "ControlTrigger": Kind.CONTROL_TRIGGER,
     "Identity": Kind.IDENTITY, "MaybeGet": Kind.IDENTITY, "StopGradient": Kind.IDENTITY, "Const": Kind.CONST,
     "Feed": Kind.FEED, "SeriesPush": Kind.SERIES_PUSH, "SeriesExit": Kind.SERIES_EXIT, "TripCount": Kind.TRIP_COUNT,
-    "SeriesRead": Kind.SERIES_READ,
+    "SeriesRead": Kind.SERIES_READ, "Send": Kind.SEND, "Recv": Kind.RECV,
 }  # fmt: skip
 _SAVING = frozenset({"SeriesPush", "SeriesExit", "TripCount"})
 
@@ -35,18 +35,6 @@ def build_plan(program: Program) -> Plan:
     operations = needed(program)
     frames = assign_frames(operations)
     return _Builder(operations, frames, program).build()
-
-
-def needed(program: Program) -> list[Operation]:
-    """Return the lowered operations that fetches and targets need, in graph order."""
-    found: set[Operation] = set()
-    work = [t.op for t in program.fetches] + list(program.targets) + [t.op for t in program.feeds]
-    while work:
-        op = work.pop()
-        if op not in found:
-            found.add(op)
-            work += [t.op for t in op.inputs] + op.control_inputs
-    return [op for op in program.graph.root.operations if op in found]
 
 
 class _Builder:
@@ -110,6 +98,8 @@ class _Builder:
             fields = {"index": op.attrs["series"]}
         elif kind is Kind.SERIES_READ:
             fields = {"is_last": op.attrs["last"]}
+        elif kind in (Kind.SEND, Kind.RECV):
+            fields = {"index": op.attrs["channel"], "quiet": op.attrs["quiet"]}
         return Node(
             op.name, op.type, kind, self.frame_index[self.frames.of[op]], len(op.inputs), len(op.control_inputs),
             tuple(t.dtype.numpy for t in op.outputs), source=op.source, **fields,

@@ -38,13 +38,16 @@ class Node:
     value : array, optional
         What a CONST gives.
     index : int
-        Which feed or fetch (FEED, FETCH); which series of its frame (SERIES_PUSH, SERIES_EXIT).
+        Which feed or fetch (FEED, FETCH); which series of its frame (SERIES_PUSH, SERIES_EXIT); which channel (SEND,
+        RECV).
     child : int
         The frame an ENTER leads to.
     is_constant : bool
         Whether an ENTER is a loop invariant.
     is_last : bool
         Whether a SERIES_READ is the only one of its slot.
+    quiet : bool
+        Of a SEND, whether it sends nothing when it is dead; of a RECV, whether it waits for nothing when it is.
     """
 
     name: str
@@ -63,6 +66,7 @@ class Node:
     child: int = -1
     is_constant: bool = False
     is_last: bool = False
+    quiet: bool = False
     source: Source | None = None
 
 

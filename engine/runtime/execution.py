@@ -7,7 +7,7 @@ instances as tasks, brings their results back, and on an error or a cancellation
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from math import inf
 from typing import Any
 
@@ -15,11 +15,12 @@ from ..base.errors import StepTimeout
 from ..base.settings import Settings
 from ..base.sources import Source, user_source
 from ..base.tags import DEAD
-from ..kernels.cpu.contexts import KernelContexts
-from ..kernels.scheduler.machine import StepMachine
+from ..plan.plan import Plan
 from .cores import Bell, Cores
 from .dead import explain_dead_fetch
+from .devices import SessionDevice
 from .failures import complete
+from .launch import Launch, hold, switch_outcomes
 from .optask import OpTask, start_task
 from .reference import ReferenceMachine
 from .step import CompiledStep
@@ -48,10 +49,12 @@ class Execution:
         Gets a span for each instance.
     cores : Cores, optional
         Whose workers do the long kernels; without, all are done on the event loop.
+    devices : sequence of SessionDevice, optional
+        Which the shares of the step are for; only what the context says of the first unless given.
     """
 
     __slots__ = (
-        "bell", "contexts", "cores", "counts", "holds", "machine", "seconds", "step", "tasks", "turns", "waiter",
+        "bell", "cores", "counts", "drain", "holds", "machine", "seconds", "step", "tasks", "turns", "waiter",
     )  # fmt: skip
 
     def __init__(
@@ -64,18 +67,17 @@ class Execution:
         guard: Guard | None = None,
         trace: Trace | None = None,
         cores: Cores | None = None,
+        devices: Sequence[SessionDevice] = (),
     ) -> None:
         self.step = step
         self.cores = cores
-        self.counts = step.machine
+        self.counts = step.shares[0].machine
         self.turns = turns or turns_of(asyncio.get_running_loop())
         self.seconds = settings.drain_seconds
-        workers = None if cores is None else cores.workers
-        recorder = recorder_of(trace)
-        self.machine = StepMachine(step.machine, context, feeds, settings.shuffle_seed, guard, recorder, workers)
+        launch = Launch(settings.shuffle_seed, guard, recorder_of(trace), None if cores is None else cores.workers)
+        self.machine, self.drain = launch(step, context, feeds, devices)
         self.bell: Bell | None = None  # rings when a worker has done its work
-        self.contexts = context.contexts
-        self.holds = hold(context.contexts, feeds)
+        self.holds = hold(step, context, feeds, devices)
         self.tasks: dict[asyncio.Task[Any] | OpTask, tuple[int, Any]] = {}
         self.waiter: asyncio.Future[None] | None = None
 
@@ -86,10 +88,10 @@ class Execution:
         """
         try:
             mine = self.turns.take(self.seconds)
-            more = True if mine is None else self._drain(mine)
+            more = True if mine is None else self.drain(mine)
             if not self.machine.done:
                 await self._go_on(more, timeout)
-            return outcome(self.step, self.machine)
+            return outcome(self.step, self.machine, self.machine.compiled.plan)
         except BaseException:
             self.machine.close()
             if self.cores is not None:
@@ -98,7 +100,7 @@ class Execution:
         finally:
             self.machine.close()
             self.holds.clear()
-            del self.machine  # holds the error, whose traceback holds this object
+            del self.machine, self.drain  # hold the error, whose traceback holds this object
             if self.bell is not None:
                 self.bell.close()
 
@@ -125,14 +127,11 @@ class Execution:
                 mine = None if more else self.turns.take(self.seconds)
                 if mine is None:
                     mine = await self.turns.wait(self.seconds)
-                more = self._drain(mine)
+                more = self.drain(mine)
         finally:
             if timer is not None:
                 timer.cancel()
             await self._stop()
-
-    def _drain(self, seconds: float) -> bool:
-        return self.contexts.run(self.machine.drain, seconds)  # type: ignore[no-any-return]
 
     def _launch(self) -> None:
         for ticket, awaitable, _, name in self.machine.launches():
@@ -193,18 +192,19 @@ class ReferenceExecution:
         guard: Guard | None = None,
         trace: Trace | None = None,
         cores: Cores | None = None,
+        devices: Sequence[SessionDevice] = (),
     ) -> None:
         self.step = step
         self.machine = ReferenceMachine(step.plan, context, feeds, settings.shuffle_seed, guard, recorder_of(trace))
         self.counts = self.machine.counts
-        self.holds = hold(context.contexts, feeds)
+        self.holds = hold(step, context, feeds, devices[:1])
 
     async def run(self, timeout: float | None = None) -> list[Any]:
         """Run to the end and return the fetched arrays; raises what failed first."""
         timer = start_timer(self, timeout)
         try:
             await self.machine.run()
-            return outcome(self.step, self.machine)
+            return outcome(self.step, self.machine, self.step.plan)
         finally:
             if timer is not None:
                 timer.cancel()
@@ -226,20 +226,15 @@ class ReferenceExecution:
         return names, [f"{name} is active" for name in names]
 
 
-def hold(contexts: KernelContexts, feeds: list[Any]) -> list[Any]:
-    """Charge fed arrays to the device, as long as what is returned lives."""
-    return [] if contexts.pool is None else contexts.pool.hold(feeds)
-
-
-def outcome(step: CompiledStep, machine: Any) -> list[Any]:
-    """Return the fetched arrays of a finished machine, or raise its failure."""
+def outcome(step: CompiledStep, machine: Any, plan: Plan) -> list[Any]:
+    """Return the fetched arrays of a finished machine, or raise its failure, which is one of a node of `plan`."""
     try:
         if machine.failure is not None:
-            raise complete(step.graph, step.plan, *machine.failure)
+            raise complete(step.graph, plan, *machine.failure)
         fetched: list[Any] = machine.fetches
         for k, value in enumerate(fetched):
             if value is DEAD:
-                raise explain_dead_fetch(step, k, machine.switch_outcomes())
+                raise explain_dead_fetch(step, k, switch_outcomes(step, machine))
         return fetched
     finally:
         del machine  # holds the failure, whose traceback holds this frame

@@ -17,13 +17,13 @@ from ..ir.graph import Graph
 from ..ir.scopes import Opened, Scope, get_default_graph
 from ..ir.tensor import Tensor
 from ..kernels.cpu.contexts import KernelContexts
-from ..kernels.cpu.pool import Pool
 from ..ops import parts as _parts  # noqa: F401  declares the operation types of steps in parts
 from ..ops import watching as _watching  # noqa: F401  declares the operation type that shows values
 from ..ops.variables import VariableStore, fitting
 from .admission import Admission
 from .context import UNWATCHED, StepContext
 from .cores import Cores
+from .devices import memory_of, open_devices
 from .execution import Execution, ReferenceExecution
 from .numerics import require_finite
 from .partial import PartialRun, Parts, begin
@@ -56,6 +56,12 @@ class Session:
     check_numerics : bool, optional
         Fail a step as soon as a kernel gives NaN or infinity; the OpError names operation, loop path and iteration.
         Operations are then not fused, so that each is seen.
+    devices : int or list of str, optional
+        How many CPU devices the session has, each with memory of its own, or their names; one by default. Operations
+        ask for them by ``device``, those that ask for nothing run where their data is or on the first.
+    soft_placement : bool, optional
+        Place operations that ask for a device that is not there, or for two different ones, elsewhere instead of
+        refusing the step.
     settings : Settings, optional
         The knobs of the engine.
 
@@ -80,6 +86,8 @@ class Session:
         timeout: float | None = None,
         max_steps: int | None = None,
         check_numerics: bool = False,
+        devices: int | Sequence[str] | None = None,
+        soft_placement: bool = False,
         settings: Settings = DEFAULTS,
     ) -> None:
         if executor not in _EXECUTORS:
@@ -96,7 +104,9 @@ class Session:
         self._admission = None if max_steps is None else Admission(max_steps, settings.admission_seconds)
         self._threads = Threads(settings.blocking_threads)
         self._cores = Cores(settings)
-        self._contexts = KernelContexts(Pool(settings.pool_bytes) if settings.pool else None)
+        self._devices = open_devices(devices, settings)
+        self._contexts = self._devices[0].contexts
+        self._soft = soft_placement
         self._executor: Any = _EXECUTORS[executor]
         self._cache: OrderedDict[Any, CompiledStep] = OrderedDict()
         self._watches: dict[Tensor, Watch] = {}
@@ -309,11 +319,12 @@ class Session:
         counts = Statistics(self._started, len(self._running), len(self._cache), orphaned)
         if self._admission is not None:
             counts = replace(counts, steps_waiting=self._admission.waiting, steps_refused=self._admission.refused)
-        pool = self._contexts.pool
-        if pool is None:
+        memory = {str(device.spec): figures for device in self._devices if (figures := memory_of(device)) is not None}
+        if not memory:
             return counts
-        memory = {"live_bytes": pool.live_bytes, "peak_bytes": pool.peak_bytes, "cached_bytes": pool.cached_bytes}
-        return replace(counts, **memory)
+        names = ("live_bytes", "peak_bytes", "cached_bytes")
+        totals = {name: sum(getattr(figures, name) for figures in memory.values()) for name in names}
+        return replace(counts, devices=memory, **totals)
 
     def watch(self, tensor: Any, *, limit: int = 16, policy: str = "block") -> Watch:
         """Return an async iterator over the values of a tensor in the steps that start from now on.
@@ -403,8 +414,9 @@ class Session:
             self._cache.clear()
             self._last = None
             self.variables.clear()
-            if self._contexts.pool is not None:
-                self._contexts.pool.close()
+            for device in self._devices:
+                if device.pool is not None:
+                    device.pool.close()
 
     def _check_open(self) -> None:
         if self._closed:
@@ -415,9 +427,10 @@ class Session:
         step = self._cache.get(key)
         if step is None:
             self._cores.limit_blas()
-            step = self._cache[key] = compile_step(self.graph, request, feeds, self.settings, self._watched, parted)
-            if self._contexts.pool is not None:
-                step.charge(self._contexts.pool)
+            step = self._cache[key] = compile_step(
+                self.graph, request, feeds, self.settings, self._watched, parted, self._devices, self._soft
+            )
+            step.charge(self._devices)
             while len(self._cache) > self.settings.step_cache_size:
                 self._cache.popitem(last=False)
         else:
@@ -459,7 +472,9 @@ class Session:
             self._started, self.graph.seed, self.variables, self._threads, self._contexts, watches, parts
         )
         turns = self._turns_here()
-        execution = self._executor(step, context, feeds, self.settings, turns, self._guard, trace, self._cores)
+        execution = self._executor(
+            step, context, feeds, self.settings, turns, self._guard, trace, self._cores, self._devices
+        )
         self._last = step, execution.counts
         self._started += 1
         for watch in watches.values():

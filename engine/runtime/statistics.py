@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from .devices import DeviceMemory
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +28,8 @@ class Statistics:
         of compiled steps. A view counts as what it is a view of, a fetched array not at all. None without a pool.
     cached_bytes : int or None
         Bytes of freed arrays kept for new ones.
+    devices : mapping of str to DeviceMemory
+        The same of each device, by its full name; the figures above are their sums.
     """
 
     steps_started: int
@@ -36,3 +41,4 @@ class Statistics:
     live_bytes: int | None = None
     peak_bytes: int | None = None
     cached_bytes: int | None = None
+    devices: Mapping[str, DeviceMemory] = field(default_factory=dict)

@@ -16,15 +16,18 @@ from ..base.errors import DtypeError, GraphError, ShapeError
 from ..base.settings import Settings
 from ..base.shapes import Shape
 from ..base.tags import Kind
-from ..compile import compile_plan, pruned
+from ..compile import lowered, pruned
 from ..ir.graph import Graph
 from ..ir.operation import Operation
 from ..ir.parts import Needs, in_parts
 from ..ir.rewrite import Program
 from ..ir.tensor import Tensor
-from ..kernels.cpu.pool import Pool, hand_over
-from ..kernels.scheduler.plan import CompiledPlan
+from ..kernels.cpu.pool import hand_over
+from ..partition.partitioned import Channel
+from ..plan.build import build_plan
 from ..plan.plan import Plan
+from .devices import SessionDevice
+from .shares import Share, shares_of
 from .trace import Trace
 
 
@@ -69,8 +72,11 @@ class CompiledStep:
     graph : Graph
         What the user built.
     plan : Plan
-    machine : CompiledPlan
-        The plan's tables, for the step machine.
+        Of the whole step, as if there were one device.
+    shares : tuple of Share
+        One for each device that has something to do.
+    channels : tuple of Channel
+        Between the devices.
     feeds : tuple of Feed
     tensors : tuple of Tensor
         What is fetched, each once.
@@ -81,24 +87,28 @@ class CompiledStep:
     needs : tuple of frozenset of int
         Of a step in parts, the feeds that each result needs, by index; the tensors come first, then the targets.
     holds : list
-        Keeps the constants charged to the session's device.
+        Keeps the constants charged to the session's devices.
     """
 
-    __slots__ = ("__weakref__", "feeds", "graph", "holds", "machine", "needs", "plan", "targets", "tensors", "watched")
+    __slots__ = (
+        "__weakref__", "channels", "feeds", "graph", "holds", "needs", "plan", "shares", "targets", "tensors", "watched",
+    )  # fmt: skip
 
     def __init__(
         self,
         graph: Graph,
         plan: Plan,
+        shares: tuple[Share, ...],
+        channels: tuple[Channel, ...],
         feeds: tuple[Tensor, ...],
         request: Request,
         watched: tuple[Tensor, ...],
-        settings: Settings,
         needs: Needs = (),
     ) -> None:
         self.graph = graph
         self.plan = plan
-        self.machine = CompiledPlan(plan, settings)
+        self.shares = shares
+        self.channels = channels
         self.feeds = tuple(map(Feed, feeds))
         self.tensors = request.tensors
         self.targets = request.targets
@@ -106,9 +116,12 @@ class CompiledStep:
         self.needs = needs
         self.holds: list[Any] = []
 
-    def charge(self, pool: Pool) -> None:
-        """Charge the constants to a pool as long as the step is kept."""
-        self.holds = pool.hold(node.value for node in self.plan.nodes if node.kind is Kind.CONST)
+    def charge(self, devices: Sequence[SessionDevice]) -> None:
+        """Charge the constants to the devices as long as the step is kept."""
+        for share in self.shares:
+            pool = devices[share.device].pool
+            if pool is not None:
+                self.holds += pool.hold(node.value for node in share.plan.nodes if node.kind is Kind.CONST)
 
     def convert(self, values: Sequence[Any]) -> list[np.ndarray[Any, Any]]:
         """Return the fed values as arrays, checked against dtype and static shape."""
@@ -222,13 +235,22 @@ def compile_step(
     settings: Settings,
     watched: tuple[Tensor, ...] = (),
     parted: bool = False,
+    devices: Sequence[SessionDevice] = (),
+    soft: bool = False,
 ) -> CompiledStep:
     """Compile fetches and feeds into a step, or into one that is run in parts.
+
+    Parameters
+    ----------
+    devices : sequence of SessionDevice, optional
+        Where it runs; one, whatever the operations ask for, unless given.
+    soft : bool, optional
+        Place operations elsewhere if what they ask for is not there or contradicts itself.
 
     Raises
     ------
     GraphError
-        If a placeholder that the fetches need is not fed, or a static check fails.
+        If a placeholder that the fetches need is not fed, a static check fails, or there is no device for an operation.
     """
     program = Program(graph, feeds, request.tensors, request.targets, watched)
     for op in pruned(program).graph.root.walk():
@@ -238,9 +260,11 @@ def compile_step(
                 wanted=f"{op.outputs[0].dtype}{op.outputs[0].shape}", operation=op, hint="pass it in feeds={...}",
             )  # fmt: skip
     program, needs = in_parts(program) if parted else (program, ())
-    plan = compile_plan(program, settings)
-    shown = {node.attrs["key"] for node in plan.nodes if node.type == "Watch"}
-    return CompiledStep(graph, plan, feeds, request, tuple(t for t in watched if t.name in shown), settings, needs)
+    whole = lowered(program, settings)
+    plan = build_plan(whole)
+    shares, channels = shares_of(whole, plan, [d.spec for d in devices], soft, settings)
+    shown = tuple(t for t in watched if t.name in {node.attrs["key"] for node in plan.nodes if node.type == "Watch"})
+    return CompiledStep(graph, plan, shares, channels, feeds, request, shown, needs)
 
 
 def convert_feed(tensor: Tensor, value: Any) -> np.ndarray[Any, Any]:

@@ -38,9 +38,6 @@ cdef class KernelContexts:
         Where arrays made in them have their data; NumPy's own memory by default.
     """
 
-    cdef readonly Pool pool
-    cdef list idle
-
     def __init__(self, Pool pool=None):
         self.pool = pool
         self.idle = []

@@ -117,8 +117,9 @@ cdef inline int _add_n(
     cdef ArrayObject* each
     cdef real* total
     cdef real* term
-    if node.num_inputs < 2:
-        return 0
+    if node.num_inputs == 1:
+        hold(live, outputs, inputs[0])
+        return 1
     if inputs[0].form == SCALAR:
         return _add_scalars(node, inputs, outputs, _)
     if first == NULL:

@@ -36,6 +36,8 @@ cdef struct Machine:
     Value* outputs  # scratch: table.most_outputs, EMPTY between instances
     uint32_t trouble  # Trouble bits
     uint32_t in_flight  # asynchronous instances
+    void* exchange  # an Exchange: where it meets the other machines of its step; NULL if it is alone
+    bint waits  # the instance just resolved stays outstanding
 
 
 cdef inline void make_ready(Machine* m, Iteration* it, uint32_t node, bint dead, bint at_once) noexcept nogil:

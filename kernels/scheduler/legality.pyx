@@ -6,16 +6,16 @@ errors to users. Here a violation is a bug of the compiler, and would otherwise 
 
 from tagflow.base.tags import Kind
 
-_SINGLE_INPUT = (Kind.ENTER, Kind.EXIT, Kind.NEXT_ITERATION, Kind.LOOP_COND, Kind.IDENTITY, Kind.FETCH)
+_SINGLE_INPUT = (Kind.ENTER, Kind.EXIT, Kind.NEXT_ITERATION, Kind.LOOP_COND, Kind.IDENTITY, Kind.FETCH, Kind.SEND)
 _FIXED_INPUTS = {
     **dict.fromkeys(_SINGLE_INPUT, (1,)),
     **dict.fromkeys((Kind.SWITCH, Kind.SWITCH_N, Kind.SERIES_READ), (2,)),
-    **dict.fromkeys((Kind.CONST, Kind.FEED, Kind.CONTROL_TRIGGER), (0,)),
+    **dict.fromkeys((Kind.CONST, Kind.FEED, Kind.CONTROL_TRIGGER, Kind.RECV), (0,)),
     Kind.SERIES_PUSH: (1, 2),
 }
 _ONE_OUTPUT = (
     Kind.ENTER, Kind.EXIT, Kind.NEXT_ITERATION, Kind.LOOP_COND, Kind.IDENTITY, Kind.CONST, Kind.FEED,
-    Kind.SERIES_PUSH, Kind.SERIES_EXIT, Kind.TRIP_COUNT, Kind.SERIES_READ,
+    Kind.SERIES_PUSH, Kind.SERIES_EXIT, Kind.TRIP_COUNT, Kind.SERIES_READ, Kind.RECV,
 )  # fmt: skip
 _FINALS = (Kind.SERIES_EXIT, Kind.TRIP_COUNT)
 _LOOP_ONLY = (Kind.EXIT, Kind.NEXT_ITERATION, Kind.SERIES_PUSH, *_FINALS)
@@ -75,7 +75,7 @@ def _check_outputs(plan, node):
     _require(count == 2 or node.kind != Kind.SWITCH, node.name, "must have two outputs")
     _require(count >= 1 or node.kind != Kind.SWITCH_N, node.name, "must have outputs")
     _require(1 <= count <= 2 or node.kind != Kind.MERGE, node.name, "must have one or two outputs")
-    _require(count == 0 or node.kind not in (Kind.FETCH, Kind.CONTROL_TRIGGER), node.name, "must have no output")
+    _require(count == 0 or node.kind not in (Kind.FETCH, Kind.CONTROL_TRIGGER, Kind.SEND), node.name, "must have no output")
 
 
 def _check_place(plan, i, node):
@@ -92,6 +92,8 @@ def _check_place(plan, i, node):
         _require(0 <= node.index < plan.num_feeds, node.name, "names no feed")
     if node.kind == Kind.FETCH:
         _require(0 <= node.index < plan.num_fetches, node.name, "names no fetch")
+    if node.kind in (Kind.SEND, Kind.RECV):
+        _require(node.index >= 0, node.name, "names no channel")
 
 
 def out_frame(plan, node):

@@ -4,6 +4,7 @@ from cpython.object cimport PyObject
 from libc.stdint cimport int64_t, uint32_t
 
 from tagflow.kernels.scheduler.delivery cimport Machine
+from tagflow.kernels.scheduler.exchange cimport Rendezvous
 from tagflow.kernels.scheduler.log cimport Log
 from tagflow.kernels.scheduler.memory cimport Arena
 from tagflow.kernels.scheduler.plan cimport CompiledPlan
@@ -32,11 +33,14 @@ cdef class StepMachine:
     cdef Work work  # scratch: what a C kernel leaves to be done
     cdef readonly set errands  # Errand: handed over and not yet delivered
     cdef int64_t tickets  # instances that went on their way so far
+    cdef Rendezvous rendezvous  # None: it is alone
     cdef readonly object guard  # called with floating outputs, or None
     cdef Log log  # None: nothing is traced
+    cdef double patience  # seconds that a drain waits for the workers before it gives up the event loop
     cdef bint draining  # inside `drain`; then stopping waits for its loop
     cdef bint closed
 
+    cdef bint is_ready(self) noexcept
     cdef int _open(self, list feeds, object shuffle_seed) except -1
     cdef int _dismiss(self) except -1
     cdef int _start(self) except -1

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from .exchange import Rendezvous
 from .plan import CompiledPlan
 from .tracing import Recorder
 from .workers import Workers
@@ -22,6 +23,7 @@ class StepMachine:
         guard: Callable[[Any], None] | None = None,
         recorder: Recorder | None = None,
         workers: Workers | None = None,
+        rendezvous: Rendezvous | None = None,
     ) -> None: ...
     @property
     def compiled(self) -> CompiledPlan: ...

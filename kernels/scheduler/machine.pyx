@@ -12,15 +12,15 @@ from numpy cimport import_array
 
 import logging
 
-from tagflow.base.tags import DEAD
-
 from tagflow.kernels.scheduler.awaitable cimport discard, is_awaitable
 from tagflow.kernels.scheduler.calls cimport accept_outputs, call_kernel
-from tagflow.kernels.scheduler.convert cimport accept, box
+from tagflow.kernels.scheduler.convert cimport accept
+from tagflow.kernels.scheduler.copying cimport copy_received
 from tagflow.kernels.scheduler.cost cimport LOOP_COST, SLICE, array_cost, cut, do_work
 from tagflow.kernels.scheduler.delivery cimport (
     NO_MEMORY, NOT_SCALAR, TWO_LIVE, Machine, Outcome, complete, drop_inputs, emit_outputs, make_ready, settle,
 )
+from tagflow.kernels.scheduler.exchange cimport Rendezvous
 from tagflow.kernels.scheduler.frames cimport append_iteration, count_launch, frame_id, open_frame
 from tagflow.kernels.scheduler.guard cimport guard_outputs
 from tagflow.kernels.scheduler.memory cimport Arena
@@ -28,14 +28,14 @@ from tagflow.kernels.scheduler.plan cimport CompiledPlan
 from tagflow.kernels.scheduler.primitives cimport resolve
 from tagflow.kernels.scheduler.ready cimport Ready, close_queue, open_queue, pop_ring, pop_stack
 from tagflow.kernels.scheduler.log cimport open_log
-from tagflow.kernels.scheduler.report cimport dump_lines, frame_path_of, free_frames, input_shapes, tag_of
+from tagflow.kernels.scheduler.report cimport dump_lines, fetched, frame_path_of, free_frames, input_shapes, tag_of
 from tagflow.kernels.scheduler.report cimport switch_outcomes as outcomes_of
 from tagflow.kernels.scheduler.saving cimport run_series
-from tagflow.kernels.scheduler.table cimport AT_ONCE, KERNEL, Node, Table
+from tagflow.kernels.scheduler.table cimport AT_ONCE, KERNEL, RECV, Node, Table
 from tagflow.kernels.scheduler.tracing cimport AWAITED, COMPUTE, OFFLOADED, Recorder, Span, nanoseconds, now
 from tagflow.kernels.scheduler.ufuncs cimport run_loop
-from tagflow.kernels.scheduler.values cimport EMPTY, TAGFLOW_DEBUG, Counters, Value, drop
-from tagflow.kernels.scheduler.workers cimport Errand, Task, Workers, new_errand, unpack
+from tagflow.kernels.scheduler.values cimport TAGFLOW_DEBUG, Counters, Value, drop
+from tagflow.kernels.scheduler.workers cimport PATIENCE, Errand, Task, Workers, new_errand, unpack
 
 cdef extern from "<fenv.h>" nogil:
     int FE_ALL_EXCEPT
@@ -45,8 +45,6 @@ import_array()
 
 cdef Counters _live  # of all machines in the process
 _logger = logging.getLogger("tagflow")
-
-cdef double PATIENCE = 2e-4  # seconds that a drain waits for the workers before it gives up the event loop
 
 
 def live_counts():
@@ -84,6 +82,8 @@ cdef class StepMachine:
         Gets a span for each instance.
     workers : Workers, optional
         Do the work of kernels that take long.
+    rendezvous : Rendezvous, optional
+        Where it meets the other machines of its step.
 
     Raises
     ------
@@ -94,13 +94,15 @@ cdef class StepMachine:
     """
 
     def __cinit__(self, CompiledPlan compiled not None, step_context, feeds, shuffle_seed=None, guard=None,
-                  Recorder recorder=None, Workers workers=None):
+                  Recorder recorder=None, Workers workers=None, Rendezvous rendezvous=None):
         self.compiled = compiled
         self.step = step_context
         self.arena = Arena()
         self.flights, self.launched, self.errands = {}, [], set()
         self.guard = guard
+        self.patience = PATIENCE
         self.log = open_log(recorder, compiled, step_context, &self.machine)
+        self.rendezvous, self.machine.exchange = rendezvous, NULL if rendezvous is None else &rendezvous.exchange
         self._open(list(feeds), shuffle_seed)
         if workers is not None:
             workers.open_inbox(&self.inbox)
@@ -216,13 +218,7 @@ cdef class StepMachine:
     @property
     def fetches(self):
         """What was fetched: an array each, DEAD where no value came."""
-        return [self._fetched(i) for i in range(self.machine.table.num_fetches)]
-
-    def _fetched(self, uint32_t i):
-        cdef Value value = self.machine.fetched[i]
-        if value.form == EMPTY:
-            return DEAD
-        return box(value, &self.machine.table.types[self.machine.table.fetch_types[i]])
+        return fetched(&self.machine)
 
     def switch_outcomes(self):
         """Return which way the Switches of the root frame went.
@@ -239,6 +235,10 @@ cdef class StepMachine:
         active = [((<Flight>f).ready.node, <uint64_t>(<Flight>f).ready.iteration) for f in self.flights.values()]
         active += [((<Errand>e).ready.node, <uint64_t>(<Errand>e).ready.iteration) for e in self.errands]
         return dump_lines(&self.machine, self.compiled, active)
+
+    cdef bint is_ready(self) noexcept:
+        """Say whether a drain would find something to run."""
+        return self.failure is None and self.machine.queue.height + self.machine.queue.length != 0
 
     cdef int _open(self, list feeds, object shuffle_seed) except -1:
         """Take the arrays and the feeds."""
@@ -305,7 +305,7 @@ cdef class StepMachine:
             else:
                 found = pop_stack(&m.queue, &ready) or pop_ring(&m.queue, &ready)
             if not found:
-                if self._collect(min(PATIENCE, deadline - now())):
+                if self._collect(min(self.patience, deadline - now())):
                     continue
                 return 0
             if self.log is not None:
@@ -362,11 +362,13 @@ cdef class StepMachine:
         cdef Machine* m = &self.machine
         cdef Node* node = &m.table.nodes[ready.node]
         cdef Value* inputs = &ready.iteration.slots[node.slot]
-        cdef bint prepared = False
-        if node.kind != KERNEL:
+        cdef bint prepared = node.kind == RECV
+        if prepared:
+            copy_received(m, ready.iteration, node, &self.work)
+        elif node.kind != KERNEL:
             run_series(m, ready.iteration, node)
             return self._emit(ready) + 1
-        if node.native != NULL:
+        elif node.native != NULL:
             prepared = node.native(m.table, node, inputs, m.live, m.outputs, &self.work)
         elif node.loop != NULL:
             prepared = run_loop(m.table, node, inputs, m.live, m.outputs, &self.work)
@@ -482,6 +484,8 @@ cdef class StepMachine:
         if self.draining:
             return 0
         m.queue.height = m.queue.length = 0
+        if self.rendezvous is not None:
+            self.rendezvous.clear()
         self._dismiss()
         for flight in self.flights.values():
             (<Flight>flight).ready.iteration = NULL

@@ -16,7 +16,7 @@ from tagflow.kernels.scheduler.legality import check, out_frame
 from tagflow.kernels.scheduler.convert cimport accept
 from tagflow.kernels.scheduler.memory cimport Arena
 from tagflow.kernels.scheduler.table cimport (
-    AT_ONCE, CONST, ENTER, EXIT, FETCH, INVARIANT, KERNEL, LAST, MERGE, NEXT_ITERATION, SERIES_EXIT,
+    AT_ONCE, CONST, ENTER, EXIT, FETCH, INVARIANT, KERNEL, LAST, MERGE, NEXT_ITERATION, QUIET, RECV, SERIES_EXIT,
     STATEFUL, SWITCH, SWITCH_N, TRIP_COUNT, Edge, FrameType, Link, LoopCounts, Node, Pending, Table, Type,
     output_type,
 )
@@ -172,7 +172,7 @@ cdef int _build_node(CompiledPlan self, uint32_t i) except -1:
     node.child = source.child if node.kind == ENTER else source.frame
     is_final = node.kind == SERIES_EXIT or node.kind == TRIP_COUNT
     node.frame = out_frame(self.plan, source) if is_final else source.frame
-    node.num_inputs = 1 if is_final else source.num_inputs
+    node.num_inputs = 1 if is_final or node.kind == RECV else source.num_inputs
     node.flags = _flags(source)
     cdef FrameType* frame = &self.table.frames[node.frame]
     node.place = frame.num_nodes
@@ -193,6 +193,8 @@ cdef int _flags(source) except -1:
         flags |= INVARIANT
     if source.is_last:
         flags |= LAST
+    if source.quiet:
+        flags |= QUIET
     return flags | (STATEFUL if source.stateful else 0)
 
 
@@ -227,6 +229,8 @@ cdef int _build_types(CompiledPlan self) except -1:
         table.nodes[i].input = at
         at += table.nodes[i].num_inputs
     for i, node in enumerate(self.plan.nodes):
+        if node.kind == Kinds.RECV:
+            table.input_types[table.nodes[i].input] = _type(self, node.outputs[0])
         for dtype, output in zip(node.outputs, self.plan.data_edges[i]):
             for consumer, index in output:
                 if table.nodes[consumer].kind != SERIES_EXIT and table.nodes[consumer].kind != TRIP_COUNT:

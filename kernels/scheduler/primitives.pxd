@@ -7,15 +7,16 @@ from tagflow.kernels.scheduler.delivery cimport (
     NO_MEMORY, NOT_SCALAR, TWO_LIVE, Machine, complete, drop_inputs, emit, emit_controls, emit_dead,
     emit_outputs, settle, start_iteration,
 )
+from tagflow.kernels.scheduler.exchange cimport receive, send
 from tagflow.kernels.scheduler.frames cimport (
     LEFT, Frame, Iteration, Parked, append_iteration, close_frame, count_start, open_frame,
 )
 from tagflow.kernels.scheduler.ready cimport Ready
 from tagflow.kernels.scheduler.table cimport (
-    CONST, CONTROL_TRIGGER, ENTER, EXIT, FEED, FETCH, IDENTITY, INVARIANT, LOOP_COND, MERGE, NEXT_ITERATION, SWITCH,
-    SWITCH_N, TRIP_COUNT, FrameType, Node, input_type,
+    CONST, CONTROL_TRIGGER, ENTER, EXIT, FEED, FETCH, IDENTITY, INVARIANT, LOOP_COND, MERGE, NEXT_ITERATION, RECV,
+    SEND, SWITCH, SWITCH_N, TRIP_COUNT, FrameType, Node, input_type,
 )
-from tagflow.kernels.scheduler.values cimport EMPTY, SCALAR, Value, drop, empty, hold, scalar, take
+from tagflow.kernels.scheduler.values cimport EMPTY, OBJECT, SCALAR, Value, drop, empty, hold, scalar, take
 
 
 cdef inline void forward(Machine* m, Iteration* it, Iteration* target, const Node* node) noexcept nogil:
@@ -167,6 +168,17 @@ cdef inline void fire_fetch(Machine* m, Iteration* it, const Node* node, bint de
     emit_controls(m, it, node, dead)
 
 
+cdef inline bint fire_recv(Machine* m, Iteration* it, const Node* node, uint32_t number) noexcept nogil:
+    """Wait for a message, or pass on what has come; an array is left to be copied."""
+    if it.slots[node.slot].form == EMPTY:
+        receive(m, it, number)
+    elif it.slots[node.slot].form == OBJECT:
+        return False
+    else:
+        forward(m, it, it, node)
+    return True
+
+
 cdef inline void fire_dead(Machine* m, Iteration* it, const Node* node, uint32_t number) noexcept nogil:
     """Complete a dead instance (rule 2); NextIteration sends nothing (rule 12), Exit waits (rule 13)."""
     if node.kind == ENTER:
@@ -175,6 +187,8 @@ cdef inline void fire_dead(Machine* m, Iteration* it, const Node* node, uint32_t
         fire_exit(m, it, node, True)
     elif node.kind == FETCH:
         fire_fetch(m, it, node, True)
+    elif node.kind == SEND:
+        send(m, it, number, True)
     else:
         drop_inputs(m, it, node)
         if node.kind == SWITCH or node.kind == SWITCH_N:
@@ -207,6 +221,10 @@ cdef inline bint fire_live(Machine* m, Iteration* it, const Node* node, uint32_t
         fire_fetch(m, it, node, False)
     elif node.kind == CONTROL_TRIGGER:
         emit_controls(m, it, node, False)
+    elif node.kind == SEND:
+        send(m, it, number, False)
+    elif node.kind == RECV:
+        return fire_recv(m, it, node, number)
     else:
         return False
     return True
@@ -222,6 +240,8 @@ cdef inline bint resolve(Machine* m, Ready ready) noexcept nogil:
         fire_dead(m, ready.iteration, node, ready.node)
     elif not fire_live(m, ready.iteration, node, ready.node):
         return False
-    if not m.trouble & (NO_MEMORY | NOT_SCALAR):
+    if m.waits:
+        m.waits = False
+    elif not m.trouble & (NO_MEMORY | NOT_SCALAR):
         complete(m, ready.iteration)
     return True

@@ -9,6 +9,7 @@ from tagflow.kernels.scheduler.plan cimport CompiledPlan
 cdef str frame_path_of(Frame* frame, CompiledPlan compiled)
 cdef str tag_of(Iteration* it, uint32_t node, CompiledPlan compiled)
 cdef list input_shapes(Machine* m, Iteration* it, uint32_t number)
+cdef list fetched(Machine* m)
 cdef dict switch_outcomes(Machine* m)
 cdef list dump_lines(Machine* m, CompiledPlan compiled, list active)
 cdef int64_t count_iterations(Frame* frame) noexcept

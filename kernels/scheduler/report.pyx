@@ -3,8 +3,9 @@
 from cpython.object cimport PyObject
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
-from tagflow.base.tags import ROOT_PATH, frame_path, instance_name
+from tagflow.base.tags import DEAD, ROOT_PATH, frame_path, instance_name
 
+from tagflow.kernels.scheduler.convert cimport box
 from tagflow.kernels.scheduler.delivery cimport Machine, Outcome
 from tagflow.kernels.scheduler.frames cimport Frame, Iteration, close_frame, remove_oldest
 from tagflow.kernels.scheduler.plan cimport CompiledPlan
@@ -35,6 +36,17 @@ cdef list input_shapes(Machine* m, Iteration* it, uint32_t number):
     """Return the shapes of the inputs that an instance holds; None for what has no shape."""
     cdef Node* node = &m.table.nodes[number]
     return [_shape(it.slots[node.slot + i]) for i in range(node.num_inputs)]
+
+
+cdef list fetched(Machine* m):
+    """Return what was fetched: an array each, DEAD where no value came."""
+    return [_fetched(m, i) for i in range(m.table.num_fetches)]
+
+
+cdef object _fetched(Machine* m, uint32_t i):
+    if m.fetched[i].form == EMPTY:
+        return DEAD
+    return box(m.fetched[i], &m.table.types[m.table.fetch_types[i]])
 
 
 cdef dict switch_outcomes(Machine* m):

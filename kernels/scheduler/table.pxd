@@ -25,6 +25,8 @@ cdef enum Kind:  # as tagflow.base.tags.Kind
     SERIES_EXIT = 14
     TRIP_COUNT = 15
     SERIES_READ = 16
+    SEND = 17
+    RECV = 18
 
 
 cdef enum NodeFlag:
@@ -32,6 +34,7 @@ cdef enum NodeFlag:
     STATEFUL = 2  # the kernel takes the instance as first argument
     AT_ONCE = 4  # resolved while delivering: everything but a live KERNEL
     LAST = 8  # a SERIES_READ that is the only one of its slot
+    QUIET = 16  # a SEND that says nothing when it is dead
 
 
 cdef struct Type:
@@ -90,7 +93,8 @@ cdef struct Node:
     uint8_t kind  # a Kind
     uint8_t flags  # NodeFlag bits
     uint16_t num_outputs
-    uint32_t num_inputs  # data inputs; 1 for SERIES_EXIT and TRIP_COUNT, given by the end of their frame
+    uint32_t num_inputs  # data inputs; 1 for SERIES_EXIT and TRIP_COUNT, given by the end of their frame, and for
+                         # RECV, what has arrived
     uint32_t frame  # whose iterations hold its inputs
     uint32_t slot  # its first input in Iteration.slots
     uint32_t place  # its position in Iteration.pending
@@ -99,7 +103,7 @@ cdef struct Node:
     uint32_t control  # its control edges are controls[control] to controls[control_end]
     uint32_t control_end
     uint32_t child  # ENTER: frame it leads to; SERIES_EXIT, TRIP_COUNT: frame they report on
-    int32_t index  # CONST, FEED, FETCH, series: which; EXIT, NEXT_ITERATION, constant ENTER: rank in its frame;
+    int32_t index  # CONST, FEED, FETCH, series, channel: which; EXIT, NEXT_ITERATION, constant ENTER: rank in its frame;
                    # root SWITCH: rank
     PyObject* kernel  # borrowed from CompiledPlan.kernels; NULL if not a KERNEL
     Loop loop  # NumPy inner loop, or NULL

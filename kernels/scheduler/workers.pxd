@@ -16,6 +16,9 @@ cdef extern from "<pthread.h>" nogil:
         pass
 
 
+cdef double PATIENCE  # seconds that a drain waits for the workers before it gives up the event loop
+
+
 cdef struct Task:  # a kernel's work on its way; all but `work` and `begin` is guarded by the pool's lock
     Task* next  # in the pool's queue, then in the inbox
     Work work

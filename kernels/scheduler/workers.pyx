@@ -44,6 +44,7 @@ cdef extern from "<pthread.h>" nogil:
     int pthread_cond_wait(pthread_cond_t*, pthread_mutex_t*)
     int pthread_cond_timedwait(pthread_cond_t*, pthread_mutex_t*, const timespec*)
 
+PATIENCE = 2e-4
 cdef int64_t AWAKE = 100000  # nanoseconds that one thread looks for more work before it sleeps
 cdef int IN_VAIN = 100  # waits without looking after one that looked in vain
 

@@ -5,6 +5,8 @@ import pytest
 from tagflow.base.settings import DEFAULTS
 from tagflow.base.tags import Kind
 from tagflow.kernels.cpu.contexts import KernelContexts
+from tagflow.kernels.scheduler.exchange import Rendezvous
+from tagflow.kernels.scheduler.group import MachineGroup
 from tagflow.kernels.scheduler.machine import StepMachine
 from tagflow.kernels.scheduler.plan import CompiledPlan
 from tagflow.plan.plan import Frame, Node, Plan
@@ -140,6 +142,22 @@ class Planner:
         self.frames[self.nodes[final.node]["frame"]]["finals"] += (final.node,)
         return final
 
+    def send(self, ref, channel, controls=(), **fields):
+        return self.node(Kind.SEND, [ref], (), controls, index=channel, **fields)
+
+    def recv(self, channel, dtype=I32, controls=()):
+        return self.node(Kind.RECV, (), (dtype,), controls, index=channel)
+
+    def control_loop(self, frame, channel=None, pred=None, start=None):
+        """Build what starts the Recvs of a frame once in each iteration; return its Merge.
+
+        The predicate comes over a channel if it is not of this device.
+        """
+        merge = self.merge(self.enter(self.const(0) if start is None else start, frame), None)
+        pred = self.same(Kind.LOOP_COND, self.recv(channel, BOOL, [merge])) if pred is None else pred
+        self.next(self.switch(merge, pred)[1], merge)
+        return merge
+
     def plan(self):
         edges = [[[] for _ in node["outputs"]] for node in self.nodes]
         for producer, output, consumer, index in self.edges:
@@ -154,14 +172,31 @@ class Planner:
             self.fetches,
         )
 
-    def start(self, feeds=(), seed=None, step=None):
-        return StepMachine(CompiledPlan(self.plan(), self.settings), step, list(feeds), seed)
+    def start(self, feeds=(), seed=None, step=None, rendezvous=None):
+        return StepMachine(CompiledPlan(self.plan(), self.settings), step, list(feeds), seed, rendezvous=rendezvous)
 
     def run(self, feeds=(), seed=None):
         """Run to the end, in a context of its own as a step does; return the fetches."""
         machine = self.start(feeds, seed)
         KernelContexts().run(machine.drain, 10.0)
         return result(machine)
+
+
+def group(plans, channels, seed=None, fetches=None):
+    """Start the machines of several plans that meet; fetches are those of each plan in turn unless given."""
+    rendezvous = Rendezvous(channels)
+    machines = [p.start(seed=None if seed is None else seed + i, rendezvous=rendezvous) for i, p in enumerate(plans)]
+    places = [(i, k) for i, p in enumerate(plans) for k in range(p.fetches)] if fetches is None else fetches
+    return MachineGroup(machines, [KernelContexts() for _ in plans], rendezvous, places)
+
+
+def run_together(plans, channels, seed=None):
+    """Run plans that meet to the end; return the fetches and what went over each channel."""
+    running = group(plans, channels, seed)
+    running.drain(10.0)
+    assert not running.stuck, running.dump()
+    traffic = running.rendezvous.traffic()
+    return result(running), traffic
 
 
 def result(machine):

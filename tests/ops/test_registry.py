@@ -24,7 +24,7 @@ DEFINITIONS = {d.type: d for d in declare_all()}
 WITHOUT_KERNEL = {
     "Const", "Param", "Placeholder",
     "Switch", "SwitchN", "Merge", "Enter", "Exit", "NextIteration", "LoopCond", "ControlTrigger",
-    "Cond", "While", "TripCount", "SeriesPush", "SeriesRead", "SeriesExit",
+    "Cond", "While", "TripCount", "SeriesPush", "SeriesRead", "SeriesExit", "Send", "Recv",
 }  # fmt: skip
 
 # Their results depend on what ran before them, or they have no value: tested in files of their own.
@@ -50,7 +50,7 @@ INTERNAL = {
     "SeriesAdd", "SeriesConcat", "SeriesEmpty", "SeriesSplit", "SeriesSum", "SeriesSumSeries", "SeriesSpread",
     "Fused", "MatMulAdd", "ProductSumAdd", "ProductSumBegin", "ProductSumEnd",
     "GatherGrad", "MirrorPadGrad", "StridedSliceGrad", "TileGrad", "TensorArrayGrad",
-    "ProdOthers", "SwitchN", "Watch", "PartFeed", "PartFetch", "PartEnd",
+    "ProdOthers", "SwitchN", "Watch", "PartFeed", "PartFetch", "PartEnd", "Send", "Recv",
 }  # fmt: skip
 
 SAMPLES = [pytest.param(d, s, id=f"{d.type}-{i}") for d in DEFINITIONS.values() for i, s in enumerate(d.samples)]

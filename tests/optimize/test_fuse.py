@@ -219,3 +219,16 @@ def _grow(random, known):
     if y.shape.as_tuple()[-1:] != x.shape.as_tuple()[-1:]:
         y = tg.constant(np.float32(0.5))
     return [tg.add, tg.subtract, tg.multiply, tg.maximum][random.integers(0, 4)](x, y)
+
+
+def test_a_set_does_not_wait_for_itself_by_way_of_another_device():
+    x = tg.placeholder("float32", [4])
+    with tg.device("/cpu:0"):
+        a = x * 2.0
+        c = a - 3.0
+    with tg.device("/cpu:1"):
+        b = tg.sin(a) + 1.0
+    with tg.device("/cpu:0"):
+        d = tg.cos(c) * b
+    program = optimized(Program(d.graph, [x], [d]), ON)
+    assert [op.device for op in program.graph.root.operations if op.type == "Fused"] == ["/cpu:1", "/cpu:0"]

@@ -1,0 +1,121 @@
+"""Names of devices, in TensorFlow's form: ``/job:worker/task:0/device:CPU:1``, or any part of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+
+from .errors import GraphError
+
+_HINT = "write '/job:worker/task:0/device:CPU:1', any part of that, or short '/cpu:1'"
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceSpec:
+    """A device, or a partial constraint on one: what is None may be anything.
+
+    Attributes
+    ----------
+    job : str or None
+    replica, task, index : int or None
+    type : str or None
+        In capitals: "CPU", "GPU".
+
+    Examples
+    --------
+    >>> spec = parse_device("/cpu:1")
+    >>> str(spec)
+    '/device:CPU:1'
+    >>> spec.allows(parse_device("/job:localhost/task:0/device:CPU:1"))
+    True
+    """
+
+    job: str | None = None
+    replica: int | None = None
+    task: int | None = None
+    type: str | None = None
+    index: int | None = None
+
+    def __str__(self) -> str:
+        parts = [
+            f"/{name}:{value}" for name in ("job", "replica", "task") if (value := getattr(self, name)) is not None
+        ]
+        if self.type is not None or self.index is not None:
+            parts.append(
+                f"/device:{'*' if self.type is None else self.type}:{'*' if self.index is None else self.index}"
+            )
+        return "".join(parts)
+
+    def allows(self, device: DeviceSpec) -> bool:
+        """Whether a device is one of those that this stands for."""
+        return all(getattr(self, f.name) in (None, getattr(device, f.name)) for f in fields(self))
+
+    def within(self, outer: DeviceSpec) -> DeviceSpec:
+        """Return this with what it leaves open taken from an outer scope.
+
+        An index is one of a type: with another type than the outer one it is not taken over.
+        """
+        if self.type not in (None, outer.type):
+            outer = replace(outer, index=None)
+        return DeviceSpec(*(_first(getattr(self, f.name), getattr(outer, f.name)) for f in fields(self)))
+
+    def both(self, other: DeviceSpec) -> DeviceSpec | None:
+        """Return the constraint that both are, None if they contradict each other."""
+        pairs = [(getattr(self, f.name), getattr(other, f.name)) for f in fields(self)]
+        if any(a is not None and b is not None and a != b for a, b in pairs):
+            return None
+        return DeviceSpec(*(_first(a, b) for a, b in pairs))
+
+
+def _first(a: object, b: object) -> object:
+    return b if a is None else a
+
+
+def parse_device(name: str) -> DeviceSpec:
+    """Read the name of a device, or a part of one.
+
+    Parameters
+    ----------
+    name : str
+        Parts begin with ``/``: job, replica, task, and a type with an index as ``device:CPU:1`` or ``cpu:1``.
+        ``*`` leaves a number or a type open, as leaving the part out does. Upper and lower case are the same in types.
+
+    Returns
+    -------
+    DeviceSpec
+
+    Raises
+    ------
+    GraphError
+        If it is no such name, or says a thing twice.
+    """
+    found: dict[str, str | int] = {}
+    for part in filter(None, name.split("/")):
+        for key, value in _read(part, name).items():
+            if key in found:
+                raise GraphError("a device name says a thing twice", wanted=f"one {key}", got=name, hint=_HINT)
+            if value != "*":
+                found[key] = value
+    return DeviceSpec(**found)  # type: ignore[arg-type]
+
+
+def _read(part: str, name: str) -> dict[str, str | int]:
+    key, *values = part.split(":")
+    if key == "job" and len(values) == 1 and values[0]:
+        return {"job": values[0]}
+    if key in ("replica", "task") and len(values) == 1:
+        return {key: _number(values[0], name)}
+    if key == "device" and 1 <= len(values) <= 2 and values[0]:
+        key, *values = values
+    elif key in ("job", "replica", "task", "device") or len(values) > 1 or not (key.isalpha() or key == "*"):
+        raise _malformed(name)
+    return {"type": key.upper()} | ({"index": _number(values[0], name)} if values else {})
+
+
+def _number(text: str, name: str) -> int | str:
+    if text != "*" and not (text.isascii() and text.isdigit()):
+        raise _malformed(name)
+    return text if text == "*" else int(text)
+
+
+def _malformed(name: str) -> GraphError:
+    return GraphError("not the name of a device", wanted="parts as job, task and device", got=name, hint=_HINT)

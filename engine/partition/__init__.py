@@ -1,0 +1,7 @@
+"""Layer 4: a placed program cut into one program for each device, which meet in channels only."""
+
+from .cut import partition
+from .drawing import to_dot
+from .partitioned import Channel, Partitioned, to_text
+
+__all__ = ["Channel", "Partitioned", "partition", "to_dot", "to_text"]

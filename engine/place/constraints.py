@@ -1,0 +1,113 @@
+"""Which devices a group may go to: what its operations ask for, put together.
+
+An operation's device binds the group; that of a primitive, or of one that only uses a handle, is a wish: Switch goes
+with its data and a read with its variable, wherever in the program they were asked for (rules 114 and 115).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from ..base.devices import DeviceSpec, parse_device
+from ..base.errors import GraphError
+from ..ir.operation import Operation
+from .groups import PLUMBING, Group, is_loop_merge, takes_handle
+
+Supports = Callable[[str, DeviceSpec], bool]
+_HINT = "change one of the device scopes, or ask for soft placement"
+
+
+def asked(op: Operation) -> DeviceSpec:
+    """Return the constraint that an operation was built with; GraphError when it is no device name."""
+    try:
+        return parse_device(op.device)
+    except GraphError as error:
+        error.operation, error.source = op, op.source or error.source
+        raise
+
+
+def binds(op: Operation) -> bool:
+    """Whether the device asked for must be given."""
+    return op.type not in PLUMBING and not is_loop_merge(op) and not takes_handle(op)
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What is given to placement: the devices, which types run where, and whether a constraint may be let go."""
+
+    devices: Sequence[DeviceSpec]
+    supports: Supports
+    soft: bool
+
+    def candidates(self, group: Group) -> list[DeviceSpec]:
+        """Return the devices a group may go to, in order of preference.
+
+        Raises
+        ------
+        GraphError
+            If there is none: two operations contradict each other, no device is what is asked for, or none runs all
+            types. With soft placement devices that only run all types will do.
+        """
+        able = [d for d in self.devices if all(self.supports(op.type, d) for op in group.members)]
+        if not able:
+            raise self._unable(group)
+        try:
+            spec = _together([op for op in group.members if op.device and binds(op)])
+            return self._allowed(group, spec, able)
+        except GraphError:
+            if self.soft:
+                return able
+            raise
+
+    def _allowed(self, group: Group, spec: DeviceSpec, able: list[DeviceSpec]) -> list[DeviceSpec]:
+        found = [device for device in able if spec.allows(device)]
+        if found:
+            return found
+        op = next(op for op in group.members if op.device and binds(op))
+        raise GraphError(
+            f"{op.name} can not run on the device asked for", wanted=spec, got=f"devices {_names(able)}", operation=op,
+            hint="ask for one of these, give the session more devices, or ask for soft placement",
+        )  # fmt: skip
+
+    def _unable(self, group: Group) -> GraphError:
+        op = next(
+            (op for op in group.members if not any(self.supports(op.type, d) for d in self.devices)), group.members[0]
+        )
+        return GraphError(
+            f"no device runs {op.type} and what must be with it", wanted=f"one of {_names(self.devices)}",
+            got=", ".join(sorted({op.type for op in group.members})), operation=op,
+            hint="give the session a CPU device",
+        )  # fmt: skip
+
+
+def _together(operations: Sequence[Operation]) -> DeviceSpec:
+    """Put the constraints of operations together; GraphError when two contradict each other."""
+    total = DeviceSpec()
+    for i, op in enumerate(operations):
+        both = total.both(asked(op))
+        if both is None:
+            raise _contradiction(next(o for o in operations[:i] if asked(o).both(asked(op)) is None), op)
+        total = both
+    return total
+
+
+def _contradiction(one: Operation, other: Operation) -> GraphError:
+    return GraphError(
+        f"{one.name} and {other.name} must be on one device, but were asked onto two",
+        wanted=f"{asked(one)} for {one.name}, built at {one.source}",
+        got=f"{asked(other)} for {other.name}, built at {other.source}",
+        operation=other, hint=_HINT,
+    )  # fmt: skip
+
+
+def wished(operations: Sequence[Operation], candidates: list[DeviceSpec]) -> list[DeviceSpec]:
+    """Return the candidates that also fit the wishes of operations, the first ones first."""
+    for op in operations:
+        fitting = [d for d in candidates if asked(op).allows(d)] if op.device else []
+        candidates = fitting or candidates
+    return candidates
+
+
+def _names(devices: Sequence[DeviceSpec]) -> str:
+    return ", ".join(map(str, devices))

@@ -1,0 +1,91 @@
+"""What each device does of a step."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..base.devices import DeviceSpec
+from ..base.settings import Settings
+from ..compile import divided
+from ..ir.rewrite import Program
+from ..kernels.scheduler.plan import CompiledPlan
+from ..partition.partitioned import Channel
+from ..plan.build import build_plan
+from ..plan.plan import Plan
+
+
+class Share:
+    """What one device does of a step.
+
+    Parameters
+    ----------
+    device : int
+        Which of the session's devices.
+    plan : Plan
+    feeds, fetches : tuple of int
+        Which feeds and fetches of the step those of the plan are.
+    settings : Settings
+
+    Attributes
+    ----------
+    machine : CompiledPlan
+        The plan's tables, for the step machine.
+    """
+
+    __slots__ = ("device", "feeds", "fetches", "machine", "plan")
+
+    def __init__(
+        self, device: int, plan: Plan, feeds: tuple[int, ...], fetches: tuple[int, ...], settings: Settings
+    ) -> None:
+        self.device = device
+        self.plan = plan
+        self.feeds = feeds
+        self.fetches = fetches
+        self.machine = CompiledPlan(plan, settings)
+
+
+def shares_of(
+    program: Program, plan: Plan, devices: list[DeviceSpec], soft: bool, settings: Settings
+) -> tuple[tuple[Share, ...], tuple[Channel, ...]]:
+    """Cut a lowered program up for devices.
+
+    Parameters
+    ----------
+    program : Program
+    plan : Plan
+        Of the whole program.
+    devices : list of DeviceSpec
+        The session's; without any, all is for one, whatever the operations ask for.
+    soft : bool
+        Place operations elsewhere if what they ask for is not there or contradicts itself.
+    settings : Settings
+
+    Returns
+    -------
+    tuple of Share, tuple of Channel
+
+    Raises
+    ------
+    GraphError
+        If there is no device for an operation.
+    """
+    if not devices or (len(devices) == 1 and not any(op.device for op in program.graph.root.operations)):
+        return (_whole(plan, 0, settings),), ()
+    cut = divided(program, devices, soft)
+    if len(cut.programs) <= 1:
+        return (_whole(plan, *map(devices.index, cut.programs or devices[:1]), settings),), ()
+    shares = [
+        Share(devices.index(device), build_plan(part), _own(cut.feeds, device), _own(cut.fetches, device), settings)
+        for device, part in cut.programs.items()
+    ]
+    return tuple(shares), tuple(cut.channels)
+
+
+def _own(places: Sequence[tuple[DeviceSpec, int]], device: DeviceSpec) -> tuple[int, ...]:
+    """Return which feeds, or fetches, are a device's, in the order in which it has them."""
+    own = sorted((number, k) for k, (place, number) in enumerate(places) if place == device)
+    return tuple(k for _, k in own)
+
+
+def _whole(plan: Plan, device: int, settings: Settings) -> Share:
+    return Share(device, plan, tuple(range(plan.num_feeds)), tuple(range(plan.num_fetches)), settings)

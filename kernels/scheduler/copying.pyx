@@ -1,0 +1,66 @@
+"""What arrives from another device is copied into the memory of this one."""
+
+cimport numpy as cnp
+from cpython.object cimport PyObject
+from libc.string cimport memcpy
+
+from tagflow.kernels.cpu.arrays cimport (
+    ArrayObject, DescrObject, PyArray_DATA, PyArray_DIMS, PyArray_NBYTES, PyArray_NDIM, is_plain, new_array,
+)
+from tagflow.kernels.scheduler.cost cimport LONG, leave
+from tagflow.kernels.scheduler.delivery cimport Machine
+from tagflow.kernels.scheduler.frames cimport Iteration
+from tagflow.kernels.scheduler.table cimport Node, Type, Work, output_type
+from tagflow.kernels.scheduler.values cimport hold, object_value
+
+cdef extern from "numpy/arrayobject.h":
+    DescrObject* PyArray_DESCR(ArrayObject*)
+
+cnp.import_array()
+
+cdef double PACE = 0.2  # nanoseconds that a byte takes, about
+
+cdef enum:
+    MOST_PARTS = 64
+    LINE = 64  # bytes
+
+
+cdef struct Copy:
+    const char* source
+    char* target
+    size_t size
+
+
+cdef void _copy(const void* arguments, int part, int parts) noexcept nogil:
+    """Copy a part of the bytes."""
+    cdef const Copy* c = <const Copy*>arguments
+    cdef size_t start = c.size * part // parts // LINE * LINE
+    cdef size_t stop = c.size if part + 1 == parts else c.size * (part + 1) // parts // LINE * LINE
+    memcpy(c.target + start, c.source + start, stop - start)
+
+
+cdef int copy_received(Machine* m, Iteration* it, const Node* node, Work* work) except -1:
+    """Put a copy of the array that a Recv has got into `outputs`, or leave it to be made.
+
+    Raises
+    ------
+    TypeError
+        If it has another dtype than the channel (rule 122): an internal error.
+    """
+    cdef ArrayObject* source = <ArrayObject*>it.slots[node.slot].bits
+    cdef Type* type = output_type(m.table, node, 0)
+    cdef Copy* c = <Copy*>work.arguments
+    received = <object><PyObject*>source
+    if not cnp.PyArray_Check(received) or <PyObject*>PyArray_DESCR(source) != type.descr:
+        raise TypeError(f"internal error: {<object>node.name} received {received!r:.99}")
+    if not is_plain(source) or type.size == 0:
+        copied = received.copy()
+        hold(m.live, m.outputs, object_value(<PyObject*>copied))
+        return 0
+    c.source, c.size = <const char*>PyArray_DATA(source), PyArray_NBYTES(source)
+    c.target = <char*>PyArray_DATA(new_array(m.live, type, PyArray_NDIM(source), PyArray_DIMS(source), m.outputs))
+    if PACE * c.size < LONG:
+        _copy(c, 0, 1)
+    else:
+        leave(work, _copy, PACE * c.size, MOST_PARTS)
+    return 0

@@ -1,0 +1,76 @@
+"""The machines of one step, one for each device, with the face of a single one."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from ..cpu.contexts import KernelContexts
+from .exchange import Rendezvous
+from .machine import StepMachine
+from .plan import CompiledPlan
+
+class MachineGroup:
+    """One execution of a partitioned step; `fetches` says for each fetch the machine and the number it has there."""
+
+    rendezvous: Rendezvous
+
+    def __init__(
+        self,
+        machines: list[StepMachine],
+        contexts: list[KernelContexts],
+        rendezvous: Rendezvous,
+        fetches: list[tuple[int, int]],
+    ) -> None: ...
+    def drain(self, seconds: float) -> bool:
+        """Run ready instances of all machines until there are none, or for about `seconds`; say whether more are."""
+
+    def launches(self) -> list[tuple[Any, Any, int, str]]:
+        """Return the asynchronous instances started since the last call."""
+
+    def finish(self, ticket: Any, result: Any) -> None:
+        """Deliver what an asynchronous instance gave; drain afterwards."""
+
+    def fail(self, ticket: Any, exception: BaseException) -> None:
+        """Fail the step with the error of an asynchronous instance."""
+
+    def abort(self, exception: BaseException) -> None:
+        """Stop the step; an earlier error stays."""
+
+    def close(self) -> None:
+        """Release everything; more than once is fine."""
+
+    @property
+    def failure(self) -> tuple[int, str, BaseException, Sequence[Any]] | None:
+        """What failed first: node, tag, error, shapes of its inputs."""
+
+    @property
+    def compiled(self) -> CompiledPlan:
+        """The compiled plan that `failure` speaks of."""
+
+    def switch_outcomes(self) -> dict[str, Any]:
+        """Return which way the Switches of the root frames went, by name."""
+
+    @property
+    def done(self) -> bool:
+        """Whether nothing is ready and nothing on its way."""
+
+    @property
+    def stuck(self) -> bool:
+        """Whether a step that is done has instances that wait for messages: an internal error."""
+
+    @property
+    def pending(self) -> int:
+        """Number of asynchronous instances not finished."""
+
+    @property
+    def errands(self) -> bool:
+        """Whether workers have something of this step."""
+
+    def expect(self, descriptor: int) -> bool:
+        """Have a descriptor written to when a worker has done its work; False if that has happened already."""
+
+    @property
+    def fetches(self) -> list[Any]:
+        """What was fetched: an array each, DEAD where no value came."""
+
+    def dump(self) -> list[str]:
+        """Return lines that say what each iteration waits for, runs and holds, by machine."""

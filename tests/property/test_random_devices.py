@@ -1,0 +1,79 @@
+"""Random programs mean the same on any devices: cut anywhere, with any window, in any ready order (rules 115 to 123)."""
+
+import asyncio
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import tagflow as tg
+from hypothesis import given, note
+from hypothesis import strategies as st
+from tagflow.kernels.scheduler.machine import live_counts
+
+from tests.property.interpret import evaluate
+from tests.property.programs import show
+from tests.property.runs import batch_settings, batches
+from tests.property.strategies import mixed_programs, smooth_programs
+from tests.property.test_random_executors import compare, run_session
+from tests.property.test_random_gradients import build_gradients
+from tests.property.translate import build
+from tests.settings import ON
+
+SEEDS = (None, 1, 2)
+
+
+def scatter(graph, count, seed):
+    """Ask for a random device for each operation, handles included: soft placement keeps these together."""
+    random = np.random.default_rng(seed)
+    for op in graph.root.walk():
+        if random.random() < 0.8:
+            op.device = f"/cpu:{random.integers(count)}"
+
+
+async def run_scattered(graph, run, count):
+    """Yield the ready order and what running a session of some devices gives so."""
+    for seed in SEEDS:
+        settings = replace(ON, shuffle_seed=seed)
+        async with tg.Session(graph, devices=count, soft_placement=True, settings=settings) as session:
+            yield seed, await run(session)
+        assert not any(live_counts()[key] for key in ("frames", "iterations", "values")), seed
+
+
+PLACES = {"count": st.integers(2, 5), "seed": st.integers(0, 1 << 30), "window": st.sampled_from([1, 2, 7, 32])}
+
+
+@pytest.mark.rule(115, 116, 117, 118, 119, 120, 123)
+@batches(300)
+@batch_settings(300)
+@given(program=mixed_programs(), **PLACES)
+def test_random_programs_on_random_devices(batch, program, count, seed, window):
+    async def check():
+        expected = evaluate(program)
+        built = build(program, window)
+        feeds = built.feeds(program.values)
+        scatter(built.graph, count, seed)
+        run = run_scattered(built.graph, lambda session: run_session(session, built, feeds), count)
+        async for order, found in run:
+            compare(*found, expected, f"shuffled by {order}")
+
+    note(f"{show(program)}\n{program!r}")
+    asyncio.run(check())
+
+
+@batches(60)
+@batch_settings(60)
+@given(program=smooth_programs(), **PLACES)
+def test_random_gradients_on_random_devices(batch, program, count, seed, window):
+    async def check():
+        built, first, second = build_gradients(program, window)
+        feeds = built.feeds(program.values)
+        async with tg.Session(built.graph, settings=ON) as session:
+            expected = await session.run([first, second], feeds)
+        scatter(built.graph, count, seed)
+        run = run_scattered(built.graph, lambda session: session.run([first, second], feeds), count)
+        async for order, results in run:
+            for got, wanted in zip(results[0] + results[1], expected[0] + expected[1], strict=True):
+                np.testing.assert_allclose(got, wanted, rtol=1e-9, atol=1e-12, err_msg=f"shuffled by {order}")
+
+    note(f"{show(program)}\n{program!r}")
+    asyncio.run(check())

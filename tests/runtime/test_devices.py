@@ -1,0 +1,179 @@
+"""Sessions of several CPU devices: one step, cut where operations ask for different ones."""
+
+import asyncio
+import gc
+import math
+
+import numpy as np
+import pytest
+import tagflow as tg
+from tagflow.kernels.scheduler.machine import live_counts
+
+CPU = "/job:localhost/task:0/device:CPU:{}"
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_left():
+    with tg.Graph().as_default():
+        yield
+    gc.collect()
+    assert not any(live_counts()[k] for k in ("frames", "iterations", "values"))
+
+
+def on(device):
+    return tg.device(f"/cpu:{device}")
+
+
+def two_device_loop(n, kernel=tg.tanh):
+    """Return what is fed, and a loop whose body is on the second device."""
+    with on(0):
+        x = tg.placeholder("float32", [3, 3])
+
+    def body(i, h):
+        with on(1):
+            return i + 1, kernel(h @ h) * 0.5
+
+    return x, tg.while_loop(lambda i, _: i < n, body, [0, x])[1]
+
+
+X = np.linspace(-1, 1, 9, dtype=np.float32).reshape(3, 3)
+
+
+async def test_a_loop_and_its_gradient_over_two_devices():
+    x, y = two_device_loop(7)
+    fetches = [y, *tg.gradients(tg.reduce_sum(y), x)]
+    async with tg.Session(x.graph, soft_placement=True) as session:
+        wanted = await session.run(fetches, {x: X})
+    async with tg.Session(x.graph, devices=2) as session:
+        for got, value in zip(await session.run(fetches, {x: X}), wanted, strict=True):
+            np.testing.assert_allclose(got, value, rtol=1e-6)
+        memory = session.statistics().devices
+        assert list(memory) == [CPU.format(0), CPU.format(1)]
+        assert all(figures.peak_bytes > 0 for figures in memory.values())
+        assert session.statistics().live_bytes == sum(figures.live_bytes for figures in memory.values())
+
+
+async def test_each_device_holds_what_it_makes():
+    with on(1):
+        two = tg.placeholder("float32", [])
+        big = tg.ones([1000, 100]) * two
+        total = tg.reduce_sum(big)
+    async with tg.Session(big.graph, devices=["/cpu:0", "/cpu:1"]) as session:
+        assert await session.run(total, {two: 2.0}) == 200_000
+        memory = session.statistics().devices
+        assert memory[CPU.format(0)].peak_bytes < 1000
+        assert memory[CPU.format(1)].peak_bytes >= 400_000
+
+
+async def test_a_device_that_is_not_there():
+    with on(5):
+        y = tg.identity(1.0)
+    async with tg.Session(y.graph, devices=2) as session:
+        with pytest.raises(tg.GraphError) as caught:
+            await session.run(y)
+        assert caught.value.operation.name == y.op.name
+        assert "test_devices.py" in str(caught.value)
+    async with tg.Session(y.graph, devices=2, soft_placement=True) as session:
+        assert await session.run(y) == 1.0
+
+
+@pytest.mark.parametrize("devices", [0, -1, True, 1.5, "/cpu:0", ["/gpu:0"], ["/cpu:0", "/cpu:0"], [], [3]])
+def test_what_are_no_devices(devices):
+    with pytest.raises(tg.GraphError) as caught:
+        tg.Session(devices=devices)
+    assert caught.value.hint
+
+
+async def test_an_error_on_another_device_names_the_users_line():
+    def fail(h):
+        raise ValueError("no luck")
+
+    x, y = two_device_loop(1000, lambda h: tg.reshape(tg.py_function(fail, [h], "float32"), [3, 3]))
+    async with tg.Session(x.graph, devices=2) as session:
+        with pytest.raises(tg.OpError, match="no luck") as caught:
+            await session.run(y, {x: X})
+        assert "test_devices.py" in str(caught.value)
+        assert caught.value.tag.endswith("/while/0")
+        assert await session.run(x, {x: X}) is not None
+
+
+async def test_a_dead_fetch_of_another_device():
+    with on(0):
+        data, pred = tg.placeholder("float32", []), tg.placeholder("bool", [])
+        taken = tg.switch(data, pred)
+    with on(1):
+        y = taken[1] + 1.0
+    async with tg.Session(y.graph, devices=2) as session:
+        assert await session.run(y, {data: 1.0, pred: True}) == 2.0
+        with pytest.raises(tg.DeadFetchError, match="Switch"):
+            await session.run(y, {data: 1.0, pred: False})
+
+
+async def test_operations_that_are_awaited_on_another_device():
+    started = []
+
+    async def slow(h):
+        started.append(asyncio.current_task().get_name())
+        await asyncio.sleep(0)
+        return h
+
+    x, y = two_device_loop(3, lambda h: tg.reshape(tg.py_function(slow, [h], "float32"), [3, 3]))
+    async with tg.Session(x.graph, devices=2) as session:
+        await session.run(y, {x: X})
+    assert [name.rsplit("/", 1)[1] for name in started] == ["0", "1", "2"]
+
+
+async def test_a_step_over_devices_is_cancelled():
+    entered = asyncio.Event()
+
+    async def never(h):
+        entered.set()
+        await asyncio.get_running_loop().create_future()
+
+    x, y = two_device_loop(3, lambda h: tg.reshape(tg.py_function(never, [h], "float32"), [3, 3]))
+    async with tg.Session(x.graph, devices=2) as session:
+        task = asyncio.create_task(session.run(y, {x: X}))
+        await entered.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert session.statistics().steps_running == 0
+        with pytest.raises(tg.StepTimeout, match="still waiting for never@root/0/while/0"):
+            await session.run(y, {x: X}, timeout=0.01)
+
+
+async def test_variables_stay_where_they_were_made():
+    with on(1):
+        v = tg.Variable(np.ones([4], np.float32), name="v")
+    with on(0):
+        update = v.assign_add(tg.ones([4]) * 2.0)
+    async with tg.Session(v.graph, devices=2) as session:
+        await session.run(tg.global_variables_initializer())
+        for _ in range(3):
+            await session.run(update)
+        np.testing.assert_array_equal((await session.read_variables())["v"], np.full(4, 7))
+
+
+async def test_many_steps_at_once():
+    n = tg.placeholder("int32", [])
+    x, y = two_device_loop(n)
+    async with tg.Session(x.graph, devices=2) as session:
+        step = session.make_step(y, [x, n])
+        together = await asyncio.gather(*[step(X, k) for k in range(40)])
+        for k, value in enumerate(together):
+            np.testing.assert_array_equal(value, await step(X, k))
+
+
+async def test_long_kernels_on_several_devices():
+    with on(0):
+        a = tg.placeholder("float32", [300, 300])
+    products = []
+    for device in range(3):
+        with on(device):
+            products.append(tg.reduce_sum(a @ a))
+    given = np.random.default_rng(0).standard_normal((300, 300)).astype(np.float32)
+    settings = tg.Settings(offload_seconds=0.0)
+    async with tg.Session(a.graph, devices=3, settings=settings) as session:
+        sums = await session.run(products, {a: given})
+    np.testing.assert_allclose(sums, [math.fsum((given @ given).ravel())] * 3, rtol=1e-2)
+    np.testing.assert_array_equal(sums[0], sums[1])
