@@ -25,6 +25,9 @@ cdef enum:
     KINDS = 168  # behind them each power of two has four
     LARGEST_BIT = 48  # larger sizes are refused
 
+cdef extern from "<stdint.h>":
+    const int64_t NO_LIMIT "INT64_MAX"
+
 
 cdef struct Block:  # in front of the data
     size_t size  # bytes asked for
@@ -41,6 +44,9 @@ cdef struct Store:  # freed with the handler's capsule, which every array of the
     int64_t peak  # largest `live` since it was reset
     int64_t cached  # bytes of data in the free lists
     int64_t most_cached  # upper bound of `cached`
+    int64_t limit  # bytes that no allocation may take `live` beyond; NO_LIMIT for none
+    int64_t refused  # bytes asked for by the last allocation or guest that was refused
+    int64_t refusals  # how many were
     Block* free[KINDS]  # owned
 
 
@@ -50,7 +56,7 @@ cdef class Pool:
     cdef dict guests  # id of an array from elsewhere -> (holds, bytes charged)
     cdef bint closed
 
-    cdef Hold _hold(self, object array)
+    cdef Hold _hold(self, object array, bint limited)
     cdef bint _is_charged(self, object owner)
     cdef int _release(self, object owner) except -1
 
@@ -75,6 +81,15 @@ cdef inline size_t capacity_of(uint32_t kind) noexcept nogil:
     if kind < STEPS:
         return (<size_t>kind + 1) << 6
     return <size_t>(((kind - STEPS) & 3) + 5) << (7 + ((kind - STEPS) >> 2))
+
+
+cdef inline bint refuses(Store* store, int64_t size) noexcept nogil:
+    """Say whether so many bytes more would pass the limit, and remember it if so."""
+    if size <= store.limit - store.live:  # negative where guests take it beyond the limit
+        return False
+    store.refused = size
+    store.refusals += 1
+    return True
 
 
 cdef inline void charge(Store* store, int64_t size) noexcept nogil:

@@ -7,8 +7,9 @@ class Pool:
     """Memory for the arrays of a device; keeps at most `most_cached` bytes of freed blocks for new arrays."""
 
     handler: Any
+    limit: int | None
 
-    def __init__(self, most_cached: int) -> None: ...
+    def __init__(self, most_cached: int, limit: int | None = None) -> None: ...
     @property
     def live_bytes(self) -> int:
         """Bytes of the arrays in use: those made here and not handed over, and guests."""
@@ -20,6 +21,14 @@ class Pool:
     @property
     def cached_bytes(self) -> int:
         """Bytes of freed blocks kept for new arrays."""
+
+    @property
+    def refused_bytes(self) -> int:
+        """Bytes that the last refused array asked for."""
+
+    @property
+    def refusals(self) -> int:
+        """How many arrays the limit has refused."""
 
     def reset_peak(self) -> None:
         """Let `peak_bytes` begin anew from `live_bytes`."""
@@ -35,6 +44,13 @@ class Pool:
 
     def adopt(self, array: Any) -> Any:
         """Return an array from elsewhere so that it counts until nobody uses it."""
+
+class MemoryLimitError(MemoryError):
+    """The limit of a pool leaves no room for an array from elsewhere."""
+
+    wanted: int
+    live: int
+    limit: int
 
 def hand_over(array: Any) -> Any:
     """Return an array of which the caller's reference is the only one as the user may keep and change it."""

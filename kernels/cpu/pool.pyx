@@ -3,6 +3,8 @@
 A freed block goes to the free list of its kind and is taken from there next time: no search, no page faults. What a
 pool counts is what arrays asked for. Arrays from elsewhere are guests: counted while a step holds them. An array that
 is handed over to the caller is no longer counted, although its block comes back here when it dies.
+
+With a limit a pool is a bounded memory: what would take the count beyond it is refused before anything is done.
 """
 
 cimport cython
@@ -13,29 +15,10 @@ from libc.stdint cimport int64_t, uint32_t
 from libc.stdlib cimport abort, calloc, free
 from libc.string cimport memcpy, memset, strncpy
 
+from tagflow.kernels.cpu.pages cimport LARGE, free_pages, new_pages
 from tagflow.kernels.scheduler.values cimport TAGFLOW_DEBUG, Py_INCREF
 
-cdef extern from "<stdlib.h>" nogil:
-    int posix_memalign(void**, size_t, size_t)
-
-cdef extern from *:
-    """
-    #include <sys/mman.h>
-    #ifndef MADV_HUGEPAGE
-    #define MADV_HUGEPAGE 0
-    #endif
-    """
-    int MADV_HUGEPAGE, PROT_READ, PROT_WRITE, MAP_PRIVATE, MAP_ANONYMOUS
-    void* MAP_FAILED
-    int madvise(void*, size_t, int) nogil
-    void* mmap(void*, size_t, int, int, int, long) nogil
-    int munmap(void*, size_t) nogil
-
 cdef enum:
-    PAGE = 1 << 16  # bytes, the largest that a system has
-    LARGE = 1 << 17  # bytes from which a block has pages of its own, which go back to the system when it is freed
-    HUGE_PAGE = 1 << 21  # bytes
-    HUGE = 1 << 22  # bytes from which a block lies in such pages if it can
     SLACK = 80 << 20  # bytes that live and kept blocks together may exceed the peak by
 
 cdef extern from "numpy/arrayobject.h":
@@ -88,6 +71,8 @@ cdef class Pool:
     ----------
     most_cached : int
         Most bytes of freed blocks that are kept for new arrays. When there is no room they are all given back.
+    limit : int, optional
+        Bytes that `live_bytes` may reach; what asks for more gets a MemoryError. None for no limit.
 
     Attributes
     ----------
@@ -95,7 +80,7 @@ cdef class Pool:
         NumPy's data-memory handler. Arrays made with it keep it, and with it their memory, after the pool's end.
     """
 
-    def __cinit__(self, int64_t most_cached):
+    def __cinit__(self, int64_t most_cached, limit=None):
         self.store = _new_store(most_cached)
         try:
             self.handler = PyCapsule_New(&self.store.handler, "mem_handler", _free_store)
@@ -104,6 +89,7 @@ cdef class Pool:
             raise
         self.guests = {}
         _all.pools += 1
+        self.limit = limit
 
     def __dealloc__(self):
         if self.handler is not None:
@@ -125,6 +111,29 @@ cdef class Pool:
         """Bytes of freed blocks kept for new arrays."""
         return self.store.cached
 
+    @property
+    def limit(self):
+        """Bytes that `live_bytes` may reach, None for any number.
+
+        It can be changed at any time. What is live already stays; adopted arrays and such a change may exceed it,
+        and then everything is refused until enough is freed.
+        """
+        return None if self.store.limit == NO_LIMIT else self.store.limit
+
+    @limit.setter
+    def limit(self, limit):
+        self.store.limit = NO_LIMIT if limit is None else limit
+
+    @property
+    def refused_bytes(self):
+        """Bytes that the last refused array asked for; what there must be room for before it is worth another try."""
+        return self.store.refused
+
+    @property
+    def refusals(self):
+        """How many arrays the limit has refused. A MemoryError that left it as it was came from elsewhere."""
+        return self.store.refusals
+
     def reset_peak(self):
         """Let `peak_bytes` begin anew from `live_bytes`."""
         self.store.peak = self.store.live
@@ -145,7 +154,7 @@ cdef class Pool:
         """Count arrays from elsewhere as long as what is returned lives.
 
         An array counts once, however often it is held; a view counts as its base. Scalars travel inside tokens and
-        do not count.
+        do not count. These are a step's feeds and constants, before it begins: refusing them then costs nothing.
 
         Parameters
         ----------
@@ -156,16 +165,22 @@ cdef class Pool:
         -------
         list
             Of what keeps the charge.
+
+        Raises
+        ------
+        MemoryLimitError
+            If they would take the count beyond the limit; then none of them is held.
         """
-        holds = [self._hold(array) for array in arrays]
+        holds = [self._hold(array, True) for array in arrays]
         return [hold for hold in holds if hold is not None]
 
     def adopt(self, array):
         """Return an array from elsewhere so that it counts until nobody uses it: as a view that says when it dies.
 
-        Anything that is no array, is a scalar, or counts already is returned as it is.
+        Anything that is no array, is a scalar, or counts already is returned as it is. It is never refused: the
+        memory is taken already, and what a user's function returned can not be had again.
         """
-        cdef Hold hold = self._hold(array)
+        cdef Hold hold = self._hold(array, False)
         if hold is None:
             return array
         cdef ArrayObject* source = <ArrayObject*><PyObject*>array
@@ -179,7 +194,7 @@ cdef class Pool:
         PyArray_SetBaseObject(<ArrayObject*><PyObject*>view, <PyObject*>hold)
         return view
 
-    cdef Hold _hold(self, object array):
+    cdef Hold _hold(self, object array, bint limited):
         """Charge a guest; return None if there is nothing to charge."""
         if self.closed or not cnp.PyArray_Check(array):
             return None
@@ -190,6 +205,8 @@ cdef class Pool:
             return None
         count, size = self.guests.get(<size_t><PyObject*>owner, (0, cnp.PyArray_NBYTES(owner)))
         if count == 0:
+            if limited and refuses(self.store, size):
+                raise MemoryLimitError(size, self.store.live, self.store.limit)
             charge(self.store, size)
         self.guests[<size_t><PyObject*>owner] = count + 1, size
         cdef Hold hold = Hold.__new__(Hold)
@@ -212,6 +229,20 @@ cdef class Pool:
         else:
             self.store.live -= size
         return 0
+
+
+class MemoryLimitError(MemoryError):
+    """The limit of a pool leaves no room for an array from elsewhere.
+
+    Attributes
+    ----------
+    wanted, live, limit : int
+        Bytes: of the array, of what was counted before, and of the limit.
+    """
+
+    def __init__(self, wanted, live, limit):
+        super().__init__(f"{wanted} bytes more do not fit: {live} of {limit} are in use")
+        self.wanted, self.live, self.limit = wanted, live, limit
 
 
 @cython.no_gc  # its end needs what it holds
@@ -293,6 +324,7 @@ cdef Store* _new_store(int64_t most_cached) except NULL:
     if store == NULL:
         raise MemoryError("no memory for a pool")
     store.most_cached = most_cached
+    store.limit = NO_LIMIT
     strncpy(store.handler.name, "tagflow", 127)
     store.handler.version = 1
     store.handler.allocator.ctx = store
@@ -312,13 +344,21 @@ cdef void _free_store(object capsule) noexcept:
 
 
 cdef void* _take(void* ctx, size_t size) noexcept nogil:
-    """Return room for `size` bytes, NULL if there is none."""
+    """Return room for `size` bytes, which count; NULL if there is none."""
     cdef Store* store = <Store*>ctx
+    if size >> LARGEST_BIT or refuses(store, size):
+        return NULL
+    cdef void* data = _find(store, size)
+    if data != NULL:
+        charge(store, size)
+    return data
+
+
+cdef void* _find(Store* store, size_t size) noexcept nogil:
+    """Return room for `size` bytes without counting them, NULL if there is none."""
     cdef Block* block
     if TAGFLOW_DEBUG and not PyGILState_Check():
         abort()
-    if size >> LARGEST_BIT:
-        return NULL
     cdef uint32_t kind = kind_of(size)
     block = store.free[kind]
     if block != NULL:
@@ -330,7 +370,6 @@ cdef void* _take(void* ctx, size_t size) noexcept nogil:
             return NULL
     block.size = size
     block.away = False
-    charge(store, size)
     _all.blocks += 1
     if TAGFLOW_DEBUG:
         _all.allocated += 1
@@ -343,49 +382,14 @@ cdef Block* _new_block(Store* store, uint32_t kind) noexcept nogil:
     cdef Block* block
     if capacity >= LARGE:
         _make_room(store, capacity)
-    block = _allocate(capacity)
+    block = <Block*>new_pages(sizeof(Block) + capacity)
     if block == NULL:
         _trim(store)
-        block = _allocate(capacity)
+        block = <Block*>new_pages(sizeof(Block) + capacity)
     if block != NULL:
         block.kind = kind
         block.capacity = capacity
     return block
-
-
-cdef Block* _allocate(size_t capacity) noexcept nogil:
-    """Return new memory with room for a header and data, NULL if there is none."""
-    cdef void* found = NULL
-    if capacity >= LARGE:
-        return <Block*>_map(_in_pages(capacity))
-    return <Block*>found if posix_memalign(&found, 64, sizeof(Block) + capacity) == 0 else NULL
-
-
-cdef void _free(Block* block) noexcept nogil:
-    """Give memory from `_allocate` back."""
-    if block.capacity >= LARGE:
-        munmap(block, _in_pages(block.capacity))
-    else:
-        free(block)
-
-
-cdef void* _map(size_t size) noexcept nogil:
-    """Return pages, huge ones for a large `size`, which is a multiple of PAGE; NULL if there are none."""
-    cdef size_t margin = HUGE_PAGE if size >= HUGE else 0
-    cdef char* found = <char*>mmap(NULL, size + margin, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)
-    cdef size_t before
-    if found == MAP_FAILED or margin == 0:
-        return NULL if found == MAP_FAILED else found
-    before = margin - <size_t>found % margin
-    munmap(found, before)
-    if before < margin:
-        munmap(found + before + size, margin - before)
-    madvise(found + before, size, MADV_HUGEPAGE)  # as good without
-    return found + before
-
-
-cdef inline size_t _in_pages(size_t capacity) noexcept nogil:
-    return (sizeof(Block) + capacity + PAGE - 1) // PAGE * PAGE
 
 
 cdef void _make_room(Store* store, int64_t size) noexcept nogil:
@@ -404,7 +408,7 @@ cdef void _evict(Store* store, int64_t excess) noexcept nogil:
             store.free[kind] = block.next
             store.cached -= block.capacity
             excess -= block.capacity
-            _free(block)
+            free_pages(block, sizeof(Block) + block.capacity)
 
 
 cdef void* _take_zeroed(void* ctx, size_t count, size_t size) noexcept nogil:
@@ -419,23 +423,32 @@ cdef void* _take_zeroed(void* ctx, size_t count, size_t size) noexcept nogil:
 
 cdef void* _resize(void* ctx, void* data, size_t size) noexcept nogil:
     """Return room for `size` bytes that begins as `data` does, which is given back; NULL and nothing done if there is none."""
+    cdef Store* store = <Store*>ctx
     cdef Block* old = <Block*>data - 1
     if data == NULL:
         return _take(ctx, size)
     if size <= old.capacity and kind_of(size) == old.kind:
-        if not old.away:
-            charge(<Store*>ctx, <int64_t>size - <int64_t>old.size)
-        old.size = size
-        return data
-    cdef void* new = _take(ctx, size)
+        return data if _recount(store, old, size) else NULL
+    if size >> LARGEST_BIT:
+        return NULL
+    cdef void* new = _find(store, size) if old.away else _take(ctx, size)
     if new == NULL:
         return NULL
     memcpy(new, data, min(size, old.size))
-    if old.away:
-        (<Block*>new - 1).away = True
-        (<Store*>ctx).live -= size
+    (<Block*>new - 1).away = old.away
     _give(ctx, data, old.size)
     return new
+
+
+cdef bint _recount(Store* store, Block* block, size_t size) noexcept nogil:
+    """Let a block have another size, if the limit allows it."""
+    cdef int64_t more = <int64_t>size - <int64_t>block.size
+    if not block.away:
+        if more > 0 and refuses(store, more):
+            return False
+        charge(store, more)
+    block.size = size
+    return True
 
 
 cdef void _give(void* ctx, void* data, size_t size) noexcept nogil:
@@ -452,7 +465,7 @@ cdef void _give(void* ctx, void* data, size_t size) noexcept nogil:
     if TAGFLOW_DEBUG:
         _all.freed += 1
     if <int64_t>block.capacity > store.most_cached:
-        _free(block)
+        free_pages(block, sizeof(Block) + block.capacity)
         return
     _evict(store, store.cached + <int64_t>block.capacity - store.most_cached)
     store.cached += block.capacity
@@ -470,5 +483,5 @@ cdef void _trim(Store* store) noexcept nogil:
         while store.free[kind] != NULL:
             block = store.free[kind]
             store.free[kind] = block.next
-            _free(block)
+            free_pages(block, sizeof(Block) + block.capacity)
     store.cached = 0
