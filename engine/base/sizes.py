@@ -1,0 +1,76 @@
+"""Numbers of bytes as people write them: ``512MiB``."""
+
+from __future__ import annotations
+
+import operator
+import re
+from typing import SupportsIndex
+
+from .errors import GraphError
+
+_UNITS = {
+    "": 1, "b": 1,
+    "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12,
+    "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30, "tib": 1 << 40,
+}  # fmt: skip
+_FORM = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-z]*)\s*", re.IGNORECASE | re.ASCII)
+_HINT = "write bytes as an int, or '512MiB', '1.5 GiB', '800 MB' (kB, MB, GB, TB: powers of 1000; KiB ... of 1024)"
+
+
+def parse_size(size: SupportsIndex | str, name: str = "size") -> int:
+    """Read a number of bytes.
+
+    Parameters
+    ----------
+    size : int or str
+        Bytes, or a number with a unit; upper and lower case are the same.
+    name : str
+        What it is the size of, for the error.
+
+    Returns
+    -------
+    int
+        Bytes, at least 1; fractions of a byte are dropped.
+
+    Raises
+    ------
+    GraphError
+        If it is no size, or none above zero.
+
+    Examples
+    --------
+    >>> parse_size("512MiB")
+    536870912
+    """
+    try:
+        found = _read(size) if isinstance(size, str) else operator.index(size)
+    except (TypeError, ValueError, OverflowError):
+        found = 0
+    if isinstance(size, bool) or not 0 < found < 1 << 63:
+        raise GraphError(f"not a size in bytes: {name}", wanted="a number above zero", got=repr(size), hint=_HINT)
+    return found
+
+
+def _read(text: str) -> int:
+    """Return the bytes that a text says, 0 if it says none."""
+    match = _FORM.fullmatch(text)
+    unit = _UNITS.get(match[2].lower(), 0) if match else 0
+    if match is None or "." not in match[1]:
+        return int(match[1]) * unit if match else 0
+    return int(float(match[1]) * unit)
+
+
+def format_size(size: int) -> str:
+    """Write a number of bytes in the largest binary unit that keeps it at least 1, to three digits.
+
+    Examples
+    --------
+    >>> format_size(1536), format_size(300), format_size(-5 << 20)
+    ('1.5 KiB', '300 B', '-5 MiB')
+    """
+    value, unit = float(size), "B"
+    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
+        if abs(value) < 1000 or unit == "TiB":
+            break
+        value /= 1024
+    return f"{value:.3g} {unit}"
