@@ -1,0 +1,25 @@
+"""Devices with memory and streams: the contract, the CPU, and devices for tests and experiments."""
+
+from .clock import LoopClock, VirtualClock
+from .contract import Buffer, Clock, Device, Stream, StreamStatistics
+from .cpu import CpuDevice
+from .event import DeviceClosed, Event, Withdrawn
+from .host import HostDevice
+from .simulated import LatencyDevice, ManualDevice
+
+__all__ = [
+    "Buffer",
+    "Clock",
+    "CpuDevice",
+    "Device",
+    "DeviceClosed",
+    "Event",
+    "HostDevice",
+    "LatencyDevice",
+    "LoopClock",
+    "ManualDevice",
+    "Stream",
+    "StreamStatistics",
+    "VirtualClock",
+    "Withdrawn",
+]

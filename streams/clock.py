@@ -1,0 +1,207 @@
+"""The time of an event loop, and a time that jumps to the next event as soon as nothing else is left to do."""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import time
+from collections.abc import Callable
+from itertools import count
+from threading import Lock
+from types import TracebackType
+from typing import Any, Self
+from weakref import WeakSet
+
+from ..base.errors import TagflowError
+from .contract import Clock, Timer
+from .event import Loop, call_on
+
+Call = Callable[[], object]
+
+
+class Timers:
+    """Calls in the order of their times; of equal times first come, first served."""
+
+    def __init__(self) -> None:
+        self._heap: list[Timer] = []
+        self._number = count()
+
+    def add(self, when: float, call: Call) -> Timer:
+        timer = Timer(when, next(self._number), call)
+        heapq.heappush(self._heap, timer)
+        return timer
+
+    @property
+    def next(self) -> float | None:
+        """The earliest time, None if there is nothing to call."""
+        while self._heap and self._heap[0].call is None:
+            heapq.heappop(self._heap)
+        return self._heap[0].when if self._heap else None
+
+    def call_next(self) -> None:
+        """Make the earliest call."""
+        if (call := heapq.heappop(self._heap).call) is not None:
+            call()
+
+
+class LoopClock(Clock):
+    """Real time (``time.monotonic``); calls come from the running event loop's timers.
+
+    A loop notices late that a time has come, asyncio's by up to a millisecond. What is due by then is called in the
+    order of its times, so who computes a time from the one before, and not from `now`, is not late twice.
+    """
+
+    def __init__(self) -> None:
+        self._timers = Timers()
+        self._loop: Loop | None = None
+        self._armed: asyncio.TimerHandle | None = None
+        self._due = 0.0  # what is armed for
+
+    def now(self) -> float:
+        return time.monotonic()
+
+    def call_at(self, when: float, call: Call) -> Timer:
+        loop = asyncio.get_running_loop()
+        if loop is not self._loop:
+            self._move(loop)
+        timer = self._timers.add(when, call)
+        self._arm()
+        return timer
+
+    def hold(self) -> None:
+        """Do nothing: real time does not jump."""
+
+    def release(self) -> None:
+        """Do nothing."""
+
+    def _move(self, loop: Loop) -> None:
+        """Serve another loop; what the last one left when it was closed is called by this one."""
+        if self._loop is not None and not self._loop.is_closed() and self._timers.next is not None:
+            raise TagflowError(
+                "a clock serves one loop at a time, and another one waits for it",
+                hint="give each loop devices with a clock of their own",
+            )
+        self._loop, self._armed = loop, None
+
+    def _arm(self) -> None:
+        due = self._timers.next
+        if due is None or self._loop is None or (self._armed is not None and self._due <= due):
+            return
+        if self._armed is not None:
+            self._armed.cancel()
+        self._due = due
+        self._armed = self._loop.call_later(max(0.0, due - self.now()), self._ring)
+
+    def _ring(self) -> None:
+        self._armed = None
+        try:
+            while (due := self._timers.next) is not None and due <= self.now():
+                self._timers.call_next()
+        finally:
+            self._arm()
+
+
+class VirtualClock(Clock):
+    """Time that stands still until it jumps to the next call that is due.
+
+    ``async with`` lets it jump whenever the running loop has nothing ready, so that an asyncio program runs through
+    its waiting at once, in the order of time. Without that, `advance` jumps by hand.
+
+    Parameters
+    ----------
+    start : float
+        Seconds.
+
+    Examples
+    --------
+    >>> async def two_minutes():
+    ...     async with VirtualClock() as clock:
+    ...         await clock.sleep(120)
+    ...         return clock.now()
+    >>> asyncio.run(two_minutes())
+    120.0
+    """
+
+    _driven: WeakSet[Loop] = WeakSet()  # two clocks on one loop would each wait for the other's turn to be over
+
+    def __init__(self, start: float = 0.0) -> None:
+        self._now = start
+        self._timers = Timers()
+        self._lock = Lock()
+        self._held = 0  # guarded by the lock
+        self._loop: Loop | None = None
+        self._turn: asyncio.Handle | None = None
+
+    def now(self) -> float:
+        return self._now
+
+    def call_at(self, when: float, call: Call) -> Timer:
+        timer = self._timers.add(when, call)
+        self._look_soon()
+        return timer
+
+    def advance(self) -> bool:
+        """Jump to the next time that something is due and make all its calls; False if there is nothing.
+
+        What was due in the past is called now: time does not run backwards.
+        """
+        due = self._timers.next
+        if due is None:
+            return False
+        self._now = max(self._now, due)
+        while (due := self._timers.next) is not None and due <= self._now:
+            self._timers.call_next()
+        return True
+
+    def hold(self) -> None:
+        with self._lock:
+            self._held += 1
+
+    def release(self) -> None:
+        with self._lock:
+            self._held -= 1
+            free = self._held == 0
+        if free and (loop := self._loop) is not None:
+            call_on(loop, self._look_soon)
+
+    async def __aenter__(self) -> Self:
+        loop: Any = asyncio.get_running_loop()
+        if not hasattr(loop, "_ready"):
+            raise TagflowError(
+                "this event loop does not show whether it has something to do",
+                wanted="an event loop of asyncio's own",
+                got=type(loop).__name__,
+                hint="run it with asyncio.run, or call advance() by hand",
+            )
+        if loop in self._driven:
+            raise TagflowError("another virtual clock has this loop", hint="share one clock between all devices")
+        self._driven.add(loop)
+        self._loop = loop
+        self._look_soon()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        assert self._loop is not None
+        self._driven.discard(self._loop)
+        self._loop = None
+        if self._turn is not None:
+            self._turn.cancel()
+            self._turn = None
+
+    def _look_soon(self) -> None:
+        if self._loop is not None and self._turn is None:
+            self._turn = self._loop.call_soon(self._look)
+
+    def _look(self) -> None:
+        """Jump if the loop has nothing else to do: it has just polled, and this is all that is ready.
+
+        With nothing due or real work under way no turn is asked for; `call_at` and `release` do that.
+        """
+        self._turn = None
+        if self._held or self._timers.next is None:
+            return
+        self._look_soon()
+        if len(self._loop._ready) == 1:  # type: ignore[union-attr]
+            self.advance()

@@ -1,0 +1,262 @@
+"""What the engine may rely on when it gives work to a device, in words and types.
+
+**Streams.** A device has three: `compute`, `host_to_device`, `device_to_host`. Work on one stream begins and ends in
+the order in which it was submitted. Streams run at the same time, except where work names events to wait for
+(``after=``), of this or any other device; the work behind it on its stream waits with it.
+
+**Events.** `Stream.submit` returns an event: the point on the stream at which the work is done. It has the work's
+result. Submitted without work it is a mark: done when all before it is. Any number of coroutines, on any loop, await
+it, and a cancelled one disturbs no other. Callbacks are called by the loop that ran when they were added, after the
+event is done, never from within the call that adds them.
+
+**Buffers.** What work uses, the function itself and ``uses=``, is kept alive until its event is done and let go before
+anybody is told. So memory is given back only after the last event that uses it, and has been by the time that one is
+seen to be done.
+
+**Never blocking.** `submit` and all that is called on a loop's thread return at once. Work is called wherever the
+device likes, perhaps in a thread of its own with the device's context: it may block, must not touch a loop, and on a
+device that works asynchronously it only enqueues. Nothing may assume that a buffer's bytes can be read by the host.
+
+**Errors.** Work that raises fails its event with what it raised. What waits for that event by ``after=`` does not
+begin and fails with the same error. Everything else on the stream goes on: streams are shared by steps, and one that
+fails is no concern of another's; who needs an earlier result says so.
+
+**Withdrawing.** Work that has not begun can be withdrawn (`Event.withdraw`); its event fails with `Withdrawn` at once.
+What has begun runs to its end. Cancelling whoever awaits an event withdraws nothing.
+
+**Closing.** `Device.aclose` waits for what has begun, drops the rest (`DeviceClosed`), and leaves no thread, file or
+handle; then `submit` raises. Arrays that the device has made stay valid as long as somebody has them.
+
+**Loops.** A device may serve one loop after another. Work is submitted on the thread of a running loop.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Protocol, Self, TypeVar
+
+from .event import Event
+
+T = TypeVar("T")
+
+
+class Buffer(Protocol):
+    """An array in a device's memory, which is given back when nobody has it any more."""
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of data."""
+
+
+class Timer:
+    """A call that is to be made at a time, until it was or is cancelled."""
+
+    __slots__ = ("call", "number", "when")
+
+    def __init__(self, when: float, number: int, call: Callable[[], object]) -> None:
+        self.when, self.number = when, number
+        self.call: Callable[[], object] | None = call
+
+    def __lt__(self, other: Timer) -> bool:
+        return (self.when, self.number) < (other.when, other.number)
+
+    def cancel(self) -> None:
+        """Do not make the call."""
+        self.call = None
+
+
+class Clock(ABC):
+    """Time, and calls when it comes."""
+
+    @abstractmethod
+    def now(self) -> float:
+        """Return the time in seconds."""
+
+    @abstractmethod
+    def call_at(self, when: float, call: Callable[[], object]) -> Timer:
+        """Have something called on the running loop's thread at a time in seconds, in the order of those times.
+
+        Calls of the same time come in the order in which they were asked for.
+        """
+
+    @abstractmethod
+    def hold(self) -> None:
+        """Note that real work is under way, in any thread: a clock that is free to jump must not, until `release`."""
+
+    @abstractmethod
+    def release(self) -> None:
+        """Take one `hold` back, after those who wait for the work were told."""
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait until so much of this clock's time is over."""
+        event: Event[None] = Event()
+        timer = self.call_at(self.now() + seconds, event.finish)
+        try:
+            await event
+        finally:
+            timer.cancel()
+
+
+@dataclass(frozen=True, slots=True)
+class StreamStatistics:
+    """What a stream has done so far.
+
+    Attributes
+    ----------
+    waiting, running, done, failed, withdrawn : int
+        Pieces of work: not begun; begun; ended well; failed, or not begun because what they waited for failed; taken
+        back, or dropped when the device closed.
+    nbytes : int
+        Bytes that those done have moved.
+    busy_seconds : float
+        Time in which work had begun and not ended.
+    """
+
+    waiting: int = 0
+    running: int = 0
+    done: int = 0
+    failed: int = 0
+    withdrawn: int = 0
+    nbytes: int = 0
+    busy_seconds: float = 0.0
+
+
+class Stream(ABC):
+    """A queue of work in order.
+
+    Attributes
+    ----------
+    name : str
+        The device's and its own, for messages and traces.
+    """
+
+    name: str
+
+    @abstractmethod
+    def submit(
+        self,
+        work: Callable[[], T] | None = None,
+        *,
+        after: Iterable[Event[Any]] = (),
+        uses: Iterable[object] = (),
+        kind: str = "",
+        nbytes: int | Callable[[], int] = 0,
+    ) -> Event[T]:
+        """Add work to the end of the queue.
+
+        Parameters
+        ----------
+        work : callable, optional
+            Called without arguments once all before it has ended and what it waits for is done. None for a mark.
+        after : iterable of Event
+            Of any stream of any device.
+        uses : iterable
+            What must stay alive until the event is done.
+        kind : str
+            Type of the operation, for traces and for devices that take their time by it.
+        nbytes : int or callable
+            Bytes moved, if it is a copy; what is not known before the work begins, a function says then.
+
+        Returns
+        -------
+        Event
+            Done when the work is; its result is what `work` returned, None for a mark.
+
+        Raises
+        ------
+        DeviceClosed
+            If the device was closed.
+        """
+
+    @abstractmethod
+    def withdraw(self, event: Event[Any]) -> bool:
+        """Take back work that has not begun; say whether it was."""
+
+    @abstractmethod
+    def statistics(self) -> StreamStatistics:
+        """Return what the stream has done so far."""
+
+
+class Device(ABC):
+    """A memory and three streams; ``async with`` closes it.
+
+    Attributes
+    ----------
+    name : str
+    clock : Clock
+        What the times of its events are told by.
+    compute, host_to_device, device_to_host : Stream
+    """
+
+    name: str
+    clock: Clock
+    compute: Stream
+    host_to_device: Stream
+    device_to_host: Stream
+
+    @property
+    def streams(self) -> tuple[Stream, Stream, Stream]:
+        """The three streams."""
+        return self.compute, self.host_to_device, self.device_to_host
+
+    @property
+    @abstractmethod
+    def live_bytes(self) -> int | None:
+        """Bytes in use in its memory; None if nobody counts them."""
+
+    @property
+    @abstractmethod
+    def peak_bytes(self) -> int | None:
+        """The most bytes that were in use."""
+
+    @property
+    @abstractmethod
+    def limit(self) -> int | None:
+        """Bytes that may be in use, None for any number; what asks for more gets a MemoryError."""
+
+    @abstractmethod
+    def copy_in(self, source: Any, *, after: Iterable[Event[Any]] = ()) -> Event[Any]:
+        """Copy an array of the host's memory into this device's, by `host_to_device`.
+
+        Parameters
+        ----------
+        source : numpy.ndarray or Event
+            An event stands for its result and is waited for.
+        after : iterable of Event
+
+        Returns
+        -------
+        Event
+            Its result is the new Buffer; it fails with MemoryError where there is no room.
+        """
+
+    @abstractmethod
+    def copy_out(self, source: Any, *, after: Iterable[Event[Any]] = ()) -> Event[Any]:
+        """Copy a buffer into the host's memory, by `device_to_host`.
+
+        Parameters
+        ----------
+        source : Buffer or Event
+            An event stands for its result and is waited for.
+        after : iterable of Event
+
+        Returns
+        -------
+        Event
+            Its result is a numpy.ndarray outside the device's limit.
+        """
+
+    @abstractmethod
+    async def aclose(self) -> None:
+        """Wait for what has begun, drop the rest, and leave nothing behind; again is fine."""
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.aclose()

@@ -1,0 +1,100 @@
+"""The CPU as a device: what a stream is given is done by a thread of its own, which is there while there is work."""
+
+from __future__ import annotations
+
+from threading import Condition, Thread
+from typing import Any, SupportsIndex
+
+from .contract import Clock
+from .host import HostDevice
+from .queued import Order, QueuedStream
+
+LINGER = 1.0  # seconds that a thread waits for more work before it ends; the next work starts another
+
+
+class ThreadStream(QueuedStream):
+    """A stream whose work is done by one thread, started by the first work.
+
+    Parameters
+    ----------
+    name : str
+    clock : Clock
+        Held as long as there is work that can go on.
+    """
+
+    def __init__(self, name: str, clock: Clock) -> None:
+        super().__init__(name, clock)
+        self._change = Condition(self._lock)
+        self._thread: Thread | None = None
+        self._active = False  # whether the clock is held
+
+    def _look(self) -> None:
+        with self._change:
+            if self._closed and self._thread is None:
+                return
+            if not self._active:
+                self._active = True
+                self.clock.hold()
+            if self._thread is None:
+                self._thread = Thread(target=self._serve, name=f"tagflow {self.name}", daemon=True)
+                self._thread.start()
+            self._change.notify()
+
+    def _serve(self) -> None:
+        """Do what can be done until there was nothing for a while."""
+        while (order := self._take()) is not None:
+            self._run(order)
+            del order  # not to keep anything alive while waiting for the next
+
+    def _take(self) -> Order | None:
+        """Wait for work; None if the thread should end."""
+        with self._change:
+            patient = True
+            while (order := self._next()) is None:
+                self._rest()
+                if self._closed or not patient:
+                    self._thread = None
+                    return None
+                patient = self._change.wait(LINGER)
+            self._running = order
+            return order
+
+    def _rest(self) -> None:
+        if self._active:
+            self._active = False
+            self.clock.release()
+
+    def _run(self, order: Order) -> None:
+        if (error := order.obstacle) is not None:
+            self._end(order, None, error, self.clock.now())
+            return
+        order.event.began = self.clock.now()
+        result, error = order.perform()
+        self._end(order, result, error, self.clock.now())
+
+    def join(self) -> None:
+        """Wait for the thread of a closed stream whose work has ended."""
+        with self._lock:
+            thread = self._thread
+        if thread is not None:
+            thread.join()
+
+
+class CpuDevice(HostDevice[ThreadStream]):
+    """The CPU, or a share of it with a memory of its own.
+
+    The compute stream is for work that is to be done in a thread; what is done inline needs no event.
+
+    Parameters
+    ----------
+    name : str
+        "/job:localhost/task:0/device:CPU:0".
+    limit, clock, pool, most_cached
+        See :class:`HostDevice`.
+    """
+
+    def __init__(self, name: str, *, limit: SupportsIndex | str | None = None, **options: Any) -> None:
+        super().__init__(name, ThreadStream, limit=limit, **options)
+
+    def _join(self, stream: ThreadStream) -> None:
+        stream.join()

@@ -1,0 +1,139 @@
+"""Devices whose memory is memory of this process, with a limit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, Generic, SupportsIndex, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..base.errors import GraphError
+from ..base.sizes import parse_size
+from ..kernels.cpu.contexts import KernelContexts
+from ..kernels.cpu.pool import Pool
+from .clock import LoopClock
+from .contract import Clock, Device
+from .event import Event
+from .queued import QueuedStream
+
+Array = NDArray[Any]
+S = TypeVar("S", bound=QueuedStream)
+
+
+class HostDevice(Device, Generic[S]):
+    """A device whose buffers are NumPy arrays with their data in a pool.
+
+    Parameters
+    ----------
+    name : str
+    make_stream : callable
+        Gets the stream's name and the clock.
+    limit : int or str, optional
+        Bytes that arrays in its memory may have, as a number or like "512MiB". None for no limit.
+    clock : Clock, optional
+        By default one of its own, of the event loop's time.
+    pool : bool
+        Whether its memory is a pool. If not it is NumPy's, which can not be counted or limited.
+    most_cached : int
+        Most bytes of freed arrays that the pool keeps for new ones.
+
+    Attributes
+    ----------
+    contexts : KernelContexts
+        Where kernels run that make arrays in its memory.
+    pool : Pool or None
+
+    Raises
+    ------
+    GraphError
+        If the limit is no size, or there is no pool to keep it.
+    """
+
+    compute: S
+    host_to_device: S
+    device_to_host: S
+
+    def __init__(
+        self,
+        name: str,
+        make_stream: Callable[[str, Clock], S],
+        *,
+        limit: SupportsIndex | str | None = None,
+        clock: Clock | None = None,
+        pool: bool = True,
+        most_cached: int = 1 << 30,
+    ) -> None:
+        if limit is not None and not pool:
+            raise GraphError(f"the memory of {name} can not be limited: it has no pool", hint="leave Settings.pool on")
+        most = None if limit is None else parse_size(limit, f"memory limit of {name}")
+        self.name = name
+        self.clock = clock or LoopClock()
+        self.pool = Pool(most_cached, most) if pool else None
+        self.contexts = KernelContexts(self.pool)
+        self.compute = make_stream(f"{name}/compute", self.clock)
+        self.host_to_device = make_stream(f"{name}/host_to_device", self.clock)
+        self.device_to_host = make_stream(f"{name}/device_to_host", self.clock)
+
+    @property
+    def streams(self) -> tuple[S, S, S]:
+        return self.compute, self.host_to_device, self.device_to_host
+
+    @property
+    def live_bytes(self) -> int | None:
+        return None if self.pool is None else self.pool.live_bytes
+
+    @property
+    def peak_bytes(self) -> int | None:
+        return None if self.pool is None else self.pool.peak_bytes
+
+    @property
+    def limit(self) -> int | None:
+        return None if self.pool is None else self.pool.limit
+
+    def copy_in(self, source: Array | Event[Array], *, after: Iterable[Event[Any]] = ()) -> Event[Array]:
+        def copy() -> Array:
+            return self.contexts.run(np.array, _value(source))
+
+        return _submit_copy(self.host_to_device, copy, source, after, "HostToDevice")
+
+    def copy_out(self, source: Array | Event[Array], *, after: Iterable[Event[Any]] = ()) -> Event[Array]:
+        def copy() -> Array:
+            return np.array(_value(source))
+
+        return _submit_copy(self.device_to_host, copy, source, after, "DeviceToHost")
+
+    async def aclose(self) -> None:
+        running = [stream.close() for stream in self.streams]
+        for event in running:
+            if event is not None:
+                await _ended(event)
+        for stream in self.streams:
+            self._join(stream)
+        if self.pool is not None:
+            self.pool.close()
+
+    def _join(self, stream: S) -> None:
+        """Give back what a stream has of the operating system's, once all its work has ended."""
+
+
+def _value(source: Array | Event[Array]) -> Array:
+    return source.result() if isinstance(source, Event) else source
+
+
+def _submit_copy(
+    stream: QueuedStream,
+    copy: Callable[[], Array],
+    source: Array | Event[Array],
+    after: Iterable[Event[Any]],
+    kind: str,
+) -> Event[Array]:
+    first = [source] if isinstance(source, Event) else []
+    return stream.submit(copy, after=[*first, *after], kind=kind, nbytes=lambda: _value(source).nbytes)
+
+
+async def _ended(event: Event[Any]) -> None:
+    """Wait until an event is done, well or not."""
+    done: Event[None] = Event()
+    if event.listen(done.finish):
+        await done

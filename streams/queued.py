@@ -1,0 +1,174 @@
+"""Streams whose work waits in this process until it begins."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections import deque
+from collections.abc import Callable, Iterable
+from threading import Lock
+from typing import Any, TypeVar
+
+from .contract import Clock, Stream, StreamStatistics
+from .event import DeviceClosed, Event, Withdrawn
+
+T = TypeVar("T")
+
+
+class Order:
+    """A piece of work with what it needs, until its event is done.
+
+    Attributes
+    ----------
+    submitted : float
+        Seconds by the device's clock.
+    """
+
+    __slots__ = ("_asked", "_seen", "after", "event", "nbytes", "submitted", "uses", "work")
+
+    def __init__(
+        self,
+        event: Event[Any],
+        work: Callable[[], Any] | None,
+        after: Iterable[Event[Any]],
+        uses: Iterable[object],
+        nbytes: int | Callable[[], int],
+        submitted: float,
+    ) -> None:
+        self.event = event
+        self.nbytes = nbytes
+        self.work = work
+        self.after = tuple(after)
+        self.uses = tuple(uses)
+        self.submitted = submitted
+        self._seen = 0  # so many events of `after` are done
+        self._asked = -1  # the last one that was listened to
+
+    def waits(self, call: Callable[[], object]) -> bool:
+        """Say whether it must wait for an event; `call` is then called when that one is done."""
+        while self._seen < len(self.after):
+            event = self.after[self._seen]
+            if not event.done and (self._asked == self._seen or event.listen(call)):
+                self._asked = self._seen
+                return True
+            self._seen += 1
+        return False
+
+    @property
+    def ready(self) -> float:
+        """When it was submitted and all it waits for was done, in seconds by the device's clock."""
+        return max([self.submitted, *(e.ended for e in self.after if e.ended is not None)])
+
+    @property
+    def obstacle(self) -> BaseException | None:
+        """The error of what it waited for, if that failed."""
+        return next((e.error for e in self.after if e.error is not None), None)
+
+    def perform(self) -> tuple[Any, BaseException | None]:
+        """Do the work; return its result and its error."""
+        try:
+            self.event.nbytes = self.nbytes if isinstance(self.nbytes, int) else self.nbytes()
+            return (None if self.work is None else self.work()), None
+        except BaseException as error:
+            return None, error
+
+    def forget(self) -> None:
+        """Let go of what was kept alive."""
+        self.work, self.after, self.uses, self.nbytes = None, (), (), 0
+
+
+class QueuedStream(Stream):
+    """What all streams have in common whose work waits in this process; how it runs is up to `_look`.
+
+    Parameters
+    ----------
+    name : str
+    clock : Clock
+    """
+
+    def __init__(self, name: str, clock: Clock) -> None:
+        self.name = name
+        self.clock = clock
+        self._lock = Lock()  # guards what follows; never held while an event is finished
+        self._waiting: deque[Order] = deque()
+        self._running: Order | None = None
+        self._closed = False
+        self._done = self._failed = self._withdrawn = self._nbytes = 0
+        self._busy_seconds = 0.0
+
+    @abstractmethod
+    def _look(self) -> None:
+        """See whether something can begin; called in any thread, returns at once."""
+
+    def submit(
+        self,
+        work: Callable[[], T] | None = None,
+        *,
+        after: Iterable[Event[Any]] = (),
+        uses: Iterable[object] = (),
+        kind: str = "",
+        nbytes: int | Callable[[], int] = 0,
+    ) -> Event[T]:
+        event: Event[T] = Event(self, kind)
+        with self._lock:
+            if self._closed:
+                raise self._closed_error()
+            self._waiting.append(Order(event, work, after, uses, nbytes, self.clock.now()))
+        self._look()
+        return event
+
+    def withdraw(self, event: Event[Any]) -> bool:
+        with self._lock:
+            order = next((order for order in self._waiting if order.event is event), None)
+            if order is None:
+                return False
+            self._waiting.remove(order)
+        self._drop(order, Withdrawn(f"work on {self.name} was withdrawn before it began", hint="submit it anew"))
+        self._look()
+        return True
+
+    def statistics(self) -> StreamStatistics:
+        with self._lock:
+            running = int(self._running is not None)
+            counts = len(self._waiting), running, self._done, self._failed, self._withdrawn, self._nbytes
+            return StreamStatistics(*counts, self._busy_seconds)
+
+    def close(self) -> Event[Any] | None:
+        """Drop what has not begun and take no more; return the event of what has, which is to be waited for."""
+        with self._lock:
+            self._closed = True
+            dropped, self._waiting = self._waiting, deque()
+            running = self._running
+        error = self._closed_error()
+        for order in dropped:
+            self._drop(order, error)
+        self._look()
+        return None if running is None else running.event
+
+    def _closed_error(self) -> DeviceClosed:
+        return DeviceClosed(f"the device of {self.name} was closed", hint="close a device after the work it is to do")
+
+    def _next(self) -> Order | None:
+        """Take the first piece of work if it need not wait; with the lock held."""
+        if not self._waiting or self._waiting[0].waits(self._look):
+            return None
+        return self._waiting.popleft()
+
+    def _drop(self, order: Order, error: BaseException) -> None:
+        """End work that never began."""
+        with self._lock:
+            self._withdrawn += 1
+        order.forget()
+        order.event.finish(error=error, at=self.clock.now())
+
+    def _end(self, order: Order, result: Any, error: BaseException | None, at: float) -> None:
+        """End work, with the time in seconds by the clock."""
+        event = order.event
+        with self._lock:
+            self._running = None
+            self._busy_seconds += 0.0 if event.began is None else at - event.began
+            if error is None:
+                self._done, self._nbytes = self._done + 1, self._nbytes + event.nbytes
+            else:
+                self._failed += 1
+        order.forget()
+        event.finish(result, error, at)

@@ -1,0 +1,211 @@
+"""Devices that take a stated time without using a core, or wait to be told to go on: for tests and experiments.
+
+Their work is done by the loop's thread at the moment it begins, and counts as done when its time is over. Copies
+between streams are real, as is the memory with its limit; only the time is made up.
+"""
+
+from __future__ import annotations
+
+import threading
+from abc import abstractmethod
+from asyncio import get_running_loop
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from typing import Any, SupportsIndex, TypeVar
+
+from ..base.errors import TagflowError
+from .contract import Clock
+from .event import Event, Loop, call_on
+from .host import HostDevice
+from .queued import Order, QueuedStream
+
+T = TypeVar("T")
+
+
+class SimulatedStream(QueuedStream):
+    """A stream that does its work where it is submitted; when that is over is up to `_begun`.
+
+    Work begins when the stream was free, the work submitted and all it waits for done, however late that was noticed.
+    """
+
+    def __init__(self, name: str, clock: Clock) -> None:
+        super().__init__(name, clock)
+        self._free = float("-inf")  # when the last work ended, in seconds by the clock
+        self._loop: Loop | None = None
+        self._thread = 0  # the loop's
+        self._proceeding = False
+        self._outcome: tuple[Any, BaseException | None] = None, None  # of what is running
+
+    @abstractmethod
+    def _begun(self, event: Event[Any], began: float) -> None:
+        """See to it that `_finish` is called with the time at which the work ends, by the loop's thread."""
+
+    def submit(
+        self,
+        work: Callable[[], T] | None = None,
+        *,
+        after: Iterable[Event[Any]] = (),
+        uses: Iterable[object] = (),
+        kind: str = "",
+        nbytes: int | Callable[[], int] = 0,
+    ) -> Event[T]:
+        loop = get_running_loop()
+        if loop is not self._loop:
+            self._move(loop)
+        return super().submit(work, after=after, uses=uses, kind=kind, nbytes=nbytes)
+
+    def _move(self, loop: Loop) -> None:
+        """Serve another loop."""
+        busy = self._running is not None or self._waiting
+        if busy and self._loop is not None and not self._loop.is_closed():
+            raise TagflowError(
+                f"{self.name} serves one loop at a time, and another one waits for it",
+                hint="await its events first, or give each loop a device of its own",
+            )
+        self._loop, self._thread = loop, threading.get_ident()
+        if busy:  # what the last loop did not live to see; the clock's calls come along
+            self.clock.call_at(self.clock.now(), self._proceed)
+
+    def _look(self) -> None:
+        if self._thread == threading.get_ident():
+            self._proceed()
+        elif self._loop is not None:
+            call_on(self._loop, self._proceed)
+
+    def _proceed(self) -> None:
+        if self._proceeding:  # further down the stack, where it will be seen
+            return
+        self._proceeding = True
+        try:
+            while self._running is None and (order := self._pop()) is not None:
+                self._begin(order)
+        finally:
+            self._proceeding = False
+
+    def _pop(self) -> Order | None:
+        with self._lock:
+            return self._next()
+
+    def _begin(self, order: Order) -> None:
+        began = max(self._free, order.ready)
+        self._running = order
+        if (error := order.obstacle) is not None:
+            self._outcome = None, error
+            self._finish(began)
+            return
+        order.event.began = began
+        self._outcome = order.perform()
+        self._begun(order.event, began)
+
+    def _finish(self, at: float) -> None:
+        """End what is running, with the time in seconds by the clock, and go on."""
+        order, (result, error) = self._running, self._outcome
+        assert order is not None
+        self._outcome = None, None
+        self._free = at
+        self._end(order, result, error, at)
+        self._proceed()
+
+
+class LatencyStream(SimulatedStream):
+    """A stream whose work takes a stated time.
+
+    Parameters
+    ----------
+    name : str
+    clock : Clock
+    seconds : callable
+        Gets the kind and the bytes of a piece of work.
+    """
+
+    def __init__(self, name: str, clock: Clock, seconds: Callable[[str, int], float]) -> None:
+        super().__init__(name, clock)
+        self._seconds = seconds
+
+    def _begun(self, event: Event[Any], began: float) -> None:
+        seconds = self._seconds(event.kind, event.nbytes)
+        if seconds == 0.0:
+            self._finish(began)
+        else:
+            self.clock.call_at(began + seconds, partial(self._finish, began + seconds))
+
+
+class ManualStream(SimulatedStream):
+    """A stream whose work ends when it is released."""
+
+    def __init__(self, name: str, clock: Clock) -> None:
+        super().__init__(name, clock)
+        self._released = 0.0  # pieces of work that may still end
+
+    def release(self, count: float = 1) -> None:
+        """Let so many pieces of work end: what is running, then those behind it as they come; ``inf`` for all."""
+        self._released += count
+        if self._running is not None:
+            self._let_end()
+
+    def _begun(self, event: Event[Any], began: float) -> None:
+        self._let_end()
+
+    def _let_end(self) -> None:
+        if self._released >= 1:
+            self._released -= 1
+            self._finish(self.clock.now())
+
+
+class LatencyDevice(HostDevice[LatencyStream]):
+    """A device that takes a stated time and no core.
+
+    Parameters
+    ----------
+    name : str
+    seconds : mapping of str to float
+        What a piece of work takes by its kind, a type of operation, "HostToDevice" or "DeviceToHost"; others take none.
+    bytes_per_second : float
+        What moves bytes takes so much longer.
+    limit, clock, pool, most_cached
+        See :class:`HostDevice`. Devices that are to be seen in the same virtual time share a clock.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        seconds: Mapping[str, float] | None = None,
+        bytes_per_second: float = float("inf"),
+        limit: SupportsIndex | str | None = None,
+        **options: Any,
+    ) -> None:
+        table = dict(seconds or {})
+
+        def estimate(kind: str, nbytes: int) -> float:
+            return table.get(kind, 0.0) + nbytes / bytes_per_second
+
+        super().__init__(name, partial(LatencyStream, seconds=estimate), limit=limit, **options)
+        self.seconds = estimate
+
+
+class ManualDevice(HostDevice[ManualStream]):
+    """A device whose work ends when a test says so: ``device.compute.release(1)``.
+
+    Work begins as on any device: the first of a stream is running until it is released. Closing releases what runs.
+
+    Parameters
+    ----------
+    name : str
+    limit, clock, pool, most_cached
+        See :class:`HostDevice`.
+    """
+
+    def __init__(self, name: str, *, limit: SupportsIndex | str | None = None, **options: Any) -> None:
+        super().__init__(name, ManualStream, limit=limit, **options)
+
+    def release_all(self) -> None:
+        """Let all work end from now on."""
+        for stream in self.streams:
+            stream.release(float("inf"))
+
+    async def aclose(self) -> None:
+        for stream in self.streams:
+            stream.close()
+        self.release_all()
+        await super().aclose()

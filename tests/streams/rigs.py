@@ -1,0 +1,70 @@
+"""Devices of every kind, each with what a test needs to hold it in the middle of its work."""
+
+import asyncio
+import threading
+from contextlib import asynccontextmanager, suppress
+
+from tagflow.streams import CpuDevice, LatencyDevice, ManualDevice, VirtualClock
+
+KINDS = ["cpu", "manual", "latency", "virtual"]
+NAME = "/job:localhost/task:0/device:CPU:{}"
+
+
+class Rig:
+    """Two devices of a kind, and work on them that goes on until it is let go."""
+
+    def __init__(self, devices):
+        self.device, self.other = devices
+        self.kept = set()  # streams that are not released for now
+
+    def busy(self, stream):
+        """Submit work that has begun when it can; return its event and what lets it end."""
+        go = threading.Event()
+        return stream.submit(go.wait, kind="busy"), go.set
+
+
+class LatencyRig(Rig):
+    def busy(self, stream):
+        return stream.submit(kind="busy"), lambda: None
+
+
+class ManualRig(Rig):
+    def busy(self, stream):
+        self.kept.add(stream)
+        return stream.submit(kind="busy"), lambda: self.kept.discard(stream)
+
+    async def release(self):
+        while True:
+            for stream in {*self.device.streams, *self.other.streams} - self.kept:
+                if stream.statistics().running:
+                    stream.release()
+            await asyncio.sleep(0)
+
+
+def make(kind, clock=None, **options):
+    """Return a device of a kind."""
+    name = NAME.format(options.pop("index", 0))
+    if kind in ("latency", "virtual"):
+        return LatencyDevice(name, seconds={"busy": 0.02, "tiny": 1e-4}, bytes_per_second=1e9, clock=clock, **options)
+    return {"cpu": CpuDevice, "manual": ManualDevice}[kind](name, clock=clock, **options)
+
+
+@asynccontextmanager
+async def rig_of(kind, **options):
+    """Give a rig; close it at the end, whatever has happened to it."""
+    clock = VirtualClock() if kind == "virtual" else None
+    devices = [make(kind, clock, index=i, **options) for i in range(2)]
+    if kind == "manual":
+        rig = ManualRig(devices)
+        releasing = asyncio.create_task(rig.release())
+        async with devices[0], devices[1]:
+            yield rig
+        releasing.cancel()
+        with suppress(asyncio.CancelledError):
+            await releasing
+    elif kind == "virtual":
+        async with clock, devices[0], devices[1]:
+            yield LatencyRig(devices)
+    else:
+        async with devices[0], devices[1]:
+            yield LatencyRig(devices) if kind == "latency" else Rig(devices)
