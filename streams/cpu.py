@@ -66,11 +66,11 @@ class ThreadStream(QueuedStream):
 
     def _run(self, order: Order) -> None:
         if (error := order.obstacle) is not None:
-            self._end(order, None, error, self.clock.now())
+            self._end(order, self.clock.now(), error)
             return
         order.event.began = self.clock.now()
-        result, error = order.perform()
-        self._end(order, result, error, self.clock.now())
+        order.perform()
+        self._end(order, self.clock.now())
 
     def join(self) -> None:
         """Wait for the thread of a closed stream whose work has ended."""

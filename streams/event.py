@@ -75,7 +75,12 @@ class Event(Generic[T]):
     @property
     def error(self) -> BaseException | None:
         """What the work failed with; None if it did not, or not yet."""
-        return self._error
+        return self._error if self._done else None
+
+    @property
+    def failing(self) -> bool:
+        """For streams: whether it was noted to fail."""
+        return self._error is not None
 
     def result(self) -> T:
         """Return what the work returned, or raise what it failed with.
@@ -90,6 +95,16 @@ class Event(Generic[T]):
         if self._error is not None:
             raise self._error.with_traceback(self._traceback)  # without the frames of those who raised it before
         return cast(T, self._result)
+
+    def take(self) -> T:
+        """Return the result, as `result` does, and forget it.
+
+        A thread that has just ended the event may have it for a moment more, and those who wait for it have it as
+        long as they wait: whoever counts bytes takes the result, and is then the only one who has it.
+        """
+        result = self.result()
+        self._result = None
+        return result
 
     def __await__(self) -> Generator[Any, None, T]:
         if not self._done:
@@ -136,6 +151,11 @@ class Event(Generic[T]):
                 self._listeners.append(call)
             return not self._done
 
+    def note(self, result: T | None = None, error: BaseException | None = None) -> None:
+        """For streams: keep how the work went, until the event is done and shows it."""
+        self._result, self._error = result, error
+        self._traceback = error and error.__traceback__
+
     def finish(self, result: T | None = None, error: BaseException | None = None, at: float | None = None) -> None:
         """For streams: let the event be done. Call it once, without a lock that a listener may want.
 
@@ -143,12 +163,13 @@ class Event(Generic[T]):
         ----------
         result : object
         error : BaseException, optional
-            What the work failed with.
+            What the work failed with. With neither, what was noted.
         at : float, optional
             Seconds by the device's clock.
         """
-        self._result, self._error, self.ended = result, error, at
-        self._traceback = error and error.__traceback__
+        if result is not None or error is not None:
+            self.note(result, error)
+        self.ended = at
         with self._lock:
             self._done = True
             calls, self._calls = self._calls, []

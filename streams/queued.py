@@ -63,13 +63,15 @@ class Order:
         """The error of what it waited for, if that failed."""
         return next((e.error for e in self.after if e.error is not None), None)
 
-    def perform(self) -> tuple[Any, BaseException | None]:
-        """Do the work; return its result and its error."""
+    def perform(self) -> None:
+        """Do the work; its event alone has the result, so that who takes it is the only one who does."""
+        event = self.event
         try:
-            self.event.nbytes = self.nbytes if isinstance(self.nbytes, int) else self.nbytes()
-            return (None if self.work is None else self.work()), None
+            event.nbytes = self.nbytes if isinstance(self.nbytes, int) else self.nbytes()
+            if self.work is not None:
+                event.note(self.work())
         except BaseException as error:
-            return None, error
+            event.note(error=error.with_traceback(error.__traceback__ and error.__traceback__.tb_next))
 
     def forget(self) -> None:
         """Let go of what was kept alive."""
@@ -160,15 +162,15 @@ class QueuedStream(Stream):
         order.forget()
         order.event.finish(error=error, at=self.clock.now())
 
-    def _end(self, order: Order, result: Any, error: BaseException | None, at: float) -> None:
-        """End work, with the time in seconds by the clock."""
+    def _end(self, order: Order, at: float, error: BaseException | None = None) -> None:
+        """End work that was performed, or could not begin for an error, with the time in seconds by the clock."""
         event = order.event
         with self._lock:
             self._running = None
             self._busy_seconds += 0.0 if event.began is None else at - event.began
-            if error is None:
+            if error is None and not event.failing:
                 self._done, self._nbytes = self._done + 1, self._nbytes + event.nbytes
             else:
                 self._failed += 1
         order.forget()
-        event.finish(result, error, at)
+        event.finish(error=error, at=at)

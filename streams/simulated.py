@@ -34,7 +34,6 @@ class SimulatedStream(QueuedStream):
         self._loop: Loop | None = None
         self._thread = 0  # the loop's
         self._proceeding = False
-        self._outcome: tuple[Any, BaseException | None] = None, None  # of what is running
 
     @abstractmethod
     def _begun(self, event: Event[Any], began: float) -> None:
@@ -90,20 +89,18 @@ class SimulatedStream(QueuedStream):
         began = max(self._free, order.ready)
         self._running = order
         if (error := order.obstacle) is not None:
-            self._outcome = None, error
-            self._finish(began)
+            self._finish(began, error)
             return
         order.event.began = began
-        self._outcome = order.perform()
+        order.perform()
         self._begun(order.event, began)
 
-    def _finish(self, at: float) -> None:
+    def _finish(self, at: float, error: BaseException | None = None) -> None:
         """End what is running, with the time in seconds by the clock, and go on."""
-        order, (result, error) = self._running, self._outcome
+        order = self._running
         assert order is not None
-        self._outcome = None, None
         self._free = at
-        self._end(order, result, error, at)
+        self._end(order, at, error)
         self._proceed()
 
 

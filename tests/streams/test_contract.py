@@ -344,10 +344,13 @@ async def test_work_that_has_begun_is_not_withdrawn(rig):
 
 async def test_copies_are_copies_in_the_memory_of_the_device(rig):
     source = np.arange(1000.0).reshape(20, 50).T
-    inner = await rig.device.copy_in(source)
+    copy = rig.device.copy_in(source)
+    await copy
+    inner = copy.take()
     assert rig.device.live_bytes == rig.device.peak_bytes == 8000
     assert (inner == source).all()
     assert not np.shares_memory(inner, source)
+    assert copy.result() is None
     outer = await rig.device.copy_out(inner)
     assert (outer == source).all()
     assert not np.shares_memory(inner, outer)
