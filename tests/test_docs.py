@@ -9,6 +9,7 @@ from pathlib import Path
 import httpx
 import pytest
 import tagflow as tg
+from tagflow import streams
 from tagflow.compile import PASSES
 
 from tests.architecture.layers import LAYERS
@@ -84,10 +85,11 @@ def test_every_rule_has_its_line():
     assert numbers == list(range(FIRST, LAST + 1))
 
 
-MODULES = [m.name for m in pkgutil.walk_packages(tg.__path__, "tagflow.") if ".kernels" not in m.name]
+MODULES = {m.name for m in pkgutil.walk_packages(tg.__path__, "tagflow.") if ".kernels" not in m.name}
+MODULES |= {m.name for m in pkgutil.walk_packages(streams.__path__, "tagflow.streams.")}
 
 
-@pytest.mark.parametrize("name", MODULES)
+@pytest.mark.parametrize("name", sorted(MODULES))
 def test_examples_in_docstrings(name):
     result = doctest.testmod(importlib.import_module(name), optionflags=doctest.ELLIPSIS)
     assert result.failed == 0
@@ -104,9 +106,10 @@ def test_the_pipeline_names_every_pass_in_order():
 def test_every_folder_stands_in_the_table_of_layers():
     rows = re.findall(r"^\| (\d+) \| `([\w/.]+)`", NAMES["ARCHITECTURE.md"], re.M)
     folders = [p for top in ("engine", "kernels") for p in (ROOT / top).iterdir() if any(p.glob("*.py"))]
-    folders = [str(p.relative_to(ROOT)) for p in folders]
+    folders = [str(p.relative_to(ROOT)) for p in [*folders, ROOT / "streams"]]
     assert sorted(folders) == sorted(place for _, place in rows if not place.endswith(".py"))
     for layer, place in rows:
         name = re.sub(r"^engine/?", "tagflow.", place).removesuffix(".py").removesuffix("__init__").rstrip(".")
         name = "tagflow.kernels" if place.startswith("kernels") else name
+        name = "tagflow.streams" if place == "streams" else name
         assert LAYERS[name] == int(layer), place
