@@ -83,5 +83,4 @@ EXPERIMENT = Experiment(
     metric="iterations_per_second",
     amount=lambda case: float(case["iterations"]),
     tolerance=1e-5,
-    quick_cases=cases(1, 2, 8, 64),
 )
