@@ -47,7 +47,8 @@ def running_sums(op: Operation) -> Iterator[tuple[int, Tensor]]:
         if not once or list(before._consumers) != [total.op]:
             continue
         term = terms[0]
-        if term.region is body and len(term._consumers) == 1 and not kept[term] and not term.op.control_inputs:
+        near = term.region is body and term.op.device == total.op.device
+        if near and len(term._consumers) == 1 and not kept[term] and not term.op.control_inputs:
             yield i, term
 
 

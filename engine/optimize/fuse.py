@@ -130,7 +130,7 @@ class _Groups:
 def _kind(op: Operation) -> Any:
     """Return what operations of one set have in common."""
     output = op.outputs[0]
-    return output.dtype, output.shape.dims[:-1], op.device
+    return output.dtype, output.shape.dims[:-1], _place(op)
 
 
 def _arrivals(operations: list[Operation]) -> dict[Operation, frozenset[Operation]]:
@@ -142,6 +142,10 @@ def _arrivals(operations: list[Operation]) -> dict[Operation, frozenset[Operatio
         before = {arrival for source in _sources(op) for arrival in found.get(source, ())}
         found[op] = frozenset(before | ({op} if op.type == "PartFeed" else set()))
     return found
+
+
+def _place(op: Operation) -> Any:
+    return op.device, op.attrs.get("colocate")
 
 
 def _sources(op: Operation) -> Iterator[Operation]:
@@ -194,6 +198,8 @@ def _emit(like: Operation, code: Code, wanted: list[Tensor]) -> Operation:
         "lead": shape.dims[:-1],
         "widths": tuple(t.shape.dims[-1] for t in wanted),
     }
+    if "colocate" in like.attrs:
+        attrs["colocate"] = like.attrs["colocate"]
     return Operation(
         like.region, "Fused", like.graph.unique_name(f"{like.name}/fused"), code.inputs,
         [(t.dtype, t.shape) for t in wanted], attrs=attrs, device=like.device, source=like.source,

@@ -29,7 +29,8 @@ def asked(op: Operation) -> DeviceSpec:
 
 def binds(op: Operation) -> bool:
     """Whether the device asked for must be given."""
-    return op.type not in PLUMBING and not is_loop_merge(op) and not takes_handle(op)
+    made_by_compiler = op.type in PLUMBING or op.type.startswith("Series")
+    return not (made_by_compiler or is_loop_merge(op) or takes_handle(op))
 
 
 @dataclass(frozen=True, slots=True)
