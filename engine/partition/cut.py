@@ -144,8 +144,8 @@ class Cutter:
         """Return the copy of an operation on a device."""
         if (op, device) not in self.copies:
             late = [i for i, t in enumerate(op.inputs) if self.is_back_edge(op, t)]
-            stand_in = next((t for i, t in enumerate(op.inputs) if i not in late), None)
-            inputs = [self.tensor(stand_in if i in late else t, device) for i, t in enumerate(op.inputs)]
+            early = [t for i, t in enumerate(op.inputs) if i not in late]
+            inputs = [self.tensor(early[0] if i in late else t, device) for i, t in enumerate(op.inputs)]
             controls = [self.signal(c, device) for c in op.control_inputs]
             outputs = [(t.dtype, t.shape) for t in op.outputs]
             copy = self.emit(device, self.frames.of[op], op.type, op.name, inputs, outputs, controls, op, op.attrs)
@@ -193,7 +193,7 @@ class Cutter:
         frame = self.frames.of_output(op)
         sent = self.message(value, frame)
         controls = [self.controls.merge(frame, device, op)] if frame != ROOT else []
-        attrs = {"channel": len(self.ends), "quiet": False}
+        attrs: dict[str, Any] = {"channel": len(self.ends), "quiet": False}
         send = self.emit(self.placement[op], frame, "Send", f"{op.name}/Send", [sent], (), (), op, attrs)
         self.part(self.placement[op]).targets.append(send)
         attrs |= {"dtype": sent.dtype, "shape": sent.shape}

@@ -78,7 +78,8 @@ class _Analysis:
 
     def inputs(self, op: Operation) -> Conditions:
         """Return the conditions under which all inputs are alive."""
-        return self.simple(frozenset().union(*(self.of[v] for v in (*op.inputs, *op.control_inputs))))
+        sources: list[Value] = [*op.inputs, *op.control_inputs]
+        return self.simple(frozenset().union(*(self.of[source] for source in sources)))
 
     def simple(self, found: Conditions) -> Conditions:
         """Leave out that an invariant entered a loop, where the loop's variables did under the same conditions."""

@@ -76,7 +76,10 @@ def to_text(partitioned: Partitioned) -> str:
 
 
 def _line(channel: Channel) -> str:
-    words = [f"# channel {channel.number}: {channel.name} {channel.dtype}", f"{channel.source} to {channel.destination}"]
+    words = [
+        f"# channel {channel.number}: {channel.name} {channel.dtype}",
+        f"{channel.source} to {channel.destination}",
+    ]
     words += [f"in frame {channel.frame}"] if channel.frame else []
     words += [f"led by {channel.leader}"] if channel.is_quiet else []
     return ", ".join(words)

@@ -111,6 +111,20 @@ def test_operations_around_another_do_not_wait_for_themselves(random):
     assert_same([z], [x], [random.standard_normal((3, 3)).astype(np.float32)])
 
 
+def test_devices_are_fused_each_for_itself(random):
+    """What goes to another device and comes back is not one operation with what it left."""
+    x = tg.placeholder("float64", [4, 3])
+    with tg.device("/cpu:0"):
+        a = tg.exp(x) * 2.0
+    with tg.device("/cpu:1"):
+        b = tg.tanh(a) + 1.0
+    with tg.device("/cpu:0"):
+        y = tg.sin(a * b) - a
+    program = optimized(Program(x.graph, [x], [y]), ON)
+    assert [op.device for op in program.graph.root.walk() if op.type == "Fused"] == ["/cpu:0", "/cpu:1", "/cpu:0"]
+    assert_same([y], [x], [random.normal(size=(4, 3))])
+
+
 @pytest.mark.parametrize("shape", [[], [0], [2, 0], [3, None], [None], None])
 def test_scalars_empty_and_unknown_rows_are_left_alone(shape):
     x = tg.placeholder("float32", shape)
