@@ -7,7 +7,7 @@ with its data and a read with its variable, wherever in the program they were as
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from functools import lru_cache
 
 from ..base.devices import DeviceSpec, parse_device
 from ..base.errors import GraphError
@@ -16,12 +16,13 @@ from .groups import PLUMBING, Group, is_loop_merge, takes_handle
 
 Supports = Callable[[str, DeviceSpec], bool]
 _HINT = "change one of the device scopes, or ask for soft placement"
+_parse = lru_cache(parse_device)
 
 
 def asked(op: Operation) -> DeviceSpec:
     """Return the constraint that an operation was built with; GraphError when it is no device name."""
     try:
-        return parse_device(op.device)
+        return _parse(op.device)
     except GraphError as error:
         error.operation, error.source = op, op.source or error.source
         raise
@@ -33,13 +34,15 @@ def binds(op: Operation) -> bool:
     return not (made_by_compiler or is_loop_merge(op) or takes_handle(op))
 
 
-@dataclass(frozen=True, slots=True)
 class Choice:
     """What is given to placement: the devices, which types run where, and whether a constraint may be let go."""
 
-    devices: Sequence[DeviceSpec]
-    supports: Supports
-    soft: bool
+    def __init__(self, devices: Sequence[DeviceSpec], supports: Supports, soft: bool) -> None:
+        self.devices = devices
+        self.supports = supports
+        self.soft = soft
+        self._unable: dict[str, set[DeviceSpec]] = {}
+        self._allowed: dict[DeviceSpec, list[DeviceSpec]] = {}
 
     def candidates(self, group: Group) -> list[DeviceSpec]:
         """Return the devices a group may go to, in order of preference.
@@ -50,31 +53,40 @@ class Choice:
             If there is none: two operations contradict each other, no device is what is asked for, or none runs all
             types. With soft placement devices that only run all types will do.
         """
-        able = [d for d in self.devices if all(self.supports(op.type, d) for op in group.members)]
+        unable: set[DeviceSpec] = set().union(*(self._without_kernel(op.type) for op in group.members))
+        able = [d for d in self.devices if d not in unable] if unable else list(self.devices)
         if not able:
-            raise self._unable(group)
+            raise self._nowhere(group)
         try:
-            spec = _together([op for op in group.members if op.device and binds(op)])
-            return self._allowed(group, spec, able)
+            return self._fitting(group, able)
         except GraphError:
             if self.soft:
                 return able
             raise
 
-    def _allowed(self, group: Group, spec: DeviceSpec, able: list[DeviceSpec]) -> list[DeviceSpec]:
-        found = [device for device in able if spec.allows(device)]
+    def _without_kernel(self, type: str) -> set[DeviceSpec]:
+        if type not in self._unable:
+            self._unable[type] = {d for d in self.devices if not self.supports(type, d)}
+        return self._unable[type]
+
+    def _fitting(self, group: Group, able: list[DeviceSpec]) -> list[DeviceSpec]:
+        asking = [op for op in group.members if op.device and binds(op)]
+        if not asking:
+            return able
+        spec = _together(asking)
+        if spec not in self._allowed:
+            self._allowed[spec] = [device for device in self.devices if spec.allows(device)]
+        found = [device for device in self._allowed[spec] if device in able]
         if found:
             return found
-        op = next(op for op in group.members if op.device and binds(op))
+        op = asking[0]
         raise GraphError(
             f"{op.name} can not run on the device asked for", wanted=spec, got=f"devices {_names(able)}", operation=op,
             hint="ask for one of these, give the session more devices, or ask for soft placement",
         )  # fmt: skip
 
-    def _unable(self, group: Group) -> GraphError:
-        op = next(
-            (op for op in group.members if not any(self.supports(op.type, d) for d in self.devices)), group.members[0]
-        )
+    def _nowhere(self, group: Group) -> GraphError:
+        op = max(group.members, key=lambda op: len(self._without_kernel(op.type)))
         return GraphError(
             f"no device runs {op.type} and what must be with it", wanted=f"one of {_names(self.devices)}",
             got=", ".join(sorted({op.type for op in group.members})), operation=op,

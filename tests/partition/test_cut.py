@@ -5,62 +5,23 @@ import asyncio
 import numpy as np
 import pytest
 import tagflow as tg
-from tagflow.base.devices import parse_device
 from tagflow.base.errors import GraphError
 from tagflow.base.tags import DEAD, Kind
 from tagflow.compile import lowered
-from tagflow.ir.legality import check
 from tagflow.ir.rewrite import Program, copy_program
-from tagflow.ir.text import parse
 from tagflow.ir.text import to_text as graph_text
-from tagflow.partition import partition, to_dot, to_text
+from tagflow.partition import partition
 from tagflow.place import place
 from tagflow.plan.build import build_plan
 
+from tests.partition.building import DEVICES, counted, cut, on, operations, run, source, two_devices
 from tests.partition.machines import run_partitioned
-
-DEVICES = [parse_device(f"/device:CPU:{i}") for i in range(4)]
 
 
 @pytest.fixture(autouse=True)
 def graph():
     with tg.Graph().as_default() as graph:
         yield graph
-
-
-def on(index, function, *args, **options):
-    with tg.device(f"/cpu:{index}"):
-        return function(*args, **options)
-
-
-def source(index, name="x", dtype="float32", shape=()):
-    return on(index, tg.placeholder, dtype, shape, name)
-
-
-def cut(fetches, feeds=(), targets=()):
-    graph = [*fetches, *targets][0].graph
-    program = lowered(Program(graph, list(feeds), list(fetches), list(targets)))
-    found = partition(program, place(program, DEVICES))
-    for part in found.programs.values():
-        check(part.graph, "partitioned")
-        build_plan(part)
-    return found
-
-
-def operations(partitioned, index, *types):
-    """Return the operations of some types on a device."""
-    program = partitioned.programs[DEVICES[index]]
-    return [op for op in program.graph.get_operations() if op.type in types]
-
-
-def run(fetches, feeds=None, shuffle_seed=None):
-    """Return the fetched values and the messages, as (channel's name, frame path, iteration, value)."""
-    feeds = feeds or {}
-    partitioned = cut(fetches, list(feeds))
-    arrays = [np.asarray(value, tensor.dtype.numpy) for tensor, value in feeds.items()]
-    values, sent = asyncio.run(run_partitioned(partitioned, arrays, shuffle_seed))
-    names = [channel.name for channel in partitioned.channels]
-    return values, [(names[number], *rest) for number, *rest in sent]
 
 
 # ---- one Send and Recv for a tensor and device
@@ -139,15 +100,6 @@ def test_plan_nodes_of_send_and_recv():
 
 
 # ---- loops
-
-
-def counted(n, body, start, window=32):
-    return tg.while_loop(lambda i, x: i < n, lambda i, x: (i + 1, body(x)), [0, start], parallel_iterations=window)[1]
-
-
-def two_devices(n, window=32):
-    """Count on device 0, multiply on device 1."""
-    return counted(n, lambda x: on(1, tg.multiply, x, 2.0), on(1, tg.constant, 1.0), window)
 
 
 @pytest.mark.rule(118, 119)
@@ -276,6 +228,16 @@ def test_the_walk_through_of_a_loop_on_two_devices(trips, window):
     assert sent == [("while/LoopCond:0", "root/0/while", i, i < trips) for i in range(trips + 1)]
 
 
+@pytest.mark.rule(118)
+def test_without_the_control_loops_back_edge_a_device_stops_after_one_iteration():
+    n = source(0, "n", "int32")
+    found = cut([two_devices(n)], [n])
+    (merge,) = operations(found, 1, "Recv")[0].control_inputs
+    merge.update_input(1, merge.inputs[0])
+    with pytest.raises(AssertionError, match=r"wait for each other: .*while/LoopCond/Send@root/0/while/1"):
+        asyncio.run(run_partitioned(found, [np.int32(3)], timeout=0.3))
+
+
 @pytest.mark.parametrize("taken", [True, False])
 @pytest.mark.rule(120)
 def test_a_loop_in_an_untaken_branch_tells_the_other_device_once(taken):
@@ -341,51 +303,3 @@ def test_placements_that_can_not_be():
     apart = {op: DEVICES[3] if op.type == "ReadVariable" else device for op, device in good.items()}
     with pytest.raises(GraphError, match="a handle crosses devices"):
         partition(program, apart)
-
-
-# ---- text
-
-
-def test_each_part_prints_and_parses(golden):
-    n = source(0, "n", "int32")
-    found = cut([two_devices(n)], [n])
-    text = to_text(found)
-    golden("partitioned_while", text)
-    for part, (device, program) in zip(text.split("# /")[1:], found.programs.items(), strict=False):
-        assert part.startswith(str(device)[1:])
-        assert graph_text(parse(part.split("\n", 1)[1].split("# channel")[0])) == graph_text(program.graph)
-
-
-@pytest.mark.rule(118, 119)
-def test_golden_nested_loop(golden):
-    n = source(0, "n", "int32")
-
-    def body(i, x):
-        inner = tg.while_loop(lambda j, y: j < i, lambda j, y: (j + 1, on(1, tg.multiply, y, 2.0)), [0, x], name="in")
-        return i + 1, inner[1]
-
-    golden("partitioned_nested", to_text(cut([tg.while_loop(lambda i, x: i < n, body, [0, 1.0], name="out")[1]], [n])))
-
-
-@pytest.mark.rule(115, 116)
-def test_golden_cond(golden):
-    x, p = source(0), source(0, "p", "bool")
-    y = tg.cond(p, lambda: on(1, tg.add, on(1, tg.exp, x), on(0, tg.tanh, x)), lambda: x, name="choose")
-    golden("partitioned_cond", to_text(cut([y], [x, p])))
-
-
-def test_golden_gradient_of_a_loop(golden):
-    n, x = source(0, "n", "int32"), source(1)
-    y = counted(n, lambda x: on(1, tg.multiply, x, x), x)
-    (gradient,) = tg.gradients(y, [x])
-    golden("partitioned_gradient", to_text(cut([gradient], [n, x])))
-    assert run([gradient], {n: 3, x: 1.5})[0] == [8 * np.float32(1.5) ** 7]
-
-
-def test_drawing():
-    x = source(0)
-    text = to_dot(cut([on(1, tg.exp, x, name="y")], [x]))
-    assert text.splitlines()[0] == "digraph partitioned {"
-    assert '  "0/x/Send" -> "1/x/Recv" [style=bold, label="0"];' in text.splitlines()
-    assert text.count("subgraph") == 2
-    assert '    "1/x/Recv" -> "1/y";' in text.splitlines()
