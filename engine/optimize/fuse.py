@@ -107,7 +107,7 @@ class _Groups:
         return levels
 
     def _step(self, source: Operation, op: Operation) -> bool:
-        """Whether an operation is a level above one that it waits for: it is not elementwise, or not of the same sets."""
+        """Whether an operation is a level above one it waits for: it is not elementwise, or not of the same kind."""
         return op not in self.members or (source in self.members and _kind(source) != _kind(op))
 
     def _sources(self, op: Operation) -> Iterable[Operation]:

@@ -16,7 +16,6 @@ from ..base.settings import DEFAULTS, Settings
 from ..ir.graph import Graph
 from ..ir.scopes import Opened, Scope, get_default_graph
 from ..ir.tensor import Tensor
-from ..kernels.cpu.contexts import KernelContexts
 from ..ops import parts as _parts  # noqa: F401  declares the operation types of steps in parts
 from ..ops import watching as _watching  # noqa: F401  declares the operation type that shows values
 from ..ops.variables import VariableStore, fitting

@@ -91,7 +91,8 @@ class CompiledStep:
     """
 
     __slots__ = (
-        "__weakref__", "channels", "feeds", "graph", "holds", "needs", "plan", "shares", "targets", "tensors", "watched",
+        "__weakref__", "channels", "feeds", "graph", "holds", "needs", "plan", "shares", "targets", "tensors",
+        "watched",
     )  # fmt: skip
 
     def __init__(

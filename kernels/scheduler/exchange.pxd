@@ -15,6 +15,10 @@ from tagflow.kernels.scheduler.table cimport QUIET, Node
 from tagflow.kernels.scheduler.values cimport Value, take
 
 
+cdef enum:
+    ARRIVED = 0xFFFF  # in Pending.dead of a Recv: its message is there
+
+
 cdef struct Waiting:  # one end of a channel that waits for the other
     Waiting* next  # in its bucket, or in the free list
     Machine* machine
@@ -22,7 +26,7 @@ cdef struct Waiting:  # one end of a channel that waits for the other
     uint32_t node
     uint32_t channel
     bint sends
-    bint dead
+    bint dead  # what is sent; of a Recv, whatever it gets
 
 
 cdef struct Traffic:  # of a channel
@@ -137,6 +141,7 @@ cdef inline void land(Machine* m, Iteration* it, uint32_t number, Value value, b
     """Give a Recv, which is outstanding, what was sent, and take it up again."""
     cdef Ready ready
     it.slots[m.table.nodes[number].slot] = value
+    it.pending[m.table.nodes[number].place].dead = ARRIVED
     ready.iteration, ready.node, ready.dead = it, number, dead
     if not push(&m.queue, ready, True):
         m.trouble |= NO_MEMORY
@@ -157,7 +162,7 @@ cdef inline void send(Machine* m, Iteration* it, uint32_t number, bint dead) noe
     traffic.dead += dead
     if met != NULL:
         traffic.late += 1
-        land(met.machine, met.iteration, met.node, take(&it.slots[node.slot]), dead)
+        land(met.machine, met.iteration, met.node, take(&it.slots[node.slot]), dead or met.dead)
         forget(x, met)
     elif not wait(x, m, it, number, True, dead):
         m.trouble |= NO_MEMORY
@@ -167,20 +172,20 @@ cdef inline void send(Machine* m, Iteration* it, uint32_t number, bint dead) noe
         traffic.most = max(traffic.most, traffic.waiting)
 
 
-cdef inline void receive(Machine* m, Iteration* it, uint32_t number) noexcept nogil:
-    """Take what was sent, or wait for it; the instance is taken up again when it is there."""
+cdef inline void receive(Machine* m, Iteration* it, uint32_t number, bint dead) noexcept nogil:
+    """Take what was sent, or wait for it; the instance, live or dead, is taken up again when it is there."""
     cdef const Node* node = &m.table.nodes[number]
     cdef Exchange* x = <Exchange*>m.exchange
     cdef Waiting* met = meet(x, node.index, it, False)
     cdef Machine* other
     m.waits = True
     if met == NULL:
-        if not wait(x, m, it, number, False, False):
+        if not wait(x, m, it, number, False, dead):
             m.trouble |= NO_MEMORY
         return
     other = met.machine
     x.traffic[node.index].waiting -= 1
-    land(m, it, number, take(&met.iteration.slots[other.table.nodes[met.node].slot]), met.dead)
+    land(m, it, number, take(&met.iteration.slots[other.table.nodes[met.node].slot]), dead or met.dead)
     complete(other, met.iteration)
     forget(x, met)
 

@@ -7,13 +7,13 @@ from tagflow.kernels.scheduler.delivery cimport (
     NO_MEMORY, NOT_SCALAR, TWO_LIVE, Machine, complete, drop_inputs, emit, emit_controls, emit_dead,
     emit_outputs, settle, start_iteration,
 )
-from tagflow.kernels.scheduler.exchange cimport receive, send
+from tagflow.kernels.scheduler.exchange cimport ARRIVED, receive, send
 from tagflow.kernels.scheduler.frames cimport (
     LEFT, Frame, Iteration, Parked, append_iteration, close_frame, count_start, open_frame,
 )
 from tagflow.kernels.scheduler.ready cimport Ready
 from tagflow.kernels.scheduler.table cimport (
-    CONST, CONTROL_TRIGGER, ENTER, EXIT, FEED, FETCH, IDENTITY, INVARIANT, LOOP_COND, MERGE, NEXT_ITERATION, RECV,
+    CONST, CONTROL_TRIGGER, ENTER, EXIT, FEED, FETCH, IDENTITY, INVARIANT, LOOP_COND, MERGE, NEXT_ITERATION, QUIET, RECV,
     SEND, SWITCH, SWITCH_N, TRIP_COUNT, FrameType, Node, input_type,
 )
 from tagflow.kernels.scheduler.values cimport EMPTY, OBJECT, SCALAR, Value, drop, empty, hold, scalar, take
@@ -170,8 +170,8 @@ cdef inline void fire_fetch(Machine* m, Iteration* it, const Node* node, bint de
 
 cdef inline bint fire_recv(Machine* m, Iteration* it, const Node* node, uint32_t number) noexcept nogil:
     """Wait for a message, or pass on what has come; an array is left to be copied."""
-    if it.slots[node.slot].form == EMPTY:
-        receive(m, it, number)
+    if it.pending[node.place].dead != ARRIVED:
+        receive(m, it, number, False)
     elif it.slots[node.slot].form == OBJECT:
         return False
     else:
@@ -189,6 +189,8 @@ cdef inline void fire_dead(Machine* m, Iteration* it, const Node* node, uint32_t
         fire_fetch(m, it, node, True)
     elif node.kind == SEND:
         send(m, it, number, True)
+    elif node.kind == RECV and not node.flags & QUIET and it.pending[node.place].dead != ARRIVED:
+        receive(m, it, number, True)
     else:
         drop_inputs(m, it, node)
         if node.kind == SWITCH or node.kind == SWITCH_N:

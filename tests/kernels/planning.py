@@ -145,8 +145,8 @@ class Planner:
     def send(self, ref, channel, controls=(), **fields):
         return self.node(Kind.SEND, [ref], (), controls, index=channel, **fields)
 
-    def recv(self, channel, dtype=I32, controls=()):
-        return self.node(Kind.RECV, (), (dtype,), controls, index=channel)
+    def recv(self, channel, dtype=I32, controls=(), **fields):
+        return self.node(Kind.RECV, (), (dtype,), controls, index=channel, **fields)
 
     def control_loop(self, frame, channel=None, pred=None, start=None):
         """Build what starts the Recvs of a frame once in each iteration; return its Merge.

@@ -238,8 +238,19 @@ def test_a_quiet_send_says_nothing_when_it_is_dead():
         a.send(switch[1], channel, quiet=channel > 0)
     first = b.recv(0)
     b.fetch(first)
-    b.fetch(b.recv(1, controls=[first]))
-    b.fetch(b.recv(2, controls=[first]))
+    b.fetch(b.recv(1, controls=[first], quiet=True))
+    b.fetch(b.recv(2, controls=[first], quiet=True))
     fetches, traffic = run_together([a, b], 3)
     assert fetches == [DEAD] * 3
     assert [t["messages"] for t in traffic] == [1, 0, 0]
+
+
+@every_order
+def test_a_dead_recv_takes_its_message_all_the_same(seed, window):
+    a, b = pair(window)
+    a.send(a.const(3), 0)
+    a.fetch(a.const(1))
+    b.fetch(b.recv(0, controls=[b.identity(b.switch(b.const(7), b.const(False, BOOL))[1])]))
+    fetches, traffic = run_together([a, b], 1, seed)
+    assert fetches == [1, DEAD]
+    assert (traffic[0]["messages"], traffic[0]["dead"], traffic[0]["waiting"]) == (1, 0, 0)

@@ -4,8 +4,7 @@ import asyncio
 
 import numpy as np
 from tagflow.base.tags import DEAD, Kind
-from tagflow.partition import partition
-from tagflow.place import place
+from tagflow.ops.variables import VariableStore
 from tagflow.plan.build import build_plan
 from tagflow.runtime.reference import ReferenceMachine
 
@@ -51,9 +50,10 @@ class Machine(ReferenceMachine):
         super()._propagate(source, node, frame, i, outputs, dead)
 
 
-async def run_partitioned(partitioned, feeds, shuffle_seed=None, timeout=20.0):
+async def run_partitioned(partitioned, feeds, shuffle_seed=None, timeout=20.0, variables=None):
     """Return the fetched values and the messages sent; `feeds` are arrays in the program's order."""
-    rendezvous, step, given = Rendezvous(), Step(), {device: {} for device in partitioned.programs}
+    rendezvous, given = Rendezvous(), {device: {} for device in partitioned.programs}
+    step = Step(variables=variables or VariableStore())
     for (device, index), value in zip(partitioned.feeds, feeds, strict=True):
         given[device][index] = value
     machines = {
@@ -73,8 +73,3 @@ async def run_partitioned(partitioned, feeds, shuffle_seed=None, timeout=20.0):
     assert not pending, f"the machines wait for each other: {waiting}"
     assert all(taken.is_set() for _, taken in rendezvous.futures.values()), "a message was not taken"
     return [machines[device].fetches[index] for device, index in partitioned.fetches], rendezvous.sent
-
-
-async def run_cut(program, devices, feeds, shuffle_seed=None):
-    """Place and cut a lowered program, run it, and return the fetched values."""
-    return (await run_partitioned(partition(program, place(program, devices)), feeds, shuffle_seed))[0]

@@ -13,16 +13,18 @@ from tagflow.compile import lowered
 from tagflow.ir.frames import ROOT, assign_frames
 from tagflow.ir.legality import check
 from tagflow.ir.rewrite import Program
+from tagflow.ops.variables import VariableStore
 from tagflow.partition import partition
 from tagflow.place import place
 from tagflow.plan.build import build_plan
 
 from tests.execute import execute
 from tests.partition.machines import run_partitioned
-from tests.property.interpret import evaluate
+from tests.property.interpret import evaluate, initial_values
 from tests.property.programs import show
 from tests.property.runs import batch_settings, batches
 from tests.property.strategies import mixed_programs, smooth_programs
+from tests.property.test_random_executors import compare
 from tests.property.translate import build
 
 DEVICES = [parse_device(f"/job:localhost/task:0/device:CPU:{i}") for i in range(5)]
@@ -34,8 +36,8 @@ def scattered(program, draws, window):
     return build(program, window, lambda statement: tg.device(lambda op: f"/cpu:{draws.randrange(len(DEVICES))}"))
 
 
-def cut(graph, fetches, feeds, count):
-    program = lowered(Program(graph, feeds, fetches))
+def cut(graph, fetches, feeds, count, targets=()):
+    program = lowered(Program(graph, feeds, fetches, targets))
     placement = place(program, DEVICES[:count], soft=count < len(DEVICES))
     found = partition(program, placement)
     check_parts(found)
@@ -80,10 +82,11 @@ def test_random_devices(batch, program, seed, count, window):
     built = scattered(program, random.Random(seed), window)
     feeds = built.feeds(program.values)
     fetches = list(dict.fromkeys(built.results))
-    partitioned = cut(built.graph, fetches, list(feeds), count)
-    values, _ = asyncio.run(run_partitioned(partitioned, list(feeds.values()), seed % 3 or None))
-    for result, wanted in zip(built.in_order(fetches, values), evaluate(program).results, strict=True):
-        np.testing.assert_array_equal(result, wanted, strict=True)
+    partitioned = cut(built.graph, fetches, list(feeds), count, built.targets)
+    variables, expected = VariableStore(), evaluate(program)
+    variables.write(initial_values(program))
+    running = run_partitioned(partitioned, list(feeds.values()), seed % 3 or None, variables=variables)
+    compare(built.in_order(fetches, asyncio.run(running)[0]), variables.read(), expected, "partitioned")
 
 
 @pytest.mark.rule(115, 116, 118, 119, 120, 123)

@@ -1,4 +1,4 @@
-"""Random programs mean the same on any devices: cut anywhere, with any window, in any ready order (rules 115 to 123)."""
+"""Random programs mean the same on any devices: cut anywhere, with any window, in any ready order."""
 
 import asyncio
 from dataclasses import replace
