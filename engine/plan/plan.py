@@ -112,6 +112,10 @@ class Plan:
         ``control_edges[node]`` lists the nodes that wait for it.
     num_feeds, num_fetches : int
         How many values go in and come out.
+    feed_dtypes : tuple of numpy.dtype
+        Of the values that go in.
+    device : str
+        Its full name, if the program was cut by device.
     """
 
     nodes: tuple[Node, ...]
@@ -121,6 +125,7 @@ class Plan:
     num_feeds: int
     num_fetches: int
     feed_dtypes: tuple[np.dtype[Any], ...] = field(default=())
+    device: str = ""
 
     def roots(self) -> list[int]:
         """Return the nodes that wait for nothing; they start in the root frame (rule 21)."""

@@ -15,8 +15,10 @@ from ..base.errors import StepTimeout
 from ..base.settings import Settings
 from ..base.sources import Source, user_source
 from ..base.tags import DEAD
+from ..kernels.scheduler.group import MachineGroup
 from ..plan.plan import Plan
 from .cores import Bell, Cores
+from .counted import Counted
 from .dead import explain_dead_fetch
 from .devices import SessionDevice
 from .failures import complete
@@ -71,11 +73,12 @@ class Execution:
     ) -> None:
         self.step = step
         self.cores = cores
-        self.counts = step.shares[0].machine
         self.turns = turns or turns_of(asyncio.get_running_loop())
         self.seconds = settings.drain_seconds
         launch = Launch(settings.shuffle_seed, guard, recorder_of(trace), None if cores is None else cores.workers)
         self.machine, self.drain = launch(step, context, feeds, devices)
+        meeting = self.machine.rendezvous if isinstance(self.machine, MachineGroup) else None
+        self.counts = Counted([(share.plan, share.machine.loop_counts) for share in step.shares], meeting)
         self.bell: Bell | None = None  # rings when a worker has done its work
         self.holds = hold(step, context, feeds, devices)
         self.tasks: dict[asyncio.Task[Any] | OpTask, tuple[int, Any]] = {}
@@ -196,7 +199,7 @@ class ReferenceExecution:
     ) -> None:
         self.step = step
         self.machine = ReferenceMachine(step.plan, context, feeds, settings.shuffle_seed, guard, recorder_of(trace))
-        self.counts = self.machine.counts
+        self.counts = Counted([(step.plan, self.machine.counts.loop_counts)])
         self.holds = hold(step, context, feeds, devices[:1])
 
     async def run(self, timeout: float | None = None) -> list[Any]:

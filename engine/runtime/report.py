@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,7 +11,12 @@ from ..compile import optimized
 from ..ir.carried import find_chains
 from ..ir.operation import Operation
 from ..ir.rewrite import Program
+from ..partition.partitioned import Channel
+from ..plan.plan import Plan
+from .counted import Counted
 from .step import CompiledStep
+
+Variables = dict[str, tuple[str, bool]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +43,8 @@ class LoopReport:
         the cores, since operations were ready and waited for their turn.
     variable : str or None
         The loop variable that iterations waited for, as the body's parameters name it.
+    device : str
+        Of a loop that several devices take part in, the one that this is about; each has iterations of its own.
     """
 
     name: str
@@ -48,6 +55,7 @@ class LoopReport:
     window: int
     limited_by: str
     variable: str | None = None
+    device: str = ""
 
     def __str__(self) -> str:
         limit = {
@@ -57,9 +65,45 @@ class LoopReport:
             "cores": "limited by the cores",
         }[self.limited_by]
         runs = f" in {self.runs} runs" if self.runs != 1 else ""
+        place = f" on {self.device}" if self.device else ""
         return (
-            f"{self.name}: {self.iterations} iterations{runs}, {self.mean_in_flight:.1f} in flight on average, "
+            f"{self.name}{place}: {self.iterations} iterations{runs}, {self.mean_in_flight:.1f} in flight on average, "
             f"at most {self.max_in_flight} of {self.window}; {limit}"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    """What went from one device to another in a session's last step.
+
+    Attributes
+    ----------
+    source, destination : str
+        Full names of the devices.
+    messages : int
+        Taken, dead ones and empty ones included.
+    dead : int
+        That only said that a value is dead.
+    bytes : int
+        Of the values.
+    waits : int
+        Messages that the receiver had to wait for; the others waited for it.
+    most_waiting : int
+        Largest number of messages of one edge that waited at once; a window of iterations at most.
+    """
+
+    source: str
+    destination: str
+    messages: int
+    dead: int
+    bytes: int
+    waits: int
+    most_waiting: int
+
+    def __str__(self) -> str:
+        return (
+            f"{self.source} to {self.destination}: {self.messages} messages, {self.dead} of them dead, "
+            f"{self.bytes} bytes; {self.waits} were waited for, at most {self.most_waiting} of an edge waited"
         )
 
 
@@ -71,45 +115,70 @@ class Report:
     ----------
     loops : tuple of LoopReport
         Outer loops before the loops in them; those that ran.
+    traffic : tuple of Traffic
+        Between the devices of the last step alone.
     """
 
     loops: tuple[LoopReport, ...] = ()
+    traffic: tuple[Traffic, ...] = ()
 
     def __str__(self) -> str:
-        return "\n".join(map(str, self.loops)) or "no loop ran"
+        return "\n".join(map(str, [*self.loops, *self.traffic])) or "no loop ran"
 
 
-def report_of(step: CompiledStep, counts: Sequence[dict[str, Any]], settings: Any) -> Report:
-    """Explain what was counted in the frames of a step."""
+def report_of(step: CompiledStep, counted: Counted, settings: Any) -> Report:
+    """Explain what was counted in the frames of a step, and between its devices."""
+    variables = _variables(step, settings)
+    several = len(step.shares) > 1
+    loops = [
+        _loop_report(plan, k, counts[k], variables, str(step.devices[share]) if several else "")
+        for share, (plan, counts) in enumerate(counted.loops())
+        for k in range(1, len(plan.frames))
+        if counts[k]["runs"]
+    ]
+    return Report(tuple(loops), tuple(_traffic(step.channels, counted.traffic())))
+
+
+def _loop_report(plan: Plan, k: int, counts: dict[str, Any], variables: Variables, device: str) -> LoopReport:
+    frame = plan.frames[k]
+    nexts = [n.name for n in plan.nodes if n.kind is Kind.NEXT_ITERATION and n.frame == k]
+    variable = _slowest(counts["last"], [variables.get(name, (name, False)) for name in nexts])
+    limit = _limit(counts, frame.parallel_iterations, variable)
+    return LoopReport(
+        frame.name, counts["runs"], counts["starts"], counts["alive"] / counts["starts"], counts["most"],
+        frame.parallel_iterations, limit, variable if limit == "variable" else None, device,
+    )  # fmt: skip
+
+
+def _variables(step: CompiledStep, settings: Any) -> Variables:
+    """Return name, and whether it keeps iterations apart, of each loop variable, by its NextIteration."""
     feeds = [feed.tensor for feed in step.feeds]
     wanted = Program(step.graph, feeds, step.tensors, step.targets, step.watched)
     program = optimized(wanted, replace(settings, fuse=False))
     loops = {op.name: op for op in program.graph.root.walk() if op.type == "While"}
-    return Report(
-        tuple(
-            _loop_report(step, k, counts[k], loops.get(frame.name))
-            for k, frame in enumerate(step.plan.frames)
-            if k > 0 and counts[k]["runs"]
-        )
-    )
+    found: Variables = {}
+    for k, frame in enumerate(step.plan.frames):
+        nexts = [n.name for n in step.plan.nodes if n.kind is Kind.NEXT_ITERATION and n.frame == k]
+        found.update(zip(nexts, _named(nexts, loops.get(frame.name)), strict=False))
+    return found
 
 
-def _loop_report(step: CompiledStep, k: int, counts: dict[str, Any], op: Operation | None) -> LoopReport:
-    frame = step.plan.frames[k]
-    variable = _slowest(counts["last"], _variables(step, k, op))
-    limit = _limit(counts, frame.parallel_iterations, variable)
-    return LoopReport(
-        frame.name, counts["runs"], counts["starts"], counts["alive"] / counts["starts"], counts["most"],
-        frame.parallel_iterations, limit, variable if limit == "variable" else None,
-    )  # fmt: skip
-
-
-def _variables(step: CompiledStep, k: int, op: Operation | None) -> list[tuple[str, bool]]:
+def _named(nexts: list[str], op: Operation | None) -> list[tuple[str, bool]]:
     """Return name, and whether it keeps iterations apart, of each loop variable in the order of the plan."""
     if op is None:
-        return [(n.name, True) for n in step.plan.nodes if n.kind is Kind.NEXT_ITERATION and n.frame == k]
+        return [(name, True) for name in nexts]
     chained = {chain.variable for chain in find_chains(*op.regions)}
     return [(p.op.attrs.get("label", p.op.name), i in chained) for i, p in enumerate(op.regions[1].params)]
+
+
+def _traffic(channels: Sequence[Channel], counted: Sequence[Mapping[str, int]]) -> Iterator[Traffic]:
+    """Yield what went between each two devices, over all channels."""
+    pairs: dict[tuple[str, str], list[Mapping[str, int]]] = {}
+    for channel, counts in zip(channels, counted, strict=True):
+        pairs.setdefault((str(channel.source), str(channel.destination)), []).append(counts)
+    for (source, destination), each in pairs.items():
+        sums = [sum(counts[key] for counts in each) for key in ("messages", "dead", "bytes", "late")]
+        yield Traffic(source, destination, *sums, max(counts["most"] for counts in each))
 
 
 def _slowest(last: Sequence[int], variables: Sequence[tuple[str, bool]]) -> str | None:

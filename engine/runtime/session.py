@@ -388,7 +388,7 @@ class Session:
         if self._last is None:
             return Report()
         step, counts = self._last
-        return report_of(step, counts.loop_counts(), self.settings)
+        return report_of(step, counts, self.settings)
 
     async def aclose(self) -> None:
         """End all running steps with SessionClosed, wait for them, and release everything; twice is fine.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from ..base.devices import DeviceSpec
 from ..base.settings import Settings
@@ -75,7 +76,10 @@ def shares_of(
     if len(cut.programs) <= 1:
         return (_whole(plan, *map(devices.index, cut.programs or devices[:1]), settings),), ()
     shares = [
-        Share(devices.index(device), build_plan(part), _own(cut.feeds, device), _own(cut.fetches, device), settings)
+        Share(
+            devices.index(device), replace(build_plan(part), device=str(device)), _own(cut.feeds, device),
+            _own(cut.fetches, device), settings,
+        )
         for device, part in cut.programs.items()
     ]
     return tuple(shares), tuple(cut.channels)

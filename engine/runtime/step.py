@@ -117,6 +117,11 @@ class CompiledStep:
         self.needs = needs
         self.holds: list[Any] = []
 
+    @property
+    def devices(self) -> list[str]:
+        """Names of the devices of the shares; of a step for one device, empty."""
+        return [share.plan.device for share in self.shares]
+
     def charge(self, devices: Sequence[SessionDevice]) -> None:
         """Charge the constants to the devices as long as the step is kept."""
         for share in self.shares:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
@@ -15,6 +15,7 @@ from ..kernels.scheduler.tracing import Recorder
 
 DEVICE = "cpu:0"
 Row = tuple[int, int, str, int, int, int, bool, int, int, int]
+Message = tuple[int, int, str, int]  # step, channel, frame, iteration
 _STREAMS = ("compute", "awaited", "workers")  # as the recorder numbers them
 
 
@@ -109,23 +110,35 @@ class Trace:
 
         What ran from start to end is a complete event, anything else an asynchronous one. Beside them go two
         counters, looked at from time to time: bytes of arrays on the device (without a pool, of those the step holds),
-        iterations of the step's loops in flight.
+        iterations of the step's loops in flight. Each device is a process, and arrows go from Send to Recv.
         """
-        events = list(_names())
+        devices: dict[str, int] = {}
+        sent: dict[Message, dict[str, Any]] = {}
+        events: list[dict[str, Any]] = []
         for number, row in enumerate(self.recorder.rows()):
-            events += _events(self._span(row), number)
-            events += _counters(row)
-        return events
+            span = self._span(row)
+            process = devices.setdefault(span.device, len(devices) + 1)
+            found = _events(span, number, process)
+            events += [*found, *_counters(row, process), *_arrow(self._message(row, span), found[0], sent)]
+        return [*_names(devices or {DEVICE: 1}), *events]
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write a file `path` that https://ui.perfetto.dev and chrome://tracing open."""
         Path(path).write_text(json.dumps({"traceEvents": self.events, "displayTimeUnit": "ns"}))
 
+    def _message(self, row: Row, span: Span) -> Message | None:
+        """Return which message a Send sent or a Recv took."""
+        if span.type not in ("Send", "Recv"):
+            return None
+        channel = self.recorder.steps[row[0]][0].nodes[row[1]].index
+        return span.step, channel, span.path, span.iteration
+
     def _span(self, row: Row) -> Span:
         index, place, path, iteration, begin, end, dead, stream, _, _ = row
         plan, step = self.recorder.steps[index]
         node = plan.nodes[place]
-        return Span(node.name, node.type, path, iteration, step, DEVICE, _STREAMS[stream], not dead, begin, end)
+        device = plan.device or DEVICE
+        return Span(node.name, node.type, path, iteration, step, device, _STREAMS[stream], not dead, begin, end)
 
 
 def recorder_of(trace: Trace | None) -> Recorder | None:
@@ -133,24 +146,43 @@ def recorder_of(trace: Trace | None) -> Recorder | None:
     return None if trace is None else trace.recorder
 
 
-def _names() -> Iterator[dict[str, Any]]:
-    yield {"ph": "M", "name": "process_name", "pid": 1, "args": {"name": DEVICE}}
-    for number, stream in enumerate(_STREAMS):
-        yield {"ph": "M", "name": "thread_name", "pid": 1, "tid": number, "args": {"name": stream}}
+def _names(devices: Mapping[str, int]) -> Iterator[dict[str, Any]]:
+    for device, process in devices.items():
+        yield {"ph": "M", "name": "process_name", "pid": process, "args": {"name": device}}
+        for number, stream in enumerate(_STREAMS):
+            yield {"ph": "M", "name": "thread_name", "pid": process, "tid": number, "args": {"name": stream}}
 
 
-def _events(span: Span, number: int) -> list[dict[str, Any]]:
+def _arrow(
+    message: Message | None, event: Mapping[str, Any], sent: dict[Message, dict[str, Any]]
+) -> Iterator[dict[str, Any]]:
+    """Yield an arrow from the Send of a message to its Recv, once both are there.
+
+    A Recv that waited for its message has two spans: the second one is after the Send's.
+    """
+    if message is None:
+        return
+    end = {key: event[key] for key in ("pid", "tid", "ts")} | {"name": "message", "cat": "message"}
+    if event["args"]["type"] == "Send":
+        sent[message] = end
+    elif message in sent:
+        number = f"{message}"
+        yield {**sent.pop(message), "ph": "s", "id": number}
+        yield {**end, "ph": "f", "bp": "e", "id": number}
+
+
+def _events(span: Span, number: int, process: int) -> list[dict[str, Any]]:
     args = {"path": span.path, "iteration": span.iteration, "step": span.step, "type": span.type, "live": span.live}
     tid = _STREAMS.index(span.stream)
-    event = {"name": span.operation, "cat": "live" if span.live else "dead", "pid": 1, "tid": tid, "args": args}
+    event = {"name": span.operation, "cat": "live" if span.live else "dead", "pid": process, "tid": tid, "args": args}
     if span.stream == "compute":
         return [{**event, "ph": "X", "ts": span.begin / 1e3, "dur": (span.end - span.begin) / 1e3}]
     begin = {**event, "ph": "b", "id": number, "ts": span.begin / 1e3}
     return [begin, {**begin, "ph": "e", "ts": span.end / 1e3}]
 
 
-def _counters(row: Row) -> Iterator[dict[str, Any]]:
+def _counters(row: Row, process: int) -> Iterator[dict[str, Any]]:
     end, held, iterations = row[5], row[8], row[9]
     if held >= 0:
         for name, value in (("live bytes", held), ("iterations in flight", iterations)):
-            yield {"ph": "C", "name": name, "pid": 1, "ts": end / 1e3, "args": {"value": value}}
+            yield {"ph": "C", "name": name, "pid": process, "ts": end / 1e3, "args": {"value": value}}

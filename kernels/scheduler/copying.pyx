@@ -9,6 +9,7 @@ from tagflow.kernels.cpu.arrays cimport (
 )
 from tagflow.kernels.scheduler.cost cimport LONG, leave
 from tagflow.kernels.scheduler.delivery cimport Machine
+from tagflow.kernels.scheduler.exchange cimport Exchange
 from tagflow.kernels.scheduler.frames cimport Iteration
 from tagflow.kernels.scheduler.table cimport Node, Type, Work, output_type
 from tagflow.kernels.scheduler.values cimport hold, object_value
@@ -55,8 +56,10 @@ cdef int copy_received(Machine* m, Iteration* it, const Node* node, Work* work) 
         raise TypeError(f"internal error: {<object>node.name} received {received!r:.99}")
     if not is_plain(source) or type.size == 0:
         copied = received.copy()
+        (<Exchange*>m.exchange).traffic[node.index].bytes += copied.nbytes
         hold(m.live, m.outputs, object_value(<PyObject*>copied))
         return 0
+    (<Exchange*>m.exchange).traffic[node.index].bytes += PyArray_NBYTES(source)
     c.source, c.size = <const char*>PyArray_DATA(source), PyArray_NBYTES(source)
     c.target = <char*>PyArray_DATA(new_array(m.live, type, PyArray_NDIM(source), PyArray_DIMS(source), m.outputs))
     if PACE * c.size < LONG:

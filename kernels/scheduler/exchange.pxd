@@ -11,8 +11,8 @@ from libc.stdlib cimport calloc, free, malloc
 from tagflow.kernels.scheduler.delivery cimport NO_MEMORY, Machine, complete, drop_inputs
 from tagflow.kernels.scheduler.frames cimport Frame, Iteration
 from tagflow.kernels.scheduler.ready cimport Ready, push
-from tagflow.kernels.scheduler.table cimport QUIET, Node
-from tagflow.kernels.scheduler.values cimport Value, take
+from tagflow.kernels.scheduler.table cimport QUIET, Node, output_type
+from tagflow.kernels.scheduler.values cimport SCALAR, Value, take
 
 
 cdef enum:
@@ -32,6 +32,7 @@ cdef struct Waiting:  # one end of a channel that waits for the other
 cdef struct Traffic:  # of a channel
     int64_t messages  # taken, dead ones included
     int64_t dead
+    int64_t bytes  # of the values that arrived
     int64_t most  # largest number of Sends that waited at once
     int64_t waiting  # Sends that wait now
     int64_t late  # messages for which the Recv had to wait
@@ -139,9 +140,12 @@ cdef inline void forget(Exchange* x, Waiting* met) noexcept nogil:
 
 cdef inline void land(Machine* m, Iteration* it, uint32_t number, Value value, bint dead) noexcept nogil:
     """Give a Recv, which is outstanding, what was sent, and take it up again."""
+    cdef const Node* node = &m.table.nodes[number]
     cdef Ready ready
-    it.slots[m.table.nodes[number].slot] = value
-    it.pending[m.table.nodes[number].place].dead = ARRIVED
+    if value.form == SCALAR:
+        (<Exchange*>m.exchange).traffic[node.index].bytes += output_type(m.table, node, 0).size
+    it.slots[node.slot] = value
+    it.pending[node.place].dead = ARRIVED
     ready.iteration, ready.node, ready.dead = it, number, dead
     if not push(&m.queue, ready, True):
         m.trouble |= NO_MEMORY

@@ -25,15 +25,21 @@ def on(device):
 
 
 def two_device_loop(n, kernel=tg.tanh):
-    """Return what is fed, and a loop whose body is on the second device."""
+    """Return what is fed, and the result of a loop that counts on the first device and computes on the second."""
     with on(0):
         x = tg.placeholder("float32", [3, 3])
 
     def body(i, h):
         with on(1):
-            return i + 1, kernel(h @ h) * 0.5
+            h = kernel(h @ h) * 0.5
+        with on(0):
+            return i + 1, h
 
-    return x, tg.while_loop(lambda i, _: i < n, body, [0, x])[1]
+    def more(i, _):
+        with on(0):
+            return i < n
+
+    return x, tg.while_loop(more, body, [0, x])[1]
 
 
 X = np.linspace(-1, 1, 9, dtype=np.float32).reshape(3, 3)
@@ -177,3 +183,46 @@ async def test_long_kernels_on_several_devices():
         sums = await session.run(products, {a: given})
     np.testing.assert_allclose(sums, [math.fsum((given @ given).ravel())] * 3, rtol=1e-2)
     np.testing.assert_array_equal(sums[0], sums[1])
+
+
+async def test_the_report_says_what_went_between_devices():
+    x, y = two_device_loop(5)
+    async with tg.Session(x.graph, devices=2) as session:
+        await session.run(y, {x: X})
+        report = session.report()
+    loops = {loop.device[-1]: loop for loop in report.loops}
+    assert [loops[d].iterations for d in "01"] == [6, 6]
+    assert loops["1"].name == "while"
+    (traffic,) = report.traffic
+    assert (traffic.source, traffic.destination) == (CPU.format(0), CPU.format(1))
+    assert traffic.messages == 1 + 6  # what is fed, and the predicate of each iteration
+    assert traffic.dead == 0
+    assert traffic.bytes == X.nbytes + 6
+    assert "device:CPU:0 to /job:localhost" in str(report)
+    assert "while on /job:localhost" in str(report)
+
+
+async def test_a_trace_has_a_lane_for_each_device_and_arrows_between_them():
+    x, y = two_device_loop(5)
+    trace = tg.Trace()
+    async with tg.Session(x.graph, devices=2) as session:
+        await session.run(y, {x: X}, trace=trace)
+    assert {span.device for span in trace.spans} == {CPU.format(0), CPU.format(1)}
+    events = trace.events
+    lanes = {e["args"]["name"]: e["pid"] for e in events if e["name"] == "process_name"}
+    assert sorted(lanes.values()) == [1, 2]
+    starts, ends = ([e for e in events if e["ph"] == phase] for phase in "sf")
+    assert len(starts) == len(ends) == 7
+    for start, end in zip(starts, ends, strict=True):
+        assert start["id"] == end["id"]
+        assert start["pid"] != end["pid"]
+        assert start["ts"] <= end["ts"]
+
+
+async def test_a_report_and_a_trace_of_one_device_name_none():
+    x, y = two_device_loop(5)
+    async with tg.Session(x.graph, devices=1, soft_placement=True) as session:
+        await session.run(y, {x: X})
+        report = session.report()
+    assert report.traffic == ()
+    assert [loop.device for loop in report.loops] == [""]

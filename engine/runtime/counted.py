@@ -1,0 +1,34 @@
+"""What a step counted, for reports: kept when its machines are gone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..kernels.scheduler.exchange import Rendezvous
+from ..plan.plan import Plan
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """What a step counted.
+
+    Attributes
+    ----------
+    machines : sequence of (Plan, callable)
+        For each device that has a share in the step, its plan and what returns the counts of its frames.
+    rendezvous : Rendezvous or None
+        Where they met, if there are several.
+    """
+
+    machines: Sequence[tuple[Plan, Callable[[], Sequence[dict[str, Any]]]]]
+    rendezvous: Rendezvous | None = None
+
+    def loops(self) -> list[tuple[Plan, Sequence[dict[str, Any]]]]:
+        """Return for each device its plan and the counts of its frames."""
+        return [(plan, counts()) for plan, counts in self.machines]
+
+    def traffic(self) -> list[dict[str, int]]:
+        """Return what went over each channel."""
+        return [] if self.rendezvous is None else self.rendezvous.traffic()
