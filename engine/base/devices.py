@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
+from typing import Any
 
 from .errors import GraphError
 
@@ -56,17 +57,17 @@ class DeviceSpec:
         """
         if self.type not in (None, outer.type):
             outer = replace(outer, index=None)
-        return DeviceSpec(*(_first(getattr(self, f.name), getattr(outer, f.name)) for f in fields(self)))
+        return DeviceSpec(**{f.name: _first(getattr(self, f.name), getattr(outer, f.name)) for f in fields(self)})
 
     def both(self, other: DeviceSpec) -> DeviceSpec | None:
         """Return the constraint that both are, None if they contradict each other."""
         pairs = [(getattr(self, f.name), getattr(other, f.name)) for f in fields(self)]
         if any(a is not None and b is not None and a != b for a, b in pairs):
             return None
-        return DeviceSpec(*(_first(a, b) for a, b in pairs))
+        return self.within(other)
 
 
-def _first(a: object, b: object) -> object:
+def _first(a: Any, b: Any) -> Any:
     return b if a is None else a
 
 

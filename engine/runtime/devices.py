@@ -78,7 +78,7 @@ def open_devices(wanted: int | Iterable[str] | None, settings: Settings) -> tupl
     GraphError
         If it is none of these, a name is taken twice, or asks for what is not there.
     """
-    names = [f"/cpu:{i}" for i in range(1 if wanted is None else wanted)] if _is_count(wanted) else _listed(wanted)
+    names = _listed(1 if wanted is None else wanted)
     specs: list[DeviceSpec] = []
     for name in names:
         spec = _full(parse_device(name), len(specs), name)
@@ -90,15 +90,14 @@ def open_devices(wanted: int | Iterable[str] | None, settings: Settings) -> tupl
     return tuple(SessionDevice(spec, KernelContexts(_pool(settings))) for spec in specs)
 
 
-def _is_count(wanted: object) -> bool:
-    return wanted is None or (isinstance(wanted, int) and not isinstance(wanted, bool) and wanted >= 0)
-
-
 def _listed(wanted: object) -> list[str]:
+    if isinstance(wanted, int) and not isinstance(wanted, bool) and wanted >= 0:
+        return [f"/cpu:{i}" for i in range(wanted)]
     listed = list(wanted) if isinstance(wanted, Iterable) and not isinstance(wanted, str) else [wanted]
-    if isinstance(wanted, str) or not all(isinstance(name, str) for name in listed):
+    names = [name for name in listed if isinstance(name, str)]
+    if isinstance(wanted, str) or len(names) != len(listed):
         raise GraphError("not the devices of a session", wanted="a number or a list of names", got=wanted, hint=_HINT)
-    return listed  # type: ignore[return-value]
+    return names
 
 
 def _full(spec: DeviceSpec, number: int, name: str) -> DeviceSpec:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 from ..kernels.cpu.contexts import KernelContexts
@@ -51,7 +50,7 @@ class Launch:
             share = step.shares[0]
             contexts = contexts_of(share, context, devices)
             machine = self._machine(share, context, contexts, feeds)
-            return machine, partial(contexts.run, machine.drain)
+            return machine, lambda seconds: contexts.run(machine.drain, seconds)
         group = self._group(step, context, feeds, devices)
         return group, group.drain
 
@@ -79,7 +78,7 @@ class Launch:
 
 def contexts_of(share: Share, context: Any, devices: Sequence[SessionDevice]) -> KernelContexts:
     """Return the private contexts of a share's device."""
-    return devices[share.device].contexts if devices else context.contexts  # type: ignore[no-any-return]
+    return devices[share.device].contexts if devices else context.contexts
 
 
 def hold(step: CompiledStep, context: Any, feeds: list[Any], devices: Sequence[SessionDevice]) -> list[Any]:

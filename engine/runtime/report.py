@@ -177,8 +177,8 @@ def _traffic(channels: Sequence[Channel], counted: Sequence[Mapping[str, int]]) 
     for channel, counts in zip(channels, counted, strict=True):
         pairs.setdefault((str(channel.source), str(channel.destination)), []).append(counts)
     for (source, destination), each in pairs.items():
-        sums = [sum(counts[key] for counts in each) for key in ("messages", "dead", "bytes", "late")]
-        yield Traffic(source, destination, *sums, max(counts["most"] for counts in each))
+        messages, dead, size, waits = (sum(c[key] for c in each) for key in ("messages", "dead", "bytes", "late"))
+        yield Traffic(source, destination, messages, dead, size, waits, max(counts["most"] for counts in each))
 
 
 def _slowest(last: Sequence[int], variables: Sequence[tuple[str, bool]]) -> str | None:

@@ -74,7 +74,8 @@ def shares_of(
         return (_whole(plan, 0, settings),), ()
     cut = divided(program, devices, soft)
     if len(cut.programs) <= 1:
-        return (_whole(plan, *map(devices.index, cut.programs or devices[:1]), settings),), ()
+        (device,) = cut.programs or devices[:1]
+        return (_whole(plan, devices.index(device), settings),), ()
     shares = [
         Share(
             devices.index(device), replace(build_plan(part), device=str(device)), _own(cut.feeds, device),
