@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from math import inf
 from typing import Any
 
@@ -22,7 +23,7 @@ from .counted import Counted
 from .dead import explain_dead_fetch
 from .devices import SessionDevice
 from .failures import complete
-from .launch import Launch, hold, switch_outcomes
+from .launch import hold, launch, switch_outcomes
 from .optask import OpTask, start_task
 from .reference import ReferenceMachine
 from .step import CompiledStep
@@ -75,12 +76,14 @@ class Execution:
         self.cores = cores
         self.turns = turns or turns_of(asyncio.get_running_loop())
         self.seconds = settings.drain_seconds
-        launch = Launch(settings.shuffle_seed, guard, recorder_of(trace), None if cores is None else cores.workers)
-        self.machine, self.drain = launch(step, context, feeds, devices)
-        meeting = self.machine.rendezvous if isinstance(self.machine, MachineGroup) else None
-        self.counts = Counted([(share.plan, share.machine.loop_counts) for share in step.shares], meeting)
+        workers = None if cores is None else cores.workers
+        self.machine, self.drain, self.holds = launch(
+            step, context, feeds, devices, settings.shuffle_seed, guard, recorder_of(trace), workers
+        )
+        self.counts = step.counted
+        if isinstance(self.machine, MachineGroup):
+            self.counts = replace(step.counted, rendezvous=self.machine.rendezvous)
         self.bell: Bell | None = None  # rings when a worker has done its work
-        self.holds = hold(step, context, feeds, devices)
         self.tasks: dict[asyncio.Task[Any] | OpTask, tuple[int, Any]] = {}
         self.waiter: asyncio.Future[None] | None = None
 
@@ -200,7 +203,7 @@ class ReferenceExecution:
         self.step = step
         self.machine = ReferenceMachine(step.plan, context, feeds, settings.shuffle_seed, guard, recorder_of(trace))
         self.counts = Counted([(step.plan, self.machine.counts.loop_counts)])
-        self.holds = hold(step, context, feeds, devices[:1])
+        self.holds = hold(context.contexts, feeds)
 
     async def run(self, timeout: float | None = None) -> list[Any]:
         """Run to the end and return the fetched arrays; raises what failed first."""

@@ -3,92 +3,74 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from ..kernels.cpu.contexts import KernelContexts
 from ..kernels.scheduler.exchange import Rendezvous
 from ..kernels.scheduler.group import MachineGroup
 from ..kernels.scheduler.machine import StepMachine
-from ..kernels.scheduler.tracing import Recorder
-from ..kernels.scheduler.workers import Workers
 from .devices import SessionDevice
-from .shares import Share
 from .step import CompiledStep
 
 Drain = Callable[[float], bool]
+Devices = Sequence[SessionDevice]
 
 
-@dataclass(frozen=True, slots=True)
-class Launch:
-    """How machines are started.
+def launch(
+    step: CompiledStep, context: Any, feeds: list[Any], devices: Devices, *how: Any
+) -> tuple[StepMachine | MachineGroup, Drain, list[Any]]:
+    """Start the machines of a step.
 
-    Attributes
+    Parameters
     ----------
-    seed, guard, recorder, workers
-        As the step machine takes them.
+    context : StepContext
+        Offered to stateful kernels; each share is given its own device's.
+    feeds : list of numpy.ndarray
+        One for each feed of the step.
+    devices : sequence of SessionDevice
+        The session's; without any, only the context's memory is used.
+    *how
+        Seed, guard, recorder and workers, as the step machine takes them.
+
+    Returns
+    -------
+    StepMachine or MachineGroup
+        The machines as one.
+    callable
+        Drains it, in private contexts.
+    list
+        Charges the fed arrays to their devices as long as it lives.
     """
-
-    seed: int | None
-    guard: Callable[[Any], None] | None
-    recorder: Recorder | None
-    workers: Workers | None
-
-    def __call__(
-        self, step: CompiledStep, context: Any, feeds: list[Any], devices: Sequence[SessionDevice]
-    ) -> tuple[StepMachine | MachineGroup, Drain]:
-        """Return the started machines of a step as one, and how to drain it.
-
-        Parameters
-        ----------
-        context : StepContext
-            Offered to stateful kernels; each share is given its own device's.
-        feeds : list of numpy.ndarray
-            One for each feed of the step.
-        """
-        if len(step.shares) == 1:
-            share = step.shares[0]
-            contexts = contexts_of(share, context, devices)
-            machine = self._machine(share, context, contexts, feeds)
-            return machine, lambda seconds: contexts.run(machine.drain, seconds)
-        group = self._group(step, context, feeds, devices)
-        return group, group.drain
-
-    def _machine(
-        self, share: Share, context: Any, contexts: KernelContexts, feeds: list[Any], meeting: Rendezvous | None = None
-    ) -> StepMachine:
-        if contexts is not context.contexts:
-            context = context._replace(contexts=contexts)
-        return StepMachine(
-            share.machine, context, feeds, self.seed, self.guard, self.recorder, self.workers, meeting
-        )
-
-    def _group(
-        self, step: CompiledStep, context: Any, feeds: list[Any], devices: Sequence[SessionDevice]
-    ) -> MachineGroup:
-        meeting = Rendezvous(len(step.channels))
-        contexts = [contexts_of(share, context, devices) for share in step.shares]
-        machines = [
-            self._machine(share, context, own, [feeds[k] for k in share.feeds], meeting)
-            for share, own in zip(step.shares, contexts, strict=True)
-        ]
-        places = {k: (i, n) for i, share in enumerate(step.shares) for n, k in enumerate(share.fetches)}
-        return MachineGroup(machines, contexts, meeting, [places[k] for k in range(len(places))])
+    if len(step.shares) > 1:
+        group, holds = _group(step, context, feeds, devices, how)
+        return group, group.drain, holds
+    share = step.shares[0]
+    contexts = context.contexts
+    if devices and contexts is not devices[share.device].contexts:
+        contexts = devices[share.device].contexts
+        context = context._replace(contexts=contexts)
+    machine = StepMachine(share.machine, context, feeds, *how)
+    return machine, lambda seconds: contexts.run(machine.drain, seconds), hold(contexts, feeds)
 
 
-def contexts_of(share: Share, context: Any, devices: Sequence[SessionDevice]) -> KernelContexts:
-    """Return the private contexts of a share's device."""
-    return devices[share.device].contexts if devices else context.contexts
+def _group(
+    step: CompiledStep, context: Any, feeds: list[Any], devices: Devices, how: tuple[Any, ...]
+) -> tuple[MachineGroup, list[Any]]:
+    meeting = Rendezvous(len(step.channels))
+    contexts = [devices[share.device].contexts for share in step.shares]
+    fed = [[feeds[k] for k in share.feeds] for share in step.shares]
+    machines = [
+        StepMachine(share.machine, context._replace(contexts=own), values, *how, rendezvous=meeting)
+        for share, own, values in zip(step.shares, contexts, fed, strict=True)
+    ]
+    places = {k: (i, n) for i, share in enumerate(step.shares) for n, k in enumerate(share.fetches)}
+    group = MachineGroup(machines, contexts, meeting, [places[k] for k in range(len(places))])
+    return group, [each for own, values in zip(contexts, fed, strict=True) for each in hold(own, values)]
 
 
-def hold(step: CompiledStep, context: Any, feeds: list[Any], devices: Sequence[SessionDevice]) -> list[Any]:
-    """Charge fed arrays to the devices they go to, as long as what is returned lives."""
-    held: list[Any] = []
-    for share in step.shares:
-        pool = contexts_of(share, context, devices).pool
-        if pool is not None:
-            held += pool.hold(feeds[k] for k in share.feeds)
-    return held
+def hold(contexts: KernelContexts, feeds: list[Any]) -> list[Any]:
+    """Charge fed arrays to a device, as long as what is returned lives."""
+    return [] if contexts.pool is None else contexts.pool.hold(feeds)
 
 
 def switch_outcomes(step: CompiledStep, machine: Any) -> dict[int, Any]:

@@ -26,6 +26,7 @@ from ..kernels.cpu.pool import hand_over
 from ..partition.partitioned import Channel
 from ..plan.build import build_plan
 from ..plan.plan import Plan
+from .counted import Counted
 from .devices import SessionDevice
 from .shares import Share, shares_of
 from .trace import Trace
@@ -77,6 +78,8 @@ class CompiledStep:
         One for each device that has something to do.
     channels : tuple of Channel
         Between the devices.
+    counted : Counted
+        What its steps count on each device.
     feeds : tuple of Feed
     tensors : tuple of Tensor
         What is fetched, each once.
@@ -91,8 +94,8 @@ class CompiledStep:
     """
 
     __slots__ = (
-        "__weakref__", "channels", "feeds", "graph", "holds", "needs", "plan", "shares", "targets", "tensors",
-        "watched",
+        "__weakref__", "channels", "counted", "feeds", "graph", "holds", "needs", "plan", "shares", "targets",
+        "tensors", "watched",
     )  # fmt: skip
 
     def __init__(
@@ -109,6 +112,7 @@ class CompiledStep:
         self.graph = graph
         self.plan = plan
         self.shares = shares
+        self.counted = Counted([(share.plan, share.machine.loop_counts) for share in shares])
         self.channels = channels
         self.feeds = tuple(map(Feed, feeds))
         self.tensors = request.tensors
