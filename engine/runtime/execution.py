@@ -78,8 +78,9 @@ class Execution:
         self.seconds = settings.drain_seconds
         workers = None if cores is None else cores.workers
         self.machine, self.drain, self.holds = launch(
-            step, context, feeds, devices, settings.shuffle_seed, guard, recorder_of(trace), workers
-        )
+            step, context, feeds, devices, shuffle_seed=settings.shuffle_seed, guard=guard,
+            recorder=recorder_of(trace), workers=workers,
+        )  # fmt: skip
         self.counts = step.counted
         if isinstance(self.machine, MachineGroup):
             self.counts = replace(step.counted, rendezvous=self.machine.rendezvous)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from ..kernels.cpu.contexts import KernelContexts
@@ -17,7 +18,7 @@ Devices = Sequence[SessionDevice]
 
 
 def launch(
-    step: CompiledStep, context: Any, feeds: list[Any], devices: Devices, *how: Any
+    step: CompiledStep, context: Any, feeds: list[Any], devices: Devices, **how: Any
 ) -> tuple[StepMachine | MachineGroup, Drain, list[Any]]:
     """Start the machines of a step.
 
@@ -29,8 +30,8 @@ def launch(
         One for each feed of the step.
     devices : sequence of SessionDevice
         The session's; without any, only the context's memory is used.
-    *how
-        Seed, guard, recorder and workers, as the step machine takes them.
+    **how
+        Shuffle seed, guard, recorder and workers, as the step machine takes them.
 
     Returns
     -------
@@ -49,18 +50,20 @@ def launch(
     if devices and contexts is not devices[share.device].contexts:
         contexts = devices[share.device].contexts
         context = context._replace(contexts=contexts)
-    machine = StepMachine(share.machine, context, feeds, *how)
-    return machine, lambda seconds: contexts.run(machine.drain, seconds), hold(contexts, feeds)
+    machine = StepMachine(share.machine, context, feeds, **how)
+    # No lambda: the traceback of what a kernel raises would keep its frame, and with it the machine.
+    drain = partial(contexts.run, machine.drain)
+    return machine, drain, hold(contexts, feeds)
 
 
 def _group(
-    step: CompiledStep, context: Any, feeds: list[Any], devices: Devices, how: tuple[Any, ...]
+    step: CompiledStep, context: Any, feeds: list[Any], devices: Devices, how: Mapping[str, Any]
 ) -> tuple[MachineGroup, list[Any]]:
     meeting = Rendezvous(len(step.channels))
     contexts = [devices[share.device].contexts for share in step.shares]
     fed = [[feeds[k] for k in share.feeds] for share in step.shares]
     machines = [
-        StepMachine(share.machine, context._replace(contexts=own), values, *how, rendezvous=meeting)
+        StepMachine(share.machine, context._replace(contexts=own), values, **how, rendezvous=meeting)
         for share, own, values in zip(step.shares, contexts, fed, strict=True)
     ]
     places = {k: (i, n) for i, share in enumerate(step.shares) for n, k in enumerate(share.fetches)}
