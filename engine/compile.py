@@ -66,7 +66,9 @@ def lowered(program: Program, settings: Settings = DEFAULTS) -> Program:
     return _legal(lower(optimized(program, settings)), "lowered", settings)
 
 
-def divided(program: Program, devices: Sequence[DeviceSpec], soft: bool = False) -> Partitioned:
+def divided(
+    program: Program, devices: Sequence[DeviceSpec], soft: bool = False, settings: Settings = DEFAULTS
+) -> Partitioned:
     """Return a lowered program placed on devices and cut up for them.
 
     Parameters
@@ -77,13 +79,18 @@ def divided(program: Program, devices: Sequence[DeviceSpec], soft: bool = False)
         Their full names, the default one first.
     soft : bool, optional
         Place operations elsewhere if what they ask for is not there or contradicts itself.
+    settings : Settings, optional
+        Whether the result is checked.
 
     Raises
     ------
     GraphError
         If there is no device for an operation, naming the constraints that contradict each other.
     """
-    return partition(program, place(program, devices, soft))
+    found = partition(program, place(program, devices, soft))
+    for part in found.programs.values():
+        _legal(part, "partitioned", settings)
+    return found
 
 
 def optimized(program: Program, settings: Settings = DEFAULTS) -> Program:

@@ -2,17 +2,13 @@
 
 FIRST, LAST = 1, 125
 
-DEVICES = "3 of 4: devices, placement, Send/Recv"
 MEMORY = "4 of 4: memory limits and swapping"
 QUEUES = "4 of 4: queues and accumulators"
 
 LATER = {
-    18: DEVICES,  # Send and Recv run even when dead
-    19: DEVICES,  # a Recv's liveness comes from the message
     48: QUEUES,  # closing a session cancels blocked queue operations
     49: MEMORY,  # the report of live allocations when memory is out
     104: MEMORY,  # swap_memory never changes results
-    **dict.fromkeys(range(115, 124), DEVICES),  # partitions, Send and Recv
 }
 
 

@@ -238,6 +238,8 @@ def outcome(step: CompiledStep, machine: Any, plan: Plan) -> list[Any]:
     try:
         if machine.failure is not None:
             raise complete(step.graph, plan, *machine.failure)
+        if isinstance(machine, MachineGroup) and machine.stuck:
+            raise RuntimeError("internal error: devices wait for each other\n" + "\n".join(machine.dump()))
         fetched: list[Any] = machine.fetches
         for k, value in enumerate(fetched):
             if value is DEAD:

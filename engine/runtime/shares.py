@@ -72,7 +72,7 @@ def shares_of(
     """
     if not devices or (len(devices) == 1 and not any(op.device for op in program.graph.root.operations)):
         return (_whole(plan, 0, settings),), ()
-    cut = divided(program, devices, soft)
+    cut = divided(program, devices, soft, settings)
     if len(cut.programs) <= 1:
         (device,) = cut.programs or devices[:1]
         return (_whole(plan, devices.index(device), settings),), ()

@@ -26,7 +26,7 @@ cdef struct Waiting:  # one end of a channel that waits for the other
     uint32_t node
     uint32_t channel
     bint sends
-    bint dead  # what is sent; of a Recv, whatever it gets
+    bint dead  # what is sent
 
 
 cdef struct Traffic:  # of a channel
@@ -166,7 +166,7 @@ cdef inline void send(Machine* m, Iteration* it, uint32_t number, bint dead) noe
     traffic.dead += dead
     if met != NULL:
         traffic.late += 1
-        land(met.machine, met.iteration, met.node, take(&it.slots[node.slot]), dead or met.dead)
+        land(met.machine, met.iteration, met.node, take(&it.slots[node.slot]), dead)
         forget(x, met)
     elif not wait(x, m, it, number, True, dead):
         m.trouble |= NO_MEMORY
@@ -176,20 +176,20 @@ cdef inline void send(Machine* m, Iteration* it, uint32_t number, bint dead) noe
         traffic.most = max(traffic.most, traffic.waiting)
 
 
-cdef inline void receive(Machine* m, Iteration* it, uint32_t number, bint dead) noexcept nogil:
-    """Take what was sent, or wait for it; the instance, live or dead, is taken up again when it is there."""
+cdef inline void receive(Machine* m, Iteration* it, uint32_t number) noexcept nogil:
+    """Take what was sent, or wait for it; the instance is taken up again when it is there, as live as that (rule 19)."""
     cdef const Node* node = &m.table.nodes[number]
     cdef Exchange* x = <Exchange*>m.exchange
     cdef Waiting* met = meet(x, node.index, it, False)
     cdef Machine* other
     m.waits = True
     if met == NULL:
-        if not wait(x, m, it, number, False, dead):
+        if not wait(x, m, it, number, False, False):
             m.trouble |= NO_MEMORY
         return
     other = met.machine
     x.traffic[node.index].waiting -= 1
-    land(m, it, number, take(&met.iteration.slots[other.table.nodes[met.node].slot]), dead or met.dead)
+    land(m, it, number, take(&met.iteration.slots[other.table.nodes[met.node].slot]), met.dead)
     complete(other, met.iteration)
     forget(x, met)
 

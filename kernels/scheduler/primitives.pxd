@@ -171,7 +171,7 @@ cdef inline void fire_fetch(Machine* m, Iteration* it, const Node* node, bint de
 cdef inline bint fire_recv(Machine* m, Iteration* it, const Node* node, uint32_t number) noexcept nogil:
     """Wait for a message, or pass on what has come; an array is left to be copied."""
     if it.pending[node.place].dead != ARRIVED:
-        receive(m, it, number, False)
+        receive(m, it, number)
     elif it.slots[node.slot].form == OBJECT:
         return False
     else:
@@ -190,7 +190,7 @@ cdef inline void fire_dead(Machine* m, Iteration* it, const Node* node, uint32_t
     elif node.kind == SEND:
         send(m, it, number, True)
     elif node.kind == RECV and not node.flags & QUIET and it.pending[node.place].dead != ARRIVED:
-        receive(m, it, number, True)
+        receive(m, it, number)
     else:
         drop_inputs(m, it, node)
         if node.kind == SWITCH or node.kind == SWITCH_N:

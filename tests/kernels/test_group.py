@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from tagflow.base.tags import DEAD, Kind
 from tagflow.kernels.scheduler.machine import live_counts
+from tagflow.runtime.execution import outcome
 
 from tests.kernels.planning import BOOL, F32, Planner, every_order, group, run_together
 
@@ -61,6 +62,8 @@ def test_another_dtype_than_the_channels_is_an_internal_error():
 
 
 @every_order
+@pytest.mark.rule(18)
+@pytest.mark.rule(19)
 def test_a_dead_value_is_dead_there(seed, window):
     a, b = pair(window)
     switch = a.switch(a.const(7), a.const(False, BOOL))
@@ -246,11 +249,24 @@ def test_a_quiet_send_says_nothing_when_it_is_dead():
 
 
 @every_order
-def test_a_dead_recv_takes_its_message_all_the_same(seed, window):
+@pytest.mark.rule(18)
+@pytest.mark.rule(19)
+def test_a_dead_recv_takes_its_message_and_is_as_live_as_that(seed, window):
     a, b = pair(window)
     a.send(a.const(3), 0)
-    a.fetch(a.const(1))
-    b.fetch(b.recv(0, controls=[b.identity(b.switch(b.const(7), b.const(False, BOOL))[1])]))
-    fetches, traffic = run_together([a, b], 1, seed)
-    assert fetches == [1, DEAD]
-    assert (traffic[0]["messages"], traffic[0]["dead"], traffic[0]["waiting"]) == (1, 0, 0)
+    a.send(a.switch(a.const(7), a.const(False, BOOL))[1], 1)
+    dead = b.identity(b.switch(b.const(7), b.const(False, BOOL))[1])
+    for channel in range(2):
+        b.fetch(b.recv(channel, controls=[dead]))
+    fetches, traffic = run_together([a, b], 2, seed)
+    assert fetches == [3, DEAD]
+    assert [(t["messages"], t["dead"], t["waiting"]) for t in traffic] == [(1, 0, 0), (1, 1, 0)]
+
+
+def test_devices_that_wait_for_each_other_are_an_internal_error():
+    a, b = body_elsewhere(5, 1, control=False)
+    running = group([a, b], 3)
+    running.drain(10.0)
+    with pytest.raises(RuntimeError, match="wait for each other"):
+        outcome(None, running, running.compiled.plan)
+    running.close()
