@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
+from functools import lru_cache
 from typing import Any
 
 from .errors import GraphError
@@ -71,6 +72,7 @@ def _first(a: Any, b: Any) -> Any:
     return b if a is None else a
 
 
+@lru_cache(maxsize=4096)
 def parse_device(name: str) -> DeviceSpec:
     """Read the name of a device, or a part of one.
 
@@ -97,6 +99,18 @@ def parse_device(name: str) -> DeviceSpec:
             if value != "*":
                 found[key] = value
     return DeviceSpec(**found)  # type: ignore[arg-type]
+
+
+@lru_cache(maxsize=4096)
+def merge_devices(inner: str, outer: str) -> str:
+    """Return the name of what an inner scope asks for, with what it leaves open taken from an outer one.
+
+    Examples
+    --------
+    >>> merge_devices("/cpu:1", "/job:worker/cpu:0")
+    '/job:worker/device:CPU:1'
+    """
+    return str(parse_device(inner).within(parse_device(outer)))
 
 
 def _read(part: str, name: str) -> dict[str, str | int]:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from ..base.devices import parse_device
 from ..base.errors import GraphError
 from ..ir import scopes
 from ..ir.operation import Operation
@@ -75,38 +76,49 @@ def _visible(item: Any) -> Operation:
 def device(device_name_or_function: str | Callable[[Operation], str | None] | None) -> Iterator[None]:
     """Ask for a device for operations built inside.
 
+    Nested scopes are put together: what an inner one says holds, what it leaves open the outer one says.
+
     Parameters
     ----------
     device_name_or_function : str, callable or None
-        A name as ``"/cpu:0"``; or a function of the new operation that gives a name, None or "" leaving it to the
-        scopes around; or None, which clears the device of the scopes around.
+        A name or a part of one, as ``"/job:worker"`` or ``"/cpu:0"``; or a function of the new operation, whose
+        `device` is what the scopes inside this one say, that gives a name, None or "" asking for nothing; or None,
+        which clears what the scopes around ask for.
 
     Raises
     ------
     GraphError
-        If it is something else.
+        If it is something else, or no device has such a name.
 
     Examples
     --------
     >>> import tagflow as tg
-    >>> with tg.Graph().as_default(), tg.device("/cpu:0"):
+    >>> with tg.Graph().as_default(), tg.device("/job:worker/cpu:0"):
     ...     x = tg.identity(1.0)
-    >>> x.device
-    '/cpu:0'
+    ...     with tg.device("/cpu:1"):
+    ...         y = tg.identity(x)
+    >>> x.device, y.device
+    ('/job:worker/device:CPU:0', '/job:worker/device:CPU:1')
     """
     asked = device_name_or_function
-    if asked is not None and not isinstance(asked, str) and not callable(asked):
-        raise GraphError(
-            "not a device", wanted="a name, a function of an operation, or None", got=repr(asked),
-            hint="give a name, as '/cpu:0'",
-        )  # fmt: skip
-    outer = scopes.current().device
-    chosen = _device_function(asked, outer) if callable(asked) else asked or ""
+    if asked is None:
+        chosen: tuple[Any, ...] = ()
+    else:
+        chosen = (*scopes.current().device, _device_function(asked) if callable(asked) else _device_name(asked))
     with scopes.within(device=chosen):
         yield
 
 
-def _device_function(function: Callable[[Operation], str | None], outer: Any) -> Callable[[Operation], str]:
+def _device_name(asked: Any) -> str:
+    if not isinstance(asked, str):
+        raise GraphError(
+            "not a device", wanted="a name, a function of an operation, or None", got=repr(asked),
+            hint="give a name, as '/cpu:0'",
+        )  # fmt: skip
+    return str(parse_device(asked))
+
+
+def _device_function(function: Callable[[Operation], str | None]) -> Callable[[Operation], str]:
     def choose(op: Operation) -> str:
         name = function(op)
         if name is not None and not isinstance(name, str):
@@ -114,7 +126,7 @@ def _device_function(function: Callable[[Operation], str | None], outer: Any) ->
                 "a device function gives a name or None", wanted="str or None", got=repr(name), operation=op,
                 hint="return None to leave the choice to the scopes around",
             )  # fmt: skip
-        return name or (outer(op) if callable(outer) else outer)
+        return name or ""
 
     return choose
 
@@ -123,26 +135,29 @@ def _device_function(function: Callable[[Operation], str | None], outer: Any) ->
 def colocate_with(op: Any, ignore_existing: bool = False) -> Iterator[None]:
     """Place operations built inside on the device of another.
 
+    This is stronger than the scopes around: their devices, and their colocation, do not hold inside. A `device`
+    scope inside adds to what the other operation asks for.
+
     Parameters
     ----------
     op : Operation, Tensor, Variable or None
-        None clears the colocation of the scopes around.
+        None clears the colocation of the scopes around, and leaves their devices.
     ignore_existing : bool, optional
-        Also ignore the devices asked for by the scopes around.
+        With None: clear their devices too.
 
     Raises
     ------
     GraphError
         If it is of another graph.
     """
-    if op is None:
-        with scopes.within(colocate=None):
-            yield
-        return
-    element = scopes.get_default_graph().as_graph_element(op)
-    changes: dict[str, Any] = {"device": ""} if ignore_existing else {}
-    with scopes.within(colocate=element.op if isinstance(element, Tensor) else element, **changes):
+    devices = scopes.current().device if op is None and not ignore_existing else ()
+    with scopes.within(colocate=None if op is None else _operation(op), device=devices):
         yield
+
+
+def _operation(op: Any) -> Operation:
+    element = scopes.get_default_graph().as_graph_element(op)
+    return element.op if isinstance(element, Tensor) else element
 
 
 @contextmanager

@@ -233,7 +233,7 @@ class Variable(Operators):
         return tensor
 
     def _where(self, **changes: Any) -> Any:
-        return scopes.within(device=self.device or scopes.current().device, **changes)
+        return scopes.within(device=(self.device,) if self.device else scopes.current().device, **changes)
 
     def _as_tensor(self) -> Tensor:
         return self.value()

@@ -30,12 +30,13 @@ class Backward:
     def __init__(self, active: set[Tensor], stops: set[Tensor]) -> None:
         self.active = active
         self.stops = stops
+        self.devices = scopes.current().device
 
     def walk(self, operations: Iterable[Operation], cotangents: Cotangents) -> None:
         """Visit operations (in order of creation) in reverse, building their gradients in the current region."""
         for op in reversed(list(operations)):
             if any(t in cotangents.parts and t not in self.stops for t in op.outputs):
-                with scopes.within(device=scopes.current().device or op.device):
+                with scopes.within(device=(op.device, *self.devices)):
                     self._visit(op, cotangents)
 
     def _visit(self, op: Operation, cotangents: Cotangents) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from ..base import dtypes
+from ..base.devices import merge_devices
 from ..base.dtypes import DType
 from ..base.errors import DtypeError, GraphError, TagflowError
 from ..base.shapes import SCALAR, Shape
@@ -66,22 +67,23 @@ def build(type: str, tensors: list[Tensor], *, name: str | None = None, **attrs:
     )  # fmt: skip
     try:
         infer_shapes(op)
+        place(op)
     except TagflowError as error:
         discard(op)
         if error.operation is None:
             error.operation = op
         raise
-    place(op)
     return op
 
 
 def place(op: Operation) -> None:
     """Give a new operation the device and the colocation of the current scope."""
     scope = scopes.current()
-    op.device = scope.device(op) if callable(scope.device) else scope.device
+    for asked in reversed(scope.device):
+        op.device = merge_devices(op.device, asked(op) if callable(asked) else asked)
     if scope.colocate is not None:
         op.attrs["colocate"] = scope.colocate.name
-        op.device = op.device or scope.colocate.device
+        op.device = merge_devices(op.device, scope.colocate.device)
 
 
 def infer_shapes(op: Operation) -> None:

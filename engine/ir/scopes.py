@@ -23,7 +23,7 @@ class Scope:
 
     region: Region | None = None
     name: str = ""
-    device: str | Callable[[Operation], str] = ""
+    device: tuple[str | Callable[[Operation], str], ...] = ()  # the outermost first
     control_inputs: tuple[Operation, ...] = ()
     colocate: Operation | None = None
 

@@ -7,7 +7,6 @@ with its data and a read with its variable, wherever in the program they were as
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import lru_cache
 
 from ..base.devices import DeviceSpec, parse_device
 from ..base.errors import GraphError
@@ -16,13 +15,12 @@ from .groups import PLUMBING, Group, is_loop_merge, takes_handle
 
 Supports = Callable[[str, DeviceSpec], bool]
 _HINT = "change one of the device scopes, or ask for soft placement"
-_parse = lru_cache(parse_device)
 
 
 def asked(op: Operation) -> DeviceSpec:
     """Return the constraint that an operation was built with; GraphError when it is no device name."""
     try:
-        return _parse(op.device)
+        return parse_device(op.device)
     except GraphError as error:
         error.operation, error.source = op, op.source or error.source
         raise

@@ -182,7 +182,7 @@ class Optimizer:
     def _slot(self, var: Variable, name: str, initial: Any, shape: Any = None) -> Variable:
         key = (var.name, name)
         if key not in self._slots:
-            with scopes.within(name="", colocate=var.op):
+            with scopes.within(name="", device=(), colocate=var.op):
                 full = f"{var.name}/{self.name}/{name}"
                 self._slots[key] = Variable(initial, trainable=False, name=full, dtype=var.dtype, shape=shape)
         return self._slots[key]

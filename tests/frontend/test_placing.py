@@ -15,14 +15,14 @@ def branches():
 @pytest.mark.parametrize("build", [loop, branches])
 def test_device_name(build):
     with tg.device("/cpu:1"):
-        assert build().device == "/cpu:1"
+        assert build().device == "/device:CPU:1"
 
 
 @pytest.mark.parametrize("build", [loop, branches])
 def test_device_function(build):
     with tg.device(lambda op: "/cpu:2" if op.type in ("While", "Cond") else None):
         result = build()
-    assert result.device == "/cpu:2"
+    assert result.device == "/device:CPU:2"
     assert {op.device for region in result.op.regions for op in region.operations} == {""}
 
 

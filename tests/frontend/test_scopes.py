@@ -1,6 +1,8 @@
 """Scopes: control dependencies, devices, colocation, names."""
 
 import asyncio
+from contextlib import ExitStack
+from itertools import count
 
 import pytest
 from tagflow.base.errors import GraphError
@@ -142,15 +144,43 @@ async def test_a_cond_and_a_loop_wait_for_what_is_around_them():
 # ---- device
 
 
-def test_the_innermost_device_holds_and_none_clears():
+def test_what_an_inner_scope_says_holds_and_none_clears():
     with device("/cpu:0"):
         with device("/cpu:1"):
             inner = no_op()
         with device(None):
             none = no_op()
+            with device("/task:2"):
+                again = no_op()
         outer, value = no_op(), constant(1)
-    assert (inner.device, none.device, outer.device, value.device) == ("/cpu:1", "", "/cpu:0", "/cpu:0")
+    assert (inner.device, none.device, again.device) == ("/device:CPU:1", "", "/task:2")
+    assert outer.device == value.device == "/device:CPU:0"
     assert no_op().device == ""
+
+
+def nested(*scopes):
+    """Return the device of an operation made inside some device scopes, the outermost first."""
+    with ExitStack() as stack:
+        for scope in scopes:
+            stack.enter_context(device(scope))
+        return no_op().device
+
+
+@pytest.mark.parametrize(
+    ("scopes", "wanted"),
+    [
+        (["/job:worker", "/cpu:1"], "/job:worker/device:CPU:1"),
+        (["/cpu:1", "/job:worker"], "/job:worker/device:CPU:1"),
+        (["/job:worker/replica:1/task:2/cpu:3", "/task:5"], "/job:worker/replica:1/task:5/device:CPU:3"),
+        (["/job:ps/task:1/cpu:0", "/job:worker", "/cpu:4"], "/job:worker/task:1/device:CPU:4"),
+        (["/job:worker/gpu:3", "/cpu:*"], "/job:worker/device:CPU:*"),
+        (["/gpu:3", "/device:*:1"], "/device:GPU:1"),
+        (["/job:worker", "", "/cpu:1"], "/job:worker/device:CPU:1"),
+        (["/job:worker", None, "/cpu:1"], "/device:CPU:1"),
+    ],
+)
+def test_what_an_inner_scope_leaves_open_the_outer_one_says(scopes, wanted):
+    assert nested(*scopes) == wanted
 
 
 def test_a_device_function_is_asked_for_each_operation():
@@ -162,17 +192,47 @@ def test_a_device_function_is_asked_for_each_operation():
 
     with device("/cpu:1"), device(choose):
         a, b = constant(1), no_op()
-    assert (a.device, b.device) == ("/cpu:7", "/cpu:1")
+    assert (a.device, b.device) == ("/device:CPU:7", "/device:CPU:1")
     assert asked == ["Const", "NoOp"]
-    with device(lambda op: "/cpu:3"), device(choose):
-        assert no_op().device == "/cpu:3"
+    assert nested(lambda op: "/cpu:3", choose) == "/device:CPU:3"
 
 
-def test_what_is_no_device_is_refused():
-    with pytest.raises(GraphError, match="not a device"), device(3):
-        no_op()
-    with pytest.raises(GraphError, match="a device function gives"), device(lambda op: 3):
-        no_op()
+def test_a_device_function_sees_what_inner_scopes_say_and_adds_to_it():
+    seen = []
+
+    def choose(op):
+        seen.append(op.device)
+        return "/job:ps/cpu:7"
+
+    assert nested("/task:3", choose, "/cpu:1") == "/job:ps/task:3/device:CPU:1"
+    assert nested(choose, lambda op: "/task:2") == "/job:ps/task:2/device:CPU:7"
+    assert nested(choose, None) == ""
+    assert seen == ["/device:CPU:1", "/task:2"]
+
+
+def test_parameters_may_be_spread_over_tasks():
+    tasks = count()
+    spread = lambda op: f"/job:ps/task:{next(tasks)}" if op.type == "VariableHandle" else "/job:worker"  # noqa: E731
+    with device(spread):
+        variables = [Variable(1.0) for _ in range(2)]
+        total = variables[0] + variables[1]
+    assert [v.device for v in variables] == ["/job:ps/task:0", "/job:ps/task:1"]
+    assert {v.initializer.device for v in variables} == {"/job:ps/task:0", "/job:ps/task:1"}
+    assert total.device == "/job:worker"
+
+
+@pytest.mark.parametrize("wrong", [3, "cpu one", "/job:a/job:b"])
+def test_what_is_no_device_is_refused_where_it_is_asked_for(wrong):
+    with pytest.raises(GraphError, match="device"), device(wrong):
+        pytest.fail("the scope was entered")
+
+
+@pytest.mark.parametrize("wrong", [3, "cpu one"])
+def test_what_is_no_device_from_a_function_names_the_operation(graph, wrong):
+    with pytest.raises(GraphError, match="device") as caught, device(lambda op: wrong):
+        no_op("here")
+    assert caught.value.operation.name == "here"
+    assert graph.get_operations() == []
 
 
 # ---- colocate_with
@@ -180,19 +240,36 @@ def test_what_is_no_device_is_refused():
 
 def test_colocation_names_the_other_operation():
     a, v = constant(1, name="a"), Variable(1.0, name="v")
-    with device("/cpu:1"), colocate_with(a):
+    with colocate_with(a):
         b = no_op()
-        with colocate_with(v, ignore_existing=True):
+        with colocate_with(v):
             c = no_op()
         with colocate_with(None):
             d = no_op()
     assert b.get_attr("colocate") == "a"
-    assert b.device == "/cpu:1"
     assert c.get_attr("colocate") == v.op.name
-    assert c.device == ""
     assert "colocate" not in d.attrs
     with pytest.raises(GraphError), colocate_with(3):
         no_op()
+
+
+def test_colocation_is_stronger_than_devices_around_it_and_is_added_to_by_those_inside():
+    with device("/job:ps/cpu:1"):
+        a = constant(1, name="a")
+    with device("/cpu:2"):
+        with colocate_with(a):
+            b = no_op()
+            with device("/task:3"):
+                c = no_op()
+            with colocate_with(None):
+                d = no_op()
+        with colocate_with(None):
+            e = no_op()
+        with colocate_with(None, ignore_existing=True):
+            f = no_op()
+    assert b.device == "/job:ps/device:CPU:1"
+    assert c.device == "/job:ps/task:3/device:CPU:1"
+    assert (d.device, e.device, f.device) == ("", "/device:CPU:2", "")
 
 
 # ---- name_scope
@@ -238,4 +315,4 @@ async def test_scopes_are_the_tasks_own():
             x = identity(constant(1), name="x")
             return x.op.name, x.device
 
-    assert await asyncio.gather(build("a"), build("bb")) == [("a/x", "/cpu:1"), ("bb/x", "/cpu:2")]
+    assert await asyncio.gather(build("a"), build("bb")) == [("a/x", "/device:CPU:1"), ("bb/x", "/device:CPU:2")]

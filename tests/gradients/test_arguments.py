@@ -188,8 +188,8 @@ class TestDevices:
         with tg.device("/cpu:1"):
             y = tg.sin(x)
         made = self.made_by(graph, y * 2.0, x)
-        assert {op.device for op in made if op.type == "Cos"} == {"/cpu:1"}
-        assert {op.device for op in made if op.type == "Const"} <= {"", "/cpu:1"}
+        assert {op.device for op in made if op.type == "Cos"} == {"/device:CPU:1"}
+        assert {op.device for op in made if op.type == "Const"} <= {"", "/device:CPU:1"}
 
     def test_of_a_scope_around_gradients_come_first(self, graph):
         x = scalar(3.0)
@@ -197,7 +197,7 @@ class TestDevices:
             y = tg.sin(x)
         with tg.device("/cpu:2"):
             made = self.made_by(graph, y, x)
-        assert {op.device for op in made} == {"/cpu:2"}
+        assert {op.device for op in made} == {"/device:CPU:2"}
 
     def test_hold_inside_loops(self, graph):
         x = scalar(3.0)
@@ -207,4 +207,15 @@ class TestDevices:
                 return (tg.sin(a),)
 
         made = self.made_by(graph, repeat(2, body, x)[0], x)
-        assert {op.device for op in made if op.type == "Cos"} == {"/cpu:1"}
+        assert {op.device for op in made if op.type == "Cos"} == {"/device:CPU:1"}
+        with tg.device("/cpu:2"):
+            y = repeat(2, body, x)[0]
+        assert {op.device for op in self.made_by(graph, y, x) if op.type == "Cos"} == {"/device:CPU:1"}
+
+    def test_of_both_are_put_together(self, graph):
+        x = scalar(3.0)
+        with tg.device("/cpu:1"):
+            y = tg.sin(x)
+        with tg.device("/job:worker"):
+            made = self.made_by(graph, y, x)
+        assert {op.device for op in made if op.type == "Cos"} == {"/job:worker/device:CPU:1"}

@@ -94,8 +94,8 @@ def test_a_device_that_is_not_there(where):
 
 
 def test_a_name_that_is_no_device_names_the_operation(where):
-    with tg.device("cpu one"):
-        y = tg.exp(tg.placeholder("float32", []), name="y")
+    y = tg.exp(tg.placeholder("float32", []), name="y")
+    y.op.device = "cpu one"
     with pytest.raises(GraphError, match="not the name of a device") as caught:
         where([y])
     assert caught.value.operation is not None
@@ -154,7 +154,7 @@ def test_colocation_with_a_loop_or_a_branch_means_its_results(where):
 
 def test_a_contradiction_names_both_operations_and_lines(where):
     a = on(1, tg.exp, source(), name="a")
-    with tg.device("/cpu:2"), tg.colocate_with(a):
+    with tg.colocate_with(a), tg.device("/cpu:2"):
         b = tg.exp(a, name="b")
     with pytest.raises(GraphError, match="a and b must be on one device, but were asked onto two") as caught:
         where([b])

@@ -165,6 +165,21 @@ def test_slots_are_variables_named_after_theirs():
         assert not any(v.trainable for v in optimizer.variables())
 
 
+def test_slots_are_where_their_variable_is_whatever_the_scope_of_training():
+    with tg.Graph().as_default() as graph:
+        with tg.device("/cpu:1"):
+            w = tg.Variable([1.0, 2.0], name="w")
+        with tg.device("/cpu:0"):
+            train = AdamOptimizer(0.1).minimize(tg.reduce_sum(w * w))
+        slots = [v for v in tg.global_variables() if v.name.startswith("w/")]
+        initialize = tg.global_variables_initializer()
+    assert {slot.device for slot in slots} == {w.device} == {"/device:CPU:1"}
+    with tg.SyncSession(graph, devices=2) as session:
+        session.run(initialize)
+        session.run(train)
+        np.testing.assert_allclose(session.run(w), [0.9, 1.9], rtol=1e-5)
+
+
 def test_slots_of_variables_of_unknown_shape_begin_as_zeros():
     with tg.Graph().as_default() as graph:
         w = tg.Variable([1.0, 2.0], name="w", shape=[None])
