@@ -91,7 +91,7 @@ def _info() -> int:
 
 
 def _facts() -> list[tuple[str, str]]:
-    from .kernels.scheduler.machine import live_counts
+    from .kernels.scheduler.state import live_counts
 
     flavour = "debug" if "allocated" in live_counts() else "release"  # only a debug build counts both
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()

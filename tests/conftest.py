@@ -57,7 +57,7 @@ def pytest_sessionfinish(session, exitstatus):
 def all_that_was_allocated_is_freed():
     """After each test the step machines hold nothing; the counters exist in a debug build only."""
     yield
-    from tagflow.kernels.scheduler.machine import live_counts
+    from tagflow.kernels.scheduler.state import live_counts
 
     if "allocated" in live_counts():
         if live_counts()["allocated"] != live_counts()["freed"]:

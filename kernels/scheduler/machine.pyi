@@ -1,77 +1,12 @@
 """One execution of a plan."""
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from .state import StepState
 
-from .exchange import Rendezvous
-from .plan import CompiledPlan
-from .tracing import Recorder
-from .workers import Workers
-
-def live_counts() -> dict[str, int]:
-    """Return how many frames, iterations and values all machines of the process hold now."""
-
-class StepMachine:
-    """One execution of a compiled plan."""
-
-    def __init__(
-        self,
-        compiled: CompiledPlan,
-        step_context: Any,
-        feeds: Sequence[Any],
-        shuffle_seed: int | None = None,
-        guard: Callable[[Any], None] | None = None,
-        recorder: Recorder | None = None,
-        workers: Workers | None = None,
-        rendezvous: Rendezvous | None = None,
-    ) -> None: ...
-    @property
-    def compiled(self) -> CompiledPlan: ...
-    @property
-    def step(self) -> Any: ...
-    @property
-    def failure(self) -> tuple[int, str, BaseException, list[tuple[int, ...] | None]] | None:
-        """Node (-1 for `abort`), tag, error and shapes of the inputs; None while nothing has failed."""
-
-    @property
-    def done(self) -> bool:
-        """Whether nothing is ready and nothing on its way."""
-
-    @property
-    def pending(self) -> int:
-        """Number of asynchronous instances not finished."""
-
-    @property
-    def errands(self) -> set[Any]:
-        """Instances that the workers have and that are not delivered yet."""
-
-    def expect(self, descriptor: int) -> bool:
-        """Have a descriptor written to when a worker has done its work; False if it is time to drain instead."""
-
-    @property
-    def fetches(self) -> list[Any]:
-        """What was fetched: an array each, DEAD where no value came."""
+class StepMachine(StepState):
+    """One execution of a compiled plan; see `StepState` for what it is made of."""
 
     def drain(self, seconds: float) -> bool:
         """Run ready instances until there are none, or for about `seconds`; return whether more are ready."""
 
-    def launches(self) -> list[tuple[int, Any, int, str]]:
-        """Return (ticket, awaitable, node, tag) of the asynchronous instances started since the last call."""
-
-    def finish(self, ticket: int, result: Any) -> None:
-        """Deliver what an asynchronous instance gave; drain afterwards."""
-
-    def fail(self, ticket: int, exception: BaseException) -> None:
-        """Fail the step with the error of an asynchronous instance."""
-
-    def abort(self, exception: BaseException) -> None:
-        """Stop the step: drop all ready work and all values. An earlier error stays."""
-
-    def switch_outcomes(self) -> dict[int, bool | int | None]:
-        """Return which way the Switches of the root frame went, by node; None if dead."""
-
-    def dump(self) -> list[str]:
-        """Return lines that say what each iteration waits for, runs and holds."""
-
-    def close(self) -> None:
-        """Release everything; more than once is fine."""
+    def expect(self, descriptor: int) -> bool:
+        """Have a descriptor written to when a worker has done its work; False if it is time to drain instead."""

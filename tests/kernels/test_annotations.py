@@ -28,7 +28,8 @@ BUILDING = {
 HOT_ONLY = {
     "cpu/pool": {"_take", "_give", "_take_zeroed", "_new_block", "_resize", "_trim"},
     "cpu/elements": {"_array_in", "_has_shape", "_read", "_write", "read_quickly", "write_quickly"},
-    "scheduler/machine": {"_run", "_execute", "_compute", "_emit"},
+    "scheduler/machine": {"_run", "_execute", "_compute"},
+    "scheduler/state": {"_emit"},
 }
 
 NUMPY = re.compile(r"PyArray_\w+")  # its C interface; new arrays come from PyArray_NewFromDescr

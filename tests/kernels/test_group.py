@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from tagflow.base.tags import DEAD, Kind
-from tagflow.kernels.scheduler.machine import live_counts
+from tagflow.kernels.scheduler.state import live_counts
 from tagflow.runtime.execution import outcome
 
 from tests.kernels.planning import BOOL, F32, Planner, every_order, group, run_together

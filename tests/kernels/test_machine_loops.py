@@ -5,7 +5,7 @@ import resource
 import numpy as np
 import pytest
 from tagflow.base.tags import DEAD, ROOT_ID, Kind, frame_id, name_hash
-from tagflow.kernels.scheduler.machine import live_counts
+from tagflow.kernels.scheduler.state import live_counts
 
 from tests.kernels.planning import BOOL, I32, Planner, every_order, result
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import tagflow as tg
 from hypothesis import given, note
-from tagflow.kernels.scheduler.machine import live_counts
+from tagflow.kernels.scheduler.state import live_counts
 from tagflow.ops.variables import VariableStore
 from tagflow.runtime.context import StepContext
 from tagflow.runtime.execution import Execution, ReferenceExecution

@@ -12,7 +12,7 @@ import pytest
 import tagflow as tg
 from hypothesis import given, note
 from hypothesis import strategies as st
-from tagflow.kernels.scheduler.machine import live_counts
+from tagflow.kernels.scheduler.state import live_counts
 
 from tests.property.interpret import evaluate
 from tests.property.programs import show

@@ -2,7 +2,7 @@
 
 import pytest
 import tagflow as tg
-from tagflow.kernels.scheduler.machine import live_counts
+from tagflow.kernels.scheduler.state import live_counts
 
 
 @pytest.fixture(params=["machine", "reference"])

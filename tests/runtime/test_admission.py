@@ -6,7 +6,7 @@ import random
 import anyio
 import pytest
 import tagflow as tg
-from tagflow.kernels.scheduler.machine import live_counts
+from tagflow.kernels.scheduler.state import live_counts
 from tagflow.runtime.admission import Admission
 
 LONG = 20.0  # seconds; never over in these tests

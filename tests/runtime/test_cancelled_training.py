@@ -12,7 +12,7 @@ import anyio
 import numpy as np
 import pytest
 import tagflow as tg
-from tagflow.kernels.scheduler.machine import live_counts
+from tagflow.kernels.scheduler.state import live_counts
 from tagflow.training import AdamOptimizer
 
 from tests.runtime.tasks import only_this_task

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 import tagflow as tg
-from tagflow.kernels.scheduler.machine import live_counts
+from tagflow.kernels.scheduler.state import live_counts
 
 CPU = "/job:localhost/task:0/device:CPU:{}"
 

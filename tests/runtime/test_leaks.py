@@ -10,8 +10,8 @@ from contextlib import contextmanager
 import numpy as np
 import pytest
 import tagflow as tg
-from tagflow.kernels.scheduler.machine import live_counts
 from tagflow.kernels.scheduler.series import Series
+from tagflow.kernels.scheduler.state import live_counts
 from tagflow.ops.array_storage import ArrayStorage
 from tagflow.ops.stacks import StackStorage
 

@@ -1,0 +1,52 @@
+"""What a step has while it runs."""
+
+from cpython.object cimport PyObject
+from libc.stdint cimport int64_t, uint32_t
+
+from tagflow.kernels.scheduler.delivery cimport Machine
+from tagflow.kernels.scheduler.exchange cimport Rendezvous
+from tagflow.kernels.scheduler.log cimport Log
+from tagflow.kernels.scheduler.memory cimport Arena
+from tagflow.kernels.scheduler.plan cimport CompiledPlan
+from tagflow.kernels.scheduler.ready cimport Ready
+from tagflow.kernels.scheduler.table cimport Work
+from tagflow.kernels.scheduler.workers cimport Inbox, Workers
+
+
+cdef class Flight:
+    cdef Ready ready  # an outstanding instance; iteration NULL once the step has failed
+    cdef int64_t begin  # nanoseconds, when it was launched
+
+
+cdef class StepState:
+    cdef Machine machine  # its arrays are owned by `arena`, what they hold by this object
+    cdef Arena arena
+    cdef readonly CompiledPlan compiled  # keeps machine.table alive
+    cdef readonly object step  # handed to stateful kernels
+    cdef readonly object failure  # None or (node, tag, exception, input shapes)
+    cdef PyObject** arguments  # scratch for a call: one slot to spare, the instance, the inputs
+    cdef dict flights  # ticket -> Flight, for asynchronous instances not finished
+    cdef list launched  # what `launches` will return
+    cdef Workers workers  # None: all work is done in the drain
+    cdef Inbox inbox  # where the workers put what is done; open while `workers` is there
+    cdef Work work  # scratch: what a C kernel leaves to be done
+    cdef readonly set errands  # Errand: handed over and not yet delivered
+    cdef int64_t tickets  # instances that went on their way so far
+    cdef Rendezvous rendezvous  # None: it is alone
+    cdef readonly object guard  # called with floating outputs, or None
+    cdef Log log  # None: nothing is traced
+    cdef double patience  # seconds that a drain waits for the workers before it gives up the event loop
+    cdef bint draining  # inside a drain; then stopping waits for its end
+    cdef bint closed
+
+    cdef bint is_ready(self) noexcept
+    cdef int _open(self, list feeds, object shuffle_seed) except -1
+    cdef int _start(self) except -1
+    cdef int _dismiss(self) except -1
+    cdef int _look_after(self, Ready ready) except -1
+    cdef int _conclude(self, Ready ready, object result) except -1
+    cdef int _emit(self, Ready ready) except -1
+    cdef int _land(self, Ready ready, int64_t begin, int stream) except -1
+    cdef int _launch(self, Ready ready, object awaitable) except -1
+    cdef int _fail(self, Ready ready, object exception) except -1
+    cdef int _stop(self) except -1

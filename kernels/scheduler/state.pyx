@@ -1,0 +1,319 @@
+"""What a step has: frames and queue, what is on its way outside, and the first error.
+
+An asynchronous instance is handed out by `launches` and comes back by `finish` or `fail`. How instances run is said in
+``machine``, and what needs no Python in ``primitives`` and ``delivery``.
+"""
+
+cimport cython
+from cpython.object cimport PyObject
+from libc.stdint cimport int64_t, uint32_t, uint64_t
+
+import logging
+
+from tagflow.kernels.scheduler.awaitable cimport discard, is_awaitable
+from tagflow.kernels.scheduler.calls cimport accept_outputs
+from tagflow.kernels.scheduler.convert cimport accept
+from tagflow.kernels.scheduler.delivery cimport (
+    NO_MEMORY, NOT_SCALAR, TWO_LIVE, Machine, Outcome, complete, drop_inputs, emit_outputs, make_ready, settle,
+)
+from tagflow.kernels.scheduler.exchange cimport Rendezvous
+from tagflow.kernels.scheduler.frames cimport append_iteration, count_launch, frame_id, open_frame
+from tagflow.kernels.scheduler.guard cimport guard_outputs
+from tagflow.kernels.scheduler.log cimport open_log
+from tagflow.kernels.scheduler.memory cimport Arena
+from tagflow.kernels.scheduler.plan cimport CompiledPlan
+from tagflow.kernels.scheduler.ready cimport Ready, close_queue, open_queue
+from tagflow.kernels.scheduler.report cimport dump_lines, fetched, frame_path_of, free_frames, input_shapes, tag_of
+from tagflow.kernels.scheduler.report cimport switch_outcomes as outcomes_of
+from tagflow.kernels.scheduler.table cimport AT_ONCE, Node, Table
+from tagflow.kernels.scheduler.tracing cimport AWAITED, Recorder, Span, nanoseconds
+from tagflow.kernels.scheduler.values cimport TAGFLOW_DEBUG, Counters, Value, drop
+from tagflow.kernels.scheduler.workers cimport PATIENCE, Errand, Workers
+
+cdef Counters _live  # of all machines in the process
+_logger = logging.getLogger("tagflow")
+
+
+def live_counts():
+    """Return how many frames, iterations and values all machines of the process hold now.
+
+    A debug build adds how many of them were ever ``allocated`` and ``freed``.
+    """
+    counts = {"frames": _live.frames, "iterations": _live.iterations, "values": _live.values}
+    if TAGFLOW_DEBUG:
+        counts.update(allocated=_live.allocated, freed=_live.freed)
+    return counts
+
+
+cdef class Flight:
+    """An asynchronous instance on its way."""
+
+
+@cython.no_gc_clear  # closing needs the plan and the arena
+cdef class StepState:
+    """One execution of a compiled plan; a `StepMachine` runs it.
+
+    Parameters
+    ----------
+    compiled : CompiledPlan
+        What to run.
+    step_context : object
+        Attribute ``step`` of the instance that stateful kernels get.
+    feeds : list of numpy.ndarray
+        One for each feed, of the plan's dtype; used without a copy.
+    shuffle_seed : int, optional
+        Seed of a random ready order; None keeps first in, first out.
+    guard : callable, optional
+        Called with each floating array that a kernel gives; what it raises fails the step.
+    recorder : Recorder, optional
+        Gets a span for each instance.
+    workers : Workers, optional
+        Do the work of kernels that take long.
+    rendezvous : Rendezvous, optional
+        Where it meets the other machines of its step.
+
+    Raises
+    ------
+    ValueError
+        If the number of feeds is wrong.
+    TypeError
+        If a feed has another dtype than declared.
+    """
+
+    def __cinit__(self, CompiledPlan compiled not None, step_context, feeds, shuffle_seed=None, guard=None,
+                  Recorder recorder=None, Workers workers=None, Rendezvous rendezvous=None):
+        self.compiled = compiled
+        self.step = step_context
+        self.arena = Arena()
+        self.flights, self.launched, self.errands = {}, [], set()
+        self.guard = guard
+        self.patience = PATIENCE
+        self.log = open_log(recorder, compiled, step_context, &self.machine)
+        self.rendezvous, self.machine.exchange = rendezvous, NULL if rendezvous is None else &rendezvous.exchange
+        self._open(list(feeds), shuffle_seed)
+        if workers is not None:
+            workers.open_inbox(&self.inbox)
+            self.workers = workers
+        self._start()
+
+    def __dealloc__(self):
+        if self.machine.table != NULL:
+            self.close()
+
+    def launches(self):
+        """Return the asynchronous instances started since the last call.
+
+        Returns
+        -------
+        list of (int, awaitable, int, str)
+            Ticket for `finish` or `fail`, what to await, node, tag as ``node@frame/iteration``.
+        """
+        launched, self.launched = self.launched, []
+        return launched
+
+    def finish(self, ticket, result):
+        """Deliver what an asynchronous instance gave; drain afterwards. KeyError for an unknown ticket."""
+        cdef Flight flight = self.flights.pop(ticket)
+        self.machine.in_flight -= 1
+        if flight.ready.iteration == NULL or self.failure is not None:
+            return
+        try:
+            accept_outputs(&self.machine, &self.machine.table.nodes[flight.ready.node], result)
+            self._land(flight.ready, flight.begin, AWAITED)
+        except Exception as exception:
+            self._fail(flight.ready, exception)
+
+    def fail(self, ticket, exception):
+        """Fail the step with the error of an asynchronous instance. KeyError for an unknown ticket."""
+        cdef Flight flight = self.flights.pop(ticket)
+        self.machine.in_flight -= 1
+        if flight.ready.iteration != NULL:
+            if self.log is not None:
+                self.log.put(flight.ready, flight.begin, AWAITED)
+            self._fail(flight.ready, exception)
+
+    def abort(self, exception):
+        """Stop the step: drop all ready work and all values. An earlier error stays (rule 44)."""
+        if self.failure is None:
+            self.failure = (-1, "", exception, [])
+        self._stop()
+
+    def close(self):
+        """Release everything; more than once is fine.
+
+        Raises
+        ------
+        RuntimeError
+            If called from a kernel of this step.
+        """
+        if self.draining:
+            raise RuntimeError("a step can not be closed by its own kernel; abort it")
+        self.compiled.running -= not self.closed
+        self.closed = True
+        self._stop()
+        self.flights.clear()
+        close_queue(&self.machine.queue)
+
+    @property
+    def done(self):
+        """Whether nothing is ready and nothing on its way."""
+        return self.machine.queue.height + self.machine.queue.length == 0 and not self.flights and not self.errands
+
+    @property
+    def pending(self):
+        """Number of asynchronous instances not finished."""
+        return len(self.flights)
+
+    @property
+    def fetches(self):
+        """What was fetched: an array each, DEAD where no value came."""
+        return fetched(&self.machine)
+
+    def switch_outcomes(self):
+        """Return which way the Switches of the root frame went.
+
+        Returns
+        -------
+        dict of int to bool, int or None
+            By node: the predicate of a Switch, the index of a SwitchN, None if it was dead; those that fired.
+        """
+        return outcomes_of(&self.machine)
+
+    def dump(self):
+        """Return lines that say what each iteration waits for, runs and holds (rule 50)."""
+        active = [((<Flight>f).ready.node, <uint64_t>(<Flight>f).ready.iteration) for f in self.flights.values()]
+        active += [((<Errand>e).ready.node, <uint64_t>(<Errand>e).ready.iteration) for e in self.errands]
+        return dump_lines(&self.machine, self.compiled, active)
+
+    cdef bint is_ready(self) noexcept:
+        """Say whether a drain would find something to run."""
+        return self.failure is None and self.machine.queue.height + self.machine.queue.length != 0
+
+    cdef int _open(self, list feeds, object shuffle_seed) except -1:
+        """Take the arrays and the feeds."""
+        cdef Machine* m = &self.machine
+        cdef Table* table = &self.compiled.table
+        cdef uint64_t seed = 0 if shuffle_seed is None else frame_id(hash(shuffle_seed) & 0xFFFFFFFF, 0, 1)
+        if len(feeds) != table.num_feeds:
+            raise ValueError(f"wanted {table.num_feeds} feeds, got {len(feeds)}")
+        m.feeds = <Value*>self.arena.take(table.num_feeds, sizeof(Value))
+        m.fetched = <Value*>self.arena.take(table.num_fetches, sizeof(Value))
+        m.outcomes = <Outcome*>self.arena.take(table.num_switches, sizeof(Outcome))
+        m.outputs = <Value*>self.arena.take(table.most_outputs, sizeof(Value))
+        self.arguments = <PyObject**>self.arena.take(table.most_inputs + 2, sizeof(PyObject*))
+        m.live = &_live
+        m.table = table  # from here on there is something to close
+        self.compiled.join()
+        if not open_queue(&m.queue, seed):
+            raise MemoryError()
+        for i in range(table.num_feeds):
+            accept(m.live, feeds[i], &table.types[table.feed_types[i]], &m.feeds[i])
+        return 0
+
+    cdef int _start(self) except -1:
+        """Open the root frame and make the roots ready (rule 21)."""
+        cdef Machine* m = &self.machine
+        cdef uint32_t node
+        m.root = open_frame(m.live, &m.table.frames[0], NULL)
+        if m.root == NULL or append_iteration(m.live, m.root) == NULL:
+            raise MemoryError()
+        for i in range(m.table.num_roots):
+            node = m.table.roots[i]
+            make_ready(m, m.root.oldest, node, False, m.table.nodes[node].flags & AT_ONCE)
+        if m.trouble & NO_MEMORY:
+            raise MemoryError()
+        if m.table.num_roots == 0:
+            settle(m, m.root)
+        return 0
+
+    cdef int _dismiss(self) except -1:
+        """Take back what the workers have not begun; what they have they finish for nobody."""
+        if self.workers is not None:
+            self.workers.close_inbox(&self.inbox, self.errands)
+            self.workers = None
+            self.errands.clear()
+        return 0
+
+    cdef int _look_after(self, Ready ready) except -1:
+        """Turn trouble that the primitives met into an error, or a warning."""
+        cdef uint32_t trouble = self.machine.trouble
+        name = self.compiled.plan.nodes[ready.node].name
+        self.machine.trouble = 0
+        if trouble & NO_MEMORY:
+            if self.failure is None:
+                self.failure = (ready.node, "", MemoryError("no memory for another iteration"), [])
+        elif trouble & NOT_SCALAR:
+            self._fail(ready, TypeError(f"{name}: the predicate must be a scalar"))
+        elif trouble & TWO_LIVE:
+            _logger.warning("%s: more than one input of a Merge is live; the first is taken", name)
+        return 0
+
+    cdef int _conclude(self, Ready ready, object result) except -1:
+        """Go on with what a Python kernel returned: outputs, or something to await."""
+        if is_awaitable(result):
+            return self._launch(ready, result)
+        accept_outputs(&self.machine, &self.machine.table.nodes[ready.node], result)
+        return self._emit(ready)
+
+    cdef int _emit(self, Ready ready) except -1:
+        """Deliver the outputs of an instance and complete it."""
+        cdef Machine* m = &self.machine
+        cdef const Node* node = &m.table.nodes[ready.node]
+        if self.guard is not None:
+            guard_outputs(m, node, self.guard)
+        drop_inputs(m, ready.iteration, node)
+        emit_outputs(m, ready.iteration, node)
+        complete(m, ready.iteration)
+        if m.trouble:
+            self._look_after(ready)
+        return 0
+
+    cdef int _land(self, Ready ready, int64_t begin, int stream) except -1:
+        """Deliver what an instance gave that began some time ago."""
+        if self.log is None:
+            return self._emit(ready)
+        cdef Span span = self.log.begin(ready, begin, stream)
+        path = frame_path_of(ready.iteration.frame, self.compiled)
+        self._emit(ready)
+        return self.log.end(span, path)
+
+    cdef int _launch(self, Ready ready, object awaitable) except -1:
+        """Register an asynchronous instance; its inputs stay until it has finished."""
+        cdef Flight flight = Flight()
+        flight.ready = ready
+        flight.begin = nanoseconds()
+        self.tickets += 1
+        self.machine.in_flight += 1
+        count_launch(ready.iteration.frame, self.machine.in_flight)
+        self.flights[self.tickets] = flight
+        self.launched.append((self.tickets, awaitable, ready.node, tag_of(ready.iteration, ready.node, self.compiled)))
+        return 0
+
+    cdef int _fail(self, Ready ready, object exception) except -1:
+        """Keep the first error (rule 44) and stop."""
+        cdef Machine* m = &self.machine
+        if self.failure is None:
+            tag = tag_of(ready.iteration, ready.node, self.compiled)
+            self.failure = (ready.node, tag, exception, input_shapes(m, ready.iteration, ready.node))
+        return self._stop()
+
+    cdef int _stop(self) except -1:
+        """Drop all work and all values, unless a drain is running that will do it on its way out."""
+        cdef Machine* m = &self.machine
+        if self.draining:
+            return 0
+        m.queue.height = m.queue.length = 0
+        if self.rendezvous is not None:
+            self.rendezvous.clear()
+        self._dismiss()
+        for flight in self.flights.values():
+            (<Flight>flight).ready.iteration = NULL
+        for ticket, awaitable, _, _ in self.launches():
+            del self.flights[ticket]
+            discard(awaitable)
+        free_frames(m)
+        for i in range(m.table.num_feeds):
+            drop(m.live, &m.feeds[i])
+        for i in range(m.table.num_fetches):
+            drop(m.live, &m.fetched[i])
+        return 0
