@@ -44,15 +44,22 @@ cdef class KernelContexts:
 
     def run(self, function, *args, **kwargs):
         """Return ``function(*args, **kwargs)``, called in a private context; what it raises goes through."""
-        cdef PyObject* around = inside
-        global inside
-        context = self.idle.pop() if self.idle else self._new()
-        inside = <PyObject*>context
+        context = self.take()
+        cdef PyObject* around = enter(context)
         try:
-            return context.run(function, *args, **kwargs)
+            return function(*args, **kwargs)
         finally:
-            inside = around
-            self.idle.append(context)
+            leave(context, around)
+            self.give(context)
+
+    cdef object take(self):
+        """Return a private context that nobody is in, for `enter`; it goes back by `give`."""
+        return self.idle.pop() if self.idle else self._new()
+
+    cdef int give(self, object context) except -1:
+        """Keep a context that was taken for who needs one next."""
+        self.idle.append(context)
+        return 0
 
     def _new(self):
         context = Context()
@@ -60,6 +67,22 @@ cdef class KernelContexts:
         if self.pool is not None:
             context.run(_set_handler, self.pool.handler)
         return context
+
+
+cdef PyObject* enter(object context) except? NULL:
+    """Enter a private context; return the one that this thread was in, borrowed, NULL for none, as `leave` wants it."""
+    global inside
+    cdef PyObject* around = inside
+    PyContext_Enter(<PyObject*>context)
+    inside = <PyObject*>context
+    return around
+
+
+cdef int leave(object context, PyObject* around) except -1:
+    """Leave a private context."""
+    global inside
+    inside = around
+    return PyContext_Exit(<PyObject*>context)
 
 
 def _set_handler(handler):

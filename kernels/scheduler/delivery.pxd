@@ -37,6 +37,8 @@ cdef struct Machine:
     uint32_t trouble  # Trouble bits
     uint32_t in_flight  # asynchronous instances
     void* exchange  # an Exchange: where it meets the other machines of its step; NULL if it is alone
+    uint32_t number  # of this machine among those
+    bint called  # it is in the Exchange's queue of machines, or running
     bint waits  # the instance just resolved stays outstanding
 
 

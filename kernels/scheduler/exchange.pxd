@@ -21,6 +21,7 @@ cdef enum:
 
 cdef struct Waiting:  # one end of a channel that waits for the other
     Waiting* next  # in its bucket, or in the free list
+    uint64_t hash  # of channel, frame id and iteration; its bucket is hash & mask
     Machine* machine
     Iteration* iteration  # alive, since the instance is outstanding
     uint32_t node
@@ -46,6 +47,31 @@ cdef struct Exchange:
     Traffic* traffic  # by channel, owned
     uint32_t num_channels
     bint broken  # two frames had one id
+    uint32_t* calls  # ring: numbers of the machines that have something ready, once each; owned, NULL if nobody asks
+    uint32_t first_call  # position of the oldest
+    uint32_t num_calls
+    uint32_t most_calls  # length of the ring: one place for each machine
+
+
+cdef inline void call(Exchange* x, Machine* m) noexcept nogil:
+    """Have a machine visited that has something ready, unless that is so already."""
+    cdef uint32_t place = x.first_call + x.num_calls
+    if m.called or x.calls == NULL or m.queue.height + m.queue.length == 0:
+        return
+    x.calls[place if place < x.most_calls else place - x.most_calls] = m.number
+    x.num_calls += 1
+    m.called = True
+
+
+cdef inline int64_t next_call(Exchange* x) noexcept nogil:
+    """Return the number of the machine that has waited longest for a visit, -1 if none does; it stays `called`."""
+    cdef uint32_t number
+    if x.num_calls == 0:
+        return -1
+    number = x.calls[x.first_call]
+    x.first_call = 0 if x.first_call + 1 == x.most_calls else x.first_call + 1
+    x.num_calls -= 1
+    return number
 
 
 cdef inline bint same_path(const Frame* a, const Frame* b) noexcept nogil:
@@ -59,21 +85,22 @@ cdef inline bint same_path(const Frame* a, const Frame* b) noexcept nogil:
     return a == b
 
 
-cdef inline uint64_t bucket_of(const Exchange* x, uint32_t channel, const Iteration* it) noexcept nogil:
-    """Return where ends of a channel wait in an iteration."""
+cdef inline uint64_t hash_of(uint32_t channel, const Iteration* it) noexcept nogil:
+    """Return what says where ends of a channel wait in an iteration."""
     cdef uint64_t h = it.frame.id ^ (<uint64_t>channel << 32) ^ <uint64_t>it.number
     h = (h ^ (h >> 29)) * <uint64_t>0xBF58476D1CE4E5B9
-    return (h ^ (h >> 32)) & x.mask
+    return h ^ (h >> 32)
 
 
 cdef inline Waiting* meet(Exchange* x, uint32_t channel, const Iteration* it, bint sends) noexcept nogil:
     """Take out the end of a channel that has waited longest for one that `sends`, or not; NULL if there is none."""
-    cdef Waiting** place = &x.buckets[bucket_of(x, channel, it)]
+    cdef uint64_t hash = hash_of(channel, it)
+    cdef Waiting** place = &x.buckets[hash & x.mask]
     cdef Waiting* found
     while place[0] != NULL:
         found = place[0]
-        if found.channel == channel and found.sends != sends and found.iteration.number == it.number:
-            if found.iteration.frame.id == it.frame.id:
+        if found.hash == hash and found.channel == channel and found.sends != sends:
+            if found.iteration.number == it.number and found.iteration.frame.id == it.frame.id:
                 if not same_path(found.iteration.frame, it.frame):
                     x.broken = True
                     return NULL
@@ -100,7 +127,7 @@ cdef inline bint grow(Exchange* x) noexcept nogil:
         each = before[i]
         while each != NULL:
             following = each.next
-            place = &buckets[bucket_of(x, each.channel, each.iteration)]
+            place = &buckets[each.hash & x.mask]
             while place[0] != NULL:
                 place = &place[0].next
             each.next = NULL
@@ -124,7 +151,8 @@ cdef inline bint wait(Exchange* x, Machine* m, Iteration* it, uint32_t node, bin
             return False
     made.next, made.machine, made.iteration, made.node = NULL, m, it, node
     made.channel, made.sends, made.dead = m.table.nodes[node].index, sends, dead
-    place = &x.buckets[bucket_of(x, made.channel, it)]
+    made.hash = hash_of(made.channel, it)
+    place = &x.buckets[made.hash & x.mask]
     while place[0] != NULL:
         place = &place[0].next
     place[0] = made
@@ -149,6 +177,7 @@ cdef inline void land(Machine* m, Iteration* it, uint32_t number, Value value, b
     ready.iteration, ready.node, ready.dead = it, number, dead
     if not push(&m.queue, ready, True):
         m.trouble |= NO_MEMORY
+    call(<Exchange*>m.exchange, m)
 
 
 cdef inline void send(Machine* m, Iteration* it, uint32_t number, bint dead) noexcept nogil:
@@ -191,6 +220,7 @@ cdef inline void receive(Machine* m, Iteration* it, uint32_t number) noexcept no
     x.traffic[node.index].waiting -= 1
     land(m, it, number, take(&met.iteration.slots[other.table.nodes[met.node].slot]), met.dead)
     complete(other, met.iteration)
+    call(x, other)
     forget(x, met)
 
 
@@ -200,4 +230,5 @@ cdef class Rendezvous:
     cdef Exchange exchange
 
     cdef int open(self, uint32_t num_channels) except -1
+    cdef int expect_calls(self, uint32_t num_machines) except -1
     cdef void clear(self) noexcept

@@ -24,6 +24,7 @@ cdef class Rendezvous:
             free(found)
         free(self.exchange.buckets)
         free(self.exchange.traffic)
+        free(self.exchange.calls)
 
     @property
     def broken(self):
@@ -52,6 +53,14 @@ cdef class Rendezvous:
         self.exchange.buckets = <Waiting**>calloc(64, sizeof(void*))
         self.exchange.traffic = <Traffic*>calloc(num_channels + 1, sizeof(Traffic))
         if self.exchange.buckets == NULL or self.exchange.traffic == NULL:
+            raise MemoryError()
+        return 0
+
+    cdef int expect_calls(self, uint32_t num_machines) except -1:
+        """Note from now on which machine has something ready."""
+        self.exchange.calls = <uint32_t*>calloc(num_machines, sizeof(uint32_t))
+        self.exchange.most_calls = num_machines
+        if self.exchange.calls == NULL:
             raise MemoryError()
         return 0
 

@@ -1,14 +1,23 @@
 """The machines of one step, one for each device, with the face of a single one.
 
-Each has its own queue, frames and windows; they know of each other only through the rendezvous. A drain goes round: a
-machine runs until nothing is ready there or the time is over, in a private context of its device.
+Each has its own queue, frames and windows; they know of each other only through the rendezvous. A machine that a message
+gives something to do is called, and a drain visits those called, the first first: a machine runs until nothing is ready
+there or the time is over, in a private context of its device.
 """
 
-from tagflow.kernels.cpu.contexts cimport KernelContexts
-from tagflow.kernels.scheduler.exchange cimport Rendezvous
+from cpython.object cimport PyObject
+from libc.stdint cimport int64_t
+
+from tagflow.kernels.cpu.contexts cimport KernelContexts, enter, leave
+from tagflow.kernels.scheduler.cost cimport SLICE
+from tagflow.kernels.scheduler.exchange cimport Rendezvous, call, next_call
 from tagflow.kernels.scheduler.machine cimport StepMachine
 from tagflow.kernels.scheduler.tracing cimport now
 from tagflow.kernels.scheduler.workers cimport PATIENCE
+
+cdef extern from "<fenv.h>" nogil:
+    int FE_ALL_EXCEPT
+    int feclearexcept(int)
 
 
 cdef class MachineGroup:
@@ -30,14 +39,18 @@ cdef class MachineGroup:
     """
 
     cdef list machines, contexts, places
+    cdef list private  # by machine: the context that it runs in, None before its first visit
     cdef readonly Rendezvous rendezvous
     cdef StepMachine failed  # the first that failed
 
     def __init__(self, list machines, list contexts, Rendezvous rendezvous, list fetches):
         self.machines, self.contexts, self.places = machines, contexts, fetches
         self.rendezvous = rendezvous
-        for each in machines:
+        self.private = [None] * len(machines)
+        rendezvous.expect_calls(len(machines))
+        for i, each in enumerate(machines):
             (<StepMachine>each).patience = 0
+            (<StepMachine>each).machine.number = i
 
     def drain(self, double seconds):
         """Run ready instances of all machines until there are none, or for about `seconds`.
@@ -53,19 +66,29 @@ cdef class MachineGroup:
             What a kernel raised that is no Exception; the step has then failed.
         """
         cdef double deadline = now() + seconds
-        while self.failed is None and now() < deadline:
-            if not self._go_round(deadline) and not self._ask_workers(deadline):
-                break
+        cdef int budget = SLICE  # one for all visits, most of which are short: few look at the clock
+        cdef int64_t i
+        self._call_ready(deadline)
+        try:
+            while self.failed is None and budget > 0:
+                i = next_call(&self.rendezvous.exchange)
+                if i >= 0:
+                    budget = self._visit(i, deadline, budget)
+                elif not self._ask_workers(deadline):
+                    break
+        finally:
+            feclearexcept(FE_ALL_EXCEPT)
         return self.failed is None and any([(<StepMachine>each).is_ready() for each in self.machines])
 
-    cdef bint _go_round(self, double deadline) except -1:
-        """Let each machine that has something ready run; say whether there was one."""
-        cdef bint any = False
+    cdef int _call_ready(self, double deadline) except -1:
+        """Call the machines that have something ready; visit those that workers may have given something to do."""
+        cdef StepMachine machine
         for i, each in enumerate(self.machines):
-            if (<StepMachine>each).is_ready() and now() < deadline:
-                self._run(i, deadline)
-                any = True
-        return any
+            machine = <StepMachine>each
+            call(&self.rendezvous.exchange, &machine.machine)
+            if machine.errands and not machine.machine.called:
+                self._visit(i, deadline, SLICE)
+        return 0
 
     cdef bint _ask_workers(self, double deadline) except -1:
         """Deliver what workers have done; if that is nothing, wait for the first of them. Say whether any came."""
@@ -75,23 +98,30 @@ cdef class MachineGroup:
                 machine = <StepMachine>self.machines[i]
                 count = len(machine.errands)
                 machine.patience = patience
-                self._run(i, deadline)
+                self._visit(i, deadline, SLICE)
                 machine.patience = 0
-                if len(machine.errands) != count:
+                if len(machine.errands) != count or self.rendezvous.exchange.num_calls != 0:
                     return True
         return False
 
-    cdef int _run(self, int i, double deadline) except -1:
-        """Let a machine run."""
+    cdef int _visit(self, int i, double deadline, int budget) except -1:
+        """Let a machine run, as `StepMachine.visit` says, and call it again if it was not done."""
+        cdef StepMachine machine = <StepMachine>self.machines[i]
+        context = self.private[i]
+        if context is None:
+            context = self.private[i] = (<KernelContexts>self.contexts[i]).take()
+        cdef PyObject* around = enter(context)
         try:
-            (<KernelContexts>self.contexts[i]).run(self.machines[i].drain, deadline - now())
+            return machine.visit(deadline, budget)
         finally:
-            self._look_after(self.machines[i])
-        return 0
+            leave(context, around)
+            machine.machine.called = False
+            call(&self.rendezvous.exchange, &machine.machine)
+            self._look_after(machine)
 
     cdef int _look_after(self, StepMachine machine) except -1:
         """Stop all when one has failed (rule 44); a key that stands for two frames is a failure too."""
-        if self.rendezvous.broken:
+        if self.rendezvous.exchange.broken:
             machine.abort(RuntimeError("internal error: two frames of different loops or iterations have one id"))
         if machine.failure is not None and self.failed is None:
             self.failed = machine
@@ -133,6 +163,10 @@ cdef class MachineGroup:
         """Release everything; more than once is fine."""
         for each in self.machines:
             each.close()
+        for i, context in enumerate(self.private):
+            if context is not None:
+                (<KernelContexts>self.contexts[i]).give(context)
+                self.private[i] = None
 
     @property
     def failure(self):

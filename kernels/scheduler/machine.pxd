@@ -7,11 +7,12 @@ from tagflow.kernels.scheduler.workers cimport Errand
 
 
 cdef class StepMachine(StepState):
-    cdef int _run(self, double seconds) except -1
+    cdef int visit(self, double deadline, int budget) except -1
+    cdef int _run(self, double deadline, int budget) except -1
     cdef int _trace(self, Ready ready) except -1
     cdef int _perform(self, Ready ready) except -1
     cdef int _execute(self, Ready ready) except -1
     cdef int _compute(self, Ready ready, Node* node) except -1
     cdef int _hand_over(self, Ready ready, Node* node) except -1
-    cdef bint _collect(self, double seconds) except -1
+    cdef bint _collect(self, double seconds, double deadline) except -1
     cdef int _return(self, Errand errand) except -1

@@ -51,16 +51,11 @@ cdef class StepMachine(StepState):
         BaseException
             What a kernel raised that is no Exception, such as KeyboardInterrupt; the step has then failed.
         """
-        if self.draining or self.closed:
-            raise RuntimeError("drain is already running" if self.draining else "the step is closed")
-        self.draining = True
         try:
-            return self._run(seconds) == 1
+            self.visit(now() + seconds, SLICE)
+            return self.is_ready()
         finally:
             feclearexcept(FE_ALL_EXCEPT)
-            self.draining = False
-            if self.failure is not None:
-                self._stop()
 
     def expect(self, descriptor):
         """Have a descriptor written to when a worker has done its work.
@@ -72,29 +67,45 @@ cdef class StepMachine(StepState):
         """
         return not self.errands or self.workers.arm(&self.inbox, descriptor)
 
-    cdef int _run(self, double seconds) except -1:
-        """Take up instances until none is ready (0), the time is over (1) or the step has failed (0).
+    cdef int visit(self, double deadline, int budget) except -1:
+        """Run ready instances until there are none or it is `deadline`, looking at the clock when `budget` is spent.
+
+        Returns
+        -------
+        int
+            What is left of the budget, at most SLICE; 0 when the time is over.
+        """
+        if self.draining or self.closed:
+            raise RuntimeError("drain is already running" if self.draining else "the step is closed")
+        self.draining = True
+        try:
+            return self._run(deadline, budget)
+        finally:
+            self.draining = False
+            if self.failure is not None:
+                self._stop()
+
+    cdef int _run(self, double deadline, int budget) except -1:
+        """Do what `visit` says.
 
         Once in a slice the ring goes first, so that a loop of primitives alone can not keep kernels waiting.
         """
         cdef Machine* m = &self.machine
-        cdef double deadline = now() + seconds
-        cdef int budget = SLICE
         cdef bint found
         cdef Ready ready
         while self.failure is None:
             if budget <= 0:
-                budget = SLICE
-                self._collect(0)
+                self._collect(0, deadline)
                 if now() >= deadline:
-                    return m.queue.height + m.queue.length != 0
+                    return 0
+                budget = SLICE
                 found = pop_ring(&m.queue, &ready) or pop_stack(&m.queue, &ready)
             else:
                 found = pop_stack(&m.queue, &ready) or pop_ring(&m.queue, &ready)
             if not found:
-                if self._collect(min(self.patience, deadline - now())):
+                if self._collect(self.patience, deadline):
                     continue
-                return 0
+                return budget
             if self.log is not None:
                 budget -= self._trace(ready)
             elif resolve(m, ready):
@@ -103,7 +114,7 @@ cdef class StepMachine(StepState):
                     self._look_after(ready)
             else:
                 budget -= self._perform(ready)
-        return 0
+        return max(budget, 0)
 
     cdef int _trace(self, Ready ready) except -1:
         """Run an instance and record when; return what it counts for."""
@@ -178,13 +189,13 @@ cdef class StepMachine(StepState):
         self.workers.submit(errand, &self.inbox)
         return LOOP_COST
 
-    cdef bint _collect(self, double seconds) except -1:
-        """Deliver what the workers have done; if that is nothing, wait for it for some time. Say whether any came."""
+    cdef bint _collect(self, double seconds, double deadline) except -1:
+        """Deliver what the workers have done; if that is nothing, wait for it so long. Say whether any came."""
         cdef Task* task
         cdef bint any
         if not self.errands:
             return False
-        task = self.workers.collect(&self.inbox, seconds)
+        task = self.workers.collect(&self.inbox, min(seconds, deadline - now()))
         any = task != NULL
         while task != NULL and self.failure is None:
             errand = <Errand>task.errand
