@@ -96,15 +96,19 @@ class OpError(TagflowError):
         The instance: ``node@frame/iteration``.
     input_shapes : sequence of tuple of int, optional
         Shapes of the values the instance was given.
+    device : str or None
+        Full name of the device it ran on, where the step had several.
     """
 
     def __init__(self, what: str, *, tag: str | None = None, input_shapes: Any = None, **fields: Any) -> None:
         self.tag = tag
         self.input_shapes = input_shapes
+        self.device: str | None = None
         super().__init__(what, **fields)
 
     def details(self) -> list[tuple[str, Any]]:
-        return [("instance", self.tag), ("input shapes", self.input_shapes), *super().details()]
+        own = [("instance", self.tag), ("device", self.device), ("input shapes", self.input_shapes)]
+        return [*own, *super().details()]
 
 
 class DeadFetchError(OpError):

@@ -45,6 +45,7 @@ def complete(graph: Graph, plan: Plan, index: int, tag: str, error: BaseExceptio
     if not isinstance(error, OpError) or error.tag is not None:  # with a tag it comes from another, nested step
         error = _wrapped(error, operation)
     error.tag = tag
+    error.device = plan.device or None
     error.input_shapes = shapes
     error.operation = operation
     error.source = operation.source or error.source

@@ -16,6 +16,7 @@ from tagflow.kernels.scheduler.values cimport hold, object_value
 
 cdef extern from "numpy/arrayobject.h":
     DescrObject* PyArray_DESCR(ArrayObject*)
+    bint PyArray_EquivTypes(DescrObject*, DescrObject*)
 
 cnp.import_array()
 
@@ -40,6 +41,12 @@ cdef void _copy(const void* arguments, int part, int parts) noexcept nogil:
     memcpy(c.target + start, c.source + start, stop - start)
 
 
+cdef bint _has_type(ArrayObject* array, const Type* type) noexcept:
+    """Say whether an array has the dtype of a channel; strings have one object for each."""
+    cdef DescrObject* found = PyArray_DESCR(array)
+    return <PyObject*>found == type.descr or PyArray_EquivTypes(found, <DescrObject*>type.descr)
+
+
 cdef int copy_received(Machine* m, Iteration* it, const Node* node, Work* work) except -1:
     """Put a copy of the array that a Recv has got into `outputs`, or leave it to be made.
 
@@ -52,7 +59,7 @@ cdef int copy_received(Machine* m, Iteration* it, const Node* node, Work* work) 
     cdef Type* type = output_type(m.table, node, 0)
     cdef Copy* c = <Copy*>work.arguments
     received = <object><PyObject*>source
-    if not cnp.PyArray_Check(received) or <PyObject*>PyArray_DESCR(source) != type.descr:
+    if not cnp.PyArray_Check(received) or not _has_type(source, type):
         raise TypeError(f"internal error: {<object>node.name} received {received!r:.99}")
     if not is_plain(source) or type.size == 0:
         copied = received.copy()

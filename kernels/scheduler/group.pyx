@@ -216,4 +216,9 @@ cdef class MachineGroup:
 
     def dump(self):
         """Return lines that say what each iteration waits for, runs and holds, by machine."""
-        return [line for each in self.machines for line in each.dump()]
+        found = []
+        for each in self.machines:
+            lines = each.dump()
+            if lines:
+                found += [f"on {each.compiled.plan.device}:", *lines]
+        return found

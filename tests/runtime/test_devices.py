@@ -100,6 +100,8 @@ async def test_an_error_on_another_device_names_the_users_line():
             await session.run(y, {x: X})
         assert "test_devices.py" in str(caught.value)
         assert caught.value.tag.endswith("/while/0")
+        assert caught.value.device == CPU.format(1)
+        assert f"device: {CPU.format(1)}" in str(caught.value)
         assert await session.run(x, {x: X}) is not None
 
 
@@ -144,8 +146,9 @@ async def test_a_step_over_devices_is_cancelled():
         with pytest.raises(asyncio.CancelledError):
             await task
         assert session.statistics().steps_running == 0
-        with pytest.raises(tg.StepTimeout, match="still waiting for never@root/0/while/0"):
+        with pytest.raises(tg.StepTimeout, match="still waiting for never@root/0/while/0") as caught:
             await session.run(y, {x: X}, timeout=0.01)
+        assert f"on {CPU.format(1)}:\nroot/0" in caught.value.__notes__[0]
 
 
 async def test_variables_stay_where_they_were_made():
@@ -226,3 +229,22 @@ async def test_a_report_and_a_trace_of_one_device_name_none():
         report = session.report()
     assert report.traffic == ()
     assert [loop.device for loop in report.loops] == [""]
+
+
+@pytest.mark.rule(122)
+@pytest.mark.parametrize("dtype", ["string", "bool", "int8", "uint64", "bfloat16", "complex128"])
+@pytest.mark.parametrize("shape", [(), (3,), (2, 0)])
+async def test_values_of_any_dtype_cross(dtype, shape):
+    dtype = tg.as_dtype(dtype)
+    with on(0):
+        x = tg.placeholder(dtype, shape)
+    with on(1):
+        y = tg.identity(x)
+    with on(0):
+        z = tg.identity(y)
+    given = np.asarray(np.ones(shape), "U3" if dtype.name == "string" else None).astype(dtype.numpy)
+    async with tg.Session(x.graph, devices=2) as session:
+        there, back = await session.run([y, z], {x: given})
+    for value in (there, back):
+        assert value.dtype == dtype.numpy
+        np.testing.assert_array_equal(value, given)
