@@ -80,14 +80,14 @@ def divided(
     soft : bool, optional
         Place operations elsewhere if what they ask for is not there or contradicts itself.
     settings : Settings, optional
-        Whether the result is checked.
+        Whether dead messages speak for each other, and whether the result is checked.
 
     Raises
     ------
     GraphError
         If there is no device for an operation, naming the constraints that contradict each other.
     """
-    found = partition(program, place(program, devices, soft))
+    found = partition(program, place(program, devices, soft), settings.quiet)
     for part in found.programs.values():
         _legal(part, "partitioned", settings)
     return found

@@ -53,6 +53,8 @@ class Settings:
         Run connected elementwise operations as one.
     release : bool
         Let go of a saved value when a backward loop has read it; off, when none of that loop's values are needed.
+    quiet : bool
+        Let one message say for all values between two devices that are dead together that they are; off, one for each.
     native : bool
         Call C kernels where an operation has one; off, the Python kernel of its definition.
     loops : bool
@@ -87,6 +89,7 @@ class Settings:
     narrow: bool = True
     fuse: bool = True
     release: bool = True
+    quiet: bool = True
     native: bool = True
     loops: bool = True
     reuse: bool = True
@@ -129,8 +132,8 @@ class Settings:
 # What makes steps fast, and changes no result but for rounding: each field with the value that switches it off.
 FAST_PATHS: dict[str, Any] = {
     "fold": False, "merge": False, "hoist": False, "hoist_bytes": 0, "narrow": False, "batch": False,
-    "accumulate": False, "fuse": False, "release": False, "native": False, "loops": False, "reuse": False,
-    "pool": False, "workers": 0,
+    "accumulate": False, "fuse": False, "release": False, "quiet": False, "native": False, "loops": False,
+    "reuse": False, "pool": False, "workers": 0,
 }  # fmt: skip
 
 DEFAULTS = Settings()

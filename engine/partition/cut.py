@@ -32,7 +32,7 @@ Value = Tensor | Operation
 _EMPTY = {"value": np.asarray(False)}
 
 
-def partition(program: Program, placement: Mapping[Operation, DeviceSpec]) -> Partitioned:
+def partition(program: Program, placement: Mapping[Operation, DeviceSpec], quiet: bool = True) -> Partitioned:
     """Cut a program by device.
 
     Parameters
@@ -41,6 +41,8 @@ def partition(program: Program, placement: Mapping[Operation, DeviceSpec]) -> Pa
         Lowered; not changed.
     placement : mapping of Operation to DeviceSpec
         What :func:`tagflow.place.place` gives.
+    quiet : bool, optional
+        Let one of several values that are dead together say so for all.
 
     Returns
     -------
@@ -53,7 +55,7 @@ def partition(program: Program, placement: Mapping[Operation, DeviceSpec]) -> Pa
         does not exist in every iteration does.
     """
     operations = in_order(needed(program))
-    return Cutter(program, operations, placement, assign_frames(operations)).run()
+    return Cutter(program, operations, placement, assign_frames(operations)).run(quiet)
 
 
 class Part:
@@ -91,7 +93,7 @@ class Cutter:
         self.back_edges: list[tuple[Operation, int, Tensor, DeviceSpec]] = []
         self.controls = ControlLoops(self)
 
-    def run(self) -> Partitioned:
+    def run(self, quiet: bool) -> Partitioned:
         for op in self.operations:
             if not is_repeatable(op):
                 self.copy(op, self.placement[op])
@@ -104,7 +106,7 @@ class Cutter:
             merge.update_input(index, self.tensor(tensor, device))
         self.controls.close()
         check_steady(self.operations, [op_of(value) for value, _ in self.ends])
-        channels = self.channels()
+        channels = self.channels(self.leading() if quiet else range(len(self.ends)))
         return Partitioned({d: p.program() for d, p in self.parts.items()}, channels, feeds, fetches)
 
     def part(self, device: DeviceSpec) -> Part:
@@ -216,14 +218,17 @@ class Cutter:
             )  # fmt: skip
         return self.copy(op, home).outputs[value.index]
 
-    def channels(self) -> list[Channel]:
-        """Return the channels by number, and let those that are dead together be quiet but for one."""
-        leading = leaders(self.operations, self.frames, [(v, self.placement[op_of(v)], d) for v, d in self.ends])
+    def leading(self) -> list[int]:
+        """Return for each channel the number of the one that says for it that it is dead."""
+        return leaders(self.operations, self.frames, [(v, self.placement[op_of(v)], d) for v, d in self.ends])
+
+    def channels(self, leading: Sequence[int]) -> list[Channel]:
+        """Return the channels by number, and let those that do not lead be quiet."""
         ends = list(self.ends.values())
         for number, leader in enumerate(leading):
             if leader != number:
                 send, recv = ends[number]
-                recv.control_inputs.append(ends[leader][1])
+                recv.control_inputs = [ends[leader][1]]  # which the control loop starts
                 send.attrs["quiet"] = recv.attrs["quiet"] = True
         return [self.channel(*key, number, leading[number]) for number, key in enumerate(self.ends)]
 

@@ -1,7 +1,7 @@
 """Delivery: how a value finds its consumers, and what follows when nothing is left to do (rules 1 to 43).
 
-Nothing here recurses. Delivering only counts, stores and pushes ready instances; the machine takes them off
-the queue one after the other, so a chain of any length needs no stack.
+Nothing here recurses, but from a Recv to those it speaks for. Delivering only counts, stores and pushes ready
+instances; the machine takes them off the queue one after the other, so a chain of any length needs no stack.
 """
 
 from libc.stdint cimport int64_t, uint32_t, uint64_t
@@ -10,7 +10,9 @@ from tagflow.kernels.scheduler.frames cimport (
     Frame, Iteration, Parked, append_iteration, close_frame, count_start, remove_oldest,
 )
 from tagflow.kernels.scheduler.ready cimport Queue, Ready, push
-from tagflow.kernels.scheduler.table cimport AT_ONCE, CONTROL_TRIGGER, MERGE, TRIP_COUNT, Edge, Node, Pending, Table
+from tagflow.kernels.scheduler.table cimport (
+    AT_ONCE, CONTROL_TRIGGER, MERGE, QUIET, RECV, SEND, TRIP_COUNT, Edge, Node, Pending, Table,
+)
 from tagflow.kernels.scheduler.values cimport EMPTY, Counters, Value, drop, empty, hold, object_value, scalar
 
 cdef enum Trouble:  # bits of Machine.trouble, which the caller looks at after each instance
@@ -57,6 +59,8 @@ cdef inline void make_ready(Machine* m, Iteration* it, uint32_t node, bint dead,
 cdef inline void arrive(Machine* m, Iteration* it, const Edge* edge, bint dead) noexcept nogil:
     """Count an input of an ordinary node; deadness never makes it ready early (rule 1)."""
     cdef Pending* pending = &it.pending[edge.place]
+    if dead and edge.kind == SEND and edge.flags & QUIET:
+        return  # it has nothing to say
     pending.dead |= dead
     pending.waiting -= 1
     if pending.waiting == 0:
@@ -112,9 +116,11 @@ cdef inline void deliver(Machine* m, Iteration* it, const Edge* edge, Value valu
 
 
 cdef inline void deliver_control(Machine* m, Iteration* it, const Edge* edge, bint dead) noexcept nogil:
-    """Bring a signal over a control edge into an iteration."""
+    """Bring a signal over a control edge into an iteration; a quiet Recv is dead at once, with the one it waits for."""
     if edge.kind == MERGE:
         merge_control(m, it, edge)
+    elif dead and edge.kind == RECV and edge.flags & QUIET:
+        emit_dead(m, it, &m.table.nodes[edge.node])
     else:
         arrive(m, it, edge, dead)
 

@@ -11,7 +11,7 @@ from libc.stdlib cimport calloc, free, malloc
 from tagflow.kernels.scheduler.delivery cimport NO_MEMORY, Machine, complete, drop_inputs
 from tagflow.kernels.scheduler.frames cimport Frame, Iteration
 from tagflow.kernels.scheduler.ready cimport Ready, push
-from tagflow.kernels.scheduler.table cimport QUIET, Node, output_type
+from tagflow.kernels.scheduler.table cimport Node, output_type
 from tagflow.kernels.scheduler.values cimport SCALAR, Value, take
 
 
@@ -188,8 +188,6 @@ cdef inline void send(Machine* m, Iteration* it, uint32_t number, bint dead) noe
     cdef Waiting* met
     if dead:
         drop_inputs(m, it, node)
-    if dead and node.flags & QUIET:
-        return
     met = meet(x, node.index, it, True)
     traffic.messages += 1
     traffic.dead += dead

@@ -13,7 +13,7 @@ from tagflow.kernels.scheduler.frames cimport (
 )
 from tagflow.kernels.scheduler.ready cimport Ready
 from tagflow.kernels.scheduler.table cimport (
-    CONST, CONTROL_TRIGGER, ENTER, EXIT, FEED, FETCH, IDENTITY, INVARIANT, LOOP_COND, MERGE, NEXT_ITERATION, QUIET, RECV,
+    CONST, CONTROL_TRIGGER, ENTER, EXIT, FEED, FETCH, IDENTITY, INVARIANT, LOOP_COND, MERGE, NEXT_ITERATION, RECV,
     SEND, SWITCH, SWITCH_N, TRIP_COUNT, FrameType, Node, input_type,
 )
 from tagflow.kernels.scheduler.values cimport EMPTY, OBJECT, SCALAR, Value, drop, empty, hold, scalar, take
@@ -189,7 +189,7 @@ cdef inline void fire_dead(Machine* m, Iteration* it, const Node* node, uint32_t
         fire_fetch(m, it, node, True)
     elif node.kind == SEND:
         send(m, it, number, True)
-    elif node.kind == RECV and not node.flags & QUIET and it.pending[node.place].dead != ARRIVED:
+    elif node.kind == RECV and it.pending[node.place].dead != ARRIVED:
         receive(m, it, number)
     else:
         drop_inputs(m, it, node)

@@ -35,9 +35,9 @@ def source(name, dtype="float32"):
     return on(0, tg.placeholder, dtype, [], name)
 
 
-def cut(fetches, feeds):
+def cut(fetches, feeds, **options):
     program = lowered(Program(feeds[0].graph, list(feeds), list(fetches)))
-    return partition(program, place(program, DEVICES))
+    return partition(program, place(program, DEVICES), **options)
 
 
 def run(partitioned, *feeds):
@@ -98,6 +98,15 @@ def test_what_is_alive_in_every_iteration_is_told_by_itself():
     found = cut(tg.while_loop(lambda i, x: i < n, body, [0, x]), [n, x])
     assert len(found.channels) > 2
     assert led(found) == {}
+
+
+def test_each_dead_value_may_be_sent_for_itself():
+    p, x = source("p", "bool"), source("x")
+    found = cut([branch(p, x, 5)], [p, x], quiet=False)
+    assert led(found) == {}
+    values, sent = run(found, np.bool_(False), np.float32(0))
+    assert values == [0.0]
+    assert [messages for messages in sent.values() if messages == [DEAD]] == [[DEAD]] * 6
 
 
 def test_both_branches_and_other_devices_are_told_each():
