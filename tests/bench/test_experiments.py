@@ -14,6 +14,7 @@ from tagflow.ir.rewrite import Program
 
 from bench import (
     cond_loop,
+    dead_signals,
     loop_gradient,
     loop_lag,
     lstm_train,
@@ -149,6 +150,16 @@ async def test_the_first_run_beside_a_sleeper_does_not_count():
     assert 0 <= p99 <= worst
 
 
+@pytest.mark.parametrize(
+    ("factory", "wanted"), [(dead_signals.tagflow, 1.0), (dead_signals.uncut, 0.0), (dead_signals.one_by_one, 5.0)]
+)
+async def test_dead_messages_are_counted_for_each_destination_and_iteration(factory, wanted):
+    (trips, x), step = await run(factory, {"edges": 5, "iterations": 3})
+    assert trips == 3
+    np.testing.assert_allclose(x, np.eye(2) / 8)
+    assert step.figures == {dead_signals.MESSAGES: [wanted]}
+
+
 def test_heavy_takes_its_time():
     began = time.perf_counter()
     assert np.array_equal(loop_lag.heavy(loop_lag.START), np.tanh(loop_lag.START))
@@ -158,6 +169,6 @@ def test_heavy_takes_its_time():
 def test_all_experiments_of_the_table_are_there():
     names = "null_ops counter_loop matmul_loop cond_loop nested_loop loop_gradient lstm_train static_unroll"
     found = experiments()
-    assert set(names.split()) | {"step_overhead", "loop_lag"} <= set(found)
+    assert set(names.split()) | {"step_overhead", "loop_lag", "dead_signals"} <= set(found)
     assert list(found["static_unroll"].engines) == ["tagflow", "unrolled"]
     assert all(len(e.quick().cases) == len(e.cases) for e in found.values())
