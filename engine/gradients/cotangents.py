@@ -8,11 +8,13 @@ where it is dead itself, and nowhere else.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
 from ..base.dtypes import series
 from ..base.errors import GraphError
+from ..ir import scopes
 from ..ir.build import apply
 from ..ir.tensor import Tensor
 from ..ops import series as _operations  # noqa: F401  declares the operation types used below
@@ -61,6 +63,17 @@ def add_up(contributions: Sequence[Any], like: Tensor) -> Tensor | IndexedSlices
         )  # fmt: skip
     if len(contributions) == 1:
         return contributions[0]  # type: ignore[no-any-return]
+    with _where(contributions):
+        return _sum(contributions, like)
+
+
+def _where(contributions: Sequence[Any]) -> AbstractContextManager[Any]:
+    """Add up on the device of all contributions, if it is one: a sum is one message where they would be several."""
+    devices = {(c.values if isinstance(c, IndexedSlices) else c).op.device for c in contributions}
+    return scopes.within(device=tuple(devices)) if len(devices) == 1 else nullcontext()
+
+
+def _sum(contributions: Sequence[Any], like: Tensor) -> Tensor | IndexedSlices:
     if all(isinstance(c, IndexedSlices) for c in contributions):
         return _join(contributions)
     if like.dtype is series:

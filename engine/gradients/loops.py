@@ -118,7 +118,9 @@ class _WhileGradient:
             init = zeros_for(tensor)
         before = self._variable(init, init.shape, "sum")
         position = len(self.inits) - 1
-        self.body.results.append(apply("SeriesAdd", before, total) if tensor.dtype is series else add(before, total))
+        with scopes.within(device=(total.op.device, *self.walk.devices)):  # the sum stays where its terms are made
+            after = apply("SeriesAdd", before, total) if tensor.dtype is series else add(before, total)
+        self.body.results.append(after)
         self.finish.append((tensor, lambda: self.gradient.outputs[position]))
 
     def _rows(self, tensor: Tensor, slices: IndexedSlices) -> None:

@@ -152,9 +152,10 @@ class Optimizer:
         return list(self._slots.values())
 
     def _apply(self, gradient: Any, var: Variable) -> Tensor:
-        if isinstance(gradient, IndexedSlices):
-            return self._apply_sparse(gradient, var)
-        return self._apply_dense(gradient, var)
+        with scopes.within(device=(var.device,) if var.device else scopes.current().device):
+            if isinstance(gradient, IndexedSlices):
+                return self._apply_sparse(gradient, var)
+            return self._apply_dense(gradient, var)
 
     def _prepare(self, variables: list[Variable]) -> None:
         """Make what the updates need; called before any of them."""

@@ -212,6 +212,30 @@ class TestDevices:
             y = repeat(2, body, x)[0]
         assert {op.device for op in self.made_by(graph, y, x) if op.type == "Cos"} == {"/device:CPU:1"}
 
+    def test_of_sums_are_those_of_their_terms(self, graph):
+        x = scalar(3.0)
+        with tg.device("/cpu:1"):
+            y = tg.sin(x) * tg.exp(x)
+        made = self.made_by(graph, y, x)
+        assert [op.device for op in made if op.type == "Add"] == ["/device:CPU:1"]
+        with tg.device("/cpu:2"):
+            z = y + tg.cos(x)
+        made = self.made_by(graph, z, x)
+        assert [op.device for op in made if op.type == "AddN"] == [""]
+
+    def test_of_a_weight_used_in_a_loop_are_where_it_is_used(self, graph):
+        w, x = tg.constant(np.eye(2)), tg.constant(np.ones((2, 2)))
+
+        def body(i, a):
+            with tg.device("/cpu:1"):
+                return (tg.tanh(a @ w),)
+
+        y = repeat(3, body, x)[0]
+        made = self.made_by(graph, y, w)
+        (loop,) = [op for op in made if op.type == "While"]
+        sums = [op for op in loop.regions[1].operations if op.type == "Add"]
+        assert [op.device for op in sums] == ["/device:CPU:1"]
+
     def test_of_both_are_put_together(self, graph):
         x = scalar(3.0)
         with tg.device("/cpu:1"):

@@ -174,6 +174,7 @@ def test_slots_are_where_their_variable_is_whatever_the_scope_of_training():
         slots = [v for v in tg.global_variables() if v.name.startswith("w/")]
         initialize = tg.global_variables_initializer()
     assert {slot.device for slot in slots} == {w.device} == {"/device:CPU:1"}
+    assert {op.device for op in graph.get_operations() if op.type == "Sqrt"} == {"/device:CPU:1"}  # of the update
     with tg.SyncSession(graph, devices=2) as session:
         session.run(initialize)
         session.run(train)
