@@ -189,8 +189,11 @@ class Device(ABC):
     clock : Clock
         What the times of its events are told by.
     compute, host_to_device, device_to_host : Stream
+    has_time : bool
+        Whether it has a time of its own, in which work may count as done later than it was computed.
     """
 
+    has_time = False
     name: str
     clock: Clock
     compute: Stream
@@ -201,6 +204,10 @@ class Device(ABC):
     def streams(self) -> tuple[Stream, Stream, Stream]:
         """The three streams."""
         return self.compute, self.host_to_device, self.device_to_host
+
+    def delays(self, kind: str, nbytes: int = 0) -> bool:
+        """Say whether work of a kind, which moves so many bytes, takes time of the device's own."""
+        return False
 
     @property
     @abstractmethod

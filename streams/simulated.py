@@ -163,6 +163,8 @@ class LatencyDevice(HostDevice[LatencyStream]):
         See :class:`HostDevice`. Devices that are to be seen in the same virtual time share a clock.
     """
 
+    has_time = True
+
     def __init__(
         self,
         name: str,
@@ -180,6 +182,9 @@ class LatencyDevice(HostDevice[LatencyStream]):
         super().__init__(name, partial(LatencyStream, seconds=estimate), limit=limit, **options)
         self.seconds = estimate
 
+    def delays(self, kind: str, nbytes: int = 0) -> bool:
+        return self.seconds(kind, nbytes) > 0
+
 
 class ManualDevice(HostDevice[ManualStream]):
     """A device whose work ends when a test says so: ``device.compute.release(1)``.
@@ -193,8 +198,13 @@ class ManualDevice(HostDevice[ManualStream]):
         See :class:`HostDevice`.
     """
 
+    has_time = True
+
     def __init__(self, name: str, *, limit: SupportsIndex | str | None = None, **options: Any) -> None:
         super().__init__(name, ManualStream, limit=limit, **options)
+
+    def delays(self, kind: str, nbytes: int = 0) -> bool:
+        return True
 
     def release_all(self) -> None:
         """Let all work end from now on."""

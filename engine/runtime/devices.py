@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 from ..base.devices import DeviceSpec, parse_device
 from ..base.errors import GraphError
 from ..base.settings import Settings
 from ..kernels.cpu.contexts import KernelContexts
 from ..kernels.cpu.pool import Pool
+from ..streams.cpu import CpuDevice
+from ..streams.host import HostDevice
 
 HOME = DeviceSpec(job="localhost", task=0)
-_HINT = "give a number of CPU devices, or a list of names as ['/cpu:0', '/cpu:1']"
+_HINT = "give a number of CPU devices, or a list of names as ['/cpu:0', '/cpu:1'] or of devices of tagflow.streams"
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,17 +26,28 @@ class SessionDevice:
     ----------
     spec : DeviceSpec
         Its full name.
+    device : HostDevice
+        Its memory and streams.
+    owned : bool
+        Whether it ends with the session.
     contexts : KernelContexts
         Where its kernels run, and with them its memory.
     """
 
     spec: DeviceSpec
+    device: HostDevice[Any]
+    owned: bool
     contexts: KernelContexts
 
     @property
     def pool(self) -> Pool | None:
         """Its allocator, None if that is switched off."""
         return self.contexts.pool
+
+    @property
+    def has_time(self) -> bool:
+        """Whether its kernels take a time of their own."""
+        return self.device.has_time
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,13 +73,17 @@ def memory_of(device: SessionDevice) -> DeviceMemory | None:
     return None if pool is None else DeviceMemory(pool.live_bytes, pool.peak_bytes, pool.cached_bytes)
 
 
-def open_devices(wanted: int | Iterable[str] | None, settings: Settings) -> tuple[SessionDevice, ...]:
+Wanted = int | Iterable[str | HostDevice[Any]] | None
+
+
+def open_devices(wanted: Wanted, settings: Settings) -> tuple[SessionDevice, ...]:
     """Make the devices that a session was asked for.
 
     Parameters
     ----------
-    wanted : int, iterable of str, or None
-        How many CPU devices, or their names; what a name leaves open is filled in. One by default.
+    wanted : int, iterable of str or HostDevice, or None
+        How many CPU devices, or their names; what a name leaves open is filled in. One by default. A device that is
+        given instead of a name stays open when the session ends.
     settings : Settings
         ``pool`` and ``pool_bytes``.
 
@@ -78,33 +96,37 @@ def open_devices(wanted: int | Iterable[str] | None, settings: Settings) -> tupl
     GraphError
         If it is none of these, a name is taken twice, or asks for what is not there.
     """
-    names = _listed(1 if wanted is None else wanted)
+    listed = _listed(1 if wanted is None else wanted)
     specs: list[DeviceSpec] = []
-    for name in names:
+    for each in listed:
+        name = each if isinstance(each, str) else each.name
         spec = _full(parse_device(name), len(specs), name)
         if spec in specs:
             raise GraphError("two devices of a session have one name", got=str(spec), hint="number them")
         specs.append(spec)
     if not specs:
         raise GraphError("a session needs a device", wanted="at least 1", got=wanted, hint="leave devices= out for one")
-    return tuple(SessionDevice(spec, KernelContexts(_pool(settings))) for spec in specs)
+    return tuple(_opened(spec, each, settings) for spec, each in zip(specs, listed, strict=True))
 
 
-def _listed(wanted: object) -> list[str]:
+def _opened(spec: DeviceSpec, wanted: str | HostDevice[Any], settings: Settings) -> SessionDevice:
+    if not isinstance(wanted, str):
+        return SessionDevice(spec, wanted, False, wanted.contexts)
+    device = CpuDevice(str(spec), pool=settings.pool, most_cached=settings.pool_bytes)
+    return SessionDevice(spec, device, True, device.contexts)
+
+
+def _listed(wanted: object) -> list[str | HostDevice[Any]]:
     if isinstance(wanted, int) and not isinstance(wanted, bool) and wanted >= 0:
         return [f"/cpu:{i}" for i in range(wanted)]
     listed = list(wanted) if isinstance(wanted, Iterable) and not isinstance(wanted, str) else [wanted]
-    names = [name for name in listed if isinstance(name, str)]
-    if isinstance(wanted, str) or len(names) != len(listed):
+    devices = [each for each in listed if isinstance(each, (str, HostDevice))]
+    if isinstance(wanted, str) or len(devices) != len(listed):
         raise GraphError("not the devices of a session", wanted="a number or a list of names", got=wanted, hint=_HINT)
-    return names
+    return devices
 
 
 def _full(spec: DeviceSpec, number: int, name: str) -> DeviceSpec:
     if spec.type not in (None, "CPU"):
         raise GraphError("there is no such device here", wanted="/cpu:...", got=name, hint=_HINT)
     return spec.within(DeviceSpec(HOME.job, None, HOME.task, "CPU", number))
-
-
-def _pool(settings: Settings) -> Pool | None:
-    return Pool(settings.pool_bytes) if settings.pool else None

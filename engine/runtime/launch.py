@@ -50,7 +50,7 @@ def launch(
     if devices and contexts is not devices[share.device].contexts:
         contexts = devices[share.device].contexts
         context = context._replace(contexts=contexts)
-    machine = StepMachine(share.machine, context, feeds, **how)
+    machine = StepMachine(share.machine, context, feeds, **how, submit=share.submit)
     # No lambda: the traceback of what a kernel raises would keep its frame, and with it the machine.
     drain = partial(contexts.run, machine.drain)
     return machine, drain, hold(contexts, feeds)
@@ -63,7 +63,7 @@ def _group(
     contexts = [devices[share.device].contexts for share in step.shares]
     fed = [[feeds[k] for k in share.feeds] for share in step.shares]
     machines = [
-        StepMachine(share.machine, context._replace(contexts=own), values, **how, rendezvous=meeting)
+        StepMachine(share.machine, context._replace(contexts=own), values, **how, rendezvous=meeting, submit=share.submit)
         for share, own, values in zip(step.shares, contexts, fed, strict=True)
     ]
     places = {k: (i, n) for i, share in enumerate(step.shares) for n, k in enumerate(share.fetches)}

@@ -19,6 +19,7 @@ from ..ir.tensor import Tensor
 from ..ops import parts as _parts  # noqa: F401  declares the operation types of steps in parts
 from ..ops import watching as _watching  # noqa: F401  declares the operation type that shows values
 from ..ops.variables import VariableStore, fitting
+from ..streams.host import HostDevice
 from .admission import Admission
 from .context import UNWATCHED, StepContext
 from .cores import Cores
@@ -55,9 +56,10 @@ class Session:
     check_numerics : bool, optional
         Fail a step as soon as a kernel gives NaN or infinity; the OpError names operation, loop path and iteration.
         Operations are then not fused, so that each is seen.
-    devices : int or list of str, optional
+    devices : int or list of str or HostDevice, optional
         How many CPU devices the session has, each with memory of its own, or their names; one by default. Operations
-        ask for them by ``device``, those that ask for nothing run where their data is or on the first.
+        ask for them by ``device``, those that ask for nothing run where their data is or on the first. Devices of
+        ``tagflow.streams``, as those whose kernels take a stated time, can be given too; they stay open.
     soft_placement : bool, optional
         Place operations that ask for a device that is not there, or for two different ones, elsewhere instead of
         refusing the step.
@@ -85,7 +87,7 @@ class Session:
         timeout: float | None = None,
         max_steps: int | None = None,
         check_numerics: bool = False,
-        devices: int | Sequence[str] | None = None,
+        devices: int | Sequence[str | HostDevice[Any]] | None = None,
         soft_placement: bool = False,
         settings: Settings = DEFAULTS,
     ) -> None:
@@ -106,6 +108,8 @@ class Session:
         self._devices = open_devices(devices, settings)
         self._contexts = self._devices[0].contexts
         self._soft = soft_placement
+        if executor == "reference" and any(each.has_time for each in self._devices):
+            raise GraphError("the reference executor has no streams", hint="leave executor= or the devices out")
         self._executor: Any = _EXECUTORS[executor]
         self._cache: OrderedDict[Any, CompiledStep] = OrderedDict()
         self._watches: dict[Tensor, Watch] = {}
@@ -413,9 +417,9 @@ class Session:
             self._cache.clear()
             self._last = None
             self.variables.clear()
-            for device in self._devices:
-                if device.pool is not None:
-                    device.pool.close()
+            for each in self._devices:
+                if each.owned:
+                    await each.device.aclose()
 
     def _check_open(self) -> None:
         if self._closed:
@@ -429,7 +433,7 @@ class Session:
             step = self._cache[key] = compile_step(
                 self.graph, request, feeds, self.settings, self._watched, parted, self._devices, self._soft
             )
-            step.charge(self._devices)
+            step.settle(self._devices)
             while len(self._cache) > self.settings.step_cache_size:
                 self._cache.popitem(last=False)
         else:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Any
 
 from ..base.devices import DeviceSpec
 from ..base.settings import Settings
@@ -31,9 +32,11 @@ class Share:
     ----------
     machine : CompiledPlan
         The plan's tables, for the step machine.
+    submit : callable or None
+        Says when kernels are over, where devices have a time of their own; see `Schedule`.
     """
 
-    __slots__ = ("device", "feeds", "fetches", "machine", "plan")
+    __slots__ = ("device", "feeds", "fetches", "machine", "plan", "submit")
 
     def __init__(
         self, device: int, plan: Plan, feeds: tuple[int, ...], fetches: tuple[int, ...], settings: Settings
@@ -43,6 +46,7 @@ class Share:
         self.feeds = feeds
         self.fetches = fetches
         self.machine = CompiledPlan(plan, settings)
+        self.submit: Callable[[int, int], Any] | None = None
 
 
 def shares_of(

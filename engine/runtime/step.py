@@ -29,6 +29,7 @@ from ..plan.plan import Plan
 from .counted import Counted
 from .devices import SessionDevice
 from .shares import Share, shares_of
+from .timing import schedules_of
 from .trace import Trace
 
 
@@ -126,9 +127,11 @@ class CompiledStep:
         """Names of the devices of the shares; of a step for one device, empty."""
         return [share.plan.device for share in self.shares]
 
-    def charge(self, devices: Sequence[SessionDevice]) -> None:
-        """Charge the constants to the devices as long as the step is kept."""
-        for share in self.shares:
+    def settle(self, devices: Sequence[SessionDevice]) -> None:
+        """Let the shares know their devices' streams; charge the constants to the devices as long as it is kept."""
+        plans = [(share.plan, share.device) for share in self.shares]
+        for share, schedule in zip(self.shares, schedules_of(plans, self.channels, devices), strict=True):
+            share.submit = schedule
             pool = devices[share.device].pool
             if pool is not None:
                 self.holds += pool.hold(node.value for node in share.plan.nodes if node.kind is Kind.CONST)

@@ -16,7 +16,7 @@ from ..kernels.scheduler.tracing import Recorder
 DEVICE = "cpu:0"
 Row = tuple[int, int, str, int, int, int, bool, int, int, int]
 Message = tuple[int, int, str, int]  # step, channel, frame, iteration
-_STREAMS = ("compute", "awaited", "workers")  # as the recorder numbers them
+_STREAMS = ("compute", "awaited", "workers", "host_to_device")  # as the recorder numbers them
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +34,9 @@ class Span:
     step : int
         Number of the step in its session.
     device : str
-    stream : {'compute', 'awaited', 'workers'}
-        Run from start to end on the event loop's thread, awaited, or done by the session's worker threads.
+    stream : {'compute', 'awaited', 'workers', 'host_to_device'}
+        Run from start to end on the event loop's thread, or on the compute stream of a device with a time of its own;
+        awaited; done by the session's worker threads; a copy of what another device sent.
     live : bool
         False for an instance that only passed deadness on.
     begin, end : int

@@ -1,6 +1,10 @@
 """A look at what kernels give, before it goes on."""
 
+from libc.stdint cimport int64_t
+
 from tagflow.kernels.scheduler.delivery cimport Machine
 from tagflow.kernels.scheduler.table cimport Node
 
 cdef int guard_outputs(Machine* m, const Node* node, object guard) except -1
+cdef void drop_outputs(Machine* m, const Node* node) noexcept
+cdef int64_t made_bytes(Machine* m, const Node* node) except -1

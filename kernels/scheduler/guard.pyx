@@ -1,11 +1,14 @@
 """A look at what kernels give, before it goes on."""
 
-from libc.stdint cimport uint32_t
+from libc.stdint cimport int64_t, uint32_t
+from numpy cimport PyArray_CheckExact, PyArray_NBYTES, import_array, ndarray
 
 from tagflow.kernels.scheduler.convert cimport box
 from tagflow.kernels.scheduler.delivery cimport Machine
 from tagflow.kernels.scheduler.table cimport KERNEL, Node, is_floating, output_type
-from tagflow.kernels.scheduler.values cimport drop
+from tagflow.kernels.scheduler.values cimport OBJECT, drop, pointer
+
+import_array()
 
 
 cdef int guard_outputs(Machine* m, const Node* node, object guard) except -1:
@@ -16,7 +19,23 @@ cdef int guard_outputs(Machine* m, const Node* node, object guard) except -1:
             if is_floating(output_type(m.table, node, o)):
                 guard(box(m.outputs[o], output_type(m.table, node, o)))
     except BaseException:
-        for o in range(node.num_outputs):
-            drop(m.live, &m.outputs[o])
+        drop_outputs(m, node)
         raise
     return 0
+
+
+cdef void drop_outputs(Machine* m, const Node* node) noexcept:
+    """Drop what a kernel has made."""
+    cdef uint32_t o
+    for o in range(node.num_outputs):
+        drop(m.live, &m.outputs[o])
+
+
+cdef int64_t made_bytes(Machine* m, const Node* node) except -1:
+    """Return how many bytes of arrays a kernel has made."""
+    cdef int64_t size = 0
+    cdef uint32_t o
+    for o in range(node.num_outputs):
+        if m.outputs[o].form == OBJECT and PyArray_CheckExact(<object>pointer(m.outputs[o])):
+            size += PyArray_NBYTES(<ndarray><object>pointer(m.outputs[o]))
+    return size

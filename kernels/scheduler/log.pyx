@@ -19,13 +19,14 @@ cdef class Log:
         """Return the span of an instance, without its end."""
         cdef Span span
         span.step, span.node, span.iteration = self.step, ready.node, ready.iteration.number
-        span.begin, span.dead, span.stream = begin, ready.dead, stream
+        span.begin, span.end, span.dead, span.stream = begin, 0, ready.dead, stream
         span.bytes = span.iterations = -1
         return span
 
     cdef int end(self, Span span, object path) except -1:
-        """Record a span that ends now; its iteration may be gone."""
-        span.end = nanoseconds()
+        """Record a span, which ends now unless it has an end; its iteration may be gone."""
+        if span.end == 0:
+            span.end = nanoseconds()
         if self.spans % LOOKS == 0 or self.machine.root == NULL:
             span.bytes = held_bytes(self.machine) if self.pool is None else self.pool.store.live
             span.iterations = count_iterations(self.machine.root)

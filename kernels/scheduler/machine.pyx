@@ -19,7 +19,7 @@ from tagflow.kernels.scheduler.report cimport frame_path_of
 from tagflow.kernels.scheduler.saving cimport run_series
 from tagflow.kernels.scheduler.state cimport StepState
 from tagflow.kernels.scheduler.table cimport KERNEL, RECV, Node, Work
-from tagflow.kernels.scheduler.tracing cimport COMPUTE, OFFLOADED, Span, nanoseconds, now
+from tagflow.kernels.scheduler.tracing cimport COMPUTE, COPIED_IN, OFFLOADED, Span, nanoseconds, now
 from tagflow.kernels.scheduler.ufuncs cimport run_loop
 from tagflow.kernels.scheduler.values cimport Value
 from tagflow.kernels.scheduler.workers cimport Errand, Task, new_errand, unpack
@@ -171,13 +171,13 @@ cdef class StepMachine(StepState):
         cdef int cost = SLICE
         if work.compute == NULL:
             cost = array_cost(node, &ready.iteration.slots[node.slot], self.machine.outputs)
-            self._emit(ready)
+            self._deliver(ready)
             return cost
         cut(work, 1 if self.workers is None else self.workers.count)
         if self.workers is not None and work.cost * node.pace >= self.workers.nanoseconds and self.workers.open():
             return self._hand_over(ready, node)
         do_work(work, node)
-        self._emit(ready)
+        self._deliver(ready)
         return SLICE
 
     cdef int _hand_over(self, Ready ready, Node* node) except -1:
@@ -208,7 +208,11 @@ cdef class StepMachine(StepState):
         unpack(&self.machine, errand)
         self.errands.discard(errand)
         try:
-            self._land(errand.ready, errand.task.begin, OFFLOADED)
+            if self.submit is not None:
+                self._deliver(errand.ready)
+            else:
+                stream = COPIED_IN if self._stream(errand.ready) == COPIED_IN else OFFLOADED
+                self._land(errand.ready, errand.task.begin, nanoseconds(), stream)
         except Exception as exception:
             self._fail(errand.ready, exception)
         return 0

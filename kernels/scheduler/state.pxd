@@ -10,12 +10,20 @@ from tagflow.kernels.scheduler.memory cimport Arena
 from tagflow.kernels.scheduler.plan cimport CompiledPlan
 from tagflow.kernels.scheduler.ready cimport Ready
 from tagflow.kernels.scheduler.table cimport Work
+from tagflow.kernels.scheduler.values cimport Counters, Value
 from tagflow.kernels.scheduler.workers cimport Inbox, Workers
 
 
 cdef class Flight:
     cdef Ready ready  # an outstanding instance; iteration NULL once the step has failed
     cdef int64_t begin  # nanoseconds, when it was launched
+    cdef Value* outputs  # owned, `num_outputs` of them: what a kernel has made that is not over; else NULL
+    cdef uint32_t num_outputs
+    cdef Counters* live
+
+    cdef int keep(self, Machine* m, uint32_t count) except -1
+    cdef void give(self, Machine* m) noexcept
+    cdef void forget(self) noexcept
 
 
 cdef class StepState:
@@ -34,6 +42,7 @@ cdef class StepState:
     cdef int64_t tickets  # instances that went on their way so far
     cdef Rendezvous rendezvous  # None: it is alone
     cdef readonly object guard  # called with floating outputs, or None
+    cdef readonly object submit  # says until when a kernel is not done, or None
     cdef Log log  # None: nothing is traced
     cdef double patience  # seconds that a drain waits for the workers before it gives up the event loop
     cdef bint draining  # inside a drain; then stopping waits for its end
@@ -45,8 +54,10 @@ cdef class StepState:
     cdef int _dismiss(self) except -1
     cdef int _look_after(self, Ready ready) except -1
     cdef int _conclude(self, Ready ready, object result) except -1
+    cdef int _deliver(self, Ready ready) except -1
     cdef int _emit(self, Ready ready) except -1
-    cdef int _land(self, Ready ready, int64_t begin, int stream) except -1
-    cdef int _launch(self, Ready ready, object awaitable) except -1
+    cdef int _stream(self, Ready ready) noexcept
+    cdef int _land(self, Ready ready, int64_t begin, int64_t end, int stream) except -1
+    cdef Flight _launch(self, Ready ready, object awaitable)
     cdef int _fail(self, Ready ready, object exception) except -1
     cdef int _stop(self) except -1

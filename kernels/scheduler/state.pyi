@@ -1,6 +1,6 @@
 """What a step has while it runs."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from .exchange import Rendezvous
@@ -24,6 +24,7 @@ class StepState:
         recorder: Recorder | None = None,
         workers: Workers | None = None,
         rendezvous: Rendezvous | None = None,
+        submit: Callable[[int, int], Awaitable[tuple[float, float]] | None] | None = None,
     ) -> None: ...
     @property
     def compiled(self) -> CompiledPlan: ...

@@ -7,6 +7,7 @@ An asynchronous instance is handed out by `launches` and comes back by `finish` 
 cimport cython
 from cpython.object cimport PyObject
 from libc.stdint cimport int64_t, uint32_t, uint64_t
+from libc.stdlib cimport calloc, free
 
 import logging
 
@@ -18,16 +19,16 @@ from tagflow.kernels.scheduler.delivery cimport (
 )
 from tagflow.kernels.scheduler.exchange cimport Rendezvous
 from tagflow.kernels.scheduler.frames cimport append_iteration, count_launch, frame_id, open_frame
-from tagflow.kernels.scheduler.guard cimport guard_outputs
+from tagflow.kernels.scheduler.guard cimport drop_outputs, guard_outputs, made_bytes
 from tagflow.kernels.scheduler.log cimport open_log
 from tagflow.kernels.scheduler.memory cimport Arena
 from tagflow.kernels.scheduler.plan cimport CompiledPlan
 from tagflow.kernels.scheduler.ready cimport Ready, close_queue, open_queue
 from tagflow.kernels.scheduler.report cimport dump_lines, fetched, frame_path_of, free_frames, input_shapes, tag_of
 from tagflow.kernels.scheduler.report cimport switch_outcomes as outcomes_of
-from tagflow.kernels.scheduler.table cimport AT_ONCE, Node, Table
-from tagflow.kernels.scheduler.tracing cimport AWAITED, Recorder, Span, nanoseconds
-from tagflow.kernels.scheduler.values cimport TAGFLOW_DEBUG, Counters, Value, drop
+from tagflow.kernels.scheduler.table cimport AT_ONCE, RECV, Node, Table
+from tagflow.kernels.scheduler.tracing cimport AWAITED, COMPUTE, COPIED_IN, Recorder, Span, nanoseconds
+from tagflow.kernels.scheduler.values cimport TAGFLOW_DEBUG, Counters, Value, drop, take
 from tagflow.kernels.scheduler.workers cimport PATIENCE, Errand, Workers
 
 cdef Counters _live  # of all machines in the process
@@ -46,7 +47,34 @@ def live_counts():
 
 
 cdef class Flight:
-    """An asynchronous instance on its way."""
+    """An instance on its way: an asynchronous one, or one whose kernel is not over yet on its device."""
+
+    def __dealloc__(self):
+        self.forget()
+        free(self.outputs)
+
+    cdef int keep(self, Machine* m, uint32_t count) except -1:
+        """Take the machine's outputs until the kernel is over."""
+        cdef uint32_t o
+        self.outputs = <Value*>calloc(count + 1, sizeof(Value))
+        if self.outputs == NULL:
+            raise MemoryError()
+        self.live, self.num_outputs = m.live, count
+        for o in range(count):
+            self.outputs[o] = take(&m.outputs[o])
+        return 0
+
+    cdef void give(self, Machine* m) noexcept:
+        """Give the machine its outputs back."""
+        cdef uint32_t o
+        for o in range(self.num_outputs):
+            m.outputs[o] = take(&self.outputs[o])
+
+    cdef void forget(self) noexcept:
+        """Drop what the instance has made; nobody waits for it any more."""
+        cdef uint32_t o
+        for o in range(self.num_outputs):
+            drop(self.live, &self.outputs[o])
 
 
 @cython.no_gc_clear  # closing needs the plan and the arena
@@ -71,6 +99,10 @@ cdef class StepState:
         Do the work of kernels that take long.
     rendezvous : Rendezvous, optional
         Where it meets the other machines of its step.
+    submit : callable, optional
+        Called when a kernel, or the copy of what a Recv got, has been computed, with its node and the bytes that it
+        made; returns what must be awaited until it counts as done on its device, or None. Awaiting gives when it began
+        and ended there, in seconds.
 
     Raises
     ------
@@ -81,12 +113,12 @@ cdef class StepState:
     """
 
     def __cinit__(self, CompiledPlan compiled not None, step_context, feeds, shuffle_seed=None, guard=None,
-                  Recorder recorder=None, Workers workers=None, Rendezvous rendezvous=None):
+                  Recorder recorder=None, Workers workers=None, Rendezvous rendezvous=None, submit=None):
         self.compiled = compiled
         self.step = step_context
         self.arena = Arena()
         self.flights, self.launched, self.errands = {}, [], set()
-        self.guard = guard
+        self.guard, self.submit = guard, submit
         self.patience = PATIENCE
         self.log = open_log(recorder, compiled, step_context, &self.machine)
         self.rendezvous, self.machine.exchange = rendezvous, NULL if rendezvous is None else &rendezvous.exchange
@@ -118,8 +150,13 @@ cdef class StepState:
         if flight.ready.iteration == NULL or self.failure is not None:
             return
         try:
-            accept_outputs(&self.machine, &self.machine.table.nodes[flight.ready.node], result)
-            self._land(flight.ready, flight.begin, AWAITED)
+            if flight.outputs == NULL:
+                accept_outputs(&self.machine, &self.machine.table.nodes[flight.ready.node], result)
+                self._land(flight.ready, flight.begin, nanoseconds(), AWAITED)
+            else:
+                flight.give(&self.machine)
+                began, ended = result
+                self._land(flight.ready, <int64_t>(1e9 * began), <int64_t>(1e9 * ended), self._stream(flight.ready))
         except Exception as exception:
             self._fail(flight.ready, exception)
 
@@ -251,9 +288,27 @@ cdef class StepState:
     cdef int _conclude(self, Ready ready, object result) except -1:
         """Go on with what a Python kernel returned: outputs, or something to await."""
         if is_awaitable(result):
-            return self._launch(ready, result)
+            self._launch(ready, result)
+            return 0
         accept_outputs(&self.machine, &self.machine.table.nodes[ready.node], result)
-        return self._emit(ready)
+        return self._deliver(ready)
+
+    cdef int _deliver(self, Ready ready) except -1:
+        """Deliver what a kernel has made, or keep it until the kernel counts as done."""
+        if self.submit is None:
+            return self._emit(ready)
+        cdef Machine* m = &self.machine
+        cdef const Node* node = &m.table.nodes[ready.node]
+        cdef Flight flight
+        try:
+            awaitable = self.submit(ready.node, made_bytes(m, node))
+        except BaseException:
+            drop_outputs(m, node)
+            raise
+        if awaitable is None:
+            return self._emit(ready)
+        flight = self._launch(ready, awaitable)
+        return flight.keep(m, node.num_outputs)
 
     cdef int _emit(self, Ready ready) except -1:
         """Deliver the outputs of an instance and complete it."""
@@ -268,17 +323,22 @@ cdef class StepState:
             self._look_after(ready)
         return 0
 
-    cdef int _land(self, Ready ready, int64_t begin, int stream) except -1:
+    cdef int _stream(self, Ready ready) noexcept:
+        """Say on which of its device's streams a kernel, or the copy of what a Recv got, is."""
+        return COPIED_IN if self.machine.table.nodes[ready.node].kind == RECV else COMPUTE
+
+    cdef int _land(self, Ready ready, int64_t begin, int64_t end, int stream) except -1:
         """Deliver what an instance gave that began some time ago."""
         if self.log is None:
             return self._emit(ready)
         cdef Span span = self.log.begin(ready, begin, stream)
+        span.end = end
         path = frame_path_of(ready.iteration.frame, self.compiled)
         self._emit(ready)
         return self.log.end(span, path)
 
-    cdef int _launch(self, Ready ready, object awaitable) except -1:
-        """Register an asynchronous instance; its inputs stay until it has finished."""
+    cdef Flight _launch(self, Ready ready, object awaitable):
+        """Register an instance that finishes later; its inputs stay until then."""
         cdef Flight flight = Flight()
         flight.ready = ready
         flight.begin = nanoseconds()
@@ -287,7 +347,7 @@ cdef class StepState:
         count_launch(ready.iteration.frame, self.machine.in_flight)
         self.flights[self.tickets] = flight
         self.launched.append((self.tickets, awaitable, ready.node, tag_of(ready.iteration, ready.node, self.compiled)))
-        return 0
+        return flight
 
     cdef int _fail(self, Ready ready, object exception) except -1:
         """Keep the first error (rule 44) and stop."""
@@ -308,6 +368,7 @@ cdef class StepState:
         self._dismiss()
         for flight in self.flights.values():
             (<Flight>flight).ready.iteration = NULL
+            (<Flight>flight).forget()
         for ticket, awaitable, _, _ in self.launches():
             del self.flights[ticket]
             discard(awaitable)

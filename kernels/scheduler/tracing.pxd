@@ -8,6 +8,7 @@ cdef enum Stream:
     COMPUTE = 0  # ran on the event loop's thread, start to end
     AWAITED = 1  # an asynchronous instance, from its launch until its result was there
     OFFLOADED = 2  # the workers did it, from when they were given it until its result was there
+    COPIED_IN = 3  # of what a Recv got
 
 
 cdef struct Span:

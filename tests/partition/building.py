@@ -13,6 +13,7 @@ from tagflow.place import place
 from tagflow.plan.build import build_plan
 
 from tests.partition.machines import run_partitioned
+from tests.settings import ON
 
 DEVICES = [parse_device(f"/device:CPU:{i}") for i in range(4)]
 
@@ -31,7 +32,7 @@ def source(index, name="x", dtype="float32", shape=()):
 def cut(fetches, feeds=(), targets=()):
     """Cut what fetches and targets need; every part is legal and makes a plan."""
     graph = [*fetches, *targets][0].graph
-    program = lowered(Program(graph, list(feeds), list(fetches), list(targets)))
+    program = lowered(Program(graph, list(feeds), list(fetches), list(targets)), ON)
     found = partition(program, place(program, DEVICES))
     for part in found.programs.values():
         check(part.graph, "partitioned")

@@ -9,6 +9,8 @@ import pytest
 import tagflow as tg
 from tagflow.kernels.scheduler.state import live_counts
 
+from tests.settings import ON
+
 CPU = "/job:localhost/task:0/device:CPU:{}"
 
 
@@ -50,7 +52,7 @@ async def test_a_loop_and_its_gradient_over_two_devices():
     fetches = [y, *tg.gradients(tg.reduce_sum(y), x)]
     async with tg.Session(x.graph, soft_placement=True) as session:
         wanted = await session.run(fetches, {x: X})
-    async with tg.Session(x.graph, devices=2) as session:
+    async with tg.Session(x.graph, devices=2, settings=ON) as session:
         for got, value in zip(await session.run(fetches, {x: X}), wanted, strict=True):
             np.testing.assert_allclose(got, value, rtol=1e-6)
         memory = session.statistics().devices
@@ -64,7 +66,7 @@ async def test_each_device_holds_what_it_makes():
         two = tg.placeholder("float32", [])
         big = tg.ones([1000, 100]) * two
         total = tg.reduce_sum(big)
-    async with tg.Session(big.graph, devices=["/cpu:0", "/cpu:1"]) as session:
+    async with tg.Session(big.graph, devices=["/cpu:0", "/cpu:1"], settings=ON) as session:
         assert await session.run(total, {two: 2.0}) == 200_000
         memory = session.statistics().devices
         assert memory[CPU.format(0)].peak_bytes < 1000
@@ -74,7 +76,7 @@ async def test_each_device_holds_what_it_makes():
 async def test_a_device_that_is_not_there():
     with on(5):
         y = tg.identity(1.0)
-    async with tg.Session(y.graph, devices=2) as session:
+    async with tg.Session(y.graph, devices=2, settings=ON) as session:
         with pytest.raises(tg.GraphError) as caught:
             await session.run(y)
         assert caught.value.operation.name == y.op.name
@@ -190,7 +192,7 @@ async def test_long_kernels_on_several_devices():
 
 async def test_the_report_says_what_went_between_devices():
     x, y = two_device_loop(5)
-    async with tg.Session(x.graph, devices=2) as session:
+    async with tg.Session(x.graph, devices=2, settings=ON) as session:
         await session.run(y, {x: X})
         report = session.report()
     loops = {loop.device[-1]: loop for loop in report.loops}
@@ -208,7 +210,7 @@ async def test_the_report_says_what_went_between_devices():
 async def test_a_trace_has_a_lane_for_each_device_and_arrows_between_them():
     x, y = two_device_loop(5)
     trace = tg.Trace()
-    async with tg.Session(x.graph, devices=2) as session:
+    async with tg.Session(x.graph, devices=2, settings=ON) as session:
         await session.run(y, {x: X}, trace=trace)
     assert {span.device for span in trace.spans} == {CPU.format(0), CPU.format(1)}
     events = trace.events
