@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 Case = Mapping[str, Any]
@@ -29,10 +29,13 @@ class Observed:
     step : callable
     figures : mapping of str to list of float
         Samples of each metric that the experiment names in `figures`; they may grow with each step.
+    notes : mapping of str to str
+        What the experiment names in `notes`, in words.
     """
 
     step: Step
     figures: Mapping[str, list[float]]
+    notes: Mapping[str, str] = field(default_factory=dict)
 
     def __call__(self) -> Any:
         """Do the step."""
@@ -65,6 +68,8 @@ class Experiment:
         Parts of a second that `metric` is a time in, 1e3 for milliseconds; None where it is a rate.
     figures : tuple of str
         Metrics, better when smaller, that a step notes itself (see :class:`Observed`). Engines then build in turn.
+    notes : tuple of str
+        What a step notes in words; shown with its case.
     quick_cases : tuple of mapping
         Cases of a quick run, where `cases` take too long for one.
     """
@@ -78,6 +83,7 @@ class Experiment:
     peak: str | None = None
     time_unit: float | None = None
     figures: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
     quick_cases: tuple[Case, ...] = ()
 
     def quick(self) -> Experiment:

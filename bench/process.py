@@ -116,6 +116,10 @@ class Worker:
         """Return what an Observed step has noted."""
         return {metric: list(samples) for metric, samples in self.step.figures.items()}
 
+    async def notes(self) -> dict[str, str]:
+        """Return what an Observed step has noted in words."""
+        return dict(self.step.notes)
+
     async def peak(self) -> int:
         """Return the peak resident bytes since before the first step."""
         return self.memory.bytes()

@@ -73,6 +73,7 @@ def run(
             later = len(experiment.cases) - number
             stop = time.monotonic() + effort.share(deadline - time.monotonic(), later, len(engines))
             yield from records(experiment, case, measure(experiment, case, processes, effort, stop, progress))
+            yield from notes(experiment, case, processes)
     finally:
         close(processes)
 
@@ -169,6 +170,13 @@ def records(experiment: Experiment, case: Case, samples: Samples) -> Iterator[di
                 smaller = experiment.smaller_is_better(metric)
                 value = ratio(by_engine[OURS], by_engine[engine], smaller_is_better=smaller)
                 yield {**head, "ratio_to": engine, "metric": metric, "value": value}
+
+
+def notes(experiment: Experiment, case: Case, processes: list[EngineProcess]) -> Iterator[dict[str, Any]]:
+    """Yield a record for each thing that the experiment's steps note in words."""
+    for process in processes if experiment.notes else []:
+        for name, text in process.call("notes").items():
+            yield {"bench": experiment.name, "case": dict(case), "note": name, "by": process.engine, "text": text}
 
 
 def summary(values: list[float]) -> dict[str, Any]:

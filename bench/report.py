@@ -33,7 +33,10 @@ def print_table(records: list[Record]) -> None:
         numbers = [f"{r[key]:,.4g}" for key in ("median", "p5", "p95")]
         factor = f"{better:.2f}x" if better is not None else ""
         table.add_row(describe(r["case"]), r["engine"], r["metric"], *numbers, str(r["runs"]), factor)
-    Console().print(table)
+    console = Console()
+    console.print(table)
+    for r in (r for r in records if "note" in r):
+        console.print(f"{describe(r['case'])}: {r['by']} {r['note']} {r['text']}")
 
 
 @contextmanager

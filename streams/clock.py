@@ -17,6 +17,7 @@ from .contract import Clock, Timer
 from .event import Loop, call_on
 
 Call = Callable[[], object]
+_EARLY = 0.0015  # seconds; what a loop's timer may be late, and a little more
 
 
 class Timers:
@@ -47,14 +48,15 @@ class Timers:
 class LoopClock(Clock):
     """Real time (``time.monotonic``); calls come from the running event loop's timers.
 
-    A loop notices late that a time has come, asyncio's by up to a millisecond. What is due by then is called in the
-    order of its times, so who computes a time from the one before, and not from `now`, is not late twice.
+    Timers of a loop count in milliseconds. So it is woken early, and turns until the time has come, which other
+    callbacks of the loop can only delay by their own length. What is due by then is called in the order of its times,
+    so who computes a time from the one before, and not from `now`, is not late twice.
     """
 
     def __init__(self) -> None:
         self._timers = Timers()
         self._loop: Loop | None = None
-        self._armed: asyncio.TimerHandle | None = None
+        self._armed: asyncio.Handle | None = None
         self._due = 0.0  # what is armed for
 
     def now(self) -> float:
@@ -90,7 +92,8 @@ class LoopClock(Clock):
         if self._armed is not None:
             self._armed.cancel()
         self._due = due
-        self._armed = self._loop.call_later(max(0.0, due - self.now()), self._ring)
+        left = due - self.now() - _EARLY
+        self._armed = self._loop.call_later(left, self._ring) if left > 0 else self._loop.call_soon(self._ring)
 
     def _ring(self) -> None:
         self._armed = None

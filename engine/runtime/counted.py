@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from ..kernels.scheduler.exchange import Rendezvous
 from ..plan.plan import Plan
+from .timing import Usage
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,10 +21,13 @@ class Counted:
         For each device that has a share in the step, its plan and what returns the counts of its frames.
     rendezvous : Rendezvous or None
         Where they met, if there are several.
+    usages : sequence of mapping
+        How each device's compute stream was used, by frame; empty where no device has a time of its own.
     """
 
     machines: Sequence[tuple[Plan, Callable[[], Sequence[dict[str, Any]]]]]
     rendezvous: Rendezvous | None = None
+    usages: Sequence[Mapping[int, Usage]] = ()
 
     def loops(self) -> list[tuple[Plan, Sequence[dict[str, Any]]]]:
         """Return for each device its plan and the counts of its frames."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from math import inf
 from typing import Any
 
@@ -23,10 +22,11 @@ from .counted import Counted
 from .dead import explain_dead_fetch
 from .devices import SessionDevice
 from .failures import complete
-from .launch import hold, launch, switch_outcomes
+from .launch import counted, hold, launch, switch_outcomes
 from .optask import OpTask, start_task
 from .reference import ReferenceMachine
 from .step import CompiledStep
+from .timing import held
 from .trace import Trace, recorder_of
 from .waiting import Turns, outlast, turns_of
 
@@ -57,7 +57,7 @@ class Execution:
     """
 
     __slots__ = (
-        "bell", "cores", "counts", "drain", "holds", "machine", "seconds", "step", "tasks", "turns", "waiter",
+        "bell", "clocks", "cores", "counts", "drain", "holds", "machine", "seconds", "step", "tasks", "turns", "waiter",
     )  # fmt: skip
 
     def __init__(
@@ -81,9 +81,8 @@ class Execution:
             step, context, feeds, devices, shuffle_seed=settings.shuffle_seed, guard=guard,
             recorder=recorder_of(trace), workers=workers,
         )  # fmt: skip
-        self.counts = step.counted
-        if isinstance(self.machine, MachineGroup):
-            self.counts = replace(step.counted, rendezvous=self.machine.rendezvous)
+        self.counts = counted(step, self.machine)
+        self.clocks = {each.device.clock for each in devices if each.has_time}
         self.bell: Bell | None = None  # rings when a worker has done its work
         self.tasks: dict[asyncio.Task[Any] | OpTask, tuple[int, Any]] = {}
         self.waiter: asyncio.Future[None] | None = None
@@ -161,8 +160,11 @@ class Execution:
         """Wait until a task or a worker's kernel has ended or the step was aborted."""
         self.waiter = asyncio.get_running_loop().create_future()
         try:
-            if not self.machine.errands or self._expect_worker():
+            if not self.machine.errands:
                 await self.waiter
+            elif self._expect_worker():
+                with held(self.clocks):
+                    await self.waiter
         finally:
             self.waiter = None
 

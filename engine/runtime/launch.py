@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -10,8 +11,11 @@ from ..kernels.cpu.contexts import KernelContexts
 from ..kernels.scheduler.exchange import Rendezvous
 from ..kernels.scheduler.group import MachineGroup
 from ..kernels.scheduler.machine import StepMachine
+from .counted import Counted
 from .devices import SessionDevice
+from .shares import Share
 from .step import CompiledStep
+from .timing import Schedule
 
 Drain = Callable[[float], bool]
 Devices = Sequence[SessionDevice]
@@ -50,7 +54,7 @@ def launch(
     if devices and contexts is not devices[share.device].contexts:
         contexts = devices[share.device].contexts
         context = context._replace(contexts=contexts)
-    machine = StepMachine(share.machine, context, feeds, **how, submit=share.submit)
+    machine = StepMachine(share.machine, context, feeds, **how, submit=_schedule(share))
     # No lambda: the traceback of what a kernel raises would keep its frame, and with it the machine.
     drain = partial(contexts.run, machine.drain)
     return machine, drain, hold(contexts, feeds)
@@ -63,12 +67,26 @@ def _group(
     contexts = [devices[share.device].contexts for share in step.shares]
     fed = [[feeds[k] for k in share.feeds] for share in step.shares]
     machines = [
-        StepMachine(share.machine, context._replace(contexts=own), values, **how, rendezvous=meeting, submit=share.submit)
+        StepMachine(
+            share.machine, context._replace(contexts=own), values, **how, rendezvous=meeting, submit=_schedule(share)
+        )
         for share, own, values in zip(step.shares, contexts, fed, strict=True)
     ]
     places = {k: (i, n) for i, share in enumerate(step.shares) for n, k in enumerate(share.fetches)}
     group = MachineGroup(machines, contexts, meeting, [places[k] for k in range(len(places))])
     return group, [each for own, values in zip(contexts, fed, strict=True) for each in hold(own, values)]
+
+
+def _schedule(share: Share) -> Schedule | None:
+    return None if share.scheduler is None else share.scheduler()
+
+
+def counted(step: CompiledStep, machine: StepMachine | MachineGroup) -> Counted:
+    """Return who says what a step has counted that runs on these machines."""
+    if isinstance(machine, StepMachine):
+        return step.counted if machine.submit is None else replace(step.counted, usages=[machine.submit.usage])
+    usages = [schedule.usage for schedule in machine.submits if schedule is not None]
+    return replace(step.counted, rendezvous=machine.rendezvous, usages=usages)
 
 
 def hold(contexts: KernelContexts, feeds: list[Any]) -> list[Any]:

@@ -17,6 +17,7 @@ from .counted import Counted
 from .step import CompiledStep
 
 Variables = dict[str, tuple[str, bool]]
+_ALWAYS = 0.9  # share of a loop's time in which a device is busy, or a chain of kernels runs, that limits the loop
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,14 +38,20 @@ class LoopReport:
         The most at any time.
     window : int
         ``parallel_iterations``.
-    limited_by : {'nothing', 'variable', 'window', 'cores'}
+    limited_by : {'nothing', 'variable', 'window', 'cores', 'device'}
         What kept more iterations from overlapping: nothing (all were in flight at once); a loop variable, whose new
-        value needs its old one; the window, which was full while operations were awaited or nothing was ready; or
-        the cores, since operations were ready and waited for their turn.
+        value needs its old one; the window, which was full while operations were awaited or nothing was ready;
+        the cores, since operations were ready and waited for their turn; or a device with a time of its own, which
+        was busy almost all the time.
     variable : str or None
         The loop variable that iterations waited for, as the body's parameters name it.
     device : str
         Of a loop that several devices take part in, the one that this is about; each has iterations of its own.
+    busy : float or None
+        On a device with a time of its own, the share of the time from its first kernel of the loop to its last in which
+        it had one.
+    bottleneck : str or None
+        The device that was busy almost all the time.
     """
 
     name: str
@@ -56,19 +63,30 @@ class LoopReport:
     limited_by: str
     variable: str | None = None
     device: str = ""
+    busy: float | None = None
+    bottleneck: str | None = None
+
+    @property
+    def limiter(self) -> str:
+        """What limited it, in words."""
+        return {
+            "nothing": "nothing",
+            "variable": f"loop variable {self.variable}",
+            "window": f"the window, parallel_iterations={self.window}",
+            "cores": "the cores",
+            "device": f"{self.bottleneck}",
+        }[self.limited_by]
 
     def __str__(self) -> str:
-        limit = {
-            "nothing": "all iterations were in flight at once",
-            "variable": f"limited by loop variable {self.variable}",
-            "window": f"limited by the window, parallel_iterations={self.window}",
-            "cores": "limited by the cores",
-        }[self.limited_by]
+        limit = f"limited by {self.limiter}"
+        if self.limited_by == "nothing":
+            limit = "all iterations were in flight at once"
+        busy = "" if self.busy is None else f"; busy {self.busy:.0%} of the time"
         runs = f" in {self.runs} runs" if self.runs != 1 else ""
         place = f" on {self.device}" if self.device else ""
         return (
             f"{self.name}{place}: {self.iterations} iterations{runs}, {self.mean_in_flight:.1f} in flight on average, "
-            f"at most {self.max_in_flight} of {self.window}; {limit}"
+            f"at most {self.max_in_flight} of {self.window}; {limit}{busy}"
         )
 
 
@@ -128,7 +146,8 @@ class Report:
 
 def report_of(step: CompiledStep, counted: Counted, settings: Any) -> Report:
     """Explain what was counted in the frames of a step, and between its devices."""
-    variables = _variables(step, settings)
+    whiles = _whiles(step, settings)
+    variables = _variables(step, whiles)
     several = len(step.shares) > 1
     loops = [
         _loop_report(plan, k, counts[k], variables, str(step.devices[share]) if several else "")
@@ -136,6 +155,8 @@ def report_of(step: CompiledStep, counted: Counted, settings: Any) -> Report:
         for k in range(1, len(plan.frames))
         if counts[k]["runs"]
     ]
+    if counted.usages:
+        loops = [_timed(loop, counted, whiles.get(loop.name)) for loop in loops]
     return Report(tuple(loops), tuple(_traffic(step.channels, counted.traffic())))
 
 
@@ -150,12 +171,40 @@ def _loop_report(plan: Plan, k: int, counts: dict[str, Any], variables: Variable
     )  # fmt: skip
 
 
-def _variables(step: CompiledStep, settings: Any) -> Variables:
-    """Return name, and whether it keeps iterations apart, of each loop variable, by its NextIteration."""
+def _timed(loop: LoopReport, counted: Counted, op: Operation | None) -> LoopReport:
+    """Say what limits a loop on devices with a time of their own, where the time of its kernels tells."""
+    uses = {
+        plan.device: usage[k]
+        for (plan, _), usage in zip(counted.machines, counted.usages, strict=True)
+        for k, frame in enumerate(plan.frames)
+        if frame.name == loop.name and k in usage
+    }
+    if not uses:
+        return loop
+    seconds = max(each.ended for each in uses.values()) - min(each.began for each in uses.values())
+    busy = {device: sum(each.busy.values()) / (each.ended - each.began) for device, each in uses.items()}
+    loop = replace(loop, busy=busy.get(loop.device, 0.0))
+    busiest = max(busy, key=lambda device: busy[device])
+    if busy[busiest] >= _ALWAYS:
+        return replace(loop, limited_by="device", variable=None, bottleneck=busiest)
+    for name, path in [] if op is None else [(_labels(op)[c.variable], c.path) for c in find_chains(*op.regions)]:
+        if sum(each.busy.get(part, 0.0) for each in uses.values() for part in path) >= _ALWAYS * seconds:
+            return replace(loop, limited_by="variable", variable=name)
+    if loop.iterations > loop.runs * (loop.window + 1):
+        return replace(loop, limited_by="window", variable=None)
+    return loop
+
+
+def _whiles(step: CompiledStep, settings: Any) -> dict[str, Operation]:
+    """Return the loops of a step as they are before they are fused and lowered."""
     feeds = [feed.tensor for feed in step.feeds]
     wanted = Program(step.graph, feeds, step.tensors, step.targets, step.watched)
     program = optimized(wanted, replace(settings, fuse=False))
-    loops = {op.name: op for op in program.graph.root.walk() if op.type == "While"}
+    return {op.name: op for op in program.graph.root.walk() if op.type == "While"}
+
+
+def _variables(step: CompiledStep, loops: Mapping[str, Operation]) -> Variables:
+    """Return name, and whether it keeps iterations apart, of each loop variable, by its NextIteration."""
     found: Variables = {}
     for k, frame in enumerate(step.plan.frames):
         nexts = [n.name for n in step.plan.nodes if n.kind is Kind.NEXT_ITERATION and n.frame == k]
@@ -168,7 +217,12 @@ def _named(nexts: list[str], op: Operation | None) -> list[tuple[str, bool]]:
     if op is None:
         return [(name, True) for name in nexts]
     chained = {chain.variable for chain in find_chains(*op.regions)}
-    return [(p.op.attrs.get("label", p.op.name), i in chained) for i, p in enumerate(op.regions[1].params)]
+    return [(label, i in chained) for i, label in enumerate(_labels(op))]
+
+
+def _labels(op: Operation) -> list[str]:
+    """Return the names of a loop's variables."""
+    return [p.op.attrs.get("label", p.op.name) for p in op.regions[1].params]
 
 
 def _traffic(channels: Sequence[Channel], counted: Sequence[Mapping[str, int]]) -> Iterator[Traffic]:

@@ -32,11 +32,11 @@ class Share:
     ----------
     machine : CompiledPlan
         The plan's tables, for the step machine.
-    submit : callable or None
-        Says when kernels are over, where devices have a time of their own; see `Schedule`.
+    scheduler : callable or None
+        Makes the Schedule of one step, where devices have a time of their own.
     """
 
-    __slots__ = ("device", "feeds", "fetches", "machine", "plan", "submit")
+    __slots__ = ("device", "feeds", "fetches", "machine", "plan", "scheduler")
 
     def __init__(
         self, device: int, plan: Plan, feeds: tuple[int, ...], fetches: tuple[int, ...], settings: Settings
@@ -46,7 +46,7 @@ class Share:
         self.feeds = feeds
         self.fetches = fetches
         self.machine = CompiledPlan(plan, settings)
-        self.submit: Callable[[int, int], Any] | None = None
+        self.scheduler: Callable[[], Any] | None = None
 
 
 def shares_of(

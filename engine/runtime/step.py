@@ -29,7 +29,7 @@ from ..plan.plan import Plan
 from .counted import Counted
 from .devices import SessionDevice
 from .shares import Share, shares_of
-from .timing import schedules_of
+from .timing import schedulers
 from .trace import Trace
 
 
@@ -130,8 +130,8 @@ class CompiledStep:
     def settle(self, devices: Sequence[SessionDevice]) -> None:
         """Let the shares know their devices' streams; charge the constants to the devices as long as it is kept."""
         plans = [(share.plan, share.device) for share in self.shares]
-        for share, schedule in zip(self.shares, schedules_of(plans, self.channels, devices), strict=True):
-            share.submit = schedule
+        for share, scheduler in zip(self.shares, schedulers(plans, self.channels, devices), strict=True):
+            share.scheduler = scheduler
             pool = devices[share.device].pool
             if pool is not None:
                 self.holds += pool.hold(node.value for node in share.plan.nodes if node.kind is Kind.CONST)

@@ -50,6 +50,10 @@ class MachineGroup:
         """Return which way the Switches of the root frames went, by name."""
 
     @property
+    def submits(self) -> list[Any]:
+        """What each machine asks when its kernels are over."""
+
+    @property
     def done(self) -> bool:
         """Whether nothing is ready and nothing on its way."""
 

@@ -185,6 +185,11 @@ cdef class MachineGroup:
         }
 
     @property
+    def submits(self):
+        """What each machine asks when its kernels are over."""
+        return [(<StepMachine>each).submit for each in self.machines]
+
+    @property
     def done(self):
         """Whether nothing is ready and nothing on its way."""
         return all([each.done for each in self.machines])

@@ -31,6 +31,8 @@ class StepState:
     @property
     def step(self) -> Any: ...
     @property
+    def submit(self) -> Any: ...
+    @property
     def failure(self) -> tuple[int, str, BaseException, list[tuple[int, ...] | None]] | None:
         """Node (-1 for `abort`), tag, error and shapes of the inputs; None while nothing has failed."""
 

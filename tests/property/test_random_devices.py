@@ -9,6 +9,7 @@ import tagflow as tg
 from hypothesis import given, note
 from hypothesis import strategies as st
 from tagflow.kernels.scheduler.state import live_counts
+from tagflow.streams import LatencyDevice, VirtualClock
 
 from tests.property.interpret import evaluate
 from tests.property.programs import show
@@ -74,6 +75,31 @@ def test_random_gradients_on_random_devices(batch, program, count, seed, window)
         async for order, results in run:
             for got, wanted in zip(results[0] + results[1], expected[0] + expected[1], strict=True):
                 np.testing.assert_allclose(got, wanted, rtol=1e-9, atol=1e-12, err_msg=f"shuffled by {order}")
+
+    note(f"{show(program)}\n{program!r}")
+    asyncio.run(check())
+
+
+KINDS = ("Add", "Sub", "Mul", "MatMul", "Tanh", "Less", "Greater", "Fused", "Maximum", "HostToDevice", "DeviceToHost")
+
+
+@batches(40)
+@batch_settings(40)
+@given(program=mixed_programs(), **PLACES)
+def test_random_programs_on_devices_with_time(batch, program, count, seed, window):
+    async def check():
+        expected = evaluate(program)
+        built = build(program, window)
+        feeds = built.feeds(program.values)
+        scatter(built.graph, count, seed)
+        random = np.random.default_rng(seed)
+        async with VirtualClock() as clock:
+            seconds = [dict(zip(KINDS, random.integers(0, 3, len(KINDS)) * 0.5, strict=True)) for _ in range(count)]
+            devices = [LatencyDevice(f"/cpu:{d}", seconds=each, clock=clock) for d, each in enumerate(seconds)]
+            async with tg.Session(built.graph, devices=devices, soft_placement=True, settings=ON) as session:
+                compare(*await run_session(session, built, feeds), expected, "with time")
+            assert all(stream.statistics().running == 0 for device in devices for stream in device.streams)
+        assert not any(live_counts()[key] for key in ("frames", "iterations", "values"))
 
     note(f"{show(program)}\n{program!r}")
     asyncio.run(check())

@@ -1,0 +1,224 @@
+"""Sessions on devices with a time of their own: kernels count as done when their time is over."""
+
+import asyncio
+import gc
+
+import numpy as np
+import pytest
+import tagflow as tg
+from tagflow.kernels.scheduler.state import live_counts
+from tagflow.streams import DeviceClosed, LatencyDevice, ManualDevice, VirtualClock
+
+from bench.parallel_iterations import ideal, program
+from tests.settings import ON
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_left():
+    with tg.Graph().as_default():
+        yield
+    gc.collect()
+    assert not any(live_counts()[k] for k in ("frames", "iterations", "values"))
+
+
+def on(device):
+    return tg.device(f"/cpu:{device}")
+
+
+def latency(count, clock, **options):
+    return [LatencyDevice(f"/cpu:{d}", clock=clock, **options) for d in range(count)]
+
+
+@pytest.mark.parametrize("window", [1, 2, 3, 8, 32])
+async def test_a_pipeline_takes_what_its_layers_take(window):
+    case = {"iterations": 40, "parallel_iterations": window}
+    n, results = program(tg, case, layers=4)
+    async with tg.Session(n.graph, soft_placement=True) as plain:
+        wanted = await plain.run(results, {n: 40})
+    async with VirtualClock() as clock:
+        devices = latency(4, clock, seconds={"MatMul": 0.005})
+        async with tg.Session(n.graph, devices=devices, settings=ON) as session:
+            got = await session.run(results, {n: 40})
+            assert clock.now() == pytest.approx(ideal(case, layers=4))
+            report = session.report()
+    for a, b in zip(got, wanted, strict=True):
+        np.testing.assert_array_equal(a, b)
+    limit = "window" if window < 4 else "device"
+    assert {loop.limited_by for loop in report.loops} == {limit}
+    assert report.loops[0].busy == pytest.approx(min(1.0, window / 4), rel=0.1)
+
+
+async def test_a_chain_over_devices_is_limited_by_its_variable():
+    def body(i, x):
+        for d in (0, 1, 2):
+            with on(d):
+                x = tg.matmul(x, x)
+        with on(2):
+            return i + 1, x
+
+    with on(0):
+        x = tg.placeholder("float32", [3, 3])
+    y = tg.while_loop(lambda i, x: i < 8, body, [0, x])[1]
+    async with VirtualClock() as clock:
+        devices = latency(3, clock, seconds={"MatMul": 1.0})
+        async with tg.Session(x.graph, devices=devices, settings=ON) as session:
+            await session.run(y, {x: np.eye(3, dtype=np.float32)})
+            assert clock.now() == pytest.approx(24.0)
+            for loop in session.report().loops:
+                assert (loop.limited_by, loop.variable) == ("variable", "x")
+
+
+async def test_kernels_wait_for_the_stream_in_order():
+    x = tg.placeholder("float32", [2, 2])
+    both = [tg.matmul(x, x), tg.matmul(x, x + 1.0), tg.tanh(x)]
+    async with VirtualClock() as clock:
+        devices = latency(1, clock, seconds={"MatMul": 2.0})
+        async with tg.Session(x.graph, devices=devices, settings=ON) as session:
+            await session.run(both, {x: np.eye(2, dtype=np.float32)})
+            assert clock.now() == 4.0
+            await session.run(both[2], {x: np.eye(2, dtype=np.float32)})
+            assert clock.now() == 4.0  # what takes no time does not wait
+            statistics = devices[0].compute.statistics()
+            assert (statistics.done, statistics.busy_seconds) == (2, 4.0)
+
+
+async def test_copies_take_both_streams_and_overlap_with_kernels():
+    with on(0):
+        x = tg.placeholder("float32", [250])
+        y = tg.tanh(x)
+    with on(1):
+        w = tg.placeholder("float32", [4])
+        sent, own = tg.sin(y), tg.sin(w)
+    async with VirtualClock() as clock:
+        options = {"seconds": {"Tanh": 1.0, "Sin": 4.0}, "bytes_per_second": 1000.0}
+        devices = latency(2, clock, **options)
+        async with tg.Session(x.graph, devices=devices, settings=tg.Settings(fuse=False)) as session:
+            got, _ = await session.run([sent, own], {x: np.ones(250, np.float32), w: np.ones(4, np.float32)})
+            np.testing.assert_allclose(got, np.sin(np.tanh(np.ones(250))), rtol=1e-6)
+        assert clock.now() == 1.0 + 1.0 + 1.0 + 4.0 + 1.0  # tanh, out, in, the other sin's rest, sin
+        assert devices[0].device_to_host.statistics().nbytes == 1000
+        assert devices[1].host_to_device.statistics().nbytes == 1000
+
+
+async def test_a_kernel_is_done_when_its_device_says_so():
+    x = tg.placeholder("float32", [2, 2])
+    y = tg.matmul(tg.matmul(x, x), x)
+    async with ManualDevice("/cpu:0") as device, tg.Session(x.graph, devices=[device], settings=ON) as session:
+        run = asyncio.create_task(session.run(y, {x: np.eye(2, dtype=np.float32)}))
+        for done in range(2):
+            await asyncio.sleep(0.01)
+            assert not run.done()
+            assert sum("MatMul" in task.get_name() for task in asyncio.all_tasks()) == 1
+            assert device.compute.statistics().done == done
+            device.compute.release()
+        np.testing.assert_array_equal(await run, np.eye(2))
+
+
+@pytest.mark.parametrize("begun", [True, False])
+async def test_a_cancelled_step_takes_back_what_has_not_begun(begun):
+    x = tg.placeholder("float32", [100, 100])
+    y = [tg.matmul(x, x), tg.matmul(x, x + 1.0)]
+    async with ManualDevice("/cpu:0") as device, tg.Session(x.graph, devices=[device], settings=ON) as session:
+        if not begun:
+            device.compute.submit()  # somebody else's work
+        run = asyncio.create_task(session.run(y, {x: np.ones((100, 100), np.float32)}))
+        while device.compute.statistics().waiting < 1:
+            await asyncio.sleep(0)
+        run.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await run
+        statistics = device.compute.statistics()
+        assert (statistics.running, statistics.waiting) == (1, 0)
+        assert statistics.withdrawn == (1 if begun else 2)
+        assert device.live_bytes == 0
+        device.release_all()
+        assert (await session.run(y[0], {x: np.eye(100, dtype=np.float32)})).sum() == 100
+
+
+async def test_an_error_while_others_wait_for_their_devices():
+    def refuse(value):
+        raise ValueError(f"not {value}")
+
+    with on(0):
+        slow = tg.matmul(tg.placeholder_with_default(np.eye(2, dtype=np.float32), [2, 2]), np.eye(2, dtype=np.float32))
+    with on(1):
+        bad = tg.py_function(refuse, [tg.constant(3)], "int32")
+    async with VirtualClock() as clock:
+        devices = latency(2, clock, seconds={"MatMul": 10.0})
+        async with tg.Session(slow.graph, devices=devices, settings=ON) as session:
+            with pytest.raises(tg.OpError, match="not 3"):
+                await session.run([slow, bad])
+            assert clock.now() < 10.0
+            assert (await session.run(slow)).tolist() == [[1.0, 0.0], [0.0, 1.0]]
+        assert all(device.live_bytes == 0 for device in devices)
+
+
+async def test_a_device_that_closes_fails_its_steps():
+    x = tg.placeholder("float32", [2, 2])
+    y = tg.matmul(x, x)
+    device = LatencyDevice("/cpu:0", seconds={"MatMul": 0.0, "Tanh": 60.0})
+    async with tg.Session(x.graph, devices=[device], settings=ON) as session:
+        await session.run(y, {x: np.eye(2, dtype=np.float32)})
+        await device.aclose()
+        with pytest.raises(tg.OpError) as caught:
+            await session.run(tg.tanh(y), {x: np.eye(2, dtype=np.float32)})
+        assert isinstance(caught.value.__cause__, DeviceClosed)
+
+
+async def test_a_device_outlives_sessions_that_share_it():
+    x = tg.placeholder("float32", [2, 2])
+    y = tg.matmul(x, x)
+    async with VirtualClock() as clock, LatencyDevice("/cpu:0", seconds={"MatMul": 1.0}, clock=clock) as device:
+        for _ in range(2):
+            async with tg.Session(x.graph, devices=[device]) as a, tg.Session(x.graph, devices=[device]) as b:
+                await asyncio.gather(*(s.run(y, {x: np.eye(2, dtype=np.float32)}) for s in (a, b)))
+        assert clock.now() == 4.0
+
+
+async def test_a_trace_shows_the_streams():
+    with on(0):
+        x = tg.placeholder("float32", [2, 2])
+        y = tg.matmul(x, x)
+    with on(1):
+        z = tg.matmul(y, y)
+    trace = tg.Trace()
+    async with VirtualClock(1.0) as clock:
+        devices = latency(2, clock, seconds={"MatMul": 2.0, "HostToDevice": 0.5})
+        async with tg.Session(x.graph, devices=devices, settings=ON) as session:
+            await session.run(z, {x: np.eye(2, dtype=np.float32)}, trace=trace)
+    timed = [(s.device[-1], s.stream, s.begin, s.end) for s in trace.spans if s.end < 1e12]
+    second = 1_000_000_000
+    assert timed == [
+        ("0", "compute", second, 3 * second),
+        ("1", "host_to_device", 3 * second, 3 * second + second // 2),
+        ("1", "compute", 3 * second + second // 2, 5 * second + second // 2),
+    ]
+
+
+async def test_long_work_of_threads_holds_virtual_time():
+    x = tg.placeholder("float32", [300, 300])
+    slow = tg.tanh(tg.matmul(x, x))
+    quick = tg.sin(x)
+    async with VirtualClock() as clock:
+        devices = latency(1, clock, seconds={"Tanh": 1.0, "Sin": 100.0})
+        settings = tg.Settings(fuse=False, offload_seconds=0.0)
+        async with tg.Session(x.graph, devices=devices, settings=settings) as session:
+            begin = asyncio.create_task(session.run(slow, {x: np.ones((300, 300), np.float32)}))
+            while not devices[0].compute.statistics().running and not begin.done():
+                assert clock.now() == 0.0
+                await asyncio.sleep(0)
+            await begin
+            assert clock.now() == 1.0
+            await session.run(quick, {x: np.ones((300, 300), np.float32)})
+            assert clock.now() == 101.0
+
+
+@pytest.mark.parametrize("devices", [[3], "/cpu:0", [LatencyDevice("/gpu:0")], [LatencyDevice("/cpu:0")] * 2])
+def test_what_is_no_list_of_devices(devices):
+    with pytest.raises(tg.GraphError):
+        tg.Session(devices=devices)
+
+
+def test_the_reference_executor_has_no_streams():
+    with pytest.raises(tg.GraphError, match="reference executor"):
+        tg.Session(executor="reference", devices=[LatencyDevice("/cpu:0")])
