@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 Case = Mapping[str, Any]
@@ -29,13 +29,13 @@ class Observed:
     step : callable
     figures : mapping of str to list of float
         Samples of each metric that the experiment names in `figures`; they may grow with each step.
-    notes : mapping of str to str
-        What the experiment names in `notes`, in words.
+    notes : callable
+        Returns what the experiment names in `notes`, in words; called at the end, when nothing is measured.
     """
 
     step: Step
     figures: Mapping[str, list[float]]
-    notes: Mapping[str, str] = field(default_factory=dict)
+    notes: Callable[[], Mapping[str, str]] = dict
 
     def __call__(self) -> Any:
         """Do the step."""

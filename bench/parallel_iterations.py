@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from .experiment import Case, Experiment, Observed
+from .experiment import Case, Experiment, Observed, Step
 
 LAYERS = 8
 SECONDS = 0.005
@@ -57,20 +57,17 @@ def ideal(case: Case, layers: int = LAYERS, seconds: float = SECONDS) -> float:
     return over[-1]
 
 
-def observed(session: Any, step: Any, clock: Any, case: Case) -> Observed:
-    """Note what each step took beside the ideal, and what limited it."""
+def observed(step: Step, session: Any, clock: Any, wanted: float) -> Observed:
+    """Note how often the `wanted` seconds each step took, and what limited it."""
     figures: dict[str, list[float]] = {OVER_IDEAL: []}
-    notes: dict[str, str] = {}
-    wanted = ideal(case)
 
     async def run() -> Any:
         begin = clock.now()
-        values = await step(case["iterations"])
+        values = await step()
         figures[OVER_IDEAL].append((clock.now() - begin) / wanted)
-        notes[LIMITER] = session.report().loops[0].limiter
         return values
 
-    return Observed(run, figures, notes)
+    return Observed(run, figures, lambda: {LIMITER: session.report().loops[0].limiter})
 
 
 async def devices(stack: AsyncExitStack, count: int, seconds: dict[str, float]) -> tuple[list[Any], Any]:
@@ -92,7 +89,8 @@ async def tagflow(case: Case, stack: AsyncExitStack) -> Observed:
         n, results = program(tg, case)
     made, clock = await devices(stack, LAYERS, {"MatMul": SECONDS})
     session = await stack.enter_async_context(tg.Session(graph, devices=made))
-    return observed(session, session.make_step(results, [n]), clock, case)
+    step = session.make_step(results, [n])
+    return observed(lambda: step(case["iterations"]), session, clock, ideal(case))
 
 
 EXPERIMENT = Experiment(

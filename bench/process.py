@@ -118,7 +118,7 @@ class Worker:
 
     async def notes(self) -> dict[str, str]:
         """Return what an Observed step has noted in words."""
-        return dict(self.step.notes)
+        return dict(self.step.notes())
 
     async def peak(self) -> int:
         """Return the peak resident bytes since before the first step."""

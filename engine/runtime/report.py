@@ -74,7 +74,7 @@ class LoopReport:
             "variable": f"loop variable {self.variable}",
             "window": f"the window, parallel_iterations={self.window}",
             "cores": "the cores",
-            "device": f"{self.bottleneck}",
+            "device": self.bottleneck or "the device",
         }[self.limited_by]
 
     def __str__(self) -> str:

@@ -19,8 +19,10 @@ from bench import (
     loop_lag,
     lstm_train,
     matmul_loop,
+    model_parallel,
     nested_loop,
     null_ops,
+    parallel_iterations,
     static_unroll,
     step_overhead,
 )
@@ -172,3 +174,35 @@ def test_all_experiments_of_the_table_are_there():
     assert set(names.split()) | {"step_overhead", "loop_lag", "dead_signals"} <= set(found)
     assert list(found["static_unroll"].engines) == ["tagflow", "unrolled"]
     assert all(len(e.quick().cases) == len(e.cases) for e in found.values())
+
+
+async def test_layers_on_devices_note_what_limits_them():
+    case = {"parallel_iterations": 2, "iterations": 3}
+    async with AsyncExitStack() as stack:
+        step = await parallel_iterations.tagflow(case, stack)
+        count, *got = await step()
+        assert step.notes() == {parallel_iterations.LIMITER: "the window, parallel_iterations=2"}
+    states = [parallel_iterations.MATRIX] * parallel_iterations.LAYERS
+    for _ in range(3):
+        below = states[0]
+        for d, state in enumerate(states):
+            below = states[d] = np.tanh(state @ below)
+    assert count == 3
+    np.testing.assert_allclose(got, states, rtol=1e-5)
+    (over,) = step.figures[parallel_iterations.OVER_IDEAL]
+    assert over > 0.99
+
+
+@pytest.mark.parametrize(("window", "seconds"), [(1, 24.0), (2, 16.0), (3, 10.0), (8, 10.0)])
+def test_the_ideal_of_a_pipeline(window, seconds):
+    case = {"parallel_iterations": window, "iterations": 3}
+    assert parallel_iterations.ideal(case, seconds=1.0) == seconds
+
+
+async def test_layers_on_two_devices_compute_what_they_do_on_one():
+    alone, step = await run(model_parallel.tagflow, {"devices": 1, "length": 3})
+    apart, _ = await run(model_parallel.tagflow, {"devices": 2, "length": 3})
+    assert len(alone) == 1 + model_parallel.LAYERS
+    for a, b in zip(alone, apart, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-7)
+    assert 0.99 < step.figures[parallel_iterations.OVER_IDEAL][0]
