@@ -205,4 +205,4 @@ async def test_layers_on_two_devices_compute_what_they_do_on_one():
     assert len(alone) == 1 + model_parallel.LAYERS
     for a, b in zip(alone, apart, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-7)
-    assert 0.99 < step.figures[parallel_iterations.OVER_IDEAL][0]
+    assert step.figures[parallel_iterations.OVER_IDEAL][0] > 0.99
