@@ -70,6 +70,10 @@ class Experiment:
         Metrics, better when smaller, that a step notes itself (see :class:`Observed`). Engines then build in turn.
     notes : tuple of str
         What a step notes in words; shown with its case.
+    baseline : str or None
+        What `ratio_to` calls the first case, where the others are compared with it: by a ratio of medians of `metric`.
+    best_only : bool
+        Whether only the best of the others is.
     quick_cases : tuple of mapping
         Cases of a quick run, where `cases` take too long for one.
     """
@@ -84,6 +88,8 @@ class Experiment:
     time_unit: float | None = None
     figures: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    baseline: str | None = None
+    best_only: bool = False
     quick_cases: tuple[Case, ...] = ()
 
     def quick(self) -> Experiment:

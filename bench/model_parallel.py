@@ -75,4 +75,5 @@ EXPERIMENT = Experiment(
     time_unit=1e3,
     figures=(OVER_IDEAL,),
     notes=(LIMITER,),
+    baseline="one_device",
 )

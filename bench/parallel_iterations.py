@@ -102,4 +102,6 @@ EXPERIMENT = Experiment(
     amount=lambda case: float(case["iterations"]),
     figures=(OVER_IDEAL,),
     notes=(LIMITER,),
+    baseline="sequential",
+    best_only=True,
 )

@@ -62,6 +62,7 @@ def run(
     """
     deadline = time.monotonic() + effort.seconds
     processes = start(experiment, engines)
+    found: list[tuple[Case, list[float]]] = []
     try:
         for number, case in enumerate(experiment.cases, 1):
             if experiment.peak and number > 1:
@@ -72,8 +73,11 @@ def run(
             check_equal(processes, experiment.tolerance)
             later = len(experiment.cases) - number
             stop = time.monotonic() + effort.share(deadline - time.monotonic(), later, len(engines))
-            yield from records(experiment, case, measure(experiment, case, processes, effort, stop, progress))
+            samples = measure(experiment, case, processes, effort, stop, progress)
+            found.append((case, samples[experiment.metric].get(OURS, [])))
+            yield from records(experiment, case, samples)
             yield from notes(experiment, case, processes)
+        yield from against_first(experiment, found)
     finally:
         close(processes)
 
@@ -170,6 +174,17 @@ def records(experiment: Experiment, case: Case, samples: Samples) -> Iterator[di
                 smaller = experiment.smaller_is_better(metric)
                 value = ratio(by_engine[OURS], by_engine[engine], smaller_is_better=smaller)
                 yield {**head, "ratio_to": engine, "metric": metric, "value": value}
+
+
+def against_first(experiment: Experiment, found: list[tuple[Case, list[float]]]) -> Iterator[dict[str, Any]]:
+    """Yield the ratios of tagflow's cases to its first one, if the experiment compares them."""
+    if experiment.baseline is None:
+        return
+    smaller = experiment.smaller_is_better(experiment.metric)
+    ratios = [(ratio(samples, found[0][1], smaller_is_better=smaller), case) for case, samples in found[1:]]
+    for value, case in [max(ratios, key=lambda each: each[0])] if experiment.best_only else ratios:
+        head = {"bench": experiment.name, "case": dict(case), "ratio_to": experiment.baseline}
+        yield {**head, "metric": experiment.metric, "value": value}
 
 
 def notes(experiment: Experiment, case: Case, processes: list[EngineProcess]) -> Iterator[dict[str, Any]]:

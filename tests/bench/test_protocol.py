@@ -4,6 +4,7 @@ import json
 import math
 import os
 import re
+import time
 
 import numpy as np
 import pytest
@@ -231,3 +232,21 @@ def test_closing_a_process_twice_is_harmless():
     engine = process.EngineProcess(experiment(), "tagflow")
     engine.close()
     engine.close()
+
+
+def timed(case, stack):
+    """Take as many hundredths of a second as the case says."""
+    noted = lambda: {"limited by": f"its length, {case['length']}"}  # noqa: E731
+    return Observed(lambda: time.sleep(case["length"] / 100) or [np.zeros(1)], {}, noted)
+
+
+@pytest.mark.parametrize(("best_only", "lengths"), [(False, [1, 2]), (True, [1])])
+def test_cases_are_compared_with_the_first(best_only, lengths):
+    cases = ({"length": 4}, {"length": 1}, {"length": 2})
+    setup = {"engines": {"tagflow": timed}, "metric": "milliseconds", "time_unit": 1e3, "amount": lambda case: 1.0}
+    tried = experiment(cases=cases, baseline="longest", best_only=best_only, notes=("limited by",), **setup)
+    found = list(protocol.run(tried, ["tagflow"], FAST))
+    ratios = [(r["case"]["length"], r["value"]) for r in found if r.get("ratio_to") == "longest"]
+    assert [length for length, _ in ratios] == lengths
+    assert all(value > 1.2 for _, value in ratios)
+    assert [r["text"] for r in found if "note" in r] == [f"its length, {n}" for n in (4, 1, 2)]
