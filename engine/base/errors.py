@@ -6,6 +6,7 @@ user's program it concerns, and one thing to try. The parts are fields; the text
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 from .sources import Source, user_source
@@ -152,8 +153,65 @@ class Overloaded(TagflowError):
         return [*super().details(), ("retry after", f"{self.retry_after:.3g} s")]
 
 
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """What has memory of a device.
+
+    Attributes
+    ----------
+    operation : str
+        That made the array; the name of a variable or feed.
+    tag : str or None
+        Its instance, ``node@frame/iteration``, where it belongs to a step.
+    bytes : int
+    source : Source or None
+        The user's line that built the operation.
+    """
+
+    operation: str
+    tag: str | None
+    bytes: int
+    source: Source | None = None
+
+    def __str__(self) -> str:
+        line = f", built at {self.source}" if self.source is not None else ""
+        return f"{self.bytes} bytes: {self.tag or self.operation}{line}"
+
+
 class DeviceMemoryError(OpError):
-    """A device's memory limit can not hold what a step needs."""
+    """A device's memory limit can not hold what a step needs; the session and its other steps go on.
+
+    Attributes
+    ----------
+    device : str
+        Full name.
+    requested, live, limit : int
+        Bytes: asked for in vain, in use then, and allowed.
+    holders : tuple of Holder
+        What held the most then, largest first.
+    """
+
+    def __init__(
+        self,
+        what: str,
+        *,
+        device: str,
+        requested: int,
+        live: int,
+        limit: int,
+        holders: tuple[Holder, ...] = (),
+        **fields: Any,
+    ) -> None:
+        self.requested = requested
+        self.live = live
+        self.limit = limit
+        self.holders = holders
+        super().__init__(what, **fields)
+        self.device = device
+
+    def details(self) -> list[tuple[str, Any]]:
+        *lines, last = super().details()
+        return [*lines, *(("holds", holder) for holder in self.holders), last]
 
 
 class CheckpointError(TagflowError):

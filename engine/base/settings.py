@@ -8,6 +8,8 @@ from typing import Any
 
 from .errors import GraphError
 
+AUTO = "auto"  # parallel_iterations of a loop whose iterations begin as memory allows
+MOST = 256  # of them at once: enough to hide latencies, and few enough that the engine's own tables stay small
 WINDOW = 32  # parallel_iterations of a loop unless given; the graph's, not a session's (Yu et al., 2018, section 4.3)
 
 

@@ -49,7 +49,7 @@ class Elements:
         step: Callable[..., Any],
         start: int,
         rest: tuple[Any, ...],
-        parallel_iterations: int,
+        parallel_iterations: int | str,
         back_prop: bool,
         swap: bool,
     ) -> Any:

@@ -22,7 +22,7 @@ def map_fn(
     fn: Function,
     elems: Any,
     dtype: Any = None,
-    parallel_iterations: int = WINDOW,
+    parallel_iterations: int | str = WINDOW,
     back_prop: bool = True,
     swap_memory: bool = False,
     infer_shape: bool = True,
@@ -45,7 +45,7 @@ def map_fn(
         All with the same first dimension, the number of elements.
     dtype : structure of dtype-like, optional
         What `fn` returns, if not the structure and dtypes of `elems`.
-    parallel_iterations : int, optional
+    parallel_iterations : int or 'auto', optional
         Most elements in flight, at least 1.
     back_prop, swap_memory : bool, optional
         As for :func:`while_loop`.
@@ -89,7 +89,7 @@ def foldl(
     fn: Function,
     elems: Any,
     initializer: Any = None,
-    parallel_iterations: int = WINDOW,
+    parallel_iterations: int | str = WINDOW,
     back_prop: bool = True,
     swap_memory: bool = False,
     name: str | None = None,
@@ -111,7 +111,7 @@ def foldl(
         All with the same first dimension.
     initializer : structure of Tensor, optional
         What to start from; its structure, dtypes and shapes are those of the result.
-    parallel_iterations : int, optional
+    parallel_iterations : int or 'auto', optional
         Most elements in flight, at least 1.
     back_prop, swap_memory : bool, optional
         As for :func:`while_loop`.
@@ -145,7 +145,7 @@ def foldr(
     fn: Function,
     elems: Any,
     initializer: Any = None,
-    parallel_iterations: int = WINDOW,
+    parallel_iterations: int | str = WINDOW,
     back_prop: bool = True,
     swap_memory: bool = False,
     name: str | None = None,
@@ -167,7 +167,7 @@ def foldr(
         All with the same first dimension.
     initializer : structure of Tensor, optional
         What to start from; its structure, dtypes and shapes are those of the result.
-    parallel_iterations : int, optional
+    parallel_iterations : int or 'auto', optional
         Most elements in flight, at least 1.
     back_prop, swap_memory : bool, optional
         As for :func:`while_loop`.
@@ -199,7 +199,7 @@ def scan(
     fn: Function,
     elems: Any,
     initializer: Any = None,
-    parallel_iterations: int = WINDOW,
+    parallel_iterations: int | str = WINDOW,
     back_prop: bool = True,
     swap_memory: bool = False,
     infer_shape: bool = True,
@@ -224,7 +224,7 @@ def scan(
         All with the same first dimension.
     initializer : structure of Tensor, optional
         What to start from; its structure, dtypes and shapes are those of each result.
-    parallel_iterations : int, optional
+    parallel_iterations : int or 'auto', optional
         Most elements in flight, at least 1.
     back_prop, swap_memory : bool, optional
         As for :func:`while_loop`.
@@ -288,7 +288,7 @@ def _mapped(results: Any, kinds: Any) -> list[Tensor]:
     return [tensor for _, tensor in tensors]
 
 
-def _fold(fn: Function, source: Elements, initializer: Any, parallel: int, back_prop: bool, swap: bool) -> Any:
+def _fold(fn: Function, source: Elements, initializer: Any, parallel: int | str, back_prop: bool, swap: bool) -> Any:
     start, first = source.start(initializer)
 
     def step(k: Tensor, total: Any) -> Any:

@@ -6,8 +6,6 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
 from ..base import nest
 from ..base.dtypes import bool_, int32
 from ..base.errors import DtypeError, GraphError, LoopVariableError, ShapeError, TagflowError
@@ -20,6 +18,7 @@ from ..ir.carried import find_chains
 from ..ir.region import Region
 from ..ir.structured import make_while, new_region
 from ..ir.tensor import Tensor
+from ..ops.control import checked_window
 from .leaves import from_tensor, to_tensor, trace
 
 
@@ -28,7 +27,7 @@ def while_loop(
     body: Callable[..., Any],
     loop_vars: Any,
     shape_invariants: Any = None,
-    parallel_iterations: int = WINDOW,
+    parallel_iterations: int | str = WINDOW,
     back_prop: bool = True,
     swap_memory: bool = False,
     maximum_iterations: Any = None,
@@ -58,8 +57,8 @@ def while_loop(
         Initial values: tensors, literals, arrays, TensorArrays, in nested lists, tuples, dicts or dataclasses.
     shape_invariants : structure of shapes, optional
         What stays true of each variable's shape, as [None, 3], where it changes from iteration to iteration.
-    parallel_iterations : int, optional
-        Most iterations in flight, at least 1.
+    parallel_iterations : int or 'auto', optional
+        Most iterations in flight, at least 1; "auto" for as many as the session's `memory_limit` has room for.
     back_prop : bool, optional
         If false, no gradient flows through the loop.
     swap_memory : bool, optional
@@ -91,11 +90,7 @@ def while_loop(
     >>> with tg.Graph().as_default():
     ...     i, total = tg.while_loop(lambda i, s: i < 10, lambda i, s: (i + 1, s + i), [0, 0])
     """
-    if not isinstance(parallel_iterations, (int, np.integer)) or parallel_iterations < 1:
-        raise GraphError(
-            "parallel_iterations must be a positive integer", got=repr(parallel_iterations),
-            hint="1 runs one iteration after the other; the default is fine for most loops",
-        )  # fmt: skip
+    window = checked_window(parallel_iterations)
     if not nest.flatten(loop_vars):
         raise GraphError("while_loop needs at least one loop variable", got=loop_vars, hint="pass a counter, as in [0]")
     loop = _Loop(loop_vars, shape_invariants, maximum_iterations)
@@ -106,7 +101,7 @@ def while_loop(
         loop.require_independence()
     op = make_while(
         loop.inits, loop.cond, loop.body, name=name or "while", source=loop.source,
-        parallel_iterations=int(parallel_iterations), back_prop=back_prop, swap_memory=swap_memory,
+        parallel_iterations=window, back_prop=back_prop, swap_memory=swap_memory,
     )  # fmt: skip
     outputs = op.outputs[: len(loop.leaves)]
     result = nest.pack_as(loop_vars, [from_tensor(leaf, t) for leaf, t in zip(loop.leaves, outputs, strict=True)])

@@ -20,7 +20,7 @@ class FrameInfo:
 
     name: str
     parent: str
-    parallel_iterations: int = 1
+    parallel_iterations: int | str = 1
     enters: list[Operation] = field(default_factory=list)
     loop_conds: list[Operation] = field(default_factory=list)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -122,7 +122,7 @@ class ArrayStorage(Elements):
         values = self.read_many(indices, context, zeros)
         if values:
             self._check_equal(indices, values, context)
-            return _stack(values)
+            return self._joined(_stack, indices, values)
         shape = static if zeros is None else Shape(zeros[1:])
         if not shape.is_fully_known:
             shape = self.element_shape
@@ -161,7 +161,18 @@ class ArrayStorage(Elements):
         if not values:
             return self._nothing(like, context), np.zeros(0, np.int32)
         self._check_concat(values, context)
-        return np.concatenate(values), np.array([len(v) for v in values], np.int32)
+        return self._joined(np.concatenate, range(self.size), values), np.array([len(v) for v in values], np.int32)
+
+    def _joined(self, join: Callable[[list[Array]], Array], indices: Any, values: list[Array]) -> Array:
+        """Return all values as one; if there is no memory for that they count as not read: it may be tried again."""
+        try:
+            return join(values)
+        except MemoryError:
+            for index, value in zip(indices, values, strict=True):
+                element = self.elements[index] if index < len(self.elements) else None
+                if element is not None and element.shape is not None:
+                    element.value = value
+            raise
 
     def split(self, value: Array, lengths: Any, context: KernelContext) -> None:
         """Write consecutive pieces of `value`, one for each length (rule 110)."""

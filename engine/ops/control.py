@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from ..base import dtypes
 from ..base.errors import GraphError, ShapeError
-from ..base.settings import WINDOW
+from ..base.settings import AUTO, WINDOW
 from ..base.shapes import SCALAR, Shape
 from ..ir.build import apply
 from ..ir.definition import REQUIRED, NotDifferentiable, define
@@ -132,6 +134,18 @@ def _no_loop_gradient(op: Operation, *_: Any) -> list[Any]:
     raise GraphError("no gradient through a hand-made loop", operation=op, hint=_HAND_MADE)
 
 
+def checked_window(given: Any) -> int | str:
+    """Return what is given as ``parallel_iterations``: an integer, or "auto"; GraphError if it is neither."""
+    if isinstance(given, str) and given == AUTO:
+        return AUTO
+    if not isinstance(given, (int, np.integer)) or given < 1:
+        raise GraphError(
+            "parallel_iterations must be a positive integer", got=repr(given), wanted="1 or more, or 'auto'",
+            hint="1 runs one iteration after the other; the default is fine for most loops",
+        )  # fmt: skip
+    return int(given)
+
+
 def _enter_shape(op: Operation) -> Shape:
     return op.inputs[0].shape if op.attrs["is_constant"] else Shape(None)
 
@@ -148,7 +162,11 @@ define(
 
 
 def enter(
-    data: Any, frame_name: str, is_constant: bool = False, parallel_iterations: int = WINDOW, name: str | None = None
+    data: Any,
+    frame_name: str,
+    is_constant: bool = False,
+    parallel_iterations: int | str = WINDOW,
+    name: str | None = None,
 ) -> Tensor:
     """Bring a value into the loop frame `frame_name`, which the first Enter creates.
 
@@ -159,8 +177,8 @@ def enter(
         Not empty; part of the tag of everything inside.
     is_constant : bool
         Deliver it to every iteration (a loop invariant) instead of to iteration 0 alone.
-    parallel_iterations : int
-        Most iterations alive at once, at least 1.
+    parallel_iterations : int or 'auto'
+        Most iterations alive at once, at least 1; "auto" for as many as memory allows.
 
     Returns
     -------
@@ -169,14 +187,9 @@ def enter(
     """
     if not frame_name:
         raise GraphError("a frame needs a name", got=repr(frame_name), hint="give every loop its own name")
-    if parallel_iterations < 1:
-        raise GraphError(
-            "parallel_iterations must be a positive integer", got=parallel_iterations, wanted="1 or more",
-            hint="1 runs one iteration after the other",
-        )  # fmt: skip
     return apply(  # type: ignore[no-any-return]
         "Enter", data, name=name, frame_name=frame_name, is_constant=is_constant,
-        parallel_iterations=parallel_iterations,
+        parallel_iterations=checked_window(parallel_iterations),
     )  # fmt: skip
 
 

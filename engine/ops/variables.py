@@ -53,10 +53,18 @@ class VariableSlot:
     def assign(self, value: Any) -> Array:
         """Take a copy of `value` as the new value, and return it."""
         array = np.asarray(value)
+        return self.store(array, self.made_for(array))
+
+    def made_for(self, array: Array) -> Array | None:
+        """Return the new buffer that assigning takes, a copy of the array; None if it can be done in place."""
         fits = self._buffer is not None and self._buffer.shape == array.shape and self._buffer.dtype == array.dtype
-        if fits and sys.getrefcount(self._buffer) == _ALONE:
-            return self._write(self._buffer, lambda buffer: np.copyto(buffer, array))  # type: ignore[arg-type]
-        return self._write(np.array(array, order="C"), lambda buffer: None)
+        return None if fits and sys.getrefcount(self._buffer) == _ALONE else np.array(array, order="C")
+
+    def store(self, array: Array, made: Array | None) -> Array:
+        """Assign an array, for which `made_for` has made what it takes."""
+        if made is not None:
+            return self._write(made, lambda buffer: None)
+        return self._write(self._buffer, lambda buffer: np.copyto(buffer, array))  # type: ignore[arg-type]
 
     def combine(self, function: np.ufunc, value: Any, operation: str | None = None) -> Array:
         """Replace the value by ``function(value now, value)``; OpError when the shapes differ."""
@@ -98,8 +106,10 @@ class VariableSlot:
 
     def _write(self, buffer: Array, fill: Callable[[Array], Any]) -> Array:
         buffer.flags.writeable = True
-        fill(buffer)
-        buffer.flags.writeable = False
+        try:
+            fill(buffer)
+        finally:
+            buffer.flags.writeable = False
         self._buffer = buffer
         return buffer
 
@@ -131,9 +141,10 @@ class VariableStore:
         return {name: self._present(name).read().copy() for name in names}
 
     def write(self, arrays: Mapping[str, Array]) -> None:
-        """Assign copies of arrays by name, which must fit (see `fitting`)."""
+        """Assign copies of arrays by name, which must fit (see `fitting`): all, or none if there is no memory."""
+        made = {name: self.slot(name).made_for(array) for name, array in arrays.items()}
         for name, array in arrays.items():
-            self.slot(name).assign(array)
+            self.slot(name).store(array, made.pop(name))
 
     def clear(self) -> None:
         """Drop all values."""

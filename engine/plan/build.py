@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ..base.settings import AUTO, MOST
 from ..base.tags import Kind
 from ..ir.definition import Ufunc
 from ..ir.frames import ROOT, Frames, assign_frames
@@ -81,7 +82,9 @@ class _Builder:
         finals = tuple(self.index[op] for op in self.saving[name] if op.type != "SeriesPush")
         series = [op.attrs["series"] + 1 for op in self.saving[name] if op.type == "SeriesPush"]
         parent = -1 if name == ROOT else self.frame_index[info.parent]
-        return Frame(name or "root", parent, info.parallel_iterations, len(info.enters), max(series, default=0), finals)
+        adaptive = info.parallel_iterations == AUTO
+        window = MOST if adaptive else int(info.parallel_iterations)
+        return Frame(name or "root", parent, window, len(info.enters), max(series, default=0), finals, adaptive)
 
     def _node(self, op: Operation) -> Node:
         kind = _KINDS.get(op.type, Kind.KERNEL)

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ..base.settings import AUTO
 from ..base.sources import Source
 from ..base.tags import Kind
 
@@ -82,6 +83,8 @@ class Frame:
         Index of the frame around it (-1 for the root).
     parallel_iterations : int
         The window: most iterations alive at once.
+    adaptive : bool
+        The program asks for as many as memory allows.
     num_enters : int
         ENTER nodes that lead here; the frame is complete only after all have arrived.
     num_series : int
@@ -96,6 +99,7 @@ class Frame:
     num_enters: int
     num_series: int = 0
     finals: tuple[int, ...] = ()
+    adaptive: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +139,8 @@ class Plan:
         """Print the plan, one node a line, by frame."""
         lines = []
         for f, frame in enumerate(self.frames):
-            lines.append(f"frame {f} '{frame.name}' parent={frame.parent} window={frame.parallel_iterations}")
+            window = AUTO if frame.adaptive else frame.parallel_iterations
+            lines.append(f"frame {f} '{frame.name}' parent={frame.parent} window={window}")
             lines.extend(self._node_line(i) for i, n in enumerate(self.nodes) if n.frame == f)
         return "\n".join(lines)
 

@@ -60,17 +60,30 @@ class DeviceMemory:
         Now; the most so far.
     cached_bytes : int
         Of freed arrays, kept for new ones.
+    limit_bytes : int or None
+        What `live_bytes` may reach, None for any number.
     """
 
     live_bytes: int
     peak_bytes: int
     cached_bytes: int
+    limit_bytes: int | None = None
 
 
 def memory_of(device: SessionDevice) -> DeviceMemory | None:
     """Return the figures of a device's allocator, None if that is switched off."""
     pool = device.pool
-    return None if pool is None else DeviceMemory(pool.live_bytes, pool.peak_bytes, pool.cached_bytes)
+    if pool is None:
+        return None
+    return DeviceMemory(pool.live_bytes, pool.peak_bytes, pool.cached_bytes, pool.limit)
+
+
+def memory_figures(devices: Iterable[SessionDevice]) -> dict[str, Any]:
+    """Return the figures of all devices that count, by name, and their sums; nothing where none counts."""
+    found = {str(device.spec): figures for device in devices if (figures := memory_of(device)) is not None}
+    names = ("live_bytes", "peak_bytes", "cached_bytes") if found else ()
+    totals: dict[str, Any] = {name: sum(getattr(figures, name) for figures in found.values()) for name in names}
+    return totals | {"devices": found}
 
 
 Wanted = int | Iterable[str | HostDevice[Any]] | None

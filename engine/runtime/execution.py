@@ -25,6 +25,7 @@ from .failures import complete
 from .launch import counted, hold, launch, switch_outcomes
 from .optask import OpTask, start_task
 from .reference import ReferenceMachine
+from .shortage import Shortage
 from .step import CompiledStep
 from .timing import held
 from .trace import Trace, recorder_of
@@ -54,10 +55,13 @@ class Execution:
         Whose workers do the long kernels; without, all are done on the event loop.
     devices : sequence of SessionDevice, optional
         Which the shares of the step are for; only what the context says of the first unless given.
+    shortage : Shortage, optional
+        Shared by steps that may give each other memory.
     """
 
     __slots__ = (
-        "bell", "clocks", "cores", "counts", "drain", "holds", "machine", "seconds", "step", "tasks", "turns", "waiter",
+        "bell", "clocks", "cores", "counts", "drain", "holds", "machine", "seconds", "shortage", "step", "tasks", "turns",
+        "waiter",
     )  # fmt: skip
 
     def __init__(
@@ -71,9 +75,11 @@ class Execution:
         trace: Trace | None = None,
         cores: Cores | None = None,
         devices: Sequence[SessionDevice] = (),
+        shortage: Shortage | None = None,
     ) -> None:
         self.step = step
         self.cores = cores
+        self.shortage = shortage or Shortage()
         self.turns = turns or turns_of(asyncio.get_running_loop())
         self.seconds = settings.drain_seconds
         workers = None if cores is None else cores.workers
@@ -106,6 +112,7 @@ class Execution:
         finally:
             self.machine.close()
             self.holds.clear()
+            self.shortage.leave(self)
             del self.machine, self.drain  # hold the error, whose traceback holds this object
             if self.bell is not None:
                 self.bell.close()
@@ -123,6 +130,7 @@ class Execution:
     async def _go_on(self, more: bool, timeout: float | None) -> None:
         """Drain and wait by turns until the machine is done or has failed, and no task is left (rule 46)."""
         timer = start_timer(self, timeout)
+        self.shortage.enter(self)
         try:
             while True:
                 self._launch()
@@ -134,6 +142,8 @@ class Execution:
                 if mine is None:
                     mine = await self.turns.wait(self.seconds)
                 more = self.drain(mine)
+                if self.shortage.waiting:
+                    self.shortage.look()
         finally:
             if timer is not None:
                 timer.cancel()
@@ -157,9 +167,11 @@ class Execution:
         self._wake()
 
     async def _news(self) -> None:
-        """Wait until a task or a worker's kernel has ended or the step was aborted."""
+        """Wait until a task or a worker's kernel has ended, others gave memory back, or the step was aborted."""
         self.waiter = asyncio.get_running_loop().create_future()
         try:
+            if self.machine.starved:
+                self.shortage.wait(self)
             if not self.machine.errands:
                 await self.waiter
             elif self._expect_worker():
@@ -167,6 +179,7 @@ class Execution:
                     await self.waiter
         finally:
             self.waiter = None
+            self.shortage.stop(self)
 
     def _expect_worker(self) -> bool:
         if self.bell is None:
@@ -202,11 +215,12 @@ class ReferenceExecution:
         trace: Trace | None = None,
         cores: Cores | None = None,
         devices: Sequence[SessionDevice] = (),
+        shortage: Shortage | None = None,
     ) -> None:
         self.step = step
+        self.holds = hold(context.contexts, feeds, step, context)
         self.machine = ReferenceMachine(step.plan, context, feeds, settings.shuffle_seed, guard, recorder_of(trace))
         self.counts = Counted([(step.plan, self.machine.counts.loop_counts)])
-        self.holds = hold(context.contexts, feeds)
 
     async def run(self, timeout: float | None = None) -> list[Any]:
         """Run to the end and return the fetched arrays; raises what failed first."""

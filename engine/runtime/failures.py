@@ -8,7 +8,9 @@ from typing import Any
 from ..base.errors import OpError
 from ..ir.graph import Graph
 from ..ir.operation import Operation
+from ..kernels.scheduler.limited import NoRoom
 from ..plan.plan import Node, Plan
+from .limits import no_room
 
 
 def complete(graph: Graph, plan: Plan, index: int, tag: str, error: BaseException, shapes: Any) -> BaseException:
@@ -42,10 +44,12 @@ def complete(graph: Graph, plan: Plan, index: int, tag: str, error: BaseExceptio
             error.add_note(f"raised by {tag}, not by a cancellation of the step")
         return error
     operation = user_operation(graph, plan.nodes[index])
+    if isinstance(error, NoRoom):
+        error = no_room(error)
     if not isinstance(error, OpError) or error.tag is not None:  # with a tag it comes from another, nested step
         error = _wrapped(error, operation)
     error.tag = tag
-    error.device = plan.device or None
+    error.device = plan.device or error.device
     error.input_shapes = shapes
     error.operation = operation
     error.source = operation.source or error.source

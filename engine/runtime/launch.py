@@ -8,11 +8,14 @@ from functools import partial
 from typing import Any
 
 from ..kernels.cpu.contexts import KernelContexts
+from ..kernels.cpu.pool import MemoryLimitError
 from ..kernels.scheduler.exchange import Rendezvous
 from ..kernels.scheduler.group import MachineGroup
+from ..kernels.scheduler.limited import LimitedMachine
 from ..kernels.scheduler.machine import StepMachine
 from .counted import Counted
 from .devices import SessionDevice
+from .limits import refused
 from .shares import Share
 from .step import CompiledStep
 from .timing import Schedule
@@ -54,10 +57,11 @@ def launch(
     if devices and contexts is not devices[share.device].contexts:
         contexts = devices[share.device].contexts
         context = context._replace(contexts=contexts)
-    machine = StepMachine(share.machine, context, feeds, **how, submit=_schedule(share))
+    holds = hold(contexts, feeds, step, context)
+    machine = machine_for(contexts)(share.machine, context, feeds, **how, submit=_schedule(share))
     # No lambda: the traceback of what a kernel raises would keep its frame, and with it the machine.
     drain = partial(contexts.run, machine.drain)
-    return machine, drain, hold(contexts, feeds)
+    return machine, drain, holds
 
 
 def _group(
@@ -66,15 +70,16 @@ def _group(
     meeting = Rendezvous(len(step.channels))
     contexts = [devices[share.device].contexts for share in step.shares]
     fed = [[feeds[k] for k in share.feeds] for share in step.shares]
+    holds = [each for own, values in zip(contexts, fed, strict=True) for each in hold(own, values, step, context)]
     machines = [
-        StepMachine(
+        machine_for(own)(
             share.machine, context._replace(contexts=own), values, **how, rendezvous=meeting, submit=_schedule(share)
         )
         for share, own, values in zip(step.shares, contexts, fed, strict=True)
     ]
     places = {k: (i, n) for i, share in enumerate(step.shares) for n, k in enumerate(share.fetches)}
     group = MachineGroup(machines, contexts, meeting, [places[k] for k in range(len(places))])
-    return group, [each for own, values in zip(contexts, fed, strict=True) for each in hold(own, values)]
+    return group, holds
 
 
 def _schedule(share: Share) -> Schedule | None:
@@ -89,9 +94,19 @@ def counted(step: CompiledStep, machine: StepMachine | MachineGroup) -> Counted:
     return replace(step.counted, rendezvous=machine.rendezvous, usages=usages)
 
 
-def hold(contexts: KernelContexts, feeds: list[Any]) -> list[Any]:
-    """Charge fed arrays to a device, as long as what is returned lives."""
-    return [] if contexts.pool is None else contexts.pool.hold(feeds)
+def machine_for(contexts: KernelContexts) -> type[StepMachine]:
+    """Return the class of machine for a device: one that keeps to a limit of memory where there is one."""
+    return StepMachine if contexts.pool is None or contexts.pool.limit is None else LimitedMachine
+
+
+def hold(contexts: KernelContexts, feeds: list[Any], step: CompiledStep, context: Any) -> list[Any]:
+    """Charge fed arrays to a device, as long as what is returned lives; DeviceMemoryError if they do not fit."""
+    if contexts.pool is None:
+        return []
+    try:
+        return contexts.pool.hold(feeds)
+    except MemoryLimitError as error:
+        raise refused(error, "the values fed", [step], contexts.pool, context.variables) from None
 
 
 def switch_outcomes(step: CompiledStep, machine: Any) -> dict[int, Any]:

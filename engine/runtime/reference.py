@@ -18,6 +18,7 @@ import numpy as np
 
 from ..base.dtypes import DIFFERENTIABLE
 from ..base.tags import DEAD, ROOT_ID, ROOT_PATH, Kind, frame_id, frame_path, instance_name, name_hash
+from ..kernels.scheduler.limited import NoRoom
 from ..kernels.scheduler.series import Series
 from ..plan.plan import Node, Plan
 from .story import LoopCounts, Story
@@ -101,6 +102,9 @@ class ReferenceMachine:
         self.outcomes: dict[int, Any] = {}
         self.random = None if shuffle_seed is None else random.Random(shuffle_seed)
         self.tasks: set[asyncio.Task[None]] = set()
+        self.parked: list[asyncio.Future[None]] = []  # of instances that wait for memory; done when others have ended
+        pool = step.contexts.pool
+        self.is_limited = pool is not None and pool.limit is not None
         self.counts = LoopCounts(plan)
         self.guard = guard
         self.story: Story | None = None
@@ -119,6 +123,10 @@ class ReferenceMachine:
         try:
             while self.tasks:
                 await asyncio.wait(self.tasks, return_when=asyncio.FIRST_COMPLETED)
+                parked, self.parked = self.parked, []
+                for ended in parked:
+                    if not ended.done():
+                        ended.set_result(None)
                 if self.failure is not None:
                     break
         finally:
@@ -242,11 +250,27 @@ class ReferenceMachine:
             return await self._kernel(node, frame, i, values, name)
         return values
 
+    async def _call(self, node: Node, values: list[Any]) -> Any:
+        """Call a kernel; one that is refused memory is tried again whenever other instances have ended."""
+        pool = self.step.contexts.pool
+        refusals = 0 if pool is None else pool.refusals
+        try:
+            return self.step.contexts.run(node.kernel, *values)
+        except MemoryError:
+            if pool is None or pool.refusals == refusals:
+                raise
+        ended = asyncio.get_running_loop().create_future()
+        self.parked.append(ended)
+        if len(self.parked) == len(self.tasks):
+            raise NoRoom(pool.refused_bytes, pool.live_bytes, pool.limit, pool.name, [])
+        await ended
+        return await self._call(node, values)
+
     async def _kernel(self, node: Node, frame: Frame, i: int, values: list[Any], name: str) -> list[Any]:
         assert node.kernel is not None
         if node.stateful:
             values = [Instance(self.step, node.name, frame.id, i, name), *values]
-        result = self.step.contexts.run(node.kernel, *values)
+        result = await self._call(node, values)
         if inspect.isawaitable(result):
             if self.story is not None:
                 self.story.note_awaited(name)
@@ -310,7 +334,8 @@ class ReferenceMachine:
         frame.iterations[i].advanced += 1
         self.counts.advance(frame.index, source, frame.iterations[i].advanced)
         if i == frame.newest:
-            if len(frame.iterations) >= self.plan.frames[frame.index].parallel_iterations:
+            window = 1 if self.is_limited else self.plan.frames[frame.index].parallel_iterations
+            if len(frame.iterations) >= window:
                 self.counts.hold_back(frame.index, first=not frame.deferred)
                 frame.deferred.append((source, value))  # [33]
                 return

@@ -37,12 +37,12 @@ class LoopReport:
     max_in_flight : int
         The most at any time.
     window : int
-        ``parallel_iterations``.
-    limited_by : {'nothing', 'variable', 'window', 'cores', 'device'}
+        ``parallel_iterations``; the most that "auto" stands for.
+    limited_by : {'nothing', 'variable', 'window', 'memory', 'cores', 'device'}
         What kept more iterations from overlapping: nothing (all were in flight at once); a loop variable, whose new
-        value needs its old one; the window, which was full while operations were awaited or nothing was ready;
-        the cores, since operations were ready and waited for their turn; or a device with a time of its own, which
-        was busy almost all the time.
+        value needs its old one; the window, which was full while operations were awaited or nothing was ready; memory,
+        which had no room for more; the cores, since operations were ready and waited for their turn; or a device with
+        a time of its own, which was busy almost all the time.
     variable : str or None
         The loop variable that iterations waited for, as the body's parameters name it.
     device : str
@@ -73,6 +73,7 @@ class LoopReport:
             "nothing": "nothing",
             "variable": f"loop variable {self.variable}",
             "window": f"the window, parallel_iterations={self.window}",
+            "memory": "memory",
             "cores": "the cores",
             "device": self.bottleneck or "the device",
         }[self.limited_by]
@@ -190,7 +191,7 @@ def _timed(loop: LoopReport, counted: Counted, op: Operation | None) -> LoopRepo
     for name, path in [] if op is None else [(_labels(op)[c.variable], c.path) for c in find_chains(*op.regions)]:
         if sum(each.busy.get(part, 0.0) for each in uses.values() for part in path) >= _ALWAYS * seconds:
             return replace(loop, limited_by="variable", variable=name)
-    if loop.iterations > loop.runs * (loop.window + 1):
+    if loop.limited_by != "memory" and loop.iterations > loop.runs * (loop.window + 1):
         return replace(loop, limited_by="window", variable=None)
     return loop
 
@@ -244,6 +245,8 @@ def _slowest(last: Sequence[int], variables: Sequence[tuple[str, bool]]) -> str 
 def _limit(counts: dict[str, Any], window: int, variable: str | None) -> str:
     starts, most, held_back, launches = (counts[key] for key in ("starts", "most", "held_back", "launches"))
     overlapping = counts["awaited"] > launches * max(1, (most - 1) / 2)
+    if counts["starved"] > max(held_back, counts["runs"]):  # the first iteration of a run is alone in any case
+        return "memory"
     if held_back and (overlapping or window == 1):
         return "window"
     if variable is not None and not overlapping:

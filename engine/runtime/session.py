@@ -23,11 +23,13 @@ from ..streams.host import HostDevice
 from .admission import Admission
 from .context import UNWATCHED, StepContext
 from .cores import Cores
-from .devices import memory_of, open_devices
+from .devices import memory_figures, open_devices
 from .execution import Execution, ReferenceExecution
+from .limits import Limit, keep, set_limits, write_variables
 from .numerics import require_finite
 from .partial import PartialRun, Parts, begin
 from .report import Report, report_of
+from .shortage import Shortage
 from .statistics import Statistics
 from .step import CompiledStep, Request, Step, compile_step, feed_values, make_request, resolve_feeds
 from .threads import Threads
@@ -63,6 +65,10 @@ class Session:
     soft_placement : bool, optional
         Place operations that ask for a device that is not there, or for two different ones, elsewhere instead of
         refusing the step.
+    memory_limit : int, str or mapping, optional
+        Bytes that the arrays of each device may take, as a number or like "512MiB", or of some by their names. What
+        does not fit waits until memory is given back, and iterations begin only as there is room for them; a step
+        that can not go on ends with DeviceMemoryError.
     settings : Settings, optional
         The knobs of the engine.
 
@@ -89,6 +95,7 @@ class Session:
         check_numerics: bool = False,
         devices: int | Sequence[str | HostDevice[Any]] | None = None,
         soft_placement: bool = False,
+        memory_limit: Limit | Mapping[str, Limit] | None = None,
         settings: Settings = DEFAULTS,
     ) -> None:
         if executor not in _EXECUTORS:
@@ -106,6 +113,8 @@ class Session:
         self._threads = Threads(settings.blocking_threads)
         self._cores = Cores(settings)
         self._devices = open_devices(devices, settings)
+        set_limits(self._devices, memory_limit)
+        self._shortage = Shortage(self._threads, self._cores)
         self._contexts = self._devices[0].contexts
         self._soft = soft_placement
         if executor == "reference" and any(each.has_time for each in self._devices):
@@ -314,7 +323,7 @@ class Session:
         """
         self._check_open()
         arrays = fitting(values, {v.name: v for v in self.graph.collections.get("variables", ())})
-        self._contexts.run(self.variables.write, arrays)
+        write_variables(self.variables, arrays, self._contexts)
 
     def statistics(self) -> Statistics:
         """Return a snapshot of counts."""
@@ -322,12 +331,7 @@ class Session:
         counts = Statistics(self._started, len(self._running), len(self._cache), orphaned)
         if self._admission is not None:
             counts = replace(counts, steps_waiting=self._admission.waiting, steps_refused=self._admission.refused)
-        memory = {str(device.spec): figures for device in self._devices if (figures := memory_of(device)) is not None}
-        if not memory:
-            return counts
-        names = ("live_bytes", "peak_bytes", "cached_bytes")
-        totals = {name: sum(getattr(figures, name) for figures in memory.values()) for name in names}
-        return replace(counts, devices=memory, **totals)
+        return replace(counts, **memory_figures(self._devices))
 
     def watch(self, tensor: Any, *, limit: int = 16, policy: str = "block") -> Watch:
         """Return an async iterator over the values of a tensor in the steps that start from now on.
@@ -430,12 +434,10 @@ class Session:
         step = self._cache.get(key)
         if step is None:
             self._cores.limit_blas()
-            step = self._cache[key] = compile_step(
+            step = compile_step(
                 self.graph, request, feeds, self.settings, self._watched, parted, self._devices, self._soft
             )
-            step.settle(self._devices)
-            while len(self._cache) > self.settings.step_cache_size:
-                self._cache.popitem(last=False)
+            keep(step, key, self)
         else:
             self._cache.move_to_end(key)
         return step
@@ -476,7 +478,7 @@ class Session:
         )
         turns = self._turns_here()
         execution = self._executor(
-            step, context, feeds, self.settings, turns, self._guard, trace, self._cores, self._devices
+            step, context, feeds, self.settings, turns, self._guard, trace, self._cores, self._devices, self._shortage
         )
         self._last = step, execution.counts
         self._started += 1

@@ -4,6 +4,7 @@ Whoever calls what is here holds the GIL, as NumPy does when it takes or frees t
 """
 
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdlib cimport calloc, free
 
 cdef extern from "numpy/arrayobject.h":
     ctypedef struct Allocator "PyDataMemAllocator":
@@ -29,13 +30,23 @@ cdef extern from "<stdint.h>":
     const int64_t NO_LIMIT "INT64_MAX"
 
 
+cdef struct Account:  # what one iteration of a loop takes; freed when it is closed and nothing refers to it
+    Account* parent  # of the iteration around its loop, NULL if none is counted; held
+    int64_t live  # bytes made in the iteration that are in use
+    int64_t peak  # largest `live`
+    int64_t expected  # bytes it should need at most; what is missing from `live` up to there is its claim
+    int64_t references  # blocks in use and open accounts that refer to it
+    bint closed  # the iteration is over and claims nothing
+
+
 cdef struct Block:  # in front of the data
     size_t size  # bytes asked for
     size_t capacity  # bytes of data there is room for
     Block* next  # free block of the same kind
     uint32_t kind  # which free list it goes to
     uint32_t away  # handed over to the caller: no longer counted
-    uint64_t unused[4]  # the data begins at a multiple of 64 bytes
+    Account* account  # on which it counts; NULL for none, and in a free block
+    uint64_t unused[3]  # the data begins at a multiple of 64 bytes
 
 
 cdef struct Store:  # freed with the handler's capsule, which every array of the pool holds
@@ -45,7 +56,12 @@ cdef struct Store:  # freed with the handler's capsule, which every array of the
     int64_t cached  # bytes of data in the free lists
     int64_t most_cached  # upper bound of `cached`
     int64_t limit  # bytes that no allocation may take `live` beyond; NO_LIMIT for none
+    int64_t bound  # the same for who allocates now: less than `limit` where others come first
     int64_t refused  # bytes asked for by the last allocation or guest that was refused
+    int64_t short  # what `live` would have been had it not been refused
+    int64_t given  # how often anything was given back
+    int64_t claims  # bytes that open accounts should still need
+    Account* account  # of who allocates now, or NULL
     int64_t refusals  # how many were
     Block* free[KINDS]  # owned
 
@@ -55,6 +71,7 @@ cdef class Pool:
     cdef readonly object handler  # capsule; what NumPy asks for data
     cdef dict guests  # id of an array from elsewhere -> (holds, bytes charged)
     cdef bint closed
+    cdef public str name  # of the device, for errors
 
     cdef Hold _hold(self, object array, bint limited)
     cdef bint _is_charged(self, object owner)
@@ -85,9 +102,10 @@ cdef inline size_t capacity_of(uint32_t kind) noexcept nogil:
 
 cdef inline bint refuses(Store* store, int64_t size) noexcept nogil:
     """Say whether so many bytes more would pass the limit, and remember it if so."""
-    if size <= store.limit - store.live:  # negative where guests take it beyond the limit
+    if size <= store.bound - store.live:  # negative where guests take it beyond the limit
         return False
     store.refused = size
+    store.short = store.live + size
     store.refusals += 1
     return True
 
@@ -97,3 +115,69 @@ cdef inline void charge(Store* store, int64_t size) noexcept nogil:
     store.live += size
     if store.live > store.peak:
         store.peak = store.live
+
+
+cdef inline int64_t claim_of(const Account* account) noexcept nogil:
+    """Return the bytes that an account should still need."""
+    return 0 if account.closed else max(0, account.expected - account.live)
+
+
+cdef inline Account* open_account(Store* store, Account* parent, int64_t expected) noexcept nogil:
+    """Begin to count what an iteration takes; NULL if there is no memory to."""
+    cdef Account* account = <Account*>calloc(1, sizeof(Account))
+    if account != NULL:
+        account.parent = parent
+        account.expected = expected
+        store.claims += claim_of(account)
+        if parent != NULL:
+            parent.references += 1
+    return account
+
+
+cdef inline void let_account_go(Account* account) noexcept nogil:
+    """Free an account that nothing refers to any more, and those around it that only it referred to."""
+    cdef Account* parent
+    while account != NULL and account.closed and account.references == 0:
+        parent = account.parent
+        free(account)
+        account = parent
+        if account != NULL:
+            account.references -= 1
+
+
+cdef inline void close_account(Store* store, Account* account) noexcept nogil:
+    """Claim nothing more for an iteration; what it made and is still in use counts on around it."""
+    store.claims -= claim_of(account)
+    store.given += 1
+    account.closed = True
+    let_account_go(account)
+
+
+cdef inline void book(Store* store, Account* account, int64_t size) noexcept nogil:
+    """Count bytes in, or out, of an account and those around it."""
+    while account != NULL:
+        store.claims -= claim_of(account)
+        account.live += size
+        account.peak = max(account.peak, account.live)
+        store.claims += claim_of(account)
+        account = account.parent
+
+
+cdef inline void enter_block(Store* store, Block* block) noexcept nogil:
+    """Count a block on the account of who allocates now."""
+    block.account = store.account
+    if block.account != NULL:
+        block.account.references += 1
+        book(store, block.account, block.size)
+
+
+cdef inline void discount(Store* store, Block* block) noexcept nogil:
+    """Count a block no longer."""
+    cdef Account* account = block.account
+    store.live -= block.size
+    store.given += 1
+    if account != NULL:
+        block.account = NULL
+        book(store, account, -<int64_t>block.size)
+        account.references -= 1
+        let_account_go(account)

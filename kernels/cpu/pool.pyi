@@ -8,6 +8,7 @@ class Pool:
 
     handler: Any
     limit: int | None
+    name: str
 
     def __init__(self, most_cached: int, limit: int | None = None) -> None: ...
     @property
@@ -45,12 +46,18 @@ class Pool:
     def adopt(self, array: Any) -> Any:
         """Return an array from elsewhere so that it counts until nobody uses it."""
 
+    def counts(self, array: Any) -> bool:
+        """Return whether an array counts here as long as it lives."""
+
 class MemoryLimitError(MemoryError):
     """The limit of a pool leaves no room for an array from elsewhere."""
 
     wanted: int
     live: int
     limit: int
+    device: str
+
+    def __init__(self, wanted: int, live: int, limit: int, device: str = "") -> None: ...
 
 def hand_over(array: Any) -> Any:
     """Return an array of which the caller's reference is the only one as the user may keep and change it."""

@@ -87,7 +87,7 @@ cdef class Pool:
         except BaseException:
             free(self.store)
             raise
-        self.guests = {}
+        self.guests, self.name = {}, ""
         _all.pools += 1
         self.limit = limit
 
@@ -122,7 +122,8 @@ cdef class Pool:
 
     @limit.setter
     def limit(self, limit):
-        self.store.limit = NO_LIMIT if limit is None else limit
+        self.store.limit = self.store.bound = NO_LIMIT if limit is None else limit
+        self.store.given += 1
 
     @property
     def refused_bytes(self):
@@ -146,6 +147,7 @@ cdef class Pool:
         """Count guests no longer and keep no freed blocks; arrays made here stay valid."""
         self.closed = True
         self.store.live -= sum([size for _, size in self.guests.values()])
+        self.store.given += 1
         self.guests.clear()
         self.store.most_cached = 0
         _trim(self.store)
@@ -194,6 +196,10 @@ cdef class Pool:
         PyArray_SetBaseObject(<ArrayObject*><PyObject*>view, <PyObject*>hold)
         return view
 
+    def counts(self, array):
+        """Return whether an array counts here as long as it lives: it was made here, or adopted."""
+        return self._is_charged(_owner(array))
+
     cdef Hold _hold(self, object array, bint limited):
         """Charge a guest; return None if there is nothing to charge."""
         if self.closed or not cnp.PyArray_Check(array):
@@ -206,7 +212,7 @@ cdef class Pool:
         count, size = self.guests.get(<size_t><PyObject*>owner, (0, cnp.PyArray_NBYTES(owner)))
         if count == 0:
             if limited and refuses(self.store, size):
-                raise MemoryLimitError(size, self.store.live, self.store.limit)
+                raise MemoryLimitError(size, self.store.live, self.store.limit, self.name)
             charge(self.store, size)
         self.guests[<size_t><PyObject*>owner] = count + 1, size
         cdef Hold hold = Hold.__new__(Hold)
@@ -228,6 +234,7 @@ cdef class Pool:
             self.guests[<size_t><PyObject*>owner] = count - 1, size
         else:
             self.store.live -= size
+            self.store.given += 1
         return 0
 
 
@@ -238,11 +245,13 @@ class MemoryLimitError(MemoryError):
     ----------
     wanted, live, limit : int
         Bytes: of the array, of what was counted before, and of the limit.
+    device : str
+        Whose memory it is.
     """
 
-    def __init__(self, wanted, live, limit):
+    def __init__(self, wanted, live, limit, device=""):
         super().__init__(f"{wanted} bytes more do not fit: {live} of {limit} are in use")
-        self.wanted, self.live, self.limit = wanted, live, limit
+        self.wanted, self.live, self.limit, self.device = wanted, live, limit, device
 
 
 @cython.no_gc  # its end needs what it holds
@@ -290,7 +299,7 @@ cdef object _let_go(object array):
     cdef Block* block = _block_in(<ArrayObject*><PyObject*>array)
     if block != NULL and not block.away:
         block.away = True
-        _store_of(PyArray_HANDLER(<ArrayObject*><PyObject*>array)).live -= block.size
+        discount(_store_of(PyArray_HANDLER(<ArrayObject*><PyObject*>array)), block)
     return array
 
 
@@ -324,7 +333,7 @@ cdef Store* _new_store(int64_t most_cached) except NULL:
     if store == NULL:
         raise MemoryError("no memory for a pool")
     store.most_cached = most_cached
-    store.limit = NO_LIMIT
+    store.limit = store.bound = NO_LIMIT
     strncpy(store.handler.name, "tagflow", 127)
     store.handler.version = 1
     store.handler.allocator.ctx = store
@@ -351,6 +360,7 @@ cdef void* _take(void* ctx, size_t size) noexcept nogil:
     cdef void* data = _find(store, size)
     if data != NULL:
         charge(store, size)
+        enter_block(store, <Block*>data - 1)
     return data
 
 
@@ -370,6 +380,7 @@ cdef void* _find(Store* store, size_t size) noexcept nogil:
             return NULL
     block.size = size
     block.away = False
+    block.account = NULL
     _all.blocks += 1
     if TAGFLOW_DEBUG:
         _all.allocated += 1
@@ -447,6 +458,7 @@ cdef bint _recount(Store* store, Block* block, size_t size) noexcept nogil:
         if more > 0 and refuses(store, more):
             return False
         charge(store, more)
+        book(store, block.account, more)
     block.size = size
     return True
 
@@ -460,7 +472,7 @@ cdef void _give(void* ctx, void* data, size_t size) noexcept nogil:
     if data == NULL:
         return
     if not block.away:
-        store.live -= block.size
+        discount(store, block)
     _all.blocks -= 1
     if TAGFLOW_DEBUG:
         _all.freed += 1

@@ -15,6 +15,7 @@ cdef class ProductSum:
 
     cdef bint fits(self, ArrayObject* a, ArrayObject* b) noexcept
     cdef int gather(self, ArrayObject* a, ArrayObject* b, const Type* type) except -1
+    cdef int own(self, const Table* table) except -1
     cdef int multiply(self, const Table* table, ArrayObject* a, ArrayObject* b, int64_t rows, Work* work) except -1
     cdef int multiply_gathered(self, const Table* table, Work* work) except -1
 

@@ -79,11 +79,16 @@ cdef class ProductSum:
         self.rows = rows
         return 0
 
-    cdef int multiply(self, const Table* table, ArrayObject* a, ArrayObject* b, int64_t rows, Work* work) except -1:
-        """Add a product where the total stands, or leave that to be done."""
+    cdef int own(self, const Table* table) except -1:
+        """See to it that nobody else has the total."""
         if not self.owned and not is_unshared(table, <ArrayObject*><PyObject*>self.total):
             self.total = cnp.PyArray_NewCopy(self.total, cnp.NPY_CORDER)
         self.owned = True
+        return 0
+
+    cdef int multiply(self, const Table* table, ArrayObject* a, ArrayObject* b, int64_t rows, Work* work) except -1:
+        """Add a product where the total stands, or leave that to be done."""
+        self.own(table)
         multiply_columns(a, b, <int>rows, <ArrayObject*><PyObject*>self.total, work)
         return 0
 
@@ -144,8 +149,11 @@ cdef int _add(
     if sum.rows == 0 and 2 * PyArray_DIM(a, 0) > MOST_ROWS:
         sum.multiply(table, a, b, PyArray_DIM(a, 0), work)
         return 1
+    cdef bint enough = sum.rows + 2 * PyArray_DIM(a, 0) > MOST_ROWS
+    if enough:
+        sum.own(table)  # first, since it may be refused: rows are gathered once
     sum.gather(a, b, input_type(table, node, 1))
-    if sum.rows + PyArray_DIM(a, 0) > MOST_ROWS:
+    if enough:
         sum.multiply_gathered(table, work)
     return 1
 

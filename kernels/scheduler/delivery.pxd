@@ -9,6 +9,7 @@ from libc.stdint cimport int64_t, uint32_t, uint64_t
 from tagflow.kernels.scheduler.frames cimport (
     Frame, Iteration, Parked, append_iteration, close_frame, count_start, remove_oldest,
 )
+from tagflow.kernels.scheduler.gate cimport Gate, begin_iteration, end_iteration, has_room
 from tagflow.kernels.scheduler.ready cimport Queue, Ready, push
 from tagflow.kernels.scheduler.table cimport (
     AT_ONCE, CONTROL_TRIGGER, MERGE, QUIET, RECV, SEND, TRIP_COUNT, Edge, Node, Pending, Table,
@@ -41,6 +42,7 @@ cdef struct Machine:
     void* exchange  # an Exchange: where it meets the other machines of its step; NULL if it is alone
     uint32_t number  # of this machine among those
     bint called  # it is in the Exchange's queue of machines, or running
+    Gate* gate  # asked before an iteration begins; NULL without a limit of memory
     bint waits  # the instance just resolved stays outstanding
 
 
@@ -179,6 +181,8 @@ cdef inline void start_iteration(Machine* m, Frame* frame) noexcept nogil:
     if it == NULL:
         m.trouble |= NO_MEMORY
         return
+    if m.gate != NULL:
+        begin_iteration(m.gate, it)
     for i in range(frame.num_deferred):
         parked = &frame.deferred[i]
         emit(m, it, &m.table.nodes[parked.node], parked.value, False)
@@ -239,8 +243,10 @@ cdef inline void settle(Machine* m, Frame* frame) noexcept nogil:
     cdef Iteration* parent
     while True:
         while frame.oldest != NULL and is_done(frame.oldest):
+            if m.gate != NULL:
+                end_iteration(m.gate, frame.oldest)
             remove_oldest(m.live, frame)
-            if frame.num_deferred != 0:
+            if frame.num_deferred != 0 and (m.gate == NULL or has_room(m.gate, frame)):
                 start_iteration(m, frame)
         if frame.oldest != NULL or m.trouble & NO_MEMORY:
             return

@@ -33,6 +33,9 @@ cdef struct Frame:
     Iteration* newest  # last of the chain
     int64_t started  # iterations ever started; the newest has number started - 1
     uint32_t alive  # length of the chain, <= type.window
+    uint32_t window  # type.window; 0 where the gate is to be asked for each iteration
+    bint is_held  # in the gate's chain of those whose next iteration may not begin yet
+    Frame* next_held  # in that chain
     uint32_t enters_pending  # Enters that have not arrived yet
     uint32_t num_deferred  # used part of `deferred`
     uint32_t num_arrived  # used part of `invariants`
@@ -51,6 +54,7 @@ cdef struct Iteration:
     uint32_t outstanding  # instances that became ready and have not completed (rule 27)
     uint32_t num_children  # child frames alive
     uint32_t advanced  # live NextIterations that fired
+    void* account  # an Account of what it takes, held; NULL without a limit
     Frame** children  # by rank: child frame alive, or NULL
     Value* slots  # inputs that have arrived and were not consumed, owned; EMPTY otherwise
     Pending* pending  # what each node still waits for
@@ -99,6 +103,7 @@ cdef inline Iteration* append_iteration(Counters* live, Frame* frame) noexcept n
     iteration.frame = frame
     iteration.number = frame.started
     iteration.outstanding = iteration.num_children = iteration.advanced = 0
+    iteration.account = NULL
     memcpy(iteration.pending, type.template, type.num_nodes * sizeof(Pending))
     frame.started += 1
     frame.alive += 1
@@ -175,6 +180,8 @@ cdef inline Frame* open_frame(Counters* live, FrameType* type, Iteration* parent
     frame.oldest = frame.newest = NULL
     frame.started = 0
     frame.enters_pending = type.num_enters
+    frame.window = type.window
+    frame.is_held = False
     frame.alive = frame.num_deferred = frame.num_arrived = frame.was_live = 0
     memset(frame.exits, 0xFF, type.num_exits * sizeof(int64_t))  # all NEVER
     count_in(live, &live.frames)

@@ -58,6 +58,13 @@ class MachineGroup:
         """Whether nothing is ready and nothing on its way."""
 
     @property
+    def starved(self) -> bool:
+        """Whether nothing goes on before memory is given back from outside."""
+
+    def give_up(self) -> None:
+        """Fail the step, since nothing will give memory to what is parked."""
+
+    @property
     def stuck(self) -> bool:
         """Whether a step that is done has instances that wait for messages: an internal error."""
 

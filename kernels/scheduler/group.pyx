@@ -40,6 +40,7 @@ cdef class MachineGroup:
 
     cdef list machines, contexts, places
     cdef list private  # by machine: the context that it runs in, None before its first visit
+    cdef list limited  # numbers of the machines whose memory has a limit
     cdef readonly Rendezvous rendezvous
     cdef StepMachine failed  # the first that failed
 
@@ -51,6 +52,7 @@ cdef class MachineGroup:
         for i, each in enumerate(machines):
             (<StepMachine>each).patience = 0
             (<StepMachine>each).machine.number = i
+        self.limited = [i for i, each in enumerate(machines) if (<StepMachine>each).machine.gate != NULL]
 
     def drain(self, double seconds):
         """Run ready instances of all machines until there are none, or for about `seconds`.
@@ -74,7 +76,7 @@ cdef class MachineGroup:
                 i = next_call(&self.rendezvous.exchange)
                 if i >= 0:
                     budget = self._visit(i, deadline, budget)
-                elif not self._ask_workers(deadline):
+                elif not (self._find_room(deadline) or self._ask_workers(deadline) or self._press()):
                     break
         finally:
             feclearexcept(FE_ALL_EXCEPT)
@@ -102,6 +104,24 @@ cdef class MachineGroup:
                 machine.patience = 0
                 if len(machine.errands) != count or self.rendezvous.exchange.num_calls != 0:
                     return True
+        return False
+
+    cdef bint _find_room(self, double deadline) except -1:
+        """Visit a machine for which memory was given back, perhaps by others; say whether there was one."""
+        for i in self.limited:
+            if (<StepMachine>self.machines[i]).is_ready():
+                self._visit(i, deadline, SLICE)
+                return True
+        return False
+
+    cdef bint _press(self) except -1:
+        """Let one machine try what a limit of memory keeps waiting, if nothing is on its way on any of them."""
+        if not self.limited or self.errands or self.pending:
+            return False
+        for i in self.limited:
+            if self.machines[i].press():
+                call(&self.rendezvous.exchange, &(<StepMachine>self.machines[i]).machine)
+                return True
         return False
 
     cdef int _visit(self, int i, double deadline, int budget) except -1:
@@ -193,6 +213,21 @@ cdef class MachineGroup:
     def done(self):
         """Whether nothing is ready and nothing on its way."""
         return all([each.done for each in self.machines])
+
+    @property
+    def starved(self):
+        """Whether nothing goes on before memory is given back from outside."""
+        if self.failed is not None or self.errands or self.pending:
+            return False
+        return any([self.machines[i].starved for i in self.limited])
+
+    def give_up(self):
+        """Fail the step, since nothing will give memory to what is parked."""
+        for i in self.limited:
+            if self.machines[i].starved:
+                self.machines[i].give_up()
+                self._look_after(self.machines[i])
+                return
 
     @property
     def stuck(self):

@@ -158,12 +158,16 @@ cdef class StepMachine(StepState):
             prepared = run_loop(m.table, node, inputs, m.live, m.outputs, &self.work)
         if prepared:
             return self._compute(ready, node)
-        result = call_kernel(m, ready, self.arguments, self.compiled, self.step, self.workers is not None)
+        result = call_kernel(m, ready, self.arguments, self.compiled, self.step, self._may_leave())
         if self.failure is None:
             self._conclude(ready, result)
         elif is_awaitable(result):
             discard(result)
         return SLICE
+
+    cdef bint _may_leave(self) noexcept:
+        """Say whether a Python kernel may be called in a thread; what one takes there counts on nobody's account."""
+        return self.workers is not None and self.machine.gate == NULL
 
     cdef int _compute(self, Ready ready, Node* node) except -1:
         """Deliver what a C kernel gave, when the work that it left is done; return what that counts for."""

@@ -17,7 +17,7 @@ from tagflow.kernels.scheduler.convert cimport accept
 from tagflow.kernels.scheduler.memory cimport Arena
 from tagflow.kernels.scheduler.table cimport (
     AT_ONCE, CONST, ENTER, EXIT, FETCH, INVARIANT, KERNEL, LAST, MERGE, NEXT_ITERATION, QUIET, RECV, SERIES_EXIT,
-    STATEFUL, SWITCH, SWITCH_N, TRIP_COUNT, Edge, FrameType, Link, LoopCounts, Node, Pending, Table, Type,
+    SERIES_READ, STATEFUL, SWITCH, SWITCH_N, TRIP_COUNT, Edge, FrameType, Link, LoopCounts, Node, Pending, Table, Type,
     output_type,
 )
 from tagflow.kernels.cpu.loops cimport find_own_loop
@@ -179,6 +179,7 @@ cdef int _build_node(CompiledPlan self, uint32_t i) except -1:
     node.slot = frame.num_slots
     frame.num_nodes += 1
     frame.num_slots += node.num_inputs
+    frame.backward = frame.backward or node.kind == SERIES_READ
     _rank(self, node, frame)
     if source.num_inputs + source.num_controls == 0:
         self.table.roots[self.table.num_roots] = i

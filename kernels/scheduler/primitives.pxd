@@ -11,6 +11,7 @@ from tagflow.kernels.scheduler.exchange cimport ARRIVED, receive, send
 from tagflow.kernels.scheduler.frames cimport (
     LEFT, Frame, Iteration, Parked, append_iteration, close_frame, count_start, open_frame,
 )
+from tagflow.kernels.scheduler.gate cimport begin_iteration, has_room, hold_frame
 from tagflow.kernels.scheduler.ready cimport Ready
 from tagflow.kernels.scheduler.table cimport (
     CONST, CONTROL_TRIGGER, ENTER, EXIT, FEED, FETCH, IDENTITY, INVARIANT, LOOP_COND, MERGE, NEXT_ITERATION, RECV,
@@ -78,6 +79,9 @@ cdef inline Frame* child_frame(Machine* m, Iteration* it, const Node* node) noex
     if append_iteration(m.live, frame) == NULL:
         close_frame(m.live, frame)
         return NULL
+    if m.gate != NULL:
+        frame.window = 0
+        begin_iteration(m.gate, frame.oldest)
     it.children[type.rank] = frame
     it.num_children += 1
     return frame
@@ -134,8 +138,11 @@ cdef inline void fire_next(Machine* m, Iteration* it, const Node* node, uint32_t
     it.advanced += 1
     if it.advanced == frame.type.num_nexts:
         frame.type.last[node.index] += 1
-    if it.next == NULL and frame.alive == frame.type.window:
-        frame.type.counts.held_back += frame.num_deferred == 0
+    if it.next == NULL and frame.alive >= frame.window and (m.gate == NULL or not has_room(m.gate, frame)):
+        if m.gate != NULL:
+            hold_frame(m.gate, frame)
+        else:
+            frame.type.counts.held_back += frame.num_deferred == 0
         parked = &frame.deferred[frame.num_deferred]
         parked.value = take(&it.slots[node.slot])
         parked.node = number

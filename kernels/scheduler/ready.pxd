@@ -1,10 +1,11 @@
 """Instances that have all they wait for: a stack for those resolved at once, a ring for those that run a kernel.
 
-With a seed everything goes through the ring and leaves it in random order (rule 51).
+With a seed everything goes through the ring and leaves it in random order (rule 51). Where memory is short the ring is
+left depth first, older iterations before younger ones: who goes on with what is there lets go of it sooner.
 """
 
 cimport cython
-from libc.stdint cimport uint32_t, uint64_t
+from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc, realloc
 
 from tagflow.kernels.scheduler.frames cimport Iteration
@@ -16,6 +17,10 @@ cdef struct Ready:
     uint32_t dead  # 0 or 1
 
 
+cdef enum:
+    DEPTH_FIRST = 1  # in Queue.random
+
+
 cdef struct Queue:
     Ready* stack  # last in, first out; owned
     uint64_t height  # instances on the stack
@@ -24,7 +29,7 @@ cdef struct Queue:
     uint64_t head  # position of the oldest, below `mask + 1`
     uint64_t length  # instances in the ring
     uint64_t mask  # capacity of the ring - 1; the capacity is a power of two
-    uint64_t random  # state of the generator that picks from the ring; 0: take the oldest
+    uint64_t random  # state of the generator that picks from the ring; 0: take the oldest; DEPTH_FIRST
 
 
 cdef inline bint open_queue(Queue* queue, uint64_t random) noexcept nogil:
@@ -72,7 +77,7 @@ cdef inline bint grow_ring(Queue* queue) noexcept nogil:
 
 cdef inline bint push(Queue* queue, Ready ready, bint at_once) noexcept nogil:
     """Add an instance; say whether there was memory."""
-    if at_once and queue.random == 0:
+    if at_once and queue.random <= DEPTH_FIRST:
         if queue.height == queue.stack_capacity and not grow_stack(queue):
             return False
         queue.stack[queue.height] = ready
@@ -95,12 +100,46 @@ cdef inline void bring_forward(Queue* queue) noexcept nogil:
     queue.ring[chosen], queue.ring[queue.head] = queue.ring[queue.head], queue.ring[chosen]
 
 
+cdef inline uint32_t depth_of(const Iteration* it) noexcept nogil:
+    """Return how many loops are around."""
+    cdef uint32_t depth = 0
+    while it.frame.parent != NULL:
+        it = it.frame.parent
+        depth += 1
+    return depth
+
+
+cdef inline bint is_younger(const Iteration* a, const Iteration* b) noexcept nogil:
+    """Say whether of two iterations, or of those around them at one depth, the first comes later."""
+    cdef int64_t deeper = <int64_t>depth_of(a) - <int64_t>depth_of(b)
+    cdef bint younger = False
+    while deeper > 0:
+        a = a.frame.parent
+        deeper -= 1
+    while deeper < 0:
+        b = b.frame.parent
+        deeper += 1
+    while a.frame.parent != NULL:  # the outermost loop decides
+        if a.number != b.number:
+            younger = a.number > b.number
+        a, b = a.frame.parent, b.frame.parent
+    return younger
+
+
+cdef inline Ready* newest(const Queue* queue) noexcept nogil:
+    return &queue.ring[(queue.head + queue.length - 1) & queue.mask]
+
+
 cdef inline bint pop_ring(Queue* queue, Ready* ready) noexcept nogil:
     """Take an instance off the ring; say whether there was one."""
     if queue.length == 0:
         return False
-    if queue.random != 0:
+    if queue.random > DEPTH_FIRST:
         bring_forward(queue)
+    elif queue.random == DEPTH_FIRST and not is_younger(newest(queue).iteration, queue.ring[queue.head].iteration):
+        ready[0] = newest(queue)[0]
+        queue.length -= 1
+        return True
     ready[0] = queue.ring[queue.head]
     queue.head = (queue.head + 1) & queue.mask
     queue.length -= 1

@@ -8,6 +8,7 @@ from tagflow.base.tags import DEAD, ROOT_PATH, frame_path, instance_name
 from tagflow.kernels.scheduler.convert cimport box
 from tagflow.kernels.scheduler.delivery cimport Machine, Outcome
 from tagflow.kernels.scheduler.frames cimport Frame, Iteration, close_frame, remove_oldest
+from tagflow.kernels.scheduler.gate cimport end_iteration
 from tagflow.kernels.scheduler.plan cimport CompiledPlan
 from tagflow.kernels.scheduler.ready cimport Ready
 from tagflow.kernels.scheduler.series cimport Series
@@ -216,6 +217,8 @@ cdef int free_frames(Machine* m) except -1:
     """Free the root frame and everything in it."""
     cdef Frame* root = m.root
     m.root = NULL
+    if m.gate != NULL:
+        m.gate.held = NULL
     if root != NULL:
         _free_frame(m, root)
     return 0
@@ -231,5 +234,7 @@ cdef void _free_frame(Machine* m, Frame* frame) noexcept:
             frame.oldest.children[i] = NULL
             if child != NULL:
                 _free_frame(m, child)
+        if m.gate != NULL:
+            end_iteration(m.gate, frame.oldest)
         remove_oldest(m.live, frame)
     close_frame(m.live, frame)

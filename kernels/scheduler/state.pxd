@@ -47,6 +47,7 @@ cdef class StepState:
     cdef double patience  # seconds that a drain waits for the workers before it gives up the event loop
     cdef bint draining  # inside a drain; then stopping waits for its end
     cdef bint closed
+    cdef list parked  # instances that wait for memory, oldest first, where there is a limit; else None
 
     cdef bint is_ready(self) noexcept
     cdef int _open(self, list feeds, object shuffle_seed) except -1

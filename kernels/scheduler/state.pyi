@@ -64,6 +64,10 @@ class StepState:
     def abort(self, exception: BaseException) -> None:
         """Stop the step: drop all ready work and all values. An earlier error stays."""
 
+    @property
+    def starved(self) -> bool:
+        """Whether nothing goes on before memory is given back from outside."""
+
     def switch_outcomes(self) -> dict[int, bool | int | None]:
         """Return which way the Switches of the root frame went, by node; None if dead."""
 

@@ -206,6 +206,15 @@ cdef class StepState:
         """What was fetched: an array each, DEAD where no value came."""
         return fetched(&self.machine)
 
+    @property
+    def starved(self):
+        """Whether nothing goes on before memory is given back from outside."""
+        return False
+
+    def press(self):
+        """Try what a limit of memory keeps waiting, since nothing else can go on; say whether there is any."""
+        return False
+
     def switch_outcomes(self):
         """Return which way the Switches of the root frame went.
 

@@ -128,6 +128,7 @@ cdef struct LoopCounts:  # of the steps since the last one that ran alone
     int64_t launches  # asynchronous instances started in them, inner loops included
     int64_t awaited  # sum over `launches` of the asynchronous instances then in flight, itself included
     int64_t queued  # sum over `starts` of the kernels then ready
+    int64_t starved  # iterations that were ready to start and found too little memory
 
 
 cdef struct FrameType:
@@ -147,6 +148,7 @@ cdef struct FrameType:
     uint32_t* exits  # node of each Exit by rank; owned by the Arena
     uint32_t* finals  # SERIES_EXIT and TRIP_COUNT nodes; owned by the Arena
     uint32_t num_finals
+    bint backward  # whether it reads what another loop has saved
     LoopCounts counts
     int64_t* last  # by rank: how often this NextIteration was its iteration's last; owned by the Arena
     Link* free_frames  # pool of Frame blocks, freed with the CompiledPlan

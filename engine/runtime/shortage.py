@@ -1,0 +1,58 @@
+"""Steps of a session that wait for memory, since another step may give some back."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+_SECONDS = 0.01  # between two looks at what runs on in threads although its step is over
+
+
+class Shortage:
+    """Knows which steps of a session are under way, and which of them can only wait for memory.
+
+    When all of them wait, the last one that began fails, and what it had is given back to the others.
+
+    Parameters
+    ----------
+    *outliving : Threads or Cores
+        What runs on, when its step has ended; it will give back what it has.
+    """
+
+    __slots__ = ("_outliving", "_running", "waiting")
+
+    def __init__(self, *outliving: Any) -> None:
+        self._outliving = outliving
+        self._running: dict[Any, None] = {}  # executions, in the order in which they began
+        self.waiting: set[Any] = set()
+
+    def enter(self, execution: Any) -> None:
+        """Note that a step is under way."""
+        self._running[execution] = None
+
+    def leave(self, execution: Any) -> None:
+        """Note that a step is over; what it had is there for others."""
+        self._running.pop(execution, None)
+        if self.waiting:
+            self.look()
+
+    def look(self) -> None:
+        """Let those that wait see whether memory was given back."""
+        for execution in list(self.waiting):
+            execution._wake()
+
+    def wait(self, execution: Any) -> None:
+        """Let a step wait until another one gives memory back; if none can, one fails."""
+        self.waiting.add(execution)
+        if len(self.waiting) < len(self._running):
+            return
+        if any(each.orphaned for each in self._outliving):
+            asyncio.get_running_loop().call_later(_SECONDS, self.look)
+            return
+        newest = next(each for each in reversed(self._running) if each in self.waiting)
+        newest.machine.give_up()
+        newest._wake()
+
+    def stop(self, execution: Any) -> None:
+        """Note that a step does not wait, or no longer."""
+        self.waiting.discard(execution)

@@ -1,0 +1,111 @@
+"""Iterations begin only while memory allows: as many as the limit of a device's pool has room for.
+
+What an iteration takes is counted on an account of its own. The first of a loop runs alone; the largest so far says
+what those after it should need, which they claim from their beginning on.
+"""
+
+from libc.stdint cimport int64_t, uint32_t
+
+from tagflow.kernels.cpu.pool cimport Account, Store, claim_of, close_account, open_account
+from tagflow.kernels.scheduler.frames cimport Frame, Iteration
+from tagflow.kernels.scheduler.table cimport FrameType
+
+cdef enum:
+    UNKNOWN = -1  # in Gate.needs: no iteration has ended yet
+
+
+cdef struct Gate:
+    Store* store  # whose limit it is about
+    FrameType* frames  # of the plan
+    int64_t* needs  # by frame of the plan: most bytes that an iteration took in this step, or UNKNOWN
+    Frame* held  # chain of frames with values for an iteration that has not begun
+    uint32_t parked  # instances that wait for memory
+
+
+cdef inline Account* account_of(const Iteration* it) noexcept nogil:
+    """Return the account of an iteration, or of the nearest around it; NULL outside loops."""
+    while it.account == NULL and it.frame.parent != NULL:
+        it = it.frame.parent
+    return <Account*>it.account
+
+
+cdef inline int64_t claims_of(const Account* account) noexcept nogil:
+    """Return what an account and those around it should still need."""
+    cdef int64_t total = 0
+    while account != NULL:
+        total += claim_of(account)
+        account = account.parent
+    return total
+
+
+cdef inline bint is_oldest(const Iteration* it) noexcept nogil:
+    """Say whether no iteration of the loops around comes before this one."""
+    while it.frame.parent != NULL:
+        if it != it.frame.oldest:
+            return False
+        it = it.frame.parent
+    return True
+
+
+cdef inline bint is_backward(const Iteration* it) noexcept nogil:
+    """Say whether it is of a loop that reads, and so gives back, what another has saved."""
+    while it.frame.parent != NULL:
+        if it.frame.type.backward:
+            return True
+        it = it.frame.parent
+    return False
+
+
+cdef inline bint has_room(const Gate* gate, const Frame* frame) noexcept nogil:
+    """Say whether another iteration may begin; always if there is none."""
+    cdef int64_t need = gate.needs[frame.type - gate.frames]
+    if frame.alive == 0:
+        return True
+    if frame.alive >= frame.type.window or gate.parked != 0 or need == UNKNOWN:
+        return False
+    return gate.store.live + gate.store.claims + need <= gate.store.limit
+
+
+cdef inline void hold_frame(Gate* gate, Frame* frame) noexcept nogil:
+    """Keep a frame in mind whose next iteration may not begin yet, and count that, for reports."""
+    cdef Frame** place = &gate.held
+    if frame.is_held:
+        return
+    if frame.alive >= frame.type.window:
+        frame.type.counts.held_back += 1
+    else:
+        frame.type.counts.starved += 1
+    while place[0] != NULL:
+        place = &place[0].next_held
+    place[0] = frame
+    frame.is_held = True
+    frame.next_held = NULL
+
+
+cdef inline void release_frame(Gate* gate, Frame* frame) noexcept nogil:
+    """Forget a frame whose next iteration begins."""
+    cdef Frame** place = &gate.held
+    if not frame.is_held:
+        return
+    while place[0] != frame:
+        place = &place[0].next_held
+    place[0] = frame.next_held
+    frame.is_held = False
+
+
+cdef inline void begin_iteration(Gate* gate, Iteration* it) noexcept nogil:
+    """Count what an iteration takes from now on."""
+    cdef int64_t need = gate.needs[it.frame.type - gate.frames]
+    release_frame(gate, it.frame)
+    it.account = open_account(gate.store, account_of(it), max(need, 0))
+
+
+cdef inline void end_iteration(Gate* gate, Iteration* it) noexcept nogil:
+    """Note what an iteration took; one that only found that the loop is over says nothing about others."""
+    cdef int64_t* need = &gate.needs[it.frame.type - gate.frames]
+    if it.account == NULL:
+        return
+    if it.advanced != 0:
+        need[0] = max(need[0], (<Account*>it.account).peak)
+    close_account(gate.store, <Account*>it.account)
+    it.account = NULL

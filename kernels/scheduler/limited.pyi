@@ -1,0 +1,21 @@
+"""A step machine whose memory has a limit."""
+
+from typing import Any
+
+from .machine import StepMachine
+
+class NoRoom(MemoryError):
+    """The limit of a device's memory leaves no room for what an instance makes."""
+
+    wanted: int
+    live: int
+    limit: int
+    device: str
+    holders: list[tuple[int, str, str | None, Any]]
+
+    def __init__(
+        self, wanted: int, live: int, limit: int | None, device: str, holders: list[tuple[int, str, str | None, Any]]
+    ) -> None: ...
+
+class LimitedMachine(StepMachine):
+    """One execution of a compiled plan within the limit of the context's pool."""

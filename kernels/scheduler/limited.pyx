@@ -1,0 +1,247 @@
+"""A step machine whose memory has a limit: what does not fit waits, and iterations begin as memory allows.
+
+An instance whose allocation is refused has done nothing; it is parked with its inputs where they are, and tried again
+when there is room for it: instances of backward loops first, older iterations before younger ones. What a younger one
+takes must leave what the older ones wait for. See docs/design/0011-memory-limits.md.
+"""
+
+from bisect import insort
+from functools import partial
+
+from libc.stdint cimport int64_t, uint32_t
+
+from tagflow.kernels.cpu.contexts import outside
+from tagflow.kernels.cpu.pool cimport Account, Pool, Store
+from tagflow.kernels.scheduler.cost cimport Py_CLEAR
+from tagflow.kernels.scheduler.delivery cimport NO_MEMORY, start_iteration
+from tagflow.kernels.scheduler.frames cimport Frame, Iteration
+from tagflow.kernels.scheduler.gate cimport UNKNOWN, account_of, claims_of, has_room, is_backward, is_oldest
+from tagflow.kernels.scheduler.holders cimport holders_of
+from tagflow.kernels.scheduler.machine cimport StepMachine
+from tagflow.kernels.scheduler.ready cimport DEPTH_FIRST, Ready, push
+from tagflow.kernels.scheduler.report cimport tag_of
+from tagflow.kernels.scheduler.state cimport StepState
+from tagflow.kernels.scheduler.table cimport KERNEL, Node
+from tagflow.kernels.scheduler.values cimport drop
+
+# They have done something when their result is refused.
+_ONCE = frozenset(["PyFunction", "Watch", "TensorArrayScatter", "TensorArraySplit"])
+
+
+class NoRoom(MemoryError):
+    """The limit of a device's memory leaves no room for what an instance makes, and nothing can give any back.
+
+    Attributes
+    ----------
+    wanted, live, limit : int
+        Bytes: asked for, in use, allowed.
+    device : str
+        Whose memory it is.
+    holders : list of (int, str, str or None, object)
+        What has memory: bytes, operation, instance, the user's line.
+    """
+
+    def __init__(self, wanted, live, limit, device, holders):
+        super().__init__(f"{wanted} bytes more do not fit: {live} of {limit} are in use")
+        self.wanted, self.live, self.limit, self.device, self.holders = wanted, live, limit, device, holders
+
+
+cdef class Parked:
+    """An instance that waits for memory."""
+
+    def __lt__(self, Parked other):
+        return self.age < other.age
+
+
+cdef class LimitedMachine(StepMachine):
+    """One execution of a compiled plan within the limit of the context's pool; see `StepState` for the parameters."""
+
+    def __cinit__(self, *args, **kwargs):
+        cdef Pool pool = self.step.contexts.pool
+        cdef uint32_t i
+        self.pool = pool
+        self.parked = []
+        self.seen = -1
+        self.gate.store = pool.store
+        self.gate.frames = self.machine.table.frames
+        self.gate.needs = <int64_t*>self.arena.take(self.machine.table.num_frames, sizeof(int64_t))
+        for i in range(self.machine.table.num_frames):
+            self.gate.needs[i] = UNKNOWN
+        self.machine.gate = &self.gate
+        if self.machine.queue.random == 0:
+            self.machine.queue.random = DEPTH_FIRST
+        if self.guard is not None:
+            self.guard = partial(outside, self.guard)  # nothing may be refused when a result is there
+
+    @property
+    def done(self):
+        """Whether nothing is ready, on its way or parked."""
+        return self._is_idle() and not self.parked
+
+    @property
+    def starved(self):
+        """Whether nothing goes on before memory is given back from outside."""
+        return self.failure is None and len(self.parked) > 0 and self._is_idle()
+
+    def press(self):
+        """Try what fits although others wait for the memory, since nothing else can go on; say whether there is any."""
+        cdef Parked each
+        for i, each in enumerate(self.parked if self._is_idle() else ()):
+            if each.need <= self.gate.store.limit - self.gate.store.live:
+                self.pressed = each.ready
+                return self._unpark(i) == 0
+        return False
+
+    def give_up(self):
+        """Fail the step, since nothing will give memory to what is parked."""
+        cdef Parked oldest = self.parked[0]
+        StepState._fail(self, oldest.ready, self._no_room(oldest.need))
+
+    cdef bint is_ready(self) noexcept:
+        waits = len(self.parked) > 0 or self.gate.held != NULL
+        return StepState.is_ready(self) or (self.failure is None and waits and self.seen != self.gate.store.given)
+
+    cdef bint _is_idle(self) noexcept:
+        """Say whether nothing is ready or on its way."""
+        return self.machine.queue.height + self.machine.queue.length == 0 and not self.flights and not self.errands
+
+    cdef int _perform(self, Ready ready) except -1:
+        """Run an instance on the account of its iteration, with what is left to it."""
+        cdef Store* store = self.gate.store
+        cdef Account* account = store.account
+        cdef int64_t bound = store.bound
+        cdef int64_t room
+        cdef int cost
+        store.account, store.bound = account_of(ready.iteration), self._bound(ready)
+        room = store.bound - store.live
+        self.performing, self.refused, self.refusals = True, False, store.refusals
+        try:
+            cost = StepMachine._perform(self, ready)
+        finally:
+            self.performing = False
+            store.account, store.bound = account, bound
+        if self.refused:  # what it had made is gone by now
+            self._park(ready, max(store.short - store.live, room + 1))
+        return cost
+
+    cdef int _fail(self, Ready ready, object exception) except -1:
+        """Park an instance that was refused memory; else keep the error and stop."""
+        if self.failure is None and isinstance(exception, MemoryError):
+            if self._parks(ready, exception):
+                return 0
+            if self.performing and self.gate.store.refusals != self.refusals:
+                exception = self._no_room(self.gate.store.refused)
+        return StepState._fail(self, ready, exception)
+
+    cdef bint _parks(self, Ready ready, object exception) except -1:
+        """Say whether an instance can be tried again; then it is parked, or will be when it has ended."""
+        cdef Node* node = &self.machine.table.nodes[ready.node]
+        if node.kind == KERNEL and self.compiled.plan.nodes[ready.node].type in _ONCE:
+            return False
+        if not self.performing:
+            return self._park(ready, self.gate.store.refused) == 0
+        self.refused = self.gate.store.refusals != self.refusals
+        return self.refused
+
+    cdef int _park(self, Ready ready, int64_t need) except -1:
+        """Let an instance wait until there is room for it; drop what it has made so far."""
+        cdef Parked parked = Parked()
+        cdef uint32_t o
+        for o in range(self.machine.table.nodes[ready.node].num_outputs):
+            drop(self.machine.live, &self.machine.outputs[o])
+        self.work.compute = NULL
+        Py_CLEAR(self.work.kept)
+        parked.ready, parked.need, parked.age = ready, need, _age(ready.iteration)
+        insort(self.parked, parked)
+        self.gate.parked += 1
+        self.tickets += 1
+        self.seen = -1
+        return 0
+
+    cdef int _unpark(self, Py_ssize_t i) except -1:
+        """Make a parked instance ready again."""
+        cdef Parked parked = self.parked.pop(i)
+        self.gate.parked -= 1
+        self.seen = -1
+        if not push(&self.machine.queue, parked.ready, True):
+            raise MemoryError()
+        return 0
+
+    cdef int64_t _bound(self, Ready ready) except? -1:
+        """Return the bytes up to which an instance may allocate: it leaves what is older or claimed by others."""
+        cdef Store* store = self.gate.store
+        cdef Iteration* it = ready.iteration
+        cdef int64_t bound = store.limit
+        cdef Parked each
+        if self.pressed.iteration == it and self.pressed.node == ready.node:
+            self.pressed.iteration = NULL
+            return bound
+        if not is_oldest(it):
+            bound -= store.claims - claims_of(account_of(it))
+        if self.gate.parked:
+            age = _age(it)
+            bound -= max([0] + [each.need for each in self.parked if each.age < age])
+        return bound
+
+    cdef bint _collect(self, double patience, double deadline) except -1:
+        """Find something to go on with: what memory was given back for, what the workers have done."""
+        if self.failure is not None:
+            return False
+        if self._find_room() or StepMachine._collect(self, patience, deadline):
+            return True
+        return self.rendezvous is None and self.press()
+
+    cdef bint _find_room(self) except -1:
+        """Make ready what there is room for by now; say whether there was anything."""
+        cdef Parked each
+        if self.seen == self.gate.store.given:
+            return False
+        for i, each in enumerate(self.parked):
+            if each.need <= self._bound(each.ready) - self.gate.store.live:
+                return self._unpark(i) == 0
+        if not self.parked and (self._reopen(True) or self._reopen(False)):
+            return True
+        self.seen = self.gate.store.given
+        return False
+
+    cdef bint _reopen(self, bint backward) except -1:
+        """Begin the next iteration of a loop where there is room for it by now; say whether there was one."""
+        cdef Frame* frame = self.gate.held
+        while frame != NULL:
+            if is_backward(frame.oldest) == backward and has_room(&self.gate, frame):
+                start_iteration(&self.machine, frame)
+                if self.machine.trouble & NO_MEMORY:
+                    raise MemoryError("no memory for another iteration")
+                return True
+            frame = frame.next_held
+        return False
+
+    cdef int _stop(self) except -1:
+        if not self.draining and self.parked is not None:
+            self.parked.clear()
+            self.gate.parked = 0
+        return StepState._stop(self)
+
+    def _no_room(self, wanted):
+        cdef Store* store = self.gate.store
+        holders = holders_of(&self.machine, self.compiled, self.pool, self.step)
+        return NoRoom(wanted, store.live, store.limit, self.pool.name, holders)
+
+    def dump(self):
+        """Return lines that say what each iteration waits for, runs and holds, and what waits for memory."""
+        cdef Parked each
+        lines = [
+            f"{tag_of(each.ready.iteration, each.ready.node, self.compiled)} waits for {each.need} bytes of memory"
+            for each in self.parked
+        ]
+        return lines + StepMachine.dump(self)
+
+
+cdef tuple _age(Iteration* it):
+    """Return what the order of instances that wait is by."""
+    forward = not is_backward(it)
+    numbers = []
+    while it.frame.parent != NULL:
+        numbers.append(it.number)
+        it = it.frame.parent
+    return forward, tuple(numbers[::-1])

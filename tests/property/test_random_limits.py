@@ -1,0 +1,69 @@
+"""Random programs in little memory mean what they mean in much, or end with DeviceMemoryError and leave nothing."""
+
+import asyncio
+import gc
+
+import tagflow as tg
+from hypothesis import given, note
+from hypothesis import strategies as st
+from tagflow.kernels.cpu.pool import block_counts
+from tagflow.kernels.scheduler.state import live_counts
+
+from tests.property.interpret import evaluate, initial_values
+from tests.property.programs import show
+from tests.property.runs import batch_settings, batches
+from tests.property.strategies import mixed_programs
+from tests.property.test_random_executors import compare
+from tests.property.translate import build
+
+
+async def run(session, built, feeds, initial):
+    await session.write_variables(initial)
+    results = await session.run(built.fetches, feeds)
+    return results[: len(built.results)], await session.read_variables()
+
+
+async def check(program, window, fraction, seed, executor):
+    """Run a program without a limit, then with a part of the memory that took; say whether that was enough."""
+    expected = evaluate(program)
+    built = build(program, window)
+    feeds, initial = built.feeds(program.values), initial_values(program)
+    async with tg.Session(built.graph) as session:
+        compare(*await run(session, built, feeds, initial), expected, "without a limit")
+        peak = session.statistics().peak_bytes
+    limit = max(1, int(fraction * peak))
+    settings = tg.Settings(shuffle_seed=seed)
+    async with tg.Session(built.graph, memory_limit=limit, settings=settings, executor=executor) as session:
+        try:
+            compare(*await run(session, built, feeds, initial), expected, f"limit {limit}, window {window}")
+            enough = True
+        except tg.DeviceMemoryError:
+            enough = False
+        pool = session._devices[0].pool
+        assert session.statistics().steps_running == 0
+    if executor == "reference":
+        gc.collect()  # an error and the tasks that it came through refer to each other
+    assert pool.live_bytes == 0
+    assert not any(live_counts()[key] for key in ("frames", "iterations", "values"))
+    return enough
+
+
+def blocks():
+    gc.collect()
+    return block_counts()["blocks"]
+
+
+@batches(100)
+@batch_settings(100)
+@given(
+    program=mixed_programs(),
+    window=st.sampled_from([1, 7, "auto"]),
+    fraction=st.floats(0.5, 2.0),
+    seed=st.sampled_from([None, None, 1]),
+    executor=st.sampled_from(["machine", "machine", "machine", "reference"]),
+)
+def test_random_programs_in_little_memory(batch, program, window, fraction, seed, executor):
+    note(f"{show(program)}\n{program!r}")
+    before = blocks()
+    asyncio.run(check(program, window, fraction, seed, executor))
+    assert blocks() == before
