@@ -60,8 +60,8 @@ class Execution:
     """
 
     __slots__ = (
-        "bell", "clocks", "cores", "counts", "drain", "holds", "machine", "seconds", "shortage", "step", "tasks", "turns",
-        "waiter",
+        "bell", "clocks", "cores", "counts", "drain", "holds", "machine", "seconds", "shortage", "step", "tasks",
+        "turns", "waiter",
     )  # fmt: skip
 
     def __init__(

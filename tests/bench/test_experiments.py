@@ -19,6 +19,7 @@ from bench import (
     loop_lag,
     lstm_train,
     matmul_loop,
+    memory_window,
     model_parallel,
     nested_loop,
     null_ops,
@@ -206,3 +207,15 @@ async def test_layers_on_two_devices_compute_what_they_do_on_one():
     for a, b in zip(alone, apart, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-7)
     assert step.figures[parallel_iterations.OVER_IDEAL][0] > 0.99
+
+
+@pytest.mark.parametrize(("window", "most"), [(2, 2), ("auto", 6)])
+async def test_iterations_keep_to_a_budget(window, most):
+    async with AsyncExitStack() as stack:
+        step = await memory_window.tagflow({"parallel_iterations": window, "iterations": 12}, stack)
+        count, total = await step()
+        assert step.notes()[memory_window.IN_FLIGHT] == f"at most {most}"
+        assert (step.notes()[memory_window.LIMITER] == "memory") == (window == "auto")
+    assert (count, total) == (12, sum(range(12)))
+    (over,) = step.figures[memory_window.OVER_BUDGET]
+    assert most - 0.5 <= 6 * over <= most
