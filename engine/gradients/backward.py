@@ -36,7 +36,7 @@ class Backward:
         """Visit operations (in order of creation) in reverse, building their gradients in the current region."""
         for op in reversed(list(operations)):
             if any(t in cotangents.parts and t not in self.stops for t in op.outputs):
-                with scopes.within(device=(op.device, *self.devices)):
+                with scopes.within(device=self.devices if op.regions else (op.device, *self.devices)):
                     self._visit(op, cotangents)
 
     def _visit(self, op: Operation, cotangents: Cotangents) -> None:

@@ -2,7 +2,7 @@
 
 A Send and its Recv belong to the frame in which the value lives. What costs nothing to make twice is not sent:
 constants, and invariants of loops, which so enter each device's loop from outside instead of crossing in every
-iteration.
+iteration; and Switches of those, whose predicate crosses instead of their data.
 """
 
 from __future__ import annotations
@@ -245,5 +245,7 @@ def op_of(value: Value) -> Operation:
 
 
 def is_repeatable(op: Operation) -> bool:
-    """Whether an operation is made on each device that uses it: a constant, or an invariant of a loop."""
+    """Whether an operation is made on each device that uses it: a constant, a loop's invariant, a Switch of those."""
+    while op.type in ("Switch", "SwitchN") and not op.control_inputs:
+        op = op.inputs[0].op
     return op.type == "Const" and not op.control_inputs or op.type == "Enter" and bool(op.attrs["is_constant"])

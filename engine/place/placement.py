@@ -17,7 +17,7 @@ from ..ir.tensor import Tensor
 from .constraints import Choice, Supports, binds, wished
 from .groups import Group, find_groups, is_invariant, is_loop_merge, stored_by, users_of
 
-_SOURCES = ("Const", "Feed", "PartFeed", "Enter")
+_SOURCES = ("Const", "Feed", "PartFeed", "Enter", "Switch", "SwitchN")  # a Switch is grouped with its data
 
 
 def on_cpu(type: str, device: DeviceSpec) -> bool:
@@ -88,9 +88,21 @@ class _Placement:
         for op in reversed(self.operations):
             group = self.of[op]
             if is_loop_merge(op) and group.device is None:
-                self.settle(group, (self.of[n.inputs[0].op].device for n in group.of_type("NextIteration")))
+                self.settle(group, (self.maker(n.inputs[0].op, {group}) for n in group.of_type("NextIteration")))
                 self.settle(group, (self.of[u].device for s in group.of_type("Switch") for u in self.users[s]))
                 self.wish(group, group.members)
+
+    def maker(self, op: Operation, seen: set[Group]) -> DeviceSpec | None:
+        """Return where a value is made: if that is not decided, where the first of its data comes from that is."""
+        todo = [op]
+        while todo:
+            group = self.of[op := todo.pop()]
+            if group.device is not None:
+                return group.device
+            if group not in seen:
+                seen.add(group)
+                todo += [t.op for member in group.members for t in reversed(_data(member))]
+        return None
 
     def states(self) -> None:
         """Arrays and stacks: to where a value is stored first (rule 114). Series: to where the value is made."""

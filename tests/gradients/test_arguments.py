@@ -236,6 +236,18 @@ class TestDevices:
         sums = [op for op in loop.regions[1].operations if op.type == "Add"]
         assert [op.device for op in sums] == ["/device:CPU:1"]
 
+    def test_of_a_branch_are_where_what_is_in_it_was(self, graph):
+        x, p = scalar(3.0), tg.placeholder("bool", [])
+
+        def branch():
+            with tg.device("/cpu:1"):
+                return tg.sin(x)
+
+        with tg.device("/cpu:0"):
+            y = tg.cond(p, branch, lambda: tg.identity(x))
+        made = self.made_by(graph, y, x)
+        assert {op.type: op.device for op in made if op.type in ("Cos", "Cond")} == {"Cos": "/device:CPU:1", "Cond": ""}
+
     def test_of_both_are_put_together(self, graph):
         x = scalar(3.0)
         with tg.device("/cpu:1"):

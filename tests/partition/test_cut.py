@@ -218,6 +218,24 @@ def test_an_invariant_enters_on_each_device_that_uses_it():
     assert run([x, y], {n: 3, w: 2.0})[0] == [8.0, 6.0]
 
 
+@pytest.mark.parametrize("positive", [True, False])
+def test_what_a_branch_uses_of_a_loops_invariants_crosses_once(positive):
+    """The branch's predicate crosses in each iteration, and the Switch of the invariant is made where it is used."""
+    w = source(2, "w")
+
+    def body(i, y):
+        with tg.device("/cpu:0"):
+            inside = lambda: tg.cond(w > 9.0, lambda: on(1, tg.negative, w), lambda: on(1, tg.exp, w))  # noqa: E731
+            return i + 1, y + tg.cond(w > 0.0, inside, lambda: 1.0)
+
+    _, y = tg.while_loop(lambda i, _: i < 3, body, [0, 0.0])
+    found = cut([y], [w])
+    assert {c.frame for c in found.channels if c.name == "w:0"} == {""}
+    assert not [c for c in found.channels if "Switch" in c.name and c.dtype != "bool"]
+    value = 0.0 if positive else -1.0
+    assert run([y], {w: value + 1.0})[0] == [3 * np.exp(np.float32(1.0)) if positive else 3.0]
+
+
 @pytest.mark.parametrize("window", [1, 2, 32])
 @pytest.mark.parametrize("trips", [0, 1, 7])
 @pytest.mark.rule(118, 120, 123)

@@ -248,6 +248,19 @@ def test_a_loop_variable_is_where_its_next_value_is_made(where):
 
 
 @pytest.mark.rule(115)
+def test_a_sum_in_a_loop_is_where_its_terms_are_made_though_they_are_chosen_elsewhere(where):
+    p, x = source(0, "p", "bool"), source(0)
+
+    def body(i, y):
+        term = tg.cond(p, lambda: on(2, tg.exp, x, name="e"), lambda: tg.constant(0.0), name="choose")
+        return i + 1, tg.add(y, term, name="sum")
+
+    y = tg.while_loop(lambda i, _: i < 3, body, [0, 0.0], name="loop")[1]
+    found = where([y], feeds=[p, x])
+    assert [found[name] for name in ("e", "choose/Merge", "sum", "loop/Merge_1", "loop/NextIteration_1")] == [2] * 5
+
+
+@pytest.mark.rule(115)
 def test_a_loop_variable_whose_next_value_may_be_anywhere_is_where_it_is_used(where):
     n = source(0, "n", "int32")
     _, y, z = tg.while_loop(
