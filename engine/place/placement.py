@@ -1,11 +1,12 @@
 """Placement: a device for each operation.
 
 What the user asked for comes first. Then loop variables go where their next value is computed, and the rest goes
-where its data comes from; constants, feeds and invariants, which cost nothing to have, go where they are used.
+where most of its data comes from; constants, feeds and invariants, which cost nothing to have, go where they are used.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 
 from ..base.devices import DeviceSpec
@@ -126,10 +127,16 @@ class _Placement:
 
     def places(self, group: Group) -> Iterator[DeviceSpec | None]:
         """Yield the places that a group may go to, the best first."""
-        origins = [found for op in _suppliers(group) if (found := self.origin(op)) is not None]
-        if len(set(origins)) > 1 and group.candidates[0] in origins and not group.holds_state:
+        sizes: dict[DeviceSpec, int] = {}
+        for op in _suppliers(group):
+            if (found := self.origin(op)) is not None:
+                sizes[found] = sizes.get(found, 0) + (0 if group.holds_state else _size(op))
+        most = max(sizes.values(), default=0)
+        largest = [device for device in sizes if sizes[device] == most]
+        if group.candidates[0] in largest and not group.holds_state:
             yield group.candidates[0]
-        yield from origins
+        yield from largest
+        yield from sizes
         yield from (self.of[u].device for op in group.members for u in self.users[op] if self.of[u] is not group)
 
     def origin(self, op: Operation) -> DeviceSpec | None:
@@ -162,6 +169,12 @@ def _is_wish(op: Operation) -> bool:
 def _suppliers(group: Group) -> list[Operation]:
     """Return what a group gets its data from: what is stored, if it is an array or a series."""
     return group.stored or [t.op for op in group.members for t in _data(op) if t.op not in group.members]
+
+
+def _size(op: Operation) -> int:
+    """Return how many bytes of results there are, as far as that is known: what is not counts as one element."""
+    arrays = [(t.dtype.numpy.itemsize, t.shape) for t in op.outputs if t.dtype.numpy is not None]
+    return sum(itemsize * math.prod(n or 1 for n in (shape if shape.rank else ())) for itemsize, shape in arrays)
 
 
 def _data(op: Operation) -> Sequence[Tensor]:

@@ -76,6 +76,15 @@ def test_what_nothing_constrains_goes_where_its_data_comes_from(where):
     assert found["d"] == 0  # two places: the first device, if it is one of them
 
 
+def test_of_several_places_it_goes_where_most_of_its_data_comes_from(where):
+    small, large = source(0), source(2, "large", shape=[8, 8])
+    unknown, row = source(1, "unknown", shape=None), source(2, "row", shape=[None, 4])
+    a = tg.multiply(small, large, name="a")
+    b = tg.add(unknown, row, name="b")
+    found = where([a, b], feeds=[small, large, unknown, row])
+    assert found["a"] == found["b"] == 2
+
+
 def test_constants_feeds_and_invariants_go_where_they_are_used_first(where):
     x = source()
     y = on(2, tg.multiply, x, tg.constant(3.0, name="three"), name="y")
