@@ -31,7 +31,7 @@ class Size:
     units: int = 64
     hidden: int = 128
     batch: int = 8
-    length: int = 40
+    length: int = 32
 
     @property
     def devices(self):
@@ -101,7 +101,7 @@ class Mixture:
 class Model:
     """The graph: what reads characters and says how well it foresaw the next ones, and what makes it better."""
 
-    def __init__(self, characters, size, rate=8e-3, seed=0):
+    def __init__(self, characters, size, rate=5e-3, seed=0):
         random = np.random.default_rng(seed)
         shape = [size.length, size.batch]
         with tg.Graph().as_default() as self.graph:
@@ -118,7 +118,10 @@ class Model:
                 labels = tg.reshape(self.targets, [-1])
                 losses = tg.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits)
                 self.loss = tg.reduce_mean(losses)
-            self.train = AdamOptimizer(rate).minimize(self.loss)
+            optimizer = AdamOptimizer(rate)
+            gradients, variables = zip(*optimizer.compute_gradients(self.loss), strict=True)
+            clipped, _ = tg.clip_by_global_norm(gradients, 1.0)
+            self.train = optimizer.apply_gradients(zip(clipped, variables, strict=True))
             self.initialize = tg.global_variables_initializer()
 
     def read(self, vectors, size):
@@ -144,7 +147,7 @@ def normal(random, rows, columns):
     return (random.standard_normal((rows, columns)) / np.sqrt(rows)).astype(np.float32)
 
 
-async def train(size, steps, devices=None, say=print, every=20, trace=None):
+async def train(size, steps, devices=None, say=print, every=40, trace=None):
     """Train on Python's help texts.
 
     Returns
@@ -183,7 +186,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     for name in ("experts", "units", "hidden", "batch", "length"):
         parser.add_argument(f"--{name}", type=int, default=getattr(Size, name))
-    parser.add_argument("--steps", type=int, default=200)
+    parser.add_argument("--steps", type=int, default=400)
     options = vars(parser.parse_args())
     steps = options.pop("steps")
     _, _, report = asyncio.run(train(Size(**options), steps))

@@ -9,8 +9,8 @@ SMALL = Size(experts=3, units=8, hidden=8, batch=3, length=6)
 
 
 async def test_it_learns_on_five_devices_what_it_learns_on_one():
-    losses, consulted, report = await train(SMALL, 24, say=str)
-    alone, consulted_alone, report_alone = await train(SMALL, 24, devices=1, say=str)
+    losses, consulted, report = await train(SMALL, 40, say=str)
+    alone, consulted_alone, report_alone = await train(SMALL, 40, devices=1, say=str)
     np.testing.assert_allclose(losses, alone, rtol=1e-4)
     np.testing.assert_array_equal(consulted, consulted_alone)
     assert np.mean(losses[-4:]) < np.mean(losses[:4]) - 0.2
