@@ -218,6 +218,7 @@ def test_a_loop_in_a_branch_that_is_not_taken(seed, window):
     assert (traffic[0]["messages"], traffic[0]["dead"], traffic[0]["waiting"]) == (1, 1, 0)
 
 
+@pytest.mark.rule(121)
 def test_the_first_error_ends_the_step_everywhere():
     def fail(i):
         raise ValueError("no")

@@ -119,6 +119,7 @@ async def test_producers_in_rounds_stay_within_both_windows():
     assert consumer.calls == 5_000
 
 
+@pytest.mark.rule(121)
 @pytest.mark.parametrize("build", [lambda c: produce(c, 10_000, 16), lambda c: produce_in_rounds(c, 100, 100, 4)])
 async def test_a_backlog_goes_with_a_cancelled_step(build):
     consumer = Consumer(stop_at=500)
