@@ -33,23 +33,27 @@ class Shortage:
     def leave(self, execution: Any) -> None:
         """Note that a step is over; what it had is there for others."""
         self._running.pop(execution, None)
-        if self.waiting:
-            self.look()
+        self._wake_all()
 
     def look(self) -> None:
-        """Let those that wait see whether memory was given back."""
+        """Let those that wait go on for which memory was given back."""
+        for execution in list(self.waiting):
+            if execution.machine.hopeful:
+                execution._wake()
+
+    def _wake_all(self) -> None:
         for execution in list(self.waiting):
             execution._wake()
 
     def wait(self, execution: Any) -> None:
         """Let a step wait until another one gives memory back; if none can, one fails."""
         self.waiting.add(execution)
-        if len(self.waiting) < len(self._running):
-            return
+        if any(each not in self.waiting or each.waiter.done() for each in self._running):
+            return  # who was woken up or cancelled will look again, or leave
         if any(each.orphaned for each in self._outliving):
-            asyncio.get_running_loop().call_later(_SECONDS, self.look)
+            asyncio.get_running_loop().call_later(_SECONDS, self._wake_all)
             return
-        newest = next(each for each in reversed(self._running) if each in self.waiting)
+        newest = next(reversed(self._running))
         newest.machine.give_up()
         newest._wake()
 

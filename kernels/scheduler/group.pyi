@@ -58,6 +58,10 @@ class MachineGroup:
         """Whether nothing is ready and nothing on its way."""
 
     @property
+    def hopeful(self) -> bool:
+        """Whether a drain would find something to run, or memory was given back for which something waits."""
+
+    @property
     def starved(self) -> bool:
         """Whether nothing goes on before memory is given back from outside."""
 

@@ -215,6 +215,11 @@ cdef class MachineGroup:
         return all([each.done for each in self.machines])
 
     @property
+    def hopeful(self):
+        """Whether a drain would find something to run, or memory was given back for which something waits."""
+        return any([(<StepMachine>each).is_ready() for each in self.machines])
+
+    @property
     def starved(self):
         """Whether nothing goes on before memory is given back from outside."""
         if self.failed is not None or self.errands or self.pending:

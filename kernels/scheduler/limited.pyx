@@ -94,8 +94,10 @@ cdef class LimitedMachine(StepMachine):
 
     def give_up(self):
         """Fail the step, since nothing will give memory to what is parked."""
-        cdef Parked oldest = self.parked[0]
-        StepState._fail(self, oldest.ready, self._no_room(oldest.need))
+        cdef Parked oldest
+        if self.failure is None and self.parked:
+            oldest = self.parked[0]
+            StepState._fail(self, oldest.ready, self._no_room(oldest.need))
 
     cdef bint is_ready(self) noexcept:
         waits = len(self.parked) > 0 or self.gate.held != NULL

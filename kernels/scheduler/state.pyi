@@ -65,6 +65,10 @@ class StepState:
         """Stop the step: drop all ready work and all values. An earlier error stays."""
 
     @property
+    def hopeful(self) -> bool:
+        """Whether a drain would find something to run, or memory was given back for which something waits."""
+
+    @property
     def starved(self) -> bool:
         """Whether nothing goes on before memory is given back from outside."""
 

@@ -207,6 +207,11 @@ cdef class StepState:
         return fetched(&self.machine)
 
     @property
+    def hopeful(self):
+        """Whether a drain would find something to run, or memory was given back for which something waits."""
+        return self.is_ready()
+
+    @property
     def starved(self):
         """Whether nothing goes on before memory is given back from outside."""
         return False

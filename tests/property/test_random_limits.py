@@ -3,6 +3,7 @@
 import asyncio
 import gc
 
+import numpy as np
 import tagflow as tg
 from hypothesis import given, note
 from hypothesis import strategies as st
@@ -12,9 +13,12 @@ from tagflow.kernels.scheduler.state import live_counts
 from tests.property.interpret import evaluate, initial_values
 from tests.property.programs import show
 from tests.property.runs import batch_settings, batches
-from tests.property.strategies import mixed_programs
+from tests.property.strategies import mixed_programs, smooth_programs
+from tests.property.test_random_devices import scatter
 from tests.property.test_random_executors import compare
+from tests.property.test_random_gradients import build_gradients
 from tests.property.translate import build
+from tests.settings import ON
 
 
 async def run(session, built, feeds, initial):
@@ -66,4 +70,46 @@ def test_random_programs_in_little_memory(batch, program, window, fraction, seed
     note(f"{show(program)}\n{program!r}")
     before = blocks()
     asyncio.run(check(program, window, fraction, seed, executor))
+    assert blocks() == before
+
+
+async def check_gradients(program, count, seed, window, fraction):
+    """Take gradients on several devices, each with a part of the memory that it took without a limit."""
+    built, first, second = build_gradients(program, window)
+    feeds = built.feeds(program.values)
+    scatter(built.graph, count, seed)
+    options = {"devices": count, "soft_placement": True, "settings": ON}
+    async with tg.Session(built.graph, **options) as session:
+        expected = await session.run([first, second], feeds)
+        peaks = {name: figures.peak_bytes for name, figures in session.statistics().devices.items()}
+    limits = {name: max(1, int(fraction * peak)) for name, peak in peaks.items()}
+    async with tg.Session(built.graph, memory_limit=limits, **options) as session:
+        try:
+            results = await session.run([first, second], feeds, timeout=20)
+        except tg.DeviceMemoryError as error:
+            device = error.device
+        else:
+            device = None
+            for got, wanted in zip(results[0] + results[1], expected[0] + expected[1], strict=True):
+                np.testing.assert_allclose(got, wanted, rtol=1e-9, atol=1e-12)
+        pools = [each.pool for each in session._devices]
+        assert all(pool.peak_bytes <= pool.limit for pool in pools)
+    assert device is None or device in limits
+    assert not any(pool.live_bytes for pool in pools)
+    assert not any(live_counts()[key] for key in ("frames", "iterations", "values"))
+
+
+@batches(40)
+@batch_settings(40)
+@given(
+    program=smooth_programs(),
+    count=st.integers(1, 4),
+    seed=st.integers(0, 1 << 30),
+    window=st.sampled_from([1, 7, "auto"]),
+    fraction=st.floats(0.5, 2.0),
+)
+def test_random_gradients_in_little_memory(batch, program, count, seed, window, fraction):
+    note(f"{show(program)}\n{program!r}")
+    before = blocks()
+    asyncio.run(check_gradients(program, count, seed, window, fraction))
     assert blocks() == before
