@@ -48,8 +48,14 @@ class DeviceSpec:
         return "".join(parts)
 
     def allows(self, device: DeviceSpec) -> bool:
-        """Whether a device is one of those that this stands for."""
-        return all(getattr(self, f.name) in (None, getattr(device, f.name)) for f in fields(self))
+        """Whether a device is one of those that this stands for; a device that says no replica is of replica 0."""
+        return (
+            self.job in (None, device.job)
+            and self.replica in (None, device.replica or 0)
+            and self.task in (None, device.task)
+            and self.type in (None, device.type)
+            and self.index in (None, device.index)
+        )
 
     def within(self, outer: DeviceSpec) -> DeviceSpec:
         """Return this with what it leaves open taken from an outer scope.
@@ -95,7 +101,7 @@ def parse_device(name: str) -> DeviceSpec:
     for part in filter(None, name.split("/")):
         for key, value in _read(part, name).items():
             if key in found:
-                raise GraphError("a device name says a thing twice", wanted=f"one {key}", got=name, hint=_HINT)
+                raise GraphError("a device name says a thing twice", wanted=f"one {key}", got=repr(name), hint=_HINT)
             if value != "*":
                 found[key] = value
     return DeviceSpec(**found)  # type: ignore[arg-type]
@@ -133,4 +139,4 @@ def _number(text: str, name: str) -> int | str:
 
 
 def _malformed(name: str) -> GraphError:
-    return GraphError("not the name of a device", wanted="parts as job, task and device", got=name, hint=_HINT)
+    return GraphError("not the name of a device", wanted="parts as job, task and device", got=repr(name), hint=_HINT)

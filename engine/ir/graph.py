@@ -54,7 +54,10 @@ class Graph:
         try:
             return self._by_name[name]
         except KeyError:
-            raise GraphError("no such operation", got=name, hint="see graph.get_operations()") from None
+            raise GraphError(
+                "no such operation", wanted="the name of one of this graph", got=repr(name),
+                hint="see graph.get_operations()",
+            ) from None  # fmt: skip
 
     def get_tensor_by_name(self, name: str) -> Tensor:
         """Return the tensor ``operation:index``."""

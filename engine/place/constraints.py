@@ -14,13 +14,14 @@ from ..ir.operation import Operation
 from .groups import PLUMBING, Group, is_loop_merge, takes_handle
 
 Supports = Callable[[str, DeviceSpec], bool]
+_NAMED = 4  # devices that the text of an error names
 _HINT = "change one of the device scopes, or ask for soft placement"
 
 
 def asked(op: Operation) -> DeviceSpec:
     """Return the constraint that an operation was built with; GraphError when it is no device name."""
     try:
-        return parse_device(op.device)
+        return parse_device(str(op.device))
     except GraphError as error:
         error.operation, error.source = op, op.source or error.source
         raise
@@ -121,4 +122,5 @@ def wished(operations: Sequence[Operation], candidates: list[DeviceSpec]) -> lis
 
 
 def _names(devices: Sequence[DeviceSpec]) -> str:
-    return ", ".join(map(str, devices))
+    more = [f"{len(devices) - _NAMED} more"] if len(devices) > _NAMED else []
+    return ", ".join([*map(str, devices[:_NAMED]), *more])

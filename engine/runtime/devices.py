@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+import numpy as np
 
 from ..base.devices import DeviceSpec, parse_device
 from ..base.errors import GraphError
@@ -109,17 +111,19 @@ def open_devices(wanted: Wanted, settings: Settings) -> tuple[SessionDevice, ...
     GraphError
         If it is none of these, a name is taken twice, or asks for what is not there.
     """
-    listed = _listed(1 if wanted is None else wanted)
-    specs: list[DeviceSpec] = []
-    for each in listed:
+    specs: dict[DeviceSpec, str | HostDevice[Any]] = {}
+    for each in _listed(1 if wanted is None else wanted):
         name = each if isinstance(each, str) else each.name
         spec = _full(parse_device(name), len(specs), name)
         if spec in specs:
-            raise GraphError("two devices of a session have one name", got=str(spec), hint="number them")
-        specs.append(spec)
+            raise GraphError(
+                "two devices of a session have one name", wanted="a name for each", got=f"{spec} twice",
+                hint="number them",
+            )  # fmt: skip
+        specs[spec] = each
     if not specs:
         raise GraphError("a session needs a device", wanted="at least 1", got=wanted, hint="leave devices= out for one")
-    return tuple(_opened(spec, each, settings) for spec, each in zip(specs, listed, strict=True))
+    return tuple(_opened(spec, each, settings) for spec, each in specs.items())
 
 
 def _opened(spec: DeviceSpec, wanted: str | HostDevice[Any], settings: Settings) -> SessionDevice:
@@ -130,16 +134,18 @@ def _opened(spec: DeviceSpec, wanted: str | HostDevice[Any], settings: Settings)
 
 
 def _listed(wanted: object) -> list[str | HostDevice[Any]]:
-    if isinstance(wanted, int) and not isinstance(wanted, bool) and wanted >= 0:
-        return [f"/cpu:{i}" for i in range(wanted)]
-    listed = list(wanted) if isinstance(wanted, Iterable) and not isinstance(wanted, str) else [wanted]
+    if isinstance(wanted, (int, np.integer)) and not isinstance(wanted, bool) and wanted >= 0:
+        return [f"/cpu:{i}" for i in range(int(wanted))]
+    listed = list(wanted) if isinstance(wanted, (Sequence, Iterator)) else [None]
     devices = [each for each in listed if isinstance(each, (str, HostDevice))]
     if isinstance(wanted, str) or len(devices) != len(listed):
-        raise GraphError("not the devices of a session", wanted="a number or a list of names", got=wanted, hint=_HINT)
+        raise GraphError(
+            "not the devices of a session", wanted="a number or a list of names", got=repr(wanted), hint=_HINT
+        )
     return devices
 
 
 def _full(spec: DeviceSpec, number: int, name: str) -> DeviceSpec:
     if spec.type not in (None, "CPU"):
-        raise GraphError("there is no such device here", wanted="/cpu:...", got=name, hint=_HINT)
+        raise GraphError("there is no such device here", wanted="/cpu:...", got=repr(name), hint=_HINT)
     return spec.within(DeviceSpec(HOME.job, None, HOME.task, "CPU", number))

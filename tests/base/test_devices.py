@@ -33,7 +33,7 @@ def test_names(name, spec):
 def test_what_is_no_name(name):
     with pytest.raises(tg.GraphError, match="not the name of a device") as caught:
         parse_device(name)
-    assert caught.value.got == name
+    assert caught.value.got == repr(name)
     assert "/cpu:1" in caught.value.hint
 
 

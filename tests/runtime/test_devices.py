@@ -85,11 +85,51 @@ async def test_a_device_that_is_not_there():
         assert await session.run(y) == 1.0
 
 
-@pytest.mark.parametrize("devices", [0, -1, True, 1.5, "/cpu:0", ["/gpu:0"], ["/cpu:0", "/cpu:0"], [], [3]])
+NO_DEVICES = [
+    0, -1, True, 1.5, "2", "/cpu:0", b"/cpu:0", np.array(2), range(2), {"/cpu:0"}, {"/cpu:0": 1}, ["/gpu:0"],
+    ["/cpu:0", "/cpu:0"], ["/cpu:0", "/device:CPU:0"], [], [3], [None], ["/cpu:0 "], ["/cpu:-1"],
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("devices", NO_DEVICES, ids=repr)
 def test_what_are_no_devices(devices):
     with pytest.raises(tg.GraphError) as caught:
         tg.Session(devices=devices)
+    assert caught.value.wanted
+    assert caught.value.got is not None
     assert caught.value.hint
+    assert "test_devices.py" in str(caught.value)
+
+
+@pytest.mark.parametrize("devices", [2, np.int64(2), ["/cpu:0", "cpu:1"], (f"/cpu:{i}" for i in range(2))])
+async def test_what_are_two_devices(devices):
+    with tg.device("/job:localhost/replica:0/task:0/device:CPU:1"):  # as TensorFlow writes it
+        y = tg.identity(1.0)
+    async with tg.Session(y.graph, devices=devices) as session:
+        assert await session.run(y) == 1.0
+        assert list(session.statistics().devices) == [CPU.format(0), CPU.format(1)]
+
+
+@pytest.mark.parametrize("name", ["/cpu:x", "/cpu:1\n", "/gpu:0", "/cpu:2", "/job:other", "/job:a/replica:1", 3])
+async def test_a_device_that_can_not_be_had_is_named_with_the_operation(name):
+    y = tg.identity(1.0)
+    y.op.device = name
+    async with tg.Session(y.graph, devices=2) as session:
+        with pytest.raises(tg.GraphError) as caught:
+            await session.run(y)
+    assert caught.value.operation.name == y.op.name
+    assert caught.value.wanted
+    assert caught.value.got
+    assert caught.value.hint
+    assert "test_devices.py" in str(caught.value)
+
+
+async def test_of_many_devices_an_error_names_the_first():
+    with on(64):
+        y = tg.identity(1.0)
+    async with tg.Session(y.graph, devices=64) as session:
+        with pytest.raises(tg.GraphError, match="CPU:3, 60 more"):
+            await session.run(y)
 
 
 async def test_an_error_on_another_device_names_the_users_line():
