@@ -18,7 +18,7 @@ import numpy as np
 
 from ..base.dtypes import DIFFERENTIABLE
 from ..base.tags import DEAD, ROOT_ID, ROOT_PATH, Kind, frame_id, frame_path, instance_name, name_hash
-from ..kernels.scheduler.limited import NoRoom
+from ..kernels.scheduler.limited import ONCE, NoRoom
 from ..kernels.scheduler.series import Series
 from ..plan.plan import Node, Plan
 from .story import LoopCounts, Story
@@ -253,18 +253,18 @@ class ReferenceMachine:
     async def _call(self, node: Node, values: list[Any]) -> Any:
         """Call a kernel; one that is refused memory is tried again whenever other instances have ended."""
         pool = self.step.contexts.pool
-        refusals = 0 if pool is None else pool.refusals
-        try:
-            return self.step.contexts.run(node.kernel, *values)
-        except MemoryError:
-            if pool is None or pool.refusals == refusals:
-                raise
-        ended = asyncio.get_running_loop().create_future()
-        self.parked.append(ended)
-        if len(self.parked) == len(self.tasks):
-            raise NoRoom(pool.refused_bytes, pool.live_bytes, pool.limit, pool.name, [])
-        await ended
-        return await self._call(node, values)
+        while True:
+            refusals = 0 if pool is None else pool.refusals
+            try:
+                return self.step.contexts.run(node.kernel, *values)
+            except MemoryError:
+                if pool is None or pool.refusals == refusals or node.type in ONCE:
+                    raise
+            ended = asyncio.get_running_loop().create_future()
+            self.parked.append(ended)
+            if len(self.parked) == len(self.tasks):
+                raise NoRoom(pool.refused_bytes, pool.live_bytes, pool.limit, pool.name, [])
+            await ended
 
     async def _kernel(self, node: Node, frame: Frame, i: int, values: list[Any], name: str) -> list[Any]:
         assert node.kernel is not None

@@ -25,7 +25,7 @@ from tagflow.kernels.scheduler.table cimport KERNEL, Node
 from tagflow.kernels.scheduler.values cimport drop
 
 # They have done something when their result is refused.
-_ONCE = frozenset(["PyFunction", "Watch", "TensorArrayScatter", "TensorArraySplit"])
+ONCE = frozenset(["PyFunction", "Watch", "TensorArrayScatter", "TensorArraySplit", "TensorArrayUnstack"])
 
 
 class NoRoom(MemoryError):
@@ -138,7 +138,7 @@ cdef class LimitedMachine(StepMachine):
     cdef bint _parks(self, Ready ready, object exception) except -1:
         """Say whether an instance can be tried again; then it is parked, or will be when it has ended."""
         cdef Node* node = &self.machine.table.nodes[ready.node]
-        if node.kind == KERNEL and self.compiled.plan.nodes[ready.node].type in _ONCE:
+        if node.kind == KERNEL and self.compiled.plan.nodes[ready.node].type in ONCE:
             return False
         if not self.performing:
             return self._park(ready, self.gate.store.refused) == 0

@@ -57,8 +57,8 @@ def blocks():
     return block_counts()["blocks"]
 
 
-@batches(100)
-@batch_settings(100)
+@batches(60)
+@batch_settings(60)
 @given(
     program=mixed_programs(),
     window=st.sampled_from([1, 7, "auto"]),
@@ -99,8 +99,8 @@ async def check_gradients(program, count, seed, window, fraction):
     assert not any(live_counts()[key] for key in ("frames", "iterations", "values"))
 
 
-@batches(40)
-@batch_settings(40)
+@batches(25)
+@batch_settings(25)
 @given(
     program=smooth_programs(),
     count=st.integers(1, 4),
