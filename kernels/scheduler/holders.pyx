@@ -22,12 +22,18 @@ cdef list holders_of(Machine* m, CompiledPlan compiled, Pool pool, object step):
     for slot in getattr(step, "variables", ()):
         if slot.is_initialized and pool.counts(slot.read()):
             _add(found, slot.read(), f"variable {slot.name}", None, None)
+    for node in compiled.plan.nodes:
+        if node.kind == Kind.CONST:
+            _add(found, node.value, node.name, None, node.source)
+        elif node.kind == Kind.FEED and m.feeds[<uint32_t>node.index].form == OBJECT:
+            fed = <object><PyObject*>m.feeds[<uint32_t>node.index].bits
+            _add(found, fed, f"the value fed for {node.name}", None, node.source)
     if m.root != NULL:
         _add_frame(found, m, m.root, compiled, _producers(compiled.plan))
     holders = list(found.values())
     rest = pool.store.live - sum([size for size, _, _, _ in holders])
     if rest > 0:
-        holders.append((rest, "all else: feeds, constants, other steps", None, None))
+        holders.append((rest, "all else, as other steps", None, None))
     return holders
 
 
@@ -80,6 +86,8 @@ cdef int _add_value(
     held = <object><PyObject*>value.bits
     if isinstance(held, Series):
         return _add_each(found, <Series>held, f"values saved for {node.name}", None, node.source)
+    for each in getattr(held, "elements", ()):  # of a TensorArray
+        _add(found, each.value, f"elements of {held.name}", None, node.source)
     return _add(found, held, node.name, tag, node.source)
 
 
