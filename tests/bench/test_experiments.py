@@ -11,6 +11,7 @@ import tagflow as tg
 from tagflow.base.tags import Kind
 from tagflow.compile import compile_plan
 from tagflow.ir.rewrite import Program
+from tagflow.streams import LatencyDevice, VirtualClock
 
 from bench import (
     cond_loop,
@@ -219,3 +220,27 @@ async def test_iterations_keep_to_a_budget(window, most):
     assert (count, total) == (12, sum(range(12)))
     (over,) = step.figures[memory_window.OVER_BUDGET]
     assert most - 0.5 <= 6 * over <= most
+
+
+async def milliseconds(window, limit):
+    """Return what an iteration of bench memory_window takes in virtual time, and the peak beside the budget."""
+    with tg.Graph().as_default() as graph:
+        n, results = memory_window.program(tg, {"parallel_iterations": window})
+    async with VirtualClock() as clock, AsyncExitStack() as stack:
+        seconds = {"Sign": memory_window.SECONDS}
+        devices = [LatencyDevice(f"/cpu:{d}", seconds=seconds, clock=clock) for d in range(memory_window.DEVICES)]
+        for device in devices:
+            await stack.enter_async_context(device)
+        session = await stack.enter_async_context(tg.Session(graph, devices=devices, memory_limit=limit))
+        await session.run(results, {n: 50})
+        peak = max(figures.peak_bytes for figures in session.statistics().devices.values())
+        return clock.now() / 50 * 1e3, peak / memory_window.BUDGET
+
+
+async def test_iterations_under_a_budget_are_as_fast_as_any_window_within_it():
+    best, over = await milliseconds(4, None)
+    beyond = (await milliseconds(8, None))[1]
+    auto, peak = await milliseconds("auto", memory_window.BUDGET)
+    assert over <= 1 < beyond
+    assert peak <= 1
+    assert auto <= 1.05 * best
