@@ -16,14 +16,14 @@ from ..base.errors import DtypeError, GraphError, ShapeError
 from ..base.settings import Settings
 from ..base.shapes import Shape
 from ..base.tags import Kind
-from ..compile import lowered, pruned
+from ..compile import divided, lowered, pruned
 from ..ir.graph import Graph
 from ..ir.operation import Operation
 from ..ir.parts import Needs, in_parts
 from ..ir.rewrite import Program
 from ..ir.tensor import Tensor
 from ..kernels.cpu.pool import hand_over
-from ..partition.partitioned import Channel
+from ..partition import Channel, Partitioned, to_dot, to_text
 from ..plan.build import build_plan
 from ..plan.plan import Plan
 from .counted import Counted
@@ -317,7 +317,17 @@ _ALONE = _references([object()], 0)
 
 
 class Step:
-    """A compiled step of a session; await it with the fed values in the order of `feeds`."""
+    """A compiled step of a session; await it with the fed values in the order of `feeds`.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> with tg.Graph().as_default() as graph, tg.device("/cpu:1"):
+    ...     y = tg.identity(tg.placeholder("float32", [], name="x"), name="y")
+    >>> step = tg.Session(graph, devices=2).make_step(y, feeds=["x:0"])
+    >>> print(step.to_text().splitlines()[0])
+    # /job:localhost/task:0/device:CPU:1
+    """
 
     __slots__ = ("_compiled", "_feeds", "_request", "_session", "_version", "_watched")
 
@@ -347,3 +357,17 @@ class Step:
         if self._version != session.graph.version or self._watched is not session._watched:
             self._compile()
         return await session._admitted(self._request, self._compiled, values, timeout, trace)
+
+    def to_text(self) -> str:
+        """Return what each device does, an operation a line, and the channels between them."""
+        return to_text(self._partitioned())
+
+    def to_dot(self) -> str:
+        """Return the same as text that Graphviz draws: ``dot -Tsvg``."""
+        return to_dot(self._partitioned())
+
+    def _partitioned(self) -> Partitioned:
+        session = self._session
+        program = Program(session.graph, self._feeds, self._request.tensors, self._request.targets)
+        devices = [each.spec for each in session._devices]
+        return divided(lowered(program, session.settings), devices, session._soft, session.settings)

@@ -290,3 +290,19 @@ async def test_values_of_any_dtype_cross(dtype, shape):
     for value in (there, back):
         assert value.dtype == dtype.numpy
         np.testing.assert_array_equal(value, given)
+
+
+async def test_a_step_prints_what_each_device_does():
+    x, y = two_device_loop(5)
+    async with tg.Session(x.graph, devices=2, settings=ON) as session:
+        step = session.make_step(y, [x])
+        text, dot = step.to_text(), step.to_dot()
+        await step(X)
+        messages = session.report().traffic
+    assert [line for line in text.splitlines() if line.startswith("# /")] == [f"# {CPU.format(d)}" for d in (0, 1)]
+    assert text.count("# channel") == dot.count("style=bold") == 2
+    assert "LoopCond" in text
+    assert dot.startswith("digraph")
+    assert [(pair.source, pair.destination) for pair in messages] == [(CPU.format(0), CPU.format(1))]
+    async with tg.Session(x.graph, soft_placement=True) as session:
+        assert "# channel" not in session.make_step(y, [x]).to_text()
