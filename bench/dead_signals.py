@@ -35,12 +35,14 @@ def program(case: Case) -> tuple[Any, list[Any]]:
     return graph, list(results)
 
 
-async def run(case: Case, stack: AsyncExitStack, **options: Any) -> Observed:
+async def run(case: Case, stack: AsyncExitStack, *, devices: int, quiet: bool = True) -> Observed:
     """Run the loop, and note how many dead messages a device got in an iteration of the first step, at most."""
     import tagflow as tg
 
     graph, results = program(case)
-    session = await stack.enter_async_context(tg.Session(graph, **options))
+    settings = tg.Settings(quiet=quiet)
+    session = tg.Session(graph, devices=devices, soft_placement=devices == 1, settings=settings)
+    await stack.enter_async_context(session)
     compiled = session.make_step(results)
     figures: dict[str, list[float]] = {MESSAGES: []}
 
@@ -61,14 +63,12 @@ async def tagflow(case: Case, stack: AsyncExitStack) -> Observed:
 
 async def uncut(case: Case, stack: AsyncExitStack) -> Observed:
     """Leave the branch on one device."""
-    return await run(case, stack, devices=1, soft_placement=True)
+    return await run(case, stack, devices=1)
 
 
 async def one_by_one(case: Case, stack: AsyncExitStack) -> Observed:
     """Cut the branch, and send each dead value for itself."""
-    import tagflow as tg
-
-    return await run(case, stack, devices=2, settings=tg.Settings(quiet=False))
+    return await run(case, stack, devices=2, quiet=False)
 
 
 EXPERIMENT = Experiment(

@@ -1,11 +1,14 @@
 """The distributed loop of the white paper, message by message: its Op is on device B, all else on device A."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import tagflow as tg
 from tagflow.base.tags import DEAD
 
 from tests.partition.building import cut, on, run, source
+from tests.settings import ON
 
 ZERO = """
 0: while/LoopCond from 0 to 1: False
@@ -70,7 +73,7 @@ def test_messages_of_zero_iterations_and_of_more(start, wanted, seed):
 @pytest.mark.parametrize(("start", "trips"), [(11.0, 0), (3.0, 2), (np.float32(2.0**-30), 34)])
 async def test_the_machines_send_as_many(graph, start, trips, seed):
     x, y = program()
-    async with tg.Session(graph, devices=2, settings=tg.Settings(shuffle_seed=seed)) as session:
+    async with tg.Session(graph, devices=2, settings=replace(ON, shuffle_seed=seed)) as session:
         assert await session.run(y, {x: start}) == start * 2.0**trips
         there, back = session.report().traffic
         assert [loop.iterations for loop in session.report().loops] == [trips + 1] * 2
