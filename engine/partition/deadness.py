@@ -28,7 +28,7 @@ def leaders(operations: Sequence[Operation], frames: Frames, channels: Sequence[
     it needs can not wait for those it leads.
     """
     conditions = analyse(operations, frames)
-    depths = _depths(operations)
+    depths = _depths(operations, frames)
     rank = [(depths[_op(value)], number) for number, (value, _, _) in enumerate(channels)]
     groups: dict[Any, list[int]] = {}
     for number, (value, source, destination) in enumerate(channels):
@@ -157,12 +157,36 @@ def _origin(predicate: Tensor) -> Tensor:
     return predicate
 
 
-def _depths(operations: Sequence[Operation]) -> dict[Operation, int]:
-    """Return how many operations in a row each one waits for, within an iteration."""
+def _depths(operations: Sequence[Operation], frames: Frames) -> dict[Operation, int]:
+    """Return how many operations in a row each one waits for, within an iteration.
+
+    What leaves a loop waits for all that is in it: a dead Exit is sent when the frame has ended.
+    """
+    ends: dict[str, int] = {}
+    depths: dict[Operation, int] = {}
+    for _ in frames.infos:  # as many times as there can be loops one after the other, and once more for the root
+        depths = _depths_after(operations, frames, ends)
+        found = dict.fromkeys(frames.infos, 0)
+        for op, depth in depths.items():
+            if op.type not in _LEAVES:
+                found[frames.of[op]] = max(found[frames.of[op]], depth)
+        for name in reversed(frames.infos):  # inner frames before those around them
+            around = frames.infos[name].parent
+            found[around] = max(found[around], found[name])
+        if found == ends:
+            break
+        ends = found
+    return depths
+
+
+def _depths_after(operations: Sequence[Operation], frames: Frames, ends: dict[str, int]) -> dict[Operation, int]:
+    """Return the depths, given those at which the frames end."""
     depths: dict[Operation, int] = {}
     for op in operations:
         sources = (*(t.op for t in op.inputs), *op.control_inputs)
+        ended = ends.get(frames.of[op], 0) if op.type in _LEAVES else 0
         depths[op] = 1 + max((depths[s] for s in sources if s in depths), default=0)
+        depths[op] = max(depths[op], 1 + ended)
     return depths
 
 

@@ -306,3 +306,37 @@ async def test_a_step_prints_what_each_device_does():
     assert [(pair.source, pair.destination) for pair in messages] == [(CPU.format(0), CPU.format(1))]
     async with tg.Session(x.graph, soft_placement=True) as session:
         assert "# channel" not in session.make_step(y, [x]).to_text()
+
+
+@pytest.mark.rule(120)
+@pytest.mark.parametrize("taken", [True, False])
+async def test_what_leaves_a_dead_loop_speaks_for_nothing_that_the_loop_waits_for(taken):
+    with on(0):
+        pred, x = tg.placeholder("bool", []), tg.placeholder("float64", [])
+
+    def loop():
+        with on(0):
+            start, deep = -x, tg.identity(x)
+            for _ in range(10):
+                deep = tg.sin(deep)
+
+        def body(i, h):
+            with on(1):
+                h = tg.cos(h)
+            with on(0):
+                return i + 1.0 + h, h
+
+        def more(i, _):
+            with on(0):
+                return i < 5.0
+
+        i, h = tg.while_loop(more, body, [start, deep])
+        with on(0):
+            i = i * 2.0
+        with on(1):
+            return i + h
+
+    with on(1):
+        y = tg.cond(pred, loop, lambda: x - 1.0)
+    async with tg.Session(y.graph, soft_placement=True) as one, tg.Session(y.graph, devices=2) as two:
+        assert await two.run(y, {pred: taken, x: 1.0}) == await one.run(y, {pred: taken, x: 1.0})
