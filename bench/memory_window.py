@@ -71,7 +71,9 @@ async def tagflow(case: Case, stack: AsyncExitStack) -> Observed:
         n, results = program(tg, case)
     made, _ = await devices(stack, DEVICES, {"Sign": SECONDS})
     limit = BUDGET if case["parallel_iterations"] == "auto" else None
-    session = await stack.enter_async_context(tg.Session(graph, devices=made, memory_limit=limit))
+    settings = tg.Settings(pool=True, reuse=True, loops=True)  # which give memory back where a kernel ends
+    session = tg.Session(graph, devices=made, memory_limit=limit, settings=settings)
+    await stack.enter_async_context(session)
     return observed(session, session.make_step(results, [n]), case)
 
 

@@ -55,7 +55,7 @@ async def tagflow(case: Case, stack: AsyncExitStack) -> Observed:
     with tg.Graph().as_default() as graph:
         x, fetches = program(tg, case)
     made, clock = await devices(stack, case["devices"], {"Fused": SECONDS})
-    session = await stack.enter_async_context(tg.Session(graph, devices=made))
+    session = await stack.enter_async_context(tg.Session(graph, devices=made, settings=tg.Settings(fuse=True)))
     values = np.random.default_rng(1).standard_normal((case["length"], BATCH, UNITS), np.float32)
     step = session.make_step(fetches, [x])
     return observed(lambda: step(values), session, clock, ideal(case))

@@ -29,6 +29,7 @@ from bench import (
     step_overhead,
 )
 from bench.__main__ import experiments
+from tests.settings import ON
 
 
 async def run(factory, case, steps=1):
@@ -231,7 +232,7 @@ async def milliseconds(window, limit):
         devices = [LatencyDevice(f"/cpu:{d}", seconds=seconds, clock=clock) for d in range(memory_window.DEVICES)]
         for device in devices:
             await stack.enter_async_context(device)
-        session = await stack.enter_async_context(tg.Session(graph, devices=devices, memory_limit=limit))
+        session = await stack.enter_async_context(tg.Session(graph, devices=devices, memory_limit=limit, settings=ON))
         await session.run(results, {n: 50})
         peak = max(figures.peak_bytes for figures in session.statistics().devices.values())
         return clock.now() / 50 * 1e3, peak / memory_window.BUDGET

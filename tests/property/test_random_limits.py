@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+from dataclasses import replace
 
 import numpy as np
 import tagflow as tg
@@ -32,11 +33,11 @@ async def check(program, window, fraction, seed, executor):
     expected = evaluate(program)
     built = build(program, window)
     feeds, initial = built.feeds(program.values), initial_values(program)
-    async with tg.Session(built.graph) as session:
+    async with tg.Session(built.graph, settings=ON) as session:
         compare(*await run(session, built, feeds, initial), expected, "without a limit")
         peak = session.statistics().peak_bytes
     limit = max(1, int(fraction * peak))
-    settings = tg.Settings(shuffle_seed=seed)
+    settings = replace(ON, shuffle_seed=seed)
     async with tg.Session(built.graph, memory_limit=limit, settings=settings, executor=executor) as session:
         try:
             compare(*await run(session, built, feeds, initial), expected, f"limit {limit}, window {window}")

@@ -7,6 +7,8 @@ import pytest
 import tagflow as tg
 from tagflow.kernels.scheduler.state import live_counts
 
+from tests.settings import ON
+
 SIZE = 64  # elements of what is sent: 512 bytes
 
 
@@ -101,7 +103,7 @@ def check_backlog(session, consumer, window):
 async def test_a_producer_stays_within_its_window(window):
     consumer = Consumer()
     result = produce(consumer, 10_000, window)
-    async with tg.Session(tg.get_default_graph(), devices=2) as consumer.session:
+    async with tg.Session(tg.get_default_graph(), devices=2, settings=ON) as consumer.session:
         assert await consumer.session.run(result) == total_of(10_000)
         check_backlog(consumer.session, consumer, window)
         memory = consumer.session.statistics().devices
@@ -113,7 +115,7 @@ async def test_a_producer_stays_within_its_window(window):
 async def test_producers_in_rounds_stay_within_both_windows():
     consumer = Consumer()
     result = produce_in_rounds(consumer, 50, 100, 4)
-    async with tg.Session(tg.get_default_graph(), devices=2) as consumer.session:
+    async with tg.Session(tg.get_default_graph(), devices=2, settings=ON) as consumer.session:
         assert await consumer.session.run(result) == 50 * total_of(100)
         check_backlog(consumer.session, consumer, 16)
     assert consumer.calls == 5_000
@@ -124,7 +126,7 @@ async def test_producers_in_rounds_stay_within_both_windows():
 async def test_a_backlog_goes_with_a_cancelled_step(build):
     consumer = Consumer(stop_at=500)
     result = build(consumer)
-    async with tg.Session(tg.get_default_graph(), devices=2) as consumer.session:
+    async with tg.Session(tg.get_default_graph(), devices=2, settings=ON) as consumer.session:
         task = asyncio.create_task(consumer.session.run(result))
         await consumer.stopped.wait()
         assert rendezvous_of(consumer.session).waiting > 0

@@ -50,11 +50,11 @@ X = np.linspace(-1, 1, 9, dtype=np.float32).reshape(3, 3)
 async def test_a_loop_and_its_gradient_over_two_devices():
     x, y = two_device_loop(7)
     fetches = [y, *tg.gradients(tg.reduce_sum(y), x)]
-    async with tg.Session(x.graph, soft_placement=True) as session:
+    async with tg.Session(x.graph, soft_placement=True, settings=ON) as session:
         wanted = await session.run(fetches, {x: X})
     async with tg.Session(x.graph, devices=2, settings=ON) as session:
         for got, value in zip(await session.run(fetches, {x: X}), wanted, strict=True):
-            np.testing.assert_allclose(got, value, rtol=1e-6)
+            np.testing.assert_allclose(got, value, rtol=1e-6, atol=1e-40)
         memory = session.statistics().devices
         assert list(memory) == [CPU.format(0), CPU.format(1)]
         assert all(figures.peak_bytes > 0 for figures in memory.values())
@@ -105,7 +105,7 @@ def test_what_are_no_devices(devices):
 async def test_what_are_two_devices(devices):
     with tg.device("/job:localhost/replica:0/task:0/device:CPU:1"):  # as TensorFlow writes it
         y = tg.identity(1.0)
-    async with tg.Session(y.graph, devices=devices) as session:
+    async with tg.Session(y.graph, devices=devices, settings=ON) as session:
         assert await session.run(y) == 1.0
         assert list(session.statistics().devices) == [CPU.format(0), CPU.format(1)]
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from tests.settings import ON
 
 N = 1 << 16
 SIZE = 4 * N  # bytes of the arrays here
-PLAIN = tg.Settings(fold=False, merge=False, fuse=False, reuse=False, workers=0)
+PLAIN = replace(ON, fold=False, merge=False, fuse=False, reuse=False, workers=0)
 
 
 @pytest.fixture(autouse=True)
@@ -55,10 +56,10 @@ def arrays(parallel_iterations, trips=12):
 
 
 async def test_statistics_say_the_limit_of_each_device(graph):
-    async with tg.Session(graph, devices=2, memory_limit="1MiB") as session:
+    async with tg.Session(graph, devices=2, memory_limit="1MiB", settings=ON) as session:
         devices = session.statistics().devices
         assert [figures.limit_bytes for figures in devices.values()] == [1 << 20] * 2
-    async with tg.Session(graph, devices=2, memory_limit={"/cpu:1": 5000}) as session:
+    async with tg.Session(graph, devices=2, memory_limit={"/cpu:1": 5000}, settings=ON) as session:
         assert [figures.limit_bytes for figures in session.statistics().devices.values()] == [None, 5000]
 
 
@@ -78,7 +79,7 @@ def test_memory_that_is_not_counted_can_not_be_limited(graph):
 
 async def test_a_feed_that_does_not_fit(graph, x, executor):
     v = tg.Variable(np.zeros(100, np.float32), name="v")
-    async with tg.Session(graph, memory_limit=SIZE, executor=executor) as session:
+    async with tg.Session(graph, memory_limit=SIZE, settings=ON, executor=executor) as session:
         await session.run(tg.global_variables_initializer())
         before = live(session)
         with pytest.raises(tg.DeviceMemoryError, match="values fed") as caught:
@@ -104,7 +105,7 @@ async def test_constants_that_do_not_fit(graph, executor):
 
 async def test_written_variables_that_do_not_fit(graph):
     small, large = tg.Variable(np.zeros(10, np.float32)), tg.Variable(np.zeros(N, np.float32))
-    async with tg.Session(graph, memory_limit=SIZE) as session:
+    async with tg.Session(graph, memory_limit=SIZE, settings=ON) as session:
         await session.write_variables({small.name: ones(10) * 0})
         with pytest.raises(tg.DeviceMemoryError, match="new values of variables"):
             await session.write_variables({small.name: ones(10), large.name: ones()})
@@ -184,7 +185,7 @@ async def test_a_loop_fits_where_one_iteration_does(graph, executor, window, arr
 @pytest.mark.parametrize("seed", [1, 2, 3])
 async def test_in_any_ready_order(graph, seed):
     total = arrays("auto")
-    settings = tg.Settings(fold=False, merge=False, fuse=False, shuffle_seed=seed)
+    settings = replace(ON, fold=False, merge=False, fuse=False, shuffle_seed=seed)
     async with tg.Session(graph, memory_limit=4 * SIZE, settings=settings) as session:
         assert await session.run(total) == float(sum(range(12))) * N
 

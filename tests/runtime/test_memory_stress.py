@@ -2,10 +2,13 @@
 
 import asyncio
 import random
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import tagflow as tg
+
+from tests.settings import ON
 
 N = 1 << 12
 SIZE = 4 * N
@@ -37,11 +40,11 @@ async def test_steps_share_what_there_is(graph, x, seed, limit):
     rng = random.Random(seed)
     fetch = trained(x, rng.choice([1, 3, "auto"]))
     feed = np.linspace(-1, 1, N, dtype=np.float32)
-    async with tg.Session(graph, settings=tg.Settings(fold=False)) as session:
+    async with tg.Session(graph, settings=replace(ON, fold=False)) as session:
         expected = await session.run(fetch, {x: feed})
     workers = rng.choice([0, None])
     seeds = rng.choice([None, seed])
-    settings = tg.Settings(fold=False, workers=workers, offload_seconds=0.0, shuffle_seed=seeds)
+    settings = replace(ON, fold=False, workers=workers, offload_seconds=0.0, shuffle_seed=seeds)
     async with tg.Session(graph, memory_limit=limit * SIZE, settings=settings) as session:
         steps = [asyncio.ensure_future(session.run(fetch, {x: feed})) for _ in range(6)]
         for step in rng.sample(steps, 2):
@@ -72,7 +75,7 @@ async def test_closing_a_session_ends_parked_steps(graph, x):
 
     kept = tg.reduce_sum((x + 1.0) * tg.py_function(forever, [tg.constant(1.0)], "float32"))
     grown = tg.reduce_sum(tg.concat([x, x], 0))
-    session = tg.Session(graph, memory_limit=4 * SIZE, settings=tg.Settings(workers=0))
+    session = tg.Session(graph, memory_limit=4 * SIZE, settings=replace(ON, workers=0))
     feed = np.ones(N, np.float32)
     first = asyncio.ensure_future(session.run(kept, {x: feed}))
     await asyncio.sleep(0.01)
