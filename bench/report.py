@@ -60,7 +60,7 @@ def require_plot() -> None:
 
 
 def plot(records: list[Record], path: Path) -> None:
-    """Draw medians as bars with their spread, one group per case, one panel per metric."""
+    """Draw medians with their spread, one panel per metric: as lines where a number is varied, else as bars."""
     import matplotlib
 
     matplotlib.use("agg")
@@ -70,12 +70,44 @@ def plot(records: list[Record], path: Path) -> None:
     metrics = list(dict.fromkeys(r["metric"] for r in measured))
     figure, panels = pyplot.subplots(len(metrics), squeeze=False, figsize=(8, 4 * len(metrics)), layout="constrained")
     for axes, metric in zip(panels[:, 0], metrics, strict=True):
-        _bars(axes, [r for r in measured if r["metric"] == metric])
+        rows = [r for r in measured if r["metric"] == metric]
+        x = _abscissa(rows)
+        if x is None:
+            _bars(axes, rows)
+        else:
+            _lines(axes, rows, x)
         axes.set_ylabel(metric.replace("_", " "))
     figure.suptitle(measured[0]["bench"])
     figure.savefig(path)
     pyplot.close(figure)
     print(f"plot written to {path}", file=sys.stderr)
+
+
+def _abscissa(rows: list[Record]) -> str | None:
+    """Return the key that goes from left to right: the first number with three values or more, if any."""
+    for key, first in rows[0]["case"].items():
+        values = {r["case"][key] for r in rows}
+        if len(values) >= 3 and type(first) is int and all(type(value) is int for value in values):
+            return str(key)
+    return None
+
+
+def _lines(axes: Any, rows: list[Record], x: str) -> None:
+    """Draw a line for each engine and each other choice that comes with more than one value of `x`."""
+    switches = [key for key, value in rows[0]["case"].items() if isinstance(value, (bool, str))]
+    groups: dict[str, list[Record]] = {}
+    for r in rows:
+        groups.setdefault(" ".join([r["engine"], *(f"{key}={r['case'][key]}" for key in switches)]), []).append(r)
+    for label, mine in groups.items():
+        places = [r["case"][x] for r in mine]
+        axes.plot(places, [r["median"] for r in mine], marker="o", label=label)
+        axes.fill_between(places, [r["p5"] for r in mine], [r["p95"] for r in mine], alpha=0.2)
+    axes.set_xscale("log", base=2)
+    axes.set_yscale("log")
+    ticks = sorted({r["case"][x] for r in rows})
+    axes.set_xticks(ticks, ticks)
+    axes.set_xlabel(x.replace("_", " "))
+    axes.legend()
 
 
 def _bars(axes: Any, rows: list[Record]) -> None:

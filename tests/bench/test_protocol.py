@@ -250,3 +250,21 @@ def test_cases_are_compared_with_the_first(best_only, lengths):
     assert [length for length, _ in ratios] == lengths
     assert all(value > 1.2 for _, value in ratios)
     assert [r["text"] for r in found if "note" in r] == [f"its length, {n}" for n in (4, 1, 2)]
+
+
+@pytest.mark.parametrize(
+    ("cases", "key"),
+    [
+        ([{"devices": n, "barrier": b} for b in (False, True) for n in (1, 2, 4)], "devices"),
+        ([{"devices": n} for n in (1, 2)], None),
+        ([{"work": w, "width": 3} for w in ("add", "copy", "send")], None),
+        ([{"window": n} for n in (1, 2, 4, "auto")], None),
+    ],
+)
+def test_a_number_that_is_varied_goes_from_left_to_right(cases, key, tmp_path):
+    tiny = experiment()
+    samples = {"rate": {"tagflow": [2.0, 3.0], "unrolled": [1.0]}}
+    records = [record for case in cases for record in protocol.records(tiny, case, samples)]
+    assert report._abscissa([r for r in records if "engine" in r]) == key
+    report.plot(records, tmp_path / "plot.png")
+    assert (tmp_path / "plot.png").stat().st_size > 5000
