@@ -103,7 +103,12 @@ def _lines(axes: Any, rows: list[Record], x: str) -> None:
         axes.plot(places, [r["median"] for r in mine], marker="o", label=label)
         axes.fill_between(places, [r["p5"] for r in mine], [r["p95"] for r in mine], alpha=0.2)
     axes.set_xscale("log", base=2)
-    axes.set_yscale("log")
+    medians = [r["median"] for r in rows]
+    if max(medians) > 3 * min(medians):
+        axes.set_yscale("log")
+    axes.yaxis.set_major_formatter("{x:,g}")
+    if max(medians) < 30 * min(medians):
+        axes.yaxis.set_minor_formatter("{x:,g}")
     ticks = sorted({r["case"][x] for r in rows})
     axes.set_xticks(ticks, ticks)
     axes.set_xlabel(x.replace("_", " "))
