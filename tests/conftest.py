@@ -33,6 +33,12 @@ def pytest_collection_modifyitems(items):
                 item.add_marker(pytest.mark.skip(reason="has_gpu() found no CUDA device"))
 
 
+def pytest_collection_finish(session):
+    """Let collections of garbage leave out what stays to the end: the modules, and thousands of collected tests."""
+    gc.collect()
+    gc.freeze()
+
+
 def pytest_runtestloop(session):
     return True if session.config.option.rules else None
 

@@ -58,8 +58,8 @@ def blocks():
     return block_counts()["blocks"]
 
 
-@batches(60)
-@batch_settings(60)
+@batches(30)
+@batch_settings(30)
 @given(
     program=mixed_programs(),
     window=st.sampled_from([1, 7, "auto"]),
@@ -100,8 +100,8 @@ async def check_gradients(program, count, seed, window, fraction):
     assert not any(live_counts()[key] for key in ("frames", "iterations", "values"))
 
 
-@batches(25)
-@batch_settings(25)
+@batches(12)
+@batch_settings(12)
 @given(
     program=smooth_programs(),
     count=st.integers(1, 4),
