@@ -60,7 +60,7 @@ class Execution:
     """
 
     __slots__ = (
-        "bell", "clocks", "cores", "counts", "drain", "holds", "machine", "seconds", "shortage", "step", "tasks",
+        "bell", "cores", "counts", "devices", "drain", "holds", "machine", "seconds", "shortage", "step", "tasks",
         "turns", "waiter",
     )  # fmt: skip
 
@@ -88,7 +88,7 @@ class Execution:
             recorder=recorder_of(trace), workers=workers,
         )  # fmt: skip
         self.counts = counted(step, self.machine)
-        self.clocks = {each.device.clock for each in devices if each.has_time}
+        self.devices = devices
         self.bell: Bell | None = None  # rings when a worker has done its work
         self.tasks: dict[asyncio.Task[Any] | OpTask, tuple[int, Any]] = {}
         self.waiter: asyncio.Future[None] | None = None
@@ -175,7 +175,7 @@ class Execution:
             if not self.machine.errands:
                 await self.waiter
             elif self._expect_worker():
-                with held(self.clocks):
+                with held([each.device.clock for each in self.devices if each.has_time]):
                     await self.waiter
         finally:
             self.waiter = None

@@ -180,10 +180,10 @@ def _timed(loop: LoopReport, counted: Counted, op: Operation | None) -> LoopRepo
         for k, frame in enumerate(plan.frames)
         if frame.name == loop.name and k in usage
     }
-    if not uses:
+    if not any(each.ended > each.began for each in uses.values()):  # no time has passed
         return loop
     seconds = max(each.ended for each in uses.values()) - min(each.began for each in uses.values())
-    busy = {device: sum(each.busy.values()) / (each.ended - each.began) for device, each in uses.items()}
+    busy = {d: sum(u.busy.values()) / (u.ended - u.began) for d, u in uses.items() if u.ended > u.began}
     loop = replace(loop, busy=busy.get(loop.device, 0.0))
     busiest = max(busy, key=lambda device: busy[device])
     if busy[busiest] >= _ALWAYS:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -21,7 +21,7 @@ COPY_OUT, COPY_IN = "DeviceToHost", "HostToDevice"
 
 
 @contextmanager
-def held(clocks: Iterable[Clock]) -> Iterator[None]:
+def held(clocks: Sequence[Clock]) -> Iterator[None]:
     """Keep clocks that are free to jump where they are, while work is under way that takes real time."""
     for clock in clocks:
         clock.hold()

@@ -74,8 +74,8 @@ def check_channel(channel, send, recv, ends):
 
 
 @pytest.mark.rule(115, 116, 118, 119, 120, 123)
-@batches(60)
-@batch_settings(60)
+@batches(150)
+@batch_settings(150)
 @given(program=mixed_programs(), seed=st.integers(0, 999), count=st.integers(2, 5), window=st.sampled_from(WINDOWS))
 def test_random_devices(batch, program, seed, count, window):
     note(show(program))

@@ -61,8 +61,8 @@ def test_random_programs_on_random_devices(batch, program, count, seed, window):
     asyncio.run(check())
 
 
-@batches(40)
-@batch_settings(40)
+@batches(60)
+@batch_settings(60)
 @given(program=smooth_programs(), **PLACES)
 def test_random_gradients_on_random_devices(batch, program, count, seed, window):
     async def check():

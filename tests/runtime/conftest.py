@@ -1,7 +1,10 @@
 """Both executors; after each test nothing of a step may be left."""
 
+import gc
+
 import pytest
 import tagflow as tg
+from tagflow.kernels.cpu.pool import block_counts
 from tagflow.kernels.scheduler.state import live_counts
 
 
@@ -21,3 +24,21 @@ def nothing_is_left():
     yield
     counts = live_counts()
     assert not any(counts[key] for key in ("frames", "iterations", "values")), counts
+
+
+@pytest.fixture
+def collected():
+    """Collect garbage before it is looked what is left."""
+    yield
+    gc.collect()
+
+
+@pytest.fixture
+def every_block_comes_back():
+    gc.collect()
+    before = block_counts()
+    yield
+    gc.collect()
+    after = block_counts()
+    assert after["blocks"] == before["blocks"]
+    assert after.get("allocated", 0) - before.get("allocated", 0) == after.get("freed", 0) - before.get("freed", 0)

@@ -1,7 +1,6 @@
 """A device that computes fast waits for one that is slow: what is under way between them stays within the windows."""
 
 import asyncio
-import gc
 
 import pytest
 import tagflow as tg
@@ -12,12 +11,7 @@ from tests.settings import ON
 SIZE = 64  # elements of what is sent: 512 bytes
 
 
-@pytest.fixture(autouse=True)
-def _nothing_is_left():
-    with tg.Graph().as_default():
-        yield
-    gc.collect()
-    assert not any(live_counts()[k] for k in ("frames", "iterations", "values"))
+pytestmark = pytest.mark.usefixtures("graph", "collected")
 
 
 def on(device):

@@ -1,25 +1,18 @@
 """Sessions of several CPU devices: one step, cut where operations ask for different ones."""
 
 import asyncio
-import gc
 import math
 
 import numpy as np
 import pytest
 import tagflow as tg
-from tagflow.kernels.scheduler.state import live_counts
 
 from tests.settings import ON
 
 CPU = "/job:localhost/task:0/device:CPU:{}"
 
 
-@pytest.fixture(autouse=True)
-def _nothing_is_left():
-    with tg.Graph().as_default():
-        yield
-    gc.collect()
-    assert not any(live_counts()[k] for k in ("frames", "iterations", "values"))
+pytestmark = pytest.mark.usefixtures("graph", "collected")
 
 
 def on(device):

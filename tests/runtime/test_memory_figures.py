@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 import tagflow as tg
 from numpy._core.multiarray import get_handler_name
-from tagflow.kernels.cpu.pool import block_counts
 
 from tests.settings import ON
 
@@ -18,15 +17,7 @@ SIZE = 4 * N  # their bytes
 AS_WRITTEN = replace(ON, fold=False, merge=False, fuse=False)
 
 
-@pytest.fixture(autouse=True)
-def every_block_comes_back():
-    gc.collect()
-    before = block_counts()
-    yield
-    gc.collect()
-    after = block_counts()
-    assert after["blocks"] == before["blocks"]
-    assert after.get("allocated", 0) - before.get("allocated", 0) == after.get("freed", 0) - before.get("freed", 0)
+pytestmark = pytest.mark.usefixtures("every_block_comes_back")
 
 
 def live(session):

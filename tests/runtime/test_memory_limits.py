@@ -1,13 +1,11 @@
 """Sessions whose devices have limited memory: what does not fit waits, or says so and leaves everything as it was."""
 
 import asyncio
-import gc
 from dataclasses import replace
 
 import numpy as np
 import pytest
 import tagflow as tg
-from tagflow.kernels.cpu.pool import block_counts
 
 from tests.settings import ON
 
@@ -16,15 +14,7 @@ SIZE = 4 * N  # bytes of the arrays here
 PLAIN = replace(ON, fold=False, merge=False, fuse=False, reuse=False, workers=0)
 
 
-@pytest.fixture(autouse=True)
-def every_block_comes_back():
-    gc.collect()
-    before = block_counts()
-    yield
-    gc.collect()
-    after = block_counts()
-    assert after["blocks"] == before["blocks"]
-    assert after.get("allocated", 0) - before.get("allocated", 0) == after.get("freed", 0) - before.get("freed", 0)
+pytestmark = pytest.mark.usefixtures("every_block_comes_back")
 
 
 @pytest.fixture
@@ -254,8 +244,8 @@ async def test_what_an_array_gives_is_read_once_though_it_waits(graph):
 # ---- steps that wait for each other
 
 
-async def test_a_step_waits_for_another(graph, x):
-    """One holds most of the memory while a function of it waits; the other goes on when that is over."""
+def two_that_do_not_fit(x):
+    """Return a step that holds memory until an event is set, one that needs what it has, and the event."""
     release = asyncio.Event()
 
     async def wait(value):
@@ -263,7 +253,12 @@ async def test_a_step_waits_for_another(graph, x):
         return value
 
     slow = tg.reduce_sum(tg.concat([x, x], 0) * tg.py_function(wait, [tg.constant(1.0)], "float32"))
-    quick = tg.reduce_sum(tg.concat([x, x, x], 0))
+    return slow, tg.reduce_sum(tg.concat([x, x, x], 0)), release
+
+
+async def test_a_step_waits_for_another(graph, x):
+    """One holds most of the memory while a function of it waits; the other goes on when that is over."""
+    slow, quick, release = two_that_do_not_fit(x)
     async with tg.Session(graph, memory_limit=7 * SIZE + 4096, settings=PLAIN) as session:
         first = asyncio.ensure_future(session.run(slow, {x: ones()}))
         await asyncio.sleep(0.01)
@@ -282,14 +277,7 @@ async def test_a_step_waits_for_another(graph, x):
 
 
 async def test_a_step_gets_what_another_gives_back(graph, x):
-    release = asyncio.Event()
-
-    async def wait(value):
-        await release.wait()
-        return value
-
-    slow = tg.reduce_sum(tg.concat([x, x], 0) * tg.py_function(wait, [tg.constant(1.0)], "float32"))
-    quick = tg.reduce_sum(tg.concat([x, x, x], 0))
+    slow, quick, release = two_that_do_not_fit(x)
     async with tg.Session(graph, memory_limit=6 * SIZE, settings=PLAIN) as session:
         first = asyncio.ensure_future(session.run(slow, {x: ones()}))
         await asyncio.sleep(0.01)
@@ -323,14 +311,7 @@ async def test_of_steps_that_block_each_other_the_last_fails(graph, x):
 
 
 async def test_a_parked_step_that_is_cancelled_leaves_nothing(graph, x):
-    release = asyncio.Event()
-
-    async def wait(value):
-        await release.wait()
-        return value
-
-    slow = tg.reduce_sum(tg.concat([x, x], 0) * tg.py_function(wait, [tg.constant(1.0)], "float32"))
-    quick = tg.reduce_sum(tg.concat([x, x, x], 0))
+    slow, quick, release = two_that_do_not_fit(x)
     async with tg.Session(graph, memory_limit=6 * SIZE, settings=PLAIN) as session:
         first = asyncio.ensure_future(session.run(slow, {x: ones()}))
         await asyncio.sleep(0.01)

@@ -1,24 +1,16 @@
 """Sessions on devices with a time of their own: kernels count as done when their time is over."""
 
 import asyncio
-import gc
 
 import numpy as np
 import pytest
 import tagflow as tg
-from tagflow.kernels.scheduler.state import live_counts
 from tagflow.streams import DeviceClosed, LatencyDevice, ManualDevice, VirtualClock
 
 from bench.parallel_iterations import ideal, program
 from tests.settings import ON
 
-
-@pytest.fixture(autouse=True)
-def _nothing_is_left():
-    with tg.Graph().as_default():
-        yield
-    gc.collect()
-    assert not any(live_counts()[k] for k in ("frames", "iterations", "values"))
+pytestmark = pytest.mark.usefixtures("graph", "collected")
 
 
 def on(device):
@@ -222,3 +214,14 @@ def test_what_is_no_list_of_devices(devices):
 def test_the_reference_executor_has_no_streams():
     with pytest.raises(tg.GraphError, match="reference executor"):
         tg.Session(executor="reference", devices=[LatencyDevice("/cpu:0")])
+
+
+async def test_a_loop_whose_kernels_end_as_they_begin_is_reported():
+    x = tg.placeholder("float32", [2, 2])
+    y = tg.while_loop(lambda i, _: i < 5, lambda i, a: (i + 1, tg.matmul(a, a)), [0, x])[1]
+    async with VirtualClock() as clock, ManualDevice("/cpu:0", clock=clock) as device:
+        device.release_all()
+        async with tg.Session(x.graph, devices=[device], settings=ON) as session:
+            await session.run(y, {x: np.eye(2, dtype=np.float32)})
+            (loop,) = session.report().loops
+            assert (loop.iterations, loop.busy, clock.now()) == (6, None, 0.0)
