@@ -72,7 +72,8 @@ def observed(work: Callable[[], Awaitable[Any]]) -> Observed:
 
     def notes() -> dict[str, str]:
         late, ran = (1e3 * seconds for seconds in sleeper.worst)
-        return {WORST_NAP: f"{late:.1f} ms late; the loop's thread had a core for {ran:.1f} ms of {late + 1e3 * NAP:.1f}"}
+        whole = late + 1e3 * NAP
+        return {WORST_NAP: f"{late:.1f} ms late; the loop's thread had a core for {ran:.1f} ms of {whole:.1f}"}
 
     return Observed(step, figures, notes)
 

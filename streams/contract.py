@@ -225,29 +225,33 @@ class Device(ABC):
         """Bytes that may be in use, None for any number; what asks for more gets a MemoryError."""
 
     @abstractmethod
-    def copy_in(self, source: Any, *, after: Iterable[Event[Any]] = ()) -> Event[Any]:
+    def copy_in(self, source: Any, *, into: Any = None, after: Iterable[Event[Any]] = ()) -> Event[Any]:
         """Copy an array of the host's memory into this device's, by `host_to_device`.
 
         Parameters
         ----------
         source : numpy.ndarray or Event
             An event stands for its result and is waited for.
+        into : Buffer, optional
+            Of this device, the source's shape and dtype; a new one unless given.
         after : iterable of Event
 
         Returns
         -------
         Event
-            Its result is the new Buffer; it fails with MemoryError where there is no room.
+            Its result is the Buffer; it fails with MemoryError where there is no room for a new one.
         """
 
     @abstractmethod
-    def copy_out(self, source: Any, *, after: Iterable[Event[Any]] = ()) -> Event[Any]:
+    def copy_out(self, source: Any, *, into: Any = None, after: Iterable[Event[Any]] = ()) -> Event[Any]:
         """Copy a buffer into the host's memory, by `device_to_host`.
 
         Parameters
         ----------
         source : Buffer or Event
             An event stands for its result and is waited for.
+        into : numpy.ndarray, optional
+            Of the source's shape and dtype; a new one unless given.
         after : iterable of Event
 
         Returns

@@ -137,6 +137,12 @@ class Event(Generic[T]):
             self._calls = kept
         return removed
 
+    async def over(self) -> None:
+        """Wait until the work has ended, well or not."""
+        done: Event[None] = Event()
+        if self.listen(done.finish):
+            await done
+
     def withdraw(self) -> bool:
         """Take the work back if it has not begun; say whether it was."""
         return self.stream is not None and self.stream.withdraw(self)

@@ -91,15 +91,19 @@ class HostDevice(Device, Generic[S]):
     def limit(self) -> int | None:
         return None if self.pool is None else self.pool.limit
 
-    def copy_in(self, source: Array | Event[Array], *, after: Iterable[Event[Any]] = ()) -> Event[Array]:
+    def copy_in(
+        self, source: Array | Event[Array], *, into: Array | None = None, after: Iterable[Event[Any]] = ()
+    ) -> Event[Array]:
         def copy() -> Array:
-            return self.contexts.run(np.array, _value(source))
+            return self.contexts.run(np.array, _value(source)) if into is None else _filled(into, _value(source))
 
         return _submit_copy(self.host_to_device, copy, source, after, "HostToDevice")
 
-    def copy_out(self, source: Array | Event[Array], *, after: Iterable[Event[Any]] = ()) -> Event[Array]:
+    def copy_out(
+        self, source: Array | Event[Array], *, into: Array | None = None, after: Iterable[Event[Any]] = ()
+    ) -> Event[Array]:
         def copy() -> Array:
-            return np.array(_value(source))
+            return np.array(_value(source)) if into is None else _filled(into, _value(source))
 
         return _submit_copy(self.device_to_host, copy, source, after, "DeviceToHost")
 
@@ -107,7 +111,7 @@ class HostDevice(Device, Generic[S]):
         running = [stream.close() for stream in self.streams]
         for event in running:
             if event is not None:
-                await _ended(event)
+                await event.over()
         for stream in self.streams:
             self._join(stream)
         if self.pool is not None:
@@ -121,6 +125,11 @@ def _value(source: Array | Event[Array]) -> Array:
     return source.result() if isinstance(source, Event) else source
 
 
+def _filled(into: Array, source: Array) -> Array:
+    np.copyto(into, source, casting="no")
+    return into
+
+
 def _submit_copy(
     stream: QueuedStream,
     copy: Callable[[], Array],
@@ -130,10 +139,3 @@ def _submit_copy(
 ) -> Event[Array]:
     first = [source] if isinstance(source, Event) else []
     return stream.submit(copy, after=[*first, *after], kind=kind, nbytes=lambda: _value(source).nbytes)
-
-
-async def _ended(event: Event[Any]) -> None:
-    """Wait until an event is done, well or not."""
-    done: Event[None] = Event()
-    if event.listen(done.finish):
-        await done

@@ -214,6 +214,20 @@ class DeviceMemoryError(OpError):
         return [*lines, *(("holds", holder) for holder in self.holders), last]
 
 
+class SwapError(OpError):
+    """A saved value could not be moved out of a device's memory, or back; the session and its other steps go on.
+
+    Attributes
+    ----------
+    device : str
+        Full name.
+    """
+
+    def __init__(self, what: str, *, device: str, **fields: Any) -> None:
+        super().__init__(what, **fields)
+        self.device = device
+
+
 class CheckpointError(TagflowError):
     """Saved values can not be written or read back."""
 

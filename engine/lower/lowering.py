@@ -339,6 +339,9 @@ class _Lowering:
             return self._emit(op, "TripCount", [cond], [(dtypes.int64, SCALAR)]).outputs[0]
         inputs = [body.lookup(t) for t in (extra.value, extra.index) if t is not None]
         flow = [(dtypes.float32, SCALAR)]
-        push = body.emit("SeriesPush", f"{op.name}/SeriesPush", inputs, flow, like=op, series=slot)
+        attrs: dict[str, Any] = {"series": slot}
+        if op.attrs.get("swap_memory"):
+            attrs["swap"] = True
+        push = body.emit("SeriesPush", f"{op.name}/SeriesPush", inputs, flow, like=op, **attrs)
         out = [(dtypes.series, SCALAR)]
         return self._emit(op, "SeriesExit", [push.outputs[0]], out, series=slot).outputs[0]

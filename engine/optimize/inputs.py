@@ -41,6 +41,8 @@ def _multiplies_input(op: Operation) -> bool:
     owner, joined = op.region.owner, op.inputs[0].op
     if owner is None or owner.type != "While" or joined.type != "Concat" or len(joined.inputs) != 2:
         return False
+    if owner.attrs["swap_memory"]:  # what is read row by row need not be in memory at once
+        return False
     if op.attrs["transpose_a"] or op.attrs["transpose_b"] or joined.attrs["axis"] not in (1, -1):
         return False
     if op.control_inputs or joined.control_inputs or not _is_read(joined.inputs[0], op.region):

@@ -97,7 +97,9 @@ class _Builder:
             fields = {"child": self.frame_index[op.attrs["frame_name"]], "is_constant": op.attrs["is_constant"]}
         elif kind is Kind.FEED:
             fields = {"index": op.attrs["index"]}
-        elif kind in (Kind.SERIES_PUSH, Kind.SERIES_EXIT):
+        elif kind is Kind.SERIES_PUSH:
+            fields = {"index": op.attrs["series"], "is_swapped": op.attrs.get("swap", False)}
+        elif kind is Kind.SERIES_EXIT:
             fields = {"index": op.attrs["series"]}
         elif kind is Kind.SERIES_READ:
             fields = {"is_last": op.attrs["last"]}

@@ -47,6 +47,8 @@ class Node:
         Whether an ENTER is a loop invariant.
     is_last : bool
         Whether a SERIES_READ is the only one of its slot.
+    is_swapped : bool
+        Whether what a SERIES_PUSH saves may leave the device's memory.
     quiet : bool
         Of a SEND, whether it sends nothing when it is dead; of a RECV, whether it waits for nothing when it is.
     """
@@ -67,6 +69,7 @@ class Node:
     child: int = -1
     is_constant: bool = False
     is_last: bool = False
+    is_swapped: bool = False
     quiet: bool = False
     source: Source | None = None
 

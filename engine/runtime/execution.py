@@ -11,12 +11,13 @@ from collections.abc import Callable, Sequence
 from math import inf
 from typing import Any
 
-from ..base.errors import StepTimeout
+from ..base.errors import GraphError, StepTimeout
 from ..base.settings import Settings
 from ..base.sources import Source, user_source
 from ..base.tags import DEAD
 from ..kernels.scheduler.group import MachineGroup
 from ..plan.plan import Plan
+from ..swap.step import StepSwap
 from .cores import Bell, Cores
 from .counted import Counted
 from .dead import explain_dead_fetch
@@ -27,6 +28,7 @@ from .optask import OpTask, start_task
 from .reference import ReferenceMachine
 from .shortage import Shortage
 from .step import CompiledStep
+from .swapping import Swapping
 from .timing import held
 from .trace import Trace, recorder_of
 from .waiting import Turns, outlast, turns_of
@@ -57,11 +59,13 @@ class Execution:
         Which the shares of the step are for; only what the context says of the first unless given.
     shortage : Shortage, optional
         Shared by steps that may give each other memory.
+    swapping : Swapping, optional
+        The session's.
     """
 
     __slots__ = (
-        "bell", "cores", "counts", "devices", "drain", "holds", "machine", "seconds", "shortage", "step", "tasks",
-        "turns", "waiter",
+        "bell", "cores", "counts", "devices", "drain", "holds", "machine", "seconds", "shortage", "step", "swaps",
+        "tasks", "turns", "waiter",
     )  # fmt: skip
 
     def __init__(
@@ -76,6 +80,7 @@ class Execution:
         cores: Cores | None = None,
         devices: Sequence[SessionDevice] = (),
         shortage: Shortage | None = None,
+        swapping: Swapping | None = None,
     ) -> None:
         self.step = step
         self.cores = cores
@@ -84,10 +89,13 @@ class Execution:
         self.seconds = settings.drain_seconds
         workers = None if cores is None else cores.workers
         self.machine, self.drain, self.holds = launch(
-            step, context, feeds, devices, shuffle_seed=settings.shuffle_seed, guard=guard,
+            step, context, feeds, devices, swapping, shuffle_seed=settings.shuffle_seed, guard=guard,
             recorder=recorder_of(trace), workers=workers,
         )  # fmt: skip
         self.counts = counted(step, self.machine)
+        self.swaps: list[StepSwap] = self.machine.swaps
+        for swap in self.swaps:
+            swap.wake, swap.fail = self._wake, self.abort
         self.devices = devices
         self.bell: Bell | None = None  # rings when a worker has done its work
         self.tasks: dict[asyncio.Task[Any] | OpTask, tuple[int, Any]] = {}
@@ -101,7 +109,7 @@ class Execution:
         try:
             mine = self.turns.take(self.seconds)
             more = True if mine is None else self.drain(mine)
-            if not self.machine.done:
+            if not self.machine.done or self.swaps:
                 await self._go_on(more, timeout)
             return outcome(self.step, self.machine, self.machine.compiled.plan)
         except BaseException:
@@ -172,7 +180,10 @@ class Execution:
         try:
             if self.machine.starved:
                 self.shortage.wait(self)
-            if not self.machine.errands:
+            if self.swaps and self._waits_for_copies():
+                with self.swaps[0].stalled():
+                    await self.waiter
+            elif not self.machine.errands:
                 await self.waiter
             elif self._expect_worker():
                 with held([each.device.clock for each in self.devices if each.has_time]):
@@ -180,6 +191,11 @@ class Execution:
         finally:
             self.waiter = None
             self.shortage.stop(self)
+
+    def _waits_for_copies(self) -> bool:
+        """Say whether nothing of the step goes on but copies of saved values that are wanted now."""
+        waiting = sum(swap.waiting for swap in self.swaps)
+        return not self.machine.errands and (self.machine.pending == waiting or self.machine.starved)
 
     def _expect_worker(self) -> bool:
         if self.bell is None:
@@ -195,6 +211,9 @@ class Execution:
             for task in self.tasks:
                 task.cancel()
             await outlast(lambda: list(self.tasks))
+        if self.swaps:
+            settling = asyncio.ensure_future(_settle(self.swaps))
+            await outlast(lambda: [] if settling.done() else [settling])
 
     def activity(self) -> tuple[list[str], list[str]]:
         """Return the names of the asynchronous instances in flight, and what all iterations wait for (rule 50)."""
@@ -216,6 +235,7 @@ class ReferenceExecution:
         cores: Cores | None = None,
         devices: Sequence[SessionDevice] = (),
         shortage: Shortage | None = None,
+        swapping: Swapping | None = None,
     ) -> None:
         self.step = step
         self.holds = hold(context.contexts, feeds, step, context)
@@ -247,6 +267,20 @@ class ReferenceExecution:
         """Return the names of the instances that are running."""
         names = sorted(task.get_name() for task in self.machine.tasks)
         return names, [f"{name} is active" for name in names]
+
+
+_EXECUTORS: dict[str, Any] = {"machine": Execution, "reference": ReferenceExecution}
+
+
+def executor_named(name: str, devices: Sequence[SessionDevice]) -> Any:
+    """Return the class of executor that a session with these devices asks for; GraphError if it can not have it."""
+    if name not in _EXECUTORS:
+        raise GraphError(
+            "no such executor", wanted=" or ".join(_EXECUTORS), got=name, hint="leave it out for the step machine"
+        )
+    if name == "reference" and any(each.has_time for each in devices):
+        raise GraphError("the reference executor has no streams", hint="leave executor= or the devices out")
+    return _EXECUTORS[name]
 
 
 def outcome(step: CompiledStep, machine: Any, plan: Plan) -> list[Any]:
@@ -282,6 +316,14 @@ def _expire(execution: Any, timeout: float, what: str, source: Source | None) ->
     )  # fmt: skip
     error.add_note("\n".join(lines[:_NOTED]))
     execution.abort(error)
+
+
+async def _settle(swaps: Sequence[StepSwap]) -> None:
+    """Take back what copies of saved values have not begun, and wait for the others."""
+    for swap in swaps:
+        swap.close()
+    for swap in swaps:
+        await swap.settle()
 
 
 def close(awaitable: Any) -> None:

@@ -13,11 +13,13 @@ from ..kernels.scheduler.exchange import Rendezvous
 from ..kernels.scheduler.group import MachineGroup
 from ..kernels.scheduler.limited import LimitedMachine
 from ..kernels.scheduler.machine import StepMachine
+from ..swap.step import StepSwap
 from .counted import Counted
 from .devices import SessionDevice
 from .limits import refused
 from .shares import Share
 from .step import CompiledStep
+from .swapping import Swapping
 from .timing import Schedule
 
 Drain = Callable[[float], bool]
@@ -25,7 +27,7 @@ Devices = Sequence[SessionDevice]
 
 
 def launch(
-    step: CompiledStep, context: Any, feeds: list[Any], devices: Devices, **how: Any
+    step: CompiledStep, context: Any, feeds: list[Any], devices: Devices, swapping: Swapping | None, **how: Any
 ) -> tuple[StepMachine | MachineGroup, Drain, list[Any]]:
     """Start the machines of a step.
 
@@ -37,6 +39,8 @@ def launch(
         One for each feed of the step.
     devices : sequence of SessionDevice
         The session's; without any, only the context's memory is used.
+    swapping : Swapping or None
+        The session's.
     **how
         Shuffle seed, guard, recorder and workers, as the step machine takes them.
 
@@ -50,7 +54,7 @@ def launch(
         Charges the fed arrays to their devices as long as it lives.
     """
     if len(step.shares) > 1:
-        group, holds = _group(step, context, feeds, devices, how)
+        group, holds = _group(step, context, feeds, devices, swapping, how)
         return group, group.drain, holds
     share = step.shares[0]
     contexts = context.contexts
@@ -58,14 +62,20 @@ def launch(
         contexts = devices[share.device].contexts
         context = context._replace(contexts=contexts)
     holds = hold(contexts, feeds, step, context)
-    machine = machine_for(contexts)(share.machine, context, feeds, **how, submit=_schedule(share))
+    swap = _swap(share, devices, swapping)
+    machine = machine_for(contexts)(share.machine, context, feeds, **how, submit=_schedule(share), swap=swap)
     # No lambda: the traceback of what a kernel raises would keep its frame, and with it the machine.
     drain = partial(contexts.run, machine.drain)
     return machine, drain, holds
 
 
 def _group(
-    step: CompiledStep, context: Any, feeds: list[Any], devices: Devices, how: Mapping[str, Any]
+    step: CompiledStep,
+    context: Any,
+    feeds: list[Any],
+    devices: Devices,
+    swapping: Swapping | None,
+    how: Mapping[str, Any],
 ) -> tuple[MachineGroup, list[Any]]:
     meeting = Rendezvous(len(step.channels))
     contexts = [devices[share.device].contexts for share in step.shares]
@@ -73,13 +83,21 @@ def _group(
     holds = [each for own, values in zip(contexts, fed, strict=True) for each in hold(own, values, step, context)]
     machines = [
         machine_for(own)(
-            share.machine, context._replace(contexts=own), values, **how, rendezvous=meeting, submit=_schedule(share)
+            share.machine, context._replace(contexts=own), values, **how, rendezvous=meeting, submit=_schedule(share),
+            swap=_swap(share, devices, swapping),
         )
         for share, own, values in zip(step.shares, contexts, fed, strict=True)
     ]
     places = {k: (i, n) for i, share in enumerate(step.shares) for n, k in enumerate(share.fetches)}
     group = MachineGroup(machines, contexts, meeting, [places[k] for k in range(len(places))])
     return group, holds
+
+
+def _swap(share: Share, devices: Devices, swapping: Swapping | None) -> StepSwap | None:
+    """Return what keeps the saved values of a share, if any of them may move."""
+    if swapping is None or not devices or not any(node.is_swapped for node in share.plan.nodes):
+        return None
+    return swapping.begin(devices[share.device])
 
 
 def _schedule(share: Share) -> Schedule | None:

@@ -24,7 +24,7 @@ from .admission import Admission
 from .context import UNWATCHED, StepContext
 from .cores import Cores
 from .devices import memory_figures, open_devices
-from .execution import Execution, ReferenceExecution
+from .execution import executor_named
 from .limits import Limit, keep, set_limits, write_variables
 from .numerics import require_finite
 from .partial import PartialRun, Parts, begin
@@ -32,13 +32,13 @@ from .report import Report, report_of
 from .shortage import Shortage
 from .statistics import Statistics
 from .step import CompiledStep, Request, Step, compile_step, feed_values, make_request, resolve_feeds
+from .swapping import Swap, Swapping
 from .threads import Threads
 from .trace import Trace
 from .waiting import Turns, turns_of
 from .watch import Watch
 
 _REOPEN = "open a new one with `async with Session(graph)`"
-_EXECUTORS = {"machine": Execution, "reference": ReferenceExecution}
 
 
 class Session:
@@ -69,6 +69,9 @@ class Session:
         Bytes that the arrays of each device may take, as a number or like "512MiB", or of some by their names. What
         does not fit waits until memory is given back, and iterations begin only as there is room for them; a step
         that can not go on ends with DeviceMemoryError.
+    swap : SwapPolicy or bool, optional
+        How what loops save for their gradients leaves the devices' memory when that is short, and comes back in time:
+        in all loops (True: by the default policy) or in none; unless given, in those that say ``swap_memory=True``.
     settings : Settings, optional
         The knobs of the engine.
 
@@ -96,13 +99,9 @@ class Session:
         devices: int | Sequence[str | HostDevice[Any]] | None = None,
         soft_placement: bool = False,
         memory_limit: Limit | Mapping[str, Limit] | None = None,
+        swap: Swap = None,
         settings: Settings = DEFAULTS,
     ) -> None:
-        if executor not in _EXECUTORS:
-            raise GraphError(
-                "no such executor", wanted=" or ".join(_EXECUTORS), got=executor,
-                hint="leave it out for the step machine",
-            )  # fmt: skip
         self.graph = graph if graph is not None else get_default_graph()
         self._scope = Opened(Scope(self.graph.root))
         self.settings = replace(settings, fuse=False) if check_numerics else settings
@@ -114,12 +113,10 @@ class Session:
         self._cores = Cores(settings)
         self._devices = open_devices(devices, settings)
         set_limits(self._devices, memory_limit)
+        self._swapping = Swapping(swap, self._devices)
         self._shortage = Shortage(self._threads, self._cores)
-        self._contexts = self._devices[0].contexts
-        self._soft = soft_placement
-        if executor == "reference" and any(each.has_time for each in self._devices):
-            raise GraphError("the reference executor has no streams", hint="leave executor= or the devices out")
-        self._executor: Any = _EXECUTORS[executor]
+        self._contexts, self._soft = self._devices[0].contexts, soft_placement
+        self._executor: Any = executor_named(executor, self._devices)
         self._cache: OrderedDict[Any, CompiledStep] = OrderedDict()
         self._watches: dict[Tensor, Watch] = {}
         self._watched: tuple[Tensor, ...] = ()  # the keys of `_watches`; another object when they change
@@ -421,6 +418,7 @@ class Session:
             self._cache.clear()
             self._last = None
             self.variables.clear()
+            await self._swapping.aclose()
             for each in self._devices:
                 if each.owned:
                     await each.device.aclose()
@@ -435,8 +433,9 @@ class Session:
         if step is None:
             self._cores.limit_blas()
             step = compile_step(
-                self.graph, request, feeds, self.settings, self._watched, parted, self._devices, self._soft
-            )
+                self.graph, request, feeds, self.settings, self._watched, parted, self._devices, self._soft,
+                self._swapping,
+            )  # fmt: skip
             keep(step, key, self)
         else:
             self._cache.move_to_end(key)
@@ -478,8 +477,9 @@ class Session:
         )
         turns = self._turns_here()
         execution = self._executor(
-            step, context, feeds, self.settings, turns, self._guard, trace, self._cores, self._devices, self._shortage
-        )
+            step, context, feeds, self.settings, turns, self._guard, trace, self._cores, self._devices, self._shortage,
+            self._swapping,
+        )  # fmt: skip
         self._last = step, execution.counts
         self._started += 1
         for watch in watches.values():

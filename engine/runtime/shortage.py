@@ -48,6 +48,8 @@ class Shortage:
     def wait(self, execution: Any) -> None:
         """Let a step wait until another one gives memory back; if none can, one fails."""
         self.waiting.add(execution)
+        if any(swap.relieve() for each in self._running for swap in each.swaps):
+            return  # it wakes whom it belongs to
         if any(each not in self.waiting or each.waiter.done() for each in self._running):
             return  # who was woken up or cancelled will look again, or leave
         if any(each.orphaned for each in self._outliving):

@@ -29,6 +29,7 @@ from ..plan.plan import Plan
 from .counted import Counted
 from .devices import SessionDevice
 from .shares import Share, shares_of
+from .swapping import Swapping
 from .timing import schedulers
 from .trace import Trace
 
@@ -250,6 +251,7 @@ def compile_step(
     parted: bool = False,
     devices: Sequence[SessionDevice] = (),
     soft: bool = False,
+    swapping: Swapping | None = None,
 ) -> CompiledStep:
     """Compile fetches and feeds into a step, or into one that is run in parts.
 
@@ -259,6 +261,8 @@ def compile_step(
         Where it runs; one, whatever the operations ask for, unless given.
     soft : bool, optional
         Place operations elsewhere if what they ask for is not there or contradicts itself.
+    swapping : Swapping, optional
+        The session's.
 
     Raises
     ------
@@ -266,7 +270,10 @@ def compile_step(
         If a placeholder that the fetches need is not fed, a static check fails, or there is no device for an operation.
     """
     program = Program(graph, feeds, request.tensors, request.targets, watched)
-    for op in pruned(program).graph.root.walk():
+    program = pruned(program)
+    if swapping is not None:
+        swapping.mark(program)
+    for op in program.graph.root.walk():
         if op.type == "Placeholder":
             raise GraphError(
                 f"you must feed a value for placeholder {op.name}",

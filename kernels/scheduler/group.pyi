@@ -54,6 +54,10 @@ class MachineGroup:
         """What each machine asks when its kernels are over."""
 
     @property
+    def swaps(self) -> list[Any]:
+        """What keeps the values that loops save, for each machine that has something that does."""
+
+    @property
     def done(self) -> bool:
         """Whether nothing is ready and nothing on its way."""
 

@@ -210,6 +210,11 @@ cdef class MachineGroup:
         return [(<StepMachine>each).submit for each in self.machines]
 
     @property
+    def swaps(self):
+        """What keeps the values that loops save, for each machine that has something that does."""
+        return [(<StepMachine>each).swap for each in self.machines if (<StepMachine>each).swap is not None]
+
+    @property
     def done(self):
         """Whether nothing is ready and nothing on its way."""
         return all([each.done for each in self.machines])

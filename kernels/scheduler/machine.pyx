@@ -150,8 +150,11 @@ cdef class StepMachine(StepState):
         if prepared:
             copy_received(m, ready.iteration, node, &self.work)
         elif node.kind != KERNEL:
-            run_series(m, ready.iteration, node)
-            return self._emit(ready) + 1
+            coming = run_series(m, ready.iteration, node, self.swap)
+            if coming is None:
+                return self._emit(ready) + 1
+            self._launch(ready, coming)
+            return SLICE
         elif node.native != NULL:
             prepared = node.native(m.table, node, inputs, m.live, m.outputs, &self.work)
         elif node.loop != NULL:

@@ -17,7 +17,7 @@ from tagflow.kernels.scheduler.convert cimport accept
 from tagflow.kernels.scheduler.memory cimport Arena
 from tagflow.kernels.scheduler.table cimport (
     AT_ONCE, CONST, ENTER, EXIT, FETCH, INVARIANT, KERNEL, LAST, MERGE, NEXT_ITERATION, QUIET, RECV, SERIES_EXIT,
-    SERIES_READ, STATEFUL, SWITCH, SWITCH_N, TRIP_COUNT, Edge, FrameType, Link, LoopCounts, Node, Pending, Table, Type,
+    SERIES_READ, STATEFUL, SWAPPED, SWITCH, SWITCH_N, TRIP_COUNT, Edge, FrameType, Link, LoopCounts, Node, Pending, Table, Type,
     output_type,
 )
 from tagflow.kernels.cpu.loops cimport find_own_loop
@@ -194,6 +194,8 @@ cdef int _flags(source) except -1:
         flags |= INVARIANT
     if source.is_last:
         flags |= LAST
+    if source.is_swapped:
+        flags |= SWAPPED
     if source.quiet:
         flags |= QUIET
     return flags | (STATEFUL if source.stateful else 0)

@@ -4,4 +4,4 @@ from tagflow.kernels.scheduler.delivery cimport Machine
 from tagflow.kernels.scheduler.frames cimport Iteration
 from tagflow.kernels.scheduler.table cimport Node
 
-cdef int run_series(Machine* m, Iteration* it, const Node* node) except -1
+cdef object run_series(Machine* m, Iteration* it, const Node* node, object swap)

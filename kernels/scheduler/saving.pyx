@@ -6,26 +6,38 @@ from libc.stdint cimport int64_t
 from tagflow.kernels.scheduler.convert cimport accept, as_integer, box
 from tagflow.kernels.scheduler.delivery cimport Machine
 from tagflow.kernels.scheduler.frames cimport Frame, Iteration
-from tagflow.kernels.scheduler.series cimport Series
-from tagflow.kernels.scheduler.table cimport LAST, SERIES_EXIT, SERIES_PUSH, Node, input_type, output_type
+from tagflow.kernels.scheduler.series cimport Series, Stored
+from tagflow.kernels.scheduler.table cimport LAST, SERIES_PUSH, SERIES_READ, SWAPPED, Node, input_type, output_type
 from tagflow.kernels.scheduler.values cimport EMPTY, OBJECT, Py_INCREF, Value, hold, object_value, scalar, take
 
 
-cdef int run_series(Machine* m, Iteration* it, const Node* node) except -1:
-    """Run a live SERIES_PUSH, SERIES_EXIT or SERIES_READ; it leaves its output in `outputs`."""
+cdef object run_series(Machine* m, Iteration* it, const Node* node, object swap):
+    """Run a live SERIES_PUSH, SERIES_EXIT or SERIES_READ; it leaves its output in `outputs`.
+
+    Returns
+    -------
+    awaitable or None
+        What gives the output of a read instead, where the value is not in the device's memory.
+    """
+    if node.kind == SERIES_READ:
+        return _read(m, it, node, swap)
     if node.kind == SERIES_PUSH:
-        return _push(m, it, node)
-    if node.kind == SERIES_EXIT:
-        return _give(m, it, node)
-    return _read(m, it, node)
+        _push(m, it, node, swap)
+    else:
+        _give(m, it, node)
+    return None
 
 
-cdef int _push(Machine* m, Iteration* it, const Node* node) except -1:
+cdef int _push(Machine* m, Iteration* it, const Node* node, object swap) except -1:
     """Save the value in slot `index`, or in the slot of the iteration; the output is a zero that carries order."""
+    cdef Value value = it.slots[node.slot]
     cdef int64_t index = it.number
     if node.num_inputs == 2:
         index = _index(m, it, node)
-    _series_of(it.frame, node.index).store(index, it.slots[node.slot], input_type(m.table, node, 0))
+    if node.flags & SWAPPED and swap is not None and value.form == OBJECT:
+        kept = swap.keep(<object><PyObject*>value.bits)
+        value = object_value(<PyObject*>kept)
+    _series_of(it.frame, node.index).store(index, value, input_type(m.table, node, 0))
     m.outputs[0] = scalar(0)
     return 0
 
@@ -40,8 +52,14 @@ cdef int _give(Machine* m, Iteration* it, const Node* node) except -1:
     return 0
 
 
-cdef int _read(Machine* m, Iteration* it, const Node* node) except -1:
-    """Pass on what a slot holds; leave the output empty, so dead, if it was never written."""
+cdef object _read(Machine* m, Iteration* it, const Node* node, object swap):
+    """Pass on what a slot holds; leave the output empty, so dead, if it was never written.
+
+    Returns
+    -------
+    awaitable or None
+        What gives the value instead, where it is not in the device's memory.
+    """
     cdef Value source = it.slots[node.slot]
     cdef Series series
     cdef int64_t index
@@ -50,11 +68,14 @@ cdef int _read(Machine* m, Iteration* it, const Node* node) except -1:
     series = <Series><PyObject*>source.bits
     index = _index(m, it, node)
     saved = box(series.peek(index), &series.type)
+    coming = None
+    if isinstance(saved, Stored):
+        saved, coming = swap.read(series, index, node.flags & LAST != 0)
     if node.flags & LAST:
         series.release(index)
     if saved is not None:
         accept(m.live, saved, output_type(m.table, node, 0), m.outputs)
-    return 0
+    return coming
 
 
 cdef Series _series_of(Frame* frame, int rank):

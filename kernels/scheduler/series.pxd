@@ -6,12 +6,18 @@ from tagflow.kernels.scheduler.table cimport Type
 from tagflow.kernels.scheduler.values cimport Value
 
 
+cdef class Stored:
+    cdef object __weakref__
+    cdef public object array  # in the device's memory; None while it is elsewhere
+
+
 cdef class Series:
     cdef Value* slots  # owned; EMPTY where nothing was written
     cdef int64_t capacity  # length of `slots`
     cdef int64_t written  # slots that are not EMPTY
     cdef Type type  # of the unboxed slots; type.descr NULL while there are none
     cdef object dtype  # owns type.descr
+    cdef public int64_t cursor  # slot that was read last of those that hold something stored; -1 for none yet
 
     cdef int store(self, int64_t index, Value value, const Type* type) except -1
     cdef Value peek(self, int64_t index) noexcept

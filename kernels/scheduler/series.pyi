@@ -2,8 +2,23 @@
 
 from typing import Any
 
+class Stored:
+    """A saved array that may be somewhere else than in the device's memory."""
+
+    array: Any
+
+    def __init__(self, array: Any) -> None: ...
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the device's memory that it takes now."""
+
+    def now(self) -> Any:
+        """Return the array, read at once from wherever it is."""
+
 class Series:
     """Values by slot number; slots that were never written are empty."""
+
+    cursor: int
 
     def __len__(self) -> int: ...
     def put(self, index: int, value: Any) -> None:
@@ -11,6 +26,9 @@ class Series:
 
     def get(self, index: int) -> Any:
         """Return the value of a slot, or None if it was never written."""
+
+    def at(self, index: int) -> Any:
+        """Return what a slot holds, which for a stored array is its Stored, or None if it was never written."""
 
     def indices(self) -> list[int]:
         """Return the numbers of the slots written, in order."""

@@ -20,11 +20,40 @@ from cpython.object cimport PyObject
 cdef Counters _held  # of all series; their values are not the machines'
 
 
+cdef class Stored:
+    """A saved array that may be somewhere else than in the device's memory; a slot holds it in the array's place.
+
+    Parameters
+    ----------
+    array : numpy.ndarray
+
+    Attributes
+    ----------
+    array : numpy.ndarray or None
+        None while it is elsewhere.
+    """
+
+    def __init__(self, array):
+        self.array = array
+
+    @property
+    def nbytes(self):
+        """Bytes of the device's memory that it takes now."""
+        return 0 if self.array is None else self.array.nbytes
+
+    def now(self):
+        """Return the array, read at once from wherever it is."""
+        raise NotImplementedError
+
+
 cdef class Series:
     """Values by slot number; slots that were never written are empty.
 
     The length is the number of slots written.
     """
+
+    def __cinit__(self):
+        self.cursor = -1
 
     def __dealloc__(self):
         for i in range(self.capacity):
@@ -53,6 +82,11 @@ cdef class Series:
 
     def get(self, int64_t index):
         """Return the value of a slot, or None if it was never written."""
+        value = self.at(index)
+        return value.now() if isinstance(value, Stored) else value
+
+    def at(self, int64_t index):
+        """Return what a slot holds, which for a stored array is its Stored, or None if it was never written."""
         return box(self.peek(index), &self.type)
 
     def indices(self):

@@ -25,6 +25,7 @@ class StepState:
         workers: Workers | None = None,
         rendezvous: Rendezvous | None = None,
         submit: Callable[[int, int], Awaitable[tuple[float, float]] | None] | None = None,
+        swap: Any = None,
     ) -> None: ...
     @property
     def compiled(self) -> CompiledPlan: ...
@@ -71,6 +72,10 @@ class StepState:
     @property
     def starved(self) -> bool:
         """Whether nothing goes on before memory is given back from outside."""
+
+    @property
+    def swaps(self) -> list[Any]:
+        """What keeps the values that loops save, if anything does."""
 
     def switch_outcomes(self) -> dict[int, bool | int | None]:
         """Return which way the Switches of the root frame went, by node; None if dead."""

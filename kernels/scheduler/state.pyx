@@ -103,6 +103,8 @@ cdef class StepState:
         Called when a kernel, or the copy of what a Recv got, has been computed, with its node and the bytes that it
         made; returns what must be awaited until it counts as done on its device, or None. Awaiting gives when it began
         and ended there, in seconds.
+    swap : object, optional
+        Told of what loops under swap save (``keep``), and asked for what was kept (``read``).
 
     Raises
     ------
@@ -113,12 +115,12 @@ cdef class StepState:
     """
 
     def __cinit__(self, CompiledPlan compiled not None, step_context, feeds, shuffle_seed=None, guard=None,
-                  Recorder recorder=None, Workers workers=None, Rendezvous rendezvous=None, submit=None):
+                  Recorder recorder=None, Workers workers=None, Rendezvous rendezvous=None, submit=None, swap=None):
         self.compiled = compiled
         self.step = step_context
         self.arena = Arena()
         self.flights, self.launched, self.errands = {}, [], set()
-        self.guard, self.submit = guard, submit
+        self.guard, self.submit, self.swap = guard, submit, swap
         self.patience = PATIENCE
         self.log = open_log(recorder, compiled, step_context, &self.machine)
         self.rendezvous, self.machine.exchange = rendezvous, NULL if rendezvous is None else &rendezvous.exchange
@@ -219,6 +221,11 @@ cdef class StepState:
     def press(self):
         """Try what a limit of memory keeps waiting, since nothing else can go on; say whether there is any."""
         return False
+
+    @property
+    def swaps(self):
+        """What keeps the values that loops save, if anything does."""
+        return [] if self.swap is None else [self.swap]
 
     def switch_outcomes(self):
         """Return which way the Switches of the root frame went.

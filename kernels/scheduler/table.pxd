@@ -35,6 +35,7 @@ cdef enum NodeFlag:
     AT_ONCE = 4  # resolved while delivering: everything but a live KERNEL
     LAST = 8  # a SERIES_READ that is the only one of its slot
     QUIET = 16  # a SEND that says nothing when it is dead; its RECV, which waits for the Recv that speaks for it only
+    SWAPPED = 32  # a SERIES_PUSH of a loop whose saved values may leave the device's memory
 
 
 cdef struct Type:

@@ -1,0 +1,17 @@
+"""What the swapping of saved values asks of a device's memory."""
+
+from typing import Any
+
+import numpy as np
+
+from ..scheduler.series import Stored
+from .contexts import KernelContexts
+from .pool import Pool
+
+def spare_array(
+    contexts: KernelContexts, shape: tuple[int, ...], dtype: np.dtype[Any]
+) -> np.ndarray[Any, Any] | None:
+    """Return a new array that no iteration is charged for, None if it would take what iterations claim."""
+
+def frees(pool: Pool, holder: Stored) -> bool:
+    """Say whether a pool gets all bytes of an array back when the one who holds it lets go of it."""

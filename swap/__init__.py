@@ -1,0 +1,5 @@
+"""Saved values that leave a device's memory while nobody needs them: policy, states, tiers, transfers, report."""
+
+from .policy import SwapPolicy
+
+__all__ = ["SwapPolicy"]

@@ -1,0 +1,65 @@
+"""What a step's saved values did: how many bytes moved, and why none did."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..streams.event import Event
+
+
+@dataclass(slots=True)
+class SwapCounts:
+    """Counts of one step on one device, which grow as it goes on.
+
+    Attributes
+    ----------
+    device : str
+    limit : int
+        Bytes.
+    kept : int
+        Saved values that could move, each array once.
+    small, held, soon, full : int
+        How often a value was too small to move; was held by somebody else or part of something larger; would have been
+        wanted again before it could be out and back; found no room in a tier.
+    hits, misses : int
+        Reads of values that had been brought back before; that had to wait.
+    bytes_out, bytes_in : dict of str to int
+        By tier, "host" or "disk".
+    copy_seconds : float
+        That the copies took, all together.
+    stalled_seconds : float
+        In which the step did nothing but wait for copies.
+    tiers : mapping of str to (int, int)
+        Bytes in the session's tiers when the step ended, and the most there ever were.
+    """
+
+    device: str
+    limit: int
+    kept: int = 0
+    small: int = 0
+    held: int = 0
+    soon: int = 0
+    full: int = 0
+    hits: int = 0
+    misses: int = 0
+    bytes_out: dict[str, int] = field(default_factory=dict)
+    bytes_in: dict[str, int] = field(default_factory=dict)
+    copy_seconds: float = 0.0
+    stalled_seconds: float = 0.0
+    tiers: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+
+    def moved(self, tier: str, size: int, copy: Event[Any]) -> None:
+        """Count a value that left."""
+        self.bytes_out[tier] = self.bytes_out.get(tier, 0) + size
+        self._timed(copy)
+
+    def returned(self, tier: str, size: int, copy: Event[Any]) -> None:
+        """Count a value that came back."""
+        self.bytes_in[tier] = self.bytes_in.get(tier, 0) + size
+        self._timed(copy)
+
+    def _timed(self, copy: Event[Any]) -> None:
+        if copy.began is not None and copy.ended is not None:
+            self.copy_seconds += copy.ended - copy.began

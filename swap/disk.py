@@ -1,0 +1,138 @@
+"""A file without a name that takes saved values."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterable
+from threading import Lock
+from typing import Any
+
+import numpy as np
+
+from ..base.errors import GraphError
+from ..streams.contract import Clock
+from ..streams.cpu import ThreadStream
+from ..streams.event import Event
+
+Array = np.ndarray[Any, Any]
+_PAGE = 4096  # extents begin at multiples of it
+
+
+class Extent:
+    """A piece of the file; given back when nobody has it any more.
+
+    Attributes
+    ----------
+    offset, size : int
+        Bytes.
+    """
+
+    __slots__ = ("_tier", "offset", "size")
+
+    def __init__(self, tier: DiskTier, offset: int, size: int) -> None:
+        self._tier = tier
+        self.offset, self.size = offset, size
+
+    def __del__(self) -> None:
+        self._tier._give(self)
+
+
+class DiskTier:
+    """A file in a directory, unlinked as soon as it is made, with a stream for writing and one for reading.
+
+    Parameters
+    ----------
+    directory : str or path
+    limit : int or None
+        Bytes that values in it may take.
+    clock : Clock
+
+    Attributes
+    ----------
+    live_bytes, peak_bytes : int
+        Of the values in it: now, at most.
+    """
+
+    def __init__(self, directory: str | os.PathLike[str], limit: int | None, clock: Clock) -> None:
+        self.directory = os.fspath(directory)
+        self.limit = limit
+        self.live_bytes = self.peak_bytes = 0
+        self.writing = ThreadStream("disk/write", clock)
+        self.reading = ThreadStream("disk/read", clock)
+        try:
+            self._file, path = tempfile.mkstemp(prefix="tagflow-swap-", dir=self.directory)
+        except OSError as error:
+            raise GraphError(
+                "no file for swapped values can be made", wanted="a directory that may be written to",
+                got=f"{self.directory}: {error}", hint="name another directory as SwapPolicy(disk=...)",
+            ) from error  # fmt: skip
+        os.unlink(path)
+        self._lock = Lock()  # extents are given back in any thread
+        self._end = 0  # of the part of the file that extents are or were in
+        self._free: dict[int, list[int]] = {}  # size -> offsets
+
+    def take(self, size: int) -> Extent | None:
+        """Return a piece of the file; None where the limit leaves no room."""
+        with self._lock:
+            if self.limit is not None and self.live_bytes + size > self.limit:
+                return None
+            self.live_bytes += size
+            self.peak_bytes = max(self.peak_bytes, self.live_bytes)
+            offsets = self._free.get(size)
+            if offsets:
+                return Extent(self, offsets.pop(), size)
+            offset, self._end = self._end, self._end + -(-size // _PAGE) * _PAGE
+            return Extent(self, offset, size)
+
+    def write(self, source: Array, extent: Extent, *, after: Iterable[Event[Any]] = ()) -> Event[Extent]:
+        """Write a contiguous array; the event's result is the extent. It fails with OSError where the disk is full."""
+
+        def write() -> Extent:
+            rest, offset = _bytes(source), extent.offset
+            while rest.nbytes:
+                done = os.pwrite(self._file, rest, offset)
+                rest, offset = rest[done:], offset + done
+            return extent
+
+        return self.writing.submit(write, after=after, kind="DiskWrite", nbytes=extent.size)
+
+    def read(self, extent: Extent, into: Array) -> Event[Array]:
+        """Read an extent into a contiguous array, the event's result."""
+
+        def read() -> Array:
+            return self.read_now(extent, into)
+
+        return self.reading.submit(read, kind="DiskRead", nbytes=extent.size)
+
+    def read_now(self, extent: Extent, into: Array) -> Array:
+        """Read an extent at once, into a contiguous array."""
+        rest, offset = _bytes(into), extent.offset
+        while rest.nbytes:
+            done = os.preadv(self._file, [rest], offset)
+            if not done:
+                raise OSError(f"the file of swapped values in {self.directory} ends at byte {offset}")
+            rest, offset = rest[done:], offset + done
+        return into
+
+    async def aclose(self) -> None:
+        """Wait for what has begun and close the file, whose bytes the system then gives back."""
+        if self._file < 0:
+            return
+        for stream in (self.writing, self.reading):
+            running = stream.close()
+            if running is not None:
+                await running.over()
+        for stream in (self.writing, self.reading):
+            stream.join()
+        os.close(self._file)
+        self._file = -1
+
+    def _give(self, extent: Extent) -> None:
+        with self._lock:
+            self.live_bytes -= extent.size
+            self._free.setdefault(extent.size, []).append(extent.offset)
+
+
+def _bytes(array: Array) -> memoryview:
+    return memoryview(array.reshape(-1).view(np.uint8))  # type: ignore[arg-type]

@@ -1,0 +1,357 @@
+"""The saved values of one step on one device: which move, when, and how they come back in time.
+
+Loops save in one order and read in the other, so what was saved first is needed last: it leaves first. What a reader
+will want next are the slots behind the one it reads.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from math import ceil, inf
+from typing import Any
+from weakref import WeakValueDictionary, ref
+
+import numpy as np
+
+from ..base.errors import SwapError
+from ..base.sizes import format_size
+from ..kernels.cpu.pool import Pool
+from ..kernels.cpu.spare import frees, spare_array
+from ..kernels.scheduler.series import Series
+from ..streams.event import DeviceClosed, Event, Withdrawn
+from ..streams.host import HostDevice
+from .counts import SwapCounts
+from .disk import Extent
+from .entry import Array, Entry, State
+from .policy import MOST_AHEAD, SwapPolicy
+from .tiers import Tiers
+
+_LOOKS = 64  # values that are looked at for one that can leave
+_SMOOTHING = 0.2  # weight of the newest measurement
+
+
+class StepSwap:
+    """What a step machine tells of its saved values, and asks for.
+
+    Parameters
+    ----------
+    device : HostDevice
+        With a limit.
+    tiers : Tiers
+        The session's.
+    policy : SwapPolicy
+
+    Attributes
+    ----------
+    counts : SwapCounts
+    wake : callable
+        Called when memory was given back, or something may go on.
+    fail : callable
+        Called with the error of a copy that nobody waits for.
+    waiting : int
+        Reads that wait for a copy.
+    """
+
+    def __init__(self, device: HostDevice[Any], tiers: Tiers, policy: SwapPolicy) -> None:
+        pool, limit = device.pool, device.limit
+        assert pool is not None
+        assert limit is not None
+        assert isinstance(policy.minimum, int)
+        self.counts = SwapCounts(device.name, limit)
+        self.wake: Callable[[], None] = _nothing
+        self.fail: Callable[[BaseException], None] = _nothing
+        self._device, self._tiers, self._policy = device, tiers, policy
+        self._pool: Pool = pool
+        self._goal = int(policy.threshold * limit)
+        self._minimum = policy.minimum
+        self._known: WeakValueDictionary[int, Entry] = WeakValueDictionary()  # by the id of the resident array
+        self._queue: deque[ref[Entry]] = deque()  # in the order in which they were saved
+        self._back: dict[int, ref[Entry]] = {}  # by the entry's id, in the order of arrival: not read yet
+        self._copies: set[Event[Any]] = set()  # under way
+        self._leaving = 0  # bytes
+        self.waiting = 0
+        self._closed = False
+        self._seconds = 0.0  # that a copy takes, from when it is asked for
+        self._interval = inf  # seconds between two reads of a series
+        self._last_read = -inf
+
+    def keep(self, value: Any) -> Any:
+        """Return what a slot is to hold: an Entry that may move, or the value itself."""
+        if type(value) is not np.ndarray or value.dtype.hasobject:
+            return value
+        if value.nbytes < self._minimum or not value.flags.c_contiguous:
+            self.counts.small += 1
+            return value
+        entry = self._known.get(id(value))
+        if entry is None or entry.array is not value:
+            entry = self._known[id(value)] = Entry(value, self._device.clock.now(), self._fetch)
+            self._queue.append(ref(entry))
+            self.counts.kept += 1
+        if self._pool.live_bytes - self._leaving > self._goal:
+            self._move_out()
+        return entry
+
+    def read(self, series: Series, index: int, last: bool) -> tuple[Array | None, asyncio.Future[Array] | None]:
+        """Return the array in a slot, or else what gives it.
+
+        Parameters
+        ----------
+        series : Series
+        index : int
+            Of a slot that holds an Entry.
+        last : bool
+            Whether the slot is emptied now.
+
+        Raises
+        ------
+        MemoryError
+            If there is no room for it; then nothing has been done.
+        """
+        entry: Entry = series.at(index)
+        waiter = None
+        array = entry.array
+        if array is None:
+            waiter = self._await(entry)
+            self.counts.misses += 1
+        elif entry.state is State.BACK:
+            self.counts.hits += 1
+            self._back.pop(id(entry), None)
+            if not last:
+                entry.become(State.AWAY, place=entry.place)
+        elif entry.state is State.LEAVING and last and entry.copy is not None:
+            entry.copy.withdraw()
+        self._look_ahead(series, index)
+        return array, waiter
+
+    def relieve(self) -> bool:
+        """Give memory back, since a step can not go on without; say whether some was, or will be."""
+        while self._back:
+            entry = self._back.popitem()[1]()
+            if entry is not None and entry.state is State.BACK:
+                entry.become(State.AWAY, place=entry.place)
+                self._schedule_wake()
+                return True
+        return bool(self._copies) or self._move_out(forced=True)
+
+    @contextmanager
+    def stalled(self) -> Iterator[None]:
+        """Count the time as one in which the step could only wait for copies."""
+        began = self._device.clock.now()
+        try:
+            yield
+        finally:
+            self.counts.stalled_seconds += self._device.clock.now() - began
+
+    def close(self) -> None:
+        """Take back the copies that have not begun; move nothing any more."""
+        self._closed = True
+        self.wake = self.fail = _nothing
+        for event in list(self._copies):
+            event.withdraw()
+        self._queue.clear()
+        self._back.clear()
+
+    async def settle(self) -> None:
+        """Wait until no copy is under way."""
+        while self._copies:
+            await next(iter(self._copies)).over()
+            await asyncio.sleep(0)  # its callback comes first
+        self.counts.tiers = self._tiers.figures
+
+    def _move_out(self, forced: bool = False) -> bool:
+        """Begin to move values until use is below the threshold, or only one; say whether any is on its way."""
+        begun = False
+        for _ in range(min(len(self._queue), _LOOKS)):
+            if (begun and forced) or (not forced and self._pool.live_bytes - self._leaving <= self._goal):
+                break
+            entry = self._queue.popleft()()
+            if entry is None or entry.state is not State.RESIDENT:
+                continue
+            if not frees(self._pool, entry):
+                self._queue.append(ref(entry))
+                self.counts.held += 1
+                continue
+            if not forced and self._returns_soon(entry):
+                self.counts.soon += 1
+            elif self._leave(entry):
+                begun = True
+                continue
+            self._queue.appendleft(ref(entry))
+            break
+        return begun
+
+    def _returns_soon(self, entry: Entry) -> bool:
+        """Whether a value would be wanted before it could be out and back: about as long from now as it is old."""
+        return self._device.clock.now() - entry.kept < 2 * self._seconds
+
+    def _leave(self, entry: Entry) -> bool:
+        """Begin to copy a value out; say whether there is a place for it."""
+        extent = None
+        block = self._tiers.host.take(entry.shape, entry.dtype)
+        if block is None:
+            extent = None if self._tiers.disk is None else self._tiers.disk.take(entry.size)
+            if extent is None:
+                self.counts.full += 1
+                return False
+            block = self._tiers.stage(entry.shape, entry.dtype, entry.size)
+            if block is None:
+                return False
+        array = entry.array
+        event = self._device.copy_out(array, into=block)
+        entry.become(State.LEAVING, array=array, copy=event)
+        self._leaving += entry.size
+        self._copies.add(event)
+        event.add_done_callback(partial(self._left, entry, extent, self._device.clock.now()))
+        if extent is not None:
+            self._write(entry, block, extent, event)
+        return True
+
+    def _left(self, entry: Entry, extent: Extent | None, asked: float, event: Event[Any]) -> None:
+        """Let go of the copy in the device's memory, or keep it if it could not be copied."""
+        self._copies.discard(event)
+        self._leaving -= entry.size
+        if event.error is None:
+            self._measure(asked, event)
+            entry.become(State.AWAY, place=event.take())
+            self.counts.moved("host" if extent is None else "disk", entry.size, event)
+        else:
+            entry.become(State.RESIDENT, array=entry.array)
+            self._queue.appendleft(ref(entry))
+            self._complain(event.error, entry, "could not be copied out of the device's memory")
+        self.wake()
+
+    def _write(self, entry: Entry, block: Array, extent: Extent, copied: Event[Any]) -> None:
+        disk = self._tiers.disk
+        assert disk is not None
+        event = disk.write(block, extent, after=[copied])
+        self._copies.add(event)
+        event.add_done_callback(partial(self._written, entry))
+
+    def _written(self, entry: Entry, event: Event[Any]) -> None:
+        """Keep a value in the file alone; where it could not be written it stays in the host's memory."""
+        self._copies.discard(event)
+        if event.error is None:
+            entry.place = event.take()
+        elif entry.place is not None:
+            self._complain(event.error, entry, "could not be written to the file of swapped values")
+        if self._pool.live_bytes - self._leaving > self._goal and not self._closed:
+            self._move_out()
+        self.wake()
+
+    def _await(self, entry: Entry) -> asyncio.Future[Array]:
+        """Return a future for a value that is away; MemoryError if there is no room for it."""
+        if entry.state is State.AWAY:
+            self._bring(entry, self._device.contexts.run(np.empty, entry.shape, entry.dtype))
+        waiter: asyncio.Future[Array] = asyncio.get_running_loop().create_future()
+        entry.waiters.append(waiter)
+        self.waiting += 1
+        return waiter
+
+    def _bring(self, entry: Entry, target: Array) -> None:
+        """Begin to copy a value in."""
+        source = entry.place
+        if isinstance(source, Extent):
+            disk = self._tiers.disk
+            assert disk is not None
+            block = self._tiers.staging.take(entry.shape, entry.dtype)
+            assert block is not None
+            source = disk.read(source, block)
+        event = self._device.copy_in(source, into=target)
+        entry.become(State.ARRIVING, place=entry.place, copy=event)
+        self._copies.add(event)
+        event.add_done_callback(partial(self._arrived, entry, self._device.clock.now()))
+
+    def _arrived(self, entry: Entry, asked: float, event: Event[Any]) -> None:
+        """Hand a value to those who wait for it, or tell them why it could not come."""
+        self._copies.discard(event)
+        self.waiting -= len(entry.waiters)
+        waiters, entry.waiters = [each for each in entry.waiters if not each.done()], []
+        if event.error is None:
+            self._measure(asked, event)
+            array = event.take()
+            self.counts.returned("disk" if isinstance(entry.place, Extent) else "host", entry.size, event)
+            for waiter in waiters:
+                waiter.set_result(array)
+            if waiters:
+                entry.become(State.BACK, array=array, place=entry.place)
+                entry.become(State.AWAY, place=entry.place)
+            else:
+                entry.become(State.BACK, array=array, place=entry.place)
+                self._back[id(entry)] = ref(entry)
+        else:
+            entry.become(State.AWAY, place=entry.place)
+            for waiter in waiters:
+                waiter.set_exception(self._error(event.error, entry, "could not be copied back"))
+        self.wake()
+
+    def _look_ahead(self, series: Series, index: int) -> None:
+        """Begin to bring back what will be read next, up to the threshold."""
+        step = index - series.cursor if series.cursor >= 0 else -1
+        series.cursor = index
+        if step not in (-1, 1):
+            return
+        now = self._device.clock.now()
+        if now > self._last_read:
+            self._interval = _smoothed(self._interval, now - self._last_read)
+            self._last_read = now
+        for ahead in range(1, self._depth() + 1):
+            entry = series.at(index + ahead * step)
+            if not isinstance(entry, Entry):
+                return
+            if entry.state is State.AWAY and not self._bring_ahead(entry):
+                return
+
+    def _bring_ahead(self, entry: Entry) -> bool:
+        """Begin to bring a value back that nobody asks for yet; say whether there is room."""
+        if self._closed or self._pool.live_bytes + entry.size > self._goal:
+            return False
+        target = spare_array(self._device.contexts, entry.shape, entry.dtype)
+        if target is not None:
+            self._bring(entry, target)
+        return target is not None
+
+    def _depth(self) -> int:
+        if isinstance(self._policy.prefetch, int):
+            return self._policy.prefetch
+        wanted = MOST_AHEAD if self._interval <= 0 else self._seconds / self._interval
+        return min(MOST_AHEAD, 2 + ceil(min(wanted, MOST_AHEAD)))
+
+    def _measure(self, asked: float, event: Event[Any]) -> None:
+        if event.ended is not None:
+            self._seconds = _smoothed(self._seconds or inf, event.ended - asked)
+
+    def _fetch(self, entry: Entry) -> Array:
+        """Return a copy of a value that is away, made at once."""
+        if isinstance(entry.place, Extent):
+            assert self._tiers.disk is not None
+            return self._tiers.disk.read_now(entry.place, np.empty(entry.shape, entry.dtype))
+        return np.array(entry.place)
+
+    def _schedule_wake(self) -> None:
+        asyncio.get_running_loop().call_soon(self.wake)
+
+    def _complain(self, error: BaseException, entry: Entry, what: str) -> None:
+        """Fail the step, unless the copy was taken back."""
+        if not self._closed and not isinstance(error, (Withdrawn, DeviceClosed)):
+            self.fail(self._error(error, entry, what))
+
+    def _error(self, error: BaseException, entry: Entry, what: str) -> BaseException:
+        found = SwapError(
+            f"a saved value of {format_size(entry.size)} {what}: {error}", device=self._device.name,
+            wanted=f"a copy of {entry.dtype}{list(entry.shape)}", got=f"{type(error).__name__}: {error}",
+            hint="nothing is lost but this step; make room where SwapPolicy(disk=...) points to, or allow more memory",
+        )  # fmt: skip
+        found.__cause__ = error
+        return found
+
+
+def _smoothed(before: float, now: float) -> float:
+    return now if before == inf else (1 - _SMOOTHING) * before + _SMOOTHING * now
+
+
+def _nothing(*_: object) -> None:
+    """Do nothing."""
