@@ -18,6 +18,7 @@ from .optimize.inputs import hoist_products
 from .optimize.merge import merge_duplicates
 from .optimize.narrow import narrow_products
 from .optimize.release import release_saved
+from .optimize.swapped import mark_swapped
 from .optimize.unchanged import capture_unchanged
 from .partition.cut import partition
 from .partition.partitioned import Partitioned
@@ -63,7 +64,7 @@ def compile_plan(program: Program, settings: Settings = DEFAULTS) -> Plan:
 
 def lowered(program: Program, settings: Settings = DEFAULTS) -> Program:
     """Return the program as primitives, the last form before a Plan."""
-    return _legal(lower(optimized(program, settings)), "lowered", settings)
+    return _legal(lower(mark_swapped(optimized(program, settings))), "lowered", settings)
 
 
 def divided(

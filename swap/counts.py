@@ -23,10 +23,12 @@ class SwapCounts:
     small, held, soon, full : int
         How often a value was too small to move; was held by somebody else or part of something larger; would have been
         wanted again before it could be out and back; found no room in a tier.
+    peak : int
+        Most bytes in use on the device when a value was saved.
     hits, misses : int
         Reads of values that had been brought back before; that had to wait.
     bytes_out, bytes_in : dict of str to int
-        By tier, "host" or "disk".
+        By tier, "host", "disk" or "feed".
     copy_seconds : float
         That the copies took, all together.
     stalled_seconds : float
@@ -42,6 +44,7 @@ class SwapCounts:
     held: int = 0
     soon: int = 0
     full: int = 0
+    peak: int = 0
     hits: int = 0
     misses: int = 0
     bytes_out: dict[str, int] = field(default_factory=dict)

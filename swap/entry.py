@@ -25,9 +25,10 @@ class State(Enum):
     BACK = "in the device's memory and in a tier"
 
 
-# What may follow: a copy out ends, or fails and leaves all as it was; a copy in does too; a copy is dropped.
+# What may follow: a copy out ends, or fails and leaves all as it was; a copy in does too; a copy is dropped. What is
+# a copy of something in the host's memory is so from its beginning.
 TRANSITIONS: dict[State, frozenset[State]] = {
-    State.RESIDENT: frozenset({State.LEAVING}),
+    State.RESIDENT: frozenset({State.LEAVING, State.BACK}),
     State.LEAVING: frozenset({State.AWAY, State.RESIDENT}),
     State.AWAY: frozenset({State.ARRIVING}),
     State.ARRIVING: frozenset({State.BACK, State.AWAY}),
@@ -62,11 +63,13 @@ class Entry(Stored):
         What a tier keeps it in; given back when nobody has it any more.
     copy : Event or None
         The copy under way.
+    lent : bool
+        Whether its place is somebody else's memory, which stays.
     waiters : list of asyncio.Future
         Readers that wait for it to arrive.
     """
 
-    __slots__ = ("copy", "dtype", "fetch", "kept", "place", "shape", "size", "state", "waiters")
+    __slots__ = ("copy", "dtype", "fetch", "kept", "lent", "place", "shape", "size", "state", "waiters")
 
     def __init__(self, array: Array, kept: float, fetch: Callable[[Entry], Array]) -> None:
         super().__init__(array)
@@ -76,7 +79,12 @@ class Entry(Stored):
         self.fetch = fetch
         self.place: Any = None
         self.copy: Event[Any] | None = None
+        self.lent = False
         self.waiters: list[asyncio.Future[Array]] = []
+
+    def lend(self) -> None:
+        """Begin as a value that is in the host's memory and not on the device."""
+        self.array, self.place, self.state, self.lent = None, self.array, State.AWAY, True
 
     def become(
         self, state: State, *, array: Array | None = None, place: Any = None, copy: Event[Any] | None = None

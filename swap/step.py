@@ -44,6 +44,8 @@ class StepSwap:
     tiers : Tiers
         The session's.
     policy : SwapPolicy
+    name : str
+        Of the device, as the step knows it.
 
     Attributes
     ----------
@@ -52,18 +54,21 @@ class StepSwap:
         Called when memory was given back, or something may go on.
     fail : callable
         Called with the error of a copy that nobody waits for.
+    show : callable
+        Called with stream, tier, bytes and event of each copy that has ended well.
     waiting : int
         Reads that wait for a copy.
     """
 
-    def __init__(self, device: HostDevice[Any], tiers: Tiers, policy: SwapPolicy) -> None:
+    def __init__(self, device: HostDevice[Any], tiers: Tiers, policy: SwapPolicy, name: str) -> None:
         pool, limit = device.pool, device.limit
         assert pool is not None
         assert limit is not None
         assert isinstance(policy.minimum, int)
-        self.counts = SwapCounts(device.name, limit)
+        self.counts = SwapCounts(name, limit)
         self.wake: Callable[[], None] = _nothing
         self.fail: Callable[[BaseException], None] = _nothing
+        self.show: Callable[[str, str, int, Event[Any]], None] = _nothing
         self._device, self._tiers, self._policy = device, tiers, policy
         self._pool: Pool = pool
         self._goal = int(policy.threshold * limit)
@@ -75,6 +80,7 @@ class StepSwap:
         self._leaving = 0  # bytes
         self.waiting = 0
         self._closed = False
+        self._origins: dict[int, tuple[ref[Array], Array]] = {}  # of arrays that came from what was lent, by their ids
         self._seconds = 0.0  # that a copy takes, from when it is asked for
         self._interval = inf  # seconds between two reads of a series
         self._last_read = -inf
@@ -89,20 +95,37 @@ class StepSwap:
         entry = self._known.get(id(value))
         if entry is None or entry.array is not value:
             entry = self._known[id(value)] = Entry(value, self._device.clock.now(), self._fetch)
-            self._queue.append(ref(entry))
             self.counts.kept += 1
-        if self._pool.live_bytes - self._leaving > self._goal:
+            origin = self._origins.get(id(value))
+            if origin is not None and origin[0]() is value:
+                entry.become(State.BACK, array=value, place=origin[1])
+            self._queue.append(ref(entry))
+        live = self._pool.live_bytes
+        self.counts.peak = max(self.counts.peak, live)
+        if live - self._leaving > self._goal:
             self._move_out()
         return entry
 
-    def read(self, series: Series, index: int, last: bool) -> tuple[Array | None, asyncio.Future[Array] | None]:
+    def is_foreign(self, array: Array) -> bool:
+        """Say whether an array is in the host's memory only: not made on the device, nor charged to it."""
+        return not self._pool.counts(array)
+
+    def lend(self, row: Array) -> Any:
+        """Return an Entry for what is in the host's memory and stays there, if it may be swapped at all."""
+        if row.nbytes < self._minimum or row.dtype.hasobject:
+            return row
+        entry = Entry(row, self._device.clock.now(), self._fetch)
+        entry.lend()
+        return entry
+
+    def read(self, series: Series | Any, index: int, last: bool) -> tuple[Array | None, asyncio.Future[Array] | None]:
         """Return the array in a slot, or else what gives it.
 
         Parameters
         ----------
-        series : Series
+        series : Series or ArrayStorage
         index : int
-            Of a slot that holds an Entry.
+            Of a slot, or an element, that holds an Entry.
         last : bool
             Whether the slot is emptied now.
 
@@ -149,7 +172,7 @@ class StepSwap:
     def close(self) -> None:
         """Take back the copies that have not begun; move nothing any more."""
         self._closed = True
-        self.wake = self.fail = _nothing
+        self.wake = self.fail = self.show = _nothing
         for event in list(self._copies):
             event.withdraw()
         self._queue.clear()
@@ -169,11 +192,16 @@ class StepSwap:
             if (begun and forced) or (not forced and self._pool.live_bytes - self._leaving <= self._goal):
                 break
             entry = self._queue.popleft()()
-            if entry is None or entry.state is not State.RESIDENT:
+            if entry is None or entry.state not in (State.RESIDENT, State.BACK):
                 continue
             if not frees(self._pool, entry):
                 self._queue.append(ref(entry))
                 self.counts.held += 1
+                continue
+            if entry.state is State.BACK:
+                entry.become(State.AWAY, place=entry.place)
+                self._schedule_wake()
+                begun = True
                 continue
             if not forced and self._returns_soon(entry):
                 self.counts.soon += 1
@@ -217,7 +245,9 @@ class StepSwap:
         if event.error is None:
             self._measure(asked, event)
             entry.become(State.AWAY, place=event.take())
-            self.counts.moved("host" if extent is None else "disk", entry.size, event)
+            tier = "host" if extent is None else "disk"
+            self.counts.moved(tier, entry.size, event)
+            self.show("device_to_host", tier, entry.size, event)
         else:
             entry.become(State.RESIDENT, array=entry.array)
             self._queue.appendleft(ref(entry))
@@ -236,6 +266,7 @@ class StepSwap:
         self._copies.discard(event)
         if event.error is None:
             entry.place = event.take()
+            self.show("disk", "disk", entry.size, event)
         elif entry.place is not None:
             self._complain(event.error, entry, "could not be written to the file of swapped values")
         if self._pool.live_bytes - self._leaving > self._goal and not self._closed:
@@ -273,7 +304,10 @@ class StepSwap:
         if event.error is None:
             self._measure(asked, event)
             array = event.take()
-            self.counts.returned("disk" if isinstance(entry.place, Extent) else "host", entry.size, event)
+            if entry.lent:
+                self._remember(array, entry.place)
+            self.counts.returned(_tier(entry), entry.size, event)
+            self.show("host_to_device", _tier(entry), entry.size, event)
             for waiter in waiters:
                 waiter.set_result(array)
             if waiters:
@@ -288,7 +322,12 @@ class StepSwap:
                 waiter.set_exception(self._error(event.error, entry, "could not be copied back"))
         self.wake()
 
-    def _look_ahead(self, series: Series, index: int) -> None:
+    def _remember(self, array: Array, place: Array) -> None:
+        """Note where an array came from, as long as it lives: if it is saved it need not be copied out."""
+        number, origins = id(array), self._origins
+        origins[number] = ref(array, lambda _: origins.pop(number, None)), place
+
+    def _look_ahead(self, series: Series | Any, index: int) -> None:
         """Begin to bring back what will be read next, up to the threshold."""
         step = index - series.cursor if series.cursor >= 0 else -1
         series.cursor = index
@@ -341,12 +380,16 @@ class StepSwap:
 
     def _error(self, error: BaseException, entry: Entry, what: str) -> BaseException:
         found = SwapError(
-            f"a saved value of {format_size(entry.size)} {what}: {error}", device=self._device.name,
+            f"a saved value of {format_size(entry.size)} {what}: {error}", device=self.counts.device,
             wanted=f"a copy of {entry.dtype}{list(entry.shape)}", got=f"{type(error).__name__}: {error}",
             hint="nothing is lost but this step; make room where SwapPolicy(disk=...) points to, or allow more memory",
         )  # fmt: skip
         found.__cause__ = error
         return found
+
+
+def _tier(entry: Entry) -> str:
+    return "feed" if entry.lent else "disk" if isinstance(entry.place, Extent) else "host"
 
 
 def _smoothed(before: float, now: float) -> float:

@@ -161,6 +161,7 @@ class StepContext(Protocol):
     threads: Any
     contexts: Any
     parts: Any
+    swap: Any
 
     def show(self, key: str, value: Any) -> Any:
         """Show a value to who watches the tensor named `key`; return what must be awaited, if anything."""

@@ -12,6 +12,7 @@ from ..base.errors import TensorArrayError
 from ..base.shapes import UNKNOWN, Shape
 from ..ir.definition import KernelContext
 from ..kernels.cpu.elements import Element, Elements
+from ..kernels.scheduler.series import Stored
 
 Array = np.ndarray[Any, Any]
 
@@ -25,7 +26,8 @@ class ArrayStorage(Elements):
     """
 
     __slots__ = (
-        "dynamic_size", "element_shape", "element_type", "frozen", "gradients", "identical_shapes", "name", "primal",
+        "cursor", "dynamic_size", "element_shape", "element_type", "frozen", "gradients", "identical_shapes", "name",
+        "primal",
     )  # fmt: skip
 
     def __init__(
@@ -48,6 +50,8 @@ class ArrayStorage(Elements):
         self.clear_after_read = clear_after_read
         self.identical_shapes = identical_shapes
         self.primal = primal
+        self.swap = None
+        self.cursor = -1  # element that was read last of those that may be elsewhere
         self.gradients: dict[str, ArrayStorage] = {}
         self.any_shape = element_shape.rank is None and not identical_shapes
         self.exact = element_shape.as_tuple() if element_shape.is_fully_known else None
@@ -86,15 +90,22 @@ class ArrayStorage(Elements):
         element = self._slot(index, context, grow=True)
         self._check_value(index, array, context)
         if element.reader is None and element.shape is None:
-            element.value, element.shape = array, array.shape
+            element.value = array if self.swap is None else self.swap.keep(array)
+            element.shape = array.shape
             element.writer = (context.operation, context.iteration)
         elif element.reader is None and self.primal is not None:
             self._accumulate(index, element, array, context)
         else:
             self._refuse_write(index, element, context)
 
-    def read(self, index: int, context: KernelContext, zeros: Sequence[int] | None = None) -> Array:
-        """Read one element, and clear it if the array clears after reads (rules 107 and 108)."""
+    def read(self, index: int, context: KernelContext, zeros: Sequence[int] | None = None, *, now: bool = False) -> Any:
+        """Read one element, and clear it if the array clears after reads (rules 107 and 108).
+
+        Returns
+        -------
+        numpy.ndarray or asyncio.Future
+            What gives the element, if it is not in the device's memory and is not wanted `now`.
+        """
         index = int(index)
         element = self._slot(index, context, grow=self.primal is not None)
         if element.value is None and element.shape is not None:
@@ -102,20 +113,36 @@ class ArrayStorage(Elements):
                 f"{self._at(index)} was already read, and cleared by that read", context,
                 got=f"first read by {_who(element.reader)}", hint="make the array with clear_after_read=False",
             )  # fmt: skip
+        value = element.value
+        if isinstance(value, Stored):
+            value = value.now() if now else self._fetch(index)
         if element.reader is None:
             element.reader = (context.operation, context.iteration)
-        value: Array | None = element.value
         if value is None:
             return self._zeros(index, zeros, context)
         if self.clear_after_read:
             element.value = None
         return value
 
+    def at(self, index: int) -> Any:
+        """Return what an element holds, which for one that may be elsewhere is its Stored; None if there is nothing."""
+        return self.elements[index].value if 0 <= index < len(self.elements) else None
+
+    def lend(self, rows: Array) -> None:
+        """Let the elements, rows of an array in the host's memory, enter the device's memory when they are read."""
+        if self.swap is not None and self.swap.is_foreign(rows):
+            for element in self.elements[: len(rows)]:
+                element.value = self.swap.lend(element.value)
+
+    def _fetch(self, index: int) -> Any:
+        array, coming = self.swap.read(self, index, self.clear_after_read)
+        return coming if array is None else array
+
     def read_many(self, indices: Any, context: KernelContext, zeros: Sequence[int] | None = None) -> list[Array]:
         """Read several elements; `zeros` gives the shape of all of them together, rows first."""
         values: list[Array] = self.read_many_quickly(indices, context.operation, context.iteration)
         rest = indices[len(values) :]
-        return values + [self.read(i, context, None if zeros is None else zeros[1:]) for i in rest]
+        return values + [self.read(i, context, None if zeros is None else zeros[1:], now=True) for i in rest]
 
     def stack(self, indices: Any, context: KernelContext, zeros: Sequence[int] | None, static: Shape) -> Array:
         """Read several elements as rows of one array (rule 110)."""
@@ -155,7 +182,7 @@ class ArrayStorage(Elements):
         """Read all elements joined along their first dimension, and their lengths (rule 110)."""
         if like:
             shape, lengths = like
-            values = [self.read(i, context, (n, *shape[1:])) for i, n in enumerate(lengths)]
+            values = [self.read(i, context, (n, *shape[1:]), now=True) for i, n in enumerate(lengths)]
         else:
             values = self.read_many(range(self.size), context)
         if not values:

@@ -42,7 +42,8 @@ def _zeros(zeros: tuple[Any, ...]) -> Any:
 
 
 def _new(
-    xp: Any, context: KernelContext, size: Any, *, dtype: DType, element_shape: Shape, array_name: str, **options: Any
+    xp: Any, context: KernelContext, size: Any, *, dtype: DType, element_shape: Shape, array_name: str, swap: bool,
+    **options: Any,
 ) -> tuple[ArrayStorage, Any]:
     if size < 0:
         raise TensorArrayError(
@@ -52,6 +53,7 @@ def _new(
     array = ArrayStorage(
         dtype, int(size), name=array_name or context.operation, element_shape=Shape(element_shape), **options
     )
+    array.swap = context.step.swap if swap else None
     return array, _FLOW
 
 
@@ -60,7 +62,7 @@ define(
     "size: int32 -> handle: resource, flow: float32",
     attrs={
         "dtype": REQUIRED, "element_shape": Shape(None), "dynamic_size": False, "clear_after_read": True,
-        "identical_shapes": False, "array_name": "",
+        "identical_shapes": False, "array_name": "", "swap": False,
     },
     shape=lambda op: [SCALAR, SCALAR],
     kernel=_new,
@@ -198,8 +200,10 @@ define(
 )
 
 
-def _unstack(xp: Any, context: KernelContext, array: ArrayStorage, value: Any, flow: Any) -> Any:
+def _unstack(xp: Any, context: KernelContext, array: ArrayStorage, value: Any, flow: Any, *, lent: bool) -> Any:
     array.write_rows(range(len(value) if np.ndim(value) else 0), value, context)
+    if lent:
+        array.lend(value)
     return flow
 
 
@@ -216,6 +220,7 @@ define(
     "TensorArrayUnstack",
     "handle: resource, value: T, flow: float32 -> flow_out: float32",
     where=_ANY,
+    attrs={"lent": False},
     shape=scalar,
     kernel=_unstack,
     gradient=_unstack_gradient,

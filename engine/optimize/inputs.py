@@ -99,7 +99,8 @@ def _hoist(op: Operation) -> Tensor:
         owner.region, "TensorArrayNew", op.graph.unique_name(f"{handle.op.name}/products"), handle.op.inputs,
         [(t.dtype, t.shape) for t in handle.op.outputs], attrs=array, source=handle.op.source,
     )  # fmt: skip
-    start = outside.emit("TensorArrayUnstack", [made.outputs[0], product, made.outputs[1]], [], dtype=flow.dtype)
+    given = [made.outputs[0], product, made.outputs[1]]
+    start = outside.emit("TensorArrayUnstack", given, [], dict(flow.op.attrs), dtype=flow.dtype)
     inside = _Writer(body, op)
     attrs = {**read.op.attrs, "element_shape": shape}
     term = inside.emit("TensorArrayRead", [made.outputs[0], index, start], [batch, columns], attrs)

@@ -9,6 +9,7 @@ import numpy as np
 
 from ..kernels.cpu.contexts import KernelContexts
 from ..ops.variables import VariableStore
+from ..swap.step import StepSwap
 from .partial import Parts
 from .threads import Threads
 from .watch import Watch
@@ -20,7 +21,8 @@ _PLAIN = KernelContexts()
 class StepContext(NamedTuple):
     """What a step offers to stateful kernels.
 
-    Its number, the graph's seed, the session's variables and threads, what is watched, what comes and goes in parts.
+    Its number, the graph's seed, the session's variables and threads, what is watched, what comes and goes in parts,
+    what keeps saved values on its device.
     """
 
     number: int
@@ -30,6 +32,7 @@ class StepContext(NamedTuple):
     contexts: KernelContexts = _PLAIN
     watches: Mapping[str, Watch] = UNWATCHED
     parts: Parts | None = None
+    swap: StepSwap | None = None
 
     def show(self, key: str, value: np.ndarray[Any, Any]) -> Any:
         """Show a value to who watches the tensor of that name; return what must be awaited, if anything."""

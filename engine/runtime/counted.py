@@ -8,6 +8,7 @@ from typing import Any
 
 from ..kernels.scheduler.exchange import Rendezvous
 from ..plan.plan import Plan
+from ..swap.counts import SwapCounts
 from .timing import Usage
 
 
@@ -23,11 +24,14 @@ class Counted:
         Where they met, if there are several.
     usages : sequence of mapping
         How each device's compute stream was used, by frame; empty where no device has a time of its own.
+    swaps : sequence of SwapCounts
+        What saved values did, on each device where they might move.
     """
 
     machines: Sequence[tuple[Plan, Callable[[], Sequence[dict[str, Any]]]]]
     rendezvous: Rendezvous | None = None
     usages: Sequence[Mapping[int, Usage]] = ()
+    swaps: Sequence[SwapCounts] = ()
 
     def loops(self) -> list[tuple[Plan, Sequence[dict[str, Any]]]]:
         """Return for each device its plan and the counts of its frames."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from functools import partial
 from math import inf
 from typing import Any
 
@@ -30,7 +31,7 @@ from .shortage import Shortage
 from .step import CompiledStep
 from .swapping import Swapping
 from .timing import held
-from .trace import Trace, recorder_of
+from .trace import DEVICE, Trace, recorder_of
 from .waiting import Turns, outlast, turns_of
 
 Guard = Callable[[Any], None]
@@ -96,6 +97,8 @@ class Execution:
         self.swaps: list[StepSwap] = self.machine.swaps
         for swap in self.swaps:
             swap.wake, swap.fail = self._wake, self.abort
+            if trace is not None:
+                swap.show = partial(trace.add_copy, swap.counts.device if len(step.shares) > 1 else DEVICE)
         self.devices = devices
         self.bell: Bell | None = None  # rings when a worker has done its work
         self.tasks: dict[asyncio.Task[Any] | OpTask, tuple[int, Any]] = {}

@@ -61,8 +61,10 @@ def launch(
     if devices and contexts is not devices[share.device].contexts:
         contexts = devices[share.device].contexts
         context = context._replace(contexts=contexts)
-    holds = hold(contexts, feeds, step, context)
     swap = _swap(share, devices, swapping)
+    if swap is not None:
+        context = context._replace(swap=swap)
+    holds = hold(contexts, _charged(share, feeds, swap), step, context)
     machine = machine_for(contexts)(share.machine, context, feeds, **how, submit=_schedule(share), swap=swap)
     # No lambda: the traceback of what a kernel raises would keep its frame, and with it the machine.
     drain = partial(contexts.run, machine.drain)
@@ -80,13 +82,18 @@ def _group(
     meeting = Rendezvous(len(step.channels))
     contexts = [devices[share.device].contexts for share in step.shares]
     fed = [[feeds[k] for k in share.feeds] for share in step.shares]
-    holds = [each for own, values in zip(contexts, fed, strict=True) for each in hold(own, values, step, context)]
+    swaps = [_swap(share, devices, swapping) for share in step.shares]
+    parts = list(zip(step.shares, contexts, fed, swaps, strict=True))
+    holds = [
+        each for share, own, values, swap in parts
+        for each in hold(own, _charged(share, values, swap), step, context)
+    ]  # fmt: skip
     machines = [
         machine_for(own)(
-            share.machine, context._replace(contexts=own), values, **how, rendezvous=meeting, submit=_schedule(share),
-            swap=_swap(share, devices, swapping),
+            share.machine, context._replace(contexts=own, swap=swap), values, **how, rendezvous=meeting,
+            submit=_schedule(share), swap=swap,
         )
-        for share, own, values in zip(step.shares, contexts, fed, strict=True)
+        for share, own, values, swap in parts
     ]
     places = {k: (i, n) for i, share in enumerate(step.shares) for n, k in enumerate(share.fetches)}
     group = MachineGroup(machines, contexts, meeting, [places[k] for k in range(len(places))])
@@ -95,9 +102,14 @@ def _group(
 
 def _swap(share: Share, devices: Devices, swapping: Swapping | None) -> StepSwap | None:
     """Return what keeps the saved values of a share, if any of them may move."""
-    if swapping is None or not devices or not any(node.is_swapped for node in share.plan.nodes):
+    if swapping is None or not devices or not share.swaps:
         return None
     return swapping.begin(devices[share.device])
+
+
+def _charged(share: Share, feeds: list[Any], swap: StepSwap | None) -> list[Any]:
+    """Return the fed arrays that count on the device."""
+    return feeds if swap is None else [array for k, array in enumerate(feeds) if k not in share.lent]
 
 
 def _schedule(share: Share) -> Schedule | None:
@@ -106,10 +118,14 @@ def _schedule(share: Share) -> Schedule | None:
 
 def counted(step: CompiledStep, machine: StepMachine | MachineGroup) -> Counted:
     """Return who says what a step has counted that runs on these machines."""
+    swaps = [swap.counts for swap in machine.swaps]
     if isinstance(machine, StepMachine):
-        return step.counted if machine.submit is None else replace(step.counted, usages=[machine.submit.usage])
+        if machine.submit is None and not swaps:
+            return step.counted
+        usages = [] if machine.submit is None else [machine.submit.usage]
+        return replace(step.counted, usages=usages, swaps=swaps)
     usages = [schedule.usage for schedule in machine.submits if schedule is not None]
-    return replace(step.counted, rendezvous=machine.rendezvous, usages=usages)
+    return replace(step.counted, rendezvous=machine.rendezvous, usages=usages, swaps=swaps)
 
 
 def machine_for(contexts: KernelContexts) -> type[StepMachine]:

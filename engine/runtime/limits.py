@@ -17,6 +17,10 @@ from .devices import SessionDevice
 Limit = SupportsIndex | str
 _HOLDERS = 8
 _HINT = "allow more by memory_limit=, or take less at once: smaller feeds, fewer steps, parallel_iterations='auto'"
+_SWAP_HINT = (
+    "let what loops save for their gradients leave this memory, by Session(swap=True) or "
+    "while_loop(..., swap_memory=True), or save less of it by checkpoint_every="
+)
 
 
 def set_limits(devices: Sequence[SessionDevice], limit: Limit | Mapping[str, Limit] | None) -> None:
@@ -112,7 +116,9 @@ def refused(
 def no_room(error: NoRoom) -> DeviceMemoryError:
     """Return the error of a step in which an instance waited for memory that nothing could give back."""
     holders = [Holder(name, tag, size, source) for size, name, tag, source in error.holders]
-    return _error("there is no room for a result in", error, holders, hint=_HINT)
+    saved = sum(holder.bytes for holder in holders if holder.operation.startswith("values saved"))
+    hint = _HINT if error.swaps or 4 * saved < error.live else f"{_SWAP_HINT}; or {_HINT}"
+    return _error("there is no room for a result in", error, holders, hint=hint)
 
 
 def _error(what: str, error: Any, holders: Iterable[Holder], **fields: Any) -> DeviceMemoryError:

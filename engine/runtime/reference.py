@@ -263,7 +263,7 @@ class ReferenceMachine:
             ended = asyncio.get_running_loop().create_future()
             self.parked.append(ended)
             if len(self.parked) == len(self.tasks):
-                raise NoRoom(pool.refused_bytes, pool.live_bytes, pool.limit, pool.name, [])
+                raise NoRoom(pool.refused_bytes, pool.live_bytes, pool.limit, pool.name, [], False)
             await ended
 
     async def _kernel(self, node: Node, frame: Frame, i: int, values: list[Any], name: str) -> list[Any]:

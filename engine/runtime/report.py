@@ -13,6 +13,7 @@ from ..ir.operation import Operation
 from ..ir.rewrite import Program
 from ..partition.partitioned import Channel
 from ..plan.plan import Plan
+from ..swap.report import SwapReport, not_swapped, swap_report
 from .counted import Counted
 from .step import CompiledStep
 
@@ -136,13 +137,16 @@ class Report:
         Outer loops before the loops in them; those that ran.
     traffic : tuple of Traffic
         Between the devices of the last step alone.
+    swap : tuple of SwapReport
+        What saved values did on each device, in the last step alone, if any of its loops may swap them.
     """
 
     loops: tuple[LoopReport, ...] = ()
     traffic: tuple[Traffic, ...] = ()
+    swap: tuple[SwapReport, ...] = ()
 
     def __str__(self) -> str:
-        return "\n".join(map(str, [*self.loops, *self.traffic])) or "no loop ran"
+        return "\n".join(map(str, [*self.loops, *self.traffic, *self.swap])) or "no loop ran"
 
 
 def report_of(step: CompiledStep, counted: Counted, settings: Any) -> Report:
@@ -158,7 +162,15 @@ def report_of(step: CompiledStep, counted: Counted, settings: Any) -> Report:
     ]
     if counted.usages:
         loops = [_timed(loop, counted, whiles.get(loop.name)) for loop in loops]
-    return Report(tuple(loops), tuple(_traffic(step.channels, counted.traffic())))
+    return Report(tuple(loops), tuple(_traffic(step.channels, counted.traffic())), tuple(_swaps(step, counted)))
+
+
+def _swaps(step: CompiledStep, counted: Counted) -> Iterator[SwapReport]:
+    """Yield what saved values did on each device, or why they could not do anything."""
+    for share in step.shares:
+        if share.swaps and not counted.swaps:
+            yield not_swapped(str(share.plan.device or "the session's device"), "it has no memory_limit")
+    yield from map(swap_report, counted.swaps)
 
 
 def _loop_report(plan: Plan, k: int, counts: dict[str, Any], variables: Variables, device: str) -> LoopReport:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
 from ..base.devices import DeviceSpec
 from ..base.settings import Settings
+from ..base.tags import Kind
 from ..compile import divided
 from ..ir.rewrite import Program
 from ..kernels.scheduler.plan import CompiledPlan
@@ -34,9 +35,13 @@ class Share:
         The plan's tables, for the step machine.
     scheduler : callable or None
         Makes the Schedule of one step, where devices have a time of their own.
+    swaps : bool
+        Whether anything in it may leave the device's memory.
+    lent : frozenset of int
+        Of the plan's feeds those that stay in the host's memory, as only rows of them are read.
     """
 
-    __slots__ = ("device", "feeds", "fetches", "machine", "plan", "scheduler")
+    __slots__ = ("device", "feeds", "fetches", "lent", "machine", "plan", "scheduler", "swaps")
 
     def __init__(
         self, device: int, plan: Plan, feeds: tuple[int, ...], fetches: tuple[int, ...], settings: Settings
@@ -47,6 +52,16 @@ class Share:
         self.fetches = fetches
         self.machine = CompiledPlan(plan, settings)
         self.scheduler: Callable[[], Any] | None = None
+        self.lent = frozenset(_lent(plan))
+        self.swaps = bool(self.lent) or any(node.is_swapped or node.attrs.get("swap") for node in plan.nodes)
+
+
+def _lent(plan: Plan) -> Iterator[int]:
+    """Yield the feeds of which only rows are read."""
+    for node, outputs in zip(plan.nodes, plan.data_edges, strict=True):
+        users = [plan.nodes[user] for edges in outputs for user, _ in edges]
+        if node.kind is Kind.FEED and any(user.attrs.get("lent") for user in users):
+            yield node.index
 
 
 def shares_of(

@@ -270,17 +270,14 @@ def compile_step(
         If a placeholder that the fetches need is not fed, a static check fails, or there is no device for an operation.
     """
     program = Program(graph, feeds, request.tensors, request.targets, watched)
-    program = pruned(program)
-    if swapping is not None:
-        swapping.mark(program)
-    for op in program.graph.root.walk():
+    for op in pruned(program).graph.root.walk():
         if op.type == "Placeholder":
             raise GraphError(
                 f"you must feed a value for placeholder {op.name}",
                 wanted=f"{op.outputs[0].dtype}{op.outputs[0].shape}", operation=op, hint="pass it in feeds={...}",
             )  # fmt: skip
     program, needs = in_parts(program) if parted else (program, ())
-    whole = lowered(program, settings)
+    whole = lowered(program if swapping is None else swapping.marked(program), settings)
     plan = build_plan(whole)
     shares, channels = shares_of(whole, plan, [d.spec for d in devices], soft, settings)
     shown = tuple(t for t in watched if t.name in {node.attrs["key"] for node in plan.nodes if node.type == "Watch"})
@@ -377,4 +374,5 @@ class Step:
         session = self._session
         program = Program(session.graph, self._feeds, self._request.tensors, self._request.targets)
         devices = [each.spec for each in session._devices]
+        program = session._swapping.marked(program)
         return divided(lowered(program, session.settings), devices, session._soft, session.settings)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ..base.errors import GraphError
+from ..compile import pruned
 from ..ir.rewrite import Program
 from ..swap.policy import SwapPolicy
 from ..swap.step import StepSwap
@@ -43,12 +44,15 @@ class Swapping:
         if limited is not None and self.policy.disk is not None:  # a directory that is none is found now
             self._tiers = Tiers(self.policy, limited.device.clock)
 
-    def mark(self, program: Program) -> None:
-        """Let all loops of a program that was copied from the user's swap, or none, if the session says so."""
-        if self._everywhere is not None:
-            for op in program.graph.root.walk():
-                if op.type == "While":
-                    op.attrs["swap_memory"] = self._everywhere
+    def marked(self, program: Program) -> Program:
+        """Return the program, or a copy in which all loops swap, or none, if the session says so."""
+        if self._everywhere is None:
+            return program
+        copy = pruned(program)
+        for op in copy.graph.root.walk():
+            if op.type == "While":
+                op.attrs["swap_memory"] = self._everywhere
+        return copy
 
     def begin(self, device: SessionDevice) -> StepSwap | None:
         """Return what keeps the saved values of a step on a device; None where there is no limit to keep."""
@@ -56,7 +60,7 @@ class Swapping:
             return None
         if self._tiers is None:
             self._tiers = Tiers(self.policy, device.device.clock)
-        return StepSwap(device.device, self._tiers, self.policy)
+        return StepSwap(device.device, self._tiers, self.policy, str(device.spec))
 
     def _swaps(self, device: SessionDevice) -> bool:
         return self._everywhere is not False and device.pool is not None and device.pool.limit is not None

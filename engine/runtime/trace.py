@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from os import PathLike
@@ -12,11 +13,13 @@ from typing import Any
 from ..base.errors import GraphError
 from ..base.tags import instance_name
 from ..kernels.scheduler.tracing import Recorder
+from ..streams.event import Event
 
 DEVICE = "cpu:0"
 Row = tuple[int, int, str, int, int, int, bool, int, int, int]
 Message = tuple[int, int, str, int]  # step, channel, frame, iteration
 _STREAMS = ("compute", "awaited", "workers", "host_to_device")  # as the recorder numbers them
+_LANES = (*_STREAMS, "device_to_host", "disk")
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +63,30 @@ class Span:
         return instance_name(self.operation, self.path, self.iteration)
 
 
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """A saved value that was swapped out or in.
+
+    Attributes
+    ----------
+    device : str
+    stream : {'device_to_host', 'host_to_device', 'disk'}
+        The last one writes what was copied out.
+    tier : {'host', 'disk', 'feed'}
+        Where it went, or came from.
+    bytes : int
+    begin, end : int
+        Nanoseconds on the device's clock, which of a CPU is that of ``time.monotonic_ns``.
+    """
+
+    device: str
+    stream: str
+    tier: str
+    bytes: int
+    begin: int
+    end: int
+
+
 class Trace:
     """What the steps that were given it did: ``await session.run(fetches, trace=trace)``.
 
@@ -94,6 +121,18 @@ class Trace:
                 hint="leave it out for some 260,000 spans",
             )  # fmt: skip
         self.recorder = Recorder(capacity)
+        self._copies: deque[Copy] = deque(maxlen=capacity)
+
+    @property
+    def copies(self) -> list[Copy]:
+        """The copies of saved values that were swapped, the newest last; at most `capacity` of them."""
+        return list(self._copies)
+
+    def add_copy(self, device: str, stream: str, tier: str, size: int, event: Event[Any]) -> None:
+        """Note a copy that has ended."""
+        if event.began is not None and event.ended is not None:
+            times = round(1e9 * event.began), round(1e9 * event.ended)
+            self._copies.append(Copy(device, stream, tier, size, *times))
 
     @property
     def dropped(self) -> int:
@@ -111,7 +150,8 @@ class Trace:
 
         What ran from start to end is a complete event, anything else an asynchronous one. Beside them go two
         counters, looked at from time to time: bytes of arrays on the device (without a pool, of those the step holds),
-        iterations of the step's loops in flight. Each device is a process, and arrows go from Send to Recv.
+        iterations of the step's loops in flight. Each device is a process, and arrows go from Send to Recv. Copies of
+        saved values are complete events on the streams that made them.
         """
         devices: dict[str, int] = {}
         sent: dict[Message, dict[str, Any]] = {}
@@ -121,6 +161,8 @@ class Trace:
             process = devices.setdefault(span.device, len(devices) + 1)
             found = _events(span, number, process)
             events += [*found, *_counters(row, process), *_arrow(self._message(row, span), found[0], sent)]
+        for copy in self._copies:
+            events.append(_copied(copy, devices.setdefault(copy.device, len(devices) + 1)))
         return [*_names(devices or {DEVICE: 1}), *events]
 
     def save(self, path: str | PathLike[str]) -> None:
@@ -150,8 +192,15 @@ def recorder_of(trace: Trace | None) -> Recorder | None:
 def _names(devices: Mapping[str, int]) -> Iterator[dict[str, Any]]:
     for device, process in devices.items():
         yield {"ph": "M", "name": "process_name", "pid": process, "args": {"name": device}}
-        for number, stream in enumerate(_STREAMS):
+        for number, stream in enumerate(_LANES):
             yield {"ph": "M", "name": "thread_name", "pid": process, "tid": number, "args": {"name": stream}}
+
+
+def _copied(copy: Copy, process: int) -> dict[str, Any]:
+    return {
+        "ph": "X", "name": f"swap, {copy.tier}", "cat": "swap", "pid": process, "tid": _LANES.index(copy.stream),
+        "ts": copy.begin / 1e3, "dur": (copy.end - copy.begin) / 1e3, "args": {"bytes": copy.bytes},
+    }  # fmt: skip
 
 
 def _arrow(

@@ -22,8 +22,10 @@ cdef class Elements:
     cdef public bint any_shape  # values may have any shape, each its own
     cdef public bint clear_after_read
     cdef public bint closed
+    cdef public object swap  # keeps the values, or None; see tagflow.swap.step
 
-    cdef bint write_quickly(self, int64_t index, object array, tuple shape, str name, int64_t iteration) except -1
+    cdef bint write_quickly(
+        self, int64_t index, object array, tuple shape, str name, int64_t iteration, object swap) except -1
     cdef object read_quickly(self, int64_t index, str name, int64_t iteration)
 
 

@@ -12,6 +12,7 @@ from libc.stdint cimport int64_t, uint32_t
 from tagflow.kernels.cpu.arrays cimport ArrayObject, PyArray_DIM, PyArray_NDIM
 from tagflow.kernels.scheduler.convert cimport accept, as_integer, box
 from tagflow.kernels.scheduler.frames cimport iteration_of
+from tagflow.kernels.scheduler.series cimport Stored
 from tagflow.kernels.scheduler.table cimport Native, Node, Table, Work, input_type, output_type
 from tagflow.kernels.scheduler.values cimport OBJECT, Counters, Value, hold
 
@@ -58,7 +59,7 @@ cdef class Elements:
         cdef tuple shape = rows.shape[1:]
         cdef int64_t index
         for index in range(len(rows)):
-            if not self.write_quickly(index, rows[index, ...], shape, name, iteration):
+            if not self.write_quickly(index, rows[index, ...], shape, name, iteration, None):
                 return index
         return len(rows)
 
@@ -72,7 +73,8 @@ cdef class Elements:
             values.append(value)
         return values
 
-    cdef bint write_quickly(self, int64_t index, object array, tuple shape, str name, int64_t iteration) except -1:
+    cdef bint write_quickly(
+            self, int64_t index, object array, tuple shape, str name, int64_t iteration, object swap) except -1:
         """Write an element for the first time; return 0, with nothing done, if there is more to it."""
         cdef Element element
         if self.closed or shape is None or not 0 <= index < len(self.elements):
@@ -84,7 +86,7 @@ cdef class Elements:
         element = <Element>self.elements[index]
         if element.shape is not None or element.reader_name is not None:
             return False
-        element.value, element.shape = array, shape
+        element.value, element.shape = array if swap is None else swap.keep(array), shape
         element.writer_name, element.writer_iteration = name, iteration
         return True
 
@@ -95,7 +97,7 @@ cdef class Elements:
             return None
         element = <Element>self.elements[index]
         value = element.value
-        if value is None:
+        if value is None or isinstance(value, Stored):
             return None
         if element.reader_name is None:
             element.reader_name, element.reader_iteration = name, iteration
@@ -144,13 +146,15 @@ cdef int _write(
     """Write one element and pass the flow on."""
     cdef Elements array = _array_in(table, node, inputs)
     cdef int64_t iteration = iteration_of(&table.frames[node.frame], inputs - node.slot).number
+    cdef int64_t index
     if array is None:
         return 0
     value = box(inputs[2], input_type(table, node, 2))
     if not cnp.PyArray_CheckExact(value):
         return 0
     shape = _shape_of(value) if array.any_shape else array.exact
-    if not array.write_quickly(as_integer(inputs[1], input_type(table, node, 1)), value, shape, <str>node.name, iteration):
+    index = as_integer(inputs[1], input_type(table, node, 1))
+    if not array.write_quickly(index, value, shape, <str>node.name, iteration, array.swap):
         return 0
     hold(live, outputs, inputs[3])
     return 1

@@ -14,9 +14,16 @@ class NoRoom(MemoryError):
     limit: int
     device: str
     holders: list[tuple[int, str, str | None, Any]]
+    swaps: bool
 
     def __init__(
-        self, wanted: int, live: int, limit: int | None, device: str, holders: list[tuple[int, str, str | None, Any]]
+        self,
+        wanted: int,
+        live: int,
+        limit: int | None,
+        device: str,
+        holders: list[tuple[int, str, str | None, Any]],
+        swaps: bool,
     ) -> None: ...
 
 class LimitedMachine(StepMachine):

@@ -39,11 +39,14 @@ class NoRoom(MemoryError):
         Whose memory it is.
     holders : list of (int, str, str or None, object)
         What has memory: bytes, operation, instance, the user's line.
+    swaps : bool
+        Whether saved values might leave the memory.
     """
 
-    def __init__(self, wanted, live, limit, device, holders):
+    def __init__(self, wanted, live, limit, device, holders, swaps):
         super().__init__(f"{wanted} bytes more do not fit: {live} of {limit} are in use")
-        self.wanted, self.live, self.limit, self.device, self.holders = wanted, live, limit, device, holders
+        self.wanted, self.live, self.limit, self.device = wanted, live, limit, device
+        self.holders, self.swaps = holders, swaps
 
 
 cdef class Parked:
@@ -227,7 +230,7 @@ cdef class LimitedMachine(StepMachine):
     def _no_room(self, wanted):
         cdef Store* store = self.gate.store
         holders = holders_of(&self.machine, self.compiled, self.pool, self.step)
-        return NoRoom(wanted, store.live, store.limit, self.pool.name, holders)
+        return NoRoom(wanted, store.live, store.limit, self.pool.name, holders, self.swap is not None)
 
     def dump(self):
         """Return lines that say what each iteration waits for, runs and holds, and what waits for memory."""

@@ -12,7 +12,7 @@ import tagflow as tg
 from tagflow.base import errors
 
 LATER = {"QueueClosed", "CheckpointError"}  # queues, checkpoints
-ELSEWHERE = {"SessionClosed", "StepTimeout", "Overloaded", "DeviceMemoryError"}
+ELSEWHERE = {"SessionClosed", "StepTimeout", "Overloaded", "DeviceMemoryError", "SwapError"}
 CASES = []
 
 

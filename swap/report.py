@@ -1,0 +1,86 @@
+"""What swapping did in a step, in words and numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ..base.sizes import format_size
+from .counts import SwapCounts
+
+
+@dataclass(frozen=True, slots=True)
+class SwapReport:
+    """What a step's saved values did on one device.
+
+    Attributes
+    ----------
+    device : str
+    bytes_out, bytes_in : mapping of str to int
+        Copied out of the device's memory to "host" and "disk", and in from there and from "feed", which is the host's
+        memory that feeds are in.
+    peak_bytes : mapping of str to int
+        The most that was in each tier of the session so far.
+    hits, misses : int
+        Reads of values that were there again when they were wanted; that had to wait.
+    copy_seconds : float
+        That the copies took, most of them while something else went on.
+    stalled_seconds : float
+        In which the step could only wait for copies.
+    reason : str or None
+        Why nothing moved, if nothing did.
+    """
+
+    device: str
+    bytes_out: Mapping[str, int]
+    bytes_in: Mapping[str, int]
+    peak_bytes: Mapping[str, int]
+    hits: int = 0
+    misses: int = 0
+    copy_seconds: float = 0.0
+    stalled_seconds: float = 0.0
+    reason: str | None = None
+
+    def __str__(self) -> str:
+        if self.reason is not None:
+            return f"swapping on {self.device}: nothing moved, since {self.reason}"
+        out, back = (_sizes(sizes) for sizes in (self.bytes_out, self.bytes_in))
+        reads = self.hits + self.misses
+        return (
+            f"swapping on {self.device}: {out or 'nothing'} out, {back or 'nothing'} in; {self.hits} of {reads} values "
+            f"that were away were back before they were read; waited {1e3 * self.stalled_seconds:.3g} ms for copies "
+            f"that took {1e3 * self.copy_seconds:.3g} ms; peak {_sizes(self.peak_bytes)}"
+        )
+
+
+def swap_report(counts: SwapCounts) -> SwapReport:
+    """Return what a step has counted on a device."""
+    return SwapReport(
+        counts.device, dict(counts.bytes_out), dict(counts.bytes_in),
+        {tier: peak for tier, (_, peak) in counts.tiers.items()}, counts.hits, counts.misses, counts.copy_seconds,
+        counts.stalled_seconds, None if counts.bytes_out or counts.bytes_in else _reason(counts),
+    )  # fmt: skip
+
+
+def not_swapped(device: str, reason: str) -> SwapReport:
+    """Return the report of a device on which nothing could move."""
+    return SwapReport(device, {}, {}, {}, reason=reason)
+
+
+def _reason(counts: SwapCounts) -> str:
+    if not counts.kept:
+        return "every saved value is smaller than SwapPolicy.minimum" if counts.small else "no loop saved anything"
+    if counts.full:
+        return "there was no room in the tiers: see host_limit and disk of SwapPolicy"
+    if counts.soon:
+        return "the values would have been wanted again before they could be out and back"
+    if counts.held:
+        return "all values were held by somebody else, or parts of something larger"
+    return (
+        f"at most {format_size(counts.peak)} of {format_size(counts.limit)} were in use when a value was saved, below "
+        "the threshold"
+    )
+
+
+def _sizes(sizes: Mapping[str, int]) -> str:
+    return ", ".join(f"{format_size(size)} {tier}" for tier, size in sizes.items())
