@@ -3,6 +3,7 @@
 from .clock import LoopClock, VirtualClock
 from .contract import Buffer, Clock, Device, Stream, StreamStatistics
 from .cpu import CpuDevice
+from .cuda import CudaBuffer, CudaDevice, CudaUnavailable, cuda_devices
 from .event import DeviceClosed, Event, Withdrawn
 from .host import HostDevice
 from .simulated import LatencyDevice, ManualDevice
@@ -11,6 +12,9 @@ __all__ = [
     "Buffer",
     "Clock",
     "CpuDevice",
+    "CudaBuffer",
+    "CudaDevice",
+    "CudaUnavailable",
     "Device",
     "DeviceClosed",
     "Event",
@@ -22,4 +26,5 @@ __all__ = [
     "StreamStatistics",
     "VirtualClock",
     "Withdrawn",
+    "cuda_devices",
 ]

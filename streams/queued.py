@@ -111,12 +111,15 @@ class QueuedStream(Stream):
         nbytes: int | Callable[[], int] = 0,
     ) -> Event[T]:
         event: Event[T] = Event(self, kind)
+        self._add(Order(event, work, after, uses, nbytes, self.clock.now()))
+        return event
+
+    def _add(self, order: Order) -> None:
         with self._lock:
             if self._closed:
                 raise self._closed_error()
-            self._waiting.append(Order(event, work, after, uses, nbytes, self.clock.now()))
+            self._waiting.append(order)
         self._look()
-        return event
 
     def withdraw(self, event: Event[Any]) -> bool:
         with self._lock:

@@ -1,17 +1,27 @@
 """Devices of every kind, each with what a test needs to hold it in the middle of its work."""
 
 import asyncio
+import sys
 import threading
 from contextlib import asynccontextmanager, suppress
 
 from tagflow.streams import CpuDevice, LatencyDevice, ManualDevice, VirtualClock
 
-KINDS = ["cpu", "manual", "latency", "virtual"]
+SIMULATED = sys.modules.get("tests.simcuda.plugin")  # in a process of its own; see tests/simcuda
+KINDS = ["cpu", "manual", "latency", "virtual", *(["cuda"] if SIMULATED else [])]
 NAME = "/job:localhost/task:0/device:CPU:{}"
 
 
 class Rig:
-    """Two devices of a kind, and work on them that goes on until it is let go."""
+    """Two devices of a kind, and work on them that goes on until it is let go.
+
+    Attributes
+    ----------
+    shares_memory : bool
+        Whether the host can read the device's memory, which can have any NumPy array then.
+    """
+
+    shares_memory = True
 
     def __init__(self, devices):
         self.device, self.other = devices
@@ -21,6 +31,10 @@ class Rig:
         """Submit work that has begun when it can; return its event and what lets it end."""
         go = threading.Event()
         return stream.submit(go.wait, kind="busy"), go.set
+
+    async def read(self, buffer):
+        """Return a buffer of any of the devices as an array."""
+        return buffer
 
 
 class LatencyRig(Rig):
@@ -41,11 +55,40 @@ class ManualRig(Rig):
             await asyncio.sleep(0)
 
 
+class CudaRig(Rig):
+    shares_memory = False
+
+    def busy(self, stream):
+        simulated, lock, gates, gone = SIMULATED.simulated, threading.Lock(), [], []
+
+        def work():
+            with lock:
+                gates.append(simulated.gate(stream.handle))
+                if gone:
+                    simulated.open(gates[0])
+
+        def go():
+            with lock:
+                gone.append(True)
+                for gate in gates:
+                    simulated.open(gate)
+
+        return stream.submit(work, kind="busy"), go
+
+    async def read(self, buffer):
+        owner = self.device if buffer.is_in(self.device.pool) else self.other
+        return await owner.copy_out(buffer)
+
+
 def make(kind, clock=None, **options):
     """Return a device of a kind."""
     name = NAME.format(options.pop("index", 0))
     if kind in ("latency", "virtual"):
         return LatencyDevice(name, seconds={"busy": 0.02, "tiny": 1e-4}, bytes_per_second=1e9, clock=clock, **options)
+    if kind == "cuda":
+        from tagflow.streams import CudaDevice
+
+        return CudaDevice(name.replace("CPU", "CUDA"), clock=clock, **options)
     return {"cpu": CpuDevice, "manual": ManualDevice}[kind](name, clock=clock, **options)
 
 
@@ -67,4 +110,4 @@ async def rig_of(kind, **options):
             yield LatencyRig(devices)
     else:
         async with devices[0], devices[1]:
-            yield LatencyRig(devices) if kind == "latency" else Rig(devices)
+            yield {"latency": LatencyRig, "cuda": CudaRig}.get(kind, Rig)(devices)

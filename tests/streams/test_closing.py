@@ -82,5 +82,5 @@ def test_a_device_serves_one_loop_after_another(kind):
 @pytest.mark.parametrize("kind", KINDS)
 async def test_arrays_outlive_their_device(kind):
     async with rig_of(kind) as rig:
-        array = await rig.device.copy_in(np.arange(10))
+        array = await rig.read(await rig.device.copy_in(np.arange(10)))
     assert array.sum() == 45

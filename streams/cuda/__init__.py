@@ -1,0 +1,7 @@
+"""CUDA devices; pycuda is imported when one is made, or asked for."""
+
+from .device import CudaDevice
+from .driver import CudaDescription, CudaError, CudaUnavailable, cuda_devices
+from .memory import CudaBuffer
+
+__all__ = ["CudaBuffer", "CudaDescription", "CudaDevice", "CudaError", "CudaUnavailable", "cuda_devices"]

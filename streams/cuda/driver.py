@@ -1,0 +1,132 @@
+"""What of CUDA's driver is used, found when it is asked for: tagflow works without pycuda."""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import sys
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...base.errors import TagflowError
+
+_PORTABLE = 1  # CU_MEMHOSTREGISTER_PORTABLE: page-locked for all contexts
+_HINT = "install tagflow[cuda] as the README says, on a machine with an NVIDIA driver"
+
+
+class CudaUnavailable(TagflowError):
+    """pycuda is not installed, or its driver finds no device."""
+
+
+class CudaError(TagflowError):
+    """A call of the CUDA driver failed; pycuda's own error is ``__cause__``."""
+
+
+@dataclass(frozen=True, slots=True)
+class CudaDescription:
+    """What a device says of itself.
+
+    Attributes
+    ----------
+    index : int
+    name : str
+    nbytes : int
+        Of its memory.
+    capability : tuple of int
+        Compute capability, major and minor.
+    """
+
+    index: int
+    name: str
+    nbytes: int
+    capability: tuple[int, int]
+
+
+def load_driver() -> Any:
+    """Import and initialise ``pycuda.driver``.
+
+    Raises
+    ------
+    CudaUnavailable
+        If it is not there, or finds no driver.
+    """
+    try:
+        import pycuda.driver as driver  # type: ignore[import-not-found, unused-ignore]
+    except ImportError as error:  # also where libcuda is missing
+        raise CudaUnavailable(f"pycuda can not be imported: {error}", hint=_HINT) from error
+    try:
+        driver.init()
+    except driver.Error as error:
+        raise CudaUnavailable(f"CUDA can not be used: {error}", hint=_HINT) from error
+    return driver
+
+
+def cuda_devices() -> list[CudaDescription]:
+    """Describe the devices that pycuda finds; opens none.
+
+    Raises
+    ------
+    CudaUnavailable
+        If there is no pycuda, or no driver.
+    """
+    driver = load_driver()
+    return [_describe(driver, i) for i in range(driver.Device.count())]
+
+
+def _describe(driver: Any, index: int) -> CudaDescription:
+    device = driver.Device(index)
+    return CudaDescription(index, device.name(), device.total_memory(), device.compute_capability())
+
+
+def translated(driver: Any, error: BaseException, what: str) -> BaseException:
+    """Return a failed call's error as one of ours, and any other as it is.
+
+    The frames of the original are dropped: they may hold objects of pycuda's, which must not outlive their device.
+    """
+    if not isinstance(error, driver.Error):
+        return error
+    error.__traceback__ = None
+    ours: BaseException
+    if isinstance(error, driver.MemoryError):
+        ours = MemoryError(f"{what}: {error}")
+    else:
+        ours = CudaError(
+            f"{what}: {error}",
+            hint="after a failure on the device itself its context is lost: close the session, start a new process",
+        )
+    ours.__cause__ = error
+    return ours
+
+
+class PageLocks:
+    """Memory of this process that a device copies from and to by itself.
+
+    pycuda's own page-locked arrays end with their context, while a fetched array must outlive its device; so ordinary
+    memory is registered. pycuda's ``register_host_memory`` crashes with NumPy 2 (issue 459 of pycuda), and is two calls
+    of the driver. Used by the device's thread, which has the context.
+    """
+
+    def __init__(self, driver: Any) -> None:
+        self._error = driver.LogicError
+        self._library = ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
+        self._library.cuMemHostRegister_v2.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_uint]
+        self._library.cuMemHostUnregister.argtypes = [ctypes.c_void_p]
+
+    def make(self, nbytes: int) -> NDArray[np.uint8]:
+        """Return page-locked bytes."""
+        memory = np.frombuffer(mmap.mmap(-1, nbytes), np.uint8)
+        self._check("cuMemHostRegister", self._library.cuMemHostRegister_v2(memory.ctypes.data, nbytes, _PORTABLE))
+        return memory
+
+    def free(self, memory: NDArray[np.uint8]) -> None:
+        """Let bytes be ordinary memory again; who has them keeps them."""
+        self._check("cuMemHostUnregister", self._library.cuMemHostUnregister(memory.ctypes.data))
+
+    def _check(self, name: str, code: int) -> None:
+        if code:
+            text = ctypes.c_char_p()
+            self._library.cuGetErrorString(code, ctypes.byref(text))
+            raise self._error(f"{name} failed: {(text.value or b'unknown error').decode()}")

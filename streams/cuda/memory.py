@@ -1,0 +1,322 @@
+"""Memory of a device and page-locked memory of the host, in blocks that are used again.
+
+Only the device's own thread makes and frees blocks, since it has the context. Finalizers, which run in any thread and
+at any time, do no more than put a block into a queue.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from threading import Lock, get_ident
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from ...base.errors import DtypeError
+from ..event import DeviceClosed
+
+_SMALLEST = 512  # bytes; blocks up to 4 KiB are multiples of it, larger ones come in four sizes to each power of two
+
+
+def capacity_of(nbytes: int) -> int:
+    """Return the size of the block in which so many bytes go."""
+    return _whole(nbytes, max(_SMALLEST, 1 << max(0, (nbytes - 1).bit_length() - 3)))
+
+
+def _whole(nbytes: int, step: int = _SMALLEST) -> int:
+    """Round up to whole steps."""
+    return -(-nbytes // step) * step
+
+
+class Block:
+    """A piece of memory.
+
+    Attributes
+    ----------
+    memory : object
+        What was made, None once it is freed.
+    capacity : int
+        Bytes that it has.
+    nbytes : int
+        Bytes that were asked for.
+    """
+
+    __slots__ = ("capacity", "memory", "nbytes")
+
+    def __init__(self, memory: Any, capacity: int) -> None:
+        self.memory = memory
+        self.capacity = capacity
+        self.nbytes = 0
+
+
+class BlockPool:
+    """Blocks of a kind of memory, with exact counts of the bytes asked for.
+
+    Parameters
+    ----------
+    what : str
+        Whose memory it is, for messages.
+    make, free : callable
+        Get the bytes to make and what was made. Called by the device's thread.
+    lacking : type
+        What `make` raises if there is no memory.
+    limit : int, optional
+        Bytes that may be in use.
+    most_cached : int
+        Bytes of free blocks that are kept.
+
+    Attributes
+    ----------
+    refused_bytes, refusals : int
+        What the last block that was refused was to have, and how many were.
+    """
+
+    def __init__(
+        self,
+        what: str,
+        make: Callable[[int], Any],
+        free: Callable[[Any], object],
+        lacking: type[Exception],
+        *,
+        limit: int | None = None,
+        most_cached: int,
+    ) -> None:
+        self.what, self.limit = what, limit
+        self._make, self._free, self._lacking, self._most_cached = make, free, lacking, most_cached
+        self._returned: deque[Block] = deque()  # by finalizers; not counted as free yet
+        self._lock = Lock()  # guards what follows
+        self._blocks: set[Block] = set()
+        self._shelves: dict[int, list[Block]] = {}  # free blocks by capacity
+        self._live = self._peak = self._cached = 0
+        self._reserved = 0  # bytes of all blocks
+        self._detained: list[Block] | None = None
+        self._detaining = 0  # the thread whose blocks are
+        self.refused_bytes = self.refusals = 0
+        self.closed = False
+
+    @property
+    def live_bytes(self) -> int:
+        """Bytes of the blocks in use, as they were asked for."""
+        with self._lock:
+            self._collect()
+            return self._live
+
+    @property
+    def peak_bytes(self) -> int:
+        """The largest `live_bytes` so far, or since `reset_peak`."""
+        with self._lock:
+            return self._peak
+
+    @property
+    def cached_bytes(self) -> int:
+        """Bytes of free blocks, kept for new ones."""
+        with self._lock:
+            self._collect()
+            return self._cached
+
+    def reset_peak(self) -> None:
+        """Let `peak_bytes` begin anew from `live_bytes`."""
+        with self._lock:
+            self._collect()
+            self._peak = self._live
+
+    def take(self, nbytes: int) -> Block:
+        """Return a block of so many bytes or a few more; by the device's thread.
+
+        Raises
+        ------
+        MemoryError
+            If the limit or the memory leaves no room; nothing was done then.
+        """
+        with self._lock:
+            self._collect()
+            if self.limit is not None and self._live + nbytes > self.limit:
+                raise self._refusal(nbytes, f"of the limit of {self.limit} bytes {self._live} are in use")
+            block = self._find(nbytes)
+            block.nbytes = nbytes
+            self._live += nbytes
+            self._peak = max(self._peak, self._live)
+            return block
+
+    def give_back(self, block: Block) -> None:
+        """Let a block be used again; in any thread, also from within a finalizer: so there is no lock here."""
+        detained = self._detained
+        if detained is not None and self._detaining == get_ident():
+            detained.append(block)
+        else:
+            self._returned.append(block)
+
+    def detain(self) -> None:
+        """From now on keep what this thread gives back, until `detained` is called.
+
+        What was enqueued may go on using it: a stream of the device would not mind, but the others do not wait for it.
+        """
+        self._detained, self._detaining = [], get_ident()
+
+    def detained(self) -> list[Block]:
+        """End `detain`; return the blocks, to be given back when that what was enqueued is done."""
+        blocks, self._detained = self._detained or [], None
+        return blocks
+
+    def release(self, blocks: list[Block]) -> None:
+        """Give back what was detained."""
+        self._returned.extend(blocks)
+
+    def trim(self, most: int | None = None) -> None:
+        """Free blocks nobody uses, large ones first, until at most so many bytes are kept; by the device's thread."""
+        with self._lock:
+            self._collect()
+            self._trim(self._most_cached if most is None else most)
+
+    def close(self) -> None:
+        """Free all blocks, also those in use: what they were ends with the device; by its thread."""
+        with self._lock:
+            self.closed = True
+            for block in self._blocks:
+                self._free(block.memory)
+                block.memory = None
+            self._blocks.clear()
+            self._shelves.clear()
+            self._returned.clear()
+            self._live = self._cached = self._reserved = 0
+
+    def _collect(self) -> None:
+        while self._returned:
+            block = self._returned.popleft()
+            if block.memory is not None:
+                self._live -= block.nbytes
+                self._cached += block.capacity
+                self._shelves.setdefault(block.capacity, []).append(block)
+
+    def _find(self, nbytes: int) -> Block:
+        capacity = capacity_of(nbytes)
+        if shelf := self._shelves.get(capacity):
+            self._cached -= capacity
+            return shelf.pop()
+        if self.limit is not None:  # what is kept is within the limit, too, and what blocks have beyond their bytes
+            room = self.limit - (self._reserved - self._cached)
+            self._trim(max(0, room - capacity))
+            capacity = capacity if capacity <= room else _whole(nbytes)
+        block = self._made(capacity, nbytes)
+        self._blocks.add(block)
+        self._reserved += block.capacity
+        return block
+
+    def _made(self, capacity: int, nbytes: int) -> Block:
+        try:
+            return Block(self._make(capacity), capacity)
+        except self._lacking:
+            self._trim(0)
+        try:
+            return Block(self._make(_whole(nbytes)), _whole(nbytes))
+        except self._lacking as error:
+            raise self._refusal(nbytes, f"{self._live} are in use, and the driver has no more ({error})") from None
+
+    def _refusal(self, nbytes: int, why: str) -> MemoryError:
+        self.refused_bytes = nbytes
+        self.refusals += 1
+        return MemoryError(f"no room for {nbytes} bytes in {self.what}: {why}")
+
+    def _trim(self, most: int) -> None:
+        for capacity in sorted(self._shelves, reverse=True):
+            shelf = self._shelves[capacity]
+            while shelf and self._cached > most:
+                block = shelf.pop()
+                self._blocks.discard(block)
+                self._cached -= capacity
+                self._reserved -= capacity
+                self._free(block.memory)
+                block.memory = None
+
+
+class CudaBuffer:
+    """An array in the memory of a GPU, in C order; made by :class:`CudaDevice`.
+
+    CuPy takes it without a copy: ``cupy.asarray(buffer)``.
+
+    Attributes
+    ----------
+    shape : tuple of int
+    dtype : numpy.dtype
+    nbytes, size : int
+    """
+
+    __slots__ = ("__weakref__", "_block", "_pool", "dtype", "nbytes", "shape", "size")
+
+    def __init__(self, pool: BlockPool, shape: tuple[int, ...], dtype: DTypeLike) -> None:
+        self._block: Block | None = None
+        self._pool = pool
+        self.shape, self.dtype = shape, np.dtype(dtype)
+        if self.dtype.hasobject or self.dtype.kind == "T":
+            raise DtypeError(
+                "these values can not be in the memory of a GPU",
+                wanted="numbers or booleans",
+                got=self.dtype,
+                hint="keep operations on strings on a CPU device",
+            )
+        self.size = int(np.prod(shape, dtype=np.int64))
+        self.nbytes = self.size * self.dtype.itemsize
+        if self.nbytes:
+            self._block = pool.take(self.nbytes)
+
+    def __repr__(self) -> str:
+        return f"<CudaBuffer {self.dtype}{list(self.shape)} in {self._pool.what}>"
+
+    def __del__(self) -> None:
+        if (block := getattr(self, "_block", None)) is not None:
+            self._pool.give_back(block)
+
+    @property
+    def pointer(self) -> int:
+        """Address on the device, 0 if it has no bytes.
+
+        Raises
+        ------
+        DeviceClosed
+            If the device was closed: its memory has ended with it.
+        """
+        if self._pool.closed:
+            raise DeviceClosed(f"{self!r} has ended with its device", hint="copy out what is still needed before")
+        return 0 if self._block is None else int(self._block.memory)
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        data = (self.pointer, False)
+        return {"shape": self.shape, "typestr": self.dtype.str, "data": data, "strides": None, "version": 3}
+
+    def is_in(self, pool: BlockPool) -> bool:
+        """Say whether it is in this memory."""
+        return self._pool is pool
+
+
+class _Lent:
+    """Has a block as long as arrays of its memory live: it is their base."""
+
+    __slots__ = ("__array_interface__", "_memory", "block", "pool")
+
+    def __init__(self, pool: BlockPool, nbytes: int) -> None:
+        self.pool, self.block = pool, pool.take(nbytes)
+        self._memory = self.block.memory  # lives on when the device closes
+        self.__array_interface__ = self._memory[:nbytes].__array_interface__
+
+    def __del__(self) -> None:
+        if (block := getattr(self, "block", None)) is not None:
+            self.pool.give_back(block)
+
+
+def lend(pool: BlockPool, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
+    """Return a new array in page-locked memory; its block comes back when the array and its views are gone."""
+    nbytes = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
+    if nbytes == 0:
+        return np.empty(shape, dtype)
+    return np.asarray(_Lent(pool, nbytes)).view(dtype).reshape(shape)
+
+
+def is_lent(array: NDArray[Any], pool: BlockPool) -> bool:
+    """Say whether an array is page-locked memory of this pool, and contiguous."""
+    base: Any = array
+    while isinstance(base, np.ndarray):
+        base = base.base
+    return isinstance(base, _Lent) and base.pool is pool and not pool.closed and array.flags.c_contiguous

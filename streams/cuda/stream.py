@@ -1,0 +1,299 @@
+"""Streams of a GPU: the device's thread calls the work, which enqueues; a thread of the stream waits for the end."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from threading import Condition, Lock, Thread
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from ..contract import StreamStatistics
+from ..event import Event
+from ..queued import Order, QueuedStream
+
+if TYPE_CHECKING:
+    from .core import Core
+    from .memory import Block
+
+T = TypeVar("T")
+
+
+def wait_for(event: Event[Any]) -> None:
+    """Let this thread wait until an event is done, well or not."""
+    told = Lock()
+    told.acquire()
+    if event.listen(told.release):
+        told.acquire()
+
+
+class CudaEvent(Event[T]):
+    """The point on a CUDA stream at which a piece of work is done.
+
+    Attributes
+    ----------
+    core : Core
+        Of its device.
+    enqueued : bool
+        Whether the work was called, so that the device knows what it is to do.
+    """
+
+    __slots__ = ("_followers", "_mark", "core", "enqueued")
+
+    def __init__(self, stream: CudaStream, kind: str) -> None:
+        super().__init__(stream, kind)
+        self.core = stream.core
+        self.enqueued = False
+        self._mark: Any = None  # an event of pycuda's until the work is done; guarded by the core's lock of marks
+        self._followers: list[Callable[[], object]] = []  # guarded by the lock of the event
+
+    def follow(self, call: Callable[[], object]) -> bool:
+        """Have `call` called when the work was enqueued or has ended; False if it was."""
+        with self._lock:
+            if not (self.enqueued or self._done):
+                self._followers.append(call)
+            return not (self.enqueued or self._done)
+
+    def promised(self) -> T:
+        """Return the result that the event will have, or raise what it fails with, once it was enqueued."""
+        if self._error is not None:
+            raise self._error.with_traceback(self._traceback)
+        return self._result  # type: ignore[return-value]
+
+    def begin(self, mark: Any) -> None:
+        """Let those go on that waited for the work to be enqueued.
+
+        Parameters
+        ----------
+        mark : pycuda.driver.Event or None
+            Recorded behind the work; None if nothing was enqueued.
+        """
+        self._mark = mark
+        with self._lock:
+            self.enqueued = True
+            followers, self._followers = self._followers, []
+        for call in followers:
+            call()
+
+    def hold_back(self, stream: CudaStream) -> None:
+        """Let a stream of any device wait for the work, if that is not done."""
+        with self.core.marks_lock:
+            if self._mark is not None and self.stream is not stream:
+                stream.inner.wait_for_event(self._mark)
+
+    def wait(self) -> None:
+        """Wait until the device has done the work; for the thread that ends it."""
+        if self._mark is not None:
+            self._mark.synchronize()
+
+    def give_back_mark(self) -> None:
+        """Let the mark be used for another event."""
+        with self.core.marks_lock:
+            if self._mark is not None:
+                self.core.marks.append(self._mark)
+                self._mark = None
+
+    def finish(self, result: T | None = None, error: BaseException | None = None, at: float | None = None) -> None:
+        super().finish(result, error, at)
+        with self._lock:
+            followers, self._followers = self._followers, []
+        for call in followers:
+            call()
+
+
+class CudaOrder(Order):
+    """A piece of work for a CUDA stream.
+
+    Attributes
+    ----------
+    ahead : bool
+        Whether it is called when what it waits for is enqueued on CUDA streams; the device does the waiting then.
+    blocks : list of Block
+        Memory given back while it was called, which what it enqueued may still use.
+    """
+
+    __slots__ = ("ahead", "blocks")
+
+    def __init__(self, *fields: Any, ahead: bool) -> None:
+        super().__init__(*fields)
+        self.ahead = ahead
+        self.blocks: list[Block] = []
+
+    def waits(self, call: Callable[[], object]) -> bool:
+        while self._seen < len(self.after):
+            event = self.after[self._seen]
+            asks = event.follow if self.ahead and isinstance(event, CudaEvent) else event.listen
+            if self._asked == self._seen:
+                if not (event.done or (self.ahead and getattr(event, "enqueued", False))):
+                    return True
+            elif asks(call):
+                self._asked = self._seen
+                return True
+            self._seen += 1
+        return False
+
+    @property
+    def obstacle(self) -> BaseException | None:
+        return next((e._error for e in self.after if e.failing), None)
+
+
+class CudaStream(QueuedStream):
+    """A stream of a GPU.
+
+    Attributes
+    ----------
+    core : Core
+        Of its device.
+    inner : pycuda.driver.Stream
+        For the device's thread only.
+    """
+
+    def __init__(self, name: str, core: Core) -> None:
+        super().__init__(name, core.clock)
+        self.core = core
+        self.inner: Any = None
+        self._change = Condition(self._lock)
+        self._under_way: deque[CudaOrder] = deque()  # enqueued and not ended, in order
+        self._telling = False  # whether one is just being ended
+        self._ending = False  # whether the waiting thread is to end
+        self._free = float("-inf")  # when the last work ended, in seconds by the clock
+        self._thread: Thread | None = None
+
+    @property
+    def handle(self) -> int:
+        """The driver's, as for ``cupy.cuda.ExternalStream``."""
+        return int(self.inner.handle)
+
+    def submit(
+        self,
+        work: Callable[[], T] | None = None,
+        *,
+        after: Iterable[Event[Any]] = (),
+        uses: Iterable[object] = (),
+        kind: str = "",
+        nbytes: int | Callable[[], int] = 0,
+        ahead: bool = False,
+    ) -> Event[T]:
+        """Add work to the end of the queue; see :meth:`Stream.submit`.
+
+        Parameters
+        ----------
+        ahead : bool
+            Say that the work only enqueues, and looks neither at results nor at bytes of what it waits for. Then it is
+            called as soon as that is enqueued, if it is work of CUDA devices, and the GPU waits instead of the host.
+        """
+        event: CudaEvent[T] = CudaEvent(self, kind)
+        self._add(CudaOrder(event, work, after, uses, nbytes, self.clock.now(), ahead=ahead))
+        return event
+
+    def statistics(self) -> StreamStatistics:
+        with self._lock:
+            running = len(self._under_way) + (self._running is not None)
+            counts = len(self._waiting), running, self._done, self._failed, self._withdrawn, self._nbytes
+            return StreamStatistics(*counts, self._busy_seconds)
+
+    def close(self) -> Event[Any] | None:
+        last = super().close()  # of what is being enqueued, and so behind all others
+        with self._lock:
+            return last or (self._under_way[-1].event if self._under_way else None)
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing is under way, and who waited for it was told."""
+        with self._lock:
+            return not (self._under_way or self._running or self._telling)
+
+    # ---- called by the device's thread
+
+    def start(self) -> None:
+        """Open the stream and begin to wait for its work."""
+        self.inner = self.core.driver.Stream()
+        self._thread = Thread(target=self._serve, name=f"tagflow {self.name}", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Wait for what is under way and give back what the stream is made of."""
+        with self._change:
+            self._ending = True
+            self._change.notify()
+        if self._thread is not None:
+            self._thread.join()
+        self.inner = None
+
+    def proceed(self) -> bool:
+        """Enqueue the first piece of work, if it need not wait; say whether there was one."""
+        with self._lock:
+            order = self._next()
+            self._running = order
+        if order is None:
+            return False
+        assert isinstance(order, CudaOrder)
+        order.event.begin(self._enqueue(order))  # type: ignore[attr-defined]  # a CudaEvent: see submit
+        with self._change:
+            self._running = None
+            self._under_way.append(order)
+            self._change.notify()
+        return True
+
+    def _look(self) -> None:
+        self.core.wake()
+
+    def _enqueue(self, order: CudaOrder) -> Any:
+        """Call the work; return the mark behind it, None if there is nothing to wait for."""
+        if (error := order.obstacle) is not None:
+            order.event.note(error=error)
+            return None
+        order.event.began = self.clock.now()
+        try:
+            for event in order.after:
+                if isinstance(event, CudaEvent):
+                    event.hold_back(self)
+            order.blocks = self.core.perform(order)
+            return self.core.mark(self.inner)
+        except self.core.driver.Error as failure:
+            order.event.note(
+                error=self.core.translated(failure, f"{self.name}: enqueuing {order.event.kind or 'work'}")
+            )
+            return None
+
+    # ---- called by the waiting thread
+
+    def _serve(self) -> None:
+        self.core.context.push()
+        try:
+            while (order := self._oldest()) is not None:
+                self._see_to(order)
+                del order
+        finally:
+            self.core.driver.Context.pop()
+
+    def _oldest(self) -> CudaOrder | None:
+        """Wait for something to wait for; None at the end."""
+        with self._change:
+            while not self._under_way:
+                if self._ending:
+                    return None
+                self._change.wait()
+            return self._under_way[0]
+
+    def _see_to(self, order: CudaOrder) -> None:
+        """Wait until the device has done a piece of work, and end it."""
+        event: Any = order.event
+        error: BaseException | None = None
+        try:
+            event.wait()
+        except self.core.driver.Error as failure:
+            error = self.core.translated(failure, f"{self.name}: {event.kind or 'work'} failed on the device")
+        for other in order.after:  # done on the device, but perhaps not seen yet by the thread that waits for it
+            wait_for(other)
+        if event.began is not None:
+            event.began = max(event.began, self._free, order.ready)
+            error = error or order.obstacle
+        now = self._free = self.clock.now()
+        event.give_back_mark()
+        self.core.memory.release(order.blocks)
+        with self._lock:
+            self._under_way.popleft()
+            self._telling = True
+        self._end(order, now, error)
+        self._telling = False
+        self.core.wake()
