@@ -25,7 +25,8 @@ fails is no concern of another's; who needs an earlier result says so.
 What has begun runs to its end. Cancelling whoever awaits an event withdraws nothing.
 
 **Closing.** `Device.aclose` waits for what has begun, drops the rest (`DeviceClosed`), and leaves no thread, file or
-handle; then `submit` raises. Arrays that the device has made stay valid as long as somebody has them.
+handle; then `submit` raises. Arrays of the host's memory that the device has made stay valid as long as somebody has
+them; buffers in a memory of the device's own end with it, and say so.
 
 **Loops.** A device may serve one loop after another. Work is submitted on the thread of a running loop.
 """

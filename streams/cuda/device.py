@@ -102,12 +102,18 @@ class CudaDevice(Device):
         """
         return CudaBuffer(self.pool, shape, dtype)
 
-    def copy_in(self, source: Array | Event[Array], *, after: Iterable[Event[Any]] = ()) -> Event[CudaBuffer]:
+    def copy_in(
+        self,
+        source: Array | Event[Array],
+        *,
+        into: CudaBuffer | None = None,
+        after: Iterable[Event[Any]] = (),
+    ) -> Event[CudaBuffer]:
         kept: list[Array] = []  # page-locked, until the copy is done
 
         def copy() -> CudaBuffer:
             array = _promised(source)
-            buffer = self.allocate(array.shape, array.dtype)
+            buffer = self.allocate(array.shape, array.dtype) if into is None else self._checked(into, like=array)
             if buffer.nbytes:
                 kept.append(array if is_lent(array, self.host_pool) else self._staged(array))
                 stream = self.host_to_device.inner
@@ -115,19 +121,32 @@ class CudaDevice(Device):
             return buffer
 
         ahead = self._is_own(source) or (isinstance(source, np.ndarray) and is_lent(source, self.host_pool))
-        return self._submit_copy(self.host_to_device, copy, source, after, "HostToDevice", ahead)
+        return self._submit_copy(self.host_to_device, copy, source, after, "HostToDevice", ahead=ahead)
 
-    def copy_out(self, source: CudaBuffer | Event[CudaBuffer], *, after: Iterable[Event[Any]] = ()) -> Event[Array]:
+    def copy_out(
+        self,
+        source: CudaBuffer | Event[CudaBuffer],
+        *,
+        into: Array | None = None,
+        after: Iterable[Event[Any]] = (),
+    ) -> Event[Array]:
+        direct = into is None or is_lent(into, self.host_pool)
+
         def copy() -> Array:
-            buffer = _promised(source)
-            self._check(buffer)
-            array = lend(self.host_pool, buffer.shape, buffer.dtype)
+            buffer = self._checked(_promised(source), like=into)
+            array = into if into is not None and direct else lend(self.host_pool, buffer.shape, buffer.dtype)
             if buffer.nbytes:
                 stream = self.device_to_host.inner
                 self._core.driver.memcpy_dtoh_async(_bytes(array), buffer.pointer, stream)
             return array
 
-        return self._submit_copy(self.device_to_host, copy, source, after, "DeviceToHost", ahead=True)
+        def fill(array: Array) -> Array:
+            assert into is not None
+            into[...] = array
+            return into
+
+        then = None if direct else fill  # not by the driver: it would hold the device's thread until it is done
+        return self._submit_copy(self.device_to_host, copy, source, after, "DeviceToHost", ahead=True, then=then)
 
     async def aclose(self) -> None:
         self._core.stop()
@@ -141,11 +160,11 @@ class CudaDevice(Device):
         source: Any,
         after: Iterable[Event[Any]],
         kind: str,
-        ahead: bool,
+        **how: Any,
     ) -> Event[Any]:
         first = [source] if isinstance(source, Event) else []
         return stream.submit(
-            copy, after=[*first, *after], kind=kind, nbytes=lambda: int(_promised(source).nbytes), ahead=ahead
+            copy, after=[*first, *after], kind=kind, nbytes=lambda: int(_promised(source).nbytes), **how
         )
 
     def _is_own(self, source: object) -> bool:
@@ -158,13 +177,21 @@ class CudaDevice(Device):
         copy[...] = array
         return copy
 
-    def _check(self, buffer: CudaBuffer) -> None:
+    def _checked(self, buffer: CudaBuffer, like: Array | None) -> CudaBuffer:
+        """Return a buffer of this device that has an array's shape and dtype."""
         if not (isinstance(buffer, CudaBuffer) and buffer.is_in(self.pool)):
             raise TagflowError(
-                f"{self.device_to_host.name} copies what is in its device's memory",
+                f"{self.name} copies to and from its own memory only",
                 got=buffer,
-                hint="copy out by the device that has it",
+                hint="copy by the device that has it",
             )
+        if like is not None and (buffer.shape, buffer.dtype) != (like.shape, like.dtype):
+            raise TagflowError(
+                f"{self.name} copies between equal shapes and dtypes only",
+                wanted=buffer,
+                got=f"{like.dtype}{list(like.shape)}",
+            )
+        return buffer
 
 
 def _promised(source: Any) -> Any:

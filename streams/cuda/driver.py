@@ -54,7 +54,7 @@ def load_driver() -> Any:
         If it is not there, or finds no driver.
     """
     try:
-        import pycuda.driver as driver  # type: ignore[import-not-found, unused-ignore]
+        import pycuda.driver as driver
     except ImportError as error:  # also where libcuda is missing
         raise CudaUnavailable(f"pycuda can not be imported: {error}", hint=_HINT) from error
     try:

@@ -59,17 +59,24 @@ class CudaEvent(Event[T]):
             raise self._error.with_traceback(self._traceback)
         return self._result  # type: ignore[return-value]
 
-    def begin(self, mark: Any) -> None:
+    def begin(self, mark: Any, known: bool) -> None:
         """Let those go on that waited for the work to be enqueued.
 
         Parameters
         ----------
         mark : pycuda.driver.Event or None
             Recorded behind the work; None if nothing was enqueued.
+        known : bool
+            Whether the device knows all that there is to do; else others must wait until it is done.
         """
         self._mark = mark
+        if known:
+            with self._lock:
+                self.enqueued = True
+            self._tell()
+
+    def _tell(self) -> None:
         with self._lock:
-            self.enqueued = True
             followers, self._followers = self._followers, []
         for call in followers:
             call()
@@ -94,10 +101,7 @@ class CudaEvent(Event[T]):
 
     def finish(self, result: T | None = None, error: BaseException | None = None, at: float | None = None) -> None:
         super().finish(result, error, at)
-        with self._lock:
-            followers, self._followers = self._followers, []
-        for call in followers:
-            call()
+        self._tell()
 
 
 class CudaOrder(Order):
@@ -107,15 +111,17 @@ class CudaOrder(Order):
     ----------
     ahead : bool
         Whether it is called when what it waits for is enqueued on CUDA streams; the device does the waiting then.
+    then : callable or None
+        Gets the result when the device is done, and returns another one; the host's part of the work.
     blocks : list of Block
         Memory given back while it was called, which what it enqueued may still use.
     """
 
-    __slots__ = ("ahead", "blocks")
+    __slots__ = ("ahead", "blocks", "then")
 
-    def __init__(self, *fields: Any, ahead: bool) -> None:
+    def __init__(self, *fields: Any, ahead: bool, then: Callable[[Any], Any] | None) -> None:
         super().__init__(*fields)
-        self.ahead = ahead
+        self.ahead, self.then = ahead, then
         self.blocks: list[Block] = []
 
     def waits(self, call: Callable[[], object]) -> bool:
@@ -130,6 +136,20 @@ class CudaOrder(Order):
                 return True
             self._seen += 1
         return False
+
+    def complete(self) -> None:
+        """Do the host's part."""
+        event = self.event
+        if self.then is None or event.failing:
+            return
+        try:
+            event.note(self.then(event._result))
+        except BaseException as error:
+            event.note(error=error)
+
+    def forget(self) -> None:
+        super().forget()
+        self.then = None
 
     @property
     def obstacle(self) -> BaseException | None:
@@ -172,6 +192,7 @@ class CudaStream(QueuedStream):
         kind: str = "",
         nbytes: int | Callable[[], int] = 0,
         ahead: bool = False,
+        then: Callable[[T], T] | None = None,
     ) -> Event[T]:
         """Add work to the end of the queue; see :meth:`Stream.submit`.
 
@@ -180,9 +201,12 @@ class CudaStream(QueuedStream):
         ahead : bool
             Say that the work only enqueues, and looks neither at results nor at bytes of what it waits for. Then it is
             called as soon as that is enqueued, if it is work of CUDA devices, and the GPU waits instead of the host.
+        then : callable, optional
+            Called in another thread with the work's result when the device is done; returns the event's result. It
+            must not call the driver.
         """
         event: CudaEvent[T] = CudaEvent(self, kind)
-        self._add(CudaOrder(event, work, after, uses, nbytes, self.clock.now(), ahead=ahead))
+        self._add(CudaOrder(event, work, after, uses, nbytes, self.clock.now(), ahead=ahead, then=then))
         return event
 
     def statistics(self) -> StreamStatistics:
@@ -227,7 +251,9 @@ class CudaStream(QueuedStream):
         if order is None:
             return False
         assert isinstance(order, CudaOrder)
-        order.event.begin(self._enqueue(order))  # type: ignore[attr-defined]  # a CudaEvent: see submit
+        event: Any = order.event
+        event.begin(self._enqueue(order), known=order.then is None)
+        del event
         with self._change:
             self._running = None
             self._under_way.append(order)
@@ -285,6 +311,8 @@ class CudaStream(QueuedStream):
             error = self.core.translated(failure, f"{self.name}: {event.kind or 'work'} failed on the device")
         for other in order.after:  # done on the device, but perhaps not seen yet by the thread that waits for it
             wait_for(other)
+        if error is None:
+            order.complete()
         if event.began is not None:
             event.began = max(event.began, self._free, order.ready)
             error = error or order.obstacle

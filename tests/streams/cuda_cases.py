@@ -252,6 +252,35 @@ async def test_devices_of_different_sorts_wait_for_each_other(rig):
         assert (await third).tolist() == [*range(10)]
 
 
+async def test_copies_go_into_what_is_there(rig):
+    buffer = await rig.device.copy_in(ONES)
+    assert await rig.device.copy_in(ONES * 2, into=buffer) is buffer
+    pinned, ordinary, strided = await rig.device.copy_out(buffer), np.zeros(1000), np.zeros(2000)[::2]
+    assert (pinned == 2).all()
+    await rig.device.copy_in(ONES * 3, into=buffer)
+    for array in (pinned, ordinary, strided):
+        assert await rig.device.copy_out(buffer, into=array) is array
+        assert (array == 3).all()
+    with pytest.raises(TagflowError, match="equal shapes and dtypes"):
+        await rig.device.copy_in(ONES.astype(np.float32), into=buffer)
+    with pytest.raises(TagflowError, match="equal shapes and dtypes"):
+        await rig.device.copy_out(buffer, into=np.zeros(999))
+    with pytest.raises(ValueError, match="read-only"):
+        await rig.device.copy_out(buffer, into=np.broadcast_to(np.zeros(1), 1000))
+
+
+async def test_what_the_host_fills_is_read_when_it_is_full(rig):
+    """A copy into ordinary memory is not done when the device is."""
+    buffer, array = await rig.device.copy_in(ONES), np.zeros(1000)
+    busy, go = rig.busy(rig.device.device_to_host)
+    out = rig.device.copy_out(buffer, into=array)
+    again = rig.device.copy_in(out)
+    await until(lambda: rig.device.device_to_host.statistics().running == 2)
+    go()
+    assert (await rig.read(await again) == 1).all()
+    assert busy.done
+
+
 # ---- faults
 
 
@@ -308,7 +337,7 @@ async def test_cancelling_who_awaits_a_copy_disturbs_nothing(rig):
 async def test_buffers_stay_where_they_are(rig):
     buffer = await rig.device.copy_in(ONES)
     for wrong in (buffer, ONES):
-        with pytest.raises(TagflowError, match="what is in its device's memory"):
+        with pytest.raises(TagflowError, match="its own memory only"):
             await rig.other.copy_out(wrong)
     await rig.device.aclose()
     with pytest.raises(DeviceClosed, match="ended with its device"):
