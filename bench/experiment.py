@@ -62,6 +62,10 @@ class Experiment:
         Units of work in one step of a case.
     tolerance : float
         Largest accepted difference of two engines' values, relative to the largest value; 0 is exact.
+    exact : tuple of str
+        Engines whose values are tagflow's to the bit, whatever the tolerance.
+    unable : callable
+        Returns for a case the engines that can not do it, each with the reason, which is shown.
     peak : str or None
         Name of the peak-memory metric in bytes, if it is measured too; each case then gets fresh processes.
     time_unit : float or None
@@ -84,6 +88,8 @@ class Experiment:
     metric: str
     amount: Callable[[Case], float] = lambda case: 1.0
     tolerance: float = 0.0
+    exact: tuple[str, ...] = ()
+    unable: Callable[[Case], Mapping[str, str]] = lambda case: {}
     peak: str | None = None
     time_unit: float | None = None
     figures: tuple[str, ...] = ()

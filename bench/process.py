@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import uvloop
 
-from .experiment import BenchError, Case, Experiment
+from .experiment import BenchError, Case, Experiment, Observed
 from .memory import PeakMemory
 
 PATIENCE = 900.0  # seconds to wait for an answer before an engine counts as stuck
@@ -117,8 +117,8 @@ class Worker:
         return {metric: list(samples) for metric, samples in self.step.figures.items()}
 
     async def notes(self) -> dict[str, str]:
-        """Return what an Observed step has noted in words."""
-        return dict(self.step.notes())
+        """Return what the step has noted in words, if it is one that does."""
+        return dict(self.step.notes()) if isinstance(self.step, Observed) else {}
 
     async def peak(self) -> int:
         """Return the peak resident bytes since before the first step."""

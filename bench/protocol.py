@@ -68,15 +68,19 @@ def run(
             if experiment.peak and number > 1:
                 close(processes)
                 processes = start(experiment, engines)
+            unable = experiment.unable(case)
+            able = [process for process in processes if process.engine not in unable]
             progress(f"{describe(case)}: building")
-            prepare(processes, case, in_turn=bool(experiment.figures))
-            check_equal(processes, experiment.tolerance)
+            prepare(able, case, in_turn=bool(experiment.figures))
+            check_equal(able, experiment.tolerance, experiment.exact)
             later = len(experiment.cases) - number
-            stop = time.monotonic() + effort.share(deadline - time.monotonic(), later, len(engines))
-            samples = measure(experiment, case, processes, effort, stop, progress)
+            stop = time.monotonic() + effort.share(deadline - time.monotonic(), later, len(able))
+            samples = measure(experiment, case, able, effort, stop, progress)
             found.append((case, samples[experiment.metric].get(OURS, [])))
             yield from records(experiment, case, samples)
-            yield from notes(experiment, case, processes)
+            yield from notes(experiment, case, able)
+            for engine in (each for each in engines if each in unable):
+                yield note(experiment, case, "can not", engine, unable[engine])
         yield from against_first(experiment, found)
     finally:
         close(processes)
@@ -93,13 +97,16 @@ def describe(case: Case) -> str:
     return " ".join(f"{key}={value}" for key, value in case.items())
 
 
-def check_equal(processes: list[EngineProcess], tolerance: float) -> None:
-    """Run one step on every engine and hold the values against the first engine's; BenchError where they differ."""
+def check_equal(processes: list[EngineProcess], tolerance: float, exact: tuple[str, ...] = ()) -> None:
+    """Run one step on every engine and hold the values against the first engine's; BenchError where they differ.
+
+    Those of the engines named in `exact` must be the same to the bit.
+    """
     for process in processes:
         process.ask("values")
     answers = [process.answer() for process in processes]
     for process, values in zip(processes[1:], answers[1:], strict=True):
-        difference = compare(answers[0], values, tolerance)
+        difference = compare(answers[0], values, 0.0 if process.engine in exact else tolerance)
         if difference:
             raise BenchError(f"'{process.engine}' and '{processes[0].engine}' disagree: {difference}")
 
@@ -191,7 +198,12 @@ def notes(experiment: Experiment, case: Case, processes: list[EngineProcess]) ->
     """Yield a record for each thing that the experiment's steps note in words."""
     for process in processes if experiment.notes else []:
         for name, text in process.call("notes").items():
-            yield {"bench": experiment.name, "case": dict(case), "note": name, "by": process.engine, "text": text}
+            yield note(experiment, case, name, process.engine, text)
+
+
+def note(experiment: Experiment, case: Case, name: str, engine: str, text: str) -> dict[str, Any]:
+    """Return the record of something said in words."""
+    return {"bench": experiment.name, "case": dict(case), "note": name, "by": engine, "text": text}
 
 
 def summary(values: list[float]) -> dict[str, Any]:
