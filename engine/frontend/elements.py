@@ -52,11 +52,12 @@ class Elements:
         parallel_iterations: int | str,
         back_prop: bool,
         swap: bool,
+        checkpoint_every: int | None,
     ) -> Any:
         """Run `step` for every element from number `start` on."""
         return while_loop(
             lambda k, *_: k < self.count, step, (start, *rest), parallel_iterations=parallel_iterations,
-            back_prop=back_prop, swap_memory=swap,
+            back_prop=back_prop, swap_memory=swap, checkpoint_every=checkpoint_every,
         )  # fmt: skip
 
 

@@ -27,6 +27,8 @@ def map_fn(
     swap_memory: bool = False,
     infer_shape: bool = True,
     name: str | None = None,
+    *,
+    checkpoint_every: int | None = None,
 ) -> Any:
     """Apply a function to every element along the first dimension, and stack the results.
 
@@ -53,6 +55,8 @@ def map_fn(
         Check that all results have one shape.
     name : str, optional
         Name scope of the operations.
+    checkpoint_every : int, optional
+        As for :func:`while_loop`.
 
     Returns
     -------
@@ -81,7 +85,7 @@ def map_fn(
             values = _mapped(fn(source.read(k)), kinds)
             return k + 1, [a.write(k, v) for a, v in zip(arrays, values, strict=True)]
 
-        _, arrays = source.loop(step, 0, (arrays,), parallel_iterations, back_prop, swap_memory)
+        _, arrays = source.loop(step, 0, (arrays,), parallel_iterations, back_prop, swap_memory, checkpoint_every)
         return nest.pack_as(kinds, [a.stack() for a in arrays])
 
 
@@ -93,6 +97,8 @@ def foldl(
     back_prop: bool = True,
     swap_memory: bool = False,
     name: str | None = None,
+    *,
+    checkpoint_every: int | None = None,
 ) -> Any:
     """Combine the elements along the first dimension into one, from the first to the last.
 
@@ -117,6 +123,8 @@ def foldl(
         As for :func:`while_loop`.
     name : str, optional
         Name scope of the operations.
+    checkpoint_every : int, optional
+        As for :func:`while_loop`.
 
     Returns
     -------
@@ -138,7 +146,7 @@ def foldl(
     """
     with name_scope(name, "foldl"):
         source = Elements(elems, "foldl")
-        return _fold(fn, source, initializer, parallel_iterations, back_prop, swap_memory)
+        return _fold(fn, source, initializer, parallel_iterations, back_prop, swap_memory, checkpoint_every)
 
 
 def foldr(
@@ -149,6 +157,8 @@ def foldr(
     back_prop: bool = True,
     swap_memory: bool = False,
     name: str | None = None,
+    *,
+    checkpoint_every: int | None = None,
 ) -> Any:
     """Combine the elements along the first dimension into one, from the last to the first.
 
@@ -173,6 +183,8 @@ def foldr(
         As for :func:`while_loop`.
     name : str, optional
         Name scope of the operations.
+    checkpoint_every : int, optional
+        As for :func:`while_loop`.
 
     Returns
     -------
@@ -192,7 +204,7 @@ def foldr(
     """
     with name_scope(name, "foldr"):
         source = Elements(elems, "foldr", reverse=True)
-        return _fold(fn, source, initializer, parallel_iterations, back_prop, swap_memory)
+        return _fold(fn, source, initializer, parallel_iterations, back_prop, swap_memory, checkpoint_every)
 
 
 def scan(
@@ -205,6 +217,8 @@ def scan(
     infer_shape: bool = True,
     reverse: bool = False,
     name: str | None = None,
+    *,
+    checkpoint_every: int | None = None,
 ) -> Any:
     """Combine the elements along the first dimension, and keep every value on the way (a generalised prefix sum).
 
@@ -234,6 +248,8 @@ def scan(
         Go from the last element to the first.
     name : str, optional
         Name scope of the operations.
+    checkpoint_every : int, optional
+        As for :func:`while_loop`.
 
     Returns
     -------
@@ -265,7 +281,9 @@ def scan(
             total = _combine(fn, total, source.read(k))
             return k + 1, total, _write(arrays, source.place(k), total)
 
-        _, _, arrays = source.loop(step, start, (first, arrays), parallel_iterations, back_prop, swap_memory)
+        _, _, arrays = source.loop(
+            step, start, (first, arrays), parallel_iterations, back_prop, swap_memory, checkpoint_every
+        )  # fmt: skip
         return nest.pack_as(first, [a.stack() for a in arrays])
 
 
@@ -288,13 +306,16 @@ def _mapped(results: Any, kinds: Any) -> list[Tensor]:
     return [tensor for _, tensor in tensors]
 
 
-def _fold(fn: Function, source: Elements, initializer: Any, parallel: int | str, back_prop: bool, swap: bool) -> Any:
+def _fold(
+    fn: Function, source: Elements, initializer: Any, parallel: int | str, back_prop: bool, swap: bool,
+    checkpoint_every: int | None,
+) -> Any:  # fmt: skip
     start, first = source.start(initializer)
 
     def step(k: Tensor, total: Any) -> Any:
         return k + 1, _combine(fn, total, source.read(k))
 
-    return source.loop(step, start, (first,), parallel, back_prop, swap)[1]
+    return source.loop(step, start, (first,), parallel, back_prop, swap, checkpoint_every)[1]
 
 
 def _combine(fn: Function, total: Any, element: Any) -> Any:

@@ -6,6 +6,8 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from ..base import nest
 from ..base.dtypes import bool_, int32
 from ..base.errors import DtypeError, GraphError, LoopVariableError, ShapeError, TagflowError
@@ -35,6 +37,7 @@ def while_loop(
     return_same_structure: bool = False,
     *,
     independent: bool = False,
+    checkpoint_every: int | None = None,
 ) -> Any:
     """Repeat `body` while `cond` is true (Yu et al., 2018, section 2.1).
 
@@ -70,6 +73,11 @@ def while_loop(
     independent : bool, optional
         Promise that iterations do not wait for each other: each variable is a counter, stays as it is, is a
         TensorArray written at indices that differ, or does not depend on its old value. It is checked here.
+    checkpoint_every : int, optional
+        Save for gradients the loop variables of every so many iterations only, and recompute what is between from
+        them: about n / k + k iterations' values are held instead of n, for one more forward run (Chen et al., 2016,
+        "Training Deep Nets with Sublinear Memory Cost"); k near the square root of n holds least. Random operations
+        draw again what they drew; what has effects is not repeated, its results are saved.
 
     Returns
     -------
@@ -81,8 +89,9 @@ def while_loop(
     LoopVariableError
         If the body returns another structure, dtype or a less specific shape.
     GraphError
-        If the predicate is not a bool scalar, a value of an inner region is used outside it, or a variable breaks
-        the promise of `independent`; the text names it and the operations on the way.
+        If the predicate is not a bool scalar, a value of an inner region is used outside it, `checkpoint_every` is
+        not a positive integer, or a variable breaks the promise of `independent`; the text names it and the
+        operations on the way. In ``gradients()``, if a hand-made loop would have to be recomputed.
 
     Examples
     --------
@@ -91,6 +100,7 @@ def while_loop(
     ...     i, total = tg.while_loop(lambda i, s: i < 10, lambda i, s: (i + 1, s + i), [0, 0])
     """
     window = checked_window(parallel_iterations)
+    saving = {} if checkpoint_every is None else {"checkpoint_every": _checked_segment(checkpoint_every)}
     if not nest.flatten(loop_vars):
         raise GraphError("while_loop needs at least one loop variable", got=loop_vars, hint="pass a counter, as in [0]")
     loop = _Loop(loop_vars, shape_invariants, maximum_iterations)
@@ -101,7 +111,7 @@ def while_loop(
         loop.require_independence()
     op = make_while(
         loop.inits, loop.cond, loop.body, name=name or "while", source=loop.source,
-        parallel_iterations=window, back_prop=back_prop, swap_memory=swap_memory,
+        parallel_iterations=window, back_prop=back_prop, swap_memory=swap_memory, **saving,
     )  # fmt: skip
     outputs = op.outputs[: len(loop.leaves)]
     result = nest.pack_as(loop_vars, [from_tensor(leaf, t) for leaf, t in zip(loop.leaves, outputs, strict=True)])
@@ -274,6 +284,15 @@ def _flatten_shapes(loop_vars: Any, given: Any) -> list[Shape]:
     for (_, child), shape in zip(parts, inner, strict=True):
         shapes += _flatten_shapes(child, shape)
     return shapes
+
+
+def _checked_segment(given: Any) -> int:
+    if isinstance(given, bool) or not isinstance(given, (int, np.integer)) or given < 1:
+        raise GraphError(
+            "checkpoint_every must be a positive integer", got=repr(given), wanted="1 or more, or None",
+            hint="the square root of the number of iterations needs least memory; None saves every iteration",
+        )  # fmt: skip
+    return int(given)
 
 
 def _maximum(value: Any) -> Tensor:

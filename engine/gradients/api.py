@@ -13,7 +13,7 @@ from ..ir.tensor import Tensor
 from ..ops import gradient_arrays
 from ..ops.common import ones_like
 from ..ops.slices import IndexedSlices
-from . import arrays, conditional, loops, series  # noqa: F401  (they add their rules to the walk)
+from . import arrays, conditional, segments, series  # noqa: F401  (they add their rules to the walk)
 from .activity import active_tensors
 from .backward import Backward
 from .cotangents import Cotangents, densify

@@ -13,6 +13,7 @@ from ..base.dtypes import int64
 from ..ir import scopes
 from ..ir.build import apply
 from ..ir.operation import Operation
+from ..ir.order import in_order
 from ..ir.structured import Extra, extras, make_cond, new_region, num_results, save_maybe
 from ..ir.tensor import Tensor
 from ..ops.slices import IndexedSlices
@@ -49,7 +50,7 @@ class _Branch:
                 if total is not None:
                     walk.contribute(inner, tensor, total)
             self._open(walk, inner, [(e.value, total) for e, total in saved if e.branch == i])
-            walk.walk(self.forward.operations, inner)
+            walk.walk(in_order(self.forward.operations), inner)
             self._split(inner)
 
     def _open(self, walk: Backward, inner: Cotangents, saved: Sequence[tuple[Tensor | None, Any]]) -> None:

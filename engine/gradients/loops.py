@@ -15,11 +15,12 @@ from ..base.shapes import SCALAR, Shape
 from ..ir import scopes
 from ..ir.build import apply, constant
 from ..ir.operation import Operation
+from ..ir.order import in_order
 from ..ir.structured import extras, make_while, new_region, num_results, save_series, trip_count
 from ..ir.tensor import Tensor
 from ..ops.common import shape_of, shaped
 from ..ops.slices import IndexedSlices
-from .backward import RULES, Backward
+from .backward import Backward
 from .cotangents import Cotangents, Slot, add, densify
 from .liveness import may_be_dead
 from .mirror import Mirror
@@ -27,13 +28,18 @@ from .series import sum_of
 from .zeros import shape_of_value, zeros_for
 
 
-def while_gradient(walk: Backward, op: Operation, cotangents: Cotangents) -> None:
-    """Build the gradient of a While, and contribute to its initial values and captures."""
-    if op.attrs.get("back_prop", True):
-        _WhileGradient(walk, op, cotangents).build()
+class WhileGradient:
+    """The gradient of a While, which contributes to its initial values and captures.
 
+    Parameters
+    ----------
+    walk : Backward
+    op : Operation
+        The While.
+    outside : Cotangents
+        Of what is around it.
+    """
 
-class _WhileGradient:
     def __init__(self, walk: Backward, op: Operation, outside: Cotangents) -> None:
         self.walk = walk
         self.op = op
@@ -45,11 +51,13 @@ class _WhileGradient:
         self.inits: list[Tensor] = []
         self.cond = new_region("gradient of the loop predicate")
         self.body = new_region("gradient of the loop body")
+        self.starts = op.inputs  # of whom the loop's last cotangents are
+        self.window = op.attrs["parallel_iterations"]
         self.finish: list[tuple[Tensor, Callable[[], Any]]] = []
 
     def build(self) -> None:
         """Make the loop and contribute its results."""
-        self._variable(scopes.current_region().resolve(trip_count(self.op)), SCALAR, "count")
+        self._variable(self._count(), SCALAR, "count")
         for i in self.variables:
             total, output = self.totals[i], self.op.outputs[i]
             init = zeros_for(output) if total is None else densify(total)
@@ -60,13 +68,15 @@ class _WhileGradient:
             self.cond.results.append(self.cond.params[0] > 0)
         self.gradient = make_while(
             self.inits, self.cond, self.body, name=f"{self.op.name}_grad", source=self.op.source,
-            parallel_iterations=self.op.attrs["parallel_iterations"], back_prop=True,
-            swap_memory=self.op.attrs["swap_memory"],
+            parallel_iterations=self.window, back_prop=True, swap_memory=self.op.attrs["swap_memory"],
         )  # fmt: skip
         for k, i in enumerate(self.variables):
-            self.walk.contribute(self.outside, self.op.inputs[i], self.gradient.outputs[1 + k])
+            self.walk.contribute(self.outside, self.starts[i], self.gradient.outputs[1 + k])
         for tensor, finish in self.finish:
             self.walk.contribute(self.outside, tensor, finish())
+
+    def _count(self) -> Tensor:
+        return scopes.current_region().resolve(trip_count(self.op))
 
     def _variable(self, init: Tensor, shape: Shape, name: str) -> Tensor:
         self.inits.append(init)
@@ -77,21 +87,32 @@ class _WhileGradient:
         inner = Cotangents()
         index = self.body.params[0] - constant(1, int64)
         self.body.results.append(index)
-        Mirror(self.body, self.forward, index)
+        index = self._mirror(index)
         for k, i in enumerate(self.variables):
             self.walk.contribute(inner, self.forward.results[i], self.body.params[1 + k])
         for extra, total in self.saved:
             if extra.value is not None and total is not None:
                 at = index if extra.index is None else self.body.resolve(extra.index)
                 self.walk.contribute(inner, extra.value, _read_back(total, at, extra.value))
-        self.walk.walk(self.forward.operations, inner)
+        self.walk.walk(in_order(self.forward.operations), inner)
         return inner
 
+    def _mirror(self, index: Tensor) -> Tensor:
+        """Give the body what it needs of the forward iteration that it counts as `index`; return its number."""
+        Mirror(self.body, self.forward, index)
+        return index
+
     def _leave(self, inner: Cotangents) -> None:
+        self._leave_variables(inner)
+        self._leave_captures(inner)
+
+    def _leave_variables(self, inner: Cotangents) -> None:
         for i in self.variables:
             param = self.forward.params[i]
             total = inner.dense(param)
             self.body.results.append(zeros_for(param) if total is None else total)
+
+    def _leave_captures(self, inner: Cotangents) -> None:
         for tensor, parts in inner.parts.items():
             if tensor.region is self.forward:
                 continue
@@ -113,14 +134,20 @@ class _WhileGradient:
         self.finish.append((tensor, lambda: save_series(self.gradient, slot.value, slot.index)))
 
     def _running_sum(self, tensor: Tensor, total: Tensor) -> None:
-        assert self.body.parent is not None
-        with scopes.inside(self.body.parent):
-            init = zeros_for(tensor)
+        init = self._first_sum(tensor)
         before = self._variable(init, init.shape, "sum")
         position = len(self.inits) - 1
         with scopes.within(device=(total.op.device, *self.walk.devices)):  # the sum stays where its terms are made
             after = apply("SeriesAdd", before, total) if tensor.dtype is series else add(before, total)
         self.body.results.append(after)
+        self._last_sum(tensor, position)
+
+    def _first_sum(self, tensor: Tensor) -> Tensor:
+        assert self.body.parent is not None
+        with scopes.inside(self.body.parent):
+            return zeros_for(tensor)
+
+    def _last_sum(self, tensor: Tensor, position: int) -> None:
         self.finish.append((tensor, lambda: self.gradient.outputs[position]))
 
     def _rows(self, tensor: Tensor, slices: IndexedSlices) -> None:
@@ -143,6 +170,3 @@ def _read_back(total: Tensor, index: Tensor, value: Tensor) -> Tensor:
     if value.dtype is series:
         return apply("SeriesReadSeries", total, index)  # type: ignore[no-any-return]
     return shaped(apply("SeriesReadOrZeros", total, index, shape_of(value), dtype=value.dtype), value)
-
-
-RULES["While"] = while_gradient

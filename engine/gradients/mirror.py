@@ -65,10 +65,9 @@ class Mirror:
             return constant(op.attrs["value"])
         if op.type == "Identity" and not op.control_inputs:
             return self.region.resolve(op.inputs[0])
-        if self.index is not None and op.type == "Param":
-            counted = self._counter(tensor)
-            if counted is not None:
-                return counted
+        counted = self._counted(tensor)
+        if counted is not None:
+            return counted
         if op.type in _REREAD or self._is_cheap(op):
             inputs = [self.region.resolve(t) for t in op.inputs]
             return apply(op.type, *inputs, **{k: op.attrs[k] for k in op.definition.attrs})  # type: ignore[no-any-return]
@@ -80,27 +79,15 @@ class Mirror:
         if self.index is None:
             branch = owner.regions.index(self.forward)
             return apply("MaybeGet", self._outer(save_maybe(owner, branch, tensor)))  # type: ignore[no-any-return]
-        series = self._outer(save_series(owner, tensor))
-        return apply(  # type: ignore[no-any-return]
-            "SeriesRead", series, self.index, dtype=tensor.dtype, shape=tensor.shape, maybe=may_be_dead(tensor)
-        )
+        return read_slot(self._outer(save_series(owner, tensor)), self.index, tensor)
 
-    def _counter(self, param: Tensor) -> Tensor | None:
-        """Compute a loop variable that does not change, or by a constant, from its initial value."""
-        owner = self.forward.owner
-        assert owner is not None
-        assert self.index is not None
-        i = self.forward.params.index(param)
-        step = _step(param, self.forward.results[i])
-        if step is None:
+    def _counted(self, tensor: Tensor) -> Tensor | None:
+        """Return what the number of the iteration tells: itself, and counters."""
+        if self.index is None:
             return None
-        start = self._outer(owner.inputs[i])
-        if step == 0:
-            return start
-        offset = self.index if step == 1 else self.index * constant(step, int64)
-        if param.dtype is not int64:
-            offset = apply("Cast", offset, dtype=param.dtype)
-        return offset if _is_zero(start) else start + offset
+        if tensor.op.type == "Instance" and tensor.index == 1:
+            return self.index
+        return counter(tensor, self.index) if tensor.op.type == "Param" else None
 
     def _is_cheap(self, op: Operation) -> bool:
         """Whether recomputing costs less than saving: sums and casts of integer scalars not saved themselves."""
@@ -114,6 +101,30 @@ class Mirror:
         if tensor.op.type == "Param" and self.index is not None:
             return _step(tensor, self.forward.results[self.forward.params.index(tensor)]) is not None
         return self._is_cheap(tensor.op)
+
+
+def read_slot(series: Tensor, index: Tensor, like: Tensor) -> Tensor:
+    """Return the value of `like`, a tensor of the forward loop, that it saved in a slot."""
+    return apply(  # type: ignore[no-any-return]
+        "SeriesRead", series, index, dtype=like.dtype, shape=like.shape, maybe=may_be_dead(like)
+    )
+
+
+def counter(param: Tensor, index: Tensor) -> Tensor | None:
+    """Compute a loop variable that does not change, or by a constant, from its initial value; None for others."""
+    body = param.region
+    assert body.owner is not None
+    i = body.params.index(param)
+    step = _step(param, body.results[i])
+    if step is None:
+        return None
+    start = scopes.current_region().resolve(body.owner.inputs[i])
+    if step == 0:
+        return start
+    offset = index if step == 1 else index * constant(step, int64)
+    if param.dtype is not int64:
+        offset = apply("Cast", offset, dtype=param.dtype)
+    return offset if _is_zero(start) else start + offset
 
 
 def _step(param: Tensor, result: Tensor) -> int | None:

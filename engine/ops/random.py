@@ -1,11 +1,13 @@
 """Random numbers that depend on which instance draws them, never on when.
 
 Every draw is a function of (graph seed, operation seed) as the key of a Philox generator and of (step number,
-frame, iteration) as its counter. So the ready order, the partition and a recomputation in a gradient change nothing.
+frame, iteration) as its counter. So the ready order, the partition and a recomputation in a gradient change nothing:
+an operation that draws again what another instance drew is given that instance's frame and iteration.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -13,7 +15,7 @@ import numpy as np
 from ..base import dtypes
 from ..base.dtypes import DType
 from ..base.errors import GraphError
-from ..base.shapes import Shape
+from ..base.shapes import SCALAR, Shape
 from ..ir import scopes
 from ..ir.build import apply, convert_to_tensor, static_shape, static_value
 from ..ir.definition import REQUIRED, KernelContext, NotDifferentiable, define
@@ -26,17 +28,31 @@ Array = np.ndarray[Any, Any]
 
 _WORD = (1 << 64) - 1
 _OWN_SEEDS = 1 << 32
+DRAWS = frozenset(
+    {"RandomUniform", "RandomStandardNormal", "TruncatedNormal", "RandomUniformInt", "Categorical", "RandomShuffle"}
+)
 _DISCRETE = NotDifferentiable("its result is drawn from a discrete set")
 _DRAW = NotDifferentiable("a standard draw has no continuous inputs; range, mean and scale are applied outside it")
 
 
-def generator(context: KernelContext, seed: int) -> np.random.Generator:
-    """Return the generator of one instance of a random operation."""
+def generator(context: KernelContext, seed: int, instance: Sequence[Any] = ()) -> np.random.Generator:
+    """Return the generator of one instance of a random operation: of this one, or of a frame and an iteration."""
     step = context.step
+    frame, iteration = map(int, instance or (context.frame_id, context.iteration))
     key = np.array([step.seed & _WORD, seed & _WORD], np.uint64)
     # The lowest word counts the blocks drawn, so it starts at zero.
-    counter = np.array([0, step.number & _WORD, context.frame_id & _WORD, context.iteration & _WORD], np.uint64)
+    counter = np.array([0, step.number & _WORD, frame & _WORD, iteration & _WORD], np.uint64)
     return np.random.Generator(np.random.Philox(key=key, counter=counter))
+
+
+define(
+    "Instance",
+    "-> frame: int64, iteration: int64",
+    shape=lambda op: [SCALAR, SCALAR],
+    kernel=lambda xp, context: (np.uint64(context.frame_id).astype(np.int64), np.int64(context.iteration)),
+    gradient=NotDifferentiable("it has no inputs"),
+    stateful=True,
+)
 
 
 def _seed(seed: int | None) -> int:
@@ -51,22 +67,23 @@ def _shape(op: Operation) -> Shape:
     return static_shape(op.inputs[0])
 
 
-def _uniform(xp: Any, context: KernelContext, shape: Any, *, dtype: DType, seed: int) -> Array:
-    draw, size = generator(context, seed), tuple(int(d) for d in shape)
+def _uniform(xp: Any, context: KernelContext, shape: Any, *instance: Any, dtype: DType, seed: int) -> Array:
+    draw, size = generator(context, seed, instance), tuple(int(d) for d in shape)
     if dtype in (dtypes.float32, dtypes.float64):
         return np.asarray(draw.random(size, dtype.numpy))  # type: ignore[arg-type]
     bits = 11 if dtype is dtypes.float16 else 8  # what its significand holds: rounding may not reach 1
     return (draw.integers(0, 1 << bits, size) / (1 << bits)).astype(dtype.numpy)
 
 
-def _normal(xp: Any, context: KernelContext, shape: Any, *, dtype: DType, seed: int) -> Array:
+def _normal(xp: Any, context: KernelContext, shape: Any, *instance: Any, dtype: DType, seed: int) -> Array:
     size = tuple(int(d) for d in shape)
     wide = np.float64 if dtype is dtypes.float64 else np.float32
-    return np.asarray(generator(context, seed).standard_normal(size, wide)).astype(dtype.numpy, copy=False)
+    values = generator(context, seed, instance).standard_normal(size, wide)
+    return np.asarray(values).astype(dtype.numpy, copy=False)
 
 
-def _truncated(xp: Any, context: KernelContext, shape: Any, *, dtype: DType, seed: int) -> Array:
-    draw, size = generator(context, seed), tuple(int(d) for d in shape)
+def _truncated(xp: Any, context: KernelContext, shape: Any, *instance: Any, dtype: DType, seed: int) -> Array:
+    draw, size = generator(context, seed, instance), tuple(int(d) for d in shape)
     values = np.asarray(draw.standard_normal(size))
     while (outside := np.abs(values) > 2).any():
         values[outside] = draw.standard_normal(int(outside.sum()))
@@ -80,7 +97,7 @@ for _type, _kernel in (
 ):
     define(
         _type,
-        "shape: I -> value: @dtype",
+        "shape: I, instance: *int64 -> value: @dtype",
         where={"I": dtypes.INDEX},
         attrs={"dtype": dtypes.float32, "seed": REQUIRED},
         shape=_shape,
@@ -90,16 +107,18 @@ for _type, _kernel in (
     )
 
 
-def _integers(xp: Any, context: KernelContext, shape: Any, low: Any, high: Any, *, seed: int) -> Array:
+def _integers(
+    xp: Any, context: KernelContext, shape: Any, low: Any, high: Any, *instance: Any, seed: int
+) -> Array:  # fmt: skip
     size = tuple(int(d) for d in shape)
     if not low < high:
         raise ValueError(f"random_uniform needs minval < maxval, got {low} and {high}")
-    return np.asarray(generator(context, seed).integers(low, high, size, np.result_type(low)))
+    return np.asarray(generator(context, seed, instance).integers(low, high, size, np.result_type(low)))
 
 
 define(
     "RandomUniformInt",
-    "shape: I, minval: T, maxval: T -> value: T",
+    "shape: I, minval: T, maxval: T, instance: *int64 -> value: T",
     where={"I": dtypes.INDEX, "T": dtypes.INTEGER},
     attrs={"seed": REQUIRED},
     shape=_shape,
@@ -139,8 +158,8 @@ def random_uniform(
     wanted, size = dtypes.as_dtype(dtype), shape_vector(shape)
     if wanted.is_integer:
         low, high = convert_to_tensor(minval, wanted), _bound(maxval, wanted)
-        return apply("RandomUniformInt", size, low, high, name=name, seed=_seed(seed))  # type: ignore[no-any-return]
-    draw: Tensor = apply("RandomUniform", size, name=name, dtype=wanted, seed=_seed(seed))
+        return apply("RandomUniformInt", size, low, high, [], name=name, seed=_seed(seed))  # type: ignore[no-any-return]
+    draw: Tensor = apply("RandomUniform", size, [], name=name, dtype=wanted, seed=_seed(seed))
     return _scaled(draw, 1 if maxval is None else maxval, minval)
 
 
@@ -210,15 +229,17 @@ def truncated_normal(
 
 def _around(type: str, shape: Any, mean: Any, stddev: Any, dtype: Any, seed: int | None, name: str | None) -> Tensor:
     wanted = dtypes.as_dtype(dtype)
-    draw: Tensor = apply(type, shape_vector(shape), name=name, dtype=wanted, seed=_seed(seed))
+    draw: Tensor = apply(type, shape_vector(shape), [], name=name, dtype=wanted, seed=_seed(seed))
     if not _is(stddev, 1):
         draw = draw * convert_to_tensor(stddev, wanted)
     return draw if _is(mean, 0) else draw + convert_to_tensor(mean, wanted)
 
 
-def _categorical(xp: Any, context: KernelContext, logits: Any, count: Any, *, dtype: DType, seed: int) -> Array:
+def _categorical(
+    xp: Any, context: KernelContext, logits: Any, count: Any, *instance: Any, dtype: DType, seed: int
+) -> Array:  # fmt: skip
     logits = np.asarray(logits, np.float64)[:, None, :]
-    noise = generator(context, seed).gumbel(size=(len(logits), int(count), logits.shape[-1]))
+    noise = generator(context, seed, instance).gumbel(size=(len(logits), int(count), logits.shape[-1]))
     return np.asarray(np.argmax(logits + noise, axis=-1).astype(dtype.numpy))
 
 
@@ -230,7 +251,7 @@ def _categorical_shape(op: Operation) -> Shape:
 
 define(
     "Categorical",
-    "logits: T, num_samples: int32 -> samples: @dtype",
+    "logits: T, num_samples: int32, instance: *int64 -> samples: @dtype",
     where={"T": dtypes.FLOATING},
     attrs={"dtype": dtypes.int64, "seed": REQUIRED},
     shape=_categorical_shape,
@@ -262,15 +283,19 @@ def categorical(
         Of `dtype` and shape [batch, num_samples].
     """
     return apply(  # type: ignore[no-any-return]
-        "Categorical", logits, num_samples, name=name, dtype=dtypes.as_dtype(dtype), seed=_seed(seed)
+        "Categorical", logits, num_samples, [], name=name, dtype=dtypes.as_dtype(dtype), seed=_seed(seed)
     )
+
+
+def _shuffle(xp: Any, context: KernelContext, value: Any, *instance: Any, seed: int) -> Array:
+    return np.asarray(generator(context, seed, instance).permutation(value, axis=0))
 
 
 define(
     "RandomShuffle",
-    "value: T -> output: T",
+    "value: T, instance: *int64 -> output: T",
     shape=same_as(0),
-    kernel=lambda xp, context, value, *, seed: np.asarray(generator(context, seed).permutation(value, axis=0)),
+    kernel=_shuffle,
     gradient=NotDifferentiable("shuffle indices and gather instead, which has a gradient"),
     attrs={"seed": REQUIRED},
     stateful=True,
@@ -279,4 +304,4 @@ define(
 
 def random_shuffle(value: Any, seed: int | None = None, name: str | None = None) -> Tensor:
     """Return the rows of `value`, a tensor of any dtype and rank 1 or more, in the order that `seed` gives."""
-    return apply("RandomShuffle", value, name=name, seed=_seed(seed))  # type: ignore[no-any-return]
+    return apply("RandomShuffle", value, [], name=name, seed=_seed(seed))  # type: ignore[no-any-return]

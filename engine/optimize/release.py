@@ -11,14 +11,17 @@ from ..ir.operation import Operation
 from ..ir.rewrite import Program
 from ..ir.structured import num_results
 from ..ir.tensor import Tensor
+from .substitute import returned
 
 
 def release_saved(program: Program) -> Program:
     """Mark the reads after which a slot is not read again; the given program is changed."""
+    kept = returned(program)
     for writer in program.graph.root.walk():
         if writer.type == "While":
             for series in writer.outputs[num_results(writer) :]:
-                _mark(writer, series)
+                if series not in kept:
+                    _mark(writer, series)
     return program
 
 

@@ -66,9 +66,9 @@ def axes(program):
             yield name, place, {name: unit}
 
 
-def build_gradients(program, window):
+def build_gradients(program, window, **options):
     """Build a program, its gradients, and the gradients of their inner product with fixed numbers."""
-    built = build(program, window)
+    built = build(program, window, **options)
     xs = list(built.inputs.values())
     with built.graph.as_default():
         seeds = [tg.constant(weights(i, type_shape(y))) for i, y in enumerate(built.results)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -31,6 +32,7 @@ from tests.property.programs import (
 
 Environment = dict[str, Any]
 Around = Callable[[Statement], AbstractContextManager[Any]]
+Change = Callable[[Op, Any], Any]
 
 
 @dataclass(frozen=True)
@@ -58,24 +60,38 @@ class Built:
         return [found[tensor] for tensor in self.results]
 
 
-def build(program: Program, window: int = 32, around: Around = lambda statement: nullcontext()) -> Built:
-    """Build a program; all its loops get `window` parallel iterations, each statement is built inside `around`."""
+def build(
+    program: Program,
+    window: int = 32,
+    around: Around = lambda statement: nullcontext(),
+    every: Sequence[int | None] = (None,),
+    change: Change = lambda statement, tensor: tensor,
+) -> Built:
+    """Build a program.
+
+    All its loops get `window` parallel iterations and, in turn, what is in `every` as ``checkpoint_every``; each
+    statement is built inside `around`, and `change` gives what stands for the result of an Op.
+    """
     with tg.Graph().as_default() as graph:
         inputs = {name: tg.placeholder(type.dtype, type.shape, name) for name, type in program.inputs}
         variables = {
             name: tg.Variable(value, name=name, dtype=value.dtype) for name, value in initial_values(program).items()
         }
-        builder = _Builder(window, around, variables)
+        builder = _Builder(window, around, variables, every, change)
         scope = dict(inputs)
         results = builder.block(program.body, scope)
     return Built(graph, inputs, variables, results, [scope[name].op for name in program.targets])
 
 
 class _Builder:
-    def __init__(self, window: int, around: Around, variables: Environment) -> None:
+    def __init__(
+        self, window: int, around: Around, variables: Environment, every: Sequence[int | None], change: Change
+    ) -> None:
         self.window = window
         self.around = around
         self.variables = variables
+        self.every = itertools.cycle(every)
+        self.change = change
 
     def block(self, block: Block, scope: Environment) -> list[Any]:
         for statement in block.statements:
@@ -89,7 +105,7 @@ class _Builder:
                 scope[name] = tg.constant(np.asarray(value, type.dtype))
             case Op(name, function, args, after):
                 with tg.control_dependencies([scope[a] for a in after]):
-                    scope[name] = ALL[function].graph(*(scope[a] for a in args))
+                    scope[name] = self.change(statement, ALL[function].graph(*(scope[a] for a in args)))
             case Cond(names, after=after):
                 with tg.control_dependencies([scope[a] for a in after]):
                     scope.update(zip(names, self.cond(statement, scope), strict=True))
@@ -128,6 +144,6 @@ class _Builder:
         predicate = inner(statement.predicate)
         return tg.while_loop(
             lambda *params: predicate(*params)[0], inner(statement.body), [scope[name] for name in statement.inits],
-            parallel_iterations=self.window, maximum_iterations=statement.at_most,
+            parallel_iterations=self.window, maximum_iterations=statement.at_most, checkpoint_every=next(self.every),
             name=f"while_{statement.names[0]}", return_same_structure=True,
         )  # fmt: skip

@@ -1,0 +1,288 @@
+"""Running a part of the forward computation again, for values that were not saved.
+
+A region of the rerun mirrors a forward region: what it asks for is computed again there, from what it is computed
+from. What has effects, or depends on when it runs, is not run twice: its results are saved by the forward region, as
+all values are where nothing is recomputed. So are trip counts, and with them no predicate of a loop is needed. A
+random operation is told which instance it repeats.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ..base.dtypes import int64
+from ..base.errors import GraphError
+from ..base.shapes import SCALAR
+from ..ir import scopes
+from ..ir.build import apply, constant
+from ..ir.operation import Operation
+from ..ir.order import uses
+from ..ir.region import Region
+from ..ir.structured import (
+    Extra, extras, is_structured, make_cond, make_while, new_region, num_results, save_maybe, save_series, trip_count,
+)  # fmt: skip
+from ..ir.tensor import Tensor
+from ..ops.random import DRAWS
+from .mirror import Mirror, counter, read_slot
+
+_HAND_MADE = frozenset({"Enter", "Exit", "NextIteration", "LoopCond"})
+_GIVEN = frozenset({"Placeholder", "PlaceholderWithDefault"})
+
+
+def is_kept(tensor: Tensor) -> bool:
+    """Whether a forward tensor is saved by its region and never computed again."""
+    if not is_structured(tensor.op):
+        return _is_kept(tensor.op)
+    extra = _extra(tensor)
+    return extra is not None and (extra.value is None or is_kept(extra.value))
+
+
+def _is_kept(op: Operation) -> bool:
+    if op.type in _GIVEN:
+        return True
+    return op.definition.stateful and op.type != "Print" and op.type not in DRAWS
+
+
+def _extra(tensor: Tensor) -> Extra | None:
+    first = num_results(tensor.op)
+    return extras(tensor.op)[tensor.index - first] if tensor.index >= first else None
+
+
+def _is_told(op: Operation) -> bool:
+    """Whether a random operation already draws what another instance drew."""
+    return len(op.inputs) > sum(not p.many for p in op.definition.signature.inputs)
+
+
+def _instance(region: Region) -> list[Tensor]:
+    """Return the frame and the iteration in which the operations of a region run."""
+    while region.owner is not None and region.owner.type == "Cond":
+        assert region.parent is not None
+        region = region.parent
+    derived = region.params[0]._derived
+    if "frame" not in derived:
+        with scopes.inside(region):
+            derived["frame"], _ = apply("Instance")
+    return derived["frame"].op.outputs
+
+
+class Recompute(Mirror):
+    """Computes tensors of `forward` again in `region`.
+
+    Parameters
+    ----------
+    region, forward : Region
+        As for a Mirror.
+    index : Tensor, optional
+        For a body: the forward iteration that is repeated.
+    """
+
+    def __init__(self, region: Region, forward: Region, index: Tensor | None = None) -> None:
+        super().__init__(region, forward, index)
+        self.repeated: dict[Operation, _Branches | Rerun | None] = {}
+
+    def _read(self, tensor: Tensor) -> Tensor:
+        counted = self._counted(tensor)
+        if counted is not None:
+            return counted
+        if is_kept(tensor):
+            return self._saved(tensor)
+        for op in self._missing(tensor.op):
+            self.repeated[op] = self._repeat(op)
+        if tensor not in self.memo:
+            again = self.repeated[tensor.op]
+            assert again is not None
+            self.memo[tensor] = again.extra(tensor)
+        return self.memo[tensor]
+
+    def _missing(self, last: Operation) -> list[Operation]:
+        """Return what has to be repeated before an operation, and it, in order."""
+        found: dict[Operation, None] = {}
+        work = [(last, False)]
+        while work:
+            op, ready = work.pop()
+            if ready:
+                found[op] = None
+            elif op not in found and op not in self.repeated:
+                work += [(op, True), *((source, False) for source in uses(op) if self._is_mine(source))]
+        return list(found)
+
+    def _is_mine(self, op: Operation) -> bool:
+        return op.region is self.forward and (is_structured(op) or not _is_kept(op))
+
+    def _repeat(self, op: Operation) -> _Branches | Rerun | None:
+        again = None
+        if op.type == "Param":
+            results: Sequence[Tensor] = [self._parameter(op.outputs[0])]
+        elif op.type == "Const":
+            results = [constant(op.attrs["value"])]
+        elif op.type in ("Identity", "Print"):
+            results = [self.region.resolve(op.inputs[0])]
+        elif is_structured(op):
+            again = _Branches(op) if op.type == "Cond" else Rerun.of_loop(op, self.region)
+            results = again.results()
+        else:
+            results = self._copy(op).outputs
+        self.memo.update(zip(op.outputs, results, strict=False))
+        return again
+
+    def _parameter(self, param: Tensor) -> Tensor:
+        counted = self._counted(param)
+        return self.region.params[1 + self.forward.params.index(param)] if counted is None else counted
+
+    def _copy(self, op: Operation) -> Operation:
+        if op.type in _HAND_MADE:
+            raise GraphError(
+                "a hand-made loop can not be recomputed", wanted="while_loop and cond in a loop with checkpoint_every",
+                got=op.type, operation=op, hint="leave checkpoint_every out, or build the inner loop with while_loop",
+            )  # fmt: skip
+        inputs = [*op.inputs]
+        if op.type in DRAWS and not _is_told(op):
+            inputs += _instance(self.forward)
+        return Operation(
+            self.region, op.type, op.graph.unique_name(f"{op.name}/again"), map(self.region.resolve, inputs),
+            [(t.dtype, t.shape) for t in op.outputs], attrs=dict(op.attrs), device=op.device, source=op.source,
+        )  # fmt: skip
+
+
+class _Branches:
+    """A Cond that repeats a forward one."""
+
+    def __init__(self, op: Operation) -> None:
+        pred = scopes.current_region().resolve(op.inputs[0])
+        self.mirrors = [Recompute(new_region(r.role), r) for r in op.regions]
+        for mirror in self.mirrors:
+            with scopes.inside(mirror.region):
+                mirror.region.results = [mirror.region.resolve(t) for t in mirror.forward.results]
+        shapes = [t.shape for t in op.outputs[: num_results(op)]]
+        self.op = make_cond(
+            pred, [m.region for m in self.mirrors], shapes, name=f"{op.name}/again", source=op.source
+        )  # fmt: skip
+        self.op.device = op.device
+
+    def results(self) -> Sequence[Tensor]:
+        """Return what stands for the results of the forward Cond."""
+        return self.op.outputs[: num_results(self.op)]
+
+    def extra(self, tensor: Tensor) -> Tensor:
+        """Return what stands for a value that the forward Cond saves."""
+        extra = _extra(tensor)
+        assert extra is not None
+        assert extra.value is not None
+        return save_maybe(self.op, extra.branch, self.mirrors[extra.branch].resolve(extra.value))
+
+
+class Rerun:
+    """A loop that repeats iterations of a forward loop.
+
+    Parameters
+    ----------
+    op : Operation
+        The forward While.
+    inits : sequence of Tensor
+        Its loop variables in iteration `first`.
+    first, stop : Tensor
+        int64 scalars: the first iteration, and the one after the last.
+    attrs
+        Of the new While.
+    """
+
+    def __init__(self, op: Operation, inits: Sequence[Tensor], first: Tensor, stop: Tensor, attrs: Any) -> None:
+        cond, body = new_region("recomputed loop predicate"), new_region("recomputed loop body")
+        for region in (cond, body):
+            region.add_param(int64, SCALAR, f"{op.name}/again/index")
+            for param in op.regions[1].params:
+                region.add_param(param.dtype, param.shape, f"{param.op.name}/again")
+        index = body.params[0]
+        self.mirror = Recompute(body, op.regions[1], index)
+        with scopes.inside(cond):
+            cond.results = [cond.params[0] < stop]
+        with scopes.inside(body):
+            body.results = [index + constant(1, int64), *map(body.resolve, op.regions[1].results)]
+        self.op = make_while([first, *inits], cond, body, name=f"{op.name}/again", source=op.source, **attrs)
+        self.op.device = op.device
+
+    @staticmethod
+    def of_segment(op: Operation, number: Tensor, first: Tensor, stop: Tensor) -> Rerun:
+        """Repeat segment `number` of a loop that saves its variables at the beginning of each."""
+        kept = ("parallel_iterations", "back_prop", "swap_memory")
+        inits = [_at_start(op, param, number, first) for param in op.regions[1].params]
+        return Rerun(op, inits, first, stop, {key: op.attrs[key] for key in kept})
+
+    @staticmethod
+    def of_loop(op: Operation, region: Region) -> Rerun:
+        """Repeat all of a loop, in a region that repeats the one around it."""
+        attrs = {key: value for key, value in op.attrs.items() if key != "extras"}
+        inits = [region.resolve(t) for t in op.inputs]
+        return Rerun(op, inits, constant(0, int64), region.resolve(trip_count(op)), attrs)
+
+    def results(self) -> Sequence[Tensor]:
+        """Return what stands for the results of the forward While."""
+        return self.op.outputs[1 : num_results(self.op)]
+
+    def extra(self, tensor: Tensor) -> Tensor:
+        """Return what stands for a series that the forward While saves."""
+        extra = _extra(tensor)
+        assert extra is not None
+        assert extra.value is not None
+        index = None if extra.index is None else self.mirror.resolve(extra.index)
+        return save_series(self.op, self.mirror.resolve(extra.value), index)
+
+    def save(self, value: Tensor) -> Tensor:
+        """Return the series of a forward value in the iterations repeated."""
+        return save_series(self.op, self.mirror.resolve(value))
+
+
+class SegmentMirror(Mirror):
+    """Gives a backward loop the values of one segment: those that a rerun has, and those that are kept.
+
+    Parameters
+    ----------
+    region, forward : Region
+        As for a Mirror.
+    index, slot : Tensor
+        The forward iteration, and its number in the segment.
+    rerun : Rerun
+        Of the segment.
+    """
+
+    def __init__(self, region: Region, forward: Region, index: Tensor, slot: Tensor, rerun: Rerun) -> None:
+        super().__init__(region, forward, index)
+        self.slot = slot
+        self.rerun = rerun
+
+    def _saved(self, tensor: Tensor) -> Tensor:
+        if is_kept(tensor):
+            return super()._saved(tensor)
+        return read_slot(self.rerun.save(tensor), self.slot, tensor)
+
+
+def _at_start(op: Operation, param: Tensor, number: Tensor, first: Tensor) -> Tensor:
+    """Return a loop variable as it is when segment `number` begins, in iteration `first`."""
+    counted = counter(param, first)
+    if counted is not None:
+        return counted
+    series = scopes.current_region().resolve(_checkpoints(op, param))
+    return apply("SeriesRead", series, number, dtype=param.dtype, shape=param.shape)  # type: ignore[no-any-return]
+
+
+def _checkpoints(op: Operation, param: Tensor) -> Tensor:
+    """Return the series of a loop variable at the beginnings of segments."""
+    if op.attrs["checkpoint_every"] == 1:
+        return save_series(op, param)
+    with scopes.inside(op.regions[1]):
+        begins, number = _segment(op)
+    return save_series(op, save_maybe(begins, 1, param), number)
+
+
+def _segment(op: Operation) -> tuple[Operation, Tensor]:
+    """Return a Cond that runs its second branch where a segment begins, and the number of the segment."""
+    every, body = constant(op.attrs["checkpoint_every"], int64), op.regions[1]
+    derived = body.params[0]._derived
+    if "segment" not in derived:
+        _, iteration = _instance(body)
+        derived["segment"] = iteration // every
+        derived["begins"] = apply("Equal", iteration % every, constant(0, int64))
+        branches = [new_region("middle of a segment"), new_region("beginning of a segment")]
+        make_cond(derived["begins"], branches, [], name=f"{op.name}/begins", source=op.source)
+    return derived["begins"].consumers()[0], derived["segment"]

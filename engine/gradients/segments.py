@@ -1,0 +1,96 @@
+"""The gradient of a While that saves its loop variables in every k-th iteration only.
+
+A loop over segments of k iterations, last first: it runs a segment again from the variables saved at its beginning
+(``recompute.py``), and then backwards. So the values of one segment are alive at a time, and those at the beginnings
+of all (Chen et al., 2016, "Training Deep Nets with Sublinear Memory Cost").
+"""
+
+from __future__ import annotations
+
+from ..base.dtypes import int64
+from ..ir import scopes
+from ..ir.build import apply, constant
+from ..ir.operation import Operation
+from ..ir.tensor import Tensor
+from .backward import RULES, Backward
+from .cotangents import Cotangents
+from .loops import WhileGradient
+from .recompute import Rerun, SegmentMirror
+
+
+def while_gradient(walk: Backward, op: Operation, cotangents: Cotangents) -> None:
+    """Build the gradient of a While, and contribute to its initial values and captures."""
+    if op.attrs.get("back_prop", True):
+        kind = WhileGradient if op.attrs.get("checkpoint_every") is None else _Segments
+        kind(walk, op, cotangents).build()
+
+
+class _Segments(WhileGradient):
+    """The loop over segments. Running sums pass from one segment to the next, so that terms are added in order."""
+
+    def __init__(self, walk: Backward, op: Operation, outside: Cotangents) -> None:
+        super().__init__(walk, op, outside)
+        self.every: int = op.attrs["checkpoint_every"]
+        self.window = 1  # one segment's values at a time
+        self.sums: list[tuple[Tensor, int]] = []
+
+    def _count(self) -> Tensor:
+        self.trips = super()._count()
+        return self.trips if self.every == 1 else (self.trips + (self.every - 1)) // self.every
+
+    def _walk_body(self) -> Cotangents:
+        inner = Cotangents()
+        number = self.body.params[0] - constant(1, int64)
+        self.body.results.append(number)
+        first = number * constant(self.every, int64)
+        stop = apply("Minimum", first + constant(self.every, int64), self.trips)
+        rerun = Rerun.of_segment(self.op, number, first, stop)
+        self.segment = _Segment(self, inner, rerun, first, stop)
+        self.segment.build()
+        return inner
+
+    def _leave_variables(self, inner: Cotangents) -> None:
+        super()._leave_variables(inner)
+        for (tensor, position), last in zip(self.sums, self.segment.sums, strict=True):
+            self.body.results.append(self.segment.gradient.outputs[last])
+            self._last_sum(tensor, position)
+
+    def carry(self, tensor: Tensor) -> Tensor:
+        """Return the sum of the cotangents of a capture, as it is when a segment begins."""
+        init = self._first_sum(tensor)
+        self.sums.append((tensor, len(self.inits)))
+        return self._variable(init, init.shape, "sum")
+
+
+class _Segment(WhileGradient):
+    """The backward loop of one segment, in the body of the loop over segments."""
+
+    def __init__(self, around: _Segments, inner: Cotangents, rerun: Rerun, first: Tensor, stop: Tensor) -> None:
+        super().__init__(around.walk, around.op, inner)
+        self.around = around
+        self.rerun = rerun
+        self.first = first
+        self.stop = stop
+        self.starts = self.forward.params
+        self.totals = [None] * len(self.op.outputs)
+        for k, i in enumerate(self.variables):
+            self.totals[i] = around.body.params[1 + k]
+        self.saved = around.saved
+        self.sums: list[int] = []
+
+    def _count(self) -> Tensor:
+        return self.stop - self.first
+
+    def _mirror(self, index: Tensor) -> Tensor:
+        number = self.first + index
+        SegmentMirror(self.body, self.forward, number, index, self.rerun)
+        return number
+
+    def _first_sum(self, tensor: Tensor) -> Tensor:
+        return self.around.carry(tensor)
+
+    def _last_sum(self, tensor: Tensor, position: int) -> None:
+        self.sums.append(position)
+
+
+RULES["While"] = while_gradient

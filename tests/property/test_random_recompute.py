@@ -1,0 +1,59 @@
+"""Gradients of random programs whose loops save every k-th iteration are those of programs that save every one."""
+
+import asyncio
+
+import numpy as np
+import tagflow as tg
+from hypothesis import given, note
+from hypothesis import strategies as st
+from tagflow.kernels.scheduler.state import live_counts
+
+from tests.property.programs import show
+from tests.property.runs import batch_settings, batches
+from tests.property.strategies import smooth_programs
+from tests.property.test_random_gradients import build_gradients, type_shape
+
+FREE = ("frames", "iterations", "values")
+
+
+def effects(period):
+    """Return a change of a program that makes results random, or what has effects gives them."""
+
+    def change(statement, tensor):
+        number = int(statement.name.removeprefix("v")) * 7 % period
+        if number == 0 and tensor.dtype.is_floating:
+            return tensor * tg.random_uniform(type_shape(tensor), 0.5, 1.5, dtype=tensor.dtype)
+        if number == 1 and tensor.dtype.is_floating:
+            scale = tg.py_function(lambda x: 1.0 + 0.1 * np.tanh(x), [tensor], "float64", output_shapes=tensor.shape)
+            return tensor * scale
+        if number == 2 and tensor.dtype.is_floating:
+            return tg.TensorArray(tensor.dtype, 2).write(1, tensor).read(1) * 1.5
+        return tensor
+
+    return change
+
+
+async def check(program, window, every, period, executor):
+    found = []
+    for kept in ((None,), every):
+        built, first, second = build_gradients(program, window, every=kept, change=effects(period))
+        async with tg.Session(built.graph, executor=executor) as session:
+            found.append(await session.run([first, second, built.results], built.feeds(program.values), timeout=60))
+    for wanted, got in zip(*found, strict=True):
+        for a, b in zip(wanted, got, strict=True):
+            np.testing.assert_allclose(b, a, rtol=1e-9, atol=1e-11)
+    assert not any(live_counts()[key] for key in FREE)
+
+
+@batches(60)
+@batch_settings(60)
+@given(
+    program=smooth_programs(),
+    window=st.sampled_from([1, 2, 32]),
+    every=st.lists(st.sampled_from([1, 2, 3, 5, None]), min_size=1, max_size=3),
+    period=st.integers(3, 12),
+    executor=st.sampled_from(["machine", "machine", "reference"]),
+)
+def test_random_gradients_with_checkpoints(batch, program, window, every, period, executor):
+    note(f"{show(program)}\n{program!r}")
+    asyncio.run(check(program, window, every, period, executor))
