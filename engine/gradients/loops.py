@@ -52,7 +52,7 @@ class WhileGradient:
         self.cond = new_region("gradient of the loop predicate")
         self.body = new_region("gradient of the loop body")
         self.starts = op.inputs  # of whom the loop's last cotangents are
-        self.window = op.attrs["parallel_iterations"]
+        self.attrs = {"parallel_iterations": op.attrs["parallel_iterations"], "swap_memory": op.attrs["swap_memory"]}
         self.finish: list[tuple[Tensor, Callable[[], Any]]] = []
 
     def build(self) -> None:
@@ -68,7 +68,7 @@ class WhileGradient:
             self.cond.results.append(self.cond.params[0] > 0)
         self.gradient = make_while(
             self.inits, self.cond, self.body, name=f"{self.op.name}_grad", source=self.op.source,
-            parallel_iterations=self.window, back_prop=True, swap_memory=self.op.attrs["swap_memory"],
+            back_prop=True, **self.attrs,
         )  # fmt: skip
         for k, i in enumerate(self.variables):
             self.walk.contribute(self.outside, self.starts[i], self.gradient.outputs[1 + k])

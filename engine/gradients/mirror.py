@@ -50,8 +50,10 @@ class Mirror:
             if tensor.region is self.forward:
                 with scopes.inside(self.region):
                     self.memo[tensor] = self._read(tensor)
-            else:
+            elif self.forward.sees(tensor):
                 self.memo[tensor] = self._outer(tensor)
+            else:  # the forward region is a mirror itself: of a gradient, or of what is computed again
+                self.memo[tensor] = self.resolve(self.forward.resolve(tensor))
         return self.memo[tensor]
 
     def _outer(self, tensor: Tensor) -> Tensor:

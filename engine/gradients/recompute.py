@@ -20,7 +20,16 @@ from ..ir.operation import Operation
 from ..ir.order import uses
 from ..ir.region import Region
 from ..ir.structured import (
-    Extra, extras, is_structured, make_cond, make_while, new_region, num_results, save_maybe, save_series, trip_count,
+    Extra,
+    extras,
+    is_structured,
+    make_cond,
+    make_while,
+    new_region,
+    num_results,
+    save_maybe,
+    save_series,
+    trip_count,
 )  # fmt: skip
 from ..ir.tensor import Tensor
 from ..ops.random import DRAWS
@@ -203,10 +212,10 @@ class Rerun:
         self.op.device = op.device
 
     @staticmethod
-    def of_segment(op: Operation, number: Tensor, first: Tensor, stop: Tensor) -> Rerun:
-        """Repeat segment `number` of a loop that saves its variables at the beginning of each."""
+    def of_segment(op: Operation, first: Tensor, stop: Tensor) -> Rerun:
+        """Repeat a segment of a loop that saves its variables at the beginning of each."""
         kept = ("parallel_iterations", "back_prop", "swap_memory")
-        inits = [_at_start(op, param, number, first) for param in op.regions[1].params]
+        inits = [_at_start(op, param, first) for param in op.regions[1].params]
         return Rerun(op, inits, first, stop, {key: op.attrs[key] for key in kept})
 
     @staticmethod
@@ -257,32 +266,31 @@ class SegmentMirror(Mirror):
         return read_slot(self.rerun.save(tensor), self.slot, tensor)
 
 
-def _at_start(op: Operation, param: Tensor, number: Tensor, first: Tensor) -> Tensor:
-    """Return a loop variable as it is when segment `number` begins, in iteration `first`."""
+def _at_start(op: Operation, param: Tensor, first: Tensor) -> Tensor:
+    """Return a loop variable as it is in iteration `first`, with which a segment begins."""
     counted = counter(param, first)
     if counted is not None:
         return counted
     series = scopes.current_region().resolve(_checkpoints(op, param))
-    return apply("SeriesRead", series, number, dtype=param.dtype, shape=param.shape)  # type: ignore[no-any-return]
+    return apply("SeriesRead", series, first, dtype=param.dtype, shape=param.shape)  # type: ignore[no-any-return]
 
 
 def _checkpoints(op: Operation, param: Tensor) -> Tensor:
-    """Return the series of a loop variable at the beginnings of segments."""
+    """Return the series of a loop variable, with a value where a segment begins."""
     if op.attrs["checkpoint_every"] == 1:
         return save_series(op, param)
     with scopes.inside(op.regions[1]):
-        begins, number = _segment(op)
-    return save_series(op, save_maybe(begins, 1, param), number)
+        return save_series(op, save_maybe(_beginnings(op), 1, param))
 
 
-def _segment(op: Operation) -> tuple[Operation, Tensor]:
-    """Return a Cond that runs its second branch where a segment begins, and the number of the segment."""
-    every, body = constant(op.attrs["checkpoint_every"], int64), op.regions[1]
+def _beginnings(op: Operation) -> Operation:
+    """Return the Cond in the body of a While that runs its second branch where a segment begins."""
+    body = op.regions[1]
     derived = body.params[0]._derived
-    if "segment" not in derived:
+    if "begins" not in derived:
         _, iteration = _instance(body)
-        derived["segment"] = iteration // every
-        derived["begins"] = apply("Equal", iteration % every, constant(0, int64))
+        place = iteration % constant(op.attrs["checkpoint_every"], int64)
+        derived["begins"] = apply("Equal", place, constant(0, int64))
         branches = [new_region("middle of a segment"), new_region("beginning of a segment")]
         make_cond(derived["begins"], branches, [], name=f"{op.name}/begins", source=op.source)
-    return derived["begins"].consumers()[0], derived["segment"]
+    return derived["begins"].consumers()[0]

@@ -8,7 +8,6 @@ of all (Chen et al., 2016, "Training Deep Nets with Sublinear Memory Cost").
 from __future__ import annotations
 
 from ..base.dtypes import int64
-from ..ir import scopes
 from ..ir.build import apply, constant
 from ..ir.operation import Operation
 from ..ir.tensor import Tensor
@@ -31,7 +30,7 @@ class _Segments(WhileGradient):
     def __init__(self, walk: Backward, op: Operation, outside: Cotangents) -> None:
         super().__init__(walk, op, outside)
         self.every: int = op.attrs["checkpoint_every"]
-        self.window = 1  # one segment's values at a time
+        self.attrs |= {"parallel_iterations": 1, "checkpoint_every": 1}  # one segment's values at a time
         self.sums: list[tuple[Tensor, int]] = []
 
     def _count(self) -> Tensor:
@@ -44,7 +43,7 @@ class _Segments(WhileGradient):
         self.body.results.append(number)
         first = number * constant(self.every, int64)
         stop = apply("Minimum", first + constant(self.every, int64), self.trips)
-        rerun = Rerun.of_segment(self.op, number, first, stop)
+        rerun = Rerun.of_segment(self.op, first, stop)
         self.segment = _Segment(self, inner, rerun, first, stop)
         self.segment.build()
         return inner

@@ -17,6 +17,7 @@ from ..base.shapes import Shape
 from ..ir.operation import Operation
 from ..ir.region import Region
 from ..ir.rewrite import Program, copy_program
+from ..ir.structured import extras
 from ..ir.tensor import Tensor
 from ..ops import strided as _operation  # noqa: F401  declares StridedSlice
 from .substitute import substitute
@@ -41,7 +42,7 @@ def _multiplies_input(op: Operation) -> bool:
     owner, joined = op.region.owner, op.inputs[0].op
     if owner is None or owner.type != "While" or joined.type != "Concat" or len(joined.inputs) != 2:
         return False
-    if owner.attrs["swap_memory"]:  # what is read row by row need not be in memory at once
+    if owner.attrs["swap_memory"] or _recomputes(owner):  # what is read row by row need not be in memory at once
         return False
     if op.attrs["transpose_a"] or op.attrs["transpose_b"] or joined.attrs["axis"] not in (1, -1):
         return False
@@ -49,6 +50,10 @@ def _multiplies_input(op: Operation) -> bool:
         return False
     known = all(t.shape.is_fully_known and t.rank == 2 for t in [*joined.inputs, *op.inputs])
     return known and not _inside(op.inputs[1], op.region) and _work(op) >= WORTH
+
+
+def _recomputes(loop: Operation) -> bool:
+    return "checkpoint_every" in loop.attrs and bool(extras(loop))
 
 
 def _is_read(tensor: Tensor, body: Region) -> bool:

@@ -44,11 +44,17 @@ def _loop_around(op: Operation) -> Operation | None:
 
 
 def _counts_down(loop: Operation, index: Tensor) -> bool:
-    """Whether a tensor is a loop variable less one, and so another number in each iteration."""
+    """Whether a tensor is another number in each iteration: a loop variable less one, or a multiple of that."""
+    if index.op.type == "Mul":
+        index, factor = index.op.inputs
+        if not _is_constant(factor) or factor.op.attrs["value"] == 0:
+            return False
     body = loop.regions[1]
     if index.op.type != "Sub" or index not in body.results:
         return False
     count, one = index.op.inputs
-    return (
-        count is body.params[body.results.index(index)] and one.op.type == "Const" and bool(one.op.attrs["value"] == 1)
-    )
+    return count is body.params[body.results.index(index)] and _is_constant(one) and bool(one.op.attrs["value"] == 1)
+
+
+def _is_constant(tensor: Tensor) -> bool:
+    return tensor.op.type == "Const" and tensor.rank == 0

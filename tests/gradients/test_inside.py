@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tagflow as tg
 
-from tests.gradients.building import assert_near, choose, derivatives, repeat, scalar, unknown
+from tests.gradients.building import Dynamic, Unrolled, assert_near, choose, derivatives, repeat, scalar, unknown
 
 
 @pytest.mark.rule(97)
@@ -49,6 +49,18 @@ class TestInLoops:
         for _ in range(2):
             c = tg.gradients(tg.sin(c) * c, [c])[0]
         assert_near(run(derivatives(y, x, 2)), run(derivatives(c, x, 2)))
+
+    def test_of_a_loop_in_the_body_can_be_differentiated(self, run):
+        x, w = scalar(0.7), scalar(1.2)
+
+        def program(build):
+            def body(i, a):
+                (y,) = build.repeat(3, lambda j, b: (tg.tanh(b * w),), a)
+                return (a - 0.1 * tg.gradients(y * y, [a])[0],)
+
+            return tg.gradients(build.repeat(2, body, x), [x, w])
+
+        assert_near(run(program(Dynamic())), run(program(Unrolled())))
 
     def test_through_an_initial_value_are_refused(self):
         x = scalar(2.0)

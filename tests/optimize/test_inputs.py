@@ -39,14 +39,14 @@ def products(fetches, feeds, settings=ON):
     return [s for outside, s in shapes if not outside], [s for outside, s in shapes if outside]
 
 
-def recurrent(length=LENGTH, units=UNITS, index=lambda t: t):
+def recurrent(length=LENGTH, units=UNITS, index=lambda t: t, **options):
     x, h, w = (tg.placeholder("float32", s) for s in ([LENGTH, BATCH, units], [BATCH, units], [2 * units, 4 * units]))
     xs = tg.TensorArray("float32", LENGTH, clear_after_read=False).unstack(x)
 
     def body(t, h):
         return t + 1, tg.tanh(tg.split(tg.concat([xs.read(index(t)), h], 1) @ w, 4, axis=1)[2])
 
-    _, last = tg.while_loop(lambda t, h: t < length, body, [0, h])
+    _, last = tg.while_loop(lambda t, h: t < length, body, [0, h], **options)
     return last, [x, h, w]
 
 
@@ -67,6 +67,14 @@ def test_inputs_are_multiplied_at_once():
 def test_gradients_stay_the_same():
     last, feeds = recurrent()
     assert_close([last, *tg.gradients(tg.reduce_sum(tg.square(last)), feeds)], feeds)
+
+
+def test_products_are_not_held_for_a_loop_that_recomputes():
+    last, feeds = recurrent(checkpoint_every=2)
+    assert products([last], feeds)[1] != []
+    gradients = tg.gradients(tg.reduce_sum(tg.square(last)), feeds)
+    assert (LENGTH * BATCH, UNITS) not in products(gradients, feeds)[1]
+    assert_close([last, *gradients], feeds)
 
 
 def test_elements_may_be_read_in_any_order():

@@ -106,3 +106,9 @@ def test_a_read_in_a_branch_is_the_last_too():
     assert True in last_reads(fetches, [x])
     given = {x: np.linspace(0.1, 0.7, 4)}
     np.testing.assert_array_equal(run(fetches, given), run(fetches, given, ON.without("all")))
+
+
+def test_of_segments_that_are_computed_again():
+    x = tg.placeholder("float32", [WIDE // 4])
+    _, last = tg.while_loop(lambda i, _: i < 9, lambda i, h: (i + 1, tg.sin(h)), [0, x], checkpoint_every=3)
+    assert last_reads(tg.gradients(last, [x]), [x]) == [True, True]  # where a segment begins, and in it
