@@ -246,7 +246,7 @@ async def test_a_switch_that_carries_only_control_is_not_cut():
 def test_what_has_effects_waits_or_grows_too_large_is_not_folded():
     with control_dependencies([no_op()]):
         waiting = constant(1)
-    random = apply("RandomUniform", constant([2]), seed=1)
+    random = apply("RandomUniform", constant([2]), [], seed=1)
     large = apply("Fill", constant([1000]), constant(1.0))
     assert "Add" in types(folded([waiting + 1]))
     assert "RandomUniform" in types(folded([random]))

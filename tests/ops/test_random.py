@@ -35,6 +35,18 @@ def test_a_draw_is_a_function_of_its_instance_only():
     assert len({draw(), *(draw(**change) for change in changes)}) == len(changes) + 1
 
 
+@pytest.mark.parametrize("frame_id", [0, 5, (1 << 63) + 5])
+def test_an_operation_may_draw_what_another_instance_drew(frame_id):
+    there = Instance(frame_id=frame_id, iteration=4)
+    instance = definition_of("Instance").kernel(np, there)
+    uniform = {"dtype": float32, "seed": 3}
+    for type, inputs, given in (("RandomUniform", [[4]], uniform), ("RandomShuffle", [np.arange(9)], {"seed": 3})):
+        kernel = definition_of(type).kernel
+        wanted = kernel(np, there, *inputs, **given)
+        np.testing.assert_array_equal(kernel(np, Instance(), *inputs, *instance, **given), wanted)
+        assert not np.array_equal(kernel(np, Instance(), *inputs, **given), wanted)
+
+
 def test_long_draws_of_neighbouring_iterations_do_not_overlap():
     kernel, shape = definition_of("RandomStandardNormal").kernel, [5000]
     a, b = (kernel(np, Instance(iteration=i), shape, dtype=float32, seed=1) for i in (0, 1))

@@ -40,7 +40,7 @@ WITHOUT_SAMPLES = WITHOUT_KERNEL | {
     "TensorArrayUnstack", "TensorArrayGather", "TensorArrayScatter", "TensorArrayConcat", "TensorArraySplit",
     "TensorArraySize", "TensorArrayClose", "StackNew", "StackPush", "StackPop", "StackClose",
     "RandomUniform", "RandomUniformInt", "RandomStandardNormal", "TruncatedNormal", "Categorical", "RandomShuffle",
-    "PyFunction", "Watch", "PartFeed", "PartFetch", "PartEnd",
+    "Instance", "PyFunction", "Watch", "PartFeed", "PartFetch", "PartEnd",
 }  # fmt: skip
 
 # Gradients and lowering build these; users meet the operation they belong to.
@@ -48,7 +48,7 @@ INTERNAL = {
     "Const", "Param", "Cond", "While",
     "TripCount", "MaybeGet", "SeriesPush", "SeriesRead", "SeriesExit", "SeriesReadOrZeros", "SeriesReadSeries",
     "SeriesAdd", "SeriesConcat", "SeriesEmpty", "SeriesSplit", "SeriesSum", "SeriesSumSeries", "SeriesSpread",
-    "Fused", "MatMulAdd", "ProductSumAdd", "ProductSumBegin", "ProductSumEnd",
+    "Fused", "Instance", "MatMulAdd", "ProductSumAdd", "ProductSumBegin", "ProductSumEnd",
     "GatherGrad", "MirrorPadGrad", "StridedSliceGrad", "TileGrad", "TensorArrayGrad",
     "ProdOthers", "SwitchN", "Watch", "PartFeed", "PartFetch", "PartEnd", "Send", "Recv",
 }  # fmt: skip
