@@ -6,6 +6,7 @@ import argparse
 import importlib
 import pkgutil
 import sys
+from functools import partial
 from pathlib import Path
 
 import bench
@@ -29,7 +30,7 @@ def parse(arguments: list[str] | None, names: list[str]) -> argparse.Namespace:
     parser.add_argument("--peer", action="append", default=[], choices=list(PEER_MODULES), help="measure this too")
     parser.add_argument("--quick", action="store_true", help="end in under 50 seconds")
     parser.add_argument("--json", action="store_true", help="print one JSON object a line")
-    parser.add_argument("--plot", type=Path, metavar="FILE", help="draw the medians")
+    parser.add_argument("--plot", type=Path, metavar="FILE", help="draw the medians, or what says more")
     return parser.parse_args(arguments)
 
 
@@ -49,7 +50,8 @@ def measure(options: argparse.Namespace, experiment: Experiment) -> None:
     if not options.json:
         report.print_table(records)
     if options.plot:
-        report.plot(records, options.plot)
+        (experiment.picture or partial(report.plot, records))(options.plot)
+        print(f"plot written to {options.plot}", file=sys.stderr)
 
 
 def main(arguments: list[str] | None = None) -> int:

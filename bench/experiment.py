@@ -6,6 +6,7 @@ import importlib.util
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 Case = Mapping[str, Any]
@@ -80,6 +81,8 @@ class Experiment:
         Whether only the best of the others is.
     quick_cases : tuple of mapping
         Cases of a quick run, where `cases` take too long for one.
+    picture : callable or None
+        Draws into a file what says more than the medians do.
     """
 
     name: str
@@ -97,6 +100,7 @@ class Experiment:
     baseline: str | None = None
     best_only: bool = False
     quick_cases: tuple[Case, ...] = ()
+    picture: Callable[[Path], None] | None = None
 
     def quick(self) -> Experiment:
         """Return the experiment with the cases of a quick run."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -80,7 +79,6 @@ def plot(records: list[Record], path: Path) -> None:
     figure.suptitle(measured[0]["bench"])
     figure.savefig(path)
     pyplot.close(figure)
-    print(f"plot written to {path}", file=sys.stderr)
 
 
 def _abscissa(rows: list[Record]) -> str | None:
