@@ -26,7 +26,7 @@ def bars(trace: Any, kernels: Mapping[str, str]) -> dict[tuple[str, str], list[B
     labels = {type_: label for label, type_ in kernels.items()}
     found: dict[tuple[str, str], list[Bar]] = {}
     for span in trace.spans:
-        if span.stream == "compute" and span.type in labels:
+        if span.live and span.stream == "compute" and span.type in labels:
             found.setdefault(("compute", labels[span.type]), []).append(_bar(span))
     for copy in trace.copies:
         if copy.stream in COPIES:
