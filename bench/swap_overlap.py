@@ -23,7 +23,7 @@ FORWARD, BACKWARD = "Tanh", "Fused"  # types of the kernels that take time
 ELEMENTS = 1 << 16  # of float32: 256 KiB
 RESIDENT = 16  # values that the limit has room for
 VIRTUAL = "virtual_milliseconds"
-IDLE = "compute"
+IDLE = "compute idle for copies"
 START = np.linspace(-1, 1, ELEMENTS, dtype=np.float32)
 DRAWN: Case = {"copy_over_compute": 0.9, "iterations": 50}
 
@@ -73,7 +73,7 @@ async def engine(case: Case, stack: AsyncExitStack, *, swaps: bool) -> Observed:
 
     seconds, ideal = [await asyncio.to_thread(in_virtual_time, case, each) for each in (swaps, False)]
     _, step = await opened(case, stack, LoopClock(), swaps)
-    idle = f"{1e2 * (seconds - ideal) / seconds:.2f} % of the virtual time idle for copies"
+    idle = f"{1e2 * (seconds - ideal) / seconds:.2f} % in virtual time"
     figures = {VIRTUAL: [1e3 * seconds / case["iterations"]]}
     return Observed(partial(step, START), figures, lambda: {IDLE: idle} if swaps else {})
 
