@@ -1,9 +1,9 @@
 """How long a sequence an LSTM can be trained on in a memory that plain execution fills at 50 steps.
 
-Batch 64, 512 units; the inputs are rows of a feed, and the loss is summed up in the loop (Yu et al., 2018, Table 1). Modes:
-``none`` keeps what the gradient needs in the device's memory; ``host`` swaps it to memory outside the limit; ``disk`` half
-of it to a file; ``recompute`` saves the loop variables of every 25th iteration only. The side "unlimited" runs the same
-program without a limit; peers have none and do each mode in their own way, or can not.
+Batch 64, 512 units; the inputs are rows of a feed, and the loss is summed up in the loop (Yu et al., 2018, Table 1).
+Modes: ``none`` keeps what the gradient needs in the device's memory; ``host`` swaps it to memory outside the limit;
+``disk`` half of it to a file; ``recompute`` saves the loop variables of every 25th iteration only. The side "unlimited"
+runs the same program without a limit; peers have none and do each mode in their own way, or can not.
 """
 
 from __future__ import annotations

@@ -57,6 +57,10 @@ def _add_demo(parser: argparse.ArgumentParser) -> None:
                             help=f"{meaning} (%(default)s)")  # fmt: skip
     parser.add_argument("--temperature", type=float, default=default.temperature, metavar="T",
                         help="of the text written: lower is more probable (%(default)s)")  # fmt: skip
+    parser.add_argument("--memory-limit", metavar="SIZE",
+                        help="of training, as 100MB; all but the text is then in the loop")  # fmt: skip
+    parser.add_argument("--swap", action="store_true",
+                        help="let what the loop saves for its gradient leave that memory")  # fmt: skip
     parser.add_argument("--plot", type=Path, metavar="FILE.png", help="draw the loss (needs matplotlib)")
     parser.add_argument("--save", type=Path, metavar="FILE.npz", help="write the trained weights")
     parser.add_argument("--load", type=Path, metavar="FILE.npz", help="begin from saved weights and their size")

@@ -1,7 +1,7 @@
 """An LSTM written by hand: its time loop is a ``while_loop`` over TensorArrays (Hochreiter and Schmidhuber, 1997).
 
 What does not depend on the state stands outside the loop: the product of all inputs with their weights before it,
-the logits and the loss of all outputs after it, one matmul each.
+the logits and the loss of all outputs after it, one matmul each. Where memory is short all is in the loop.
 """
 
 from __future__ import annotations
@@ -90,6 +90,35 @@ class CharacterModel:
         logits = self.logits(tg.reshape(outputs, [-1, self.units]))
         labels = tg.reshape(targets, [-1])
         return tg.reduce_mean(tg.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits))
+
+    def summed_loss(self, characters: Any, targets: Any, h: Any, c: Any, swap: bool) -> tuple[Any, Any, Any]:
+        """Return the mean cross-entropy and the last state, with nothing outside the loop that grows with the length.
+
+        Parameters
+        ----------
+        characters, targets : int32 Tensor of shape [length, batch]
+        h, c : float32 Tensor of shape [batch, units]
+            The state to start from.
+        swap : bool
+            Whether what the loop saves for the gradient may leave the device's memory.
+
+        Returns
+        -------
+        loss : float32 scalar Tensor
+            In nats per character.
+        h, c : float32 Tensor of shape [batch, units]
+        """
+        length = tg.shape(characters)[0]
+        inputs, wanted = (tg.TensorArray("int32", length).unstack(rows) for rows in (characters, targets))
+
+        def body(t: Any, h: Any, c: Any, total: Any) -> tuple[Any, ...]:
+            h, c = self._cell(self._inputs(inputs.read(t)), h, c)
+            loss = tg.sparse_softmax_cross_entropy_with_logits(labels=wanted.read(t), logits=self.logits(h))
+            return t + 1, h, c, total + tg.reduce_mean(loss)
+
+        start = [0, h, c, 0.0]
+        _, h, c, total = tg.while_loop(lambda t, *_: t < length, body, start, swap_memory=swap, name="time")
+        return total / tg.cast(length, "float32"), h, c
 
     def write(self, prompt: Any, draws: Any, temperature: Any, minimum: Any, newline: int) -> Any:
         """Go on writing after a prompt, character by character, in a loop whose length the data decide.

@@ -43,6 +43,10 @@ class Options:
         Of the weights, the order of the text, and what is written.
     temperature : float
         Below 1 the text written is more probable, above more varied.
+    memory_limit : str or int, optional
+        Bytes that training may take, as 100_000_000 or "100MB". The loss is then summed up in the loop.
+    swap : bool
+        Whether what the loop saves for the gradient may leave that memory.
     plot, save, load : path, optional
         Where to draw the loss, write the weights, read them.
     """
@@ -55,6 +59,8 @@ class Options:
     rate: float = 1e-2
     seed: int = 0
     temperature: float = 0.5
+    memory_limit: str | int | None = None
+    swap: bool = False
     plot: Path | None = None
     save: Path | None = None
     load: Path | None = None
@@ -67,6 +73,8 @@ class Options:
             raise ValueError("steps and seed must not be negative")
         if self.temperature <= 0:
             raise ValueError(f"temperature must be above 0, got {self.temperature}")
+        if self.swap and self.memory_limit is None:
+            raise ValueError("swap needs a memory limit, as --memory-limit 100MB: without one nothing has to leave")
         for path in (self.plot, self.save):
             if path is not None and not path.absolute().parent.is_dir():
                 raise ValueError(f"there is no folder {path.absolute().parent} to write {path.name} in")
@@ -105,10 +113,24 @@ class Program:
         what was broadcast.
     seed : int
         Of the graph's random numbers.
+    spare : bool
+        Sum the loss up in the loop, so that nothing outside it grows with the length.
+    swap : bool
+        Whether what that loop saves may leave the device's memory.
     """
 
-    def __init__(self, weights: dict[str, Array], newline: int, batch: int, seed: int = 0) -> None:
+    def __init__(
+        self,
+        weights: dict[str, Array],
+        newline: int,
+        batch: int,
+        seed: int = 0,
+        *,
+        spare: bool = False,
+        swap: bool = False,
+    ) -> None:
         self.batch = batch
+        self.spare, self.swap = spare, swap
         with tg.Graph(seed).as_default() as self.graph:
             self.model = CharacterModel(weights)
             self._build_training()
@@ -119,8 +141,12 @@ class Program:
         self.inputs, self.targets = (tg.placeholder("int32", [None, self.batch], name=n) for n in ("inputs", "targets"))
         self.state = tuple(tg.placeholder("float32", [self.batch, self.model.units], name=n) for n in ("h", "c"))
         self.rate = tg.placeholder("float32", [], name="rate")
-        outputs, *self.next_state = self.model.states(self.inputs, *self.state)
-        self.loss = self.model.loss(outputs, self.targets)
+        if self.spare:
+            found = self.model.summed_loss(self.inputs, self.targets, *self.state, swap=self.swap)
+            self.loss, *self.next_state = found
+        else:
+            outputs, *self.next_state = self.model.states(self.inputs, *self.state)
+            self.loss = self.model.loss(outputs, self.targets)
         optimizer = AdamOptimizer(self.rate, beta2=0.99)
         gradients, variables = zip(*optimizer.compute_gradients(self.loss), strict=True)
         clipped, _ = tg.clip_by_global_norm(gradients, _LARGEST_NORM)
@@ -165,13 +191,18 @@ async def run(options: Options, say: Callable[[str], None] = print) -> Result:
     text = load_text()
     alphabet, weights = _start(options, text)
     training, held_out = split(alphabet.encode(text))
-    program = Program(weights, int(alphabet.encode("\n")[0]), options.batch, options.seed)
+    program = Program(
+        weights, int(alphabet.encode("\n")[0]), options.batch, options.seed,
+        spare=options.memory_limit is not None, swap=options.swap,
+    )  # fmt: skip
     say(f"{len(training):,} characters to train on, {len(held_out):,} held out, {len(alphabet)} different ones")
-    async with tg.Session(program.graph) as session:
+    async with tg.Session(program.graph, memory_limit=options.memory_limit) as session:
         await session.run(program.initialize)
         before = await judge(session, program, held_out)
         say(f"held-out loss before: {before:.3f} nats/char (ln {len(alphabet)} = {math.log(len(alphabet)):.3f})")
         meter = await train(session, program, training, options)
+        if options.swap:
+            say("\n".join(map(str, session.report().swap)))
         after = await judge(session, program, held_out) if options.steps else before
         say(
             f"held-out loss after: {after:.3f} nats/char; {meter.seconds:.1f} s of training, {meter.speed:,.0f} chars/s"

@@ -21,6 +21,7 @@ _SWAP_HINT = (
     "let what loops save for their gradients leave this memory, by Session(swap=True) or "
     "while_loop(..., swap_memory=True), or save less of it by checkpoint_every="
 )
+_LESS_HINT = "let smaller saved values move (SwapPolicy.minimum), and give them room in a tier"
 
 
 def set_limits(devices: Sequence[SessionDevice], limit: Limit | Mapping[str, Limit] | None) -> None:
@@ -117,7 +118,8 @@ def no_room(error: NoRoom) -> DeviceMemoryError:
     """Return the error of a step in which an instance waited for memory that nothing could give back."""
     holders = [Holder(name, tag, size, source) for size, name, tag, source in error.holders]
     saved = sum(holder.bytes for holder in holders if holder.operation.startswith("values saved"))
-    hint = _HINT if error.swaps or 4 * saved < error.live else f"{_SWAP_HINT}; or {_HINT}"
+    better = _LESS_HINT if error.swaps else _SWAP_HINT
+    hint = _HINT if 4 * saved < error.live else f"{better}; or {_HINT}"
     return _error("there is no room for a result in", error, holders, hint=hint)
 
 

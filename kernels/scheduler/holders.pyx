@@ -27,6 +27,8 @@ cdef list holders_of(Machine* m, CompiledPlan compiled, Pool pool, object step):
             _add(found, node.value, node.name, None, node.source)
         elif node.kind == Kind.FEED and m.feeds[<uint32_t>node.index].form == OBJECT:
             fed = <object><PyObject*>m.feeds[<uint32_t>node.index].bits
+            if id(_owner(fed)) not in pool.guests and not pool.counts(fed):
+                continue  # it stays in the host's memory
             _add(found, fed, f"the value fed for {node.name}", None, node.source)
     if m.root != NULL:
         _add_frame(found, m, m.root, compiled, _producers(compiled.plan))
@@ -102,11 +104,15 @@ cdef int _add_series(
 
 
 cdef int _add_each(dict found, Series series, str operation, object tag, object source) except -1:
-    """Add all that a series holds as one."""
+    """Add all that a series holds as one, without what is there already."""
     cdef int64_t i, size = 0
+    cdef set seen = set()
     for i in range(series.capacity):
         if series.slots[i].form == OBJECT:
-            size += getattr(_owner(<object><PyObject*>series.slots[i].bits), "nbytes", 0)
+            owner = _owner(<object><PyObject*>series.slots[i].bits)
+            if id(owner) not in seen and id(owner) not in found:
+                seen.add(id(owner))
+                size += getattr(owner, "nbytes", 0)
     if size:
         found[id(series)] = size, operation, tag, source
     return 0

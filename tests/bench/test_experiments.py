@@ -18,6 +18,7 @@ from bench import (
     dead_signals,
     loop_gradient,
     loop_lag,
+    lstm_memory,
     lstm_train,
     matmul_loop,
     memory_window,
@@ -176,7 +177,32 @@ def test_all_experiments_of_the_table_are_there():
     found = experiments()
     assert set(names.split()) | {"step_overhead", "loop_lag", "dead_signals"} <= set(found)
     assert list(found["static_unroll"].engines) == ["tagflow", "unrolled"]
-    assert all(len(e.quick().cases) == len(e.cases) for e in found.values())
+    assert all(0 < len(e.quick().cases) <= len(e.cases) for e in found.values())
+
+
+@pytest.mark.parametrize("mode", ["none", "host", "disk"])
+async def test_an_lstm_in_little_memory_learns_the_same(mode, monkeypatch):
+    monkeypatch.setattr(lstm_memory, "BATCH", 16)
+    monkeypatch.setattr(lstm_memory, "UNITS", 64)
+    monkeypatch.setattr(lstm_memory, "FITS", 15)
+    monkeypatch.setattr(lstm_memory, "SAVED", 36_000)
+    monkeypatch.setattr(lstm_memory, "LIMIT", 20_000_000 if mode == "none" else 5_000_000)
+    case = {"length": 200, "mode": mode}
+    got, _ = await run(lstm_memory.limited, case, steps=2)
+    wanted, _ = await run(lstm_memory.unlimited, case)
+    assert all(np.array_equal(a, b) for a, b in zip(got, wanted, strict=True))
+    async with AsyncExitStack() as stack:
+        observed = await lstm_memory.limited(case, stack)
+        await observed()
+        notes = observed.notes()
+    assert {"none": "off", "host": "host out", "disk": "disk out"}[mode] in notes[lstm_memory.SWAP]
+    assert (lstm_memory.BEYOND in notes) == (mode == "none")
+
+
+def test_a_length_that_does_not_fit_is_said(monkeypatch):
+    for name, value in {"BATCH": 4, "UNITS": 32, "FITS": 100, "LIMIT": 200_000}.items():
+        monkeypatch.setattr(lstm_memory, name, value)
+    assert asyncio.run(lstm_memory.beyond(tg)).startswith("120 steps end with DeviceMemoryError")
 
 
 async def test_layers_on_devices_note_what_limits_them():

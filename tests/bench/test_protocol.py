@@ -5,6 +5,7 @@ import math
 import os
 import re
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -33,6 +34,10 @@ def noting(case, stack):
 
 def wrong(case, stack):
     return lambda: [np.arange(case["length"]) + 1]
+
+
+def nearly(case, stack):
+    return lambda: [np.arange(case["length"]) + 1e-6]
 
 
 def failing(case, stack):
@@ -88,6 +93,22 @@ def test_figures_that_a_step_notes_are_records_too():
     found = [r for r in protocol.run(tiny, ["tagflow", "unrolled"], FAST) if r["metric"] == "waste"]
     assert [(r["median"], r["runs"]) for r in found[:2]] == [(6.0, 2)] * 2
     assert found[2]["value"] == 1.0
+
+
+def test_an_engine_that_can_not_do_a_case_says_so():
+    told = experiment(unable=lambda case: {"unrolled": "too short"} if case["length"] == 3 else {})
+    records = list(protocol.run(told, ["tagflow", "unrolled"], FAST))
+    ran = [(r["case"]["length"], r["engine"]) for r in records if "engine" in r]
+    assert ran == [(3, "tagflow"), (5, "tagflow"), (5, "unrolled")]
+    (note,) = [r for r in records if "note" in r]
+    assert (note["by"], note["text"], note["case"]) == ("unrolled", "too short", {"length": 3})
+
+
+def test_some_engines_must_agree_to_the_bit():
+    near = experiment(engines={"tagflow": ours, "unrolled": nearly}, tolerance=0.1)
+    assert list(protocol.run(near, ["tagflow", "unrolled"], FAST))
+    with pytest.raises(BenchError, match="disagree"):
+        list(protocol.run(replace(near, exact=("unrolled",)), ["tagflow", "unrolled"], FAST))
 
 
 def test_a_metric_may_be_the_time_of_a_unit():

@@ -80,13 +80,14 @@ def test_the_rate_rises_then_falls():
     assert rates[-1] < 1e-3
 
 
+@pytest.mark.parametrize("spare", [False, True])
 @pytest.mark.parametrize("executor", ["machine", "reference"])
-async def test_the_model_computes_what_the_formulas_say(executor):
+async def test_the_model_computes_what_the_formulas_say(executor, spare):
     weights = {n: w * np.float32(2) for n, w in initial_weights(5, 4, 3, seed=1).items()}
     random = np.random.default_rng(0)
     inputs, targets = random.integers(0, 5, (2, 7, 2)).astype(np.int32)
     state = random.standard_normal((2, 2, 3)).astype(np.float32)
-    program = Program(weights, newline=0, batch=2)
+    program = Program(weights, newline=0, batch=2, spare=spare)
     async with tg.Session(program.graph, executor=executor) as session:
         await session.run(program.initialize)
         feeds = dict(zip([program.inputs, program.targets, *program.state], [inputs, targets, *state], strict=True))
@@ -94,6 +95,19 @@ async def test_the_model_computes_what_the_formulas_say(executor):
     outputs, *wanted = read(weights, inputs, *state)
     np.testing.assert_allclose(loss, cross_entropy(weights, outputs, targets), rtol=1e-5)
     np.testing.assert_allclose([h, c], wanted, rtol=1e-5, atol=1e-6)
+
+
+async def test_a_memory_limit_needs_swapping_for_long_texts():
+    small = {**SMALL, "units": 64, "batch": 16, "length": 400, "steps": 1, "memory_limit": "8MB"}
+    said = []
+    swapped = await run(Options(**small, swap=True), said.append)
+    assert any("swapping on" in line and "host out" in line for line in said)
+    plain = await run(Options(**{**small, "memory_limit": "100MB"}), said.append)
+    assert swapped.losses == plain.losses
+    with pytest.raises(tg.DeviceMemoryError, match=r"try: let what loops save .* by Session\(swap=True\)"):
+        await run(Options(**small), said.append)
+    with pytest.raises(ValueError, match="memory limit"):
+        Options(swap=True)
 
 
 def test_draws_fall_by_their_shares():
