@@ -2,7 +2,7 @@ VENV ?= .venv
 PYTHON := $(VENV)/bin/python
 BENCH ?= counter_loop --quick
 
-.PHONY: install test debug lint types rules bench golden demo clean
+.PHONY: install test debug lint types rules bench gpu golden demo clean
 
 install: $(PYTHON)  ## editable install with everything the tests need
 	$(VENV)/bin/pip install --quiet --editable '.[test,bench]'
@@ -30,6 +30,9 @@ rules:  ## which test covers which rule of the semantics
 
 bench:  ## make bench BENCH='lstm_train --quick --peer torch'
 	$(PYTHON) -m bench $(BENCH)
+
+gpu:  ## what needs a GPU, for eight minutes; say it again while it ends with status 2
+	$(PYTHON) -m bench.gpu
 
 golden:  ## write the golden texts anew; read the diff before committing it
 	$(PYTHON) -m pytest -k golden --update-golden

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Coroutine, Sequence
 from dataclasses import fields
 from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -104,7 +105,24 @@ def _facts() -> list[tuple[str, str]]:
         ("python", f"{platform.python_version()} on {platform.system()} {platform.machine()}"),
         *((name, _version(name)) for name in _PACKAGES),
         ("devices", f"cpu:0 ({cores} cores)"),
+        *(("cuda", line) for line in _cuda()),
     ]
+
+
+def _cuda() -> list[str]:
+    """Describe the GPUs that pycuda finds, or say why there are none; only here is it imported to look."""
+    from .streams import CudaUnavailable, cuda_devices
+
+    if find_spec("pycuda") is None:
+        return ["pycuda is not installed: the extra `cuda` in the README"]
+    try:
+        found = cuda_devices()
+    except CudaUnavailable as error:
+        return [error.what]
+    return [
+        f"cuda:{d.index} ({d.name}, {d.nbytes / 2**30:.0f} GiB, compute capability {d.capability[0]}.{d.capability[1]})"
+        for d in found
+    ] or ["pycuda finds no device"]
 
 
 def _version(package: str) -> str:

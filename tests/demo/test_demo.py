@@ -1,4 +1,5 @@
 import math
+import sys
 
 import numpy as np
 import pytest
@@ -203,6 +204,13 @@ def test_info_names_versions_the_build_and_devices(capsys):
     assert f"tagflow    {tg.__version__} (" in shown
     assert np.__version__ in shown
     assert "cpu:0" in shown
+    assert "\ncuda       " in shown
+
+
+def test_info_says_when_pycuda_is_not_there(capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pycuda", None)
+    assert main(["info"]) == 0
+    assert "pycuda is not installed" in capsys.readouterr().out
 
 
 def test_the_model_is_as_large_as_its_weights():

@@ -20,23 +20,31 @@ def _built():
     return folder  # which is removed when this process ends
 
 
-def run_python(*arguments):
-    """Run Python where the stand-in can be loaded from ``$TAGFLOW_SIMCUDA``; return the finished process."""
-    environment = os.environ | {"TAGFLOW_SIMCUDA": _built().name}
-    return subprocess.run(
-        [sys.executable, *map(str, arguments)], env=environment, cwd=ROOT, capture_output=True, text=True, timeout=240
-    )
+def simulated():
+    """Return the environment in which the stand-in can be loaded, from ``$TAGFLOW_SIMCUDA``."""
+    return {"TAGFLOW_SIMCUDA": _built().name}
 
 
-def run_tests(*arguments):
-    """Run pytest on simulated CUDA; return how many tests passed. Fails if one did not, was skipped, or none ran."""
+def run_python(environment, *arguments):
+    """Run Python with more in the environment; return the finished process."""
+    command = [sys.executable, *map(str, arguments)]
+    return subprocess.run(command, env=os.environ | environment, cwd=ROOT, capture_output=True, text=True, timeout=240)
+
+
+def run_tests(environment, *arguments):
+    """Run pytest in a process of its own; return how many passed. Fails if one did not, was skipped, or none ran."""
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder, "report.xml")
-        options = ["-p", "tests.simcuda.plugin", "-p", "no:cacheprovider", "-q", f"--junitxml={report}"]
-        done = run_python("-m", "pytest", *options, *arguments)
+        options = ["-p", "no:cacheprovider", "-q", f"--junitxml={report}"]
+        done = run_python(environment, "-m", "pytest", *options, *arguments)
         assert report.exists(), done.stdout + done.stderr
         suite = ElementTree.parse(report).getroot().find("testsuite").attrib
     bad = sum(int(suite[name]) for name in ("errors", "failures", "skipped"))
     tests = int(suite["tests"])
     assert (done.returncode, bad, tests > 0) == (0, 0, True), done.stdout + done.stderr
     return tests
+
+
+def run_simulated(*arguments):
+    """Run tests on simulated CUDA, as `run_tests` does."""
+    return run_tests(simulated(), "-p", "tests.simcuda.plugin", *arguments)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.simcuda.child import run_python
+from tests.simcuda.child import run_python, simulated
 from tests.simcuda.library import simulated_cuda
 
 pytestmark = pytest.mark.skipif(simulated_cuda() is not None, reason=str(simulated_cuda()))
@@ -73,5 +73,5 @@ print("fine")
 
 
 def test_pycuda_runs_on_it():
-    done = run_python("-c", PROGRAM)
+    done = run_python(simulated(), "-c", PROGRAM)
     assert (done.returncode, done.stdout, done.stderr) == (0, "fine\n", "")

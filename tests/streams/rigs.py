@@ -1,14 +1,17 @@
 """Devices of every kind, each with what a test needs to hold it in the middle of its work."""
 
 import asyncio
+import os
 import sys
 import threading
 from contextlib import asynccontextmanager, suppress
 
+import numpy as np
 from tagflow.streams import CpuDevice, LatencyDevice, ManualDevice, VirtualClock
 
 SIMULATED = sys.modules.get("tests.simcuda.plugin")  # in a process of its own; see tests/simcuda
-KINDS = ["cpu", "manual", "latency", "virtual", *(["cuda"] if SIMULATED else [])]
+GPU = "TAGFLOW_TEST_GPU" in os.environ  # set by tests marked ``gpu`` for theirs
+KINDS = ["cpu", "manual", "latency", "virtual", *(["cuda"] if SIMULATED else []), *(["gpu"] if GPU else [])]
 NAME = "/job:localhost/task:0/device:CPU:{}"
 
 
@@ -80,12 +83,34 @@ class CudaRig(Rig):
         return await owner.copy_out(buffer)
 
 
+SPIN = """
+extern "C" __global__ void spin(long long turns) {
+    long long start = clock64();
+    while (clock64() - start < turns) {}
+}
+"""
+
+
+class GpuRig(CudaRig):
+    """On a real GPU work is let go by itself, after some hundredths of a second."""
+
+    def busy(self, stream):
+        import cupy
+
+        def work():
+            spin = cupy.RawKernel(SPIN, "spin")
+            with cupy.cuda.ExternalStream(stream.handle):
+                spin((1,), (1,), (np.int64(50_000_000),))
+
+        return stream.submit(work, kind="busy"), lambda: None
+
+
 def make(kind, clock=None, **options):
     """Return a device of a kind."""
     name = NAME.format(options.pop("index", 0))
     if kind in ("latency", "virtual"):
         return LatencyDevice(name, seconds={"busy": 0.02, "tiny": 1e-4}, bytes_per_second=1e9, clock=clock, **options)
-    if kind == "cuda":
+    if kind in ("cuda", "gpu"):
         from tagflow.streams import CudaDevice
 
         return CudaDevice(name.replace("CPU", "CUDA"), clock=clock, **options)
@@ -110,4 +135,4 @@ async def rig_of(kind, **options):
             yield LatencyRig(devices)
     else:
         async with devices[0], devices[1]:
-            yield {"latency": LatencyRig, "cuda": CudaRig}.get(kind, Rig)(devices)
+            yield {"latency": LatencyRig, "cuda": CudaRig, "gpu": GpuRig}.get(kind, Rig)(devices)

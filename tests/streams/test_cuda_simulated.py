@@ -2,15 +2,15 @@
 
 import pytest
 
-from tests.simcuda.child import run_tests
+from tests.simcuda.child import run_simulated
 from tests.simcuda.library import simulated_cuda
 
 pytestmark = pytest.mark.skipif(simulated_cuda() is not None, reason=str(simulated_cuda()))
 
 
 def test_it_keeps_the_contract():
-    assert run_tests("tests/streams/test_contract.py", "tests/streams/test_closing.py", "-k", "cuda") > 30
+    assert run_simulated("tests/streams/test_contract.py", "tests/streams/test_closing.py", "-k", "cuda") > 30
 
 
 def test_what_is_particular_to_it():
-    assert run_tests("tests/streams/cuda_cases.py") > 20
+    assert run_simulated("tests/streams/cuda_cases.py") > 20
