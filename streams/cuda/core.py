@@ -6,8 +6,11 @@ The thread refers to the core and nobody's device: a device that is dropped ends
 
 from __future__ import annotations
 
-from threading import Condition, Lock, Thread
+import atexit
+from queue import SimpleQueue
+from threading import Lock, Thread
 from typing import Any
+from weakref import WeakSet
 
 from ..contract import Clock
 from ..event import Event
@@ -15,6 +18,7 @@ from .driver import PageLocks, load_driver, translated
 from .memory import Block, BlockPool
 from .stream import CudaOrder, CudaStream, wait_for
 
+LAST_WAIT = 10.0  # seconds for what a device is doing when the interpreter ends
 STREAMS = ("compute", "host_to_device", "device_to_host")
 
 
@@ -54,8 +58,10 @@ class Core:
         self.marks: list[Any] = []
         self.marks_lock = Lock()
         self.closed: Event[None] = Event()
-        self._change = Condition()
-        self._woken = self._stopping = self._active = False
+        self._wakes: SimpleQueue[bool] = SimpleQueue()  # False to end; finalizers may put into it at any time
+        self._lock = Lock()  # guards what follows
+        self._active = False  # whether the clock is held
+        self._ended = False
         self.streams = tuple(CudaStream(f"{name}/{stream}", self) for stream in STREAMS)
         lacking, locks = self.driver.MemoryError, PageLocks(self.driver)
         self.memory = BlockPool(
@@ -66,30 +72,34 @@ class Core:
         )
         opened: Event[None] = Event()
         self._thread = Thread(target=self._serve, args=[opened], name=f"tagflow {name}", daemon=True)
+        _cores.add(self)
         self._thread.start()
         wait_for(opened)
         opened.result()
 
     def wake(self) -> None:
         """Have the thread see whether something can be enqueued; returns at once."""
-        with self._change:
-            if not (self._active or self._stopping):
+        with self._lock:
+            if self._ended:
+                return
+            if not self._active:
                 self._active = True
                 self.clock.hold()
-            self._woken = True
-            self._change.notify()
+            self._wakes.put(True)
 
     def stop(self) -> None:
         """Drop what was not enqueued, wait for the rest and end the thread; returns at once."""
         for stream in self.streams:
             stream.close()
-        with self._change:
-            self._stopping = self._woken = True
-            self._change.notify()
+        self.drop()
 
-    def join(self) -> None:
-        """Wait for the thread of a core that has closed."""
-        self._thread.join()
+    def drop(self) -> None:
+        """Do the same in the thread: for finalizers, which may run where any lock is held."""
+        self._wakes.put(False)
+
+    def join(self, seconds: float | None = None) -> None:
+        """Wait for the thread of a core that is to end, not longer than so many seconds."""
+        self._thread.join(seconds)
 
     def translated(self, error: BaseException, what: str) -> BaseException:
         """Return an error of pycuda's as one of ours."""
@@ -128,16 +138,21 @@ class Core:
             return
         opened.finish()
         del opened
+        try:
+            self._proceed()
+            self._shut()
+        except BaseException as error:  # none that is known; nobody shall wait for what never comes
+            for stream in self.streams:
+                stream.close()
+            self.closed.finish(error=self.translated(error, f"{self.name} has ended"))
+        else:
+            self.closed.finish()
+
+    def _proceed(self) -> None:
         while self._wait():
             self._enqueue_all()
             self.memory.trim()
             self.host.trim()
-        try:
-            self._shut()
-        except BaseException as error:
-            self.closed.finish(error=self.translated(error, f"{self.name} can not be closed"))
-        else:
-            self.closed.finish()
 
     def _enqueue_all(self) -> None:
         """Enqueue in turn, until no stream has anything that can be."""
@@ -156,20 +171,24 @@ class Core:
 
     def _wait(self) -> bool:
         """Wait until something may be enqueued; False at the end."""
-        with self._change:
-            while not self._woken:
-                self._rest()
-                self._change.wait()
-            self._woken = False
-            return not self._stopping
+        if all(stream.idle for stream in self.streams):
+            self._rest()
+        going_on = self._wakes.get()
+        while going_on and not self._wakes.empty():
+            going_on = self._wakes.get()
+        return going_on
 
-    def _rest(self) -> None:
-        if self._active and all(stream.idle for stream in self.streams):
-            self._active = False
-            self.clock.release()
+    def _rest(self, ended: bool = False) -> None:
+        """Let the clock go, if nothing has come meanwhile."""
+        with self._lock:
+            self._ended = ended
+            if self._active and (ended or self._wakes.empty()):
+                self._active = False
+                self.clock.release()
 
     def _shut(self) -> None:
         for stream in self.streams:
+            stream.close()
             stream.stop()
         self.marks.clear()
         if self.context is not None:
@@ -178,8 +197,19 @@ class Core:
             self.context.pop()
             self.context.detach()
             self.context = None
-        with self._change:
-            self._rest()
+        self._rest(ended=True)
+
+
+_cores: WeakSet[Core] = WeakSet()  # whose threads may still run
+
+
+@atexit.register
+def _end_all() -> None:
+    """End the threads of devices that nobody has closed: pycuda ends the process when one goes with its context."""
+    for core in list(_cores):
+        core.stop()
+    for core in list(_cores):
+        core.join(LAST_WAIT)
 
 
 def _free(allocation: Any) -> None:

@@ -66,7 +66,7 @@ class CudaDevice(Device):
         self.clock = clock or LoopClock()
         self._core = Core(name, index, self.clock, limit=most, most_cached=most_cached, most_pinned=most_pinned)
         self.compute, self.host_to_device, self.device_to_host = self._core.streams
-        weakref.finalize(self, self._core.stop)
+        weakref.finalize(self, self._core.drop).atexit = False  # the core sees to that
 
     @property
     def pool(self) -> BlockPool:

@@ -122,8 +122,11 @@ class PageLocks:
         return memory
 
     def free(self, memory: NDArray[np.uint8]) -> None:
-        """Let bytes be ordinary memory again; who has them keeps them."""
-        self._check("cuMemHostUnregister", self._library.cuMemHostUnregister(memory.ctypes.data))
+        """Let bytes be ordinary memory again; who has them keeps them.
+
+        That fails when the context is lost, and then there is nothing that could be done.
+        """
+        self._library.cuMemHostUnregister(memory.ctypes.data)
 
     def _check(self, name: str, code: int) -> None:
         if code:

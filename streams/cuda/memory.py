@@ -59,7 +59,7 @@ class BlockPool:
     what : str
         Whose memory it is, for messages.
     make, free : callable
-        Get the bytes to make and what was made. Called by the device's thread.
+        Get the bytes to make and what was made. Called by the device's thread; `free` raises nothing.
     lacking : type
         What `make` raises if there is no memory.
     limit : int, optional

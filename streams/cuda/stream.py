@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from .memory import Block
 
 T = TypeVar("T")
+_NON_BLOCKING = 1  # CU_STREAM_NON_BLOCKING: what others do on the default stream holds up nobody
 
 
 def wait_for(event: Event[Any]) -> None:
@@ -230,7 +231,7 @@ class CudaStream(QueuedStream):
 
     def start(self) -> None:
         """Open the stream and begin to wait for its work."""
-        self.inner = self.core.driver.Stream()
+        self.inner = self.core.driver.Stream(_NON_BLOCKING)
         self._thread = Thread(target=self._serve, name=f"tagflow {self.name}", daemon=True)
         self._thread.start()
 

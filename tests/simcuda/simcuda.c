@@ -93,7 +93,8 @@ CUresult cuMemAlloc(CUdeviceptr *result, size_t nbytes) { LOCKED(allocate(result
 static CUresult free_block(uintptr_t start, int device)
 {
     NEED_CONTEXT;
-    return remove_block(start, device);
+    CUresult result = remove_block(start, device);
+    return sticky ? sticky : result;
 }
 
 CUresult cuMemFree(CUdeviceptr start) { LOCKED(free_block(start, 1)); }

@@ -12,6 +12,7 @@ from tagflow.streams import CpuDevice, CudaDevice, DeviceClosed, Event, VirtualC
 from tagflow.streams.cuda import CudaError, cuda_devices
 from tagflow.streams.cuda.memory import capacity_of, is_lent
 
+from tests.simcuda.child import run_python
 from tests.simcuda.plugin import simulated
 from tests.streams.rigs import make, rig_of
 
@@ -281,6 +282,56 @@ async def test_what_the_host_fills_is_read_when_it_is_full(rig):
     assert busy.done
 
 
+@pytest.mark.parametrize("seed", range(8))
+async def test_random_copies_between_devices_keep_their_values(rig, seed):
+    """Everything at once, in an order that only events give; things are dropped by other threads meanwhile."""
+    random = np.random.default_rng(seed)
+    simulated.set_delay(int(random.choice([0, 20, 200])))
+    devices, recent, held = (rig.device, rig.other), [], []
+
+    def some_after():
+        return [recent[i] for i in random.integers(len(recent), size=random.integers(3))] if recent else []
+
+    def hop(event):
+        """Bring a buffer to one of the devices, by the host."""
+        source, target = (devices[i] for i in random.integers(2, size=2))
+        if event.core is not source._core:
+            source = devices[0] if event.core is devices[0]._core else devices[1]
+        into = np.zeros(sizes[event]) if random.random() < 0.3 else None
+        moved = target.copy_in(source.copy_out(event, into=into, after=some_after()), after=some_after())
+        sizes[moved] = sizes[event]
+        return moved
+
+    sizes = {}
+    for i in range(150):
+        if not held or random.random() < 0.3:
+            n = int(random.integers(1, 3000))
+            event = devices[random.integers(2)].copy_in(np.full(n, float(i)), after=some_after())
+            sizes[event] = n
+            held.append((event, float(i)))
+        else:
+            k = int(random.integers(len(held)))
+            held[k] = hop(held[k][0]), held[k][1]
+        recent = [*recent[-5:], held[-1][0]]
+        if len(held) > 12:
+            dropped = [held.pop(int(random.integers(len(held)))) for _ in range(3)]
+            for event, _ in dropped:
+                await event
+                sizes.pop(event)
+            threading.Thread(target=dropped.clear).start()
+    for event, value in held:
+        array = await rig.read(await event)
+        assert array.size == sizes[event]
+        assert (array == value).all()
+    del event
+    held.clear(), recent.clear(), sizes.clear()
+    for device in devices:
+        for stream in device.streams:
+            await stream.submit()
+    gc.collect()
+    await until(lambda: rig.device.live_bytes == rig.other.live_bytes == 0)
+
+
 # ---- faults
 
 
@@ -378,6 +429,30 @@ async def test_a_device_that_is_dropped_ends_its_threads():
         await asyncio.sleep(0.001)
     assert copy.done
     assert not any(simulated.counts().values())
+
+
+EXIT = """
+import asyncio, os, pathlib
+from tests.simcuda.library import Simulated
+simulated = Simulated(pathlib.Path(os.environ["TAGFLOW_SIMCUDA"]))
+
+import numpy as np
+from tagflow.streams import CudaDevice
+
+device = CudaDevice("/device:CUDA:0")
+simulated.set_delay(1000)
+
+async def main():
+    return device.copy_in(np.ones(1000)), await device.copy_in(np.ones(1000))
+
+kept = asyncio.run(main())
+"""
+
+
+def test_a_program_may_end_without_closing():
+    """Pycuda ends the process with an error when a thread goes that has a context."""
+    done = run_python({}, "-c", EXIT)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
 def test_devices_are_described():
