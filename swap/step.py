@@ -85,8 +85,15 @@ class StepSwap:
         self._interval = inf  # seconds between two reads of a series
         self._last_read = -inf
 
-    def keep(self, value: Any) -> Any:
-        """Return what a slot is to hold: an Entry that may move, or the value itself."""
+    def keep(self, value: Any, always: bool = True) -> Any:
+        """Return what a slot is to hold: an Entry that may move, or the value itself.
+
+        Parameters
+        ----------
+        value : object
+        always : bool
+            Whether it may move even if it is not in the host's memory anyway.
+        """
         if type(value) is not np.ndarray or value.dtype.hasobject:
             return value
         if value.nbytes < self._minimum or not value.flags.c_contiguous:
@@ -94,11 +101,14 @@ class StepSwap:
             return value
         entry = self._known.get(id(value))
         if entry is None or entry.array is not value:
+            place = self._origin(value)
+            if place is None and not always:
+                return value
             entry = self._known[id(value)] = Entry(value, self._device.clock.now(), self._fetch)
             self.counts.kept += 1
-            origin = self._origins.get(id(value))
-            if origin is not None and origin[0]() is value:
-                entry.become(State.BACK, array=value, place=origin[1])
+            if place is not None:
+                entry.lent = True
+                entry.become(State.BACK, array=value, place=place)
             self._queue.append(ref(entry))
         live = self._pool.live_bytes
         self.counts.peak = max(self.counts.peak, live)
@@ -321,6 +331,11 @@ class StepSwap:
             for waiter in waiters:
                 waiter.set_exception(self._error(event.error, entry, "could not be copied back"))
         self.wake()
+
+    def _origin(self, array: Array) -> Array | None:
+        """Return what of the host's memory an array is a copy of, if that is known."""
+        known, place = self._origins.get(id(array), (None, None))
+        return place if known is not None and known() is array else None
 
     def _remember(self, array: Array, place: Array) -> None:
         """Note where an array came from, as long as it lives: if it is saved it need not be copied out."""

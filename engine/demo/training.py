@@ -142,8 +142,8 @@ class Program:
         self.state = tuple(tg.placeholder("float32", [self.batch, self.model.units], name=n) for n in ("h", "c"))
         self.rate = tg.placeholder("float32", [], name="rate")
         if self.spare:
-            found = self.model.summed_loss(self.inputs, self.targets, *self.state, swap=self.swap)
-            self.loss, *self.next_state = found
+            h, c = self.state
+            self.loss, *self.next_state = self.model.summed_loss(self.inputs, self.targets, h, c, self.swap)
         else:
             outputs, *self.next_state = self.model.states(self.inputs, *self.state)
             self.loss = self.model.loss(outputs, self.targets)

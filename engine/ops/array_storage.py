@@ -50,7 +50,7 @@ class ArrayStorage(Elements):
         self.clear_after_read = clear_after_read
         self.identical_shapes = identical_shapes
         self.primal = primal
-        self.swap = None
+        self.swap = self.keeper = None
         self.cursor = -1  # element that was read last of those that may be elsewhere
         self.gradients: dict[str, ArrayStorage] = {}
         self.any_shape = element_shape.rank is None and not identical_shapes
@@ -90,7 +90,7 @@ class ArrayStorage(Elements):
         element = self._slot(index, context, grow=True)
         self._check_value(index, array, context)
         if element.reader is None and element.shape is None:
-            element.value = array if self.swap is None else self.swap.keep(array)
+            element.value = array if self.keeper is None else self.keeper.keep(array)
             element.shape = array.shape
             element.writer = (context.operation, context.iteration)
         elif element.reader is None and self.primal is not None:

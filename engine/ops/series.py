@@ -26,7 +26,7 @@ def _declared(op: Operation) -> Shape:
 define(
     "SeriesPush",
     "value: any, index: *int64 -> flow: float32",
-    attrs={"series": 0, "swap": False},
+    attrs={"series": 0, "swap": False, "lent": False},
     shape=lambda op: SCALAR,
     kernel=None,
     gradient=_BY_WALK,

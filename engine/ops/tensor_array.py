@@ -43,7 +43,7 @@ def _zeros(zeros: tuple[Any, ...]) -> Any:
 
 def _new(
     xp: Any, context: KernelContext, size: Any, *, dtype: DType, element_shape: Shape, array_name: str, swap: bool,
-    **options: Any,
+    away: bool, **options: Any,
 ) -> tuple[ArrayStorage, Any]:
     if size < 0:
         raise TensorArrayError(
@@ -53,7 +53,8 @@ def _new(
     array = ArrayStorage(
         dtype, int(size), name=array_name or context.operation, element_shape=Shape(element_shape), **options
     )
-    array.swap = context.step.swap if swap else None
+    array.swap = context.step.swap if away else None
+    array.keeper = array.swap if swap else None
     return array, _FLOW
 
 
@@ -62,7 +63,7 @@ define(
     "size: int32 -> handle: resource, flow: float32",
     attrs={
         "dtype": REQUIRED, "element_shape": Shape(None), "dynamic_size": False, "clear_after_read": True,
-        "identical_shapes": False, "array_name": "", "swap": False,
+        "identical_shapes": False, "array_name": "", "swap": False, "away": False,
     },
     shape=lambda op: [SCALAR, SCALAR],
     kernel=_new,

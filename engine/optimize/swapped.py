@@ -1,7 +1,8 @@
 """Say which arrays of elements take part in swapping, and which feeds need not be in a device's memory at once.
 
 A loop that may swap what it saves may do so with the elements of its TensorArrays too. What is fed and only taken apart
-into such elements stays in the host's memory, from where each row is copied in when it is read.
+into elements for such a loop, or for one that recomputes, stays in the host's memory: each row is copied in when it is
+read, and need not be copied out when it is saved.
 """
 
 from __future__ import annotations
@@ -10,21 +11,24 @@ from collections.abc import Iterator
 
 from ..ir.operation import Operation
 from ..ir.rewrite import Program
+from ..ir.tensor import Tensor
 
 _LOOKS_AT = frozenset({"Shape", "Size", "Rank"})  # they do not need the values
 
 
 def mark_swapped(program: Program) -> Program:
     """Mark TensorArrays used in loops under swap, and what takes feeds apart for them; the given program is changed."""
-    for op in program.graph.root.walk():
-        if op.type == "While" and op.attrs.get("swap_memory"):
-            for array in _arrays(op):
-                array.attrs["swap"] = True
-    for feed in program.feeds:
-        if all(_takes_apart(use) or use.type in _LOOKS_AT for use in feed._consumers):
-            for use in feed._consumers:
-                if _takes_apart(use):
-                    use.attrs["lent"] = True
+    loops = [op for op in program.graph.root.walk() if op.type == "While"]
+    for loop in loops:
+        swaps = bool(loop.attrs.get("swap_memory"))
+        for array in _arrays(loop) if swaps or "checkpoint_every" in loop.attrs else ():
+            array.attrs["away"] = True
+            array.attrs["swap"] |= swaps
+    lent = [use for feed in program.feeds for use in _taking_apart(feed)]
+    for op in lent:
+        op.attrs["lent"] = True
+    for loop in loops if lent else ():
+        loop.attrs["lent"] = True
     return program
 
 
@@ -36,6 +40,8 @@ def _arrays(loop: Operation) -> Iterator[Operation]:
                 yield op.inputs[0].op
 
 
-def _takes_apart(op: Operation) -> bool:
-    """Whether an operation only makes elements of an array under swap."""
-    return op.type == "TensorArrayUnstack" and bool(op.inputs[0].op.attrs.get("swap"))
+def _taking_apart(feed: Tensor) -> list[Operation]:
+    """Return what makes a feed elements of arrays that may be elsewhere, if that is all that is done with it."""
+    uses = [use for use in feed._consumers if use.type not in _LOOKS_AT]
+    apart = all(use.type == "TensorArrayUnstack" and use.inputs[0].op.attrs.get("away") for use in uses)
+    return uses if apart else []

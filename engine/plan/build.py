@@ -98,7 +98,8 @@ class _Builder:
         elif kind is Kind.FEED:
             fields = {"index": op.attrs["index"]}
         elif kind is Kind.SERIES_PUSH:
-            fields = {"index": op.attrs["series"], "is_swapped": op.attrs.get("swap", False)}
+            swaps = {"is_swapped": op.attrs.get("swap", False), "is_lent": op.attrs.get("lent", False)}
+            fields = {"index": op.attrs["series"], **swaps}
         elif kind is Kind.SERIES_EXIT:
             fields = {"index": op.attrs["series"]}
         elif kind is Kind.SERIES_READ:

@@ -49,6 +49,8 @@ class Node:
         Whether a SERIES_READ is the only one of its slot.
     is_swapped : bool
         Whether what a SERIES_PUSH saves may leave the device's memory.
+    is_lent : bool
+        Whether it may if it is in the host's memory anyway.
     quiet : bool
         Of a SEND, whether it sends nothing when it is dead; of a RECV, whether it waits for nothing when it is.
     """
@@ -70,6 +72,7 @@ class Node:
     is_constant: bool = False
     is_last: bool = False
     is_swapped: bool = False
+    is_lent: bool = False
     quiet: bool = False
     source: Source | None = None
 

@@ -36,7 +36,7 @@ class Share:
     scheduler : callable or None
         Makes the Schedule of one step, where devices have a time of their own.
     swaps : bool
-        Whether anything in it may leave the device's memory.
+        Whether what its loops save may leave the device's memory.
     lent : frozenset of int
         Of the plan's feeds those that stay in the host's memory, as only rows of them are read.
     """
@@ -53,7 +53,7 @@ class Share:
         self.machine = CompiledPlan(plan, settings)
         self.scheduler: Callable[[], Any] | None = None
         self.lent = frozenset(_lent(plan))
-        self.swaps = bool(self.lent) or any(node.is_swapped or node.attrs.get("swap") for node in plan.nodes)
+        self.swaps = any(node.is_swapped or node.attrs.get("swap") for node in plan.nodes)
 
 
 def _lent(plan: Plan) -> Iterator[int]:

@@ -23,6 +23,7 @@ class Elements:
     clear_after_read: bool
     closed: bool
     swap: Any
+    keeper: Any
 
     def write_rows_quickly(self, rows: Any, name: str, iteration: int) -> int:
         """Write rows, of a shape that may be written, to the elements from 0 on; return how many were written."""

@@ -16,7 +16,7 @@ from tagflow.kernels.scheduler.legality import check, out_frame
 from tagflow.kernels.scheduler.convert cimport accept
 from tagflow.kernels.scheduler.memory cimport Arena
 from tagflow.kernels.scheduler.table cimport (
-    AT_ONCE, CONST, ENTER, EXIT, FETCH, INVARIANT, KERNEL, LAST, MERGE, NEXT_ITERATION, QUIET, RECV, SERIES_EXIT,
+    AT_ONCE, CONST, ENTER, EXIT, FETCH, INVARIANT, KERNEL, LAST, LENT, MERGE, NEXT_ITERATION, QUIET, RECV, SERIES_EXIT,
     SERIES_READ, STATEFUL, SWAPPED, SWITCH, SWITCH_N, TRIP_COUNT, Edge, FrameType, Link, LoopCounts, Node, Pending, Table, Type,
     output_type,
 )
@@ -196,6 +196,8 @@ cdef int _flags(source) except -1:
         flags |= LAST
     if source.is_swapped:
         flags |= SWAPPED
+    if source.is_lent:
+        flags |= LENT
     if source.quiet:
         flags |= QUIET
     return flags | (STATEFUL if source.stateful else 0)

@@ -7,7 +7,9 @@ from tagflow.kernels.scheduler.convert cimport accept, as_integer, box
 from tagflow.kernels.scheduler.delivery cimport Machine
 from tagflow.kernels.scheduler.frames cimport Frame, Iteration
 from tagflow.kernels.scheduler.series cimport Series, Stored
-from tagflow.kernels.scheduler.table cimport LAST, SERIES_PUSH, SERIES_READ, SWAPPED, Node, input_type, output_type
+from tagflow.kernels.scheduler.table cimport (
+    LAST, LENT, SERIES_PUSH, SERIES_READ, SWAPPED, Node, input_type, output_type,
+)
 from tagflow.kernels.scheduler.values cimport EMPTY, OBJECT, Py_INCREF, Value, hold, object_value, scalar, take
 
 
@@ -34,8 +36,8 @@ cdef int _push(Machine* m, Iteration* it, const Node* node, object swap) except 
     cdef int64_t index = it.number
     if node.num_inputs == 2:
         index = _index(m, it, node)
-    if node.flags & SWAPPED and swap is not None and value.form == OBJECT:
-        kept = swap.keep(<object><PyObject*>value.bits)
+    if node.flags & (SWAPPED | LENT) and swap is not None and value.form == OBJECT:
+        kept = swap.keep(<object><PyObject*>value.bits, node.flags & SWAPPED != 0)
         value = object_value(<PyObject*>kept)
     _series_of(it.frame, node.index).store(index, value, input_type(m.table, node, 0))
     m.outputs[0] = scalar(0)

@@ -10,6 +10,8 @@ from tagflow.compile import compile_plan, optimized
 from tagflow.ir.rewrite import Program
 from tagflow.kernels.scheduler.machine import StepMachine
 from tagflow.kernels.scheduler.plan import CompiledPlan
+from tagflow.ops.variables import VariableStore
+from tagflow.runtime.context import StepContext
 
 from tests.settings import ON
 
@@ -24,7 +26,8 @@ def _graph():
 
 
 def run(fetches, feeds, arrays, settings):
-    machine = StepMachine(CompiledPlan(compile_plan(Program(fetches[0].graph, feeds, fetches), settings)), None, arrays)
+    plan = CompiledPlan(compile_plan(Program(fetches[0].graph, feeds, fetches), settings))
+    machine = StepMachine(plan, StepContext(0, 0, VariableStore()), arrays)
     machine.drain(10)
     if machine.failure is not None:
         raise machine.failure[2]
