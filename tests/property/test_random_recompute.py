@@ -11,6 +11,7 @@ from tagflow.kernels.scheduler.state import live_counts
 from tests.property.programs import show
 from tests.property.runs import batch_settings, batches
 from tests.property.strategies import smooth_programs
+from tests.property.test_random_devices import scatter
 from tests.property.test_random_gradients import build_gradients, type_shape
 
 FREE = ("frames", "iterations", "values")
@@ -33,15 +34,39 @@ def effects(period):
     return change
 
 
+async def run(built, first, second, values, **options):
+    async with tg.Session(built.graph, **options) as session:
+        found = await session.run([first, second, built.results], built.feeds(values), timeout=60)
+        peaks = {name: figures.peak_bytes for name, figures in session.statistics().devices.items()}
+    return [array for part in found for array in part], peaks
+
+
+def compare(wanted, got):
+    for a, b in zip(wanted, got, strict=True):
+        np.testing.assert_allclose(b, a, rtol=1e-9, atol=1e-11)
+
+
 async def check(program, window, every, period, executor):
+    """Compare a program with checkpoints and the one without."""
     found = []
     for kept in ((None,), every):
-        built, first, second = build_gradients(program, window, every=kept, change=effects(period))
-        async with tg.Session(built.graph, executor=executor) as session:
-            found.append(await session.run([first, second, built.results], built.feeds(program.values), timeout=60))
-    for wanted, got in zip(*found, strict=True):
-        for a, b in zip(wanted, got, strict=True):
-            np.testing.assert_allclose(b, a, rtol=1e-9, atol=1e-11)
+        graphs = build_gradients(program, window, every=kept, change=effects(period))
+        found.append((await run(*graphs, program.values, executor=executor))[0])
+    compare(*found)
+    assert not any(live_counts()[key] for key in FREE)
+
+
+async def check_elsewhere(program, every, count, seed):
+    """Compare a program with checkpoints on several devices, and swapping, with itself on one."""
+    graphs = build_gradients(program, 7, every=every, change=effects(9))
+    wanted, _ = await run(*graphs, program.values)
+    scatter(graphs[0].graph, count, seed)
+    options = {"devices": count, "soft_placement": True}
+    got, peaks = await run(*graphs, program.values, **options)
+    compare(wanted, got)
+    limits = {name: peak + 4096 for name, peak in peaks.items()}
+    swap = tg.SwapPolicy(threshold=0.1, minimum=1)
+    compare(wanted, (await run(*graphs, program.values, **options, memory_limit=limits, swap=swap))[0])
     assert not any(live_counts()[key] for key in FREE)
 
 
@@ -57,3 +82,16 @@ async def check(program, window, every, period, executor):
 def test_random_gradients_with_checkpoints(batch, program, window, every, period, executor):
     note(f"{show(program)}\n{program!r}")
     asyncio.run(check(program, window, every, period, executor))
+
+
+@batches(15)
+@batch_settings(15)
+@given(
+    program=smooth_programs(),
+    every=st.lists(st.sampled_from([1, 2, 3]), min_size=1, max_size=2),
+    count=st.integers(1, 3),
+    seed=st.integers(0, 1 << 30),
+)
+def test_random_checkpoints_on_devices_with_swapping(batch, program, every, count, seed):
+    note(f"{show(program)}\n{program!r}")
+    asyncio.run(check_elsewhere(program, every, count, seed))
