@@ -7,6 +7,7 @@ import pytest
 import tagflow as tg
 from tagflow.compile import lowered
 from tagflow.ir.rewrite import Program
+from tagflow.ir.text import parse, to_text
 
 from tests.gradients.building import assert_near, scalar, unknown
 from tests.settings import ON
@@ -59,6 +60,7 @@ def cell(w):
     return lambda i, a: (tg.tanh(a * w + tg.cast(i, a.dtype) * 0.1),)
 
 
+@pytest.mark.rule(84, 85, 98)
 class TestValues:
     @pytest.mark.parametrize("count", [0, 1, 2, 3, 4, 6, 7])
     def test_are_those_of_a_loop_that_saves_all(self, run, count):
@@ -208,6 +210,7 @@ class TestNesting:
         assert_same(run, program)
 
 
+@pytest.mark.rule(85)
 class TestEffects:
     @pytest.mark.parametrize("clear", [True, False])
     def test_arrays_are_read_and_written_once(self, run, clear):
@@ -291,6 +294,7 @@ class TestEffects:
             tg.gradients(y, [x])
 
 
+@pytest.mark.rule(85)
 class TestRandom:
     @pytest.mark.parametrize("every", EVERY)
     def test_draws_are_those_of_the_forward_iteration(self, run, every):
@@ -394,6 +398,13 @@ class TestArgument:
         x = scalar(0.3)
         (y,) = loop(3, cell(x), x, checkpoint_every=np.int64(2))
         assert run(tg.gradients(y, [x]))
+
+    def test_is_written_with_the_graph(self, graph):
+        x = scalar(0.3)
+        tg.gradients(loop(3, cell(x), x, checkpoint_every=2)[0], [x])
+        text = to_text(graph)
+        assert "checkpoint_every=2" in text
+        assert to_text(parse(text)) == text
 
     def test_changes_nothing_without_gradients(self):
         x = scalar(0.3)
