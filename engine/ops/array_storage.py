@@ -98,13 +98,13 @@ class ArrayStorage(Elements):
         else:
             self._refuse_write(index, element, context)
 
-    def read(self, index: int, context: KernelContext, zeros: Sequence[int] | None = None, *, now: bool = False) -> Any:
+    def read(self, index: int, context: KernelContext, zeros: Sequence[int] | None = None, *, wait: bool = True) -> Any:
         """Read one element, and clear it if the array clears after reads (rules 107 and 108).
 
         Returns
         -------
-        numpy.ndarray or asyncio.Future
-            What gives the element, if it is not in the device's memory and is not wanted `now`.
+        numpy.ndarray, asyncio.Future or Stored
+            For an element that may be elsewhere what is to be waited for, or itself.
         """
         index = int(index)
         element = self._slot(index, context, grow=self.primal is not None)
@@ -114,8 +114,8 @@ class ArrayStorage(Elements):
                 got=f"first read by {_who(element.reader)}", hint="make the array with clear_after_read=False",
             )  # fmt: skip
         value = element.value
-        if isinstance(value, Stored):
-            value = value.now() if now else self._fetch(index)
+        if isinstance(value, Stored) and wait:
+            value = self._fetch(index)
         if element.reader is None:
             element.reader = (context.operation, context.iteration)
         if value is None:
@@ -138,11 +138,11 @@ class ArrayStorage(Elements):
         array, coming = self.swap.read(self, index, self.clear_after_read)
         return coming if array is None else array
 
-    def read_many(self, indices: Any, context: KernelContext, zeros: Sequence[int] | None = None) -> list[Array]:
-        """Read several elements; `zeros` gives the shape of all of them together, rows first."""
-        values: list[Array] = self.read_many_quickly(indices, context.operation, context.iteration)
+    def read_many(self, indices: Any, context: KernelContext, zeros: Sequence[int] | None = None) -> list[Any]:
+        """Read several elements, arrays or Stored; `zeros` gives the shape of all of them together, rows first."""
+        values: list[Any] = self.read_many_quickly(indices, context.operation, context.iteration)
         rest = indices[len(values) :]
-        return values + [self.read(i, context, None if zeros is None else zeros[1:], now=True) for i in rest]
+        return values + [self.read(i, context, None if zeros is None else zeros[1:], wait=False) for i in rest]
 
     def stack(self, indices: Any, context: KernelContext, zeros: Sequence[int] | None, static: Shape) -> Array:
         """Read several elements as rows of one array (rule 110)."""
@@ -182,13 +182,14 @@ class ArrayStorage(Elements):
         """Read all elements joined along their first dimension, and their lengths (rule 110)."""
         if like:
             shape, lengths = like
-            values = [self.read(i, context, (n, *shape[1:]), now=True) for i, n in enumerate(lengths)]
+            values = [self.read(i, context, (n, *shape[1:]), wait=False) for i, n in enumerate(lengths)]
         else:
             values = self.read_many(range(self.size), context)
         if not values:
             return self._nothing(like, context), np.zeros(0, np.int32)
         self._check_concat(values, context)
-        return self._joined(np.concatenate, range(self.size), values), np.array([len(v) for v in values], np.int32)
+        lengths = np.array([value.shape[0] for value in values], np.int32)
+        return self._joined(_concatenate, range(self.size), values), lengths
 
     def _joined(self, join: Callable[[list[Array]], Array], indices: Any, values: list[Array]) -> Array:
         """Return all values as one; if there is no memory for that they count as not read: it may be tried again."""
@@ -330,7 +331,7 @@ class ArrayStorage(Elements):
 
     def _check_concat(self, values: list[Array], context: KernelContext) -> None:
         for index, value in enumerate(values):
-            if value.ndim == 0 or value.shape[1:] != values[0].shape[1:]:
+            if len(value.shape) == 0 or value.shape[1:] != values[0].shape[1:]:
                 raise self._error(
                     f"elements of TensorArray '{self.name}' can not be joined along their first dimension", context,
                     wanted="rank 1 or more, and equal trailing dimensions",
@@ -356,8 +357,21 @@ def _who(instance: tuple[str, int] | None) -> str:
     return "nobody" if instance is None else f"'{instance[0]}' in iteration {instance[1]}"
 
 
-def _stack(values: list[Array]) -> Array:
-    """Do what `numpy.stack` does, without a view of each value."""
+def _concatenate(values: list[Any]) -> Array:
+    """Do what `numpy.concatenate` does, also with values that may be elsewhere, which come one after another."""
+    if not any(isinstance(value, Stored) for value in values):
+        return np.concatenate(values)
+    rows = [value.shape[0] for value in values]
+    whole = np.empty((sum(rows), *values[0].shape[1:]), values[0].dtype)
+    for end, count, value in zip(np.cumsum(rows), rows, values, strict=True):
+        whole[end - count : end] = value.now() if isinstance(value, Stored) else value
+    return whole
+
+
+def _stack(values: list[Any]) -> Array:
+    """Do what `numpy.stack` does, without a view of each value, and as `_concatenate` does it."""
+    if any(isinstance(value, Stored) for value in values):
+        return _concatenate(values).reshape(len(values), *values[0].shape)
     if values[0].size == 0 or values[0].ndim == 0:
         return np.stack(values)
     return np.concatenate(values).reshape(len(values), *values[0].shape)
