@@ -2,6 +2,7 @@
 
 import functools
 import sys
+import warnings
 
 
 @functools.cache
@@ -10,7 +11,9 @@ def has_gpu():
     if "tests.simcuda.plugin" in sys.modules:  # what they would see is simulated
         return False
     try:
-        import cupy  # noqa: F401
+        with warnings.catch_warnings():  # of what CuPy thinks of its installation
+            warnings.simplefilter("ignore")
+            import cupy  # noqa: F401
         import pycuda.driver as driver
 
         driver.init()

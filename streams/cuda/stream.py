@@ -325,4 +325,5 @@ class CudaStream(QueuedStream):
             self._telling = True
         self._end(order, now, error)
         self._telling = False
-        self.core.wake()
+        if self.idle:
+            self.core.wake()  # what waits was told by the event; this is for the clock, and for memory to be trimmed

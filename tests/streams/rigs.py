@@ -9,8 +9,10 @@ from contextlib import asynccontextmanager, suppress
 import numpy as np
 from tagflow.streams import CpuDevice, LatencyDevice, ManualDevice, VirtualClock
 
+from tests.probes import has_gpu
+
 SIMULATED = sys.modules.get("tests.simcuda.plugin")  # in a process of its own; see tests/simcuda
-GPU = "TAGFLOW_TEST_GPU" in os.environ  # set by tests marked ``gpu`` for theirs
+GPU = "TAGFLOW_TEST_GPU" in os.environ and has_gpu()  # set by tests marked ``gpu`` for theirs
 KINDS = ["cpu", "manual", "latency", "virtual", *(["cuda"] if SIMULATED else []), *(["gpu"] if GPU else [])]
 NAME = "/job:localhost/task:0/device:CPU:{}"
 
