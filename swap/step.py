@@ -338,7 +338,11 @@ class StepSwap:
         return place if known is not None and known() is array else None
 
     def _remember(self, array: Array, place: Array) -> None:
-        """Note where an array came from, as long as it lives: if it is saved it need not be copied out."""
+        """Note where an array came from, as long as it lives: if it is saved it need not be copied out.
+
+        It stays what it is: no kernel may write its result there.
+        """
+        array.flags.writeable = False
         number, origins = id(array), self._origins
         origins[number] = ref(array, lambda _: origins.pop(number, None)), place
 
