@@ -1,0 +1,26 @@
+"""What tests see of steps that swap."""
+
+from contextlib import contextmanager
+from unittest import mock
+
+from tagflow.runtime import swapping
+
+
+@contextmanager
+def watched():
+    """Give a list to which the StepSwap of each share of each step is added as it begins."""
+    found = []
+
+    def make(*args):
+        found.append(swapping_step(*args))
+        return found[-1]
+
+    swapping_step = swapping.StepSwap
+    with mock.patch.object(swapping, "StepSwap", make):
+        yield found
+
+
+def bytes_in_tiers(session):
+    """Return how many bytes the tiers of a session hold; none if it has no tiers yet."""
+    tiers = session._swapping._tiers
+    return 0 if tiers is None else sum(live for live, _ in tiers.figures.values())
