@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterable
-from threading import Lock
+from collections import deque
 from typing import Any
 
 import numpy as np
@@ -35,7 +34,7 @@ class Extent:
         self.offset, self.size = offset, size
 
     def __del__(self) -> None:
-        self._tier._give(self)
+        self._tier._given.append((self.offset, self.size))  # whatever is going on, in any thread: no lock, no more
 
 
 class DiskTier:
@@ -50,14 +49,14 @@ class DiskTier:
 
     Attributes
     ----------
-    live_bytes, peak_bytes : int
-        Of the values in it: now, at most.
+    peak_bytes : int
+        The most that the values in it were.
     """
 
     def __init__(self, directory: str | os.PathLike[str], limit: int | None, clock: Clock) -> None:
         self.directory = os.fspath(directory)
         self.limit = limit
-        self.live_bytes = self.peak_bytes = 0
+        self.peak_bytes = self._live = 0
         self.writing = ThreadStream("disk/write", clock)
         self.reading = ThreadStream("disk/read", clock)
         try:
@@ -68,24 +67,32 @@ class DiskTier:
                 got=f"{self.directory}: {error}", hint="name another directory as SwapPolicy(disk=...)",
             ) from error  # fmt: skip
         os.unlink(path)
-        self._lock = Lock()  # extents are given back in any thread
+        self._given: deque[tuple[int, int]] = deque()  # offset and size of what was given back and not sorted in yet
         self._end = 0  # of the part of the file that extents are or were in
         self._free: dict[int, list[int]] = {}  # size -> offsets
 
+    @property
+    def live_bytes(self) -> int:
+        """Bytes of the values in it."""
+        while self._given:
+            offset, size = self._given.popleft()
+            self._live -= size
+            self._free.setdefault(size, []).append(offset)
+        return self._live
+
     def take(self, size: int) -> Extent | None:
         """Return a piece of the file; None where the limit leaves no room."""
-        with self._lock:
-            if self.limit is not None and self.live_bytes + size > self.limit:
-                return None
-            self.live_bytes += size
-            self.peak_bytes = max(self.peak_bytes, self.live_bytes)
-            offsets = self._free.get(size)
-            if offsets:
-                return Extent(self, offsets.pop(), size)
-            offset, self._end = self._end, self._end + -(-size // _PAGE) * _PAGE
-            return Extent(self, offset, size)
+        live = self.live_bytes + size
+        if self.limit is not None and live > self.limit:
+            return None
+        self._live, self.peak_bytes = live, max(self.peak_bytes, live)
+        offsets = self._free.get(size)
+        if offsets:
+            return Extent(self, offsets.pop(), size)
+        offset, self._end = self._end, self._end + -(-size // _PAGE) * _PAGE
+        return Extent(self, offset, size)
 
-    def write(self, source: Array, extent: Extent, *, after: Iterable[Event[Any]] = ()) -> Event[Extent]:
+    def write(self, source: Array, extent: Extent) -> Event[Extent]:
         """Write a contiguous array; the event's result is the extent. It fails with OSError where the disk is full."""
 
         def write() -> Extent:
@@ -95,7 +102,7 @@ class DiskTier:
                 rest, offset = rest[done:], offset + done
             return extent
 
-        return self.writing.submit(write, after=after, kind="DiskWrite", nbytes=extent.size)
+        return self.writing.submit(write, kind="DiskWrite", nbytes=extent.size)
 
     def read(self, extent: Extent, into: Array) -> Event[Array]:
         """Read an extent into a contiguous array, the event's result."""
@@ -128,10 +135,9 @@ class DiskTier:
         os.close(self._file)
         self._file = -1
 
-    def _give(self, extent: Extent) -> None:
-        with self._lock:
-            self.live_bytes -= extent.size
-            self._free.setdefault(extent.size, []).append(extent.offset)
+    def __del__(self) -> None:
+        if getattr(self, "_file", -1) >= 0:
+            os.close(self._file)
 
 
 def _bytes(array: Array) -> memoryview:

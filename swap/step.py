@@ -152,8 +152,8 @@ class StepSwap:
             self.counts.misses += 1
         elif entry.state is State.BACK:
             self.counts.hits += 1
-            self._back.pop(id(entry), None)
-            if not last:
+            if not last:  # who reads it alone has it then; a last one may be saved by another series as well
+                self._back.pop(id(entry), None)
                 entry.become(State.AWAY, place=entry.place)
         elif entry.state is State.LEAVING and last and entry.copy is not None:
             entry.copy.withdraw()
@@ -162,6 +162,8 @@ class StepSwap:
 
     def relieve(self) -> bool:
         """Give memory back, since a step can not go on without; say whether some was, or will be."""
+        if self._closed:  # all of it is given back soon
+            return False
         while self._back:
             entry = self._back.popitem()[1]()
             if entry is not None and entry.state is State.BACK:
@@ -198,7 +200,7 @@ class StepSwap:
     def _move_out(self, forced: bool = False) -> bool:
         """Begin to move values until use is below the threshold, or only one; say whether any is on its way."""
         begun = False
-        for _ in range(min(len(self._queue), _LOOKS)):
+        for _ in range(len(self._queue) if forced else min(len(self._queue), _LOOKS)):
             if (begun and forced) or (not forced and self._pool.live_bytes - self._leaving <= self._goal):
                 break
             entry = self._queue.popleft()()
@@ -244,8 +246,6 @@ class StepSwap:
         self._leaving += entry.size
         self._copies.add(event)
         event.add_done_callback(partial(self._left, entry, extent, self._device.clock.now()))
-        if extent is not None:
-            self._write(entry, block, extent, event)
         return True
 
     def _left(self, entry: Entry, extent: Extent | None, asked: float, event: Event[Any]) -> None:
@@ -254,7 +254,10 @@ class StepSwap:
         self._leaving -= entry.size
         if event.error is None:
             self._measure(asked, event)
-            entry.become(State.AWAY, place=event.take())
+            place = event.take()
+            entry.become(State.AWAY, place=place)
+            if extent is not None and not self._closed:
+                self._write(entry, place, extent)
             tier = "host" if extent is None else "disk"
             self.counts.moved(tier, entry.size, event)
             self.show("device_to_host", tier, entry.size, event)
@@ -264,10 +267,10 @@ class StepSwap:
             self._complain(event.error, entry, "could not be copied out of the device's memory")
         self.wake()
 
-    def _write(self, entry: Entry, block: Array, extent: Extent, copied: Event[Any]) -> None:
+    def _write(self, entry: Entry, block: Array, extent: Extent) -> None:
         disk = self._tiers.disk
         assert disk is not None
-        event = disk.write(block, extent, after=[copied])
+        event = disk.write(block, extent)
         self._copies.add(event)
         event.add_done_callback(partial(self._written, entry))
 
@@ -277,7 +280,7 @@ class StepSwap:
         if event.error is None:
             entry.place = event.take()
             self.show("disk", "disk", entry.size, event)
-        elif entry.place is not None:
+        else:
             self._complain(event.error, entry, "could not be written to the file of swapped values")
         if self._pool.live_bytes - self._leaving > self._goal and not self._closed:
             self._move_out()
@@ -301,6 +304,8 @@ class StepSwap:
             block = self._tiers.staging.take(entry.shape, entry.dtype)
             assert block is not None
             source = disk.read(source, block)
+            self._copies.add(source)
+            source.add_done_callback(self._copies.discard)
         event = self._device.copy_in(source, into=target)
         entry.become(State.ARRIVING, place=entry.place, copy=event)
         self._copies.add(event)

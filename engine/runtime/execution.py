@@ -123,6 +123,8 @@ class Execution:
         finally:
             self.machine.close()
             self.holds.clear()
+            for swap in self.swaps:
+                swap.close()
             self.shortage.leave(self)
             del self.machine, self.drain  # hold the error, whose traceback holds this object
             if self.bell is not None:

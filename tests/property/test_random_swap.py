@@ -15,8 +15,8 @@ from tagflow.kernels.cpu.pool import block_counts
 from tagflow.kernels.scheduler.state import live_counts
 from tagflow.streams import CpuDevice, LatencyDevice, ManualDevice, VirtualClock
 
-from tests.property.kinds import Limits
 from tests.property.functions import ALL
+from tests.property.kinds import Limits
 from tests.property.programs import FLOAT, INT, Block, Const, Op, Program, Type, While, show
 from tests.property.runs import batch_settings, batches
 from tests.property.strategies import smooth_programs
