@@ -20,7 +20,7 @@ import numpy as np
 from ..base.errors import SwapError
 from ..base.sizes import format_size
 from ..kernels.cpu.pool import Pool
-from ..kernels.cpu.spare import frees, spare_array
+from ..kernels.cpu.spare import charge_reader, frees, spare_array
 from ..kernels.scheduler.series import Series
 from ..streams.event import DeviceClosed, Event, Withdrawn
 from ..streams.host import HostDevice
@@ -150,7 +150,9 @@ class StepSwap:
         if array is None:
             waiter = self._await(entry)
             self.counts.misses += 1
-        elif entry.state is State.BACK:
+        else:
+            charge_reader(self._pool, array)
+        if entry.state is State.BACK:
             self.counts.hits += 1
             if not last:  # who reads it alone has it then; a last one may be saved by another series as well
                 self._back.pop(id(entry), None)

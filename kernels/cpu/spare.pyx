@@ -7,13 +7,14 @@ from libc.stdint cimport int64_t
 import numpy as np
 
 from tagflow.kernels.cpu.contexts cimport KernelContexts
-from tagflow.kernels.cpu.pool cimport Account, Pool, Store
+from tagflow.kernels.cpu.pool cimport Account, Block, Pool, Store, book, enter_block, let_account_go
 from tagflow.kernels.scheduler.series cimport Stored
 
 cdef extern from "numpy/arrayobject.h":
     ctypedef struct ArrayObject "PyArrayObject":
         pass
     PyObject* PyArray_BASE(ArrayObject*)
+    void* PyArray_DATA(ArrayObject*)
     PyObject* PyArray_HANDLER(ArrayObject*)
     int PyArray_FLAGS(ArrayObject*)
 
@@ -51,6 +52,34 @@ def spare_array(KernelContexts contexts, shape, dtype):
         return contexts.run(np.empty, shape, dtype)
     finally:
         store.account, store.bound = account, bound
+
+
+def charge_reader(Pool pool, array):
+    """Count a saved array on the account of the iteration that reads it, as one that is brought back for it would be.
+
+    Else an iteration that finds what it reads would seem to need less memory than others after it.
+
+    Parameters
+    ----------
+    pool : Pool
+    array : numpy.ndarray
+        Left where it counts if its memory is not the pool's own.
+    """
+    cdef ArrayObject* found = <ArrayObject*><PyObject*>array
+    cdef Account* account
+    cdef Block* block
+    if not PyArray_FLAGS(found) & cnp.NPY_ARRAY_OWNDATA or PyArray_HANDLER(found) != <PyObject*>pool.handler:
+        return
+    block = <Block*>PyArray_DATA(found) - 1
+    account = block.account
+    if block.away or account == pool.store.account:
+        return
+    if account != NULL:
+        book(pool.store, account, -<int64_t>block.size)
+    enter_block(pool.store, block)
+    if account != NULL:
+        account.references -= 1
+        let_account_go(account)
 
 
 def frees(Pool pool, Stored holder):

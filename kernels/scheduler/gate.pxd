@@ -1,7 +1,8 @@
 """Iterations begin only while memory allows: as many as the limit of a device's pool has room for.
 
 What an iteration takes is counted on an account of its own. The first of a loop runs alone; the largest so far says
-what those after it should need, which they claim from their beginning on.
+what those after it should need, which they claim from their beginning on. Of a loop that reads what another has
+saved the second runs alone as well: the first often finds zeros where others find values.
 """
 
 from libc.stdint cimport int64_t, uint32_t
@@ -18,6 +19,7 @@ cdef struct Gate:
     Store* store  # whose limit it is about
     FrameType* frames  # of the plan
     int64_t* needs  # by frame of the plan: most bytes that an iteration took in this step, or UNKNOWN
+    bint* typical  # by frame of the plan: whether that is known of one that is not the first of its loop
     Frame* held  # chain of frames with values for an iteration that has not begun
     uint32_t parked  # instances that wait for memory
 
@@ -61,6 +63,8 @@ cdef inline bint has_room(const Gate* gate, const Frame* frame) noexcept nogil:
     cdef int64_t need = gate.needs[frame.type - gate.frames]
     if frame.alive == 0:
         return True
+    if frame.type.backward and not gate.typical[frame.type - gate.frames]:
+        return False
     if frame.alive >= frame.type.window or gate.parked != 0 or need == UNKNOWN:
         return False
     return gate.store.live + gate.store.claims + need <= gate.store.limit
@@ -107,5 +111,7 @@ cdef inline void end_iteration(Gate* gate, Iteration* it) noexcept nogil:
         return
     if it.advanced != 0:
         need[0] = max(need[0], (<Account*>it.account).peak)
+        if it.number != 0:
+            gate.typical[it.frame.type - gate.frames] = True
     close_account(gate.store, <Account*>it.account)
     it.account = NULL

@@ -68,8 +68,9 @@ cdef class LimitedMachine(StepMachine):
         self.gate.store = pool.store
         self.gate.frames = self.machine.table.frames
         self.gate.needs = <int64_t*>self.arena.take(self.machine.table.num_frames, sizeof(int64_t))
+        self.gate.typical = <bint*>self.arena.take(self.machine.table.num_frames, sizeof(bint))
         for i in range(self.machine.table.num_frames):
-            self.gate.needs[i] = UNKNOWN
+            self.gate.needs[i], self.gate.typical[i] = UNKNOWN, False
         self.machine.gate = &self.gate
         if self.machine.queue.random == 0:
             self.machine.queue.random = DEPTH_FIRST
