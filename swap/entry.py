@@ -54,7 +54,7 @@ class Entry(Stored):
     kept : float
         When it was saved, in seconds by the device's clock.
     fetch : callable
-        Reads its place at once.
+        Copies what its place holds, at once, to an array that is given and returned.
 
     Attributes
     ----------
@@ -71,7 +71,7 @@ class Entry(Stored):
 
     __slots__ = ("copy", "dtype", "fetch", "kept", "lent", "place", "shape", "size", "state", "waiters")
 
-    def __init__(self, array: Array, kept: float, fetch: Callable[[Entry], Array]) -> None:
+    def __init__(self, array: Array, kept: float, fetch: Callable[[Entry, Array], Array]) -> None:
         super().__init__(array)
         self.state = State.RESIDENT
         self.shape, self.dtype, self.size = array.shape, array.dtype, array.nbytes
@@ -98,4 +98,11 @@ class Entry(Stored):
 
     def now(self) -> Array:
         """Return the array; if it is away it is read at once, while nothing else goes on."""
-        return self.fetch(self) if self.array is None else self.array
+        return self.fetch(self, np.empty(self.shape, self.dtype)) if self.array is None else self.array
+
+    def copy_to(self, target: Array) -> None:
+        """Copy the array at once to a contiguous one."""
+        if self.array is None:
+            self.fetch(self, target)
+        else:
+            np.copyto(target, self.array)

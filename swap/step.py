@@ -389,12 +389,13 @@ class StepSwap:
         if event.ended is not None:
             self._seconds = _smoothed(self._seconds or inf, event.ended - asked)
 
-    def _fetch(self, entry: Entry) -> Array:
-        """Return a copy of a value that is away, made at once."""
+    def _fetch(self, entry: Entry, into: Array) -> Array:
+        """Copy a value that is away, at once."""
         if isinstance(entry.place, Extent):
             assert self._tiers.disk is not None
-            return self._tiers.disk.read_now(entry.place, np.empty(entry.shape, entry.dtype))
-        return np.array(entry.place)
+            return self._tiers.disk.read_now(entry.place, into)
+        np.copyto(into, entry.place)
+        return into
 
     def _schedule_wake(self) -> None:
         asyncio.get_running_loop().call_soon(self.wake)

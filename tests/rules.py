@@ -8,7 +8,6 @@ QUEUES = "4 of 4: queues and accumulators"
 LATER = {
     48: QUEUES,  # closing a session cancels blocked queue operations
     49: MEMORY,  # the report of live allocations when memory is out
-    104: MEMORY,  # swap_memory never changes results
 }
 
 

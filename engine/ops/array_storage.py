@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from itertools import accumulate, pairwise
 from typing import Any
 
 import numpy as np
@@ -191,7 +192,7 @@ class ArrayStorage(Elements):
         lengths = np.array([value.shape[0] for value in values], np.int32)
         return self._joined(_concatenate, range(self.size), values), lengths
 
-    def _joined(self, join: Callable[[list[Array]], Array], indices: Any, values: list[Array]) -> Array:
+    def _joined(self, join: Callable[[list[Any]], Array], indices: Any, values: list[Any]) -> Array:
         """Return all values as one; if there is no memory for that they count as not read: it may be tried again."""
         try:
             return join(values)
@@ -318,7 +319,7 @@ class ArrayStorage(Elements):
             )  # fmt: skip
         return np.zeros((0, *shape.as_tuple()), self.dtype)
 
-    def _check_equal(self, indices: Any, values: list[Array], context: KernelContext) -> None:
+    def _check_equal(self, indices: Any, values: list[Any], context: KernelContext) -> None:
         if len({value.shape for value in values}) == 1:
             return
         for index, value in zip(indices, values, strict=True):
@@ -329,7 +330,7 @@ class ArrayStorage(Elements):
                     hint="use concat",
                 )  # fmt: skip
 
-    def _check_concat(self, values: list[Array], context: KernelContext) -> None:
+    def _check_concat(self, values: list[Any], context: KernelContext) -> None:
         for index, value in enumerate(values):
             if len(value.shape) == 0 or value.shape[1:] != values[0].shape[1:]:
                 raise self._error(
@@ -357,21 +358,31 @@ def _who(instance: tuple[str, int] | None) -> str:
     return "nobody" if instance is None else f"'{instance[0]}' in iteration {instance[1]}"
 
 
-def _concatenate(values: list[Any]) -> Array:
-    """Do what `numpy.concatenate` does, also with values that may be elsewhere, which come one after another."""
-    if not any(isinstance(value, Stored) for value in values):
-        return np.concatenate(values)
-    rows = [value.shape[0] for value in values]
-    whole = np.empty((sum(rows), *values[0].shape[1:]), values[0].dtype)
-    for end, count, value in zip(np.cumsum(rows), rows, values, strict=True):
-        whole[end - count : end] = value.now() if isinstance(value, Stored) else value
-    return whole
-
-
 def _stack(values: list[Any]) -> Array:
-    """Do what `numpy.stack` does, without a view of each value, and as `_concatenate` does it."""
+    """Do what `numpy.stack` does, without a view of each value."""
     if any(isinstance(value, Stored) for value in values):
-        return _concatenate(values).reshape(len(values), *values[0].shape)
+        count = len(values)
+        return _gathered(values, (count, *values[0].shape), lambda result: [result[k, ...] for k in range(count)])
     if values[0].size == 0 or values[0].ndim == 0:
         return np.stack(values)
     return np.concatenate(values).reshape(len(values), *values[0].shape)
+
+
+def _concatenate(values: list[Any]) -> Array:
+    """Do what `numpy.concatenate` does, with values that may be elsewhere."""
+    if not any(isinstance(value, Stored) for value in values):
+        return np.concatenate(values)
+    bounds = [0, *accumulate(value.shape[0] for value in values)]
+    shape = (bounds[-1], *values[0].shape[1:])
+    return _gathered(values, shape, lambda result: [result[a:b] for a, b in pairwise(bounds)])
+
+
+def _gathered(values: list[Any], shape: tuple[int, ...], pieces: Callable[[Array], Iterable[Array]]) -> Array:
+    """Return an array whose pieces are the values, each copied straight from where it is."""
+    result = np.empty(shape, values[0].dtype)
+    for piece, value in zip(pieces(result), values, strict=True):
+        if isinstance(value, Stored):
+            value.copy_to(piece)
+        else:
+            piece[...] = value
+    return result

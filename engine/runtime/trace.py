@@ -129,7 +129,7 @@ class Trace:
         return list(self._copies)
 
     def add_copy(self, device: str, stream: str, tier: str, size: int, event: Event[Any]) -> None:
-        """Note a copy that has ended."""
+        """Note a copy of `size` bytes on a stream of a device, to or from a tier, whose `event` has ended."""
         if event.began is not None and event.ended is not None:
             times = round(1e9 * event.began), round(1e9 * event.ended)
             self._copies.append(Copy(device, stream, tier, size, *times))

@@ -14,7 +14,7 @@ def spare_array(
     """Return a new array that no iteration is charged for, None if it would take what iterations claim."""
 
 def charge_reader(pool: Pool, array: np.ndarray[Any, Any]) -> None:
-    """Count a saved array on the account of the iteration that reads it, as one that is brought back for it would be."""
+    """Count a saved array on the account of the iteration that reads it."""
 
 def frees(pool: Pool, holder: Stored) -> bool:
     """Say whether a pool gets all bytes of an array back when the one who holds it lets go of it."""

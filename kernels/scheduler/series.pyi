@@ -15,6 +15,9 @@ class Stored:
     def now(self) -> Any:
         """Return the array, read at once from wherever it is."""
 
+    def copy_to(self, target: Any) -> None:
+        """Copy the array at once, from wherever it is, to a contiguous one."""
+
 class Series:
     """Values by slot number; slots that were never written are empty."""
 

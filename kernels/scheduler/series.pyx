@@ -45,6 +45,10 @@ cdef class Stored:
         """Return the array, read at once from wherever it is."""
         raise NotImplementedError
 
+    def copy_to(self, target):
+        """Copy the array at once, from wherever it is, to a contiguous one."""
+        raise NotImplementedError
+
 
 cdef class Series:
     """Values by slot number; slots that were never written are empty.

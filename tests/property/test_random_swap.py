@@ -138,9 +138,7 @@ async def check(program, window, count, seed, fraction, fields, tiers, kind):
         policy = policy_of(fields, tiers, directory, sum(peaks) // 4)
         swaps = stack.enter_context(watched())
         session = await stack.enter_async_context(
-            tg.Session(
-                built.graph, devices=devices, soft_placement=True, memory_limit=limits, swap=policy, settings=ON
-            )
+            tg.Session(built.graph, devices=devices, soft_placement=True, memory_limit=limits, swap=policy, settings=ON)
         )
         for _ in range(2):
             with suppress(tg.DeviceMemoryError):
