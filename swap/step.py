@@ -76,7 +76,7 @@ class StepSwap:
         self._known: WeakValueDictionary[int, Entry] = WeakValueDictionary()  # by the id of the resident array
         self._queue: deque[ref[Entry]] = deque()  # in the order in which they were saved
         self._back: dict[int, ref[Entry]] = {}  # by the entry's id, in the order of arrival: not read yet
-        self._copies: set[Event[Any]] = set()  # under way
+        self._copies: dict[Event[Any], Callable[[Event[Any]], None]] = {}  # under way, and what comes after
         self._leaving = 0  # bytes
         self.waiting = 0
         self._closed = False
@@ -246,13 +246,22 @@ class StepSwap:
         event = self._device.copy_out(array, into=block)
         entry.become(State.LEAVING, array=array, copy=event)
         self._leaving += entry.size
-        self._copies.add(event)
-        event.add_done_callback(partial(self._left, entry, extent, self._device.clock.now()))
+        self._follow(event, partial(self._left, entry, extent, self._device.clock.now()))
         return True
+
+    def _follow(self, event: Event[Any], call: Callable[[Event[Any]], None]) -> None:
+        """Have something called when a copy has ended.
+
+        The event does not know what: a thread that has just ended it would keep the value for a moment more.
+        """
+        self._copies[event] = call
+        event.add_done_callback(self._ended)
+
+    def _ended(self, event: Event[Any]) -> None:
+        self._copies.pop(event)(event)
 
     def _left(self, entry: Entry, extent: Extent | None, asked: float, event: Event[Any]) -> None:
         """Let go of the copy in the device's memory, or keep it if it could not be copied."""
-        self._copies.discard(event)
         self._leaving -= entry.size
         if event.error is None:
             self._measure(asked, event)
@@ -273,12 +282,10 @@ class StepSwap:
         disk = self._tiers.disk
         assert disk is not None
         event = disk.write(block, extent)
-        self._copies.add(event)
-        event.add_done_callback(partial(self._written, entry))
+        self._follow(event, partial(self._written, entry))
 
     def _written(self, entry: Entry, event: Event[Any]) -> None:
         """Keep a value in the file alone; where it could not be written it stays in the host's memory."""
-        self._copies.discard(event)
         if event.error is None:
             entry.place = event.take()
             self.show("disk", "disk", entry.size, event)
@@ -306,16 +313,13 @@ class StepSwap:
             block = self._tiers.staging.take(entry.shape, entry.dtype)
             assert block is not None
             source = disk.read(source, block)
-            self._copies.add(source)
-            source.add_done_callback(self._copies.discard)
+            self._follow(source, _nothing)
         event = self._device.copy_in(source, into=target)
         entry.become(State.ARRIVING, place=entry.place, copy=event)
-        self._copies.add(event)
-        event.add_done_callback(partial(self._arrived, entry, self._device.clock.now()))
+        self._follow(event, partial(self._arrived, entry, self._device.clock.now()))
 
     def _arrived(self, entry: Entry, asked: float, event: Event[Any]) -> None:
         """Hand a value to those who wait for it, or tell them why it could not come."""
-        self._copies.discard(event)
         self.waiting -= len(entry.waiters)
         waiters, entry.waiters = [each for each in entry.waiters if not each.done()], []
         if event.error is None:

@@ -1,0 +1,25 @@
+"""After each test nothing of a step may be left: values, blocks of memory, threads of streams that still work."""
+
+import gc
+
+import pytest
+import tagflow as tg
+from tagflow.kernels.cpu.pool import block_counts
+from tagflow.kernels.scheduler.state import live_counts
+
+
+@pytest.fixture
+def graph():
+    with tg.Graph().as_default() as graph:
+        yield graph
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left():
+    gc.collect()
+    before = block_counts()["blocks"]
+    yield
+    gc.collect()
+    assert block_counts()["blocks"] == before
+    counts = live_counts()
+    assert not any(counts[key] for key in ("frames", "iterations", "values")), counts
