@@ -201,7 +201,7 @@ class StepSwap:
 
     def _move_out(self, forced: bool = False) -> bool:
         """Begin to move values until use is below the threshold, or only one; say whether any is on its way."""
-        begun = False
+        begun, stuck, staying = False, False, []
         for _ in range(len(self._queue) if forced else min(len(self._queue), _LOOKS)):
             if (begun and forced) or (not forced and self._pool.live_bytes - self._leaving <= self._goal):
                 break
@@ -216,19 +216,19 @@ class StepSwap:
                 entry.become(State.AWAY, place=entry.place)
                 self._schedule_wake()
                 begun = True
-                continue
-            if not forced and self._returns_soon(entry):
-                self.counts.soon += 1
-            elif self._leave(entry):
+            elif not stuck and (forced or not self._returns_soon(entry)) and self._leave(entry):
                 begun = True
-                continue
-            self._queue.appendleft(ref(entry))
-            break
+            else:  # those behind it can only be dropped, where they are somewhere else as well
+                stuck = True
+                staying.append(ref(entry))
+        self._queue.extendleft(reversed(staying))
         return begun
 
     def _returns_soon(self, entry: Entry) -> bool:
         """Whether a value would be wanted before it could be out and back: about as long from now as it is old."""
-        return self._device.clock.now() - entry.kept < 2 * self._seconds
+        soon = self._device.clock.now() - entry.kept < 2 * self._seconds
+        self.counts.soon += soon
+        return soon
 
     def _leave(self, entry: Entry) -> bool:
         """Begin to copy a value out; say whether there is a place for it."""
@@ -361,7 +361,7 @@ class StepSwap:
         """Begin to bring back what will be read next, up to the threshold."""
         step = index - series.cursor if series.cursor >= 0 else -1
         series.cursor = index
-        if step not in (-1, 1):
+        if step == 0:
             return
         now = self._device.clock.now()
         if now > self._last_read:
