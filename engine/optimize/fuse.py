@@ -10,7 +10,7 @@ program in parts, what waits for other feeds is not joined.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -165,7 +165,9 @@ def _knows_rows(group: list[Operation]) -> bool:
     return shape.is_fully_known or any(is_full(t.shape, shape) for op in group for t in operands(op) if t not in made)
 
 
-def _replace(group: list[Operation], kept: set[Tensor], fused: set[Operation], moved: dict[Tensor, Tensor]) -> None:
+def _replace(
+    group: list[Operation], kept: Container[Tensor], fused: set[Operation], moved: dict[Tensor, Tensor]
+) -> None:
     """Append a Fused to the region and note what its outputs stand for."""
     inside = set(group)
     code = Code()
@@ -176,7 +178,7 @@ def _replace(group: list[Operation], kept: set[Tensor], fused: set[Operation], m
     moved.update(zip(wanted, _emit(group[-1], code, wanted).outputs, strict=True))
 
 
-def _users(tensor: Tensor, kept: set[Tensor], fused: set[Operation]) -> Iterator[Operation]:
+def _users(tensor: Tensor, kept: Container[Tensor], fused: set[Operation]) -> Iterator[Operation]:
     """Yield the operations that use a tensor once all sets are fused: comparisons and shapes may be gone by then."""
     for op in tensor._consumers:
         later = [c for t in op.outputs for c in t._consumers]

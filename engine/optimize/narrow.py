@@ -7,6 +7,7 @@ once, outside the loop.
 
 from __future__ import annotations
 
+from collections.abc import Container
 from itertools import pairwise
 
 import numpy as np
@@ -34,7 +35,7 @@ def narrow_products(program: Program) -> Program:
     return copy_program(program)
 
 
-def _splits_product(op: Operation, kept: set[Tensor]) -> bool:
+def _splits_product(op: Operation, kept: Container[Tensor]) -> bool:
     """Whether all that an operation does is to split the columns of a product with rows of an outer matrix."""
     product = op.inputs[0]
     made = product.op

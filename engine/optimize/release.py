@@ -2,36 +2,55 @@
 
 What a loop saves for its gradient is read by one loop that counts down, each slot once. A read that takes the value
 out of its slot lets its memory be used again while the backward loop goes on, so that the gradients which this loop
-saves in turn find room where the values were.
+saves in turn find room where the values were. In a loop of loops the slots hold series, which inner loops read so.
 """
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable
+
 from ..ir.operation import Operation
 from ..ir.rewrite import Program
-from ..ir.structured import num_results
+from ..ir.structured import Extra, extras, num_results
 from ..ir.tensor import Tensor
 from .substitute import returned
 
 
 def release_saved(program: Program) -> Program:
     """Mark the reads after which a slot is not read again; the given program is changed."""
-    kept = returned(program)
+    uses = returned(program)
     for writer in program.graph.root.walk():
         if writer.type == "While":
-            for series in writer.outputs[num_results(writer) :]:
-                if series not in kept:
-                    _mark(writer, series)
+            for series, extra in _saved(writer):
+                if series not in uses:
+                    _mark(series, extra, uses)
     return program
 
 
-def _mark(writer: Operation, series: Tensor) -> None:
+def _saved(writer: Operation) -> Iterable[tuple[Tensor, Extra]]:
+    return zip(writer.outputs[num_results(writer) :], extras(writer), strict=True)
+
+
+def _mark(series: Tensor, extra: Extra, uses: Counter[Tensor]) -> None:
+    """Mark the read of a series that only one loop goes through, and that of the series which are in its slots."""
     if len(series._consumers) != 1:
         return
     (read,) = series._consumers
     reader = _loop_around(read)
-    if read.type == "SeriesRead" and reader is not None and reader.region is writer.region:
-        read.attrs["last"] = _counts_down(reader, read.inputs[1])
+    if read.type != "SeriesRead" or reader is None or reader.region is not series.op.region:
+        return
+    read.attrs["last"] = _counts_down(reader, read.inputs[1])
+    inner = _inner(extra.value, uses)
+    if read.attrs["last"] and read.outputs[0] not in uses and inner is not None:
+        _mark(read.outputs[0], inner, uses)
+
+
+def _inner(value: Tensor | None, uses: Counter[Tensor]) -> Extra | None:
+    """Return what an inner loop saves in a series that nobody has but the slot which it is saved in."""
+    if value is None or value.op.type != "While" or value._consumers or uses[value] != 1:
+        return None
+    return dict(_saved(value.op)).get(value)
 
 
 def _loop_around(op: Operation) -> Operation | None:

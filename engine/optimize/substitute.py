@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 
 from ..ir.rewrite import Program
@@ -9,9 +10,9 @@ from ..ir.structured import extras, is_structured
 from ..ir.tensor import Tensor
 
 
-def returned(program: Program) -> set[Tensor]:
-    """Return the tensors that are used by something else than operations: results of regions, saved, fetched."""
-    found = set(program.fetches)
+def returned(program: Program) -> Counter[Tensor]:
+    """Return how often tensors are used by something else than operations: as results of regions, saved, fetched."""
+    found = Counter(program.fetches)
     for op in program.graph.root.walk():
         found.update(t for region in op.regions for t in region.results)
         if is_structured(op):

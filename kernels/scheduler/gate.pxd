@@ -59,7 +59,7 @@ cdef inline bint is_backward(const Iteration* it) noexcept nogil:
 
 
 cdef inline bint has_room(const Gate* gate, const Frame* frame) noexcept nogil:
-    """Say whether another iteration may begin; always if there is none."""
+    """Say whether another iteration may begin; always if there is none. What those around it claim is for it too."""
     cdef int64_t need = gate.needs[frame.type - gate.frames]
     if frame.alive == 0:
         return True
@@ -67,7 +67,7 @@ cdef inline bint has_room(const Gate* gate, const Frame* frame) noexcept nogil:
         return False
     if frame.alive >= frame.type.window or gate.parked != 0 or need == UNKNOWN:
         return False
-    return gate.store.live + gate.store.claims + need <= gate.store.limit
+    return gate.store.live + gate.store.claims - claims_of(account_of(frame.parent)) + need <= gate.store.limit
 
 
 cdef inline void hold_frame(Gate* gate, Frame* frame) noexcept nogil:

@@ -27,6 +27,14 @@ def chain(n):
     return x, last
 
 
+def nested(counts, body, x, window=32):
+    """Return the result of loops in loops around `body`."""
+    if not counts:
+        return body(x)
+    inner = lambda i, h: (i + 1, nested(counts[1:], body, h, window))  # noqa: E731
+    return tg.while_loop(lambda i, _: i < counts[0], inner, [0, x], parallel_iterations=window)[1]
+
+
 def last_reads(fetches, feeds):
     """Return of each read of a saved value whether it is the last."""
     program = optimized(Program(fetches[0].graph, feeds, fetches), ON)
@@ -43,7 +51,8 @@ def run(fetches, feeds, settings=ON):
 
 @pytest.mark.parametrize("window", [1, 8])
 @pytest.mark.parametrize("release", [True, False])
-def test_memory_is_free_while_the_backward_loop_goes_on(window, release):
+@pytest.mark.parametrize("counts", [(40,), (2, 20)])
+def test_memory_is_free_while_the_backward_loop_goes_on(counts, window, release):
     live = []
 
     @tg.custom_gradient
@@ -56,11 +65,8 @@ def test_memory_is_free_while_the_backward_loop_goes_on(window, release):
 
     n = 40
     x = tg.placeholder("float32", [WIDE // 4])
-    _, last = tg.while_loop(
-        lambda i, _: i < n, lambda i, h: (i + 1, noted(tg.sin(h))), [0, x], parallel_iterations=window
-    )
-    gradient = tg.gradients(last, x)
-    assert last_reads(gradient, [x]) == [True]
+    gradient = tg.gradients(nested(counts, lambda h: noted(tg.sin(h)), x, window), x)
+    assert all(last_reads(gradient, [x]))
 
     async def main():
         nonlocal session
@@ -112,3 +118,54 @@ def test_of_segments_that_are_computed_again():
     x = tg.placeholder("float32", [WIDE // 4])
     _, last = tg.while_loop(lambda i, _: i < 9, lambda i, h: (i + 1, tg.sin(h)), [0, x], checkpoint_every=3)
     assert last_reads(tg.gradients(last, [x]), [x]) == [True, True]  # where a segment begins, and in it
+
+
+def check(fetches, x):
+    """Hold the values against those of the program as it was written."""
+    given = {x: np.linspace(0.1, 0.7, x.shape.dims[0]).astype(x.dtype.name)}
+    for a, b in zip(run(fetches, given), run(fetches, given, ON.without("release")), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.parametrize(("counts", "reads"), [((3, 4), 3), ((2, 3, 2), 6)])
+def test_of_loops_in_loops(counts, reads):
+    x = tg.placeholder("float64", [4])
+    fetches = tg.gradients(nested(counts, tg.sin, x), x)
+    assert last_reads(fetches, [x]) == [True] * reads  # of values, of series of them, and of numbers of iterations
+    check(fetches, x)
+
+
+def test_a_series_that_two_gradients_read_in_an_inner_loop_stays():
+    x = tg.placeholder("float64", [4])
+    y = nested((2, 3), tg.sin, x)
+    fetches = [*tg.gradients(y, x), *tg.gradients(y * y, x)]
+    assert not any(last_reads(fetches, [x]))
+    check(fetches, x)
+
+
+def test_a_second_gradient_of_loops_in_loops():
+    x = tg.placeholder("float64", [4])
+    (first,) = tg.gradients(nested((2, 3), tg.sin, x), x)
+    fetches = [first, *tg.gradients(first, x)]
+    check(fetches, x)
+
+
+def test_an_inner_loop_in_a_branch():
+    x = tg.placeholder("float64", [4])
+
+    def body(i, h):
+        return i + 1, tg.cond(tg.equal(i % 2, 0), lambda: nested((3,), tg.sin, h), lambda: h * 0.5)
+
+    fetches = tg.gradients(tg.while_loop(lambda i, _: i < 5, body, [0, x])[1], x)
+    check(fetches, x)
+
+
+def test_a_gradient_of_an_inner_loop_in_the_loop_around_it():
+    x = tg.placeholder("float64", [4])
+
+    def body(i, h):
+        inner = nested((3,), tg.sin, h)
+        return i + 1, inner + tg.gradients(inner, h)[0]
+
+    fetches = tg.gradients(tg.while_loop(lambda i, _: i < 2, body, [0, x])[1], x)
+    check(fetches, x)
