@@ -34,7 +34,7 @@ them; buffers in a memory of the device's own end with it, and say so.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Protocol, Self, TypeVar
@@ -260,6 +260,17 @@ class Device(ABC):
         Event
             Its result is a numpy.ndarray outside the device's limit.
         """
+
+    def copy_all_in(self, pairs: Sequence[tuple[Any, Any]]) -> Event[None]:
+        """Copy several arrays of the host's memory, or results of events, each into a Buffer of this device.
+
+        One event for all; it fails if one of the copies does.
+        """
+        return self.host_to_device.submit(after=[self.copy_in(source, into=into) for source, into in pairs])
+
+    def copy_all_out(self, pairs: Sequence[tuple[Any, Any]]) -> Event[None]:
+        """Copy several buffers, each into an array of the host's memory: the same in the other direction."""
+        return self.device_to_host.submit(after=[self.copy_out(source, into=into) for source, into in pairs])
 
     @abstractmethod
     async def aclose(self) -> None:

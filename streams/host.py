@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Generic, SupportsIndex, TypeVar
 
 import numpy as np
@@ -107,6 +107,12 @@ class HostDevice(Device, Generic[S]):
 
         return _submit_copy(self.device_to_host, copy, source, after, "DeviceToHost")
 
+    def copy_all_in(self, pairs: Sequence[tuple[Array | Event[Array], Array]]) -> Event[None]:
+        return _submit_copies(self.host_to_device, pairs, "HostToDevice")
+
+    def copy_all_out(self, pairs: Sequence[tuple[Array | Event[Array], Array]]) -> Event[None]:
+        return _submit_copies(self.device_to_host, pairs, "DeviceToHost")
+
     async def aclose(self) -> None:
         running = [stream.close() for stream in self.streams]
         for event in running:
@@ -139,3 +145,16 @@ def _submit_copy(
 ) -> Event[Array]:
     first = [source] if isinstance(source, Event) else []
     return stream.submit(copy, after=[*first, *after], kind=kind, nbytes=lambda: _value(source).nbytes)
+
+
+def _submit_copies(
+    stream: QueuedStream, pairs: Sequence[tuple[Array | Event[Array], Array]], kind: str
+) -> Event[None]:
+    """Submit several copies as one piece of work."""
+
+    def copy() -> None:
+        for source, into in pairs:
+            _filled(into, _value(source))
+
+    waits = [source for source, _ in pairs if isinstance(source, Event)]
+    return stream.submit(copy, after=waits, kind=kind, nbytes=sum(into.nbytes for _, into in pairs))

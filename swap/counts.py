@@ -53,16 +53,7 @@ class SwapCounts:
     stalled_seconds: float = 0.0
     tiers: Mapping[str, tuple[int, int]] = field(default_factory=dict)
 
-    def moved(self, tier: str, size: int, copy: Event[Any]) -> None:
-        """Count a value that left."""
-        self.bytes_out[tier] = self.bytes_out.get(tier, 0) + size
-        self._timed(copy)
-
-    def returned(self, tier: str, size: int, copy: Event[Any]) -> None:
-        """Count a value that came back."""
-        self.bytes_in[tier] = self.bytes_in.get(tier, 0) + size
-        self._timed(copy)
-
-    def _timed(self, copy: Event[Any]) -> None:
+    def timed(self, copy: Event[Any]) -> None:
+        """Count the time of a copy."""
         if copy.began is not None and copy.ended is not None:
             self.copy_seconds += copy.ended - copy.began

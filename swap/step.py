@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from math import ceil, inf
@@ -32,6 +32,10 @@ from .tiers import Tiers
 
 _LOOKS = 64  # values that are looked at for one that can leave
 _SMOOTHING = 0.2  # weight of the newest measurement
+_LOTS = 32  # a lot that is copied as one has at most one of so many parts of the limit
+_WORTH = 16  # slots brought back as one, beyond which a call for each hardly counts
+Leaving = tuple[Entry, Array, Extent | None]  # a value, where it goes in the host's memory, and then in the file
+Arriving = tuple[Entry, Array]  # a value and where it goes
 
 
 class StepSwap:
@@ -73,6 +77,7 @@ class StepSwap:
         self._pool: Pool = pool
         self._goal = int(policy.threshold * limit)
         self._minimum = policy.minimum
+        self._lot = limit // _LOTS
         self._known: WeakValueDictionary[int, Entry] = WeakValueDictionary()  # by the id of the resident array
         self._queue: deque[ref[Entry]] = deque()  # in the order in which they were saved
         self._back: dict[int, ref[Entry]] = {}  # by the entry's id, in the order of arrival: not read yet
@@ -202,8 +207,10 @@ class StepSwap:
     def _move_out(self, forced: bool = False) -> bool:
         """Begin to move values until use is below the threshold, or only one; say whether any is on its way."""
         begun, stuck, staying = False, False, []
+        leaving: list[Leaving] = []
+        goal = self._goal - self._lot
         for _ in range(len(self._queue) if forced else min(len(self._queue), _LOOKS)):
-            if (begun and forced) or (not forced and self._pool.live_bytes - self._leaving <= self._goal):
+            if (begun and forced) or (not forced and self._pool.live_bytes - self._leaving <= goal):
                 break
             entry = self._queue.popleft()()
             if entry is None or entry.state not in (State.RESIDENT, State.BACK):
@@ -216,13 +223,28 @@ class StepSwap:
                 entry.become(State.AWAY, place=entry.place)
                 self._schedule_wake()
                 begun = True
-            elif not stuck and (forced or not self._returns_soon(entry)) and self._leave(entry):
+            elif not stuck and (forced or not self._returns_soon(entry)) and self._find_place(entry, leaving):
                 begun = True
             else:  # those behind it can only be dropped, where they are somewhere else as well
                 stuck = True
                 staying.append(ref(entry))
         self._queue.extendleft(reversed(staying))
+        for lot in self._lots(leaving):
+            self._leave(lot)
         return begun
+
+    def _lots(self, leaving: list[Leaving]) -> Iterator[list[Leaving]]:
+        """Yield what is copied out as one: so much that it is worth the calls, so little that memory is soon back."""
+        lot: list[Leaving] = []
+        size = 0
+        for each in leaving:
+            if lot and size + each[0].size > self._lot:
+                yield lot
+                lot, size = [], 0
+            lot.append(each)
+            size += each[0].size
+        if lot:
+            yield lot
 
     def _returns_soon(self, entry: Entry) -> bool:
         """Whether a value would be wanted before it could be out and back: about as long from now as it is old."""
@@ -230,8 +252,8 @@ class StepSwap:
         self.counts.soon += soon
         return soon
 
-    def _leave(self, entry: Entry) -> bool:
-        """Begin to copy a value out; say whether there is a place for it."""
+    def _find_place(self, entry: Entry, leaving: list[Leaving]) -> bool:
+        """Add a value to those that leave; say whether there is a place for it."""
         extent = None
         block = self._tiers.host.take(entry.shape, entry.dtype)
         if block is None:
@@ -242,12 +264,16 @@ class StepSwap:
             block = self._tiers.stage(entry.shape, entry.dtype, entry.size)
             if block is None:
                 return False
-        array = entry.array
-        event = self._device.copy_out(array, into=block)
-        entry.become(State.LEAVING, array=array, copy=event)
         self._leaving += entry.size
-        self._follow(event, partial(self._left, entry, extent, self._device.clock.now()))
+        leaving.append((entry, block, extent))
         return True
+
+    def _leave(self, lot: list[Leaving]) -> None:
+        """Begin to copy values out."""
+        event = self._device.copy_all_out([(entry.array, block) for entry, block, _ in lot])
+        for entry, _, _ in lot:
+            entry.become(State.LEAVING, array=entry.array, copy=event)
+        self._follow(event, partial(self._left, lot, self._device.clock.now()))
 
     def _follow(self, event: Event[Any], call: Callable[[Event[Any]], None]) -> None:
         """Have something called when a copy has ended.
@@ -260,23 +286,33 @@ class StepSwap:
     def _ended(self, event: Event[Any]) -> None:
         self._copies.pop(event)(event)
 
-    def _left(self, entry: Entry, extent: Extent | None, asked: float, event: Event[Any]) -> None:
-        """Let go of the copy in the device's memory, or keep it if it could not be copied."""
-        self._leaving -= entry.size
+    def _left(self, lot: list[Leaving], asked: float, event: Event[Any]) -> None:
+        """Let go of what is in the device's memory, or keep it if it could not be copied."""
+        self._leaving -= sum(entry.size for entry, _, _ in lot)
         if event.error is None:
             self._measure(asked, event)
-            place = event.take()
-            entry.become(State.AWAY, place=place)
-            if extent is not None and not self._closed:
-                self._write(entry, place, extent)
-            tier = "host" if extent is None else "disk"
-            self.counts.moved(tier, entry.size, event)
-            self.show("device_to_host", tier, entry.size, event)
+            self._count("device_to_host", self.counts.bytes_out, [(_tier_of(extent), e) for e, _, extent in lot], event)
+            for entry, block, extent in lot:
+                entry.become(State.AWAY, place=block)
+                if extent is not None and not self._closed:
+                    self._write(entry, block, extent)
         else:
-            entry.become(State.RESIDENT, array=entry.array)
-            self._queue.appendleft(ref(entry))
-            self._complain(event.error, entry, "could not be copied out of the device's memory")
+            for entry, _, _ in lot:
+                entry.become(State.RESIDENT, array=entry.array)
+                self._queue.appendleft(ref(entry))
+            self._complain(event.error, lot[0][0], "could not be copied out of the device's memory")
+        lot.clear()
         self.wake()
+
+    def _count(self, stream: str, total: dict[str, int], moved: Sequence[tuple[str, Entry]], event: Event[Any]) -> None:
+        """Count values that were copied as one."""
+        sizes: dict[str, int] = {}
+        for tier, entry in moved:
+            sizes[tier] = sizes.get(tier, 0) + entry.size
+        for tier, size in sizes.items():
+            total[tier] = total.get(tier, 0) + size
+            self.show(stream, tier, size, event)
+        self.counts.timed(event)
 
     def _write(self, entry: Entry, block: Array, extent: Extent) -> None:
         disk = self._tiers.disk
@@ -298,50 +334,62 @@ class StepSwap:
     def _await(self, entry: Entry) -> asyncio.Future[Array]:
         """Return a future for a value that is away; MemoryError if there is no room for it."""
         if entry.state is State.AWAY:
-            self._bring(entry, self._device.contexts.run(np.empty, entry.shape, entry.dtype))
+            self._bring([(entry, self._device.contexts.run(np.empty, entry.shape, entry.dtype))])
         waiter: asyncio.Future[Array] = asyncio.get_running_loop().create_future()
         entry.waiters.append(waiter)
         self.waiting += 1
         return waiter
 
-    def _bring(self, entry: Entry, target: Array) -> None:
-        """Begin to copy a value in."""
-        source = entry.place
-        if isinstance(source, Extent):
-            disk = self._tiers.disk
-            assert disk is not None
-            block = self._tiers.staging.take(entry.shape, entry.dtype)
-            assert block is not None
-            source = disk.read(source, block)
-            self._follow(source, _nothing)
-        event = self._device.copy_in(source, into=target)
-        entry.become(State.ARRIVING, place=entry.place, copy=event)
-        self._follow(event, partial(self._arrived, entry, self._device.clock.now()))
+    def _bring(self, lot: list[Arriving]) -> None:
+        """Begin to copy values in."""
+        event = self._device.copy_all_in([(self._source(entry), target) for entry, target in lot])
+        for entry, _ in lot:
+            entry.become(State.ARRIVING, place=entry.place, copy=event)
+        self._follow(event, partial(self._arrived, lot, self._device.clock.now()))
 
-    def _arrived(self, entry: Entry, asked: float, event: Event[Any]) -> None:
-        """Hand a value to those who wait for it, or tell them why it could not come."""
-        self.waiting -= len(entry.waiters)
-        waiters, entry.waiters = [each for each in entry.waiters if not each.done()], []
+    def _source(self, entry: Entry) -> Any:
+        """Return what a value is copied from: an array, or the event of reading it from the disk."""
+        if not isinstance(entry.place, Extent):
+            return entry.place
+        disk = self._tiers.disk
+        assert disk is not None
+        block = self._tiers.staging.take(entry.shape, entry.dtype)
+        assert block is not None
+        event = disk.read(entry.place, block)
+        self._follow(event, _nothing)
+        return event
+
+    def _arrived(self, lot: list[Arriving], asked: float, event: Event[Any]) -> None:
+        """Hand values to those who wait for them, or tell them why they could not come."""
         if event.error is None:
             self._measure(asked, event)
-            array = event.take()
-            if entry.lent:
-                self._remember(array, entry.place)
-            self.counts.returned(_tier(entry), entry.size, event)
-            self.show("host_to_device", _tier(entry), entry.size, event)
-            for waiter in waiters:
-                waiter.set_result(array)
-            if waiters:
-                entry.become(State.BACK, array=array, place=entry.place)
-                entry.become(State.AWAY, place=entry.place)
-            else:
-                entry.become(State.BACK, array=array, place=entry.place)
-                self._back[id(entry)] = ref(entry)
-        else:
+            self._count("host_to_device", self.counts.bytes_in, [(_tier(entry), entry) for entry, _ in lot], event)
+        wanted = False
+        while lot:
+            entry, array = lot.pop()
+            wanted = self._hand_over(entry, array, event.error) or wanted
+        if wanted or not self._copies:
+            self.wake()
+
+    def _hand_over(self, entry: Entry, array: Array, error: BaseException | None) -> bool:
+        """Give a value that has arrived to those who wait for it; say whether anybody does."""
+        self.waiting -= len(entry.waiters)
+        waiters, entry.waiters = [each for each in entry.waiters if not each.done()], []
+        if error is not None:
             entry.become(State.AWAY, place=entry.place)
             for waiter in waiters:
-                waiter.set_exception(self._error(event.error, entry, "could not be copied back"))
-        self.wake()
+                waiter.set_exception(self._error(error, entry, "could not be copied back"))
+            return bool(waiters)
+        if entry.lent:
+            self._remember(array, entry.place)
+        entry.become(State.BACK, array=array, place=entry.place)
+        for waiter in waiters:
+            waiter.set_result(array)
+        if waiters:
+            entry.become(State.AWAY, place=entry.place)
+        else:
+            self._back[id(entry)] = ref(entry)
+        return bool(waiters)
 
     def _origin(self, array: Array) -> Array | None:
         """Return what of the host's memory an array is a copy of, if that is known."""
@@ -367,27 +415,36 @@ class StepSwap:
         if now > self._last_read:
             self._interval = _smoothed(self._interval, now - self._last_read)
             self._last_read = now
-        for ahead in range(1, self._depth() + 1):
+        depth = self._depth(series.at(index))
+        middle = series.at(index + (depth + 1) // 2 * step)
+        if isinstance(middle, Entry) and middle.state is not State.AWAY:
+            return
+        lot: list[Arriving] = []
+        for ahead in range(1, depth + 1):
             entry = series.at(index + ahead * step)
             if not isinstance(entry, Entry):
-                return
-            if entry.state is State.AWAY and not self._bring_ahead(entry):
-                return
+                break
+            target = self._spare(entry) if entry.state is State.AWAY else None
+            if target is not None:
+                lot.append((entry, target))
+            elif entry.state is State.AWAY:
+                break
+        if lot:
+            self._bring(lot)
 
-    def _bring_ahead(self, entry: Entry) -> bool:
-        """Begin to bring a value back that nobody asks for yet; say whether there is room."""
+    def _spare(self, entry: Entry) -> Array | None:
+        """Return memory for a value that nobody asks for yet; None if there is no room."""
         if self._closed or self._pool.live_bytes + entry.size > self._goal:
-            return False
-        target = spare_array(self._device.contexts, entry.shape, entry.dtype)
-        if target is not None:
-            self._bring(entry, target)
-        return target is not None
+            return None
+        return spare_array(self._device.contexts, entry.shape, entry.dtype)
 
-    def _depth(self) -> int:
+    def _depth(self, entry: Entry) -> int:
+        """Return how many slots are brought back ahead of one: as copies take, and so many that a lot is worth it."""
         if isinstance(self._policy.prefetch, int):
             return self._policy.prefetch
         wanted = MOST_AHEAD if self._interval <= 0 else self._seconds / self._interval
-        return min(MOST_AHEAD, 2 + ceil(min(wanted, MOST_AHEAD)))
+        worth = min(_WORTH, self._lot // (4 * entry.size))
+        return min(MOST_AHEAD, 2 + max(worth, ceil(min(wanted, MOST_AHEAD))))
 
     def _measure(self, asked: float, event: Event[Any]) -> None:
         if event.ended is not None:
@@ -417,6 +474,10 @@ class StepSwap:
         )  # fmt: skip
         found.__cause__ = error
         return found
+
+
+def _tier_of(extent: Extent | None) -> str:
+    return "host" if extent is None else "disk"
 
 
 def _tier(entry: Entry) -> str:

@@ -96,7 +96,7 @@ class Execution:
         self.counts = counted(step, self.machine)
         self.swaps: list[StepSwap] = self.machine.swaps
         for swap in self.swaps:
-            swap.wake, swap.fail = self._wake, self.abort
+            swap.wake, swap.fail = self._look, self.abort
             if trace is not None:
                 swap.show = partial(trace.add_copy, swap.counts.device if len(step.shares) > 1 else DEVICE)
         self.devices = devices
@@ -210,6 +210,11 @@ class Execution:
     def _wake(self) -> None:
         if self.waiter is not None and not self.waiter.done():
             self.waiter.set_result(None)
+
+    def _look(self) -> None:
+        """Go on if memory that was given back lets this step, or perhaps one that waits for it."""
+        if self.waiter is not None and (self.machine.hopeful or self.machine.starved or self.shortage.waiting):
+            self._wake()
 
     async def _stop(self) -> None:
         if self.tasks:

@@ -25,8 +25,7 @@ cdef class Elements:
     cdef public object swap  # fetches values that are elsewhere, or None; see tagflow.swap.step
     cdef public object keeper  # the same, where what is written may leave the device's memory
 
-    cdef bint write_quickly(
-        self, int64_t index, object array, tuple shape, str name, int64_t iteration, object swap) except -1
+    cdef bint write_quickly(self, int64_t index, object array, tuple shape, str name, int64_t iteration) except -1
     cdef object read_quickly(self, int64_t index, str name, int64_t iteration)
 
 

@@ -59,7 +59,7 @@ cdef class Elements:
         cdef tuple shape = rows.shape[1:]
         cdef int64_t index
         for index in range(len(rows)):
-            if not self.write_quickly(index, rows[index, ...], shape, name, iteration, None):
+            if not self.write_quickly(index, rows[index, ...], shape, name, iteration):
                 return index
         return len(rows)
 
@@ -73,8 +73,7 @@ cdef class Elements:
             values.append(value)
         return values
 
-    cdef bint write_quickly(
-            self, int64_t index, object array, tuple shape, str name, int64_t iteration, object swap) except -1:
+    cdef bint write_quickly(self, int64_t index, object array, tuple shape, str name, int64_t iteration) except -1:
         """Write an element for the first time; return 0, with nothing done, if there is more to it."""
         cdef Element element
         if self.closed or shape is None or not 0 <= index < len(self.elements):
@@ -86,7 +85,7 @@ cdef class Elements:
         element = <Element>self.elements[index]
         if element.shape is not None or element.reader_name is not None:
             return False
-        element.value, element.shape = array if swap is None else swap.keep(array), shape
+        element.value, element.shape = array, shape
         element.writer_name, element.writer_iteration = name, iteration
         return True
 
@@ -154,7 +153,7 @@ cdef int _write(
         return 0
     shape = _shape_of(value) if array.any_shape else array.exact
     index = as_integer(inputs[1], input_type(table, node, 1))
-    if not array.write_quickly(index, value, shape, <str>node.name, iteration, array.keeper):
+    if array.keeper is not None or not array.write_quickly(index, value, shape, <str>node.name, iteration):
         return 0
     hold(live, outputs, inputs[3])
     return 1

@@ -105,7 +105,7 @@ cdef object _with_room(object buffer, int64_t rows, ArrayObject* like, const Typ
     cdef ArrayObject* old = <ArrayObject*><PyObject*>buffer
     if buffer is not None and PyArray_DIM(old, 0) >= rows:
         return buffer
-    dims[0], dims[1] = max(2 * rows, <int64_t>FEWEST_ROWS), PyArray_DIM(like, 1)
+    dims[0], dims[1] = max(rows, min(2 * rows, <int64_t>MOST_ROWS), <int64_t>FEWEST_ROWS), PyArray_DIM(like, 1)
     Py_INCREF(type.descr)  # stolen by the new array
     grown = PyArray_NewFromDescr(&PyArray_Type, <DescrObject*>type.descr, 2, dims, NULL, NULL, 0, NULL)
     if buffer is not None:
