@@ -6,6 +6,7 @@ from abc import abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable
 from threading import Lock
+from traceback import clear_frames
 from typing import Any, TypeVar
 
 from .contract import Clock, Stream, StreamStatistics
@@ -71,6 +72,7 @@ class Order:
             if self.work is not None:
                 event.note(self.work())
         except BaseException as error:
+            clear_frames(error.__traceback__)  # they are part of a cycle, and had what the work uses
             event.note(error=error.with_traceback(error.__traceback__ and error.__traceback__.tb_next))
 
     def forget(self) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 from collections import deque
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -94,23 +95,19 @@ class DiskTier:
 
     def write(self, source: Array, extent: Extent) -> Event[Extent]:
         """Write a contiguous array; the event's result is the extent. It fails with OSError where the disk is full."""
-
-        def write() -> Extent:
-            rest, offset = _bytes(source), extent.offset
-            while rest.nbytes:
-                done = os.pwrite(self._file, rest, offset)
-                rest, offset = rest[done:], offset + done
-            return extent
-
-        return self.writing.submit(write, kind="DiskWrite", nbytes=extent.size)
+        work = partial(self._write_now, source, extent)
+        return self.writing.submit(work, kind="DiskWrite", nbytes=extent.size)
 
     def read(self, extent: Extent, into: Array) -> Event[Array]:
         """Read an extent into a contiguous array, the event's result."""
+        return self.reading.submit(partial(self.read_now, extent, into), kind="DiskRead", nbytes=extent.size)
 
-        def read() -> Array:
-            return self.read_now(extent, into)
-
-        return self.reading.submit(read, kind="DiskRead", nbytes=extent.size)
+    def _write_now(self, source: Array, extent: Extent) -> Extent:
+        rest, offset = _bytes(source), extent.offset
+        while rest.nbytes:
+            done = os.pwrite(self._file, rest, offset)
+            rest, offset = rest[done:], offset + done
+        return extent
 
     def read_now(self, extent: Extent, into: Array) -> Array:
         """Read an extent at once, into a contiguous array."""
