@@ -5,7 +5,7 @@ import errno
 import os
 import random
 import threading
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from itertools import count
 
@@ -181,39 +181,32 @@ async def test_short_writes_and_reads(graph, program, tmp_path, monkeypatch):
 # ---- steps that are ended from outside
 
 
-async def opened(stack, kind):
-    if kind == "cpu":
-        return await stack.enter_async_context(CpuDevice("/cpu:0"))
-    clock = await stack.enter_async_context(VirtualClock())
-    return LatencyDevice("/cpu:0", seconds=TIMES, clock=clock)
-
-
 async def turns(count):
     for _ in range(count):
         await asyncio.sleep(0)
 
 
 @pytest.mark.parametrize("tier", TIERS)
-async def test_cancelled_at_every_turn(graph, program, tmp_path, tier):
-    """In virtual time a step takes the same turns of the loop each time."""
-    async with AsyncExitStack() as stack:
-        device = await opened(stack, "virtual")
-        session, check = await stack.enter_async_context(swapping(graph, program, device, policy_for(tier, tmp_path)))
-        await check()
-        count, ended = 0, False
-        while not ended:
-            step = asyncio.ensure_future(session.run(*program[:2]))
-            await turns(count)
-            ended = step.done()
-            step.cancel()
-            with pytest.raises(asyncio.CancelledError) if not ended else AsyncExitStack():
-                await step
-            del step
-            assert session.statistics().live_bytes < 100
-            assert bytes_in_tiers(session) == 0
-            assert only_this_task()
-            count += 1 + count // 6
-        await check()
+async def test_cancelled_at_all_times(graph, program, tmp_path, tier):
+    """In virtual time, in which a copy takes longer than what is computed meanwhile: before, in and after each."""
+    async with VirtualClock() as clock:
+        device = LatencyDevice("/cpu:0", seconds=TIMES, clock=clock)
+        async with swapping(graph, program, device, policy_for(tier, tmp_path)) as (session, check):
+            began = clock.now()
+            await check()
+            whole = clock.now() - began
+            for number, moment in enumerate(np.arange(0.0, whole, 0.75)):
+                step = asyncio.ensure_future(session.run(*program[:2]))
+                await clock.sleep(moment)
+                await turns(number % 4)
+                step.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await step
+                del step
+                assert session.statistics().live_bytes < 100
+                assert bytes_in_tiers(session) == 0
+                assert only_this_task()
+            await check()
 
 
 @pytest.mark.parametrize("seed", range(8))
