@@ -166,11 +166,11 @@ def blocks():
 
 
 @pytest.mark.rule(104)
-@batches(60)
+@batches(24)
 def test_random_gradients_of_what_swaps(batch, capsys):
     tally = Counter()
 
-    @batch_settings(60)
+    @batch_settings(24)
     @given(
         program=st.builds(repeated, smooth_programs(SMALL), st.integers(1, 16), st.sampled_from([3, 50, 700])),
         window=st.sampled_from([1, 7, 32, "auto"]),
