@@ -106,10 +106,10 @@ def test_the_pipeline_names_every_pass_in_order():
 def test_every_folder_stands_in_the_table_of_layers():
     rows = re.findall(r"^\| (\d+) \| `([\w/.]+)`", NAMES["ARCHITECTURE.md"], re.M)
     folders = [p for top in ("engine", "kernels") for p in (ROOT / top).iterdir() if any(p.glob("*.py"))]
-    folders = [str(p.relative_to(ROOT)) for p in [*folders, ROOT / "streams"]]
+    folders = [str(p.relative_to(ROOT)) for p in [*folders, ROOT / "streams", ROOT / "swap"]]
     assert sorted(folders) == sorted(place for _, place in rows if not place.endswith(".py"))
     for layer, place in rows:
         name = re.sub(r"^engine/?", "tagflow.", place).removesuffix(".py").removesuffix("__init__").rstrip(".")
         name = "tagflow.kernels" if place.startswith("kernels") else name
-        name = "tagflow.streams" if place == "streams" else name
+        name = f"tagflow.{place}" if place in ("streams", "swap") else name
         assert LAYERS[name] == int(layer), place
