@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
+import numpy as np
+
 from ..base.dtypes import DType
 from ..base.errors import GraphError
 from .signature import Signature, parse_signature
@@ -31,11 +33,21 @@ class NotDifferentiable:
 
 @dataclass(frozen=True, slots=True)
 class Ufunc:
-    """A kernel that is one NumPy-style universal function, named; the step machine calls its C loop."""
+    """A kernel that is one NumPy-style universal function, named; the step machine calls its C loop.
+
+    Attributes
+    ----------
+    name : str
+    elsewhere : callable, optional
+        The kernel with any other array library, where that function gives something else there.
+    """
 
     name: str
+    elsewhere: Kernel | None = None
 
     def __call__(self, xp: Any, *arrays: Any) -> Any:
+        if self.elsewhere is not None and xp is not np:
+            return self.elsewhere(xp, *arrays)
         return getattr(xp, self.name)(*arrays)
 
 
@@ -77,7 +89,8 @@ class OpDefinition:
         ``shape(op)`` gives the static shape of each output.
     kernel : callable or None
         ``kernel(xp, *arrays, **attrs)`` with `xp` the array module; when `stateful`,
-        ``kernel(xp, context, *arrays, **attrs)``. None for what the executors do themselves.
+        ``kernel(xp, context, *arrays, **attrs)``. None for what the executors do themselves. What the signature
+        calls ``host`` comes and goes as NumPy arrays, whatever `xp` is.
     gradient : callable or NotDifferentiable
         ``gradient(op, *cotangents)`` gives one cotangent (or None) for each input; it may use ``op.inputs`` and
         ``op.outputs`` as if they were in scope.
@@ -103,6 +116,24 @@ class OpDefinition:
     def is_differentiable(self) -> bool:
         """Whether cotangents pass through it."""
         return not isinstance(self.gradient, NotDifferentiable)
+
+    @property
+    def runs_on(self) -> str:
+        """Where it runs when its device is a GPU, by its signature alone.
+
+        Returns
+        -------
+        {'executor', 'store', 'host', 'device'}
+            "executor": the executors do it themselves. "store": it keeps values, or hands them out, where they are
+            (resources and series). "host": nothing that it takes or gives is in the device's memory. "device": its
+            kernel computes with the device's array library.
+        """
+        parameters = (*self.signature.inputs, *self.signature.outputs)
+        if self.kernel is None:
+            return "executor"
+        if any(p.type in ("resource", "series") for p in parameters):
+            return "store"
+        return "host" if all(p.is_host for p in parameters) else "device"
 
 
 REQUIRED: Any = object()

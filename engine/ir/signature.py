@@ -3,6 +3,9 @@
 A type is a dtype's name, a type variable (one dtype for all its uses), ``T.real`` (the real type of a variable),
 ``@attr`` (taken from an attribute) or ``any`` (each value its own). ``*T`` takes a list, ``num*T`` makes as many
 outputs as attribute `num` says, ``*@attr`` one output for each dtype in attribute `attr`.
+
+Before a type, ``host`` says that the value lies in the host's memory whatever the operation runs on: shapes, bounds
+and counts, by which memory is taken before anything is computed. All else lies where the operation runs.
 """
 
 from __future__ import annotations
@@ -19,12 +22,13 @@ from ..base.errors import DtypeError, GraphError
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """One input or output: its name, its type expression, and how many values it stands for."""
+    """One input or output: its name, its type expression, how many values it stands for, and whose memory it is in."""
 
     name: str
     type: str
     many: bool = False
     count: str | None = None
+    is_host: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +104,7 @@ class Signature:
 
 
 _CONCRETE = {d.name: d for d in dtypes.ALL}
-_PARAMETER = re.compile(r"^(\w+)\s*:\s*(?:(\w*)(\*))?(@?\w+(?:\.real)?)$")
+_PARAMETER = re.compile(r"^(\w+)\s*:\s*(host\s+)?(?:(\w*)(\*))?(@?\w+(?:\.real)?)$")
 
 
 def parse_signature(text: str, where: Mapping[str, tuple[DType, ...]] | None = None) -> Signature:
@@ -115,6 +119,6 @@ def _parameters(text: str) -> tuple[Parameter, ...]:
         match = _PARAMETER.match(part)
         if match is None:
             raise ValueError(f"not a parameter: {part!r}")
-        name, count, star, type_ = match.groups()
-        found.append(Parameter(name, type_, bool(star), count or None))
+        name, host, count, star, type_ = match.groups()
+        found.append(Parameter(name, type_, bool(star), count or None, host is not None))
     return tuple(found)

@@ -13,6 +13,7 @@ from ..ir.build import apply, convert_to_tensor, static_value
 from ..ir.definition import Sample, Ufunc, define
 from ..ir.operation import Operation
 from ..ir.tensor import Tensor
+from . import arrays
 from .common import broadcast_all, zeros_like
 from .complexes import conj
 from .families import binary, sampled, typed
@@ -122,7 +123,7 @@ def _power_gradient(x: Tensor, y: Tensor, z: Tensor, g: Tensor) -> tuple[Tensor,
 
 pow = binary(
     "Pow", "pow", "Raise `x` to the power `y` elementwise; an integer to a negative power raises ValueError.",
-    kernel=Ufunc("power"), gradient=_power_gradient,
+    kernel=Ufunc("power", elsewhere=arrays.power), gradient=_power_gradient,
     samples=[
         *sampled(math.pow, (_POSITIVE, [[2.0], [-0.5]]), lambda x, y: cmath.exp(y * cmath.log(x)), _Z),
         Sample([i32([2, -3]), i32([10, 3])], i32([1024, -27])),

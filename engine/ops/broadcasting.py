@@ -35,7 +35,7 @@ def _broadcast_shape(op: Operation) -> Shape:
 
 define(
     "BroadcastTo",
-    "input: T, shape: I -> output: T",
+    "input: T, shape: host I -> output: T",
     where={"I": dtypes.INDEX},
     shape=_broadcast_shape,
     kernel=lambda xp, x, shape: xp.broadcast_to(x, as_sizes(shape)).copy(),
@@ -85,7 +85,7 @@ def _sum_to(xp: Any, x: Any, shape: Any) -> Any:
 
 define(
     "SumTo",
-    "x: T, shape: I -> y: T",
+    "x: T, shape: host I -> y: T",
     where={"T": dtypes.NUMERIC, "I": dtypes.INDEX},
     shape=_sum_to_shape,
     kernel=_sum_to,

@@ -50,7 +50,7 @@ def _switch_gradient(op: Operation, *cotangents: Any) -> list[Any]:
 
 define(
     "Switch",
-    "data: T, pred: bool -> output_false: T, output_true: T",
+    "data: T, pred: host bool -> output_false: T, output_true: T",
     where=_ANY,
     shape=_switch_shape,
     kernel=_BY_EXECUTOR,
@@ -79,7 +79,7 @@ def switch(data: Any, pred: Any, name: str | None = None) -> tuple[Tensor, Tenso
 
 define(
     "SwitchN",
-    "data: T, index: int32 -> outputs: num*T",
+    "data: T, index: host int32 -> outputs: num*T",
     where=_ANY,
     attrs={"num": REQUIRED},
     shape=_switch_shape,
@@ -103,7 +103,7 @@ def _merge_gradient(op: Operation, g: Any, _: Any) -> list[Any]:
 
 define(
     "Merge",
-    "inputs: *T -> output: T, value_index: int32",
+    "inputs: *T -> output: T, value_index: host int32",
     where=_ANY,
     shape=_merge_shape,
     kernel=_BY_EXECUTOR,
@@ -241,7 +241,7 @@ def _loop_cond_shape(op: Operation) -> Shape:
 
 define(
     "LoopCond",
-    "pred: bool -> output: bool",
+    "pred: host bool -> output: host bool",
     shape=_loop_cond_shape,
     kernel=_BY_EXECUTOR,
     gradient=NotDifferentiable("a predicate is not differentiable"),
@@ -283,7 +283,7 @@ def _structured(op: Operation, *_: Any) -> list[Any]:
 
 define(
     "Cond",
-    "pred: any -> outputs: *@dtypes",
+    "pred: host any -> outputs: *@dtypes",
     attrs={"dtypes": REQUIRED},
     shape=lambda op: [t.shape for t in op.outputs],
     kernel=_BY_EXECUTOR,

@@ -89,7 +89,7 @@ def _print(xp: Any, context: KernelContext, value: Any, *data: Any, message: str
 
 define(
     "Print",
-    "input: T, data: *any -> output: T",
+    "input: T, data: host *any -> output: T",
     attrs={"message": "", "summarize": 3},
     shape=same_as(0),
     kernel=_print,
@@ -131,7 +131,7 @@ def _assert(xp: Any, context: KernelContext, condition: Any, *data: Any, message
 
 define(
     "Assert",
-    "condition: bool, data: *any ->",
+    "condition: host bool, data: host *any ->",
     attrs={"message": "", "summarize": 3},
     shape=nothing,
     kernel=_assert,

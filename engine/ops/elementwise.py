@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import cmath
-import importlib
 import math
 from typing import Any
 
@@ -14,6 +13,7 @@ from ..ir.build import apply, convert_to_tensor
 from ..ir.definition import NotDifferentiable, Sample, Ufunc, define
 from ..ir.operation import Operation
 from ..ir.tensor import Tensor
+from . import arrays
 from .arithmetic import div_no_nan, maximum, minimum
 from .common import same_as, zeros_like
 from .complexes import conj
@@ -75,7 +75,7 @@ def _sign_gradient(x: Tensor, y: Tensor, g: Tensor) -> Tensor:
 
 sign = unary(
     "Sign", "sign", "-1, 0 or 1 by the sign, elementwise; ``x / abs(x)`` of complex numbers.", where=dtypes.NUMERIC,
-    kernel=Ufunc("sign"), gradient=_sign_gradient,
+    kernel=Ufunc("sign", elsewhere=arrays.sign), gradient=_sign_gradient,
     samples=[
         *sampled(lambda x: math.copysign(1.0, x), _X, lambda z: z / math.hypot(z.real, z.imag), _Z),
         Sample([i32([3, 0, -4])], i32([1, 0, -1])),
@@ -140,11 +140,10 @@ log1p = unary(
 
 
 def _special(function: str) -> Any:
-    """Return a kernel that takes a function of SciPy (CuPy has its own copy); two-byte floats go by float32."""
+    """Return a kernel that takes a function of SciPy; two-byte floats go by float32."""
 
     def kernel(xp: Any, x: Any) -> Any:
-        module = importlib.import_module("scipy.special" if xp is np else "cupyx.scipy.special")
-        return getattr(module, function)(x.astype(xp.float32) if x.dtype.itemsize == 2 else x)
+        return arrays.special(xp, function)(x.astype(xp.float32) if x.dtype.itemsize == 2 else x)
 
     return typed(kernel)
 

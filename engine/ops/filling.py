@@ -42,7 +42,7 @@ def _fill_shape(op: Operation) -> Shape:
 
 define(
     "Fill",
-    "dims: I, value: T -> output: T",
+    "dims: host I, value: T -> output: T",
     where={"I": dtypes.INDEX},
     shape=_fill_shape,
     kernel=lambda xp, dims, value: xp.full(as_sizes(dims), value, dtype=value.dtype),
@@ -186,7 +186,7 @@ def _range(xp: Any, start: Any, limit: Any, delta: Any) -> Any:
 
 define(
     "Range",
-    "start: T, limit: T, delta: T -> output: T",
+    "start: host T, limit: host T, delta: host T -> output: T",
     where={"T": dtypes.REAL},
     shape=_range_shape,
     kernel=_range,
@@ -256,7 +256,7 @@ def _linspace_gradient(op: Operation, g: Tensor) -> list[Any]:
 
 define(
     "LinSpace",
-    "start: T, stop: T, num: I -> output: T",
+    "start: host T, stop: host T, num: host I -> output: T",
     where={"T": dtypes.FLOATING, "I": dtypes.INDEX},
     shape=_linspace_shape,
     kernel=_linspace,
@@ -307,7 +307,7 @@ def _one_hot_gradient(op: Operation, g: Tensor) -> list[Any]:
 
 define(
     "OneHot",
-    "indices: I, depth: int32, on_value: T, off_value: T -> output: T",
+    "indices: I, depth: host int32, on_value: T, off_value: T -> output: T",
     where={"I": (dtypes.int8, dtypes.uint8, dtypes.int16, *dtypes.INDEX)},
     attrs={"axis": -1},
     shape=_one_hot_shape,

@@ -133,7 +133,7 @@ def _shapes(op: Operation) -> list[Shape]:
 
 define(
     "PyFunction",
-    "inputs: *any -> outputs: *@Tout",
+    "inputs: host *any -> outputs: host *@Tout",
     attrs={"function": REQUIRED, "Tout": REQUIRED, "output_shapes": REQUIRED, "single": False, "blocking": False},
     shape=_shapes,
     kernel=_kernel,

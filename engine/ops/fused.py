@@ -24,7 +24,7 @@ def _run(
     xp: Any, *arrays: Any, steps: Sequence[Step], constants: Any, results: Sequence[int], full: Sequence[bool],
     lead: Sequence[Any], **_: Any,
 ) -> list[Any]:  # fmt: skip
-    registers = [*arrays, *constants]
+    registers = [*arrays, *(c[()] for c in constants)]  # scalars, which are in nobody's memory
     rows = next((x.shape[:-1] for x, whole in zip(arrays, full, strict=True) if whole), tuple(lead))
     for name, operands, detail in steps:
         registers.append(_step(xp, name, [registers[i] for i in operands], detail, rows))

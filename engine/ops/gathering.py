@@ -16,6 +16,7 @@ from ..ir.definition import Sample, define
 from ..ir.operation import Operation
 from ..ir.tensor import Tensor
 from .arguments import as_sizes, axis_within, index_tensor, shape_vector, static_int
+from .arrays import add_at
 from .common import scalar_like, shape_of
 from .literals import f64, i32, i64
 from .slices import IndexedSlices
@@ -35,7 +36,7 @@ def _add_rows(xp: Any, count: int, rows: Any, updates: Any) -> Any:
     width = updates.shape[-1]
     out = xp.zeros(count * width, dtype=updates.dtype)
     places = (rows.astype(xp.intp).reshape(-1, 1) * width + xp.arange(width)).reshape(-1)
-    xp.add.at(out, places, updates.reshape(-1))
+    add_at(xp, out, places, updates.reshape(-1))
     return out
 
 
@@ -113,7 +114,7 @@ def _gather_grad(xp: Any, g: Any, indices: Any, shape: Any, axis: int, batch_dim
 
 define(
     "GatherGrad",
-    "g: T, indices: I, shape: J -> dx: T",
+    "g: T, indices: I, shape: host J -> dx: T",
     where={"T": dtypes.NUMERIC, "I": dtypes.INDEX, "J": dtypes.INDEX},
     attrs={"axis": 0, "batch_dims": 0},
     shape=lambda op: static_shape(op.inputs[2]),
@@ -260,7 +261,7 @@ def _scatter_nd(xp: Any, indices: Any, updates: Any, shape: Any) -> Any:
 
 define(
     "ScatterNd",
-    "indices: I, updates: T, shape: J -> output: T",
+    "indices: I, updates: T, shape: host J -> output: T",
     where={"T": dtypes.NUMERIC, "I": dtypes.INDEX, "J": dtypes.INDEX},
     shape=_scatter_shape,
     kernel=_scatter_nd,
@@ -334,7 +335,7 @@ def _spread(mask: Tensor, like: Tensor) -> Tensor:
 
 define(
     "UnsortedSegmentSum",
-    "data: T, segment_ids: I, num_segments: J -> output: T",
+    "data: T, segment_ids: I, num_segments: host J -> output: T",
     where={"T": dtypes.NUMERIC, "I": dtypes.INDEX, "J": dtypes.INDEX},
     shape=_segment_shape,
     kernel=_segment_sum,

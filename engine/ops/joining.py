@@ -273,7 +273,7 @@ def _split_v(xp: Any, x: Any, sizes: Any, num: int, axis: int) -> list[Any]:
 
 define(
     "SplitV",
-    "value: T, sizes: I -> output: num*T",
+    "value: T, sizes: host I -> output: num*T",
     where={"I": dtypes.INDEX},
     attrs={"num": REQUIRED, "axis": 0},
     shape=_split_v_shape,

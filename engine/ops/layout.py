@@ -152,7 +152,7 @@ def _tile(xp: Any, x: Any, multiples: Any) -> Any:
 
 define(
     "Tile",
-    "input: T, multiples: I -> output: T",
+    "input: T, multiples: host I -> output: T",
     where={"I": dtypes.INDEX},
     shape=_tile_shape,
     kernel=_tile,
@@ -193,7 +193,7 @@ def _tile_grad(xp: Any, g: Any, multiples: Any, shape: Any) -> Any:
 
 define(
     "TileGrad",
-    "g: T, multiples: I, shape: J -> dx: T",
+    "g: T, multiples: host I, shape: host J -> dx: T",
     where={"T": dtypes.NUMERIC, "I": dtypes.INDEX, "J": dtypes.INDEX},
     shape=lambda op: static_shape(op.inputs[2]),
     kernel=_tile_grad,

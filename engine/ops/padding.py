@@ -79,7 +79,7 @@ def _scalar_value(op: Operation) -> Shape:
 
 define(
     "Pad",
-    "tensor: T, paddings: I, constant_value: T -> output: T",
+    "tensor: T, paddings: host I, constant_value: T -> output: T",
     where={"I": dtypes.INDEX},
     shape=_scalar_value,
     kernel=_pad,
@@ -119,7 +119,7 @@ def _mirror(xp: Any, x: Any, paddings: Any, mode: str) -> Any:
 
 define(
     "MirrorPad",
-    "tensor: T, paddings: I -> output: T",
+    "tensor: T, paddings: host I -> output: T",
     where={"I": dtypes.INDEX},
     attrs={"mode": REQUIRED},
     shape=_mirror_shape,
@@ -153,7 +153,7 @@ def _mirror_grad(xp: Any, g: Any, paddings: Any, mode: str) -> Any:
 
 define(
     "MirrorPadGrad",
-    "g: T, paddings: I -> dx: T",
+    "g: T, paddings: host I -> dx: T",
     where={"T": dtypes.NUMERIC, "I": dtypes.INDEX},
     attrs={"mode": REQUIRED},
     shape=_unpadded_shape,

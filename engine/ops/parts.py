@@ -24,7 +24,7 @@ def _end(xp: Any, context: KernelContext, *, key: int) -> None:
 
 define(
     "PartFeed",
-    "-> value: @dtype",
+    "-> value: host @dtype",
     attrs={"index": REQUIRED, "dtype": REQUIRED},
     shape=lambda op: op.outputs[0].shape,
     kernel=_wait,
@@ -34,7 +34,7 @@ define(
 
 define(
     "PartFetch",
-    "input: T ->",
+    "input: host T ->",
     where={"T": dtypes.VALUES},
     attrs={"key": REQUIRED},
     shape=nothing,

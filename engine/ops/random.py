@@ -2,7 +2,8 @@
 
 Every draw is a function of (graph seed, operation seed) as the key of a Philox generator and of (step number,
 frame, iteration) as its counter. So the ready order, the partition and a recomputation in a gradient change nothing:
-an operation that draws again what another instance drew is given that instance's frame and iteration.
+an operation that draws again what another instance drew is given that instance's frame and iteration. The host draws,
+for a GPU too: there the numbers are copied in.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ def generator(context: KernelContext, seed: int, instance: Sequence[Any] = ()) -
 
 define(
     "Instance",
-    "-> frame: int64, iteration: int64",
+    "-> frame: host int64, iteration: host int64",
     shape=lambda op: [SCALAR, SCALAR],
     kernel=lambda xp, context: (np.uint64(context.frame_id).astype(np.int64), np.int64(context.iteration)),
     gradient=NotDifferentiable("it has no inputs"),
@@ -67,19 +68,23 @@ def _shape(op: Operation) -> Shape:
     return static_shape(op.inputs[0])
 
 
+def _copied_in(xp: Any, drawn: Any, dtype: DType) -> Array:
+    """Return numbers that the host drew as an array of the library."""
+    return xp.asarray(np.asarray(drawn).astype(dtype.numpy, copy=False))  # type: ignore[no-any-return]
+
+
 def _uniform(xp: Any, context: KernelContext, shape: Any, *instance: Any, dtype: DType, seed: int) -> Array:
     draw, size = generator(context, seed, instance), tuple(int(d) for d in shape)
     if dtype in (dtypes.float32, dtypes.float64):
-        return np.asarray(draw.random(size, dtype.numpy))  # type: ignore[arg-type]
+        return _copied_in(xp, draw.random(size, dtype.numpy), dtype)  # type: ignore[arg-type]
     bits = 11 if dtype is dtypes.float16 else 8  # what its significand holds: rounding may not reach 1
-    return (draw.integers(0, 1 << bits, size) / (1 << bits)).astype(dtype.numpy)
+    return _copied_in(xp, draw.integers(0, 1 << bits, size) / (1 << bits), dtype)
 
 
 def _normal(xp: Any, context: KernelContext, shape: Any, *instance: Any, dtype: DType, seed: int) -> Array:
     size = tuple(int(d) for d in shape)
     wide = np.float64 if dtype is dtypes.float64 else np.float32
-    values = generator(context, seed, instance).standard_normal(size, wide)
-    return np.asarray(values).astype(dtype.numpy, copy=False)
+    return _copied_in(xp, generator(context, seed, instance).standard_normal(size, wide), dtype)
 
 
 def _truncated(xp: Any, context: KernelContext, shape: Any, *instance: Any, dtype: DType, seed: int) -> Array:
@@ -87,7 +92,7 @@ def _truncated(xp: Any, context: KernelContext, shape: Any, *instance: Any, dtyp
     values = np.asarray(draw.standard_normal(size))
     while (outside := np.abs(values) > 2).any():
         values[outside] = draw.standard_normal(int(outside.sum()))
-    return values.astype(dtype.numpy)
+    return _copied_in(xp, values, dtype)
 
 
 for _type, _kernel in (
@@ -97,7 +102,7 @@ for _type, _kernel in (
 ):
     define(
         _type,
-        "shape: I, instance: *int64 -> value: @dtype",
+        "shape: host I, instance: host *int64 -> value: @dtype",
         where={"I": dtypes.INDEX},
         attrs={"dtype": dtypes.float32, "seed": REQUIRED},
         shape=_shape,
@@ -113,12 +118,13 @@ def _integers(
     size = tuple(int(d) for d in shape)
     if not low < high:
         raise ValueError(f"random_uniform needs minval < maxval, got {low} and {high}")
-    return np.asarray(generator(context, seed, instance).integers(low, high, size, np.result_type(low)))
+    kind = dtypes.as_dtype(np.result_type(low))
+    return _copied_in(xp, generator(context, seed, instance).integers(low, high, size, kind.numpy), kind)
 
 
 define(
     "RandomUniformInt",
-    "shape: I, minval: T, maxval: T, instance: *int64 -> value: T",
+    "shape: host I, minval: host T, maxval: host T, instance: host *int64 -> value: T",
     where={"I": dtypes.INDEX, "T": dtypes.INTEGER},
     attrs={"seed": REQUIRED},
     shape=_shape,
@@ -238,9 +244,9 @@ def _around(type: str, shape: Any, mean: Any, stddev: Any, dtype: Any, seed: int
 def _categorical(
     xp: Any, context: KernelContext, logits: Any, count: Any, *instance: Any, dtype: DType, seed: int
 ) -> Array:  # fmt: skip
-    logits = np.asarray(logits, np.float64)[:, None, :]
+    logits = logits.astype(xp.float64)[:, None, :]
     noise = generator(context, seed, instance).gumbel(size=(len(logits), int(count), logits.shape[-1]))
-    return np.asarray(np.argmax(logits + noise, axis=-1).astype(dtype.numpy))
+    return xp.argmax(logits + xp.asarray(noise), axis=-1).astype(dtype.numpy)  # type: ignore[no-any-return]
 
 
 def _categorical_shape(op: Operation) -> Shape:
@@ -251,7 +257,7 @@ def _categorical_shape(op: Operation) -> Shape:
 
 define(
     "Categorical",
-    "logits: T, num_samples: int32, instance: *int64 -> samples: @dtype",
+    "logits: T, num_samples: host int32, instance: host *int64 -> samples: @dtype",
     where={"T": dtypes.FLOATING},
     attrs={"dtype": dtypes.int64, "seed": REQUIRED},
     shape=_categorical_shape,
@@ -288,12 +294,13 @@ def categorical(
 
 
 def _shuffle(xp: Any, context: KernelContext, value: Any, *instance: Any, seed: int) -> Array:
-    return np.asarray(generator(context, seed, instance).permutation(value, axis=0))
+    order = generator(context, seed, instance).permutation(value.shape[0])
+    return value[xp.asarray(order), ...]  # type: ignore[no-any-return]
 
 
 define(
     "RandomShuffle",
-    "value: T, instance: *int64 -> output: T",
+    "value: T, instance: host *int64 -> output: T",
     shape=same_as(0),
     kernel=_shuffle,
     gradient=NotDifferentiable("shuffle indices and gather instead, which has a gradient"),

@@ -80,7 +80,7 @@ def _unreduce_kernel(xp: Any, y: Any, shape: Any, axis: Any, keepdims: bool) -> 
 
 define(
     "Unreduce",
-    "y: T, shape: I -> x: T",
+    "y: T, shape: host I -> x: T",
     where={"T": dtypes.NUMERIC, "I": dtypes.INDEX},
     attrs=AXES,
     shape=lambda op: static_shape(op.inputs[1]),

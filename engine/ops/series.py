@@ -25,7 +25,7 @@ def _declared(op: Operation) -> Shape:
 
 define(
     "SeriesPush",
-    "value: any, index: *int64 -> flow: float32",
+    "value: any, index: host *int64 -> flow: host float32",
     attrs={"series": 0, "swap": False, "lent": False},
     shape=lambda op: SCALAR,
     kernel=None,
@@ -35,7 +35,7 @@ define(
 
 define(
     "SeriesExit",
-    "flow: float32 -> series: series",
+    "flow: host float32 -> series: series",
     attrs={"series": 0},
     shape=lambda op: SCALAR,
     kernel=None,
@@ -45,7 +45,7 @@ define(
 
 define(
     "TripCount",
-    "pred: bool -> count: int64",
+    "pred: host bool -> count: host int64",
     shape=lambda op: SCALAR,
     kernel=None,
     gradient=NotDifferentiable("a count is not differentiable"),
@@ -54,7 +54,7 @@ define(
 
 define(
     "SeriesRead",
-    "series: series, index: int64 -> value: @dtype",
+    "series: series, index: host int64 -> value: @dtype",
     attrs={"dtype": REQUIRED, "shape": Shape(None), "maybe": False, "last": False},
     shape=_declared,
     kernel=None,
@@ -69,7 +69,7 @@ def _read_or_zeros(xp: Any, series: Any, index: Any, shape: Any, dtype: Any) -> 
 
 define(
     "SeriesReadOrZeros",
-    "series: series, index: int64, shape: int32 -> value: @dtype",
+    "series: series, index: host int64, shape: host int32 -> value: @dtype",
     attrs={"dtype": REQUIRED},
     shape=lambda op: static_shape(op.inputs[2]),
     kernel=_read_or_zeros,
@@ -84,7 +84,7 @@ def _series_or_empty(xp: Any, series: Any, index: Any) -> Any:
 
 define(
     "SeriesReadSeries",
-    "series: series, index: int64 -> value: series",
+    "series: series, index: host int64 -> value: series",
     shape=lambda op: SCALAR,
     kernel=_series_or_empty,
     gradient=_BY_WALK,
@@ -138,7 +138,7 @@ def _sum(xp: Any, series: Any, shape: Any, dtype: Any) -> Any:
 
 define(
     "SeriesSum",
-    "series: series, shape: int32 -> value: @dtype",
+    "series: series, shape: host int32 -> value: @dtype",
     attrs={"dtype": REQUIRED},
     shape=lambda op: static_shape(op.inputs[1]),
     kernel=_sum,
@@ -186,7 +186,7 @@ def _concat(xp: Any, series: Any, like: Any, dtype: Any, shape: Any) -> Any:
 
 define(
     "SeriesConcat",
-    "series: series, like: int32 -> value: @dtype",
+    "series: series, like: host int32 -> value: @dtype",
     attrs={"dtype": REQUIRED, "shape": Shape(None)},
     shape=lambda op: Shape(None) if Shape(op.attrs["shape"]).rank is None else Shape([None]) + op.attrs["shape"][1:],
     kernel=_concat,

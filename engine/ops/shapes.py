@@ -29,9 +29,9 @@ def _shape_shape(op: Operation) -> Shape:
 
 define(
     "Shape",
-    "input: any -> output: int32",
+    "input: any -> output: host int32",
     shape=_shape_shape,
-    kernel=lambda xp, x: xp.asarray(x.shape, dtype=xp.int32),
+    kernel=lambda xp, x: np.asarray(x.shape, np.int32),
     gradient=_DISCRETE,
     shape_only=True,
     samples=[Sample([_X], i32([2, 3])), Sample([np.float32(1)], i32([]))],
@@ -39,9 +39,9 @@ define(
 
 define(
     "Size",
-    "input: any -> output: int32",
+    "input: any -> output: host int32",
     shape=scalar,
-    kernel=lambda xp, x: xp.asarray(x.size, dtype=xp.int32),
+    kernel=lambda xp, x: np.asarray(x.size, np.int32),
     gradient=_DISCRETE,
     shape_only=True,
     samples=[Sample([_X], np.int32(6))],
@@ -49,9 +49,9 @@ define(
 
 define(
     "Rank",
-    "input: any -> output: int32",
+    "input: any -> output: host int32",
     shape=scalar,
-    kernel=lambda xp, x: xp.asarray(x.ndim, dtype=xp.int32),
+    kernel=lambda xp, x: np.asarray(x.ndim, np.int32),
     gradient=_DISCRETE,
     shape_only=True,
     samples=[Sample([_X], np.int32(2))],
@@ -150,7 +150,7 @@ def _like_input(op: Operation, g: Tensor) -> list[Any]:
 
 define(
     "Reshape",
-    "tensor: T, shape: I -> output: T",
+    "tensor: T, shape: host I -> output: T",
     where={"I": dtypes.INDEX},
     shape=_reshape_shape,
     kernel=lambda xp, x, shape: x.reshape(as_sizes(shape)),

@@ -65,7 +65,7 @@ def _slice_gradient(op: Operation, g: Tensor) -> list[Any]:
 
 define(
     "Slice",
-    "input: T, begin: I, size: J -> output: T",
+    "input: T, begin: host I, size: host J -> output: T",
     where={"I": dtypes.INDEX, "J": dtypes.INDEX},
     shape=_slice_shape,
     kernel=_slice,

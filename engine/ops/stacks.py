@@ -83,7 +83,7 @@ def _new(xp: Any, context: KernelContext, max_size: Any, *, elem_type: DType, st
 
 define(
     "StackNew",
-    "max_size: int32 -> handle: resource",
+    "max_size: host int32 -> handle: resource",
     attrs={"elem_type": REQUIRED, "stack_name": ""},
     shape=lambda op: SCALAR,
     kernel=_new,

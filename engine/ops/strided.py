@@ -101,7 +101,7 @@ def _strided_gradient(op: Operation, g: Tensor) -> list[Any]:
 
 define(
     "StridedSlice",
-    "input: T, bounds: *any -> output: T",
+    "input: T, bounds: host *any -> output: T",
     attrs={"spec": REQUIRED},
     shape=_strided_shape,
     kernel=lambda xp, x, *bounds, spec: x[_key(spec, bounds)],
@@ -128,7 +128,7 @@ def _strided_grad_gradient(op: Operation, g: Tensor) -> list[Any]:
 
 define(
     "StridedSliceGrad",
-    "shape: I, dy: T, bounds: *any -> dx: T",
+    "shape: host I, dy: T, bounds: host *any -> dx: T",
     where={"I": dtypes.INDEX},
     attrs={"spec": REQUIRED},
     shape=lambda op: static_shape(op.inputs[0]),

@@ -60,7 +60,7 @@ def _new(
 
 define(
     "TensorArrayNew",
-    "size: int32 -> handle: resource, flow: float32",
+    "size: host int32 -> handle: resource, flow: host float32",
     attrs={
         "dtype": REQUIRED, "element_shape": Shape(None), "dynamic_size": False, "clear_after_read": True,
         "identical_shapes": False, "array_name": "", "swap": False, "away": False,
@@ -73,7 +73,7 @@ define(
 
 define(
     "TensorArrayGrad",
-    "handle: resource, flow: float32 -> gradient: resource, gradient_flow: float32",
+    "handle: resource, flow: host float32 -> gradient: resource, gradient_flow: host float32",
     attrs={"source": None},
     shape=lambda op: [SCALAR, SCALAR],
     kernel=lambda xp, context, array, flow, *, source: (array.gradient(source, context), flow),
@@ -90,7 +90,7 @@ def _read_gradient(op: Operation, g: Tensor) -> list[Any]:
 
 define(
     "TensorArrayRead",
-    "handle: resource, index: I, flow: float32, zeros: *int32 -> value: @dtype",
+    "handle: resource, index: host I, flow: host float32, zeros: host *int32 -> value: @dtype",
     where=_ANY,
     attrs=_READ,
     shape=_element_shape,
@@ -116,7 +116,7 @@ def _write_gradient(op: Operation, g: Tensor) -> list[Any]:
 
 define(
     "TensorArrayWrite",
-    "handle: resource, index: I, value: T, flow: float32 -> flow_out: float32",
+    "handle: resource, index: host I, value: T, flow: host float32 -> flow_out: host float32",
     where=_ANY,
     shape=scalar,
     kernel=_write,
@@ -140,7 +140,7 @@ def _gather_gradient(op: Operation, g: Tensor) -> list[Any]:
 
 define(
     "TensorArrayGather",
-    "handle: resource, indices: I, flow: float32, zeros: *int32 -> value: @dtype",
+    "handle: resource, indices: host I, flow: host float32, zeros: host *int32 -> value: @dtype",
     where=_ANY,
     attrs=_READ,
     shape=lambda op: op.inputs[1].shape.merge(Shape([None])) + _element_shape(op),
@@ -166,7 +166,7 @@ def _scatter_gradient(op: Operation, g: Tensor) -> list[Any]:
 
 define(
     "TensorArrayScatter",
-    "handle: resource, indices: I, value: T, flow: float32 -> flow_out: float32",
+    "handle: resource, indices: host I, value: T, flow: host float32 -> flow_out: host float32",
     where=_ANY,
     shape=scalar,
     kernel=_scatter,
@@ -192,7 +192,7 @@ def _stack_gradient(op: Operation, g: Tensor) -> list[Any]:
 
 define(
     "TensorArrayStack",
-    "handle: resource, flow: float32, zeros: *int32 -> value: @dtype",
+    "handle: resource, flow: host float32, zeros: host *int32 -> value: @dtype",
     attrs={**_READ, "size": None},
     shape=lambda op: Shape([op.attrs["size"]]) + _element_shape(op),
     kernel=_stack,
@@ -219,7 +219,7 @@ def _unstack_gradient(op: Operation, g: Tensor) -> list[Any]:
 
 define(
     "TensorArrayUnstack",
-    "handle: resource, value: T, flow: float32 -> flow_out: float32",
+    "handle: resource, value: T, flow: host float32 -> flow_out: host float32",
     where=_ANY,
     attrs={"lent": False},
     shape=scalar,
@@ -245,7 +245,7 @@ def _concat_gradient(op: Operation, g: Tensor, _: Any = None) -> list[Any]:
 
 define(
     "TensorArrayConcat",
-    "handle: resource, flow: float32, like: *int32 -> value: @dtype, lengths: int32",
+    "handle: resource, flow: host float32, like: host *int32 -> value: @dtype, lengths: host int32",
     attrs=_READ,
     shape=lambda op: [Shape([None]) + _element_shape(op)[1:], Shape([None])],
     kernel=_concat,
@@ -271,7 +271,7 @@ def _split_gradient(op: Operation, g: Tensor) -> list[Any]:
 
 define(
     "TensorArraySplit",
-    "handle: resource, value: T, lengths: int32, flow: float32 -> flow_out: float32",
+    "handle: resource, value: T, lengths: host int32, flow: host float32 -> flow_out: host float32",
     where=_ANY,
     shape=scalar,
     kernel=_split,
@@ -281,7 +281,7 @@ define(
 
 define(
     "TensorArraySize",
-    "handle: resource, flow: float32 -> size: int32",
+    "handle: resource, flow: host float32 -> size: host int32",
     shape=scalar,
     kernel=lambda xp, context, array, flow: np.int32(array.size),
     gradient=NotDifferentiable("its result is an integer"),
@@ -290,7 +290,7 @@ define(
 
 define(
     "TensorArrayClose",
-    "handle: resource, flow: float32 ->",
+    "handle: resource, flow: host float32 ->",
     shape=nothing,
     kernel=lambda xp, context, array, flow: array.close(),
     gradient=NotDifferentiable("it has no value"),

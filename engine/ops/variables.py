@@ -216,7 +216,7 @@ define(
 
 define(
     "IsInitialized",
-    "handle: resource -> result: bool",
+    "handle: resource -> result: host bool",
     shape=lambda op: SCALAR,
     kernel=lambda xp, context, slot: np.bool_(slot.is_initialized),
     gradient=NotDifferentiable("its result is a bool"),

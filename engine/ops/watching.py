@@ -15,7 +15,7 @@ def _show(xp: Any, context: KernelContext, value: Any, *, key: str) -> Any:
 
 define(
     "Watch",
-    "input: T ->",
+    "input: host T ->",
     where={"T": dtypes.VALUES},
     attrs={"key": REQUIRED},
     shape=nothing,

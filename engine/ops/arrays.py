@@ -1,0 +1,72 @@
+"""What CuPy does otherwise than NumPy, for kernels that are written once for both."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+import numpy as np
+
+
+def special(xp: Any, function: str) -> Any:
+    """Return a function of ``scipy.special``, of which CuPy has its own."""
+    return getattr(importlib.import_module("scipy.special" if xp is np else "cupyx.scipy.special"), function)
+
+
+def sign(xp: Any, x: Any) -> Any:
+    """Return ``x / abs(x)`` of complex numbers, of which CuPy's `sign` is that of the real part."""
+    if x.dtype.kind != "c":
+        return xp.sign(x)
+    size = xp.absolute(x)
+    return x / xp.where(size == 0, xp.ones((), size.dtype), size)
+
+
+def power(xp: Any, x: Any, y: Any) -> Any:
+    """Return ``x ** y``; of an integer to a negative power CuPy makes something up, and NumPy a ValueError."""
+    if y.dtype.kind == "i" and y.size and xp.min(y) < 0:
+        raise ValueError("Integers to negative integer powers are not allowed.")
+    return xp.power(x, y)
+
+
+def left_shift(xp: Any, x: Any, y: Any) -> Any:
+    """Return ``x << y``, which is 0 where all bits are shifted out; there a GPU may do anything."""
+    inside = _is_within(y)
+    return xp.where(inside, xp.left_shift(x, xp.where(inside, y, xp.zeros((), y.dtype))), xp.zeros((), x.dtype))
+
+
+def right_shift(xp: Any, x: Any, y: Any) -> Any:
+    """Return ``x >> y``, which is 0 or -1 where all bits are shifted out; there a GPU may do anything."""
+    inside = _is_within(y)
+    shifted = xp.right_shift(x, xp.where(inside, y, xp.zeros((), y.dtype)))
+    return xp.where(inside, shifted, xp.where(x < 0, ~xp.zeros((), x.dtype), xp.zeros((), x.dtype)))
+
+
+def _is_within(y: Any) -> Any:
+    return (y >= 0) & (y < 8 * y.dtype.itemsize)
+
+
+def add_at(xp: Any, out: Any, places: Any, updates: Any) -> None:
+    """Add to elements of a vector by their index; what comes to one index adds up.
+
+    Parameters
+    ----------
+    xp : module
+        NumPy, or an array library like it.
+    out, updates : array of shape [n], and of shape [k]
+        Same dtype: any number.
+    places : integer array of shape [k]
+    """
+    if xp is not np and out.dtype.kind == "c":
+        add_at(xp, out.real, places, updates.real)
+        add_at(xp, out.imag, places, updates.imag)
+    elif xp is not np and out.dtype.kind in "iu" and out.dtype.itemsize != 4:
+        _add_integers(xp, out, places, updates)
+    else:
+        xp.add.at(out, places, updates)
+
+
+def _add_integers(xp: Any, out: Any, places: Any, updates: Any) -> None:
+    """Add integers that a GPU has no atomic addition for as unsigned ones that it has: their sums end alike."""
+    total = out.astype(xp.uint64)
+    xp.add.at(total, places, updates.astype(xp.uint64))
+    out[...] = total.astype(out.dtype)

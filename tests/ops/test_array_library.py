@@ -1,0 +1,154 @@
+"""Kernels with an array library as strict as CuPy: every sample in every dtype, whose memory is whose, who waits."""
+
+import sys
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from tagflow.base import dtypes
+from tagflow.base.errors import TagflowError
+
+from tests.ops.instances import Instance
+from tests.ops.test_registry import DEFINITIONS, SAMPLES, WITHOUT_KERNEL
+from tests.strict.kernels import computed, is_for_device, on_device, output_parameters
+from tests.strict.library import WAITS, Array, Special, xp
+
+pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning", "ignore::numpy.exceptions.ComplexWarning")
+
+DEVICE = [p for p in SAMPLES if is_for_device(*p.values)]
+DTYPES = [d for d in dtypes.VALUES if d not in (dtypes.string, dtypes.bfloat16)]  # that CuPy's functions know
+
+
+@pytest.fixture(autouse=True)
+def special(monkeypatch):
+    monkeypatch.setitem(sys.modules, "cupyx.scipy.special", Special())
+
+
+def variants(definition, sample):
+    """Yield the sample, and what it becomes when one type variable stands for another dtype."""
+    yield sample
+    for variable in {p.type for p in definition.signature.inputs} & {"T", "I", "J"}:
+        for dtype in DTYPES:
+            if dtype in definition.signature.where.get(variable, dtypes.VALUES):
+                yield replace(sample, inputs=list(recast(definition, sample, variable, dtype.numpy)))
+
+
+def recast(definition, sample, variable, dtype):
+    for parameter, argument in zip(definition.signature.inputs, sample.inputs, strict=True):
+        if parameter.type != variable:
+            yield argument
+        elif parameter.many:
+            yield [np.asarray(a).astype(dtype) for a in argument]
+        else:
+            yield np.asarray(argument).astype(dtype)
+
+
+def run(definition, sample, library):
+    """Return the results, or the class of what is raised."""
+    asarray = xp.asarray if library is xp else np.asarray
+    inputs = on_device(definition, sample.inputs, asarray)
+    try:
+        return computed(definition, library, inputs, {**definition.attrs, **sample.attrs})
+    except (ValueError, IndexError, ZeroDivisionError, TagflowError) as error:
+        return type(error)
+
+
+@pytest.mark.parametrize(("definition", "sample"), DEVICE)
+def test_kernel_computes_with_the_library_it_is_given(definition, sample):
+    for variant in variants(definition, sample):
+        compare(definition, run(definition, variant, xp), run(definition, variant, np))
+
+
+def compare(definition, found, wanted):
+    if isinstance(wanted, type):
+        assert found is wanted
+        return
+    for parameter, ours, theirs in zip(output_parameters(definition, len(wanted)), found, wanted, strict=True):
+        assert isinstance(ours, Array) != parameter.is_host, parameter
+        assert ours.dtype == np.asarray(theirs).dtype
+        assert ours.shape == np.shape(theirs)
+        values = ours.get() if isinstance(ours, Array) else ours
+        np.testing.assert_allclose(values, theirs, rtol=4 * np.finfo(ours.dtype).eps if ours.dtype.kind in "fc" else 0)
+
+
+@pytest.mark.parametrize("type", ["LeftShift", "RightShift"])
+def test_bits_that_are_shifted_out_are_gone(type):
+    x, y = np.array([5, -5, 5, -5, 5, -5], np.int32), np.array([31, 31, 32, 32, 70, 70], np.int32)
+    kernel = DEFINITIONS[type].kernel
+    np.testing.assert_array_equal(kernel(xp, xp.asarray(x), xp.asarray(y)).get(), kernel(np, x, y))
+
+
+@pytest.mark.parametrize(("type", "inputs", "error"), [
+    ("Pow", [np.int32([2, 3]), np.int32([1, -1])], ValueError),
+    ("FloorDiv", [np.int32([2]), np.int32([0])], ZeroDivisionError),
+    ("Gather", [np.float32([2]), np.int32([1])], IndexError),
+])  # fmt: skip
+def test_what_the_rules_refuse_is_refused(type, inputs, error):
+    definition = DEFINITIONS[type]
+    with pytest.raises(error):
+        computed(definition, xp, on_device(definition, inputs, xp.asarray), definition.attrs)
+
+
+# What makes the host wait for the device: bounds and divisors that are checked, sizes that values decide.
+WAITING = {
+    "BooleanMask": {"mask"},
+    "CheckNumerics": {"bool"},
+    "FloorDiv": {"bool"},
+    "FloorMod": {"bool"},
+    "Gather": {"int"},
+    "GatherGrad": {"int"},
+    "GatherNd": {"int"},
+    "NonZero": {"argwhere"},
+    "Pow": {"bool"},
+    "ScatterNd": {"int"},
+    "SparseSoftmaxCrossEntropyWithLogits": {"bool"},
+    "UnsortedSegmentSum": {"int", "mask"},
+}
+
+
+def test_the_host_waits_only_where_it_must():
+    found = {}
+    for definition, sample in (p.values for p in DEVICE):
+        WAITS.reasons.clear()
+        for variant in variants(definition, sample):
+            run(definition, variant, xp)
+        if WAITS.reasons:
+            found.setdefault(definition.type, set()).update(WAITS.reasons)
+    assert found == WAITING
+
+
+DRAWING = {
+    "RandomUniform": ([np.int32([3, 2])], {"dtype": dtypes.float32}),
+    "RandomStandardNormal": ([np.int32([3, 2])], {"dtype": dtypes.float16}),
+    "TruncatedNormal": ([np.int32([3, 2])], {"dtype": dtypes.float64}),
+    "RandomUniformInt": ([np.int32([9]), np.int64(2), np.int64(50)], {}),
+    "Categorical": ([np.float32([[0, 1, 2], [3, 1, 0]]), np.int32(5)], {"dtype": dtypes.int32}),
+    "RandomShuffle": ([np.arange(12.0).reshape(6, 2)], {}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("type", DRAWING)
+def test_the_same_numbers_are_drawn_for_a_gpu(type):
+    definition, (inputs, attrs) = DEFINITIONS[type], DRAWING[type]
+    attrs = {**attrs, "seed": 3}
+    WAITS.reasons.clear()
+    (drawn,) = computed(definition, xp, [Instance(), *on_device(definition, [*inputs, []], xp.asarray)], attrs)
+    (wanted,) = computed(definition, np, [Instance(), *inputs], attrs)
+    assert not WAITS.reasons
+    assert isinstance(drawn, Array)
+    assert drawn.dtype == wanted.dtype
+    np.testing.assert_array_equal(drawn.get(), wanted)
+
+
+# Their inputs and outputs need not be the array library's: what they give is what they were given.
+PASSING = {"MaybeGet", "Print"}
+HOST = {"Assert", "Instance", "NoOp", "PartEnd", "PartFeed", "PartFetch", "PyFunction", "Watch"}
+
+
+def test_where_each_operation_runs_is_known():
+    on = {where: {t for t, d in DEFINITIONS.items() if d.runs_on == where} for where in
+          ("executor", "store", "host", "device")}  # fmt: skip
+    assert set().union(*on.values()) == set(DEFINITIONS)
+    assert on["executor"] == WITHOUT_KERNEL
+    assert on["host"] == HOST
+    assert on["device"] == {p.values[0].type for p in DEVICE} | set(DRAWING) | PASSING
