@@ -39,7 +39,9 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     _add_demo(commands.add_parser("demo", help="train a character-level LSTM on Python's help texts; let it write"))
     info = commands.add_parser("info", help="print versions, the build and devices")
-    info.set_defaults(command=lambda _: _info())
+    info.add_argument("--operations", action="store_true",
+                      help="say of each operation whether it was verified on a GPU, and at which commit")  # fmt: skip
+    info.set_defaults(command=lambda parsed: _print(_operations() if parsed.operations else _facts()))
     return parser
 
 
@@ -89,10 +91,17 @@ def _run(coroutine: Coroutine[Any, Any, Any]) -> Any:
     return uvloop.run(coroutine)
 
 
-def _info() -> int:
-    for name, value in _facts():
-        print(f"{name:<10} {value}")
+def _print(table: Sequence[tuple[str, str]]) -> int:
+    width = max(10, *(len(name) for name, _ in table))
+    for name, value in table:
+        print(f"{name:<{width}} {value}")
     return 0
+
+
+def _operations() -> list[tuple[str, str]]:
+    from .ops.verified import describe_operations
+
+    return describe_operations()
 
 
 def _facts() -> list[tuple[str, str]]:

@@ -13,7 +13,7 @@ def special(xp: Any, function: str) -> Any:
     return getattr(importlib.import_module("scipy.special" if xp is np else "cupyx.scipy.special"), function)
 
 
-def sign(xp: Any, x: Any) -> Any:
+def signs(xp: Any, x: Any) -> Any:
     """Return ``x / abs(x)`` of complex numbers, of which CuPy's `sign` is that of the real part."""
     if x.dtype.kind != "c":
         return xp.sign(x)
@@ -28,13 +28,13 @@ def power(xp: Any, x: Any, y: Any) -> Any:
     return xp.power(x, y)
 
 
-def left_shift(xp: Any, x: Any, y: Any) -> Any:
+def shifted_left(xp: Any, x: Any, y: Any) -> Any:
     """Return ``x << y``, which is 0 where all bits are shifted out; there a GPU may do anything."""
     inside = _is_within(y)
     return xp.where(inside, xp.left_shift(x, xp.where(inside, y, xp.zeros((), y.dtype))), xp.zeros((), x.dtype))
 
 
-def right_shift(xp: Any, x: Any, y: Any) -> Any:
+def shifted_right(xp: Any, x: Any, y: Any) -> Any:
     """Return ``x >> y``, which is 0 or -1 where all bits are shifted out; there a GPU may do anything."""
     inside = _is_within(y)
     shifted = xp.right_shift(x, xp.where(inside, y, xp.zeros((), y.dtype)))

@@ -109,13 +109,13 @@ bitwise_xor = binary(
 
 left_shift = binary(
     "LeftShift", "left_shift", "Bits of `x` moved up by `y` places, elementwise.",
-    where=dtypes.INTEGER, kernel=Ufunc("left_shift", elsewhere=arrays.left_shift), gradient=_BITS,
+    where=dtypes.INTEGER, kernel=Ufunc("left_shift", elsewhere=arrays.shifted_left), gradient=_BITS,
     samples=[Sample([i32([1, -3, 5]), i32([4, 1, 0])], i32([16, -6, 5]))],
 )  # fmt: skip
 
 right_shift = binary(
     "RightShift", "right_shift", "Bits of `x` moved down by `y` places, keeping the sign, elementwise.",
-    where=dtypes.INTEGER, kernel=Ufunc("right_shift", elsewhere=arrays.right_shift), gradient=_BITS,
+    where=dtypes.INTEGER, kernel=Ufunc("right_shift", elsewhere=arrays.shifted_right), gradient=_BITS,
     samples=[Sample([i32([16, -6, 5]), i32([4, 1, 1])], i32([1, -3, 2]))],
 )  # fmt: skip
 

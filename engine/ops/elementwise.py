@@ -75,7 +75,7 @@ def _sign_gradient(x: Tensor, y: Tensor, g: Tensor) -> Tensor:
 
 sign = unary(
     "Sign", "sign", "-1, 0 or 1 by the sign, elementwise; ``x / abs(x)`` of complex numbers.", where=dtypes.NUMERIC,
-    kernel=Ufunc("sign", elsewhere=arrays.sign), gradient=_sign_gradient,
+    kernel=Ufunc("sign", elsewhere=arrays.signs), gradient=_sign_gradient,
     samples=[
         *sampled(lambda x: math.copysign(1.0, x), _X, lambda z: z / math.hypot(z.real, z.imag), _Z),
         Sample([i32([3, 0, -4])], i32([1, 0, -1])),

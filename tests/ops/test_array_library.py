@@ -1,22 +1,19 @@
 """Kernels with an array library as strict as CuPy: every sample in every dtype, whose memory is whose, who waits."""
 
 import sys
-from dataclasses import replace
 
 import numpy as np
 import pytest
 from tagflow.base import dtypes
-from tagflow.base.errors import TagflowError
 
 from tests.ops.instances import Instance
 from tests.ops.test_registry import DEFINITIONS, SAMPLES, WITHOUT_KERNEL
-from tests.strict.kernels import computed, is_for_device, on_device, output_parameters
+from tests.strict.kernels import compare, computed, is_for_device, on_device, run, variants
 from tests.strict.library import WAITS, Array, Special, xp
 
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning", "ignore::numpy.exceptions.ComplexWarning")
 
 DEVICE = [p for p in SAMPLES if is_for_device(*p.values)]
-DTYPES = [d for d in dtypes.VALUES if d not in (dtypes.string, dtypes.bfloat16)]  # that CuPy's functions know
 
 
 @pytest.fixture(autouse=True)
@@ -24,51 +21,10 @@ def special(monkeypatch):
     monkeypatch.setitem(sys.modules, "cupyx.scipy.special", Special())
 
 
-def variants(definition, sample):
-    """Yield the sample, and what it becomes when one type variable stands for another dtype."""
-    yield sample
-    for variable in {p.type for p in definition.signature.inputs} & {"T", "I", "J"}:
-        for dtype in DTYPES:
-            if dtype in definition.signature.where.get(variable, dtypes.VALUES):
-                yield replace(sample, inputs=list(recast(definition, sample, variable, dtype.numpy)))
-
-
-def recast(definition, sample, variable, dtype):
-    for parameter, argument in zip(definition.signature.inputs, sample.inputs, strict=True):
-        if parameter.type != variable:
-            yield argument
-        elif parameter.many:
-            yield [np.asarray(a).astype(dtype) for a in argument]
-        else:
-            yield np.asarray(argument).astype(dtype)
-
-
-def run(definition, sample, library):
-    """Return the results, or the class of what is raised."""
-    asarray = xp.asarray if library is xp else np.asarray
-    inputs = on_device(definition, sample.inputs, asarray)
-    try:
-        return computed(definition, library, inputs, {**definition.attrs, **sample.attrs})
-    except (ValueError, IndexError, ZeroDivisionError, TagflowError) as error:
-        return type(error)
-
-
 @pytest.mark.parametrize(("definition", "sample"), DEVICE)
 def test_kernel_computes_with_the_library_it_is_given(definition, sample):
     for variant in variants(definition, sample):
         compare(definition, run(definition, variant, xp), run(definition, variant, np))
-
-
-def compare(definition, found, wanted):
-    if isinstance(wanted, type):
-        assert found is wanted
-        return
-    for parameter, ours, theirs in zip(output_parameters(definition, len(wanted)), found, wanted, strict=True):
-        assert isinstance(ours, Array) != parameter.is_host, parameter
-        assert ours.dtype == np.asarray(theirs).dtype
-        assert ours.shape == np.shape(theirs)
-        values = ours.get() if isinstance(ours, Array) else ours
-        np.testing.assert_allclose(values, theirs, rtol=4 * np.finfo(ours.dtype).eps if ours.dtype.kind in "fc" else 0)
 
 
 @pytest.mark.parametrize("type", ["LeftShift", "RightShift"])

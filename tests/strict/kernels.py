@@ -1,6 +1,12 @@
-"""Run the kernel of an operation with an array library, what its signature calls ``host`` as NumPy arrays."""
+"""Samples of operations in every dtype, run with an array library and compared with what NumPy gives."""
+
+from dataclasses import replace
 
 import numpy as np
+from tagflow.base import dtypes
+from tagflow.base.errors import TagflowError
+
+DTYPES = [d for d in dtypes.VALUES if d not in (dtypes.string, dtypes.bfloat16)]  # that CuPy's functions know
 
 
 def on_device(definition, arguments, asarray):
@@ -26,3 +32,46 @@ def is_for_device(definition, sample):
     """Whether a GPU's array library can hold a sample: its kernel runs there, and nothing is a string."""
     flat = [a for x in sample.inputs for a in (x if isinstance(x, list) else [x])]
     return definition.runs_on == "device" and all(np.asarray(a).dtype.kind in "biufc" for a in flat)
+
+
+def variants(definition, sample):
+    """Yield the sample, and what it becomes when one type variable stands for another dtype."""
+    yield sample
+    for variable in sorted({p.type for p in definition.signature.inputs} & {"T", "I", "J"}):
+        for dtype in DTYPES:
+            if dtype in definition.signature.where.get(variable, dtypes.VALUES):
+                yield replace(sample, inputs=list(recast(definition, sample, variable, dtype.numpy)))
+
+
+def recast(definition, sample, variable, dtype):
+    """Yield the sample's inputs, those of a type variable in another dtype."""
+    for parameter, argument in zip(definition.signature.inputs, sample.inputs, strict=True):
+        if parameter.type != variable:
+            yield argument
+        elif parameter.many:
+            yield [np.asarray(a).astype(dtype) for a in argument]
+        else:
+            yield np.asarray(argument).astype(dtype)
+
+
+def run(definition, sample, library):
+    """Return the results, or the class of what is raised."""
+    inputs = on_device(definition, sample.inputs, library.asarray)
+    try:
+        return computed(definition, library, inputs, {**definition.attrs, **sample.attrs})
+    except (ValueError, IndexError, ZeroDivisionError, TagflowError) as error:
+        return type(error)
+
+
+def compare(definition, found, wanted, ulps=4):
+    """Fail unless the results are NumPy's, in the memory that the signature says, within so many roundings."""
+    if isinstance(wanted, type):
+        assert found is wanted
+        return
+    for parameter, ours, theirs in zip(output_parameters(definition, len(wanted)), found, wanted, strict=True):
+        assert hasattr(ours, "get") != parameter.is_host, parameter
+        assert ours.dtype == np.asarray(theirs).dtype
+        assert ours.shape == np.shape(theirs)
+        eps = ulps * np.finfo(ours.dtype).eps if ours.dtype.kind in "fc" else 0
+        values = ours.get() if hasattr(ours, "get") else ours
+        np.testing.assert_allclose(values, theirs, rtol=eps, atol=eps if ulps > 4 else 0)
