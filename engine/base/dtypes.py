@@ -113,6 +113,7 @@ REAL = FLOATING + INTEGER
 NUMERIC = DIFFERENTIABLE + INTEGER
 INDEX = (int32, int64)
 VALUES = tuple(d for d in ALL if d.is_value)
+ON_GPU = tuple(d for d in VALUES if d.name not in ("string", "bfloat16"))  # what CuPy's functions know
 
 _BY_NAME = {d.name: d for d in ALL}
 _BY_NUMPY = {d.numpy: d for d in ALL if d.numpy is not None}

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from ..base.dtypes import DType
+from ..base.dtypes import ON_GPU, DType
 from ..base.errors import GraphError
 from .signature import Signature, parse_signature
 
@@ -181,6 +181,13 @@ def definition_of(type: str) -> OpDefinition:
 def all_definitions() -> list[OpDefinition]:
     """Return every declared operation type, by name."""
     return sorted(_REGISTRY.values(), key=lambda d: d.type)
+
+
+def runs_on(op: Operation) -> str:
+    """Return where an operation runs when its device is a GPU: as its type, but strings and bfloat16 on the host."""
+    where = op.definition.runs_on
+    known = all(t.dtype in ON_GPU for t in (*op.inputs, *op.outputs))
+    return where if known or where != "device" else "host"
 
 
 class StepContext(Protocol):

@@ -5,6 +5,9 @@ import sys
 import numpy as np
 import pytest
 from tagflow.base import dtypes
+from tagflow.ir.build import apply, constant
+from tagflow.ir.definition import runs_on
+from tagflow.ir.graph import Graph
 
 from tests.ops.instances import Instance
 from tests.ops.test_registry import DEFINITIONS, SAMPLES, WITHOUT_KERNEL
@@ -108,3 +111,14 @@ def test_where_each_operation_runs_is_known():
     assert on["executor"] == WITHOUT_KERNEL
     assert on["host"] == HOST
     assert on["device"] == {p.values[0].type for p in DEVICE} | set(DRAWING) | PASSING
+
+
+def test_strings_and_bfloat16_stay_on_the_host():
+    with Graph().as_default():
+        words, rough = (
+            constant(np.array(["a"], np.dtypes.StringDType())),
+            constant(dtypes.as_array([1], dtypes.bfloat16)),
+        )
+        assert runs_on((words + words).op) == runs_on((rough + rough).op) == "host"
+        assert runs_on(apply("Add", constant(1.5), 2).op) == "device"
+        assert runs_on(constant(1.5).op) == "executor"

@@ -6,8 +6,6 @@ import numpy as np
 from tagflow.base import dtypes
 from tagflow.base.errors import TagflowError
 
-DTYPES = [d for d in dtypes.VALUES if d not in (dtypes.string, dtypes.bfloat16)]  # that CuPy's functions know
-
 
 def on_device(definition, arguments, asarray):
     """Return a sample's inputs in a flat list, those of the device made by `asarray`."""
@@ -38,7 +36,7 @@ def variants(definition, sample):
     """Yield the sample, and what it becomes when one type variable stands for another dtype."""
     yield sample
     for variable in sorted({p.type for p in definition.signature.inputs} & {"T", "I", "J"}):
-        for dtype in DTYPES:
+        for dtype in dtypes.ON_GPU:
             if dtype in definition.signature.where.get(variable, dtypes.VALUES):
                 yield replace(sample, inputs=list(recast(definition, sample, variable, dtype.numpy)))
 

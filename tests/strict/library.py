@@ -99,11 +99,11 @@ class Array:
     def __array__(self, *_, **__):
         raise TypeError("Implicit conversion to a NumPy array is not allowed. Please use `.get()`")
 
-    def __array_ufunc__(self, ufunc, method, *inputs, **named):
-        if ufunc.__name__ not in LOOPS and ufunc is not np.matmul or method not in ("__call__", "at"):
+    def __array_ufunc__(self, ufunc, method, *inputs, out=None, **named):
+        if ufunc.__name__ not in LOOPS and ufunc is not np.matmul or method != "__call__":
             return NotImplemented
         known = function("matmul") if ufunc is np.matmul else Ufunc(ufunc.__name__)
-        return known(*inputs, **named) if method == "__call__" else known.at(*inputs)
+        return known(*inputs, **named) if out is None else known(*inputs, out=out[0], **named)
 
     def __array_function__(self, func, types, arguments, named):
         return function(func.__name__)(*arguments, **named) if func.__name__ in FUNCTIONS else NotImplemented
