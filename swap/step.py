@@ -11,8 +11,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from math import ceil, inf
-from typing import Any
+from typing import Any, TypeVar
 from weakref import WeakValueDictionary, ref
 
 import numpy as np
@@ -24,18 +23,18 @@ from ..kernels.cpu.spare import charge_reader, frees, spare_array
 from ..kernels.scheduler.series import Series
 from ..streams.event import DeviceClosed, Event, Withdrawn
 from ..streams.host import HostDevice
+from .ahead import LookAhead
 from .counts import SwapCounts
 from .disk import Extent
 from .entry import Array, Entry, State
-from .policy import MOST_AHEAD, SwapPolicy
+from .policy import SwapPolicy
 from .tiers import Tiers
 
 _LOOKS = 64  # values that are looked at for one that can leave
-_SMOOTHING = 0.2  # weight of the newest measurement
 _LOTS = 32  # a lot that is copied as one has at most one of so many parts of the limit
-_WORTH = 16  # slots brought back as one, beyond which a call for each hardly counts
 Leaving = tuple[Entry, Array, Extent | None]  # a value, where it goes in the host's memory, and then in the file
 Arriving = tuple[Entry, Array]  # a value and where it goes
+Moving = TypeVar("Moving", Leaving, Arriving)
 
 
 class StepSwap:
@@ -81,14 +80,12 @@ class StepSwap:
         self._known: WeakValueDictionary[int, Entry] = WeakValueDictionary()  # by the id of the resident array
         self._queue: deque[ref[Entry]] = deque()  # in the order in which they were saved
         self._back: dict[int, ref[Entry]] = {}  # by the entry's id, in the order of arrival: not read yet
+        self._ahead = LookAhead(policy, self._lot, device.clock)
         self._copies: dict[Event[Any], Callable[[Event[Any]], None]] = {}  # under way, and what comes after
         self._leaving = 0  # bytes
         self.waiting = 0
         self._closed = False
         self._origins: dict[int, tuple[ref[Array], Array]] = {}  # of arrays that came from what was lent, by their ids
-        self._seconds = 0.0  # that a copy takes, from when it is asked for
-        self._interval = inf  # seconds between two reads of a series
-        self._last_read = -inf
 
     def keep(self, value: Any, always: bool = True) -> Any:
         """Return what a slot is to hold: an Entry that may move, or the value itself.
@@ -164,7 +161,8 @@ class StepSwap:
                 entry.become(State.AWAY, place=entry.place)
         elif entry.state is State.LEAVING and last and entry.copy is not None:
             entry.copy.withdraw()
-        self._look_ahead(series, index)
+        self._ahead.read(series, index)
+        self.bring_wanted()
         return array, waiter
 
     def relieve(self) -> bool:
@@ -196,6 +194,7 @@ class StepSwap:
             event.withdraw()
         self._queue.clear()
         self._back.clear()
+        self._ahead.clear()
 
     async def settle(self) -> None:
         """Wait until no copy is under way."""
@@ -233,11 +232,11 @@ class StepSwap:
             self._leave(lot)
         return begun
 
-    def _lots(self, leaving: list[Leaving]) -> Iterator[list[Leaving]]:
-        """Yield what is copied out as one: so much that it is worth the calls, so little that memory is soon back."""
-        lot: list[Leaving] = []
+    def _lots(self, moving: list[Moving]) -> Iterator[list[Moving]]:
+        """Yield what is copied as one: so much that it is worth the calls, so little that memory is soon back."""
+        lot: list[Moving] = []
         size = 0
-        for each in leaving:
+        for each in moving:
             if lot and size + each[0].size > self._lot:
                 yield lot
                 lot, size = [], 0
@@ -248,7 +247,7 @@ class StepSwap:
 
     def _returns_soon(self, entry: Entry) -> bool:
         """Whether a value would be wanted before it could be out and back: about as long from now as it is old."""
-        soon = self._device.clock.now() - entry.kept < 2 * self._seconds
+        soon = self._device.clock.now() - entry.kept < 2 * self._ahead.seconds
         self.counts.soon += soon
         return soon
 
@@ -290,10 +289,11 @@ class StepSwap:
         """Let go of what is in the device's memory, or keep it if it could not be copied."""
         self._leaving -= sum(entry.size for entry, _, _ in lot)
         if event.error is None:
-            self._measure(asked, event)
+            self._ahead.measure(asked, event)
             self._count("device_to_host", self.counts.bytes_out, [(_tier_of(extent), e) for e, _, extent in lot], event)
             for entry, block, extent in lot:
                 entry.become(State.AWAY, place=block)
+                self._ahead.left(entry)
                 if extent is not None and not self._closed:
                     self._write(entry, block, extent)
         else:
@@ -342,9 +342,12 @@ class StepSwap:
 
     def _bring(self, lot: list[Arriving]) -> None:
         """Begin to copy values in."""
-        event = self._device.copy_all_in([(self._source(entry), target) for entry, target in lot])
+        sources = [self._source(entry) for entry, _ in lot]
+        event = self._device.copy_all_in([(source, target) for source, (_, target) in zip(sources, lot, strict=True)])
         for entry, _ in lot:
             entry.become(State.ARRIVING, place=entry.place, copy=event)
+        if reads := [source for source in sources if isinstance(source, Event)]:
+            event.add_done_callback(partial(_forget, reads))
         self._follow(event, partial(self._arrived, lot, self._device.clock.now()))
 
     def _source(self, entry: Entry) -> Any:
@@ -362,7 +365,7 @@ class StepSwap:
     def _arrived(self, lot: list[Arriving], asked: float, event: Event[Any]) -> None:
         """Hand values to those who wait for them, or tell them why they could not come."""
         if event.error is None:
-            self._measure(asked, event)
+            self._ahead.measure(asked, event)
             self._count("host_to_device", self.counts.bytes_in, [(_tier(entry), entry) for entry, _ in lot], event)
         wanted = False
         while lot:
@@ -405,50 +408,26 @@ class StepSwap:
         number, origins = id(array), self._origins
         origins[number] = ref(array, lambda _: origins.pop(number, None)), place
 
-    def _look_ahead(self, series: Series | Any, index: int) -> None:
-        """Begin to bring back what will be read next, up to the threshold."""
-        step = index - series.cursor if series.cursor >= 0 else -1
-        series.cursor = index
-        if step == 0:
-            return
-        now = self._device.clock.now()
-        if now > self._last_read:
-            self._interval = _smoothed(self._interval, now - self._last_read)
-            self._last_read = now
-        depth = self._depth(series.at(index))
-        middle = series.at(index + (depth + 1) // 2 * step)
-        if isinstance(middle, Entry) and middle.state is not State.AWAY:
-            return
+    def bring_wanted(self) -> None:
+        """Begin to bring back what will be read next, up to the threshold, as far as there is room by now."""
         lot: list[Arriving] = []
-        for ahead in range(1, depth + 1):
-            entry = series.at(index + ahead * step)
-            if not isinstance(entry, Entry):
-                break
-            target = self._spare(entry) if entry.state is State.AWAY else None
-            if target is not None:
+        wanted = self._ahead.wanted
+        while wanted:
+            entry = wanted[0]()
+            if entry is not None and entry.state is State.AWAY:
+                target = self._spare(entry)
+                if target is None:
+                    break
                 lot.append((entry, target))
-            elif entry.state is State.AWAY:
-                break
-        if lot:
-            self._bring(lot)
+            wanted.popleft()
+        for each in self._lots(lot):
+            self._bring(each)
 
     def _spare(self, entry: Entry) -> Array | None:
         """Return memory for a value that nobody asks for yet; None if there is no room."""
         if self._closed or self._pool.live_bytes + entry.size > self._goal:
             return None
         return spare_array(self._device.contexts, entry.shape, entry.dtype)
-
-    def _depth(self, entry: Entry) -> int:
-        """Return how many slots are brought back ahead of one: as copies take, and so many that a lot is worth it."""
-        if isinstance(self._policy.prefetch, int):
-            return self._policy.prefetch
-        wanted = MOST_AHEAD if self._interval <= 0 else self._seconds / self._interval
-        worth = min(_WORTH, self._lot // (4 * entry.size))
-        return min(MOST_AHEAD, 2 + max(worth, ceil(min(wanted, MOST_AHEAD))))
-
-    def _measure(self, asked: float, event: Event[Any]) -> None:
-        if event.ended is not None:
-            self._seconds = _smoothed(self._seconds or inf, event.ended - asked)
 
     def _fetch(self, entry: Entry, into: Array) -> Array:
         """Copy a value that is away, at once."""
@@ -476,16 +455,19 @@ class StepSwap:
         return found
 
 
+def _forget(reads: list[Event[Array]], copy: Event[Any]) -> None:
+    """Let go of what was read from the disk, which the thread that read it may have for a moment more."""
+    while reads:
+        if (each := reads.pop()).error is None:
+            each.take()
+
+
 def _tier_of(extent: Extent | None) -> str:
     return "host" if extent is None else "disk"
 
 
 def _tier(entry: Entry) -> str:
     return "feed" if entry.lent else "disk" if isinstance(entry.place, Extent) else "host"
-
-
-def _smoothed(before: float, now: float) -> float:
-    return now if before == inf else (1 - _SMOOTHING) * before + _SMOOTHING * now
 
 
 def _nothing(*_: object) -> None:

@@ -207,6 +207,8 @@ cdef class LimitedMachine(StepMachine):
                 return self._unpark(i) == 0
         if not self.parked and (self._reopen(True) or self._reopen(False)):
             return True
+        if not self.parked and self.swap is not None:
+            self.swap.bring_wanted()
         self.seen = self.gate.store.given
         return False
 

@@ -14,22 +14,23 @@ from bench.experiment import Experiment
 KERNELS = {"forward": swap_overlap.FORWARD, "backward": swap_overlap.BACKWARD}
 
 
-def case(share, iterations=40):
-    return {"copy_over_compute": share, "iterations": iterations}
+def case(share, iterations=40, mode="loop"):
+    return {"mode": mode, "copy_over_compute": share, "iterations": iterations}
 
 
-async def idle(share):
+async def idle(share, mode="loop"):
     """Return the share of the time in which compute waits for copies, and how many values moved."""
-    ideal, wanted, _ = await swap_overlap.virtual(case(share), swaps=False)
-    seconds, got, report = await swap_overlap.virtual(case(share), swaps=True)
+    ideal, wanted, _ = await swap_overlap.virtual(case(share, mode=mode), swaps=False)
+    seconds, got, report = await swap_overlap.virtual(case(share, mode=mode), swaps=True)
     for a, b in zip(wanted, got, strict=True):
         np.testing.assert_array_equal(a, b)
     return (seconds - ideal) / seconds, report.bytes_out["host"] // swap_overlap.START.nbytes
 
 
+@pytest.mark.parametrize("mode", ["loop", "nested"])
 @pytest.mark.parametrize("share", [0.3, 0.6, 0.9])
-async def test_copies_hide_behind_compute(share):
-    waited, moved = await idle(share)
+async def test_copies_hide_behind_compute(share, mode):
+    waited, moved = await idle(share, mode)
     assert waited < 0.02
     assert 20 <= moved <= 40 - 8  # at least 8 iterations resident
 
