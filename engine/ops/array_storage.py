@@ -28,7 +28,7 @@ class ArrayStorage(Elements):
 
     __slots__ = (
         "cursor", "dynamic_size", "element_shape", "element_type", "frozen", "gradients", "identical_shapes", "name",
-        "primal",
+        "primal", "xp",
     )  # fmt: skip
 
     def __init__(
@@ -42,7 +42,9 @@ class ArrayStorage(Elements):
         clear_after_read: bool = True,
         identical_shapes: bool = False,
         primal: ArrayStorage | None = None,
+        xp: Any = np,
     ) -> None:
+        self.xp = xp  # the library of the arrays that it holds
         self.element_type = dtype
         self.dtype = dtype.numpy
         self.name = name
@@ -73,6 +75,7 @@ class ArrayStorage(Elements):
         made = ArrayStorage(
             self.element_type, 0 if source is None else self.size, name=f"{self.name}@{source or 'gradient'}",
             element_shape=self.element_shape, dynamic_size=source is None, clear_after_read=False, primal=self,
+            xp=self.xp,
         )  # fmt: skip
         if source is not None:
             self.gradients[source] = made
@@ -159,11 +162,11 @@ class ArrayStorage(Elements):
                 f"no elements of TensorArray '{self.name}' can be stacked without a known element shape", context,
                 wanted="a fully known element shape", got=shape, hint="give the array an element_shape",
             )  # fmt: skip
-        return np.zeros((0, *shape.as_tuple()), self.dtype)
+        return self.xp.zeros((0, *shape.as_tuple()), self.dtype)  # type: ignore[no-any-return]
 
     def write_rows(self, indices: Any, rows: Array, context: KernelContext) -> None:
         """Write the rows of one array to several elements (rule 110)."""
-        rows = np.asarray(rows)
+        rows = self.xp.asarray(rows)
         if rows.ndim == 0 or len(rows) != len(indices):
             raise self._error(
                 f"TensorArray '{self.name}' needs one row for each index", context, wanted=f"{len(indices)} rows",
@@ -173,7 +176,7 @@ class ArrayStorage(Elements):
         if isinstance(indices, range):
             self._make_room(len(indices))
             self._check_open(context)
-            if len(rows) and rows.dtype == self.dtype:
+            if len(rows) and rows.dtype == self.dtype and self.xp is np:
                 self._check_value(0, rows[0, ...], context)
                 done = self.write_rows_quickly(rows, context.operation, context.iteration)
         for k in range(done, len(rows)):
@@ -192,10 +195,10 @@ class ArrayStorage(Elements):
         lengths = np.array([value.shape[0] for value in values], np.int32)
         return self._joined(_concatenate, range(self.size), values), lengths
 
-    def _joined(self, join: Callable[[list[Any]], Array], indices: Any, values: list[Any]) -> Array:
+    def _joined(self, join: Callable[[Any, list[Any]], Array], indices: Any, values: list[Any]) -> Array:
         """Return all values as one; if there is no memory for that they count as not read: it may be tried again."""
         try:
-            return join(values)
+            return join(self.xp, values)
         except MemoryError:
             for index, value in zip(indices, values, strict=True):
                 element = self.elements[index] if index < len(self.elements) else None
@@ -205,7 +208,7 @@ class ArrayStorage(Elements):
 
     def split(self, value: Array, lengths: Any, context: KernelContext) -> None:
         """Write consecutive pieces of `value`, one for each length (rule 110)."""
-        value, lengths = np.asarray(value), np.asarray(lengths)
+        value, lengths = self.xp.asarray(value), np.asarray(lengths)
         if lengths.ndim != 1 or (lengths < 0).any():
             raise self._error(
                 f"split of TensorArray '{self.name}' needs a vector of lengths", context,
@@ -258,9 +261,9 @@ class ArrayStorage(Elements):
                 got=list(array.shape), hint="write values of one shape to each index",
             )  # fmt: skip
         if element.owned:
-            np.add(element.value, array, out=element.value)
+            self.xp.add(element.value, array, out=element.value)
         else:
-            element.value, element.owned = np.asarray(element.value + array), True
+            element.value, element.owned = self.xp.asarray(element.value + array), True
 
     def _refuse_write(self, index: int, element: Element, context: KernelContext) -> None:
         written = element.shape is not None and self.primal is None
@@ -301,7 +304,7 @@ class ArrayStorage(Elements):
                 wanted="a written element, or a fully known element shape", got=shape,
                 hint="write it first, or give the array an element_shape",
             )  # fmt: skip
-        return np.zeros(shape.as_tuple(), self.dtype)
+        return self.xp.zeros(shape.as_tuple(), self.dtype)  # type: ignore[no-any-return]
 
     def shape_at(self, index: int) -> Shape:
         """Return what is known of the shape of an element, cleared or not."""
@@ -317,7 +320,7 @@ class ArrayStorage(Elements):
                 f"no elements of TensorArray '{self.name}' can be joined without a known element shape", context,
                 got=self.element_shape, hint="give the array an element_shape",
             )  # fmt: skip
-        return np.zeros((0, *shape.as_tuple()), self.dtype)
+        return self.xp.zeros((0, *shape.as_tuple()), self.dtype)  # type: ignore[no-any-return]
 
     def _check_equal(self, indices: Any, values: list[Any], context: KernelContext) -> None:
         if len({value.shape for value in values}) == 1:
@@ -358,20 +361,20 @@ def _who(instance: tuple[str, int] | None) -> str:
     return "nobody" if instance is None else f"'{instance[0]}' in iteration {instance[1]}"
 
 
-def _stack(values: list[Any]) -> Array:
+def _stack(xp: Any, values: list[Any]) -> Array:
     """Do what `numpy.stack` does, without a view of each value."""
     if any(isinstance(value, Stored) for value in values):
         count = len(values)
         return _gathered(values, (count, *values[0].shape), lambda result: [result[k, ...] for k in range(count)])
     if values[0].size == 0 or values[0].ndim == 0:
-        return np.stack(values)
-    return np.concatenate(values).reshape(len(values), *values[0].shape)
+        return xp.stack(values)  # type: ignore[no-any-return]
+    return xp.concatenate(values).reshape(len(values), *values[0].shape)  # type: ignore[no-any-return]
 
 
-def _concatenate(values: list[Any]) -> Array:
+def _concatenate(xp: Any, values: list[Any]) -> Array:
     """Do what `numpy.concatenate` does, with values that may be elsewhere."""
     if not any(isinstance(value, Stored) for value in values):
-        return np.concatenate(values)
+        return xp.concatenate(values)  # type: ignore[no-any-return]
     bounds = [0, *accumulate(value.shape[0] for value in values)]
     shape = (bounds[-1], *values[0].shape[1:])
     return _gathered(values, shape, lambda result: [result[a:b] for a, b in pairwise(bounds)])

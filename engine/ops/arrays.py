@@ -45,28 +45,31 @@ def _is_within(y: Any) -> Any:
     return (y >= 0) & (y < 8 * y.dtype.itemsize)
 
 
-def add_at(xp: Any, out: Any, places: Any, updates: Any) -> None:
-    """Add to elements of a vector by their index; what comes to one index adds up.
+def add_at(xp: Any, out: Any, places: Any, updates: Any, function: str = "add") -> None:
+    """Add to rows by their index, or subtract; what comes to one index adds up.
 
     Parameters
     ----------
     xp : module
         NumPy, or an array library like it.
-    out, updates : array of shape [n], and of shape [k]
-        Same dtype: any number.
-    places : integer array of shape [k]
+    out : array of shape [n, ...]
+        Of any number.
+    places : integer array
+    updates : array of the shape of `places` and one row, or one that broadcasts to it
+        Of the same dtype.
+    function : {'add', 'subtract'}
     """
     if xp is not np and out.dtype.kind == "c":
-        add_at(xp, out.real, places, updates.real)
-        add_at(xp, out.imag, places, updates.imag)
+        add_at(xp, out.real, places, updates.real, function)
+        add_at(xp, out.imag, places, updates.imag, function)
     elif xp is not np and out.dtype.kind in "iu" and out.dtype.itemsize != 4:
-        _add_integers(xp, out, places, updates)
+        _add_integers(xp, out, places, updates, function)
     else:
-        xp.add.at(out, places, updates)
+        getattr(xp, function).at(out, places, updates)
 
 
-def _add_integers(xp: Any, out: Any, places: Any, updates: Any) -> None:
+def _add_integers(xp: Any, out: Any, places: Any, updates: Any, function: str) -> None:
     """Add integers that a GPU has no atomic addition for as unsigned ones that it has: their sums end alike."""
     total = out.astype(xp.uint64)
-    xp.add.at(total, places, updates.astype(xp.uint64))
+    getattr(xp, function).at(total, places, updates.astype(xp.uint64))
     out[...] = total.astype(out.dtype)

@@ -32,7 +32,7 @@ class StackStorage:
     def push(self, value: Any, operation: str) -> Any:
         """Put `value` on top, and return it."""
         self._check_open(operation)
-        dtype = dtypes.as_dtype(np.asarray(value).dtype)
+        dtype = dtypes.as_dtype(value.dtype if hasattr(value, "dtype") else np.asarray(value).dtype)
         if dtype is not self.dtype:
             raise self._error("was given another dtype", operation, wanted=self.dtype, got=dtype, hint="cast the value")
         if 0 <= self.max_size <= len(self.values):

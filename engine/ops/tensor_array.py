@@ -51,7 +51,7 @@ def _new(
             hint="leave size out for an array that grows as elements are written",
         )  # fmt: skip
     array = ArrayStorage(
-        dtype, int(size), name=array_name or context.operation, element_shape=Shape(element_shape), **options
+        dtype, int(size), name=array_name or context.operation, element_shape=Shape(element_shape), xp=xp, **options
     )
     array.swap = context.step.swap if away else None
     array.keeper = array.swap if swap else None
@@ -202,7 +202,7 @@ define(
 
 
 def _unstack(xp: Any, context: KernelContext, array: ArrayStorage, value: Any, flow: Any, *, lent: bool) -> Any:
-    array.write_rows(range(len(value) if np.ndim(value) else 0), value, context)
+    array.write_rows(range(len(value) if getattr(value, "ndim", 0) else 0), value, context)
     if lent:
         array.lend(value)
     return flow

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -13,6 +14,7 @@ from ..base.errors import GraphError, OpError, ShapeError, UninitializedVariable
 from ..base.shapes import SCALAR, Shape
 from ..ir.definition import REQUIRED, KernelContext, NotDifferentiable, define
 from ..ir.operation import Operation
+from .arrays import add_at
 from .common import same_as
 
 Array = np.ndarray[Any, Any]
@@ -52,13 +54,13 @@ class VariableSlot:
 
     def assign(self, value: Any) -> Array:
         """Take a copy of `value` as the new value, and return it."""
-        array = np.asarray(value)
+        array = value if hasattr(value, "shape") else np.asarray(value)
         return self.store(array, self.made_for(array))
 
     def made_for(self, array: Array) -> Array | None:
         """Return the new buffer that assigning takes, a copy of the array; None if it can be done in place."""
         fits = self._buffer is not None and self._buffer.shape == array.shape and self._buffer.dtype == array.dtype
-        return None if fits and sys.getrefcount(self._buffer) == _ALONE else np.array(array, order="C")
+        return None if fits and sys.getrefcount(self._buffer) == _ALONE else _copied(array)
 
     def store(self, array: Array, made: Array | None) -> Array:
         """Assign an array, for which `made_for` has made what it takes."""
@@ -68,7 +70,7 @@ class VariableSlot:
 
     def combine(self, function: np.ufunc, value: Any, operation: str | None = None) -> Array:
         """Replace the value by ``function(value now, value)``; OpError when the shapes differ."""
-        shape, got = self.read(operation).shape, np.shape(value)
+        shape, got = self.read(operation).shape, _shape_of(value)
         if shape != got:
             raise OpError(
                 f"an update of variable '{self.name}' has another shape", wanted=shape, got=got, operation=operation,
@@ -83,7 +85,7 @@ class VariableSlot:
         self, change: Callable[[Array, Any, Any], Any], indices: Any, updates: Any, operation: str | None = None
     ) -> Array:
         """Apply ``change(buffer, indices, updates)`` to rows of the value; OpError when an index is out of range."""
-        self._check_rows(self.read(operation).shape, np.asarray(indices), np.shape(updates), operation)
+        self._check_rows(self.read(operation).shape, np.asarray(indices), _shape_of(updates), operation)
         alone = sys.getrefcount(self._buffer) == _ALONE
         buffer = self.read() if alone else self.read().copy()
         return self._write(buffer, lambda buffer: change(buffer, indices, updates))
@@ -105,13 +107,24 @@ class VariableSlot:
             )  # fmt: skip
 
     def _write(self, buffer: Array, fill: Callable[[Array], Any]) -> Array:
-        buffer.flags.writeable = True
+        if isinstance(buffer, np.ndarray):
+            buffer.flags.writeable = True
         try:
             fill(buffer)
         finally:
-            buffer.flags.writeable = False
+            if isinstance(buffer, np.ndarray):
+                buffer.flags.writeable = False
         self._buffer = buffer
         return buffer
+
+
+def _copied(array: Any) -> Array:
+    """Return a copy in the memory that the array is in; its rows follow each other."""
+    return np.array(array, order="C") if isinstance(array, (np.ndarray, np.generic)) else array.copy()
+
+
+def _shape_of(value: Any) -> tuple[int, ...]:
+    return value.shape if hasattr(value, "shape") else np.shape(value)
 
 
 class VariableStore:
@@ -225,9 +238,9 @@ define(
 
 
 def _assign(xp: Any, context: KernelContext, slot: VariableSlot, value: Any, *, shape: Shape) -> Array:
-    if not shape.includes(Shape(np.shape(value))):
+    if not shape.includes(Shape(_shape_of(value))):
         raise OpError(
-            f"variable '{slot.name}' was assigned a value of another shape", wanted=shape, got=Shape(np.shape(value)),
+            f"variable '{slot.name}' was assigned a value of another shape", wanted=shape, got=Shape(_shape_of(value)),
             operation=context.operation, hint="reshape the value, or make the variable with shape=None dimensions",
         )  # fmt: skip
     return slot.assign(value)
@@ -264,25 +277,32 @@ _define_update("AssignAddVariable", np.add)
 _define_update("AssignSubVariable", np.subtract)
 
 
-def _define_scatter(type: str, allowed: tuple[dtypes.DType, ...], change: Callable[[Array, Any, Any], Any]) -> None:
+Change = Callable[[Any, Array, Any, Any], Any]
+
+
+def _define_scatter(type: str, allowed: tuple[dtypes.DType, ...], change: Change) -> None:
+    def kernel(xp: Any, context: KernelContext, slot: VariableSlot, indices: Any, updates: Any, **_: Any) -> Array:
+        def put(buffer: Array, indices: Any, updates: Any) -> Any:
+            return change(xp, buffer, xp.asarray(indices), updates)
+
+        return slot.scatter(put, indices, updates, context.operation)
+
     define(
         type,
-        "handle: resource, indices: I, updates: T -> result: T",
+        "handle: resource, indices: host I, updates: T -> result: T",
         where={"I": dtypes.INDEX, "T": allowed},
         attrs={"shape": Shape(None)},
         shape=_state_shape,
-        kernel=lambda xp, context, slot, indices, updates, **_: slot.scatter(
-            change, indices, updates, context.operation
-        ),
+        kernel=kernel,
         gradient=_STATE,
         stateful=True,
     )
 
 
-def _set_rows(buffer: Array, indices: Any, updates: Any) -> None:
+def _set_rows(xp: Any, buffer: Array, indices: Any, updates: Any) -> None:
     buffer[indices] = updates
 
 
 _define_scatter("ScatterUpdate", dtypes.VALUES, _set_rows)
-_define_scatter("ScatterAdd", dtypes.NUMERIC, np.add.at)
-_define_scatter("ScatterSub", dtypes.NUMERIC, np.subtract.at)
+_define_scatter("ScatterAdd", dtypes.NUMERIC, add_at)
+_define_scatter("ScatterSub", dtypes.NUMERIC, functools.partial(add_at, function="subtract"))

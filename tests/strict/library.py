@@ -155,6 +155,8 @@ def _part(part):
 
 def wrap(result):
     """Return what NumPy returned as arrays: CuPy has no scalars."""
+    if result is None:
+        return None
     if isinstance(result, (tuple, list)):
         return type(result)(map(wrap, result))
     return Array(np.asarray(result))
@@ -266,7 +268,7 @@ def _argument(name, key, value):
         if isinstance(value, Array):
             raise TypeError(f"cupy.{name}: {key} has to be in the host's memory")
         return value
-    return _array(value) if key in ("a", "array", "ary", "x1", "x2", "condition") else inside(value)
+    return _array(value) if key in ("a", "array", "ary", "x1", "x2", "condition", "dst") else inside(value)
 
 
 def _array(value):

@@ -15,6 +15,7 @@ FUNCTIONS = {
     "broadcast_to": "array shape",
     "clip": "a a_min a_max out",
     "concatenate": "tup axis out * dtype casting",
+    "copyto": "dst src casting where",
     "count_nonzero": "a axis",
     "cumprod": "a axis dtype out",
     "cumsum": "a axis dtype out",
