@@ -284,6 +284,8 @@ class StepSwap:
 
     def _ended(self, event: Event[Any]) -> None:
         self._copies.pop(event)(event)
+        if not self._copies:
+            self.wake()
 
     def _left(self, lot: list[Leaving], asked: float, event: Event[Any]) -> None:
         """Let go of what is in the device's memory, or keep it if it could not be copied."""
@@ -297,7 +299,7 @@ class StepSwap:
                 if extent is not None and not self._closed:
                     self._write(entry, block, extent)
         else:
-            for entry, _, _ in lot:
+            for entry, _, _ in reversed(lot):
                 entry.become(State.RESIDENT, array=entry.array)
                 self._queue.appendleft(ref(entry))
             self._complain(event.error, lot[0][0], "could not be copied out of the device's memory")
@@ -368,10 +370,11 @@ class StepSwap:
             self._ahead.measure(asked, event)
             self._count("host_to_device", self.counts.bytes_in, [(_tier(entry), entry) for entry, _ in lot], event)
         wanted = False
+        lot.reverse()  # what is read first is handed over first
         while lot:
             entry, array = lot.pop()
             wanted = self._hand_over(entry, array, event.error) or wanted
-        if wanted or not self._copies:
+        if wanted:
             self.wake()
 
     def _hand_over(self, entry: Entry, array: Array, error: BaseException | None) -> bool:
