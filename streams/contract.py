@@ -261,12 +261,13 @@ class Device(ABC):
             Its result is a numpy.ndarray outside the device's limit.
         """
 
-    def copy_all_in(self, pairs: Sequence[tuple[Any, Any]]) -> Event[None]:
-        """Copy several arrays of the host's memory, or results of events, each into a Buffer of this device.
+    def copy_all_in(self, pairs: Sequence[tuple[Any, Any]], *, after: Sequence[Event[Any]] = ()) -> Event[None]:
+        """Copy several arrays of the host's memory, each into a Buffer of this device.
 
-        One event for all; it fails if one of the copies does.
+        One event for all, `after` others; it fails if one of them or of the copies does.
         """
-        return self.host_to_device.submit(after=[self.copy_in(source, into=into) for source, into in pairs])
+        copies = [self.copy_in(source, into=into, after=after) for source, into in pairs]
+        return self.host_to_device.submit(after=copies)
 
     def copy_all_out(self, pairs: Sequence[tuple[Any, Any]]) -> Event[None]:
         """Copy several buffers, each into an array of the host's memory: the same in the other direction."""

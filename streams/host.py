@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any, Generic, SupportsIndex, TypeVar
 
 import numpy as np
@@ -107,10 +108,10 @@ class HostDevice(Device, Generic[S]):
 
         return _submit_copy(self.device_to_host, copy, source, after, "DeviceToHost")
 
-    def copy_all_in(self, pairs: Sequence[tuple[Array | Event[Array], Array]]) -> Event[None]:
-        return _submit_copies(self.host_to_device, pairs, "HostToDevice")
+    def copy_all_in(self, pairs: Sequence[tuple[Array, Array]], *, after: Sequence[Event[Any]] = ()) -> Event[None]:
+        return _submit_copies(self.host_to_device, pairs, "HostToDevice", after)
 
-    def copy_all_out(self, pairs: Sequence[tuple[Array | Event[Array], Array]]) -> Event[None]:
+    def copy_all_out(self, pairs: Sequence[tuple[Array, Array]]) -> Event[None]:
         return _submit_copies(self.device_to_host, pairs, "DeviceToHost")
 
     async def aclose(self) -> None:
@@ -148,13 +149,13 @@ def _submit_copy(
 
 
 def _submit_copies(
-    stream: QueuedStream, pairs: Sequence[tuple[Array | Event[Array], Array]], kind: str
+    stream: QueuedStream, pairs: Sequence[tuple[Array, Array]], kind: str, after: Sequence[Event[Any]] = ()
 ) -> Event[None]:
     """Submit several copies as one piece of work."""
+    nbytes = sum(into.nbytes for _, into in pairs)
+    return stream.submit(partial(_fill_all, pairs), after=after, kind=kind, nbytes=nbytes)
 
-    def copy() -> None:
-        for source, into in pairs:
-            _filled(into, _value(source))
 
-    waits = [source for source, _ in pairs if isinstance(source, Event)]
-    return stream.submit(copy, after=waits, kind=kind, nbytes=sum(into.nbytes for _, into in pairs))
+def _fill_all(pairs: Sequence[tuple[Array, Array]]) -> None:
+    for source, into in pairs:
+        _filled(into, source)

@@ -98,8 +98,8 @@ class DiskTier:
         work = partial(self._write_now, source, extent)
         return self.writing.submit(work, kind="DiskWrite", nbytes=extent.size)
 
-    def read(self, extent: Extent, into: Array) -> Event[Array]:
-        """Read an extent into a contiguous array, the event's result."""
+    def read(self, extent: Extent, into: Array) -> Event[None]:
+        """Read an extent into a contiguous array."""
         return self.reading.submit(partial(self.read_now, extent, into), kind="DiskRead", nbytes=extent.size)
 
     def _write_now(self, source: Array, extent: Extent) -> Extent:
@@ -109,7 +109,7 @@ class DiskTier:
             rest, offset = rest[done:], offset + done
         return extent
 
-    def read_now(self, extent: Extent, into: Array) -> Array:
+    def read_now(self, extent: Extent, into: Array) -> None:
         """Read an extent at once, into a contiguous array."""
         rest, offset = _bytes(into), extent.offset
         while rest.nbytes:
@@ -117,7 +117,6 @@ class DiskTier:
             if not done:
                 raise OSError(f"the file of swapped values in {self.directory} ends at byte {offset}")
             rest, offset = rest[done:], offset + done
-        return into
 
     async def aclose(self) -> None:
         """Wait for what has begun and close the file, whose bytes the system then gives back."""

@@ -344,25 +344,24 @@ class StepSwap:
 
     def _bring(self, lot: list[Arriving]) -> None:
         """Begin to copy values in."""
-        sources = [self._source(entry) for entry, _ in lot]
-        event = self._device.copy_all_in([(source, target) for source, (_, target) in zip(sources, lot, strict=True)])
+        reads: list[Event[Any]] = []
+        pairs = [(self._source(entry, reads), target) for entry, target in lot]
+        event = self._device.copy_all_in(pairs, after=reads)
         for entry, _ in lot:
             entry.become(State.ARRIVING, place=entry.place, copy=event)
-        if reads := [source for source in sources if isinstance(source, Event)]:
-            event.add_done_callback(partial(_forget, reads))
         self._follow(event, partial(self._arrived, lot, self._device.clock.now()))
 
-    def _source(self, entry: Entry) -> Any:
-        """Return what a value is copied from: an array, or the event of reading it from the disk."""
+    def _source(self, entry: Entry, reads: list[Event[Any]]) -> Array:
+        """Return what a value is copied from; if that is read from the disk first, add the event of it to `reads`."""
         if not isinstance(entry.place, Extent):
-            return entry.place
+            return entry.place  # type: ignore[no-any-return]
         disk = self._tiers.disk
         assert disk is not None
         block = self._tiers.staging.take(entry.shape, entry.dtype)
         assert block is not None
-        event = disk.read(entry.place, block)
-        self._follow(event, _nothing)
-        return event
+        reads.append(disk.read(entry.place, block))
+        self._follow(reads[-1], _nothing)
+        return block
 
     def _arrived(self, lot: list[Arriving], asked: float, event: Event[Any]) -> None:
         """Hand values to those who wait for them, or tell them why they could not come."""
@@ -436,8 +435,9 @@ class StepSwap:
         """Copy a value that is away, at once."""
         if isinstance(entry.place, Extent):
             assert self._tiers.disk is not None
-            return self._tiers.disk.read_now(entry.place, into)
-        np.copyto(into, entry.place)
+            self._tiers.disk.read_now(entry.place, into)
+        else:
+            np.copyto(into, entry.place)
         return into
 
     def _schedule_wake(self) -> None:
@@ -456,13 +456,6 @@ class StepSwap:
         )  # fmt: skip
         found.__cause__ = error
         return found
-
-
-def _forget(reads: list[Event[Array]], copy: Event[Any]) -> None:
-    """Let go of what was read from the disk, which the thread that read it may have for a moment more."""
-    while reads:
-        if (each := reads.pop()).error is None:
-            each.take()
 
 
 def _tier_of(extent: Extent | None) -> str:

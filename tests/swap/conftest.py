@@ -6,6 +6,9 @@ import pytest
 import tagflow as tg
 from tagflow.kernels.cpu.pool import block_counts
 from tagflow.kernels.scheduler.state import live_counts
+from tagflow.streams import ManualDevice
+
+from tests.swap.rigs import SIZE, Rig
 
 
 @pytest.fixture
@@ -23,3 +26,11 @@ def nothing_is_left():
     assert block_counts()["blocks"] == before
     counts = live_counts()
     assert not any(counts[key] for key in ("frames", "iterations", "values")), counts
+
+
+@pytest.fixture
+async def rig():
+    """A Rig on a manual device."""
+    rig = Rig(ManualDevice("/cpu:0", limit=10 * SIZE + 100))
+    yield rig
+    await rig.aclose()

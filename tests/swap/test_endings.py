@@ -82,11 +82,11 @@ class Breaking(CpuDevice):
             return getattr(self, stream).submit(broken, kind="broken")
         return copy()
 
-    def copy_out(self, source, **how):
-        return self._copy("device_to_host", lambda: super(Breaking, self).copy_out(source, **how))
+    def copy_all_out(self, pairs):
+        return self._copy("device_to_host", lambda: super(Breaking, self).copy_all_out(pairs))
 
-    def copy_in(self, source, **how):
-        return self._copy("host_to_device", lambda: super(Breaking, self).copy_in(source, **how))
+    def copy_all_in(self, pairs, **how):
+        return self._copy("host_to_device", lambda: super(Breaking, self).copy_all_in(pairs, **how))
 
 
 def broken():
@@ -119,18 +119,18 @@ async def test_a_copy_ahead_that_fails_is_tried_again(graph, program):
     policy = tg.SwapPolicy(threshold=0.5, prefetch=8)
     device = Breaking("/cpu:0", "host_to_device", 1 << 30)
     asked = count(1)
-    bring = device.copy_in
+    bring = device.copy_all_in
 
-    def copy_in(source, **how):
+    def copy_in(pairs, **how):
         device.number = 1 if next(asked) == 3 else 1 << 30
-        return bring(source, **how)
+        return bring(pairs, **how)
 
-    device.copy_in = copy_in
+    device.copy_all_in = copy_in
     async with device, swapping(graph, program, device, policy) as (session, check):
         with suppress(tg.SwapError):  # unless somebody waits just then
             np.testing.assert_array_equal(await session.run(*program[:2], timeout=20), program[2])
         assert next(asked) > 3
-        device.copy_in = bring
+        device.copy_all_in = bring
         await check()
 
 

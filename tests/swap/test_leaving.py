@@ -1,0 +1,187 @@
+"""Which saved values leave a device's memory, and when."""
+
+import numpy as np
+from tagflow.kernels.scheduler.series import Series
+from tagflow.streams import LatencyDevice, ManualDevice, VirtualClock
+
+from tests.swap.rigs import AWAY, LEAVING, RESIDENT, SIZE, N, made, refuse
+
+
+async def test_the_oldest_leave_first_as_soon_as_the_threshold_is_passed(rig):
+    rig.push(0, 1, 2, 3, 4)
+    assert rig.states() == [RESIDENT] * 5
+    rig.push(5)
+    assert rig.states() == [LEAVING, *[RESIDENT] * 5]
+    rig.push(6)
+    assert rig.states() == [LEAVING, LEAVING, *[RESIDENT] * 5]
+    assert rig.device.live_bytes == 7 * SIZE
+    await rig.out()
+    assert rig.states() == [AWAY, LEAVING, *[RESIDENT] * 5]
+    assert rig.device.live_bytes == 6 * SIZE
+    assert rig.tiers.host.live_bytes == 2 * SIZE
+    assert rig.swap.counts.bytes_out == {"host": SIZE}
+    assert len(rig.wakes) == 1
+
+
+async def test_what_can_not_move_is_given_back_as_it_is(rig):
+    small = rig.device.contexts.run(np.zeros, 100)
+    columns = rig.device.contexts.run(np.zeros, (50, 50)).T
+    for value in (1, None, np.float64(3), Series(), small, columns, np.array([object()] * 1000), np.ma.zeros(N)):
+        assert rig.swap.keep(value) is value
+    assert rig.swap.counts.kept == 0
+    assert rig.swap.counts.small == 2
+
+
+async def test_an_array_that_is_saved_twice_is_one_value(rig):
+    array = rig.array(7)
+    entry = rig.swap.keep(array)
+    assert rig.swap.keep(array) is entry
+    assert rig.swap.counts.kept == 1
+    rig.series.put(0, entry)
+    rig.series.put(1, entry)
+    del array, entry
+    rig.push(2, 3, 4, 5, 6)
+    await rig.out()
+    assert rig.states()[:2] == [AWAY, AWAY]
+    assert rig.swap.counts.bytes_out == {"host": SIZE}
+    _, one = rig.read(0, last=True)
+    _, other = rig.read(1, last=True)
+    await rig.back()
+    assert one.result() is other.result()
+    assert (rig.swap.counts.misses, rig.swap.counts.bytes_in) == (2, {"host": SIZE})
+
+
+async def test_an_id_that_is_used_again_is_another_value(rig):
+    rig.push(*range(6))
+    await rig.out()
+    for k in range(6, 30):
+        rig.push(k)
+        await rig.out(10)
+    for k in range(30):
+        array, coming = rig.read(k)
+        if coming is not None:
+            await rig.back()
+            array = coming.result()
+        assert (array == k).all()
+        del array, coming
+
+
+async def test_what_somebody_else_has_stays_until_it_is_let_go(rig):
+    held = rig.array(0)
+    rig.series.put(0, rig.swap.keep(held))
+    rig.push(1, 2, 3, 4, 5)
+    assert rig.states() == [RESIDENT, LEAVING, *[RESIDENT] * 4]
+    assert rig.swap.counts.held == 1
+    del held
+    rig.push(6, 7, 8)
+    assert rig.states()[0] is RESIDENT  # it has gone to the end of the queue
+    assert all(rig.swap.relieve() for _ in range(3))
+    await rig.out(10)
+    assert rig.swap.relieve()
+    await rig.out(10)
+    while RESIDENT in rig.states():
+        assert rig.swap.relieve()
+        await rig.out(10)
+    assert rig.states() == [AWAY] * 9
+
+
+async def test_views_feeds_and_variables_never_leave(rig):
+    whole = rig.device.contexts.run(np.zeros, (3, N))
+    feed, variable = np.ones(N), rig.array(1)
+    for k, value in enumerate([whole[1], feed, variable, whole[0]]):
+        rig.series.put(k, rig.swap.keep(value))
+    del whole, feed
+    for k in range(4, 10):
+        rig.push(k)
+        await rig.out(5)
+        assert not any(state is LEAVING for state in rig.states()[:4])
+    while rig.swap.relieve():
+        await rig.out(20)
+    assert rig.states() == [*[RESIDENT] * 4, *[AWAY] * 6]
+    assert variable.sum() == N
+
+
+async def test_a_view_of_all_of_an_array_may_leave(rig):
+    rig.series.put(0, rig.swap.keep(rig.array(5).reshape(10, 100)))
+    rig.push(1, 2, 3, 4, 5)
+    await rig.out()
+    assert rig.states()[0] is AWAY
+    _, coming = rig.read(0)
+    await rig.back()
+    assert coming.result().shape == (10, 100)
+
+
+async def test_a_value_that_would_be_wanted_soon_stays():
+    """In virtual time: a copy takes a second, so what is younger than two would be wanted before it is back."""
+    async with VirtualClock() as clock:
+        device = LatencyDevice(
+            "/cpu:0", seconds={"DeviceToHost": 1.0, "HostToDevice": 1.0}, clock=clock, limit=10 * SIZE
+        )
+        rig = await made(device)
+        rig.push(*range(6))  # nothing is known of copies yet
+        await clock.sleep(1.0)
+        assert rig.states()[0] is AWAY
+        rig.series.put(0, np.zeros(1))
+        rig.series = Series()
+        for k in range(6):
+            rig.push(k)
+        assert rig.states() == [RESIDENT] * 6
+        assert rig.swap.counts.soon == 1
+        await clock.sleep(1.5)
+        rig.push(6)
+        assert rig.states() == [RESIDENT] * 7
+        await clock.sleep(0.75)
+        rig.push(7)
+        assert rig.states() == [LEAVING, LEAVING, LEAVING, *[RESIDENT] * 5]
+        await rig.aclose()
+
+
+async def test_without_room_in_a_tier_values_stay():
+    rig = await made(host_limit=2 * SIZE)
+    rig.push(*range(9))
+    assert rig.states() == [LEAVING, LEAVING, *[RESIDENT] * 7]
+    assert rig.swap.counts.full > 0
+    await rig.out(2)
+    assert not rig.swap.relieve()
+    await rig.aclose()
+
+
+# ---- lots
+
+
+async def test_small_values_are_copied_as_one():
+    """In lots of at most 1/32 of the limit, and one lot more than the threshold asks for."""
+    rig = await made(ManualDevice("/cpu:0", limit=320 * SIZE))
+    rig.swap._lot = 10 * SIZE
+    rig.push(*range(161))
+    assert rig.states().count(LEAVING) == 11
+    assert rig.device.device_to_host.statistics().waiting == 1
+    array, _ = rig.read(10, last=True)  # the second lot
+    assert rig.device.device_to_host.statistics().withdrawn == 1
+    del array
+    await rig.out(5)
+    assert rig.states()[:12] == [*[AWAY] * 10, None, RESIDENT]
+    for k in range(9, -1, -1):
+        coming = rig.read(k, last=True)[1]
+        await rig.back()
+        assert (coming.result() == k).all()
+    del coming
+    await rig.aclose()
+
+
+async def test_a_lot_that_fails_is_queued_as_it_was(monkeypatch):
+    rig = await made(ManualDevice("/cpu:0", limit=320 * SIZE))
+    rig.swap._lot = 10 * SIZE
+    with monkeypatch.context() as patch:
+        patch.setattr(rig.device, "copy_all_out", lambda *_: rig.device.device_to_host.submit(refuse))
+        rig.push(*range(161))
+        await rig.out(5)
+    assert len(rig.errors) == 2
+    assert rig.states() == [RESIDENT] * 161
+    rig.forget()
+    rig.swap.relieve()
+    assert rig.states().index(LEAVING) == 10  # the lot that failed last comes first
+    await rig.out()
+    rig.swap.relieve()
+    assert rig.states()[:11] == [LEAVING, *[RESIDENT] * 9, AWAY]
+    await rig.aclose()
