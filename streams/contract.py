@@ -28,6 +28,8 @@ What has begun runs to its end. Cancelling whoever awaits an event withdraws not
 handle; then `submit` raises. Arrays of the host's memory that the device has made stay valid as long as somebody has
 them; buffers in a memory of the device's own end with it, and say so.
 
+**Memory.** It is asked for in any thread, and refused at once.
+
 **Loops.** A device may serve one loop after another. Work is submitted on the thread of a running loop.
 """
 
@@ -39,6 +41,10 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Protocol, Self, TypeVar
 
+import numpy as np
+from numpy.typing import NDArray
+
+from ..kernels.scheduler.series import Stored
 from .event import Event
 
 T = TypeVar("T")
@@ -50,6 +56,51 @@ class Buffer(Protocol):
     @property
     def nbytes(self) -> int:
         """Bytes of data."""
+
+
+class Memory(Protocol):
+    """Counts what the buffers of a device take."""
+
+    @property
+    def live_bytes(self) -> int:
+        """Bytes of those in use."""
+
+    @property
+    def peak_bytes(self) -> int:
+        """The most they were."""
+
+    @property
+    def limit(self) -> int | None:
+        """Bytes that they may take, None for any number."""
+
+    def counts(self, array: Any, /) -> bool:
+        """Say whether an array is counted here."""
+
+
+class HostMemory(Protocol):
+    """Arrays of the host's memory, outside the limits of devices.
+
+    Attributes
+    ----------
+    limit : int or None
+        Bytes that they may take, None for any number.
+    """
+
+    limit: int | None
+
+    @property
+    def live_bytes(self) -> int:
+        """Bytes of those in use."""
+
+    @property
+    def peak_bytes(self) -> int:
+        """The most they were."""
+
+    def take(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
+        """Return a new array with anything in it; MemoryError if there is no room."""
+
+    def close(self) -> None:
+        """Keep nothing for new arrays."""
 
 
 class Timer:
@@ -190,11 +241,17 @@ class Device(ABC):
     clock : Clock
         What the times of its events are told by.
     compute, host_to_device, device_to_host : Stream
+    pool : Memory or None
+        Counts its buffers; None if nobody does.
+    buffer : type
+        Of its buffers. They have a shape, a dtype, and flags that say whether they are contiguous, as NumPy's arrays.
     has_time : bool
         Whether it has a time of its own, in which work may count as done later than it was computed.
     """
 
     has_time = False
+    buffer: type[Any]
+    pool: Memory | None
     name: str
     clock: Clock
     compute: Stream
@@ -224,6 +281,30 @@ class Device(ABC):
     @abstractmethod
     def limit(self) -> int | None:
         """Bytes that may be in use, None for any number; what asks for more gets a MemoryError."""
+
+    @abstractmethod
+    def allocate(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
+        """Return a new Buffer with anything in it, on the account of who runs; MemoryError if there is no room."""
+
+    @abstractmethod
+    def allocate_spare(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
+        """Return a new Buffer on nobody's account; None if there is no room that nobody claims."""
+
+    @abstractmethod
+    def charge(self, buffer: Any) -> None:
+        """Count a buffer on the account of who runs, whoever it counted on before."""
+
+    @abstractmethod
+    def frees(self, holder: Stored) -> bool:
+        """Say whether all bytes of a buffer are free once its holder lets go of it: it is whole and nobody else's."""
+
+    @abstractmethod
+    def protect(self, buffer: Any) -> bool:
+        """See to it that no kernel writes its result into a buffer; False where that can not be."""
+
+    @abstractmethod
+    def host_memory(self, limit: int | None = None) -> HostMemory:
+        """Return memory of the host that copies to and from this device need no detour through."""
 
     @abstractmethod
     def copy_in(self, source: Any, *, into: Any = None, after: Iterable[Event[Any]] = ()) -> Event[Any]:

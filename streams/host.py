@@ -13,6 +13,8 @@ from ..base.errors import GraphError
 from ..base.sizes import parse_size
 from ..kernels.cpu.contexts import KernelContexts
 from ..kernels.cpu.pool import Pool
+from ..kernels.cpu.spare import charge_reader, frees, spare_array
+from ..kernels.scheduler.series import Stored
 from .clock import LoopClock
 from .contract import Clock, Device
 from .event import Event
@@ -20,6 +22,37 @@ from .queued import QueuedStream
 
 Array = NDArray[Any]
 S = TypeVar("S", bound=QueuedStream)
+_KEPT = 1 << 30  # most bytes of freed arrays outside devices that are kept for the next ones
+
+
+class PooledMemory:
+    """Memory of this process from a pool of its own; see :class:`HostMemory`."""
+
+    def __init__(self, limit: int | None) -> None:
+        self._pool = Pool(_KEPT, limit)
+        self._contexts = KernelContexts(self._pool)
+
+    @property
+    def limit(self) -> int | None:
+        return self._pool.limit
+
+    @limit.setter
+    def limit(self, limit: int | None) -> None:
+        self._pool.limit = limit
+
+    @property
+    def live_bytes(self) -> int:
+        return self._pool.live_bytes
+
+    @property
+    def peak_bytes(self) -> int:
+        return self._pool.peak_bytes
+
+    def take(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+        return self._contexts.run(np.empty, shape, dtype)
+
+    def close(self) -> None:
+        self._pool.close()
 
 
 class HostDevice(Device, Generic[S]):
@@ -51,6 +84,8 @@ class HostDevice(Device, Generic[S]):
         If the limit is no size, or there is no pool to keep it.
     """
 
+    buffer = np.ndarray
+    pool: Pool | None
     compute: S
     host_to_device: S
     device_to_host: S
@@ -91,6 +126,28 @@ class HostDevice(Device, Generic[S]):
     @property
     def limit(self) -> int | None:
         return None if self.pool is None else self.pool.limit
+
+    def allocate(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+        return self.contexts.run(np.empty, shape, dtype)
+
+    def allocate_spare(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array | None:
+        assert self.pool is not None
+        return spare_array(self.contexts, shape, dtype)
+
+    def charge(self, buffer: Array) -> None:
+        assert self.pool is not None
+        charge_reader(self.pool, buffer)
+
+    def frees(self, holder: Stored) -> bool:
+        assert self.pool is not None
+        return frees(self.pool, holder)
+
+    def protect(self, buffer: Array) -> bool:
+        buffer.flags.writeable = False
+        return True
+
+    def host_memory(self, limit: int | None = None) -> PooledMemory:
+        return PooledMemory(limit)
 
     def copy_in(
         self, source: Array | Event[Array], *, into: Array | None = None, after: Iterable[Event[Any]] = ()

@@ -18,11 +18,9 @@ import numpy as np
 
 from ..base.errors import SwapError
 from ..base.sizes import format_size
-from ..kernels.cpu.pool import Pool
-from ..kernels.cpu.spare import charge_reader, frees, spare_array
 from ..kernels.scheduler.series import Series
+from ..streams.contract import Device, Memory
 from ..streams.event import DeviceClosed, Event, Withdrawn
-from ..streams.host import HostDevice
 from .ahead import LookAhead
 from .counts import SwapCounts
 from .disk import Extent
@@ -42,7 +40,7 @@ class StepSwap:
 
     Parameters
     ----------
-    device : HostDevice
+    device : Device
         With a limit.
     tiers : Tiers
         The session's.
@@ -63,7 +61,7 @@ class StepSwap:
         Reads that wait for a copy.
     """
 
-    def __init__(self, device: HostDevice[Any], tiers: Tiers, policy: SwapPolicy, name: str) -> None:
+    def __init__(self, device: Device, tiers: Tiers, policy: SwapPolicy, name: str) -> None:
         pool, limit = device.pool, device.limit
         assert pool is not None
         assert limit is not None
@@ -73,7 +71,8 @@ class StepSwap:
         self.fail: Callable[[BaseException], None] = _nothing
         self.show: Callable[[str, str, int, Event[Any]], None] = _nothing
         self._device, self._tiers, self._policy = device, tiers, policy
-        self._pool: Pool = pool
+        self._pool: Memory = pool
+        self._buffer = device.buffer
         self._goal = int(policy.threshold * limit)
         self._minimum = policy.minimum
         self._lot = limit // _LOTS
@@ -96,7 +95,7 @@ class StepSwap:
         always : bool
             Whether it may move even if it is not in the host's memory anyway.
         """
-        if type(value) is not np.ndarray or value.dtype.hasobject:
+        if type(value) is not self._buffer or value.dtype.hasobject:
             return value
         if value.nbytes < self._minimum or not value.flags.c_contiguous:
             self.counts.small += 1
@@ -153,7 +152,7 @@ class StepSwap:
             waiter = self._await(entry)
             self.counts.misses += 1
         else:
-            charge_reader(self._pool, array)
+            self._device.charge(array)
         if entry.state is State.BACK:
             self.counts.hits += 1
             if not last:  # who reads it alone has it then; a last one may be saved by another series as well
@@ -214,7 +213,7 @@ class StepSwap:
             entry = self._queue.popleft()()
             if entry is None or entry.state not in (State.RESIDENT, State.BACK):
                 continue
-            if not frees(self._pool, entry):
+            if not self._device.frees(entry):
                 self._queue.append(ref(entry))
                 self.counts.held += 1
                 continue
@@ -254,13 +253,13 @@ class StepSwap:
     def _find_place(self, entry: Entry, leaving: list[Leaving]) -> bool:
         """Add a value to those that leave; say whether there is a place for it."""
         extent = None
-        block = self._tiers.host.take(entry.shape, entry.dtype)
+        block = self._tiers.host.take(self._device, entry.shape, entry.dtype)
         if block is None:
             extent = None if self._tiers.disk is None else self._tiers.disk.take(entry.size)
             if extent is None:
                 self.counts.full += 1
                 return False
-            block = self._tiers.stage(entry.shape, entry.dtype, entry.size)
+            block = self._tiers.stage(self._device, entry.shape, entry.dtype, entry.size)
             if block is None:
                 return False
         self._leaving += entry.size
@@ -336,7 +335,7 @@ class StepSwap:
     def _await(self, entry: Entry) -> asyncio.Future[Array]:
         """Return a future for a value that is away; MemoryError if there is no room for it."""
         if entry.state is State.AWAY:
-            self._bring([(entry, self._device.contexts.run(np.empty, entry.shape, entry.dtype))])
+            self._bring([(entry, self._device.allocate(entry.shape, entry.dtype))])
         waiter: asyncio.Future[Array] = asyncio.get_running_loop().create_future()
         entry.waiters.append(waiter)
         self.waiting += 1
@@ -352,13 +351,17 @@ class StepSwap:
         self._follow(event, partial(self._arrived, lot, self._device.clock.now()))
 
     def _source(self, entry: Entry, reads: list[Event[Any]]) -> Array:
-        """Return what a value is copied from; if that is read from the disk first, add the event of it to `reads`."""
+        """Return what a value is copied from; if that is read from the disk first, add the event of it to `reads`.
+
+        Fails with MemoryError where the host has no memory for that.
+        """
         if not isinstance(entry.place, Extent):
             return entry.place  # type: ignore[no-any-return]
         disk = self._tiers.disk
         assert disk is not None
-        block = self._tiers.staging.take(entry.shape, entry.dtype)
-        assert block is not None
+        block = self._tiers.staging.take(self._device, entry.shape, entry.dtype)
+        if block is None:
+            raise MemoryError(f"the host has no room for {entry.size} bytes from the file of swapped values")
         reads.append(disk.read(entry.place, block))
         self._follow(reads[-1], _nothing)
         return block
@@ -404,9 +407,10 @@ class StepSwap:
     def _remember(self, array: Array, place: Array) -> None:
         """Note where an array came from, as long as it lives: if it is saved it need not be copied out.
 
-        It stays what it is: no kernel may write its result there.
+        It stays what it is, as no kernel may write its result there; where that can not be forbidden nothing is noted.
         """
-        array.flags.writeable = False
+        if not self._device.protect(array):
+            return
         number, origins = id(array), self._origins
         origins[number] = ref(array, lambda _: origins.pop(number, None)), place
 
@@ -429,7 +433,7 @@ class StepSwap:
         """Return memory for a value that nobody asks for yet; None if there is no room."""
         if self._closed or self._pool.live_bytes + entry.size > self._goal:
             return None
-        return spare_array(self._device.contexts, entry.shape, entry.dtype)
+        return self._device.allocate_spare(entry.shape, entry.dtype)
 
     def _fetch(self, entry: Entry, into: Array) -> Array:
         """Copy a value that is away, at once."""

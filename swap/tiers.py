@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 
-from ..kernels.cpu.contexts import KernelContexts
-from ..kernels.cpu.pool import Pool
-from ..streams.contract import Clock
+from ..streams.contract import Clock, Device, HostMemory
 from .disk import DiskTier
 from .policy import SwapPolicy
 
 Array = np.ndarray[Any, Any]
-_KEPT = 1 << 30  # most bytes of freed arrays that are kept for the next ones
 STAGING = 1 << 25  # bytes on their way to the disk; at least one value
 
 
 class HostTier:
-    """Memory of the host.
+    """Memory of the host, of the kind that each device copies to.
 
     Parameters
     ----------
@@ -28,29 +24,35 @@ class HostTier:
     """
 
     def __init__(self, limit: int | None) -> None:
-        self._pool = Pool(_KEPT, limit)
-        self._contexts = KernelContexts(self._pool)
+        self._limit = limit
+        self._memories: dict[Device, HostMemory] = {}
 
     @property
     def live_bytes(self) -> int:
         """Bytes of the arrays in it."""
-        return self._pool.live_bytes
+        return sum(memory.live_bytes for memory in self._memories.values())
 
     @property
     def peak_bytes(self) -> int:
-        """The most they were."""
-        return self._pool.peak_bytes
+        """The most they were, for each device."""
+        return sum(memory.peak_bytes for memory in self._memories.values())
 
-    def take(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array | None:
-        """Return a new array, not initialised; None where there is no room."""
+    def take(self, device: Device, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array | None:
+        """Return a new array, not initialised, for a value of a device; None where there is no room."""
+        memory = self._memories.get(device)
+        if memory is None:
+            memory = self._memories[device] = device.host_memory(self._limit)
+        if self._limit is not None and len(self._memories) > 1:  # what is in one has no room in the others
+            memory.limit = max(0, self._limit - self.live_bytes + memory.live_bytes)
         try:
-            return self._contexts.run(np.empty, shape, dtype)
+            return memory.take(shape, dtype)
         except MemoryError:
             return None
 
     def close(self) -> None:
         """Give back what is kept for new arrays."""
-        self._pool.close()
+        for memory in self._memories.values():
+            memory.close()
 
 
 class Tiers:
@@ -71,11 +73,11 @@ class Tiers:
         self.staging = HostTier(None)
         self.disk = None if policy.disk is None else DiskTier(policy.disk, most, clock)
 
-    def stage(self, shape: tuple[int, ...], dtype: np.dtype[Any], size: int) -> Array | None:
+    def stage(self, device: Device, shape: tuple[int, ...], dtype: np.dtype[Any], size: int) -> Array | None:
         """Return memory for a value on its way to the disk; None while others take what there is for that."""
         if self.staging.live_bytes and self.staging.live_bytes + size > STAGING:
             return None
-        return self.staging.take(shape, dtype)
+        return self.staging.take(device, shape, dtype)
 
     @property
     def figures(self) -> dict[str, tuple[int, int]]:
@@ -90,8 +92,5 @@ class Tiers:
         """Give everything back; what is still held stays valid as long as it is."""
         if self.disk is not None:
             await self.disk.aclose()
-        for tier in self._memories():
+        for tier in (self.host, self.staging):
             tier.close()
-
-    def _memories(self) -> Iterable[HostTier]:
-        return self.host, self.staging

@@ -7,8 +7,9 @@ The thread refers to the core and nobody's device: a device that is dropped ends
 from __future__ import annotations
 
 import atexit
+from collections.abc import Callable
 from queue import SimpleQueue
-from threading import Lock, Thread
+from threading import Lock, Thread, get_ident
 from typing import Any
 from weakref import WeakSet
 
@@ -63,13 +64,15 @@ class Core:
         self._active = False  # whether the clock is held
         self._ended = False
         self.streams = tuple(CudaStream(f"{name}/{stream}", self) for stream in STREAMS)
-        lacking, locks = self.driver.MemoryError, PageLocks(self.driver)
+        here, lacking, locks = self._in_context, self.driver.MemoryError, PageLocks(self.driver)
         self.memory = BlockPool(
-            f"the memory of {name}", self.driver.mem_alloc, _free, lacking, limit=limit, most_cached=most_cached
-        )
+            f"the memory of {name}", here(self.driver.mem_alloc), here(_free), lacking, limit=limit,
+            most_cached=most_cached,
+        )  # fmt: skip
         self.host = BlockPool(
-            f"page-locked memory for {name}", locks.make, locks.free, self.driver.Error, most_cached=most_pinned
-        )
+            f"page-locked memory for {name}", here(locks.make), here(locks.free), self.driver.Error,
+            most_cached=most_pinned,
+        )  # fmt: skip
         opened: Event[None] = Event()
         self._thread = Thread(target=self._serve, args=[opened], name=f"tagflow {name}", daemon=True)
         _cores.add(self)
@@ -104,6 +107,20 @@ class Core:
     def translated(self, error: BaseException, what: str) -> BaseException:
         """Return an error of pycuda's as one of ours."""
         return translated(self.driver, error, what)
+
+    def _in_context(self, call: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        """Return a function that any thread may call before the context is given back."""
+
+        def called(argument: Any) -> Any:
+            if get_ident() == self._thread.ident:
+                return call(argument)
+            self.context.push()
+            try:
+                return call(argument)
+            finally:
+                self.driver.Context.pop()
+
+        return called
 
     # ---- called by the thread
 

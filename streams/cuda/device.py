@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from sys import getrefcount
 from typing import Any, SupportsIndex
 
 import numpy as np
@@ -11,14 +12,16 @@ from numpy.typing import DTypeLike, NDArray
 
 from ...base.errors import TagflowError
 from ...base.sizes import parse_size
+from ...kernels.scheduler.series import Stored
 from ..clock import LoopClock
 from ..contract import Clock, Device
 from ..event import Event
 from .core import Core
-from .memory import BlockPool, CudaBuffer, is_lent, lend
+from .memory import BlockPool, CudaBuffer, LentMemory, is_lent, lend
 from .stream import CudaEvent, CudaStream
 
 Array = NDArray[Any]
+_ALONE = 2  # references to what one object has, while they are counted
 
 
 class CudaDevice(Device):
@@ -39,6 +42,11 @@ class CudaDevice(Device):
     most_cached, most_pinned : int
         Bytes of free memory that are kept for new arrays, on the GPU and page-locked on the host.
 
+    Attributes
+    ----------
+    pool, host_pool : BlockPool
+        The GPU's memory, and page-locked memory.
+
     Raises
     ------
     CudaUnavailable
@@ -47,6 +55,8 @@ class CudaDevice(Device):
         If the GPU can not be opened.
     """
 
+    buffer = CudaBuffer
+    pool: BlockPool
     compute: CudaStream
     host_to_device: CudaStream
     device_to_host: CudaStream
@@ -65,18 +75,9 @@ class CudaDevice(Device):
         self.name = name
         self.clock = clock or LoopClock()
         self._core = Core(name, index, self.clock, limit=most, most_cached=most_cached, most_pinned=most_pinned)
+        self.pool, self.host_pool = self._core.memory, self._core.host
         self.compute, self.host_to_device, self.device_to_host = self._core.streams
         weakref.finalize(self, self._core.drop).atexit = False  # the core sees to that
-
-    @property
-    def pool(self) -> BlockPool:
-        """The GPU's memory."""
-        return self._core.memory
-
-    @property
-    def host_pool(self) -> BlockPool:
-        """Page-locked memory."""
-        return self._core.host
 
     @property
     def live_bytes(self) -> int:
@@ -91,7 +92,7 @@ class CudaDevice(Device):
         return self.pool.limit
 
     def allocate(self, shape: tuple[int, ...], dtype: DTypeLike) -> CudaBuffer:
-        """Return a new buffer with anything in it; for work on this device's streams.
+        """Return a new buffer with anything in it; in any thread.
 
         Raises
         ------
@@ -99,8 +100,31 @@ class CudaDevice(Device):
             If there is no room.
         DtypeError
             If a GPU can not have such values.
+        CudaError
+            If the context is lost.
         """
-        return CudaBuffer(self.pool, shape, dtype)
+        try:
+            return CudaBuffer(self.pool, shape, dtype)
+        except self._core.driver.Error as error:
+            raise self._core.translated(error, f"{self.name}: no memory can be had") from error
+
+    def allocate_spare(self, shape: tuple[int, ...], dtype: DTypeLike) -> CudaBuffer | None:
+        try:
+            return self.allocate(shape, dtype)
+        except MemoryError:
+            return None
+
+    def charge(self, buffer: CudaBuffer) -> None:
+        """Do nothing: there are no accounts."""
+
+    def frees(self, holder: Stored) -> bool:
+        return getrefcount(holder.array) == _ALONE and self.pool.counts(holder.array)
+
+    def protect(self, buffer: CudaBuffer) -> bool:
+        return False
+
+    def host_memory(self, limit: int | None = None) -> LentMemory:
+        return LentMemory(self.host_pool, limit)
 
     def copy_in(
         self,
@@ -112,15 +136,9 @@ class CudaDevice(Device):
         kept: list[Array] = []  # page-locked, until the copy is done
 
         def copy() -> CudaBuffer:
-            array = _promised(source)
-            buffer = self.allocate(array.shape, array.dtype) if into is None else self._checked(into, like=array)
-            if buffer.nbytes:
-                kept.append(array if is_lent(array, self.host_pool) else self._staged(array))
-                stream = self.host_to_device.inner
-                self._core.driver.memcpy_htod_async(buffer.pointer, _bytes(kept[0]), stream)
-            return buffer
+            return self._enqueue_in(source, into, kept)
 
-        ahead = self._is_own(source) or (isinstance(source, np.ndarray) and is_lent(source, self.host_pool))
+        ahead = self._is_at_hand(source)
         return self._submit_copy(self.host_to_device, copy, source, after, "HostToDevice", ahead=ahead)
 
     def copy_out(
@@ -133,12 +151,7 @@ class CudaDevice(Device):
         direct = into is None or is_lent(into, self.host_pool)
 
         def copy() -> Array:
-            buffer = self._checked(_promised(source), like=into)
-            array = into if into is not None and direct else lend(self.host_pool, buffer.shape, buffer.dtype)
-            if buffer.nbytes:
-                stream = self.device_to_host.inner
-                self._core.driver.memcpy_dtoh_async(_bytes(array), buffer.pointer, stream)
-            return array
+            return self._enqueue_out(source, into)
 
         def fill(array: Array) -> Array:
             assert into is not None
@@ -147,6 +160,30 @@ class CudaDevice(Device):
 
         then = None if direct else fill  # not by the driver: it would hold the device's thread until it is done
         return self._submit_copy(self.device_to_host, copy, source, after, "DeviceToHost", ahead=True, then=then)
+
+    def copy_all_in(self, pairs: Sequence[tuple[Array | Event[Array], CudaBuffer]]) -> Event[None]:
+        kept: list[Array] = []
+
+        def copy() -> None:
+            for source, into in pairs:
+                self._enqueue_in(source, into, kept)
+
+        ahead = all(self._is_at_hand(source) for source, _ in pairs)
+        return self._submit_copies(self.host_to_device, copy, pairs, "HostToDevice", ahead=ahead)
+
+    def copy_all_out(self, pairs: Sequence[tuple[CudaBuffer | Event[CudaBuffer], Array]]) -> Event[None]:
+        copied: list[Array] = []
+
+        def copy() -> None:
+            copied.extend(self._enqueue_out(source, into) for source, into in pairs)
+
+        def fill(_: None) -> None:
+            for (_, into), array in zip(pairs, copied, strict=True):
+                if array is not into:
+                    into[...] = array
+
+        then = None if all(is_lent(into, self.host_pool) for _, into in pairs) else fill
+        return self._submit_copies(self.device_to_host, copy, pairs, "DeviceToHost", ahead=True, then=then)
 
     async def aclose(self) -> None:
         self._core.stop()
@@ -167,8 +204,34 @@ class CudaDevice(Device):
             copy, after=[*first, *after], kind=kind, nbytes=lambda: int(_promised(source).nbytes), **how
         )
 
-    def _is_own(self, source: object) -> bool:
-        """Say whether it is the event of work on this device, which needs no waiting of the host."""
+    def _submit_copies(
+        self, stream: CudaStream, copy: Callable[[], None], pairs: Sequence[tuple[Any, Any]], kind: str, **how: Any
+    ) -> Event[None]:
+        after = [source for source, _ in pairs if isinstance(source, Event)]
+        return stream.submit(copy, after=after, kind=kind, nbytes=sum(int(into.nbytes) for _, into in pairs), **how)
+
+    def _enqueue_in(self, source: Any, into: CudaBuffer | None, kept: list[Array]) -> CudaBuffer:
+        """Enqueue a copy to the device; what it reads must be kept until it is done."""
+        array = _promised(source)
+        buffer = self.allocate(array.shape, array.dtype) if into is None else self._checked(into, like=array)
+        if buffer.nbytes:
+            kept.append(array if is_lent(array, self.host_pool) else self._staged(array))
+            self._core.driver.memcpy_htod_async(buffer.pointer, _bytes(kept[-1]), self.host_to_device.inner)
+        return buffer
+
+    def _enqueue_out(self, source: Any, into: Array | None) -> Array:
+        """Enqueue a copy to page-locked memory; return that: it is not `into` where that is ordinary memory."""
+        buffer = self._checked(_promised(source), like=into)
+        direct = into is not None and is_lent(into, self.host_pool)
+        array = into if into is not None and direct else lend(self.host_pool, buffer.shape, buffer.dtype)
+        if buffer.nbytes:
+            self._core.driver.memcpy_dtoh_async(_bytes(array), buffer.pointer, self.device_to_host.inner)
+        return array
+
+    def _is_at_hand(self, source: object) -> bool:
+        """Say whether the host need not wait for it: page-locked, or the event of work on this device."""
+        if isinstance(source, np.ndarray):
+            return is_lent(source, self.host_pool)
         return isinstance(source, CudaEvent) and source.core is self._core
 
     def _staged(self, array: Array) -> Array:
@@ -179,7 +242,7 @@ class CudaDevice(Device):
 
     def _checked(self, buffer: CudaBuffer, like: Array | None) -> CudaBuffer:
         """Return a buffer of this device that has an array's shape and dtype."""
-        if not (isinstance(buffer, CudaBuffer) and buffer.is_in(self.pool)):
+        if not (self.pool.counts(buffer)):
             raise TagflowError(
                 f"{self.name} copies to and from its own memory only",
                 got=buffer,

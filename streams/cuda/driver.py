@@ -106,7 +106,7 @@ class PageLocks:
 
     pycuda's own page-locked arrays end with their context, while a fetched array must outlive its device; so ordinary
     memory is registered. pycuda's ``register_host_memory`` crashes with NumPy 2 (issue 459 of pycuda), and is two calls
-    of the driver. Used by the device's thread, which has the context.
+    of the driver. Used where the context is current.
     """
 
     def __init__(self, driver: Any) -> None:

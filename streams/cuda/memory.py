@@ -1,7 +1,7 @@
 """Memory of a device and page-locked memory of the host, in blocks that are used again.
 
-Only the device's own thread makes and frees blocks, since it has the context. Finalizers, which run in any thread and
-at any time, do no more than put a block into a queue.
+Any thread may take a block; one that must be made is made with the context current, which other blocks wait for.
+Finalizers, which run in any thread and at any time, do no more than put a block into a queue.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from threading import Lock, get_ident
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -59,7 +60,7 @@ class BlockPool:
     what : str
         Whose memory it is, for messages.
     make, free : callable
-        Get the bytes to make and what was made. Called by the device's thread; `free` raises nothing.
+        Get the bytes to make and what was made; `free` raises nothing. With the pool's lock held, before it is closed.
     lacking : type
         What `make` raises if there is no memory.
     limit : int, optional
@@ -123,14 +124,18 @@ class BlockPool:
             self._peak = self._live
 
     def take(self, nbytes: int) -> Block:
-        """Return a block of so many bytes or a few more; by the device's thread.
+        """Return a block of so many bytes or a few more.
 
         Raises
         ------
         MemoryError
             If the limit or the memory leaves no room; nothing was done then.
+        DeviceClosed
+            If there is no memory any more.
         """
         with self._lock:
+            if self.closed:
+                raise DeviceClosed(f"{self.what} has ended with the device", hint="close a device after its last work")
             self._collect()
             if self.limit is not None and self._live + nbytes > self.limit:
                 raise self._refusal(nbytes, f"of the limit of {self.limit} bytes {self._live} are in use")
@@ -139,6 +144,10 @@ class BlockPool:
             self._live += nbytes
             self._peak = max(self._peak, self._live)
             return block
+
+    def counts(self, array: Any) -> bool:
+        """Say whether something is a buffer in this memory."""
+        return isinstance(array, CudaBuffer) and array.is_in(self)
 
     def give_back(self, block: Block) -> None:
         """Let a block be used again; in any thread, also from within a finalizer: so there is no lock here."""
@@ -165,13 +174,13 @@ class BlockPool:
         self._returned.extend(blocks)
 
     def trim(self, most: int | None = None) -> None:
-        """Free blocks nobody uses, large ones first, until at most so many bytes are kept; by the device's thread."""
+        """Free blocks nobody uses, large ones first, until at most so many bytes are kept."""
         with self._lock:
             self._collect()
             self._trim(self._most_cached if most is None else most)
 
     def close(self) -> None:
-        """Free all blocks, also those in use: what they were ends with the device; by its thread."""
+        """Free all blocks, also those in use: what they were ends with the device; by its thread, at its end."""
         with self._lock:
             self.closed = True
             for block in self._blocks:
@@ -241,8 +250,11 @@ class CudaBuffer:
     shape : tuple of int
     dtype : numpy.dtype
     nbytes, size : int
+    flags : object
+        Says that it is contiguous, as those of NumPy's and CuPy's arrays.
     """
 
+    flags = SimpleNamespace(c_contiguous=True)
     __slots__ = ("__weakref__", "_block", "_pool", "dtype", "nbytes", "shape", "size")
 
     def __init__(self, pool: BlockPool, shape: tuple[int, ...], dtype: DTypeLike) -> None:
@@ -294,24 +306,31 @@ class CudaBuffer:
 class _Lent:
     """Has a block as long as arrays of its memory live: it is their base."""
 
-    __slots__ = ("__array_interface__", "_memory", "block", "pool")
+    __slots__ = ("__array_interface__", "_memory", "block", "given", "pool")
 
-    def __init__(self, pool: BlockPool, nbytes: int) -> None:
-        self.pool, self.block = pool, pool.take(nbytes)
+    def __init__(self, pool: BlockPool, nbytes: int, given: deque[int] | None) -> None:
+        self.pool, self.given, self.block = pool, given, pool.take(nbytes)
         self._memory = self.block.memory  # lives on when the device closes
         self.__array_interface__ = self._memory[:nbytes].__array_interface__
 
     def __del__(self) -> None:
         if (block := getattr(self, "block", None)) is not None:
             self.pool.give_back(block)
+            if self.given is not None:
+                self.given.append(block.nbytes)
 
 
-def lend(pool: BlockPool, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
-    """Return a new array in page-locked memory; its block comes back when the array and its views are gone."""
+def lend(
+    pool: BlockPool, shape: tuple[int, ...], dtype: np.dtype[Any], given: deque[int] | None = None
+) -> NDArray[Any]:
+    """Return a new array in page-locked memory; its block comes back when the array and its views are gone.
+
+    `given` is told its bytes then.
+    """
     nbytes = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
     if nbytes == 0:
         return np.empty(shape, dtype)
-    return np.asarray(_Lent(pool, nbytes)).view(dtype).reshape(shape)
+    return np.asarray(_Lent(pool, nbytes, given)).view(dtype).reshape(shape)
 
 
 def is_lent(array: NDArray[Any], pool: BlockPool) -> bool:
@@ -320,3 +339,31 @@ def is_lent(array: NDArray[Any], pool: BlockPool) -> bool:
     while isinstance(base, np.ndarray):
         base = base.base
     return isinstance(base, _Lent) and base.pool is pool and not pool.closed and array.flags.c_contiguous
+
+
+class LentMemory:
+    """What one user has of a pool of page-locked memory; see :class:`HostMemory`."""
+
+    def __init__(self, pool: BlockPool, limit: int | None) -> None:
+        self.limit = limit
+        self.peak_bytes = self._live = 0
+        self._pool = pool
+        self._given: deque[int] = deque()  # bytes of arrays that are gone, not subtracted yet
+
+    @property
+    def live_bytes(self) -> int:
+        while self._given:
+            self._live -= self._given.popleft()
+        return self._live
+
+    def take(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
+        nbytes = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
+        live = self.live_bytes + nbytes
+        if self.limit is not None and live > self.limit:
+            raise MemoryError(f"no room for {nbytes} bytes: of the limit of {self.limit} {self._live} are in use")
+        array = lend(self._pool, shape, dtype, self._given)
+        self._live, self.peak_bytes = live, max(self.peak_bytes, live)
+        return array
+
+    def close(self) -> None:
+        """Do nothing: the device keeps what is free."""
