@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import sys
 import tempfile
 from collections import Counter
 from contextlib import AsyncExitStack, suppress
@@ -36,7 +37,8 @@ POLICIES = st.fixed_dictionaries(
     }
 )
 TIERS = st.sampled_from(["host", "host", "host limit and disk", "disk", "host limit", "both limited"])
-DEVICES = st.sampled_from(["cpu", "latency", "latency", "manual"])
+BY_CUDA = "tests.simcuda.sessions" in sys.modules  # in a process of its own
+DEVICES = st.sampled_from(["cpu"] if BY_CUDA else ["cpu", "latency", "latency", "manual"])
 
 
 def types_of(program):

@@ -120,14 +120,16 @@ class Simulated:
             self._control(name, argument)
         for name in ("fail_allocation", "fail_copy", "fail_run"):
             self._control(name, ctypes.c_long)
-        self.gate = self._control("gate", ctypes.c_void_p, ctypes.c_ulong)
+        self.gate = self._control("gate", ctypes.c_void_p, result=ctypes.c_ulong)
         self.open = self._control("open", ctypes.c_ulong)
+        self.adopt = self._control("adopt", ctypes.c_void_p, ctypes.c_size_t, result=ctypes.c_size_t)
+        self.disown = self._control("disown", ctypes.c_size_t)
         self.reset = self._control("reset")
-        self._control("live", ctypes.c_int, ctypes.c_long)
+        self._control("live", ctypes.c_int, result=ctypes.c_long)
 
-    def _control(self, name, argument=None, result=None):
+    def _control(self, name, *arguments, result=None):
         function = getattr(self._driver, f"simcuda_{name}")
-        function.argtypes, function.restype = [argument] if argument else [], result
+        function.argtypes, function.restype = arguments, result
         setattr(self, name, function)
         return function
 

@@ -244,6 +244,22 @@ void simcuda_open(unsigned long gate)
     pthread_mutex_unlock(&lock);
 }
 
+/* Let memory of the process be memory of the device, at the address that is returned, until it is disowned. */
+uintptr_t simcuda_adopt(void *start, size_t nbytes)
+{
+    pthread_mutex_lock(&lock);
+    add_block((uintptr_t)start | DEVICE, nbytes, 1, 0);
+    pthread_mutex_unlock(&lock);
+    return (uintptr_t)start | DEVICE;
+}
+
+void simcuda_disown(uintptr_t start)
+{
+    pthread_mutex_lock(&lock);
+    remove_block(start, 1);
+    pthread_mutex_unlock(&lock);
+}
+
 /* Let everything go well from now on, and open all gates. */
 void simcuda_reset(void)
 {
