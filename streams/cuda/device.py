@@ -177,7 +177,7 @@ class CudaDevice(Device):
         def copy() -> None:
             copied.extend(self._enqueue_out(source, into) for source, into in pairs)
 
-        def fill(_: None) -> None:
+        def fill(nothing: None) -> None:
             for (_, into), array in zip(pairs, copied, strict=True):
                 if array is not into:
                     into[...] = array

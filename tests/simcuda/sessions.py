@@ -1,8 +1,8 @@
 """For pytest in a process of its own (``-p tests.simcuda.sessions``): what sessions take for CPUs copies by CUDA.
 
-Kernels do not run on the stand-in, so arrays stay in the pool of a CPU, where kernels and limits find them. A copy takes
-the array's memory for the GPU's as long as it goes on; its streams, events, page-locked memory and errors are those of a
-CudaDevice.
+Kernels do not run on the stand-in, so arrays stay in the pool of a CPU, where kernels and limits find them. A copy
+takes the array's memory for the GPU's as long as it goes on; its streams, events, page-locked memory and errors are
+those of a CudaDevice.
 """
 
 from operator import attrgetter
@@ -52,15 +52,24 @@ class ArraysByCuda(HostDevice):
         streams = iter(self.cuda.streams)
         super().__init__(name, lambda *_: next(streams), clock=self.cuda.clock, **options)
 
-    def host_array(self, shape, dtype):
-        return self.cuda.host_array(shape, dtype)
+    def host_memory(self, limit=None):
+        return self.cuda.host_memory(limit)
 
     def copy_in(self, source, *, into=None, after=()):
         into = self.contexts.run(np.empty, source.shape, source.dtype) if into is None else into
-        return self.cuda.copy_in(source, into=Adopted(self.cuda.pool, into), after=after)
+        return self.cuda.copy_in(source, into=self.adopt(into), after=after)
 
     def copy_out(self, source, *, into=None, after=()):
-        return self.cuda.copy_out(Adopted(self.cuda.pool, source), into=into, after=after)
+        return self.cuda.copy_out(self.adopt(source), into=into, after=after)
+
+    def copy_all_in(self, pairs):
+        return self.cuda.copy_all_in([(source, self.adopt(into)) for source, into in pairs])
+
+    def copy_all_out(self, pairs):
+        return self.cuda.copy_all_out([(self.adopt(source), into) for source, into in pairs])
+
+    def adopt(self, array):
+        return Adopted(self.cuda.pool, array)
 
     async def aclose(self):
         await self.cuda.aclose()

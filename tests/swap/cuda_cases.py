@@ -31,7 +31,7 @@ class Slots(dict):
 
 @asynccontextmanager
 async def store(policy, **options):
-    """Give a CUDA device with room for ten buffers, and what keeps the values saved on it; nothing is left in the end."""
+    """Give a CUDA device with room for ten buffers and what keeps the values saved on it; nothing is left after it."""
     async with CudaDevice("/cuda:0", limit=10 * NBYTES, **options) as device:
         tiers = Tiers(policy, device.clock)
         swap = StepSwap(device, tiers, policy, "/cuda:0")
@@ -115,7 +115,7 @@ async def test_a_buffer_that_somebody_has_stays():
 async def test_buffers_from_a_device_that_was_closed():
     async with CudaDevice("/cuda:0", limit=10 * NBYTES) as device:
         pass
-    for take in (device.allocate, device.allocate_spare, device.host_array):
+    for take in (device.allocate, device.allocate_spare, device.host_memory().take):
         with pytest.raises(tg.TagflowError, match="has ended with the device"):
             take((LENGTH,), np.dtype(float))
 
@@ -125,7 +125,10 @@ async def test_blocks_are_made_in_any_thread():
     async with CudaDevice("/cuda:0") as device:
         pushed = simulated.counts()["pushed"]
         made = [await asyncio.to_thread(device.allocate, (LENGTH,), np.dtype(float)) for _ in range(3)]
-        arrays = [device.host_array((LENGTH,), np.dtype(float)) for _ in range(3)]
+        host = device.host_memory(3 * NBYTES)
+        arrays = [host.take((LENGTH,), np.dtype(float)) for _ in range(3)]
+        with pytest.raises(MemoryError):
+            host.take((1,), np.dtype(bool))
         counts = simulated.counts()
         assert (counts["allocations"], counts["pinned"], counts["pushed"]) == (3, 3, pushed)
         for i, (buffer, array) in enumerate(zip(made, arrays, strict=True)):
