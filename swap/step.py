@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any, TypeVar
 from weakref import WeakValueDictionary, ref
@@ -427,7 +427,8 @@ class StepSwap:
                 lot.append((entry, target))
             wanted.popleft()
         for each in self._lots(lot):
-            self._bring(each)
+            with suppress(MemoryError):  # of the host, for what is in the file
+                self._bring(each)
 
     def _spare(self, entry: Entry) -> Array | None:
         """Return memory for a value that nobody asks for yet; None if there is no room."""
