@@ -161,18 +161,22 @@ class CudaDevice(Device):
         then = None if direct else fill  # not by the driver: it would hold the device's thread until it is done
         return self._submit_copy(self.device_to_host, copy, source, after, "DeviceToHost", ahead=True, then=then)
 
-    def copy_all_in(self, pairs: Sequence[tuple[Array | Event[Array], CudaBuffer]]) -> Event[None]:
-        kept: list[Array] = []
+    def copy_all_in(
+        self, pairs: Sequence[tuple[Array, CudaBuffer]], *, after: Sequence[Event[Any]] = ()
+    ) -> Event[None]:
+        kept: list[Array] = []  # page-locked, until the copies are done
+        nbytes = sum(into.nbytes for _, into in pairs)
 
         def copy() -> None:
             for source, into in pairs:
                 self._enqueue_in(source, into, kept)
 
         ahead = all(self._is_at_hand(source) for source, _ in pairs)
-        return self._submit_copies(self.host_to_device, copy, pairs, "HostToDevice", ahead=ahead)
+        return self.host_to_device.submit(copy, after=after, kind="HostToDevice", nbytes=nbytes, ahead=ahead)
 
-    def copy_all_out(self, pairs: Sequence[tuple[CudaBuffer | Event[CudaBuffer], Array]]) -> Event[None]:
+    def copy_all_out(self, pairs: Sequence[tuple[CudaBuffer, Array]]) -> Event[None]:
         copied: list[Array] = []
+        nbytes = sum(source.nbytes for source, _ in pairs)
 
         def copy() -> None:
             copied.extend(self._enqueue_out(source, into) for source, into in pairs)
@@ -183,7 +187,7 @@ class CudaDevice(Device):
                     into[...] = array
 
         then = None if all(is_lent(into, self.host_pool) for _, into in pairs) else fill
-        return self._submit_copies(self.device_to_host, copy, pairs, "DeviceToHost", ahead=True, then=then)
+        return self.device_to_host.submit(copy, kind="DeviceToHost", nbytes=nbytes, ahead=True, then=then)
 
     async def aclose(self) -> None:
         self._core.stop()
@@ -203,12 +207,6 @@ class CudaDevice(Device):
         return stream.submit(
             copy, after=[*first, *after], kind=kind, nbytes=lambda: int(_promised(source).nbytes), **how
         )
-
-    def _submit_copies(
-        self, stream: CudaStream, copy: Callable[[], None], pairs: Sequence[tuple[Any, Any]], kind: str, **how: Any
-    ) -> Event[None]:
-        after = [source for source, _ in pairs if isinstance(source, Event)]
-        return stream.submit(copy, after=after, kind=kind, nbytes=sum(int(into.nbytes) for _, into in pairs), **how)
 
     def _enqueue_in(self, source: Any, into: CudaBuffer | None, kept: list[Array]) -> CudaBuffer:
         """Enqueue a copy to the device; what it reads must be kept until it is done."""

@@ -62,8 +62,8 @@ class ArraysByCuda(HostDevice):
     def copy_out(self, source, *, into=None, after=()):
         return self.cuda.copy_out(self.adopt(source), into=into, after=after)
 
-    def copy_all_in(self, pairs):
-        return self.cuda.copy_all_in([(source, self.adopt(into)) for source, into in pairs])
+    def copy_all_in(self, pairs, *, after=()):
+        return self.cuda.copy_all_in([(source, self.adopt(into)) for source, into in pairs], after=after)
 
     def copy_all_out(self, pairs):
         return self.cuda.copy_all_out([(self.adopt(source), into) for source, into in pairs])

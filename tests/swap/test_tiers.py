@@ -11,9 +11,11 @@ from itertools import pairwise
 import numpy as np
 import pytest
 import tagflow as tg
-from tagflow.streams import DeviceClosed, LoopClock
+from tagflow.streams import CpuDevice, DeviceClosed, LoopClock
 from tagflow.swap.disk import DiskTier
 from tagflow.swap.tiers import STAGING, HostTier, Tiers
+
+CPU = CpuDevice("/cpu:0")
 
 
 def array(size=1000, start=0):
@@ -25,22 +27,33 @@ def array(size=1000, start=0):
 
 def test_host_memory_is_counted_and_limited():
     tier = HostTier(20000)
-    first = tier.take((1000,), np.dtype("float64"))
-    second = tier.take((3, 100), np.dtype("int32"))
+    first = tier.take(CPU, (1000,), np.dtype("float64"))
+    second = tier.take(CPU, (3, 100), np.dtype("int32"))
     assert (first.shape, second.shape, second.dtype) == ((1000,), (3, 100), np.int32)
     assert tier.live_bytes == 9200
-    assert tier.take((2000,), np.dtype("float64")) is None
+    assert tier.take(CPU, (2000,), np.dtype("float64")) is None
     del first
     assert (tier.live_bytes, tier.peak_bytes) == (1200, 9200)
-    assert tier.take((2000,), np.dtype("float64")).nbytes == 16000
+    assert tier.take(CPU, (2000,), np.dtype("float64")).nbytes == 16000
     tier.close()
     second[...] = 5
     assert second.sum() == 1500
 
 
+def test_devices_share_the_limit_of_a_tier():
+    tier, other = HostTier(20000), CpuDevice("/cpu:1")
+    kept = [tier.take(device, (1000,), np.dtype("float64")) for device in (CPU, other, CPU)]
+    assert [each is None for each in kept] == [False, False, True]
+    assert tier.live_bytes == 16000
+    kept.clear()
+    assert tier.take(other, (2500,), np.dtype("float64")).nbytes == 20000
+    assert tier.take(other, (2501,), np.dtype("float64")) is None
+    tier.close()
+
+
 def test_host_memory_may_have_no_limit():
     tier = HostTier(None)
-    assert tier.take((1 << 20,), np.dtype("float64")).nbytes == 1 << 23
+    assert tier.take(CPU, (1 << 20,), np.dtype("float64")).nbytes == 1 << 23
     tier.close()
 
 
@@ -190,11 +203,11 @@ def test_a_directory_that_is_gone(tmp_path):
 async def test_staging_memory_has_a_bound(tmp_path):
     tiers = Tiers(tg.SwapPolicy(host_limit=1, disk=tmp_path), LoopClock())
     byte = np.dtype(np.uint8)
-    large = tiers.stage((2 * STAGING,), byte, 2 * STAGING)  # one value always may
+    large = tiers.stage(CPU, (2 * STAGING,), byte, 2 * STAGING)  # one value always may
     assert large.nbytes == 2 * STAGING
-    assert tiers.stage((1,), byte, 1) is None
+    assert tiers.stage(CPU, (1,), byte, 1) is None
     del large
-    half = [tiers.stage((STAGING // 2,), byte, STAGING // 2) for _ in range(3)]
+    half = [tiers.stage(CPU, (STAGING // 2,), byte, STAGING // 2) for _ in range(3)]
     assert [each is None for each in half] == [False, False, True]
     assert tiers.figures == {"host": (STAGING, 2 * STAGING), "disk": (0, 0)}
     half.clear()
@@ -203,7 +216,7 @@ async def test_staging_memory_has_a_bound(tmp_path):
 
 async def test_tiers_without_a_file():
     tiers = Tiers(tg.SwapPolicy(), LoopClock())
-    kept = tiers.host.take((10,), np.dtype("float64"))
+    kept = tiers.host.take(CPU, (10,), np.dtype("float64"))
     assert tiers.figures == {"host": (80, 80)}
     await asyncio.gather(tiers.aclose(), tiers.aclose())
     kept[:] = 1.0
