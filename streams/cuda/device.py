@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from sys import getrefcount
 from typing import Any, SupportsIndex
 
@@ -133,11 +134,7 @@ class CudaDevice(Device):
         into: CudaBuffer | None = None,
         after: Iterable[Event[Any]] = (),
     ) -> Event[CudaBuffer]:
-        kept: list[Array] = []  # page-locked, until the copy is done
-
-        def copy() -> CudaBuffer:
-            return self._enqueue_in(source, into, kept)
-
+        copy = partial(self._enqueue_in, source, into, [])  # no closure: a traceback would keep what it has
         ahead = self._is_at_hand(source)
         return self._submit_copy(self.host_to_device, copy, source, after, "HostToDevice", ahead=ahead)
 
@@ -148,45 +145,25 @@ class CudaDevice(Device):
         into: Array | None = None,
         after: Iterable[Event[Any]] = (),
     ) -> Event[Array]:
-        direct = into is None or is_lent(into, self.host_pool)
-
-        def copy() -> Array:
-            return self._enqueue_out(source, into)
-
-        def fill(array: Array) -> Array:
-            assert into is not None
-            into[...] = array
-            return into
-
-        then = None if direct else fill  # not by the driver: it would hold the device's thread until it is done
+        copy = partial(self._enqueue_out, source, into)
+        direct = into is None or is_lent(into, self.host_pool)  # else the driver would hold the device's thread
+        then = None if direct or into is None else partial(_filled, into)
         return self._submit_copy(self.device_to_host, copy, source, after, "DeviceToHost", ahead=True, then=then)
 
     def copy_all_in(
         self, pairs: Sequence[tuple[Array, CudaBuffer]], *, after: Sequence[Event[Any]] = ()
     ) -> Event[None]:
-        kept: list[Array] = []  # page-locked, until the copies are done
         nbytes = sum(into.nbytes for _, into in pairs)
-
-        def copy() -> None:
-            for source, into in pairs:
-                self._enqueue_in(source, into, kept)
-
+        copy = partial(self._enqueue_all_in, pairs, [])
         ahead = all(self._is_at_hand(source) for source, _ in pairs)
         return self.host_to_device.submit(copy, after=after, kind="HostToDevice", nbytes=nbytes, ahead=ahead)
 
     def copy_all_out(self, pairs: Sequence[tuple[CudaBuffer, Array]]) -> Event[None]:
-        copied: list[Array] = []
         nbytes = sum(source.nbytes for source, _ in pairs)
-
-        def copy() -> None:
-            copied.extend(self._enqueue_out(source, into) for source, into in pairs)
-
-        def fill(nothing: None) -> None:
-            for (_, into), array in zip(pairs, copied, strict=True):
-                if array is not into:
-                    into[...] = array
-
-        then = None if all(is_lent(into, self.host_pool) for _, into in pairs) else fill
+        copied: list[Array] = []
+        copy = partial(self._enqueue_all_out, pairs, copied)
+        direct = all(is_lent(into, self.host_pool) for _, into in pairs)
+        then = None if direct else partial(_fill_all, pairs, copied)
         return self.device_to_host.submit(copy, kind="DeviceToHost", nbytes=nbytes, ahead=True, then=then)
 
     async def aclose(self) -> None:
@@ -226,6 +203,14 @@ class CudaDevice(Device):
             self._core.driver.memcpy_dtoh_async(_bytes(array), buffer.pointer, self.device_to_host.inner)
         return array
 
+    def _enqueue_all_in(self, pairs: Sequence[tuple[Array, CudaBuffer]], kept: list[Array]) -> None:
+        for source, into in pairs:
+            self._enqueue_in(source, into, kept)
+
+    def _enqueue_all_out(self, pairs: Sequence[tuple[CudaBuffer, Array]], copied: list[Array]) -> None:
+        for source, into in pairs:
+            copied.append(self._enqueue_out(source, into))
+
     def _is_at_hand(self, source: object) -> bool:
         """Say whether the host need not wait for it: page-locked, or the event of work on this device."""
         if isinstance(source, np.ndarray):
@@ -243,13 +228,13 @@ class CudaDevice(Device):
         if not (self.pool.counts(buffer)):
             raise TagflowError(
                 f"{self.name} copies to and from its own memory only",
-                got=buffer,
+                got=repr(buffer),
                 hint="copy by the device that has it",
             )
         if like is not None and (buffer.shape, buffer.dtype) != (like.shape, like.dtype):
             raise TagflowError(
                 f"{self.name} copies between equal shapes and dtypes only",
-                wanted=buffer,
+                wanted=repr(buffer),
                 got=f"{like.dtype}{list(like.shape)}",
             )
         return buffer
@@ -260,6 +245,17 @@ def _promised(source: Any) -> Any:
     if isinstance(source, CudaEvent):
         return source.promised()
     return source.result() if isinstance(source, Event) else source
+
+
+def _filled(into: Array, array: Array) -> Array:
+    into[...] = array
+    return into
+
+
+def _fill_all(pairs: Sequence[tuple[CudaBuffer, Array]], copied: list[Array], _: None) -> None:
+    for (_buffer, into), array in zip(pairs, copied, strict=True):
+        if array is not into:
+            into[...] = array
 
 
 def _bytes(array: Array) -> NDArray[np.uint8]:

@@ -9,7 +9,8 @@ pytestmark = pytest.mark.skipif(simulated_cuda() is not None, reason=str(simulat
 
 
 def test_it_keeps_the_contract():
-    assert run_simulated("tests/streams/test_contract.py", "tests/streams/test_closing.py", "-k", "cuda") > 30
+    files = [f"tests/streams/test_{name}.py" for name in ("contract", "memory", "closing")]
+    assert run_simulated(*files, "-k", "cuda") > 40
 
 
 def test_what_is_particular_to_it():

@@ -12,7 +12,7 @@ pytestmark = pytest.mark.gpu
 
 
 def test_it_keeps_the_contract():
-    files = "tests/streams/test_contract.py", "tests/streams/test_closing.py"
+    files = "tests/streams/test_contract.py", "tests/streams/test_closing.py", "tests/streams/test_memory.py"
     assert run_tests({"TAGFLOW_TEST_GPU": "1"}, *files, "-k", "gpu") > 30
 
 

@@ -13,7 +13,7 @@ def run(*arguments):
 
 
 def test_steps_that_swap():
-    assert run("tests/swap/test_results.py", "tests/swap/test_rows.py") > 60
+    assert run("tests/swap/test_results.py", "tests/swap/test_rows.py", "tests/swap/test_endings.py") > 100
 
 
 def test_what_is_particular_to_it():
