@@ -214,5 +214,6 @@ def test_random_gradients_of_what_swaps(batch, capsys):
         print(f" {dict(tally)} ", end="")
     if tally["programs"] >= 10:  # fewer need not have all of it
         assert tally["moved"] >= SHARE * tally["programs"]
-        assert tally["host"] > 0
-        assert tally["disk"] > 0
+        assert tally["host"] + tally["disk"] > 0
+    if tally["programs"] >= 50:
+        assert min(tally["host"], tally["disk"]) > 0
