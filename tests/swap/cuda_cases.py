@@ -205,6 +205,17 @@ async def test_page_locked_memory_that_is_out(graph, count):
         await step()
 
 
+@pytest.mark.parametrize("count", [0, 1])
+async def test_page_locked_memory_that_is_out_on_the_way_to_the_disk(graph, tmp_path, count):
+    policy = tg.SwapPolicy(threshold=0.3, host_limit=1, disk=tmp_path)
+    async with steps(graph, policy) as (device, step, _):
+        device.cuda.host_pool.limit = count * SIZE
+        with pytest.raises(tg.OpError, match="the host has no room for|there is no room for a result"):
+            await step()
+        device.cuda.host_pool.limit = None
+        await step()
+
+
 async def test_a_driver_that_refuses_to_lock_pages_now_and_then(graph):
     """Another value, or another try, gets them."""
     async with steps(graph) as (_, step, _):
