@@ -210,7 +210,7 @@ async def test_page_locked_memory_that_is_out_on_the_way_to_the_disk(graph, tmp_
     policy = tg.SwapPolicy(threshold=0.3, host_limit=1, disk=tmp_path)
     async with steps(graph, policy) as (device, step, _):
         device.cuda.host_pool.limit = count * SIZE
-        with pytest.raises(tg.OpError, match="the host has no room for|there is no room for a result"):
+        with pytest.raises(tg.OpError, match=r"the host has no room for|there is no room for a result"):
             await step()
         device.cuda.host_pool.limit = None
         await step()
