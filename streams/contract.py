@@ -247,9 +247,13 @@ class Device(ABC):
         Of its buffers. They have a shape, a dtype, and flags that say whether they are contiguous, as NumPy's arrays.
     has_time : bool
         Whether it has a time of its own, in which work may count as done later than it was computed.
+    arrays : module or None
+        The array library whose arrays it computes with, like CuPy; None for NumPy. Then `copy_in` gives arrays of it
+        and `copy_out` takes them, and kernels are called on the loop's thread: what they enqueue is on `compute`.
     """
 
     has_time = False
+    arrays: Any = None
     buffer: type[Any]
     pool: Memory | None
     name: str

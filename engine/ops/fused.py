@@ -38,6 +38,8 @@ def _step(xp: Any, name: str, operands: list[Any], detail: Any, rows: tuple[int,
         return xp.concatenate(operands, axis=-1)
     if name == "sigmoid":
         return 1 / (1 + xp.exp(-operands[0]))
+    if name == "spread" and isinstance(operands[0], np.generic):
+        return xp.full((*rows, detail[1]), operands[0], dtype=operands[0].dtype)
     if name == "spread":
         return xp.broadcast_to(operands[0], (*(operands[0].shape[:-1] or rows), detail[1]))
     if name in _REDUCTIONS:

@@ -52,6 +52,16 @@ class VariableSlot:
             )  # fmt: skip
         return self._buffer
 
+    @property
+    def in_host(self) -> Array | None:
+        """The buffer if it is an array in the host's memory."""
+        return self._buffer if isinstance(self._buffer, np.ndarray) else None
+
+    def move(self, old: Array, new: Any) -> None:
+        """Hold a copy of the buffer in its place, in another memory, unless it was written since."""
+        if self._buffer is old:
+            self._buffer = new
+
     def assign(self, value: Any) -> Array:
         """Take a copy of `value` as the new value, and return it."""
         array = value if hasattr(value, "shape") else np.asarray(value)
@@ -60,6 +70,7 @@ class VariableSlot:
     def made_for(self, array: Array) -> Array | None:
         """Return the new buffer that assigning takes, a copy of the array; None if it can be done in place."""
         fits = self._buffer is not None and self._buffer.shape == array.shape and self._buffer.dtype == array.dtype
+        fits = fits and isinstance(self._buffer, np.ndarray) == isinstance(array, (np.ndarray, np.generic))
         return None if fits and sys.getrefcount(self._buffer) == _ALONE else _copied(array)
 
     def store(self, array: Array, made: Array | None) -> Array:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -25,21 +26,52 @@ _KINDS = {
 _SAVING = frozenset({"SeriesPush", "SeriesExit", "TripCount"})
 
 
-def build_plan(program: Program) -> Plan:
+Kernels = Callable[[Operation], Callable[..., Any]]
+
+
+def build_plan(program: Program, kernels: Kernels | None = None) -> Plan:
     """Return the Plan of a lowered program.
+
+    Parameters
+    ----------
+    program : Program
+    kernels : callable, optional
+        Returns the kernel of an operation; by default it computes with NumPy.
 
     Raises
     ------
     GraphError
         If a static check fails (see :func:`tagflow.ir.frames.assign_frames`).
     """
-    operations = needed(program)
+    operations = planned(program)
     frames = assign_frames(operations)
-    return _Builder(operations, frames, program).build()
+    return _Builder(operations, frames, program, kernels or numpy_kernel).build()
+
+
+def planned(program: Program) -> list[Operation]:
+    """Return the operations of a program's plan in the order of its nodes."""
+    return needed(program)
+
+
+def numpy_kernel(op: Operation) -> Callable[..., Any]:
+    """Return the kernel of an operation, computing with NumPy."""
+    return bound_kernel(op, np)
+
+
+def bound_kernel(op: Operation, xp: Any) -> Callable[..., Any]:
+    """Return the kernel of an operation with its attributes, computing with an array library."""
+    definition = op.definition
+    assert definition.kernel is not None, op
+    attrs = {key: op.attrs[key] for key in definition.attrs}
+    kernel: Any = functools.partial(definition.kernel, xp, **attrs)
+    if len(op.outputs) == 1 and (definition.signature.outputs[0].many or definition.signature.outputs[0].count):
+        kernel = functools.partial(_only, kernel)
+    return kernel  # type: ignore[no-any-return]
 
 
 class _Builder:
-    def __init__(self, operations: list[Operation], frames: Frames, program: Program) -> None:
+    def __init__(self, operations: list[Operation], frames: Frames, program: Program, kernels: Kernels) -> None:
+        self.kernels = kernels
         self.operations = operations
         self.frames = frames
         self.program = program
@@ -90,7 +122,7 @@ class _Builder:
         kind = _KINDS.get(op.type, Kind.KERNEL)
         fields: dict[str, Any] = {}
         if kind is Kind.KERNEL:
-            fields = _kernel(op)
+            fields = {"kernel": self.kernels(op), **_described(op)}
         elif kind is Kind.CONST:
             fields = {"value": op.attrs["value"]}
         elif kind is Kind.ENTER:
@@ -112,16 +144,10 @@ class _Builder:
         )  # fmt: skip
 
 
-def _kernel(op: Operation) -> dict[str, Any]:
+def _described(op: Operation) -> dict[str, Any]:
     definition = op.definition
-    assert definition.kernel is not None, op
-    attrs = {key: op.attrs[key] for key in definition.attrs}
-    kernel: Any = functools.partial(definition.kernel, np, **attrs)
-    if len(op.outputs) == 1 and (definition.signature.outputs[0].many or definition.signature.outputs[0].count):
-        kernel = functools.partial(_only, kernel)
     return {
-        "kernel": kernel,
-        "attrs": attrs,
+        "attrs": {key: op.attrs[key] for key in definition.attrs},
         "stateful": definition.stateful,
         "ufunc": definition.kernel.name if isinstance(definition.kernel, Ufunc) else None,
     }

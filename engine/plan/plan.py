@@ -126,6 +126,8 @@ class Plan:
         Of the values that go in.
     device : str
         Its full name, if the program was cut by device.
+    foreign : bool
+        Whether arrays of another library than NumPy travel in it.
     """
 
     nodes: tuple[Node, ...]
@@ -136,6 +138,7 @@ class Plan:
     num_fetches: int
     feed_dtypes: tuple[np.dtype[Any], ...] = field(default=())
     device: str = ""
+    foreign: bool = False
 
     def roots(self) -> list[int]:
         """Return the nodes that wait for nothing; they start in the root frame (rule 21)."""

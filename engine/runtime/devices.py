@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from ..base.errors import GraphError
 from ..base.settings import Settings
 from ..kernels.cpu.contexts import KernelContexts
 from ..kernels.cpu.pool import Pool
+from ..streams.contract import Device
 from ..streams.cpu import CpuDevice
 from ..streams.host import HostDevice
 
@@ -28,7 +29,7 @@ class SessionDevice:
     ----------
     spec : DeviceSpec
         Its full name.
-    device : HostDevice
+    device : Device
         Its memory and streams.
     owned : bool
         Whether it ends with the session.
@@ -37,7 +38,7 @@ class SessionDevice:
     """
 
     spec: DeviceSpec
-    device: HostDevice[Any]
+    device: Device
     owned: bool
     contexts: KernelContexts
 
@@ -88,7 +89,7 @@ def memory_figures(devices: Iterable[SessionDevice]) -> dict[str, Any]:
     return totals | {"devices": found}
 
 
-Wanted = int | Iterable[str | HostDevice[Any]] | None
+Wanted = int | Iterable[str | Device] | None
 
 
 def open_devices(wanted: Wanted, settings: Settings) -> tuple[SessionDevice, ...]:
@@ -96,9 +97,9 @@ def open_devices(wanted: Wanted, settings: Settings) -> tuple[SessionDevice, ...
 
     Parameters
     ----------
-    wanted : int, iterable of str or HostDevice, or None
+    wanted : int, iterable of str or Device, or None
         How many CPU devices, or their names; what a name leaves open is filled in. One by default. A device that is
-        given instead of a name stays open when the session ends.
+        given instead of a name stays open when the session ends; it is a HostDevice or has an array library.
     settings : Settings
         ``pool`` and ``pool_bytes``.
 
@@ -111,10 +112,10 @@ def open_devices(wanted: Wanted, settings: Settings) -> tuple[SessionDevice, ...
     GraphError
         If it is none of these, a name is taken twice, or asks for what is not there.
     """
-    specs: dict[DeviceSpec, str | HostDevice[Any]] = {}
+    specs: dict[DeviceSpec, str | Device] = {}
     for each in _listed(1 if wanted is None else wanted):
         name = each if isinstance(each, str) else each.name
-        spec = _full(parse_device(name), len(specs), name)
+        spec = _full(parse_device(name), len(specs), name, _has_arrays(each))
         if spec in specs:
             raise GraphError(
                 "two devices of a session have one name", wanted="a name for each", got=f"{spec} twice",
@@ -126,18 +127,20 @@ def open_devices(wanted: Wanted, settings: Settings) -> tuple[SessionDevice, ...
     return tuple(_opened(spec, each, settings) for spec, each in specs.items())
 
 
-def _opened(spec: DeviceSpec, wanted: str | HostDevice[Any], settings: Settings) -> SessionDevice:
-    if not isinstance(wanted, str):
+def _opened(spec: DeviceSpec, wanted: str | Device, settings: Settings) -> SessionDevice:
+    if isinstance(wanted, HostDevice):
         return SessionDevice(spec, wanted, False, wanted.contexts)
+    if not isinstance(wanted, str):
+        return SessionDevice(spec, wanted, False, KernelContexts())
     device = CpuDevice(str(spec), pool=settings.pool, most_cached=settings.pool_bytes)
     return SessionDevice(spec, device, True, device.contexts)
 
 
-def _listed(wanted: object) -> list[str | HostDevice[Any]]:
+def _listed(wanted: object) -> list[str | Device]:
     if isinstance(wanted, (int, np.integer)) and not isinstance(wanted, bool) and wanted >= 0:
         return [f"/cpu:{i}" for i in range(int(wanted))]
     listed = list(wanted) if isinstance(wanted, (Sequence, Iterator)) else [None]
-    devices = [each for each in listed if isinstance(each, (str, HostDevice))]
+    devices = [each for each in listed if isinstance(each, (str, HostDevice)) or _has_arrays(each)]
     if isinstance(wanted, str) or len(devices) != len(listed):
         raise GraphError(
             "not the devices of a session", wanted="a number or a list of names", got=repr(wanted), hint=_HINT
@@ -145,7 +148,11 @@ def _listed(wanted: object) -> list[str | HostDevice[Any]]:
     return devices
 
 
-def _full(spec: DeviceSpec, number: int, name: str) -> DeviceSpec:
-    if spec.type not in (None, "CPU"):
+def _has_arrays(device: object) -> TypeGuard[Device]:
+    return isinstance(device, Device) and device.arrays is not None
+
+
+def _full(spec: DeviceSpec, number: int, name: str, known: bool) -> DeviceSpec:
+    if spec.type not in (None, "CPU") and not known:
         raise GraphError("there is no such device here", wanted="/cpu:...", got=repr(name), hint=_HINT)
     return spec.within(DeviceSpec(HOME.job, None, HOME.task, "CPU", number))

@@ -23,6 +23,7 @@ from .cores import Bell, Cores
 from .counted import Counted
 from .dead import explain_dead_fetch
 from .devices import SessionDevice
+from .elsewhere import check_arrays
 from .failures import complete
 from .launch import counted, hold, launch, switch_outcomes
 from .optask import OpTask, start_task
@@ -282,13 +283,14 @@ class ReferenceExecution:
 _EXECUTORS: dict[str, Any] = {"machine": Execution, "reference": ReferenceExecution}
 
 
-def executor_named(name: str, devices: Sequence[SessionDevice]) -> Any:
+def executor_named(name: str, devices: Sequence[SessionDevice], is_guarded: bool = False) -> Any:
     """Return the class of executor that a session with these devices asks for; GraphError if it can not have it."""
+    check_arrays(devices, is_guarded)
     if name not in _EXECUTORS:
         raise GraphError(
             "no such executor", wanted=" or ".join(_EXECUTORS), got=name, hint="leave it out for the step machine"
         )
-    if name == "reference" and any(each.has_time for each in devices):
+    if name == "reference" and any(each.has_time or each.device.arrays is not None for each in devices):
         raise GraphError("the reference executor has no streams", hint="leave executor= or the devices out")
     return _EXECUTORS[name]
 

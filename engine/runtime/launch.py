@@ -65,7 +65,9 @@ def launch(
     if swap is not None:
         context = context._replace(swap=swap)
     holds = hold(contexts, _charged(share, feeds, swap), step, context)
-    machine = machine_for(contexts)(share.machine, context, feeds, **how, submit=_schedule(share), swap=swap)
+    machine = machine_for(contexts)(
+        share.machine, context, feeds, **_suited(how, share), submit=_schedule(share), swap=swap
+    )
     # No lambda: the traceback of what a kernel raises would keep its frame, and with it the machine.
     drain = partial(contexts.run, machine.drain)
     return machine, drain, holds
@@ -90,11 +92,11 @@ def _group(
     ]  # fmt: skip
     machines = [
         machine_for(own)(
-            share.machine, context._replace(contexts=own, swap=swap), values, **how, rendezvous=meeting,
-            submit=_schedule(share), swap=swap,
+            share.machine, context._replace(contexts=own, swap=swap), values, **_suited(how, share),
+            rendezvous=meeting, submit=_schedule(share), swap=swap,
         )
         for share, own, values, swap in parts
-    ]
+    ]  # fmt: skip
     places = {k: (i, n) for i, share in enumerate(step.shares) for n, k in enumerate(share.fetches)}
     group = MachineGroup(machines, contexts, meeting, [places[k] for k in range(len(places))])
     return group, holds
@@ -102,14 +104,21 @@ def _group(
 
 def _swap(share: Share, devices: Devices, swapping: Swapping | None) -> StepSwap | None:
     """Return what keeps the saved values of a share, if any of them may move."""
-    if swapping is None or not devices or not (share.swaps or share.lent):
+    if swapping is None or not devices or share.plan.foreign or not (share.swaps or share.lent):
         return None
     return swapping.begin(devices[share.device])
 
 
 def _charged(share: Share, feeds: list[Any], swap: StepSwap | None) -> list[Any]:
     """Return the fed arrays that count on the device."""
+    if share.plan.foreign:
+        return []
     return feeds if swap is None else [array for k, array in enumerate(feeds) if k not in share.lent]
+
+
+def _suited(how: Mapping[str, Any], share: Share) -> Mapping[str, Any]:
+    """Return how a machine runs; workers know NumPy's arrays only."""
+    return {**how, "workers": None} if share.plan.foreign else how
 
 
 def _schedule(share: Share) -> Schedule | None:

@@ -13,6 +13,7 @@ from ..kernels.cpu.contexts import KernelContexts
 from ..kernels.cpu.pool import MemoryLimitError, Pool
 from ..kernels.scheduler.limited import NoRoom
 from .devices import SessionDevice
+from .elsewhere import copied_out
 
 Limit = SupportsIndex | str
 _HOLDERS = 8
@@ -93,6 +94,13 @@ def keep(step: Any, key: Any, session: Any) -> None:
     session._cache[key] = step
     while len(session._cache) > session.settings.step_cache_size:
         session._cache.popitem(last=False)
+
+
+async def read_variables(
+    variables: Any, names: Sequence[str] | None, devices: Sequence[SessionDevice]
+) -> dict[str, Any]:
+    """Return copies of variables' values, as arrays in the host's memory."""
+    return await copied_out(variables.read(names), devices)
 
 
 def write_variables(variables: Any, arrays: Mapping[str, Any], contexts: KernelContexts) -> None:

@@ -19,13 +19,13 @@ from ..ir.tensor import Tensor
 from ..ops import parts as _parts  # noqa: F401  declares the operation types of steps in parts
 from ..ops import watching as _watching  # noqa: F401  declares the operation type that shows values
 from ..ops.variables import VariableStore, fitting
-from ..streams.host import HostDevice
+from ..streams.contract import Device
 from .admission import Admission
 from .context import UNWATCHED, StepContext
 from .cores import Cores
 from .devices import memory_figures, open_devices
 from .execution import executor_named
-from .limits import Limit, keep, set_limits, write_variables
+from .limits import Limit, keep, read_variables, set_limits, write_variables
 from .numerics import require_finite
 from .partial import PartialRun, Parts, begin
 from .report import Report, report_of
@@ -58,7 +58,7 @@ class Session:
     check_numerics : bool, optional
         Fail a step as soon as a kernel gives NaN or infinity; the OpError names operation, loop path and iteration.
         Operations are then not fused, so that each is seen.
-    devices : int or list of str or HostDevice, optional
+    devices : int or list of str or Device, optional
         How many CPU devices the session has, each with memory of its own, or their names; one by default. Operations
         ask for them by ``device``, those that ask for nothing run where their data is or on the first. Devices of
         ``tagflow.streams``, as those whose kernels take a stated time, can be given too; they stay open.
@@ -96,7 +96,7 @@ class Session:
         timeout: float | None = None,
         max_steps: int | None = None,
         check_numerics: bool = False,
-        devices: int | Sequence[str | HostDevice[Any]] | None = None,
+        devices: int | Sequence[str | Device] | None = None,
         soft_placement: bool = False,
         memory_limit: Limit | Mapping[str, Limit] | None = None,
         swap: Swap = None,
@@ -116,7 +116,7 @@ class Session:
         self._swapping = Swapping(swap, self._devices)
         self._shortage = Shortage(self._threads, self._cores)
         self._contexts, self._soft = self._devices[0].contexts, soft_placement
-        self._executor: Any = executor_named(executor, self._devices)
+        self._executor: Any = executor_named(executor, self._devices, check_numerics)
         self._cache: OrderedDict[Any, CompiledStep] = OrderedDict()
         self._watches: dict[Tensor, Watch] = {}
         self._watched: tuple[Tensor, ...] = ()  # the keys of `_watches`; another object when they change
@@ -303,7 +303,7 @@ class Session:
             If a variable asked for has no value.
         """
         self._check_open()
-        return self.variables.read(names)
+        return await read_variables(self.variables, names, self._devices)
 
     async def write_variables(self, values: Mapping[str, Any]) -> None:
         """Set variables, all or (when one does not fit) none.

@@ -15,6 +15,8 @@ from ..kernels.scheduler.plan import CompiledPlan
 from ..partition.partitioned import Channel
 from ..plan.build import build_plan
 from ..plan.plan import Plan
+from .devices import SessionDevice
+from .elsewhere import resident_plan
 
 
 class Share:
@@ -50,10 +52,15 @@ class Share:
         self.plan = plan
         self.feeds = feeds
         self.fetches = fetches
-        self.machine = CompiledPlan(plan, settings)
+        self.machine = CompiledPlan(plan, _by_kernels(settings) if plan.foreign else settings)
         self.scheduler: Callable[[], Any] | None = None
         self.lent = frozenset(_lent(plan))
         self.swaps = any(node.is_swapped or node.attrs.get("swap") for node in plan.nodes)
+
+
+def _by_kernels(settings: Settings) -> Settings:
+    """Return settings for arrays of which C knows nothing."""
+    return replace(settings, native=False, loops=False, reuse=False)
 
 
 def _lent(plan: Plan) -> Iterator[int]:
@@ -65,7 +72,7 @@ def _lent(plan: Plan) -> Iterator[int]:
 
 
 def shares_of(
-    program: Program, plan: Plan, devices: list[DeviceSpec], soft: bool, settings: Settings
+    program: Program, plan: Plan, places: Sequence[SessionDevice], soft: bool, settings: Settings
 ) -> tuple[tuple[Share, ...], tuple[Channel, ...]]:
     """Cut a lowered program up for devices.
 
@@ -74,7 +81,7 @@ def shares_of(
     program : Program
     plan : Plan
         Of the whole program.
-    devices : list of DeviceSpec
+    places : sequence of SessionDevice
         The session's; without any, all is for one, whatever the operations ask for.
     soft : bool
         Place operations elsewhere if what they ask for is not there or contradicts itself.
@@ -87,22 +94,27 @@ def shares_of(
     Raises
     ------
     GraphError
-        If there is no device for an operation.
+        If there is no device for an operation, or it can not do what it should.
     """
+    devices = [place.spec for place in places]
     if not devices or (len(devices) == 1 and not any(op.device for op in program.graph.root.operations)):
-        return (_whole(plan, 0, settings),), ()
+        return (_whole(program, plan, 0, places, settings),), ()
     cut = divided(program, devices, soft, settings)
     if len(cut.programs) <= 1:
         (device,) = cut.programs or devices[:1]
-        return (_whole(plan, devices.index(device), settings),), ()
+        return (_whole(cut.programs.get(device, program), plan, devices.index(device), places, settings),), ()
     shares = [
         Share(
-            devices.index(device), replace(build_plan(part), device=str(device)), _own(cut.feeds, device),
+            number, replace(_plan(part, places[number]), device=str(device)), _own(cut.feeds, device),
             _own(cut.fetches, device), settings,
         )
-        for device, part in cut.programs.items()
-    ]
+        for device, part in cut.programs.items() for number in [devices.index(device)]
+    ]  # fmt: skip
     return tuple(shares), tuple(cut.channels)
+
+
+def _plan(program: Program, place: SessionDevice) -> Plan:
+    return build_plan(program) if place.device.arrays is None else resident_plan(program, place)
 
 
 def _own(places: Sequence[tuple[DeviceSpec, int]], device: DeviceSpec) -> tuple[int, ...]:
@@ -111,5 +123,7 @@ def _own(places: Sequence[tuple[DeviceSpec, int]], device: DeviceSpec) -> tuple[
     return tuple(k for _, k in own)
 
 
-def _whole(plan: Plan, device: int, settings: Settings) -> Share:
+def _whole(program: Program, plan: Plan, device: int, places: Sequence[SessionDevice], settings: Settings) -> Share:
+    if places and places[device].device.arrays is not None:
+        plan = resident_plan(program, places[device])
     return Share(device, plan, tuple(range(plan.num_feeds)), tuple(range(plan.num_fetches)), settings)

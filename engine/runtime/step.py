@@ -134,7 +134,7 @@ class CompiledStep:
         for share, scheduler in zip(self.shares, schedulers(plans, self.channels, devices), strict=True):
             share.scheduler = scheduler
             pool = devices[share.device].pool
-            if pool is not None:
+            if pool is not None and not share.plan.foreign:
                 self.holds += pool.hold(node.value for node in share.plan.nodes if node.kind is Kind.CONST)
 
     def convert(self, values: Sequence[Any]) -> list[np.ndarray[Any, Any]]:
@@ -279,7 +279,7 @@ def compile_step(
     program, needs = in_parts(program) if parted else (program, ())
     whole = lowered(program if swapping is None else swapping.marked(program), settings)
     plan = build_plan(whole)
-    shares, channels = shares_of(whole, plan, [d.spec for d in devices], soft, settings)
+    shares, channels = shares_of(whole, plan, devices, soft, settings)
     shown = tuple(t for t in watched if t.name in {node.attrs["key"] for node in plan.nodes if node.type == "Watch"})
     return CompiledStep(graph, plan, shares, channels, feeds, request, shown, needs)
 

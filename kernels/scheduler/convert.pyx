@@ -52,6 +52,9 @@ cdef int accept(Counters* live, object result, const Type* type, Value* place) e
     """
     if type.descr != NULL:
         if not cnp.PyArray_CheckExact(result):
+            if type.anywhere and _is_foreign(result, <object>type.descr):
+                hold(live, place, object_value(<PyObject*>result))
+                return 0
             result = _as_array(result, <object>type.descr)
         if <PyObject*>PyArray_DESCR(<ArrayObject*><PyObject*>result) != type.descr:
             result = _with_dtype(result, <object>type.descr)
@@ -61,6 +64,13 @@ cdef int accept(Counters* live, object result, const Type* type, Value* place) e
             return 0
     hold(live, place, object_value(<PyObject*>result))
     return 0
+
+
+cdef bint _is_foreign(object result, object dtype) except -1:
+    """Say whether it is an array of another library than NumPy, of the declared dtype."""
+    if PyObject_TypeCheck(result, &PyArray_Type) or PyObject_TypeCheck(result, &PyGenericArrType_Type):
+        return False
+    return getattr(result, "dtype", None) == dtype
 
 
 cdef object _as_array(object result, object dtype):

@@ -4,6 +4,8 @@ It refuses what CuPy refuses, and notes when the host waits for the device. The 
 `names.py` were read from CuPy 14.2.
 """
 
+from weakref import WeakValueDictionary
+
 import numpy as np
 
 from tests.strict.names import ATOMIC, DTYPES, FUNCTIONS, LOOPS, METHODS, SCATTERING, SPECIAL, TYPES, bind
@@ -58,15 +60,21 @@ def _method(name):
     return method
 
 
+_OWNERS = WeakValueDictionary()  # arrays that own their memory, by the identity of what is inside
+
+
 class Array:
     """An array in the device's memory."""
 
-    __slots__ = ("_inside",)
+    __slots__ = ("__weakref__", "_inside", "base")
     __hash__ = None
 
     def __init__(self, inside):
         checked(inside.dtype)
         self._inside = inside
+        self.base = None if inside.base is None else _OWNERS.get(id(inside.base))  # a view keeps the array alive
+        if inside.base is None:
+            _OWNERS[id(inside)] = self
 
     dtype = property(lambda self: self._inside.dtype)
     shape = property(lambda self: self._inside.shape)

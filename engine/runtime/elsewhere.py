@@ -1,0 +1,293 @@
+"""Kernels on a device whose arrays are not NumPy's: what is where, and what must be copied first.
+
+Values in the host's memory and on the device travel along the same edges. Scalars and short vectors of integers, such
+as counters, shapes and predicates, are computed with by the host as long as nothing else is among the inputs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from ..base.dtypes import ON_GPU, as_dtype
+from ..base.errors import GraphError
+from ..base.tags import Kind
+from ..ir.definition import Ufunc, runs_on
+from ..ir.operation import Operation
+from ..ir.rewrite import Program
+from ..kernels.scheduler.series import Series
+from ..ops.variables import VariableSlot
+from ..plan.build import bound_kernel
+from ..plan.elsewhere import Kernels, build_elsewhere, host_inputs
+from ..plan.plan import Plan
+from ..streams.contract import Device
+from ..streams.event import Event
+from .devices import SessionDevice
+
+# They hand on what they are given, or look at its shape only.
+_PASSING = frozenset({"CustomGradient", "IdentityN", "PlaceholderWithDefault", "Print", "Rank", "Shape", "Size"})
+# Of those with inputs in the host's memory, such as bounds, the ones that make nothing larger.
+_CUTTING = frozenset({"Reshape", "Slice", "SplitV", "StridedSlice", "SumTo"})
+# They look at values to say what is wrong, or how large the result is: the host waits for the device.
+_WAITING = frozenset({
+    "BooleanMask", "CheckNumerics", "FloorDiv", "FloorMod", "Gather", "GatherGrad", "GatherNd", "NonZero", "Pow",
+    "ScatterNd", "SparseSoftmaxCrossEntropyWithLogits", "UnsortedSegmentSum",
+})  # fmt: skip
+_SHORT = 64  # elements
+
+
+class Residence:
+    """The memory of a device, as one compiled step uses it.
+
+    Parameters
+    ----------
+    place : SessionDevice
+        Its device computes with another array library than NumPy.
+
+    Attributes
+    ----------
+    xp : module
+        That library.
+    """
+
+    def __init__(self, place: SessionDevice) -> None:
+        self.device: Device = place.device
+        self.contexts = place.contexts
+        self.xp = place.device.arrays
+        self._constants: dict[int, tuple[Any, Event[Any] | None]] = {}
+
+    def settle(self, plan: Plan) -> None:
+        """Keep constants on the device from when they are first used there."""
+        values = [node.value for node in plan.nodes if node.kind is Kind.CONST]
+        self._constants = {id(value): (value, None) for value in values}
+
+    def has(self, value: Any) -> bool:
+        """Say whether a value is an array on the device."""
+        return isinstance(value, self.xp.ndarray)
+
+    def brought(self, value: Any) -> Any:
+        """Return a value of the host's memory on the device, or an Event of it."""
+        array = np.asarray(value)
+        if array.ndim == 0:
+            return self.contexts.run(_scalar, self.xp, array)
+        known, event = self._constants.get(id(value), (None, None))
+        if known is None:
+            return self.device.copy_in(array)
+        if event is None or event.error is not None:
+            event = self.device.copy_in(array)
+            self._constants[id(value)] = known, event
+        return event.result() if event.done else event
+
+    def fetched(self, value: Any) -> Event[Any]:
+        """Return an Event of an array of the device as one of the host's memory."""
+        return self.device.copy_out(value, after=[self.device.compute.submit()])
+
+    def to_host(self, value: Any) -> Any:
+        """Return a value in the host's memory, or what must be awaited for it."""
+        return self.fetched(value) if self.has(value) else value
+
+    def to_device(self, value: Any) -> Any:
+        """Return a value as kernels want it: on the device, but for what the host computes with."""
+        return value if is_short(value) else self.into_device(value)
+
+    def into_device(self, value: Any) -> Any:
+        """Return a value on the device, or what must be awaited for it."""
+        return value if self.has(value) else self.brought(value)
+
+    def kernels(self) -> Kernels:
+        """Return what plans for the device are built from."""
+        return Kernels(lambda op: ResidentKernel(op, self), self.to_host, self.to_device, self.into_device)
+
+
+def _scalar(xp: Any, array: Any) -> Any:
+    return xp.full((), array[()], dtype=array.dtype)
+
+
+def is_short(value: Any) -> bool:
+    """Say whether a value is in the host's memory, and of those that the host computes with."""
+    if not isinstance(value, (np.ndarray, np.generic)):
+        return False
+    return value.ndim == 0 or (value.ndim == 1 and value.dtype.kind in "biu" and value.size <= _SHORT)
+
+
+class ResidentKernel:
+    """The kernel of one operation, which sees to it that its inputs are where it wants them.
+
+    Parameters
+    ----------
+    op : Operation
+    residence : Residence
+        Where it runs.
+    """
+
+    def __init__(self, op: Operation, residence: Residence) -> None:
+        definition = op.definition
+        where = _where(op)
+        self._residence = residence
+        self._on_host = bound_kernel(op, np)
+        self._on_device = self._on_host if where == "host" else bound_kernel(op, residence.xp)
+        self._first = int(definition.stateful)  # the context comes first
+        hosts = [True] * len(op.inputs) if where == "host" else host_inputs(op)
+        self._hosts = [hosts[i] and op.inputs[i].dtype.is_value for i in range(len(op.inputs))]
+        passing = op.type in _PASSING
+        values = [not passing and tensor.dtype in ON_GPU for tensor in op.inputs]
+        self._values = [i for i, value in enumerate(values) if value and not hosts[i]]
+        self._may_stay = bool(self._values) and where == "device" and (not any(hosts) or op.type in _CUTTING)
+        self._looks = [i for i, tensor in enumerate(op.inputs) if passing]
+        self._takes_scalars = isinstance(definition.kernel, Ufunc) and definition.kernel.elsewhere is None
+        self._waits = op.type in _WAITING
+        may_be_mixed = where == "store" and any(t.dtype.is_value and not t.dtype.is_differentiable for t in op.outputs)
+        self._series = [i for i, t in enumerate(op.inputs, self._first) if may_be_mixed and not t.dtype.is_value]
+
+    def __call__(self, *arguments: Any) -> Any:
+        """Return what the kernel returns, or what must be awaited for it."""
+        given = list(arguments)
+        stays = self._stays(given)
+        coming = self._coming(given, stays)
+        kernel = self._on_host if stays else self._on_device
+        if coming or (self._waits and not stays):
+            return self._later(kernel, given, coming)
+        return kernel(*given)
+
+    def _stays(self, given: Sequence[Any]) -> bool:
+        """Say whether the host computes this one."""
+        if self._looks:
+            return all(not self._residence.has(given[self._first + i]) for i in self._looks)
+        if self._series:
+            return not any(self._residence.has(each) for each in self._saved(given))
+        return self._may_stay and all(is_short(given[self._first + i]) for i in self._values)
+
+    def _saved(self, given: Sequence[Any]) -> Iterator[Any]:
+        """Yield what series among the inputs hold; of integers the host has some, and of others none."""
+        for i in self._series:
+            if isinstance(given[i], Series):
+                yield from (given[i].get(index) for index in given[i].indices())
+
+    def _coming(self, given: list[Any], stays: bool) -> list[tuple[Callable[[Any], None], Event[Any]]]:
+        """Have all copied that is elsewhere; put into `given` what is at hand, and return what is on its way."""
+        coming: list[tuple[Callable[[Any], None], Event[Any]]] = []
+        for i, wants_host in enumerate(self._hosts, self._first):
+            if wants_host and self._residence.has(given[i]):
+                coming.append((_place(given, i), self._residence.fetched(given[i])))
+        for i in () if stays else self._values:
+            value = self._at_hand(given, i + self._first)
+            if isinstance(value, Event):
+                coming.append((_place(given, i + self._first), value))
+            else:
+                given[i + self._first] = value
+        coming.extend(self._slots(given))
+        if not stays:
+            coming.extend(self._mixed(given))
+        return coming
+
+    def _at_hand(self, given: Sequence[Any], i: int) -> Any:
+        """Return an input on the device, or an Event of it; scalars as they are where another input is an array."""
+        value = given[i]
+        if self._takes_scalars and isinstance(value, np.ndarray) and value.ndim == 0:
+            return value[()]  # beside an array, else the host would compute this
+        return self._residence.into_device(value)
+
+    def _slots(self, given: Sequence[Any]) -> list[tuple[Callable[[Any], None], Event[Any]]]:
+        """Return the variables that were written from outside and are not on the device yet."""
+        found: list[tuple[Callable[[Any], None], Event[Any]]] = []
+        for each in given:
+            if isinstance(each, VariableSlot) and self._on_device is not self._on_host:
+                value = each.in_host
+                if value is not None:
+                    brought = self._residence.brought(value)
+                    if isinstance(brought, Event):
+                        found.append((_moved(each, value), brought))
+                    else:
+                        each.move(value, brought)
+        return found
+
+    def _mixed(self, given: Sequence[Any]) -> Iterator[tuple[Callable[[Any], None], Event[Any]]]:
+        """Bring what series have in the host's memory beside what they have on the device."""
+        for series in (given[i] for i in self._series if isinstance(given[i], Series)):
+            for index in series.indices():
+                if not self._residence.has(value := series.get(index)) and not isinstance(value, Series):
+                    brought = self._residence.brought(value)
+                    if isinstance(brought, Event):
+                        yield partial(series.put, index), brought
+                    else:
+                        series.put(index, brought)
+
+    async def _later(
+        self, kernel: Callable[..., Any], given: list[Any], coming: list[tuple[Callable[[Any], None], Event[Any]]]
+    ) -> Any:
+        for put, event in coming:
+            put(await event)
+        coming.clear()
+        contexts, compute = self._residence.contexts, self._residence.device.compute
+        if self._waits and kernel is self._on_device:
+            return await compute.submit(partial(contexts.run, kernel, *given))
+        result = contexts.run(kernel, *given)
+        return await result if hasattr(type(result), "__await__") else result
+
+
+def _place(given: list[Any], i: int) -> Callable[[Any], None]:
+    return partial(given.__setitem__, i)
+
+
+def _moved(slot: VariableSlot, old: Any) -> Callable[[Any], None]:
+    return partial(slot.move, old)
+
+
+def _where(op: Operation) -> str:
+    """Return where an operation runs; stores that keep what no device has are the host's too."""
+    where = runs_on(op)
+    named = [op.attrs[name] for name in ("dtype", "elem_type") if name in op.definition.attrs]
+    dtypes = [tensor.dtype for tensor in (*op.inputs, *op.outputs)] + list(map(as_dtype, named))
+    return "host" if any(dtype.is_value and dtype not in ON_GPU for dtype in dtypes) else where
+
+
+def resident_plan(program: Program, place: SessionDevice) -> Plan:
+    """Return the plan of a lowered program for a device whose arrays are not NumPy's.
+
+    Raises
+    ------
+    GraphError
+        If the program wants what such devices can not do.
+    """
+    residence = Residence(place)
+    plan = build_elsewhere(program, residence.kernels())
+    residence.settle(plan)
+    if place.pool is not None and place.pool.limit is not None:
+        raise GraphError(
+            f"memory can not be limited on {place.spec}, whose arrays are not NumPy's", got=place.pool.limit,
+            hint="leave the limit out; without one, what loops save is not swapped",
+        )  # fmt: skip
+    return plan
+
+
+def check_arrays(devices: Sequence[SessionDevice], is_guarded: bool) -> None:
+    """Refuse what can not be had beside a device whose arrays are not NumPy's.
+
+    Raises
+    ------
+    GraphError
+        If results are to be checked, or other devices have a time of their own.
+    """
+    foreign = [place for place in devices if place.device.arrays is not None]
+    if foreign and (is_guarded or any(place.has_time for place in devices)):
+        what = "check_numerics=True" if is_guarded else "a device that takes stated times"
+        raise GraphError(
+            f"{what} is not to be had with {foreign[0].spec}, whose arrays are not NumPy's",
+            hint="use check_numerics() in the graph, or leave it out" if is_guarded else "leave one of them out",
+        )  # fmt: skip
+
+
+async def copied_out(values: Mapping[str, Any], devices: Sequence[SessionDevice]) -> dict[str, Any]:
+    """Return copies of variables' values in the host's memory."""
+    copies = {name: _copied_out(value, devices) for name, value in values.items()}
+    return {name: await copy if isinstance(copy, Event) else copy for name, copy in copies.items()}
+
+
+def _copied_out(value: Any, devices: Sequence[SessionDevice]) -> Any:
+    for place in devices:
+        if place.device.arrays is not None and isinstance(value, place.device.arrays.ndarray):
+            return Residence(place).fetched(value)
+    return value

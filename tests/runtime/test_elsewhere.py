@@ -1,0 +1,387 @@
+"""Sessions on a device whose arrays are not NumPy's: the same values, where they are, and who waits for whom."""
+
+import asyncio
+import gc
+import sys
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import tagflow as tg
+from tagflow.base.errors import GraphError, OpError
+from tagflow.base.settings import DEFAULTS
+from tagflow.kernels.scheduler.state import live_counts
+from tagflow.training import AdamOptimizer as Adam
+from tagflow.training import GradientDescentOptimizer as GradientDescent
+from tagflow.training import MomentumOptimizer as Momentum
+
+from tests.strict.device import StrictDevice
+from tests.strict.library import WAITS, Array, Special, xp
+
+X = np.linspace(-1, 1, 12, dtype=np.float32).reshape(4, 3)
+NUMPY = replace(DEFAULTS, native=False, loops=False)  # the kernels that are in C round elsewhere
+W = np.linspace(-0.5, 0.7, 9, dtype=np.float32).reshape(3, 3)
+
+
+@pytest.fixture(autouse=True)
+def clean(monkeypatch):
+    monkeypatch.setitem(sys.modules, "cupyx.scipy.special", Special())
+    WAITS.reasons.clear()
+    yield
+    assert not any(live_counts()[key] for key in ("frames", "iterations", "values"))
+
+
+def fed(array, name=None):
+    return tg.placeholder(str(array.dtype), [None] * array.ndim, name=name), array
+
+
+def elementwise():
+    x, array = fed(X)
+    return [tg.tanh(x) * 2.0 + tg.exp(-x), tg.matmul(x, W), tg.reduce_mean(x, 0), tg.cast(x > 0, "int32")], {x: array}
+
+
+def branches():
+    x, array = fed(X)
+    index = tg.cast(tg.argmax(x[0], 0), "int32")
+    big = tg.cond(tg.reduce_sum(x) > 100.0, lambda: x * 2.0, lambda: x - 1.0)
+    return [big, tg.switch_case(index, {0: lambda: x, 1: lambda: x + 1.0}, lambda: x + 2.0)], {x: array}
+
+
+def loop():
+    x, array = fed(X)
+    return tg.while_loop(lambda i, a: i < 7, lambda i, a: (i + 1, tg.sin(a) + x), [0, x]), {x: array}
+
+
+def loop_until_small():
+    x, array = fed(X)
+    return tg.while_loop(lambda a: tg.reduce_max(tg.abs(a)) > 0.1, lambda a: (a * 0.7,), [x]), {x: array}
+
+
+def nested_loops():
+    x, array = fed(X)
+
+    def outer(i, a):
+        inner = tg.while_loop(lambda j, b: j < i, lambda j, b: (j + 1, b * 0.9 + x), [0, a])
+        return i + 1, inner[1]
+
+    return tg.while_loop(lambda i, a: i < 4, outer, [0, x]), {x: array}
+
+
+def gradients():
+    x, array = fed(X)
+    y = tg.while_loop(lambda i, a: i < 5, lambda i, a: (i + 1, tg.tanh(tg.matmul(a, W)) + x), [0, x])[1]
+    (first,) = tg.gradients(tg.reduce_sum(y * y), [x])
+    return [first, *tg.gradients(tg.reduce_sum(first * first), [x])], {x: array}
+
+
+def gradients_of_branches():
+    x, array = fed(X)
+
+    def body(i, a):
+        return i + 1, tg.cond(tg.reduce_sum(a) > 0.0, lambda: a * x, lambda: a + tg.sin(x))
+
+    y = tg.while_loop(lambda i, a: i < 6, body, [0, x])[1]
+    return tg.gradients(y, [x]), {x: array}
+
+
+def tensor_arrays():
+    x, array = fed(X)
+    rows = tg.TensorArray("float32", 4).unstack(x)
+    out = tg.TensorArray("float32", 4, clear_after_read=False)
+    done = tg.while_loop(lambda i, t: i < 4, lambda i, t: (i + 1, t.write(i, rows.read(3 - i) * 2.0)), [0, out])[1]
+    return [done.stack(), done.concat(), *tg.gradients(done.stack() * x, [x])], {x: array}
+
+
+def higher_order():
+    x, array = fed(X)
+    scanned = tg.scan(lambda a, row: a * 0.5 + row, x)
+    return [scanned, tg.map_fn(tg.exp, x), *tg.gradients(scanned, [x])], {x: array}
+
+
+def python_functions():
+    x, array = fed(X)
+
+    async def later(value):
+        await asyncio.sleep(0)
+        assert type(value) is np.ndarray
+        return value + 1
+
+    def body(i, a):
+        return i + 1, tg.py_function(later, [a * 0.5], "float32", output_shapes=a.shape)
+
+    return tg.while_loop(lambda i, a: i < 3, body, [0, x]), {x: array}
+
+
+def random_numbers():
+    x, array = fed(X)
+    body = lambda i, a: (i + 1, a + tg.random_normal([4, 3], seed=3) * tg.random_uniform([], seed=4))  # noqa: E731
+    return tg.while_loop(lambda i, a: i < 3, body, [0, x]), {x: array}
+
+
+def shapes():
+    x, array = fed(X)
+    size = tg.shape(x)
+    flat = tg.reshape(x, [size[0] * size[1]])
+    return [flat, tg.zeros([size[1], size[0]]), tg.tile(x, [2, 1]), tg.gather(x, [2, 0]), tg.range(size[0])], {x: array}
+
+
+def integers():
+    ids, array = fed(np.arange(10, dtype=np.int64) % 4)
+    table = tg.constant(X)
+    rows = tg.gather(table, ids)
+    (slices,) = tg.gradients(rows * rows, [table])
+    return [rows, ids // 3, tg.one_hot(ids, 4), tg.convert_to_tensor(slices)], {ids: array}
+
+
+def strings_and_bfloat16():
+    x, array = fed(X)
+    rough = tg.cast(tg.cast(x, "bfloat16") * 2, "float32")
+    return [rough + x, tg.constant(["a", "b"]) + "c"], {x: array}
+
+
+PROGRAMS = [
+    elementwise, branches, loop, loop_until_small, nested_loops, gradients, gradients_of_branches, tensor_arrays,
+    higher_order, python_functions, random_numbers, shapes, integers, strings_and_bfloat16,
+]  # fmt: skip
+
+
+def scattered(graph, count):
+    """Ask for one of some devices for each operation, in turn."""
+    for number, op in enumerate(graph.root.walk()):
+        op.device = f"/cpu:{number % count}"
+
+
+async def compared(build, layout):
+    """Fail unless a program gives on strict devices, and CPUs beside them, what it gives on a CPU."""
+    with tg.Graph().as_default() as graph:
+        fetches, feeds = build()
+    async with tg.Session(graph, settings=NUMPY) as session:
+        wanted = [await session.run(fetches, feeds) for _ in range(2)]
+    if len(layout) > 1:
+        scattered(graph, len(layout))
+    strict = [StrictDevice(f"/cpu:{i}") for i, kind in enumerate(layout) if kind == "s"]
+    devices = [next(d for d in strict if d.name == f"/cpu:{i}") if kind == "s" else f"/cpu:{i}"
+               for i, kind in enumerate(layout)]  # fmt: skip
+    async with tg.Session(graph, devices=devices, soft_placement=True, settings=NUMPY) as session:
+        for expecteds in wanted:
+            found = await session.run(fetches, feeds)
+            for got, expected in zip(found, expecteds, strict=True):
+                assert type(got) is np.ndarray
+                assert got.dtype == expected.dtype
+                np.testing.assert_array_equal(got, expected)
+    for device in strict:
+        await device.aclose()
+
+
+@pytest.mark.parametrize("layout", ["s", "sc", "cs", "ss"])
+@pytest.mark.parametrize("build", PROGRAMS)
+async def test_the_same_values(build, layout):
+    await compared(build, layout)
+
+
+@pytest.fixture
+async def device():
+    async with StrictDevice() as device:
+        yield device
+
+
+def lstm(optimizer, steps=5, batch=4, units=3):
+    """Return what trains an LSTM on a feed, its loss, and the feed."""
+    x = tg.placeholder("float32", [steps, batch, units])
+    w = tg.Variable(np.linspace(-1, 1, 8 * units**2, dtype=np.float32).reshape(-1, 4 * units), name="w")
+    b = tg.Variable(np.zeros(4 * units, np.float32), name="b")
+    rows = tg.TensorArray("float32", steps).unstack(x)
+
+    def body(t, h, c):
+        i, f, o, g = tg.split(tg.matmul(tg.concat([rows.read(t), h], 1), w) + b, 4, 1)
+        c = tg.sigmoid(f) * c + tg.sigmoid(i) * tg.tanh(g)
+        return t + 1, tg.sigmoid(o) * tg.tanh(c), c
+
+    zeros = tg.zeros([batch, units])
+    h = tg.while_loop(lambda t, h, c: t < steps, body, [0, zeros, zeros])[1]
+    loss = tg.reduce_mean(tg.square(h - 0.5))
+    return optimizer.minimize(loss), loss, x
+
+
+@pytest.mark.parametrize("optimizer", [lambda: GradientDescent(0.1), lambda: Momentum(0.1, 0.9), lambda: Adam(0.01)])
+async def test_training(device, optimizer):
+    losses, weights = [], []
+    data = np.random.default_rng(0).standard_normal((5, 4, 3)).astype(np.float32)
+    for devices in (None, [device]):
+        with tg.Graph().as_default() as graph:
+            train, loss, x = lstm(optimizer())
+            init = tg.global_variables_initializer()
+        async with tg.Session(graph, devices=devices, settings=NUMPY) as session:
+            await session.run(init)
+            losses.append([(await session.run([loss, train], {x: data}))[0] for _ in range(4)])
+            weights.append(await session.read_variables())
+    np.testing.assert_array_equal(*losses)
+    for name, value in weights[0].items():
+        np.testing.assert_array_equal(weights[1][name], value)
+    assert losses[0][-1] < losses[0][0]
+    assert WAITS.reasons == []
+
+
+async def test_counters_stay_on_the_host(device):
+    with tg.Graph().as_default() as graph:
+        n = tg.while_loop(lambda i, s: i < 100, lambda i, s: (i + 1, s + tg.cast(i, "float32")), [0, 0.0])
+    async with tg.Session(graph, devices=[device]) as session:
+        assert await session.run(n) == [100, 4950.0]
+    assert (WAITS.reasons, device.ins, device.outs) == ([], [], [])
+
+
+async def test_a_loop_of_arrays_copies_what_comes_and_goes_only(device):
+    with tg.Graph().as_default() as graph:
+        fetches, feeds = loop()
+    async with tg.Session(graph, devices=[device]) as session:
+        await session.run(fetches, feeds)
+    assert (WAITS.reasons, device.ins, device.outs) == ([], [(4, 3)], [(4, 3)])
+
+
+async def test_a_predicate_on_the_device_is_copied_out_once_for_each_iteration(device):
+    with tg.Graph().as_default() as graph:
+        x = tg.placeholder("float32", [2])
+        i, _ = tg.while_loop(lambda i, a: a[0] < 10.0, lambda i, a: (i + 1, a + 1.0), [0, x])
+    async with tg.Session(graph, devices=[device]) as session:
+        assert await session.run(i, {x: np.float32([0.5, 0])}) == 10
+    assert device.outs == [()] * 11
+    assert WAITS.reasons == []
+
+
+async def test_constants_stay_on_the_device_as_long_as_the_step_is_kept(device):
+    with tg.Graph().as_default() as graph:
+        x, array = fed(X)
+        y = tg.matmul(x, tg.constant(W))
+    async with tg.Session(graph, devices=[device]) as session:
+        for _ in range(3):
+            await session.run(y, {x: array})
+    assert sorted(device.ins) == [(3, 3), (4, 3), (4, 3), (4, 3)]
+
+
+async def test_variables_are_on_the_device_and_read_and_written_from_outside(device):
+    with tg.Graph().as_default() as graph:
+        v = tg.Variable(W, name="v")
+        after = v.assign_add(W)
+        read = v.read_value()
+        init = tg.global_variables_initializer()
+    async with tg.Session(graph, devices=[device]) as session:
+        await session.run(init)
+        assert isinstance(session.variables.slot("v").read(), Array)
+        np.testing.assert_array_equal((await session.read_variables())["v"], W)
+        await session.write_variables({"v": 3 * W})
+        np.testing.assert_array_equal(await session.run(read), 3 * W)
+        assert isinstance(session.variables.slot("v").read(), Array)
+        np.testing.assert_array_equal(await session.run(after), 3 * W + W)
+        await session.write_variables({"v": W})
+        np.testing.assert_array_equal((await session.read_variables(["v"]))["v"], W)
+
+
+async def test_what_is_read_keeps_its_value(device):
+    with tg.Graph().as_default() as graph:
+        v = tg.Variable(W, name="v")
+        view = tg.reshape(v.read_value(), [9])
+        with tg.control_dependencies([view]):
+            update = v.assign_add(W)
+        with tg.control_dependencies([update]):
+            kept = tg.identity(view)
+        init = tg.global_variables_initializer()
+    async with tg.Session(graph, devices=[device]) as session:
+        await session.run(init)
+        np.testing.assert_array_equal(await session.run(kept), W.ravel())
+
+
+async def test_prints_and_assertions_see_values(device, capfd):
+    with tg.Graph().as_default() as graph:
+        x, array = fed(X)
+        shown = tg.print_(x * 2.0, [x[0, 0]], "x is ")
+        with tg.control_dependencies([tg.Assert(tg.reduce_all(x > 0.0), [x])]):
+            fails = x + 1.0
+    async with tg.Session(graph, devices=[device]) as session:
+        await session.run(shown, {x: array})
+        assert capfd.readouterr().err == "x is [-1.0]\n"
+        with pytest.raises(OpError, match="assertion failed"):
+            await session.run(fails, {x: array})
+        await session.run(shown, {x: array})
+
+
+async def test_watches_and_parts(device):
+    with tg.Graph().as_default() as graph:
+        x, array = fed(X)
+        y = x * 2.0
+        z = y + 1.0
+    async with tg.Session(graph, devices=[device]) as session:
+        async with session.watch(y) as watch:
+            np.testing.assert_array_equal(await session.run(z, {x: array}), 2 * X + 1)
+            np.testing.assert_array_equal(await anext(watch), 2 * X)
+        async with await session.partial_run_setup([y, z], [x]) as parts:
+            np.testing.assert_array_equal(await session.partial_run(parts, y, {x: array}), 2 * X)
+            np.testing.assert_array_equal(await session.partial_run(parts, z), 2 * X + 1)
+
+
+async def test_kernels_that_look_at_values_let_the_loop_go_on(device):
+    with tg.Graph().as_default() as graph:
+        x, array = fed(X)
+        found = [tg.boolean_mask(x, x > 0.0), tg.where(x > 0.0), tg.gather(x, tg.cast(x[:, 0] > 0.0, "int64"))]
+    async with tg.Session(graph, devices=[device]) as session:
+        masked, places, rows = await session.run(found, {x: array})
+    np.testing.assert_array_equal(masked, X[X > 0])
+    np.testing.assert_array_equal(places, np.argwhere(X > 0))
+    np.testing.assert_array_equal(rows, X[(X[:, 0] > 0).astype(int)])
+    assert device.compute.statistics().done >= 3
+
+
+async def test_an_error_leaves_nothing_behind(device):
+    with tg.Graph().as_default() as graph:
+        x, array = fed(X)
+
+        def body(i, a):
+            return i + 1, tg.check_numerics(a / (3.0 - tg.cast(i, "float32")), "bad")
+
+        y = tg.while_loop(lambda i, a: i < 5, body, [0, x])
+    before = held()
+    async with tg.Session(graph, devices=[device]) as session:
+        with pytest.raises(OpError, match="bad"):
+            await session.run(y[1], {x: array})
+        task = asyncio.create_task(session.run(y[1], {x: array}))
+        await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises((asyncio.CancelledError, OpError)):
+            await task
+    await device.aclose()
+    assert held() == before
+
+
+def held():
+    gc.collect()
+    return sum(isinstance(each, Array) for each in gc.get_objects())
+
+
+async def test_a_trace_has_spans(device):
+    with tg.Graph().as_default() as graph:
+        fetches, feeds = loop()
+    trace = tg.Trace()
+    async with tg.Session(graph, devices=[device]) as session:
+        await session.run(fetches, feeds, trace=trace)
+        assert session.report()
+    assert len(trace.spans) > 20
+
+
+@pytest.mark.parametrize(("options", "what"), [
+    ({"executor": "reference"}, "no streams"), ({"check_numerics": True}, "check_numerics=True"),
+])  # fmt: skip
+async def test_what_sessions_refuse(device, options, what):
+    with pytest.raises(GraphError, match=what):
+        tg.Session(tg.Graph(), devices=[device], **options)
+
+
+async def test_what_steps_refuse():
+    with tg.Graph().as_default() as graph:
+        x, array = fed(X)
+        y = tg.sin(x)
+    async with StrictDevice(limit="1MiB") as limited, tg.Session(graph, devices=[limited]) as session:
+        with pytest.raises(GraphError, match="can not be limited"):
+            await session.run(y, {x: array})
+
+
+def test_the_library_has_what_a_device_needs():
+    assert isinstance(xp.full((), np.float32(2), dtype=np.float32), xp.ndarray)
