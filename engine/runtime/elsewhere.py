@@ -140,7 +140,7 @@ class ResidentKernel:
         self._takes_scalars = isinstance(definition.kernel, Ufunc) and definition.kernel.elsewhere is None
         self._waits = op.type in _WAITING
         may_be_mixed = where == "store" and any(t.dtype.is_value and not t.dtype.is_differentiable for t in op.outputs)
-        self._series = [i for i, t in enumerate(op.inputs, self._first) if may_be_mixed and not t.dtype.is_value]
+        self._series = [i for i, t in enumerate(op.inputs, self._first) if may_be_mixed and t.dtype.name == "series"]
 
     def __call__(self, *arguments: Any) -> Any:
         """Return what the kernel returns, or what must be awaited for it."""

@@ -7,7 +7,6 @@ from collections.abc import Iterable
 from ..base.errors import GraphError
 from ..compile import pruned
 from ..ir.rewrite import Program
-from ..streams.host import HostDevice
 from ..swap.policy import SwapPolicy
 from ..swap.step import StepSwap
 from ..swap.tiers import Tiers
@@ -61,7 +60,6 @@ class Swapping:
             return None
         if self._tiers is None:
             self._tiers = Tiers(self.policy, device.device.clock)
-        assert isinstance(device.device, HostDevice), device.spec
         return StepSwap(device.device, self._tiers, self.policy, str(device.spec))
 
     def _swaps(self, device: SessionDevice) -> bool:

@@ -385,3 +385,32 @@ async def test_what_steps_refuse():
 
 def test_the_library_has_what_a_device_needs():
     assert isinstance(xp.full((), np.float32(2), dtype=np.float32), xp.ndarray)
+
+
+async def test_integer_variables(device):
+    with tg.Graph().as_default() as graph:
+        v = tg.Variable(np.int32(1), name="v")
+        counted = v.assign_add(tg.constant(2) * v.assign(tg.constant(3)))
+        init = tg.global_variables_initializer()
+    async with tg.Session(graph, devices=[device]) as session:
+        await session.run(init)
+        assert await session.run(counted) == 9
+
+
+async def test_series_of_integers_are_joined_where_they_are(device):
+    with tg.Graph().as_default() as graph:
+        table = tg.placeholder("float32", [None, None])
+
+        def body(i, a, ids):
+            at = tg.cond(i % 2 < 1, lambda: [i], lambda: ids)
+            return i + 1, a + tg.reduce_sum(tg.gather(table, at) * 2.0), ids
+
+        ids = tg.placeholder("int32", [None])
+        y = tg.while_loop(lambda i, a, _: i < 4, body, [0, 0.0, ids])[1]
+        (g,) = tg.gradients(y, [table])
+        found = tg.convert_to_tensor(g)
+    feeds = {table: X, ids: np.zeros(100, np.int32)}
+    async with tg.Session(graph, settings=NUMPY) as session:
+        wanted = await session.run(found, feeds)
+    async with tg.Session(graph, devices=[device], settings=NUMPY) as session:
+        np.testing.assert_array_equal(await session.run(found, feeds), wanted)
