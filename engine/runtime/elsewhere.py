@@ -218,9 +218,10 @@ class ResidentKernel:
     async def _later(
         self, kernel: Callable[..., Any], given: list[Any], coming: list[tuple[Callable[[Any], None], Event[Any]]]
     ) -> Any:
-        for put, event in coming:
-            put(await event)
-        coming.clear()
+        while coming:
+            for put, event in coming:
+                put(await event)
+            coming[:] = self._slots(given)  # written from outside in the meantime
         contexts, compute = self._residence.contexts, self._residence.device.compute
         if self._waits and kernel is self._on_device:
             return await compute.submit(partial(contexts.run, kernel, *given))
