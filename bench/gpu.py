@@ -92,8 +92,9 @@ def subject_of_this_run() -> dict[str, str]:
     """Return the commit and the device that results are of."""
     from tagflow.streams import cuda_devices
 
-    commit = subprocess.run(["git", "rev-parse", "HEAD"], check=True, capture_output=True, text=True).stdout.strip()
-    return {"commit": commit, "device": cuda_devices()[0].name}
+    device = cuda_devices()[0].name
+    asked = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True)
+    return {"commit": asked.stdout.strip() or "unknown, as this is no checkout", "device": device}
 
 
 def main(arguments: list[str] | None = None) -> int:
