@@ -84,3 +84,12 @@ def golden(request):
         assert text == path.read_text()
 
     return check
+
+
+@pytest.fixture
+def graph():
+    """A graph to build in."""
+    import tagflow as tg
+
+    with tg.Graph().as_default() as graph:
+        yield graph

@@ -26,12 +26,15 @@ class Counted:
         How each device's compute stream was used, by frame; empty where no device has a time of its own.
     swaps : sequence of SwapCounts
         What saved values did, on each device where they might move.
+    unmoved : str
+        Why they might not on the others.
     """
 
     machines: Sequence[tuple[Plan, Callable[[], Sequence[dict[str, Any]]]]]
     rendezvous: Rendezvous | None = None
     usages: Sequence[Mapping[int, Usage]] = ()
     swaps: Sequence[SwapCounts] = ()
+    unmoved: str = "it has no memory_limit"
 
     def loops(self) -> list[tuple[Plan, Sequence[dict[str, Any]]]]:
         """Return for each device its plan and the counts of its frames."""

@@ -251,7 +251,8 @@ class ReferenceExecution:
         self.step = step
         self.holds = hold(context.contexts, feeds, step, context)
         self.machine = ReferenceMachine(step.plan, context, feeds, settings.shuffle_seed, guard, recorder_of(trace))
-        self.counts = Counted([(step.plan, self.machine.counts.loop_counts)])
+        counts = [(step.plan, self.machine.counts.loop_counts)]
+        self.counts = Counted(counts, unmoved="the reference executor does not swap")
 
     async def run(self, timeout: float | None = None) -> list[Any]:
         """Run to the end and return the fetched arrays; raises what failed first."""

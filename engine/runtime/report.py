@@ -167,9 +167,11 @@ def report_of(step: CompiledStep, counted: Counted, settings: Any) -> Report:
 
 def _swaps(step: CompiledStep, counted: Counted) -> Iterator[SwapReport]:
     """Yield what saved values did on each device, or why they could not do anything."""
+    known = {counts.device for counts in counted.swaps}
     for share in step.shares:
-        if share.swaps and not counted.swaps:
-            yield not_swapped(str(share.plan.device or "the session's device"), "it has no memory_limit")
+        name = str(share.plan.device)
+        if share.swaps and not (name in known if name else known):
+            yield not_swapped(name or "the session's device", counted.unmoved)
     yield from map(swap_report, counted.swaps)
 
 

@@ -17,8 +17,8 @@ from tagflow.kernels.scheduler.convert cimport accept
 from tagflow.kernels.scheduler.memory cimport Arena
 from tagflow.kernels.scheduler.table cimport (
     AT_ONCE, CONST, ENTER, EXIT, FETCH, INVARIANT, KERNEL, LAST, LENT, MERGE, NEXT_ITERATION, QUIET, RECV, SERIES_EXIT,
-    SERIES_READ, STATEFUL, SWAPPED, SWITCH, SWITCH_N, TRIP_COUNT, Edge, FrameType, Link, LoopCounts, Node, Pending, Table, Type,
-    output_type,
+    SERIES_READ, STATEFUL, SWAPPED, SWITCH, SWITCH_N, TRIP_COUNT, Edge, FrameType, Link, LoopCounts, Node, Pending, Table,
+    Type, output_type,
 )
 from tagflow.kernels.cpu.loops cimport find_own_loop
 from tagflow.kernels.cpu.registry cimport find_native

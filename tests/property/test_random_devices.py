@@ -32,12 +32,44 @@ def scatter(graph, count, seed):
 
 
 async def run_scattered(graph, run, count):
-    """Yield the ready order and what running a session of some devices gives so."""
+    """Yield the ready orders, and what running a session of some devices gives so."""
     for seed in SEEDS:
         settings = replace(ON, shuffle_seed=seed)
         async with tg.Session(graph, devices=count, soft_placement=True, settings=settings) as session:
-            yield seed, await run(session)
+            yield f"shuffled by {seed}", await run(session)
         assert not any(live_counts()[key] for key in ("frames", "iterations", "values")), seed
+
+
+def check_program(program, window, count, seed, runs):
+    """Hold what a program gives on devices, asked for at random, against what it means."""
+
+    async def check():
+        expected = evaluate(program)
+        built = build(program, window)
+        feeds = built.feeds(program.values)
+        scatter(built.graph, count, seed)
+        async for how, found in runs(built.graph, lambda session: run_session(session, built, feeds)):
+            compare(*found, expected, how)
+
+    note(f"{show(program)}\n{program!r}")
+    asyncio.run(check())
+
+
+def check_gradients(program, window, count, seed, runs):
+    """Hold gradients on devices, asked for at random, against those on one CPU."""
+
+    async def check():
+        built, first, second = build_gradients(program, window)
+        feeds = built.feeds(program.values)
+        async with tg.Session(built.graph, settings=ON) as session:
+            expected = await session.run([first, second], feeds)
+        scatter(built.graph, count, seed)
+        async for how, results in runs(built.graph, lambda session: session.run([first, second], feeds)):
+            for got, wanted in zip(results[0] + results[1], expected[0] + expected[1], strict=True):
+                np.testing.assert_allclose(got, wanted, rtol=1e-9, atol=1e-12, err_msg=how)
+
+    note(f"{show(program)}\n{program!r}")
+    asyncio.run(check())
 
 
 PLACES = {"count": st.integers(2, 5), "seed": st.integers(0, 1 << 30), "window": st.sampled_from([1, 2, 7, 32])}
@@ -48,36 +80,14 @@ PLACES = {"count": st.integers(2, 5), "seed": st.integers(0, 1 << 30), "window":
 @batch_settings(300)
 @given(program=mixed_programs(), **PLACES)
 def test_random_programs_on_random_devices(batch, program, count, seed, window):
-    async def check():
-        expected = evaluate(program)
-        built = build(program, window)
-        feeds = built.feeds(program.values)
-        scatter(built.graph, count, seed)
-        run = run_scattered(built.graph, lambda session: run_session(session, built, feeds), count)
-        async for order, found in run:
-            compare(*found, expected, f"shuffled by {order}")
-
-    note(f"{show(program)}\n{program!r}")
-    asyncio.run(check())
+    check_program(program, window, count, seed, lambda graph, run: run_scattered(graph, run, count))
 
 
 @batches(60)
 @batch_settings(60)
 @given(program=smooth_programs(), **PLACES)
 def test_random_gradients_on_random_devices(batch, program, count, seed, window):
-    async def check():
-        built, first, second = build_gradients(program, window)
-        feeds = built.feeds(program.values)
-        async with tg.Session(built.graph, settings=ON) as session:
-            expected = await session.run([first, second], feeds)
-        scatter(built.graph, count, seed)
-        run = run_scattered(built.graph, lambda session: session.run([first, second], feeds), count)
-        async for order, results in run:
-            for got, wanted in zip(results[0] + results[1], expected[0] + expected[1], strict=True):
-                np.testing.assert_allclose(got, wanted, rtol=1e-9, atol=1e-12, err_msg=f"shuffled by {order}")
-
-    note(f"{show(program)}\n{program!r}")
-    asyncio.run(check())
+    check_gradients(program, window, count, seed, lambda graph, run: run_scattered(graph, run, count))
 
 
 KINDS = ("Add", "Sub", "Mul", "MatMul", "Tanh", "Less", "Greater", "Fused", "Maximum", "HostToDevice", "DeviceToHost")

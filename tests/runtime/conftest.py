@@ -3,7 +3,6 @@
 import gc
 
 import pytest
-import tagflow as tg
 from tagflow.kernels.cpu.pool import block_counts
 from tagflow.kernels.scheduler.state import live_counts
 
@@ -11,12 +10,6 @@ from tagflow.kernels.scheduler.state import live_counts
 @pytest.fixture(params=["machine", "reference"])
 def executor(request):
     return request.param
-
-
-@pytest.fixture
-def graph():
-    with tg.Graph().as_default() as graph:
-        yield graph
 
 
 @pytest.fixture(autouse=True)

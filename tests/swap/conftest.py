@@ -3,18 +3,11 @@
 import gc
 
 import pytest
-import tagflow as tg
 from tagflow.kernels.cpu.pool import block_counts
 from tagflow.kernels.scheduler.state import live_counts
 from tagflow.streams import ManualDevice
 
 from tests.swap.rigs import SIZE, Rig
-
-
-@pytest.fixture
-def graph():
-    with tg.Graph().as_default() as graph:
-        yield graph
 
 
 @pytest.fixture(autouse=True)

@@ -213,3 +213,16 @@ async def test_a_step_in_parts(graph):
         async with await session.partial_run_setup([fetch], list(feeds)) as handle:
             np.testing.assert_array_equal(await session.partial_run(handle, fetch, feeds, timeout=20), expected)
         assert bytes_in_tiers(session) == 0
+
+
+@pytest.mark.parametrize(("options", "reason"), [
+    ({}, "it has no memory_limit"),
+    ({"memory_limit": "1GB", "executor": "reference"}, "the reference executor does not swap"),
+])  # fmt: skip
+async def test_where_nothing_can_move_the_reason_is_said(graph, options, reason):
+    x = tg.constant(np.ones(1000, np.float32))
+    y = tg.while_loop(lambda i, _: i < 3, lambda i, a: (i + 1, tg.tanh(a)), [0, x], swap_memory=True)[1]
+    async with tg.Session(graph, **options) as session:
+        await session.run(tg.gradients(y, [x]))
+        (report,) = session.report().swap
+    assert report.reason == reason

@@ -9,6 +9,7 @@ import pytest
 import tagflow as tg
 import uvloop
 
+from tests.crowds import count_right, some_cancelled
 from tests.settings import ON
 from tests.swap.loops import LOOPS, SIZE, feeds_of, gradient
 from tests.swap.watching import bytes_in_tiers
@@ -24,19 +25,9 @@ async def steps_in_little_memory(graph, fetch, rng, directory):
     limit = rng.choice([16, 24, 40, 80]) * SIZE
     async with tg.Session(graph, memory_limit=limit, swap=policy, settings=settings) as session:
         late = {"timeout": rng.uniform(0.0, 0.05)} if rng.random() < 0.3 else {}
-        steps = [asyncio.ensure_future(session.run(fetch, feeds, **late)) for _ in range(6)]
-        for step in rng.sample(steps, 3):
-            await asyncio.sleep(0.005 * rng.random())
-            step.cancel()
-        async with asyncio.timeout(30):
-            results = await asyncio.gather(*steps, return_exceptions=True)
-        for result in results:
-            if isinstance(result, np.ndarray):
-                np.testing.assert_array_equal(result, expected)
-            else:
-                assert isinstance(result, (asyncio.CancelledError, tg.DeviceMemoryError, tg.StepTimeout)), result
-        count = sum(isinstance(result, np.ndarray) for result in results)
-        del result, results, steps, step
+        results = await some_cancelled(session, fetch, feeds, rng, 3, 0.005, **late)
+        count = count_right(results, expected, tg.DeviceMemoryError, tg.StepTimeout)
+        del results
         await asyncio.sleep(0)  # the future that woke this task has the results
         assert session.statistics().live_bytes < 100
         assert session.statistics().peak_bytes <= limit
