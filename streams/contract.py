@@ -248,8 +248,8 @@ class Device(ABC):
     has_time : bool
         Whether it has a time of its own, in which work may count as done later than it was computed.
     arrays : module or None
-        The array library whose arrays it computes with, like CuPy; None for NumPy. Then `copy_in` gives arrays of it
-        and `copy_out` takes them, and kernels are called on the loop's thread: what they enqueue is on `compute`.
+        The array library whose arrays it computes with, like CuPy; None for NumPy. Then its buffers are arrays of
+        that library, and what computes with them is called by `call`.
     """
 
     has_time = False
@@ -266,6 +266,14 @@ class Device(ABC):
     def streams(self) -> tuple[Stream, Stream, Stream]:
         """The three streams."""
         return self.compute, self.host_to_device, self.device_to_host
+
+    def call(self, function: Callable[..., T], *args: Any) -> T:
+        """Return ``function(*args)``, called so that it computes here with `arrays`; in any thread.
+
+        What it enqueues is on `compute`, what it makes is in the device's memory (MemoryError where there is no room),
+        and it may be done when the device is not. Afterwards that library is for the calling thread what it was before.
+        """
+        return function(*args)
 
     def delays(self, kind: str, nbytes: int = 0) -> bool:
         """Say whether work of a kind, which moves so many bytes, takes time of the device's own."""

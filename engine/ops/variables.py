@@ -159,10 +159,14 @@ class VariableStore:
         return sum(slot.read().nbytes for slot in self if slot.is_initialized)
 
     def read(self, names: Sequence[str] | None = None) -> dict[str, Array]:
-        """Return copies of values by name: all there are, or those of `names`, which must have one."""
+        """Return values by name: all there are, or those of `names`, which must have one.
+
+        Of those in the host's memory copies; others are not written in place as long as somebody has them.
+        """
         if names is None:
             names = [slot.name for slot in self if slot.is_initialized]
-        return {name: self._present(name).read().copy() for name in names}
+        values = {name: self._present(name).read() for name in names}
+        return {name: value.copy() if isinstance(value, np.ndarray) else value for name, value in values.items()}
 
     def write(self, arrays: Mapping[str, Array]) -> None:
         """Assign copies of arrays by name, which must fit (see `fitting`): all, or none if there is no memory."""

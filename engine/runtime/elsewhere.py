@@ -72,7 +72,7 @@ class Residence:
         """Return a value of the host's memory on the device, or an Event of it."""
         array = np.asarray(value)
         if array.ndim == 0:
-            return self.contexts.run(_scalar, self.xp, array)
+            return self.contexts.run(self.device.call, _scalar, self.xp, array)
         known, event = self._constants.get(id(value), (None, None))
         if known is None:
             return self.device.copy_in(array)
@@ -96,6 +96,10 @@ class Residence:
     def into_device(self, value: Any) -> Any:
         """Return a value on the device, or what must be awaited for it."""
         return value if self.has(value) else self.brought(value)
+
+    def calling(self, kernel: Callable[..., Any]) -> Callable[..., Any]:
+        """Return a kernel that is called as the device wants it."""
+        return partial(self.device.call, kernel)
 
     def kernels(self) -> Kernels:
         """Return what plans for the device are built from."""
@@ -128,7 +132,7 @@ class ResidentKernel:
         where = _where(op)
         self._residence = residence
         self._on_host = bound_kernel(op, np)
-        self._on_device = self._on_host if where == "host" else bound_kernel(op, residence.xp)
+        self._on_device = self._on_host if where == "host" else residence.calling(bound_kernel(op, residence.xp))
         self._first = int(definition.stateful)  # the context comes first
         hosts = [True] * len(op.inputs) if where == "host" else host_inputs(op)
         self._hosts = [hosts[i] and op.inputs[i].dtype.is_value for i in range(len(op.inputs))]

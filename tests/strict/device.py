@@ -3,7 +3,7 @@
 import numpy as np
 from tagflow.streams.cpu import CpuDevice
 
-from tests.strict.library import Array, xp
+from tests.strict.library import CALLS, Array, Calls, xp
 
 
 class StrictDevice(CpuDevice):
@@ -17,13 +17,21 @@ class StrictDevice(CpuDevice):
     def __init__(self, name="/gpu:0", **options):
         super().__init__(name, **options)
         self.ins, self.outs = [], []
+        Calls.devices.add(self)
+
+    async def aclose(self):
+        Calls.devices.discard(self)
+        await super().aclose()
+
+    def call(self, function, *args):
+        return CALLS.enter(function, args)
 
     def copy_in(self, source, *, into=None, after=()):
         assert isinstance(source, np.ndarray)
         assert into is None
         self.ins.append(source.shape)
         copied = super().copy_in(source, after=after)
-        return self.host_to_device.submit(lambda: Array(copied.take()), after=[copied])
+        return self.host_to_device.submit(lambda: self.call(Array, copied.take()), after=[copied])
 
     def copy_out(self, source, *, into=None, after=()):
         assert isinstance(source, Array)

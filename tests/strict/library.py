@@ -4,7 +4,8 @@ It refuses what CuPy refuses, and notes when the host waits for the device. The 
 `names.py` were read from CuPy 14.2.
 """
 
-from weakref import WeakValueDictionary
+import threading
+from weakref import WeakSet, WeakValueDictionary
 
 import numpy as np
 
@@ -43,6 +44,32 @@ class Waits:
 WAITS = Waits()
 
 
+class Calls(threading.local):
+    """Whether this thread computes for a device: while one is open, nothing else makes arrays.
+
+    Attributes
+    ----------
+    depth : int
+        How many of its calls this thread is in.
+    """
+
+    depth = 0
+    devices = WeakSet()  # open in this process
+
+    def check(self):
+        assert self.depth or not Calls.devices, "computed outside of Device.call"
+
+    def enter(self, function, args):
+        self.depth += 1
+        try:
+            return function(*args)
+        finally:
+            self.depth -= 1
+
+
+CALLS = Calls()
+
+
 def _waiting(reason, convert):
     def method(self):
         WAITS.add(reason)
@@ -70,6 +97,7 @@ class Array:
     __hash__ = None
 
     def __init__(self, inside):
+        CALLS.check()
         checked(inside.dtype)
         self._inside = inside
         self.base = None if inside.base is None else _OWNERS.get(id(inside.base))  # a view keeps the array alive
