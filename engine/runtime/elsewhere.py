@@ -14,10 +14,12 @@ import numpy as np
 
 from ..base.dtypes import ON_GPU, as_dtype
 from ..base.errors import GraphError
+from ..base.settings import Settings
 from ..base.tags import Kind
 from ..ir.definition import Ufunc, runs_on
 from ..ir.operation import Operation
 from ..ir.rewrite import Program
+from ..kernels.cuda.registry import Compiled, find_compiled
 from ..kernels.scheduler.series import Series
 from ..ops.variables import VariableSlot
 from ..plan.build import bound_kernel
@@ -46,6 +48,8 @@ class Residence:
     ----------
     place : SessionDevice
         Its device computes with another array library than NumPy.
+    native : bool
+        Whether operations run by kernels in CUDA C, where they have one and the library compiles it.
 
     Attributes
     ----------
@@ -53,10 +57,11 @@ class Residence:
         That library.
     """
 
-    def __init__(self, place: SessionDevice) -> None:
+    def __init__(self, place: SessionDevice, native: bool = False) -> None:
         self.device: Device = place.device
         self.contexts = place.contexts
         self.xp = place.device.arrays
+        self.native = native
         self._constants: dict[int, tuple[Any, Event[Any] | None]] = {}
 
     def settle(self, plan: Plan) -> None:
@@ -132,7 +137,9 @@ class ResidentKernel:
         where = _where(op)
         self._residence = residence
         self._on_host = bound_kernel(op, np)
-        self._on_device = self._on_host if where == "host" else residence.calling(bound_kernel(op, residence.xp))
+        kernel = bound_kernel(op, residence.xp)
+        compiled = _compiled(op, residence, kernel) if where == "device" and residence.native else None
+        self._on_device = self._on_host if where == "host" else residence.calling(compiled or kernel)
         self._first = int(definition.stateful)  # the context comes first
         hosts = [True] * len(op.inputs) if where == "host" else host_inputs(op)
         self._hosts = [hosts[i] and op.inputs[i].dtype.is_value for i in range(len(op.inputs))]
@@ -141,7 +148,8 @@ class ResidentKernel:
         self._values = [i for i, value in enumerate(values) if value and not hosts[i]]
         self._may_stay = bool(self._values) and where == "device" and (not any(hosts) or op.type in _CUTTING)
         self._looks = [i for i, tensor in enumerate(op.inputs) if passing]
-        self._takes_scalars = isinstance(definition.kernel, Ufunc) and definition.kernel.elsewhere is None
+        is_universal = isinstance(definition.kernel, Ufunc) and definition.kernel.elsewhere is None
+        self._takes_scalars = is_universal if compiled is None else compiled.takes_scalars
         self._waits = op.type in _WAITING
         may_be_mixed = where == "store" and any(t.dtype.is_value and not t.dtype.is_differentiable for t in op.outputs)
         self._series = [i for i, t in enumerate(op.inputs, self._first) if may_be_mixed and t.dtype.name == "series"]
@@ -233,6 +241,11 @@ class ResidentKernel:
         return await result if hasattr(type(result), "__await__") else result
 
 
+def _compiled(op: Operation, residence: Residence, otherwise: Callable[..., Any]) -> Compiled | None:
+    outputs = [np.dtype(tensor.dtype.numpy) for tensor in op.outputs]
+    return find_compiled(residence.xp, op.type, op.attrs, outputs, otherwise)
+
+
 def _place(given: list[Any], i: int) -> Callable[[Any], None]:
     return partial(given.__setitem__, i)
 
@@ -249,7 +262,7 @@ def _where(op: Operation) -> str:
     return "host" if any(dtype.is_value and dtype not in ON_GPU for dtype in dtypes) else where
 
 
-def resident_plan(program: Program, place: SessionDevice) -> Plan:
+def resident_plan(program: Program, place: SessionDevice, settings: Settings) -> Plan:
     """Return the plan of a lowered program for a device whose arrays are not NumPy's.
 
     Raises
@@ -257,7 +270,7 @@ def resident_plan(program: Program, place: SessionDevice) -> Plan:
     GraphError
         If the program wants what such devices can not do.
     """
-    residence = Residence(place)
+    residence = Residence(place, settings.native)
     plan = build_elsewhere(program, residence.kernels())
     residence.settle(plan)
     if place.pool is not None and place.pool.limit is not None:

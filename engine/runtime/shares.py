@@ -105,7 +105,7 @@ def shares_of(
         return (_whole(cut.programs.get(device, program), plan, devices.index(device), places, settings),), ()
     shares = [
         Share(
-            number, replace(_plan(part, places[number]), device=str(device)), _own(cut.feeds, device),
+            number, replace(_plan(part, places[number], settings), device=str(device)), _own(cut.feeds, device),
             _own(cut.fetches, device), settings,
         )
         for device, part in cut.programs.items() for number in [devices.index(device)]
@@ -113,8 +113,8 @@ def shares_of(
     return tuple(shares), tuple(cut.channels)
 
 
-def _plan(program: Program, place: SessionDevice) -> Plan:
-    return build_plan(program) if place.device.arrays is None else resident_plan(program, place)
+def _plan(program: Program, place: SessionDevice, settings: Settings) -> Plan:
+    return build_plan(program) if place.device.arrays is None else resident_plan(program, place, settings)
 
 
 def _own(places: Sequence[tuple[DeviceSpec, int]], device: DeviceSpec) -> tuple[int, ...]:
@@ -125,5 +125,5 @@ def _own(places: Sequence[tuple[DeviceSpec, int]], device: DeviceSpec) -> tuple[
 
 def _whole(program: Program, plan: Plan, device: int, places: Sequence[SessionDevice], settings: Settings) -> Share:
     if places and places[device].device.arrays is not None:
-        plan = resident_plan(program, places[device])
+        plan = resident_plan(program, places[device], settings)
     return Share(device, plan, tuple(range(plan.num_feeds)), tuple(range(plan.num_fetches)), settings)

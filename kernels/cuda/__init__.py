@@ -1,0 +1,1 @@
+"""CUDA C kernels, compiled at run time by NVRTC through the array library: what several launches would do, in one."""

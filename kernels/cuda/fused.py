@@ -1,0 +1,111 @@
+"""The kernel of the operation ``Fused``, written for what its inputs turn out to be."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .launching import Grid, contiguous, count, find_function, over_elements, over_rows
+from .writing import NAME, Input, find_widths, has_reductions, is_flat, write_fused
+
+Shape = tuple[int, ...]
+_MOST_SHAPES = 256  # of inputs that are prepared for, before all are forgotten
+
+
+class Launch(NamedTuple):
+    """A kernel for inputs of certain shapes, and the shapes of its results; no function where those are empty."""
+
+    function: Callable[..., None] | None
+    grid: Grid
+    rows: np.generic
+    shapes: tuple[Shape, ...]
+
+
+class FusedKernel:
+    """Runs all steps by one kernel.
+
+    Parameters
+    ----------
+    xp : module
+        An array library that compiles CUDA C.
+    attrs : mapping
+        Of the operation.
+    dtype : dtype
+        Of all arrays.
+    otherwise : callable
+        The kernel for inputs that are not what the operation was made for.
+    """
+
+    takes_scalars = True
+
+    def __init__(self, xp: Any, attrs: Mapping[str, Any], dtype: np.dtype[Any], otherwise: Callable[..., Any]) -> None:
+        self._xp = xp
+        self._dtype = dtype
+        self._otherwise = otherwise
+        self._constants = tuple(constant[()] for constant in attrs["constants"])
+        self._steps, self._results = attrs["steps"], attrs["results"]
+        self._full, self._lead = attrs["full"], attrs["lead"]
+        self._launches: dict[tuple[Shape | None, ...], Launch | None] = {}
+
+    def __call__(self, *arrays: Any) -> Any:
+        """Return the results, or the only one.
+
+        Parameters
+        ----------
+        *arrays : array of the library, or NumPy scalar
+        """
+        launch = self._launch(tuple(None if isinstance(x, np.generic) else x.shape for x in arrays))
+        if launch is None:
+            return self._otherwise(*arrays)
+        made = [self._xp.empty(shape, self._dtype) for shape in launch.shapes]
+        if launch.function is not None:
+            given = contiguous(self._xp, arrays)
+            launch.function(*launch.grid, (launch.rows, *given, *self._constants, *made))
+        return made if len(made) > 1 else made[0]
+
+    def _launch(self, shapes: tuple[Shape | None, ...]) -> Launch | None:
+        if shapes not in self._launches:
+            if len(self._launches) >= _MOST_SHAPES:
+                self._launches.clear()
+            self._launches[shapes] = self._prepared(shapes)
+        return self._launches[shapes]
+
+    def _prepared(self, shapes: tuple[Shape | None, ...]) -> Launch | None:
+        """Return what to launch, None if shapes do not fit the steps."""
+        lead = next((shape[:-1] for shape, full in zip(shapes, self._full, strict=True) if full and shape), self._lead)
+        if None in lead or not all(_fits(shape, lead, full) for shape, full in zip(shapes, self._full, strict=True)):
+            return None
+        inputs = [_described(shape, full) for shape, full in zip(shapes, self._full, strict=True)]
+        inputs += [Input(0, False, is_value=True)] * len(self._constants)
+        try:
+            widths = find_widths(self._steps, inputs)
+        except ValueError:
+            return None
+        made = tuple((*lead, widths[i]) for i in self._results)
+        elements = max(math.prod(shape) for shape in (*made, *filter(None, shapes)))
+        return self._written(inputs, math.prod(lead), widths, elements)._replace(shapes=made)
+
+    def _written(self, inputs: Sequence[Input], rows: int, widths: Sequence[int], elements: int) -> Launch:
+        """Write and compile the kernel."""
+        widest = max(widths)
+        if is_flat(self._steps, inputs):  # every element is a row
+            inputs = [each._replace(width=min(each.width, 1)) for each in inputs]
+            rows, widest = rows * widest, 1
+        code = write_fused(self._steps, inputs, self._results)
+        grid = over_rows(rows, widest) if has_reductions(self._steps) else over_elements(rows * widest)
+        function = find_function(self._xp, code, NAME, self._dtype, elements) if rows else None
+        return Launch(function, grid, count(rows, elements), ())
+
+
+def _fits(shape: Shape | None, lead: Shape, is_full: bool) -> bool:
+    """Say whether an input has all rows, or one that stands for all."""
+    if not shape:
+        return not is_full
+    return shape[:-1] == lead if is_full else len(shape) <= len(lead) + 1 and all(d == 1 for d in shape[:-1])
+
+
+def _described(shape: Shape | None, is_full: bool) -> Input:
+    return Input(shape[-1] if shape else 0, is_full, is_value=shape is None)

@@ -1,0 +1,85 @@
+"""Kernels of the operations on rows: softmax, its logarithm, and the cross-entropies."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from .launching import contiguous, count, find_function, over_rows, source
+
+Kernel = Callable[..., Any]
+NAMES = {"Softmax": "softmax", "LogSoftmax": "log_softmax", "SoftmaxCrossEntropyWithLogits": "cross_entropy"}
+
+
+class RowKernel:
+    """A kernel that goes along the last dimension.
+
+    Parameters
+    ----------
+    xp : module
+        An array library that compiles CUDA C.
+    name : str
+        Of the kernel, in ``rows.cu``.
+    dtype : dtype
+        Of all arrays.
+    axis : int
+        Where the operation goes along.
+    otherwise : callable
+        The kernel for other axes, and for nothing at all.
+    """
+
+    takes_scalars = False
+
+    def __init__(self, xp: Any, name: str, dtype: np.dtype[Any], axis: int, otherwise: Kernel) -> None:
+        self._xp, self._name, self._dtype, self._axis, self._otherwise = xp, name, dtype, axis, otherwise
+
+    def __call__(self, *arrays: Any) -> Any:
+        """Return the result.
+
+        Parameters
+        ----------
+        *arrays : array of the library
+            Of one shape.
+        """
+        shape = arrays[0].shape
+        is_last = self._axis in (-1, len(shape) - 1)
+        if not shape or not is_last or not arrays[0].size or any(x.shape != shape for x in arrays):
+            return self._otherwise(*arrays)
+        made = self._xp.empty(shape[:-1] if self._name == "cross_entropy" else shape, self._dtype)
+        launch(self._xp, self._name, arrays, [made], self._dtype)
+        return made
+
+
+class SparseKernel:
+    """The cross-entropy of class numbers, which are checked where they are used; the host waits for that.
+
+    Parameters
+    ----------
+    xp, dtype
+        As of `RowKernel`.
+    otherwise : callable
+        The kernel for nothing at all, and for labels that are wrong: it says so.
+    """
+
+    takes_scalars = False
+
+    def __init__(self, xp: Any, dtype: np.dtype[Any], otherwise: Kernel) -> None:
+        self._xp, self._dtype, self._otherwise = xp, dtype, otherwise
+
+    def __call__(self, labels: Any, logits: Any) -> Any:
+        """Return the loss of each row of `logits`."""
+        if not logits.size or labels.shape != logits.shape[:-1]:
+            return self._otherwise(labels, logits)
+        loss, wrong = self._xp.empty(labels.shape, self._dtype), self._xp.zeros((), np.int32)
+        launch(self._xp, f"sparse_{labels.dtype}", [labels, logits], [loss, wrong], self._dtype)
+        return self._otherwise(labels, logits) if int(wrong) else loss
+
+
+def launch(xp: Any, name: str, arrays: Any, made: Any, dtype: np.dtype[Any]) -> None:
+    """Run a kernel of ``rows.cu`` over the rows of the last of its inputs."""
+    size, width = arrays[-1].size, arrays[-1].shape[-1]
+    function = find_function(xp, source("rows.cu"), name, dtype, size)
+    numbers = [count(number, size) for number in (size // width, width)]
+    function(*over_rows(size // width, width), (*numbers, *contiguous(xp, arrays), *made))

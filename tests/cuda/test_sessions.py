@@ -1,0 +1,106 @@
+"""Sessions on a device whose library compiles CUDA C, here for this machine: steps run by compiled kernels."""
+
+import sys
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import tagflow as tg
+from tagflow.kernels.scheduler.state import live_counts
+from tagflow.training import AdamOptimizer as Adam
+from tagflow.training import MomentumOptimizer as Momentum
+
+from tests.cuda.host import RawModule, compiler, xp
+from tests.runtime.test_elsewhere import PROGRAMS, lstm
+from tests.settings import ON
+from tests.strict.device import StrictDevice
+from tests.strict.library import WAITS, Special
+
+pytestmark = pytest.mark.skipif(compiler() is None, reason="compiler() found no C++ compiler")
+
+
+class CompilingDevice(StrictDevice):
+    """A strict device with a compiler."""
+
+    arrays = xp
+
+
+@pytest.fixture
+async def device(monkeypatch):
+    monkeypatch.setitem(sys.modules, "cupyx.scipy.special", Special())
+    monkeypatch.setattr(RawModule, "launched", [])
+    WAITS.reasons.clear()
+    async with CompilingDevice() as device:
+        yield device
+    assert not any(live_counts()[key] for key in ("frames", "iterations", "values"))
+
+
+async def ran(build, devices, settings=ON):
+    with tg.Graph().as_default() as graph:
+        fetches, feeds = build()
+    async with tg.Session(graph, devices=devices, soft_placement=True, settings=settings) as session:
+        return await session.run(fetches, feeds)
+
+
+@pytest.mark.parametrize("build", PROGRAMS)
+async def test_the_same_values(build, device):
+    for found, wanted in zip(await ran(build, [device]), await ran(build, None), strict=True):
+        assert found.dtype == wanted.dtype
+        if wanted.dtype.kind == "f":
+            np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-5)
+        else:
+            np.testing.assert_array_equal(found, wanted)
+
+
+@pytest.mark.parametrize("optimizer", [lambda: Momentum(0.1, 0.9, use_nesterov=True), lambda: Adam(0.01)])
+async def test_training(optimizer, device):
+    data = np.random.default_rng(0).standard_normal((5, 4, 3)).astype(np.float32)
+    trained = []
+    for devices in (None, [device]):
+        with tg.Graph().as_default() as graph:
+            train, loss, x = lstm(optimizer())
+            init = tg.global_variables_initializer()
+        async with tg.Session(graph, devices=devices, settings=ON) as session:
+            await session.run(init)
+            losses = [(await session.run([loss, train], {x: data}))[0] for _ in range(4)]
+            trained.append((losses, await session.read_variables()))
+    (losses, variables), (found, others) = trained
+    np.testing.assert_allclose(found, losses, rtol=1e-5)
+    for name, value in variables.items():
+        np.testing.assert_allclose(others[name], value, rtol=1e-4, atol=1e-6, err_msg=name)
+    assert set(RawModule.launched) == {"fused"}
+    assert WAITS.reasons == []
+
+
+@pytest.mark.parametrize("optimizer", [lambda: Momentum(0.1, 0.9), lambda: Adam(0.01)])
+async def test_who_has_read_variables_keeps_what_they_were(optimizer, device):
+    with tg.Graph().as_default() as graph:
+        w = tg.Variable(np.linspace(-1, 1, 6, dtype=np.float32).reshape(2, 3), name="w")
+        train = optimizer().minimize(tg.reduce_sum(tg.tanh(w * 2.0) * w))
+        init = tg.global_variables_initializer()
+    async with tg.Session(graph, devices=[device], settings=ON) as session:
+        await session.run(init)
+        await session.run(train)
+        kept = session.variables.read()
+        before = await session.read_variables()
+        RawModule.launched.clear()
+        await session.run(train)
+        after = await session.read_variables()
+    assert "fused" in RawModule.launched
+    for name in before:
+        np.testing.assert_array_equal(device.call(kept[name].get), before[name])
+        assert (after[name] != before[name]).any()
+
+
+async def test_a_setting_turns_them_off(device):
+    x = np.linspace(-1, 1, 12, dtype=np.float32).reshape(4, 3)
+
+    def build():
+        return [tg.tanh(tg.constant(x) * 2.0) + 1.0, tg.softmax(tg.constant(x) @ tg.constant(x.T))], {}
+
+    settings = replace(ON, fold=False)
+    await ran(build, [device], settings)
+    assert sorted(set(RawModule.launched)) == ["fused", "softmax"]
+    RawModule.launched.clear()
+    await ran(build, [device], settings.without("native"))
+    assert RawModule.launched == []
