@@ -8,17 +8,18 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .launching import Grid, contiguous, count, find_function, over_elements, over_rows
+from .launching import WIDEST, Function, Grid, contiguous, count, find_function, over_elements, over_rows
 from .writing import NAME, Input, find_widths, has_reductions, is_flat, write_fused
 
 Shape = tuple[int, ...]
 _MOST_SHAPES = 256  # of inputs that are prepared for, before all are forgotten
+_MOST_PARAMETERS = 500  # of 8 bytes, in the 4 KiB that all GPUs have for them
 
 
 class Launch(NamedTuple):
     """A kernel for inputs of certain shapes, and the shapes of its results; no function where those are empty."""
 
-    function: Callable[..., None] | None
+    function: Function | None
     grid: Grid
     rows: np.generic
     shapes: tuple[Shape, ...]
@@ -48,6 +49,7 @@ class FusedKernel:
         self._constants = tuple(constant[()] for constant in attrs["constants"])
         self._steps, self._results = attrs["steps"], attrs["results"]
         self._full, self._lead = attrs["full"], attrs["lead"]
+        self._reduces = has_reductions(self._steps)
         self._launches: dict[tuple[Shape | None, ...], Launch | None] = {}
 
     def __call__(self, *arrays: Any) -> Any:
@@ -74,7 +76,7 @@ class FusedKernel:
         return self._launches[shapes]
 
     def _prepared(self, shapes: tuple[Shape | None, ...]) -> Launch | None:
-        """Return what to launch, None if shapes do not fit the steps."""
+        """Return what to launch, None if shapes do not fit the steps, or they are too much for a kernel."""
         lead = next((shape[:-1] for shape, full in zip(shapes, self._full, strict=True) if full and shape), self._lead)
         if None in lead or not all(_fits(shape, lead, full) for shape, full in zip(shapes, self._full, strict=True)):
             return None
@@ -84,9 +86,16 @@ class FusedKernel:
             widths = find_widths(self._steps, inputs)
         except ValueError:
             return None
+        if not self._can_run(len(inputs), max(widths)):
+            return None
         made = tuple((*lead, widths[i]) for i in self._results)
         elements = max(math.prod(shape) for shape in (*made, *filter(None, shapes)))
         return self._written(inputs, math.prod(lead), widths, elements)._replace(shapes=made)
+
+    def _can_run(self, inputs: int, widest: int) -> bool:
+        if any(constant.dtype != self._dtype for constant in self._constants):
+            return False
+        return inputs + len(self._results) <= _MOST_PARAMETERS and not (self._reduces and widest > WIDEST)
 
     def _written(self, inputs: Sequence[Input], rows: int, widths: Sequence[int], elements: int) -> Launch:
         """Write and compile the kernel."""
@@ -95,8 +104,8 @@ class FusedKernel:
             inputs = [each._replace(width=min(each.width, 1)) for each in inputs]
             rows, widest = rows * widest, 1
         code = write_fused(self._steps, inputs, self._results)
-        grid = over_rows(rows, widest) if has_reductions(self._steps) else over_elements(rows * widest)
-        function = find_function(self._xp, code, NAME, self._dtype, elements) if rows else None
+        grid = over_rows(rows, widest) if self._reduces else over_elements(rows * widest)
+        function = find_function(self._xp, code, NAME, self._dtype, elements, grid) if rows else None
         return Launch(function, grid, count(rows, elements), ())
 
 

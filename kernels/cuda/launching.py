@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-THREADS = 256  # of a block, as in prelude.cu
+FEW, MANY = 256, 1024  # threads of a block
+WIDE = 2048  # columns of a row from which on many threads work on it
+WIDEST = 1 << 16  # columns of a row that one block should still go along
 MOST_BLOCKS = 1 << 13  # whose threads go on with what is left: more than any device has at once
 REALS = {"f": "float", "d": "double"}
+Function = Callable[..., None]
 _Type = np.dtype[Any]
 _FOLDER = Path(__file__).parent
 
 
 class Grid(NamedTuple):
-    """Blocks, and threads of each block."""
+    """Blocks, and threads of each block: those of a row, and rows."""
 
-    blocks: tuple[int, ...]
-    threads: tuple[int, ...]
+    blocks: tuple[int]
+    threads: tuple[int, int]
 
 
 def can_compile(xp: Any) -> bool:
@@ -34,12 +38,13 @@ def source(name: str) -> str:
     return (_FOLDER / name).read_text()
 
 
-def options(dtype: _Type, elements: int) -> tuple[str, ...]:
+def options(dtype: _Type, elements: int, grid: Grid) -> tuple[str, ...]:
     """Return how to compile for arrays of a dtype, of which the largest has so many elements.
 
     Products and sums are rounded each for itself, as they are by the operations that a kernel stands for.
     """
-    return (f"-DREAL={REALS[dtype.char]}", f"-DINDEX={_index(elements)}", "--fmad=false")
+    defined = {"REAL": REALS[dtype.char], "INDEX": _index(elements), "THREADS": math.prod(grid.threads)}
+    return (*(f"-D{name}={value}" for name, value in defined.items()), "--fmad=false")
 
 
 def _index(elements: int) -> str:
@@ -51,25 +56,26 @@ def count(number: int, elements: int) -> np.generic:
     return np.uint32(number) if _index(elements) == "unsigned" else np.uint64(number)
 
 
-def find_function(xp: Any, code: str, name: str, dtype: _Type, elements: int) -> Callable[..., None]:
-    """Return a kernel of a source, ``function(blocks, threads, arguments)``, compiled for arrays of some size."""
-    return _function(xp, code, name, options(dtype, elements))
+def find_function(xp: Any, code: str, name: str, dtype: _Type, elements: int, grid: Grid) -> Function:
+    """Return a kernel of a source, compiled for arrays of some size: ``function(blocks, threads, arguments)``."""
+    return _function(xp, code, name, options(dtype, elements, grid))
 
 
 @functools.cache
-def _function(xp: Any, code: str, name: str, options: tuple[str, ...]) -> Callable[..., None]:
+def _function(xp: Any, code: str, name: str, options: tuple[str, ...]) -> Function:
     return xp.RawModule(code=source("prelude.cu") + code, options=options).get_function(name)  # type: ignore[no-any-return]
 
 
 def over_elements(elements: int) -> Grid:
     """Return a grid whose threads have an element each, or several."""
-    return Grid((min(-(-elements // THREADS), MOST_BLOCKS),), (THREADS,))
+    return Grid((min(-(-elements // FEW), MOST_BLOCKS),), (FEW, 1))
 
 
 def over_rows(rows: int, width: int) -> Grid:
     """Return a grid that has as many threads to a row as it has columns, if a block does: a power of two."""
-    lanes = min(THREADS, 1 << (max(width, 1) - 1).bit_length())
-    together = THREADS // lanes
+    threads = FEW if width <= WIDE else MANY
+    lanes = min(threads, 1 << (max(width, 1) - 1).bit_length())
+    together = threads // lanes
     return Grid((min(-(-rows // together), MOST_BLOCKS),), (lanes, together))
 
 

@@ -1,10 +1,10 @@
-// What all kernels share. REAL is float or double; INDEX an unsigned type that counts every element.
+// What all kernels share. REAL is float or double; INDEX an unsigned type that counts every element; THREADS of a block.
 // Elements of a row are next to each other. Where a row is reduced, threads of one threadIdx.y work on it together.
 
 typedef REAL T;
 typedef INDEX Index;
 
-#define THREADS 256 // of a block, at most
+#define KERNEL extern "C" __global__ void __launch_bounds__(THREADS)
 
 // The thread's own columns of a row.
 #define EACH_COLUMN(c, width) for (Index c = threadIdx.x; c < (width); c += blockDim.x)

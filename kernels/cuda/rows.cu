@@ -24,7 +24,7 @@ __device__ inline T log_sum_exp(const T* x, Index width)
     return log(sum_exp(x, width, top)) + top;
 }
 
-extern "C" __global__ void softmax(Index rows, Index width, const T* x, T* y)
+KERNEL softmax(Index rows, Index width, const T* x, T* y)
 {
     EACH_ROW(r, rows) {
         const T* row = x + r * width;
@@ -35,7 +35,7 @@ extern "C" __global__ void softmax(Index rows, Index width, const T* x, T* y)
     }
 }
 
-extern "C" __global__ void log_softmax(Index rows, Index width, const T* x, T* y)
+KERNEL log_softmax(Index rows, Index width, const T* x, T* y)
 {
     EACH_ROW(r, rows) {
         const T* row = x + r * width;
@@ -45,7 +45,7 @@ extern "C" __global__ void log_softmax(Index rows, Index width, const T* x, T* y
     }
 }
 
-extern "C" __global__ void cross_entropy(Index rows, Index width, const T* labels, const T* logits, T* loss)
+KERNEL cross_entropy(Index rows, Index width, const T* labels, const T* logits, T* loss)
 {
     EACH_ROW(r, rows) {
         const T* row = logits + r * width;
@@ -75,14 +75,12 @@ __device__ inline void sparse(Index rows, Index width, const Label* labels, cons
     }
 }
 
-extern "C" __global__ void sparse_int32(
-    Index rows, Index width, const int* labels, const T* logits, T* loss, int* wrong)
+KERNEL sparse_int32(Index rows, Index width, const int* labels, const T* logits, T* loss, int* wrong)
 {
     sparse(rows, width, labels, logits, loss, wrong);
 }
 
-extern "C" __global__ void sparse_int64(
-    Index rows, Index width, const long long* labels, const T* logits, T* loss, int* wrong)
+KERNEL sparse_int64(Index rows, Index width, const long long* labels, const T* logits, T* loss, int* wrong)
 {
     sparse(rows, width, labels, logits, loss, wrong);
 }

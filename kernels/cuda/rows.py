@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from .launching import contiguous, count, find_function, over_rows, source
+from .launching import WIDEST, contiguous, count, find_function, over_rows, source
 
 Kernel = Callable[..., Any]
 NAMES = {"Softmax": "softmax", "LogSoftmax": "log_softmax", "SoftmaxCrossEntropyWithLogits": "cross_entropy"}
@@ -27,7 +27,7 @@ class RowKernel:
     axis : int
         Where the operation goes along.
     otherwise : callable
-        The kernel for other axes, and for nothing at all.
+        The kernel for other axes, for rows that are too wide for one block, and for nothing at all.
     """
 
     takes_scalars = False
@@ -45,7 +45,7 @@ class RowKernel:
         """
         shape = arrays[0].shape
         is_last = self._axis in (-1, len(shape) - 1)
-        if not shape or not is_last or not arrays[0].size or any(x.shape != shape for x in arrays):
+        if not (is_last and _has_rows(arrays[0])) or any(x.shape != shape for x in arrays):
             return self._otherwise(*arrays)
         made = self._xp.empty(shape[:-1] if self._name == "cross_entropy" else shape, self._dtype)
         launch(self._xp, self._name, arrays, [made], self._dtype)
@@ -60,7 +60,7 @@ class SparseKernel:
     xp, dtype
         As of `RowKernel`.
     otherwise : callable
-        The kernel for nothing at all, and for labels that are wrong: it says so.
+        The kernel for what `RowKernel` leaves to it too, and for labels that are wrong: it says so.
     """
 
     takes_scalars = False
@@ -70,16 +70,21 @@ class SparseKernel:
 
     def __call__(self, labels: Any, logits: Any) -> Any:
         """Return the loss of each row of `logits`."""
-        if not logits.size or labels.shape != logits.shape[:-1]:
+        if not _has_rows(logits) or labels.shape != logits.shape[:-1]:
             return self._otherwise(labels, logits)
         loss, wrong = self._xp.empty(labels.shape, self._dtype), self._xp.zeros((), np.int32)
         launch(self._xp, f"sparse_{labels.dtype}", [labels, logits], [loss, wrong], self._dtype)
         return self._otherwise(labels, logits) if int(wrong) else loss
 
 
-def launch(xp: Any, name: str, arrays: Any, made: Any, dtype: np.dtype[Any]) -> None:
+def _has_rows(x: Any) -> bool:
+    return bool(x.ndim and x.size and x.shape[-1] <= WIDEST)
+
+
+def launch(xp: Any, name: str, arrays: Sequence[Any], made: Sequence[Any], dtype: np.dtype[Any]) -> None:
     """Run a kernel of ``rows.cu`` over the rows of the last of its inputs."""
     size, width = arrays[-1].size, arrays[-1].shape[-1]
-    function = find_function(xp, source("rows.cu"), name, dtype, size)
-    numbers = [count(number, size) for number in (size // width, width)]
-    function(*over_rows(size // width, width), (*numbers, *contiguous(xp, arrays), *made))
+    rows = size // width
+    grid = over_rows(rows, width)
+    function = find_function(xp, source("rows.cu"), name, dtype, size, grid)
+    function(*grid, (count(rows, size), count(width, size), *contiguous(xp, arrays), *made))

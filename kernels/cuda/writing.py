@@ -137,7 +137,7 @@ class _Writer:
         else:
             for length, pieces in loops.items():
                 self._add_flat_loop(length, pieces)
-        head = f'extern "C" __global__ void {NAME}({", ".join(self._parameters())})'
+        head = f"KERNEL {NAME}({', '.join(self._parameters())})"
         return "\n".join([head, "{", *self.lines, "}", ""])
 
     def _parameters(self) -> Iterator[str]:

@@ -7,6 +7,7 @@
 #include <utility>
 
 #define __global__
+#define __launch_bounds__(threads)
 #define __device__
 #define __shared__ static
 #define EXPORTED extern "C" __attribute__((visibility("default")))

@@ -15,7 +15,7 @@ import numpy as np
 from tests.strict.library import Array, Library
 
 SHIM = Path(__file__).with_name("host.h")
-OPTIONS = ("-x", "c++", "-std=c++17", "-O1", "-ffp-contract=off", "-fno-gnu-unique", "-fvisibility=hidden")
+OPTIONS = ("-x", "c++", "-std=c++17", "-O0", "-ffp-contract=off", "-fno-gnu-unique", "-fvisibility=hidden")
 STARTER = """
 EXPORTED int host_{0}(const unsigned* shape, bool backward, void** arguments, const size_t* sizes, size_t number)
 {{
@@ -39,7 +39,7 @@ def folder():
 @functools.cache
 def library(code, options):
     """Return CUDA C as a library of this process, each of its kernels behind ``host_`` and its name."""
-    kernels = re.findall(r"__global__ void (\w+)\(", code)
+    kernels = re.findall(r"^KERNEL (\w+)\(", code, re.M)
     text = "\n".join([SHIM.read_text(), code, *map(STARTER.format, kernels)])
     defined = [option for option in options if option.startswith("-D")]
     path = Path(folder().name, hashlib.sha256(repr((text, options)).encode()).hexdigest()[:24] + ".so")

@@ -11,6 +11,8 @@ from tagflow.kernels.cuda.writing import KNOWN
 from tests.cuda.cases import PROGRAMS, REALS, Case, adam, cases, layer_norm, lstm, row_cases
 from tests.cuda.host import RawModule, compiler, library, xp
 from tests.cuda.steps import any_steps, every_step
+from tests.ops.test_registry import SAMPLES
+from tests.strict.kernels import compare, run, run_compiled, variants
 from tests.strict.library import WAITS
 
 pytestmark = pytest.mark.skipif(compiler() is None, reason="compiler() found no C++ compiler")
@@ -36,6 +38,19 @@ def test_fused_operations(program, dtype, order):
 def test_operations_on_rows(dtype, shape, order):
     for case in row_cases(dtype, shape, np.random.default_rng(1)):
         case.check(xp)
+
+
+SAMPLED = [p for p in SAMPLES if p.values[0].type in TYPES]
+
+
+@pytest.mark.parametrize(("definition", "sample"), SAMPLED)
+def test_samples(definition, sample):
+    """Samples in every dtype, of those that kernels have."""
+    found = [(run_compiled(definition, variant, xp), variant) for variant in variants(definition, sample)]
+    found = [(results, variant) for results, variant in found if results]
+    assert len(found) >= 3
+    for results, variant in found:
+        compare(definition, results, run(definition, variant, np), ulps=16)
 
 
 @pytest.mark.parametrize("dtype", REALS)
@@ -82,6 +97,11 @@ def test_threads_go_on_where_there_are_more_elements(monkeypatch, order):
         case.check(xp)
 
 
+def test_wide_rows_have_more_threads(order):
+    for case in (*cases(layer_norm, "float32", 2, 2100), *row_cases("float64", (2, 5000), np.random.default_rng(5))):
+        case.check(xp)
+
+
 @pytest.mark.parametrize("program", [lstm, layer_norm])
 def test_more_elements_than_32_bits_count(program, monkeypatch):
     monkeypatch.setattr(launching, "_index", lambda elements: "size_t")
@@ -118,10 +138,10 @@ def test_what_a_kernel_was_not_made_for_is_left_to_the_definition():
         inputs = [*case.inputs[:i], np.zeros((2, *x.shape), x.dtype), *case.inputs[i + 1 :]]
         Case("Fused", case.attrs, inputs).run(xp, lambda *arrays: left.append(arrays) or xp.zeros(()))
     x = np.zeros((3, 4))
-    for inputs, axis in (([x], 0), ([x[:0]], -1), ([x[:, :0]], -1), ([x[0, 0]], -1)):
+    for inputs, axis in (([x], 0), ([x[:0]], -1), ([x[:, :0]], -1), ([x[0, 0]], -1), ([np.zeros((1, 1 << 17))], -1)):
         inputs = list(map(np.asarray, inputs))
         Case("Softmax", {"axis": axis}, inputs).run(xp, lambda *arrays: left.append(arrays) or xp.zeros(()))
-    assert len(left) == len(case.inputs) + 4
+    assert len(left) == len(case.inputs) + 5
 
 
 @pytest.mark.parametrize("label", [-1, 3])

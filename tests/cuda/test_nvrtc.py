@@ -1,10 +1,11 @@
 """NVRTC takes the sources of all kernels, for every dtype and GPU; nothing runs."""
 
 import re
+from itertools import product
 
 import numpy as np
 import pytest
-from tagflow.kernels.cuda.launching import options, source
+from tagflow.kernels.cuda.launching import options, over_rows, source
 
 from tests.cuda.cases import PROGRAMS, REALS, cases
 from tests.cuda.nvrtc import architectures, compiled, nvrtc
@@ -36,10 +37,10 @@ class CompilingLibrary(Library):
 @pytest.mark.parametrize("dtype", REALS)
 def test_operations_on_rows(dtype, size):
     code = source("prelude.cu") + source("rows.cu")
-    for architecture in architectures():
+    for architecture, width in product(architectures(), (8, 8000)):
         Compiled.architecture = architecture
-        module = Compiled(code=code, options=options(np.dtype(dtype), SIZES[size]))
-        for name in re.findall(r"__global__ void (\w+)\(", code):
+        module = Compiled(code=code, options=options(np.dtype(dtype), SIZES[size], over_rows(10, width)))
+        for name in re.findall(r"^KERNEL (\w+)\(", code, re.M):
             module.get_function(name)
 
 

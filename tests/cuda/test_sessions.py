@@ -10,19 +10,13 @@ from tagflow.kernels.scheduler.state import live_counts
 from tagflow.training import AdamOptimizer as Adam
 from tagflow.training import MomentumOptimizer as Momentum
 
-from tests.cuda.host import RawModule, compiler, xp
+from tests.cuda.device import CompilingDevice
+from tests.cuda.host import RawModule, compiler
 from tests.runtime.test_elsewhere import PROGRAMS, lstm
 from tests.settings import ON
-from tests.strict.device import StrictDevice
 from tests.strict.library import WAITS, Special
 
 pytestmark = pytest.mark.skipif(compiler() is None, reason="compiler() found no C++ compiler")
-
-
-class CompilingDevice(StrictDevice):
-    """A strict device with a compiler."""
-
-    arrays = xp
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ import pytest
 from tagflow.ops.verified import write_verified
 
 from tests.ops.test_registry import SAMPLES
-from tests.strict.kernels import compare, is_for_device, run, variants
+from tests.strict.kernels import compare, is_for_device, run, run_compiled, variants
 
 pytestmark = [
     pytest.mark.gpu,
@@ -25,7 +25,10 @@ def fails(type):
     try:
         for definition, sample in DEVICE:
             for variant in variants(definition, sample) if definition.type == type else ():
-                compare(definition, run(definition, variant, cupy), run(definition, variant, np), ULPS)
+                wanted = run(definition, variant, np)
+                compare(definition, run(definition, variant, cupy), wanted, ULPS)
+                if compiled := run_compiled(definition, variant, cupy):
+                    compare(definition, compiled, wanted, ULPS)
     except Exception as error:  # whatever CuPy, its compiler or the driver raises: the others are tried too
         return f"{type}: {error!r}"
     return None

@@ -18,12 +18,12 @@ PLACES = {"layout": st.sampled_from(["s", "sc", "cs", "scs"]), "seed": st.intege
           "window": st.sampled_from([1, 2, 7, 32])}  # fmt: skip
 
 
-async def run_on(graph, layout, run, seed):
+async def run_on(graph, run, layout, seed, strict=StrictDevice):
     """Yield what running a session gives on devices: strict ones and CPUs."""
     async with AsyncExitStack() as stack:
         devices = []
         for i, kind in enumerate(layout):
-            devices.append(await stack.enter_async_context(StrictDevice(f"/cpu:{i}")) if kind == "s" else f"/cpu:{i}")
+            devices.append(await stack.enter_async_context(strict(f"/cpu:{i}")) if kind == "s" else f"/cpu:{i}")
         settings = replace(ON, shuffle_seed=seed % 3 or None)
         async with tg.Session(graph, devices=devices, soft_placement=True, settings=settings) as session:
             yield f"on {layout}", await run(session)
@@ -34,11 +34,11 @@ async def run_on(graph, layout, run, seed):
 @batch_settings(150)
 @given(program=mixed_programs(), **PLACES)
 def test_random_programs(batch, program, layout, seed, window):
-    check_program(program, window, len(layout), seed, lambda graph, run: run_on(graph, layout, run, seed))
+    check_program(program, window, len(layout), seed, lambda *run: run_on(*run, layout, seed))
 
 
 @batches(50)
 @batch_settings(50)
 @given(program=smooth_programs(), **PLACES)
 def test_random_gradients(batch, program, layout, seed, window):
-    check_gradients(program, window, len(layout), seed, lambda graph, run: run_on(graph, layout, run, seed))
+    check_gradients(program, window, len(layout), seed, lambda *run: run_on(*run, layout, seed))

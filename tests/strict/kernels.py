@@ -1,10 +1,12 @@
 """Samples of operations in every dtype, run with an array library and compared with what NumPy gives."""
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 from tagflow.base import dtypes
 from tagflow.base.errors import TagflowError
+from tagflow.kernels.cuda.registry import find_compiled
 
 
 def on_device(definition, arguments, asarray):
@@ -59,6 +61,18 @@ def run(definition, sample, library):
         return computed(definition, library, inputs, {**definition.attrs, **sample.attrs})
     except (ValueError, IndexError, ZeroDivisionError, TagflowError) as error:
         return type(error)
+
+
+def run_compiled(definition, sample, library):
+    """Return the results of the kernel in CUDA C, None where there is none."""
+    inputs = on_device(definition, sample.inputs, library.asarray)
+    attrs = {**definition.attrs, **sample.attrs}
+    plain = partial(computed, definition, library, attrs=attrs)
+    kernel = find_compiled(library, definition.type, attrs, [inputs[-1].dtype], lambda *given: plain(given))
+    if kernel is None:
+        return None
+    result = kernel(*inputs)
+    return result if isinstance(result, list) else [result]
 
 
 def compare(definition, found, wanted, ulps=4):
