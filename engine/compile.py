@@ -11,6 +11,7 @@ from .ir.rewrite import Program, copy_program
 from .lower.lowering import lower
 from .optimize.accumulate import accumulate_products
 from .optimize.batch import batch_products
+from .optimize.blocks import read_in_blocks
 from .optimize.fold import fold_constants
 from .optimize.fuse import fuse_elementwise
 from .optimize.hoist import hoist_constants
@@ -32,6 +33,7 @@ PASSES: tuple[tuple[str, Pass], ...] = (  # by the setting that turns each off, 
     ("merge", lambda program, _: merge_duplicates(program)),
     ("hoist", lambda program, _: hoist_constants(capture_unchanged(program))),
     ("hoist_bytes", hoist_products),
+    ("block_bytes", read_in_blocks),
     ("narrow", lambda program, _: narrow_products(program)),
     ("batch", lambda program, _: batch_products(program)),
     ("accumulate", lambda program, _: accumulate_products(program)),

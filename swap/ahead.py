@@ -63,10 +63,10 @@ class LookAhead:
         ----------
         series : Series or ArrayStorage
         index : int
-            Of a slot, or an element, that holds an Entry.
+            Of a slot, or an element.
         """
-        entry = series.at(index)
-        self._away.pop(id(entry), None)
+        value = series.at(index)
+        self._away.pop(id(value), None)
         step = index - series.cursor if series.cursor >= 0 else -1
         series.cursor = index
         if step == 0:
@@ -75,32 +75,33 @@ class LookAhead:
         if now > self._last_read:
             self._interval = _smoothed(self._interval, now - self._last_read)
             self._last_read = now
-        depth = self._depth(entry)
+        depth = self._depth(value.nbytes if type(value) is not Entry else value.size)
         middle = series.at(index + (depth + 1) // 2 * step)
         if not isinstance(middle, Entry) or middle.state is State.AWAY:
-            self.wanted = deque(ref(each) for each in islice(self._behind(series, index, step), depth))
+            behind = islice(self._behind(series, index, step), depth)
+            self.wanted = deque(ref(each) for each in behind if isinstance(each, Entry))
 
     def clear(self) -> None:
         """Want nothing any more."""
         self.wanted.clear()
         self._away.clear()
 
-    def _behind(self, series: Series | Any, index: int, step: int) -> Iterator[Entry]:
+    def _behind(self, series: Series | Any, index: int, step: int) -> Iterator[Any]:
         """Yield what should be read next: the slots behind, then, where a loop goes back to others, what left last."""
         seen = set()
-        while isinstance(entry := series.at(index := index + step), Entry):
-            seen.add(id(entry))
-            yield entry
+        while (value := series.at(index := index + step)) is not None:
+            seen.add(id(value))
+            yield value
         for each in reversed(self._away.values()) if step < 0 else ():
             if (entry := each()) is not None and id(entry) not in seen:
                 yield entry
 
-    def _depth(self, entry: Entry) -> int:
+    def _depth(self, size: int) -> int:
         """Return how many slots are brought back ahead of one: as copies take, and so many that a lot is worth it."""
         if isinstance(self._policy.prefetch, int):
             return self._policy.prefetch
         wanted = MOST_AHEAD if self._interval <= 0 else self.seconds / self._interval
-        worth = min(_WORTH, self._lot // (4 * entry.size))
+        worth = min(_WORTH, self._lot // (4 * size))
         return min(MOST_AHEAD, 2 + max(worth, ceil(min(wanted, MOST_AHEAD))))
 
 

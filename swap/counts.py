@@ -19,7 +19,7 @@ class SwapCounts:
     limit : int
         Bytes.
     kept : int
-        Saved values that could move, each array once.
+        Saved values that could move.
     small, held, soon, full : int
         How often a value was too small to move; was held by somebody else or part of something larger; would have been
         wanted again before it could be out and back; found no room in a tier.

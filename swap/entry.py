@@ -18,6 +18,8 @@ Array = np.ndarray[Any, Any]
 class State(Enum):
     """Where a saved value is."""
 
+    __hash__ = object.__hash__  # that of Enum is a call in Python
+
     RESIDENT = "in the device's memory only"
     LEAVING = "in the device's memory, and being copied out"
     AWAY = "in a tier only"

@@ -32,6 +32,7 @@ _LOOKS = 64  # values that are looked at for one that can leave
 _LOTS = 32  # a lot that is copied as one has at most one of so many parts of the limit
 Leaving = tuple[Entry, Array, Extent | None]  # a value, where it goes in the host's memory, and then in the file
 Arriving = tuple[Entry, Array]  # a value and where it goes
+Slot = tuple[ref[Series], int, float]  # that holds an array without an Entry yet, and when it was saved
 Moving = TypeVar("Moving", Leaving, Arriving)
 
 
@@ -77,7 +78,7 @@ class StepSwap:
         self._minimum = policy.minimum
         self._lot = limit // _LOTS
         self._known: WeakValueDictionary[int, Entry] = WeakValueDictionary()  # by the id of the resident array
-        self._queue: deque[ref[Entry]] = deque()  # in the order in which they were saved
+        self._queue: deque[ref[Entry] | Slot] = deque()  # in the order in which they were saved
         self._back: dict[int, ref[Entry]] = {}  # by the entry's id, in the order of arrival: not read yet
         self._ahead = LookAhead(policy, self._lot, device.clock)
         self._copies: dict[Event[Any], Callable[[Event[Any]], None]] = {}  # under way, and what comes after
@@ -95,27 +96,57 @@ class StepSwap:
         always : bool
             Whether it may move even if it is not in the host's memory anyway.
         """
-        if type(value) is not self._buffer or value.dtype.hasobject:
+        if not self._may_move(value, always):
             return value
+        entry = self._entry(value, self._device.clock.now())
+        self._queue.append(ref(entry))
+        self._look()
+        return entry
+
+    def save(self, value: Any, series: Series, index: int, always: bool) -> None:
+        """Note that a slot of a series holds a value, in whose place there is an Entry when it is to move.
+
+        Parameters
+        ----------
+        value : object
+        series : Series
+        index : int
+            Of the slot.
+        always : bool
+            Whether it may move even if it is not in the host's memory anyway.
+        """
+        if self._may_move(value, always):
+            self._queue.append((ref(series), index, self._device.clock.now()))
+            self._look()
+
+    def _may_move(self, value: Any, always: bool) -> bool:
+        if type(value) is not self._buffer or value.dtype.hasobject:
+            return False
         if value.nbytes < self._minimum or not value.flags.c_contiguous:
             self.counts.small += 1
-            return value
-        entry = self._known.get(id(value))
-        if entry is None or entry.array is not value:
-            place = self._origin(value)
-            if place is None and not always:
-                return value
-            entry = self._known[id(value)] = Entry(value, self._device.clock.now(), self._fetch)
-            self.counts.kept += 1
+            return False
+        if not always and self._origin(value) is None:
+            return False
+        self.counts.kept += 1
+        return True
+
+    def _entry(self, array: Array, kept: float) -> Entry:
+        """Return the Entry of an array: one, also if it was saved twice."""
+        entry = self._known.get(id(array))
+        if entry is None or entry.array is not array:
+            entry = self._known[id(array)] = Entry(array, kept, self._fetch)
+            place = self._origin(array)
             if place is not None:
                 entry.lent = True
-                entry.become(State.BACK, array=value, place=place)
-            self._queue.append(ref(entry))
+                entry.become(State.BACK, array=array, place=place)
+        return entry
+
+    def _look(self) -> None:
+        """See whether something must leave, now that a value was saved."""
         live = self._pool.live_bytes
         self.counts.peak = max(self.counts.peak, live)
         if live - self._leaving > self._goal:
             self._move_out()
-        return entry
 
     def is_foreign(self, array: Array) -> bool:
         """Say whether an array is in the host's memory only: not made on the device, nor charged to it."""
@@ -136,7 +167,7 @@ class StepSwap:
         ----------
         series : Series or ArrayStorage
         index : int
-            Of a slot, or an element, that holds an Entry.
+            Of a slot, or an element.
         last : bool
             Whether the slot is emptied now.
 
@@ -145,7 +176,9 @@ class StepSwap:
         MemoryError
             If there is no room for it; then nothing has been done.
         """
-        entry: Entry = series.at(index)
+        entry = series.at(index)
+        if type(entry) is not Entry:
+            return self._read_resident(entry, series, index), None
         waiter = None
         array = entry.array
         if array is None:
@@ -163,6 +196,15 @@ class StepSwap:
         self._ahead.read(series, index)
         self.bring_wanted()
         return array, waiter
+
+    def _read_resident(self, value: Any, series: Series, index: int) -> Any:
+        """Return a value of which there is no Entry; those behind it may be away."""
+        if type(value) is self._buffer:
+            self._device.charge(value)
+            if self._known:
+                self._ahead.read(series, index)
+                self.bring_wanted()
+        return value
 
     def relieve(self) -> bool:
         """Give memory back, since a step can not go on without; say whether some was, or will be."""
@@ -210,7 +252,7 @@ class StepSwap:
         for _ in range(len(self._queue) if forced else min(len(self._queue), _LOOKS)):
             if (begun and forced) or (not forced and self._pool.live_bytes - self._leaving <= goal):
                 break
-            entry = self._queue.popleft()()
+            entry = self._oldest()
             if entry is None or entry.state not in (State.RESIDENT, State.BACK):
                 continue
             if not self._device.frees(entry):
@@ -230,6 +272,21 @@ class StepSwap:
         for lot in self._lots(leaving):
             self._leave(lot)
         return begun
+
+    def _oldest(self) -> Entry | None:
+        """Take the first off the queue; return its Entry, or None if it is no more."""
+        first = self._queue.popleft()
+        if not isinstance(first, tuple):
+            return first()
+        found, index, when = first
+        series = found()
+        array: Any = None if series is None else series.at(index)
+        if series is None or type(array) is not self._buffer:
+            return None
+        known = self._known.get(id(array))
+        entry = self._entry(array, when)
+        series.put(index, entry)
+        return None if entry is known else entry  # which has a place in the queue already
 
     def _lots(self, moving: list[Moving]) -> Iterator[list[Moving]]:
         """Yield what is copied as one: so much that it is worth the calls, so little that memory is soon back."""

@@ -49,6 +49,9 @@ class Settings:
         Move constants out of loops, and read loop variables that never change from outside.
     hoist_bytes : int
         Largest product of all inputs of a loop that is computed at once in front of it; 0 for never.
+    block_bytes : int
+        Most bytes of a block of fed rows, or of their products, that a loop takes at once where all of them would be
+        too many; 0 for never. Under a limit of memory at most a part of that.
     narrow : bool
         Compute only the columns of a product that are used.
     fuse : bool
@@ -88,6 +91,7 @@ class Settings:
     accumulate: bool = True
     hoist: bool = True
     hoist_bytes: int = 1 << 25
+    block_bytes: int = 1 << 23
     narrow: bool = True
     fuse: bool = True
     release: bool = True
@@ -133,7 +137,7 @@ class Settings:
 
 # What makes steps fast, and changes no result but for rounding: each field with the value that switches it off.
 FAST_PATHS: dict[str, Any] = {
-    "fold": False, "merge": False, "hoist": False, "hoist_bytes": 0, "narrow": False, "batch": False,
+    "fold": False, "merge": False, "hoist": False, "hoist_bytes": 0, "block_bytes": 0, "narrow": False, "batch": False,
     "accumulate": False, "fuse": False, "release": False, "quiet": False, "native": False, "loops": False,
     "reuse": False, "pool": False, "workers": 0,
 }  # fmt: skip

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..base import dtypes
-from ..base.shapes import SCALAR
+from ..base.shapes import SCALAR, Shape
 from . import scopes
 from .build import place, scoped_name
 from .operation import Operation
@@ -79,6 +79,17 @@ def make_while(
     )  # fmt: skip
     place(op)
     return op
+
+
+def add_variable(op: Operation, init: Tensor, shape: Shape, name: str) -> Tensor:
+    """Give a While one more loop variable, and return it in the body, whose results then lack its next value."""
+    first = num_results(op)
+    op.inputs.append(init)
+    init._consumers[op] = None
+    op.outputs.insert(first, Tensor(op, first, init.dtype, shape))
+    for i, tensor in enumerate(op.outputs):
+        tensor.index = i
+    return [region.add_param(init.dtype, shape, name) for region in op.regions][1]
 
 
 def save_maybe(op: Operation, branch: int, value: Tensor) -> Tensor:

@@ -18,6 +18,27 @@ from ..kernels.scheduler.series import Stored
 Array = np.ndarray[Any, Any]
 
 
+class Blocks:
+    """The rows of an array in blocks, of which some may be elsewhere; as a series is read by what brings them.
+
+    Attributes
+    ----------
+    cursor : int
+        Block that was read last of those that may be elsewhere.
+    parts : list of numpy.ndarray or Stored
+    """
+
+    __slots__ = ("cursor", "parts")
+
+    def __init__(self, rows: Array, count: int) -> None:
+        self.cursor = -1
+        self.parts: list[Any] = [rows[i : i + count] for i in range(0, len(rows), count)]
+
+    def at(self, index: int) -> Any:
+        """Return what a block is, or None if there is none."""
+        return self.parts[index] if 0 <= index < len(self.parts) else None
+
+
 class ArrayStorage(Elements):
     """The elements of one TensorArray, or (with a primal) of one of its gradient arrays.
 
@@ -27,8 +48,8 @@ class ArrayStorage(Elements):
     """
 
     __slots__ = (
-        "cursor", "dynamic_size", "element_shape", "element_type", "frozen", "gradients", "identical_shapes", "name",
-        "primal", "xp",
+        "blocks", "cursor", "dynamic_size", "element_shape", "element_type", "frozen", "gradients", "identical_shapes",
+        "name", "primal", "xp",
     )  # fmt: skip
 
     def __init__(
@@ -55,6 +76,7 @@ class ArrayStorage(Elements):
         self.primal = primal
         self.swap = self.keeper = None
         self.cursor = -1  # element that was read last of those that may be elsewhere
+        self.blocks: Blocks | None = None
         self.gradients: dict[str, ArrayStorage] = {}
         self.any_shape = element_shape.rank is None and not identical_shapes
         self.exact = element_shape.as_tuple() if element_shape.is_fully_known else None
@@ -86,6 +108,7 @@ class ArrayStorage(Elements):
         """Free the elements; later use is an error (rule 114)."""
         self.closed = True
         self.elements = []
+        self.blocks = None
         self.gradients = {}
 
     def write(self, index: int, value: Any, context: KernelContext) -> None:
@@ -137,6 +160,36 @@ class ArrayStorage(Elements):
         if self.swap is not None and self.swap.is_foreign(rows):
             for element in self.elements[: len(rows)]:
                 element.value = self.swap.lend(element.value)
+            if self.blocks is not None:
+                self.blocks.parts = [self.swap.lend(part) for part in self.blocks.parts]
+
+    def cut(self, rows: Array, count: int) -> None:
+        """Let the elements, rows of an array, be read in blocks of `count` too."""
+        self.blocks = Blocks(rows, count)
+
+    def read_block(self, index: int, count: int, context: KernelContext) -> Any:
+        """Return the block of `count` rows that has an element, or what is to be waited for."""
+        self._slot(index, context, grow=False)
+        assert self.blocks is not None
+        block = self.blocks.at(index // count)
+        if isinstance(block, Stored):
+            array, coming = self.swap.read(self.blocks, index // count, False)
+            return coming if array is None else array
+        return block
+
+    def row_of(self, block: Any, index: int, context: KernelContext, *, count: int, reads: bool) -> Any:
+        """Return the row of a block, or of what was made of one, that belongs to an element.
+
+        Parameters
+        ----------
+        reads : bool
+            Whether that is the element, which counts as read then.
+        """
+        if reads:
+            self.read(index, context, wait=False)
+        else:
+            self._slot(index, context, grow=False)
+        return block[index % count, ...]
 
     def _fetch(self, index: int) -> Any:
         array, coming = self.swap.read(self, index, self.clear_after_read)

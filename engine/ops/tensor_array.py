@@ -42,8 +42,16 @@ def _zeros(zeros: tuple[Any, ...]) -> Any:
 
 
 def _new(
-    xp: Any, context: KernelContext, size: Any, *, dtype: DType, element_shape: Shape, array_name: str, swap: bool,
-    away: bool, **options: Any,
+    xp: Any,
+    context: KernelContext,
+    size: Any,
+    *,
+    dtype: DType,
+    element_shape: Shape,
+    array_name: str,
+    swap: bool,
+    away: bool,
+    **options: Any,
 ) -> tuple[ArrayStorage, Any]:
     if size < 0:
         raise TensorArrayError(
@@ -201,8 +209,12 @@ define(
 )
 
 
-def _unstack(xp: Any, context: KernelContext, array: ArrayStorage, value: Any, flow: Any, *, lent: bool) -> Any:
+def _unstack(
+    xp: Any, context: KernelContext, array: ArrayStorage, value: Any, flow: Any, *, lent: bool, block: int
+) -> Any:
     array.write_rows(range(len(value) if getattr(value, "ndim", 0) else 0), value, context)
+    if block:
+        array.cut(value, block)
     if lent:
         array.lend(value)
     return flow
@@ -221,10 +233,34 @@ define(
     "TensorArrayUnstack",
     "handle: resource, value: T, flow: host float32 -> flow_out: host float32",
     where=_ANY,
-    attrs={"lent": False},
+    attrs={"lent": False, "block": 0},
     shape=scalar,
     kernel=_unstack,
     gradient=_unstack_gradient,
+    stateful=True,
+)
+
+_LATE = NotDifferentiable("programs get it when their gradients are built")
+
+define(
+    "TensorArrayReadBlock",
+    "handle: resource, index: host I, flow: host float32 -> block: @dtype",
+    where=_ANY,
+    attrs={**_READ, "count": REQUIRED},
+    shape=lambda op: Shape([None]) + _element_shape(op),
+    kernel=lambda xp, context, array, index, flow, *, count, **_: array.read_block(int(index), count, context),
+    gradient=_LATE,
+    stateful=True,
+)
+
+define(
+    "TensorArrayRowOf",
+    "handle: resource, index: host I, flow: host float32, block: T -> row: T",
+    where=_ANY,
+    attrs={"count": REQUIRED, "reads": True},
+    shape=lambda op: op.inputs[3].shape[1:],
+    kernel=lambda xp, context, array, index, flow, block, **how: array.row_of(block, int(index), context, **how),
+    gradient=_LATE,
     stateful=True,
 )
 

@@ -80,6 +80,8 @@ class _Groups:
         """Return the operations that may be dead while their region runs, or wait for something slow."""
         found: set[Operation] = set()
         for op in region.operations:
+            if op.attrs.get("block"):  # read for all that the loop does
+                continue
             slow = is_structured(op) and region.parent is not None
             maybe = op.type == "SeriesRead" and op.attrs["maybe"]
             if op.type in _UNSURE or slow or maybe or op.type == "Cond" or any(t.op in found for t in op.inputs):

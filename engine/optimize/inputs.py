@@ -7,10 +7,6 @@ loop reads in place of the inputs.
 
 from __future__ import annotations
 
-from typing import Any
-
-import numpy as np
-
 from ..base import dtypes
 from ..base.settings import Settings
 from ..base.shapes import Shape
@@ -19,8 +15,8 @@ from ..ir.region import Region
 from ..ir.rewrite import Program, copy_program
 from ..ir.structured import extras
 from ..ir.tensor import Tensor
-from ..ops import strided as _operation  # noqa: F401  declares StridedSlice
 from .substitute import substitute
+from .writer import Writer
 
 WORTH = 1 << 18  # multiplications in an iteration below which a read and an addition cost more
 
@@ -29,7 +25,7 @@ def hoist_products(program: Program, settings: Settings) -> Program:
     """Return the program with products of unstacked inputs in front of their loops; the given one is used up."""
     moved: dict[Tensor, Tensor] = {}
     for op in list(program.graph.root.walk()):
-        if op.type == "MatMul" and _multiplies_input(op) and _bytes(op) <= settings.hoist_bytes:
+        if multiplies_input(op) and not _saves_memory(op) and _bytes(op) <= settings.hoist_bytes:
             moved[op.outputs[0]] = _hoist(op)
     if not moved:
         return program
@@ -37,39 +33,48 @@ def hoist_products(program: Program, settings: Settings) -> Program:
     return copy_program(program)
 
 
-def _multiplies_input(op: Operation) -> bool:
+def multiplies_input(op: Operation) -> bool:
     """Whether an operation of a loop is ``concat([read, state], 1) @ w`` with all but the state from outside."""
-    owner, joined = op.region.owner, op.inputs[0].op
-    if owner is None or owner.type != "While" or joined.type != "Concat" or len(joined.inputs) != 2:
+    owner = op.region.owner
+    if op.type != "MatMul" or owner is None or owner.type != "While":
         return False
-    if owner.attrs["swap_memory"] or _recomputes(owner):  # what is read row by row need not be in memory at once
+    joined = op.inputs[0].op
+    if joined.type != "Concat" or len(joined.inputs) != 2:
         return False
     if op.attrs["transpose_a"] or op.attrs["transpose_b"] or joined.attrs["axis"] not in (1, -1):
         return False
-    if op.control_inputs or joined.control_inputs or not _is_read(joined.inputs[0], op.region):
+    if op.control_inputs or joined.control_inputs or not is_row_read(joined.inputs[0], op.region):
         return False
     known = all(t.shape.is_fully_known and t.rank == 2 for t in [*joined.inputs, *op.inputs])
-    return known and not _inside(op.inputs[1], op.region) and _work(op) >= WORTH
+    return known and not is_inside(op.inputs[1], op.region) and _work(op) >= WORTH
 
 
-def _recomputes(loop: Operation) -> bool:
+def recomputes(loop: Operation) -> bool:
+    """Whether a loop runs again for its gradient."""
     return "checkpoint_every" in loop.attrs and bool(extras(loop))
 
 
-def _is_read(tensor: Tensor, body: Region) -> bool:
-    """Whether a tensor is an element of an array that was unstacked outside."""
+def _saves_memory(op: Operation) -> bool:
+    """Whether what the loop of an operation reads row by row need not be in memory at once."""
+    owner = op.region.owner
+    return owner is not None and (owner.attrs["swap_memory"] or recomputes(owner))
+
+
+def is_row_read(tensor: Tensor, body: Region) -> bool:
+    """Whether a tensor is an element of an array of numbers that was unstacked outside of a loop."""
     read = tensor.op
     if read.type != "TensorArrayRead" or read.region is not body or len(read.inputs) != 3 or read.control_inputs:
         return False
     handle, _, flow = read.inputs
-    if _inside(flow, body) or flow.op.type != "TensorArrayUnstack" or flow.op.inputs[0] is not handle:
+    if is_inside(flow, body) or flow.op.type != "TensorArrayUnstack" or flow.op.inputs[0] is not handle:
         return False
     rows = flow.op.inputs[1]
-    known = handle.op.type == "TensorArrayNew" and rows.shape.is_fully_known and rows.rank == 3
+    known = handle.op.type == "TensorArrayNew" and rows.shape.is_fully_known and len(rows.shape.as_tuple()) > 1
     return known and rows.dtype in (dtypes.float32, dtypes.float64) and rows.shape[1:] == tensor.shape
 
 
-def _inside(tensor: Tensor, body: Region) -> bool:
+def is_inside(tensor: Tensor, body: Region) -> bool:
+    """Whether a tensor is made in a loop's body."""
     return body.encloses(tensor.region)
 
 
@@ -93,7 +98,7 @@ def _hoist(op: Operation) -> Tensor:
     handle, index, flow = read.op.inputs
     rows, columns = flow.op.inputs[1], op.outputs[0].shape.as_tuple()[1]
     length, batch, units = rows.shape.as_tuple()
-    outside = _Writer(owner.region, op)
+    outside = Writer(owner.region, op)
     flat = outside.reshape(rows, [length * batch, units])
     upper, lower = (outside.rows(op.inputs[1], *piece) for piece in ((0, units), (units, None)))
     product = outside.reshape(outside.emit("MatMul", [flat, upper], [length * batch, columns], dict(op.attrs)),
@@ -106,33 +111,8 @@ def _hoist(op: Operation) -> Tensor:
     )  # fmt: skip
     given = [made.outputs[0], product, made.outputs[1]]
     start = outside.emit("TensorArrayUnstack", given, [], dict(flow.op.attrs), dtype=flow.dtype)
-    inside = _Writer(body, op)
+    inside = Writer(body, op)
     attrs = {**read.op.attrs, "element_shape": shape}
     term = inside.emit("TensorArrayRead", [made.outputs[0], index, start], [batch, columns], attrs)
     rest = inside.emit("MatMul", [state, lower], [batch, columns], dict(op.attrs))
     return inside.emit("Add", [term, rest], [batch, columns])
-
-
-class _Writer:
-    """Appends operations to a region in the place of another."""
-
-    def __init__(self, region: Region, like: Operation) -> None:
-        self.region = region
-        self.like = like
-
-    def emit(self, type: str, inputs: list[Tensor], dims: Any, attrs: Any = None, dtype: Any = None) -> Tensor:
-        like, name = self.like, self.region.graph.unique_name(f"{self.like.name}/inputs")
-        outputs = [(dtype or like.outputs[0].dtype, Shape(dims))]
-        made = Operation(
-            self.region, type, name, inputs, outputs, attrs=attrs, device=like.device, source=like.source
-        )  # fmt: skip
-        return made.outputs[0]
-
-    def reshape(self, tensor: Tensor, dims: list[int]) -> Tensor:
-        shape = self.emit("Const", [], [len(dims)], {"value": np.asarray(dims, np.int32)}, dtypes.int32)
-        return self.emit("Reshape", [tensor, shape], dims)
-
-    def rows(self, matrix: Tensor, start: int, stop: int | None) -> Tensor:
-        dims = matrix.shape.as_tuple()
-        height = (dims[0] if stop is None else stop) - start
-        return self.emit("StridedSlice", [matrix], [height, *dims[1:]], {"spec": (slice(start, stop, None),)})

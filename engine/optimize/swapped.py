@@ -13,7 +13,8 @@ from ..ir.operation import Operation
 from ..ir.rewrite import Program
 from ..ir.tensor import Tensor
 
-_LOOKS_AT = frozenset({"Shape", "Size", "Rank"})  # they do not need the values
+LOOKS_AT = frozenset({"Shape", "Size", "Rank"})  # they do not need the values
+_USES = frozenset({"TensorArrayRead", "TensorArrayReadBlock", "TensorArrayWrite"})
 
 
 def mark_swapped(program: Program) -> Program:
@@ -36,12 +37,12 @@ def _arrays(loop: Operation) -> Iterator[Operation]:
     """Yield what makes the arrays that a loop reads or writes."""
     for region in loop.regions:
         for op in region.walk():
-            if op.type in ("TensorArrayRead", "TensorArrayWrite") and op.inputs[0].op.type == "TensorArrayNew":
+            if op.type in _USES and op.inputs[0].op.type == "TensorArrayNew":
                 yield op.inputs[0].op
 
 
 def _taking_apart(feed: Tensor) -> list[Operation]:
     """Return what makes a feed elements of arrays that may be elsewhere, if that is all that is done with it."""
-    uses = [use for use in feed._consumers if use.type not in _LOOKS_AT]
+    uses = [use for use in feed._consumers if use.type not in LOOKS_AT]
     apart = all(use.type == "TensorArrayUnstack" and use.inputs[0].op.attrs.get("away") for use in uses)
     return uses if apart else []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeGuard
 
 import numpy as np
@@ -18,6 +18,7 @@ from ..streams.cpu import CpuDevice
 from ..streams.host import HostDevice
 
 HOME = DeviceSpec(job="localhost", task=0)
+_BLOCKS = 12  # a block of rows or of products has at most one of so many parts of a limit
 _HINT = "give a number of CPU devices, or a list of names as ['/cpu:0', '/cpu:1'] or of devices of tagflow.streams"
 
 
@@ -51,6 +52,12 @@ class SessionDevice:
     def has_time(self) -> bool:
         """Whether its kernels take a time of their own."""
         return self.device.has_time
+
+
+def suited(settings: Settings, devices: Iterable[SessionDevice]) -> Settings:
+    """Return settings for what is compiled for devices: blocks take little of the least limit."""
+    limits = [each.pool.limit for each in devices if each.pool is not None and each.pool.limit is not None]
+    return replace(settings, block_bytes=min([settings.block_bytes, *(limit // _BLOCKS for limit in limits)]))
 
 
 @dataclass(frozen=True, slots=True)

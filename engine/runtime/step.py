@@ -27,7 +27,7 @@ from ..partition import Channel, Partitioned, to_dot, to_text
 from ..plan.build import build_plan
 from ..plan.plan import Plan
 from .counted import Counted
-from .devices import SessionDevice
+from .devices import SessionDevice, suited
 from .shares import Share, shares_of
 from .swapping import Swapping
 from .timing import schedulers
@@ -277,6 +277,7 @@ def compile_step(
                 wanted=f"{op.outputs[0].dtype}{op.outputs[0].shape}", operation=op, hint="pass it in feeds={...}",
             )  # fmt: skip
     program, needs = in_parts(program) if parted else (program, ())
+    settings = suited(settings, devices)
     whole = lowered(program if swapping is None else swapping.marked(program), settings)
     plan = build_plan(whole)
     shares, channels = shares_of(whole, plan, devices, soft, settings)
@@ -374,5 +375,5 @@ class Step:
         session = self._session
         program = Program(session.graph, self._feeds, self._request.tensors, self._request.targets)
         devices = [each.spec for each in session._devices]
-        program = session._swapping.marked(program)
-        return divided(lowered(program, session.settings), devices, session._soft, session.settings)
+        settings = suited(session.settings, session._devices)
+        return divided(lowered(session._swapping.marked(program), settings), devices, session._soft, settings)

@@ -36,10 +36,11 @@ cdef int _push(Machine* m, Iteration* it, const Node* node, object swap) except 
     cdef int64_t index = it.number
     if node.num_inputs == 2:
         index = _index(m, it, node)
+    series = _series_of(it.frame, node.index)
+    series.store(index, value, input_type(m.table, node, 0))
     if node.flags & (SWAPPED | LENT) and swap is not None and value.form == OBJECT:
-        kept = swap.keep(<object><PyObject*>value.bits, node.flags & SWAPPED != 0)
-        value = object_value(<PyObject*>kept)
-    _series_of(it.frame, node.index).store(index, value, input_type(m.table, node, 0))
+        series.swaps = True
+        swap.save(<object><PyObject*>value.bits, series, index, node.flags & SWAPPED != 0)
     m.outputs[0] = scalar(0)
     return 0
 
@@ -71,7 +72,7 @@ cdef object _read(Machine* m, Iteration* it, const Node* node, object swap):
     index = _index(m, it, node)
     saved = box(series.peek(index), &series.type)
     coming = None
-    if isinstance(saved, Stored):
+    if isinstance(saved, Stored) or (series.swaps and series.peek(index).form == OBJECT):
         saved, coming = swap.read(series, index, node.flags & LAST != 0)
     if node.flags & LAST:
         series.release(index)

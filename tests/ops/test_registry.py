@@ -38,7 +38,8 @@ WITHOUT_SAMPLES = WITHOUT_KERNEL | {
     "ScatterAdd", "ScatterSub", "ScatterUpdate",
     "TensorArrayNew", "TensorArrayGrad", "TensorArrayRead", "TensorArrayWrite", "TensorArrayStack",
     "TensorArrayUnstack", "TensorArrayGather", "TensorArrayScatter", "TensorArrayConcat", "TensorArraySplit",
-    "TensorArraySize", "TensorArrayClose", "StackNew", "StackPush", "StackPop", "StackClose",
+    "TensorArraySize", "TensorArrayClose", "TensorArrayReadBlock", "TensorArrayRowOf",
+    "StackNew", "StackPush", "StackPop", "StackClose",
     "RandomUniform", "RandomUniformInt", "RandomStandardNormal", "TruncatedNormal", "Categorical", "RandomShuffle",
     "Instance", "PyFunction", "Watch", "PartFeed", "PartFetch", "PartEnd",
 }  # fmt: skip
@@ -49,7 +50,8 @@ INTERNAL = {
     "TripCount", "MaybeGet", "SeriesPush", "SeriesRead", "SeriesExit", "SeriesReadOrZeros", "SeriesReadSeries",
     "SeriesAdd", "SeriesConcat", "SeriesEmpty", "SeriesSplit", "SeriesSum", "SeriesSumSeries", "SeriesSpread",
     "Fused", "Instance", "MatMulAdd", "ProductSumAdd", "ProductSumBegin", "ProductSumEnd",
-    "GatherGrad", "MirrorPadGrad", "StridedSliceGrad", "TileGrad", "TensorArrayGrad",
+    "GatherGrad", "MirrorPadGrad", "StridedSliceGrad", "TileGrad", "TensorArrayGrad", "TensorArrayReadBlock",
+    "TensorArrayRowOf",
     "ProdOthers", "SwitchN", "Watch", "PartFeed", "PartFetch", "PartEnd", "Send", "Recv",
 }  # fmt: skip
 

@@ -61,6 +61,14 @@ def test_a_tensor_array_is_split_joined_scattered_and_gathered(array):
     equal(call("TensorArrayGather", other, np.int32([0, 2]), FLOW, dtype=dtypes.float64), ROWS[[1, 0]])
 
 
+def test_rows_are_cut_out_of_blocks(array):
+    call("TensorArrayUnstack", array, xp.asarray(ROWS), FLOW, block=2)
+    for index, last in ((0, 2), (1, 2), (2, 3)):
+        block = call("TensorArrayReadBlock", array, np.int32(index), FLOW, dtype=dtypes.float64, count=2)
+        equal(block, ROWS[last - len(block) : last])
+        equal(call("TensorArrayRowOf", array, np.int32(index), FLOW, block, count=2), ROWS[index])
+
+
 def test_scalars_and_nothing_are_stacked_on_the_device(array):
     scalars, _ = call("TensorArrayNew", np.int32(2), dtype=dtypes.float64)
     for i in range(2):
@@ -134,8 +142,8 @@ COVERED = {
     "AssignAddVariable", "AssignSubVariable", "AssignVariable", "ProductSumAdd", "ProductSumBegin", "ProductSumEnd",
     "ReadVariable", "ScatterAdd", "ScatterSub", "ScatterUpdate", "SeriesAdd", "SeriesConcat", "SeriesReadOrZeros",
     "SeriesSplit", "SeriesSum", "StackPop", "StackPush", "TensorArrayConcat", "TensorArrayGather", "TensorArrayGrad",
-    "TensorArrayNew", "TensorArrayRead", "TensorArrayScatter", "TensorArraySplit", "TensorArrayStack",
-    "TensorArrayUnstack", "TensorArrayWrite", "VariableHandle",
+    "TensorArrayNew", "TensorArrayRead", "TensorArrayReadBlock", "TensorArrayRowOf", "TensorArrayScatter",
+    "TensorArraySplit", "TensorArrayStack", "TensorArrayUnstack", "TensorArrayWrite", "VariableHandle",
 }  # fmt: skip
 
 # These touch no array: they make, name, close, count, or hand on.

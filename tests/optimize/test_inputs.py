@@ -15,7 +15,7 @@ from tagflow.runtime.context import StepContext
 
 from tests.settings import ON
 
-OFF = replace(ON, hoist_bytes=0)
+OFF = replace(ON, hoist_bytes=0, block_bytes=0)
 BATCH, UNITS, LENGTH = 16, 64, 3
 
 
@@ -98,7 +98,7 @@ def test_small_products_stay_in_the_loop():
 
 def test_large_products_stay_in_the_loop():
     last, feeds = recurrent()
-    assert products([last], feeds, replace(ON, hoist_bytes=LENGTH * BATCH * 4 * UNITS * 4 - 1))[1] == []
+    assert products([last], feeds, replace(OFF, hoist_bytes=LENGTH * BATCH * 4 * UNITS * 4 - 1))[1] == []
     assert products([last], feeds, replace(ON, hoist_bytes=LENGTH * BATCH * 4 * UNITS * 4))[1] != []
 
 

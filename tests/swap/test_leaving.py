@@ -4,7 +4,7 @@ import numpy as np
 from tagflow.kernels.scheduler.series import Series
 from tagflow.streams import LatencyDevice, ManualDevice, VirtualClock
 
-from tests.swap.rigs import AWAY, LEAVING, RESIDENT, SIZE, N, made, refuse
+from tests.swap.rigs import ARRIVING, AWAY, LEAVING, RESIDENT, SIZE, N, made, refuse
 
 
 async def test_the_oldest_leave_first_as_soon_as_the_threshold_is_passed(rig):
@@ -36,7 +36,6 @@ async def test_an_array_that_is_saved_twice_is_one_value(rig):
     array = rig.array(7)
     entry = rig.swap.keep(array)
     assert rig.swap.keep(array) is entry
-    assert rig.swap.counts.kept == 1
     rig.series.put(0, entry)
     rig.series.put(1, entry)
     del array, entry
@@ -184,4 +183,58 @@ async def test_a_lot_that_fails_is_queued_as_it_was(monkeypatch):
     await rig.out()
     rig.swap.relieve()
     assert rig.states()[:11] == [LEAVING, *[RESIDENT] * 9, AWAY]
+    await rig.aclose()
+
+
+def save(rig, k, array):
+    rig.series.put(k, array)
+    rig.swap.save(array, rig.series, k, True)
+
+
+async def test_slots_hold_arrays_until_they_are_to_move(rig):
+    for k in range(5):
+        save(rig, k, rig.array(k))
+    assert rig.states() == [None] * 5
+    assert all(rig.read(k)[0] is rig.series.at(k) for k in range(5))
+    save(rig, 5, rig.array(5))
+    await rig.out()
+    assert rig.states() == [AWAY, *[None] * 5]
+    assert rig.swap.counts.kept == 6
+
+
+async def test_what_was_read_for_the_last_time_or_is_in_no_series_is_passed_over(rig):
+    save(rig, 0, rig.array(0))
+    rig.read(0, last=True)
+    other, rig.series = rig.series, Series()
+    del other
+    for k in range(6):
+        save(rig, k, rig.array(k))
+    await rig.out()
+    assert rig.states() == [AWAY, *[None] * 5]
+
+
+async def test_an_array_in_two_slots_leaves_once_and_comes_back_to_both(rig):
+    array = rig.array(7)
+    save(rig, 0, array)
+    save(rig, 1, array)
+    del array
+    for k in range(2, 12):
+        save(rig, k, rig.array(k))
+        await rig.out(10)
+    assert rig.states()[:2] == [AWAY, AWAY]
+    assert rig.series.at(0) is rig.series.at(1)
+    _, coming = rig.read(0)
+    await rig.back()
+    assert (coming.result() == 7).all()
+
+
+async def test_reads_of_what_has_not_moved_bring_back_what_is_behind_it():
+    rig = await made(prefetch=3)
+    for k in range(8):
+        save(rig, k, rig.array(k))
+        await rig.out(10)
+    assert rig.states() == [*[AWAY] * 3, *[None] * 5]
+    for k in (7, 6, 5):
+        assert rig.read(k, last=True)[1] is None
+    assert rig.states()[:3] == [AWAY, AWAY, ARRIVING]
     await rig.aclose()

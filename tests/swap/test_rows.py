@@ -1,8 +1,12 @@
 """Elements of TensorArrays under swap: fed rows enter memory when they are read, written ones may leave it."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import tagflow as tg
+
+from tests.settings import ON
 
 LENGTH, WIDTH = 60, 4096  # rows of 16 KiB
 ROWS = np.random.default_rng(0).standard_normal((LENGTH, WIDTH)).astype(np.float32)
@@ -107,3 +111,25 @@ async def test_written_elements_leave_and_come_back(stacked):
     assert np.array_equal(value, wanted)
     assert report.bytes_out["host"] > 20 * ROWS[0].nbytes
     assert report.peak_bytes["host"] <= n * ROWS[0].nbytes
+
+
+async def test_rows_come_in_blocks():
+    def body(i, h):
+        return i + 1, tg.tanh(h + xs.read(i))
+
+    with tg.Graph().as_default() as graph:
+        x = tg.placeholder("float32", [LENGTH, WIDTH])
+        xs = tg.TensorArray("float32", LENGTH).unstack(x)
+        h = tg.while_loop(lambda i, h: i < LENGTH, body, [0, tg.zeros([WIDTH])], swap_memory=True)[1]
+    found = []
+    for rows in (0, 4):
+        limit = 12 * 4 * ROWS[0].nbytes
+        settings = ON if rows else replace(ON, block_bytes=0)
+        async with tg.Session(graph, memory_limit=limit, settings=settings) as session:
+            values = await session.run([h], {x: ROWS}, trace=(trace := tg.Trace()))
+            assert session.statistics().peak_bytes <= limit
+            found.append((values[0], [copy.bytes for copy in trace.copies]))
+    (one, rows), (other, blocks) = found
+    assert np.array_equal(one, other)
+    assert sum(rows) == sum(blocks) == ROWS.nbytes
+    assert set(blocks) == {4 * ROWS[0].nbytes}
