@@ -61,7 +61,7 @@ class Settings:
     quiet : bool
         Let one message say for all values between two devices that are dead together that they are; off, one for each.
     native : bool
-        Call C kernels where an operation has one; off, the Python kernel of its definition.
+        Call kernels in C, or in CUDA C on a GPU, where an operation has one; off, the Python kernel of its definition.
     loops : bool
         Call inner loops, NumPy's and our own, on arrays and unboxed elements directly; off, the functions around them.
     reuse : bool

@@ -1,5 +1,7 @@
 """Compiled kernels on a GPU, with the real CuPy: what the definitions give with NumPy."""
 
+from itertools import product
+
 import numpy as np
 import pytest
 
@@ -7,7 +9,8 @@ from tests.cuda.cases import PROGRAMS, REALS, cases, row_cases
 from tests.cuda.steps import any_steps, every_step
 
 pytestmark = pytest.mark.gpu
-SIZES = [(1, 1), (3, 5), (64, 300), (1000, 1025)]
+SIZES = [(1, 1), (3, 5), (64, 300), (1000, 1025), (20, 3000)]
+SHAPES = [(1, 1), (7,), (2, 3, 17), (100000, 2), (3, 60000), (1000, 1025)]
 
 
 @pytest.fixture
@@ -18,18 +21,17 @@ def xp():
 
 
 @pytest.mark.parametrize("dtype", REALS)
-@pytest.mark.parametrize("program", PROGRAMS)
-def test_fused_operations(program, dtype, xp):
-    for batch, units in SIZES:
+def test_fused_operations(dtype, xp):
+    for program, (batch, units) in product(PROGRAMS, SIZES):
         for case in cases(program, dtype, batch, units):
             case.check(xp, ulps=2048)
 
 
 @pytest.mark.parametrize("dtype", REALS)
-@pytest.mark.parametrize("shape", [(1, 1), (7,), (2, 3, 17), (100000, 2), (3, 100000), (1000, 1025)])
-def test_operations_on_rows(dtype, shape, xp):
-    for case in row_cases(dtype, shape, np.random.default_rng(1)):
-        case.check(xp, ulps=2048)
+def test_operations_on_rows(dtype, xp):
+    for shape in SHAPES:
+        for case in row_cases(dtype, shape, np.random.default_rng(1)):
+            case.check(xp, ulps=2048)
 
 
 @pytest.mark.parametrize("dtype", REALS)
