@@ -275,6 +275,10 @@ class Device(ABC):
         """
         return function(*args)
 
+    def has(self, array: Any) -> bool:
+        """Say whether an array of `arrays` is in the device's memory."""
+        return self.arrays is not None and isinstance(array, self.arrays.ndarray)
+
     def delays(self, kind: str, nbytes: int = 0) -> bool:
         """Say whether work of a kind, which moves so many bytes, takes time of the device's own."""
         return False

@@ -147,6 +147,12 @@ def _listed(wanted: object) -> list[str | Device]:
     if isinstance(wanted, (int, np.integer)) and not isinstance(wanted, bool) and wanted >= 0:
         return [f"/cpu:{i}" for i in range(int(wanted))]
     listed = list(wanted) if isinstance(wanted, (Sequence, Iterator)) else [None]
+    for each in listed:
+        if isinstance(each, Device) and not (isinstance(each, HostDevice) or _has_arrays(each)):
+            raise GraphError(
+                f"{each.name} copies, but can not compute", wanted="a device with an array library", got=repr(each),
+                hint="a GPU computes where CuPy is installed: pip install 'tagflow[cuda]'",
+            )  # fmt: skip
     devices = [each for each in listed if isinstance(each, (str, HostDevice)) or _has_arrays(each)]
     if isinstance(wanted, str) or len(devices) != len(listed):
         raise GraphError(

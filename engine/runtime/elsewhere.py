@@ -273,9 +273,9 @@ def resident_plan(program: Program, place: SessionDevice, settings: Settings) ->
     residence = Residence(place, settings.native)
     plan = build_elsewhere(program, residence.kernels())
     residence.settle(plan)
-    if place.pool is not None and place.pool.limit is not None:
+    if place.device.limit is not None:
         raise GraphError(
-            f"memory can not be limited on {place.spec}, whose arrays are not NumPy's", got=place.pool.limit,
+            f"memory can not be limited on {place.spec}, whose arrays are not NumPy's", got=place.device.limit,
             hint="leave the limit out; without one, what loops save is not swapped",
         )  # fmt: skip
     return plan
@@ -306,6 +306,6 @@ async def copied_out(values: Mapping[str, Any], devices: Sequence[SessionDevice]
 
 def _copied_out(value: Any, devices: Sequence[SessionDevice]) -> Any:
     for place in devices:
-        if place.device.arrays is not None and isinstance(value, place.device.arrays.ndarray):
+        if place.device.has(value):
             return Residence(place).fetched(value)
     return value

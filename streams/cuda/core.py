@@ -13,10 +13,12 @@ from threading import Lock, Thread, get_ident
 from typing import Any
 from weakref import WeakSet
 
+from numpy.typing import DTypeLike
+
 from ..contract import Clock
-from ..event import Event
+from ..event import DeviceClosed, Event
 from .driver import PageLocks, load_driver, translated
-from .memory import Block, BlockPool
+from .memory import Block, BlockPool, CudaBuffer
 from .stream import CudaOrder, CudaStream, wait_for
 
 LAST_WAIT = 10.0  # seconds for what a device is doing when the interpreter ends
@@ -38,6 +40,8 @@ class Core:
         Bytes that may be in use on the device.
     most_cached, most_pinned : int
         Bytes of free blocks kept on the device, and of page-locked ones on the host.
+    cupy : module or None
+        What computes on the device.
 
     Attributes
     ----------
@@ -51,9 +55,9 @@ class Core:
     """
 
     def __init__(
-        self, name: str, index: int, clock: Clock, *, limit: int | None, most_cached: int, most_pinned: int
+        self, name: str, index: int, clock: Clock, *, limit: int | None, most_cached: int, most_pinned: int, cupy: Any
     ) -> None:
-        self.name, self.index, self.clock = name, index, clock
+        self.name, self.index, self.clock, self._cupy = name, index, clock, cupy
         self.driver: Any = load_driver()
         self.context: Any = None
         self.marks: list[Any] = []
@@ -63,11 +67,11 @@ class Core:
         self._lock = Lock()  # guards what follows
         self._active = False  # whether the clock is held
         self._ended = False
-        self.streams = tuple(CudaStream(f"{name}/{stream}", self) for stream in STREAMS)
+        self.streams = compute, *_ = tuple(CudaStream(f"{name}/{stream}", self) for stream in STREAMS)
         here, lacking, locks = self._in_context, self.driver.MemoryError, PageLocks(self.driver)
         self.memory = BlockPool(
             f"the memory of {name}", here(self.driver.mem_alloc), here(_free), lacking, limit=limit,
-            most_cached=most_cached,
+            most_cached=most_cached, next_mark=lambda: compute.next_mark,
         )  # fmt: skip
         self.host = BlockPool(
             f"page-locked memory for {name}", here(locks.make), here(locks.free), self.driver.Error,
@@ -108,17 +112,34 @@ class Core:
         """Return an error of pycuda's as one of ours."""
         return translated(self.driver, error, what)
 
+    def buffer(self, shape: tuple[int, ...], dtype: DTypeLike) -> CudaBuffer:
+        """Return a new buffer; in any thread. See :meth:`CudaDevice.allocate`."""
+        try:
+            return CudaBuffer(self.memory, shape, dtype)
+        except self.driver.Error as error:
+            raise self.translated(error, f"{self.name}: no memory can be had") from error
+
+    def push(self) -> None:
+        """Make the context current in this thread, until `pop`; DeviceClosed if there is none any more."""
+        if self.context is None:
+            raise DeviceClosed(f"{self.name} was closed", hint="close a device after the work it is to do")
+        self.context.push()
+
+    def pop(self) -> None:
+        """Make what was current before current again."""
+        self.driver.Context.pop()
+
     def _in_context(self, call: Callable[[Any], Any]) -> Callable[[Any], Any]:
         """Return a function that any thread may call before the context is given back."""
 
         def called(argument: Any) -> Any:
             if get_ident() == self._thread.ident:
                 return call(argument)
-            self.context.push()
+            self.push()
             try:
                 return call(argument)
             finally:
-                self.driver.Context.pop()
+                self.pop()
 
         return called
 
@@ -180,6 +201,9 @@ class Core:
                 moved = stream.proceed() or moved
 
     def _open(self) -> None:
+        if self._cupy is not None:
+            # From now on CUDA's runtime has the primary context as well: what CuPy keeps there outlives this device.
+            self._cupy.cuda.Device(self.index).use()
         context = self.driver.Device(self.index).retain_primary_context()
         context.push()
         self.context = context

@@ -6,7 +6,7 @@ import weakref
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from sys import getrefcount
-from typing import Any, SupportsIndex
+from typing import Any, SupportsIndex, TypeVar
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -17,17 +17,19 @@ from ...kernels.scheduler.series import Stored
 from ..clock import LoopClock
 from ..contract import Clock, Device
 from ..event import Event
+from .arrays import ALONE, CupyArrays, address_of, is_all_of_its_buffer, load_cupy
 from .core import Core
-from .memory import BlockPool, CudaBuffer, LentMemory, is_lent, lend
+from .memory import BlockPool, CudaBuffer, LentMemory, buffer_in, is_lent, lend
 from .stream import CudaEvent, CudaStream
 
+T = TypeVar("T")
 Array = NDArray[Any]
-_ALONE = 2  # references to what one object has, while they are counted
 
 
 class CudaDevice(Device):
     """A GPU with three streams, a pool of its memory and a pool of page-locked memory of the host.
 
+    Where CuPy is installed it computes: its buffers are arrays of CuPy's, and sessions can have it. Without, it copies.
     Making one opens the GPU's primary context, which can take a second.
 
     Parameters
@@ -42,6 +44,8 @@ class CudaDevice(Device):
         By default one of its own, of the event loop's time.
     most_cached, most_pinned : int
         Bytes of free memory that are kept for new arrays, on the GPU and page-locked on the host.
+    computes : bool, optional
+        Whether it computes, and CuPy has to be there. If it is, unless given.
 
     Attributes
     ----------
@@ -51,12 +55,12 @@ class CudaDevice(Device):
     Raises
     ------
     CudaUnavailable
-        If pycuda is not installed or finds no driver.
+        If pycuda is not installed or finds no driver, or CuPy is not where it has to be.
     CudaError
         If the GPU can not be opened.
     """
 
-    buffer = CudaBuffer
+    buffer: type[Any] = CudaBuffer
     pool: BlockPool
     compute: CudaStream
     host_to_device: CudaStream
@@ -71,14 +75,21 @@ class CudaDevice(Device):
         clock: Clock | None = None,
         most_cached: int = 1 << 30,
         most_pinned: int = 1 << 28,
+        computes: bool | None = None,
     ) -> None:
         most = None if limit is None else parse_size(limit, f"memory limit of {name}")
         self.name = name
         self.clock = clock or LoopClock()
-        self._core = Core(name, index, self.clock, limit=most, most_cached=most_cached, most_pinned=most_pinned)
+        self.arrays = load_cupy(computes)
+        self._core = Core(
+            name, index, self.clock, limit=most, most_cached=most_cached, most_pinned=most_pinned, cupy=self.arrays
+        )
         self.pool, self.host_pool = self._core.memory, self._core.host
         self.compute, self.host_to_device, self.device_to_host = self._core.streams
         weakref.finalize(self, self._core.drop).atexit = False  # the core sees to that
+        self._cupy: CupyArrays | None = None
+        if self.arrays is not None:
+            self._cupy, self.buffer = CupyArrays(self._core, self.arrays), self.arrays.ndarray
 
     @property
     def live_bytes(self) -> int:
@@ -92,7 +103,13 @@ class CudaDevice(Device):
     def limit(self) -> int | None:
         return self.pool.limit
 
-    def allocate(self, shape: tuple[int, ...], dtype: DTypeLike) -> CudaBuffer:
+    def call(self, function: Callable[..., T], *args: Any) -> T:
+        return function(*args) if self._cupy is None else self._cupy.call(function, *args)
+
+    def has(self, array: Any) -> bool:
+        return self.arrays is not None and self.pool.counts(array)
+
+    def allocate(self, shape: tuple[int, ...], dtype: DTypeLike) -> Any:
         """Return a new buffer with anything in it; in any thread.
 
         Raises
@@ -104,24 +121,23 @@ class CudaDevice(Device):
         CudaError
             If the context is lost.
         """
-        try:
-            return CudaBuffer(self.pool, shape, dtype)
-        except self._core.driver.Error as error:
-            raise self._core.translated(error, f"{self.name}: no memory can be had") from error
+        buffer = self._core.buffer(shape, dtype)
+        return buffer if self._cupy is None else self._cupy.array(buffer)
 
-    def allocate_spare(self, shape: tuple[int, ...], dtype: DTypeLike) -> CudaBuffer | None:
+    def allocate_spare(self, shape: tuple[int, ...], dtype: DTypeLike) -> Any:
         try:
             return self.allocate(shape, dtype)
         except MemoryError:
             return None
 
-    def charge(self, buffer: CudaBuffer) -> None:
+    def charge(self, buffer: Any) -> None:
         """Do nothing: there are no accounts."""
 
     def frees(self, holder: Stored) -> bool:
-        return getrefcount(holder.array) == _ALONE and self.pool.counts(holder.array)
+        alone = getrefcount(holder.array) == ALONE and self.pool.counts(holder.array)
+        return alone and is_all_of_its_buffer(holder.array)
 
-    def protect(self, buffer: CudaBuffer) -> bool:
+    def protect(self, buffer: Any) -> bool:
         return False
 
     def host_memory(self, limit: int | None = None) -> LentMemory:
@@ -131,34 +147,38 @@ class CudaDevice(Device):
         self,
         source: Array | Event[Array],
         *,
-        into: CudaBuffer | None = None,
+        into: Any = None,
         after: Iterable[Event[Any]] = (),
-    ) -> Event[CudaBuffer]:
+    ) -> Event[Any]:
         copy = partial(self._enqueue_in, source, into, [])  # no closure: a traceback would keep what it has
         ahead = self._is_at_hand(source)
         return self._submit_copy(self.host_to_device, copy, source, after, "HostToDevice", ahead=ahead)
 
     def copy_out(
         self,
-        source: CudaBuffer | Event[CudaBuffer],
+        source: Any,
         *,
         into: Array | None = None,
         after: Iterable[Event[Any]] = (),
     ) -> Event[Array]:
+        if self.arrays is not None and _may_be_a_view(source, self.compute):
+            rows = partial(self.call, _in_rows, self.arrays, source)
+            first = [source] if isinstance(source, Event) else []
+            source = self.compute.submit(rows, after=[*first, *(after := tuple(after))], ahead=True)
         copy = partial(self._enqueue_out, source, into)
         direct = into is None or is_lent(into, self.host_pool)  # else the driver would hold the device's thread
         then = None if direct or into is None else partial(_filled, into)
         return self._submit_copy(self.device_to_host, copy, source, after, "DeviceToHost", ahead=True, then=then)
 
     def copy_all_in(
-        self, pairs: Sequence[tuple[Array, CudaBuffer]], *, after: Sequence[Event[Any]] = ()
+        self, pairs: Sequence[tuple[Array, Any]], *, after: Sequence[Event[Any]] = ()
     ) -> Event[None]:
         nbytes = sum(into.nbytes for _, into in pairs)
         copy = partial(self._enqueue_all_in, pairs, [])
         ahead = all(self._is_at_hand(source) for source, _ in pairs)
         return self.host_to_device.submit(copy, after=after, kind="HostToDevice", nbytes=nbytes, ahead=ahead)
 
-    def copy_all_out(self, pairs: Sequence[tuple[CudaBuffer, Array]]) -> Event[None]:
+    def copy_all_out(self, pairs: Sequence[tuple[Any, Array]]) -> Event[None]:
         nbytes = sum(source.nbytes for source, _ in pairs)
         copied: list[Array] = []
         copy = partial(self._enqueue_all_out, pairs, copied)
@@ -185,13 +205,14 @@ class CudaDevice(Device):
             copy, after=[*first, *after], kind=kind, nbytes=lambda: int(_promised(source).nbytes), **how
         )
 
-    def _enqueue_in(self, source: Any, into: CudaBuffer | None, kept: list[Array]) -> CudaBuffer:
+    def _enqueue_in(self, source: Any, into: Any, kept: list[Array]) -> Any:
         """Enqueue a copy to the device; what it reads must be kept until it is done."""
         array = _promised(source)
         buffer = self.allocate(array.shape, array.dtype) if into is None else self._checked(into, like=array)
         if buffer.nbytes:
             kept.append(array if is_lent(array, self.host_pool) else self._staged(array))
-            self._core.driver.memcpy_htod_async(buffer.pointer, _bytes(kept[-1]), self.host_to_device.inner)
+            self.compute.hold_back(self.host_to_device, buffer_in(buffer).behind)
+            self._core.driver.memcpy_htod_async(address_of(buffer), _bytes(kept[-1]), self.host_to_device.inner)
         return buffer
 
     def _enqueue_out(self, source: Any, into: Array | None) -> Array:
@@ -200,14 +221,14 @@ class CudaDevice(Device):
         direct = into is not None and is_lent(into, self.host_pool)
         array = into if into is not None and direct else lend(self.host_pool, buffer.shape, buffer.dtype)
         if buffer.nbytes:
-            self._core.driver.memcpy_dtoh_async(_bytes(array), buffer.pointer, self.device_to_host.inner)
+            self._core.driver.memcpy_dtoh_async(_bytes(array), address_of(buffer), self.device_to_host.inner)
         return array
 
-    def _enqueue_all_in(self, pairs: Sequence[tuple[Array, CudaBuffer]], kept: list[Array]) -> None:
+    def _enqueue_all_in(self, pairs: Sequence[tuple[Array, Any]], kept: list[Array]) -> None:
         for source, into in pairs:
             self._enqueue_in(source, into, kept)
 
-    def _enqueue_all_out(self, pairs: Sequence[tuple[CudaBuffer, Array]], copied: list[Array]) -> None:
+    def _enqueue_all_out(self, pairs: Sequence[tuple[Any, Array]], copied: list[Array]) -> None:
         for source, into in pairs:
             copied.append(self._enqueue_out(source, into))
 
@@ -223,21 +244,37 @@ class CudaDevice(Device):
         copy[...] = array
         return copy
 
-    def _checked(self, buffer: CudaBuffer, like: Array | None) -> CudaBuffer:
+    def _checked(self, buffer: Any, like: Array | None) -> Any:
         """Return a buffer of this device that has an array's shape and dtype."""
-        if not (self.pool.counts(buffer)):
+        if not self.pool.counts(buffer):
             raise TagflowError(
                 f"{self.name} copies to and from its own memory only",
-                got=repr(buffer),
+                got=repr(buffer) if isinstance(buffer, CudaBuffer) else type(buffer).__name__,
                 hint="copy by the device that has it",
             )
+        if not buffer.flags.c_contiguous:
+            raise TagflowError(
+                f"{self.name} copies whole arrays only", wanted="one whose rows follow each other",
+                got=f"a view with strides {buffer.strides}", hint="copy it on the device first",
+            )  # fmt: skip
         if like is not None and (buffer.shape, buffer.dtype) != (like.shape, like.dtype):
             raise TagflowError(
                 f"{self.name} copies between equal shapes and dtypes only",
-                wanted=repr(buffer),
+                wanted=f"{buffer.dtype}{list(buffer.shape)}",
                 got=f"{like.dtype}{list(like.shape)}",
             )
         return buffer
+
+
+def _may_be_a_view(source: Any, compute: CudaStream) -> bool:
+    """Say whether rows of what is copied may not follow each other."""
+    if isinstance(source, Event):
+        return source.stream is compute
+    return not source.flags.c_contiguous
+
+
+def _in_rows(xp: Any, source: Any) -> Any:
+    return xp.ascontiguousarray(_promised(source))
 
 
 def _promised(source: Any) -> Any:
@@ -252,7 +289,7 @@ def _filled(into: Array, array: Array) -> Array:
     return into
 
 
-def _fill_all(pairs: Sequence[tuple[CudaBuffer, Array]], copied: list[Array], _: None) -> None:
+def _fill_all(pairs: Sequence[tuple[Any, Array]], copied: list[Array], _: None) -> None:
     for (_buffer, into), array in zip(pairs, copied, strict=True):
         if array is not into:
             into[...] = array

@@ -6,6 +6,7 @@ Finalizers, which run in any thread and at any time, do no more than put a block
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Callable
 from threading import Lock, get_ident
@@ -42,14 +43,18 @@ class Block:
         Bytes that it has.
     nbytes : int
         Bytes that were asked for.
+    behind : int or None
+        Number of the mark on the compute stream behind which nothing uses what was here before; None if kernels, which
+        may be under way when nobody has the memory any more, never had it.
     """
 
-    __slots__ = ("capacity", "memory", "nbytes")
+    __slots__ = ("behind", "capacity", "memory", "nbytes")
 
     def __init__(self, memory: Any, capacity: int) -> None:
         self.memory = memory
         self.capacity = capacity
         self.nbytes = 0
+        self.behind: int | None = None
 
 
 class BlockPool:
@@ -67,6 +72,8 @@ class BlockPool:
         Bytes that may be in use.
     most_cached : int
         Bytes of free blocks that are kept.
+    next_mark : callable
+        Returns the number of the next mark on the compute stream.
 
     Attributes
     ----------
@@ -83,8 +90,9 @@ class BlockPool:
         *,
         limit: int | None = None,
         most_cached: int,
+        next_mark: Callable[[], int] = int,
     ) -> None:
-        self.what, self.limit = what, limit
+        self.what, self.limit, self._next_mark = what, limit, next_mark
         self._make, self._free, self._lacking, self._most_cached = make, free, lacking, most_cached
         self._returned: deque[Block] = deque()  # by finalizers; not counted as free yet
         self._lock = Lock()  # guards what follows
@@ -146,8 +154,9 @@ class BlockPool:
             return block
 
     def counts(self, array: Any) -> bool:
-        """Say whether something is a buffer in this memory."""
-        return isinstance(array, CudaBuffer) and array.is_in(self)
+        """Say whether something is a buffer in this memory, or an array in one."""
+        buffer = buffer_of(array)
+        return buffer is not None and buffer.is_in(self)
 
     def give_back(self, block: Block) -> None:
         """Let a block be used again; in any thread, also from within a finalizer: so there is no lock here."""
@@ -173,6 +182,11 @@ class BlockPool:
         """Give back what was detained."""
         self._returned.extend(blocks)
 
+    def collect(self) -> None:
+        """See to what was given back: before a mark, so that it is known to be behind that one."""
+        with self._lock:
+            self._collect()
+
     def trim(self, most: int | None = None) -> None:
         """Free blocks nobody uses, large ones first, until at most so many bytes are kept."""
         with self._lock:
@@ -195,6 +209,8 @@ class BlockPool:
         while self._returned:
             block = self._returned.popleft()
             if block.memory is not None:
+                if block.behind is not None:
+                    block.behind = self._next_mark()
                 self._live -= block.nbytes
                 self._cached += block.capacity
                 self._shelves.setdefault(block.capacity, []).append(block)
@@ -268,7 +284,7 @@ class CudaBuffer:
                 got=self.dtype,
                 hint="keep operations on strings on a CPU device",
             )
-        self.size = int(np.prod(shape, dtype=np.int64))
+        self.size = math.prod(shape)
         self.nbytes = self.size * self.dtype.itemsize
         if self.nbytes:
             self._block = pool.take(self.nbytes)
@@ -301,6 +317,31 @@ class CudaBuffer:
     def is_in(self, pool: BlockPool) -> bool:
         """Say whether it is in this memory."""
         return self._pool is pool
+
+    @property
+    def behind(self) -> int:
+        """Number of the mark on the compute stream behind which others may write here."""
+        return 0 if self._block is None else self._block.behind or 0
+
+    def lend(self) -> None:
+        """Let kernels have it: they may be under way when nobody has it any more."""
+        if self._block is not None and self._block.behind is None:
+            self._block.behind = 0
+
+
+def buffer_of(array: Any) -> CudaBuffer | None:
+    """Return the buffer that something is, or that an array of CuPy's is in; None for any other memory."""
+    if isinstance(array, CudaBuffer):
+        return array
+    buffer = getattr(getattr(getattr(array, "data", None), "mem", None), "buffer", None)
+    return buffer if isinstance(buffer, CudaBuffer) else None
+
+
+def buffer_in(array: Any) -> CudaBuffer:
+    """Return the buffer that an array which counts in a pool is in."""
+    buffer = buffer_of(array)
+    assert buffer is not None
+    return buffer
 
 
 class _Lent:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from threading import Condition, Lock, Thread
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -116,14 +117,17 @@ class CudaOrder(Order):
         Gets the result when the device is done, and returns another one; the host's part of the work.
     blocks : list of Block
         Memory given back while it was called, which what it enqueued may still use.
+    number : int
+        Of the mark behind it among all of its stream; 0 if there is none.
     """
 
-    __slots__ = ("ahead", "blocks", "then")
+    __slots__ = ("ahead", "blocks", "number", "then")
 
     def __init__(self, *fields: Any, ahead: bool, then: Callable[[Any], Any] | None) -> None:
         super().__init__(*fields)
         self.ahead, self.then = ahead, then
         self.blocks: list[Block] = []
+        self.number = 0
 
     def waits(self, call: Callable[[], object]) -> bool:
         while self._seen < len(self.after):
@@ -177,12 +181,22 @@ class CudaStream(QueuedStream):
         self._telling = False  # whether one is just being ended
         self._ending = False  # whether the waiting thread is to end
         self._free = float("-inf")  # when the last work ended, in seconds by the clock
+        self._marked = self._passed = 0  # numbers of the last mark recorded, and of the last that the device has passed
         self._thread: Thread | None = None
 
     @property
     def handle(self) -> int:
-        """The driver's, as for ``cupy.cuda.ExternalStream``."""
+        """The driver's."""
         return int(self.inner.handle)
+
+    def __cuda_stream__(self) -> tuple[int, int]:
+        """Return version and handle, as other libraries ask for them: ``cupy.cuda.Stream.from_external(stream)``."""
+        return 0, self.handle
+
+    @property
+    def next_mark(self) -> int:
+        """Number of the mark that will be behind all that was enqueued so far."""
+        return self._marked + 1
 
     def submit(
         self,
@@ -242,7 +256,36 @@ class CudaStream(QueuedStream):
             self._change.notify()
         if self._thread is not None:
             self._thread.join()
+        if self.inner is not None:
+            self._finish()
         self.inner = None
+
+    def _finish(self) -> None:
+        """Wait for what others have enqueued, who leave no marks; on a device that has failed nothing goes on."""
+        with suppress(self.core.driver.Error):
+            self.inner.synchronize()
+
+    def hold_back(self, stream: CudaStream, number: int) -> None:
+        """Let another stream of the device wait until this one has passed a mark of that number."""
+        if number <= self._passed:
+            return
+        with self._lock:
+            event: Any = next((order.event for order in self._under_way if order.number >= number), None)
+        if event is not None:
+            event.hold_back(stream)
+            return
+        mark = self._mark()
+        try:
+            stream.inner.wait_for_event(mark)
+        finally:
+            with self.core.marks_lock:
+                self.core.marks.append(mark)
+
+    def _mark(self) -> Any:
+        """Record a mark; what is given back from now on is behind the next one."""
+        self.core.memory.collect()
+        self._marked += 1
+        return self.core.mark(self.inner)
 
     def proceed(self) -> bool:
         """Enqueue the first piece of work, if it need not wait; say whether there was one."""
@@ -275,11 +318,13 @@ class CudaStream(QueuedStream):
                 if isinstance(event, CudaEvent):
                     event.hold_back(self)
             order.blocks = self.core.perform(order)
-            return self.core.mark(self.inner)
+            order.number = self.next_mark
+            return self._mark()  # no local: the frame of what failed may keep this one
         except self.core.driver.Error as failure:
             order.event.note(
                 error=self.core.translated(failure, f"{self.name}: enqueuing {order.event.kind or 'work'}")
             )
+            order.number = 0
             return None
 
     # ---- called by the waiting thread
@@ -313,6 +358,7 @@ class CudaStream(QueuedStream):
         for other in order.after:  # done on the device, but perhaps not seen yet by the thread that waits for it
             wait_for(other)
         if error is None:
+            self._passed = max(self._passed, order.number)
             order.complete()
         if event.began is not None:
             event.began = max(event.began, self._free, order.ready)

@@ -115,7 +115,7 @@ class Simulated:
         libraries = [
             ctypes.CDLL(str(path), ctypes.RTLD_GLOBAL) for path in folder.iterdir() if path.suffix not in SOURCES
         ]
-        self._driver = next(library for library in libraries if hasattr(library, "simcuda_live"))
+        self.driver = next(library for library in libraries if hasattr(library, "simcuda_live"))
         for name, argument in (("set_limit", ctypes.c_size_t), ("set_delay", ctypes.c_uint)):
             self._control(name, argument)
         for name in ("fail_allocation", "fail_copy", "fail_run"):
@@ -128,7 +128,7 @@ class Simulated:
         self._control("live", ctypes.c_int, result=ctypes.c_long)
 
     def _control(self, name, *arguments, result=None):
-        function = getattr(self._driver, f"simcuda_{name}")
+        function = getattr(self.driver, f"simcuda_{name}")
         function.argtypes, function.restype = arguments, result
         setattr(self, name, function)
         return function

@@ -81,7 +81,7 @@ class CudaRig(Rig):
         return stream.submit(work, kind="busy"), go
 
     async def read(self, buffer):
-        owner = self.device if buffer.is_in(self.device.pool) else self.other
+        owner = self.device if self.device.pool.counts(buffer) else self.other
         return await owner.copy_out(buffer)
 
 
@@ -101,7 +101,7 @@ class GpuRig(CudaRig):
 
         def work():
             spin = cupy.RawKernel(SPIN, "spin")
-            with cupy.cuda.ExternalStream(stream.handle):
+            with cupy.cuda.Stream.from_external(stream):
                 spin((1,), (1,), (np.int64(50_000_000),))
 
         return stream.submit(work, kind="busy"), lambda: None

@@ -91,8 +91,15 @@ _OWNERS = WeakValueDictionary()  # arrays that own their memory, by the identity
 
 
 class Array:
-    """An array in the device's memory."""
+    """An array in the device's memory.
 
+    Attributes
+    ----------
+    kind : callable
+        Makes an array of what NumPy made; for simulated CUDA, in the memory of a device.
+    """
+
+    kind = None
     __slots__ = ("__weakref__", "_inside", "base")
     __hash__ = None
 
@@ -108,11 +115,13 @@ class Array:
     shape = property(lambda self: self._inside.shape)
     ndim = property(lambda self: self._inside.ndim)
     size = property(lambda self: self._inside.size)
+    flags = property(lambda self: self._inside.flags)
+    strides = property(lambda self: self._inside.strides)
     itemsize = property(lambda self: self._inside.itemsize)
     nbytes = property(lambda self: self._inside.nbytes)
-    T = property(lambda self: Array(self._inside.T))
-    real = property(lambda self: Array(self._inside.real))
-    imag = property(lambda self: Array(self._inside.imag))
+    T = property(lambda self: made(self._inside.T))
+    real = property(lambda self: made(self._inside.real))
+    imag = property(lambda self: made(self._inside.imag))
 
     __bool__ = _waiting("bool", bool)
     __int__ = _waiting("int", int)
@@ -153,19 +162,24 @@ class Array:
     def astype(self, dtype, order="K", casting=None, subok=None, copy=True):
         if casting is not None or subok is not None:
             raise TypeError("astype of CuPy has neither casting nor subok")
-        return Array(self._inside.astype(checked(dtype), order=order, copy=copy))
+        return made(self._inside.astype(checked(dtype), order=order, copy=copy))
 
     def copy(self, order="C"):
-        return Array(self._inside.copy(order))
+        return made(self._inside.copy(order))
 
     def fill(self, value):
         self._inside.fill(inside(value))
 
     def reshape(self, *shape, order="C"):
-        return Array(self._inside.reshape(*shape, order=order))
+        return made(self._inside.reshape(*shape, order=order))
 
     def view(self, dtype=None):
-        return Array(self._inside.view() if dtype is None else self._inside.view(checked(dtype)))
+        return made(self._inside.view() if dtype is None else self._inside.view(checked(dtype)))
+
+
+def made(inside):
+    """Return an array of what NumPy has made."""
+    return (Array.kind or Array)(inside)
 
 
 for _name in METHODS:
@@ -195,7 +209,7 @@ def wrap(result):
         return None
     if isinstance(result, (tuple, list)):
         return type(result)(map(wrap, result))
-    return Array(np.asarray(result))
+    return made(np.asarray(result))
 
 
 class Ufunc:
@@ -333,7 +347,7 @@ class Library:
         """Return an array, copied in if it is in the host's memory."""
         if isinstance(a, Array):
             return a if dtype is None or a.dtype == dtype else a.astype(dtype)
-        return Array(np.array(a, None if dtype is None else checked(dtype), order=order))
+        return made(np.array(a, None if dtype is None else checked(dtype), order=order))
 
     @staticmethod
     def broadcast_shapes(*shapes):

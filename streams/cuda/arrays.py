@@ -1,0 +1,108 @@
+"""CuPy on a device: what it enqueues goes to the device's compute stream, what it makes is in the device's pool.
+
+Its stream and its allocator are each thread's own, and set for one call; the context is the runtime's primary one.
+Nothing stays set, so that a program may use CuPy beside its sessions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from sys import getrefcount
+from typing import Any, TypeVar
+
+import numpy as np
+
+from .core import Core
+from .driver import CudaUnavailable
+from .memory import CudaBuffer, buffer_in
+
+T = TypeVar("T")
+ALONE = 2  # references to what one object has, while they are counted
+
+
+def load_cupy(wanted: bool | None) -> Any:
+    """Import CuPy.
+
+    Parameters
+    ----------
+    wanted : bool, optional
+        Unless given, if it is installed.
+
+    Returns
+    -------
+    module or None
+
+    Raises
+    ------
+    CudaUnavailable
+        If it is wanted and can not be imported.
+    """
+    if wanted is False:
+        return None
+    try:
+        import cupy
+    except ImportError as error:
+        if wanted is None:
+            return None
+        raise CudaUnavailable(
+            f"CuPy, which computes on a GPU, can not be imported: {error}", hint="pip install 'tagflow[cuda]'"
+        ) from error
+    return cupy
+
+
+class CupyArrays:
+    """What CuPy's arrays and calls are on one device.
+
+    Parameters
+    ----------
+    core : Core
+        Of the device.
+    cupy : module
+    """
+
+    def __init__(self, core: Core, cupy: Any) -> None:
+        self._core, self._cuda, self._array = core, cupy.cuda, cupy.ndarray
+        self._stream = cupy.cuda.Stream.from_external(core.streams[0])
+        self._memory = type("Memory", (cupy.cuda.UnownedMemory,), {"__slots__": ("buffer",)})
+
+    def call(self, function: Callable[..., T], *args: Any) -> T:
+        """Return ``function(*args)``, called with the device's context, stream and memory; in any thread."""
+        self._core.push()
+        try:
+            before = self._cuda.get_current_stream()
+            self._stream.use()
+            try:
+                with self._cuda.using_allocator(self._allocate):
+                    return function(*args)
+            finally:
+                before.use()
+        finally:
+            self._core.pop()
+
+    def array(self, buffer: CudaBuffer) -> Any:
+        """Return an array that is the whole of a buffer, and keeps it."""
+        return self._array(buffer.shape, buffer.dtype, self._pointer(buffer))
+
+    def _allocate(self, nbytes: int) -> Any:
+        return self._pointer(self._core.buffer((nbytes,), np.uint8))
+
+    def _pointer(self, buffer: CudaBuffer) -> Any:
+        buffer.lend()
+        memory: Any = self._memory(buffer.pointer, buffer.nbytes, buffer, self._core.index)
+        memory.buffer = buffer
+        return self._cuda.MemoryPointer(memory, 0)
+
+
+def address_of(array: Any) -> int:
+    """Return where on the device a buffer, or an array of CuPy's in one, begins; DeviceClosed if that has ended."""
+    buffer = buffer_in(array)
+    return buffer.pointer if array is buffer else buffer.pointer + int(array.data.ptr) - int(array.data.mem.ptr)
+
+
+def is_all_of_its_buffer(array: Any) -> bool:
+    """Say whether a buffer, or an array of CuPy's, has its memory for itself: it is whole and no other array's."""
+    buffer = buffer_in(array)
+    if array is buffer:
+        return True
+    alone = getrefcount(array.data) == ALONE == getrefcount(array.data.mem)
+    return alone and array.nbytes == buffer.nbytes
