@@ -25,9 +25,12 @@ def blocks(text):
     return [(text.count("\n", 0, m.start(1)) + 1, m.group(1)) for m in found]
 
 
-EXAMPLES = [
-    pytest.param(name, line, code, id=f"{name}-{line}") for name, text in NAMES.items() for line, code in blocks(text)
-]
+def example(name, line, code):
+    marks = [pytest.mark.gpu] if "CudaDevice(" in code else []
+    return pytest.param(name, line, code, id=f"{name}-{line}", marks=marks)
+
+
+EXAMPLES = [example(name, line, code) for name, text in NAMES.items() for line, code in blocks(text)]
 
 
 def run(name, line, code):
