@@ -170,9 +170,7 @@ class CudaDevice(Device):
         then = None if direct or into is None else partial(_filled, into)
         return self._submit_copy(self.device_to_host, copy, source, after, "DeviceToHost", ahead=True, then=then)
 
-    def copy_all_in(
-        self, pairs: Sequence[tuple[Array, Any]], *, after: Sequence[Event[Any]] = ()
-    ) -> Event[None]:
+    def copy_all_in(self, pairs: Sequence[tuple[Array, Any]], *, after: Sequence[Event[Any]] = ()) -> Event[None]:
         nbytes = sum(into.nbytes for _, into in pairs)
         copy = partial(self._enqueue_all_in, pairs, [])
         ahead = all(self._is_at_hand(source) for source, _ in pairs)
