@@ -76,8 +76,10 @@ class LookAhead:
             self._interval = _smoothed(self._interval, now - self._last_read)
             self._last_read = now
         depth = self._depth(value.nbytes if type(value) is not Entry else value.size)
-        middle = series.at(index + (depth + 1) // 2 * step)
-        if not isinstance(middle, Entry) or middle.state is State.AWAY:
+        middle, last = series.at(index + (depth + 1) // 2 * step), series.at(index + depth * step)
+        if isinstance(middle, Entry) and middle.state is not State.AWAY:
+            return
+        if middle is None or last is None or isinstance(last, Entry):  # else none of them has moved
             behind = islice(self._behind(series, index, step), depth)
             self.wanted = deque(ref(each) for each in behind if isinstance(each, Entry))
 

@@ -48,10 +48,10 @@ class SwapPolicy:
     --------
     >>> import tagflow as tg
     >>> tg.SwapPolicy(host_limit="2GiB", disk="/var/tmp").threshold
-    0.7
+    0.8
     """
 
-    threshold: float = 0.7
+    threshold: float = 0.8
     minimum: Size = "2KiB"
     host_limit: Size | None = None
     disk: str | os.PathLike[str] | None = None
@@ -62,7 +62,7 @@ class SwapPolicy:
         if isinstance(self.threshold, bool) or not isinstance(self.threshold, Real) or not 0 < self.threshold <= 1:
             raise GraphError(
                 "the threshold of a SwapPolicy is a share of the memory limit", wanted="a number above 0, at most 1",
-                got=repr(self.threshold), hint="0.7 moves values once 70 % of the limit are in use",
+                got=repr(self.threshold), hint="0.8 moves values once 80 % of the limit are in use",
             )  # fmt: skip
         for name in ("minimum", "host_limit", "disk_limit"):
             value = getattr(self, name)

@@ -7,12 +7,11 @@ will want next are the slots behind the one it reads.
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any, TypeVar
-from weakref import WeakValueDictionary, ref
+from weakref import ref
 
 import numpy as np
 
@@ -26,13 +25,13 @@ from .counts import SwapCounts
 from .disk import Extent
 from .entry import Array, Entry, State
 from .policy import SwapPolicy
+from .saved import Saved
 from .tiers import Tiers
 
 _LOOKS = 64  # values that are looked at for one that can leave
 _LOTS = 32  # a lot that is copied as one has at most one of so many parts of the limit
 Leaving = tuple[Entry, Array, Extent | None]  # a value, where it goes in the host's memory, and then in the file
 Arriving = tuple[Entry, Array]  # a value and where it goes
-Slot = tuple[ref[Series], int, float]  # that holds an array without an Entry yet, and when it was saved
 Moving = TypeVar("Moving", Leaving, Arriving)
 
 
@@ -77,15 +76,13 @@ class StepSwap:
         self._goal = int(policy.threshold * limit)
         self._minimum = policy.minimum
         self._lot = limit // _LOTS
-        self._known: WeakValueDictionary[int, Entry] = WeakValueDictionary()  # by the id of the resident array
-        self._queue: deque[ref[Entry] | Slot] = deque()  # in the order in which they were saved
+        self._saved = Saved(device, policy.minimum, self.counts, self._fetch)
         self._back: dict[int, ref[Entry]] = {}  # by the entry's id, in the order of arrival: not read yet
         self._ahead = LookAhead(policy, self._lot, device.clock)
         self._copies: dict[Event[Any], Callable[[Event[Any]], None]] = {}  # under way, and what comes after
         self._leaving = 0  # bytes
         self.waiting = 0
         self._closed = False
-        self._origins: dict[int, tuple[ref[Array], Array]] = {}  # of arrays that came from what was lent, by their ids
 
     def keep(self, value: Any, always: bool = True) -> Any:
         """Return what a slot is to hold: an Entry that may move, or the value itself.
@@ -96,10 +93,9 @@ class StepSwap:
         always : bool
             Whether it may move even if it is not in the host's memory anyway.
         """
-        if not self._may_move(value, always):
+        if not self._saved.may_move(value, always):
             return value
-        entry = self._entry(value, self._device.clock.now())
-        self._queue.append(ref(entry))
+        entry = self._saved.add(value)
         self._look()
         return entry
 
@@ -115,31 +111,9 @@ class StepSwap:
         always : bool
             Whether it may move even if it is not in the host's memory anyway.
         """
-        if self._may_move(value, always):
-            self._queue.append((ref(series), index, self._device.clock.now()))
+        if self._saved.may_move(value, always):
+            self._saved.note(series, index)
             self._look()
-
-    def _may_move(self, value: Any, always: bool) -> bool:
-        if type(value) is not self._buffer or value.dtype.hasobject:
-            return False
-        if value.nbytes < self._minimum or not value.flags.c_contiguous:
-            self.counts.small += 1
-            return False
-        if not always and self._origin(value) is None:
-            return False
-        self.counts.kept += 1
-        return True
-
-    def _entry(self, array: Array, kept: float) -> Entry:
-        """Return the Entry of an array: one, also if it was saved twice."""
-        entry = self._known.get(id(array))
-        if entry is None or entry.array is not array:
-            entry = self._known[id(array)] = Entry(array, kept, self._fetch)
-            place = self._origin(array)
-            if place is not None:
-                entry.lent = True
-                entry.become(State.BACK, array=array, place=place)
-        return entry
 
     def _look(self) -> None:
         """See whether something must leave, now that a value was saved."""
@@ -201,7 +175,7 @@ class StepSwap:
         """Return a value of which there is no Entry; those behind it may be away."""
         if type(value) is self._buffer:
             self._device.charge(value)
-            if self._known:
+            if self._saved.has_entries:
                 self._ahead.read(series, index)
                 self.bring_wanted()
         return value
@@ -233,7 +207,7 @@ class StepSwap:
         self.wake = self.fail = self.show = _nothing
         for event in list(self._copies):
             event.withdraw()
-        self._queue.clear()
+        self._saved.clear()
         self._back.clear()
         self._ahead.clear()
 
@@ -249,14 +223,14 @@ class StepSwap:
         begun, stuck, staying = False, False, []
         leaving: list[Leaving] = []
         goal = self._goal - self._lot
-        for _ in range(len(self._queue) if forced else min(len(self._queue), _LOOKS)):
+        for _ in range(len(self._saved) if forced else min(len(self._saved), _LOOKS)):
             if (begun and forced) or (not forced and self._pool.live_bytes - self._leaving <= goal):
                 break
-            entry = self._oldest()
+            entry = self._saved.oldest()
             if entry is None or entry.state not in (State.RESIDENT, State.BACK):
                 continue
             if not self._device.frees(entry):
-                self._queue.append(ref(entry))
+                self._saved.append(entry)
                 self.counts.held += 1
                 continue
             if entry.state is State.BACK:
@@ -267,26 +241,11 @@ class StepSwap:
                 begun = True
             else:  # those behind it can only be dropped, where they are somewhere else as well
                 stuck = True
-                staying.append(ref(entry))
-        self._queue.extendleft(reversed(staying))
+                staying.append(entry)
+        self._saved.put_back(staying)
         for lot in self._lots(leaving):
             self._leave(lot)
         return begun
-
-    def _oldest(self) -> Entry | None:
-        """Take the first off the queue; return its Entry, or None if it is no more."""
-        first = self._queue.popleft()
-        if not isinstance(first, tuple):
-            return first()
-        found, index, when = first
-        series = found()
-        array: Any = None if series is None else series.at(index)
-        if series is None or type(array) is not self._buffer:
-            return None
-        known = self._known.get(id(array))
-        entry = self._entry(array, when)
-        series.put(index, entry)
-        return None if entry is known else entry  # which has a place in the queue already
 
     def _lots(self, moving: list[Moving]) -> Iterator[list[Moving]]:
         """Yield what is copied as one: so much that it is worth the calls, so little that memory is soon back."""
@@ -355,9 +314,9 @@ class StepSwap:
                 if extent is not None and not self._closed:
                     self._write(entry, block, extent)
         else:
-            for entry, _, _ in reversed(lot):
+            for entry, _, _ in lot:
                 entry.become(State.RESIDENT, array=entry.array)
-                self._queue.appendleft(ref(entry))
+            self._saved.put_back([entry for entry, _, _ in lot])
             self._complain(event.error, lot[0][0], "could not be copied out of the device's memory")
         lot.clear()
         self.wake()
@@ -446,7 +405,7 @@ class StepSwap:
                 waiter.set_exception(self._error(error, entry, "could not be copied back"))
             return bool(waiters)
         if entry.lent:
-            self._remember(array, entry.place)
+            self._saved.remember(array, entry.place)
         entry.become(State.BACK, array=array, place=entry.place)
         for waiter in waiters:
             waiter.set_result(array)
@@ -455,21 +414,6 @@ class StepSwap:
         else:
             self._back[id(entry)] = ref(entry)
         return bool(waiters)
-
-    def _origin(self, array: Array) -> Array | None:
-        """Return what of the host's memory an array is a copy of, if that is known."""
-        known, place = self._origins.get(id(array), (None, None))
-        return place if known is not None and known() is array else None
-
-    def _remember(self, array: Array, place: Array) -> None:
-        """Note where an array came from, as long as it lives: if it is saved it need not be copied out.
-
-        It stays what it is, as no kernel may write its result there; where that can not be forbidden nothing is noted.
-        """
-        if not self._device.protect(array):
-            return
-        number, origins = id(array), self._origins
-        origins[number] = ref(array, lambda _: origins.pop(number, None)), place
 
     def bring_wanted(self) -> None:
         """Begin to bring back what will be read next, up to the threshold, as far as there is room by now."""

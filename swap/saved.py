@@ -1,0 +1,122 @@
+"""The values that one step has saved on one device, in their order, and which of them may move."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any
+from weakref import WeakValueDictionary, ref
+
+from ..kernels.scheduler.series import Series
+from ..streams.contract import Device
+from .counts import SwapCounts
+from .entry import Array, Entry, State
+
+Slot = tuple[ref[Series], int, float]  # that holds an array without an Entry yet, and when it was saved
+
+
+class Saved:
+    """A queue of saved values, what was saved first in front.
+
+    Parameters
+    ----------
+    device : Device
+    minimum : int
+        Bytes of the smallest value that moves.
+    counts : SwapCounts
+        Of the step.
+    fetch : callable
+        That of an Entry.
+    """
+
+    def __init__(
+        self, device: Device, minimum: int, counts: SwapCounts, fetch: Callable[[Entry, Array], Array]
+    ) -> None:
+        self._device, self._minimum, self._counts, self._fetch = device, minimum, counts, fetch
+        self._buffer = device.buffer
+        self._known: WeakValueDictionary[int, Entry] = WeakValueDictionary()  # by the id of the resident array
+        self._queue: deque[ref[Entry] | Slot] = deque()
+        self._origins: dict[int, tuple[ref[Array], Array]] = {}  # of arrays that came from what was lent, by their ids
+
+    def __len__(self) -> int:
+        return len(self._queue)
+
+    @property
+    def has_entries(self) -> bool:
+        """Whether anything may have moved."""
+        return bool(self._known)
+
+    def may_move(self, value: Any, always: bool) -> bool:
+        """Say whether a value may move at all; unless `always`, only if it is in the host's memory anyway."""
+        if type(value) is not self._buffer or value.dtype.hasobject:
+            return False
+        if value.nbytes < self._minimum or not value.flags.c_contiguous:
+            self._counts.small += 1
+            return False
+        if not always and self._origin(value) is None:
+            return False
+        self._counts.kept += 1
+        return True
+
+    def add(self, array: Array) -> Entry:
+        """Append a value and return its Entry."""
+        entry = self._entry(array, self._device.clock.now())
+        self.append(entry)
+        return entry
+
+    def note(self, series: Series, index: int) -> None:
+        """Append the value in a slot, which gets an Entry when it is taken."""
+        self._queue.append((ref(series), index, self._device.clock.now()))
+
+    def append(self, entry: Entry) -> None:
+        """Look at a value again when all others were looked at."""
+        self._queue.append(ref(entry))
+
+    def put_back(self, entries: Sequence[Entry]) -> None:
+        """Put values to the front again, in the order in which they were taken."""
+        self._queue.extendleft(map(ref, reversed(entries)))
+
+    def oldest(self) -> Entry | None:
+        """Take the first value; None if it is no more, or has another place in the queue."""
+        first = self._queue.popleft()
+        if not isinstance(first, tuple):
+            return first()
+        found, index, when = first
+        series = found()
+        array: Any = None if series is None else series.at(index)
+        if series is None or type(array) is not self._buffer:
+            return None
+        known = self._known.get(id(array))
+        entry = self._entry(array, when)
+        series.put(index, entry)
+        return None if entry is known else entry
+
+    def remember(self, array: Array, place: Array) -> None:
+        """Note where an array came from, as long as it lives: if it is saved it need not be copied out.
+
+        It stays what it is, as no kernel may write its result there; where that can not be forbidden nothing is noted.
+        """
+        if not self._device.protect(array):
+            return
+        number, origins = id(array), self._origins
+        origins[number] = ref(array, lambda _: origins.pop(number, None)), place
+
+    def clear(self) -> None:
+        """Look at none of them any more."""
+        self._queue.clear()
+
+    def _entry(self, array: Array, kept: float) -> Entry:
+        """Return the Entry of an array: one, also if it was saved twice."""
+        entry = self._known.get(id(array))
+        if entry is None or entry.array is not array:
+            entry = self._known[id(array)] = Entry(array, kept, self._fetch)
+            place = self._origin(array)
+            if place is not None:
+                entry.lent = True
+                entry.become(State.BACK, array=array, place=place)
+        return entry
+
+    def _origin(self, array: Array) -> Array | None:
+        """Return what of the host's memory an array is a copy of, if that is known."""
+        known, place = self._origins.get(id(array), (None, None))
+        return place if known is not None and known() is array else None
