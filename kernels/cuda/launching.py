@@ -61,7 +61,7 @@ def find_function(xp: Any, code: str, name: str, dtype: _Type, elements: int, gr
     return _function(xp, code, name, options(dtype, elements, grid))
 
 
-@functools.cache
+@functools.lru_cache(1024)
 def _function(xp: Any, code: str, name: str, options: tuple[str, ...]) -> Function:
     return xp.RawModule(code=source("prelude.cu") + code, options=options).get_function(name)  # type: ignore[no-any-return]
 

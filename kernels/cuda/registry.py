@@ -14,6 +14,7 @@ import numpy as np
 from .fused import FusedKernel
 from .launching import REALS, can_compile
 from .rows import NAMES, RowKernel, SparseKernel
+from .writing import KNOWN
 
 TYPES = frozenset({"Fused", "SparseSoftmaxCrossEntropyWithLogits", *NAMES})
 Compiled = FusedKernel | RowKernel | SparseKernel
@@ -37,7 +38,8 @@ def find_compiled(
     if type not in TYPES or not can_compile(xp) or outputs[0].char not in REALS:
         return None
     if type == "Fused":
-        return FusedKernel(xp, attrs, outputs[0], otherwise)
+        known = all(name in KNOWN for name, *_ in attrs["steps"])
+        return FusedKernel(xp, attrs, outputs[0], otherwise) if known else None
     if type in NAMES:
         return RowKernel(xp, NAMES[type], outputs[0], attrs["axis"], otherwise)
     return SparseKernel(xp, outputs[0], otherwise)

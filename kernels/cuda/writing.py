@@ -138,7 +138,7 @@ class _Writer:
             for length, pieces in loops.items():
                 self._add_flat_loop(length, pieces)
         head = f"KERNEL {NAME}({', '.join(self._parameters())})"
-        return "\n".join([head, "{", *self.lines, "}", ""])
+        return _indented([head, "{", *self.lines, "}"])
 
     def _parameters(self) -> Iterator[str]:
         yield "Index rows"
@@ -257,6 +257,16 @@ class _Writer:
             self._add_loop(length, pieces, lambda _, value: f"{name}_own = {join}::of({name}_own, {value});")
         divided = f" / {self.widths[register]}" if what == "mean" else ""
         return f"T {name} = over_row<{join}>({name}_own){divided};"
+
+
+def _indented(lines: Iterable[str]) -> str:
+    """Return C with each line as far in as it has open braces before it."""
+    text, depth = "", 0
+    for line in lines:
+        depth -= line == "}"
+        text += "    " * depth + line + "\n"
+        depth += line.endswith("{")
+    return text
 
 
 def _index(width: int, is_full: bool, start: int, is_row: bool) -> str:

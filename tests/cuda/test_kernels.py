@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-import tagflow as tg
 from tagflow.ir.definition import definition_of
 from tagflow.kernels.cuda import launching
 from tagflow.kernels.cuda.registry import TYPES, find_compiled
@@ -161,7 +160,3 @@ def test_only_operations_that_there_are_and_dtypes_that_kernels_have():
     half = np.dtype(np.float16)
     assert find_compiled(xp, "Softmax", {"axis": -1}, [half], None) is None
     assert find_compiled(np, "Softmax", {"axis": -1}, [np.dtype("f")], None) is None
-
-
-def test_files_are_installed_with_the_package():
-    assert tg.kernels.cuda.launching.source("rows.cu").startswith("//")
