@@ -11,6 +11,7 @@ import threading
 from dataclasses import dataclass
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+_DEMO = os.path.join(_PACKAGE, "demo") + os.sep  # written as a user would
 _LOOP = os.path.dirname(asyncio.__file__) + os.sep
 _NOT_THE_USER = (_PACKAGE, _LOOP, contextlib.__file__, threading.__file__, "<")
 
@@ -32,8 +33,8 @@ def user_source() -> Source | None:
     """Return the innermost line outside the package and the event loop, or None when there is none."""
     frame = sys._getframe(1)
     while frame is not None:
-        code = frame.f_code
-        if not code.co_filename.startswith(_NOT_THE_USER):
-            return Source(code.co_filename, frame.f_lineno, code.co_name)
+        file = frame.f_code.co_filename
+        if file.startswith(_DEMO) or not file.startswith(_NOT_THE_USER):
+            return Source(file, frame.f_lineno, frame.f_code.co_name)
         frame = frame.f_back  # type: ignore[assignment]
     return None

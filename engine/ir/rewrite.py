@@ -247,8 +247,7 @@ class _Copier:
                 param = region.params[i]
                 self.env[param] = copied = copy.add_param(param.dtype, param.shape, param.op.name)
                 self.ops[param.op] = copied.op
-                if "label" in param.op.attrs:
-                    copied.op.attrs["label"] = param.op.attrs["label"]
+                copied.op.attrs.update(param.op.attrs)
             self.region(region, copy)
             wanted = region.results if region is op.regions[0] else [region.results[i] for i in kept]
             copy.results = [self.env[t] for t in wanted]

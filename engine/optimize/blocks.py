@@ -52,9 +52,10 @@ class _Rows:
 def read_in_blocks(program: Program, settings: Settings) -> Program:
     """Return the program with rows of feeds read and multiplied in blocks; the given one is used up."""
     moved: dict[Tensor, Tensor] = {}
+    pinned = {control for op in program.graph.root.walk() for control in op.control_inputs} | set(program.targets)
     for loop in [op for op in program.graph.root.walk() if op.type == "While"]:
         groups: dict[tuple[Tensor, int], list[_Rows]] = {}
-        for rows in _found(loop, settings.block_bytes):
+        for rows in _found(loop, pinned, settings.block_bytes):
             count = rows.unstack.attrs["block"] = rows.count(settings.block_bytes)
             groups.setdefault((rows.read.inputs[1], count), []).append(rows)
         for (counter, count), group in groups.items():
@@ -65,7 +66,7 @@ def read_in_blocks(program: Program, settings: Settings) -> Program:
     return copy_program(program)
 
 
-def _found(loop: Operation, most: int) -> Iterator[_Rows]:
+def _found(loop: Operation, pinned: set[Operation], most: int) -> Iterator[_Rows]:
     """Yield what a loop reads by a counter from what was fed, as far as blocks are worth it."""
     body = loop.regions[1]
     saved = {e.value for e in extras(loop)}
@@ -77,7 +78,7 @@ def _found(loop: Operation, most: int) -> Iterator[_Rows]:
         fed = read.inputs[2].op.inputs[1]
         lent = loop.attrs["swap_memory"] and _is_only_unstacked(fed) and _bytes(row) >= _SMALL
         uses = [p for p in products if p.inputs[0].op.inputs[0] is row]
-        rows = _Rows(read, uses, lent and row not in saved)
+        rows = _Rows(read, uses, lent and row not in saved and read not in pinned)
         if fed.op.type == "Feed" and (rows.is_cut or uses) and rows.count(most) > 1:
             yield rows
 
@@ -123,7 +124,7 @@ class _Blocks:
         like, dtype = found[0].read, self.counter.dtype
         inside = Writer(self.body, like, "block")
         start = Writer(self.loop.region, like, "block").constant(-1, dtype)
-        before = add_variable(self.loop, start, SCALAR, f"{like.name}/block")
+        before = self._variable(start, SCALAR, like)
         number = inside.emit("FloorDiv", [self.counter, inside.constant(self.count, dtype)], [], dtype=dtype)
         fresh = inside.emit("NotEqual", [number, before], [], dtype=dtypes.bool_)
         olds = [(rows, old) for rows in found for old in self._read(rows)]
@@ -160,9 +161,15 @@ class _Blocks:
         """Have the loop carry what is made of a block."""
         none = np.zeros((0, *old.shape.as_tuple()), made.dtype.numpy)
         start = Writer(self.loop.region, old.op, "block").constant(none, made.dtype)
-        self.passed.results.append(add_variable(self.loop, start, made.shape, f"{old.op.name}/block"))
+        self.passed.results.append(self._variable(start, made.shape, old.op))
         self.fresh.results.append(made)
         return old
+
+    def _variable(self, start: Tensor, shape: Shape, like: Operation) -> Tensor:
+        """Give the loop a variable, of which reports do not speak."""
+        variable = add_variable(self.loop, start, shape, f"{like.name}/block")
+        variable.op.attrs["block"] = True
+        return variable
 
     def _row(self, rows: _Rows, old: Tensor, block: Tensor) -> Tensor:
         """Return what stands for a row, or for a product of one and the loop's state."""

@@ -8,7 +8,7 @@ from typing import Any
 
 from ..base.tags import Kind
 from ..compile import optimized
-from ..ir.carried import find_chains
+from ..ir.carried import Chain, find_chains
 from ..ir.operation import Operation
 from ..ir.rewrite import Program
 from ..partition.partitioned import Channel
@@ -202,7 +202,7 @@ def _timed(loop: LoopReport, counted: Counted, op: Operation | None) -> LoopRepo
     busiest = max(busy, key=lambda device: busy[device])
     if busy[busiest] >= _ALWAYS:
         return replace(loop, limited_by="device", variable=None, bottleneck=busiest)
-    for name, path in [] if op is None else [(_labels(op)[c.variable], c.path) for c in find_chains(*op.regions)]:
+    for name, path in [] if op is None else [(_labels(op)[c.variable], c.path) for c in _chains(op)]:
         if sum(each.busy.get(part, 0.0) for each in uses.values() for part in path) >= _ALWAYS * seconds:
             return replace(loop, limited_by="variable", variable=name)
     if loop.limited_by != "memory" and loop.iterations > loop.runs * (loop.window + 1):
@@ -231,8 +231,14 @@ def _named(nexts: list[str], op: Operation | None) -> list[tuple[str, bool]]:
     """Return name, and whether it keeps iterations apart, of each loop variable in the order of the plan."""
     if op is None:
         return [(name, True) for name in nexts]
-    chained = {chain.variable for chain in find_chains(*op.regions)}
+    chained = {chain.variable for chain in _chains(op)}
     return [(label, i in chained) for i, label in enumerate(_labels(op))]
+
+
+def _chains(op: Operation) -> list[Chain]:
+    """Return what keeps iterations apart, but for blocks of inputs, which only the counter decides."""
+    params = op.regions[1].params
+    return [chain for chain in find_chains(*op.regions) if not params[chain.variable].op.attrs.get("block")]
 
 
 def _labels(op: Operation) -> list[str]:

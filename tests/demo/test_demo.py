@@ -105,8 +105,9 @@ async def test_a_memory_limit_needs_swapping_for_long_texts():
     assert any("swapping on" in line and "host out" in line for line in said)
     plain = await run(Options(**{**small, "memory_limit": "100MB"}), said.append)
     assert swapped.losses == plain.losses
-    with pytest.raises(tg.DeviceMemoryError, match=r"try: let what loops save .* by Session\(swap=True\)"):
+    with pytest.raises(tg.DeviceMemoryError, match=r"try: let what loops save .* by Session\(swap=True\)") as caught:
         await run(Options(**small), said.append)
+    assert "demo/model.py" in str(caught.value)
     with pytest.raises(ValueError, match="memory limit"):
         Options(swap=True)
 

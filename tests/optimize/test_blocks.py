@@ -121,6 +121,34 @@ def test_reading_beyond_the_end_names_the_array(monkeypatch):
             run(fetches, feeds, values(feeds), BLOCKS)
 
 
+def test_a_row_that_something_waits_for_is_read_as_it_is(monkeypatch):
+    monkeypatch.setattr("tagflow.optimize.blocks._SMALL", 1)
+    x = tg.placeholder("float32", [LENGTH, BATCH, UNITS])
+    xs = tg.TensorArray("float32", LENGTH).unstack(x)
+
+    def body(t, h):
+        row = xs.read(t)
+        with tg.control_dependencies([row]):
+            return t + 1, tg.tanh(h + row)
+
+    last = tg.while_loop(lambda t, _: t < LENGTH, body, [0, np.zeros((BATCH, UNITS), np.float32)], swap_memory=True)[1]
+    assert counted([last], [x]) == ([], [])
+    assert_same([last], [x])
+
+
+def test_blocks_are_no_reason_why_iterations_wait():
+    x = tg.placeholder("float32", [40, BATCH, UNITS * 8])
+    xs = tg.TensorArray("float32", 40).unstack(x)
+    body = lambda t, ys: (t + 1, ys.write(t, tg.tanh(xs.read(t))))  # noqa: E731
+    ys = tg.while_loop(lambda t, _: t < 40, body, [0, tg.TensorArray("float32", 40)], swap_memory=True)[1]
+    total = tg.reduce_sum(ys.stack())
+    assert counted([total], [x], ON)[0] != []
+    with tg.SyncSession(total.graph, settings=ON) as session:
+        session.run(total, {x: values([x])[0]})
+        (loop,) = session.report().loops
+    assert loop.variable is None
+
+
 def test_an_element_may_be_read_once(monkeypatch):
     monkeypatch.setattr("tagflow.optimize.blocks._SMALL", 1)
     x = tg.placeholder("float32", [LENGTH, BATCH, UNITS])
