@@ -1,4 +1,4 @@
-"""``python -m bench NAME [--peer tf --peer jax --peer torch] [--quick] [--json] [--plot FILE]``."""
+"""``python -m bench NAME [--peer tf --peer jax --peer torch] [--device cuda] [--quick] [--json] [--plot FILE]``."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import argparse
 import importlib
 import pkgutil
 import sys
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -29,6 +30,8 @@ def parse(arguments: list[str] | None, names: list[str]) -> argparse.Namespace:
     parser.add_argument("name", choices=names, metavar="NAME", help=f"one of: {', '.join(names)}")
     parser.add_argument("--peer", action="append", default=[], choices=list(PEER_MODULES), help="measure this too")
     parser.add_argument("--quick", action="store_true", help="end in under 50 seconds")
+    parser.add_argument("--device", metavar="NAME", help="where, if not on the CPU: cuda")
+    parser.add_argument("--seconds", type=float, metavar="N", help="add no rounds after so many")
     parser.add_argument("--json", action="store_true", help="print one JSON object a line")
     parser.add_argument("--plot", type=Path, metavar="FILE", help="draw the medians, or what says more")
     return parser.parse_args(arguments)
@@ -36,14 +39,19 @@ def parse(arguments: list[str] | None, names: list[str]) -> argparse.Namespace:
 
 def measure(options: argparse.Namespace, experiment: Experiment) -> None:
     """Run an experiment and show its records as they come."""
+    if options.device:
+        experiment = experiment.on(options.device, options.peer)
     engines = experiment.chosen(options.peer)
+    effort = QUICK if options.quick else FULL
     if options.quick:
         experiment = experiment.quick()
+    if options.seconds:
+        effort = replace(effort, seconds=options.seconds)
     if options.plot:
         report.require_plot()
     records = []
     with report.progress(experiment.name) as progress:
-        for record in run(experiment, engines, QUICK if options.quick else FULL, progress):
+        for record in run(experiment, engines, effort, progress):
             records.append(record)
             if options.json:
                 report.print_json(record)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -83,6 +83,9 @@ class Experiment:
         Cases of a quick run, where `cases` take too long for one.
     picture : callable or None
         Draws into a file what says more than the medians do.
+    devices : mapping of str to callable
+        Other devices than CPUs: each gets the peers asked for and returns the experiment there, or raises a BenchError
+        that says what is missing. What a peer does in another way is an engine of its name and more, as "torch-eager".
     """
 
     name: str
@@ -101,6 +104,14 @@ class Experiment:
     best_only: bool = False
     quick_cases: tuple[Case, ...] = ()
     picture: Callable[[Path], None] | None = None
+    devices: Mapping[str, Callable[[Sequence[str]], Experiment]] = field(default_factory=dict)
+
+    def on(self, device: str, peers: Sequence[str]) -> Experiment:
+        """Return the experiment on a device; BenchError if it has none of that name, or something is missing."""
+        if device not in self.devices:
+            known = ", ".join(self.devices) or "none but the CPU"
+            raise BenchError(f"{self.name} can not be run on '{device}'; there is: {known}")
+        return self.devices[device](peers)
 
     def quick(self) -> Experiment:
         """Return the experiment with the cases of a quick run."""
@@ -119,7 +130,8 @@ class Experiment:
         """Return the engines to run: tagflow, its own other sides, and the peers asked for, which must be there."""
         for peer in peers:
             self._require(peer)
-        return [name for name in self.engines if name not in PEER_MODULES or name in peers]
+        owners = {name: name.partition("-")[0] for name in self.engines}
+        return [name for name, owner in owners.items() if owner not in PEER_MODULES or owner in peers]
 
     def _require(self, peer: str) -> None:
         if peer not in self.engines:

@@ -1,24 +1,29 @@
-"""``python -m bench.gpu``: what needs a GPU, in slices: the tests marked ``gpu``, each in a process of its own.
+"""``python -m bench.gpu``: what needs a GPU, in slices: the tests marked ``gpu`` and benches, each in its own process.
 
-Results go to ``bench/results/gpu-DEVICE.json`` after each test. A slice ends when its time is over, with status 2 if
-something is left; the next one goes on from there, unless the commit is another.
+Results go to ``bench/results/gpu-DEVICE.json`` after each; what a bench measures, to a file of its own. A slice ends
+when its time is over, with status 2 if something is left. The next one goes on there, unless the commit is another.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import json
 import re
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 SLICE = 480.0  # seconds
 LEFT = 2  # the status when there is more to do
 RESULTS = Path(__file__).parent / "results"
+BENCHES = ("bench lstm_memory --device cuda",)
+LEAST = 300.0  # seconds that a bench should have
+AROUND = 120.0  # of which it builds, and ends
 
 Run = Callable[[str, float], str]
 
@@ -88,6 +93,34 @@ def _pytest(*arguments: str, timeout: float | None = None) -> subprocess.Complet
     return subprocess.run(command, capture_output=True, text=True, timeout=timeout)
 
 
+def run_bench(name: str, seconds: float, record: Path, subject: dict[str, str]) -> str:
+    """Run a bench, with PyTorch beside it where that is; write what it measured, a line for each record."""
+    if seconds < LEAST:
+        return "timeout"
+    peers = ["--peer", "torch"] if importlib.util.find_spec("torch") else []
+    command = [sys.executable, "-m", *name.split(), *peers, "--json", f"--seconds={seconds - AROUND:.0f}"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=seconds)
+    except subprocess.TimeoutExpired:
+        return "timeout"
+    if done.returncode:
+        print(done.stderr, file=sys.stderr)
+        return "failed"
+    record.write_text(json.dumps(subject) + "\n" + done.stdout)
+    return "passed"
+
+
+def run_one(name: str, seconds: float, subject: dict[str, str]) -> str:
+    """Run a test or a bench."""
+    if name not in BENCHES:
+        return run_test(name, seconds)
+    return run_bench(name, seconds, RESULTS / f"{_slug(name)}-{_slug(subject['device'])}.jsonl", subject)
+
+
+def _slug(name: str) -> str:
+    return re.sub(r"[^A-Za-z0-9_]+", "-", name)
+
+
 def subject_of_this_run() -> dict[str, str]:
     """Return the commit and the device that results are of."""
     from tagflow.streams import cuda_devices
@@ -109,8 +142,9 @@ def main(arguments: list[str] | None = None) -> int:
     except (CudaUnavailable, IndexError) as error:
         print(f"bench.gpu: no GPU: {error}", file=sys.stderr)
         return 1
-    record = RESULTS / f"gpu-{re.sub(r'[^A-Za-z0-9]+', '-', subject['device'])}.json"
-    left = run_slice(gpu_tests(), record, subject, options.seconds, run_test)
+    record = RESULTS / f"gpu-{_slug(subject['device'])}.json"
+    run = partial(run_one, subject=subject)
+    left = run_slice([*gpu_tests(), *BENCHES], record, subject, options.seconds, run)
     results = _results(record, subject)
     for name, result in results.items():
         print(f"{result['outcome']:8} {result['seconds']:8.2f} s  {name}")

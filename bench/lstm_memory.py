@@ -9,7 +9,7 @@ runs the same program without a limit; peers have none and do each mode in their
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from typing import Any
 
@@ -113,10 +113,15 @@ async def beyond(tg: Any) -> str:
     length = FITS * 6 // 5
     async with AsyncExitStack() as stack:
         _, step = await trained(tg, {"length": length, "mode": "none"}, stack, memory_limit=LIMIT)
-        try:
-            await step()
-        except tg.DeviceMemoryError as error:
-            return f"{length} steps end with DeviceMemoryError: {error.details()[0][1] or 'no room'}"
+        return await ending(tg, length, step)
+
+
+async def ending(tg: Any, length: int, step: Step) -> str:
+    """Say how a step of so many iterations ends."""
+    try:
+        await step()
+    except tg.DeviceMemoryError as error:
+        return f"{length} steps end with DeviceMemoryError: {error.details()[0][1] or 'no room'}"
     return f"{length} steps fit too"
 
 
@@ -224,6 +229,13 @@ def unable(case: Case) -> dict[str, str]:
     }.get(case["mode"], {})
 
 
+def on_cuda(peers: Sequence[str]) -> Experiment:
+    """Return the experiment on a GPU."""
+    from . import lstm_memory_cuda
+
+    return lstm_memory_cuda.on_cuda(peers)
+
+
 EXPERIMENT = Experiment(
     name="lstm_memory",
     cases=(
@@ -252,4 +264,5 @@ EXPERIMENT = Experiment(
     exact=("unlimited",),
     unable=unable,
     notes=(MEMORY, SWAP, BEYOND),
+    devices={"cuda": on_cuda},
 )
