@@ -17,7 +17,7 @@ _MOST_PARAMETERS = 500  # of 8 bytes, in the 4 KiB that all GPUs have for them
 
 
 class Launch(NamedTuple):
-    """A kernel for inputs of certain shapes, and the shapes of its results; no function where those are empty."""
+    """A kernel for inputs of certain shapes, and the shapes of its results; None where those are empty."""
 
     function: Function | None
     grid: Grid
@@ -77,36 +77,34 @@ class FusedKernel:
 
     def _prepared(self, shapes: tuple[Shape | None, ...]) -> Launch | None:
         """Return what to launch, None if shapes do not fit the steps, or they are too much for a kernel."""
-        lead = next((shape[:-1] for shape, full in zip(shapes, self._full, strict=True) if full and shape), self._lead)
-        if None in lead or not all(_fits(shape, lead, full) for shape, full in zip(shapes, self._full, strict=True)):
+        given = list(zip(shapes, self._full, strict=True))
+        lead = next((shape[:-1] for shape, is_full in given if is_full and shape), self._lead)
+        if None in lead or not all(_fits(shape, lead, is_full) for shape, is_full in given):
             return None
-        inputs = [_described(shape, full) for shape, full in zip(shapes, self._full, strict=True)]
+        inputs = [_described(shape, is_full) for shape, is_full in given]
         inputs += [Input(0, False, is_value=True)] * len(self._constants)
         try:
             widths = find_widths(self._steps, inputs)
         except ValueError:
             return None
-        if not self._can_run(len(inputs), max(widths)):
-            return None
-        made = tuple((*lead, widths[i]) for i in self._results)
-        elements = max(math.prod(shape) for shape in (*made, *filter(None, shapes)))
-        return self._written(inputs, math.prod(lead), widths, elements)._replace(shapes=made)
+        return self._written(inputs, widths, lead) if self._can_run(len(inputs), max(widths)) else None
 
     def _can_run(self, inputs: int, widest: int) -> bool:
         if any(constant.dtype != self._dtype for constant in self._constants):
             return False
         return inputs + len(self._results) <= _MOST_PARAMETERS and not (self._reduces and widest > WIDEST)
 
-    def _written(self, inputs: Sequence[Input], rows: int, widths: Sequence[int], elements: int) -> Launch:
+    def _written(self, inputs: Sequence[Input], widths: Sequence[int], lead: Shape) -> Launch:
         """Write and compile the kernel."""
-        widest = max(widths)
+        rows, widest = math.prod(lead), max(widths)
+        elements = rows * widest  # as many as any array has
         if is_flat(self._steps, inputs):  # every element is a row
             inputs = [each._replace(width=min(each.width, 1)) for each in inputs]
-            rows, widest = rows * widest, 1
+            rows, widest = elements, 1
         code = write_fused(self._steps, inputs, self._results)
-        grid = over_rows(rows, widest) if self._reduces else over_elements(rows * widest)
+        grid = over_rows(rows, widest) if self._reduces else over_elements(elements)
         function = find_function(self._xp, code, NAME, self._dtype, elements, grid) if rows else None
-        return Launch(function, grid, count(rows, elements), ())
+        return Launch(function, grid, count(rows, elements), tuple((*lead, widths[i]) for i in self._results))
 
 
 def _fits(shape: Shape | None, lead: Shape, is_full: bool) -> bool:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from tagflow.base.errors import GraphError
 
 FEW, MANY = 256, 1024  # threads of a block
 WIDE = 2048  # columns of a row from which on many threads work on it
@@ -57,13 +58,27 @@ def count(number: int, elements: int) -> np.generic:
 
 
 def find_function(xp: Any, code: str, name: str, dtype: _Type, elements: int, grid: Grid) -> Function:
-    """Return a kernel of a source, compiled for arrays of some size: ``function(blocks, threads, arguments)``."""
+    """Return a kernel of a source, compiled for arrays of some size: ``function(blocks, threads, arguments)``.
+
+    Raises
+    ------
+    GraphError
+        If it can not be compiled.
+    """
     return _function(xp, code, name, options(dtype, elements, grid))
 
 
 @functools.lru_cache(1024)
 def _function(xp: Any, code: str, name: str, options: tuple[str, ...]) -> Function:
-    return xp.RawModule(code=source("prelude.cu") + code, options=options).get_function(name)  # type: ignore[no-any-return]
+    try:
+        return xp.RawModule(code=source("prelude.cu") + code, options=options).get_function(name)  # type: ignore[no-any-return]
+    except MemoryError:
+        raise
+    except Exception as error:  # CuPy's own, or that it misses NVRTC
+        raise GraphError(
+            "a kernel in CUDA C can not be compiled", got=str(error),
+            hint="Settings(native=False) computes with the array library's kernels instead",
+        ) from error  # fmt: skip
 
 
 def over_elements(elements: int) -> Grid:

@@ -68,12 +68,11 @@ class RawModule:
         self.code, self.options = code, tuple(options)
 
     def get_function(self, name):
-        return functools.partial(self._launch, name)
+        return functools.partial(self._launch, getattr(library(self.code, self.options), f"host_{name}"), name)
 
-    def _launch(self, name, grid, block, args):
+    def _launch(self, start, name, grid, block, args):
         assert len(grid) <= len(block) <= 3
         assert min(*grid, *block) > 0
-        start = getattr(library(self.code, self.options), f"host_{name}")
         memory = [_memory(each) for each in args]
         arguments = (ctypes.c_void_p * len(memory))(*(each.ctypes.data for each in memory))
         sizes = (ctypes.c_size_t * len(memory))(*(each.nbytes for each in memory))

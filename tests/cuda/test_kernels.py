@@ -2,8 +2,10 @@
 
 import numpy as np
 import pytest
+from tagflow.base.errors import GraphError
 from tagflow.ir.definition import definition_of
 from tagflow.kernels.cuda import launching
+from tagflow.kernels.cuda.launching import Grid
 from tagflow.kernels.cuda.registry import TYPES, find_compiled
 from tagflow.kernels.cuda.writing import KNOWN
 
@@ -153,6 +155,13 @@ def test_labels_are_checked_and_the_host_waits_once(label):
     assert WAITS.reasons == ["int"]
     with pytest.raises(IndexError, match="labels have to lie in 0 to 2"):
         kernel(xp.asarray(np.int32([0, label])), logits)
+
+
+def test_what_can_not_be_compiled_says_what_to_try():
+    with pytest.raises(GraphError, match="can not be compiled") as caught:
+        launching.find_function(xp, "KERNEL wrong(Index n) { n = }", "wrong", np.dtype("f"), 1, Grid((1,), (256, 1)))
+    assert "expected" in str(caught.value.got)
+    assert "native=False" in caught.value.hint
 
 
 def test_only_operations_that_there_are_and_dtypes_that_kernels_have():
