@@ -275,6 +275,13 @@ class Device(ABC):
         """
         return function(*args)
 
+    def crowded(self) -> Event[Any] | None:
+        """Return what should be awaited before more is computed by `call`; None if it can be enqueued at once.
+
+        A device that holds up who calls it, when too much is enqueued, says so before.
+        """
+        return None
+
     def has(self, array: Any) -> bool:
         """Say whether an array of `arrays` is in the device's memory."""
         return self.arrays is not None and isinstance(array, self.arrays.ndarray)

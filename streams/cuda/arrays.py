@@ -6,18 +6,22 @@ Nothing stays set, so that a program may use CuPy beside its sessions.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from sys import getrefcount
 from typing import Any, TypeVar
 
 import numpy as np
 
+from ..event import Event
 from .core import Core
 from .driver import CudaUnavailable
 from .memory import CudaBuffer, buffer_in
 
 T = TypeVar("T")
 ALONE = 2  # references to what one object has, while they are counted
+MARKED = 32  # so many calls get a mark behind them
+AHEAD = 4  # most marks that the device has not passed; at about a thousand launches the driver would wait for it
 
 
 def load_cupy(wanted: bool | None) -> Any:
@@ -63,6 +67,8 @@ class CupyArrays:
     def __init__(self, core: Core, cupy: Any) -> None:
         self._core, self._cuda, self._array = core, cupy.cuda, cupy.ndarray
         self._stream = cupy.cuda.Stream.from_external(core.streams[0])
+        self._calls = 0
+        self._marks: deque[Event[None]] = deque()  # behind calls, in order
         self._memory = type("Memory", (cupy.cuda.UnownedMemory,), {"__slots__": ("buffer",)})
 
     def call(self, function: Callable[..., T], *args: Any) -> T:
@@ -78,6 +84,18 @@ class CupyArrays:
                 before.use()
         finally:
             self._core.pop()
+            self._count()
+
+    def crowded(self) -> Event[None] | None:
+        """Return the mark that the device must pass before more should be enqueued."""
+        while self._marks and self._marks[0].done:
+            self._marks.popleft()
+        return self._marks[-AHEAD] if len(self._marks) >= AHEAD else None
+
+    def _count(self) -> None:
+        self._calls += 1
+        if self._calls % MARKED == 0:
+            self._marks.append(self._core.streams[0].submit())
 
     def array(self, buffer: CudaBuffer) -> Any:
         """Return an array that is the whole of a buffer, and keeps it."""

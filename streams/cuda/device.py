@@ -106,6 +106,9 @@ class CudaDevice(Device):
     def call(self, function: Callable[..., T], *args: Any) -> T:
         return function(*args) if self._cupy is None else self._cupy.call(function, *args)
 
+    def crowded(self) -> Event[Any] | None:
+        return None if self._cupy is None else self._cupy.crowded()
+
     def has(self, array: Any) -> bool:
         return self.arrays is not None and self.pool.counts(array)
 

@@ -8,9 +8,11 @@ import pytest
 import tagflow as tg
 from tagflow.base.errors import OpError
 from tagflow.streams import CudaDevice, DeviceClosed
+from tagflow.streams.cuda.arrays import AHEAD, MARKED
 from tagflow.streams.cuda.memory import buffer_of
 
 from tests.simcuda import cupy
+from tests.simcuda.child import run_python
 from tests.simcuda.plugin import simulated
 from tests.strict.library import xp
 
@@ -129,6 +131,48 @@ async def test_a_device_that_was_closed_computes_no_more():
         device.call(full, 1)
     assert state() == (0, None, False)
     del array
+
+
+async def test_it_says_when_too_much_is_enqueued(device):
+    go = await held(device.compute)
+    for _ in range(MARKED * AHEAD):
+        assert device.crowded() is None
+        device.call(int)
+    event = device.crowded()
+    assert event is not None
+    assert not event.done
+    go()
+    await event
+    assert device.crowded() is None
+
+
+async def test_a_step_is_only_so_far_ahead(device):
+    """Its kernels wait for marks behind others, without the loop."""
+    with tg.Graph().as_default() as graph:
+        x = tg.placeholder("float64", [3])
+        y = tg.while_loop(lambda i, a: i < 1000, lambda i, a: (i + 1, a + 1.0), [0, x])[1]
+    async with tg.Session(graph, devices=[device]) as session:
+        assert (await session.run(y, {x: np.zeros(3)}) == 1000.0).all()
+    assert device.compute.statistics().done >= 1000 // MARKED
+
+
+EXIT = """
+import asyncio
+from tests.simcuda import cupy
+from tagflow.streams import CudaDevice
+
+device = CudaDevice("/device:CUDA:0")
+
+async def main():
+    return [device.call(cupy.xp.full, (1000,), float(k)) for k in range(3)], await device.copy_in(cupy.np.ones(1000))
+
+kept = asyncio.run(main())
+"""
+
+
+def test_a_program_may_end_with_arrays_and_an_open_device():
+    done = run_python({}, "-c", EXIT)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
 # ---- memory of kernels that are under way
