@@ -5,12 +5,14 @@ The libraries are in the folder ``$TAGFLOW_SIMCUDA``. After each test nothing ma
 
 import gc
 import os
+import sys
 from pathlib import Path
 
 import pytest
 
 from tests.simcuda.library import Simulated
 
+sys.modules.setdefault("cupy", None)  # the real one wants a real GPU; `tests.simcuda.cupy` is another
 simulated = Simulated(Path(os.environ["TAGFLOW_SIMCUDA"]))
 
 

@@ -439,7 +439,7 @@ simulated = Simulated(pathlib.Path(os.environ["TAGFLOW_SIMCUDA"]))
 import numpy as np
 from tagflow.streams import CudaDevice
 
-device = CudaDevice("/device:CUDA:0")
+device = CudaDevice("/device:CUDA:0", computes=False)
 simulated.set_delay(1000)
 
 async def main():

@@ -1,10 +1,16 @@
-"""CuPy where it is not installed, or not wanted."""
+"""What is used of CuPy's memory: with the real one where it is installed, which needs no GPU; and where it is not."""
 
 import sys
+import warnings
+from collections import deque
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
+from tagflow.kernels.scheduler.series import Stored
 from tagflow.streams import CudaUnavailable
-from tagflow.streams.cuda.arrays import load_cupy
+from tagflow.streams.cuda.arrays import CupyArrays, address_of, is_all_of_its_buffer, load_cupy
+from tagflow.streams.cuda.memory import BlockPool, CudaBuffer, buffer_of
 
 
 def test_without_it_a_device_copies(monkeypatch):
@@ -22,3 +28,69 @@ def test_it_is_left_out_on_demand(monkeypatch):
     monkeypatch.setitem(sys.modules, "cupy", object())
     assert load_cupy(False) is None
     assert load_cupy(None) is sys.modules["cupy"]
+
+
+@pytest.fixture
+def cupy():
+    with warnings.catch_warnings():  # of what it thinks of its installation
+        warnings.simplefilter("ignore")
+        return pytest.importorskip("cupy")
+
+
+@pytest.fixture
+def core():
+    """What arrays need of a device: memory that nobody touches, and a stream's handle."""
+    addresses = deque(range(1 << 20, 1 << 24, 1 << 20))
+    pool = BlockPool("memory", lambda nbytes: addresses.popleft(), id, OSError, limit=10_000, most_cached=0)
+    return SimpleNamespace(
+        memory=pool, index=0, streams=[_Stream()], buffer=lambda shape, dtype: CudaBuffer(pool, shape, dtype)
+    )
+
+
+class _Stream:
+    def __cuda_stream__(self):
+        return 0, 4711
+
+
+def test_arrays_have_our_memory(cupy, core):
+    arrays = CupyArrays(core, cupy)
+    assert arrays._stream.ptr == 4711
+    array = arrays.array(core.buffer((10, 5), np.float32))
+    assert (array.shape, array.dtype, array.nbytes, array.flags.c_contiguous) == ((10, 5), np.float32, 200, True)
+    assert core.memory.counts(array)
+    assert address_of(array) == buffer_of(array).pointer == 1 << 20
+    holder = Stored(array)
+    assert is_all_of_its_buffer(holder.array)
+    views = [array[2:], array.T, array.reshape(50), array[:0]]
+    for view in views:
+        assert buffer_of(view) is buffer_of(array)
+        assert not is_all_of_its_buffer(view)
+    assert [address_of(view) - (1 << 20) for view in views[:3]] == [40, 0, 0]
+    assert not is_all_of_its_buffer(array)
+    del view
+    views.clear()
+    assert is_all_of_its_buffer(array)
+    assert core.memory.live_bytes == 200
+    del array, holder
+    assert core.memory.live_bytes == 0
+
+
+def test_the_allocator_is_ours_in_calls(cupy, core):
+    arrays = CupyArrays(core, cupy)
+    before = cupy.cuda.get_allocator()
+    with cupy.cuda.using_allocator(arrays._allocate):
+        array, nothing = cupy.ndarray((100,), np.float64), cupy.ndarray((0, 3), np.int8)
+        with pytest.raises(MemoryError, match="of the limit of 10000 bytes 800 are in use"):
+            cupy.ndarray((2000,), np.float64)
+    assert cupy.cuda.get_allocator() == before
+    assert is_all_of_its_buffer(array)
+    assert core.memory.counts(nothing)
+    assert core.memory.live_bytes == 800
+    del array
+    assert core.memory.live_bytes == 0
+
+
+@pytest.mark.parametrize("name", ["get_current_stream", "using_allocator", "MemoryPointer", "UnownedMemory", "Device"])
+def test_it_has_what_is_used(cupy, name):
+    assert callable(getattr(cupy.cuda, name))
+    assert callable(cupy.cuda.Stream.use)
