@@ -162,7 +162,9 @@ class ResidentKernel:
         kernel = self._on_host if stays else self._on_device
         if coming or (self._waits and not stays):
             return self._later(kernel, given, coming)
-        return kernel(*given)
+        result = kernel(*given)
+        event = None if kernel is self._on_host else self._residence.device.crowded()
+        return result if event is None else _after(event, result)
 
     def _stays(self, given: Sequence[Any]) -> bool:
         """Say whether the host computes this one."""
@@ -244,6 +246,12 @@ class ResidentKernel:
 def _compiled(op: Operation, residence: Residence, otherwise: Callable[..., Any]) -> Compiled | None:
     outputs = [np.dtype(tensor.dtype.numpy) for tensor in op.outputs]
     return find_compiled(residence.xp, op.type, op.attrs, outputs, otherwise)
+
+
+async def _after(event: Event[Any], result: Any) -> Any:
+    """Wait until the device takes more; the event loop goes on."""
+    await event
+    return await result if hasattr(type(result), "__await__") else result
 
 
 def _place(given: list[Any], i: int) -> Callable[[Any], None]:

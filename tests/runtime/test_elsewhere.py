@@ -11,6 +11,7 @@ import tagflow as tg
 from tagflow.base.errors import GraphError, OpError
 from tagflow.base.settings import DEFAULTS
 from tagflow.kernels.scheduler.state import live_counts
+from tagflow.streams import Event
 from tagflow.training import AdamOptimizer as Adam
 from tagflow.training import GradientDescentOptimizer as GradientDescent
 from tagflow.training import MomentumOptimizer as Momentum
@@ -328,6 +329,23 @@ async def test_kernels_that_look_at_values_let_the_loop_go_on(device):
     np.testing.assert_array_equal(places, np.argwhere(X > 0))
     np.testing.assert_array_equal(rows, X[(X[:, 0] > 0).astype(int)])
     assert device.compute.statistics().done >= 3
+
+
+@pytest.mark.parametrize("build", [loop, gradients, branches])
+async def test_kernels_wait_while_too_much_is_enqueued(build, monkeypatch):
+    asked, waiting = [], []
+
+    def crowded(device):
+        asked.append(len(waiting))
+        if len(asked) % 3:
+            return None
+        waiting.append(Event())
+        asyncio.get_running_loop().call_soon(waiting[-1].finish)
+        return waiting[-1]
+
+    monkeypatch.setattr(StrictDevice, "crowded", crowded)
+    await compared(build, "s")
+    assert len(waiting) == len(asked) // 3 > 3
 
 
 async def test_an_error_leaves_nothing_behind(device):

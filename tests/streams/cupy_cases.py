@@ -146,16 +146,6 @@ async def test_it_says_when_too_much_is_enqueued(device):
     assert device.crowded() is None
 
 
-async def test_a_step_is_only_so_far_ahead(device):
-    """Its kernels wait for marks behind others, without the loop."""
-    with tg.Graph().as_default() as graph:
-        x = tg.placeholder("float64", [3])
-        y = tg.while_loop(lambda i, a: i < 1000, lambda i, a: (i + 1, a + 1.0), [0, x])[1]
-    async with tg.Session(graph, devices=[device]) as session:
-        assert (await session.run(y, {x: np.zeros(3)}) == 1000.0).all()
-    assert device.compute.statistics().done >= 1000 // MARKED
-
-
 EXIT = """
 import asyncio
 from tests.simcuda import cupy
