@@ -103,7 +103,7 @@ class LookAhead:
         if isinstance(self._policy.prefetch, int):
             return self._policy.prefetch
         wanted = MOST_AHEAD if self._interval <= 0 else self.seconds / self._interval
-        worth = min(_WORTH, self._lot // (4 * size))
+        worth = min(_WORTH, self._lot // (4 * max(size, 1)))
         return min(MOST_AHEAD, 2 + max(worth, ceil(min(wanted, MOST_AHEAD))))
 
 

@@ -12,6 +12,7 @@ from ..streams.contract import Device
 from .counts import SwapCounts
 from .entry import Array, Entry, State
 
+_NEAR = 32  # values in front whose arrays are in no slot; what an iteration saves twice it saves at about the same time
 Slot = tuple[ref[Series], int, float]  # that holds an array without an Entry yet, and when it was saved
 
 
@@ -27,6 +28,11 @@ class Saved:
         Of the step.
     fetch : callable
         That of an Entry.
+
+    Attributes
+    ----------
+    has_entries : bool
+        Whether anything may have moved.
     """
 
     def __init__(
@@ -34,17 +40,14 @@ class Saved:
     ) -> None:
         self._device, self._minimum, self._counts, self._fetch = device, minimum, counts, fetch
         self._buffer = device.buffer
+        self.has_entries = False
         self._known: WeakValueDictionary[int, Entry] = WeakValueDictionary()  # by the id of the resident array
-        self._queue: deque[ref[Entry] | Slot] = deque()
+        self._front: deque[ref[Entry]] = deque()  # what is looked at next
+        self._queue: deque[ref[Entry] | Slot] = deque()  # what is behind it
         self._origins: dict[int, tuple[ref[Array], Array]] = {}  # of arrays that came from what was lent, by their ids
 
     def __len__(self) -> int:
-        return len(self._queue)
-
-    @property
-    def has_entries(self) -> bool:
-        """Whether anything may have moved."""
-        return bool(self._known)
+        return len(self._front) + len(self._queue)
 
     def may_move(self, value: Any, always: bool) -> bool:
         """Say whether a value may move at all; unless `always`, only if it is in the host's memory anyway."""
@@ -60,8 +63,10 @@ class Saved:
 
     def add(self, array: Array) -> Entry:
         """Append a value and return its Entry."""
+        known = self._known.get(id(array))
         entry = self._entry(array, self._device.clock.now())
-        self.append(entry)
+        if entry is not known:
+            self.append(entry)
         return entry
 
     def note(self, series: Series, index: int) -> None:
@@ -74,22 +79,32 @@ class Saved:
 
     def put_back(self, entries: Sequence[Entry]) -> None:
         """Put values to the front again, in the order in which they were taken."""
-        self._queue.extendleft(map(ref, reversed(entries)))
+        self._front.extendleft(map(ref, reversed(entries)))
 
     def oldest(self) -> Entry | None:
-        """Take the first value; None if it is no more, or has another place in the queue."""
-        first = self._queue.popleft()
-        if not isinstance(first, tuple):
-            return first()
-        found, index, when = first
-        series = found()
+        """Take the first value; None if it is no more."""
+        if len(self._front) < _NEAR:
+            self.gather(2 * _NEAR)
+        return self._front.popleft()() if self._front else None
+
+    def gather(self, count: int | None = None) -> None:
+        """Give the next slots, or all, their Entries: an array that is in two of them is held by neither."""
+        for _ in range(min(len(self._queue), len(self._queue) if count is None else count)):
+            each = self._queue.popleft()
+            found = self._replaced(*each) if isinstance(each, tuple) else each
+            if found is not None:
+                self._front.append(found)
+
+    def _replaced(self, where: ref[Series], index: int, when: float) -> ref[Entry] | None:
+        """Put an Entry in the place of an array; None if it is no more, or has a place in the queue already."""
+        series = where()
         array: Any = None if series is None else series.at(index)
         if series is None or type(array) is not self._buffer:
             return None
         known = self._known.get(id(array))
         entry = self._entry(array, when)
         series.put(index, entry)
-        return None if entry is known else entry
+        return None if entry is known else ref(entry)
 
     def remember(self, array: Array, place: Array) -> None:
         """Note where an array came from, as long as it lives: if it is saved it need not be copied out.
@@ -103,12 +118,14 @@ class Saved:
 
     def clear(self) -> None:
         """Look at none of them any more."""
+        self._front.clear()
         self._queue.clear()
 
     def _entry(self, array: Array, kept: float) -> Entry:
         """Return the Entry of an array: one, also if it was saved twice."""
         entry = self._known.get(id(array))
         if entry is None or entry.array is not array:
+            self.has_entries = True
             entry = self._known[id(array)] = Entry(array, kept, self._fetch)
             place = self._origin(array)
             if place is not None:

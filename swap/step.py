@@ -223,6 +223,8 @@ class StepSwap:
         begun, stuck, staying = False, False, []
         leaving: list[Leaving] = []
         goal = self._goal - self._lot
+        if forced:
+            self._saved.gather()
         for _ in range(len(self._saved) if forced else min(len(self._saved), _LOOKS)):
             if (begun and forced) or (not forced and self._pool.live_bytes - self._leaving <= goal):
                 break
@@ -402,7 +404,10 @@ class StepSwap:
         if error is not None:
             entry.become(State.AWAY, place=entry.place)
             for waiter in waiters:
-                waiter.set_exception(self._error(error, entry, "could not be copied back"))
+                if self._closed:  # nobody asks any more
+                    waiter.cancel()
+                else:
+                    waiter.set_exception(self._error(error, entry, "could not be copied back"))
             return bool(waiters)
         if entry.lent:
             self._saved.remember(array, entry.place)

@@ -76,7 +76,7 @@ class ArrayStorage(Elements):
         self.primal = primal
         self.swap = self.keeper = None
         self.cursor = -1  # element that was read last of those that may be elsewhere
-        self.blocks: Blocks | None = None
+        self.blocks: dict[int, Blocks] = {}  # by the number of rows
         self.gradients: dict[str, ArrayStorage] = {}
         self.any_shape = element_shape.rank is None and not identical_shapes
         self.exact = element_shape.as_tuple() if element_shape.is_fully_known else None
@@ -108,7 +108,7 @@ class ArrayStorage(Elements):
         """Free the elements; later use is an error (rule 114)."""
         self.closed = True
         self.elements = []
-        self.blocks = None
+        self.blocks = {}
         self.gradients = {}
 
     def write(self, index: int, value: Any, context: KernelContext) -> None:
@@ -160,20 +160,20 @@ class ArrayStorage(Elements):
         if self.swap is not None and self.swap.is_foreign(rows):
             for element in self.elements[: len(rows)]:
                 element.value = self.swap.lend(element.value)
-            if self.blocks is not None:
-                self.blocks.parts = [self.swap.lend(part) for part in self.blocks.parts]
+            for blocks in self.blocks.values():
+                blocks.parts = [self.swap.lend(part) for part in blocks.parts]
 
     def cut(self, rows: Array, count: int) -> None:
         """Let the elements, rows of an array, be read in blocks of `count` too."""
-        self.blocks = Blocks(rows, count)
+        self.blocks[count] = Blocks(rows, count)
 
     def read_block(self, index: int, count: int, context: KernelContext) -> Any:
         """Return the block of `count` rows that has an element, or what is to be waited for."""
         self._slot(index, context, grow=False)
-        assert self.blocks is not None
-        block = self.blocks.at(index // count)
+        blocks = self.blocks[count]
+        block = blocks.at(index // count)
         if isinstance(block, Stored):
-            array, coming = self.swap.read(self.blocks, index // count, False)
+            array, coming = self.swap.read(blocks, index // count, False)
             return coming if array is None else array
         return block
 

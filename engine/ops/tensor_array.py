@@ -210,11 +210,12 @@ define(
 
 
 def _unstack(
-    xp: Any, context: KernelContext, array: ArrayStorage, value: Any, flow: Any, *, lent: bool, block: int
-) -> Any:
+    xp: Any, context: KernelContext, array: ArrayStorage, value: Any, flow: Any, *, lent: bool,
+    blocks: tuple[int, ...],
+) -> Any:  # fmt: skip
     array.write_rows(range(len(value) if getattr(value, "ndim", 0) else 0), value, context)
-    if block:
-        array.cut(value, block)
+    for count in blocks:
+        array.cut(value, count)
     if lent:
         array.lend(value)
     return flow
@@ -233,7 +234,7 @@ define(
     "TensorArrayUnstack",
     "handle: resource, value: T, flow: host float32 -> flow_out: host float32",
     where=_ANY,
-    attrs={"lent": False, "block": 0},
+    attrs={"lent": False, "blocks": ()},
     shape=scalar,
     kernel=_unstack,
     gradient=_unstack_gradient,

@@ -15,13 +15,14 @@ import numpy as np
 from ..base import dtypes
 from ..base.settings import Settings
 from ..base.shapes import SCALAR, Shape
+from ..ir.definition import Ufunc
 from ..ir.operation import Operation
 from ..ir.region import Region
 from ..ir.rewrite import Program, copy_program
-from ..ir.structured import add_variable, extras
+from ..ir.structured import add_variable
 from ..ir.tensor import Tensor
 from .inputs import is_row_read, multiplies_input, recomputes
-from .substitute import substitute
+from .substitute import returned, substitute
 from .swapped import LOOKS_AT
 from .writer import Writer
 
@@ -36,51 +37,94 @@ class _Rows:
     read: Operation
     products: list[Operation]
     is_cut: bool  # whether the row itself comes from the block, or its products only
+    is_alone: bool  # whether nothing but a product needs it, so that who has that has read it
+
+    @property
+    def row(self) -> Tensor:
+        return self.read.outputs[0]
+
+    @property
+    def counter(self) -> Tensor:
+        return self.read.inputs[1]
 
     @property
     def unstack(self) -> Operation:
         return self.read.inputs[2].op
 
-    def count(self, most: int) -> int:
-        """Return how many rows are a block."""
-        length, *dims = self.unstack.inputs[1].shape.as_tuple()
-        height = dims[0] if len(dims) > 1 else 1
-        widest = max(_bytes(t) for t in (*self.read.outputs, *(p.outputs[0] for p in self.products)))
-        return int(self.unstack.attrs["block"] or min(length, -(-_ROWS // height), most // widest))
+    @property
+    def length(self) -> int:
+        return int(self.unstack.inputs[1].shape.as_tuple()[0])
+
+    @property
+    def height(self) -> int:
+        """Of the matrix that a row is, or belongs to."""
+        return int(self.row.shape.as_tuple()[0]) if len(self.row.shape.as_tuple()) > 1 else 1
+
+    @property
+    def carried(self) -> list[Tensor]:
+        """What is cut out of blocks."""
+        return [self.row] * self.is_cut + [product.outputs[0] for product in self.products]
 
 
 def read_in_blocks(program: Program, settings: Settings) -> Program:
     """Return the program with rows of feeds read and multiplied in blocks; the given one is used up."""
     moved: dict[Tensor, Tensor] = {}
-    pinned = {control for op in program.graph.root.walk() for control in op.control_inputs} | set(program.targets)
-    for loop in [op for op in program.graph.root.walk() if op.type == "While"]:
-        groups: dict[tuple[Tensor, int], list[_Rows]] = {}
-        for rows in _found(loop, pinned, settings.block_bytes):
-            count = rows.unstack.attrs["block"] = rows.count(settings.block_bytes)
-            groups.setdefault((rows.read.inputs[1], count), []).append(rows)
-        for (counter, count), group in groups.items():
-            moved |= _Blocks(loop, counter, count).write(group)
+    operations = list(program.graph.root.walk())
+    kept = {*returned(program), *(t for op in operations for c in op.control_inputs for t in c.outputs)}
+    for loop in [op for op in operations if op.type == "While"]:
+        found = list(_found(loop, kept))
+        count = _count(found, settings.block_bytes)
+        for counter in dict.fromkeys(rows.counter for rows in found if count > 1):
+            moved |= _Blocks(loop, counter, count).write([rows for rows in found if rows.counter is counter])
     if not moved:
         return program
     substitute(program, moved)
     return copy_program(program)
 
 
-def _found(loop: Operation, pinned: set[Operation], most: int) -> Iterator[_Rows]:
+def _count(found: list[_Rows], most: int) -> int:
+    """Return how many iterations of a loop one block is for, if all its blocks together have at most so many bytes."""
+    each = sum(_bytes(t) for rows in found for t in {rows.row, *rows.carried})
+    enough = max((min(rows.length, -(-_ROWS // rows.height)) for rows in found), default=0)
+    return min(enough, most // max(each, 1))
+
+
+def _found(loop: Operation, kept: set[Tensor]) -> Iterator[_Rows]:
     """Yield what a loop reads by a counter from what was fed, as far as blocks are worth it."""
     body = loop.regions[1]
-    saved = {e.value for e in extras(loop)}
     products = [] if recomputes(loop) else [op for op in body.operations if multiplies_input(op)]
-    for read in body.operations:
-        row = read.outputs[0] if read.type == "TensorArrayRead" else None
-        if row is None or not is_row_read(row, body) or not _counts(read.inputs[1], body):
+    for read in [op for op in body.operations if op.type == "TensorArrayRead" and _counts(op.inputs[1], body)]:
+        row = read.outputs[0]
+        if not is_row_read(row, body) or not _is_fed(read):
             continue
-        fed = read.inputs[2].op.inputs[1]
-        lent = loop.attrs["swap_memory"] and _is_only_unstacked(fed) and _bytes(row) >= _SMALL
         uses = [p for p in products if p.inputs[0].op.inputs[0] is row]
-        rows = _Rows(read, uses, lent and row not in saved and read not in pinned)
-        if fed.op.type == "Feed" and (rows.is_cut or uses) and rows.count(most) > 1:
+        lent = loop.attrs["swap_memory"] and _is_only_unstacked(read.inputs[2].op.inputs[1]) and _bytes(row) >= _SMALL
+        alone = _is_needed_once(row, uses, kept)
+        is_cut = lent and not alone and row not in kept and all(map(_makes_new, row._consumers))
+        rows = _Rows(read, uses, is_cut, alone)
+        if rows.carried:
             yield rows
+
+
+def _is_fed(read: Operation) -> bool:
+    """Whether the rows of a feed are all elements of the array that an operation reads."""
+    handle, _, flow = read.inputs
+    fed, size = flow.op.inputs[1], handle.op.inputs[0].op
+    if fed.op.type != "Feed" or handle.op.attrs["dynamic_size"] or size.type != "Const":
+        return False
+    return bool(size.attrs["value"] == fed.shape.as_tuple()[0])
+
+
+def _is_needed_once(row: Tensor, uses: list[Operation], kept: set[Tensor]) -> bool:
+    """Whether a row is there for one product only."""
+    joined = [op.inputs[0] for op in uses]
+    once = len(uses) == 1 and list(row._consumers) == [joined[0].op] and list(joined[0]._consumers) == uses
+    return once and row not in kept and joined[0] not in kept
+
+
+def _makes_new(op: Operation) -> bool:
+    """Whether no result of an operation is a view of its input, which would keep a block in memory if it were saved."""
+    return isinstance(op.definition.kernel, Ufunc) or op.type in ("Concat", "MatMul")
 
 
 def _counts(index: Tensor, body: Region) -> bool:
@@ -143,10 +187,10 @@ class _Blocks:
         shape = Shape([None]) + row.shape
         attrs = {"dtype": row.dtype, "element_shape": row.shape, "count": self.count}
         block = Writer(self.fresh, read, "block").emit("TensorArrayReadBlock", read.inputs, shape, attrs)
-        if rows.is_cut:
-            yield self._carry(block, row)
-        for product in rows.products:
-            yield self._carry(self._multiplied(block, product), product.outputs[0])
+        cuts = rows.unstack.attrs["blocks"]
+        rows.unstack.attrs["blocks"] = cuts if self.count in cuts else (*cuts, self.count)
+        for old in rows.carried:
+            yield self._carry(block if old is row else self._multiplied(block, old.op), old)
 
     def _multiplied(self, block: Tensor, product: Operation) -> Tensor:
         """Multiply all rows of a block with the rows of a matrix that they meet."""
@@ -174,10 +218,10 @@ class _Blocks:
     def _row(self, rows: _Rows, old: Tensor, block: Tensor) -> Tensor:
         """Return what stands for a row, or for a product of one and the loop's state."""
         handle, index, flow = rows.read.inputs
-        attrs = {"count": self.count, "reads": old.op is rows.read}
+        attrs = {"count": self.count, "reads": old is rows.row or rows.is_alone}
         inside = Writer(self.body, old.op, "block")
         row = inside.emit("TensorArrayRowOf", [handle, index, flow, block], old.shape, attrs)
-        if old.op is rows.read:
+        if old is rows.row:
             return row
         fed, state = old.op.inputs[0].op.inputs
         lower = Writer(self.loop.region, old.op).rows(old.op.inputs[1], fed.shape.as_tuple()[1], None)

@@ -62,7 +62,7 @@ def test_a_tensor_array_is_split_joined_scattered_and_gathered(array):
 
 
 def test_rows_are_cut_out_of_blocks(array):
-    call("TensorArrayUnstack", array, xp.asarray(ROWS), FLOW, block=2)
+    call("TensorArrayUnstack", array, xp.asarray(ROWS), FLOW, blocks=(2,))
     for index, last in ((0, 2), (1, 2), (2, 3)):
         block = call("TensorArrayReadBlock", array, np.int32(index), FLOW, dtype=dtypes.float64, count=2)
         equal(block, ROWS[last - len(block) : last])

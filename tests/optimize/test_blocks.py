@@ -13,9 +13,10 @@ from tests.optimize.test_inputs import run
 from tests.settings import ON
 
 BATCH, UNITS, LENGTH = 16, 64, 7
-PRODUCT = BATCH * 4 * UNITS * 4  # bytes, for one row
+ROW = BATCH * UNITS * 4  # bytes
+PRODUCT = 4 * ROW
 OFF = replace(ON, hoist_bytes=0, block_bytes=0)
-BLOCKS = replace(ON, hoist_bytes=0, block_bytes=3 * PRODUCT)
+BLOCKS = replace(ON, hoist_bytes=0, block_bytes=3 * (PRODUCT + ROW))
 
 
 @pytest.fixture(autouse=True)
@@ -48,7 +49,7 @@ def values(feeds):
 def counted(fetches, feeds, settings=BLOCKS):
     """Return how many rows a block has of each array read in blocks, and the names of those whose rows are cut out."""
     ops = list(optimized(Program(fetches[0].graph, feeds, fetches), settings).graph.root.walk())
-    rows = [op for op in ops if op.type == "TensorArrayRowOf" and op.attrs["reads"]]
+    rows = [op for op in ops if op.type == "TensorArrayRowOf" and op.outputs[0].shape.as_tuple()[-1] != 4 * UNITS]
     return [op.attrs["count"] for op in ops if op.type == "TensorArrayReadBlock"], [op.inputs[0].op.name for op in rows]
 
 
@@ -69,7 +70,7 @@ def test_products_that_are_too_large_at_once_are_made_in_blocks():
 def test_gradients_are_the_same_whatever_the_size(count, swap):
     fetches, feeds = recurrent(swap_memory=swap)
     fetches += tg.gradients(fetches[1], feeds)
-    settings = replace(BLOCKS, block_bytes=count * PRODUCT)
+    settings = replace(BLOCKS, block_bytes=count * (PRODUCT + ROW))
     assert counted(fetches, feeds, settings)[0] != []
     assert_same(fetches, feeds, settings)
 
@@ -77,9 +78,9 @@ def test_gradients_are_the_same_whatever_the_size(count, swap):
 def test_rows_are_cut_out_of_blocks_under_swap(monkeypatch):
     monkeypatch.setattr("tagflow.optimize.blocks._SMALL", 1)
     fetches, feeds = recurrent(swap_memory=True)
-    assert counted(fetches, feeds) == ([3, 7], ["TensorArray_1"])
+    assert counted(fetches, feeds) == ([2, 2], ["TensorArray_1"])
     fetches += tg.gradients(fetches[1], feeds[2:])  # for these the rows are joined with the state
-    assert counted(fetches, feeds) == ([3, 7], ["TensorArray", "TensorArray_1"])
+    assert counted(fetches, feeds) == ([2, 2], ["TensorArray", "TensorArray_1"])
     assert_same(fetches, feeds)
 
 
@@ -161,3 +162,67 @@ def test_an_element_may_be_read_once(monkeypatch):
     assert counted([last], [x])[1] == ["TensorArray"] * 2
     with pytest.raises(TensorArrayError, match="was already read"):
         run([last], [x], values([x]), BLOCKS)
+
+
+def test_what_was_never_written_is_zeros_all_the_same(monkeypatch):
+    """Rule 108: an array may have more elements than a feed has rows."""
+    monkeypatch.setattr("tagflow.optimize.blocks._SMALL", 1)
+    x = tg.placeholder("float32", [LENGTH, BATCH, UNITS])
+    for options in ({"size": LENGTH + 3}, {"size": 0, "dynamic_size": True}):
+        xs = tg.TensorArray("float32", element_shape=[BATCH, UNITS], **options).unstack(x)
+        body = lambda t, h, xs=xs: (t + 1, h + xs.read(t))  # noqa: E731
+        start = [0, np.zeros((BATCH, UNITS), np.float32)]
+        length = options["size"] or LENGTH
+        last = tg.while_loop(lambda t, _, n=length: t < n, body, start, swap_memory=True)[1]
+        assert counted([last], [x]) == ([], [])
+        np.testing.assert_allclose(run([last], [x], values([x]), BLOCKS)[0], values([x])[0].sum(0), atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    "keep", [lambda row: tg.reshape(row, [UNITS, BATCH]), lambda row: row[1:], lambda row: tg.split(row, 2)[0]]
+)
+def test_a_row_of_which_there_may_be_views_is_read_by_itself(monkeypatch, keep):
+    monkeypatch.setattr("tagflow.optimize.blocks._SMALL", 1)
+    x, y = (tg.placeholder("float32", [LENGTH, BATCH, UNITS]) for _ in range(2))
+    xs, ys = (tg.TensorArray("float32", LENGTH).unstack(each) for each in (x, y))
+    body = lambda t, h: (t + 1, h + tg.reduce_sum(tg.square(keep(xs.read(t)))) + tg.reduce_sum(ys.read(t) * 2.0))  # noqa: E731
+    last = tg.while_loop(lambda t, _: t < LENGTH, body, [0, 0.0], swap_memory=True)[1]
+    assert counted([last], [x, y])[1] == ["TensorArray_1"]
+
+
+def test_all_blocks_of_a_loop_together_have_the_bytes_that_one_may_have(monkeypatch):
+    monkeypatch.setattr("tagflow.optimize.blocks._SMALL", 1)
+    feeds = [tg.placeholder("float32", [LENGTH, BATCH, UNITS]) for _ in range(4)]
+    arrays = [tg.TensorArray("float32", LENGTH).unstack(x) for x in feeds]
+    body = lambda t, h: (t + 1, tg.add_n([h, *(tg.tanh(xs.read(t)) for xs in arrays)]))  # noqa: E731
+    start = [0, np.zeros((BATCH, UNITS), np.float32)]
+    last = tg.while_loop(lambda t, _: t < LENGTH, body, start, swap_memory=True)[1]
+    assert counted([last], feeds, replace(ON, block_bytes=12 * ROW))[0] == [3] * 4
+    assert counted([last], feeds, replace(ON, block_bytes=7 * ROW))[0] == []
+
+
+def test_loops_that_read_one_array_have_blocks_of_their_own(monkeypatch):
+    monkeypatch.setattr("tagflow.optimize.blocks._SMALL", 1)
+    shapes = ([LENGTH, BATCH, UNITS], [BATCH, UNITS], [2 * UNITS, 4 * UNITS])
+    feeds = x, h, w = [tg.placeholder("float32", shape) for shape in shapes]
+    array = tg.TensorArray("float32", LENGTH, clear_after_read=False).unstack(x)
+    once = lambda t, s: (t + 1, s + array.read(t))  # noqa: E731
+    body = lambda t, h: (t + 1, tg.tanh(tg.split(tg.concat([array.read(t), h], 1) @ w, 4, axis=1)[2]))  # noqa: E731
+    total = tg.while_loop(lambda t, _: t < LENGTH, once, [0, tg.zeros([BATCH, UNITS])], swap_memory=True)[1]
+    last = tg.while_loop(lambda t, _: t < LENGTH, body, [0, h], swap_memory=True)[1]
+    settings = replace(BLOCKS, block_bytes=7 * ROW + 3 * PRODUCT)
+    assert sorted(counted([total, last], feeds, settings)[0]) == [3, 7]
+    assert_same([total, last], feeds, settings)
+
+
+def test_who_multiplies_a_row_has_read_it():
+    """Rule 107: an element is read once."""
+    x, h, w = (tg.placeholder("float32", s) for s in ([LENGTH, BATCH, UNITS], [BATCH, UNITS], [2 * UNITS, 4 * UNITS]))
+    xs = tg.TensorArray("float32", LENGTH).unstack(x)
+    body = lambda t, h: (t + 1, tg.tanh(tg.split(tg.concat([xs.read(t), h], 1) @ w, 4, axis=1)[2]))  # noqa: E731
+    last = tg.while_loop(lambda t, _: t < LENGTH, body, [0, h])[1]
+    with tg.control_dependencies([last]):
+        again = xs.read(3)
+    assert counted([last, again], [x, h, w])[0] == [3]
+    with pytest.raises(TensorArrayError, match="was already read"):
+        run([last, again], [x, h, w], values([x, h, w]), BLOCKS)

@@ -1,6 +1,7 @@
 """Which saved values leave a device's memory, and when."""
 
 import numpy as np
+import pytest
 from tagflow.kernels.scheduler.series import Series
 from tagflow.streams import LatencyDevice, ManualDevice, VirtualClock
 
@@ -186,23 +187,29 @@ async def test_a_lot_that_fails_is_queued_as_it_was(monkeypatch):
     await rig.aclose()
 
 
+@pytest.fixture
+def few(monkeypatch):
+    """Entries take the place of two arrays at a time."""
+    monkeypatch.setattr("tagflow.swap.saved._NEAR", 1)
+
+
 def save(rig, k, array):
     rig.series.put(k, array)
     rig.swap.save(array, rig.series, k, True)
 
 
-async def test_slots_hold_arrays_until_they_are_to_move(rig):
+async def test_slots_hold_arrays_until_they_are_to_move(rig, few):
     for k in range(5):
         save(rig, k, rig.array(k))
     assert rig.states() == [None] * 5
     assert all(rig.read(k)[0] is rig.series.at(k) for k in range(5))
     save(rig, 5, rig.array(5))
     await rig.out()
-    assert rig.states() == [AWAY, *[None] * 5]
+    assert rig.states() == [AWAY, RESIDENT, *[None] * 4]
     assert rig.swap.counts.kept == 6
 
 
-async def test_what_was_read_for_the_last_time_or_is_in_no_series_is_passed_over(rig):
+async def test_what_was_read_for_the_last_time_or_is_in_no_series_is_passed_over(rig, few):
     save(rig, 0, rig.array(0))
     rig.read(0, last=True)
     other, rig.series = rig.series, Series()
@@ -228,13 +235,45 @@ async def test_an_array_in_two_slots_leaves_once_and_comes_back_to_both(rig):
     assert (coming.result() == 7).all()
 
 
-async def test_reads_of_what_has_not_moved_bring_back_what_is_behind_it():
+async def test_reads_of_what_has_not_moved_bring_back_what_is_behind_it(few):
     rig = await made(prefetch=3)
     for k in range(8):
         save(rig, k, rig.array(k))
         await rig.out(10)
-    assert rig.states() == [*[AWAY] * 3, *[None] * 5]
-    for k in (7, 6, 5):
+    assert rig.states() == [*[AWAY] * 3, RESIDENT, *[None] * 4]
+    for k in (7, 6, 5, 4):
         assert rig.read(k, last=True)[1] is None
-    assert rig.states()[:3] == [AWAY, AWAY, ARRIVING]
+    assert rig.states()[:3] == [AWAY, ARRIVING, ARRIVING]
     await rig.aclose()
+
+
+async def test_what_is_kept_and_saved_is_one_value(rig):
+    array = rig.array(7)
+    save(rig, 0, array)
+    rig.series.put(1, rig.swap.keep(array))
+    save(rig, 2, array)
+    rig.series.put(3, rig.swap.keep(array))
+    del array
+    for k in range(4, 14):
+        save(rig, k, rig.array(k))
+        await rig.out(10)
+    assert rig.states()[:4] == [AWAY] * 4
+    assert rig.tiers.host.live_bytes == rig.swap.counts.bytes_out["host"]
+
+
+async def test_a_step_that_can_not_go_on_finds_what_is_in_slots_yet(rig, few):
+    """Each array is in two slots, far apart, of which none is looked at before."""
+    for k in (*range(5), *range(5)):
+        array = rig.series.at(k) if k in rig.series.indices() else rig.array(k)
+        save(rig, k + 5 * (k in rig.series.indices()), array)
+        del array
+    assert rig.swap.relieve()
+    await rig.out(10)
+    assert rig.states()[0] is rig.states()[5] is AWAY
+
+
+async def test_what_is_empty_may_be_read(rig):
+    for k in range(7):
+        save(rig, k, rig.array(k))
+    rig.series.put(7, rig.device.contexts.run(np.zeros, 0))
+    assert rig.read(7)[0].size == 0
