@@ -130,16 +130,26 @@ cdef inline Ready* newest(const Queue* queue) noexcept nogil:
     return &queue.ring[(queue.head + queue.length - 1) & queue.mask]
 
 
+cdef inline void prefer_older(Queue* queue) noexcept nogil:
+    """Exchange the two newest instances if the newest is of a younger iteration."""
+    cdef Ready* last = newest(queue)
+    cdef Ready* other = &queue.ring[(queue.head + queue.length - 2) & queue.mask]
+    if queue.length > 1 and is_younger(last.iteration, other.iteration):
+        last[0], other[0] = other[0], last[0]
+
+
 cdef inline bint pop_ring(Queue* queue, Ready* ready) noexcept nogil:
     """Take an instance off the ring; say whether there was one."""
     if queue.length == 0:
         return False
     if queue.random > DEPTH_FIRST:
         bring_forward(queue)
-    elif queue.random == DEPTH_FIRST and not is_younger(newest(queue).iteration, queue.ring[queue.head].iteration):
-        ready[0] = newest(queue)[0]
-        queue.length -= 1
-        return True
+    elif queue.random == DEPTH_FIRST:
+        prefer_older(queue)
+        if not is_younger(newest(queue).iteration, queue.ring[queue.head].iteration):
+            ready[0] = newest(queue)[0]
+            queue.length -= 1
+            return True
     ready[0] = queue.ring[queue.head]
     queue.head = (queue.head + 1) & queue.mask
     queue.length -= 1

@@ -1,10 +1,13 @@
 """session.watch: the values of a tensor, iteration by iteration, while the step runs."""
 
 import asyncio
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import tagflow as tg
+
+from tests.settings import ON
 
 
 def squares(n, name="loop"):
@@ -259,3 +262,24 @@ async def test_a_value_inside_what_would_be_fused(session):
     np.testing.assert_allclose(first, 0)
     np.testing.assert_allclose(second, 2 * np.tanh([1.0, 1.0]), rtol=1e-6)
     np.testing.assert_allclose(third, 2 * np.tanh(np.add(second, 1.0)), rtol=1e-6)
+
+
+@pytest.mark.parametrize("limit", ["100KB", "8MB"])
+async def test_iterations_that_waited_for_one_block_are_shown_in_order(monkeypatch, limit):
+    monkeypatch.setattr("tagflow.optimize.blocks._SMALL", 1)
+    shown = []
+
+    def body(t, h):
+        h = tg.tanh(h + xs.read(t))
+        shown.append(h + 2.0 * tg.cast(t, "float32"))
+        return t + 1, h
+
+    with tg.Graph().as_default() as graph:
+        x = tg.placeholder("float32", [12, 256])
+        xs = tg.TensorArray("float32", 12).unstack(x)
+        last = tg.while_loop(lambda t, _: t < 12, body, [0, tg.zeros([256])], swap_memory=True)[1]
+    async with tg.Session(graph, memory_limit=limit, settings=replace(ON, block_bytes=4096)) as session:
+        watch = session.watch(shown[0])
+        step = asyncio.ensure_future(session.run(last, {x: np.zeros((12, 256), np.float32)}))
+        assert [round(float(value[0]) / 2) async for value in watch] == list(range(12))
+        await step
