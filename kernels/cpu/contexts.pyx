@@ -35,7 +35,7 @@ cdef class KernelContexts:
     Parameters
     ----------
     pool : Pool, optional
-        Where arrays made in them have their data; NumPy's own memory by default.
+        Where arrays made in them have their data; NumPy's own memory by default, and where it is a Ledger.
     """
 
     def __init__(self, Pool pool=None):
@@ -64,7 +64,7 @@ cdef class KernelContexts:
     def _new(self):
         context = Context()
         context.run(np.seterr, all="ignore")
-        if self.pool is not None:
+        if self.pool is not None and self.pool.is_allocator:
             context.run(_set_handler, self.pool.handler)
         return context
 

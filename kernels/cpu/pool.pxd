@@ -71,6 +71,7 @@ cdef class Pool:
     cdef readonly object handler  # capsule; what NumPy asks for data
     cdef dict guests  # id of an array from elsewhere -> (holds, bytes charged)
     cdef bint closed
+    cdef readonly bint is_allocator  # NumPy takes memory from it; else it only counts
     cdef public str name  # of the device, for errors
 
     cdef Hold _hold(self, object array, bint limited)

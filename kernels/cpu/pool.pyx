@@ -80,16 +80,18 @@ cdef class Pool:
         NumPy's data-memory handler. Arrays made with it keep it, and with it their memory, after the pool's end.
     """
 
-    def __cinit__(self, int64_t most_cached, limit=None):
-        self.store = _new_store(most_cached)
+    def __cinit__(self):
+        self.store = _new_store()
         try:
             self.handler = PyCapsule_New(&self.store.handler, "mem_handler", _free_store)
         except BaseException:
             free(self.store)
             raise
-        self.guests, self.name = {}, ""
+        self.guests, self.name, self.is_allocator = {}, "", True
         _all.pools += 1
-        self.limit = limit
+
+    def __init__(self, int64_t most_cached, limit=None):
+        self.store.most_cached, self.limit = most_cached, limit
 
     def __dealloc__(self):
         if self.handler is not None:
@@ -113,10 +115,9 @@ cdef class Pool:
 
     @property
     def limit(self):
-        """Bytes that `live_bytes` may reach, None for any number.
+        """Bytes that `live_bytes` may reach, None for any number; it can be changed at any time.
 
-        It can be changed at any time. What is live already stays; adopted arrays and such a change may exceed it,
-        and then everything is refused until enough is freed.
+        Adopted arrays and such a change may exceed it, and then everything is refused until enough is freed.
         """
         return None if self.store.limit == NO_LIMIT else self.store.limit
 
@@ -327,12 +328,11 @@ cdef object _owner(object array):
     return array
 
 
-cdef Store* _new_store(int64_t most_cached) except NULL:
+cdef Store* _new_store() except NULL:
     """Return a new store with its handler."""
     cdef Store* store = <Store*>calloc(1, sizeof(Store))
     if store == NULL:
         raise MemoryError("no memory for a pool")
-    store.most_cached = most_cached
     store.limit = store.bound = NO_LIMIT
     strncpy(store.handler.name, "tagflow", 127)
     store.handler.version = 1

@@ -1,5 +1,6 @@
 """What the swapping of saved values asks of a device's memory."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -9,11 +10,11 @@ from .contexts import KernelContexts
 from .pool import Pool
 
 def spare_array(
-    contexts: KernelContexts, shape: tuple[int, ...], dtype: np.dtype[Any]
-) -> np.ndarray[Any, Any] | None:
+    contexts: KernelContexts, shape: tuple[int, ...], dtype: np.dtype[Any], empty: Callable[..., Any] = ...
+) -> Any:
     """Return a new array that no iteration is charged for, None if it would take what iterations claim."""
 
-def charge_reader(pool: Pool, array: np.ndarray[Any, Any]) -> None:
+def charge_reader(pool: Pool, array: Any) -> None:
     """Count a saved array on the account of the iteration that reads it."""
 
 def frees(pool: Pool, holder: Stored) -> bool:

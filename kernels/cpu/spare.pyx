@@ -7,6 +7,7 @@ from libc.stdint cimport int64_t
 import numpy as np
 
 from tagflow.kernels.cpu.contexts cimport KernelContexts
+from tagflow.kernels.cpu.ledger cimport Charge, Ledger
 from tagflow.kernels.cpu.pool cimport Account, Block, Pool, Store, book, enter_block, let_account_go
 from tagflow.kernels.scheduler.series cimport Stored
 
@@ -24,7 +25,7 @@ cdef extern from "Python.h":
 cnp.import_array()
 
 
-def spare_array(KernelContexts contexts, shape, dtype):
+def spare_array(KernelContexts contexts, shape, dtype, empty=np.empty):
     """Return a new array that no iteration is charged for, None if it would take what iterations claim.
 
     Parameters
@@ -33,10 +34,12 @@ def spare_array(KernelContexts contexts, shape, dtype):
         Of a device with a pool.
     shape : tuple of int
     dtype : numpy.dtype
+    empty : callable
+        That of the device's array library.
 
     Returns
     -------
-    numpy.ndarray or None
+    array or None
         Not initialised.
     """
     cdef Store* store = (<Pool>contexts.pool).store
@@ -49,7 +52,7 @@ def spare_array(KernelContexts contexts, shape, dtype):
         return None
     store.account, store.bound = NULL, store.limit
     try:
-        return contexts.run(np.empty, shape, dtype)
+        return contexts.run(empty, shape, dtype)
     finally:
         store.account, store.bound = account, bound
 
@@ -62,24 +65,32 @@ def charge_reader(Pool pool, array):
     Parameters
     ----------
     pool : Pool
-    array : numpy.ndarray
+    array : array
         Left where it counts if its memory is not the pool's own.
     """
-    cdef ArrayObject* found = <ArrayObject*><PyObject*>array
+    cdef Block* block = _block_of(pool, array)
     cdef Account* account
-    cdef Block* block
-    if not PyArray_FLAGS(found) & cnp.NPY_ARRAY_OWNDATA or PyArray_HANDLER(found) != <PyObject*>pool.handler:
+    if block == NULL or block.away or block.account == pool.store.account:
         return
-    block = <Block*>PyArray_DATA(found) - 1
     account = block.account
-    if block.away or account == pool.store.account:
-        return
     if account != NULL:
         book(pool.store, account, -<int64_t>block.size)
     enter_block(pool.store, block)
     if account != NULL:
         account.references -= 1
         let_account_go(account)
+
+
+cdef Block* _block_of(Pool pool, object array):
+    """Return what counts an array's memory in a pool, NULL if it is from elsewhere or not the array's own."""
+    cdef ArrayObject* found = <ArrayObject*><PyObject*>array
+    cdef Charge charge
+    if isinstance(pool, Ledger):
+        charge = (<Ledger>pool).charge_of(array)
+        return NULL if charge is None or array.base is not None else &charge.block  # which the array keeps
+    if not PyArray_FLAGS(found) & cnp.NPY_ARRAY_OWNDATA or PyArray_HANDLER(found) != <PyObject*>pool.handler:
+        return NULL
+    return <Block*>PyArray_DATA(found) - 1
 
 
 def frees(Pool pool, Stored holder):
@@ -96,6 +107,8 @@ def frees(Pool pool, Stored holder):
     bool
         False for a view of something larger, and for what is from elsewhere or held by somebody else.
     """
+    if isinstance(pool, Ledger):
+        return _frees_charge(<Ledger>pool, holder)
     cdef PyObject* found = <PyObject*>holder.array
     cdef PyObject* base = PyArray_BASE(<ArrayObject*>found)
     while base != NULL and Py_REFCNT(found) == 1:
@@ -105,3 +118,20 @@ def frees(Pool pool, Stored holder):
     owns = PyArray_FLAGS(<ArrayObject*>found) & cnp.NPY_ARRAY_OWNDATA != 0
     mine = PyArray_HANDLER(<ArrayObject*>found) == <PyObject*>pool.handler
     return Py_REFCNT(found) == 1 and owns and mine
+
+
+cdef bint _frees_charge(Ledger ledger, Stored holder):
+    """Say the same of an array of another library, whose views have what they are views of as their `base`."""
+    cdef PyObject* found = <PyObject*>holder.array
+    cdef object size = holder.array.nbytes
+    cdef PyObject* base = _base_of(found)
+    cdef Charge charge = ledger.charge_of(holder.array)
+    while base != NULL and Py_REFCNT(found) == 1:
+        found, base = base, _base_of(base)
+    return Py_REFCNT(found) == 1 and charge is not None and charge.nbytes == size
+
+
+cdef PyObject* _base_of(PyObject* array) except? NULL:
+    """Return what an array is a view of, borrowed from it; NULL for nothing."""
+    base = (<object>array).base
+    return NULL if base is None else <PyObject*>base

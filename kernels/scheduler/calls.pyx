@@ -23,6 +23,22 @@ cdef extern from "Python.h":
 
 import_array()
 
+
+class Resumed:
+    """What an asynchronous instance gives that has waited for its inputs: what is left, to be called like a kernel.
+
+    Parameters
+    ----------
+    call : callable
+        Without arguments. If it is refused memory it is called again later.
+    """
+
+    __slots__ = ("call",)
+
+    def __init__(self, call):
+        self.call = call
+
+
 cdef enum:
     LONG_CALL = 1000000  # nanoseconds from which on a call is worth a thread
 

@@ -12,6 +12,7 @@ cdef class StepMachine(StepState):
     cdef int _trace(self, Ready ready) except -1
     cdef int _perform(self, Ready ready) except -1
     cdef int _execute(self, Ready ready) except -1
+    cdef object _call(self, Ready ready)
     cdef bint _may_leave(self) noexcept
     cdef int _compute(self, Ready ready, Node* node) except -1
     cdef int _hand_over(self, Ready ready, Node* node) except -1

@@ -5,7 +5,7 @@ those written in Python, and those that finish later. Long work of a C kernel go
 while draining.
 """
 
-from libc.stdint cimport int64_t
+from libc.stdint cimport int64_t, uint64_t
 from numpy cimport import_array
 
 from tagflow.kernels.scheduler.awaitable cimport discard, is_awaitable
@@ -161,12 +161,20 @@ cdef class StepMachine(StepState):
             prepared = run_loop(m.table, node, inputs, m.live, m.outputs, &self.work)
         if prepared:
             return self._compute(ready, node)
-        result = call_kernel(m, ready, self.arguments, self.compiled, self.step, self._may_leave())
+        result = self._call(ready)
         if self.failure is None:
             self._conclude(ready, result)
         elif is_awaitable(result):
             discard(result)
         return SLICE
+
+    cdef object _call(self, Ready ready):
+        """Call a Python kernel, or what is left of it where it has waited for its inputs."""
+        if not self.resumed or (key := (<uint64_t>ready.iteration, ready.node)) not in self.resumed:
+            return call_kernel(&self.machine, ready, self.arguments, self.compiled, self.step, self._may_leave())
+        result = self.resumed[key]()  # if that is refused memory it is called again
+        del self.resumed[key]
+        return result
 
     cdef bint _may_leave(self) noexcept:
         """Say whether a Python kernel may be called in a thread; what one takes there counts on nobody's account."""

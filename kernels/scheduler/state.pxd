@@ -34,6 +34,7 @@ cdef class StepState:
     cdef readonly object failure  # None or (node, tag, exception, input shapes)
     cdef PyObject** arguments  # scratch for a call: one slot to spare, the instance, the inputs
     cdef dict flights  # ticket -> Flight, for asynchronous instances not finished
+    cdef dict resumed  # (iteration, node) -> what is left of an instance that has waited for its inputs
     cdef list launched  # what `launches` will return
     cdef Workers workers  # None: all work is done in the drain
     cdef Inbox inbox  # where the workers put what is done; open while `workers` is there
@@ -56,6 +57,7 @@ cdef class StepState:
     cdef int _dismiss(self) except -1
     cdef int _look_after(self, Ready ready) except -1
     cdef int _conclude(self, Ready ready, object result) except -1
+    cdef int _resume(self, Flight flight, object call) except -1
     cdef int _deliver(self, Ready ready) except -1
     cdef int _emit(self, Ready ready) except -1
     cdef int _stream(self, Ready ready) noexcept

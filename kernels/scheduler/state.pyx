@@ -13,6 +13,7 @@ import logging
 
 from tagflow.kernels.scheduler.awaitable cimport discard, is_awaitable
 from tagflow.kernels.scheduler.calls cimport accept_outputs
+from tagflow.kernels.scheduler.calls import Resumed
 from tagflow.kernels.scheduler.convert cimport accept
 from tagflow.kernels.scheduler.delivery cimport (
     NO_MEMORY, NOT_SCALAR, TWO_LIVE, Machine, Outcome, complete, drop_inputs, emit_outputs, make_ready, settle,
@@ -23,7 +24,7 @@ from tagflow.kernels.scheduler.guard cimport drop_outputs, guard_outputs, made_b
 from tagflow.kernels.scheduler.log cimport open_log
 from tagflow.kernels.scheduler.memory cimport Arena
 from tagflow.kernels.scheduler.plan cimport CompiledPlan
-from tagflow.kernels.scheduler.ready cimport Ready, close_queue, open_queue
+from tagflow.kernels.scheduler.ready cimport Ready, close_queue, open_queue, push
 from tagflow.kernels.scheduler.report cimport dump_lines, fetched, frame_path_of, free_frames, input_shapes, tag_of
 from tagflow.kernels.scheduler.report cimport switch_outcomes as outcomes_of
 from tagflow.kernels.scheduler.table cimport AT_ONCE, RECV, Node, Table
@@ -119,7 +120,7 @@ cdef class StepState:
         self.compiled = compiled
         self.step = step_context
         self.arena = Arena()
-        self.flights, self.launched, self.errands = {}, [], set()
+        self.flights, self.resumed, self.launched, self.errands = {}, {}, [], set()
         self.guard, self.submit, self.swap = guard, submit, swap
         self.patience = PATIENCE
         self.log = open_log(recorder, compiled, step_context, &self.machine)
@@ -152,7 +153,9 @@ cdef class StepState:
         if flight.ready.iteration == NULL or self.failure is not None:
             return
         try:
-            if flight.outputs == NULL:
+            if isinstance(result, Resumed):
+                self._resume(flight, result.call)
+            elif flight.outputs == NULL:
                 accept_outputs(&self.machine, &self.machine.table.nodes[flight.ready.node], result)
                 self._land(flight.ready, flight.begin, nanoseconds(), AWAITED)
             else:
@@ -314,6 +317,15 @@ cdef class StepState:
         accept_outputs(&self.machine, &self.machine.table.nodes[ready.node], result)
         return self._deliver(ready)
 
+    cdef int _resume(self, Flight flight, object call) except -1:
+        """Make an instance ready again that has waited for its inputs."""
+        if self.log is not None:
+            self.log.put(flight.ready, flight.begin, AWAITED)
+        self.resumed[<uint64_t>flight.ready.iteration, flight.ready.node] = call
+        if not push(&self.machine.queue, flight.ready, True):
+            raise MemoryError()
+        return 0
+
     cdef int _deliver(self, Ready ready) except -1:
         """Deliver what a kernel has made, or keep it until the kernel counts as done."""
         if self.submit is None:
@@ -387,6 +399,7 @@ cdef class StepState:
         if self.rendezvous is not None:
             self.rendezvous.clear()
         self._dismiss()
+        self.resumed.clear()
         for flight in self.flights.values():
             (<Flight>flight).ready.iteration = NULL
             (<Flight>flight).forget()

@@ -1,0 +1,20 @@
+"""Exact counts, and a limit, for a device whose arrays are another library's."""
+
+from collections.abc import Callable
+from typing import Any
+
+from .pool import Pool
+
+class Charge:
+    """Bytes of a device's memory that count as long as this lives."""
+
+    @property
+    def nbytes(self) -> int:
+        """How many."""
+
+class Ledger(Pool):
+    """Counts the memory of a device, which others take and free; `find` gives the Charge of an array."""
+
+    def __init__(self, find: Callable[[Any], Charge | None], limit: int | None = None) -> None: ...
+    def charge(self, nbytes: int) -> Charge:
+        """Count so many bytes as long as what is returned lives; MemoryError if there is no room."""
