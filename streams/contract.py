@@ -242,7 +242,7 @@ class Device(ABC):
         What the times of its events are told by.
     compute, host_to_device, device_to_host : Stream
     pool : Memory or None
-        Counts its buffers; None if nobody does.
+        Counts its buffers; None if nobody does. Where they are arrays of a library sessions limit it if it is a Ledger.
     buffer : type
         Of its buffers. They have a shape, a dtype, and flags that say whether they are contiguous, as NumPy's arrays.
     has_time : bool
@@ -285,6 +285,10 @@ class Device(ABC):
     def has(self, array: Any) -> bool:
         """Say whether an array of `arrays` is in the device's memory."""
         return self.arrays is not None and isinstance(array, self.arrays.ndarray)
+
+    def enqueued(self) -> Sequence[Event[None]]:
+        """Return what a copy out of a buffer must wait for: where `arrays` compute, a mark behind what makes it."""
+        return () if self.arrays is None else (self.compute.submit(),)
 
     def delays(self, kind: str, nbytes: int = 0) -> bool:
         """Say whether work of a kind, which moves so many bytes, takes time of the device's own."""
@@ -373,9 +377,10 @@ class Device(ABC):
         copies = [self.copy_in(source, into=into, after=after) for source, into in pairs]
         return self.host_to_device.submit(after=copies)
 
-    def copy_all_out(self, pairs: Sequence[tuple[Any, Any]]) -> Event[None]:
+    def copy_all_out(self, pairs: Sequence[tuple[Any, Any]], *, after: Sequence[Event[Any]] = ()) -> Event[None]:
         """Copy several buffers, each into an array of the host's memory: the same in the other direction."""
-        return self.device_to_host.submit(after=[self.copy_out(source, into=into) for source, into in pairs])
+        copies = [self.copy_out(source, into=into, after=after) for source, into in pairs]
+        return self.device_to_host.submit(after=copies)
 
     @abstractmethod
     async def aclose(self) -> None:

@@ -168,8 +168,8 @@ class HostDevice(Device, Generic[S]):
     def copy_all_in(self, pairs: Sequence[tuple[Array, Array]], *, after: Sequence[Event[Any]] = ()) -> Event[None]:
         return _submit_copies(self.host_to_device, pairs, "HostToDevice", after)
 
-    def copy_all_out(self, pairs: Sequence[tuple[Array, Array]]) -> Event[None]:
-        return _submit_copies(self.device_to_host, pairs, "DeviceToHost")
+    def copy_all_out(self, pairs: Sequence[tuple[Array, Array]], *, after: Sequence[Event[Any]] = ()) -> Event[None]:
+        return _submit_copies(self.device_to_host, pairs, "DeviceToHost", after)
 
     async def aclose(self) -> None:
         running = [stream.close() for stream in self.streams]
@@ -206,7 +206,7 @@ def _submit_copy(
 
 
 def _submit_copies(
-    stream: QueuedStream, pairs: Sequence[tuple[Array, Array]], kind: str, after: Sequence[Event[Any]] = ()
+    stream: QueuedStream, pairs: Sequence[tuple[Array, Array]], kind: str, after: Sequence[Event[Any]]
 ) -> Event[None]:
     """Submit several copies as one piece of work."""
     nbytes = sum(into.nbytes for _, into in pairs)

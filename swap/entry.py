@@ -52,11 +52,12 @@ class Entry(Stored):
 
     Parameters
     ----------
-    array : numpy.ndarray
+    array : Buffer
+        Of the device, as what is fetched.
     kept : float
         When it was saved, in seconds by the device's clock.
     fetch : callable
-        Copies what its place holds, at once, to an array that is given and returned.
+        Copies what its place holds, at once, to an array that is given, or to a new one; returns that.
 
     Attributes
     ----------
@@ -73,7 +74,7 @@ class Entry(Stored):
 
     __slots__ = ("copy", "dtype", "fetch", "kept", "lent", "place", "shape", "size", "state", "waiters")
 
-    def __init__(self, array: Array, kept: float, fetch: Callable[[Entry, Array], Array]) -> None:
+    def __init__(self, array: Array, kept: float, fetch: Callable[[Entry, Array | None], Array]) -> None:
         super().__init__(array)
         self.state = State.RESIDENT
         self.shape, self.dtype, self.size = array.shape, array.dtype, array.nbytes
@@ -100,11 +101,11 @@ class Entry(Stored):
 
     def now(self) -> Array:
         """Return the array; if it is away it is read at once, while nothing else goes on."""
-        return self.fetch(self, np.empty(self.shape, self.dtype)) if self.array is None else self.array
+        return self.fetch(self, None) if self.array is None else self.array
 
     def copy_to(self, target: Array) -> None:
         """Copy the array at once to a contiguous one."""
         if self.array is None:
             self.fetch(self, target)
         else:
-            np.copyto(target, self.array)
+            target[...] = self.array

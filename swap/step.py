@@ -122,14 +122,13 @@ class StepSwap:
         if live - self._leaving > self._goal:
             self._move_out()
 
-    def is_foreign(self, array: Array) -> bool:
-        """Say whether an array is in the host's memory only: not made on the device, nor charged to it."""
-        return not self._pool.counts(array)
+    def lends(self, rows: Array) -> bool:
+        """Say whether rows may stay in the host's memory: not made on the device, nor charged to it, nor too small."""
+        large = rows.ndim > 0 and rows.nbytes >= max(1, len(rows)) * self._minimum
+        return large and not rows.dtype.hasobject and not self._pool.counts(rows)
 
     def lend(self, row: Array) -> Any:
-        """Return an Entry for what is in the host's memory and stays there, if it may be swapped at all."""
-        if row.nbytes < self._minimum or row.dtype.hasobject:
-            return row
+        """Return an Entry for what is in the host's memory and stays there."""
         entry = Entry(row, self._device.clock.now(), self._fetch)
         entry.lend()
         return entry
@@ -286,7 +285,8 @@ class StepSwap:
 
     def _leave(self, lot: list[Leaving]) -> None:
         """Begin to copy values out."""
-        event = self._device.copy_all_out([(entry.array, block) for entry, block, _ in lot])
+        pairs = [(entry.array, block) for entry, block, _ in lot]
+        event = self._device.copy_all_out(pairs, after=self._device.enqueued())
         for entry, _, _ in lot:
             entry.become(State.LEAVING, array=entry.array, copy=event)
         self._follow(event, partial(self._left, lot, self._device.clock.now()))
@@ -443,11 +443,24 @@ class StepSwap:
         found: Array | None = self._device.allocate_spare(entry.shape, entry.dtype)
         return found
 
-    def _fetch(self, entry: Entry, into: Array) -> Array:
+    def _fetch(self, entry: Entry, into: Array | None) -> Array:
         """Copy a value that is away, at once."""
+        if (xp := self._device.arrays) is not None:
+            found: Array = xp.asarray(self._read_now(entry, None))
+            if into is None:
+                return found
+            into[...] = found
+            return into
+        return self._read_now(entry, np.empty(entry.shape, entry.dtype) if into is None else into)
+
+    def _read_now(self, entry: Entry, into: Array | None) -> Array:
+        """Copy a value that is away to the host's memory, or return what it is in there."""
         if isinstance(entry.place, Extent):
+            into = np.empty(entry.shape, entry.dtype) if into is None else into
             assert self._tiers.disk is not None
             self._tiers.disk.read_now(entry.place, into)
+        elif into is None:
+            return entry.place  # type: ignore[no-any-return]
         else:
             np.copyto(into, entry.place)
         return into

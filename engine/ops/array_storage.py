@@ -155,9 +155,13 @@ class ArrayStorage(Elements):
         """Return what an element holds, which for one that may be elsewhere is its Stored; None if there is nothing."""
         return self.elements[index].value if 0 <= index < len(self.elements) else None
 
+    def lends(self, rows: Array) -> bool:
+        """Say whether rows stay in the host's memory until they are read."""
+        return self.swap is not None and self.swap.lends(rows)
+
     def lend(self, rows: Array) -> None:
         """Let the elements, rows of an array in the host's memory, enter the device's memory when they are read."""
-        if self.swap is not None and self.swap.is_foreign(rows):
+        if self.lends(rows):
             for element in self.elements[: len(rows)]:
                 element.value = self.swap.lend(element.value)
             for blocks in self.blocks.values():
@@ -219,7 +223,7 @@ class ArrayStorage(Elements):
 
     def write_rows(self, indices: Any, rows: Array, context: KernelContext) -> None:
         """Write the rows of one array to several elements (rule 110)."""
-        rows = self.xp.asarray(rows)
+        rows = rows if self.lends(rows) else self.xp.asarray(rows)
         if rows.ndim == 0 or len(rows) != len(indices):
             raise self._error(
                 f"TensorArray '{self.name}' needs one row for each index", context, wanted=f"{len(indices)} rows",
@@ -229,7 +233,7 @@ class ArrayStorage(Elements):
         if isinstance(indices, range):
             self._make_room(len(indices))
             self._check_open(context)
-            if len(rows) and rows.dtype == self.dtype and self.xp is np:
+            if len(rows) and rows.dtype == self.dtype and isinstance(rows, np.ndarray):
                 self._check_value(0, rows[0, ...], context)
                 done = self.write_rows_quickly(rows, context.operation, context.iteration)
         for k in range(done, len(rows)):
@@ -418,7 +422,7 @@ def _stack(xp: Any, values: list[Any]) -> Array:
     """Do what `numpy.stack` does, without a view of each value."""
     if any(isinstance(value, Stored) for value in values):
         count = len(values)
-        return _gathered(values, (count, *values[0].shape), lambda result: [result[k, ...] for k in range(count)])
+        return _gathered(xp, values, (count, *values[0].shape), lambda result: [result[k, ...] for k in range(count)])
     if values[0].size == 0 or values[0].ndim == 0:
         return xp.stack(values)  # type: ignore[no-any-return]
     return xp.concatenate(values).reshape(len(values), *values[0].shape)  # type: ignore[no-any-return]
@@ -430,12 +434,12 @@ def _concatenate(xp: Any, values: list[Any]) -> Array:
         return xp.concatenate(values)  # type: ignore[no-any-return]
     bounds = [0, *accumulate(value.shape[0] for value in values)]
     shape = (bounds[-1], *values[0].shape[1:])
-    return _gathered(values, shape, lambda result: [result[a:b] for a, b in pairwise(bounds)])
+    return _gathered(xp, values, shape, lambda result: [result[a:b] for a, b in pairwise(bounds)])
 
 
-def _gathered(values: list[Any], shape: tuple[int, ...], pieces: Callable[[Array], Iterable[Array]]) -> Array:
+def _gathered(xp: Any, values: list[Any], shape: tuple[int, ...], pieces: Callable[[Array], Iterable[Array]]) -> Array:
     """Return an array whose pieces are the values, each copied straight from where it is."""
-    result = np.empty(shape, values[0].dtype)
+    result: Array = xp.empty(shape, values[0].dtype)
     for piece, value in zip(pieces(result), values, strict=True):
         if isinstance(value, Stored):
             value.copy_to(piece)

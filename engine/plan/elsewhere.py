@@ -16,6 +16,7 @@ from ..base.tags import Kind
 from ..ir.definition import runs_on
 from ..ir.operation import Operation
 from ..ir.rewrite import Program
+from ..kernels.scheduler.limited import ONCE
 from .build import build_plan, planned
 from .plan import Node, Plan
 
@@ -90,7 +91,8 @@ class _Copies:
             self._insert(i, o, saved, "IntoDevice", self.kernels.into_device)
         if self._is_from_host(i):
             users = list(self._computing(i, o))
-            if len(users) > 1 or any(self.nodes[c].kind is not Kind.KERNEL for c, _ in users):
+            alone = len(users) == 1 and self.nodes[users[0][0]].kind is Kind.KERNEL
+            if not alone or self.nodes[users[0][0]].type in ONCE:  # which is not tried again if there is no room
                 self._insert(i, o, users, "ToDevice", self.kernels.to_device)
 
     def _looked_at(self, i: int, o: int) -> list[tuple[int, int]]:
@@ -107,6 +109,8 @@ class _Copies:
             if c >= len(self.operations) or self.nodes[c].kind is Kind.SERIES_PUSH:
                 continue
             op = self.operations[c]
+            if op.attrs.get("lent"):  # it may leave its rows where they are
+                continue
             if self.nodes[c].kind is not Kind.KERNEL or not (runs_on(op) == "host" or host_inputs(op)[k]):
                 yield c, k
 

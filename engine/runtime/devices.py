@@ -138,7 +138,7 @@ def _opened(spec: DeviceSpec, wanted: str | Device, settings: Settings) -> Sessi
     if isinstance(wanted, HostDevice):
         return SessionDevice(spec, wanted, False, wanted.contexts)
     if not isinstance(wanted, str):
-        return SessionDevice(spec, wanted, False, KernelContexts())
+        return SessionDevice(spec, wanted, False, KernelContexts(wanted.pool if isinstance(wanted.pool, Pool) else None))
     device = CpuDevice(str(spec), pool=settings.pool, most_cached=settings.pool_bytes)
     return SessionDevice(spec, device, True, device.contexts)
 

@@ -7,6 +7,7 @@ as counters, shapes and predicates, are computed with by the host as long as not
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -20,13 +21,14 @@ from ..ir.definition import Ufunc, runs_on
 from ..ir.operation import Operation
 from ..ir.rewrite import Program
 from ..kernels.cuda.registry import Compiled, find_compiled
-from ..kernels.scheduler.series import Series
+from ..kernels.scheduler.calls import Resumed
+from ..kernels.scheduler.series import Series, Stored
 from ..ops.variables import VariableSlot
 from ..plan.build import bound_kernel
 from ..plan.elsewhere import Kernels, build_elsewhere, host_inputs
 from ..plan.plan import Plan
 from ..streams.contract import Device
-from ..streams.event import Event
+from ..streams.event import DeviceClosed, Event
 from .devices import SessionDevice
 
 # They hand on what they are given, or look at its shape only.
@@ -39,6 +41,8 @@ _WAITING = frozenset({
     "ScatterNd", "SparseSoftmaxCrossEntropyWithLogits", "UnsortedSegmentSum",
 })  # fmt: skip
 _SHORT = 64  # elements
+Put = Callable[[Any], None]
+Coming = tuple[Put, Event[Any]]  # puts a value in its place, and the copy that gives it
 
 
 class Residence:
@@ -64,6 +68,11 @@ class Residence:
         self.native = native
         self._constants: dict[int, tuple[Any, Event[Any] | None]] = {}
 
+    @property
+    def is_limited(self) -> bool:
+        """Whether the device's memory has a limit."""
+        return self.device.limit is not None
+
     def settle(self, plan: Plan) -> None:
         """Keep constants on the device from when they are first used there."""
         values = [node.value for node in plan.nodes if node.kind is Kind.CONST]
@@ -73,22 +82,38 @@ class Residence:
         """Say whether a value is an array on the device."""
         return isinstance(value, self.xp.ndarray)
 
-    def brought(self, value: Any) -> Any:
-        """Return a value of the host's memory on the device, or an Event of it."""
-        array = np.asarray(value)
+    def bring(self, values: Sequence[Any]) -> list[Any]:
+        """Return values of the host's memory on the device, or Events of them.
+
+        Raises
+        ------
+        MemoryError
+            If there is no room for all of them; then no copy has begun, so that what was taken is given back at once.
+        """
+        rooms = [self._room(np.asarray(value)) for value in values]
+        return [self._brought(value, room) for value, room in zip(values, rooms, strict=True)]
+
+    def _room(self, array: Any) -> Any:
+        """Return what a value is copied into, a scalar as it will be there; None for a constant that is there."""
         if array.ndim == 0:
             return self.contexts.run(self.device.call, _scalar, self.xp, array)
+        _, event = self._constants.get(id(array), (None, None))
+        is_there = event is not None and event.error is None
+        return None if is_there else self.device.allocate(array.shape, array.dtype)
+
+    def _brought(self, value: Any, room: Any) -> Any:
+        if room is not None and room.ndim == 0:
+            return room
         known, event = self._constants.get(id(value), (None, None))
-        if known is None:
-            return self.device.copy_in(array)
-        if event is None or event.error is not None:
-            event = self.device.copy_in(array)
+        if room is not None:
+            event = self.device.copy_in(np.asarray(value), into=room)
+        if known is not None:
             self._constants[id(value)] = known, event
-        return event.result() if event.done else event
+        return event.result() if event.done and event.error is None else event
 
     def fetched(self, value: Any) -> Event[Any]:
         """Return an Event of an array of the device as one of the host's memory."""
-        return self.device.copy_out(value, after=[self.device.compute.submit()])
+        return self.device.copy_out(value, after=self.device.enqueued())
 
     def to_host(self, value: Any) -> Any:
         """Return a value in the host's memory, or what must be awaited for it."""
@@ -100,7 +125,7 @@ class Residence:
 
     def into_device(self, value: Any) -> Any:
         """Return a value on the device, or what must be awaited for it."""
-        return value if self.has(value) else self.brought(value)
+        return value if self.has(value) else self.bring([value])[0]
 
     def calling(self, kernel: Callable[..., Any]) -> Callable[..., Any]:
         """Return a kernel that is called as the device wants it."""
@@ -151,6 +176,7 @@ class ResidentKernel:
         is_universal = isinstance(definition.kernel, Ufunc) and definition.kernel.elsewhere is None
         self._takes_scalars = is_universal if compiled is None else compiled.takes_scalars
         self._waits = op.type in _WAITING
+        self._lends = bool(op.attrs.get("lent")) and op.type == "TensorArrayUnstack"
         may_be_mixed = where == "store" and any(t.dtype.is_value and not t.dtype.is_differentiable for t in op.outputs)
         self._series = [i for i, t in enumerate(op.inputs, self._first) if may_be_mixed and t.dtype.name == "series"]
 
@@ -162,6 +188,10 @@ class ResidentKernel:
         kernel = self._on_host if stays else self._on_device
         if coming or (self._waits and not stays):
             return self._later(kernel, given, coming)
+        return self._call(kernel, given)
+
+    def _call(self, kernel: Callable[..., Any], given: Sequence[Any]) -> Any:
+        """Return what a kernel returns whose inputs are there; later where the device takes no more."""
         result = kernel(*given)
         event = None if kernel is self._on_host else self._residence.device.crowded()
         return result if event is None else _after(event, result)
@@ -171,76 +201,70 @@ class ResidentKernel:
         if self._looks:
             return all(not self._residence.has(given[self._first + i]) for i in self._looks)
         if self._series:
-            return not any(self._residence.has(each) for each in self._saved(given))
+            return not any(self._residence.has(each) or isinstance(each, Stored) for each in self._saved(given))
         return self._may_stay and all(is_short(given[self._first + i]) for i in self._values)
 
     def _saved(self, given: Sequence[Any]) -> Iterator[Any]:
         """Yield what series among the inputs hold; of integers the host has some, and of others none."""
         for i in self._series:
             if isinstance(given[i], Series):
-                yield from (given[i].get(index) for index in given[i].indices())
+                yield from (given[i].at(index) for index in given[i].indices())
 
-    def _coming(self, given: list[Any], stays: bool) -> list[tuple[Callable[[Any], None], Event[Any]]]:
+    def _coming(self, given: list[Any], stays: bool) -> list[Coming]:
         """Have all copied that is elsewhere; put into `given` what is at hand, and return what is on its way."""
-        coming: list[tuple[Callable[[Any], None], Event[Any]]] = []
+        wanted = [] if stays else [*self._inputs(given), *self._mixed(given)]
+        coming = self._begun([*wanted, *self._slots(given)])
         for i, wants_host in enumerate(self._hosts, self._first):
             if wants_host and self._residence.has(given[i]):
                 coming.append((_place(given, i), self._residence.fetched(given[i])))
-        for i in () if stays else self._values:
-            value = self._at_hand(given, i + self._first)
-            if isinstance(value, Event):
-                coming.append((_place(given, i + self._first), value))
-            else:
-                given[i + self._first] = value
-        coming.extend(self._slots(given))
-        if not stays:
-            coming.extend(self._mixed(given))
         return coming
 
-    def _at_hand(self, given: Sequence[Any], i: int) -> Any:
-        """Return an input on the device, or an Event of it; scalars as they are where another input is an array."""
-        value = given[i]
-        if self._takes_scalars and isinstance(value, np.ndarray) and value.ndim == 0:
-            return value[()]  # beside an array, else the host would compute this
-        return self._residence.into_device(value)
+    def _begun(self, wanted: list[tuple[Put, Any]]) -> list[Coming]:
+        """Have values copied in; put those that are there in their place, and return what is on its way."""
+        brought = self._residence.bring([value for _, value in wanted])
+        pairs = [(put, value) for (put, _), value in zip(wanted, brought, strict=True)]
+        for put, value in pairs:
+            if not isinstance(value, Event):
+                put(value)
+        return [(put, event) for put, event in pairs if isinstance(event, Event)]
 
-    def _slots(self, given: Sequence[Any]) -> list[tuple[Callable[[Any], None], Event[Any]]]:
-        """Return the variables that were written from outside and are not on the device yet."""
-        found: list[tuple[Callable[[Any], None], Event[Any]]] = []
-        for each in given:
-            if isinstance(each, VariableSlot) and self._on_device is not self._on_host:
-                value = each.in_host
-                if value is not None:
-                    brought = self._residence.brought(value)
-                    if isinstance(brought, Event):
-                        found.append((_moved(each, value), brought))
-                    else:
-                        each.move(value, brought)
-        return found
+    def _inputs(self, given: list[Any]) -> Iterator[tuple[Put, Any]]:
+        """Yield the inputs that are to be copied in; scalars stay as they are where another input is an array."""
+        for i in (i + self._first for i in self._values):
+            value = given[i]
+            if self._takes_scalars and isinstance(value, np.ndarray) and value.ndim == 0:
+                given[i] = value[()]  # beside an array, else the host would compute this
+            elif not (self._residence.has(value) or (self._lends and given[self._first].lends(value))):
+                yield _place(given, i), value
 
-    def _mixed(self, given: Sequence[Any]) -> Iterator[tuple[Callable[[Any], None], Event[Any]]]:
-        """Bring what series have in the host's memory beside what they have on the device."""
+    def _slots(self, given: Sequence[Any]) -> Iterator[tuple[Put, Any]]:
+        """Yield the variables that were written from outside and are not on the device yet."""
+        for each in given if self._on_device is not self._on_host else ():
+            if isinstance(each, VariableSlot) and each.in_host is not None:
+                yield _moved(each, each.in_host), each.in_host
+
+    def _mixed(self, given: Sequence[Any]) -> Iterator[tuple[Put, Any]]:
+        """Yield what series have in the host's memory beside what they have on the device."""
         for series in (given[i] for i in self._series if isinstance(given[i], Series)):
             for index in series.indices():
-                if not self._residence.has(value := series.get(index)) and not isinstance(value, Series):
-                    brought = self._residence.brought(value)
-                    if isinstance(brought, Event):
-                        yield partial(series.put, index), brought
-                    else:
-                        series.put(index, brought)
+                if not self._residence.has(value := series.at(index)) and not isinstance(value, Series | Stored):
+                    yield partial(series.put, index), value
 
-    async def _later(
-        self, kernel: Callable[..., Any], given: list[Any], coming: list[tuple[Callable[[Any], None], Event[Any]]]
-    ) -> Any:
-        while coming:
-            for put, event in coming:
-                put(await event)
-            coming[:] = self._slots(given)  # written from outside in the meantime
-        contexts, compute = self._residence.contexts, self._residence.device.compute
+    async def _later(self, kernel: Callable[..., Any], given: list[Any], coming: list[Coming]) -> Any:
+        """Wait for what is on its way; return what is left to be called, so that the instance goes on as any other."""
+        for put, event in coming:
+            put(await event)
         if self._waits and kernel is self._on_device:
-            return await compute.submit(partial(contexts.run, kernel, *given))
-        result = contexts.run(kernel, *given)
-        return await result if hasattr(type(result), "__await__") else result
+            compute = self._residence.device.compute
+            if not self._residence.is_limited:
+                return await compute.submit(partial(self._residence.contexts.run, kernel, *given))
+            await compute.submit()  # what it takes counts on its iteration, which only the loop's thread knows
+        return Resumed(partial(self._go_on, kernel, given))
+
+    def _go_on(self, kernel: Callable[..., Any], given: list[Any]) -> Any:
+        """Call a kernel whose inputs are there, unless a variable was written from outside in the meantime."""
+        coming = self._begun(list(self._slots(given)))
+        return self._later(kernel, given, coming) if coming else self._call(kernel, given)
 
 
 def _compiled(op: Operation, residence: Residence, otherwise: Callable[..., Any]) -> Compiled | None:
@@ -254,11 +278,11 @@ async def _after(event: Event[Any], result: Any) -> Any:
     return await result if hasattr(type(result), "__await__") else result
 
 
-def _place(given: list[Any], i: int) -> Callable[[Any], None]:
+def _place(given: list[Any], i: int) -> Put:
     return partial(given.__setitem__, i)
 
 
-def _moved(slot: VariableSlot, old: Any) -> Callable[[Any], None]:
+def _moved(slot: VariableSlot, old: Any) -> Put:
     return partial(slot.move, old)
 
 
@@ -271,21 +295,10 @@ def _where(op: Operation) -> str:
 
 
 def resident_plan(program: Program, place: SessionDevice, settings: Settings) -> Plan:
-    """Return the plan of a lowered program for a device whose arrays are not NumPy's.
-
-    Raises
-    ------
-    GraphError
-        If the program wants what such devices can not do.
-    """
+    """Return the plan of a lowered program for a device whose arrays are not NumPy's."""
     residence = Residence(place, settings.native)
     plan = build_elsewhere(program, residence.kernels())
     residence.settle(plan)
-    if place.device.limit is not None:
-        raise GraphError(
-            f"memory can not be limited on {place.spec}, whose arrays are not NumPy's", got=place.device.limit,
-            hint="leave the limit out; without one, what loops save is not swapped",
-        )  # fmt: skip
     return plan
 
 
@@ -304,6 +317,16 @@ def check_arrays(devices: Sequence[SessionDevice], is_guarded: bool) -> None:
             f"{what} is not to be had with {foreign[0].spec}, whose arrays are not NumPy's",
             hint="use check_numerics() in the graph, or leave it out" if is_guarded else "leave one of them out",
         )  # fmt: skip
+
+
+async def copies_over(devices: Sequence[SessionDevice]) -> None:
+    """Wait until devices whose arrays are not NumPy's copy nothing, so that what a step had there is given back."""
+    for place in devices:
+        for stream in place.device.streams[1:] if place.device.arrays is not None else ():
+            now = stream.statistics()
+            if now.waiting or now.running:
+                with suppress(DeviceClosed):
+                    await stream.submit().over()
 
 
 async def copied_out(values: Mapping[str, Any], devices: Sequence[SessionDevice]) -> dict[str, Any]:

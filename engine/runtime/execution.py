@@ -23,7 +23,7 @@ from .cores import Bell, Cores
 from .counted import Counted
 from .dead import explain_dead_fetch
 from .devices import SessionDevice
-from .elsewhere import check_arrays
+from .elsewhere import check_arrays, copies_over
 from .failures import complete
 from .launch import counted, hold, launch, switch_outcomes
 from .optask import OpTask, start_task
@@ -222,8 +222,8 @@ class Execution:
             for task in self.tasks:
                 task.cancel()
             await outlast(lambda: list(self.tasks))
-        if self.swaps:
-            settling = asyncio.ensure_future(_settle(self.swaps))
+        if self.swaps or any(share.plan.foreign for share in self.step.shares):
+            settling = asyncio.ensure_future(_settle(self.swaps, self.devices))
             await outlast(lambda: [] if settling.done() else [settling])
 
     def activity(self) -> tuple[list[str], list[str]]:
@@ -331,12 +331,13 @@ def _expire(execution: Any, timeout: float, what: str, source: Source | None) ->
     execution.abort(error)
 
 
-async def _settle(swaps: Sequence[StepSwap]) -> None:
-    """Take back what copies of saved values have not begun, and wait for the others."""
+async def _settle(swaps: Sequence[StepSwap], devices: Sequence[SessionDevice]) -> None:
+    """Take back what copies of saved values have not begun, and wait for the others, and for those of arrays."""
     for swap in swaps:
         swap.close()
     for swap in swaps:
         await swap.settle()
+    await copies_over(devices)
 
 
 def close(awaitable: Any) -> None:

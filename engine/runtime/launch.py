@@ -104,7 +104,7 @@ def _group(
 
 def _swap(share: Share, devices: Devices, swapping: Swapping | None) -> StepSwap | None:
     """Return what keeps the saved values of a share, if any of them may move."""
-    if swapping is None or not devices or share.plan.foreign or not (share.swaps or share.lent):
+    if swapping is None or not devices or not (share.swaps or share.lent):
         return None
     return swapping.begin(devices[share.device])
 

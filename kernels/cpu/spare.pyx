@@ -82,12 +82,12 @@ def charge_reader(Pool pool, array):
 
 
 cdef Block* _block_of(Pool pool, object array):
-    """Return what counts an array's memory in a pool, NULL if it is from elsewhere or not the array's own."""
+    """Return what counts an array's memory in a pool, NULL if it is from elsewhere, or of something larger."""
     cdef ArrayObject* found = <ArrayObject*><PyObject*>array
     cdef Charge charge
     if isinstance(pool, Ledger):
         charge = (<Ledger>pool).charge_of(array)
-        return NULL if charge is None or array.base is not None else &charge.block  # which the array keeps
+        return NULL if charge is None or charge.nbytes != array.nbytes else &charge.block  # which the array keeps
     if not PyArray_FLAGS(found) & cnp.NPY_ARRAY_OWNDATA or PyArray_HANDLER(found) != <PyObject*>pool.handler:
         return NULL
     return <Block*>PyArray_DATA(found) - 1

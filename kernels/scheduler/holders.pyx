@@ -12,13 +12,14 @@ from tagflow.kernels.scheduler.delivery cimport Machine
 from tagflow.kernels.scheduler.frames cimport Frame, Iteration
 from tagflow.kernels.scheduler.plan cimport CompiledPlan
 from tagflow.kernels.scheduler.report cimport frame_path_of
-from tagflow.kernels.scheduler.series cimport Series
+from tagflow.kernels.scheduler.series cimport Series, Stored
 from tagflow.kernels.scheduler.values cimport OBJECT, Value
 
 
 cdef list holders_of(Machine* m, CompiledPlan compiled, Pool pool, object step):
     """Return (bytes, operation, tag or None, user's line) of what holds memory, each array once."""
-    found = {}
+    found = Found()
+    found.ledger = None if pool.is_allocator else pool
     for slot in getattr(step, "variables", ()):
         if slot.is_initialized and pool.counts(slot.read()):
             _add(found, slot.read(), f"variable {slot.name}", None, None)
@@ -39,6 +40,10 @@ cdef list holders_of(Machine* m, CompiledPlan compiled, Pool pool, object step):
     return holders
 
 
+class Found(dict):
+    """What has memory, by the id of an array or series; `ledger` says what is in the memory, where not all is."""
+
+
 cdef dict _producers(plan):
     """Return the node that makes each input of each node."""
     return {
@@ -46,7 +51,7 @@ cdef dict _producers(plan):
     }
 
 
-cdef int _add_frame(dict found, Machine* m, Frame* frame, CompiledPlan compiled, dict producers) except -1:
+cdef int _add_frame(object found, Machine* m, Frame* frame, CompiledPlan compiled, dict producers) except -1:
     """Add what the iterations of a frame and the frames inside them hold."""
     cdef Iteration* it = frame.oldest
     cdef uint32_t i
@@ -66,7 +71,7 @@ cdef int _add_frame(dict found, Machine* m, Frame* frame, CompiledPlan compiled,
     return 0
 
 
-cdef int _add_iteration(dict found, Machine* m, Iteration* it, CompiledPlan compiled, dict producers) except -1:
+cdef int _add_iteration(object found, Machine* m, Iteration* it, CompiledPlan compiled, dict producers) except -1:
     """Add what the instances of an iteration have been given."""
     cdef uint32_t i, k
     for i in range(m.table.num_nodes):
@@ -79,7 +84,7 @@ cdef int _add_iteration(dict found, Machine* m, Iteration* it, CompiledPlan comp
 
 
 cdef int _add_value(
-        dict found, Value value, CompiledPlan compiled, uint32_t producer, Frame* frame, int64_t number) except -1:
+        object found, Value value, CompiledPlan compiled, uint32_t producer, Frame* frame, int64_t number) except -1:
     """Add an array by the node that made it."""
     if value.form != OBJECT:
         return 0
@@ -94,7 +99,7 @@ cdef int _add_value(
 
 
 cdef int _add_series(
-        dict found, Series series, Machine* m, Frame* frame, CompiledPlan compiled, uint32_t rank) except -1:
+        object found, Series series, Machine* m, Frame* frame, CompiledPlan compiled, uint32_t rank) except -1:
     """Add what a loop has saved so far."""
     index = frame.type - m.table.frames
     for node in compiled.plan.nodes:
@@ -103,7 +108,7 @@ cdef int _add_series(
     return 0
 
 
-cdef int _add_each(dict found, Series series, str operation, object tag, object source) except -1:
+cdef int _add_each(object found, Series series, str operation, object tag, object source) except -1:
     """Add all that a series holds as one, without what is there already."""
     cdef int64_t i, size = 0
     cdef set seen = set()
@@ -112,21 +117,30 @@ cdef int _add_each(dict found, Series series, str operation, object tag, object 
             owner = _owner(<object><PyObject*>series.slots[i].bits)
             if id(owner) not in seen and id(owner) not in found:
                 seen.add(id(owner))
-                size += getattr(owner, "nbytes", 0)
+                size += owner.nbytes if _takes(found, owner) else 0
     if size:
         found[id(series)] = size, operation, tag, source
     return 0
 
 
-cdef int _add(dict found, object held, str operation, object tag, object source) except -1:
+cdef int _add(object found, object held, str operation, object tag, object source) except -1:
     """Add an array, or that which it is a view of, unless it is there."""
     owner = _owner(held)
-    if isinstance(owner, np.ndarray) and owner.nbytes > 8:
+    if _takes(found, owner) and owner.nbytes > 8:
         found.setdefault(id(owner), (owner.nbytes, operation, tag, source))
     return 0
 
 
+cdef bint _takes(object found, object owner) except -1:
+    """Say whether something is an array in the memory that is looked at, or stands for one."""
+    if found.ledger is None or isinstance(owner, Stored):
+        return isinstance(owner, np.ndarray | Stored)
+    return found.ledger.counts(owner)
+
+
 cdef object _owner(object array):
-    while isinstance(array, np.ndarray) and isinstance(array.base, np.ndarray):
-        array = array.base
+    if isinstance(array, Stored) and array.array is not None:
+        array = array.array
+    while (base := getattr(array, "base", None)) is not None and isinstance(base, type(array)):
+        array = base
     return array

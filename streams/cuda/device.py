@@ -179,13 +179,15 @@ class CudaDevice(Device):
         ahead = all(self._is_at_hand(source) for source, _ in pairs)
         return self.host_to_device.submit(copy, after=after, kind="HostToDevice", nbytes=nbytes, ahead=ahead)
 
-    def copy_all_out(self, pairs: Sequence[tuple[Any, Array]]) -> Event[None]:
+    def copy_all_out(self, pairs: Sequence[tuple[Any, Array]], *, after: Sequence[Event[Any]] = ()) -> Event[None]:
         nbytes = sum(source.nbytes for source, _ in pairs)
         copied: list[Array] = []
         copy = partial(self._enqueue_all_out, pairs, copied)
         direct = all(is_lent(into, self.host_pool) for _, into in pairs)
         then = None if direct else partial(_fill_all, pairs, copied)
-        return self.device_to_host.submit(copy, kind="DeviceToHost", nbytes=nbytes, ahead=True, then=then)
+        return self.device_to_host.submit(
+            copy, after=after, kind="DeviceToHost", nbytes=nbytes, ahead=True, then=then
+        )
 
     async def aclose(self) -> None:
         self._core.stop()

@@ -65,8 +65,8 @@ class ArraysByCuda(HostDevice):
     def copy_all_in(self, pairs, *, after=()):
         return self.cuda.copy_all_in([(source, self.adopt(into)) for source, into in pairs], after=after)
 
-    def copy_all_out(self, pairs):
-        return self.cuda.copy_all_out([(self.adopt(source), into) for source, into in pairs])
+    def copy_all_out(self, pairs, *, after=()):
+        return self.cuda.copy_all_out([(self.adopt(source), into) for source, into in pairs], after=after)
 
     def adopt(self, array):
         return Adopted(self.cuda.pool, array)

@@ -1,22 +1,32 @@
-"""A device of sessions whose arrays are the strict library's; its memory and streams are a CPU device's."""
+"""Devices of sessions whose arrays are the strict library's; their memory is counted, their streams are a CPU's."""
+
+from functools import partial
 
 import numpy as np
+from tagflow.kernels.cpu.contexts import KernelContexts
+from tagflow.kernels.cpu.ledger import Ledger
+from tagflow.kernels.cpu.spare import spare_array
 from tagflow.streams.cpu import CpuDevice
 
-from tests.strict.library import CALLS, Array, Calls, xp
+from tests.strict.library import CALLS, Array, Calls, charge_of, xp
 
 
-class StrictDevice(CpuDevice):
-    """Notes what is copied in and out, by shape.
+class Strict:
+    """What makes a HostDevice one of strict arrays.
 
-    Copies made here are no waits of the host: `WAITS` of the library counts those.
+    Notes what is copied in and out, by shape. Copies made here are no waits of the host: `WAITS` of the library counts
+    those. A copy out must come after a mark behind the last call: kernels may only have enqueued what makes the array.
     """
 
     arrays = xp
+    buffer = Array
 
     def __init__(self, name="/gpu:0", **options):
         super().__init__(name, **options)
+        self.pool = Ledger(charge_of, self.limit)
+        self.contexts = KernelContexts(self.pool)
         self.ins, self.outs = [], []
+        self._calls, self._marks = 0, {}
         Calls.devices.add(self)
 
     async def aclose(self):
@@ -24,17 +34,57 @@ class StrictDevice(CpuDevice):
         await super().aclose()
 
     def call(self, function, *args):
-        return CALLS.enter(function, args)
+        self._calls += 1
+        return CALLS.enter(self.pool, function, args)
+
+    def enqueued(self):
+        marks = super().enqueued()
+        self._marks = dict.fromkeys(marks, self._calls)
+        return marks
+
+    def allocate(self, shape, dtype):
+        return self._empty(shape, dtype)
+
+    def allocate_spare(self, shape, dtype):
+        return spare_array(self.contexts, shape, dtype, self._empty)
+
+    def protect(self, buffer):
+        return True  # kernels in Python write into nothing that they are given
 
     def copy_in(self, source, *, into=None, after=()):
-        assert isinstance(source, np.ndarray)
-        assert into is None
         self.ins.append(source.shape)
-        copied = super().copy_in(source, after=after)
-        return self.host_to_device.submit(lambda: self.call(Array, copied.take()), after=[copied])
+        into = self.allocate(source.shape, source.dtype) if into is None else into
+        copied = super().copy_in(source, into=inside(into), after=after)
+        return self.host_to_device.submit(partial(_given, into), after=[copied])
 
     def copy_out(self, source, *, into=None, after=()):
-        assert isinstance(source, Array)
-        assert into is None
+        self._check(after)
         self.outs.append(source.shape)
-        return super().copy_out(source._inside, after=after)
+        return super().copy_out(inside(source), into=into, after=after)
+
+    def copy_all_in(self, pairs, *, after=()):
+        return super().copy_all_in([(source, inside(into)) for source, into in pairs], after=after)
+
+    def copy_all_out(self, pairs, *, after=()):
+        self._check(after)
+        return super().copy_all_out([(inside(source), into) for source, into in pairs], after=after)
+
+    def _empty(self, shape, dtype):
+        return CALLS.enter(self.pool, xp.empty, (shape, dtype))
+
+    def _check(self, after):
+        assert any(self._marks.get(event) == self._calls for event in after), "a copy of what may not be computed yet"
+
+
+def inside(array):
+    """Return NumPy's array in one of the library's, and of no other."""
+    assert isinstance(array, Array)
+    return array._inside
+
+
+def _given(array):
+    return array
+
+
+class StrictDevice(Strict, CpuDevice):
+    """With the memory and the streams of a CPU."""

@@ -45,26 +45,28 @@ WAITS = Waits()
 
 
 class Calls(threading.local):
-    """Whether this thread computes for a device: while one is open, nothing else makes arrays.
+    """For which device this thread computes: while one is open, nothing else makes arrays.
 
     Attributes
     ----------
-    depth : int
-        How many of its calls this thread is in.
+    pool : Ledger or None
+        That of the device whose call this thread is in.
     """
 
-    depth = 0
+    pool = None
     devices = WeakSet()  # open in this process
 
-    def check(self):
-        assert self.depth or not Calls.devices, "computed outside of Device.call"
+    def charge(self, nbytes):
+        """Return the Charge of a new array, None without a device; MemoryError if there is no room for it."""
+        assert self.pool is not None or not Calls.devices, "computed outside of Device.call"
+        return None if self.pool is None else self.pool.charge(nbytes)
 
-    def enter(self, function, args):
-        self.depth += 1
+    def enter(self, pool, function, args):
+        around, self.pool = self.pool, pool
         try:
             return function(*args)
         finally:
-            self.depth -= 1
+            self.pool = around
 
 
 CALLS = Calls()
@@ -87,7 +89,21 @@ def _method(name):
     return method
 
 
-_OWNERS = WeakValueDictionary()  # arrays that own their memory, by the identity of what is inside
+_OWNERS = WeakValueDictionary()  # arrays that own their memory, by the identity of NumPy's array that has it
+
+
+def _owner(inside):
+    """Return NumPy's array that has the memory of a view."""
+    while inside.base is not None:
+        inside = inside.base
+    return inside
+
+
+def charge_of(array):
+    """Return what counts the memory of an array; None for anything else."""
+    if not isinstance(array, Array):
+        return None
+    return array.charge if array.base is None else array.base.charge
 
 
 class Array:
@@ -100,17 +116,18 @@ class Array:
     """
 
     kind = None
-    __slots__ = ("__weakref__", "_inside", "base")
+    __slots__ = ("__weakref__", "_inside", "base", "charge")
     __hash__ = None
 
     def __init__(self, inside):
-        CALLS.check()
         checked(inside.dtype)
-        self._inside = inside
-        self.base = None if inside.base is None else _OWNERS.get(id(inside.base))  # a view keeps the array alive
-        if inside.base is None:
-            _OWNERS[id(inside)] = self
+        self._inside, owner = inside, _owner(inside)
+        self.base = _OWNERS.get(id(owner))  # a view keeps the array alive
+        self.charge = CALLS.charge(owner.nbytes) if self.base is None else None
+        if self.base is None:
+            _OWNERS[id(owner)] = self
 
+    flags = property(lambda self: self._inside.flags)
     dtype = property(lambda self: self._inside.dtype)
     shape = property(lambda self: self._inside.shape)
     ndim = property(lambda self: self._inside.ndim)

@@ -156,8 +156,10 @@ async def test_a_last_read_takes_back_a_copy_that_has_not_begun(rig):
 
 async def test_what_is_lent_comes_in_and_needs_not_go_out(rig):
     feed = np.arange(3.0 * N).reshape(3, N)
-    assert rig.swap.is_foreign(feed)
-    assert not rig.swap.is_foreign(rig.array())
+    assert rig.swap.lends(feed)
+    assert not rig.swap.lends(rig.array().reshape(10, 100))
+    assert not rig.swap.lends(np.zeros((3, 1), np.int8))
+    assert not rig.swap.lends(np.zeros(()))
     for k in range(3):
         rig.series.put(k, rig.swap.lend(feed[k]))
     assert rig.states() == [AWAY] * 3

@@ -82,8 +82,8 @@ class Breaking(CpuDevice):
             return getattr(self, stream).submit(broken, kind="broken")
         return copy()
 
-    def copy_all_out(self, pairs):
-        return self._copy("device_to_host", lambda: super(Breaking, self).copy_all_out(pairs))
+    def copy_all_out(self, pairs, **how):
+        return self._copy("device_to_host", lambda: super(Breaking, self).copy_all_out(pairs, **how))
 
     def copy_all_in(self, pairs, **how):
         return self._copy("host_to_device", lambda: super(Breaking, self).copy_all_in(pairs, **how))

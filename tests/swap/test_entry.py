@@ -12,6 +12,7 @@ ARRAY = np.arange(6.0).reshape(2, 3)
 
 
 def fetch(entry, into):
+    into = np.empty_like(entry.place) if into is None else into
     np.copyto(into, entry.place)
     return into
 
