@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
+from weakref import WeakKeyDictionary, WeakSet
 
 import numpy as np
 
@@ -41,8 +43,37 @@ _WAITING = frozenset({
     "ScatterNd", "SparseSoftmaxCrossEntropyWithLogits", "UnsortedSegmentSum",
 })  # fmt: skip
 _SHORT = 64  # elements
+_residences: WeakKeyDictionary[Device, WeakSet[Residence]] = WeakKeyDictionary()
 Put = Callable[[Any], None]
-Coming = tuple[Put, Event[Any]]  # puts a value in its place, and the copy that gives it
+Coming = tuple[Put, Event[Any]]  # what the result of a copy is given to, and the copy
+
+
+@dataclass(slots=True)
+class Arrival:
+    """A value of the host's memory on the device.
+
+    No result of the copy is used: a thread that has just ended it would keep the array for a moment more.
+
+    Attributes
+    ----------
+    array : array
+    copy : Event or None
+        What is to be waited for before the array is used; None for a scalar.
+    """
+
+    array: Any
+    copy: Event[None] | None = None
+
+    @property
+    def is_there(self) -> bool:
+        """Whether it can be used."""
+        return self.copy is None or (self.copy.done and self.copy.error is None)
+
+    async def wait(self) -> Any:
+        """Return the array when it can be used."""
+        if self.copy is not None:
+            await self.copy
+        return self.array
 
 
 class Residence:
@@ -66,7 +97,7 @@ class Residence:
         self.contexts = place.contexts
         self.xp = place.device.arrays
         self.native = native
-        self._constants: dict[int, tuple[Any, Event[Any] | None]] = {}
+        self._constants: dict[int, tuple[Any, Arrival | None]] = {}
 
     @property
     def is_limited(self) -> bool:
@@ -75,6 +106,7 @@ class Residence:
 
     def settle(self, plan: Plan) -> None:
         """Keep constants on the device from when they are first used there."""
+        _residences.setdefault(self.device, WeakSet()).add(self)
         values = [node.value for node in plan.nodes if node.kind is Kind.CONST]
         self._constants = {id(value): (value, None) for value in values}
 
@@ -82,34 +114,41 @@ class Residence:
         """Say whether a value is an array on the device."""
         return isinstance(value, self.xp.ndarray)
 
-    def bring(self, values: Sequence[Any]) -> list[Any]:
-        """Return values of the host's memory on the device, or Events of them.
+    def bring(self, values: Sequence[Any]) -> list[Arrival]:
+        """Return values of the host's memory as arrays on the device, each with the copy under way, if there is one.
 
         Raises
         ------
         MemoryError
             If there is no room for all of them; then no copy has begun, so that what was taken is given back at once.
         """
-        rooms = [self._room(np.asarray(value)) for value in values]
-        return [self._brought(value, room) for value, room in zip(values, rooms, strict=True)]
+        arrays = [np.asarray(value) for value in values]
+        arrivals = [self._known(array) or Arrival(self._made(array)) for array in arrays]
+        fresh = [(array, each) for array, each in zip(arrays, arrivals, strict=True) if array.ndim and each.copy is None]
+        copy = self.device.copy_all_in([(array, each.array) for array, each in fresh]) if fresh else None
+        for array, each in fresh:
+            each.copy = copy
+            if id(array) in self._constants:
+                self._constants[id(array)] = array, each
+        return arrivals
 
-    def _room(self, array: Any) -> Any:
-        """Return what a value is copied into, a scalar as it will be there; None for a constant that is there."""
+    def _known(self, array: Any) -> Arrival | None:
+        """Return a constant that is there, or comes."""
+        _, arrival = self._constants.get(id(array), (None, None))
+        failed = arrival is not None and arrival.copy is not None and arrival.copy.error is not None
+        return None if failed else arrival
+
+    def _made(self, array: Any) -> Any:
+        """Return a new array that a value is to be copied into; a scalar has it already."""
         if array.ndim == 0:
             return self.contexts.run(self.device.call, _scalar, self.xp, array)
-        _, event = self._constants.get(id(array), (None, None))
-        is_there = event is not None and event.error is None
-        return None if is_there else self.device.allocate(array.shape, array.dtype)
+        return self.device.allocate(array.shape, array.dtype)
 
-    def _brought(self, value: Any, room: Any) -> Any:
-        if room is not None and room.ndim == 0:
-            return room
-        known, event = self._constants.get(id(value), (None, None))
-        if room is not None:
-            event = self.device.copy_in(np.asarray(value), into=room)
-        if known is not None:
-            self._constants[id(value)] = known, event
-        return event.result() if event.done and event.error is None else event
+    def forget(self) -> bool:
+        """Let go of constants until they are used again; say whether there were any."""
+        there = [(value, arrival) for value, arrival in self._constants.values() if arrival and arrival.is_there]
+        self._constants.update((id(value), (value, None)) for value, _ in there)
+        return bool(there)
 
     def fetched(self, value: Any) -> Event[Any]:
         """Return an Event of an array of the device as one of the host's memory."""
@@ -125,7 +164,10 @@ class Residence:
 
     def into_device(self, value: Any) -> Any:
         """Return a value on the device, or what must be awaited for it."""
-        return value if self.has(value) else self.bring([value])[0]
+        if self.has(value):
+            return value
+        (arrival,) = self.bring([value])
+        return arrival.array if arrival.is_there else arrival.wait()
 
     def calling(self, kernel: Callable[..., Any]) -> Callable[..., Any]:
         """Return a kernel that is called as the device wants it."""
@@ -221,12 +263,13 @@ class ResidentKernel:
 
     def _begun(self, wanted: list[tuple[Put, Any]]) -> list[Coming]:
         """Have values copied in; put those that are there in their place, and return what is on its way."""
-        brought = self._residence.bring([value for _, value in wanted])
-        pairs = [(put, value) for (put, _), value in zip(wanted, brought, strict=True)]
-        for put, value in pairs:
-            if not isinstance(value, Event):
-                put(value)
-        return [(put, event) for put, event in pairs if isinstance(event, Event)]
+        coming = []
+        for (put, _), arrival in zip(wanted, self._residence.bring([value for _, value in wanted]), strict=True):
+            if arrival.copy is None or arrival.is_there:
+                put(arrival.array)
+            else:
+                coming.append((_given(put, arrival.array), arrival.copy))
+        return coming
 
     def _inputs(self, given: list[Any]) -> Iterator[tuple[Put, Any]]:
         """Yield the inputs that are to be copied in; scalars stay as they are where another input is an array."""
@@ -282,6 +325,10 @@ def _place(given: list[Any], i: int) -> Put:
     return partial(given.__setitem__, i)
 
 
+def _given(put: Put, array: Any) -> Put:
+    return lambda _: put(array)
+
+
 def _moved(slot: VariableSlot, old: Any) -> Put:
     return partial(slot.move, old)
 
@@ -317,6 +364,11 @@ def check_arrays(devices: Sequence[SessionDevice], is_guarded: bool) -> None:
             f"{what} is not to be had with {foreign[0].spec}, whose arrays are not NumPy's",
             hint="use check_numerics() in the graph, or leave it out" if is_guarded else "leave one of them out",
         )  # fmt: skip
+
+
+def forget_constants(devices: Sequence[SessionDevice]) -> bool:
+    """Let go of what compiled steps keep of their constants on devices; say whether there was anything."""
+    return any([residence.forget() for place in devices for residence in _residences.get(place.device, ())])
 
 
 async def copies_over(devices: Sequence[SessionDevice]) -> None:

@@ -114,7 +114,7 @@ class Session:
         self._devices = open_devices(devices, settings)
         set_limits(self._devices, memory_limit)
         self._swapping = Swapping(swap, self._devices)
-        self._shortage = Shortage(self._threads, self._cores)
+        self._shortage = Shortage(self._threads, self._cores, devices=self._devices)
         self._contexts, self._soft = self._devices[0].contexts, soft_placement
         self._executor: Any = executor_named(executor, self._devices, check_numerics)
         self._cache: OrderedDict[Any, CompiledStep] = OrderedDict()

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any
+
+from .devices import SessionDevice
+from .elsewhere import forget_constants
 
 _SECONDS = 0.01  # between two looks at what runs on in threads although its step is over
 
@@ -17,12 +21,14 @@ class Shortage:
     ----------
     *outliving : Threads or Cores
         What runs on, when its step has ended; it will give back what it has.
+    devices : sequence of SessionDevice
+        Of the session.
     """
 
-    __slots__ = ("_outliving", "_running", "waiting")
+    __slots__ = ("_devices", "_outliving", "_running", "waiting")
 
-    def __init__(self, *outliving: Any) -> None:
-        self._outliving = outliving
+    def __init__(self, *outliving: Any, devices: Sequence[SessionDevice] = ()) -> None:
+        self._outliving, self._devices = outliving, devices
         self._running: dict[Any, None] = {}  # executions, in the order in which they began
         self.waiting: set[Any] = set()
 
@@ -54,6 +60,9 @@ class Shortage:
             return  # who was woken up or cancelled will look again, or leave
         if any(each.orphaned for each in self._outliving):
             asyncio.get_running_loop().call_later(_SECONDS, self._wake_all)
+            return
+        if forget_constants(self._devices):
+            self._wake_all()
             return
         newest = next(reversed(self._running))
         newest.machine.give_up()

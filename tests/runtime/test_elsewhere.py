@@ -392,15 +392,6 @@ async def test_what_sessions_refuse(device, options, what):
         tg.Session(tg.Graph(), devices=[device], **options)
 
 
-async def test_what_steps_refuse():
-    with tg.Graph().as_default() as graph:
-        x, array = fed(X)
-        y = tg.sin(x)
-    async with StrictDevice(limit="1MiB") as limited, tg.Session(graph, devices=[limited]) as session:
-        with pytest.raises(GraphError, match="can not be limited"):
-            await session.run(y, {x: array})
-
-
 def test_the_library_has_what_a_device_needs():
     assert isinstance(xp.full((), np.float32(2), dtype=np.float32), xp.ndarray)
 

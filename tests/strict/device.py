@@ -52,9 +52,8 @@ class Strict:
         return True  # kernels in Python write into nothing that they are given
 
     def copy_in(self, source, *, into=None, after=()):
-        self.ins.append(source.shape)
         into = self.allocate(source.shape, source.dtype) if into is None else into
-        copied = super().copy_in(source, into=inside(into), after=after)
+        copied = self.copy_all_in([(source, into)], after=after)
         return self.host_to_device.submit(partial(_given, into), after=[copied])
 
     def copy_out(self, source, *, into=None, after=()):
@@ -63,6 +62,7 @@ class Strict:
         return super().copy_out(inside(source), into=into, after=after)
 
     def copy_all_in(self, pairs, *, after=()):
+        self.ins.extend(source.shape for source, _ in pairs)
         return super().copy_all_in([(source, inside(into)) for source, into in pairs], after=after)
 
     def copy_all_out(self, pairs, *, after=()):

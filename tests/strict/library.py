@@ -127,7 +127,6 @@ class Array:
         if self.base is None:
             _OWNERS[id(owner)] = self
 
-    flags = property(lambda self: self._inside.flags)
     dtype = property(lambda self: self._inside.dtype)
     shape = property(lambda self: self._inside.shape)
     ndim = property(lambda self: self._inside.ndim)

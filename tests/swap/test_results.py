@@ -182,7 +182,7 @@ async def test_steps_at_the_same_time_share_a_limit(graph, limit):
                 np.testing.assert_array_equal(result, expected)
         assert any(isinstance(result, np.ndarray) for result in results)
         del results, result
-        assert session.statistics().live_bytes == live
+        assert session.statistics().live_bytes <= live
         assert session.statistics().peak_bytes <= limit * SIZE
         assert bytes_in_tiers(session) == 0
         np.testing.assert_array_equal(await session.run(fetch, feeds), expected)

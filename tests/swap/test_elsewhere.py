@@ -1,0 +1,35 @@
+"""The tests of swapping on devices whose arrays are not NumPy's, in processes of their own: see `tests.strict.sessions`.
+
+Left out: what no such device has, the reference executor; that feeds count before a step begins; that the first copy is
+one of a saved value.
+"""
+
+import pytest
+
+from tests.simcuda.child import run_simulated, run_tests
+from tests.simcuda.library import simulated_cuda
+
+FILES = [f"tests/swap/test_{name}.py" for name in ("results", "rows", "endings")]
+CHOSEN = "not reference and not used_otherwise and not host_to_device-host-1 and not host_to_device-disk-1"
+STEPS = ["-p", "tests.strict.sessions", *FILES, "-k", CHOSEN]
+PROGRAMS = ["-p", "tests.strict.sessions", "tests/property/test_random_swap.py"]
+BY_CUDA = ["-p", "tests.simcuda.sessions"]
+on_cuda = pytest.mark.skipif(simulated_cuda() is not None, reason=str(simulated_cuda()))
+
+
+def test_steps_that_swap():
+    assert run_tests({}, *STEPS) > 100
+
+
+def test_random_programs():
+    assert run_tests({}, *PROGRAMS) > 0
+
+
+@on_cuda
+def test_steps_copied_by_cuda():
+    assert run_simulated(*BY_CUDA, *STEPS) > 100
+
+
+@on_cuda
+def test_random_programs_copied_by_cuda():
+    assert run_simulated(*BY_CUDA, *PROGRAMS) > 0
