@@ -44,6 +44,7 @@ from typing import Any, Protocol, Self, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from ..kernels.cpu.contexts import KernelContexts
 from ..kernels.scheduler.series import Stored
 from .event import Event
 
@@ -242,7 +243,9 @@ class Device(ABC):
         What the times of its events are told by.
     compute, host_to_device, device_to_host : Stream
     pool : Memory or None
-        Counts its buffers; None if nobody does. Where they are arrays of a library sessions limit it if it is a Ledger.
+        Counts its buffers; None if nobody does.
+    contexts : KernelContexts
+        Where kernels run, with the Pool that limits them: a Ledger where their arrays are not NumPy's.
     buffer : type
         Of its buffers. They have a shape, a dtype, and flags that say whether they are contiguous, as NumPy's arrays.
     has_time : bool
@@ -256,6 +259,7 @@ class Device(ABC):
     arrays: Any = None
     buffer: type[Any]
     pool: Memory | None
+    contexts: KernelContexts
     name: str
     clock: Clock
     compute: Stream
@@ -327,7 +331,10 @@ class Device(ABC):
 
     @abstractmethod
     def protect(self, buffer: Any) -> bool:
-        """See to it that no kernel writes its result into a buffer; False where that can not be."""
+        """See to it that no kernel writes its result into a buffer; False where that can not be.
+
+        Where `arrays` compute kernels never do.
+        """
 
     @abstractmethod
     def host_memory(self, limit: int | None = None) -> HostMemory:

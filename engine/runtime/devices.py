@@ -135,10 +135,8 @@ def open_devices(wanted: Wanted, settings: Settings) -> tuple[SessionDevice, ...
 
 
 def _opened(spec: DeviceSpec, wanted: str | Device, settings: Settings) -> SessionDevice:
-    if isinstance(wanted, HostDevice):
-        return SessionDevice(spec, wanted, False, wanted.contexts)
     if not isinstance(wanted, str):
-        return SessionDevice(spec, wanted, False, KernelContexts(wanted.pool if isinstance(wanted.pool, Pool) else None))
+        return SessionDevice(spec, wanted, False, wanted.contexts)
     device = CpuDevice(str(spec), pool=settings.pool, most_cached=settings.pool_bytes)
     return SessionDevice(spec, device, True, device.contexts)
 

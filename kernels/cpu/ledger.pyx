@@ -27,8 +27,14 @@ cdef class Ledger(Pool):
         self.is_allocator = False
         self.find = find
 
-    def charge(self, int64_t nbytes):
+    def charge(self, int64_t nbytes, str what="its memory"):
         """Count so many bytes as long as what is returned lives, on the account of who runs.
+
+        Parameters
+        ----------
+        nbytes : int
+        what : str
+            Whose memory it is, for the error.
 
         Raises
         ------
@@ -36,13 +42,19 @@ cdef class Ledger(Pool):
             If the limit leaves no room for them.
         """
         if refuses(self.store, nbytes):
-            raise MemoryError(f"no room for {nbytes} bytes: {self.live_bytes} of {self.limit} are in use")
+            used = f"of the limit of {self.limit} bytes {self.live_bytes} are in use"
+            raise MemoryError(f"no room for {nbytes} bytes in {what}: {used}")
         cdef Charge made = Charge.__new__(Charge)
         made.ledger = self
         made.block.size = nbytes
         charge(self.store, nbytes)
         enter_block(self.store, &made.block)
         return made
+
+    def refuse(self, int64_t nbytes):
+        """Note that there was no memory for bytes that the limit would leave room for, and that count no longer."""
+        self.store.refused, self.store.short = nbytes, self.store.live + nbytes
+        self.store.refusals += 1
 
     def hold(self, arrays):
         """Count nothing: what comes from elsewhere is in the host's memory."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from sys import getrefcount
 from typing import Any, TypeVar
 
 import numpy as np
@@ -19,7 +18,6 @@ from .driver import CudaUnavailable
 from .memory import CudaBuffer, buffer_in
 
 T = TypeVar("T")
-ALONE = 2  # references to what one object has, while they are counted
 MARKED = 32  # so many calls get a mark behind them
 AHEAD = 4  # most marks that the device has not passed; at about a thousand launches the driver would wait for it
 
@@ -115,12 +113,3 @@ def address_of(array: Any) -> int:
     """Return where on the device a buffer, or an array of CuPy's in one, begins; DeviceClosed if that has ended."""
     buffer = buffer_in(array)
     return buffer.pointer if array is buffer else buffer.pointer + int(array.data.ptr) - int(array.data.mem.ptr)
-
-
-def is_all_of_its_buffer(array: Any) -> bool:
-    """Say whether a buffer, or an array of CuPy's, has its memory for itself: it is whole and no other array's."""
-    buffer = buffer_in(array)
-    if array is buffer:
-        return True
-    alone = getrefcount(array.data) == ALONE == getrefcount(array.data.mem)
-    return alone and array.nbytes == buffer.nbytes

@@ -5,7 +5,6 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from sys import getrefcount
 from typing import Any, SupportsIndex, TypeVar
 
 import numpy as np
@@ -13,11 +12,13 @@ from numpy.typing import DTypeLike, NDArray
 
 from ...base.errors import TagflowError
 from ...base.sizes import parse_size
+from ...kernels.cpu.contexts import KernelContexts
+from ...kernels.cpu.spare import charge_reader, frees, spare_array
 from ...kernels.scheduler.series import Stored
 from ..clock import LoopClock
 from ..contract import Clock, Device
 from ..event import Event
-from .arrays import ALONE, CupyArrays, address_of, is_all_of_its_buffer, load_cupy
+from .arrays import CupyArrays, address_of, load_cupy
 from .core import Core
 from .memory import BlockPool, CudaBuffer, LentMemory, buffer_in, is_lent, lend
 from .stream import CudaEvent, CudaStream
@@ -85,6 +86,7 @@ class CudaDevice(Device):
             name, index, self.clock, limit=most, most_cached=most_cached, most_pinned=most_pinned, cupy=self.arrays
         )
         self.pool, self.host_pool = self._core.memory, self._core.host
+        self.contexts = KernelContexts(self.pool.ledger)
         self.compute, self.host_to_device, self.device_to_host = self._core.streams
         weakref.finalize(self, self._core.drop).atexit = False  # the core sees to that
         self._cupy: CupyArrays | None = None
@@ -129,19 +131,18 @@ class CudaDevice(Device):
 
     def allocate_spare(self, shape: tuple[int, ...], dtype: DTypeLike) -> Any:
         try:
-            return self.allocate(shape, dtype)
-        except MemoryError:
+            return spare_array(self.contexts, shape, np.dtype(dtype), self.allocate)
+        except MemoryError:  # of the driver
             return None
 
     def charge(self, buffer: Any) -> None:
-        """Do nothing: there are no accounts."""
+        charge_reader(self.pool.ledger, buffer)
 
     def frees(self, holder: Stored) -> bool:
-        alone = getrefcount(holder.array) == ALONE and self.pool.counts(holder.array)
-        return alone and is_all_of_its_buffer(holder.array)
+        return frees(self.pool.ledger, holder)
 
     def protect(self, buffer: Any) -> bool:
-        return False
+        return self.arrays is not None  # kernels in Python write into nothing that they are given
 
     def host_memory(self, limit: int | None = None) -> LentMemory:
         return LentMemory(self.host_pool, limit)

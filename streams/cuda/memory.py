@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from ...base.errors import DtypeError
+from ...kernels.cpu.ledger import Charge, Ledger
 from ..event import DeviceClosed
 
 _SMALLEST = 512  # bytes; blocks up to 4 KiB are multiples of it, larger ones come in four sizes to each power of two
@@ -43,17 +44,20 @@ class Block:
         Bytes that it has.
     nbytes : int
         Bytes that were asked for.
+    charge : Charge or None
+        Counts those in use.
     behind : int or None
         Number of the mark on the compute stream behind which nothing uses what was here before; None if kernels, which
         may be under way when nobody has the memory any more, never had it.
     """
 
-    __slots__ = ("behind", "capacity", "memory", "nbytes")
+    __slots__ = ("behind", "capacity", "charge", "memory", "nbytes")
 
     def __init__(self, memory: Any, capacity: int) -> None:
         self.memory = memory
         self.capacity = capacity
         self.nbytes = 0
+        self.charge: Charge | None = None
         self.behind: int | None = None
 
 
@@ -77,8 +81,8 @@ class BlockPool:
 
     Attributes
     ----------
-    refused_bytes, refusals : int
-        What the last block that was refused was to have, and how many were.
+    ledger : Ledger
+        Counts the bytes asked for, within the limit.
     """
 
     def __init__(
@@ -92,31 +96,41 @@ class BlockPool:
         most_cached: int,
         next_mark: Callable[[], int] = int,
     ) -> None:
-        self.what, self.limit, self._next_mark = what, limit, next_mark
+        self.what, self._next_mark, self.ledger = what, next_mark, Ledger(_charge_of, limit)
         self._make, self._free, self._lacking, self._most_cached = make, free, lacking, most_cached
         self._returned: deque[Block] = deque()  # by finalizers; not counted as free yet
         self._lock = Lock()  # guards what follows
         self._blocks: set[Block] = set()
         self._shelves: dict[int, list[Block]] = {}  # free blocks by capacity
-        self._live = self._peak = self._cached = 0
+        self._cached = 0
         self._reserved = 0  # bytes of all blocks
         self._detained: list[Block] | None = None
         self._detaining = 0  # the thread whose blocks are
-        self.refused_bytes = self.refusals = 0
         self.closed = False
+
+    @property
+    def limit(self) -> int | None:
+        """Bytes that may be in use, None for any number."""
+        return self.ledger.limit
+
+    @limit.setter
+    def limit(self, limit: int | None) -> None:
+        self.ledger.limit = limit
 
     @property
     def live_bytes(self) -> int:
         """Bytes of the blocks in use, as they were asked for."""
-        with self._lock:
-            self._collect()
-            return self._live
+        return self.ledger.live_bytes
 
     @property
     def peak_bytes(self) -> int:
         """The largest `live_bytes` so far, or since `reset_peak`."""
-        with self._lock:
-            return self._peak
+        return self.ledger.peak_bytes
+
+    @property
+    def refused_bytes(self) -> int:
+        """Bytes that the last block that was refused was to have."""
+        return self.ledger.refused_bytes
 
     @property
     def cached_bytes(self) -> int:
@@ -127,9 +141,7 @@ class BlockPool:
 
     def reset_peak(self) -> None:
         """Let `peak_bytes` begin anew from `live_bytes`."""
-        with self._lock:
-            self._collect()
-            self._peak = self._live
+        self.ledger.reset_peak()
 
     def take(self, nbytes: int) -> Block:
         """Return a block of so many bytes or a few more.
@@ -145,12 +157,13 @@ class BlockPool:
             if self.closed:
                 raise DeviceClosed(f"{self.what} has ended with the device", hint="close a device after its last work")
             self._collect()
-            if self.limit is not None and self._live + nbytes > self.limit:
-                raise self._refusal(nbytes, f"of the limit of {self.limit} bytes {self._live} are in use")
-            block = self._find(nbytes)
-            block.nbytes = nbytes
-            self._live += nbytes
-            self._peak = max(self._peak, self._live)
+            charge = self.ledger.charge(nbytes, self.what)
+            try:
+                block = self._find(nbytes)
+            except self._lacking as error:
+                del charge  # before it is noted
+                raise self._refusal(nbytes, error) from None
+            block.nbytes, block.charge = nbytes, charge
             return block
 
     def counts(self, array: Any) -> bool:
@@ -164,7 +177,7 @@ class BlockPool:
         if detained is not None and self._detaining == get_ident():
             detained.append(block)
         else:
-            self._returned.append(block)
+            self._return(block)
 
     def detain(self) -> None:
         """From now on keep what this thread gives back, until `detained` is called.
@@ -180,7 +193,8 @@ class BlockPool:
 
     def release(self, blocks: list[Block]) -> None:
         """Give back what was detained."""
-        self._returned.extend(blocks)
+        for block in blocks:
+            self._return(block)
 
     def collect(self) -> None:
         """See to what was given back: before a mark, so that it is known to be behind that one."""
@@ -199,11 +213,15 @@ class BlockPool:
             self.closed = True
             for block in self._blocks:
                 self._free(block.memory)
-                block.memory = None
+                block.memory = block.charge = None
             self._blocks.clear()
             self._shelves.clear()
             self._returned.clear()
-            self._live = self._cached = self._reserved = 0
+            self._cached = self._reserved = 0
+
+    def _return(self, block: Block) -> None:
+        block.charge = None
+        self._returned.append(block)  # only now may another have it
 
     def _collect(self) -> None:
         while self._returned:
@@ -211,7 +229,6 @@ class BlockPool:
             if block.memory is not None:
                 if block.behind is not None:
                     block.behind = self._next_mark()
-                self._live -= block.nbytes
                 self._cached += block.capacity
                 self._shelves.setdefault(block.capacity, []).append(block)
 
@@ -234,15 +251,12 @@ class BlockPool:
             return Block(self._make(capacity), capacity)
         except self._lacking:
             self._trim(0)
-        try:
-            return Block(self._make(_whole(nbytes)), _whole(nbytes))
-        except self._lacking as error:
-            raise self._refusal(nbytes, f"{self._live} are in use, and the driver has no more ({error})") from None
+        return Block(self._make(_whole(nbytes)), _whole(nbytes))
 
-    def _refusal(self, nbytes: int, why: str) -> MemoryError:
-        self.refused_bytes = nbytes
-        self.refusals += 1
-        return MemoryError(f"no room for {nbytes} bytes in {self.what}: {why}")
+    def _refusal(self, nbytes: int, error: Exception) -> MemoryError:
+        self.ledger.refuse(nbytes)
+        used = f"{self.live_bytes} are in use, and the driver has no more ({error})"
+        return MemoryError(f"no room for {nbytes} bytes in {self.what}: {used}")
 
     def _trim(self, most: int) -> None:
         for capacity in sorted(self._shelves, reverse=True):
@@ -271,6 +285,7 @@ class CudaBuffer:
     """
 
     flags = SimpleNamespace(c_contiguous=True)
+    base = None  # it is a view of nothing
     __slots__ = ("__weakref__", "_block", "_pool", "dtype", "nbytes", "shape", "size")
 
     def __init__(self, pool: BlockPool, shape: tuple[int, ...], dtype: DTypeLike) -> None:
@@ -319,6 +334,11 @@ class CudaBuffer:
         return self._pool is pool
 
     @property
+    def charge(self) -> Charge | None:
+        """What counts it."""
+        return None if self._block is None else self._block.charge
+
+    @property
     def behind(self) -> int:
         """Number of the mark on the compute stream behind which others may write here."""
         return 0 if self._block is None else self._block.behind or 0
@@ -335,6 +355,11 @@ def buffer_of(array: Any) -> CudaBuffer | None:
         return array
     buffer = getattr(getattr(getattr(array, "data", None), "mem", None), "buffer", None)
     return buffer if isinstance(buffer, CudaBuffer) else None
+
+
+def _charge_of(array: Any) -> Charge | None:
+    buffer = buffer_of(array)
+    return None if buffer is None else buffer.charge
 
 
 def buffer_in(array: Any) -> CudaBuffer:

@@ -163,9 +163,9 @@ class ComputingDevice(CudaDevice):
         super().__init__(name, **options)
         self.ins, self.outs = [], []
 
-    def copy_in(self, source, **how):
-        self.ins.append(source.shape)
-        return super().copy_in(source, **how)
+    def copy_all_in(self, pairs, **how):
+        self.ins.extend(source.shape for source, _ in pairs)
+        return super().copy_all_in(pairs, **how)
 
     def copy_out(self, source, **how):
         self.outs.append(source.shape)

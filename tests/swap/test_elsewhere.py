@@ -13,7 +13,7 @@ FILES = [f"tests/swap/test_{name}.py" for name in ("results", "rows", "endings")
 CHOSEN = "not reference and not used_otherwise and not host_to_device-host-1 and not host_to_device-disk-1"
 STEPS = ["-p", "tests.strict.sessions", *FILES, "-k", CHOSEN]
 PROGRAMS = ["-p", "tests.strict.sessions", "tests/property/test_random_swap.py"]
-BY_CUDA = ["-p", "tests.simcuda.sessions"]
+ON_CUDA = ["-p", "tests.simcuda.cupy"]  # its arrays are in simulated memory of the device
 on_cuda = pytest.mark.skipif(simulated_cuda() is not None, reason=str(simulated_cuda()))
 
 
@@ -26,10 +26,15 @@ def test_random_programs():
 
 
 @on_cuda
-def test_steps_copied_by_cuda():
-    assert run_simulated(*BY_CUDA, *STEPS) > 100
+def test_steps_on_a_cuda_device():
+    assert run_simulated(*ON_CUDA, *STEPS) > 100
 
 
 @on_cuda
-def test_random_programs_copied_by_cuda():
-    assert run_simulated(*BY_CUDA, *PROGRAMS) > 0
+def test_random_programs_on_a_cuda_device():
+    assert run_simulated(*ON_CUDA, *PROGRAMS) > 0
+
+
+@on_cuda
+def test_limits_on_a_cuda_device():
+    assert run_simulated(*ON_CUDA, "tests/runtime/test_elsewhere_limits.py") > 20

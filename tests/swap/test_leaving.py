@@ -173,7 +173,7 @@ async def test_a_lot_that_fails_is_queued_as_it_was(monkeypatch):
     rig = await made(ManualDevice("/cpu:0", limit=320 * SIZE))
     rig.swap._lot = 10 * SIZE
     with monkeypatch.context() as patch:
-        patch.setattr(rig.device, "copy_all_out", lambda *_: rig.device.device_to_host.submit(refuse))
+        patch.setattr(rig.device, "copy_all_out", lambda *_, **__: rig.device.device_to_host.submit(refuse))
         rig.push(*range(161))
         await rig.out(5)
     assert len(rig.errors) == 2

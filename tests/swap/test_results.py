@@ -48,7 +48,7 @@ async def check(graph, fetch, limit, *, policy=EAGER, settings=ON, steps=2, **op
             for _ in range(steps):
                 np.testing.assert_array_equal(await session.run(fetch, feeds, timeout=20), expected, strict=True)
                 figures = session.statistics()
-                assert figures.live_bytes == live
+                assert figures.live_bytes <= live  # constants on a GPU make room
                 assert all(each.peak_bytes <= (each.limit_bytes or 1 << 40) for each in figures.devices.values())
                 assert bytes_in_tiers(session) == 0
     return moved(swaps)
