@@ -132,7 +132,8 @@ class HostDevice(Device, Generic[S]):
 
     def allocate_spare(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array | None:
         assert self.pool is not None
-        return spare_array(self.contexts, shape, dtype)
+        found: Array | None = spare_array(self.contexts, shape, dtype)
+        return found
 
     def charge(self, buffer: Array) -> None:
         assert self.pool is not None

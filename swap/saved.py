@@ -36,7 +36,7 @@ class Saved:
     """
 
     def __init__(
-        self, device: Device, minimum: int, counts: SwapCounts, fetch: Callable[[Entry, Array], Array]
+        self, device: Device, minimum: int, counts: SwapCounts, fetch: Callable[[Entry, Array | None], Array]
     ) -> None:
         self._device, self._minimum, self._counts, self._fetch = device, minimum, counts, fetch
         self._buffer = device.buffer

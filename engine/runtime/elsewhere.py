@@ -124,7 +124,8 @@ class Residence:
         """
         arrays = [np.asarray(value) for value in values]
         arrivals = [self._known(array) or Arrival(self._made(array)) for array in arrays]
-        fresh = [(array, each) for array, each in zip(arrays, arrivals, strict=True) if array.ndim and each.copy is None]
+        pairs = zip(arrays, arrivals, strict=True)
+        fresh = [(array, each) for array, each in pairs if array.ndim and each.copy is None]
         copy = self.device.copy_all_in([(array, each.array) for array, each in fresh]) if fresh else None
         for array, each in fresh:
             each.copy = copy
@@ -368,7 +369,8 @@ def check_arrays(devices: Sequence[SessionDevice], is_guarded: bool) -> None:
 
 def forget_constants(devices: Sequence[SessionDevice]) -> bool:
     """Let go of what compiled steps keep of their constants on devices; say whether there was anything."""
-    return any([residence.forget() for place in devices for residence in _residences.get(place.device, ())])
+    found = [residence.forget() for place in devices for residence in _residences.get(place.device, ())]
+    return any(found)
 
 
 async def copies_over(devices: Sequence[SessionDevice]) -> None:

@@ -186,9 +186,7 @@ class CudaDevice(Device):
         copy = partial(self._enqueue_all_out, pairs, copied)
         direct = all(is_lent(into, self.host_pool) for _, into in pairs)
         then = None if direct else partial(_fill_all, pairs, copied)
-        return self.device_to_host.submit(
-            copy, after=after, kind="DeviceToHost", nbytes=nbytes, ahead=True, then=then
-        )
+        return self.device_to_host.submit(copy, after=after, kind="DeviceToHost", nbytes=nbytes, ahead=True, then=then)
 
     async def aclose(self) -> None:
         self._core.stop()

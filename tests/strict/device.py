@@ -2,7 +2,6 @@
 
 from functools import partial
 
-import numpy as np
 from tagflow.kernels.cpu.contexts import KernelContexts
 from tagflow.kernels.cpu.ledger import Ledger
 from tagflow.kernels.cpu.spare import spare_array

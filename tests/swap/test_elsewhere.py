@@ -1,4 +1,4 @@
-"""The tests of swapping on devices whose arrays are not NumPy's, in processes of their own: see `tests.strict.sessions`.
+"""The tests of swapping on devices whose arrays are not NumPy's, in processes of their own (`tests.strict.sessions`).
 
 Left out: what no such device has, the reference executor; that feeds count before a step begins; that the first copy is
 one of a saved value.
