@@ -7,9 +7,10 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from tagflow.kernels.cpu.spare import charge_reader, frees
 from tagflow.kernels.scheduler.series import Stored
 from tagflow.streams import CudaUnavailable
-from tagflow.streams.cuda.arrays import CupyArrays, address_of, is_all_of_its_buffer, load_cupy
+from tagflow.streams.cuda.arrays import CupyArrays, address_of, load_cupy
 from tagflow.streams.cuda.memory import BlockPool, CudaBuffer, buffer_of
 
 
@@ -59,20 +60,35 @@ def test_arrays_have_our_memory(cupy, core):
     assert (array.shape, array.dtype, array.nbytes, array.flags.c_contiguous) == ((10, 5), np.float32, 200, True)
     assert core.memory.counts(array)
     assert address_of(array) == buffer_of(array).pointer == 1 << 20
-    holder = Stored(array)
-    assert is_all_of_its_buffer(holder.array)
     views = [array[2:], array.T, array.reshape(50), array[:0]]
     for view in views:
         assert buffer_of(view) is buffer_of(array)
-        assert not is_all_of_its_buffer(view)
+        assert core.memory.ledger.counts(view)
     assert [address_of(view) - (1 << 20) for view in views[:3]] == [40, 0, 0]
-    assert not is_all_of_its_buffer(array)
-    del view
-    views.clear()
-    assert is_all_of_its_buffer(array)
     assert core.memory.live_bytes == 200
-    del array, holder
+    del array, view
+    assert core.memory.live_bytes == 200
+    views.clear()
     assert core.memory.live_bytes == 0
+
+
+def test_memory_that_is_free_when_its_holder_lets_go(cupy, core):
+    ledger, holder = core.memory.ledger, Stored(CupyArrays(core, cupy).array(core.buffer((10, 5), np.float32)))
+    charge_reader(ledger, holder.array)
+    assert frees(ledger, holder)
+    for part in (slice(2, None), slice(0)):
+        view = holder.array[part]
+        assert not frees(ledger, holder)
+        del view
+        assert frees(ledger, holder)
+    for whole in (lambda array: array.reshape(50), lambda array: array.view(np.int32), lambda array: array[:]):
+        holder = Stored(whole(holder.array))
+        assert frees(ledger, holder)
+        array = holder.array
+        assert not frees(ledger, holder)
+        del array
+    holder = Stored(holder.array[2:])
+    assert not frees(ledger, holder)
 
 
 def test_the_allocator_is_ours_in_calls(cupy, core):
@@ -83,7 +99,7 @@ def test_the_allocator_is_ours_in_calls(cupy, core):
         with pytest.raises(MemoryError, match="of the limit of 10000 bytes 800 are in use"):
             cupy.ndarray((2000,), np.float64)
     assert cupy.cuda.get_allocator() == before
-    assert is_all_of_its_buffer(array)
+    assert core.memory.ledger.counts(array)
     assert core.memory.counts(nothing)
     assert core.memory.live_bytes == 800
     del array
