@@ -123,12 +123,18 @@ class StepSwap:
             self._move_out()
 
     def lends(self, rows: Array) -> bool:
-        """Say whether rows may stay in the host's memory: not made on the device, nor charged to it, nor too small."""
-        large = rows.ndim > 0 and rows.nbytes >= max(1, len(rows)) * self._minimum
-        return large and not rows.dtype.hasobject and not self._pool.counts(rows)
+        """Say whether rows stay in the host's memory: neither made on the device nor charged to it.
+
+        Small ones too, unless the device's kernels can not read them there.
+        """
+        if rows.ndim == 0 or self._pool.counts(rows):
+            return False
+        return self._device.arrays is None or rows.nbytes >= max(1, len(rows)) * self._minimum
 
     def lend(self, row: Array) -> Any:
-        """Return an Entry for what is in the host's memory and stays there."""
+        """Return an Entry for what is in the host's memory and stays there, if it may be swapped at all."""
+        if row.nbytes < self._minimum or row.dtype.hasobject:
+            return row
         entry = Entry(row, self._device.clock.now(), self._fetch)
         entry.lend()
         return entry
