@@ -210,3 +210,44 @@ async def test_a_limit_that_is_set_by_the_session(graph, x):
         await session.run(tg.exp(x), {x: X})
         with pytest.raises(tg.DeviceMemoryError):
             await session.run(tg.concat([x, x], 0), {x: X})
+
+
+def recurrence(x):
+    """Return the gradient of a loop that saves more than fits in the limits here."""
+    y = tg.while_loop(lambda i, _: i < 24, lambda i, a: (i + 1, tg.tanh(a * x) + 0.1 * a), (0, x))[1]
+    return tg.gradients(tg.reduce_sum(y * y), [x])[0]
+
+
+async def test_copies_have_lanes_and_are_reported(graph, x):
+    gradient = recurrence(x)
+    device, session = opened(graph, 24, swap=tg.SwapPolicy(threshold=0.3, minimum=1))
+    trace = tg.Trace()
+    async with device, session:
+        await session.run(gradient, {x: X}, trace=trace)
+        (report,) = session.report().swap
+        moved = [sum(c.bytes for c in trace.copies if c.stream == s) for s in ("device_to_host", "host_to_device")]
+        assert moved == [report.bytes_out["host"], report.bytes_in["host"]]
+        assert min(moved) > 10 * SIZE
+        assert report.hits + report.misses > 0
+        assert all(copy.end >= copy.begin for copy in trace.copies)
+        assert {event["args"]["name"] for event in trace.events if event["name"] == "thread_name"} >= {
+            "device_to_host", "host_to_device",
+        }  # fmt: skip
+
+
+@pytest.mark.parametrize(("limit", "minimum", "reason"), [
+    (None, 1, "no memory_limit"), (1000, 1, "below the threshold"), (60, 1 << 30, "smaller than SwapPolicy.minimum"),
+])  # fmt: skip
+async def test_why_nothing_moved(graph, x, limit, minimum, reason):
+    gradient = recurrence(x)
+    policy = tg.SwapPolicy(minimum=minimum)
+    async with (
+        StrictDevice(limit=None if limit is None else limit * SIZE) as device,
+        tg.Session(graph, devices=[device], settings=PLAIN, swap=policy) as session,
+    ):
+        try:
+            await session.run(gradient, {x: X})
+        except tg.DeviceMemoryError:
+            assert minimum > SIZE
+        (report,) = session.report().swap
+        assert reason in report.reason
