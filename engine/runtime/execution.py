@@ -23,11 +23,12 @@ from .cores import Bell, Cores
 from .counted import Counted
 from .dead import explain_dead_fetch
 from .devices import SessionDevice
-from .elsewhere import check_arrays, copies_over
+from .elsewhere import check_arrays
 from .failures import complete
 from .launch import counted, hold, launch, switch_outcomes
 from .optask import OpTask, start_task
 from .reference import ReferenceMachine
+from .residence import copies_over
 from .shortage import Shortage
 from .step import CompiledStep
 from .swapping import Swapping

@@ -13,7 +13,7 @@ from ..kernels.cpu.contexts import KernelContexts
 from ..kernels.cpu.pool import MemoryLimitError, Pool
 from ..kernels.scheduler.limited import NoRoom
 from .devices import SessionDevice
-from .elsewhere import copied_out
+from .residence import copied_out
 
 Limit = SupportsIndex | str
 _HOLDERS = 8

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from .devices import SessionDevice
-from .elsewhere import forget_constants
+from .residence import forget_constants
 
 _SECONDS = 0.01  # between two looks at what runs on in threads although its step is over
 
