@@ -123,10 +123,7 @@ class StepSwap:
             self._move_out()
 
     def lends(self, rows: Array) -> bool:
-        """Say whether rows stay in the host's memory: neither made on the device nor charged to it.
-
-        Small ones too, unless the device's kernels can not read them there.
-        """
+        """Say whether rows stay in the host's memory; small ones only where kernels can read them there."""
         if rows.ndim == 0 or self._pool.counts(rows):
             return False
         return self._device.arrays is None or rows.nbytes >= max(1, len(rows)) * self._minimum
@@ -461,12 +458,12 @@ class StepSwap:
 
     def _read_now(self, entry: Entry, into: Array | None) -> Array:
         """Copy a value that is away to the host's memory, or return what it is in there."""
+        if into is None and not isinstance(entry.place, Extent):
+            return entry.place  # type: ignore[no-any-return]
+        into = np.empty(entry.shape, entry.dtype) if into is None else into
         if isinstance(entry.place, Extent):
-            into = np.empty(entry.shape, entry.dtype) if into is None else into
             assert self._tiers.disk is not None
             self._tiers.disk.read_now(entry.place, into)
-        elif into is None:
-            return entry.place  # type: ignore[no-any-return]
         else:
             np.copyto(into, entry.place)
         return into
