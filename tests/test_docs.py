@@ -26,7 +26,7 @@ def blocks(text):
 
 
 def example(name, line, code):
-    marks = [pytest.mark.gpu] if "CudaDevice(" in code else []
+    marks = [pytest.mark.gpu] if "gpu:0" in code else []
     return pytest.param(name, line, code, id=f"{name}-{line}", marks=marks)
 
 

@@ -15,6 +15,7 @@ from ..kernels.cpu.contexts import KernelContexts
 from ..kernels.cpu.pool import Pool
 from ..streams.contract import Device
 from ..streams.cpu import CpuDevice
+from ..streams.cuda import CudaDevice, CudaUnavailable
 from ..streams.host import HostDevice
 
 HOME = DeviceSpec(job="localhost", task=0)
@@ -105,8 +106,8 @@ def open_devices(wanted: Wanted, settings: Settings) -> tuple[SessionDevice, ...
     Parameters
     ----------
     wanted : int, iterable of str or Device, or None
-        How many CPU devices, or their names; what a name leaves open is filled in. One by default. A device that is
-        given instead of a name stays open when the session ends; it is a HostDevice or has an array library.
+        How many CPU devices, or the names of CPUs and GPUs; what a name leaves open is filled in. One CPU by default.
+        A device that is given instead of a name stays open when the session ends; it is a HostDevice or has an array library.
     settings : Settings
         ``pool`` and ``pool_bytes``.
 
@@ -137,8 +138,21 @@ def open_devices(wanted: Wanted, settings: Settings) -> tuple[SessionDevice, ...
 def _opened(spec: DeviceSpec, wanted: str | Device, settings: Settings) -> SessionDevice:
     if not isinstance(wanted, str):
         return SessionDevice(spec, wanted, False, wanted.contexts)
+    if spec.type == "GPU":
+        gpu = _gpu(spec, settings)
+        return SessionDevice(spec, gpu, True, gpu.contexts)
     device = CpuDevice(str(spec), pool=settings.pool, most_cached=settings.pool_bytes)
     return SessionDevice(spec, device, True, device.contexts)
+
+
+def _gpu(spec: DeviceSpec, settings: Settings) -> CudaDevice:
+    try:
+        return CudaDevice(str(spec), spec.index or 0, most_cached=settings.pool_bytes, computes=True)
+    except CudaUnavailable as error:
+        raise GraphError(
+            f"{spec} is not to be had here", wanted="a GPU, and pycuda and CuPy, which compute there", got=error.what,
+            hint=error.hint,
+        ) from error  # fmt: skip
 
 
 def _listed(wanted: object) -> list[str | Device]:
@@ -164,6 +178,6 @@ def _has_arrays(device: object) -> TypeGuard[Device]:
 
 
 def _full(spec: DeviceSpec, number: int, name: str, known: bool) -> DeviceSpec:
-    if spec.type not in (None, "CPU") and not known:
-        raise GraphError("there is no such device here", wanted="/cpu:...", got=repr(name), hint=_HINT)
+    if spec.type not in (None, "CPU", "GPU") and not known:
+        raise GraphError("there is no such device here", wanted="/cpu:... or /gpu:...", got=repr(name), hint=_HINT)
     return spec.within(DeviceSpec(HOME.job, None, HOME.task, "CPU", number))

@@ -2,6 +2,7 @@
 
 import asyncio
 import math
+import sys
 
 import numpy as np
 import pytest
@@ -79,7 +80,7 @@ async def test_a_device_that_is_not_there():
 
 
 NO_DEVICES = [
-    0, -1, True, 1.5, "2", "/cpu:0", b"/cpu:0", np.array(2), range(2), {"/cpu:0"}, {"/cpu:0": 1}, ["/gpu:0"],
+    0, -1, True, 1.5, "2", "/cpu:0", b"/cpu:0", np.array(2), range(2), {"/cpu:0"}, {"/cpu:0": 1}, ["/tpu:0"],
     ["/cpu:0", "/cpu:0"], ["/cpu:0", "/device:CPU:0"], [], [3], [None], ["/cpu:0 "], ["/cpu:-1"],
 ]  # fmt: skip
 
@@ -92,6 +93,13 @@ def test_what_are_no_devices(devices):
     assert caught.value.got is not None
     assert caught.value.hint
     assert "test_devices.py" in str(caught.value)
+
+
+def test_a_gpu_wants_what_computes_there(monkeypatch):
+    monkeypatch.setitem(sys.modules, "cupy", None)
+    with pytest.raises(tg.GraphError, match="CuPy") as caught:
+        tg.Session(devices=["/cpu:0", "/gpu:0"])
+    assert "tagflow[cuda]" in caught.value.hint
 
 
 @pytest.mark.parametrize("devices", [2, np.int64(2), ["/cpu:0", "cpu:1"], (f"/cpu:{i}" for i in range(2))])

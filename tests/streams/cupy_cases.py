@@ -278,6 +278,15 @@ async def test_memory_comes_back_when_a_session_ends(device):
     assert device.peak_bytes > 0
 
 
+async def test_a_session_has_a_gpu_by_its_name():
+    graph, x, fetches = program()
+    async with tg.Session(graph, devices=["/gpu:0"]) as session:
+        (found,) = await session.run(fetches, {x: np.full((3, 3), 0.1)})
+        assert simulated.counts()["contexts"] == 1
+    assert simulated.counts()["contexts"] == 0
+    np.testing.assert_allclose([[found]], (await steps(None, 1)), rtol=1e-12)
+
+
 async def test_loops_in_several_threads():
     """Each with a device of its own, at the same time."""
     found, wanted = {}, await steps(None, 20)
