@@ -1,9 +1,11 @@
 """The bench on simulated CUDA, small; run by `test_lstm_memory_cuda`."""
 
 from contextlib import AsyncExitStack
+from functools import partial
 
 import numpy as np
 import pytest
+import tagflow as tg
 
 from bench import lstm_memory, lstm_memory_cuda
 
@@ -14,6 +16,7 @@ FITS = 8
 def small(monkeypatch):
     for name, value in {"BATCH": 4, "UNITS": 32, "EVERY": 4}.items():
         monkeypatch.setattr(lstm_memory, name, value)
+    monkeypatch.setattr(tg, "SwapPolicy", partial(tg.SwapPolicy, minimum=1))  # what is saved is small as well
 
 
 async def ran(factory, case):
@@ -29,8 +32,11 @@ async def ran(factory, case):
 async def test_values_are_those_of_a_cpu(length, mode):
     case = {"fits": FITS, "length": length, "mode": mode}
     wanted, _ = await ran(lstm_memory.unlimited, case)
-    for factory in (lstm_memory_cuda.unlimited,):
+    for factory in (lstm_memory_cuda.limited, lstm_memory_cuda.unlimited):
         found, notes = await ran(factory, case)
         for a, b in zip(found, wanted, strict=True):
             np.testing.assert_allclose(a, b, rtol=2e-3, atol=2e-5)
         assert "device at most" in notes[lstm_memory.MEMORY]
+        if factory is lstm_memory_cuda.limited:
+            assert (mode == "none") == (lstm_memory.BEYOND in notes)
+            assert ("host out" in notes[lstm_memory.SWAP]) == (length > FITS and mode == "host")
