@@ -106,8 +106,8 @@ def open_devices(wanted: Wanted, settings: Settings) -> tuple[SessionDevice, ...
     Parameters
     ----------
     wanted : int, iterable of str or Device, or None
-        How many CPU devices, or the names of CPUs and GPUs; what a name leaves open is filled in. One CPU by default.
-        A device that is given instead of a name stays open when the session ends; it is a HostDevice or has an array library.
+        How many CPU devices, or the names of CPUs and GPUs; what a name leaves open is filled in. One CPU by default. A
+        device that is given instead stays open when the session ends; it is a HostDevice or has an array library.
     settings : Settings
         ``pool`` and ``pool_bytes``.
 

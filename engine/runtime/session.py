@@ -59,10 +59,9 @@ class Session:
         Fail a step as soon as a kernel gives NaN or infinity; the OpError names operation, loop path and iteration.
         Operations are then not fused, so that each is seen.
     devices : int or list of str or Device, optional
-        How many CPU devices the session has, each with memory of its own, or the names of CPUs and GPUs, as "/gpu:0"
-        for the first that CUDA counts; one CPU by default. Operations
-        ask for them by ``device``, those that ask for nothing run where their data is or on the first. Devices of
-        ``tagflow.streams``, as those whose kernels take a stated time, can be given too; they stay open.
+        How many CPU devices the session has, each with memory of its own, or the names of CPUs and GPUs ("/gpu:0"); one
+        CPU by default. Operations ask for them by ``device``, those that ask for nothing run where their data is or on
+        the first. Devices of ``tagflow.streams`` can be given too; they stay open.
     soft_placement : bool, optional
         Place operations that ask for a device that is not there, or for two different ones, elsewhere instead of
         refusing the step.
