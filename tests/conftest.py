@@ -8,7 +8,7 @@ import pytest
 
 from tests.probes import has_gpu
 from tests.rules import FIRST, LAST, coverage, report
-from tests.switches import switch_off
+from tests.switches import all_on, switch_off
 
 os.environ.setdefault("TAGFLOW_CHECK_PASSES", "1")  # read when tagflow is imported; checks graphs between passes
 
@@ -93,3 +93,10 @@ def graph():
 
     with tg.Graph().as_default() as graph:
         yield graph
+
+
+@pytest.fixture
+def fast_paths():
+    """All fast paths are on, whatever ``TAGFLOW_OFF`` says."""
+    with all_on():
+        yield

@@ -40,6 +40,7 @@ def run(name, line, code):
     return namespace
 
 
+@pytest.mark.usefixtures("fast_paths")
 @pytest.mark.parametrize(("name", "line", "code"), EXAMPLES)
 def test_example_runs(name, line, code):
     run(name, line, code)

@@ -180,6 +180,7 @@ def test_all_experiments_of_the_table_are_there():
     assert all(0 < len(e.quick().cases) <= len(e.cases) for e in found.values())
 
 
+@pytest.mark.usefixtures("fast_paths")
 @pytest.mark.parametrize("mode", ["none", "host", "disk"])
 async def test_an_lstm_in_little_memory_learns_the_same(mode, monkeypatch):
     monkeypatch.setattr(lstm_memory, "BATCH", 16)
@@ -199,6 +200,7 @@ async def test_an_lstm_in_little_memory_learns_the_same(mode, monkeypatch):
     assert (lstm_memory.BEYOND in notes) == (mode == "none")
 
 
+@pytest.mark.usefixtures("fast_paths")
 def test_a_length_that_does_not_fit_is_said(monkeypatch):
     for name, value in {"BATCH": 4, "UNITS": 32, "FITS": 100, "LIMIT": 200_000}.items():
         monkeypatch.setattr(lstm_memory, name, value)

@@ -11,6 +11,7 @@ from bench import __main__ as command_line
 from bench import lanes, protocol, swap_overlap
 from bench.experiment import Experiment
 
+pytestmark = pytest.mark.usefixtures("fast_paths")
 KERNELS = {"forward": swap_overlap.FORWARD, "backward": swap_overlap.BACKWARD}
 
 

@@ -98,6 +98,7 @@ async def test_the_model_computes_what_the_formulas_say(executor, spare):
     np.testing.assert_allclose([h, c], wanted, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.usefixtures("fast_paths")
 async def test_a_memory_limit_needs_swapping_for_long_texts():
     small = {**SMALL, "units": 64, "batch": 16, "length": 400, "steps": 1, "memory_limit": "8MB"}
     said = []

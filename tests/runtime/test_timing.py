@@ -205,10 +205,10 @@ async def test_long_work_of_threads_holds_virtual_time():
             assert clock.now() == 101.0
 
 
-@pytest.mark.parametrize("devices", [[3], "/cpu:0", [LatencyDevice("/gpu:0")], [LatencyDevice("/cpu:0")] * 2])
+@pytest.mark.parametrize("devices", [[3], "/cpu:0", ["/tpu:0"], [LatencyDevice("/cpu:0")] * 2])
 def test_what_is_no_list_of_devices(devices):
     with pytest.raises(tg.GraphError):
-        tg.Session(devices=devices)
+        tg.Session(devices=devices, settings=ON)
 
 
 def test_the_reference_executor_has_no_streams():

@@ -7,6 +7,7 @@ import pytest
 import tagflow as tg
 from tagflow.streams import LatencyDevice, VirtualClock
 
+pytestmark = pytest.mark.usefixtures("fast_paths")
 SECONDS = 0.005
 X = np.linspace(-1, 1, 1 << 10, dtype=np.float32)
 INNER, OUTER = 8, 5

@@ -63,6 +63,7 @@ def test_what_a_session_does_not_take(graph, swap):
         tg.Session(graph, swap=swap)
 
 
+@pytest.mark.usefixtures("fast_paths")
 def test_a_directory_that_can_not_be_written_to_is_found_before_any_step(graph, tmp_path, monkeypatch):
     def refuse(**_):
         raise PermissionError("no")

@@ -218,6 +218,7 @@ async def test_a_step_in_parts(graph):
         assert bytes_in_tiers(session) == 0
 
 
+@pytest.mark.usefixtures("fast_paths")
 @pytest.mark.parametrize(("options", "reason"), [
     ({}, "it has no memory_limit"),
     ({"memory_limit": "1GB", "executor": "reference"}, "the reference executor does not swap"),

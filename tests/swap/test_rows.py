@@ -8,6 +8,7 @@ import tagflow as tg
 
 from tests.settings import ON
 
+pytestmark = pytest.mark.usefixtures("fast_paths")
 LENGTH, WIDTH = 60, 4096  # rows of 16 KiB
 ROWS = np.random.default_rng(0).standard_normal((LENGTH, WIDTH)).astype(np.float32)
 POLICY = tg.SwapPolicy(threshold=0.5)
