@@ -1,21 +1,26 @@
-"""Steps of a session that wait for memory, since another step may give some back."""
+"""Steps that wait for memory, since another step may give some back."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from itertools import count
 from typing import Any
+from weakref import WeakKeyDictionary, WeakSet
 
 from .devices import SessionDevice
 from .residence import forget_constants
 
 _SECONDS = 0.01  # between two looks at what runs on in threads although its step is over
+_number = count()  # of the steps of all sessions, in the order in which they began
+_sharing: WeakKeyDictionary[Any, WeakSet[Shortage]] = WeakKeyDictionary()  # by device, of those that were given
 
 
 class Shortage:
-    """Knows which steps of a session are under way, and which of them can only wait for memory.
+    """Knows which steps are under way, and which of them can only wait for memory.
 
-    When all of them wait, the last one that began fails, and what it had is given back to the others.
+    These are the steps of a session, and of those on the same event loop that were given some of its devices. When all
+    of them wait, the last one that began fails, and what it had is given back to the others.
 
     Parameters
     ----------
@@ -25,16 +30,27 @@ class Shortage:
         Of the session.
     """
 
-    __slots__ = ("_devices", "_outliving", "_running", "waiting")
+    __slots__ = ("__weakref__", "_devices", "_loop", "_outliving", "_running", "_shared", "_waiting")
 
     def __init__(self, *outliving: Any, devices: Sequence[SessionDevice] = ()) -> None:
         self._outliving, self._devices = outliving, devices
-        self._running: dict[Any, None] = {}  # executions, in the order in which they began
-        self.waiting: set[Any] = set()
+        self._running: dict[Any, int] = {}  # executions, with their numbers
+        self._waiting: set[Any] = set()
+        self._loop: Any = None
+        self._shared = [_sharing.setdefault(each.device, WeakSet()) for each in devices if not each.owned]
+        for others in self._shared:
+            others.add(self)
+
+    @property
+    def waiting(self) -> bool:
+        """Whether any step can only wait for memory."""
+        return bool(self._waiting) or (bool(self._shared) and any(each._waiting for each in self._all()))
 
     def enter(self, execution: Any) -> None:
         """Note that a step is under way."""
-        self._running[execution] = None
+        if self._shared:
+            self._loop = asyncio.get_running_loop()
+        self._running[execution] = next(_number)
 
     def leave(self, execution: Any) -> None:
         """Note that a step is over; what it had is there for others."""
@@ -43,31 +59,39 @@ class Shortage:
 
     def look(self) -> None:
         """Let those that wait go on for which memory was given back."""
-        for execution in list(self.waiting):
+        for execution in [each for part in self._all() for each in part._waiting]:
             if execution.machine.hopeful:
                 execution._wake()
 
+    def _all(self) -> set[Shortage]:
+        """Return this one, and those of the sessions that share devices with its own."""
+        others = {each for shared in self._shared for each in shared if each._loop is self._loop}
+        return others | {self}
+
     def _wake_all(self) -> None:
-        for execution in list(self.waiting):
+        for execution in [each for part in self._all() for each in part._waiting]:
             execution._wake()
 
     def wait(self, execution: Any) -> None:
         """Let a step wait until another one gives memory back; if none can, one fails."""
-        self.waiting.add(execution)
-        if any(swap.relieve() for each in self._running for swap in each.swaps):
+        self._waiting.add(execution)
+        parts = self._all()
+        running = {each: number for part in parts for each, number in part._running.items()}
+        waiting = {each for part in parts for each in part._waiting}
+        if any(swap.relieve() for each in sorted(running, key=running.__getitem__) for swap in each.swaps):
             return  # it wakes whom it belongs to
-        if any(each not in self.waiting or each.waiter.done() for each in self._running):
+        if any(each not in waiting or each.waiter.done() for each in running):
             return  # who was woken up or cancelled will look again, or leave
-        if any(each.orphaned for each in self._outliving):
+        if any(each.orphaned for part in parts for each in part._outliving):
             asyncio.get_running_loop().call_later(_SECONDS, self._wake_all)
             return
-        if forget_constants(self._devices):
+        if any(forget_constants(part._devices) for part in parts):
             self._wake_all()
             return
-        newest = next(reversed(self._running))
+        newest = max(running, key=running.__getitem__)
         newest.machine.give_up()
         newest._wake()
 
     def stop(self, execution: Any) -> None:
         """Note that a step does not wait, or no longer."""
-        self.waiting.discard(execution)
+        self._waiting.discard(execution)

@@ -188,12 +188,13 @@ async def test_steps_at_the_same_time_share_a_limit(graph, limit):
         np.testing.assert_array_equal(await session.run(fetch, feeds), expected)
 
 
-async def test_two_sessions_on_one_device(graph):
+@pytest.mark.parametrize("limit", [60, 36, 30])
+async def test_two_sessions_on_one_device(graph, limit):
     from tagflow.streams import CpuDevice
 
     fetch, feeds = gradient(plain), feeds_of(graph)
     expected, _ = await unlimited(graph, fetch, feeds)
-    async with CpuDevice("/cpu:0", limit=60 * SIZE) as device:
+    async with CpuDevice("/cpu:0", limit=limit * SIZE) as device:
         options = {"devices": [device], "swap": EAGER, "settings": ON}
         async with tg.Session(graph, **options) as one, tg.Session(graph, **options) as other:
             for result in await asyncio.gather(*(each.run(fetch, feeds, timeout=20) for each in (one, other))):
