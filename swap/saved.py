@@ -63,9 +63,8 @@ class Saved:
 
     def add(self, array: Array) -> Entry:
         """Append a value and return its Entry."""
-        known = self._known.get(id(array))
-        entry = self._entry(array, self._device.clock.now())
-        if entry is not known:
+        entry, is_new = self._entry(array, self._device.clock.now())
+        if is_new:
             self.append(entry)
         return entry
 
@@ -101,10 +100,9 @@ class Saved:
         array: Any = None if series is None else series.at(index)
         if series is None or type(array) is not self._buffer:
             return None
-        known = self._known.get(id(array))
-        entry = self._entry(array, when)
+        entry, is_new = self._entry(array, when)
         series.put(index, entry)
-        return None if entry is known else ref(entry)
+        return ref(entry) if is_new else None
 
     def remember(self, array: Array, place: Array) -> None:
         """Note where an array came from, as long as it lives: if it is saved it need not be copied out.
@@ -121,17 +119,18 @@ class Saved:
         self._front.clear()
         self._queue.clear()
 
-    def _entry(self, array: Array, kept: float) -> Entry:
-        """Return the Entry of an array: one, also if it was saved twice."""
+    def _entry(self, array: Array, kept: float) -> tuple[Entry, bool]:
+        """Return the Entry of an array, one also if it was saved twice, and whether it is new."""
         entry = self._known.get(id(array))
-        if entry is None or entry.array is not array:
-            self.has_entries = True
-            entry = self._known[id(array)] = Entry(array, kept, self._fetch)
-            place = self._origin(array)
-            if place is not None:
-                entry.lent = True
-                entry.become(State.BACK, array=array, place=place)
-        return entry
+        if entry is not None and entry.array is array:
+            return entry, False
+        self.has_entries = True
+        entry = self._known[id(array)] = Entry(array, kept, self._fetch)
+        place = self._origin(array)
+        if place is not None:
+            entry.lent = True
+            entry.become(State.BACK, array=array, place=place)
+        return entry, True
 
     def _origin(self, array: Array) -> Array | None:
         """Return what of the host's memory an array is a copy of, if that is known."""

@@ -84,16 +84,9 @@ class StepSwap:
         self.waiting = 0
         self._closed = False
 
-    def keep(self, value: Any, always: bool = True) -> Any:
-        """Return what a slot is to hold: an Entry that may move, or the value itself.
-
-        Parameters
-        ----------
-        value : object
-        always : bool
-            Whether it may move even if it is not in the host's memory anyway.
-        """
-        if not self._saved.may_move(value, always):
+    def keep(self, value: Any) -> Any:
+        """Return what an element is to hold: an Entry that may move, or the value itself."""
+        if not self._saved.may_move(value, always=True):
             return value
         entry = self._saved.add(value)
         self._look()

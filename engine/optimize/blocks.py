@@ -23,7 +23,7 @@ from ..ir.structured import add_variable
 from ..ir.tensor import Tensor
 from .inputs import is_row_read, multiplies_input, recomputes
 from .substitute import returned, substitute
-from .swapped import LOOKS_AT
+from .swapped import is_unstacked_only
 from .writer import Writer
 
 _ROWS = 1024  # of a matrix, beyond which its product is hardly faster for more
@@ -98,7 +98,7 @@ def _found(loop: Operation, kept: set[Tensor]) -> Iterator[_Rows]:
         if not is_row_read(row, body) or not _is_fed(read):
             continue
         uses = [p for p in products if p.inputs[0].op.inputs[0] is row]
-        lent = loop.attrs["swap_memory"] and _is_only_unstacked(read.inputs[2].op.inputs[1]) and _bytes(row) >= _SMALL
+        lent = loop.attrs["swap_memory"] and is_unstacked_only(read.inputs[2].op.inputs[1]) and _bytes(row) >= _SMALL
         alone = _is_needed_once(row, uses, kept)
         is_cut = lent and not alone and row not in kept and all(map(_makes_new, row._consumers))
         rows = _Rows(read, uses, is_cut, alone)
@@ -134,11 +134,6 @@ def _counts(index: Tensor, body: Region) -> bool:
     after = body.results[body.params.index(index)].op
     steps = [t.op for t in after.inputs if t is not index]
     return after.type == "Add" and len(steps) == 1 and steps[0].type == "Const" and bool(steps[0].attrs["value"] == 1)
-
-
-def _is_only_unstacked(feed: Tensor) -> bool:
-    """Whether a feed may stay in the host's memory but for the rows that are read."""
-    return all(use.type in LOOKS_AT or use.type == "TensorArrayUnstack" for use in feed._consumers)
 
 
 def _bytes(tensor: Tensor) -> int:

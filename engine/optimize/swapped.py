@@ -13,7 +13,7 @@ from ..ir.operation import Operation
 from ..ir.rewrite import Program
 from ..ir.tensor import Tensor
 
-LOOKS_AT = frozenset({"Shape", "Size", "Rank"})  # they do not need the values
+_LOOKS_AT = frozenset({"Shape", "Size", "Rank"})  # they do not need the values
 _USES = frozenset({"TensorArrayRead", "TensorArrayReadBlock", "TensorArrayWrite"})
 
 
@@ -43,6 +43,10 @@ def _arrays(loop: Operation) -> Iterator[Operation]:
 
 def _taking_apart(feed: Tensor) -> list[Operation]:
     """Return what makes a feed elements of arrays that may be elsewhere, if that is all that is done with it."""
-    uses = [use for use in feed._consumers if use.type not in LOOKS_AT]
-    apart = all(use.type == "TensorArrayUnstack" and use.inputs[0].op.attrs.get("away") for use in uses)
-    return uses if apart else []
+    uses = [use for use in feed._consumers if use.type not in _LOOKS_AT]
+    return uses if is_unstacked_only(feed) and all(use.inputs[0].op.attrs.get("away") for use in uses) else []
+
+
+def is_unstacked_only(feed: Tensor) -> bool:
+    """Whether all that is done with a feed is to make it elements of arrays."""
+    return all(use.type in _LOOKS_AT or use.type == "TensorArrayUnstack" for use in feed._consumers)

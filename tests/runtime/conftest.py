@@ -1,10 +1,13 @@
 """Both executors; after each test nothing of a step may be left."""
 
 import gc
+import sys
 
 import pytest
 from tagflow.kernels.cpu.pool import block_counts
 from tagflow.kernels.scheduler.state import live_counts
+
+from tests.strict.library import WAITS, Special
 
 
 @pytest.fixture(params=["machine", "reference"])
@@ -17,6 +20,13 @@ def nothing_is_left():
     yield
     counts = live_counts()
     assert not any(counts[key] for key in ("frames", "iterations", "values")), counts
+
+
+@pytest.fixture
+def strict_library(monkeypatch):
+    """What the strict array library needs around it; no waits are noted yet."""
+    monkeypatch.setitem(sys.modules, "cupyx.scipy.special", Special())
+    WAITS.reasons.clear()
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 import asyncio
 import gc
-import sys
 from dataclasses import replace
 
 import numpy as np
@@ -10,26 +9,18 @@ import pytest
 import tagflow as tg
 from tagflow.base.errors import GraphError, OpError
 from tagflow.base.settings import DEFAULTS
-from tagflow.kernels.scheduler.state import live_counts
 from tagflow.streams import Event
 from tagflow.training import AdamOptimizer as Adam
 from tagflow.training import GradientDescentOptimizer as GradientDescent
 from tagflow.training import MomentumOptimizer as Momentum
 
 from tests.strict.device import StrictDevice
-from tests.strict.library import WAITS, Array, Special, xp
+from tests.strict.library import WAITS, Array, xp
 
+pytestmark = pytest.mark.usefixtures("strict_library")
 X = np.linspace(-1, 1, 12, dtype=np.float32).reshape(4, 3)
 NUMPY = replace(DEFAULTS, native=False, loops=False)  # the kernels that are in C round elsewhere
 W = np.linspace(-0.5, 0.7, 9, dtype=np.float32).reshape(3, 3)
-
-
-@pytest.fixture(autouse=True)
-def clean(monkeypatch):
-    monkeypatch.setitem(sys.modules, "cupyx.scipy.special", Special())
-    WAITS.reasons.clear()
-    yield
-    assert not any(live_counts()[key] for key in ("frames", "iterations", "values"))
 
 
 def fed(array, name=None):

@@ -1,30 +1,20 @@
 """Limits of memory on a device whose arrays are not NumPy's: what is refused waits, or says so and leaves nothing."""
 
 import asyncio
-import sys
 from dataclasses import replace
 
 import numpy as np
 import pytest
 import tagflow as tg
-from tagflow.kernels.scheduler.state import live_counts
 
 from tests.settings import ON
 from tests.strict.device import StrictDevice
-from tests.strict.library import WAITS, Special
 
+pytestmark = pytest.mark.usefixtures("strict_library")
 N = 1 << 12
 SIZE = 4 * N  # bytes of the arrays here
 PLAIN = replace(ON, fold=False, merge=False, fuse=False, native=False)
 X = np.linspace(-1, 1, N, dtype=np.float32)
-
-
-@pytest.fixture(autouse=True)
-def clean(monkeypatch):
-    monkeypatch.setitem(sys.modules, "cupyx.scipy.special", Special())
-    WAITS.reasons.clear()
-    yield
-    assert not any(live_counts()[key] for key in ("frames", "iterations", "values"))
 
 
 @pytest.fixture
