@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 from weakref import WeakValueDictionary, ref
 
+from ..kernels.cpu.saved import SavedSlots
 from ..kernels.scheduler.series import Series
 from ..streams.contract import Device
-from .counts import SwapCounts
 from .entry import Array, Entry, State
 
 _NEAR = 32  # values in front whose arrays are in no slot; what an iteration saves twice it saves at about the same time
@@ -22,44 +22,21 @@ class Saved:
     Parameters
     ----------
     device : Device
-    minimum : int
-        Bytes of the smallest value that moves.
-    counts : SwapCounts
-        Of the step.
+    slots : SavedSlots
+        What was saved last, without Entries yet.
     fetch : callable
         That of an Entry.
-
-    Attributes
-    ----------
-    has_entries : bool
-        Whether anything may have moved.
     """
 
-    def __init__(
-        self, device: Device, minimum: int, counts: SwapCounts, fetch: Callable[[Entry, Array | None], Array]
-    ) -> None:
-        self._device, self._minimum, self._counts, self._fetch = device, minimum, counts, fetch
-        self._buffer = device.buffer
-        self.has_entries = False
+    def __init__(self, device: Device, slots: SavedSlots, fetch: Callable[[Entry, Array | None], Array]) -> None:
+        self._device, self._slots, self._fetch = device, slots, fetch
         self._known: WeakValueDictionary[int, Entry] = WeakValueDictionary()  # by the id of the resident array
         self._front: deque[ref[Entry]] = deque()  # what is looked at next
-        self._queue: deque[ref[Entry] | Slot] = deque()  # what is behind it
+        self._queue: deque[ref[Entry] | Slot] = slots.queue  # what is behind it
         self._origins: dict[int, tuple[ref[Array], Array]] = {}  # of arrays that came from what was lent, by their ids
 
     def __len__(self) -> int:
         return len(self._front) + len(self._queue)
-
-    def may_move(self, value: Any, always: bool) -> bool:
-        """Say whether a value may move at all; unless `always`, only if it is in the host's memory anyway."""
-        if type(value) is not self._buffer or value.dtype.hasobject:
-            return False
-        if value.nbytes < self._minimum or not value.flags.c_contiguous:
-            self._counts.small += 1
-            return False
-        if not always and self._origin(value) is None:
-            return False
-        self._counts.kept += 1
-        return True
 
     def add(self, array: Array) -> Entry:
         """Append a value and return its Entry."""
@@ -67,10 +44,6 @@ class Saved:
         if is_new:
             self.append(entry)
         return entry
-
-    def note(self, series: Series, index: int) -> None:
-        """Append the value in a slot, which gets an Entry when it is taken."""
-        self._queue.append((ref(series), index, self._device.clock.now()))
 
     def append(self, entry: Entry) -> None:
         """Look at a value again when all others were looked at."""
@@ -98,7 +71,7 @@ class Saved:
         """Put an Entry in the place of an array; None if it is no more, or has a place in the queue already."""
         series = where()
         array: Any = None if series is None else series.at(index)
-        if series is None or type(array) is not self._buffer:
+        if series is None or type(array) is not self._device.buffer:
             return None
         entry, is_new = self._entry(array, when)
         series.put(index, entry)
@@ -124,15 +97,15 @@ class Saved:
         entry = self._known.get(id(array))
         if entry is not None and entry.array is array:
             return entry, False
-        self.has_entries = True
+        self._slots.has_moved = True
         entry = self._known[id(array)] = Entry(array, kept, self._fetch)
-        place = self._origin(array)
+        place = self.origin(array)
         if place is not None:
             entry.lent = True
             entry.become(State.BACK, array=array, place=place)
         return entry, True
 
-    def _origin(self, array: Array) -> Array | None:
+    def origin(self, array: Any) -> Array | None:
         """Return what of the host's memory an array is a copy of, if that is known."""
         known, place = self._origins.get(id(array), (None, None))
         return place if known is not None and known() is array else None

@@ -17,6 +17,7 @@ import numpy as np
 
 from ..base.errors import SwapError
 from ..base.sizes import format_size
+from ..kernels.cpu.saved import SavedSlots
 from ..kernels.scheduler.series import Series
 from ..streams.contract import Device, Memory
 from ..streams.event import DeviceClosed, Event, Withdrawn
@@ -51,6 +52,11 @@ class StepSwap:
     Attributes
     ----------
     counts : SwapCounts
+    save : callable
+        Called with value, series and index of what a loop has saved: there will be an Entry in its place when it is to
+        move.
+    pass_on : callable
+        Called likewise with what is read and has no Entry.
     wake : callable
         Called when memory was given back, or something may go on.
     fail : callable
@@ -62,8 +68,9 @@ class StepSwap:
     """
 
     def __init__(self, device: Device, tiers: Tiers, policy: SwapPolicy, name: str) -> None:
-        pool, limit = device.pool, device.limit
+        pool, limit, counted = device.pool, device.limit, device.contexts.pool
         assert pool is not None
+        assert counted is not None
         assert limit is not None
         assert isinstance(policy.minimum, int)
         self.counts = SwapCounts(name, limit)
@@ -72,48 +79,33 @@ class StepSwap:
         self.show: Callable[[str, str, int, Event[Any]], None] = _nothing
         self._device, self._tiers, self._policy = device, tiers, policy
         self._pool: Memory = pool
-        self._buffer = device.buffer
         self._goal = int(policy.threshold * limit)
         self._minimum = policy.minimum
         self._lot = limit // _LOTS
-        self._saved = Saved(device, policy.minimum, self.counts, self._fetch)
+        self._slots = SavedSlots(
+            counted, device.buffer, policy.minimum, self._goal, self.counts, device.clock.now, self._move_out,
+            self._look_ahead,
+        )  # fmt: skip
+        self.save, self.pass_on = self._slots.save, self._slots.pass_on
+        self._saved = Saved(device, self._slots, self._fetch)
         self._back: dict[int, ref[Entry]] = {}  # by the entry's id, in the order of arrival: not read yet
         self._ahead = LookAhead(policy, self._lot, device.clock)
         self._copies: dict[Event[Any], Callable[[Event[Any]], None]] = {}  # under way, and what comes after
-        self._leaving = 0  # bytes
         self.waiting = 0
         self._closed = False
 
     def keep(self, value: Any) -> Any:
         """Return what an element is to hold: an Entry that may move, or the value itself."""
-        if not self._saved.may_move(value, always=True):
+        if not self._slots.may_move(value):
             return value
         entry = self._saved.add(value)
-        self._look()
+        self._slots.look()
         return entry
 
-    def save(self, value: Any, series: Series, index: int, always: bool) -> None:
-        """Note that a slot of a series holds a value, in whose place there is an Entry when it is to move.
-
-        Parameters
-        ----------
-        value : object
-        series : Series
-        index : int
-            Of the slot.
-        always : bool
-            Whether it may move even if it is not in the host's memory anyway.
-        """
-        if self._saved.may_move(value, always):
-            self._saved.note(series, index)
-            self._look()
-
-    def _look(self) -> None:
-        """See whether something must leave, now that a value was saved."""
-        live = self._pool.live_bytes
-        self.counts.peak = max(self.counts.peak, live)
-        if live - self._leaving > self._goal:
-            self._move_out()
+    def save_lent(self, value: Any, series: Series, index: int) -> None:
+        """Do what `save` does for a value that came from the host's memory, and nothing for others."""
+        if self._saved.origin(value) is not None:
+            self.save(value, series, index)
 
     def lends(self, rows: Array) -> bool:
         """Say whether rows stay in the host's memory; small ones only where kernels can read them there."""
@@ -147,7 +139,8 @@ class StepSwap:
         """
         entry = series.at(index)
         if type(entry) is not Entry:
-            return self._read_resident(entry, series, index), None
+            self.pass_on(entry, series, index)
+            return entry, None
         waiter = None
         array = entry.array
         if array is None:
@@ -162,18 +155,13 @@ class StepSwap:
                 entry.become(State.AWAY, place=entry.place)
         elif entry.state is State.LEAVING and last and entry.copy is not None:
             entry.copy.withdraw()
-        self._ahead.read(series, index)
-        self.bring_wanted()
+        self._look_ahead(series, index)
         return array, waiter
 
-    def _read_resident(self, value: Any, series: Series, index: int) -> Any:
-        """Return a value of which there is no Entry; those behind it may be away."""
-        if type(value) is self._buffer:
-            self._device.charge(value)
-            if self._saved.has_entries:
-                self._ahead.read(series, index)
-                self.bring_wanted()
-        return value
+    def _look_ahead(self, series: Series | Any, index: int) -> None:
+        """Begin to bring back what is behind a slot that is read."""
+        self._ahead.read(series, index)
+        self.bring_wanted()
 
     def relieve(self) -> bool:
         """Give memory back, since a step can not go on without; say whether some was, or will be."""
@@ -221,7 +209,7 @@ class StepSwap:
         if forced:
             self._saved.gather()
         for _ in range(len(self._saved) if forced else min(len(self._saved), _LOOKS)):
-            if (begun and forced) or (not forced and self._pool.live_bytes - self._leaving <= goal):
+            if (begun and forced) or (not forced and self._pool.live_bytes - self._slots.leaving <= goal):
                 break
             entry = self._saved.oldest()
             if entry is None or entry.state not in (State.RESIDENT, State.BACK):
@@ -275,7 +263,7 @@ class StepSwap:
             block = self._tiers.stage(self._device, entry.shape, entry.dtype, entry.size)
             if block is None:
                 return False
-        self._leaving += entry.size
+        self._slots.leaving += entry.size
         leaving.append((entry, block, extent))
         return True
 
@@ -302,7 +290,7 @@ class StepSwap:
 
     def _left(self, lot: list[Leaving], asked: float, event: Event[Any]) -> None:
         """Let go of what is in the device's memory, or keep it if it could not be copied."""
-        self._leaving -= sum(entry.size for entry, _, _ in lot)
+        self._slots.leaving -= sum(entry.size for entry, _, _ in lot)
         if event.error is None:
             self._ahead.measure(asked, event)
             self._count("device_to_host", self.counts.bytes_out, [(_tier_of(extent), e) for e, _, extent in lot], event)
@@ -342,7 +330,7 @@ class StepSwap:
             self.show("disk", "disk", entry.size, event)
         else:
             self._complain(event.error, entry, "could not be written to the file of swapped values")
-        if self._pool.live_bytes - self._leaving > self._goal and not self._closed:
+        if self._pool.live_bytes - self._slots.leaving > self._goal and not self._closed:
             self._move_out()
         self.wake()
 
@@ -418,8 +406,10 @@ class StepSwap:
 
     def bring_wanted(self) -> None:
         """Begin to bring back what will be read next, up to the threshold, as far as there is room by now."""
-        lot: list[Arriving] = []
         wanted = self._ahead.wanted
+        if not wanted:  # as a rule
+            return
+        lot: list[Arriving] = []
         while wanted:
             entry = wanted[0]()
             if entry is not None and entry.state is State.AWAY:

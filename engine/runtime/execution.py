@@ -201,8 +201,9 @@ class Execution:
 
     def _waits_for_copies(self) -> bool:
         """Say whether nothing of the step goes on but copies of saved values that are wanted now."""
-        waiting = sum(swap.waiting for swap in self.swaps)
-        return not self.machine.errands and (self.machine.pending == waiting or self.machine.starved)
+        if self.machine.errands:
+            return False
+        return self.machine.pending == sum(swap.waiting for swap in self.swaps) or self.machine.starved
 
     def _expect_worker(self) -> bool:
         if self.bell is None:

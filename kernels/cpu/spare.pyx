@@ -57,7 +57,7 @@ def spare_array(KernelContexts contexts, shape, dtype, empty=np.empty):
         store.account, store.bound = account, bound
 
 
-def charge_reader(Pool pool, array):
+cpdef charge_reader(Pool pool, array):
     """Count a saved array on the account of the iteration that reads it, as one that is brought back for it would be.
 
     Else an iteration that finds what it reads would seem to need less memory than others after it.

@@ -40,7 +40,8 @@ cdef int _push(Machine* m, Iteration* it, const Node* node, object swap) except 
     series.store(index, value, input_type(m.table, node, 0))
     if node.flags & (SWAPPED | LENT) and swap is not None and value.form == OBJECT:
         series.swaps = True
-        swap.save(<object><PyObject*>value.bits, series, index, node.flags & SWAPPED != 0)
+        save = swap.save if node.flags & SWAPPED else swap.save_lent
+        save(<object><PyObject*>value.bits, series, index)
     m.outputs[0] = scalar(0)
     return 0
 
@@ -72,8 +73,10 @@ cdef object _read(Machine* m, Iteration* it, const Node* node, object swap):
     index = _index(m, it, node)
     saved = box(series.peek(index), &series.type)
     coming = None
-    if isinstance(saved, Stored) or (series.swaps and series.peek(index).form == OBJECT):
+    if isinstance(saved, Stored):
         saved, coming = swap.read(series, index, node.flags & LAST != 0)
+    elif series.swaps and series.peek(index).form == OBJECT:
+        swap.pass_on(saved, series, index)
     if node.flags & LAST:
         series.release(index)
     if saved is not None:

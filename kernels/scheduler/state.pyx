@@ -105,7 +105,7 @@ cdef class StepState:
         made; returns what must be awaited until it counts as done on its device, or None. Awaiting gives when it began
         and ended there, in seconds.
     swap : object, optional
-        Told of what loops under swap save (``keep``), and asked for what was kept (``read``).
+        Told of what loops under swap save (``save``), and asked for it (``read``).
 
     Raises
     ------

@@ -195,7 +195,7 @@ def few(monkeypatch):
 
 def save(rig, k, array):
     rig.series.put(k, array)
-    rig.swap.save(array, rig.series, k, True)
+    rig.swap.save(array, rig.series, k)
 
 
 async def test_slots_hold_arrays_until_they_are_to_move(rig, few):

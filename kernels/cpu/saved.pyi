@@ -1,0 +1,37 @@
+"""What every save and every read of a saved value does while nothing has to move."""
+
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from .pool import Pool
+
+class SavedSlots:
+    """The slots of series that hold arrays which may move, in the order in which they were saved."""
+
+    queue: deque[Any]
+    leaving: int
+    has_moved: bool
+
+    def __init__(
+        self,
+        pool: Pool,
+        buffer: type[Any],
+        minimum: int,
+        goal: int,
+        counts: Any,
+        now: Callable[[], float],
+        crowded: Callable[[], object],
+        behind: Callable[[Any, int], object],
+    ) -> None: ...
+    def may_move(self, value: Any) -> bool:
+        """Say whether a value may move, and count it."""
+
+    def save(self, value: Any, series: Any, index: int) -> None:
+        """Note that a slot of a series holds a value."""
+
+    def look(self) -> None:
+        """See whether something must leave, now that a value was saved."""
+
+    def pass_on(self, value: Any, series: Any, index: int) -> None:
+        """Note that a value is read which has not moved; those behind it may have."""
