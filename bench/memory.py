@@ -18,8 +18,12 @@ class PeakMemory:
     """Peak resident size since this object was made, over the size at that moment."""
 
     def __init__(self) -> None:
-        _CLEAR.write_text(_RESET_PEAK)
+        self.forget()
         self.start = resident_bytes()
+
+    def forget(self) -> None:
+        """Let the peak be what is resident now."""
+        _CLEAR.write_text(_RESET_PEAK)
 
     def bytes(self) -> int:
         """Return how far the peak rose above the start."""

@@ -404,8 +404,11 @@ cdef Block* _new_block(Store* store, uint32_t kind) noexcept nogil:
 
 
 cdef void _make_room(Store* store, int64_t size) noexcept nogil:
-    """Give back free blocks that would make the process grow well beyond the bytes ever in use."""
-    _evict(store, store.live + store.cached + size - max(store.peak, store.live + size) - SLACK)
+    """Give back free blocks that would make the process grow well beyond the bytes ever in use, or beyond the limit."""
+    cdef int64_t most = max(store.peak, store.live + size) + SLACK
+    if store.limit != NO_LIMIT:
+        most = min(most, store.limit + store.limit // 4)
+    _evict(store, store.live + store.cached + size - most)
 
 
 cdef void _evict(Store* store, int64_t excess) noexcept nogil:

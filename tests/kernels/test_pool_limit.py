@@ -56,6 +56,16 @@ def test_free_blocks_are_not_in_the_way_of_the_limit(bounded):
     assert inside(np.empty, 1000, np.uint8).size == 1000
 
 
+def test_free_blocks_do_not_grow_far_beyond_the_limit():
+    limit = 1 << 22
+    pool = Pool(1 << 30, limit)
+    inside = KernelContexts(pool).run
+    for size in range(1 << 17, limit, 1 << 17):  # of many kinds
+        inside(np.empty, size, np.uint8)
+        assert pool.cached_bytes <= limit * 5 // 4
+    assert pool.cached_bytes > limit // 2
+
+
 def test_resizing_keeps_the_limit(bounded):
     inside = KernelContexts(bounded).run
     a, b = inside(np.zeros, 970, np.uint8), inside(np.zeros, 5, np.uint8)
