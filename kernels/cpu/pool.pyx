@@ -405,10 +405,8 @@ cdef Block* _new_block(Store* store, uint32_t kind) noexcept nogil:
 
 cdef void _make_room(Store* store, int64_t size) noexcept nogil:
     """Give back free blocks that would make the process grow well beyond the bytes ever in use, or beyond the limit."""
-    cdef int64_t most = max(store.peak, store.live + size) + SLACK
-    if store.limit != NO_LIMIT:
-        most = min(most, store.limit + store.limit // 4)
-    _evict(store, store.live + store.cached + size - most)
+    cdef int64_t most = NO_LIMIT if store.limit == NO_LIMIT else store.limit + store.limit // 4
+    _evict(store, store.live + store.cached + size - min(most, max(store.peak, store.live + size) + SLACK))
 
 
 cdef void _evict(Store* store, int64_t excess) noexcept nogil:
