@@ -75,9 +75,10 @@ async def limited(case: Case, stack: AsyncExitStack) -> Observed:
     notes = {}
     if case["mode"] == "none":
         notes[BEYOND] = await beyond(tg)
-    session, step = await trained(tg, case, stack, memory_limit=LIMIT, **_swap(tg, case))
+    given = problem(case["length"])
     grown = PeakMemory()
     rose = 0
+    session, step = await trained(tg, given, case["mode"], stack, memory_limit=LIMIT, **_swap(tg, case))
 
     async def watched() -> Any:
         """Run the step; what the bench does with its values afterwards does not count."""
@@ -104,13 +105,12 @@ async def unlimited(case: Case, stack: AsyncExitStack) -> Step:
     """Run the same program without a limit."""
     import tagflow as tg
 
-    return (await trained(tg, case, stack))[1]
+    return (await trained(tg, problem(case["length"]), case["mode"], stack))[1]
 
 
-async def trained(tg: Any, case: Case, stack: AsyncExitStack, **options: Any) -> tuple[Any, Step]:
+async def trained(tg: Any, given: dict[str, Any], mode: str, stack: AsyncExitStack, **options: Any) -> tuple[Any, Step]:
     """Return a session with options and its training step."""
-    given = problem(case["length"])
-    graph, initialize, feeds, fetches = training(tg, given, case["mode"])
+    graph, initialize, feeds, fetches = training(tg, given, mode)
     session = await stack.enter_async_context(tg.Session(graph, **options))
     await session.run(initialize)
     step = session.make_step(fetches, feeds)
@@ -121,7 +121,7 @@ async def beyond(tg: Any) -> str:
     """Say what becomes of a step that is a fifth longer than what fits."""
     length = FITS * 6 // 5
     async with AsyncExitStack() as stack:
-        _, step = await trained(tg, {"length": length, "mode": "none"}, stack, memory_limit=LIMIT)
+        _, step = await trained(tg, problem(length), "none", stack, memory_limit=LIMIT)
         return await ending(tg, length, step)
 
 

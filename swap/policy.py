@@ -29,7 +29,8 @@ class SwapPolicy:
     minimum : int or str
         Bytes of the smallest value that moves; what is smaller costs more than it gives.
     host_limit : int, str or None
-        Bytes of the host's memory, outside the devices' limits, that moved values may take; None for any number.
+        Bytes of the host's memory, outside the devices' limits, that moved values may take; None for any number. What
+        goes to the disk, or comes from it, passes through at most 32 MiB more, or one value.
     disk : str, path or None
         A directory in which a file takes what the host's memory does not; None for none. The file has no name and is
         gone with the session, however that ends.

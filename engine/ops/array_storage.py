@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import accumulate, pairwise
 from typing import Any
 
@@ -207,10 +208,11 @@ class ArrayStorage(Elements):
 
     def stack(self, indices: Any, context: KernelContext, zeros: Sequence[int] | None, static: Shape) -> Array:
         """Read several elements as rows of one array (rule 110)."""
-        values = self.read_many(indices, context, zeros)
-        if values:
-            self._check_equal(indices, values, context)
-            return self._joined(_stack, indices, values)
+        with self._not_read_if_refused(indices):
+            values = self.read_many(indices, context, zeros)
+            if values:
+                self._check_equal(indices, values, context)
+                return _stack(self.xp, values)
         shape = static if zeros is None else Shape(zeros[1:])
         if not shape.is_fully_known:
             shape = self.element_shape
@@ -241,26 +243,27 @@ class ArrayStorage(Elements):
 
     def concat(self, like: Sequence[Any], context: KernelContext) -> tuple[Array, Array]:
         """Read all elements joined along their first dimension, and their lengths (rule 110)."""
-        if like:
-            shape, lengths = like
-            values = [self.read(i, context, (n, *shape[1:]), wait=False) for i, n in enumerate(lengths)]
-        else:
-            values = self.read_many(range(self.size), context)
-        if not values:
-            return self._nothing(like, context), np.zeros(0, np.int32)
-        self._check_concat(values, context)
-        lengths = np.array([value.shape[0] for value in values], np.int32)
-        return self._joined(_concatenate, range(self.size), values), lengths
+        with self._not_read_if_refused(range(self.size)):
+            if like:
+                shape, lengths = like
+                values = [self.read(i, context, (n, *shape[1:]), wait=False) for i, n in enumerate(lengths)]
+            else:
+                values = self.read_many(range(self.size), context)
+            if not values:
+                return self._nothing(like, context), np.zeros(0, np.int32)
+            self._check_concat(values, context)
+            return _concatenate(self.xp, values), np.array([value.shape[0] for value in values], np.int32)
 
-    def _joined(self, join: Callable[[Any, list[Any]], Array], indices: Any, values: list[Any]) -> Array:
-        """Return all values as one; if there is no memory for that they count as not read: it may be tried again."""
+    @contextmanager
+    def _not_read_if_refused(self, indices: Any) -> Iterator[None]:
+        """Let elements keep their values if there is no memory for what is made of them: it may be tried again."""
+        elements = [self.elements[i] for i in indices if 0 <= i < len(self.elements)]
+        values = [element.value for element in elements]
         try:
-            return join(self.xp, values)
+            yield
         except MemoryError:
-            for index, value in zip(indices, values, strict=True):
-                element = self.elements[index] if index < len(self.elements) else None
-                if element is not None and element.shape is not None:
-                    element.value = value
+            for element, value in zip(elements, values, strict=True):
+                element.value = value
             raise
 
     def split(self, value: Array, lengths: Any, context: KernelContext) -> None:

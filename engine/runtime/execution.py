@@ -112,6 +112,7 @@ class Execution:
         Without an asynchronous instance, and within the slice, it ends without giving up the event loop.
         """
         try:
+            self.shortage.enter(self)
             mine = self.turns.take(self.seconds)
             more = True if mine is None else self.drain(mine)
             if not self.machine.done or self.swaps:
@@ -145,7 +146,6 @@ class Execution:
     async def _go_on(self, more: bool, timeout: float | None) -> None:
         """Drain and wait by turns until the machine is done or has failed, and no task is left (rule 46)."""
         timer = start_timer(self, timeout)
-        self.shortage.enter(self)
         try:
             while True:
                 self._launch()

@@ -6,21 +6,23 @@ import asyncio
 from collections.abc import Sequence
 from itertools import count
 from typing import Any
-from weakref import WeakKeyDictionary, WeakSet
+from weakref import WeakKeyDictionary, WeakValueDictionary
 
+from ..base.errors import TagflowError
 from .devices import SessionDevice
 from .residence import forget_constants
 
 _SECONDS = 0.01  # between two looks at what runs on in threads although its step is over
 _number = count()  # of the steps of all sessions, in the order in which they began
-_sharing: WeakKeyDictionary[Any, WeakSet[Shortage]] = WeakKeyDictionary()  # by device, of those that were given
+_sharing: WeakKeyDictionary[Any, WeakValueDictionary[int, Shortage]] = WeakKeyDictionary()  # by device that was given
 
 
 class Shortage:
     """Knows which steps are under way, and which of them can only wait for memory.
 
-    These are the steps of a session, and of those on the same event loop that were given some of its devices. When all
-    of them wait, the last one that began fails, and what it had is given back to the others.
+    These are the steps of a session, of those on the same event loop that were given some of its devices, and so on:
+    who waits for one of these may have what another one needs. When all of them wait, the last one that began fails,
+    and what it had is given back to the others.
 
     Parameters
     ----------
@@ -37,9 +39,9 @@ class Shortage:
         self._running: dict[Any, int] = {}  # executions, with their numbers
         self._waiting: set[Any] = set()
         self._loop: Any = None
-        self._shared = [_sharing.setdefault(each.device, WeakSet()) for each in devices if not each.owned]
-        for others in self._shared:
-            others.add(self)
+        self._shared = [_sharing.setdefault(each.device, WeakValueDictionary()) for each in devices if not each.owned]
+        for sharers in self._shared:
+            sharers[id(self)] = self
 
     @property
     def waiting(self) -> bool:
@@ -47,10 +49,18 @@ class Shortage:
         return bool(self._waiting) or (bool(self._shared) and any(each._waiting for each in self._all()))
 
     def enter(self, execution: Any) -> None:
-        """Note that a step is under way."""
+        """Note that a step is under way.
+
+        Raises
+        ------
+        TagflowError
+            If a step of another event loop has some of a limited device's memory, of which nobody here could wait.
+        """
         if self._shared:
             self._loop = asyncio.get_running_loop()
         self._running[execution] = next(_number)
+        if self._shared:
+            self._check_loops()  # now that those of other loops see this one
 
     def leave(self, execution: Any) -> None:
         """Note that a step is over; what it had is there for others."""
@@ -64,9 +74,23 @@ class Shortage:
                 execution._wake()
 
     def _all(self) -> set[Shortage]:
-        """Return this one, and those of the sessions that share devices with its own."""
-        others = {each for shared in self._shared for each in shared if each._loop is self._loop}
-        return others | {self}
+        """Return this one, and those of the sessions that share devices with its own, or with theirs."""
+        found, unseen = {self}, [self]
+        while unseen:
+            near = {each for sharers in unseen.pop()._shared for each in _present(sharers) if each._loop is self._loop}
+            unseen += near - found
+            found |= near
+        return found
+
+    def _check_loops(self) -> None:
+        for device in (each.device for each in self._devices if not each.owned and each.device.limit is not None):
+            for other in _present(_sharing[device]):
+                if other._running and other._loop is not self._loop and not other._loop.is_closed():
+                    raise TagflowError(
+                        f"{device.name} has a limit, so it serves one loop at a time, and steps of another one are "
+                        "under way",
+                        hint="await them first, or give each loop a device of its own",
+                    )
 
     def _wake_all(self) -> None:
         for execution in [each for part in self._all() for each in part._waiting]:
@@ -95,3 +119,8 @@ class Shortage:
     def stop(self, execution: Any) -> None:
         """Note that a step does not wait, or no longer."""
         self._waiting.discard(execution)
+
+
+def _present(sharers: WeakValueDictionary[int, Shortage]) -> list[Shortage]:
+    """Return those that are, whatever other threads add or drop meanwhile."""
+    return [each for found in sharers.valuerefs() if (each := found()) is not None]

@@ -83,6 +83,7 @@ cdef int _stack_elements(
     cdef cnp.npy_intp dims[MOST_DIMS]
     cdef int64_t iteration = iteration_of(&table.frames[node.frame], inputs - node.slot).number
     cdef ArrayObject* first
+    cdef ArrayObject* whole
     cdef Elements array
     if node.num_inputs != 2 or inputs[0].form != OBJECT or not isinstance(<object><PyObject*>inputs[0].bits, Elements):
         return 0
@@ -90,10 +91,10 @@ cdef int _stack_elements(
     first = _alike(array, output_type(table, node, 0).descr)
     if first == NULL or PyArray_NDIM(first) >= MOST_DIMS:
         return 0
-    arrays = array.read_many_quickly(range(len(array.elements)), <str>node.name, iteration)
-    dims[0] = len(arrays)
+    dims[0] = len(array.elements)
     memcpy(&dims[1], PyArray_DIMS(first), PyArray_NDIM(first) * sizeof(cnp.npy_intp))
-    _join(arrays, new_array(live, output_type(table, node, 0), PyArray_NDIM(first) + 1, dims, outputs), work)
+    whole = new_array(live, output_type(table, node, 0), PyArray_NDIM(first) + 1, dims, outputs)  # before any is cleared
+    _join(array.read_many_quickly(range(dims[0]), <str>node.name, iteration), whole, work)
     return 1
 
 

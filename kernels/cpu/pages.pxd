@@ -1,4 +1,4 @@
-"""Memory from the operating system: by the page from a size on, in huge pages if it is large."""
+"""Memory from the operating system, whose pages go back to it when a block of more than a few is freed."""
 
 from libc.stdlib cimport free
 
@@ -8,53 +8,94 @@ cdef extern from "<stdlib.h>" nogil:
 cdef extern from *:
     """
     #include <sys/mman.h>
+    #include <unistd.h>
     #ifndef MADV_HUGEPAGE
     #define MADV_HUGEPAGE 0
     #endif
     """
-    int MADV_HUGEPAGE, PROT_READ, PROT_WRITE, MAP_PRIVATE, MAP_ANONYMOUS
+    int MADV_DONTNEED, MADV_HUGEPAGE, PROT_READ, PROT_WRITE, MAP_PRIVATE, MAP_ANONYMOUS, _SC_PAGESIZE
     void* MAP_FAILED
     int madvise(void*, size_t, int) nogil
     void* mmap(void*, size_t, int, int, int, long) nogil
     int munmap(void*, size_t) nogil
+    long sysconf(int) nogil
 
 cdef enum:
-    PAGE = 1 << 16  # bytes, the largest that a system has
-    LARGE = 1 << 17  # bytes; what is larger has pages of its own, which go back to the system when it is freed
+    LARGEST_PAGE = 1 << 16  # bytes, of any system
+    SMALL = 1 << 14  # bytes up to which a block comes from the C library, which rarely gives pages back
+    LARGE = 1 << 17  # bytes from which it is worth while to give blocks back before others are taken
+    LARGEST_SHARED = 1 << 20  # bytes up to which a block lies in a region
     HUGE_PAGE = 1 << 21  # bytes
-    HUGE = 1 << 22  # bytes from which memory lies in such pages if it can
+    REGION = 1 << 22  # bytes, and the alignment of regions
+    HUGE = 1 << 22  # bytes from which memory lies in huge pages if it can
 
 
-cdef inline void* new_pages(size_t size) noexcept nogil:
-    """Return new memory at a multiple of 64 bytes, NULL if there is none."""
+cdef struct Region:  # blocks one behind the other, so that no page is left half empty; at its own beginning
+    size_t used  # bytes from its beginning; what is freed is not taken again
+    size_t blocks  # that are not freed
+    size_t unused[6]  # blocks begin at multiples of 64 bytes
+
+
+cdef inline void* new_pages(Region** newest, size_t size) noexcept nogil:
+    """Return new memory at a multiple of 64 bytes, NULL if there is none.
+
+    Parameters
+    ----------
+    newest : Region**
+        The caller's region that still has room, or NULL.
+    """
     cdef void* found = NULL
-    if size > LARGE:
-        return map_pages(whole_pages(size))
-    return found if posix_memalign(&found, 64, size) == 0 else NULL
+    if size <= SMALL:
+        return found if posix_memalign(&found, 64, size) == 0 else NULL
+    if size > LARGEST_SHARED:
+        return map_pages(whole_pages(size), HUGE_PAGE if size >= HUGE else 0)
+    if newest[0] == NULL or newest[0].used + size > REGION:
+        found = map_pages(REGION, REGION)
+        if found == NULL:
+            return NULL
+        newest[0] = <Region*>found
+        newest[0].used = sizeof(Region)
+    found = <char*>newest[0] + newest[0].used
+    newest[0].used += (size + 63) // 64 * 64
+    newest[0].blocks += 1
+    return found
 
 
-cdef inline void free_pages(void* memory, size_t size) noexcept nogil:
+cdef inline void free_pages(Region** newest, void* memory, size_t size) noexcept nogil:
     """Give memory from `new_pages` back."""
-    if size > LARGE:
-        munmap(memory, whole_pages(size))
-    else:
+    cdef Region* region = <Region*>(<size_t>memory // REGION * REGION)
+    cdef size_t page = sysconf(_SC_PAGESIZE)
+    cdef size_t first = (<size_t>memory + page - 1) // page * page
+    cdef size_t end = (<size_t>memory + size) // page * page
+    if size <= SMALL:
         free(memory)
+    elif size > LARGEST_SHARED:
+        munmap(memory, whole_pages(size))
+    elif region.blocks > 1:
+        region.blocks -= 1
+        if end > first:
+            madvise(<void*>first, end - first, MADV_DONTNEED)
+    else:
+        if newest[0] == region:
+            newest[0] = NULL
+        munmap(region, REGION)
 
 
-cdef inline void* map_pages(size_t size) noexcept nogil:
-    """Return pages, huge ones for a large `size`, which is a multiple of PAGE; NULL if there are none."""
-    cdef size_t margin = HUGE_PAGE if size >= HUGE else 0
-    cdef char* found = <char*>mmap(NULL, size + margin, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)
+cdef inline void* map_pages(size_t size, size_t alignment) noexcept nogil:
+    """Return pages, huge ones if aligned to those alone; `size` is a multiple of LARGEST_PAGE. NULL if there are none."""
+    cdef char* found = <char*>mmap(
+        NULL, size + alignment, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)
     cdef size_t before
-    if found == MAP_FAILED or margin == 0:
+    if found == MAP_FAILED or alignment == 0:
         return NULL if found == MAP_FAILED else found
-    before = margin - <size_t>found % margin
+    before = alignment - <size_t>found % alignment
     munmap(found, before)
-    if before < margin:
-        munmap(found + before + size, margin - before)
-    madvise(found + before, size, MADV_HUGEPAGE)  # as good without
+    if before < alignment:
+        munmap(found + before + size, alignment - before)
+    if alignment == HUGE_PAGE:
+        madvise(found + before, size, MADV_HUGEPAGE)  # as good without
     return found + before
 
 
 cdef inline size_t whole_pages(size_t size) noexcept nogil:
-    return (size + PAGE - 1) // PAGE * PAGE
+    return (size + LARGEST_PAGE - 1) // LARGEST_PAGE * LARGEST_PAGE

@@ -6,6 +6,8 @@ Whoever calls what is here holds the GIL, as NumPy does when it takes or frees t
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free
 
+from tagflow.kernels.cpu.pages cimport Region
+
 cdef extern from "numpy/arrayobject.h":
     ctypedef struct Allocator "PyDataMemAllocator":
         void* ctx  # first argument of each function: the Store
@@ -64,6 +66,7 @@ cdef struct Store:  # freed with the handler's capsule, which every array of the
     Account* account  # of who allocates now, or NULL
     int64_t refusals  # how many were
     Block* free[KINDS]  # owned
+    Region* region  # that new blocks come from, or NULL
 
 
 cdef class Pool:

@@ -391,12 +391,12 @@ cdef Block* _new_block(Store* store, uint32_t kind) noexcept nogil:
     """Return a block from the operating system, for which kept ones make room if need be; NULL if there is none."""
     cdef size_t capacity = capacity_of(kind)
     cdef Block* block
-    if capacity >= LARGE:
+    if capacity >= LARGE or store.limit != NO_LIMIT:
         _make_room(store, capacity)
-    block = <Block*>new_pages(sizeof(Block) + capacity)
+    block = <Block*>new_pages(&store.region, sizeof(Block) + capacity)
     if block == NULL:
         _trim(store)
-        block = <Block*>new_pages(sizeof(Block) + capacity)
+        block = <Block*>new_pages(&store.region, sizeof(Block) + capacity)
     if block != NULL:
         block.kind = kind
         block.capacity = capacity
@@ -405,7 +405,7 @@ cdef Block* _new_block(Store* store, uint32_t kind) noexcept nogil:
 
 cdef void _make_room(Store* store, int64_t size) noexcept nogil:
     """Give back free blocks that would make the process grow well beyond the bytes ever in use, or beyond the limit."""
-    cdef int64_t most = NO_LIMIT if store.limit == NO_LIMIT else store.limit + store.limit // 4
+    cdef int64_t most = store.limit + min(store.limit // 4, NO_LIMIT - store.limit)
     _evict(store, store.live + store.cached + size - min(most, max(store.peak, store.live + size) + SLACK))
 
 
@@ -420,7 +420,7 @@ cdef void _evict(Store* store, int64_t excess) noexcept nogil:
             store.free[kind] = block.next
             store.cached -= block.capacity
             excess -= block.capacity
-            free_pages(block, sizeof(Block) + block.capacity)
+            free_pages(&store.region, block, sizeof(Block) + block.capacity)
 
 
 cdef void* _take_zeroed(void* ctx, size_t count, size_t size) noexcept nogil:
@@ -478,7 +478,7 @@ cdef void _give(void* ctx, void* data, size_t size) noexcept nogil:
     if TAGFLOW_DEBUG:
         _all.freed += 1
     if <int64_t>block.capacity > store.most_cached:
-        free_pages(block, sizeof(Block) + block.capacity)
+        free_pages(&store.region, block, sizeof(Block) + block.capacity)
         return
     _evict(store, store.cached + <int64_t>block.capacity - store.most_cached)
     store.cached += block.capacity
@@ -496,5 +496,5 @@ cdef void _trim(Store* store) noexcept nogil:
         while store.free[kind] != NULL:
             block = store.free[kind]
             store.free[kind] = block.next
-            free_pages(block, sizeof(Block) + block.capacity)
+            free_pages(&store.region, block, sizeof(Block) + block.capacity)
     store.cached = 0

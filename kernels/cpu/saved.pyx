@@ -8,6 +8,9 @@ from weakref import ref
 from tagflow.kernels.cpu.pool cimport Pool
 from tagflow.kernels.cpu.spare cimport charge_reader
 
+cdef enum:
+    FEW = 4096  # notes that may be there before it is seen which are still of use
+
 
 cdef class SavedSlots:
     """The slots of series that hold arrays which may move, in the order in which they were saved.
@@ -34,7 +37,7 @@ cdef class SavedSlots:
     Attributes
     ----------
     queue : collections.deque
-        Of (weakref to Series, index, seconds).
+        Of (weakref to Series, index, seconds), and of weakrefs to what took the place of an array.
     leaving : int
         Bytes that are in use but on their way out.
     has_moved : bool
@@ -43,7 +46,7 @@ cdef class SavedSlots:
 
     cdef Pool pool
     cdef object buffer, counts, now, crowded, behind
-    cdef int64_t minimum, goal
+    cdef int64_t minimum, goal, most
     cdef readonly object queue
     cdef public int64_t leaving
     cdef public bint has_moved
@@ -51,7 +54,7 @@ cdef class SavedSlots:
     def __init__(self, Pool pool, type buffer, int64_t minimum, int64_t goal, counts, now, crowded, behind):
         self.pool, self.buffer, self.minimum, self.goal = pool, buffer, minimum, goal
         self.counts, self.now, self.crowded, self.behind = counts, now, crowded, behind
-        self.queue = deque()
+        self.queue, self.most = deque(), FEW
 
     cpdef bint may_move(self, value) except -1:
         """Say whether a value may move, and count it."""
@@ -69,9 +72,25 @@ cdef class SavedSlots:
             self.queue.append((ref(series), index, self.now()))
             self.look()
 
+    cdef int _sweep(self) except -1:
+        """Forget the slots that hold no array any more: many, where inner loops end again and again."""
+        kept = [each for each in self.queue if self._is_of_use(each)]
+        self.queue.clear()
+        self.queue.extend(kept)
+        self.most = max(FEW, 2 * len(kept))
+
+    cdef bint _is_of_use(self, each) except -1:
+        if not isinstance(each, tuple):
+            return each() is not None
+        series, index, _ = each
+        series = series()
+        return series is not None and type(series.at(index)) is self.buffer
+
     cpdef look(self):
         """See whether something must leave, now that a value was saved."""
         cdef int64_t live = self.pool.store.live
+        if len(self.queue) > self.most:
+            self._sweep()
         if live > self.counts.peak:
             self.counts.peak = live
         if live - self.leaving > self.goal:

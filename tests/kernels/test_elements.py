@@ -8,7 +8,9 @@ import pytest
 import tagflow as tg
 from tagflow.base.errors import TensorArrayError
 from tagflow.base.shapes import UNKNOWN, Shape
+from tagflow.kernels.cpu.contexts import KernelContexts
 from tagflow.kernels.cpu.elements import Element
+from tagflow.kernels.cpu.pool import Pool
 from tagflow.ops.array_storage import ArrayStorage
 
 from tests.kernels.test_native_kernels import KINDS, odd
@@ -69,6 +71,41 @@ def test_a_closed_array_is_refused():
     ):
         with pytest.raises(TensorArrayError, match="closed"):
             use()
+
+
+JOINS = {
+    "stack": (4, lambda array: [array.stack(range(4), Context(), None, UNKNOWN)]),
+    "gather": (4, lambda array: [array.stack(np.array([2, 0]), Context(), None, UNKNOWN)]),
+    "zeros": (2, lambda array: [array.stack(range(4), Context(), None, UNKNOWN)]),
+    "concat": (4, lambda array: array.concat((), Context())),
+    "concat_like": (2, lambda array: array.concat(((32,), [8] * 4), Context())),
+}
+
+
+@pytest.mark.parametrize("join", JOINS)
+def test_elements_are_not_read_if_there_is_no_room_for_what_is_made_of_them(join):
+    written, read = JOINS[join]
+    pool = Pool(0)
+    inside = KernelContexts(pool).run
+    expected, ended = None, []
+    for room in range(2000, -1, -4):
+        array = storage(element_shape=Shape([8]))
+        for k in range(written):
+            array.write(k, np.full(8, k, np.float32), Context())
+        values = [element.value for element in array.elements]
+        pool.limit = pool.live_bytes + room
+        try:
+            got = inside(read, array)
+        except MemoryError:
+            ended.append("refused")
+            assert all(element.value is value for element, value in zip(array.elements, values, strict=True))
+            pool.limit = None
+            got = inside(read, array)
+        else:
+            ended.append("read")
+        expected = got if expected is None else expected
+        assert all(map(np.array_equal, got, expected))
+    assert set(ended) == {"refused", "read"}
 
 
 def test_a_growing_array_makes_room_for_all_rows():

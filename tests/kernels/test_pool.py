@@ -2,7 +2,10 @@
 
 import contextvars
 import gc
+import random
+import resource
 import threading
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,6 +15,7 @@ from tagflow.kernels.cpu.pool import Pool, block_counts, hand_over
 
 F32 = np.float32
 KEPT = 1 << 24
+STATM = Path("/proc/self/statm")
 
 
 @pytest.fixture
@@ -33,6 +37,10 @@ def every_block_comes_back():
     counts = block_counts()
     assert counts["blocks"] == before
     assert counts.get("allocated", 0) - counts.get("freed", 0) in (0, counts["blocks"])
+
+
+def resident():
+    return int(STATM.read_text().split()[1]) * resource.getpagesize()
 
 
 def figures(pool):
@@ -405,18 +413,46 @@ def test_free_blocks_do_not_pile_up_beyond_the_peak():
     assert 64 << 20 <= pool.cached_bytes <= (64 << 20) + slack
 
 
-@pytest.mark.parametrize("size", [1 << 17, (1 << 17) + 1, 1 << 22, (1 << 22) + 1, 5 << 22])
+@pytest.mark.parametrize("size", [(1 << k) + more for k in (14, 17, 20, 22) for more in (-64, 0, 1)] + [5 << 22])
 def test_blocks_with_pages_of_their_own(size):
     pool = Pool(0)
 
-    def fill():
+    def fill(number):
         array = np.empty(size, np.uint8)
-        array[:] = 7
+        array[:] = number
         assert array.ctypes.data % 64 == 0
         return array
 
-    array = KernelContexts(pool).run(fill)
-    assert array.sum(dtype=np.int64) == 7 * size
-    assert pool.live_bytes == size
-    del array
+    arrays = [KernelContexts(pool).run(fill, k) for k in range(5)]
+    for k in (2, 0, 4, 1, 3):
+        assert arrays[k].sum(dtype=np.int64) == k * size
+        arrays[k] = None
     assert pool.live_bytes == pool.cached_bytes == 0
+
+
+@pytest.mark.skipif(not STATM.exists(), reason="the system does not say what is resident")
+@pytest.mark.parametrize("size", [1 << 15, 100_000, 1 << 17, 1 << 20, 5 << 20])
+def test_pages_go_back_though_blocks_around_them_stay(size):
+    """Half of them are freed: what is left has its bytes, and little more is resident."""
+    pool, count = Pool(0), (1 << 26) // size
+    before = resident()
+    arrays = [KernelContexts(pool).run(np.full, size, k % 100, np.uint8) for k in range(count)]
+    assert resident() - before > 0.95 * count * size
+    assert resident() - before < 1.05 * count * size
+    del arrays[::2]
+    assert resident() - before < 0.65 * count * size
+    assert all(array.min() == array.max() == (2 * k + 1) % 100 for k, array in enumerate(arrays))
+    del arrays
+    assert resident() - before < 0.05 * count * size
+
+
+def test_pages_are_those_of_one_pool():
+    """Blocks of two pools by turns, freed in another order than they were made."""
+    insides = [KernelContexts(Pool(0)).run for _ in range(2)]
+    arrays = [insides[k % 2](np.full, 40_000, k % 100, np.uint8) for k in range(500)]
+    random.Random(0).shuffle(arrays)
+    for _ in range(400):
+        array = arrays.pop()
+        assert (array == array[0]).all()
+    arrays += [insides[k % 2](np.full, 50_000, k % 100, np.uint8) for k in range(500)]
+    assert all((array == array[0]).all() for array in arrays)

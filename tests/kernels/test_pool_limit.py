@@ -56,14 +56,24 @@ def test_free_blocks_are_not_in_the_way_of_the_limit(bounded):
     assert inside(np.empty, 1000, np.uint8).size == 1000
 
 
-def test_free_blocks_do_not_grow_far_beyond_the_limit():
-    limit = 1 << 22
+@pytest.mark.parametrize("size", [1 << 12, 1 << 15, 1 << 17])
+def test_free_blocks_do_not_grow_far_beyond_the_limit(size):
+    limit = 32 * size
     pool = Pool(1 << 30, limit)
     inside = KernelContexts(pool).run
-    for size in range(1 << 17, limit, 1 << 17):  # of many kinds
-        inside(np.empty, size, np.uint8)
-        assert pool.cached_bytes <= limit * 5 // 4
+    for each in range(size, limit, size // 2):  # of many kinds
+        arrays = [inside(np.empty, each, np.uint8) for _ in range(limit // each)]
+        assert pool.live_bytes + pool.cached_bytes <= limit * 3 // 2, "a quarter more, in blocks up to a quarter larger"
+        del arrays
     assert pool.cached_bytes > limit // 2
+
+
+@pytest.mark.parametrize("limit", [1, 1 << 62, (1 << 63) - 1])
+def test_limits_of_every_size(limit):
+    pool = Pool(1 << 30, limit)
+    for _ in range(2):
+        KernelContexts(pool).run(np.empty, 1, np.uint8)
+    assert pool.cached_bytes == 64
 
 
 def test_resizing_keeps_the_limit(bounded):

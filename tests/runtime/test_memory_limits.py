@@ -289,6 +289,26 @@ async def test_a_step_gets_what_another_gives_back(graph, x):
         assert live(session) == 0
 
 
+@pytest.mark.parametrize("join", ["stack", "concat"])
+async def test_elements_wait_for_room_for_what_joins_them(graph, x, join):
+    """Another step has the memory for a while: what was tried in vain has read nothing."""
+    slow, _, release = two_that_do_not_fit(x)
+    array = tg.while_loop(
+        lambda i, _: i < 8, lambda i, array: (i + 1, array.write(i, x * tg.cast(i, "float32"))),
+        (0, tg.TensorArray("float32", 8)),
+    )[1]  # fmt: skip
+    joined = tg.reduce_sum(getattr(array, join)())
+    async with tg.Session(graph, memory_limit=18 * SIZE + 4096, settings=replace(ON, fuse=False)) as session:
+        first = asyncio.ensure_future(session.run(slow, {x: ones()}))  # 3, and then 2 more
+        await asyncio.sleep(0.01)
+        second = asyncio.ensure_future(session.run(joined, {x: ones()}))  # 9, and then 8 more
+        await asyncio.sleep(0.02)
+        assert not second.done()
+        release.set()
+        assert await asyncio.gather(first, second) == [2 * N, 28 * N]
+        assert live(session) == 0
+
+
 async def test_of_steps_that_block_each_other_the_last_fails(graph, x):
     """Both hold one array more than the other needs to end."""
     barrier = asyncio.Barrier(2)

@@ -115,11 +115,13 @@ async def test_a_pipeline_overlaps_in_virtual_time():
 
 
 async def test_real_time_does_not_accumulate_lateness():
-    async with LatencyDevice("D0", seconds={"tiny": 1e-4}) as a, LatencyDevice("D1", seconds={"tiny": 1e-4}) as b:
-        event, events = None, []
+    a, b = (LatencyDevice(name, seconds={"tiny": 1e-4}) for name in ("D0", "D1"))
+    async with a, b, ManualDevice("D2") as gate:
+        event, events = gate.compute.submit(), []
         for i in range(200):
-            event = (a, b)[i % 2].compute.submit(kind="tiny", after=[event] if event else [])
+            event = (a, b)[i % 2].compute.submit(kind="tiny", after=[event])
             events.append(event)
+        gate.compute.release()
         await event
         assert event.ended == pytest.approx(events[0].began + 200 * 1e-4, abs=1e-9)
 

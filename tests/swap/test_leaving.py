@@ -220,6 +220,26 @@ async def test_what_was_read_for_the_last_time_or_is_in_no_series_is_passed_over
     assert rig.states() == [AWAY, *[None] * 5]
 
 
+async def test_slots_that_hold_nothing_any_more_are_forgotten(rig):
+    """As by the loops in a loop, each of which ends before the next one begins."""
+    arrays = [rig.array(k) for k in range(3)]
+    for _ in range(10_000):
+        ended, rig.series = rig.series, Series()
+        for k, array in enumerate(arrays):
+            save(rig, k, array)
+        del ended
+    assert len(rig.swap._saved) < 5000
+    for _ in range(10_000):
+        rig.swap.keep(rig.array(3))
+    assert len(rig.swap._saved) < 5000
+    kept, rig.series = rig.series, Series()
+    del arrays
+    for k in range(3, 6):
+        save(rig, k, rig.array(k))
+    await rig.out(3)
+    assert [kept.at(k).state for k in range(3)] == [AWAY, RESIDENT, RESIDENT], "the oldest is known"
+
+
 async def test_an_array_in_two_slots_leaves_once_and_comes_back_to_both(rig):
     array = rig.array(7)
     save(rig, 0, array)
