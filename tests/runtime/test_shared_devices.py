@@ -56,16 +56,17 @@ class Steps:
 async def test_who_waits_for_a_step_that_waits_for_one_that_goes_on():
     steps = Steps()
     async with CpuDevice(FIRST, limit=SIZE * 3 // 2) as first, CpuDevice(SECOND, limit=SIZE * 3 // 2) as second:
-        tasks = [asyncio.ensure_future(steps.until_released(second))]
-        await steps.begun.wait()
-        tasks.append(asyncio.ensure_future(steps.until_there_is_room(first, second)))
-        await asyncio.sleep(0.02)
-        assert first.live_bytes >= SIZE
-        tasks.append(asyncio.ensure_future(steps.run([first], lambda x: tg.reduce_sum(tg.fill([N], x)))))
-        await asyncio.sleep(0.02)
-        assert not any(task.done() for task in tasks)
-        steps.release.set()
-        assert await asyncio.gather(*tasks) == [2 * N] * 3
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(steps.until_released(second))]
+            await steps.begun.wait()
+            tasks.append(group.create_task(steps.until_there_is_room(first, second)))
+            await asyncio.sleep(0.02)
+            assert first.live_bytes >= SIZE
+            tasks.append(group.create_task(steps.run([first], lambda x: tg.reduce_sum(tg.fill([N], x)))))
+            await asyncio.sleep(0.02)
+            assert not any(task.done() for task in tasks)
+            steps.release.set()
+        assert [task.result() for task in tasks] == [2 * N] * 3
         assert first.live_bytes == second.live_bytes == 0
 
 
