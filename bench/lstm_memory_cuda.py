@@ -52,7 +52,8 @@ async def trained(tg: Any, case: Case, stack: AsyncExitStack, **options: Any) ->
     from tagflow.streams import CudaDevice
 
     device = await stack.enter_async_context(CudaDevice(DEVICE, computes=True))
-    session, step = await lstm_memory.trained(tg, case, stack, devices=[device], **options)
+    given = problem(case["length"])
+    session, step = await lstm_memory.trained(tg, given, case["mode"], stack, devices=[device], **options)
     return session, device, step
 
 
