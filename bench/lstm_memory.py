@@ -108,7 +108,7 @@ async def unlimited(case: Case, stack: AsyncExitStack) -> Step:
     return (await trained(tg, problem(case["length"]), case["mode"], stack))[1]
 
 
-async def trained(tg: Any, given: dict[str, Any], mode: str, stack: AsyncExitStack, **options: Any) -> tuple[Any, Step]:
+async def trained(tg: Any, given: Problem, mode: str, stack: AsyncExitStack, **options: Any) -> tuple[Any, Step]:
     """Return a session with options and its training step."""
     graph, initialize, feeds, fetches = training(tg, given, mode)
     session = await stack.enter_async_context(tg.Session(graph, **options))

@@ -15,7 +15,7 @@ def resident_bytes() -> int:
 
 
 class PeakMemory:
-    """Peak resident size since this object was made, over the size at that moment."""
+    """Peak resident size since this object was made, or told to forget, over the size when it was made."""
 
     def __init__(self) -> None:
         self.forget()

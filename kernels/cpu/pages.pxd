@@ -48,7 +48,7 @@ cdef inline void* new_pages(Region** newest, size_t size) noexcept nogil:
     if size <= SMALL:
         return found if posix_memalign(&found, 64, size) == 0 else NULL
     if size > LARGEST_SHARED:
-        return map_pages(whole_pages(size), HUGE_PAGE if size >= HUGE else 0)
+        return map_large(whole_pages(size))
     if newest[0] == NULL or newest[0].used + size > REGION:
         found = map_pages(REGION, REGION)
         if found == NULL:
@@ -63,26 +63,39 @@ cdef inline void* new_pages(Region** newest, size_t size) noexcept nogil:
 
 cdef inline void free_pages(Region** newest, void* memory, size_t size) noexcept nogil:
     """Give memory from `new_pages` back."""
-    cdef Region* region = <Region*>(<size_t>memory // REGION * REGION)
-    cdef size_t page = sysconf(_SC_PAGESIZE)
-    cdef size_t first = (<size_t>memory + page - 1) // page * page
-    cdef size_t end = (<size_t>memory + size) // page * page
     if size <= SMALL:
         free(memory)
     elif size > LARGEST_SHARED:
         munmap(memory, whole_pages(size))
-    elif region.blocks > 1:
-        region.blocks -= 1
-        if end > first:
-            madvise(<void*>first, end - first, MADV_DONTNEED)
     else:
+        leave_region(newest, <size_t>memory, size)
+
+
+cdef inline void leave_region(Region** newest, size_t start, size_t size) noexcept nogil:
+    """Give back the pages that only this block lay on, or the region if it was the last one there."""
+    cdef Region* region = <Region*>(start // REGION * REGION)
+    cdef size_t page = sysconf(_SC_PAGESIZE)
+    cdef size_t first = (start + page - 1) // page * page
+    cdef size_t end = (start + size) // page * page
+    region.blocks -= 1
+    if region.blocks == 0:
         if newest[0] == region:
             newest[0] = NULL
         munmap(region, REGION)
+    elif end > first:
+        madvise(<void*>first, end - first, MADV_DONTNEED)
+
+
+cdef inline void* map_large(size_t size) noexcept nogil:
+    """Return pages, huge ones if many; `size` is a multiple of LARGEST_PAGE. NULL if there are none."""
+    cdef void* found = map_pages(size, HUGE_PAGE if size >= HUGE else 0)
+    if found != NULL and size >= HUGE:
+        madvise(found, size, MADV_HUGEPAGE)  # as good without
+    return found
 
 
 cdef inline void* map_pages(size_t size, size_t alignment) noexcept nogil:
-    """Return pages, huge ones if aligned to those alone; `size` is a multiple of LARGEST_PAGE. NULL if there are none."""
+    """Return pages at a multiple of an `alignment`, 0 for any; `size` is a multiple of LARGEST_PAGE. NULL for none."""
     cdef char* found = <char*>mmap(
         NULL, size + alignment, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)
     cdef size_t before
@@ -92,8 +105,6 @@ cdef inline void* map_pages(size_t size, size_t alignment) noexcept nogil:
     munmap(found, before)
     if before < alignment:
         munmap(found + before + size, alignment - before)
-    if alignment == HUGE_PAGE:
-        madvise(found + before, size, MADV_HUGEPAGE)  # as good without
     return found + before
 
 

@@ -61,19 +61,30 @@ def test_free_blocks_do_not_grow_far_beyond_the_limit(size):
     limit = 32 * size
     pool = Pool(1 << 30, limit)
     inside = KernelContexts(pool).run
-    for each in range(size, limit, size // 2):  # of many kinds
+    for each in range(size, limit, size):  # of many kinds
+        inside(np.empty, each, np.uint8)
+        assert pool.cached_bytes <= limit * 5 // 4
+    assert pool.cached_bytes > limit // 2
+
+
+@pytest.mark.parametrize("size", [1 << 12, 1 << 15, 1 << 17])
+def test_free_blocks_beside_those_in_use_do_not_grow_far_beyond_the_limit(size):
+    limit = 32 * size
+    pool = Pool(1 << 30, limit)
+    inside = KernelContexts(pool).run
+    for each in range(size, limit, size // 2):
         arrays = [inside(np.empty, each, np.uint8) for _ in range(limit // each)]
         assert pool.live_bytes + pool.cached_bytes <= limit * 3 // 2, "a quarter more, in blocks up to a quarter larger"
         del arrays
     assert pool.cached_bytes > limit // 2
 
 
-@pytest.mark.parametrize("limit", [1, 1 << 62, (1 << 63) - 1])
-def test_limits_of_every_size(limit):
+@pytest.mark.parametrize("limit", [1000, 1 << 62, (1 << 63) - 2, (1 << 63) - 1])
+def test_free_blocks_are_kept_under_limits_of_every_size(limit):
     pool = Pool(1 << 30, limit)
-    for _ in range(2):
-        KernelContexts(pool).run(np.empty, 1, np.uint8)
-    assert pool.cached_bytes == 64
+    for size in (1, 100, 200):
+        KernelContexts(pool).run(np.empty, size, np.uint8)
+    assert pool.cached_bytes == 64 + 128 + 256
 
 
 def test_resizing_keeps_the_limit(bounded):
