@@ -19,9 +19,7 @@ WEIGHTS = np.arange(16, 0, -1, dtype=np.float32).reshape(4, 4)
 def program(ops: Any, case: Case) -> tuple[list[Any], list[Any]]:
     """Build loss and gradients with the interface that TensorFlow 1 and tagflow share; return feeds and fetches."""
     feeds = [start, w] = [ops.placeholder("float32", [4, 4]) for _ in range(2)]
-    result = ops.while_loop(
-        lambda i, a: i < case["iterations"], lambda i, a: (i + 1, ops.matmul(a, w)), [0, start]
-    )[1]  # fmt: skip
+    result = ops.while_loop(lambda i, a: i < case["iterations"], lambda i, a: (i + 1, ops.matmul(a, w)), [0, start])[1]
     loss = ops.reduce_sum(result * WEIGHTS)
     return feeds, [loss, *ops.gradients(loss, feeds)]
 

@@ -163,7 +163,13 @@ def on_cuda(peers: Sequence[str]) -> Experiment:
     if "torch" in peers and not torch_has_cuda():
         raise BenchError("peer 'torch' is installed without CUDA, or finds no GPU")
     return replace(
-        lstm_memory.EXPERIMENT, name="lstm_memory --device cuda", cases=cases(FITS), quick_cases=cases(FITS_QUICKLY),
+        lstm_memory.EXPERIMENT,
+        name="lstm_memory --device cuda",
+        cases=cases(FITS),
+        quick_cases=cases(FITS_QUICKLY),
         engines={"tagflow": limited, "unlimited": unlimited, "torch": torch, "torch-eager": torch_eager},
-        unable=unable, peak=None, exact=(), baseline="the longest that fits",
-    )  # fmt: skip
+        unable=unable,
+        peak=None,
+        exact=(),
+        baseline="the longest that fits",
+    )

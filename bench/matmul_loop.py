@@ -19,9 +19,11 @@ def program(ops: Any, case: Case) -> Any:
     """Build the loop with the graph interface that TensorFlow 1 and tagflow share."""
     w = ops.constant(MATRIX)
     return ops.while_loop(
-        lambda i, a: i < case["iterations"], lambda i, a: (i + 1, ops.matmul(a, w) * 0.5),
-        [0, ops.constant(START)], back_prop=False,
-    )[1]  # fmt: skip
+        lambda i, a: i < case["iterations"],
+        lambda i, a: (i + 1, ops.matmul(a, w) * 0.5),
+        [0, ops.constant(START)],
+        back_prop=False,
+    )[1]
 
 
 async def tagflow(case: Case, stack: AsyncExitStack) -> Step:

@@ -39,8 +39,11 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     _add_demo(commands.add_parser("demo", help="train a character-level LSTM on Python's help texts; let it write"))
     info = commands.add_parser("info", help="print versions, the build and devices")
-    info.add_argument("--operations", action="store_true",
-                      help="say of each operation whether it was verified on a GPU, and at which commit")  # fmt: skip
+    info.add_argument(
+        "--operations",
+        action="store_true",
+        help="say of each operation whether it was verified on a GPU, and at which commit",
+    )
     info.set_defaults(command=lambda parsed: _print(_operations() if parsed.operations else _facts()))
     return parser
 
@@ -56,14 +59,22 @@ def _add_demo(parser: argparse.ArgumentParser) -> None:
         ("steps", "steps of training"),
         ("seed", "of the weights, the order of the text and what is written"),
     ):
-        parser.add_argument(f"--{name}", type=int, default=getattr(default, name), metavar="N",
-                            help=f"{meaning} (%(default)s)")  # fmt: skip
-    parser.add_argument("--temperature", type=float, default=default.temperature, metavar="T",
-                        help="of the text written: lower is more probable (%(default)s)")  # fmt: skip
-    parser.add_argument("--memory-limit", metavar="SIZE",
-                        help="of training, as 100MB; all but the text is then in the loop")  # fmt: skip
-    parser.add_argument("--swap", action="store_true",
-                        help="let what the loop saves for its gradient leave that memory")  # fmt: skip
+        parser.add_argument(
+            f"--{name}", type=int, default=getattr(default, name), metavar="N", help=f"{meaning} (%(default)s)"
+        )
+    parser.add_argument(
+        "--temperature",
+        type=float,
+        default=default.temperature,
+        metavar="T",
+        help="of the text written: lower is more probable (%(default)s)",
+    )
+    parser.add_argument(
+        "--memory-limit", metavar="SIZE", help="of training, as 100MB; all but the text is then in the loop"
+    )
+    parser.add_argument(
+        "--swap", action="store_true", help="let what the loop saves for its gradient leave that memory"
+    )
     parser.add_argument("--plot", type=Path, metavar="FILE.png", help="draw the loss (needs matplotlib)")
     parser.add_argument("--save", type=Path, metavar="FILE.npz", help="write the trained weights")
     parser.add_argument("--load", type=Path, metavar="FILE.npz", help="begin from saved weights and their size")

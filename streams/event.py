@@ -45,9 +45,20 @@ class Event(Generic[T]):
     """
 
     __slots__ = (
-        "__weakref__", "_calls", "_done", "_error", "_listeners", "_lock", "_result", "_traceback",
-        "began", "ended", "kind", "nbytes", "stream",
-    )  # fmt: skip
+        "__weakref__",
+        "_calls",
+        "_done",
+        "_error",
+        "_listeners",
+        "_lock",
+        "_result",
+        "_traceback",
+        "began",
+        "ended",
+        "kind",
+        "nbytes",
+        "stream",
+    )
 
     def __init__(self, stream: Stream | None = None, kind: str = "") -> None:
         self.stream = stream

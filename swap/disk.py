@@ -64,9 +64,11 @@ class DiskTier:
             self._file, path = tempfile.mkstemp(prefix="tagflow-swap-", dir=self.directory)
         except OSError as error:
             raise GraphError(
-                "no file for swapped values can be made", wanted="a directory that may be written to",
-                got=f"{self.directory}: {error}", hint="name another directory as SwapPolicy(disk=...)",
-            ) from error  # fmt: skip
+                "no file for swapped values can be made",
+                wanted="a directory that may be written to",
+                got=f"{self.directory}: {error}",
+                hint="name another directory as SwapPolicy(disk=...)",
+            ) from error
         os.unlink(path)
         self._given: deque[tuple[int, int]] = deque()  # offset and size of what was given back and not sorted in yet
         self._end = 0  # of the part of the file that extents are or were in

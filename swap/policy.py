@@ -62,23 +62,29 @@ class SwapPolicy:
     def __post_init__(self) -> None:
         if isinstance(self.threshold, bool) or not isinstance(self.threshold, Real) or not 0 < self.threshold <= 1:
             raise GraphError(
-                "the threshold of a SwapPolicy is a share of the memory limit", wanted="a number above 0, at most 1",
-                got=repr(self.threshold), hint="0.8 moves values once 80 % of the limit are in use",
-            )  # fmt: skip
+                "the threshold of a SwapPolicy is a share of the memory limit",
+                wanted="a number above 0, at most 1",
+                got=repr(self.threshold),
+                hint="0.8 moves values once 80 % of the limit are in use",
+            )
         for name in ("minimum", "host_limit", "disk_limit"):
             value = getattr(self, name)
             if value is not None:
                 object.__setattr__(self, name, parse_size(value, f"{name} of a SwapPolicy"))
         if self.prefetch != "auto" and not self._is_depth():
             raise GraphError(
-                "prefetch of a SwapPolicy is a number of slots", wanted=f"0 to {MOST_AHEAD}, or 'auto'",
-                got=repr(self.prefetch), hint="leave it out for as many as hide the copies",
-            )  # fmt: skip
+                "prefetch of a SwapPolicy is a number of slots",
+                wanted=f"0 to {MOST_AHEAD}, or 'auto'",
+                got=repr(self.prefetch),
+                hint="leave it out for as many as hide the copies",
+            )
         if self.disk is not None and not os.path.isdir(self.disk):
             raise GraphError(
-                "the directory for swapped values is not there", wanted="a directory", got=repr(self.disk),
+                "the directory for swapped values is not there",
+                wanted="a directory",
+                got=repr(self.disk),
                 hint="make it first, or name one that is there, as '/var/tmp'",
-            )  # fmt: skip
+            )
         if self.disk_limit is not None and self.disk is None:
             raise GraphError(
                 "disk_limit without disk", wanted="a directory", got="disk=None", hint="give disk= as well"

@@ -56,10 +56,16 @@ class SwapReport:
 def swap_report(counts: SwapCounts) -> SwapReport:
     """Return what a step has counted on a device."""
     return SwapReport(
-        counts.device, dict(counts.bytes_out), dict(counts.bytes_in),
-        {tier: peak for tier, (_, peak) in counts.tiers.items()}, counts.hits, counts.misses, counts.copy_seconds,
-        counts.stalled_seconds, None if counts.bytes_out or counts.bytes_in else _reason(counts),
-    )  # fmt: skip
+        counts.device,
+        dict(counts.bytes_out),
+        dict(counts.bytes_in),
+        {tier: peak for tier, (_, peak) in counts.tiers.items()},
+        counts.hits,
+        counts.misses,
+        counts.copy_seconds,
+        counts.stalled_seconds,
+        None if counts.bytes_out or counts.bytes_in else _reason(counts),
+    )
 
 
 def not_swapped(device: str, reason: str) -> SwapReport:

@@ -83,9 +83,15 @@ class StepSwap:
         self._minimum = policy.minimum
         self._lot = limit // _LOTS
         self._slots = SavedSlots(
-            counted, device.buffer, policy.minimum, self._goal, self.counts, device.clock.now, self._move_out,
+            counted,
+            device.buffer,
+            policy.minimum,
+            self._goal,
+            self.counts,
+            device.clock.now,
+            self._move_out,
             self._look_ahead,
-        )  # fmt: skip
+        )
         self.save, self.pass_on = self._slots.save, self._slots.pass_on
         self._saved = Saved(device, self._slots, self._fetch)
         self._back: dict[int, ref[Entry]] = {}  # by the entry's id, in the order of arrival: not read yet
@@ -461,10 +467,12 @@ class StepSwap:
 
     def _error(self, error: BaseException, entry: Entry, what: str) -> BaseException:
         found = SwapError(
-            f"a saved value of {format_size(entry.size)} {what}: {error}", device=self.counts.device,
-            wanted=f"a copy of {entry.dtype}{list(entry.shape)}", got=f"{type(error).__name__}: {error}",
+            f"a saved value of {format_size(entry.size)} {what}: {error}",
+            device=self.counts.device,
+            wanted=f"a copy of {entry.dtype}{list(entry.shape)}",
+            got=f"{type(error).__name__}: {error}",
             hint="nothing is lost but this step; make room where SwapPolicy(disk=...) points to, or allow more memory",
-        )  # fmt: skip
+        )
         found.__cause__ = error
         return found
 

@@ -103,9 +103,25 @@ resource = DType("resource", None)
 series = DType("series", None)
 
 ALL = (
-    bool_, int8, int16, int32, int64, uint8, uint16, uint32, uint64,
-    float16, float32, float64, bfloat16, complex64, complex128, string, resource, series,
-)  # fmt: skip
+    bool_,
+    int8,
+    int16,
+    int32,
+    int64,
+    uint8,
+    uint16,
+    uint32,
+    uint64,
+    float16,
+    float32,
+    float64,
+    bfloat16,
+    complex64,
+    complex128,
+    string,
+    resource,
+    series,
+)
 INTEGER = tuple(d for d in ALL if d.is_integer)
 FLOATING = tuple(d for d in ALL if d.is_floating)
 DIFFERENTIABLE = tuple(d for d in ALL if d.is_differentiable)
@@ -162,17 +178,21 @@ def as_array(value: Any, dtype: DType | None = None) -> np.ndarray[Any, Any]:
         dtype = {"?": bool_, "i": int32, "f": float32, "c": complex64, "s": string}[kind]
     elif not _literal_fits(kind, dtype) and kinds:
         raise DtypeError(
-            "this literal does not fit the dtype", wanted=dtype, got=repr(value),
+            "this literal does not fit the dtype",
+            wanted=dtype,
+            got=repr(value),
             hint="write another literal, or cast the tensor it meets",
-        )  # fmt: skip
+        )
     try:
         with np.errstate(over="raise"):
             return np.array(value, dtype.numpy)
     except (OverflowError, FloatingPointError, ValueError, TypeError) as error:
         raise DtypeError(
-            f"this literal can not be converted: {error}", wanted=dtype, got=repr(value),
+            f"this literal can not be converted: {error}",
+            wanted=dtype,
+            got=repr(value),
             hint="give it a dtype that can hold it, and every element the same shape",
-        ) from error  # fmt: skip
+        ) from error
 
 
 def _typed_array(array: np.ndarray[Any, Any], dtype: DType | None) -> np.ndarray[Any, Any]:

@@ -89,9 +89,10 @@ def _with_fields(structure: Any, values: list[Any]) -> Any:
         if not field.init:
             raise GraphError(
                 f"field {field.name} of {type(structure).__name__} can not be given another value",
-                wanted="a dataclass whose constructor takes every field", got="a field with init=False",
+                wanted="a dataclass whose constructor takes every field",
+                got="a field with init=False",
                 hint="let the constructor take it, or compute it in a property",
-            )  # fmt: skip
+            )
     return dataclasses.replace(structure, **{f.name: v for f, v in zip(fields, values, strict=True)})
 
 

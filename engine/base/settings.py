@@ -137,9 +137,22 @@ class Settings:
 
 # What makes steps fast, and changes no result but for rounding: each field with the value that switches it off.
 FAST_PATHS: dict[str, Any] = {
-    "fold": False, "merge": False, "hoist": False, "hoist_bytes": 0, "block_bytes": 0, "narrow": False, "batch": False,
-    "accumulate": False, "fuse": False, "release": False, "quiet": False, "native": False, "loops": False,
-    "reuse": False, "pool": False, "workers": 0,
-}  # fmt: skip
+    "fold": False,
+    "merge": False,
+    "hoist": False,
+    "hoist_bytes": 0,
+    "block_bytes": 0,
+    "narrow": False,
+    "batch": False,
+    "accumulate": False,
+    "fuse": False,
+    "release": False,
+    "quiet": False,
+    "native": False,
+    "loops": False,
+    "reuse": False,
+    "pool": False,
+    "workers": 0,
+}
 
 DEFAULTS = Settings()

@@ -72,9 +72,11 @@ class Shape:
         """Return the dimensions of a fully known shape."""
         if not self.is_fully_known:
             raise ShapeError(
-                "this shape is not fully known", got=self, wanted="every dimension known",
+                "this shape is not fully known",
+                got=self,
+                wanted="every dimension known",
                 hint="use shape(t), which is known when the step runs",
-            )  # fmt: skip
+            )
         return self.dims  # type: ignore[return-value]
 
     def is_compatible_with(self, other: Shape) -> bool:
@@ -101,9 +103,11 @@ class Shape:
             return self
         if not self.is_compatible_with(other):
             raise ShapeError(
-                "shapes contradict each other", wanted=self, got=other,
+                "shapes contradict each other",
+                wanted=self,
+                got=other,
                 hint="look where each of them comes from; None leaves a dimension open",
-            )  # fmt: skip
+            )
         return Shape([b if a is None else a for a, b in zip(self._dims, other._dims, strict=True)])
 
     def relax(self, other: Shape) -> Shape:
@@ -164,8 +168,11 @@ def _dimension(value: Any) -> Dimension:
     size = int(value)
     if size < 0:
         raise ShapeError(
-            "a dimension can not be negative", got=size, hint="use None for an unknown dimension", wanted="0 or more",
-        )  # fmt: skip
+            "a dimension can not be negative",
+            got=size,
+            hint="use None for an unknown dimension",
+            wanted="0 or more",
+        )
     return size
 
 

@@ -58,9 +58,10 @@ def _check(path: str | Path, alphabet: Alphabet, arrays: dict[str, Array]) -> No
     if not wanted or _describe(wanted) != _describe(arrays):
         raise tg.CheckpointError(
             f"{path} does not hold the weights of one model",
-            wanted=_describe(wanted) or "embedding, input, recurrent, bias, output, output_bias", got=_describe(arrays),
+            wanted=_describe(wanted) or "embedding, input, recurrent, bias, output, output_bias",
+            got=_describe(arrays),
             hint="give a file that `tagflow demo --save` wrote",
-        )  # fmt: skip
+        )
 
 
 def _describe(arrays: Mapping[str, Array]) -> str:

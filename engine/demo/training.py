@@ -192,9 +192,13 @@ async def run(options: Options, say: Callable[[str], None] = print) -> Result:
     alphabet, weights = _start(options, text)
     training, held_out = split(alphabet.encode(text))
     program = Program(
-        weights, int(alphabet.encode("\n")[0]), options.batch, options.seed,
-        spare=options.memory_limit is not None, swap=options.swap,
-    )  # fmt: skip
+        weights,
+        int(alphabet.encode("\n")[0]),
+        options.batch,
+        options.seed,
+        spare=options.memory_limit is not None,
+        swap=options.swap,
+    )
     say(f"{len(training):,} characters to train on, {len(held_out):,} held out, {len(alphabet)} different ones")
     async with tg.Session(program.graph, memory_limit=options.memory_limit) as session:
         await session.run(program.initialize)

@@ -88,16 +88,20 @@ def switch_case(branch_index: Any, branch_fns: Any, default: Function | None = N
     if isinstance(branch_fns, dict):
         if sorted(branch_fns) != list(range(len(branch_fns))):
             raise GraphError(
-                "branch numbers must be 0 to n-1", got=sorted(branch_fns), wanted=list(range(len(branch_fns))),
+                "branch numbers must be 0 to n-1",
+                got=sorted(branch_fns),
+                wanted=list(range(len(branch_fns))),
                 hint="give the missing numbers a function, or use case",
-            )  # fmt: skip
+            )
         branch_fns = [branch_fns[i] for i in range(len(branch_fns))]
     functions = list(branch_fns) + ([default] if default is not None else [])
     if not functions:
         raise GraphError(
-            "switch_case needs at least one branch", wanted="branch_fns or a default", got="neither",
+            "switch_case needs at least one branch",
+            wanted="branch_fns or a default",
+            got="neither",
             hint="pass a list of functions",
-        )  # fmt: skip
+        )
     return _build_branches(_predicate(branch_index, int32, "switch_case"), functions, False, name or "switch_case")
 
 
@@ -130,9 +134,10 @@ def case(
     pairs = list(pred_fn_pairs.items()) if isinstance(pred_fn_pairs, dict) else list(pred_fn_pairs)
     if not pairs:
         raise GraphError(
-            "case needs at least one (predicate, function) pair", got=pred_fn_pairs,
+            "case needs at least one (predicate, function) pair",
+            got=pred_fn_pairs,
             hint="call the default itself where there is nothing to choose",
-        )  # fmt: skip
+        )
     predicates = [_predicate(p, bool_, "case") for p, _ in pairs]
     controls = []
     if exclusive:
@@ -166,14 +171,18 @@ def _predicate(value: Any, dtype: Any, construct: str) -> Tensor:
     tensor = convert_to_tensor(value)
     if tensor.dtype is not dtype:
         raise DtypeError(
-            f"the predicate of {construct} has the wrong dtype", wanted=dtype, got=tensor.dtype,
+            f"the predicate of {construct} has the wrong dtype",
+            wanted=dtype,
+            got=tensor.dtype,
             hint=f"compare it with something, or use cast(..., '{dtype}')",
-        )  # fmt: skip
+        )
     if tensor.rank not in (0, None):
         raise ShapeError(
-            f"the predicate of {construct} must be a scalar", wanted="[]", got=tensor.shape,
+            f"the predicate of {construct} must be a scalar",
+            wanted="[]",
+            got=tensor.shape,
             hint="use reduce_all or reduce_any, or where to choose element by element",
-        )  # fmt: skip
+        )
     return tensor
 
 
@@ -189,10 +198,12 @@ def _build_branches(predicate: Tensor, functions: Sequence[Function], strict: bo
         found = nest.difference(structures[0], structure, outer=False)
         if found:
             raise BranchMismatchError(
-                f"the branches of {name} return different structures", wanted="the same structure from each",
-                got=f"{found} ({roles[0]} against {role})", source=source,
+                f"the branches of {name} return different structures",
+                wanted="the same structure from each",
+                got=f"{found} ({roles[0]} against {role})",
+                source=source,
                 hint="return the same lists, tuples and dicts from each branch",
-            )  # fmt: skip
+            )
     _finish(regions, roles, structures, name)
     shapes = [_common_shape([r.results[i] for r in regions]) for i in range(len(regions[0].results))]
     op = make_cond(predicate, regions, shapes, name=name, source=source)
@@ -244,9 +255,10 @@ def _check_arrays(path: str, roles: Sequence[str], column: Sequence[Any], name: 
         if handle is not handles[0]:
             raise BranchMismatchError(
                 f"the branches of {name} return different TensorArrays for {path}",
-                wanted=f"{column[0]} (from the {roles[0]})", got=f"{leaf} (from the {role})",
+                wanted=f"{column[0]} (from the {roles[0]})",
+                got=f"{leaf} (from the {role})",
                 hint="make one array outside, and return what its write gives from each branch",
-            )  # fmt: skip
+            )
 
 
 def _check_dtypes(path: str, roles: Sequence[str], results: Sequence[Tensor], name: str) -> None:
@@ -254,9 +266,11 @@ def _check_dtypes(path: str, roles: Sequence[str], results: Sequence[Tensor], na
         if result.dtype is not results[0].dtype:
             raise BranchMismatchError(
                 f"the branches of {name} return different dtypes for {path}",
-                wanted=f"{results[0].dtype} (from the {roles[0]})", got=f"{result.dtype} (from the {role})",
-                operation=result.op, hint=f"cast one of them, as in cast(..., '{results[0].dtype}')",
-            )  # fmt: skip
+                wanted=f"{results[0].dtype} (from the {roles[0]})",
+                got=f"{result.dtype} (from the {role})",
+                operation=result.op,
+                hint=f"cast one of them, as in cast(..., '{results[0].dtype}')",
+            )
 
 
 def _common_shape(results: Sequence[Tensor]) -> Any:

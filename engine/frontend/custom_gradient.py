@@ -57,15 +57,20 @@ def custom_gradient(f: Callable[..., Any]) -> Callable[..., Any]:
         if not (isinstance(made, tuple) and len(made) == 2 and callable(made[1])):
             name = getattr(f, "__qualname__", repr(f))
             raise GraphError(
-                f"{name} does not return its values and a gradient function", wanted="a pair (ys, grad_fn)", got=made,
+                f"{name} does not return its values and a gradient function",
+                wanted="a pair (ys, grad_fn)",
+                got=made,
                 hint="return y, lambda dy: ...",
-            )  # fmt: skip
+            )
         values, gradient = made
         ys = [convert_to_tensor(y) for y in nest.flatten(values)]
         outputs = apply(
-            "CustomGradient", [*ys, *nest.flatten(given)], dtypes=tuple(y.dtype for y in ys), num=len(ys),
+            "CustomGradient",
+            [*ys, *nest.flatten(given)],
+            dtypes=tuple(y.dtype for y in ys),
+            num=len(ys),
             gradient=gradient,
-        )  # fmt: skip
+        )
         return nest.pack_as(values, outputs)
 
     return decorated

@@ -39,9 +39,11 @@ class Elements:
             return 0, nest.map_structure(convert_to_tensor, initializer)
         if isinstance(self.count, int) and self.count == 0:
             raise ShapeError(
-                f"{self.function} was given no elements and no initializer", wanted="at least one element", got=0,
+                f"{self.function} was given no elements and no initializer",
+                wanted="at least one element",
+                got=0,
                 hint="give it an initializer",
-            )  # fmt: skip
+            )
         return 1, self.read(0)
 
     def loop(
@@ -56,30 +58,42 @@ class Elements:
     ) -> Any:
         """Run `step` for every element from number `start` on."""
         return while_loop(
-            lambda k, *_: k < self.count, step, (start, *rest), parallel_iterations=parallel_iterations,
-            back_prop=back_prop, swap_memory=swap, checkpoint_every=checkpoint_every,
-        )  # fmt: skip
+            lambda k, *_: k < self.count,
+            step,
+            (start, *rest),
+            parallel_iterations=parallel_iterations,
+            back_prop=back_prop,
+            swap_memory=swap,
+            checkpoint_every=checkpoint_every,
+        )
 
 
 def _common_length(tensors: list[Tensor], function: str) -> int | Tensor:
     """Return the number of elements, checked when the graph is built or when it runs."""
     if not tensors:
         raise GraphError(
-            f"{function} was given nothing to go through", wanted="at least one tensor", got="none",
+            f"{function} was given nothing to go through",
+            wanted="at least one tensor",
+            got="none",
             hint="pass a tensor, or a structure with some",
-        )  # fmt: skip
+        )
     for tensor in tensors:
         if tensor.rank == 0:
             raise ShapeError(
-                f"{function} goes along the first dimension, and was given a scalar", wanted="rank 1 or more",
-                got=tensor.shape, operation=tensor.op, hint="stack a list of scalars first",
-            )  # fmt: skip
+                f"{function} goes along the first dimension, and was given a scalar",
+                wanted="rank 1 or more",
+                got=tensor.shape,
+                operation=tensor.op,
+                hint="stack a list of scalars first",
+            )
     known = {t.shape[0] for t in tensors} - {None}
     if len(known) > 1:
         raise ShapeError(
-            f"{function} was given different numbers of elements", got=[t.shape for t in tensors],
-            wanted="one first dimension", hint="slice the longer ones",
-        )  # fmt: skip
+            f"{function} was given different numbers of elements",
+            got=[t.shape for t in tensors],
+            wanted="one first dimension",
+            hint="slice the longer ones",
+        )
     if not any(t.shape[0] is None for t in tensors):
         return int(known.pop())
     return _checked_length([apply("Shape", t)[0] for t in tensors], function)

@@ -283,7 +283,7 @@ def scan(
 
         _, _, arrays = source.loop(
             step, start, (first, arrays), parallel_iterations, back_prop, swap_memory, checkpoint_every
-        )  # fmt: skip
+        )
         return nest.pack_as(first, [a.stack() for a in arrays])
 
 
@@ -292,24 +292,34 @@ def _mapped(results: Any, kinds: Any) -> list[Tensor]:
     found = nest.difference(kinds, results, outer=False)
     if found:
         raise GraphError(
-            "the function of map_fn returns another structure than expected", wanted="that of dtype", got=found,
+            "the function of map_fn returns another structure than expected",
+            wanted="that of dtype",
+            got=found,
             hint="pass dtype= with the structure and dtypes that it returns (those of elems by default)",
-        )  # fmt: skip
+        )
     pairs = zip(map(as_dtype, nest.flatten(kinds)), nest.flatten_as(kinds, results), strict=True)
     tensors = [(dtype, to_tensor(leaf, dtype)) for dtype, leaf in pairs]
     for dtype, tensor in tensors:
         if tensor.dtype is not dtype:
             raise DtypeError(
-                "the function of map_fn returns another dtype than expected", wanted=dtype, got=tensor.dtype,
-                operation=tensor.op, hint=f"pass dtype='{tensor.dtype}', or cast the result",
-            )  # fmt: skip
+                "the function of map_fn returns another dtype than expected",
+                wanted=dtype,
+                got=tensor.dtype,
+                operation=tensor.op,
+                hint=f"pass dtype='{tensor.dtype}', or cast the result",
+            )
     return [tensor for _, tensor in tensors]
 
 
 def _fold(
-    fn: Function, source: Elements, initializer: Any, parallel: int | str, back_prop: bool, swap: bool,
+    fn: Function,
+    source: Elements,
+    initializer: Any,
+    parallel: int | str,
+    back_prop: bool,
+    swap: bool,
     checkpoint_every: int | None,
-) -> Any:  # fmt: skip
+) -> Any:
     start, first = source.start(initializer)
 
     def step(k: Tensor, total: Any) -> Any:
@@ -323,9 +333,11 @@ def _combine(fn: Function, total: Any, element: Any) -> Any:
     found = nest.difference(total, result)
     if found:
         raise LoopVariableError(
-            "the function returns another structure than the accumulated value has", got=found,
-            wanted="the structure of the initializer", hint="return what the function was given as its first argument",
-        )  # fmt: skip
+            "the function returns another structure than the accumulated value has",
+            got=found,
+            wanted="the structure of the initializer",
+            hint="return what the function was given as its first argument",
+        )
     leaves = zip(nest.flatten(total), nest.flatten_as(total, result), strict=True)
     return nest.pack_as(total, [to_tensor(leaf, old.dtype) for old, leaf in leaves])
 

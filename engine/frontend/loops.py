@@ -110,9 +110,16 @@ def while_loop(
     if independent:
         loop.require_independence()
     op = make_while(
-        loop.inits, loop.cond, loop.body, name=name or "while", source=loop.source,
-        parallel_iterations=window, back_prop=back_prop, swap_memory=swap_memory, **saving,
-    )  # fmt: skip
+        loop.inits,
+        loop.cond,
+        loop.body,
+        name=name or "while",
+        source=loop.source,
+        parallel_iterations=window,
+        back_prop=back_prop,
+        swap_memory=swap_memory,
+        **saving,
+    )
     outputs = op.outputs[: len(loop.leaves)]
     result = nest.pack_as(loop_vars, [from_tensor(leaf, t) for leaf, t in zip(loop.leaves, outputs, strict=True)])
     if loop.is_sequence and len(loop_vars) == 1 and not return_same_structure:
@@ -155,9 +162,12 @@ class _Loop:
             if not shape.includes(tensor.shape):
                 raise LoopVariableError(
                     f"the initial value of loop variable {path} is not compatible with its shape invariant",
-                    wanted=shape, got=tensor.shape, operation=tensor.op, source=self.source,
+                    wanted=shape,
+                    got=tensor.shape,
+                    operation=tensor.op,
+                    source=self.source,
                     hint="use None for the dimensions that change",
-                )  # fmt: skip
+                )
         return shapes
 
     def _arguments(self, region: Region) -> Any:
@@ -186,9 +196,11 @@ class _Loop:
             raise GraphError(
                 f"loop variable {label} lets no iteration start before the one before it is done",
                 wanted="independent iterations: counters, and TensorArrays written at indices that differ",
-                got=" -> ".join([label, *chain.path, last]), operation=self.body.results[chain.variable].op,
-                source=self.source, hint="write results to a TensorArray, or leave independent=True out",
-            )  # fmt: skip
+                got=" -> ".join([label, *chain.path, last]),
+                operation=self.body.results[chain.variable].op,
+                source=self.source,
+                hint="write results to a TensorArray, or leave independent=True out",
+            )
 
     def trace_predicate(self, function: Callable[..., Any]) -> None:
         result = trace(self.cond, function, self._arguments(self.cond))
@@ -196,14 +208,20 @@ class _Loop:
             predicate = convert_to_tensor(result)
             if predicate.dtype is not bool_:
                 raise DtypeError(
-                    "the predicate of while_loop must be bool", wanted="bool", got=predicate.dtype,
-                    operation=predicate.op, hint="compare the variables with something, as in i < n",
-                )  # fmt: skip
+                    "the predicate of while_loop must be bool",
+                    wanted="bool",
+                    got=predicate.dtype,
+                    operation=predicate.op,
+                    hint="compare the variables with something, as in i < n",
+                )
             if predicate.rank not in (0, None):
                 raise ShapeError(
-                    "the predicate of while_loop must be a scalar", wanted="[]", got=predicate.shape,
-                    operation=predicate.op, hint="use reduce_all or reduce_any",
-                )  # fmt: skip
+                    "the predicate of while_loop must be a scalar",
+                    wanted="[]",
+                    got=predicate.shape,
+                    operation=predicate.op,
+                    hint="use reduce_all or reduce_any",
+                )
             if self.maximum is not None:
                 predicate = apply("LogicalAnd", self.cond.params[-1] < self.maximum, predicate)
             self.cond.results.append(predicate)
@@ -216,9 +234,11 @@ class _Loop:
         if found:
             raise LoopVariableError(
                 "the loop body does not return the structure of the loop variables",
-                wanted=f"{len(self.leaves)} values in the structure of loop_vars", got=found, source=self.source,
+                wanted=f"{len(self.leaves)} values in the structure of loop_vars",
+                got=found,
+                source=self.source,
                 hint="return one new value for each loop variable, in the same lists, tuples and dicts",
-            )  # fmt: skip
+            )
         with scopes.inside(self.body):
             for i, leaf in enumerate(nest.flatten_as(self.loop_vars, structure)):
                 self.body.results.append(self._result(i, leaf))
@@ -230,31 +250,43 @@ class _Loop:
         if hasattr(self.leaves[i], "with_flow") and getattr(leaf, "handle", None) is not self.leaves[i].handle:
             raise LoopVariableError(
                 f"loop variable {self.paths[i]} is a TensorArray, and the body returns something else for it",
-                wanted="the same array", got=leaf, source=self.source, operation=param.op,
+                wanted="the same array",
+                got=leaf,
+                source=self.source,
+                operation=param.op,
                 hint="return what its write gives, or the array as it was given",
-            )  # fmt: skip
+            )
         try:
             result = to_tensor(leaf, param.dtype)
         except DtypeError as error:
             raise LoopVariableError(
-                f"loop variable {self.paths[i]} changes its dtype", wanted=param.dtype, got=error.got,
-                operation=param.op, source=self.source,
+                f"loop variable {self.paths[i]} changes its dtype",
+                wanted=param.dtype,
+                got=error.got,
+                operation=param.op,
+                source=self.source,
                 hint=f"return a value of dtype {param.dtype}, or start the variable with another",
-            ) from error  # fmt: skip
+            ) from error
         self._check(i, param, result)
         return result
 
     def _check(self, i: int, param: Tensor, result: Tensor) -> None:
         if result.dtype is not param.dtype:
             raise LoopVariableError(
-                f"loop variable {self.paths[i]} changes its dtype", wanted=param.dtype, got=result.dtype,
-                operation=result.op, hint=f"use cast(..., '{param.dtype}') in the body",
-            )  # fmt: skip
+                f"loop variable {self.paths[i]} changes its dtype",
+                wanted=param.dtype,
+                got=result.dtype,
+                operation=result.op,
+                hint=f"use cast(..., '{param.dtype}') in the body",
+            )
         if not param.shape.includes(result.shape):
             raise LoopVariableError(
-                f"loop variable {self.paths[i]} changes its shape", wanted=param.shape, got=result.shape,
-                operation=result.op, hint=f"pass shape_invariants with {param.shape.relax(result.shape)} for it",
-            )  # fmt: skip
+                f"loop variable {self.paths[i]} changes its shape",
+                wanted=param.shape,
+                got=result.shape,
+                operation=result.op,
+                hint=f"pass shape_invariants with {param.shape.relax(result.shape)} for it",
+            )
 
 
 def _parameter_names(function: Callable[..., Any]) -> list[str]:
@@ -277,10 +309,11 @@ def _flatten_shapes(loop_vars: Any, given: Any) -> list[Shape]:
     inner = given if isinstance(given, (list, tuple)) else [c for _, c in nest.children(given) or []]
     if len(inner) != len(parts):
         raise LoopVariableError(
-            "shape_invariants do not have the structure of loop_vars", got=given,
+            "shape_invariants do not have the structure of loop_vars",
+            got=given,
             wanted=f"a shape for each of {loop_vars}",
             hint="give one shape for each loop variable, in the same lists, tuples and dicts",
-        )  # fmt: skip
+        )
     for (_, child), shape in zip(parts, inner, strict=True):
         shapes += _flatten_shapes(child, shape)
     return shapes
@@ -289,9 +322,11 @@ def _flatten_shapes(loop_vars: Any, given: Any) -> list[Shape]:
 def _checked_segment(given: Any) -> int:
     if isinstance(given, bool) or not isinstance(given, (int, np.integer)) or given < 1:
         raise GraphError(
-            "checkpoint_every must be a positive integer", got=repr(given), wanted="1 or more, or None",
+            "checkpoint_every must be a positive integer",
+            got=repr(given),
+            wanted="1 or more, or None",
             hint="the square root of the number of iterations needs least memory; None saves every iteration",
-        )  # fmt: skip
+        )
     return int(given)
 
 
@@ -300,13 +335,17 @@ def _maximum(value: Any) -> Tensor:
         tensor = convert_to_tensor(value)
     except TagflowError as error:
         raise GraphError(
-            "maximum_iterations must be an integer scalar", got=value,
-            wanted="an integer, or an integer tensor of rank 0", hint="leave it out for no bound",
-        ) from error  # fmt: skip
+            "maximum_iterations must be an integer scalar",
+            got=value,
+            wanted="an integer, or an integer tensor of rank 0",
+            hint="leave it out for no bound",
+        ) from error
     if not tensor.dtype.is_integer or tensor.rank not in (0, None):
         raise GraphError(
-            "maximum_iterations must be an integer scalar", got=tensor,
-            wanted="an integer, or an integer tensor of rank 0", operation=tensor.op,
+            "maximum_iterations must be an integer scalar",
+            got=tensor,
+            wanted="an integer, or an integer tensor of rank 0",
+            operation=tensor.op,
             hint="cast it, or take one element",
-        )  # fmt: skip
+        )
     return apply("Cast", tensor, dtype=int32)  # type: ignore[no-any-return]

@@ -63,16 +63,24 @@ def py_function(
     """
     if blocking and inspect.iscoroutinefunction(func):
         raise GraphError(
-            "an async function does not block", wanted="a plain function", got=func,
+            "an async function does not block",
+            wanted="a plain function",
+            got=func,
             hint="leave blocking out: other operations go on while it waits",
-        )  # fmt: skip
+        )
     single = not isinstance(Tout, (list, tuple))
     kinds = tuple(dtypes.as_dtype(dtype) for dtype in ([Tout] if single else Tout))
     shapes = _output_shapes(output_shapes, len(kinds), single)
     op = build(
-        "PyFunction", [convert_to_tensor(value) for value in inp], name=name or _name(func),
-        function=func, Tout=kinds, output_shapes=shapes, single=single, blocking=blocking,
-    )  # fmt: skip
+        "PyFunction",
+        [convert_to_tensor(value) for value in inp],
+        name=name or _name(func),
+        function=func,
+        Tout=kinds,
+        output_shapes=shapes,
+        single=single,
+        blocking=blocking,
+    )
     return op.outputs[0] if single else list(op.outputs) or op
 
 
@@ -82,9 +90,11 @@ def _output_shapes(given: Any, count: int, single: bool) -> tuple[Shape, ...]:
     shapes = tuple(Shape(shape) for shape in ([given] if single else given))
     if len(shapes) != count:
         raise GraphError(
-            "py_function needs one output shape for each dtype in Tout", wanted=count, got=len(shapes),
+            "py_function needs one output shape for each dtype in Tout",
+            wanted=count,
+            got=len(shapes),
             hint="give a list as long as Tout, or leave output_shapes out",
-        )  # fmt: skip
+        )
     return shapes
 
 

@@ -112,9 +112,11 @@ def device(device_name_or_function: str | Callable[[Operation], str | None] | No
 def _device_name(asked: Any) -> str:
     if not isinstance(asked, str):
         raise GraphError(
-            "not a device", wanted="a name, a function of an operation, or None", got=repr(asked),
+            "not a device",
+            wanted="a name, a function of an operation, or None",
+            got=repr(asked),
             hint="give a name, as '/cpu:0'",
-        )  # fmt: skip
+        )
     return str(parse_device(asked))
 
 
@@ -123,9 +125,12 @@ def _device_function(function: Callable[[Operation], str | None]) -> Callable[[O
         name = function(op)
         if name is not None and not isinstance(name, str):
             raise GraphError(
-                "a device function gives a name or None", wanted="str or None", got=repr(name), operation=op,
+                "a device function gives a name or None",
+                wanted="str or None",
+                got=repr(name),
+                operation=op,
                 hint="return None to leave the choice to the scopes around",
-            )  # fmt: skip
+            )
         return name or ""
 
     return choose
@@ -197,9 +202,11 @@ def name_scope(name: str | None, default_name: str | None = None, values: Any = 
     name = default_name if name is None else name
     if name and not _SCOPE_NAME.fullmatch(name):
         raise GraphError(
-            "not a name for a scope", wanted="letters, digits and _.\\/-", got=repr(name),
+            "not a name for a scope",
+            wanted="letters, digits and _.\\/-",
+            got=repr(name),
             hint="replace the other characters",
-        )  # fmt: skip
+        )
     full = _full_scope(name)
     with scopes.within(name=full):
         yield f"{full}/" if full else ""

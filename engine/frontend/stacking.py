@@ -60,9 +60,11 @@ def stack(
     """
     if (values is None) == (elem_type is None):
         raise GraphError(
-            "stack either joins tensors or makes a last-in-first-out stack", wanted="values, or elem_type",
-            got="neither" if values is None else "both", hint="stack([a, b]) joins; stack(elem_type=...) makes a stack",
-        )  # fmt: skip
+            "stack either joins tensors or makes a last-in-first-out stack",
+            wanted="values, or elem_type",
+            got="neither" if values is None else "both",
+            hint="stack([a, b]) joins; stack(elem_type=...) makes a stack",
+        )
     if elem_type is None:
         return joining.stack(values, axis, name)
     return stacks.stack(max_size, elem_type, stack_name, name)

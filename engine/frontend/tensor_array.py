@@ -27,9 +27,12 @@ class _Static:
         """Check the shape of an element about to be written, and keep it (rule 109)."""
         if not self.element_shape.is_compatible_with(shape):
             raise ShapeError(
-                "an element does not fit the TensorArray it is written to", wanted=self.element_shape, got=shape,
-                operation=value.op, hint="make the array with infer_shape=False if its elements differ in shape",
-            )  # fmt: skip
+                "an element does not fit the TensorArray it is written to",
+                wanted=self.element_shape,
+                got=shape,
+                operation=value.op,
+                hint="make the array with infer_shape=False if its elements differ in shape",
+            )
         if self.infer_shape:
             self.element_shape = self.element_shape.merge(shape)
 
@@ -105,22 +108,35 @@ class TensorArray:
         self._static = _Static(Shape(element_shape), None, infer_shape)
         if (handle is None) != (flow is None):
             raise GraphError(
-                "a TensorArray needs both its handle and its flow", got="one of them", hint="give both, or neither",
-            )  # fmt: skip
+                "a TensorArray needs both its handle and its flow",
+                got="one of them",
+                hint="give both, or neither",
+            )
         if handle is not None and flow is not None:
             self.handle, self.flow = handle, flow
             return
         dynamic = (size is None) if dynamic_size is None else dynamic_size
         count = convert_to_tensor(0 if size is None else size, dtypes.int32)
         if count.rank not in (0, None):
-            raise ShapeError("the size of a TensorArray is a scalar", wanted="[]", got=count.shape, operation=count.op,
-                             hint="take one element of it, as size[0]")  # fmt: skip
+            raise ShapeError(
+                "the size of a TensorArray is a scalar",
+                wanted="[]",
+                got=count.shape,
+                operation=count.op,
+                hint="take one element of it, as size[0]",
+            )
         self._static.size = None if dynamic else _known(count)
         self.handle, self.flow = apply(
-            "TensorArrayNew", count, name=name or tensor_array_name or "TensorArray", dtype=self.dtype,
-            element_shape=self._static.element_shape, dynamic_size=dynamic, identical_shapes=infer_shape,
-            clear_after_read=clear_after_read is not False, array_name=tensor_array_name or "",
-        )  # fmt: skip
+            "TensorArrayNew",
+            count,
+            name=name or tensor_array_name or "TensorArray",
+            dtype=self.dtype,
+            element_shape=self._static.element_shape,
+            dynamic_size=dynamic,
+            identical_shapes=infer_shape,
+            clear_after_read=clear_after_read is not False,
+            array_name=tensor_array_name or "",
+        )
 
     @property
     def element_shape(self) -> Shape:
@@ -162,9 +178,15 @@ class TensorArray:
             Of the array's dtype and element shape.
         """
         return apply(  # type: ignore[no-any-return]
-            "TensorArrayRead", self.handle, index, self.flow, [], name=name, dtype=self.dtype,
+            "TensorArrayRead",
+            self.handle,
+            index,
+            self.flow,
+            [],
+            name=name,
+            dtype=self.dtype,
             element_shape=self.element_shape,
-        )  # fmt: skip
+        )
 
     def write(self, index: Any, value: Any, name: str | None = None) -> TensorArray:
         """Write one element.
@@ -194,9 +216,15 @@ class TensorArray:
             Of shape ``[size] + element shape``.
         """
         return apply(  # type: ignore[no-any-return]
-            "TensorArrayStack", self.handle, self.flow, [], name=name, dtype=self.dtype,
-            element_shape=self.element_shape, size=self._static.size,
-        )  # fmt: skip
+            "TensorArrayStack",
+            self.handle,
+            self.flow,
+            [],
+            name=name,
+            dtype=self.dtype,
+            element_shape=self.element_shape,
+            size=self._static.size,
+        )
 
     def unstack(self, value: Any, name: str | None = None) -> TensorArray:
         """Write the rows of `value` to the indices 0, 1, ...
@@ -214,9 +242,12 @@ class TensorArray:
         tensor = self._rows(value)
         if self._static.size is not None and tensor.shape[0] is not None and tensor.shape[0] > self._static.size:
             raise ShapeError(
-                "more rows than the TensorArray has elements", wanted=f"at most {self._static.size}",
-                got=tensor.shape[0], operation=tensor.op, hint="make it larger, or with dynamic_size=True",
-            )  # fmt: skip
+                "more rows than the TensorArray has elements",
+                wanted=f"at most {self._static.size}",
+                got=tensor.shape[0],
+                operation=tensor.op,
+                hint="make it larger, or with dynamic_size=True",
+            )
         return self.with_flow(apply("TensorArrayUnstack", self.handle, tensor, self.flow, name=name))
 
     def gather(self, indices: Any, name: str | None = None) -> Tensor:
@@ -233,9 +264,15 @@ class TensorArray:
             Of shape ``[len(indices)] + element shape``.
         """
         return apply(  # type: ignore[no-any-return]
-            "TensorArrayGather", self.handle, _integers(indices), self.flow, [], name=name, dtype=self.dtype,
+            "TensorArrayGather",
+            self.handle,
+            _integers(indices),
+            self.flow,
+            [],
+            name=name,
+            dtype=self.dtype,
             element_shape=self.element_shape,
-        )  # fmt: skip
+        )
 
     def scatter(self, indices: Any, value: Any, name: str | None = None) -> TensorArray:
         """Write the rows of `value` to `indices`.
@@ -265,9 +302,14 @@ class TensorArray:
             Of shape ``[sum of the first dimensions] + trailing dimensions``.
         """
         value, _ = apply(
-            "TensorArrayConcat", self.handle, self.flow, [], name=name, dtype=self.dtype,
+            "TensorArrayConcat",
+            self.handle,
+            self.flow,
+            [],
+            name=name,
+            dtype=self.dtype,
             element_shape=self.element_shape,
-        )  # fmt: skip
+        )
         return value  # type: ignore[no-any-return]
 
     def split(self, value: Any, lengths: Any, name: str | None = None) -> TensorArray:
@@ -328,8 +370,13 @@ class TensorArray:
     def _rows(self, value: Any) -> Tensor:
         tensor = self._element(value)
         if tensor.rank == 0:
-            raise ShapeError("rows of a scalar were asked for", wanted="rank 1 or more", got=tensor.shape,
-                             operation=tensor.op, hint="use write for one element")  # fmt: skip
+            raise ShapeError(
+                "rows of a scalar were asked for",
+                wanted="rank 1 or more",
+                got=tensor.shape,
+                operation=tensor.op,
+                hint="use write for one element",
+            )
         self._static.learn(tensor.shape[1:], tensor)
         return tensor
 

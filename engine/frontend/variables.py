@@ -227,9 +227,12 @@ class Variable(Operators):
         tensor = convert_to_tensor(value, self.dtype)
         if not self.shape.is_compatible_with(tensor.shape):
             raise ShapeError(
-                f"the value does not fit variable '{self.name}'", wanted=self.shape, got=tensor.shape,
-                operation=tensor.op, hint="reshape it, or make the variable with a shape that has None dimensions",
-            )  # fmt: skip
+                f"the value does not fit variable '{self.name}'",
+                wanted=self.shape,
+                got=tensor.shape,
+                operation=tensor.op,
+                hint="reshape it, or make the variable with a shape that has None dimensions",
+            )
         return tensor
 
     def _where(self, **changes: Any) -> Any:
@@ -266,9 +269,10 @@ def global_variables_initializer(name: str = "init") -> Operation:
     graph = scopes.get_default_graph()
     if scopes.current_region() is not graph.root:
         raise GraphError(
-            "a step of its own initializes variables", got=f"a call in the {scopes.current_region().path()}",
+            "a step of its own initializes variables",
+            got=f"a call in the {scopes.current_region().path()}",
             hint="call this outside cond and while_loop",
-        )  # fmt: skip
+        )
     return group(*(v.initializer for v in global_variables()), name=name)
 
 

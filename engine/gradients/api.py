@@ -73,16 +73,20 @@ def gradients(
     """
     if unconnected_gradients not in (NONE, ZERO):
         raise GraphError(
-            "no such choice of unconnected_gradients", wanted="'none' or 'zero'", got=unconnected_gradients,
+            "no such choice of unconnected_gradients",
+            wanted="'none' or 'zero'",
+            got=unconnected_gradients,
             hint="'zero' gives zeros where there is no path, 'none' gives None",
-        )  # fmt: skip
+        )
     outputs, targets = [convert_to_tensor(y) for y in _leaves(ys)], nest.flatten(xs)
     seeds = _leaves(grad_ys) if grad_ys is not None else [None] * len(outputs)
     if len(seeds) != len(outputs):
         raise GraphError(
-            "grad_ys must have one entry for each y", wanted=len(outputs), got=len(seeds),
+            "grad_ys must have one entry for each y",
+            wanted=len(outputs),
+            got=len(seeds),
             hint="give None for a y whose cotangent is ones",
-        )  # fmt: skip
+        )
     stops = {key_of(t) for t in nest.flatten(stop_gradients)} if stop_gradients is not None else set()
     with scopes.within(name=scopes.current().name and f"{scopes.current().name}/{name}" or name):
         found = _reverse(outputs, targets, seeds, stops, unconnected_gradients == ZERO)
@@ -101,10 +105,11 @@ def key_of(x: Any) -> Tensor:
         x = x.flow if hasattr(x, "with_flow") else x.handle
     if not isinstance(x, Tensor):
         raise GraphError(
-            "can only differentiate with respect to tensors, variables and TensorArrays", got=repr(x),
+            "can only differentiate with respect to tensors, variables and TensorArrays",
+            got=repr(x),
             wanted="a tensor that the ys were made from",
             hint="make a tensor of it before the ys are built, as with constant",
-        )  # fmt: skip
+        )
     return scopes.current_region().resolve(x)
 
 
@@ -134,15 +139,21 @@ def _result(x: Any, total: Any) -> Any:
 def _seed(y: Tensor, seed: Any) -> Tensor:
     if not y.dtype.is_differentiable:
         raise DtypeError(
-            "only floating and complex tensors have gradients", wanted="float or complex", got=y.dtype, operation=y.op,
+            "only floating and complex tensors have gradients",
+            wanted="float or complex",
+            got=y.dtype,
+            operation=y.op,
             hint="cast it before the computation that should be differentiated",
-        )  # fmt: skip
+        )
     if seed is None:
         return ones_like(y)
     tensor = convert_to_tensor(densify(seed), y.dtype)
     if not tensor.shape.is_compatible_with(y.shape):
         raise ShapeError(
-            "an entry of grad_ys does not have the shape of its y", wanted=y.shape, got=tensor.shape,
-            operation=tensor.op, hint="broadcast or reshape it to the shape of its y",
-        )  # fmt: skip
+            "an entry of grad_ys does not have the shape of its y",
+            wanted=y.shape,
+            got=tensor.shape,
+            operation=tensor.op,
+            hint="broadcast or reshape it to the shape of its y",
+        )
     return tensor

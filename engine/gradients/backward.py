@@ -54,9 +54,12 @@ class Backward:
         results = list(op.definition.gradient(op, *sums))  # type: ignore[operator]
         if len(results) != len(op.inputs):
             raise GraphError(
-                "a gradient function returned the wrong number of cotangents", wanted=len(op.inputs), got=len(results),
-                operation=op, hint="return one cotangent, or None, for each input",
-            )  # fmt: skip
+                "a gradient function returned the wrong number of cotangents",
+                wanted=len(op.inputs),
+                got=len(results),
+                operation=op,
+                hint="return one cotangent, or None, for each input",
+            )
         for tensor, cotangent in zip(op.inputs, results, strict=True):
             if cotangent is not None:
                 self.contribute(cotangents, tensor, cotangent)
@@ -76,6 +79,7 @@ class Backward:
         if op.region.owner is None and initial in self.active:
             raise GraphError(
                 "can not compute a gradient inside a loop with respect to what enters it",
-                got=f"loop variable {op.name}, which starts from {initial.name}", operation=initial.op,
+                got=f"loop variable {op.name}, which starts from {initial.name}",
+                operation=initial.op,
                 hint="call gradients() after the loop is built, on its results",
-            )  # fmt: skip
+            )

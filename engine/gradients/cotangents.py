@@ -58,9 +58,10 @@ def add_up(contributions: Sequence[Any], like: Tensor) -> Tensor | IndexedSlices
     """Return the sum of contributions to `like`, sparse only if all of them are."""
     if any(isinstance(c, Slot) for c in contributions):
         raise GraphError(
-            "a saved series is read outside the loop it is for", operation=like.op,
+            "a saved series is read outside the loop it is for",
+            operation=like.op,
             hint="fetch what is read from it; this is a mistake of the gradient rules, please report it",
-        )  # fmt: skip
+        )
     if len(contributions) == 1:
         return contributions[0]  # type: ignore[no-any-return]
     with _where(contributions):

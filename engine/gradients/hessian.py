@@ -59,12 +59,21 @@ def _hessian(gradient: Any, x: Any, name: str) -> Tensor:
         rows = apply("ExpandDims", densify(row), axis=0)
         body.results.append(body.params[0] + 1)
     loop = make_while(
-        [constant(0, int64)], cond, body, name=name, source=user_source(), parallel_iterations=WINDOW, back_prop=True,
+        [constant(0, int64)],
+        cond,
+        body,
+        name=name,
+        source=user_source(),
+        parallel_iterations=WINDOW,
+        back_prop=True,
         swap_memory=False,
-    )  # fmt: skip
+    )
     shape = shape_of(gradient)
     stacked = apply(
-        "SeriesConcat", save_series(loop, rows), apply("Concat", [constant([0], "int32"), shape], axis=0),
-        dtype=gradient.dtype, shape=rows.shape,
-    )  # fmt: skip
+        "SeriesConcat",
+        save_series(loop, rows),
+        apply("Concat", [constant([0], "int32"), shape], axis=0),
+        dtype=gradient.dtype,
+        shape=rows.shape,
+    )
     return apply("Reshape", stacked, apply("Concat", [shape, shape], axis=0))  # type: ignore[no-any-return]

@@ -67,9 +67,14 @@ class WhileGradient:
         with scopes.inside(self.cond):
             self.cond.results.append(self.cond.params[0] > 0)
         self.gradient = make_while(
-            self.inits, self.cond, self.body, name=f"{self.op.name}_grad", source=self.op.source,
-            back_prop=True, **self.attrs,
-        )  # fmt: skip
+            self.inits,
+            self.cond,
+            self.body,
+            name=f"{self.op.name}_grad",
+            source=self.op.source,
+            back_prop=True,
+            **self.attrs,
+        )
         for k, i in enumerate(self.variables):
             self.walk.contribute(self.outside, self.starts[i], self.gradient.outputs[1 + k])
         for tensor, finish in self.finish:

@@ -30,7 +30,7 @@ from ..ir.structured import (
     save_maybe,
     save_series,
     trip_count,
-)  # fmt: skip
+)
 from ..ir.tensor import Tensor
 from ..ops.random import DRAWS
 from .mirror import Mirror, counter, read_slot
@@ -142,16 +142,25 @@ class Recompute(Mirror):
     def _copy(self, op: Operation) -> Operation:
         if op.type in _HAND_MADE:
             raise GraphError(
-                "a hand-made loop can not be recomputed", wanted="while_loop and cond in a loop with checkpoint_every",
-                got=op.type, operation=op, hint="leave checkpoint_every out, or build the inner loop with while_loop",
-            )  # fmt: skip
+                "a hand-made loop can not be recomputed",
+                wanted="while_loop and cond in a loop with checkpoint_every",
+                got=op.type,
+                operation=op,
+                hint="leave checkpoint_every out, or build the inner loop with while_loop",
+            )
         inputs = [*op.inputs]
         if op.type in DRAWS and not _is_told(op):
             inputs += _instance(self.forward)
         return Operation(
-            self.region, op.type, op.graph.unique_name(f"{op.name}/again"), map(self.region.resolve, inputs),
-            [(t.dtype, t.shape) for t in op.outputs], attrs=dict(op.attrs), device=op.device, source=op.source,
-        )  # fmt: skip
+            self.region,
+            op.type,
+            op.graph.unique_name(f"{op.name}/again"),
+            map(self.region.resolve, inputs),
+            [(t.dtype, t.shape) for t in op.outputs],
+            attrs=dict(op.attrs),
+            device=op.device,
+            source=op.source,
+        )
 
 
 class _Branches:
@@ -164,9 +173,7 @@ class _Branches:
             with scopes.inside(mirror.region):
                 mirror.region.results = [mirror.region.resolve(t) for t in mirror.forward.results]
         shapes = [t.shape for t in op.outputs[: num_results(op)]]
-        self.op = make_cond(
-            pred, [m.region for m in self.mirrors], shapes, name=f"{op.name}/again", source=op.source
-        )  # fmt: skip
+        self.op = make_cond(pred, [m.region for m in self.mirrors], shapes, name=f"{op.name}/again", source=op.source)
         self.op.device = op.device
 
     def results(self) -> Sequence[Tensor]:

@@ -58,6 +58,14 @@ def _spread(walk: Backward, op: Operation, cotangents: Cotangents) -> None:
 
 
 RULES.update(
-    SeriesRead=_read, SeriesReadOrZeros=_read, SeriesReadSeries=_read, MaybeGet=_get, SeriesAdd=_add,
-    SeriesConcat=_concat, SeriesSplit=_split, SeriesSum=_sum, SeriesSumSeries=_sum, SeriesSpread=_spread,
-)  # fmt: skip
+    SeriesRead=_read,
+    SeriesReadOrZeros=_read,
+    SeriesReadSeries=_read,
+    MaybeGet=_get,
+    SeriesAdd=_add,
+    SeriesConcat=_concat,
+    SeriesSplit=_split,
+    SeriesSum=_sum,
+    SeriesSumSeries=_sum,
+    SeriesSpread=_spread,
+)

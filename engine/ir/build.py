@@ -62,9 +62,15 @@ def build(type: str, tensors: list[Tensor], *, name: str | None = None, **attrs:
     region = scopes.current_region()
     outputs = [(dtype, Shape(None)) for dtype in definition.signature.output_dtypes(bound, attrs)]
     op = Operation(
-        region, type, scoped_name(name or type), tensors, outputs,
-        control_inputs=scope.control_inputs, attrs=attrs, source=user_source(),
-    )  # fmt: skip
+        region,
+        type,
+        scoped_name(name or type),
+        tensors,
+        outputs,
+        control_inputs=scope.control_inputs,
+        attrs=attrs,
+        source=user_source(),
+    )
     try:
         infer_shapes(op)
         place(op)
@@ -191,9 +197,12 @@ def convert_to_tensor(value: Any, dtype: Any = None, name: str | None = None) ->
         return constant(value, wanted, name=name)
     if wanted is not None and tensor.dtype is not wanted:
         raise DtypeError(
-            "a tensor has another dtype", wanted=wanted, got=tensor.dtype, operation=tensor.op,
+            "a tensor has another dtype",
+            wanted=wanted,
+            got=tensor.dtype,
+            operation=tensor.op,
             hint=f"use cast(..., '{wanted}')",
-        )  # fmt: skip
+        )
     return scopes.current_region().resolve(tensor)
 
 
@@ -230,10 +239,15 @@ def constant(value: Any, dtype: Any = None, shape: Any = None, name: str | None 
     array.flags.writeable = False
     scope = scopes.current()
     op = Operation(
-        scopes.current_region(), "Const", scoped_name(name or "Const"), (),
+        scopes.current_region(),
+        "Const",
+        scoped_name(name or "Const"),
+        (),
         [(dtypes.as_dtype(array.dtype), Shape(array.shape))],
-        control_inputs=scope.control_inputs, attrs={"value": array}, source=user_source(),
-    )  # fmt: skip
+        control_inputs=scope.control_inputs,
+        attrs={"value": array},
+        source=user_source(),
+    )
     place(op)
     return op.outputs[0]
 
@@ -359,9 +373,12 @@ def _slice_part(tensor: Tensor, part: Any, dynamic: list[Any]) -> Any:
                 dynamic.append(symbol)
                 return DYNAMIC
         raise GraphError(
-            "this can not index a tensor", wanted="integers, slices, ..., None, scalar integer tensors or a mask",
-            got=repr(value), operation=tensor.op, hint="use gather, gather_nd or boolean_mask",
-        )  # fmt: skip
+            "this can not index a tensor",
+            wanted="integers, slices, ..., None, scalar integer tensors or a mask",
+            got=repr(value),
+            operation=tensor.op,
+            hint="use gather, gather_nd or boolean_mask",
+        )
 
     if part is Ellipsis or part is None:
         return part
@@ -374,16 +391,22 @@ def _complete(definition: OpDefinition, given: dict[str, Any]) -> dict[str, Any]
     unknown = set(given) - set(definition.attrs)
     if unknown:
         raise GraphError(
-            f"{definition.type} has no attribute {sorted(unknown)}", wanted=list(definition.attrs), got=sorted(unknown),
-            operation=definition.type, hint="leave it out",
-        )  # fmt: skip
+            f"{definition.type} has no attribute {sorted(unknown)}",
+            wanted=list(definition.attrs),
+            got=sorted(unknown),
+            operation=definition.type,
+            hint="leave it out",
+        )
     attrs = {**definition.attrs, **given}
     for key, value in attrs.items():
         if value is REQUIRED:
             raise GraphError(
-                f"{definition.type} needs attribute '{key}'", wanted=list(definition.attrs), got=list(given),
-                operation=definition.type, hint=f"pass {key}=",
-            )  # fmt: skip
+                f"{definition.type} needs attribute '{key}'",
+                wanted=list(definition.attrs),
+                got=list(given),
+                operation=definition.type,
+                hint=f"pass {key}=",
+            )
     return attrs
 
 

@@ -156,13 +156,21 @@ def define(
     """Declare an operation type; see :class:`OpDefinition`."""
     if type in _REGISTRY:
         raise GraphError(
-            f"operation type {type} is declared twice", operation=type,
+            f"operation type {type} is declared twice",
+            operation=type,
             hint="give it another name, or remove one of the blocks",
-        )  # fmt: skip
+        )
     definition = OpDefinition(
-        type, parse_signature(signature, where), dict(attrs or {}), shape, kernel, gradient,
-        stateful, shape_only, tuple(samples),
-    )  # fmt: skip
+        type,
+        parse_signature(signature, where),
+        dict(attrs or {}),
+        shape,
+        kernel,
+        gradient,
+        stateful,
+        shape_only,
+        tuple(samples),
+    )
     _REGISTRY[type] = definition
     return definition
 
@@ -173,9 +181,10 @@ def definition_of(type: str) -> OpDefinition:
         return _REGISTRY[type]
     except KeyError:
         raise GraphError(
-            "no such operation type", got=type,
+            "no such operation type",
+            got=type,
             hint="import the module that declares it, or look for a spelling mistake",
-        ) from None  # fmt: skip
+        ) from None
 
 
 def all_definitions() -> list[OpDefinition]:

@@ -66,16 +66,18 @@ def _note(frames: Frames, op: Operation) -> None:
         _enter(frames, op, here)
     elif op.type in _LEAVES and here == ROOT:
         raise GraphError(
-            "an Exit stands outside any loop: no corresponding Enter", operation=op,
+            "an Exit stands outside any loop: no corresponding Enter",
+            operation=op,
             hint="bring its input into a frame with enter first",
-        )  # fmt: skip
+        )
     elif op.type == "LoopCond":
         frames.infos[here].loop_conds.append(op)
         if len(frames.infos[here].loop_conds) > 1:
             raise GraphError(
-                f"frame '{here}' has more than one LoopCond", operation=op,
+                f"frame '{here}' has more than one LoopCond",
+                operation=op,
                 hint="give each loop a frame of its own, or combine the predicates with logical_and",
-            )  # fmt: skip
+            )
 
 
 def _enter(frames: Frames, op: Operation, here: str) -> None:
@@ -85,9 +87,12 @@ def _enter(frames: Frames, op: Operation, here: str) -> None:
     info = frames.infos.setdefault(name, FrameInfo(name, here, op.attrs["parallel_iterations"]))
     if info.parent != here:
         raise GraphError(
-            f"frame '{name}' has mismatched parent frames", wanted=info.parent or "the root frame",
-            got=here or "the root frame", operation=op, hint="give each loop a frame name of its own",
-        )  # fmt: skip
+            f"frame '{name}' has mismatched parent frames",
+            wanted=info.parent or "the root frame",
+            got=here or "the root frame",
+            operation=op,
+            hint="give each loop a frame name of its own",
+        )
     info.enters.append(op)
 
 
@@ -98,7 +103,9 @@ def _check_inputs(frames: Frames, op: Operation) -> None:
     for value, source in sources:
         if frames.of_output(source) != here:
             raise GraphError(
-                f"{op.name} has inputs from different frames", wanted=f"inputs of frame '{here or 'root'}'",
-                got=f"{value.name} of frame '{frames.of_output(source) or 'root'}'", operation=op,
+                f"{op.name} has inputs from different frames",
+                wanted=f"inputs of frame '{here or 'root'}'",
+                got=f"{value.name} of frame '{frames.of_output(source) or 'root'}'",
+                operation=op,
                 hint="bring the value in with enter, or out with exit",
-            )  # fmt: skip
+            )

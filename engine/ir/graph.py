@@ -55,9 +55,11 @@ class Graph:
             return self._by_name[name]
         except KeyError:
             raise GraphError(
-                "no such operation", wanted="the name of one of this graph", got=repr(name),
+                "no such operation",
+                wanted="the name of one of this graph",
+                got=repr(name),
                 hint="see graph.get_operations()",
-            ) from None  # fmt: skip
+            ) from None
 
     def get_tensor_by_name(self, name: str) -> Tensor:
         """Return the tensor ``operation:index``."""
@@ -67,9 +69,12 @@ class Graph:
         outputs = self.get_operation_by_name(operation).outputs
         if int(index) >= len(outputs):
             raise GraphError(
-                "no such output", wanted=f"{operation}:0 to {operation}:{len(outputs) - 1}" if outputs else "no output",
-                got=name, operation=self.get_operation_by_name(operation), hint="see operation.outputs",
-            )  # fmt: skip
+                "no such output",
+                wanted=f"{operation}:0 to {operation}:{len(outputs) - 1}" if outputs else "no output",
+                got=name,
+                operation=self.get_operation_by_name(operation),
+                hint="see operation.outputs",
+            )
         return outputs[int(index)]
 
     def as_graph_element(self, element: Any) -> Tensor | Operation:
@@ -80,14 +85,19 @@ class Graph:
             element = element._as_graph_element()
         if not isinstance(element, (Tensor, Operation)):
             raise GraphError(
-                "not a tensor, operation, variable or name", wanted="something of this graph", got=repr(element),
+                "not a tensor, operation, variable or name",
+                wanted="something of this graph",
+                got=repr(element),
                 hint="make a tensor of it with convert_to_tensor",
-            )  # fmt: skip
+            )
         if element.graph is not self:
             raise GraphError(
-                "this belongs to another graph", wanted="something of this graph", got=element,
-                operation=getattr(element, "op", element), hint="use a session of its own graph",
-            )  # fmt: skip
+                "this belongs to another graph",
+                wanted="something of this graph",
+                got=element,
+                operation=getattr(element, "op", element),
+                hint="use a session of its own graph",
+            )
         return element
 
     def is_feedable(self, element: Any) -> bool:

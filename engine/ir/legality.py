@@ -182,8 +182,13 @@ def _in_root(op: Operation) -> Complaint:
 
 
 _ANYWHERE = (
-    _registered, _inputs_in_scope, _controls_in_scope, _fits_signature, _merge_has_inputs, _only_owners_have_regions,
-)  # fmt: skip
+    _registered,
+    _inputs_in_scope,
+    _controls_in_scope,
+    _fits_signature,
+    _merge_has_inputs,
+    _only_owners_have_regions,
+)
 
 STAGES = {
     "structured": Stage(

@@ -43,9 +43,18 @@ class Operation:
     """
 
     __slots__ = (
-        "name", "type", "inputs", "outputs", "control_inputs", "attrs", "regions", "region", "device",
-        "source", "__weakref__",
-    )  # fmt: skip
+        "name",
+        "type",
+        "inputs",
+        "outputs",
+        "control_inputs",
+        "attrs",
+        "regions",
+        "region",
+        "device",
+        "source",
+        "__weakref__",
+    )
     _is_leaf = True
 
     def __init__(
@@ -95,8 +104,12 @@ class Operation:
             return self.attrs[name]
         except KeyError:
             raise GraphError(
-                "no such attribute", wanted=list(self.attrs), got=name, operation=self, hint="use one of these",
-            ) from None  # fmt: skip
+                "no such attribute",
+                wanted=list(self.attrs),
+                got=name,
+                operation=self,
+                hint="use one of these",
+            ) from None
 
     def update_input(self, index: int, tensor: Tensor) -> None:
         """Replace one input, as to close a hand-made loop on a Merge.
@@ -115,21 +128,29 @@ class Operation:
         """
         if not 0 <= index < len(self.inputs):
             raise GraphError(
-                "no such input", wanted=f"0 to {len(self.inputs) - 1}", got=index, operation=self,
+                "no such input",
+                wanted=f"0 to {len(self.inputs) - 1}",
+                got=index,
+                operation=self,
                 hint="see operation.inputs",
-            )  # fmt: skip
+            )
         old = self.inputs[index]
         if tensor.dtype is not old.dtype:
             raise GraphError(
-                "the new input has another dtype", wanted=old.dtype, got=tensor.dtype, operation=self,
+                "the new input has another dtype",
+                wanted=old.dtype,
+                got=tensor.dtype,
+                operation=self,
                 hint=f"use cast(..., '{old.dtype}')",
-            )  # fmt: skip
+            )
         if not self.region.sees(tensor):
             raise GraphError(
-                "the new input is in another region", got=tensor, operation=self,
+                "the new input is in another region",
+                got=tensor,
+                operation=self,
                 wanted=f"a tensor of the {self.region.path()} or of a region around it",
                 hint="return it from the branch or body it is in",
-            )  # fmt: skip
+            )
         self.inputs[index] = tensor
         if old not in self.inputs:
             old._consumers.pop(self, None)

@@ -67,6 +67,8 @@ def _sorted(operations: Sequence[Operation], needs: dict[Operation, set[Operatio
 
 def _refuse(stuck: list[Operation]) -> None:
     raise GraphError(
-        "the graph contains a cycle", got=", ".join(op.name for op in stuck[:8]), operation=stuck[0],
+        "the graph contains a cycle",
+        got=", ".join(op.name for op in stuck[:8]),
+        operation=stuck[0],
         hint="the only cycles allowed go from a NextIteration to a Merge",
-    )  # fmt: skip
+    )

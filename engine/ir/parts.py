@@ -84,9 +84,16 @@ def _follow(op: Operation, like: Operation, key: int) -> Operation:
 def _emit(like: Operation, type: str, *, inputs: Any = (), controls: Any = (), **attrs: Any) -> Operation:
     graph = like.graph
     return Operation(
-        graph.root, type, graph.unique_name(f"{like.name}/{type}"), inputs, (), control_inputs=controls, attrs=attrs,
-        device=like.device, source=like.source,
-    )  # fmt: skip
+        graph.root,
+        type,
+        graph.unique_name(f"{like.name}/{type}"),
+        inputs,
+        (),
+        control_inputs=controls,
+        attrs=attrs,
+        device=like.device,
+        source=like.source,
+    )
 
 
 def _part_feed(op: Operation, inputs: list[Tensor], region: Region) -> list[Tensor] | None:

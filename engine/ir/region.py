@@ -68,9 +68,12 @@ class Region:
         where = tensor.op.region
         if where.graph is not self.graph:
             raise GraphError(
-                f"tensor {tensor.name} is of another graph", got=f"built at {tensor.op.source}", operation=tensor.op,
-                source=user_source(), hint="build everything that belongs together in one graph",
-            )  # fmt: skip
+                f"tensor {tensor.name} is of another graph",
+                got=f"built at {tensor.op.source}",
+                operation=tensor.op,
+                source=user_source(),
+                hint="build everything that belongs together in one graph",
+            )
         raise GraphError(
             f"tensor {tensor.name} is used outside the {where.role} it was made in",
             wanted=f"a tensor of the {self.role} or of a region around it",

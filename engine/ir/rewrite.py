@@ -151,9 +151,15 @@ class _Copier:
         for i, tensor in enumerate(self.program.feeds):
             name = self.graph.unique_name(tensor.op.name)
             feed = Operation(
-                self.graph.root, "Feed", name, (), [(tensor.dtype, tensor.shape)],
-                attrs={"index": i, "dtype": tensor.dtype}, source=tensor.op.source, device=tensor.op.device,
-            )  # fmt: skip
+                self.graph.root,
+                "Feed",
+                name,
+                (),
+                [(tensor.dtype, tensor.shape)],
+                attrs={"index": i, "dtype": tensor.dtype},
+                source=tensor.op.source,
+                device=tensor.op.device,
+            )
             self.env[tensor] = feed.outputs[0]
         self.needs.add([*self.program.fetches, *self.program.targets])
         self.watched = [t for t in self.program.watched if self.needs.runs(t)]
@@ -207,9 +213,12 @@ class _Copier:
         known = next((self.env[t] for t in op.inputs if t in self.env), None)
         if known is None:
             raise GraphError(
-                "a Merge has no input from outside its loop", wanted="an Enter beside the NextIteration", got=tensor,
-                operation=op, hint="merge([enter(...), enter(...)]), then update_input(1, next_iteration(...))",
-            )  # fmt: skip
+                "a Merge has no input from outside its loop",
+                wanted="an Enter beside the NextIteration",
+                got=tensor,
+                operation=op,
+                hint="merge([enter(...), enter(...)]), then update_input(1, next_iteration(...))",
+            )
         return known
 
     def append(
@@ -217,9 +226,17 @@ class _Copier:
     ) -> Operation:
         controls = [copy for c in op.control_inputs if (copy := self.ops.get(c)) is not None]
         return Operation(
-            target, op.type, self.graph.unique_name(op.name), inputs, outputs, control_inputs=controls,
-            attrs={**op.attrs, **attrs}, regions=regions, device=op.device, source=op.source,
-        )  # fmt: skip
+            target,
+            op.type,
+            self.graph.unique_name(op.name),
+            inputs,
+            outputs,
+            control_inputs=controls,
+            attrs={**op.attrs, **attrs},
+            regions=regions,
+            device=op.device,
+            source=op.source,
+        )
 
     def bind(self, olds: Sequence[Tensor], news: Sequence[Tensor]) -> None:
         for old, new in zip(olds, news, strict=True):

@@ -43,10 +43,12 @@ class Signature:
         """Pair flat Python arguments (lists for variadic parameters) with parameters."""
         if len(arguments) != len(self.inputs):
             raise GraphError(
-                f"{operation} takes {len(self.inputs)} inputs", got=len(arguments),
-                wanted=[p.name for p in self.inputs], operation=operation,
+                f"{operation} takes {len(self.inputs)} inputs",
+                got=len(arguments),
+                wanted=[p.name for p in self.inputs],
+                operation=operation,
                 hint="give one argument for each; a variadic one is a list",
-            )  # fmt: skip
+            )
         pairs: list[tuple[Parameter, Any]] = []
         for parameter, argument in zip(self.inputs, arguments, strict=True):
             pairs.extend((parameter, a) for a in argument) if parameter.many else pairs.append((parameter, argument))

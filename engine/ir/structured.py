@@ -61,9 +61,16 @@ def make_cond(
     """Append a Cond whose branches are built; their results agree in number and dtype."""
     outputs = [(t.dtype, shape) for t, shape in zip(branches[0].results, shapes, strict=True)]
     op = Operation(
-        scopes.current_region(), "Cond", scoped_name(name), [pred], outputs, regions=branches, source=source,
-        control_inputs=scopes.current().control_inputs, attrs={"extras": []},
-    )  # fmt: skip
+        scopes.current_region(),
+        "Cond",
+        scoped_name(name),
+        [pred],
+        outputs,
+        regions=branches,
+        source=source,
+        control_inputs=scopes.current().control_inputs,
+        attrs={"extras": []},
+    )
     place(op)
     return op
 
@@ -74,9 +81,16 @@ def make_while(
     """Append a While whose regions are built; the body's results agree with its parameters."""
     outputs = [(t.dtype, t.shape) for t in body.params]
     op = Operation(
-        scopes.current_region(), "While", scoped_name(name), inits, outputs, regions=(cond, body), source=source,
-        control_inputs=scopes.current().control_inputs, attrs={"extras": [], **attrs},
-    )  # fmt: skip
+        scopes.current_region(),
+        "While",
+        scoped_name(name),
+        inits,
+        outputs,
+        regions=(cond, body),
+        source=source,
+        control_inputs=scopes.current().control_inputs,
+        attrs={"extras": [], **attrs},
+    )
     place(op)
     return op
 

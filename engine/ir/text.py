@@ -154,9 +154,16 @@ class _Parser:
         regions = self.regions(region) if type_ in ("Cond", "While") else []
         self.check_free(start, name)
         op = Operation(
-            region, type_, region.graph.unique_name(name), (), outputs, attrs=attrs, regions=regions, device=device,
+            region,
+            type_,
+            region.graph.unique_name(name),
+            (),
+            outputs,
+            attrs=attrs,
+            regions=regions,
+            device=device,
             source=self.source,
-        )  # fmt: skip
+        )
         self.ops[name] = op
         self.inputs.append((op, inputs, controls))
         if regions:

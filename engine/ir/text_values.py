@@ -111,9 +111,11 @@ class Reader:
         """Raise the GraphError that says which line is wrong and what was wanted there."""
         token = token or self.next
         raise GraphError(
-            f"line {token.line} of a graph's text is wrong", wanted=wanted, got=token.text,
+            f"line {token.line} of a graph's text is wrong",
+            wanted=wanted,
+            got=token.text,
             hint="compare it with what to_text prints",
-        )  # fmt: skip
+        )
 
     def take(self) -> Token:
         """Read one token."""
@@ -191,9 +193,11 @@ class Reader:
             return _unquote(self, token)
         if token.kind == "opaque":
             raise GraphError(
-                f"line {token.line} of a graph's text holds what only exists in Python", wanted="a value",
-                got=token.text, hint="build this graph in Python; its text is for reading",
-            )  # fmt: skip
+                f"line {token.line} of a graph's text holds what only exists in Python",
+                wanted="a value",
+                got=token.text,
+                hint="build this graph in Python; its text is for reading",
+            )
         return self._container(token) if token.kind == "mark" else self._word(token)
 
     def _container(self, token: Token) -> Any:
@@ -264,9 +268,11 @@ def _tokens(line: str, number: int) -> list[Token]:
         if match is None:
             what = f"line {number} of a graph's text is wrong"
             raise GraphError(
-                what, wanted="a name, a value or punctuation", got=line[position:],
+                what,
+                wanted="a name, a value or punctuation",
+                got=line[position:],
                 hint="compare it with what to_text prints",
-            )  # fmt: skip
+            )
         found.append(Token(match.lastgroup or "", match.group(), number))
         position = match.end()
     return found

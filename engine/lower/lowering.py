@@ -86,9 +86,16 @@ class _Scope:
         if like is None or name != like.name:
             name = self.lowering.new_name(name)
         return Operation(
-            self.lowering.graph.root, type, name, inputs, outputs, control_inputs=controls, attrs=attrs,
-            device=like.device if like else "", source=like.source if like else None,
-        )  # fmt: skip
+            self.lowering.graph.root,
+            type,
+            name,
+            inputs,
+            outputs,
+            control_inputs=controls,
+            attrs=attrs,
+            device=like.device if like else "",
+            source=like.source if like else None,
+        )
 
     def frame_scope(self) -> _Scope | None:
         """Return the innermost loop this scope is in."""
@@ -151,10 +158,16 @@ class _LoopScope(_Scope):
     def enter(self, outer: Tensor, constant: bool) -> Tensor:
         assert self.parent is not None
         tensor = self.parent.emit(
-            "Enter", f"{self.op.name}/Enter", [outer], [(outer.dtype, outer.shape)],
-            self.lowering.controls(self.op, self.parent) if not constant else (), like=self.op,
-            frame_name=self.name, is_constant=constant, parallel_iterations=self.op.attrs["parallel_iterations"],
-        ).outputs[0]  # fmt: skip
+            "Enter",
+            f"{self.op.name}/Enter",
+            [outer],
+            [(outer.dtype, outer.shape)],
+            self.lowering.controls(self.op, self.parent) if not constant else (),
+            like=self.op,
+            frame_name=self.name,
+            is_constant=constant,
+            parallel_iterations=self.op.attrs["parallel_iterations"],
+        ).outputs[0]
         if constant:
             self.invariants.add(tensor)
         return tensor
@@ -248,9 +261,14 @@ class _Lowering:
         """Bring "this has run" into a loop as an invariant (rule 75)."""
         if control not in home.env:
             token = home.emit(
-                "Const", f"{control.name}/done", (), [(dtypes.bool_, SCALAR)], self.ops[control], like=control,
+                "Const",
+                f"{control.name}/done",
+                (),
+                [(dtypes.bool_, SCALAR)],
+                self.ops[control],
+                like=control,
                 value=np.asarray(True),
-            )  # fmt: skip
+            )
             home.env[control] = token.outputs[0]
         return scope.lookup(control).op
 

@@ -27,11 +27,13 @@ def _logistic(x: float) -> float:
 
 
 sigmoid = unary(
-    "Sigmoid", "sigmoid", "Logistic function ``1 / (1 + exp(-x))``, elementwise.",
+    "Sigmoid",
+    "sigmoid",
+    "Logistic function ``1 / (1 + exp(-x))``, elementwise.",
     kernel=typed(lambda xp, x: 1 / (1 + xp.exp(-x))),
     gradient=lambda x, y, g: g * conj(y * (1 - y)),
     samples=sampled(_logistic, _X, lambda z: 1 / (1 + cmath.exp(-z)), [0.5 + 0.25j, -1 + 2j]),
-)  # fmt: skip
+)
 
 
 def _activation(
@@ -46,9 +48,15 @@ def _activation(
         return [gradient(op.inputs[0], op.outputs[0], g, **{key: op.attrs[key] for key in attrs or {}})]
 
     define(
-        type, "features: T -> activations: T", where={"T": where}, attrs=attrs, shape=same_as(0),
-        kernel=typed(kernel), gradient=gradients, samples=samples,
-    )  # fmt: skip
+        type,
+        "features: T -> activations: T",
+        where={"T": where},
+        attrs=attrs,
+        shape=same_as(0),
+        kernel=typed(kernel),
+        gradient=gradients,
+        samples=samples,
+    )
 
 
 _activation(

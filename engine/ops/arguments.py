@@ -51,9 +51,11 @@ def static_int(value: Any, what: str = "axis") -> int:
         return operator.index(known.item() if isinstance(known, np.ndarray) else known)  # type: ignore[arg-type]
     except (TypeError, ValueError):
         raise GraphError(
-            f"'{what}' has to be an integer known while the graph is built", got=repr(value),
-            wanted="an integer or a constant", hint="give a Python integer",
-        ) from None  # fmt: skip
+            f"'{what}' has to be an integer known while the graph is built",
+            got=repr(value),
+            wanted="an integer or a constant",
+            hint="give a Python integer",
+        ) from None
 
 
 def static_ints(value: Any, what: str = "axis") -> tuple[int, ...]:
@@ -68,9 +70,11 @@ def axis_within(axis: int, rank: int, what: str = "axis") -> int:
     """Return a possibly negative axis as a number from 0 up; ShapeError when there is no such axis."""
     if not -rank <= axis < rank:
         raise ShapeError(
-            f"there is no such {what}", wanted=f"{-rank} to {rank - 1}" if rank else "rank >= 1", got=axis,
+            f"there is no such {what}",
+            wanted=f"{-rank} to {rank - 1}" if rank else "rank >= 1",
+            got=axis,
             hint="negative numbers count from the end",
-        )  # fmt: skip
+        )
     return axis % rank
 
 

@@ -25,43 +25,55 @@ _POSITIVE = [[1.5, 0.25, 3.0]]
 _Z = ([1 + 2j, -0.5 + 1j], [[0.5 - 1j], [2 + 0.25j]])
 
 add = binary(
-    "Add", "add", "Add elementwise; strings are concatenated.",
+    "Add",
+    "add",
+    "Add elementwise; strings are concatenated.",
     where=(*dtypes.NUMERIC, dtypes.string),
     kernel=Ufunc("add"),
     gradient=lambda x, y, z, g: (g, g),
     samples=[*sampled(lambda x, y: x + y, (_A, _B)), Sample([i32(3), i32(4)], i32(7))],
-)  # fmt: skip
+)
 
 subtract = binary(
-    "Sub", "subtract", "Subtract elementwise.",
+    "Sub",
+    "subtract",
+    "Subtract elementwise.",
     kernel=Ufunc("subtract"),
     gradient=lambda x, y, z, g: (g, -g),
     samples=[*sampled(lambda x, y: x - y, (_A, _B)), Sample([i32(3), i32(4)], i32(-1))],
-)  # fmt: skip
+)
 
 multiply = binary(
-    "Mul", "multiply", "Multiply elementwise.",
+    "Mul",
+    "multiply",
+    "Multiply elementwise.",
     kernel=Ufunc("multiply"),
     gradient=lambda x, y, z, g: (g * conj(y), g * conj(x)),
     samples=sampled(lambda x, y: x * y, (_A, _B), lambda x, y: x * y, _Z),
-)  # fmt: skip
+)
 
 
 def _division(op: Operation) -> Shape:
     if op.inputs[0].dtype.is_integer:
         raise DtypeError(
-            "division is not defined for integers", wanted="a floating or complex dtype", got=op.inputs[0].dtype,
-            operation=op, hint="use // for whole numbers, or cast both operands to 'float32' first",
-        )  # fmt: skip
+            "division is not defined for integers",
+            wanted="a floating or complex dtype",
+            got=op.inputs[0].dtype,
+            operation=op,
+            hint="use // for whole numbers, or cast both operands to 'float32' first",
+        )
     return broadcast_all(op)
 
 
 divide = binary(
-    "RealDiv", "divide", "Divide elementwise; integers are refused (use ``floordiv`` or cast them).",
-    kernel=Ufunc("divide"), shape=_division,
+    "RealDiv",
+    "divide",
+    "Divide elementwise; integers are refused (use ``floordiv`` or cast them).",
+    kernel=Ufunc("divide"),
+    shape=_division,
     gradient=lambda x, y, z, g: (g / conj(y), -(g * conj(z / y))),
     samples=sampled(lambda x, y: x / y, (_A, _B), lambda x, y: x / y, _Z),
-)  # fmt: skip
+)
 realdiv = truediv = div = divide
 
 
@@ -83,26 +95,30 @@ def _floor_mod(xp: Any, x: Any, y: Any) -> Any:
 
 
 floordiv = binary(
-    "FloorDiv", "floordiv",
+    "FloorDiv",
+    "floordiv",
     "Divide elementwise and round towards minus infinity; an integer divided by zero raises ZeroDivisionError.",
-    where=dtypes.REAL, kernel=_floor_divide,
+    where=dtypes.REAL,
+    kernel=_floor_divide,
     gradient=lambda x, y, z, g: (zeros_like(x), zeros_like(y)),
     samples=[
         *sampled(lambda x, y: math.floor(x / y), ([7.5, -7.5, 3.2], 2.0)),
         Sample([i32([7, -7, 6]), i32(2)], i32([3, -4, 3])),
     ],
-)  # fmt: skip
+)
 
 floormod = mod = binary(
-    "FloorMod", "floormod",
+    "FloorMod",
+    "floormod",
     "Remainder of ``floordiv``, with the sign of the divisor; an integer zero divisor raises ZeroDivisionError.",
-    where=dtypes.REAL, kernel=_floor_mod,
+    where=dtypes.REAL,
+    kernel=_floor_mod,
     gradient=lambda x, y, z, g: (g, -(g * floordiv(x, y))),
     samples=[
         *sampled(lambda x, y: x - y * math.floor(x / y), ([7.5, -7.5, 3.2], 2.0)),
         Sample([i32([7, -7, 6]), i32([2, 2, -4])], i32([1, 1, -2])),
     ],
-)  # fmt: skip
+)
 
 
 def _lowered(x: Tensor, y: Tensor) -> Tensor:
@@ -122,13 +138,16 @@ def _power_gradient(x: Tensor, y: Tensor, z: Tensor, g: Tensor) -> tuple[Tensor,
 
 
 pow = binary(
-    "Pow", "pow", "Raise `x` to the power `y` elementwise; an integer to a negative power raises ValueError.",
-    kernel=Ufunc("power", elsewhere=arrays.power), gradient=_power_gradient,
+    "Pow",
+    "pow",
+    "Raise `x` to the power `y` elementwise; an integer to a negative power raises ValueError.",
+    kernel=Ufunc("power", elsewhere=arrays.power),
+    gradient=_power_gradient,
     samples=[
         *sampled(math.pow, (_POSITIVE, [[2.0], [-0.5]]), lambda x, y: cmath.exp(y * cmath.log(x)), _Z),
         Sample([i32([2, -3]), i32([10, 3])], i32([1024, -27])),
     ],
-)  # fmt: skip
+)
 
 
 def _pick_gradient(x: Tensor, y: Tensor, mask: Tensor, g: Tensor) -> tuple[Tensor, Tensor]:
@@ -136,18 +155,24 @@ def _pick_gradient(x: Tensor, y: Tensor, mask: Tensor, g: Tensor) -> tuple[Tenso
 
 
 maximum = binary(
-    "Maximum", "maximum", "Larger of two values, elementwise; NaN wins, and of equals `x` takes the gradient.",
-    where=dtypes.REAL, kernel=Ufunc("maximum"),
+    "Maximum",
+    "maximum",
+    "Larger of two values, elementwise; NaN wins, and of equals `x` takes the gradient.",
+    where=dtypes.REAL,
+    kernel=Ufunc("maximum"),
     gradient=lambda x, y, z, g: _pick_gradient(x, y, x >= y, g),
     samples=sampled(max, (_A, _B)),
-)  # fmt: skip
+)
 
 minimum = binary(
-    "Minimum", "minimum", "Smaller of two values, elementwise; NaN wins, and of equals `x` takes the gradient.",
-    where=dtypes.REAL, kernel=Ufunc("minimum"),
+    "Minimum",
+    "minimum",
+    "Smaller of two values, elementwise; NaN wins, and of equals `x` takes the gradient.",
+    where=dtypes.REAL,
+    kernel=Ufunc("minimum"),
     gradient=lambda x, y, z, g: _pick_gradient(x, y, x <= y, g),
     samples=sampled(min, (_A, _B)),
-)  # fmt: skip
+)
 
 
 def _squared_difference_gradient(x: Tensor, y: Tensor, z: Tensor, g: Tensor) -> tuple[Tensor, Tensor]:
@@ -162,10 +187,13 @@ def _squared_difference(xp: Any, x: Any, y: Any) -> Any:
 
 
 squared_difference = binary(
-    "SquaredDifference", "squared_difference", "``(x - y) * conj(x - y)``, elementwise.",
-    kernel=_squared_difference, gradient=_squared_difference_gradient,
+    "SquaredDifference",
+    "squared_difference",
+    "``(x - y) * conj(x - y)``, elementwise.",
+    kernel=_squared_difference,
+    gradient=_squared_difference_gradient,
     samples=sampled(lambda x, y: (x - y) ** 2, (_A, _B), lambda x, y: abs(x - y) ** 2 + 0j, _Z),
-)  # fmt: skip
+)
 
 
 def _atan2_gradient(y: Tensor, x: Tensor, z: Tensor, g: Tensor) -> tuple[Tensor, Tensor]:
@@ -174,10 +202,14 @@ def _atan2_gradient(y: Tensor, x: Tensor, z: Tensor, g: Tensor) -> tuple[Tensor,
 
 
 binary(
-    "Atan2", "atan2", "Angle of the point (second operand, first operand) in radians, elementwise.",
-    where=dtypes.FLOATING, kernel=Ufunc("arctan2"), gradient=_atan2_gradient,
+    "Atan2",
+    "atan2",
+    "Angle of the point (second operand, first operand) in radians, elementwise.",
+    where=dtypes.FLOATING,
+    kernel=Ufunc("arctan2"),
+    gradient=_atan2_gradient,
     samples=sampled(math.atan2, (_A, _B)),
-)  # fmt: skip
+)
 
 
 def atan2(y: Any, x: Any, name: str | None = None) -> Tensor:
@@ -207,13 +239,17 @@ def _divide_no_nan_gradient(x: Tensor, y: Tensor, z: Tensor, g: Tensor) -> tuple
 
 
 div_no_nan = binary(
-    "DivNoNan", "div_no_nan", "Divide elementwise, with 0 where the divisor is 0.",
-    where=dtypes.DIFFERENTIABLE, kernel=_divide_no_nan, gradient=_divide_no_nan_gradient,
+    "DivNoNan",
+    "div_no_nan",
+    "Divide elementwise, with 0 where the divisor is 0.",
+    where=dtypes.DIFFERENTIABLE,
+    kernel=_divide_no_nan,
+    gradient=_divide_no_nan_gradient,
     samples=[
         *sampled(lambda x, y: x / y, (_A, _B)),
         Sample([f64([1, 0, 3]), f64([0, 0, 2])], f64([0, 0, 1.5]), differentiable=False),
     ],
-)  # fmt: skip
+)
 
 
 @typed
@@ -228,13 +264,17 @@ def _x_log_y_gradient(x: Tensor, y: Tensor, z: Tensor, g: Tensor) -> tuple[Tenso
 
 
 xlogy = binary(
-    "Xlogy", "xlogy", "``x * log(y)``, with 0 where `x` is 0, elementwise.",
-    where=dtypes.DIFFERENTIABLE, kernel=_x_log_y, gradient=_x_log_y_gradient,
+    "Xlogy",
+    "xlogy",
+    "``x * log(y)``, with 0 where `x` is 0, elementwise.",
+    where=dtypes.DIFFERENTIABLE,
+    kernel=_x_log_y,
+    gradient=_x_log_y_gradient,
     samples=[
         *sampled(lambda x, y: x * math.log(y), (_A, _B)),
         Sample([f64([0, 0]), f64([0, 2])], f64([0, 0]), differentiable=False),
     ],
-)  # fmt: skip
+)
 
 
 def _same_shapes(op: Operation) -> Shape:
@@ -242,9 +282,12 @@ def _same_shapes(op: Operation) -> Shape:
     for tensor in op.inputs:
         if not merged.is_compatible_with(tensor.shape):
             raise ShapeError(
-                "the terms of a sum differ in shape", wanted=merged, got=f"{tensor.shape} of {tensor.name}",
-                operation=op, hint="terms do not broadcast here; use + for that",
-            )  # fmt: skip
+                "the terms of a sum differ in shape",
+                wanted=merged,
+                got=f"{tensor.shape} of {tensor.name}",
+                operation=op,
+                hint="terms do not broadcast here; use + for that",
+            )
         merged = merged.merge(tensor.shape)
     return merged
 

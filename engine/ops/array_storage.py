@@ -49,9 +49,18 @@ class ArrayStorage(Elements):
     """
 
     __slots__ = (
-        "blocks", "cursor", "dynamic_size", "element_shape", "element_type", "frozen", "gradients", "identical_shapes",
-        "name", "primal", "xp",
-    )  # fmt: skip
+        "blocks",
+        "cursor",
+        "dynamic_size",
+        "element_shape",
+        "element_type",
+        "frozen",
+        "gradients",
+        "identical_shapes",
+        "name",
+        "primal",
+        "xp",
+    )
 
     def __init__(
         self,
@@ -96,10 +105,15 @@ class ArrayStorage(Elements):
         if source is not None and source in self.gradients:
             return self.gradients[source]
         made = ArrayStorage(
-            self.element_type, 0 if source is None else self.size, name=f"{self.name}@{source or 'gradient'}",
-            element_shape=self.element_shape, dynamic_size=source is None, clear_after_read=False, primal=self,
+            self.element_type,
+            0 if source is None else self.size,
+            name=f"{self.name}@{source or 'gradient'}",
+            element_shape=self.element_shape,
+            dynamic_size=source is None,
+            clear_after_read=False,
+            primal=self,
             xp=self.xp,
-        )  # fmt: skip
+        )
         if source is not None:
             self.gradients[source] = made
             self.frozen = True
@@ -138,9 +152,11 @@ class ArrayStorage(Elements):
         element = self._slot(index, context, grow=self.primal is not None)
         if element.value is None and element.shape is not None:
             raise self._error(
-                f"{self._at(index)} was already read, and cleared by that read", context,
-                got=f"first read by {_who(element.reader)}", hint="make the array with clear_after_read=False",
-            )  # fmt: skip
+                f"{self._at(index)} was already read, and cleared by that read",
+                context,
+                got=f"first read by {_who(element.reader)}",
+                hint="make the array with clear_after_read=False",
+            )
         value = element.value
         if isinstance(value, Stored) and wait:
             value = self._fetch(index)
@@ -218,9 +234,12 @@ class ArrayStorage(Elements):
             shape = self.element_shape
         if not shape.is_fully_known:
             raise self._error(
-                f"no elements of TensorArray '{self.name}' can be stacked without a known element shape", context,
-                wanted="a fully known element shape", got=shape, hint="give the array an element_shape",
-            )  # fmt: skip
+                f"no elements of TensorArray '{self.name}' can be stacked without a known element shape",
+                context,
+                wanted="a fully known element shape",
+                got=shape,
+                hint="give the array an element_shape",
+            )
         return self.xp.zeros((0, *shape.as_tuple()), self.dtype)  # type: ignore[no-any-return]
 
     def write_rows(self, indices: Any, rows: Array, context: KernelContext) -> None:
@@ -228,9 +247,12 @@ class ArrayStorage(Elements):
         rows = rows if self.lends(rows) else self.xp.asarray(rows)
         if rows.ndim == 0 or len(rows) != len(indices):
             raise self._error(
-                f"TensorArray '{self.name}' needs one row for each index", context, wanted=f"{len(indices)} rows",
-                got=f"shape {list(rows.shape)}", hint="slice the rows, or give an index for each",
-            )  # fmt: skip
+                f"TensorArray '{self.name}' needs one row for each index",
+                context,
+                wanted=f"{len(indices)} rows",
+                got=f"shape {list(rows.shape)}",
+                hint="slice the rows, or give an index for each",
+            )
         done = 0
         if isinstance(indices, range):
             self._make_room(len(indices))
@@ -271,21 +293,28 @@ class ArrayStorage(Elements):
         value, lengths = self.xp.asarray(value), np.asarray(lengths)
         if lengths.ndim != 1 or (lengths < 0).any():
             raise self._error(
-                f"split of TensorArray '{self.name}' needs a vector of lengths", context,
-                wanted="non-negative integers of shape [n]", got=lengths.tolist(),
+                f"split of TensorArray '{self.name}' needs a vector of lengths",
+                context,
+                wanted="non-negative integers of shape [n]",
+                got=lengths.tolist(),
                 hint="compute them from shapes, as shape(t)[0]",
-            )  # fmt: skip
+            )
         if value.ndim == 0 or lengths.sum() != len(value):
             raise self._error(
-                f"the lengths of a split of TensorArray '{self.name}' do not sum to the first dimension", context,
-                wanted=f"a sum of {len(value)}" if value.ndim else "a value of rank 1 or more", got=int(lengths.sum()),
+                f"the lengths of a split of TensorArray '{self.name}' do not sum to the first dimension",
+                context,
+                wanted=f"a sum of {len(value)}" if value.ndim else "a value of rank 1 or more",
+                got=int(lengths.sum()),
                 hint="slice the value, or give a length for each row that is left",
-            )  # fmt: skip
+            )
         if not self.dynamic_size and len(lengths) != self.size:
             raise self._error(
-                f"split needs as many lengths as TensorArray '{self.name}' has elements", context,
-                wanted=self.size, got=len(lengths), hint="make the array of that size, or with dynamic_size=True",
-            )  # fmt: skip
+                f"split needs as many lengths as TensorArray '{self.name}' has elements",
+                context,
+                wanted=self.size,
+                got=len(lengths),
+                hint="make the array of that size, or with dynamic_size=True",
+            )
         ends = np.cumsum(lengths)
         for i, (end, length) in enumerate(zip(ends, lengths, strict=True)):
             self.write(i, value[end - length : end], context)
@@ -296,10 +325,12 @@ class ArrayStorage(Elements):
             self._grow(index, context)
         if not 0 <= index < len(self.elements):
             raise self._error(
-                f"index {index} of TensorArray '{self.name}' is out of bounds", context,
-                wanted=f"0 <= index < size {self.size}", got=index,
+                f"index {index} of TensorArray '{self.name}' is out of bounds",
+                context,
+                wanted=f"0 <= index < size {self.size}",
+                got=index,
                 hint="count from 0" if index < 0 else "make it larger, or with dynamic_size=True",
-            )  # fmt: skip
+            )
         return self.elements[index]
 
     def _make_room(self, size: int) -> None:
@@ -310,16 +341,21 @@ class ArrayStorage(Elements):
         if self.frozen:
             raise self._error(
                 f"TensorArray '{self.name}' can not grow to index {index}: its size {self.size} was fixed when a "
-                "gradient array was made of it", context, hint="write all elements before calling grad",
-            )  # fmt: skip
+                "gradient array was made of it",
+                context,
+                hint="write all elements before calling grad",
+            )
         self.elements.extend(Element() for _ in range(index + 1 - len(self.elements)))
 
     def _accumulate(self, index: int, element: Element, array: Array, context: KernelContext) -> None:
         if element.value is None or array.shape != element.shape:
             raise self._error(
-                f"{self._at(index)} sums writes of one shape only", context, wanted=list(element.shape or ()),
-                got=list(array.shape), hint="write values of one shape to each index",
-            )  # fmt: skip
+                f"{self._at(index)} sums writes of one shape only",
+                context,
+                wanted=list(element.shape or ()),
+                got=list(array.shape),
+                hint="write values of one shape to each index",
+            )
         if element.owned:
             self.xp.add(element.value, array, out=element.value)
         else:
@@ -329,26 +365,33 @@ class ArrayStorage(Elements):
         written = element.shape is not None and self.primal is None
         verb, first = ("written", element.writer) if written else ("read", element.reader)
         raise self._error(
-            f"{self._at(index)} has already been {'written to' if written else 'read'}", context,
+            f"{self._at(index)} has already been {'written to' if written else 'read'}",
+            context,
             wanted="one write to each index, before it is read",
             got=f"first {verb} by {_who(first)}, now written by {_who((context.operation, context.iteration))}",
             hint="write to another index; order is carried by the array that write returns",
-        )  # fmt: skip
+        )
 
     def _check_value(self, index: int, array: Array, context: KernelContext) -> None:
         if array.dtype != self.dtype:
             raise self._error(
-                f"{self._at(index)} was given another dtype", context, wanted=self.element_type,
-                got=as_dtype(array.dtype), hint=f"use cast(..., '{self.element_type}')",
-            )  # fmt: skip
+                f"{self._at(index)} was given another dtype",
+                context,
+                wanted=self.element_type,
+                got=as_dtype(array.dtype),
+                hint=f"use cast(..., '{self.element_type}')",
+            )
         if array.shape == self.exact:
             return
         shape = Shape(array.shape)
         if not self.element_shape.includes(shape):
             raise self._error(
-                f"{self._at(index)} was given another shape", context, wanted=self.element_shape, got=shape,
+                f"{self._at(index)} was given another shape",
+                context,
+                wanted=self.element_shape,
+                got=shape,
                 hint="make the array with infer_shape=False if its elements differ in shape",
-            )  # fmt: skip
+            )
         if self.identical_shapes:
             self.element_shape, self.exact = shape, shape.as_tuple()
 
@@ -360,10 +403,12 @@ class ArrayStorage(Elements):
             shape = self.element_shape
         if not shape.is_fully_known:
             raise self._error(
-                f"could not read {self._at(index)}: it was never written, and its shape is not known", context,
-                wanted="a written element, or a fully known element shape", got=shape,
+                f"could not read {self._at(index)}: it was never written, and its shape is not known",
+                context,
+                wanted="a written element, or a fully known element shape",
+                got=shape,
                 hint="write it first, or give the array an element_shape",
-            )  # fmt: skip
+            )
         return self.xp.zeros(shape.as_tuple(), self.dtype)  # type: ignore[no-any-return]
 
     def shape_at(self, index: int) -> Shape:
@@ -377,9 +422,11 @@ class ArrayStorage(Elements):
         shape = Shape(like[0][1:]) if like else self.element_shape[1:]
         if not shape.is_fully_known:
             raise self._error(
-                f"no elements of TensorArray '{self.name}' can be joined without a known element shape", context,
-                got=self.element_shape, hint="give the array an element_shape",
-            )  # fmt: skip
+                f"no elements of TensorArray '{self.name}' can be joined without a known element shape",
+                context,
+                got=self.element_shape,
+                hint="give the array an element_shape",
+            )
         return self.xp.zeros((0, *shape.as_tuple()), self.dtype)  # type: ignore[no-any-return]
 
     def _check_equal(self, indices: Any, values: list[Any], context: KernelContext) -> None:
@@ -388,26 +435,31 @@ class ArrayStorage(Elements):
         for index, value in zip(indices, values, strict=True):
             if value.shape != values[0].shape:
                 raise self._error(
-                    f"elements of TensorArray '{self.name}' differ in shape and can not be stacked", context,
-                    wanted=list(values[0].shape), got=f"{list(value.shape)} at index {int(index)}",
+                    f"elements of TensorArray '{self.name}' differ in shape and can not be stacked",
+                    context,
+                    wanted=list(values[0].shape),
+                    got=f"{list(value.shape)} at index {int(index)}",
                     hint="use concat",
-                )  # fmt: skip
+                )
 
     def _check_concat(self, values: list[Any], context: KernelContext) -> None:
         for index, value in enumerate(values):
             if len(value.shape) == 0 or value.shape[1:] != values[0].shape[1:]:
                 raise self._error(
-                    f"elements of TensorArray '{self.name}' can not be joined along their first dimension", context,
+                    f"elements of TensorArray '{self.name}' can not be joined along their first dimension",
+                    context,
                     wanted="rank 1 or more, and equal trailing dimensions",
-                    got=f"{list(value.shape)} at index {index}", hint="use stack for elements of one shape",
-                )  # fmt: skip
+                    got=f"{list(value.shape)} at index {index}",
+                    hint="use stack for elements of one shape",
+                )
 
     def _check_open(self, context: KernelContext) -> None:
         if self.closed:
             raise self._error(
-                f"TensorArray '{self.name}' was used after it was closed", context,
+                f"TensorArray '{self.name}' was used after it was closed",
+                context,
                 hint="let close wait for the last use with control_dependencies",
-            )  # fmt: skip
+            )
 
     def _at(self, index: int) -> str:
         return f"index {index} of TensorArray '{self.name}' (size {self.size})"

@@ -23,9 +23,11 @@ def _broadcasts(small: Shape, large: Shape) -> Shape:
     result = small.broadcast(large)
     if not result.is_compatible_with(large):
         raise ShapeError(
-            "a shape does not broadcast to the other", wanted=large, got=small,
+            "a shape does not broadcast to the other",
+            wanted=large,
+            got=small,
             hint="dimensions must be equal or 1; reshape or expand_dims first",
-        )  # fmt: skip
+        )
     return large if result.rank is None else result
 
 

@@ -22,9 +22,11 @@ def _cast_shape(op: Operation) -> Shape:
     dtype = dtypes.as_dtype(op.attrs["dtype"])
     if dtype not in _CASTABLE:
         raise DtypeError(
-            "cast can not make this dtype", wanted="bool or a number", got=dtype,
+            "cast can not make this dtype",
+            wanted="bool or a number",
+            got=dtype,
             hint="use py_function for conversions of strings",
-        )  # fmt: skip
+        )
     return op.inputs[0].shape
 
 

@@ -30,97 +30,171 @@ def _pairs(function: Callable[[Any, Any], Any], x: Any, y: Any) -> list[Sample]:
 
 
 equal = binary(
-    "Equal", "equal", "Whether two values are equal, elementwise; NaN equals nothing.",
-    where=dtypes.VALUES, output="bool", kernel=Ufunc("equal"), gradient=_DISCRETE,
+    "Equal",
+    "equal",
+    "Whether two values are equal, elementwise; NaN equals nothing.",
+    where=dtypes.VALUES,
+    output="bool",
+    kernel=Ufunc("equal"),
+    gradient=_DISCRETE,
     samples=_pairs(operator.eq, _A, _B),
-)  # fmt: skip
+)
 
 not_equal = binary(
-    "NotEqual", "not_equal", "Whether two values differ, elementwise; NaN differs from everything.",
-    where=dtypes.VALUES, output="bool", kernel=Ufunc("not_equal"), gradient=_DISCRETE,
+    "NotEqual",
+    "not_equal",
+    "Whether two values differ, elementwise; NaN differs from everything.",
+    where=dtypes.VALUES,
+    output="bool",
+    kernel=Ufunc("not_equal"),
+    gradient=_DISCRETE,
     samples=_pairs(operator.ne, _A, _B),
-)  # fmt: skip
+)
 
 less = binary(
-    "Less", "less", "Whether ``x < y``, elementwise.",
-    where=dtypes.REAL, output="bool", kernel=Ufunc("less"), gradient=_DISCRETE,
+    "Less",
+    "less",
+    "Whether ``x < y``, elementwise.",
+    where=dtypes.REAL,
+    output="bool",
+    kernel=Ufunc("less"),
+    gradient=_DISCRETE,
     samples=_pairs(operator.lt, _A, _B),
-)  # fmt: skip
+)
 
 less_equal = binary(
-    "LessEqual", "less_equal", "Whether ``x <= y``, elementwise.",
-    where=dtypes.REAL, output="bool", kernel=Ufunc("less_equal"), gradient=_DISCRETE,
+    "LessEqual",
+    "less_equal",
+    "Whether ``x <= y``, elementwise.",
+    where=dtypes.REAL,
+    output="bool",
+    kernel=Ufunc("less_equal"),
+    gradient=_DISCRETE,
     samples=_pairs(operator.le, _A, _B),
-)  # fmt: skip
+)
 
 greater = binary(
-    "Greater", "greater", "Whether ``x > y``, elementwise.",
-    where=dtypes.REAL, output="bool", kernel=Ufunc("greater"), gradient=_DISCRETE,
+    "Greater",
+    "greater",
+    "Whether ``x > y``, elementwise.",
+    where=dtypes.REAL,
+    output="bool",
+    kernel=Ufunc("greater"),
+    gradient=_DISCRETE,
     samples=_pairs(operator.gt, _A, _B),
-)  # fmt: skip
+)
 
 greater_equal = binary(
-    "GreaterEqual", "greater_equal", "Whether ``x >= y``, elementwise.",
-    where=dtypes.REAL, output="bool", kernel=Ufunc("greater_equal"), gradient=_DISCRETE,
+    "GreaterEqual",
+    "greater_equal",
+    "Whether ``x >= y``, elementwise.",
+    where=dtypes.REAL,
+    output="bool",
+    kernel=Ufunc("greater_equal"),
+    gradient=_DISCRETE,
     samples=_pairs(operator.ge, _A, _B),
-)  # fmt: skip
+)
 
 logical_and = binary(
-    "LogicalAnd", "logical_and", "Whether both are true, elementwise.",
-    where=_BOOL, output="bool", kernel=Ufunc("logical_and"), gradient=_DISCRETE,
+    "LogicalAnd",
+    "logical_and",
+    "Whether both are true, elementwise.",
+    where=_BOOL,
+    output="bool",
+    kernel=Ufunc("logical_and"),
+    gradient=_DISCRETE,
     samples=_pairs(lambda p, q: p and q, _P, _Q),
-)  # fmt: skip
+)
 
 logical_or = binary(
-    "LogicalOr", "logical_or", "Whether at least one is true, elementwise.",
-    where=_BOOL, output="bool", kernel=Ufunc("logical_or"), gradient=_DISCRETE,
+    "LogicalOr",
+    "logical_or",
+    "Whether at least one is true, elementwise.",
+    where=_BOOL,
+    output="bool",
+    kernel=Ufunc("logical_or"),
+    gradient=_DISCRETE,
     samples=_pairs(lambda p, q: p or q, _P, _Q),
-)  # fmt: skip
+)
 
 logical_xor = binary(
-    "LogicalXor", "logical_xor", "Whether exactly one is true, elementwise.",
-    where=_BOOL, output="bool", kernel=Ufunc("logical_xor"), gradient=_DISCRETE,
+    "LogicalXor",
+    "logical_xor",
+    "Whether exactly one is true, elementwise.",
+    where=_BOOL,
+    output="bool",
+    kernel=Ufunc("logical_xor"),
+    gradient=_DISCRETE,
     samples=_pairs(lambda p, q: bool(p) != bool(q), _P, _Q),
-)  # fmt: skip
+)
 
 logical_not = unary(
-    "LogicalNot", "logical_not", "Whether a value is false, elementwise.",
-    where=_BOOL, output="bool", kernel=Ufunc("logical_not"), gradient=_DISCRETE,
+    "LogicalNot",
+    "logical_not",
+    "Whether a value is false, elementwise.",
+    where=_BOOL,
+    output="bool",
+    kernel=Ufunc("logical_not"),
+    gradient=_DISCRETE,
     samples=[Sample([_P], flags([False, False, True, True]))],
-)  # fmt: skip
+)
 
 bitwise_and = binary(
-    "BitwiseAnd", "bitwise_and", "Bits set in both, elementwise.",
-    where=dtypes.INTEGER, kernel=Ufunc("bitwise_and"), gradient=_BITS,
+    "BitwiseAnd",
+    "bitwise_and",
+    "Bits set in both, elementwise.",
+    where=dtypes.INTEGER,
+    kernel=Ufunc("bitwise_and"),
+    gradient=_BITS,
     samples=[Sample([_I, _J], i32([8, 6, 0]))],
-)  # fmt: skip
+)
 
 bitwise_or = binary(
-    "BitwiseOr", "bitwise_or", "Bits set in at least one, elementwise.",
-    where=dtypes.INTEGER, kernel=Ufunc("bitwise_or"), gradient=_BITS,
+    "BitwiseOr",
+    "bitwise_or",
+    "Bits set in at least one, elementwise.",
+    where=dtypes.INTEGER,
+    kernel=Ufunc("bitwise_or"),
+    gradient=_BITS,
     samples=[Sample([_I, _J], i32([14, -1, 7]))],
-)  # fmt: skip
+)
 
 bitwise_xor = binary(
-    "BitwiseXor", "bitwise_xor", "Bits set in exactly one, elementwise.",
-    where=dtypes.INTEGER, kernel=Ufunc("bitwise_xor"), gradient=_BITS,
+    "BitwiseXor",
+    "bitwise_xor",
+    "Bits set in exactly one, elementwise.",
+    where=dtypes.INTEGER,
+    kernel=Ufunc("bitwise_xor"),
+    gradient=_BITS,
     samples=[Sample([_I, _J], i32([6, -7, 7]))],
-)  # fmt: skip
+)
 
 left_shift = binary(
-    "LeftShift", "left_shift", "Bits of `x` moved up by `y` places, elementwise.",
-    where=dtypes.INTEGER, kernel=Ufunc("left_shift", elsewhere=arrays.shifted_left), gradient=_BITS,
+    "LeftShift",
+    "left_shift",
+    "Bits of `x` moved up by `y` places, elementwise.",
+    where=dtypes.INTEGER,
+    kernel=Ufunc("left_shift", elsewhere=arrays.shifted_left),
+    gradient=_BITS,
     samples=[Sample([i32([1, -3, 5]), i32([4, 1, 0])], i32([16, -6, 5]))],
-)  # fmt: skip
+)
 
 right_shift = binary(
-    "RightShift", "right_shift", "Bits of `x` moved down by `y` places, keeping the sign, elementwise.",
-    where=dtypes.INTEGER, kernel=Ufunc("right_shift", elsewhere=arrays.shifted_right), gradient=_BITS,
+    "RightShift",
+    "right_shift",
+    "Bits of `x` moved down by `y` places, keeping the sign, elementwise.",
+    where=dtypes.INTEGER,
+    kernel=Ufunc("right_shift", elsewhere=arrays.shifted_right),
+    gradient=_BITS,
     samples=[Sample([i32([16, -6, 5]), i32([4, 1, 1])], i32([1, -3, 2]))],
-)  # fmt: skip
+)
 
 invert = unary(
-    "Invert", "invert", "All bits flipped, elementwise.",
-    where=dtypes.INTEGER, kernel=Ufunc("invert"), gradient=_BITS,
+    "Invert",
+    "invert",
+    "All bits flipped, elementwise.",
+    where=dtypes.INTEGER,
+    kernel=Ufunc("invert"),
+    gradient=_BITS,
     samples=[Sample([_I], i32([-13, 0, -8]))],
-)  # fmt: skip
+)

@@ -20,11 +20,14 @@ COMPLEX = (dtypes.complex64, dtypes.complex128)
 _Z = c128([1 + 2j, -0.5 + 0.25j, 3 - 1j])
 
 unary(
-    "Conj", "conj", "Complex conjugate, elementwise.", where=COMPLEX,
+    "Conj",
+    "conj",
+    "Complex conjugate, elementwise.",
+    where=COMPLEX,
     kernel=Ufunc("conjugate"),
     gradient=lambda x, y, g: conj(g),
     samples=[Sample([_Z], c128([1 - 2j, -0.5 - 0.25j, 3 + 1j]))],
-)  # fmt: skip
+)
 
 
 def conj(x: Any, name: str | None = None) -> Tensor:
@@ -45,25 +48,37 @@ def conj(x: Any, name: str | None = None) -> Tensor:
 
 
 unary(
-    "Real", "real", "Real part, elementwise.", where=COMPLEX, output="T.real",
+    "Real",
+    "real",
+    "Real part, elementwise.",
+    where=COMPLEX,
+    output="T.real",
     kernel=lambda xp, x: x.real.copy(),
     gradient=lambda x, y, g: complex(g, zeros_like(g)),
     samples=[Sample([_Z], f64([1, -0.5, 3]))],
-)  # fmt: skip
+)
 
 unary(
-    "Imag", "imag", "Imaginary part, elementwise.", where=COMPLEX, output="T.real",
+    "Imag",
+    "imag",
+    "Imaginary part, elementwise.",
+    where=COMPLEX,
+    output="T.real",
     kernel=lambda xp, x: x.imag.copy(),
     gradient=lambda x, y, g: complex(zeros_like(g), g),
     samples=[Sample([_Z], f64([2, 0.25, -1]))],
-)  # fmt: skip
+)
 
 angle = unary(
-    "Angle", "angle", "Argument of a complex number in radians, elementwise.", where=COMPLEX, output="T.real",
+    "Angle",
+    "angle",
+    "Argument of a complex number in radians, elementwise.",
+    where=COMPLEX,
+    output="T.real",
     kernel=lambda xp, x: xp.asarray(xp.angle(x), x.real.dtype),
     gradient=lambda x, y, g: complex(zeros_like(g), g) / conj(x),
     samples=[Sample([_Z], np.vectorize(cmath.phase))],
-)  # fmt: skip
+)
 
 
 def real(input: Any, name: str | None = None) -> Tensor:

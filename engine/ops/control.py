@@ -29,9 +29,12 @@ def _scalar_predicate(op: Operation, index: int) -> None:
     predicate = op.inputs[index]
     if predicate.rank not in (0, None):
         raise ShapeError(
-            "a predicate must be a scalar", wanted="[]", got=predicate.shape, operation=op,
+            "a predicate must be a scalar",
+            wanted="[]",
+            got=predicate.shape,
+            operation=op,
             hint="use reduce_all or reduce_any",
-        )  # fmt: skip
+        )
 
 
 def _switch_shape(op: Operation) -> list[Shape]:
@@ -140,9 +143,11 @@ def checked_window(given: Any) -> int | str:
         return AUTO
     if not isinstance(given, (int, np.integer)) or given < 1:
         raise GraphError(
-            "parallel_iterations must be a positive integer", got=repr(given), wanted="1 or more, or 'auto'",
+            "parallel_iterations must be a positive integer",
+            got=repr(given),
+            wanted="1 or more, or 'auto'",
             hint="1 runs one iteration after the other; the default is fine for most loops",
-        )  # fmt: skip
+        )
     return int(given)
 
 
@@ -188,9 +193,13 @@ def enter(
     if not frame_name:
         raise GraphError("a frame needs a name", got=repr(frame_name), hint="give every loop its own name")
     return apply(  # type: ignore[no-any-return]
-        "Enter", data, name=name, frame_name=frame_name, is_constant=is_constant,
+        "Enter",
+        data,
+        name=name,
+        frame_name=frame_name,
+        is_constant=is_constant,
         parallel_iterations=checked_window(parallel_iterations),
-    )  # fmt: skip
+    )
 
 
 for _type in ("Exit", "NextIteration"):

@@ -27,10 +27,12 @@ def _gradient(op: Operation, *cotangents: Any) -> list[Any]:
     found = _flat(function(*given))
     if len(found) != len(op.inputs) - num:
         raise GraphError(
-            f"the gradient function {_name(function)} returns the wrong number of gradients", operation=op,
-            wanted=f"one for each of the {len(op.inputs) - num} arguments", got=len(found),
+            f"the gradient function {_name(function)} returns the wrong number of gradients",
+            operation=op,
+            wanted=f"one for each of the {len(op.inputs) - num} arguments",
+            got=len(found),
             hint="return None for an argument without a gradient",
-        )  # fmt: skip
+        )
     return [None] * num + found
 
 

@@ -67,8 +67,10 @@ def _operation(leaf: Any) -> Operation:
         raise GraphError(
             f"operation {op.name} can not be waited for outside the {op.region.role} it was made in",
             wanted=f"an operation of the {scopes.current_region().path()} or of a region around it",
-            got=f"one of the {op.region.path()}", operation=op, hint="return a value of it from the branch or body",
-        )  # fmt: skip
+            got=f"one of the {op.region.path()}",
+            operation=op,
+            hint="return a value of it from the branch or body",
+        )
     return op
 
 
@@ -124,9 +126,11 @@ def _assert(xp: Any, context: KernelContext, condition: Any, *data: Any, message
     if not np.all(condition):
         raise OpError(
             f"assertion failed: {message}" if message else "assertion failed",
-            got=" ".join(_shown(part, summarize) for part in data) or None, operation=context.operation,
-            wanted="a condition that is true everywhere", hint="fetch the condition and its data to see where it fails",
-        )  # fmt: skip
+            got=" ".join(_shown(part, summarize) for part in data) or None,
+            operation=context.operation,
+            wanted="a condition that is true everywhere",
+            hint="fetch the condition and its data to see where it fails",
+        )
 
 
 define(

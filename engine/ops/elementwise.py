@@ -25,11 +25,14 @@ _POSITIVE = [[0.5, 1.25], [2.0, 0.3]]
 _Z = [0.5 + 0.25j, -0.75 + 1.5j, 1 - 2j]
 
 negative = unary(
-    "Neg", "negative", "Change the sign, elementwise.", where=dtypes.NUMERIC,
+    "Neg",
+    "negative",
+    "Change the sign, elementwise.",
+    where=dtypes.NUMERIC,
     kernel=Ufunc("negative"),
     gradient=lambda x, y, g: -g,
     samples=[*sampled(lambda x: 0 - x, _X), Sample([i32([3, -4])], i32([-3, 4]))],
-)  # fmt: skip
+)
 
 
 def _absolute_gradient(op: Operation, g: Tensor) -> list[Any]:
@@ -74,69 +77,90 @@ def _sign_gradient(x: Tensor, y: Tensor, g: Tensor) -> Tensor:
 
 
 sign = unary(
-    "Sign", "sign", "-1, 0 or 1 by the sign, elementwise; ``x / abs(x)`` of complex numbers.", where=dtypes.NUMERIC,
-    kernel=Ufunc("sign", elsewhere=arrays.signs), gradient=_sign_gradient,
+    "Sign",
+    "sign",
+    "-1, 0 or 1 by the sign, elementwise; ``x / abs(x)`` of complex numbers.",
+    where=dtypes.NUMERIC,
+    kernel=Ufunc("sign", elsewhere=arrays.signs),
+    gradient=_sign_gradient,
     samples=[
         *sampled(lambda x: math.copysign(1.0, x), _X, lambda z: z / math.hypot(z.real, z.imag), _Z),
         Sample([i32([3, 0, -4])], i32([1, 0, -1])),
     ],
-)  # fmt: skip
+)
 
 square = unary(
-    "Square", "square", "Square, elementwise.", where=dtypes.NUMERIC,
+    "Square",
+    "square",
+    "Square, elementwise.",
+    where=dtypes.NUMERIC,
     kernel=Ufunc("square"),
     gradient=lambda x, y, g: g * conj(x * 2),
     samples=sampled(lambda x: x * x, _X, lambda x: x * x, _Z),
-)  # fmt: skip
+)
 
 sqrt = unary(
-    "Sqrt", "sqrt", "Square root, elementwise; NaN for negative real numbers.",
+    "Sqrt",
+    "sqrt",
+    "Square root, elementwise; NaN for negative real numbers.",
     kernel=Ufunc("sqrt"),
     gradient=lambda x, y, g: g / conj(y * 2),
     samples=sampled(math.sqrt, _POSITIVE, cmath.sqrt, _Z),
-)  # fmt: skip
+)
 
 rsqrt = unary(
-    "Rsqrt", "rsqrt", "Reciprocal of the square root, elementwise.",
+    "Rsqrt",
+    "rsqrt",
+    "Reciprocal of the square root, elementwise.",
     kernel=typed(lambda xp, x: 1 / xp.sqrt(x)),
     gradient=lambda x, y, g: g * conj(y * y * y * -0.5),
     samples=sampled(lambda x: x**-0.5, _POSITIVE, lambda z: 1 / cmath.sqrt(z), _Z),
-)  # fmt: skip
+)
 
 reciprocal = unary(
-    "Reciprocal", "reciprocal", "``1 / x``, elementwise.",
+    "Reciprocal",
+    "reciprocal",
+    "``1 / x``, elementwise.",
     kernel=Ufunc("reciprocal"),
     gradient=lambda x, y, g: -(g * conj(y * y)),
     samples=sampled(lambda x: 1 / x, _X, lambda z: 1 / z, _Z),
-)  # fmt: skip
+)
 
 exp = unary(
-    "Exp", "exp", "Exponential, elementwise.",
+    "Exp",
+    "exp",
+    "Exponential, elementwise.",
     kernel=Ufunc("exp"),
     gradient=lambda x, y, g: g * conj(y),
     samples=sampled(math.exp, _X, cmath.exp, _Z),
-)  # fmt: skip
+)
 
 expm1 = unary(
-    "Expm1", "expm1", "``exp(x) - 1`` without loss of digits near 0, elementwise.",
+    "Expm1",
+    "expm1",
+    "``exp(x) - 1`` without loss of digits near 0, elementwise.",
     kernel=Ufunc("expm1"),
     gradient=lambda x, y, g: g * conj(y + 1),
     samples=sampled(math.expm1, [*_X[0], 1e-12], lambda z: cmath.exp(z) - 1, _Z),
-)  # fmt: skip
+)
 
 log = unary(
-    "Log", "log", "Natural logarithm, elementwise; NaN for negative real numbers.",
+    "Log",
+    "log",
+    "Natural logarithm, elementwise; NaN for negative real numbers.",
     kernel=Ufunc("log"),
     gradient=lambda x, y, g: g / conj(x),
     samples=sampled(math.log, _POSITIVE, cmath.log, _Z),
-)  # fmt: skip
+)
 
 log1p = unary(
-    "Log1p", "log1p", "``log(1 + x)`` without loss of digits near 0, elementwise.",
+    "Log1p",
+    "log1p",
+    "``log(1 + x)`` without loss of digits near 0, elementwise.",
     kernel=Ufunc("log1p"),
     gradient=lambda x, y, g: g / conj(x + 1),
     samples=sampled(math.log1p, [0.5, 2.0, -0.3, 1e-5], lambda z: cmath.log(1 + z), _Z),
-)  # fmt: skip
+)
 
 
 def _special(function: str) -> Any:
@@ -151,42 +175,57 @@ def _special(function: str) -> Any:
 _SLOPE = 2 / math.sqrt(math.pi)
 
 erf = unary(
-    "Erf", "erf", "Error function, elementwise.", where=dtypes.FLOATING,
+    "Erf",
+    "erf",
+    "Error function, elementwise.",
+    where=dtypes.FLOATING,
     kernel=_special("erf"),
     gradient=lambda x, y, g: g * (exp(-square(x)) * _SLOPE),
     samples=sampled(math.erf, _X),
-)  # fmt: skip
+)
 
 erfc = unary(
-    "Erfc", "erfc", "``1 - erf(x)`` without loss of digits for large `x`, elementwise.", where=dtypes.FLOATING,
+    "Erfc",
+    "erfc",
+    "``1 - erf(x)`` without loss of digits for large `x`, elementwise.",
+    where=dtypes.FLOATING,
     kernel=_special("erfc"),
     gradient=lambda x, y, g: g * (exp(-square(x)) * -_SLOPE),
     samples=sampled(math.erfc, [*_X[0], 9.0]),
-)  # fmt: skip
+)
 
 floor = unary(
-    "Floor", "floor", "Round towards minus infinity, elementwise.", where=dtypes.FLOATING,
+    "Floor",
+    "floor",
+    "Round towards minus infinity, elementwise.",
+    where=dtypes.FLOATING,
     kernel=Ufunc("floor"),
     gradient=lambda x, y, g: zeros_like(x),
     samples=sampled(lambda x: float(math.floor(x)), [0.5, -1.25, 2.7]),
-)  # fmt: skip
+)
 
 ceil = unary(
-    "Ceil", "ceil", "Round towards plus infinity, elementwise.", where=dtypes.FLOATING,
+    "Ceil",
+    "ceil",
+    "Round towards plus infinity, elementwise.",
+    where=dtypes.FLOATING,
     kernel=Ufunc("ceil"),
     gradient=lambda x, y, g: zeros_like(x),
     samples=sampled(lambda x: float(math.ceil(x)), [0.5, -1.25, 2.7]),
-)  # fmt: skip
+)
 
 rint = unary(
-    "Rint", "rint", "Round to the nearest whole number, halves to the even one, elementwise.", where=dtypes.FLOATING,
+    "Rint",
+    "rint",
+    "Round to the nearest whole number, halves to the even one, elementwise.",
+    where=dtypes.FLOATING,
     kernel=Ufunc("rint"),
     gradient=lambda x, y, g: zeros_like(x),
     samples=[
         Sample([f64([0.3, -1.25, 2.6])], f64([0, -1, 3])),
         Sample([f64([0.5, 1.5, -2.5])], f64([0, 2, -2]), differentiable=False),
     ],
-)  # fmt: skip
+)
 
 
 def round(x: Any, name: str | None = None) -> Tensor:
@@ -210,22 +249,34 @@ _TEST = NotDifferentiable("its result is bool")
 _ODD = f64([1.0, np.nan, np.inf, -np.inf])
 
 is_nan = unary(
-    "IsNan", "is_nan", "Whether a value is NaN, elementwise.", output="bool",
-    kernel=Ufunc("isnan"), gradient=_TEST,
+    "IsNan",
+    "is_nan",
+    "Whether a value is NaN, elementwise.",
+    output="bool",
+    kernel=Ufunc("isnan"),
+    gradient=_TEST,
     samples=[Sample([_ODD], flags([False, True, False, False]))],
-)  # fmt: skip
+)
 
 is_inf = unary(
-    "IsInf", "is_inf", "Whether a value is infinite, elementwise.", output="bool",
-    kernel=Ufunc("isinf"), gradient=_TEST,
+    "IsInf",
+    "is_inf",
+    "Whether a value is infinite, elementwise.",
+    output="bool",
+    kernel=Ufunc("isinf"),
+    gradient=_TEST,
     samples=[Sample([_ODD], flags([False, False, True, True]))],
-)  # fmt: skip
+)
 
 is_finite = unary(
-    "IsFinite", "is_finite", "Whether a value is neither infinite nor NaN, elementwise.", output="bool",
-    kernel=Ufunc("isfinite"), gradient=_TEST,
+    "IsFinite",
+    "is_finite",
+    "Whether a value is neither infinite nor NaN, elementwise.",
+    output="bool",
+    kernel=Ufunc("isfinite"),
+    gradient=_TEST,
     samples=[Sample([_ODD], flags([True, False, False, False]))],
-)  # fmt: skip
+)
 
 
 def clip_by_value(t: Any, clip_value_min: Any, clip_value_max: Any, name: str | None = None) -> Tensor:

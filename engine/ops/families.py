@@ -75,9 +75,14 @@ def unary(
     """
     UNARY.add(type)
     define(
-        type, f"x: T -> y: {output}", where={"T": where}, shape=same_as(0), kernel=kernel, samples=samples,
+        type,
+        f"x: T -> y: {output}",
+        where={"T": where},
+        shape=same_as(0),
+        kernel=kernel,
+        samples=samples,
         gradient=gradient if isinstance(gradient, NotDifferentiable) else _unary_gradient(gradient),
-    )  # fmt: skip
+    )
 
     def public(x: Any, name: str | None = None) -> Tensor:
         return apply(type, x, name=name)  # type: ignore[no-any-return]
@@ -105,9 +110,14 @@ def binary(
     """
     BINARY.add(type)
     define(
-        type, f"x: T, y: T -> z: {output}", where={"T": where}, shape=shape, kernel=kernel,
-        gradient=gradient if isinstance(gradient, NotDifferentiable) else _binary_gradient(gradient), samples=samples,
-    )  # fmt: skip
+        type,
+        f"x: T, y: T -> z: {output}",
+        where={"T": where},
+        shape=shape,
+        kernel=kernel,
+        gradient=gradient if isinstance(gradient, NotDifferentiable) else _binary_gradient(gradient),
+        samples=samples,
+    )
 
     def public(x: Any, y: Any, name: str | None = None) -> Tensor:
         return apply(type, x, y, name=name)  # type: ignore[no-any-return]

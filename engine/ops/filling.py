@@ -24,9 +24,11 @@ def _only_scalars(op: Operation, *which: int) -> None:
     for i in which:
         if op.inputs[i].rank not in (0, None):
             raise ShapeError(
-                f"input {i} of {op.type} has to be a scalar", wanted="[]", got=op.inputs[i].shape,
+                f"input {i} of {op.type} has to be a scalar",
+                wanted="[]",
+                got=op.inputs[i].shape,
                 hint="take one element of it, as t[0]",
-            )  # fmt: skip
+            )
 
 
 def _fill_shape(op: Operation) -> Shape:
@@ -34,9 +36,11 @@ def _fill_shape(op: Operation) -> Shape:
     sizes = static_value(op.inputs[0])
     if sizes is not None and (sizes < 0).any():
         raise ShapeError(
-            "a tensor can not have negative sizes", wanted="0 or more", got=sizes.tolist(),
+            "a tensor can not have negative sizes",
+            wanted="0 or more",
+            got=sizes.tolist(),
             hint="take sizes that only a step knows from shape(t)",
-        )  # fmt: skip
+        )
     return static_shape(op.inputs[0])
 
 
@@ -75,9 +79,11 @@ def _filled(shape: Any, number: int, dtype: Any, name: str | None) -> Tensor:
     kind = dtypes.as_dtype(dtype).numpy
     if kind is None:
         raise DtypeError(
-            "this dtype has no elements to fill with", got=dtype, wanted="a dtype of values",
+            "this dtype has no elements to fill with",
+            got=dtype,
+            wanted="a dtype of values",
             hint="resources and series are made by the operations that use them",
-        )  # fmt: skip
+        )
     return fill(shape, constant(np.full((), number, kind) if number else np.zeros((), kind)), name)
 
 
@@ -236,9 +242,11 @@ def _linspace_shape(op: Operation) -> Shape:
     num = static_value(op.inputs[2])
     if num is not None and num < 1:
         raise ShapeError(
-            "linspace makes at least one number", got=int(num), wanted="num of 1 or more",
+            "linspace makes at least one number",
+            got=int(num),
+            wanted="num of 1 or more",
             hint="use zeros([0]) for none",
-        )  # fmt: skip
+        )
     return Shape([None if num is None else int(num)])
 
 
@@ -366,9 +374,12 @@ def one_hot(
     marks = index_tensor(indices)
     if place < -1 or (marks.rank is not None and place > marks.rank):
         raise ShapeError(
-            "one_hot has no such axis", wanted=f"-1 to {marks.rank}", got=place, operation=marks.op,
+            "one_hot has no such axis",
+            wanted=f"-1 to {marks.rank}",
+            got=place,
+            operation=marks.op,
             hint="-1 is the last dimension of the result",
-        )  # fmt: skip
+        )
     values = _hot_values(on_value, off_value, dtype)
     return apply("OneHot", marks, depth, *values, name=name, axis=place)  # type: ignore[no-any-return]
 

@@ -108,9 +108,12 @@ def _described(value: Any) -> str:
 def _error(context: KernelContext, function: Any, what: str, wanted: Any, got: Any) -> OpError:
     name = getattr(function, "__qualname__", repr(function))
     return OpError(
-        f"py_function {name} {what}", wanted=wanted, got=got, operation=context.operation,
+        f"py_function {name} {what}",
+        wanted=wanted,
+        got=got,
+        operation=context.operation,
         hint="return arrays of exactly the dtypes in Tout",
-    )  # fmt: skip
+    )
 
 
 def _kernel(

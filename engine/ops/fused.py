@@ -21,9 +21,15 @@ def _shapes(op: Operation) -> list[Shape]:
 
 
 def _run(
-    xp: Any, *arrays: Any, steps: Sequence[Step], constants: Any, results: Sequence[int], full: Sequence[bool],
-    lead: Sequence[Any], **_: Any,
-) -> list[Any]:  # fmt: skip
+    xp: Any,
+    *arrays: Any,
+    steps: Sequence[Step],
+    constants: Any,
+    results: Sequence[int],
+    full: Sequence[bool],
+    lead: Sequence[Any],
+    **_: Any,
+) -> list[Any]:
     registers = [*arrays, *(c[()] for c in constants)]  # scalars, which are in nobody's memory
     rows = next((x.shape[:-1] for x, whole in zip(arrays, full, strict=True) if whole), tuple(lead))
     for name, operands, detail in steps:
@@ -71,12 +77,19 @@ define(
             [[_X, f64([1, 2, 3])]],
             lambda arrays: ((arrays[0] + arrays[1]) * 2, np.hstack([arrays[0][:, 1:] + arrays[1][1:]] * 2)),
             {
-                "num": 2, "constants": (f64(2),), "results": (4, 6), "lead": (2,), "widths": (3, 4),
+                "num": 2,
+                "constants": (f64(2),),
+                "results": (4, 6),
+                "lead": (2,),
+                "widths": (3, 4),
                 "full": (True, False),
                 "steps": (
-                    ("add", (0, 1), ()), ("multiply", (3, 2), ()), ("cut", (3,), (1, 3)), ("join", (5, 5), ()),
+                    ("add", (0, 1), ()),
+                    ("multiply", (3, 2), ()),
+                    ("cut", (3,), (1, 3)),
+                    ("join", (5, 5), ()),
                 ),
             },
         ),
     ],
-)  # fmt: skip
+)

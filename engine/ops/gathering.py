@@ -47,9 +47,11 @@ def _gather_shape(op: Operation) -> Shape:
     axis, batch = axis_within(op.attrs["axis"], params.rank), op.attrs["batch_dims"]
     if not 0 <= batch <= min(axis, indices.rank):
         raise ShapeError(
-            "gather: batch_dims has to be at most axis and the rank of the indices", got=batch,
-            wanted=f"0 to {min(axis, indices.rank)}", hint="leave batch_dims out if no dimension is shared",
-        )  # fmt: skip
+            "gather: batch_dims has to be at most axis and the rank of the indices",
+            got=batch,
+            wanted=f"0 to {min(axis, indices.rank)}",
+            hint="leave batch_dims out if no dimension is shared",
+        )
     parts: list[Shape] = [params[batch:axis], indices[batch:], params[axis + 1 :]]
     return sum(parts, Shape(params[:batch]).merge(Shape(indices[:batch])))
 
@@ -175,17 +177,21 @@ def _gather_nd_shape(op: Operation) -> Shape:
     params, indices = (t.shape for t in op.inputs)
     if indices.rank == 0:
         raise ShapeError(
-            "gather_nd needs indices of rank at least 1", got=indices, wanted="rank 1 or more",
+            "gather_nd needs indices of rank at least 1",
+            got=indices,
+            wanted="rank 1 or more",
             hint="use gather for one number",
-        )  # fmt: skip
+        )
     depth = indices[-1]
     if params.rank is None or depth is None:
         return Shape(None)
     if depth > params.rank:
         raise ShapeError(
-            "gather_nd: an index is longer than the rank", wanted=f"at most {params.rank}", got=depth,
+            "gather_nd: an index is longer than the rank",
+            wanted=f"at most {params.rank}",
+            got=depth,
             hint="the last dimension of the indices says how many dimensions each one names",
-        )  # fmt: skip
+        )
     return Shape(indices[:-1]) + Shape(params[depth:])
 
 
@@ -244,9 +250,11 @@ def _scatter_shape(op: Operation) -> Shape:
         wanted = indices[:-1] + shape[depth:]
         if depth > shape.rank or not updates.is_compatible_with(wanted):
             raise ShapeError(
-                "scatter_nd: the updates do not fit the indices", wanted=wanted, got=updates,
+                "scatter_nd: the updates do not fit the indices",
+                wanted=wanted,
+                got=updates,
                 hint="updates have the shape indices.shape[:-1] + shape[indices.shape[-1]:]",
-            )  # fmt: skip
+            )
     return shape
 
 
@@ -301,8 +309,11 @@ def _segment_shape(op: Operation) -> Shape:
         return Shape(None)
     if not data[: ids.rank].is_compatible_with(ids):
         raise ShapeError(
-            "segment ids have to fit the leading dimensions", wanted=data, got=ids, hint="give one id for each row",
-        )  # fmt: skip
+            "segment ids have to fit the leading dimensions",
+            wanted=data,
+            got=ids,
+            hint="give one id for each row",
+        )
     count = static_value(op.inputs[2])
     return Shape([None if count is None else int(count)]) + Shape(data[ids.rank :])
 

@@ -46,9 +46,10 @@ def gradient_array(handle: Tensor) -> Tensor:
     current = _scope.get()
     if current is None:
         raise GraphError(
-            "gradients of a TensorArray are only built by gradients()", operation=handle.op,
+            "gradients of a TensorArray are only built by gradients()",
+            operation=handle.op,
             hint="use gradients(ys, xs), or ta.grad(source) for a gradient array of your own",
-        )  # fmt: skip
+        )
     make, made = current
     if handle not in made:
         made[handle] = make(handle)

@@ -26,9 +26,11 @@ def _listed(values: Any, function: str) -> list[Any]:
         return [values]
     if not len(values):
         raise GraphError(
-            f"{function} needs at least one tensor", got=values, wanted="one or more",
+            f"{function} needs at least one tensor",
+            got=values,
+            wanted="one or more",
             hint="use zeros with a dimension of 0 for nothing",
-        )  # fmt: skip
+        )
     return list(values)
 
 
@@ -149,9 +151,11 @@ def _unstack_shape(op: Operation) -> list[Shape]:
     axis = axis_within(op.attrs["axis"], x.rank)
     if x[axis] not in (num, None):
         raise ShapeError(
-            "unstack makes one tensor for each row", wanted=x[axis], got=num,
+            "unstack makes one tensor for each row",
+            wanted=x[axis],
+            got=num,
             hint="leave num= out where the number of rows is known",
-        )  # fmt: skip
+        )
     return [Shape([*x.dims[:axis], *x.dims[axis + 1 :]])] * num
 
 
@@ -205,17 +209,21 @@ def _split_shape(op: Operation) -> list[Shape]:
     x, num = op.inputs[0].shape, op.attrs["num"]
     if num < 1:
         raise ShapeError(
-            "split makes at least one part", got=num, wanted="1 or more",
+            "split makes at least one part",
+            got=num,
+            wanted="1 or more",
             hint="give the number of pieces, or their sizes",
-        )  # fmt: skip
+        )
     if x.rank is None:
         return [x] * num
     axis = axis_within(op.attrs["axis"], x.rank)
     if x[axis] is not None and x[axis] % num:
         raise ShapeError(
-            "split needs a size that can be divided evenly", wanted=f"a multiple of {num}", got=x[axis],
+            "split needs a size that can be divided evenly",
+            wanted=f"a multiple of {num}",
+            got=x[axis],
             hint="give a list of sizes instead of their number",
-        )  # fmt: skip
+        )
     return [with_dimension(x, axis, None if x[axis] is None else x[axis] // num)] * num
 
 
@@ -240,9 +248,11 @@ def _split_v_shape(op: Operation) -> list[Shape]:
     sizes = partial_values(op.inputs[1]) or [None] * num
     if len(sizes) != num:
         raise ShapeError(
-            "split needs one size for each part", wanted=num, got=len(sizes),
+            "split needs one size for each part",
+            wanted=num,
+            got=len(sizes),
             hint="leave num= out where the length of the sizes is known",
-        )  # fmt: skip
+        )
     if x.rank is None:
         return [x] * num
     axis = axis_within(op.attrs["axis"], x.rank)
@@ -256,9 +266,11 @@ def _completed(sizes: Sequence[int | None], total: int | None) -> list[int | Non
         return [None if d is None or d < 0 else d for d in sizes]
     if known > total or (not missing and known != total):
         raise ShapeError(
-            "the sizes of a split have to add up", wanted=total, got=list(sizes),
+            "the sizes of a split have to add up",
+            wanted=total,
+            got=list(sizes),
             hint="one of them may be -1: it takes the rest",
-        )  # fmt: skip
+        )
     return [total - known if d is None or d < 0 else d for d in sizes]
 
 

@@ -25,9 +25,11 @@ def _order(perm: Any, rank: int) -> list[int]:
     order = list(range(rank))[::-1] if perm is None else [axis_within(p, rank) for p in perm]
     if sorted(order) != list(range(rank)):
         raise ShapeError(
-            "transpose needs each axis once", wanted=f"a permutation of {rank} axes", got=perm,
+            "transpose needs each axis once",
+            wanted=f"a permutation of {rank} axes",
+            got=perm,
             hint="leave perm out to reverse the axes",
-        )  # fmt: skip
+        )
     return order
 
 
@@ -89,9 +91,11 @@ def _reverse_shape(op: Operation) -> Shape:
     x, axes = op.inputs[0].shape, op.attrs["axis"]
     if x.rank is not None and len({axis_within(a, x.rank) for a in axes}) != len(axes):
         raise ShapeError(
-            "reverse was given an axis twice", got=axes, wanted="each axis once",
+            "reverse was given an axis twice",
+            got=axes,
+            wanted="each axis once",
             hint="turning an axis around twice does nothing: leave it out",
-        )  # fmt: skip
+        )
     return x
 
 
@@ -137,9 +141,11 @@ def _tile_shape(op: Operation) -> Shape:
         return Shape([None] * len(multiples)) if multiples is not None else Shape([None] * x.rank if x.rank else x)
     if len(multiples) != x.rank or any(m is not None and m < 0 for m in multiples):
         raise ShapeError(
-            "tile needs a multiple >= 0 for each dimension", wanted=x.rank, got=multiples,
+            "tile needs a multiple >= 0 for each dimension",
+            wanted=x.rank,
+            got=multiples,
             hint="use 1 for dimensions that are not repeated",
-        )  # fmt: skip
+        )
     return Shape([None if d is None or m is None else d * m for d, m in zip(x, multiples, strict=True)])
 
 

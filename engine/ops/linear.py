@@ -30,19 +30,24 @@ def _matmul_shape(op: Operation) -> Shape:
     for shape in (a, b):
         if shape.rank is not None and shape.rank < 2:
             raise ShapeError(
-                "matmul multiplies matrices", wanted="rank 2 or more", got=f"{a} and {b}", operation=op,
+                "matmul multiplies matrices",
+                wanted="rank 2 or more",
+                got=f"{a} and {b}",
+                operation=op,
                 hint="make a vector a matrix with expand_dims, or use reduce_sum(x * y)",
-            )  # fmt: skip
+            )
     if a.rank is None or b.rank is None:
         return Shape(None)
     rows, inner = reversed(a[-2:].dims) if op.attrs["transpose_a"] else a[-2:].dims
     inner_b, columns = reversed(b[-2:].dims) if op.attrs["transpose_b"] else b[-2:].dims
     if None not in (inner, inner_b) and inner != inner_b:
         raise ShapeError(
-            "the inner dimensions of a matrix product differ", wanted=f"{inner} rows on the right",
+            "the inner dimensions of a matrix product differ",
+            wanted=f"{inner} rows on the right",
             got=f"{a} and {b}" + "".join(f", {k}" for k in ("transpose_a", "transpose_b") if op.attrs[k]),
-            operation=op, hint="transpose one side with transpose_a=True or transpose_b=True",
-        )  # fmt: skip
+            operation=op,
+            hint="transpose one side with transpose_a=True or transpose_b=True",
+        )
     leading: Shape = a[:-2].broadcast(b[:-2])
     return leading + Shape([rows, columns])
 
@@ -101,10 +106,13 @@ define(
     gradient=NotDifferentiable("it is made after gradients are"),
     samples=[
         Sample([_A, _B, f64([[1, 2], [3, 4]])], f64([[-2, 9], [13, -4.75]])),
-        Sample([_A.T.copy(), _B.T.copy(), f64([[1, 2], [3, 4]])], f64([[-2, 9], [13, -4.75]]),
-               {"transpose_a": True, "transpose_b": True}),
+        Sample(
+            [_A.T.copy(), _B.T.copy(), f64([[1, 2], [3, 4]])],
+            f64([[-2, 9], [13, -4.75]]),
+            {"transpose_a": True, "transpose_b": True},
+        ),
     ],
-)  # fmt: skip
+)
 
 
 _SUM = NotDifferentiable("a pass makes it after gradients are made")
@@ -217,6 +225,8 @@ def norm(
     if isinstance(ord, (int, float)) and ord > 0:
         return apply("Pow", reduce_sum(size ** float(ord), axis, keepdims), 1 / ord, name=name)  # type: ignore[no-any-return]
     raise GraphError(
-        "no such norm", wanted="'euclidean', inf or a positive number", got=repr(ord),
+        "no such norm",
+        wanted="'euclidean', inf or a positive number",
+        got=repr(ord),
         hint="use 'euclidean' for the usual norm",
-    )  # fmt: skip
+    )

@@ -116,9 +116,12 @@ def _cross_entropy_shape(op: Operation) -> Shape:
     labels, logits = (t.shape for t in op.inputs)
     if not labels.is_compatible_with(logits):
         raise ShapeError(
-            "labels and logits differ in shape", wanted=logits, got=labels, operation=op,
+            "labels and logits differ in shape",
+            wanted=logits,
+            got=labels,
+            operation=op,
             hint="for labels that are class numbers use sparse_softmax_cross_entropy_with_logits",
-        )  # fmt: skip
+        )
     return reduced_shape(labels.merge(logits), (op.attrs["axis"],), keepdims=False)
 
 
@@ -152,9 +155,7 @@ define(
 )
 
 
-def softmax_cross_entropy_with_logits(
-    *, labels: Any, logits: Any, axis: Any = -1, name: str | None = None
-) -> Tensor:  # fmt: skip
+def softmax_cross_entropy_with_logits(*, labels: Any, logits: Any, axis: Any = -1, name: str | None = None) -> Tensor:
     """Cross-entropy between given probabilities and the softmax of `logits`; gradients go to both.
 
     Parameters
@@ -183,9 +184,12 @@ def _sparse_shape(op: Operation) -> Shape:
     labels, logits = (t.shape for t in op.inputs)
     if logits.rank == 0 or not labels.is_compatible_with(logits[:-1]):
         raise ShapeError(
-            "labels do not fit logits", wanted=f"{logits[:-1]}: the shape of logits without its last dimension",
-            got=labels, operation=op, hint="labels are class numbers, not probabilities",
-        )  # fmt: skip
+            "labels do not fit logits",
+            wanted=f"{logits[:-1]}: the shape of logits without its last dimension",
+            got=labels,
+            operation=op,
+            hint="labels are class numbers, not probabilities",
+        )
     return labels.merge(logits[:-1])
 
 

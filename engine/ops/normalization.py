@@ -39,9 +39,12 @@ def bias_add(value: Any, bias: Any, data_format: str | None = None, name: str | 
     bias = convert_to_tensor(bias, value.dtype)
     if not bias.shape.is_compatible_with(Shape([value.shape[-1] if value.rank else None])):
         raise ShapeError(
-            "the bias does not fit", wanted="a vector as long as the last dimension", operation=bias.op,
-            got=f"{bias.shape} for {value.shape}", hint="use + to add other shapes",
-        )  # fmt: skip
+            "the bias does not fit",
+            wanted="a vector as long as the last dimension",
+            operation=bias.op,
+            got=f"{bias.shape} for {value.shape}",
+            hint="use + to add other shapes",
+        )
     return apply("Add", value, bias, name=name)  # type: ignore[no-any-return]
 
 

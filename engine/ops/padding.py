@@ -26,14 +26,19 @@ def _known_paddings(op: Operation) -> Any:
     x, paddings = op.inputs[0].shape, op.inputs[1]
     if not Shape([x.rank, 2]).is_compatible_with(paddings.shape):
         raise ShapeError(
-            "pad needs a pair of sizes for each dimension", wanted=Shape([x.rank, 2]), got=paddings.shape,
+            "pad needs a pair of sizes for each dimension",
+            wanted=Shape([x.rank, 2]),
+            got=paddings.shape,
             hint="give [0, 0] for dimensions that are not padded",
-        )  # fmt: skip
+        )
     pairs = static_value(paddings)
     if pairs is not None and (pairs < 0).any():
         raise ShapeError(
-            "paddings can not be negative", got=pairs.tolist(), wanted="0 or more", hint="use slice to cut rows off",
-        )  # fmt: skip
+            "paddings can not be negative",
+            got=pairs.tolist(),
+            wanted="0 or more",
+            hint="use slice to cut rows off",
+        )
     return None if pairs is None else pairs.tolist()
 
 
@@ -71,9 +76,11 @@ def _pad_gradient(op: Operation, g: Tensor) -> list[Any]:
 def _scalar_value(op: Operation) -> Shape:
     if not op.inputs[2].shape.is_compatible_with(SCALAR):
         raise ShapeError(
-            "constant_values has to be a scalar", wanted="[]", got=op.inputs[2].shape,
+            "constant_values has to be a scalar",
+            wanted="[]",
+            got=op.inputs[2].shape,
             hint="use concat for rows that differ",
-        )  # fmt: skip
+        )
     return _pad_shape(op)
 
 
@@ -99,9 +106,11 @@ def _mirror_shape(op: Operation) -> Shape:
     for size, pair in zip(x, pairs, strict=True) if pairs is not None and x.rank is not None else ():
         if size is not None and max(pair) > size - skip:
             raise ShapeError(
-                "a mirror padding is larger than its tensor", wanted=f"at most {size - skip}", got=pair,
+                "a mirror padding is larger than its tensor",
+                wanted=f"at most {size - skip}",
+                got=pair,
                 hint="pad in several steps",
-            )  # fmt: skip
+            )
     return _pad_shape(op)
 
 
@@ -197,9 +206,11 @@ def pad(
         return apply("MirrorPad", x, pairs, name=name, mode=kind)  # type: ignore[no-any-return]
     if kind != "constant":
         raise GraphError(
-            "pad has no such mode", wanted="constant, reflect or symmetric", got=mode,
+            "pad has no such mode",
+            wanted="constant, reflect or symmetric",
+            got=mode,
             hint="leave mode out to pad with a constant",
-        )  # fmt: skip
+        )
     if isinstance(constant_values, (int, float)) and not constant_values:
         constant_values = np.zeros((), x.dtype.numpy)
     return apply("Pad", x, pairs, constant_values, name=name)  # type: ignore[no-any-return]

@@ -112,9 +112,7 @@ for _type, _kernel in (
     )
 
 
-def _integers(
-    xp: Any, context: KernelContext, shape: Any, low: Any, high: Any, *instance: Any, seed: int
-) -> Array:  # fmt: skip
+def _integers(xp: Any, context: KernelContext, shape: Any, low: Any, high: Any, *instance: Any, seed: int) -> Array:
     size = tuple(int(d) for d in shape)
     if not low < high:
         raise ValueError(f"random_uniform needs minval < maxval, got {low} and {high}")
@@ -135,9 +133,13 @@ define(
 
 
 def random_uniform(
-    shape: Any, minval: Any = 0, maxval: Any = None, dtype: Any = "float32", seed: int | None = None,
+    shape: Any,
+    minval: Any = 0,
+    maxval: Any = None,
+    dtype: Any = "float32",
+    seed: int | None = None,
     name: str | None = None,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """Draw from the uniform distribution over [minval, maxval).
 
     Parameters
@@ -172,9 +174,11 @@ def random_uniform(
 def _bound(maxval: Any, dtype: DType) -> Tensor:
     if maxval is None:
         raise GraphError(
-            "random_uniform of an integer dtype needs a maxval", wanted=f"a number or tensor of {dtype}", got="none",
+            "random_uniform of an integer dtype needs a maxval",
+            wanted=f"a number or tensor of {dtype}",
+            got="none",
             hint="pass maxval=, one more than the largest number to draw",
-        )  # fmt: skip
+        )
     return convert_to_tensor(maxval, dtype)
 
 
@@ -190,9 +194,13 @@ def _is(value: Any, number: int) -> bool:
 
 
 def random_normal(
-    shape: Any, mean: Any = 0.0, stddev: Any = 1.0, dtype: Any = "float32", seed: int | None = None,
+    shape: Any,
+    mean: Any = 0.0,
+    stddev: Any = 1.0,
+    dtype: Any = "float32",
+    seed: int | None = None,
     name: str | None = None,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """Draw from a normal distribution.
 
     Parameters
@@ -215,9 +223,13 @@ def random_normal(
 
 
 def truncated_normal(
-    shape: Any, mean: Any = 0.0, stddev: Any = 1.0, dtype: Any = "float32", seed: int | None = None,
+    shape: Any,
+    mean: Any = 0.0,
+    stddev: Any = 1.0,
+    dtype: Any = "float32",
+    seed: int | None = None,
     name: str | None = None,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """Draw from a normal distribution, again for what is further than two standard deviations from the mean.
 
     Parameters
@@ -243,7 +255,7 @@ def _around(type: str, shape: Any, mean: Any, stddev: Any, dtype: Any, seed: int
 
 def _categorical(
     xp: Any, context: KernelContext, logits: Any, count: Any, *instance: Any, dtype: DType, seed: int
-) -> Array:  # fmt: skip
+) -> Array:
     logits = logits.astype(xp.float64)[:, None, :]
     noise = generator(context, seed, instance).gumbel(size=(len(logits), int(count), logits.shape[-1]))
     return xp.argmax(logits + xp.asarray(noise), axis=-1).astype(dtype.numpy)  # type: ignore[no-any-return]

@@ -113,10 +113,15 @@ def _reduction(
 ) -> Reduction:
     """Declare a reduction and return its public function, whose docstring begins with `summary`."""
     define(
-        type, "x: T -> y: T", where={"T": where}, attrs=AXES, shape=_reduction_shape, kernel=typed(kernel),
+        type,
+        "x: T -> y: T",
+        where={"T": where},
+        attrs=AXES,
+        shape=_reduction_shape,
+        kernel=typed(kernel),
         gradient=gradient if isinstance(gradient, NotDifferentiable) else lambda op, g: [gradient(op, g)],
         samples=samples,
-    )  # fmt: skip
+    )
 
     def public(input_tensor: Any, axis: Any = None, keepdims: bool = False, name: str | None = None) -> Tensor:
         axes = None if axis is None else static_ints(axis)
@@ -154,7 +159,9 @@ def _wide(xp: Any, x: Any) -> Any:
 
 
 reduce_sum = _reduction(
-    "Sum", "reduce_sum", "Sum over axes.",
+    "Sum",
+    "reduce_sum",
+    "Sum over axes.",
     where=dtypes.NUMERIC,
     kernel=lambda xp, x, axis, keepdims: xp.sum(x, axis, _wide(xp, x), keepdims=keepdims),
     gradient=lambda op, g: spread(g, op),
@@ -164,7 +171,7 @@ reduce_sum = _reduction(
         Sample([_X], f64([[[2], [6]], [[8], [8.75]]]), {"axis": (-1,), "keepdims": True}),
         Sample([c128([1 + 2j, 3 - 1j])], c128(4 + 1j)),
     ],
-)  # fmt: skip
+)
 
 
 def _count(op: Operation) -> Tensor:
@@ -179,7 +186,9 @@ def _count(op: Operation) -> Tensor:
 
 
 reduce_mean = _reduction(
-    "Mean", "reduce_mean", "Mean over axes; NaN over nothing.",
+    "Mean",
+    "reduce_mean",
+    "Mean over axes; NaN over nothing.",
     where=dtypes.DIFFERENTIABLE,
     kernel=lambda xp, x, axis, keepdims: xp.mean(x, axis, _wide(xp, x), keepdims=keepdims),
     gradient=lambda op, g: spread(g / _count(op), op),
@@ -187,7 +196,7 @@ reduce_mean = _reduction(
         Sample([_X], f64(24.75 / 12)),
         Sample([_X], f64([8 / 6, 16.75 / 6]), {"axis": (1, 2)}),
     ],
-)  # fmt: skip
+)
 
 
 def _extreme_gradient(op: Operation, g: Tensor) -> Tensor:
@@ -198,7 +207,9 @@ def _extreme_gradient(op: Operation, g: Tensor) -> Tensor:
 
 
 reduce_max = _reduction(
-    "Max", "reduce_max", "Largest value over axes; equal largest values share the gradient.",
+    "Max",
+    "reduce_max",
+    "Largest value over axes; equal largest values share the gradient.",
     where=dtypes.REAL,
     kernel=lambda xp, x, axis, keepdims: xp.max(x, axis, keepdims=keepdims),
     gradient=_extreme_gradient,
@@ -207,11 +218,13 @@ reduce_max = _reduction(
         Sample([_X], f64([[2, 4], [7, 6]]), {"axis": (2,)}),
         Sample([i32([[3, 8], [9, -1]])], i32([[9, 8]]), {"axis": (0,), "keepdims": True}),
     ],
-)  # fmt: skip
+)
 
 
 reduce_min = _reduction(
-    "Min", "reduce_min", "Smallest value over axes; equal smallest values share the gradient.",
+    "Min",
+    "reduce_min",
+    "Smallest value over axes; equal smallest values share the gradient.",
     where=dtypes.REAL,
     kernel=lambda xp, x, axis, keepdims: xp.min(x, axis, keepdims=keepdims),
     gradient=_extreme_gradient,
@@ -219,25 +232,29 @@ reduce_min = _reduction(
         Sample([_X], f64(-2)),
         Sample([_X], f64([[-1, 0.5], [-2, 0.25]]), {"axis": (2,)}),
     ],
-)  # fmt: skip
+)
 
 
 reduce_any = _reduction(
-    "Any", "reduce_any", "Whether at least one value over axes is true.",
+    "Any",
+    "reduce_any",
+    "Whether at least one value over axes is true.",
     where=(dtypes.bool_,),
     kernel=lambda xp, x, axis, keepdims: xp.any(x, axis, keepdims=keepdims),
     gradient=NotDifferentiable("its result is bool"),
     samples=[Sample([_BOOLS], np.bool_(True)), Sample([~_BOOLS], flags([False, True]), {"axis": (0,)})],
-)  # fmt: skip
+)
 
 
 reduce_all = _reduction(
-    "All", "reduce_all", "Whether every value over axes is true.",
+    "All",
+    "reduce_all",
+    "Whether every value over axes is true.",
     where=(dtypes.bool_,),
     kernel=lambda xp, x, axis, keepdims: xp.all(x, axis, keepdims=keepdims),
     gradient=NotDifferentiable("its result is bool"),
     samples=[Sample([_BOOLS], np.bool_(False)), Sample([_BOOLS], flags([True, False]), {"axis": (0,)})],
-)  # fmt: skip
+)
 
 
 def log_sum_exp(xp: Any, x: Any, axis: Any, keepdims: bool) -> Any:
@@ -249,7 +266,9 @@ def log_sum_exp(xp: Any, x: Any, axis: Any, keepdims: bool) -> Any:
 
 
 reduce_logsumexp = _reduction(
-    "LogSumExp", "reduce_logsumexp", "``log(sum(exp(x)))`` over axes, without overflow.",
+    "LogSumExp",
+    "reduce_logsumexp",
+    "``log(sum(exp(x)))`` over axes, without overflow.",
     where=dtypes.FLOATING,
     kernel=log_sum_exp,
     gradient=lambda op, g: spread(g, op) * apply("Exp", op.inputs[0] - spread(op.outputs[0], op)),
@@ -258,4 +277,4 @@ reduce_logsumexp = _reduction(
         Sample([_X], lambda x: np.log(np.exp(x).sum((0, 2))), {"axis": (0, 2)}),
         Sample([f64([1000, 1000])], f64(1000 + np.log(2))),
     ],
-)  # fmt: skip
+)

@@ -27,10 +27,15 @@ def _position(type: str, function: str, samples: list[Sample]) -> None:
         return xp.asarray(getattr(xp, function)(x, axis), as_dtype(output_type).numpy)
 
     define(
-        type, "input: T -> output: @output_type", where={"T": (*dtypes.REAL, dtypes.bool_)},
-        attrs={"axis": REQUIRED, "output_type": dtypes.int64}, shape=_position_shape, kernel=kernel,
-        gradient=NotDifferentiable("its result is an index"), samples=samples,
-    )  # fmt: skip
+        type,
+        "input: T -> output: @output_type",
+        where={"T": (*dtypes.REAL, dtypes.bool_)},
+        attrs={"axis": REQUIRED, "output_type": dtypes.int64},
+        shape=_position_shape,
+        kernel=kernel,
+        gradient=NotDifferentiable("its result is an index"),
+        samples=samples,
+    )
 
 
 _position(

@@ -79,7 +79,9 @@ def where(condition: Any, x: Any = None, y: Any = None, name: str | None = None)
         return apply("NonZero", condition, name=name)  # type: ignore[no-any-return]
     if x is None or y is None:
         raise GraphError(
-            "where takes both x and y, or neither", got=f"x={x!r}, y={y!r}", wanted="both or neither",
+            "where takes both x and y, or neither",
+            got=f"x={x!r}, y={y!r}",
+            wanted="both or neither",
             hint="the condition alone gives the indices of what is true",
-        )  # fmt: skip
+        )
     return apply("Where", condition, x, y, name=name)  # type: ignore[no-any-return]

@@ -126,9 +126,11 @@ def _reshape_shape(op: Operation) -> Shape:
     unknown = sum(d is None for d in target)
     if (rest != total) if not unknown else (total % rest if rest else total):
         raise ShapeError(
-            "reshape has to keep the number of elements", wanted=f"{total} elements of {op.inputs[0].shape}",
-            got=target, hint="use -1 for one size that follows from the others",
-        )  # fmt: skip
+            "reshape has to keep the number of elements",
+            wanted=f"{total} elements of {op.inputs[0].shape}",
+            got=target,
+            hint="use -1 for one size that follows from the others",
+        )
     if unknown == 1 and rest:
         return Shape([total // rest if d is None else d for d in target])
     return target
@@ -139,9 +141,11 @@ def _check_request(sizes: Any) -> None:
         return
     if sizes.ndim != 1 or (sizes < -1).any() or (sizes == -1).sum() > 1:
         raise ShapeError(
-            "reshape needs a vector of sizes", wanted="sizes >= 0, at most one -1", got=sizes.tolist(),
+            "reshape needs a vector of sizes",
+            wanted="sizes >= 0, at most one -1",
+            got=sizes.tolist(),
             hint="give a list of integers",
-        )  # fmt: skip
+        )
 
 
 def _like_input(op: Operation, g: Tensor) -> list[Any]:
@@ -233,9 +237,11 @@ def _squeeze_shape(op: Operation) -> Shape:
     for axis in drop:
         if x[axis] not in (1, None):
             raise ShapeError(
-                "only dimensions of size 1 can be squeezed", wanted=1, got=f"{x[axis]} at axis {axis}",
+                "only dimensions of size 1 can be squeezed",
+                wanted=1,
+                got=f"{x[axis]} at axis {axis}",
                 hint="use reduce_sum, or take one element, to drop another",
-            )  # fmt: skip
+            )
     return Shape([d for i, d in enumerate(x) if i not in drop])
 
 

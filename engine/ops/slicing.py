@@ -29,9 +29,11 @@ def _slice_shape(op: Operation) -> Shape:
         return x
     if any(v is not None and len(v) != rank for v in (begin, size)):
         raise ShapeError(
-            "slice needs a begin and a size for each dimension", wanted=rank, got=f"{begin}, {size}",
+            "slice needs a begin and a size for each dimension",
+            wanted=rank,
+            got=f"{begin}, {size}",
             hint="a size of -1 reaches to the end",
-        )  # fmt: skip
+        )
     unknown: list[int | None] = [None] * rank
     dims = unknown if x.rank is None else list(x)
     return Shape([_part(*args) for args in zip(dims, begin or unknown, size or unknown, strict=True)])
@@ -42,9 +44,11 @@ def _part(dim: int | None, begin: int | None, size: int | None) -> int | None:
         return None if dim is None or begin is None else _part(dim, begin, dim - begin)
     if dim is not None and not 0 <= (begin or 0) <= dim - (size or 0):
         raise ShapeError(
-            "a slice reaches outside its tensor", wanted=f"within {dim}", got=f"{size} from {begin}",
+            "a slice reaches outside its tensor",
+            wanted=f"within {dim}",
+            got=f"{size} from {begin}",
             hint="a size of -1 reaches to the end",
-        )  # fmt: skip
+        )
     return size
 
 
@@ -105,14 +109,18 @@ def _mask_shape(op: Operation) -> Shape:
         return Shape(None)
     if mask.rank == 0:
         raise ShapeError(
-            "a mask needs at least one dimension", wanted=f"dimensions of {x}", got=mask,
+            "a mask needs at least one dimension",
+            wanted=f"dimensions of {x}",
+            got=mask,
             hint="use cond to choose all or nothing",
-        )  # fmt: skip
+        )
     if not x[: mask.rank].is_compatible_with(mask):
         raise ShapeError(
-            "a mask has to fit the leading dimensions", wanted=x, got=mask,
+            "a mask has to fit the leading dimensions",
+            wanted=x,
+            got=mask,
             hint="give axis= for a mask of inner dimensions",
-        )  # fmt: skip
+        )
     rest: Shape = x[mask.rank :]
     return Shape([None]) + rest
 
@@ -167,16 +175,22 @@ def boolean_mask(tensor: Any, mask: Any, name: str | None = None, axis: Any = 0)
         return apply("BooleanMask", x, chosen, name=name)  # type: ignore[no-any-return]
     if x.rank is None or chosen.rank is None:
         raise ShapeError(
-            "boolean_mask with an axis needs known ranks", got=f"{x.shape} and {chosen.shape}", wanted="known ranks",
-            operation=x.op, hint="give the placeholders shapes, or use axis 0",
-        )  # fmt: skip
+            "boolean_mask with an axis needs known ranks",
+            got=f"{x.shape} and {chosen.shape}",
+            wanted="known ranks",
+            operation=x.op,
+            hint="give the placeholders shapes, or use axis 0",
+        )
     axis = axis_within(axis, x.rank)
     order = [*range(axis, axis + chosen.rank), *range(axis), *range(axis + chosen.rank, x.rank)]
     if len(order) != x.rank or not x.shape[axis : axis + chosen.rank].is_compatible_with(chosen.shape):
         raise ShapeError(
-            "a mask has to fit the dimensions from its axis on", wanted=x.shape[axis:], got=chosen.shape,
-            operation=chosen.op, hint="give another axis=",
-        )  # fmt: skip
+            "a mask has to fit the dimensions from its axis on",
+            wanted=x.shape[axis:],
+            got=chosen.shape,
+            operation=chosen.op,
+            hint="give another axis=",
+        )
     picked = apply("BooleanMask", apply("Transpose", x, perm=tuple(order)), chosen)
     back = [*range(1, axis + 1), 0, *range(axis + 1, x.rank - chosen.rank + 1)]
     return apply("Transpose", picked, name=name, perm=tuple(back))  # type: ignore[no-any-return]

@@ -37,9 +37,12 @@ class StackStorage:
             raise self._error("was given another dtype", operation, wanted=self.dtype, got=dtype, hint="cast the value")
         if 0 <= self.max_size <= len(self.values):
             raise self._error(
-                f"overflowed its max_size of {self.max_size}", operation, wanted=f"at most {self.max_size} values",
-                got="one more", hint="pop before pushing, or make it with max_size=-1",
-            )  # fmt: skip
+                f"overflowed its max_size of {self.max_size}",
+                operation,
+                wanted=f"at most {self.max_size} values",
+                got="one more",
+                hint="pop before pushing, or make it with max_size=-1",
+            )
         self.values.append(value)
         return value
 
@@ -48,14 +51,19 @@ class StackStorage:
         self._check_open(operation)
         if dtype is not self.dtype:
             raise self._error(
-                "was popped as another dtype", operation, wanted=self.dtype, got=dtype,
+                "was popped as another dtype",
+                operation,
+                wanted=self.dtype,
+                got=dtype,
                 hint=f"give stack_pop elem_type='{self.dtype}'",
-            )  # fmt: skip
+            )
         if not self.values:
             raise self._error(
-                "is empty when calling stack_pop", operation, wanted="a value pushed before",
+                "is empty when calling stack_pop",
+                operation,
+                wanted="a value pushed before",
                 hint="order the pop after the push with control_dependencies",
-            )  # fmt: skip
+            )
         return self.values.pop()
 
     def close(self) -> None:
@@ -66,9 +74,10 @@ class StackStorage:
     def _check_open(self, operation: str) -> None:
         if self.closed:
             raise self._error(
-                "was used after it was closed", operation,
+                "was used after it was closed",
+                operation,
                 hint="let stack_close wait for the last use with control_dependencies",
-            )  # fmt: skip
+            )
 
     def _error(self, what: str, operation: str, **fields: Any) -> StackError:
         return StackError(f"stack '{self.name}' {what}", operation=operation, **fields)

@@ -45,9 +45,11 @@ def _spread(spec: tuple[Any, ...], rank: int) -> list[Any]:
     dots = [i for i, part in enumerate(spec) if part is Ellipsis]
     if used > rank or len(dots) > 1:
         raise ShapeError(
-            "a tensor has fewer dimensions than indices", wanted=f"at most {rank} and one ...", got=spec,
+            "a tensor has fewer dimensions than indices",
+            wanted=f"at most {rank} and one ...",
+            got=spec,
             hint="use expand_dims, or None, for new dimensions",
-        )  # fmt: skip
+        )
     at = dots[0] if dots else len(spec)
     return [*spec[:at], *[slice(None)] * (rank - used), *spec[at + 1 :]]
 
@@ -55,9 +57,11 @@ def _spread(spec: tuple[Any, ...], rank: int) -> list[Any]:
 def _sliced(size: int | None, part: slice) -> int | None:
     if part.step == 0:
         raise ShapeError(
-            "the step of a slice can not be zero", got=part, wanted="any other integer",
+            "the step of a slice can not be zero",
+            got=part,
+            wanted="any other integer",
             hint="use broadcast_to to repeat an element",
-        )  # fmt: skip
+        )
     if part in (slice(None), slice(None, None, -1)):
         return size
     if size is None or any(isinstance(b, Dynamic) for b in (part.start, part.stop, part.step)):
@@ -68,9 +72,11 @@ def _sliced(size: int | None, part: slice) -> int | None:
 def _check_index(size: int | None, index: Any) -> None:
     if size is not None and not isinstance(index, Dynamic) and not -size <= index < size:
         raise ShapeError(
-            "an index is out of range", wanted=f"{-size} to {size - 1}", got=index,
+            "an index is out of range",
+            wanted=f"{-size} to {size - 1}",
+            got=index,
             hint="negative numbers count from the end; a slice may reach further",
-        )  # fmt: skip
+        )
 
 
 def _strided_shape(op: Operation) -> Shape:
@@ -178,9 +184,11 @@ def strided_slice(
     steps = [None] * len(starts) if strides is None else _entries(strides)
     if not len(starts) == len(stops) == len(steps):
         raise GraphError(
-            "begin, end and strides have different lengths", got=(len(starts), len(stops), len(steps)),
-            wanted="one length", hint="give one entry for each dimension that is sliced",
-        )  # fmt: skip
+            "begin, end and strides have different lengths",
+            got=(len(starts), len(stops), len(steps)),
+            wanted="one length",
+            hint="give one entry for each dimension that is sliced",
+        )
 
     def part(i: int) -> Any:
         bit = 1 << i
@@ -205,7 +213,10 @@ def _entries(vector: Any) -> list[Any]:
         return value.tolist()  # type: ignore[no-any-return]
     if tensor.rank != 1 or tensor.shape[0] is None:
         raise GraphError(
-            "the length of this vector has to be known while the graph is built", got=tensor,
-            wanted="a vector of known length", operation=tensor.op, hint="give it a shape with set_shape, or use slice",
-        )  # fmt: skip
+            "the length of this vector has to be known while the graph is built",
+            got=tensor,
+            wanted="a vector of known length",
+            operation=tensor.op,
+            hint="give it a shape with set_shape, or use slice",
+        )
     return [tensor[i] for i in range(tensor.shape[0])]

@@ -55,9 +55,12 @@ def _new(
 ) -> tuple[ArrayStorage, Any]:
     if size < 0:
         raise TensorArrayError(
-            "the size of a TensorArray is negative", wanted="0 or more", got=int(size), operation=context.operation,
+            "the size of a TensorArray is negative",
+            wanted="0 or more",
+            got=int(size),
+            operation=context.operation,
             hint="leave size out for an array that grows as elements are written",
-        )  # fmt: skip
+        )
     array = ArrayStorage(
         dtype, int(size), name=array_name or context.operation, element_shape=Shape(element_shape), xp=xp, **options
     )
@@ -70,14 +73,20 @@ define(
     "TensorArrayNew",
     "size: host int32 -> handle: resource, flow: host float32",
     attrs={
-        "dtype": REQUIRED, "element_shape": Shape(None), "dynamic_size": False, "clear_after_read": True,
-        "identical_shapes": False, "array_name": "", "swap": False, "away": False,
+        "dtype": REQUIRED,
+        "element_shape": Shape(None),
+        "dynamic_size": False,
+        "clear_after_read": True,
+        "identical_shapes": False,
+        "array_name": "",
+        "swap": False,
+        "away": False,
     },
     shape=lambda op: [SCALAR, SCALAR],
     kernel=_new,
     gradient=_HANDLE,
     stateful=True,
-)  # fmt: skip
+)
 
 define(
     "TensorArrayGrad",
@@ -116,9 +125,14 @@ def _write(xp: Any, context: KernelContext, array: ArrayStorage, index: Any, val
 def _write_gradient(op: Operation, g: Tensor) -> list[Any]:
     handle, index, value, _ = op.inputs
     cotangent = apply(
-        "TensorArrayRead", gradient_array(handle), index, g, [shape_of(value)],
-        dtype=value.dtype, element_shape=value.shape,
-    )  # fmt: skip
+        "TensorArrayRead",
+        gradient_array(handle),
+        index,
+        g,
+        [shape_of(value)],
+        dtype=value.dtype,
+        element_shape=value.shape,
+    )
     return [None, None, cotangent, g]
 
 
@@ -134,9 +148,15 @@ define(
 
 
 def _gather(
-    xp: Any, context: KernelContext, array: ArrayStorage, indices: Any, flow: Any, *zeros: Any,
-    dtype: DType, element_shape: Shape,
-) -> Any:  # fmt: skip
+    xp: Any,
+    context: KernelContext,
+    array: ArrayStorage,
+    indices: Any,
+    flow: Any,
+    *zeros: Any,
+    dtype: DType,
+    element_shape: Shape,
+) -> Any:
     return array.stack(np.asarray(indices), context, _zeros(zeros), Shape(element_shape))
 
 
@@ -166,9 +186,14 @@ def _scatter(xp: Any, context: KernelContext, array: ArrayStorage, indices: Any,
 def _scatter_gradient(op: Operation, g: Tensor) -> list[Any]:
     handle, indices, value, _ = op.inputs
     cotangent = apply(
-        "TensorArrayGather", gradient_array(handle), indices, g, [shape_of(value)],
-        dtype=value.dtype, element_shape=value.shape[1:],
-    )  # fmt: skip
+        "TensorArrayGather",
+        gradient_array(handle),
+        indices,
+        g,
+        [shape_of(value)],
+        dtype=value.dtype,
+        element_shape=value.shape[1:],
+    )
     return [None, None, cotangent, g]
 
 
@@ -184,9 +209,15 @@ define(
 
 
 def _stack(
-    xp: Any, context: KernelContext, array: ArrayStorage, flow: Any, *zeros: Any, dtype: DType, element_shape: Shape,
+    xp: Any,
+    context: KernelContext,
+    array: ArrayStorage,
+    flow: Any,
+    *zeros: Any,
+    dtype: DType,
+    element_shape: Shape,
     size: int | None,
-) -> Any:  # fmt: skip
+) -> Any:
     shape = _zeros(zeros)
     count = array.size if shape is None else int(shape[0])
     return array.stack(range(count), context, shape, Shape(element_shape))
@@ -210,9 +241,15 @@ define(
 
 
 def _unstack(
-    xp: Any, context: KernelContext, array: ArrayStorage, value: Any, flow: Any, *, lent: bool,
+    xp: Any,
+    context: KernelContext,
+    array: ArrayStorage,
+    value: Any,
+    flow: Any,
+    *,
+    lent: bool,
     blocks: tuple[int, ...],
-) -> Any:  # fmt: skip
+) -> Any:
     array.write_rows(range(len(value) if getattr(value, "ndim", 0) else 0), value, context)
     for count in blocks:
         array.cut(value, count)
@@ -224,9 +261,14 @@ def _unstack(
 def _unstack_gradient(op: Operation, g: Tensor) -> list[Any]:
     handle, value, _ = op.inputs
     cotangent = apply(
-        "TensorArrayStack", gradient_array(handle), g, [shape_of(value)],
-        dtype=value.dtype, element_shape=value.shape[1:], size=value.shape[0],
-    )  # fmt: skip
+        "TensorArrayStack",
+        gradient_array(handle),
+        g,
+        [shape_of(value)],
+        dtype=value.dtype,
+        element_shape=value.shape[1:],
+        size=value.shape[0],
+    )
     return [None, cotangent, g]
 
 
@@ -299,9 +341,13 @@ def _split(xp: Any, context: KernelContext, array: ArrayStorage, value: Any, len
 def _split_gradient(op: Operation, g: Tensor) -> list[Any]:
     handle, value, lengths, _ = op.inputs
     cotangent, _lengths = apply(
-        "TensorArrayConcat", gradient_array(handle), g, [shape_of(value), lengths],
-        dtype=value.dtype, element_shape=Shape([None]) + value.shape[1:],
-    )  # fmt: skip
+        "TensorArrayConcat",
+        gradient_array(handle),
+        g,
+        [shape_of(value), lengths],
+        dtype=value.dtype,
+        element_shape=Shape([None]) + value.shape[1:],
+    )
     cotangent.set_shape(value.shape)
     return [None, cotangent, None, g]
 

@@ -14,85 +14,109 @@ _X = [[0.5, -0.8], [0.1, -0.3]]
 _Z = [0.5 + 0.25j, -0.75 + 0.5j, 0.2 - 0.9j]
 
 sin: Unary = unary(
-    "Sin", "sin", "Sine of an angle in radians, elementwise.",
+    "Sin",
+    "sin",
+    "Sine of an angle in radians, elementwise.",
     kernel=Ufunc("sin"),
     gradient=lambda x, y, g: g * conj(cos(x)),
     samples=sampled(math.sin, _X, cmath.sin, _Z),
-)  # fmt: skip
+)
 
 cos: Unary = unary(
-    "Cos", "cos", "Cosine of an angle in radians, elementwise.",
+    "Cos",
+    "cos",
+    "Cosine of an angle in radians, elementwise.",
     kernel=Ufunc("cos"),
     gradient=lambda x, y, g: -(g * conj(sin(x))),
     samples=sampled(math.cos, _X, cmath.cos, _Z),
-)  # fmt: skip
+)
 
 tan = unary(
-    "Tan", "tan", "Tangent of an angle in radians, elementwise.",
+    "Tan",
+    "tan",
+    "Tangent of an angle in radians, elementwise.",
     kernel=Ufunc("tan"),
     gradient=lambda x, y, g: g * conj(square(y) + 1),
     samples=sampled(math.tan, _X, cmath.tan, _Z),
-)  # fmt: skip
+)
 
 asin: Unary = unary(
-    "Asin", "asin", "Angle in radians whose sine is `x`, elementwise.",
+    "Asin",
+    "asin",
+    "Angle in radians whose sine is `x`, elementwise.",
     kernel=Ufunc("arcsin"),
     gradient=lambda x, y, g: g / conj(sqrt(1 - square(x))),
     samples=sampled(math.asin, _X, cmath.asin, _Z),
-)  # fmt: skip
+)
 
 acos = unary(
-    "Acos", "acos", "Angle in radians whose cosine is `x`, elementwise.",
+    "Acos",
+    "acos",
+    "Angle in radians whose cosine is `x`, elementwise.",
     kernel=Ufunc("arccos"),
     gradient=lambda x, y, g: -(g / conj(sqrt(1 - square(x)))),
     samples=sampled(math.acos, _X, cmath.acos, _Z),
-)  # fmt: skip
+)
 
 atan = unary(
-    "Atan", "atan", "Angle in radians whose tangent is `x`, elementwise.",
+    "Atan",
+    "atan",
+    "Angle in radians whose tangent is `x`, elementwise.",
     kernel=Ufunc("arctan"),
     gradient=lambda x, y, g: g / conj(square(x) + 1),
     samples=sampled(math.atan, _X, cmath.atan, _Z),
-)  # fmt: skip
+)
 
 sinh = unary(
-    "Sinh", "sinh", "Hyperbolic sine, elementwise.",
+    "Sinh",
+    "sinh",
+    "Hyperbolic sine, elementwise.",
     kernel=Ufunc("sinh"),
     gradient=lambda x, y, g: g * conj(cosh(x)),
     samples=sampled(math.sinh, _X, cmath.sinh, _Z),
-)  # fmt: skip
+)
 
 cosh: Unary = unary(
-    "Cosh", "cosh", "Hyperbolic cosine, elementwise.",
+    "Cosh",
+    "cosh",
+    "Hyperbolic cosine, elementwise.",
     kernel=Ufunc("cosh"),
     gradient=lambda x, y, g: g * conj(sinh(x)),
     samples=sampled(math.cosh, _X, cmath.cosh, _Z),
-)  # fmt: skip
+)
 
 tanh = unary(
-    "Tanh", "tanh", "Hyperbolic tangent, elementwise.",
+    "Tanh",
+    "tanh",
+    "Hyperbolic tangent, elementwise.",
     kernel=Ufunc("tanh"),
     gradient=lambda x, y, g: g * conj(1 - square(y)),
     samples=sampled(math.tanh, _X, cmath.tanh, _Z),
-)  # fmt: skip
+)
 
 asinh = unary(
-    "Asinh", "asinh", "Inverse hyperbolic sine, elementwise.",
+    "Asinh",
+    "asinh",
+    "Inverse hyperbolic sine, elementwise.",
     kernel=Ufunc("arcsinh"),
     gradient=lambda x, y, g: g / conj(sqrt(square(x) + 1)),
     samples=sampled(math.asinh, _X, cmath.asinh, _Z),
-)  # fmt: skip
+)
 
 acosh = unary(
-    "Acosh", "acosh", "Inverse hyperbolic cosine, elementwise; NaN below 1.",
+    "Acosh",
+    "acosh",
+    "Inverse hyperbolic cosine, elementwise; NaN below 1.",
     kernel=Ufunc("arccosh"),
     gradient=lambda x, y, g: g / conj(sqrt(x - 1) * sqrt(x + 1)),
     samples=sampled(math.acosh, [1.5, 3.0, 10.0], cmath.acosh, _Z),
-)  # fmt: skip
+)
 
 atanh = unary(
-    "Atanh", "atanh", "Inverse hyperbolic tangent, elementwise; NaN beyond -1 and 1.",
+    "Atanh",
+    "atanh",
+    "Inverse hyperbolic tangent, elementwise; NaN beyond -1 and 1.",
     kernel=Ufunc("arctanh"),
     gradient=lambda x, y, g: g / conj(1 - square(x)),
     samples=sampled(math.atanh, _X, cmath.atanh, _Z),
-)  # fmt: skip
+)

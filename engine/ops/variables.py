@@ -47,9 +47,10 @@ class VariableSlot:
         """Return the buffer; UninitializedVariableError when nothing was assigned yet (rule 22)."""
         if self._buffer is None:
             raise UninitializedVariableError(
-                f"variable '{self.name}' was read before it was initialized", operation=operation,
+                f"variable '{self.name}' was read before it was initialized",
+                operation=operation,
                 hint="run global_variables_initializer() first, or session.write_variables({...})",
-            )  # fmt: skip
+            )
         return self._buffer
 
     @property
@@ -84,9 +85,12 @@ class VariableSlot:
         shape, got = self.read(operation).shape, _shape_of(value)
         if shape != got:
             raise OpError(
-                f"an update of variable '{self.name}' has another shape", wanted=shape, got=got, operation=operation,
+                f"an update of variable '{self.name}' has another shape",
+                wanted=shape,
+                got=got,
+                operation=operation,
                 hint="reduce or broadcast the update to the variable's shape",
-            )  # fmt: skip
+            )
         if sys.getrefcount(self._buffer) == _ALONE:
             return self._write(self._buffer, lambda buffer: function(buffer, value, out=buffer))  # type: ignore[arg-type]
         old = self.read()
@@ -107,15 +111,20 @@ class VariableSlot:
         outside = indices[(indices < 0) | (indices >= shape[0])] if shape and indices.size else indices[:0]
         if not shape or outside.size:
             raise OpError(
-                f"a row index of variable '{self.name}' is out of range", wanted=f"0 to {shape[0] - 1}" if shape
-                else "a variable of rank 1 or more", got=outside.ravel()[:3].tolist(), operation=operation,
+                f"a row index of variable '{self.name}' is out of range",
+                wanted=f"0 to {shape[0] - 1}" if shape else "a variable of rank 1 or more",
+                got=outside.ravel()[:3].tolist(),
+                operation=operation,
                 hint="fetch the indices; rows count from 0 and negative numbers are not allowed",
-            )  # fmt: skip
+            )
         if updates not in ((), indices.shape + shape[1:]):
             raise OpError(
-                f"updates of rows of variable '{self.name}' have another shape", wanted=indices.shape + shape[1:],
-                got=updates, operation=operation, hint="give one row of updates for each index",
-            )  # fmt: skip
+                f"updates of rows of variable '{self.name}' have another shape",
+                wanted=indices.shape + shape[1:],
+                got=updates,
+                operation=operation,
+                hint="give one row of updates for each index",
+            )
 
     def _write(self, buffer: Array, fill: Callable[[Array], Any]) -> Array:
         if isinstance(buffer, np.ndarray):
@@ -202,16 +211,21 @@ def fitting(values: Mapping[str, Any], variables: Mapping[str, Any]) -> dict[str
 def _fitting(name: str, value: Any, variables: Mapping[str, Any]) -> Array:
     if name not in variables:
         raise GraphError(
-            "the graph has no variable of this name", wanted=", ".join(variables) or "none", got=name,
+            "the graph has no variable of this name",
+            wanted=", ".join(variables) or "none",
+            got=name,
             hint="use the names that read_variables gives",
-        )  # fmt: skip
+        )
     variable = variables[name]
     array = dtypes.as_array(value, variable.dtype)
     if not variable.shape.includes(Shape(array.shape)):
         raise ShapeError(
-            f"a value does not fit variable '{name}'", wanted=variable.shape, got=Shape(array.shape),
-            operation=variable.op, hint="reshape the value, or make the variable with shape=None dimensions",
-        )  # fmt: skip
+            f"a value does not fit variable '{name}'",
+            wanted=variable.shape,
+            got=Shape(array.shape),
+            operation=variable.op,
+            hint="reshape the value, or make the variable with shape=None dimensions",
+        )
     return array
 
 
@@ -255,9 +269,12 @@ define(
 def _assign(xp: Any, context: KernelContext, slot: VariableSlot, value: Any, *, shape: Shape) -> Array:
     if not shape.includes(Shape(_shape_of(value))):
         raise OpError(
-            f"variable '{slot.name}' was assigned a value of another shape", wanted=shape, got=Shape(_shape_of(value)),
-            operation=context.operation, hint="reshape the value, or make the variable with shape=None dimensions",
-        )  # fmt: skip
+            f"variable '{slot.name}' was assigned a value of another shape",
+            wanted=shape,
+            got=Shape(_shape_of(value)),
+            operation=context.operation,
+            hint="reshape the value, or make the variable with shape=None dimensions",
+        )
     return slot.assign(value)
 
 

@@ -30,7 +30,13 @@ def accumulate_products(program: Program) -> Program:
 def _added(term: Tensor, total: Tensor) -> Tensor:
     made = term.op
     added = Operation(
-        made.region, "MatMulAdd", made.graph.unique_name(f"{made.name}/added"), [*made.inputs, total],
-        [(term.dtype, term.shape)], attrs=dict(made.attrs), device=made.device, source=made.source,
-    )  # fmt: skip
+        made.region,
+        "MatMulAdd",
+        made.graph.unique_name(f"{made.name}/added"),
+        [*made.inputs, total],
+        [(term.dtype, term.shape)],
+        attrs=dict(made.attrs),
+        device=made.device,
+        source=made.source,
+    )
     return added.outputs[0]

@@ -15,9 +15,19 @@ from ..ir.rewrite import Program
 from .steps import can_fuse
 
 # A dead assignment must not hold back what a Merge makes live again; what is inside a loop or branch is not followed.
-_FLOW = frozenset({
-    "ControlTrigger", "Enter", "Exit", "LoopCond", "MaybeGet", "Merge", "NextIteration", "Switch", "SwitchN",
-})  # fmt: skip
+_FLOW = frozenset(
+    {
+        "ControlTrigger",
+        "Enter",
+        "Exit",
+        "LoopCond",
+        "MaybeGet",
+        "Merge",
+        "NextIteration",
+        "Switch",
+        "SwitchN",
+    }
+)
 Controls = dict[Operation, list[Operation]]
 Waits = list[tuple[Operation, Operation]]
 

@@ -77,7 +77,13 @@ def _gather(program: Program, op: Operation, i: int, term: Tensor) -> None:
 
 def _emit(type: str, region: Region, inputs: list[Tensor], like: Tensor, made: Operation, **attrs: Any) -> Tensor:
     op = Operation(
-        region, type, region.graph.unique_name(f"{made.name}/{type}"), inputs, [(like.dtype, like.shape)],
-        attrs=attrs, device=made.device, source=made.source,
-    )  # fmt: skip
+        region,
+        type,
+        region.graph.unique_name(f"{made.name}/{type}"),
+        inputs,
+        [(like.dtype, like.shape)],
+        attrs=attrs,
+        device=made.device,
+        source=made.source,
+    )
     return op.outputs[0]

@@ -169,10 +169,16 @@ class _Blocks:
         olds = [(rows, old) for rows in found for old in self._read(rows)]
         made = self.fresh.results
         chosen = Operation(
-            self.body, "Cond", self.body.graph.unique_name(f"{like.name}/block"), [fresh],
-            [(t.dtype, t.shape) for t in made], regions=(self.passed, self.fresh), attrs={"extras": [], "block": True},
-            device=like.device, source=like.source,
-        )  # fmt: skip
+            self.body,
+            "Cond",
+            self.body.graph.unique_name(f"{like.name}/block"),
+            [fresh],
+            [(t.dtype, t.shape) for t in made],
+            regions=(self.passed, self.fresh),
+            attrs={"extras": [], "block": True},
+            device=like.device,
+            source=like.source,
+        )
         self.body.results += [number, *chosen.outputs]
         return {old: self._row(rows, old, block) for (rows, old), block in zip(olds, chosen.outputs, strict=True)}
 

@@ -63,6 +63,12 @@ def _constant(op: Operation, region: Region, output: Tensor, value: np.ndarray[A
     value = np.array(value)
     value.flags.writeable = False
     return Operation(
-        region, "Const", region.graph.unique_name(op.name), (), [(output.dtype, Shape(value.shape))],
-        attrs={"value": value}, device=op.device, source=op.source,
-    ).outputs[0]  # fmt: skip
+        region,
+        "Const",
+        region.graph.unique_name(op.name),
+        (),
+        [(output.dtype, Shape(value.shape))],
+        attrs={"value": value},
+        device=op.device,
+        source=op.source,
+    ).outputs[0]

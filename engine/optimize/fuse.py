@@ -205,6 +205,12 @@ def _emit(like: Operation, code: Code, wanted: list[Tensor]) -> Operation:
     if "colocate" in like.attrs:
         attrs["colocate"] = like.attrs["colocate"]
     return Operation(
-        like.region, "Fused", like.graph.unique_name(f"{like.name}/fused"), code.inputs,
-        [(t.dtype, t.shape) for t in wanted], attrs=attrs, device=like.device, source=like.source,
-    )  # fmt: skip
+        like.region,
+        "Fused",
+        like.graph.unique_name(f"{like.name}/fused"),
+        code.inputs,
+        [(t.dtype, t.shape) for t in wanted],
+        attrs=attrs,
+        device=like.device,
+        source=like.source,
+    )

@@ -101,14 +101,20 @@ def _hoist(op: Operation) -> Tensor:
     outside = Writer(owner.region, op)
     flat = outside.reshape(rows, [length * batch, units])
     upper, lower = (outside.rows(op.inputs[1], *piece) for piece in ((0, units), (units, None)))
-    product = outside.reshape(outside.emit("MatMul", [flat, upper], [length * batch, columns], dict(op.attrs)),
-                              [length, batch, columns])  # fmt: skip
+    product = outside.reshape(
+        outside.emit("MatMul", [flat, upper], [length * batch, columns], dict(op.attrs)), [length, batch, columns]
+    )
     shape = Shape([batch, columns])
     array = {**handle.op.attrs, "element_shape": shape, "array_name": handle.op.attrs["array_name"] or handle.op.name}
     made = Operation(
-        owner.region, "TensorArrayNew", op.graph.unique_name(f"{handle.op.name}/products"), handle.op.inputs,
-        [(t.dtype, t.shape) for t in handle.op.outputs], attrs=array, source=handle.op.source,
-    )  # fmt: skip
+        owner.region,
+        "TensorArrayNew",
+        op.graph.unique_name(f"{handle.op.name}/products"),
+        handle.op.inputs,
+        [(t.dtype, t.shape) for t in handle.op.outputs],
+        attrs=array,
+        source=handle.op.source,
+    )
     given = [made.outputs[0], product, made.outputs[1]]
     start = outside.emit("TensorArrayUnstack", given, [], dict(flow.op.attrs), dtype=flow.dtype)
     inside = Writer(body, op)

@@ -30,9 +30,15 @@ def merge_duplicates(program: Program) -> Program:
             if (around, key) in seen:
                 return seen[around, key]
         copy = Operation(
-            region, op.type, region.graph.unique_name(op.name), inputs, [(t.dtype, t.shape) for t in op.outputs],
-            attrs=op.attrs, device=op.device, source=op.source,
-        )  # fmt: skip
+            region,
+            op.type,
+            region.graph.unique_name(op.name),
+            inputs,
+            [(t.dtype, t.shape) for t in op.outputs],
+            attrs=op.attrs,
+            device=op.device,
+            source=op.source,
+        )
         seen[region, key] = copy.outputs
         return copy.outputs
 

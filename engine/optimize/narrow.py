@@ -54,18 +54,28 @@ def _narrow(op: Operation, piece: Tensor) -> Tensor:
     edges = np.cumsum([0, *(t.shape.as_tuple()[1] for t in op.outputs)])
     start, stop = list(pairwise(map(int, edges)))[piece.index]
     narrow = Operation(
-        op.region, "MatMul", op.graph.unique_name(f"{made.name}/narrow"),
-        [made.inputs[0], _rows(made.inputs[1], start, stop)], [(piece.dtype, piece.shape)],
-        attrs=dict(made.attrs), device=made.device, source=made.source,
-    )  # fmt: skip
+        op.region,
+        "MatMul",
+        op.graph.unique_name(f"{made.name}/narrow"),
+        [made.inputs[0], _rows(made.inputs[1], start, stop)],
+        [(piece.dtype, piece.shape)],
+        attrs=dict(made.attrs),
+        device=made.device,
+        source=made.source,
+    )
     return narrow.outputs[0]
 
 
 def _rows(matrix: Tensor, start: int, stop: int) -> Tensor:
     shape = Shape([stop - start, *matrix.shape.as_tuple()[1:]])
     cut = Operation(
-        matrix.region, "StridedSlice", matrix.graph.unique_name(f"{matrix.op.name}/rows"), [matrix],
-        [(matrix.dtype, shape)], attrs={"spec": (slice(start, stop, None),)}, device=matrix.op.device,
+        matrix.region,
+        "StridedSlice",
+        matrix.graph.unique_name(f"{matrix.op.name}/rows"),
+        [matrix],
+        [(matrix.dtype, shape)],
+        attrs={"spec": (slice(start, stop, None),)},
+        device=matrix.op.device,
         source=matrix.op.source,
-    )  # fmt: skip
+    )
     return cut.outputs[0]

@@ -53,9 +53,15 @@ def _needless(program: Program, known: _Known) -> Iterator[tuple[Tensor, Tensor]
 
 def _row_sums(op: Operation) -> Tensor:
     made = Operation(
-        op.region, "Sum", op.graph.unique_name(op.name), op.inputs[:1], [(t.dtype, t.shape) for t in op.outputs],
-        attrs={"axis": (-1,), "keepdims": True}, device=op.device, source=op.source,
-    )  # fmt: skip
+        op.region,
+        "Sum",
+        op.graph.unique_name(op.name),
+        op.inputs[:1],
+        [(t.dtype, t.shape) for t in op.outputs],
+        attrs={"axis": (-1,), "keepdims": True},
+        device=op.device,
+        source=op.source,
+    )
     return made.outputs[0]
 
 
@@ -128,10 +134,11 @@ def _shaped(known: _Known, op: Operation) -> Sizes:
 
 
 _RULES: dict[str, Callable[[_Known, Operation], Sizes]] = {
-    **dict.fromkeys(UNARY, _same), **dict.fromkeys(BINARY, _broadcast),
+    **dict.fromkeys(UNARY, _same),
+    **dict.fromkeys(BINARY, _broadcast),
     **dict.fromkeys(("Cast", "Identity", "LogSoftmax", "Relu", "Softmax", "Softplus", "StopGradient"), _same),
     **dict.fromkeys(("AddN", "Where"), _broadcast),
     **dict.fromkeys(("Sum", "Mean", "Max", "Min"), _reduce),
     **dict.fromkeys(("BroadcastTo", "Fill", "SumTo", "Unreduce"), _shaped),
     "MatMul": _matmul,
-}  # fmt: skip
+}

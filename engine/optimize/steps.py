@@ -169,9 +169,13 @@ def _ufunc(op: Operation) -> str:
 def _constant(op: Operation, value: float) -> Tensor:
     dtype = op.outputs[0].dtype
     made = Operation(
-        op.region, "Const", op.graph.unique_name(f"{op.name}/number"), (), [(dtype, SCALAR)],
+        op.region,
+        "Const",
+        op.graph.unique_name(f"{op.name}/number"),
+        (),
+        [(dtype, SCALAR)],
         attrs={"value": np.full((), value, dtype.numpy)},
-    )  # fmt: skip
+    )
     return made.outputs[0]
 
 
@@ -245,11 +249,43 @@ _FIRST_ONLY = frozenset({"Split", "SplitV", "SumTo", "Unreduce", "BroadcastTo"})
 _ROW_REDUCTIONS = {"Sum": "sum", "Mean": "mean", "Max": "max", "Min": "min"}
 STEPS: dict[str, Callable[[Operation, Code], None]] = {
     **dict.fromkeys(
-        ("Add", "Sub", "Mul", "RealDiv", "Neg", "Abs", "Sign", "Square", "Sqrt", "Reciprocal", "Exp", "Expm1", "Log",
-         "Log1p", "Tanh", "Sin", "Cos", "Pow", "Maximum", "Minimum"), _loop,
+        (
+            "Add",
+            "Sub",
+            "Mul",
+            "RealDiv",
+            "Neg",
+            "Abs",
+            "Sign",
+            "Square",
+            "Sqrt",
+            "Reciprocal",
+            "Exp",
+            "Expm1",
+            "Log",
+            "Log1p",
+            "Tanh",
+            "Sin",
+            "Cos",
+            "Pow",
+            "Maximum",
+            "Minimum",
+        ),
+        _loop,
     ),
-    **dict.fromkeys((*_ROW_REDUCTIONS, "SumTo"), _reduce), "Unreduce": _spread, "BroadcastTo": _spread,
-    "Sigmoid": _sigmoid, "Relu": _relu, "Softplus": _softplus, "Rsqrt": _rsqrt,
-    "SquaredDifference": _squared_difference, "AddN": _add_n, "Softmax": _softmax, "Where": _where, "Cast": _cast,
-    "Concat": _join, "Split": _cut, "SplitV": _cut,
-}  # fmt: skip
+    **dict.fromkeys((*_ROW_REDUCTIONS, "SumTo"), _reduce),
+    "Unreduce": _spread,
+    "BroadcastTo": _spread,
+    "Sigmoid": _sigmoid,
+    "Relu": _relu,
+    "Softplus": _softplus,
+    "Rsqrt": _rsqrt,
+    "SquaredDifference": _squared_difference,
+    "AddN": _add_n,
+    "Softmax": _softmax,
+    "Where": _where,
+    "Cast": _cast,
+    "Concat": _join,
+    "Split": _cut,
+    "SplitV": _cut,
+}

@@ -36,9 +36,7 @@ class Writer:
         """Append an operation with one result, of the dtype of `like` unless said otherwise."""
         like, name = self.like, self.region.graph.unique_name(f"{self.like.name}/{self.what}")
         outputs = [(dtype or like.outputs[0].dtype, Shape(dims))]
-        made = Operation(
-            self.region, type, name, inputs, outputs, attrs=attrs, device=like.device, source=like.source
-        )  # fmt: skip
+        made = Operation(self.region, type, name, inputs, outputs, attrs=attrs, device=like.device, source=like.source)
         return made.outputs[0]
 
     def constant(self, value: Any, dtype: DType) -> Tensor:

@@ -44,9 +44,10 @@ class ControlLoops:
             if not self.cutter.frames.infos[frame].loop_conds:
                 raise GraphError(
                     f"the loop '{frame}' is on several devices and has no LoopCond: it must have a pivot predicate",
-                    wanted="one LoopCond", operation=because,
+                    wanted="one LoopCond",
+                    operation=because,
                     hint="give its predicate to loop_cond, or keep it on one device",
-                )  # fmt: skip
+                )
             self.merges[frame, device] = self.open(frame, device, because)
         return self.merges[frame, device]
 

@@ -128,9 +128,17 @@ class Cutter:
     # ---- operations
 
     def emit(
-        self, device: DeviceSpec, frame: str, type: str, name: str, inputs: Sequence[Tensor], outputs: Any,
-        controls: Sequence[Operation] = (), like: Operation | None = None, attrs: Mapping[str, Any] | None = None,
-    ) -> Operation:  # fmt: skip
+        self,
+        device: DeviceSpec,
+        frame: str,
+        type: str,
+        name: str,
+        inputs: Sequence[Tensor],
+        outputs: Any,
+        controls: Sequence[Operation] = (),
+        like: Operation | None = None,
+        attrs: Mapping[str, Any] | None = None,
+    ) -> Operation:
         """Append an operation to a device's program; `like` has its source, and its name if it is a copy of it."""
         graph = self.part(device).graph
         if like is None or name != like.name:
@@ -138,9 +146,15 @@ class Cutter:
                 pass
         self.inhabited.setdefault(frame, set()).add(device)
         return Operation(
-            graph.root, type, name, inputs, outputs, control_inputs=controls, attrs=dict(attrs or {}),
+            graph.root,
+            type,
+            name,
+            inputs,
+            outputs,
+            control_inputs=controls,
+            attrs=dict(attrs or {}),
             source=like.source if like else None,
-        )  # fmt: skip
+        )
 
     def copy(self, op: Operation, device: DeviceSpec) -> Operation:
         """Return the copy of an operation on a device."""
@@ -160,9 +174,12 @@ class Cutter:
             return False
         if self.placement[op] != self.placement[tensor.op]:
             raise GraphError(
-                "a back edge crosses devices", wanted=f"{tensor.op.name} on {self.placement[op]}",
-                got=self.placement[tensor.op], operation=op, hint="place NextIteration with the Merge it leads to",
-            )  # fmt: skip
+                "a back edge crosses devices",
+                wanted=f"{tensor.op.name} on {self.placement[op]}",
+                got=self.placement[tensor.op],
+                operation=op,
+                hint="place NextIteration with the Merge it leads to",
+            )
         return (tensor.op, self.placement[op]) not in self.copies
 
     # ---- edges
@@ -213,9 +230,12 @@ class Cutter:
             return done.outputs[0]
         if not value.dtype.is_value:
             raise GraphError(
-                "a handle crosses devices", wanted="its users on one device", got=value, operation=op,
+                "a handle crosses devices",
+                wanted="its users on one device",
+                got=value,
+                operation=op,
                 hint="place what uses a handle with the operation that makes it",
-            )  # fmt: skip
+            )
         return self.copy(op, home).outputs[value.index]
 
     def leading(self) -> list[int]:

@@ -28,8 +28,9 @@ def check_steady(operations: Sequence[Operation], sent: Iterable[Operation]) -> 
             raise GraphError(
                 f"{op.name} does not run in every iteration of its loop, and is used on another device",
                 wanted="a value that depends on a Merge of the loop, not on its Enter or NextIteration alone",
-                operation=op, hint="place what uses it on the same device",
-            )  # fmt: skip
+                operation=op,
+                hint="place what uses it on the same device",
+            )
 
 
 def _not_in_all(operations: Sequence[Operation]) -> set[Operation]:

@@ -80,17 +80,22 @@ class Choice:
             return found
         op = asking[0]
         raise GraphError(
-            f"{op.name} can not run on the device asked for", wanted=spec, got=f"devices {_names(able)}", operation=op,
+            f"{op.name} can not run on the device asked for",
+            wanted=spec,
+            got=f"devices {_names(able)}",
+            operation=op,
             hint="ask for one of these, give the session more devices, or ask for soft placement",
-        )  # fmt: skip
+        )
 
     def _nowhere(self, group: Group) -> GraphError:
         op = max(group.members, key=lambda op: len(self._without_kernel(op.type)))
         return GraphError(
-            f"no device runs {op.type} and what must be with it", wanted=f"one of {_names(self.devices)}",
-            got=", ".join(sorted({op.type for op in group.members})), operation=op,
+            f"no device runs {op.type} and what must be with it",
+            wanted=f"one of {_names(self.devices)}",
+            got=", ".join(sorted({op.type for op in group.members})),
+            operation=op,
             hint="give the session a CPU device",
-        )  # fmt: skip
+        )
 
 
 def _together(operations: Sequence[Operation]) -> DeviceSpec:
@@ -109,8 +114,9 @@ def _contradiction(one: Operation, other: Operation) -> GraphError:
         f"{one.name} and {other.name} must be on one device, but were asked onto two",
         wanted=f"{asked(one)} for {one.name}, built at {one.source}",
         got=f"{asked(other)} for {other.name}, built at {other.source}",
-        operation=other, hint=_HINT,
-    )  # fmt: skip
+        operation=other,
+        hint=_HINT,
+    )
 
 
 def wished(operations: Sequence[Operation], candidates: list[DeviceSpec]) -> list[DeviceSpec]:

@@ -17,12 +17,26 @@ from ..ir.rewrite import Program, needed
 from .plan import Frame, Node, Plan
 
 _KINDS = {
-    "Switch": Kind.SWITCH, "SwitchN": Kind.SWITCH_N, "Merge": Kind.MERGE, "Enter": Kind.ENTER, "Exit": Kind.EXIT,
-    "NextIteration": Kind.NEXT_ITERATION, "LoopCond": Kind.LOOP_COND, "ControlTrigger": Kind.CONTROL_TRIGGER,
-    "Identity": Kind.IDENTITY, "MaybeGet": Kind.IDENTITY, "StopGradient": Kind.IDENTITY, "Const": Kind.CONST,
-    "Feed": Kind.FEED, "SeriesPush": Kind.SERIES_PUSH, "SeriesExit": Kind.SERIES_EXIT, "TripCount": Kind.TRIP_COUNT,
-    "SeriesRead": Kind.SERIES_READ, "Send": Kind.SEND, "Recv": Kind.RECV,
-}  # fmt: skip
+    "Switch": Kind.SWITCH,
+    "SwitchN": Kind.SWITCH_N,
+    "Merge": Kind.MERGE,
+    "Enter": Kind.ENTER,
+    "Exit": Kind.EXIT,
+    "NextIteration": Kind.NEXT_ITERATION,
+    "LoopCond": Kind.LOOP_COND,
+    "ControlTrigger": Kind.CONTROL_TRIGGER,
+    "Identity": Kind.IDENTITY,
+    "MaybeGet": Kind.IDENTITY,
+    "StopGradient": Kind.IDENTITY,
+    "Const": Kind.CONST,
+    "Feed": Kind.FEED,
+    "SeriesPush": Kind.SERIES_PUSH,
+    "SeriesExit": Kind.SERIES_EXIT,
+    "TripCount": Kind.TRIP_COUNT,
+    "SeriesRead": Kind.SERIES_READ,
+    "Send": Kind.SEND,
+    "Recv": Kind.RECV,
+}
 _SAVING = frozenset({"SeriesPush", "SeriesExit", "TripCount"})
 
 
@@ -139,9 +153,16 @@ class _Builder:
         elif kind in (Kind.SEND, Kind.RECV):
             fields = {"index": op.attrs["channel"], "quiet": op.attrs["quiet"]}
         return Node(
-            op.name, op.type, kind, self.frame_index[self.frames.of[op]], len(op.inputs), len(op.control_inputs),
-            tuple(t.dtype.numpy for t in op.outputs), source=op.source, **fields,
-        )  # fmt: skip
+            op.name,
+            op.type,
+            kind,
+            self.frame_index[self.frames.of[op]],
+            len(op.inputs),
+            len(op.control_inputs),
+            tuple(t.dtype.numpy for t in op.outputs),
+            source=op.source,
+            **fields,
+        )
 
 
 def _described(op: Operation) -> dict[str, Any]:

@@ -43,9 +43,11 @@ class Admission:
     def __init__(self, limit: int, seconds: float) -> None:
         if limit < 1:
             raise GraphError(
-                "max_steps must be positive", wanted="at least 1, or None for no limit", got=limit,
+                "max_steps must be positive",
+                wanted="at least 1, or None for no limit",
+                got=limit,
                 hint="leave max_steps out to admit all",
-            )  # fmt: skip
+            )
         self.refused = 0
         self._limit = limit
         self._seconds = seconds
@@ -122,10 +124,13 @@ class Admission:
     def _refusal(self, source: Source | None) -> Overloaded:
         self.refused += 1
         return Overloaded(
-            f"{self._limit} steps are running and {self.waiting} waiting", source=source,
-            wanted=f"a place within {self._seconds} s", got="none", retry_after=self._retry_after(),
+            f"{self._limit} steps are running and {self.waiting} waiting",
+            source=source,
+            wanted=f"a place within {self._seconds} s",
+            got="none",
+            retry_after=self._retry_after(),
             hint="try again after error.retry_after seconds, or raise max_steps or Settings.admission_seconds",
-        )  # fmt: skip
+        )
 
     def _retry_after(self) -> float:
         """Return when a newcomer may hope for a place: those who leave now and then, and the line before it."""

@@ -126,9 +126,11 @@ def open_devices(wanted: Wanted, settings: Settings) -> tuple[SessionDevice, ...
         spec = _full(parse_device(name), len(specs), name, _has_arrays(each))
         if spec in specs:
             raise GraphError(
-                "two devices of a session have one name", wanted="a name for each", got=f"{spec} twice",
+                "two devices of a session have one name",
+                wanted="a name for each",
+                got=f"{spec} twice",
                 hint="number them",
-            )  # fmt: skip
+            )
         specs[spec] = each
     if not specs:
         raise GraphError("a session needs a device", wanted="at least 1", got=wanted, hint="leave devices= out for one")
@@ -150,9 +152,11 @@ def _gpu(spec: DeviceSpec, settings: Settings) -> CudaDevice:
         return CudaDevice(str(spec), spec.index or 0, most_cached=settings.pool_bytes, computes=True)
     except CudaUnavailable as error:
         raise GraphError(
-            f"{spec} is not to be had here", wanted="a GPU, and pycuda and CuPy, which compute there", got=error.what,
+            f"{spec} is not to be had here",
+            wanted="a GPU, and pycuda and CuPy, which compute there",
+            got=error.what,
             hint=error.hint,
-        ) from error  # fmt: skip
+        ) from error
 
 
 def _listed(wanted: object) -> list[str | Device]:
@@ -162,9 +166,11 @@ def _listed(wanted: object) -> list[str | Device]:
     for each in listed:
         if isinstance(each, Device) and not (isinstance(each, HostDevice) or _has_arrays(each)):
             raise GraphError(
-                f"{each.name} copies, but can not compute", wanted="a device with an array library", got=repr(each),
+                f"{each.name} copies, but can not compute",
+                wanted="a device with an array library",
+                got=repr(each),
                 hint="a GPU computes where CuPy is installed: pip install 'tagflow[cuda]'",
-            )  # fmt: skip
+            )
     devices = [each for each in listed if isinstance(each, (str, HostDevice)) or _has_arrays(each)]
     if isinstance(wanted, str) or len(devices) != len(listed):
         raise GraphError(

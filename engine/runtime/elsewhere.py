@@ -34,10 +34,22 @@ _PASSING = frozenset({"CustomGradient", "IdentityN", "PlaceholderWithDefault", "
 # Of those with inputs in the host's memory, such as bounds, the ones that make nothing larger.
 _CUTTING = frozenset({"Reshape", "Slice", "SplitV", "StridedSlice", "SumTo"})
 # They look at values to say what is wrong, or how large the result is: the host waits for the device.
-_WAITING = frozenset({
-    "BooleanMask", "CheckNumerics", "FloorDiv", "FloorMod", "Gather", "GatherGrad", "GatherNd", "NonZero", "Pow",
-    "ScatterNd", "SparseSoftmaxCrossEntropyWithLogits", "UnsortedSegmentSum",
-})  # fmt: skip
+_WAITING = frozenset(
+    {
+        "BooleanMask",
+        "CheckNumerics",
+        "FloorDiv",
+        "FloorMod",
+        "Gather",
+        "GatherGrad",
+        "GatherNd",
+        "NonZero",
+        "Pow",
+        "ScatterNd",
+        "SparseSoftmaxCrossEntropyWithLogits",
+        "UnsortedSegmentSum",
+    }
+)
 Put = Callable[[Any], None]
 Coming = tuple[Put, Event[Any]]  # what the result of a copy is given to, and the copy
 
@@ -217,4 +229,4 @@ def check_arrays(devices: Sequence[SessionDevice], is_guarded: bool) -> None:
         raise GraphError(
             f"{what} is not to be had with {foreign[0].spec}, whose arrays are not NumPy's",
             hint="use check_numerics() in the graph, or leave it out" if is_guarded else "leave one of them out",
-        )  # fmt: skip
+        )

@@ -67,9 +67,21 @@ class Execution:
     """
 
     __slots__ = (
-        "bell", "cores", "counts", "devices", "drain", "holds", "machine", "seconds", "shortage", "step", "swaps",
-        "tasks", "turns", "waiter",
-    )  # fmt: skip
+        "bell",
+        "cores",
+        "counts",
+        "devices",
+        "drain",
+        "holds",
+        "machine",
+        "seconds",
+        "shortage",
+        "step",
+        "swaps",
+        "tasks",
+        "turns",
+        "waiter",
+    )
 
     def __init__(
         self,
@@ -92,9 +104,16 @@ class Execution:
         self.seconds = settings.drain_seconds
         workers = None if cores is None else cores.workers
         self.machine, self.drain, self.holds = launch(
-            step, context, feeds, devices, swapping, shuffle_seed=settings.shuffle_seed, guard=guard,
-            recorder=recorder_of(trace), workers=workers,
-        )  # fmt: skip
+            step,
+            context,
+            feeds,
+            devices,
+            swapping,
+            shuffle_seed=settings.shuffle_seed,
+            guard=guard,
+            recorder=recorder_of(trace),
+            workers=workers,
+        )
         self.counts = counted(step, self.machine)
         self.swaps: list[StepSwap] = self.machine.swaps
         for swap in self.swaps:
@@ -325,10 +344,12 @@ def _expire(execution: Any, timeout: float, what: str, source: Source | None) ->
     active, lines = execution.activity()
     names = ", ".join(active[:_NAMED]) + (", ..." if len(active) > _NAMED else "")
     error = StepTimeout(
-        f"{what} did not end within {timeout} s", wanted=f"at most {timeout} s",
+        f"{what} did not end within {timeout} s",
+        wanted=f"at most {timeout} s",
         got=f"still waiting for {names}" if active else "still computing, a loop that does not end perhaps",
-        source=source, hint="give it a longer timeout=, or look at what it was doing in the notes of this error",
-    )  # fmt: skip
+        source=source,
+        hint="give it a longer timeout=, or look at what it was doing in the notes of this error",
+    )
     error.add_note("\n".join(lines[:_NOTED]))
     execution.abort(error)
 

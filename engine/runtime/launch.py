@@ -87,16 +87,20 @@ def _group(
     swaps = [_swap(share, devices, swapping) for share in step.shares]
     parts = list(zip(step.shares, contexts, fed, swaps, strict=True))
     holds = [
-        each for share, own, values, swap in parts
-        for each in hold(own, _charged(share, values, swap), step, context)
-    ]  # fmt: skip
+        each for share, own, values, swap in parts for each in hold(own, _charged(share, values, swap), step, context)
+    ]
     machines = [
         machine_for(own)(
-            share.machine, context._replace(contexts=own, swap=swap), values, **_suited(how, share),
-            rendezvous=meeting, submit=_schedule(share), swap=swap,
+            share.machine,
+            context._replace(contexts=own, swap=swap),
+            values,
+            **_suited(how, share),
+            rendezvous=meeting,
+            submit=_schedule(share),
+            swap=swap,
         )
         for share, own, values, swap in parts
-    ]  # fmt: skip
+    ]
     places = {k: (i, n) for i, share in enumerate(step.shares) for n, k in enumerate(share.fetches)}
     group = MachineGroup(machines, contexts, meeting, [places[k] for k in range(len(places))])
     return group, holds

@@ -54,9 +54,11 @@ def _limit(device: SessionDevice, limit: Limit) -> None:
     size = parse_size(limit, f"memory limit of {device.spec}")
     if device.pool is None:
         raise GraphError(
-            "memory can not be limited where it is not counted", got="Settings(pool=False)", wanted="a pool",
+            "memory can not be limited where it is not counted",
+            got="Settings(pool=False)",
+            wanted="a pool",
             hint="leave the pool on, or memory_limit out",
-        )  # fmt: skip
+        )
     device.pool.limit = size
 
 
@@ -65,9 +67,11 @@ def _named(devices: Sequence[SessionDevice], name: str) -> SessionDevice:
     found = [device for device in devices if wanted.allows(device.spec)]
     if len(found) != 1:
         raise GraphError(
-            "a memory limit is not for one device of the session", got=name,
-            wanted=", ".join(str(device.spec) for device in devices), hint="give it the device's name, as '/cpu:0'",
-        )  # fmt: skip
+            "a memory limit is not for one device of the session",
+            got=name,
+            wanted=", ".join(str(device.spec) for device in devices),
+            hint="give it the device's name, as '/cpu:0'",
+        )
     return found[0]
 
 
@@ -115,9 +119,7 @@ def write_variables(variables: Any, arrays: Mapping[str, Any], contexts: KernelC
         raise refused(error, "the new values of variables", (), pool, variables) from None
 
 
-def refused(
-    error: MemoryLimitError, what: str, steps: Iterable[Any], pool: Pool, variables: Any
-) -> DeviceMemoryError:
+def refused(error: MemoryLimitError, what: str, steps: Iterable[Any], pool: Pool, variables: Any) -> DeviceMemoryError:
     """Return the error of a step that can not begin, or of what comes from outside, since that does not fit."""
     return _error(f"{what} do not fit into", error, _kept(pool, steps, variables), hint=_HINT)
 
@@ -134,11 +136,16 @@ def no_room(error: NoRoom) -> DeviceMemoryError:
 def _error(what: str, error: Any, holders: Iterable[Holder], **fields: Any) -> DeviceMemoryError:
     left = format_size(max(0, error.limit - error.live))
     return DeviceMemoryError(
-        f"{what} the memory of {error.device}", device=error.device, requested=error.wanted, live=error.live,
-        limit=error.limit, holders=tuple(sorted(holders, key=lambda holder: -holder.bytes)[:_HOLDERS]),
+        f"{what} the memory of {error.device}",
+        device=error.device,
+        requested=error.wanted,
+        live=error.live,
+        limit=error.limit,
+        holders=tuple(sorted(holders, key=lambda holder: -holder.bytes)[:_HOLDERS]),
         wanted=f"{format_size(error.wanted)} ({error.wanted} bytes)",
-        got=f"{left} left of {format_size(error.limit)} ({error.limit} bytes)", **fields,
-    )  # fmt: skip
+        got=f"{left} left of {format_size(error.limit)} ({error.limit} bytes)",
+        **fields,
+    )
 
 
 def _kept(pool: Pool, steps: Iterable[Any], variables: Any) -> Iterator[Holder]:

@@ -263,8 +263,9 @@ class PartialRun:
         elif key in self._asked:
             raise GraphError(
                 f"{element.name} has already been fetched in this partial run",
-                operation=getattr(element, "op", element), hint="keep the value, each is given once",
-            )  # fmt: skip
+                operation=getattr(element, "op", element),
+                hint="keep the value, each is given once",
+            )
         else:
             return key
 
@@ -277,9 +278,10 @@ class PartialRun:
                 _refuse_unknown(tensor, "feeds", self._feeds)
             if index in self._fed:
                 raise GraphError(
-                    f"{tensor.name} has already been fed in this partial run", operation=tensor.op,
+                    f"{tensor.name} has already been fed in this partial run",
+                    operation=tensor.op,
                     hint="feed each tensor once; begin another partial run for other values",
-                )  # fmt: skip
+                )
             arrays[index] = self._step.feeds[index].convert(value)
         return {index: self._session._contexts.run(np.array, array) for index, array in arrays.items()}
 
@@ -288,9 +290,10 @@ class PartialRun:
         if missing:
             raise GraphError(
                 f"{element.name} can't be computed from the feeds that have been fed so far",
-                wanted=f"values for {', '.join(missing)}", operation=getattr(element, "op", element),
+                wanted=f"values for {', '.join(missing)}",
+                operation=getattr(element, "op", element),
                 hint="feed them in this part or an earlier one",
-            )  # fmt: skip
+            )
 
     def _feed(self, arrays: dict[int, np.ndarray[Any, Any]]) -> None:
         self._fed.update(arrays)
@@ -355,10 +358,12 @@ def _elements(wanted: CompiledStep | Request) -> list[Tensor | Operation]:
 
 def _refuse_unknown(element: Tensor | Operation, role: str, known: Mapping[Any, int]) -> NoReturn:
     raise GraphError(
-        f"{element.name} was not specified in partial_run_setup", got=element.name,
-        wanted=f"one of its {role}: {[e.name for e in known]}", operation=getattr(element, "op", element),
+        f"{element.name} was not specified in partial_run_setup",
+        got=element.name,
+        wanted=f"one of its {role}: {[e.name for e in known]}",
+        operation=getattr(element, "op", element),
         hint=f"name it among the {role} there",
-    )  # fmt: skip
+    )
 
 
 def _error_of(task: asyncio.Task[Any]) -> BaseException | None:

@@ -325,9 +325,15 @@ class ReferenceMachine:
         if index not in iteration.children:
             spec = self.plan.frames[index]
             iteration.children[index] = Frame(
-                index, frame, i, frame_path(frame.path, i, spec.name), frame_id(frame.id, i, name_hash(spec.name)),
-                spec.num_enters, {0: Iteration()}, series=[Series() for _ in range(spec.num_series)],
-            )  # fmt: skip
+                index,
+                frame,
+                i,
+                frame_path(frame.path, i, spec.name),
+                frame_id(frame.id, i, name_hash(spec.name)),
+                spec.num_enters,
+                {0: Iteration()},
+                series=[Series() for _ in range(spec.num_series)],
+            )
         return iteration.children[index]
 
     def _next(self, source: int, frame: Frame, i: int, value: Any) -> None:

@@ -181,9 +181,16 @@ def _loop_report(plan: Plan, k: int, counts: dict[str, Any], variables: Variable
     variable = _slowest(counts["last"], [variables.get(name, (name, False)) for name in nexts])
     limit = _limit(counts, frame.parallel_iterations, variable)
     return LoopReport(
-        frame.name, counts["runs"], counts["starts"], counts["alive"] / counts["starts"], counts["most"],
-        frame.parallel_iterations, limit, variable if limit == "variable" else None, device,
-    )  # fmt: skip
+        frame.name,
+        counts["runs"],
+        counts["starts"],
+        counts["alive"] / counts["starts"],
+        counts["most"],
+        frame.parallel_iterations,
+        limit,
+        variable if limit == "variable" else None,
+        device,
+    )
 
 
 def _timed(loop: LoopReport, counted: Counted, op: Operation | None) -> LoopReport:

@@ -237,9 +237,11 @@ class Session:
         request = make_request(self.graph, fetches)
         if not request.tensors and not request.targets:
             raise GraphError(
-                "a partial run needs something to fetch", got=fetches, wanted="a tensor or an operation",
+                "a partial run needs something to fetch",
+                got=fetches,
+                wanted="a tensor or an operation",
                 hint="specify at least one target",
-            )  # fmt: skip
+            )
         step = self._compiled(request, resolve_feeds(self.graph, feeds), parted=True)
         return await begin(self, step, trace)
 
@@ -280,9 +282,11 @@ class Session:
         self._check_open()
         if not isinstance(handle, PartialRun) or handle._session is not self:
             raise GraphError(
-                "this is no partial run of this session", wanted="what partial_run_setup returned", got=handle,
+                "this is no partial run of this session",
+                wanted="what partial_run_setup returned",
+                got=handle,
                 hint="await session.partial_run_setup(fetches, feeds)",
-            )  # fmt: skip
+            )
         return await handle._part(fetches, feeds or {}, self.timeout if timeout is None else timeout)
 
     async def read_variables(self, names: Sequence[str] | None = None) -> dict[str, np.ndarray[Any, Any]]:
@@ -361,9 +365,12 @@ class Session:
         if not isinstance(found, Tensor) or not found.dtype.is_value:
             operation = getattr(found, "op", found)
             raise GraphError(
-                "only tensors with values can be watched", got=tensor, operation=operation,
-                wanted="a tensor with values", hint="watch one of its outputs, or what is read from it",
-            )  # fmt: skip
+                "only tensors with values can be watched",
+                got=tensor,
+                operation=operation,
+                wanted="a tensor with values",
+                hint="watch one of its outputs, or what is read from it",
+            )
         if found in self._watches:
             raise GraphError(f"{found.name} is watched already", operation=found.op, hint="close the other watch first")
         watch = self._watches[found] = Watch(self, found, limit, policy)
@@ -433,9 +440,16 @@ class Session:
         if step is None:
             self._cores.limit_blas()
             step = compile_step(
-                self.graph, request, feeds, self.settings, self._watched, parted, self._devices, self._soft,
+                self.graph,
+                request,
+                feeds,
+                self.settings,
+                self._watched,
+                parted,
+                self._devices,
+                self._soft,
                 self._swapping,
-            )  # fmt: skip
+            )
             keep(step, key, self)
         else:
             self._cache.move_to_end(key)
@@ -477,9 +491,18 @@ class Session:
         )
         turns = self._turns_here()
         execution = self._executor(
-            step, context, feeds, self.settings, turns, self._guard, trace, self._cores, self._devices, self._shortage,
+            step,
+            context,
+            feeds,
+            self.settings,
+            turns,
+            self._guard,
+            trace,
+            self._cores,
+            self._devices,
+            self._shortage,
             self._swapping,
-        )  # fmt: skip
+        )
         self._last = step, execution.counts
         self._started += 1
         for watch in watches.values():

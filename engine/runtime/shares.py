@@ -105,11 +105,15 @@ def shares_of(
         return (_whole(cut.programs.get(device, program), plan, devices.index(device), places, settings),), ()
     shares = [
         Share(
-            number, replace(_plan(part, places[number], settings), device=str(device)), _own(cut.feeds, device),
-            _own(cut.fetches, device), settings,
+            number,
+            replace(_plan(part, places[number], settings), device=str(device)),
+            _own(cut.feeds, device),
+            _own(cut.fetches, device),
+            settings,
         )
-        for device, part in cut.programs.items() for number in [devices.index(device)]
-    ]  # fmt: skip
+        for device, part in cut.programs.items()
+        for number in [devices.index(device)]
+    ]
     return tuple(shares), tuple(cut.channels)
 
 

@@ -96,9 +96,19 @@ class CompiledStep:
     """
 
     __slots__ = (
-        "__weakref__", "channels", "counted", "feeds", "graph", "holds", "needs", "plan", "shares", "targets",
-        "tensors", "watched",
-    )  # fmt: skip
+        "__weakref__",
+        "channels",
+        "counted",
+        "feeds",
+        "graph",
+        "holds",
+        "needs",
+        "plan",
+        "shares",
+        "targets",
+        "tensors",
+        "watched",
+    )
 
     def __init__(
         self,
@@ -228,10 +238,11 @@ def _refuse(element: Tensor | Operation, verb: str) -> None:
     op = element.op if isinstance(element, Tensor) else element
     if verb == "fed" and element in op.graph.fixed:
         raise GraphError(
-            f"{element.name} may not be {verb}: its value was used while the graph was built", operation=op,
+            f"{element.name} may not be {verb}: its value was used while the graph was built",
+            operation=op,
             hint="what was built from it, as an axis or a shape, keeps that value; use placeholder_with_default for a "
             "value that a step may change",
-        )  # fmt: skip
+        )
     inside = op.region is not op.graph.root
     raise GraphError(
         f"{element.name} may not be {verb}",
@@ -274,8 +285,10 @@ def compile_step(
         if op.type == "Placeholder":
             raise GraphError(
                 f"you must feed a value for placeholder {op.name}",
-                wanted=f"{op.outputs[0].dtype}{op.outputs[0].shape}", operation=op, hint="pass it in feeds={...}",
-            )  # fmt: skip
+                wanted=f"{op.outputs[0].dtype}{op.outputs[0].shape}",
+                operation=op,
+                hint="pass it in feeds={...}",
+            )
     program, needs = in_parts(program) if parted else (program, ())
     settings = suited(settings, devices)
     whole = lowered(program if swapping is None else swapping.marked(program), settings)
@@ -291,14 +304,20 @@ def convert_feed(tensor: Tensor, value: Any) -> np.ndarray[Any, Any]:
         array = as_array(value, tensor.dtype)
     except DtypeError as error:
         raise DtypeError(
-            f"the value fed for {tensor.name} has the wrong dtype", wanted=tensor.dtype, got=error.got,
-            operation=tensor.op, hint=f"convert it with numpy.asarray(value, '{tensor.dtype}')",
-        ) from error  # fmt: skip
+            f"the value fed for {tensor.name} has the wrong dtype",
+            wanted=tensor.dtype,
+            got=error.got,
+            operation=tensor.op,
+            hint=f"convert it with numpy.asarray(value, '{tensor.dtype}')",
+        ) from error
     if not tensor.shape.is_compatible_with(Shape(array.shape)):
         raise ShapeError(
-            f"the value fed for {tensor.name} has the wrong shape", wanted=tensor.shape, got=list(array.shape),
-            operation=tensor.op, hint="reshape it, or declare the dimensions that change as None",
-        )  # fmt: skip
+            f"the value fed for {tensor.name} has the wrong shape",
+            wanted=tensor.shape,
+            got=list(array.shape),
+            operation=tensor.op,
+            hint="reshape it, or declare the dimensions that change as None",
+        )
     return array
 
 
@@ -356,9 +375,11 @@ class Step:
         session._check_open()
         if len(values) != len(self._feeds):
             raise GraphError(
-                "wrong number of fed values", wanted=f"{len(self._feeds)}: {[t.name for t in self._feeds]}",
-                got=len(values), hint="give one value for each of the feeds of make_step, in their order",
-            )  # fmt: skip
+                "wrong number of fed values",
+                wanted=f"{len(self._feeds)}: {[t.name for t in self._feeds]}",
+                got=len(values),
+                hint="give one value for each of the feeds of make_step, in their order",
+            )
         if self._version != session.graph.version or self._watched is not session._watched:
             self._compile()
         return await session._admitted(self._request, self._compiled, values, timeout, trace)

@@ -46,9 +46,16 @@ class Story:
         awaited = name in self.awaited
         self.awaited.discard(name)
         self.recorder.add(
-            self.step, node, path, iteration, begin, monotonic_ns(), dead=dead, awaited=awaited,
+            self.step,
+            node,
+            path,
+            iteration,
+            begin,
+            monotonic_ns(),
+            dead=dead,
+            awaited=awaited,
             holdings=self._holdings(root) if looks else (-1, -1),
-        )  # fmt: skip
+        )
 
     def _holdings(self, root: Any) -> tuple[int, int]:
         held, iterations = _holdings(root)

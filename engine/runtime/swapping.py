@@ -34,9 +34,11 @@ class Swapping:
     def __init__(self, wanted: Swap, devices: Iterable[SessionDevice]) -> None:
         if wanted is not None and not isinstance(wanted, (bool, SwapPolicy)):
             raise GraphError(
-                "swap= of a session", wanted="a SwapPolicy, True or False", got=repr(wanted),
+                "swap= of a session",
+                wanted="a SwapPolicy, True or False",
+                got=repr(wanted),
                 hint="leave it out for the loops that say swap_memory=True",
-            )  # fmt: skip
+            )
         self.policy = wanted if isinstance(wanted, SwapPolicy) else SwapPolicy()
         self._everywhere = None if wanted is None else wanted is not False
         self._tiers: Tiers | None = None

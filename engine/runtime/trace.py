@@ -117,9 +117,11 @@ class Trace:
     def __init__(self, capacity: int = 1 << 18) -> None:
         if capacity < 1:
             raise GraphError(
-                "a trace must keep at least one span", wanted="capacity of 1 or more", got=capacity,
+                "a trace must keep at least one span",
+                wanted="capacity of 1 or more",
+                got=capacity,
                 hint="leave it out for some 260,000 spans",
-            )  # fmt: skip
+            )
         self.recorder = Recorder(capacity)
         self._copies: deque[Copy] = deque(maxlen=capacity)
 
@@ -198,9 +200,15 @@ def _names(devices: Mapping[str, int]) -> Iterator[dict[str, Any]]:
 
 def _copied(copy: Copy, process: int) -> dict[str, Any]:
     return {
-        "ph": "X", "name": f"swap, {copy.tier}", "cat": "swap", "pid": process, "tid": _LANES.index(copy.stream),
-        "ts": copy.begin / 1e3, "dur": (copy.end - copy.begin) / 1e3, "args": {"bytes": copy.bytes},
-    }  # fmt: skip
+        "ph": "X",
+        "name": f"swap, {copy.tier}",
+        "cat": "swap",
+        "pid": process,
+        "tid": _LANES.index(copy.stream),
+        "ts": copy.begin / 1e3,
+        "dur": (copy.end - copy.begin) / 1e3,
+        "args": {"bytes": copy.bytes},
+    }
 
 
 def _arrow(

@@ -36,14 +36,18 @@ class Watch:
     def __init__(self, session: Any, tensor: Tensor, limit: int, policy: str) -> None:
         if policy not in _POLICIES:
             raise GraphError(
-                "no such policy of a watch", wanted=" or ".join(_POLICIES), got=policy,
+                "no such policy of a watch",
+                wanted=" or ".join(_POLICIES),
+                got=policy,
                 hint="'latest' never holds the step up",
-            )  # fmt: skip
+            )
         if limit < 1:
             raise GraphError(
-                "a watch must keep at least one value", wanted="limit of 1 or more", got=limit,
+                "a watch must keep at least one value",
+                wanted="limit of 1 or more",
+                got=limit,
                 hint="limit=1 with policy='latest' keeps the newest value",
-            )  # fmt: skip
+            )
         self.tensor = tensor
         self.limit = limit
         self.policy = policy

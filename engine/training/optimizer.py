@@ -45,9 +45,13 @@ class Optimizer:
         self._slots: dict[tuple[str, str], Variable] = {}
 
     def minimize(
-        self, loss: Any, global_step: Variable | None = None, var_list: Sequence[Variable] | None = None,
-        name: str | None = None, grad_loss: Any = None,
-    ) -> Operation:  # fmt: skip
+        self,
+        loss: Any,
+        global_step: Variable | None = None,
+        var_list: Sequence[Variable] | None = None,
+        name: str | None = None,
+        grad_loss: Any = None,
+    ) -> Operation:
         """Return an operation that changes variables so that `loss` falls.
 
         Parameters
@@ -128,9 +132,11 @@ class Optimizer:
         updated = [(g, v) for g, v in pairs if g is not None]
         if not updated:
             raise GraphError(
-                "no variable has a gradient", wanted="a loss that depends on one of them",
-                got=", ".join(v.name for _, v in pairs) or "none", hint="look for stop_gradient or an integer cast",
-            )  # fmt: skip
+                "no variable has a gradient",
+                wanted="a loss that depends on one of them",
+                got=", ".join(v.name for _, v in pairs) or "none",
+                hint="look for stop_gradient or an integer cast",
+            )
         self._prepare([v for _, v in updated])
         updates = [self._apply(g, v) for g, v in updated]
         with control_dependencies(updates):

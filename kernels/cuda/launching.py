@@ -76,9 +76,10 @@ def _function(xp: Any, code: str, name: str, options: tuple[str, ...]) -> Functi
         raise
     except Exception as error:  # CuPy's own, or that it misses NVRTC
         raise GraphError(
-            "a kernel in CUDA C can not be compiled", got=str(error),
+            "a kernel in CUDA C can not be compiled",
+            got=str(error),
             hint="Settings(native=False) computes with the array library's kernels instead",
-        ) from error  # fmt: skip
+        ) from error
 
 
 def over_elements(elements: int) -> Grid:

@@ -16,18 +16,43 @@ from typing import Any, NamedTuple
 Step = tuple[str, tuple[int, ...], Any]
 NAME = "fused"
 _FORMULAS = {
-    "add": "{} + {}", "subtract": "{} - {}", "multiply": "{} * {}", "divide": "{} / {}", "negative": "-{}",
-    "absolute": "fabs({})", "sign": "sign({})", "square": "{0} * {0}", "sqrt": "sqrt({})", "reciprocal": "1 / {}",
-    "exp": "exp({})", "expm1": "expm1({})", "log": "log({})", "log1p": "log1p({})", "tanh": "tanh({})",
-    "sin": "sin({})", "cos": "cos({})", "power": "pow({}, {})", "maximum": "larger({}, {})",
-    "minimum": "smaller({}, {})", "logaddexp": "log_add_exp({}, {})", "sigmoid": "sigmoid({})",
-    "where": "{} ? {} : {}", "equal": "{} == {}", "not_equal": "{} != {}", "greater": "{} > {}",
-    "greater_equal": "{} >= {}", "less": "{} < {}", "less_equal": "{} <= {}",
-}  # fmt: skip
+    "add": "{} + {}",
+    "subtract": "{} - {}",
+    "multiply": "{} * {}",
+    "divide": "{} / {}",
+    "negative": "-{}",
+    "absolute": "fabs({})",
+    "sign": "sign({})",
+    "square": "{0} * {0}",
+    "sqrt": "sqrt({})",
+    "reciprocal": "1 / {}",
+    "exp": "exp({})",
+    "expm1": "expm1({})",
+    "log": "log({})",
+    "log1p": "log1p({})",
+    "tanh": "tanh({})",
+    "sin": "sin({})",
+    "cos": "cos({})",
+    "power": "pow({}, {})",
+    "maximum": "larger({}, {})",
+    "minimum": "smaller({}, {})",
+    "logaddexp": "log_add_exp({}, {})",
+    "sigmoid": "sigmoid({})",
+    "where": "{} ? {} : {}",
+    "equal": "{} == {}",
+    "not_equal": "{} != {}",
+    "greater": "{} > {}",
+    "greater_equal": "{} >= {}",
+    "less": "{} < {}",
+    "less_equal": "{} <= {}",
+}
 _COMPARISONS = frozenset({"equal", "not_equal", "greater", "greater_equal", "less", "less_equal"})
 _REDUCTIONS = {  # what each thread begins with, how elements are joined, and the threads of a row
-    "sum": ("0", "Add"), "mean": ("0", "Add"), "max": ("-infinity()", "Larger"), "min": ("infinity()", "Smaller"),
-}  # fmt: skip
+    "sum": ("0", "Add"),
+    "mean": ("0", "Add"),
+    "max": ("-infinity()", "Larger"),
+    "min": ("infinity()", "Smaller"),
+}
 _MOVES = frozenset({"cut", "join", "spread"})
 KNOWN = frozenset(_FORMULAS) | frozenset(_REDUCTIONS) | _MOVES
 

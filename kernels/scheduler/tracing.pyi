@@ -20,7 +20,16 @@ class Recorder:
         """Register a step by its plan and number; return the index that its spans carry."""
 
     def add(
-        self, step: int, node: int, path: str, iteration: int, begin: int, end: int, *, dead: bool, awaited: bool,
+        self,
+        step: int,
+        node: int,
+        path: str,
+        iteration: int,
+        begin: int,
+        end: int,
+        *,
+        dead: bool,
+        awaited: bool,
         holdings: tuple[int, int] = (-1, -1),
     ) -> None:
         """Record a span; times in nanoseconds, `holdings` as (bytes, iterations), -1 for unknown."""

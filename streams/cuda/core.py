@@ -70,13 +70,21 @@ class Core:
         self.streams = compute, *_ = tuple(CudaStream(f"{name}/{stream}", self) for stream in STREAMS)
         here, lacking, locks = self._in_context, self.driver.MemoryError, PageLocks(self.driver)
         self.memory = BlockPool(
-            f"the memory of {name}", here(self.driver.mem_alloc), here(_free), lacking, limit=limit,
-            most_cached=most_cached, next_mark=lambda: compute.next_mark,
-        )  # fmt: skip
+            f"the memory of {name}",
+            here(self.driver.mem_alloc),
+            here(_free),
+            lacking,
+            limit=limit,
+            most_cached=most_cached,
+            next_mark=lambda: compute.next_mark,
+        )
         self.host = BlockPool(
-            f"page-locked memory for {name}", here(locks.make), here(locks.free), self.driver.Error,
+            f"page-locked memory for {name}",
+            here(locks.make),
+            here(locks.free),
+            self.driver.Error,
             most_cached=most_pinned,
-        )  # fmt: skip
+        )
         opened: Event[None] = Event()
         self._thread = Thread(target=self._serve, args=[opened], name=f"tagflow {name}", daemon=True)
         _cores.add(self)

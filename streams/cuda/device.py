@@ -256,9 +256,11 @@ class CudaDevice(Device):
             )
         if not buffer.flags.c_contiguous:
             raise TagflowError(
-                f"{self.name} copies whole arrays only", wanted="one whose rows follow each other",
-                got=f"a view with strides {buffer.strides}", hint="copy it on the device first",
-            )  # fmt: skip
+                f"{self.name} copies whole arrays only",
+                wanted="one whose rows follow each other",
+                got=f"a view with strides {buffer.strides}",
+                hint="copy it on the device first",
+            )
         if like is not None and (buffer.shape, buffer.dtype) != (like.shape, like.dtype):
             raise TagflowError(
                 f"{self.name} copies between equal shapes and dtypes only",

@@ -44,12 +44,20 @@ def test_sources_are_free_of(what):
         ("from ..base.errors import GraphError", "tagflow.ir.graph", ".py", {"tagflow.base.errors.GraphError"}),
         ("from . import nest", "tagflow.base.__init__", ".py", {"tagflow.base.nest"}),
         ("def f():\n    import tagflow.runtime", "tagflow.ir.graph", ".py", {"tagflow.runtime"}),
-        ("from .plan cimport Node, Edge", "tagflow.kernels.scheduler.step", ".pyx", {
-            "tagflow.kernels.scheduler.plan.Node", "tagflow.kernels.scheduler.plan.Edge"}),
-        ("cimport numpy as cnp, tagflow.kernels.cpu.x", "tagflow.kernels.scheduler.step", ".pxd",
-            {"numpy", "tagflow.kernels.cpu.x"}),
+        (
+            "from .plan cimport Node, Edge",
+            "tagflow.kernels.scheduler.step",
+            ".pyx",
+            {"tagflow.kernels.scheduler.plan.Node", "tagflow.kernels.scheduler.plan.Edge"},
+        ),
+        (
+            "cimport numpy as cnp, tagflow.kernels.cpu.x",
+            "tagflow.kernels.scheduler.step",
+            ".pxd",
+            {"numpy", "tagflow.kernels.cpu.x"},
+        ),
     ],
-)  # fmt: skip
+)
 def test_imports_are_found(text, module, suffix, names):
     assert imports(text, module, suffix) == names
 

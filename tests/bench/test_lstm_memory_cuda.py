@@ -55,9 +55,13 @@ def test_what_is_missing_is_said(machine, monkeypatch):
         lstm_memory.EXPERIMENT.on("cuda", [])
 
 
-@pytest.mark.parametrize(("name", "device", "what"), [
-    ("null_ops", "cuda", "there is: none but the CPU"), ("lstm_memory", "tpu", "there is: cuda"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "device", "what"),
+    [
+        ("null_ops", "cuda", "there is: none but the CPU"),
+        ("lstm_memory", "tpu", "there is: cuda"),
+    ],
+)
 def test_other_devices_are_refused(name, device, what, capsys):
     assert command_line.main([name, "--device", device]) == 1
     assert what in capsys.readouterr().err

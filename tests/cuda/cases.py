@@ -90,9 +90,14 @@ def biased(dtype, batch, units):
     x, b = tg.placeholder(dtype, [batch, units]), tg.placeholder(dtype, [units])
     y = x + b
     return with_gradients(
-        tg.relu(y), tg.tanh(y), tg.sigmoid(y), tg.softplus(y), tg.exp(-tg.abs(y)) * tg.sign(y), tg.maximum(y, x * 2.0),
+        tg.relu(y),
+        tg.tanh(y),
+        tg.sigmoid(y),
+        tg.softplus(y),
+        tg.exp(-tg.abs(y)) * tg.sign(y),
+        tg.maximum(y, x * 2.0),
         of=[x, b],
-    )  # fmt: skip
+    )
 
 
 def layer_norm(dtype, batch, units):

@@ -21,8 +21,11 @@ def nvrtc():
 
 def _libraries():
     wheels = importlib.util.find_spec("nvidia")
-    folders = [folder for wheel in (wheels.submodule_search_locations if wheels else []) for folder in
-               (Path(wheel, "cuda_nvrtc/lib"), *Path(wheel).glob("cu[0-9]*/lib"))]  # fmt: skip
+    folders = [
+        folder
+        for wheel in (wheels.submodule_search_locations if wheels else [])
+        for folder in (Path(wheel, "cuda_nvrtc/lib"), *Path(wheel).glob("cu[0-9]*/lib"))
+    ]
     folders += [Path(os.environ[name], "lib64") for name in ("CUDA_HOME", "CUDA_PATH") if name in os.environ]
     for folder in [*folders, *Path("/usr/local").glob("cuda*/lib64")]:
         yield from sorted(path for path in folder.glob("libnvrtc.so*") if ".alt" not in path.name)

@@ -30,9 +30,15 @@ class Writing:
         return len(self.widths) - 1
 
     def case(self, inputs, full, constants, results, lead):
-        attrs = {"num": len(results), "steps": tuple(self.steps), "constants": tuple(constants), "lead": lead,
-                 "results": tuple(results), "full": tuple(full),
-                 "widths": tuple(self.widths[i] for i in results)}  # fmt: skip
+        attrs = {
+            "num": len(results),
+            "steps": tuple(self.steps),
+            "constants": tuple(constants),
+            "lead": lead,
+            "results": tuple(results),
+            "full": tuple(full),
+            "widths": tuple(self.widths[i] for i in results),
+        }
         return Case("Fused", attrs, inputs)
 
 

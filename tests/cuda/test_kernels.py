@@ -73,8 +73,15 @@ def test_special_values_are_numpys():
     steps = [(name, (0, 1), ()) for name in names] + [(name, (0,), ()) for name in ("sign", "sigmoid", "max", "min")]
     chosen = [("where", (2 + names.index(name), 0, 1), ()) for name in names[4:]]
     results = [*range(2, 6), *range(9, 16)]
-    attrs = {"num": len(results), "steps": (*steps, *chosen), "constants": (), "results": tuple(results), "lead": (7,),
-             "full": (True, True), "widths": ()}  # fmt: skip
+    attrs = {
+        "num": len(results),
+        "steps": (*steps, *chosen),
+        "constants": (),
+        "results": tuple(results),
+        "lead": (7,),
+        "full": (True, True),
+        "widths": (),
+    }
     Case("Fused", attrs, [x, y]).check(xp)
     for type in ("Softmax", "LogSoftmax"):
         Case(type, {"axis": -1}, [x]).check(xp)

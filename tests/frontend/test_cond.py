@@ -90,8 +90,11 @@ class TestOperationsWithoutInputs:
     @BOTH
     def test_do_not_run_in_a_branch_not_taken(self, run, chosen):
         true, false = Calls(), Calls()
-        y = tg.cond(flag(chosen), lambda: tg.py_function(lambda: true(1), [], "int32"),
-                    lambda: tg.py_function(lambda: false(2), [], "int32"))  # fmt: skip
+        y = tg.cond(
+            flag(chosen),
+            lambda: tg.py_function(lambda: true(1), [], "int32"),
+            lambda: tg.py_function(lambda: false(2), [], "int32"),
+        )
         assert run(y) == (1 if chosen else 2)
         assert (true.count, false.count) == ((1, 0) if chosen else (0, 1))
 
@@ -169,8 +172,11 @@ class TestStructures:
 
     @BOTH
     def test_keys_of_dicts_in_another_order(self, run, chosen):
-        y = tg.cond(flag(chosen), lambda: {"a": tg.constant(1), "b": tg.constant(2)},
-                    lambda: {"b": tg.constant(20), "a": tg.constant(10)})  # fmt: skip
+        y = tg.cond(
+            flag(chosen),
+            lambda: {"a": tg.constant(1), "b": tg.constant(2)},
+            lambda: {"b": tg.constant(20), "a": tg.constant(10)},
+        )
         assert run(y) == ({"a": 1, "b": 2} if chosen else {"a": 10, "b": 20})
 
     def test_one_element_is_unpacked_unless_strict(self):

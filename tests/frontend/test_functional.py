@@ -160,8 +160,9 @@ class TestStructures:
         pair = Pair(double([1.0, 2.0]), tg.constant([10, 20]))
         result = tg.map_fn(
             lambda p: {"sum": p.left + tg.cast(p.right, "float64"), "n": p.right},
-            pair, dtype={"n": "int32", "sum": "float64"},
-        )  # fmt: skip
+            pair,
+            dtype={"n": "int32", "sum": "float64"},
+        )
         found = run(result)
         assert found["sum"].tolist() == [11.0, 22.0]
         assert found["n"].tolist() == [10, 20]
@@ -298,7 +299,7 @@ PROGRAMS = {
         lambda e, a, w: tg.map_fn(lambda x: tg.scan(lambda t, y: t * y + x * w, e, a), e, dtype="float64"),
         lambda e, a, w: python_map(lambda x: python_scan(lambda t, y: t * y + x * w, e, a), e),
     ),
-}  # fmt: skip
+}
 
 
 def _pairs(elems, left, right):

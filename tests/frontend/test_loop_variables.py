@@ -174,8 +174,10 @@ class TestLoopVariables:
         assert run(squares.stack()).tolist() == [0, 1, 4, 9]
 
     def test_arrays_in_a_structure_of_which_one_reads_what_the_other_wrote(self, run):
-        arrays = {"in": tg.TensorArray("float32", 4, clear_after_read=False).unstack(tg.constant([1.0, 2, 3, 4])),
-                  "out": tg.TensorArray("float32", 4)}  # fmt: skip
+        arrays = {
+            "in": tg.TensorArray("float32", 4, clear_after_read=False).unstack(tg.constant([1.0, 2, 3, 4])),
+            "out": tg.TensorArray("float32", 4),
+        }
 
         def body(i, a):
             previous = a["in"].read(tg.maximum(i - 1, 0))

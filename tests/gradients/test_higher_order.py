@@ -94,9 +94,17 @@ def rows_of_a_table(flow, x):
 
 
 PROGRAMS = [
-    loop, cond, other_cond, cond_in_loop, loop_in_cond, loop_in_loop, element_read_twice, read_in_a_branch,
-    array_in_a_body, rows_of_a_table,
-]  # fmt: skip
+    loop,
+    cond,
+    other_cond,
+    cond_in_loop,
+    loop_in_cond,
+    loop_in_loop,
+    element_read_twice,
+    read_in_a_branch,
+    array_in_a_body,
+    rows_of_a_table,
+]
 VALUE = np.array([0.6, -0.3])
 NAMED = pytest.mark.parametrize("program", PROGRAMS, ids=lambda p: p.__name__)
 

@@ -74,9 +74,15 @@ def inner_trips_differ(flow, x):
 
 
 PROGRAMS = [
-    loop_in_loop, cond_in_loop, loop_in_cond, cond_in_cond, loop_in_cond_in_loop, cond_in_loop_in_loop,
-    loop_in_loop_in_loop, inner_trips_differ,
-]  # fmt: skip
+    loop_in_loop,
+    cond_in_loop,
+    loop_in_cond,
+    cond_in_cond,
+    loop_in_cond_in_loop,
+    cond_in_loop_in_loop,
+    loop_in_loop_in_loop,
+    inner_trips_differ,
+]
 
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda p: p.__name__)

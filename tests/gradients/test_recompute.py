@@ -93,9 +93,9 @@ class TestValues:
         x = unknown(np.array([1.3, 0.9]))
 
         def program(k):
-            return [tg.while_loop(
-                lambda a: tg.reduce_sum(a) < 30.0, lambda a: a * a * 0.5 + a, [x], checkpoint_every=k
-            )], [x]  # fmt: skip
+            return [
+                tg.while_loop(lambda a: tg.reduce_sum(a) < 30.0, lambda a: a * a * 0.5 + a, [x], checkpoint_every=k)
+            ], [x]
 
         assert_same(run, program)
 

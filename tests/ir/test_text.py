@@ -104,8 +104,14 @@ def scopes():
 
 
 PROGRAMS = [
-    conditional, many_branches, nested_loops, saved_values, gradients_of_gradients, hand_made_loop, scopes,
-]  # fmt: skip
+    conditional,
+    many_branches,
+    nested_loops,
+    saved_values,
+    gradients_of_gradients,
+    hand_made_loop,
+    scopes,
+]
 
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda p: p.__name__)
@@ -190,11 +196,35 @@ def test_a_parsed_graph_can_be_built_on():
 # ---- attributes
 
 VALUES = [
-    None, True, False, 0, -3, 2**70, 0.1, 1.0, -1e-30, float("inf"), 2 + 3j, "", 'a "b" \\ \n é', (), (1,),
-    (1, (2.0, "x")), [1, None], {"k": (1, 2), 3: []}, ..., DYNAMIC, slice(None), slice(1, DYNAMIC, -2),
-    (slice(0, 3, None), ..., None, 4), Shape(None), Shape(()), Shape([None, 3]), dtypes.float32,
+    None,
+    True,
+    False,
+    0,
+    -3,
+    2**70,
+    0.1,
+    1.0,
+    -1e-30,
+    float("inf"),
+    2 + 3j,
+    "",
+    'a "b" \\ \n é',
+    (),
+    (1,),
+    (1, (2.0, "x")),
+    [1, None],
+    {"k": (1, 2), 3: []},
+    ...,
+    DYNAMIC,
+    slice(None),
+    slice(1, DYNAMIC, -2),
+    (slice(0, 3, None), ..., None, 4),
+    Shape(None),
+    Shape(()),
+    Shape([None, 3]),
+    dtypes.float32,
     (dtypes.bool_, dtypes.string),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize("value", VALUES, ids=format_value)
@@ -205,13 +235,23 @@ def test_a_value_is_read_back_as_it_was(value):
 
 
 ARRAYS = [
-    np.array(True), np.array([[True], [False]]), np.zeros((0, 2), np.int8), np.array([2**63], np.uint64),
-    np.float32([0.1, np.inf, -0.0]), np.float16([0.1]), np.float64([1 / 3, 1e300]), np.complex64([1 + 2j, -3j]),
-    np.complex128(complex(-0.0, 1 / 3)), np.array([0.1, 300], ml_dtypes.bfloat16),
-    np.array("é", np.dtypes.StringDType()), np.array(["a", "", 'quote " , }'] * 30, np.dtypes.StringDType()),
-    np.arange(100, dtype=np.float32).reshape(4, 25).T, np.arange(65).astype(ml_dtypes.bfloat16),
-    np.arange(70) % 2 == 0, np.arange(80) * (1 - 2j),
-]  # fmt: skip
+    np.array(True),
+    np.array([[True], [False]]),
+    np.zeros((0, 2), np.int8),
+    np.array([2**63], np.uint64),
+    np.float32([0.1, np.inf, -0.0]),
+    np.float16([0.1]),
+    np.float64([1 / 3, 1e300]),
+    np.complex64([1 + 2j, -3j]),
+    np.complex128(complex(-0.0, 1 / 3)),
+    np.array([0.1, 300], ml_dtypes.bfloat16),
+    np.array("é", np.dtypes.StringDType()),
+    np.array(["a", "", 'quote " , }'] * 30, np.dtypes.StringDType()),
+    np.arange(100, dtype=np.float32).reshape(4, 25).T,
+    np.arange(65).astype(ml_dtypes.bfloat16),
+    np.arange(70) % 2 == 0,
+    np.arange(80) * (1 - 2j),
+]
 
 
 @pytest.mark.parametrize("array", ARRAYS, ids=lambda a: f"{a.dtype}{a.shape}")

@@ -290,21 +290,34 @@ def _fused(rng):
     dtype = _pick(rng, FLOATS)
     arrays = [numbers(rng, s, dtype) for s in ((*lead, width), (*lead, width), (width,), ())]
     steps = [
-        ("add", (0, 2), ()), ("multiply", (5, 1), ()), ("sigmoid", (6,), ()), ("maximum", (7, 3), ()),
-        ("multiply", (8, 4), ()), ("cut", (9,), (1, width)), ("join", (9, 10), ()),
-    ]  # fmt: skip
+        ("add", (0, 2), ()),
+        ("multiply", (5, 1), ()),
+        ("sigmoid", (6,), ()),
+        ("maximum", (7, 3), ()),
+        ("multiply", (8, 4), ()),
+        ("cut", (9,), (1, width)),
+        ("join", (9, 10), ()),
+    ]
     results, widths = [7, 11], [width, 2 * width - 1]
     if rng.random() < 0.7:
         steps += [
-            (str(rng.choice(("sum", "mean", "max", "min"))), (5,), ()), ("subtract", (5, 12), ()),
-            ("greater", (13, 4), ()), ("where", (14, 13, 3), ()), ("spread", (12,), (0, 3)),
-        ]  # fmt: skip
+            (str(rng.choice(("sum", "mean", "max", "min"))), (5,), ()),
+            ("subtract", (5, 12), ()),
+            ("greater", (13, 4), ()),
+            ("where", (14, 13, 3), ()),
+            ("spread", (12,), (0, 3)),
+        ]
         results, widths = [*results, 12, 15, 16], [*widths, 1, width, 3]
     unknown = lead and rng.random() < 0.5
     return [arrays], {
-        "num": len(results), "constants": (np.asarray(0.5, dtype),), "results": tuple(results), "steps": tuple(steps),
-        "full": (True, True, False, False), "lead": (None, *lead[1:]) if unknown else lead, "widths": tuple(widths),
-    }  # fmt: skip
+        "num": len(results),
+        "constants": (np.asarray(0.5, dtype),),
+        "results": tuple(results),
+        "steps": tuple(steps),
+        "full": (True, True, False, False),
+        "lead": (None, *lead[1:]) if unknown else lead,
+        "widths": tuple(widths),
+    }
 
 
 def _ufunc(definition):
@@ -315,20 +328,47 @@ def _ufunc(definition):
 
 
 CASES = {
-    "AddN": _add_n, "All": _reduction(("bool",)), "Any": _reduction(("bool",)), "BroadcastTo": _to_shape(True),
+    "AddN": _add_n,
+    "All": _reduction(("bool",)),
+    "Any": _reduction(("bool",)),
+    "BroadcastTo": _to_shape(True),
     "ArgMax": _rows(lambda rng: {"output_type": as_dtype(_pick(rng, ("int32", "int64")))}),
     "ArgMin": _rows(lambda rng: {"output_type": as_dtype(_pick(rng, ("int32", "int64")))}),
-    "Cast": _cast, "Concat": _concat, "Cumsum": _cumsum, "ExpandDims": _expand, "Fill": _fill,
+    "Cast": _cast,
+    "Concat": _concat,
+    "Cumsum": _cumsum,
+    "ExpandDims": _expand,
+    "Fill": _fill,
     "FloorDiv": _elementwise(2, NUMBERS),
-    "FloorMod": _elementwise(2, NUMBERS), "Fused": _fused, "Gather": _gather, "LogSoftmax": _rows(), "MatMul": _matmul,
+    "FloorMod": _elementwise(2, NUMBERS),
+    "Fused": _fused,
+    "Gather": _gather,
+    "LogSoftmax": _rows(),
+    "MatMul": _matmul,
     "MatMulAdd": _matmul_add,
-    "Max": _reduction(NUMBERS), "Mean": _reduction(FLOATS), "Min": _reduction(NUMBERS), "Rank": _any,
+    "Max": _reduction(NUMBERS),
+    "Mean": _reduction(FLOATS),
+    "Min": _reduction(NUMBERS),
+    "Rank": _any,
     "RealDiv": _elementwise(2, (*FLOATS, "float16", "complex64")),
-    "Relu": _elementwise(1, NUMBERS), "Reshape": _reshape, "Shape": _any, "Sigmoid": _elementwise(1, FLOATS),
-    "Size": _any, "Softmax": _rows(), "SoftmaxCrossEntropyWithLogits": _dense,
-    "SparseSoftmaxCrossEntropyWithLogits": _sparse, "Softplus": _elementwise(1, FLOATS), "Split": _split,
-    "SplitV": _split_sizes, "SquaredDifference": _elementwise(2, NUMBERS), "Squeeze": _squeeze, "StridedSlice": _slice,
-    "Sum": _reduction(NUMBERS), "SumTo": _to_shape(False), "Transpose": _transpose, "Unreduce": _unreduce,
+    "Relu": _elementwise(1, NUMBERS),
+    "Reshape": _reshape,
+    "Shape": _any,
+    "Sigmoid": _elementwise(1, FLOATS),
+    "Size": _any,
+    "Softmax": _rows(),
+    "SoftmaxCrossEntropyWithLogits": _dense,
+    "SparseSoftmaxCrossEntropyWithLogits": _sparse,
+    "Softplus": _elementwise(1, FLOATS),
+    "Split": _split,
+    "SplitV": _split_sizes,
+    "SquaredDifference": _elementwise(2, NUMBERS),
+    "Squeeze": _squeeze,
+    "StridedSlice": _slice,
+    "Sum": _reduction(NUMBERS),
+    "SumTo": _to_shape(False),
+    "Transpose": _transpose,
+    "Unreduce": _unreduce,
     "Where": _elementwise(3, ALL, "bool"),
-}  # fmt: skip
+}
 CASES = {d.type: _ufunc(d) for d in all_definitions() if isinstance(d.kernel, Ufunc)} | CASES

@@ -133,9 +133,12 @@ class Planner:
         start = self.const(0) if start is None else start
         top, one = self.const(limit), self.const(1)
         return self.loop(
-            frame, [start], lambda i, top, one: self.ufunc("less", i, top, dtype=BOOL),
-            lambda i, top, one: [self.ufunc("add", i, one)], [top, one],
-        )[0]  # fmt: skip
+            frame,
+            [start],
+            lambda i, top, one: self.ufunc("less", i, top, dtype=BOOL),
+            lambda i, top, one: [self.ufunc("add", i, one)],
+            [top, one],
+        )[0]
 
     def final(self, kind, ref, **fields):
         final = self.node(kind, [ref], (I64 if kind == Kind.TRIP_COUNT else None,), **fields)

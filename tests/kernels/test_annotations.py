@@ -7,8 +7,13 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 KERNELS = ROOT / "kernels"
-DIRECTIVES = {"language_level": 3, "boundscheck": False, "wraparound": False, "initializedcheck": False,
-              "cdivision": True}  # fmt: skip
+DIRECTIVES = {
+    "language_level": 3,
+    "boundscheck": False,
+    "wraparound": False,
+    "initializedcheck": False,
+    "cdivision": True,
+}
 
 # What runs once, when a plan is built, or leaves work of 50 µs and more. All else in these modules is hot.
 BUILDING = {

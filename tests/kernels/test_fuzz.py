@@ -21,8 +21,13 @@ from tests.settings import ON
 
 ROUNDS = 2 * len(LAYOUTS)
 ELSEWHERE = {  # test_elements.py
-    "ProductSumAdd", "ProductSumBegin", "ProductSumEnd", "TensorArrayRead", "TensorArrayStack", "TensorArrayWrite",
-}  # fmt: skip
+    "ProductSumAdd",
+    "ProductSumBegin",
+    "ProductSumEnd",
+    "TensorArrayRead",
+    "TensorArrayStack",
+    "TensorArrayWrite",
+}
 
 
 def wanted(type, arguments, attrs):

@@ -353,9 +353,11 @@ def test_stateful_kernel_knows_its_instance():
 
     frame = plan.frame("w")
     plan.loop(
-        frame, [plan.const(0)], lambda i: plan.call(lambda i: np.bool_(i < 2), i, outputs=(BOOL,)),
+        frame,
+        [plan.const(0)],
+        lambda i: plan.call(lambda i: np.bool_(i < 2), i, outputs=(BOOL,)),
         lambda i: [plan.call(kernel, i, stateful=True, name="step")],
-    )  # fmt: skip
+    )
     machine = plan.start(step="the step")
     machine.drain(1)
     result(machine)
@@ -384,7 +386,7 @@ def test_stateful_kernel_knows_its_instance():
         (lambda p: p.call(None), "has no kernel"),
         (lambda p: p.identity(p.enter(p.const(1), p.frame("w")), controls=[p.const(1)]), "different frames"),
     ],
-)  # fmt: skip
+)
 def test_malformed_plans_are_refused(change, message):
     plan = Planner()
     change(plan)

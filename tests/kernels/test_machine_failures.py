@@ -64,9 +64,12 @@ def test_failure_deep_in_loops_releases_everything(seed, window):
 
     def body(i, x):
         _, x = plan.loop(
-            inner, [plan.call(lambda i: np.int32(0), i), x],
-            lambda j, x, i: plan.call(lambda j: np.bool_(j < 6), j, outputs=(BOOL,)), inner_body, [i],
-        )  # fmt: skip
+            inner,
+            [plan.call(lambda i: np.int32(0), i), x],
+            lambda j, x, i: plan.call(lambda j: np.bool_(j < 6), j, outputs=(BOOL,)),
+            inner_body,
+            [i],
+        )
         return [plan.call(lambda i: np.int32(i + 1), i), x]
 
     plan.loop(
@@ -241,9 +244,12 @@ def test_dump():
     frame = plan.frame("w")
     array = plan.const(np.zeros((2, 5)), F32)
     plan.loop(
-        frame, [plan.const(0)], lambda i, _: plan.call(lambda i: np.bool_(i < 9), i, outputs=(BOOL,)),
-        lambda i, a: [plan.call(lambda i, a, b: i, i, a, plan.call(waiting, i, name="slow"), name="late")], [array],
-    )  # fmt: skip
+        frame,
+        [plan.const(0)],
+        lambda i, _: plan.call(lambda i: np.bool_(i < 9), i, outputs=(BOOL,)),
+        lambda i, a: [plan.call(lambda i, a, b: i, i, a, plan.call(waiting, i, name="slow"), name="late")],
+        [array],
+    )
     machine = drained(plan)
     assert machine.dump() == [
         "root/0: 0 bytes held",

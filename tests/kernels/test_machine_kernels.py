@@ -10,10 +10,23 @@ from tests.kernels.planning import BOOL, F32, F64, I32, Planner
 DTYPES = [
     np.dtype(n)
     for n in (
-        "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64",
-        "float16", "float32", "float64", "complex64", "complex128", ml_dtypes.bfloat16,
+        "bool",
+        "int8",
+        "int16",
+        "int32",
+        "int64",
+        "uint8",
+        "uint16",
+        "uint32",
+        "uint64",
+        "float16",
+        "float32",
+        "float64",
+        "complex64",
+        "complex128",
+        ml_dtypes.bfloat16,
     )
-]  # fmt: skip
+]
 
 
 def evaluate(name, *values, dtype=None, kernel=None, settings=DEFAULTS):

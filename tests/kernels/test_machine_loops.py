@@ -53,9 +53,11 @@ def test_zero_trips(seed, window):
     plan, log = Planner(window), []
     frame = plan.frame("w")
     x, y = plan.loop(
-        frame, [plan.const(5), plan.const(6)], lambda x, y: plan.call(below(0), x, outputs=(BOOL,)),
+        frame,
+        [plan.const(5), plan.const(6)],
+        lambda x, y: plan.call(below(0), x, outputs=(BOOL,)),
         lambda x, y: [plan.call(lambda x: log.append("ran"), x), y],
-    )  # fmt: skip
+    )
     plan.fetch(x)
     plan.fetch(y)
     assert plan.run(seed=seed) == [5, 6]
@@ -69,10 +71,12 @@ def test_several_variables_and_arrays(seed, window):
     step = plan.const(np.arange(3.0), np.dtype("float64"))
     start = plan.const(np.zeros(3), np.dtype("float64"))
     i, total = plan.loop(
-        plan.frame("w"), [plan.const(0), start],
+        plan.frame("w"),
+        [plan.const(0), start],
         lambda i, total, _: plan.call(below(5), i, outputs=(BOOL,)),
-        lambda i, total, step: [plan.call(plus_one, i), plan.ufunc("add", total, step)], [step],
-    )  # fmt: skip
+        lambda i, total, step: [plan.call(plus_one, i), plan.ufunc("add", total, step)],
+        [step],
+    )
     plan.fetch(i)
     plan.fetch(total)
     count, array = plan.run(seed=seed)
@@ -87,9 +91,12 @@ def test_loop_in_untaken_branch(seed, window):
     invariant, start = plan.switch(plan.const(10), plan.const(False, BOOL)), dead_value(plan)
     frame = plan.frame("w")
     out = plan.loop(
-        frame, [start], lambda i, top: plan.call(lambda *a: log.append("predicate"), i, top, outputs=(BOOL,)),
-        lambda i, top: [plan.call(lambda *a: log.append("body"), i, top)], [invariant[1]],
-    )[0]  # fmt: skip
+        frame,
+        [start],
+        lambda i, top: plan.call(lambda *a: log.append("predicate"), i, top, outputs=(BOOL,)),
+        lambda i, top: [plan.call(lambda *a: log.append("body"), i, top)],
+        [invariant[1]],
+    )[0]
     plan.fetch(out)
     plan.fetch(plan.merge(out, plan.const(3)))
     plan.fetch(plan.merge(out, plan.identity(out)))
@@ -103,9 +110,12 @@ def test_dead_loop_waits_for_all_enters(seed, window):
     plan = Planner(window)
     late = plan.call(waiting)
     out = plan.loop(
-        plan.frame("w"), [dead_value(plan)], lambda i, _: plan.call(below(3), i, outputs=(BOOL,)),
-        lambda i, late: [plan.call(plus_one, i, late)], [late],
-    )[0]  # fmt: skip
+        plan.frame("w"),
+        [dead_value(plan)],
+        lambda i, _: plan.call(below(3), i, outputs=(BOOL,)),
+        lambda i, late: [plan.call(plus_one, i, late)],
+        [late],
+    )[0]
     sink = plan.merge(out, plan.identity(out))
     log = []
     plan.call(lambda *_: log.append("after"), plan.const(1), controls=[sink], outputs=())
@@ -133,9 +143,11 @@ def test_dead_exits_of_earlier_iterations_are_dropped(seed, window):
 def test_live_exit_leaves_before_the_frame_is_done():
     plan = Planner()
     i, slow = plan.loop(
-        plan.frame("w"), [plan.const(0), plan.const(0)], lambda i, _: plan.call(below(2), i, outputs=(BOOL,)),
+        plan.frame("w"),
+        [plan.const(0), plan.const(0)],
+        lambda i, _: plan.call(below(2), i, outputs=(BOOL,)),
         lambda i, slow: [plan.call(plus_one, i), plan.call(waiting, slow)],
-    )  # fmt: skip
+    )
     plan.fetch(i)
     plan.fetch(slow)
     machine = plan.start()
@@ -158,9 +170,11 @@ def test_nested_loops(seed, window):
 
     def body(i, total):
         _, total = plan.loop(
-            inner, [i, total], lambda j, _: plan.call(below(5), j, outputs=(BOOL,)),
+            inner,
+            [i, total],
+            lambda j, _: plan.call(below(5), j, outputs=(BOOL,)),
             lambda j, total: [plan.call(plus_one, j), plan.ufunc("add", total, j)],
-        )  # fmt: skip
+        )
         return [plan.call(plus_one, i), total]
 
     i, total = plan.loop(
@@ -182,9 +196,11 @@ def test_loop_in_untaken_branch_of_a_loop(seed, window):
         is_even = plan.call(lambda i: np.bool_(i % 2 == 0), i, outputs=(BOOL,))
         odd, even = (plan.switch(i, is_even)[k] for k in range(2))
         jumped = plan.loop(
-            inner, [even], lambda j: plan.call(lambda j: np.bool_(j % 3 != 2), j, outputs=(BOOL,)),
+            inner,
+            [even],
+            lambda j: plan.call(lambda j: np.bool_(j % 3 != 2), j, outputs=(BOOL,)),
             lambda j: [plan.call(plus_one, j)],
-        )[0]  # fmt: skip
+        )[0]
         return [plan.call(plus_one, plan.merge(odd, jumped))]
 
     plan.fetch(plan.loop(outer, [plan.const(0)], lambda i: plan.call(below(20), i, outputs=(BOOL,)), body)[0])
@@ -212,9 +228,11 @@ def test_frame_ids():
 
     def body(i):
         j = plan.loop(
-            inner, [i], lambda j: plan.call(below(3), j, outputs=(BOOL,)),
+            inner,
+            [i],
+            lambda j: plan.call(below(3), j, outputs=(BOOL,)),
             lambda j: [plan.call(note, j, stateful=True, name="note")],
-        )[0]  # fmt: skip
+        )[0]
         return [plan.call(plus_one, i, j)]
 
     start = plan.call(note, plan.const(-1), stateful=True, name="note")
@@ -226,7 +244,7 @@ def test_frame_ids():
         f"note@root/0/outer/{i}/inner/{j}": frame_id(path, i, name_hash("inner"))
         for i in range(3)
         for j in range(3 - i)
-    }  # fmt: skip
+    }
 
 
 @every_order
@@ -253,9 +271,12 @@ def test_invariants_reach_all_iterations(seed, window):
     frame = plan.frame("w")
     capture = plan.const(np.arange(2))
     plan.loop(
-        frame, [plan.const(0)], lambda i, _: plan.call(below(40), i, outputs=(BOOL,)),
-        lambda i, array: [plan.call(lambda i, array: log.append(int(i)) or np.int32(i + 1), i, array)], [capture],
-    )  # fmt: skip
+        frame,
+        [plan.const(0)],
+        lambda i, _: plan.call(below(40), i, outputs=(BOOL,)),
+        lambda i, array: [plan.call(lambda i, array: log.append(int(i)) or np.int32(i + 1), i, array)],
+        [capture],
+    )
     plan.run(seed=seed)
     assert log == list(range(40))
 
@@ -266,9 +287,12 @@ def test_late_invariant_reaches_running_iterations(seed, window):
     plan, log = Planner(window), []
     late = plan.call(waiting)
     i, _ = plan.loop(
-        plan.frame("w"), [plan.const(0), plan.const(0)], lambda i, *_: plan.call(below(10), i, outputs=(BOOL,)),
-        lambda i, x, late: [plan.call(plus_one, i), plan.call(lambda i, z: log.append(int(i)) or z, i, late)], [late],
-    )  # fmt: skip
+        plan.frame("w"),
+        [plan.const(0), plan.const(0)],
+        lambda i, *_: plan.call(below(10), i, outputs=(BOOL,)),
+        lambda i, x, late: [plan.call(plus_one, i), plan.call(lambda i, z: log.append(int(i)) or z, i, late)],
+        [late],
+    )
     plan.fetch(i)
     machine = plan.start(seed=seed)
     machine.drain(1)
@@ -286,9 +310,11 @@ def test_late_invariant_reaches_running_iterations(seed, window):
 def test_window_holds_iterations_back(seed, window):
     plan = Planner(window)
     i, _ = plan.loop(
-        plan.frame("w"), [plan.const(0), plan.const(0)], lambda i, *_: plan.call(below(20), i, outputs=(BOOL,)),
+        plan.frame("w"),
+        [plan.const(0), plan.const(0)],
+        lambda i, *_: plan.call(below(20), i, outputs=(BOOL,)),
         lambda i, x: [plan.call(plus_one, i), plan.call(waiting, i)],
-    )  # fmt: skip
+    )
     plan.fetch(i)
     machine = plan.start(seed=seed)
     machine.drain(1)
@@ -317,9 +343,11 @@ def test_window_of_one_is_sequential(seed):
         return lambda i: log.append((int(i), label)) or np.int32(i + 1)
 
     i, *_ = plan.loop(
-        plan.frame("w"), [plan.const(0)] * 3, lambda i, *_: plan.call(below(10), i, outputs=(BOOL,)),
+        plan.frame("w"),
+        [plan.const(0)] * 3,
+        lambda i, *_: plan.call(below(10), i, outputs=(BOOL,)),
         lambda i, x, y: [plan.call(note("a"), i), plan.call(note("b"), x), plan.call(note("c"), y)],
-    )  # fmt: skip
+    )
     plan.fetch(i)
     assert plan.run(seed=seed) == [10]
     assert [k for k, _ in log] == sorted(k for k, _ in log)
@@ -329,9 +357,11 @@ def test_window_of_one_is_sequential(seed):
 def test_counter_runs_ahead():
     plan, log = Planner(8), []
     plan.loop(
-        plan.frame("w"), [plan.const(0), plan.const(0)], lambda i, *_: plan.call(below(100), i, outputs=(BOOL,)),
+        plan.frame("w"),
+        [plan.const(0), plan.const(0)],
+        lambda i, *_: plan.call(below(100), i, outputs=(BOOL,)),
         lambda i, x: [plan.call(lambda i: log.append(int(i)) or np.int32(i + 1), i), plan.call(waiting, x)],
-    )  # fmt: skip
+    )
     machine = plan.start()
     machine.drain(1)
     assert log == list(range(8))
@@ -403,9 +433,12 @@ def test_buffers_are_reused_in_a_loop(window):
 
     start = plan.const(np.zeros(1000), np.dtype("float64"))
     _, out = plan.loop(
-        plan.frame("w"), [plan.const(0), start],
-        lambda i, *_: plan.call(below(1000), i, outputs=(BOOL,)), body, [plan.const(1.0, np.dtype("float64"))],
-    )  # fmt: skip
+        plan.frame("w"),
+        [plan.const(0), start],
+        lambda i, *_: plan.call(below(1000), i, outputs=(BOOL,)),
+        body,
+        [plan.const(1.0, np.dtype("float64"))],
+    )
     plan.fetch(out)
     assert plan.run()[0].tolist() == [1000.0] * 1000
     assert len(buffers) == 1000
@@ -420,9 +453,12 @@ def test_constants_and_feeds_are_never_written(seed, window):
     fed, constant = np.ones(3), np.ones(3)
     capture, x = plan.const(constant, f64), plan.feed(f64)
     _, out, other = plan.loop(
-        plan.frame("w"), [plan.const(0), capture, x], lambda i, *_: plan.call(below(5), i, outputs=(BOOL,)),
-        lambda i, a, b, c: [plan.call(plus_one, i), plan.ufunc("add", a, c), plan.ufunc("multiply", b, c)], [capture],
-    )  # fmt: skip
+        plan.frame("w"),
+        [plan.const(0), capture, x],
+        lambda i, *_: plan.call(below(5), i, outputs=(BOOL,)),
+        lambda i, a, b, c: [plan.call(plus_one, i), plan.ufunc("add", a, c), plan.ufunc("multiply", b, c)],
+        [capture],
+    )
     plan.fetch(out)
     plan.fetch(other)
     plan.fetch(plan.ufunc("negative", x))

@@ -131,9 +131,12 @@ def test_reading_backwards(seed, window):
         return [n, digits]
 
     _, total = plan.loop(
-        frame, [count, plan.const(0, I64)], lambda n, *_: plan.call(lambda n: np.bool_(n > 0), n, outputs=(BOOL,)),
-        body, [series, plan.const(1, I64)],
-    )  # fmt: skip
+        frame,
+        [count, plan.const(0, I64)],
+        lambda n, *_: plan.call(lambda n: np.bool_(n > 0), n, outputs=(BOOL,)),
+        body,
+        [series, plan.const(1, I64)],
+    )
     plan.fetch(total)
     assert plan.run(seed=seed) == [543210]
 

@@ -104,8 +104,9 @@ def test_matmul(kind, dtype, flags):
         left, right = (a.T.copy() if flags[0] else a), (b.T.copy() if flags[1] else b)
         evaluate(
             lambda x, y: tg.matmul(x, y, transpose_a=flags[0], transpose_b=flags[1]),
-            [odd(left, kind), odd(right, "plain" if kind == "fortran" else kind)], wanted,
-        )  # fmt: skip
+            [odd(left, kind), odd(right, "plain" if kind == "fortran" else kind)],
+            wanted,
+        )
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -37,11 +37,14 @@ def test_bits_that_are_shifted_out_are_gone(type):
     np.testing.assert_array_equal(kernel(xp, xp.asarray(x), xp.asarray(y)).get(), kernel(np, x, y))
 
 
-@pytest.mark.parametrize(("type", "inputs", "error"), [
-    ("Pow", [np.int32([2, 3]), np.int32([1, -1])], ValueError),
-    ("FloorDiv", [np.int32([2]), np.int32([0])], ZeroDivisionError),
-    ("Gather", [np.float32([2]), np.int32([1])], IndexError),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("type", "inputs", "error"),
+    [
+        ("Pow", [np.int32([2, 3]), np.int32([1, -1])], ValueError),
+        ("FloorDiv", [np.int32([2]), np.int32([0])], ZeroDivisionError),
+        ("Gather", [np.float32([2]), np.int32([1])], IndexError),
+    ],
+)
 def test_what_the_rules_refuse_is_refused(type, inputs, error):
     definition = DEFINITIONS[type]
     with pytest.raises(error):
@@ -83,7 +86,7 @@ DRAWING = {
     "RandomUniformInt": ([np.int32([9]), np.int64(2), np.int64(50)], {}),
     "Categorical": ([np.float32([[0, 1, 2], [3, 1, 0]]), np.int32(5)], {"dtype": dtypes.int32}),
     "RandomShuffle": ([np.arange(12.0).reshape(6, 2)], {}),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("type", DRAWING)
@@ -105,8 +108,10 @@ HOST = {"Assert", "Instance", "NoOp", "PartEnd", "PartFeed", "PartFetch", "PyFun
 
 
 def test_where_each_operation_runs_is_known():
-    on = {where: {t for t, d in DEFINITIONS.items() if d.runs_on == where} for where in
-          ("executor", "store", "host", "device")}  # fmt: skip
+    on = {
+        where: {t for t, d in DEFINITIONS.items() if d.runs_on == where}
+        for where in ("executor", "store", "host", "device")
+    }
     assert set().union(*on.values()) == set(DEFINITIONS)
     assert on["executor"] == WITHOUT_KERNEL
     assert on["host"] == HOST

@@ -116,7 +116,7 @@ STATIC_SHAPES = {
     "where alone": (lambda: selecting.where(placeholder("bool", [2, None])), [None, 2]),
     "cast": (lambda: casting.cast(floats(None, 3), "int64"), [None, 3]),
     "identity_n": (lambda: passing.identity_n([floats(2), anything()])[0], [2]),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("case", STATIC_SHAPES)

@@ -31,9 +31,19 @@ from tests.ops.evaluation import declare_all, evaluate
 
 DEFINITIONS = {d.type: d for d in declare_all()}
 FAMILIES = (
-    activations, arithmetic, checks, comparison, complexes, elementwise, linear, nn, products, reductions, searching,
+    activations,
+    arithmetic,
+    checks,
+    comparison,
+    complexes,
+    elementwise,
+    linear,
+    nn,
+    products,
+    reductions,
+    searching,
     trigonometry,
-)  # fmt: skip
+)
 
 
 @pytest.fixture(autouse=True)
@@ -89,10 +99,23 @@ def wider(definition, dtype):
 
 
 BINARY = [
-    arithmetic.add, arithmetic.subtract, arithmetic.multiply, arithmetic.divide, arithmetic.floordiv, arithmetic.mod,
-    arithmetic.pow, arithmetic.maximum, arithmetic.minimum, arithmetic.squared_difference, arithmetic.atan2,
-    arithmetic.div_no_nan, arithmetic.xlogy, comparison.equal, comparison.less, comparison.greater_equal,
-]  # fmt: skip
+    arithmetic.add,
+    arithmetic.subtract,
+    arithmetic.multiply,
+    arithmetic.divide,
+    arithmetic.floordiv,
+    arithmetic.mod,
+    arithmetic.pow,
+    arithmetic.maximum,
+    arithmetic.minimum,
+    arithmetic.squared_difference,
+    arithmetic.atan2,
+    arithmetic.div_no_nan,
+    arithmetic.xlogy,
+    comparison.equal,
+    comparison.less,
+    comparison.greater_equal,
+]
 
 
 @pytest.mark.parametrize("function", BINARY, ids=lambda f: f.__name__)
@@ -162,8 +185,18 @@ def test_integer_to_a_negative_power_raises():
 
 
 UFUNCS = {
-    "Sin": np.sin, "Sqrt": np.sqrt, "Exp": np.exp, "Log": np.log, "Tanh": np.tanh, "Abs": np.abs, "Sign": np.sign,
-    "Floor": np.floor, "Rint": np.rint, "Atan": np.arctan, "Reciprocal": lambda x: 1 / x, "IsNan": np.isnan,
+    "Sin": np.sin,
+    "Sqrt": np.sqrt,
+    "Exp": np.exp,
+    "Log": np.log,
+    "Tanh": np.tanh,
+    "Abs": np.abs,
+    "Sign": np.sign,
+    "Floor": np.floor,
+    "Rint": np.rint,
+    "Atan": np.arctan,
+    "Reciprocal": lambda x: 1 / x,
+    "IsNan": np.isnan,
     "Sigmoid": lambda x: np.where(x < 0, np.exp(x) / (1 + np.exp(x)), 1 / (1 + np.exp(-x))),
     "Softplus": lambda x: np.where(x > 50, x, np.log1p(np.exp(np.minimum(x, 50)))),
     "Relu": lambda x: np.where(np.isnan(x), x, np.maximum(x, 0)),
@@ -171,7 +204,7 @@ UFUNCS = {
     "Elu": lambda x: np.where(x > 0, x, np.exp(x) - 1),
     "Softsign": lambda x: x / (1 + np.abs(x)),
     "Rsqrt": lambda x: 1 / np.sqrt(x),
-}  # fmt: skip
+}
 SPECIAL = [0.0, -0.0, 1.0, -1.0, 0.5, 2.5, -2.5, 80.0, -80.0, np.inf, -np.inf, np.nan]
 
 
@@ -271,9 +304,14 @@ def test_broadcast_of_partial_shapes(left, right, wanted):
 )
 @pytest.mark.parametrize(
     "reduce",
-    [reductions.reduce_sum, reductions.reduce_mean, reductions.reduce_max, reductions.reduce_logsumexp,
-     products.reduce_prod],
-)  # fmt: skip
+    [
+        reductions.reduce_sum,
+        reductions.reduce_mean,
+        reductions.reduce_max,
+        reductions.reduce_logsumexp,
+        products.reduce_prod,
+    ],
+)
 def test_static_shape_of_reductions(reduce, shape, axis, keepdims, wanted):
     assert reduce(placeholder("float32", shape), axis, keepdims).shape == Shape(wanted)
 
@@ -296,10 +334,13 @@ def test_reductions_agree_with_numpy(axis, keepdims, known):
     array = np.random.default_rng(3).standard_normal((2, 3, 4))
     x = placeholder("float64", array.shape if known else None)
     pairs = {
-        reductions.reduce_sum: np.sum, reductions.reduce_mean: np.mean, reductions.reduce_max: np.max,
-        reductions.reduce_min: np.min, products.reduce_prod: np.prod,
+        reductions.reduce_sum: np.sum,
+        reductions.reduce_mean: np.mean,
+        reductions.reduce_max: np.max,
+        reductions.reduce_min: np.min,
+        products.reduce_prod: np.prod,
         reductions.reduce_logsumexp: np.logaddexp.reduce,
-    }  # fmt: skip
+    }
     for ours, numpys in pairs.items():
         result = value(ours(x, axis, keepdims), {x: array})
         np.testing.assert_allclose(result, numpys(array, axis=axis, keepdims=keepdims), rtol=1e-12)

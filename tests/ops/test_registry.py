@@ -22,38 +22,130 @@ DEFINITIONS = {d.type: d for d in declare_all()}
 
 # The executors do these themselves: there is no function of arrays to call. Tested with control flow and sessions.
 WITHOUT_KERNEL = {
-    "Const", "Param", "Placeholder",
-    "Switch", "SwitchN", "Merge", "Enter", "Exit", "NextIteration", "LoopCond", "ControlTrigger",
-    "Cond", "While", "TripCount", "SeriesPush", "SeriesRead", "SeriesExit", "Send", "Recv",
-}  # fmt: skip
+    "Const",
+    "Param",
+    "Placeholder",
+    "Switch",
+    "SwitchN",
+    "Merge",
+    "Enter",
+    "Exit",
+    "NextIteration",
+    "LoopCond",
+    "ControlTrigger",
+    "Cond",
+    "While",
+    "TripCount",
+    "SeriesPush",
+    "SeriesRead",
+    "SeriesExit",
+    "Send",
+    "Recv",
+}
 
 # Their results depend on what ran before them, or they have no value: tested in files of their own.
 WITHOUT_SAMPLES = WITHOUT_KERNEL | {
-    "NoOp", "Print", "Assert", "MaybeGet", "SeriesReadOrZeros", "SeriesReadSeries",
+    "NoOp",
+    "Print",
+    "Assert",
+    "MaybeGet",
+    "SeriesReadOrZeros",
+    "SeriesReadSeries",
     # A series can not be fed: test_series.py
-    "SeriesAdd", "SeriesConcat", "SeriesEmpty", "SeriesSplit", "SeriesSum", "SeriesSumSeries", "SeriesSpread",
+    "SeriesAdd",
+    "SeriesConcat",
+    "SeriesEmpty",
+    "SeriesSplit",
+    "SeriesSum",
+    "SeriesSumSeries",
+    "SeriesSpread",
     # A sum of products neither: tests/optimize/test_batch.py
-    "ProductSumAdd", "ProductSumBegin", "ProductSumEnd",
-    "VariableHandle", "ReadVariable", "IsInitialized", "AssignVariable", "AssignAddVariable", "AssignSubVariable",
-    "ScatterAdd", "ScatterSub", "ScatterUpdate",
-    "TensorArrayNew", "TensorArrayGrad", "TensorArrayRead", "TensorArrayWrite", "TensorArrayStack",
-    "TensorArrayUnstack", "TensorArrayGather", "TensorArrayScatter", "TensorArrayConcat", "TensorArraySplit",
-    "TensorArraySize", "TensorArrayClose", "TensorArrayReadBlock", "TensorArrayRowOf",
-    "StackNew", "StackPush", "StackPop", "StackClose",
-    "RandomUniform", "RandomUniformInt", "RandomStandardNormal", "TruncatedNormal", "Categorical", "RandomShuffle",
-    "Instance", "PyFunction", "Watch", "PartFeed", "PartFetch", "PartEnd",
-}  # fmt: skip
+    "ProductSumAdd",
+    "ProductSumBegin",
+    "ProductSumEnd",
+    "VariableHandle",
+    "ReadVariable",
+    "IsInitialized",
+    "AssignVariable",
+    "AssignAddVariable",
+    "AssignSubVariable",
+    "ScatterAdd",
+    "ScatterSub",
+    "ScatterUpdate",
+    "TensorArrayNew",
+    "TensorArrayGrad",
+    "TensorArrayRead",
+    "TensorArrayWrite",
+    "TensorArrayStack",
+    "TensorArrayUnstack",
+    "TensorArrayGather",
+    "TensorArrayScatter",
+    "TensorArrayConcat",
+    "TensorArraySplit",
+    "TensorArraySize",
+    "TensorArrayClose",
+    "TensorArrayReadBlock",
+    "TensorArrayRowOf",
+    "StackNew",
+    "StackPush",
+    "StackPop",
+    "StackClose",
+    "RandomUniform",
+    "RandomUniformInt",
+    "RandomStandardNormal",
+    "TruncatedNormal",
+    "Categorical",
+    "RandomShuffle",
+    "Instance",
+    "PyFunction",
+    "Watch",
+    "PartFeed",
+    "PartFetch",
+    "PartEnd",
+}
 
 # Gradients and lowering build these; users meet the operation they belong to.
 INTERNAL = {
-    "Const", "Param", "Cond", "While",
-    "TripCount", "MaybeGet", "SeriesPush", "SeriesRead", "SeriesExit", "SeriesReadOrZeros", "SeriesReadSeries",
-    "SeriesAdd", "SeriesConcat", "SeriesEmpty", "SeriesSplit", "SeriesSum", "SeriesSumSeries", "SeriesSpread",
-    "Fused", "Instance", "MatMulAdd", "ProductSumAdd", "ProductSumBegin", "ProductSumEnd",
-    "GatherGrad", "MirrorPadGrad", "StridedSliceGrad", "TileGrad", "TensorArrayGrad", "TensorArrayReadBlock",
+    "Const",
+    "Param",
+    "Cond",
+    "While",
+    "TripCount",
+    "MaybeGet",
+    "SeriesPush",
+    "SeriesRead",
+    "SeriesExit",
+    "SeriesReadOrZeros",
+    "SeriesReadSeries",
+    "SeriesAdd",
+    "SeriesConcat",
+    "SeriesEmpty",
+    "SeriesSplit",
+    "SeriesSum",
+    "SeriesSumSeries",
+    "SeriesSpread",
+    "Fused",
+    "Instance",
+    "MatMulAdd",
+    "ProductSumAdd",
+    "ProductSumBegin",
+    "ProductSumEnd",
+    "GatherGrad",
+    "MirrorPadGrad",
+    "StridedSliceGrad",
+    "TileGrad",
+    "TensorArrayGrad",
+    "TensorArrayReadBlock",
     "TensorArrayRowOf",
-    "ProdOthers", "SwitchN", "Watch", "PartFeed", "PartFetch", "PartEnd", "Send", "Recv",
-}  # fmt: skip
+    "ProdOthers",
+    "SwitchN",
+    "Watch",
+    "PartFeed",
+    "PartFetch",
+    "PartEnd",
+    "Send",
+    "Recv",
+}
 
 SAMPLES = [pytest.param(d, s, id=f"{d.type}-{i}") for d in DEFINITIONS.values() for i, s in enumerate(d.samples)]
 STEP = 1e-6
@@ -169,10 +261,11 @@ DOUBLE = (np.dtype(np.float64), np.dtype(np.complex128))
 SMOOTH = [
     p
     for p in SAMPLES
-    if p.values[0].is_differentiable and p.values[1].differentiable
+    if p.values[0].is_differentiable
+    and p.values[1].differentiable
     and any(a.dtype.kind in "fc" for a in flat(p.values[1].inputs))
     and all(a.dtype in DOUBLE for a in flat(p.values[1].inputs) if a.dtype.kind in "fc")
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize("known", ["values", "ranks", "nothing"])

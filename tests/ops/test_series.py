@@ -66,9 +66,12 @@ def test_spread_puts_the_value_in_every_slot_there_is():
 
 def test_concat_joins_the_rows_in_order_of_their_slots():
     rows = run(
-        "SeriesConcat", series(s3=[[5.0, 6.0]], s0=[[1.0, 2.0], [3.0, 4.0]]), np.asarray([9, 2], np.int32), float64,
+        "SeriesConcat",
+        series(s3=[[5.0, 6.0]], s0=[[1.0, 2.0], [3.0, 4.0]]),
+        np.asarray([9, 2], np.int32),
+        float64,
         Shape([None, 2]),
-    )  # fmt: skip
+    )
     assert rows.tolist() == [[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]
 
 

@@ -105,9 +105,14 @@ def test_a_variable_is_updated_on_the_device(slot):
 
 
 @pytest.mark.parametrize("kind", ["int8", "int32", "int64", "uint64", "float32", "complex64"])
-@pytest.mark.parametrize(("type", "wanted"), [
-    ("ScatterAdd", [5, 2, 9]), ("ScatterSub", [-3, 2, -3]), ("ScatterUpdate", [4, 2, 6]),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("type", "wanted"),
+    [
+        ("ScatterAdd", [5, 2, 9]),
+        ("ScatterSub", [-3, 2, -3]),
+        ("ScatterUpdate", [4, 2, 6]),
+    ],
+)
 def test_rows_of_a_variable_are_scattered(type, wanted, kind):
     slot = call("VariableHandle", shared_name="v", dtype=dtypes.as_dtype(kind))
     call("AssignVariable", slot, xp.asarray(np.array([1, 2, 3]).astype(kind)))
@@ -139,18 +144,50 @@ def test_a_sum_of_products_is_added_up_on_the_device():
 
 
 COVERED = {
-    "AssignAddVariable", "AssignSubVariable", "AssignVariable", "ProductSumAdd", "ProductSumBegin", "ProductSumEnd",
-    "ReadVariable", "ScatterAdd", "ScatterSub", "ScatterUpdate", "SeriesAdd", "SeriesConcat", "SeriesReadOrZeros",
-    "SeriesSplit", "SeriesSum", "StackPop", "StackPush", "TensorArrayConcat", "TensorArrayGather", "TensorArrayGrad",
-    "TensorArrayNew", "TensorArrayRead", "TensorArrayReadBlock", "TensorArrayRowOf", "TensorArrayScatter",
-    "TensorArraySplit", "TensorArrayStack", "TensorArrayUnstack", "TensorArrayWrite", "VariableHandle",
-}  # fmt: skip
+    "AssignAddVariable",
+    "AssignSubVariable",
+    "AssignVariable",
+    "ProductSumAdd",
+    "ProductSumBegin",
+    "ProductSumEnd",
+    "ReadVariable",
+    "ScatterAdd",
+    "ScatterSub",
+    "ScatterUpdate",
+    "SeriesAdd",
+    "SeriesConcat",
+    "SeriesReadOrZeros",
+    "SeriesSplit",
+    "SeriesSum",
+    "StackPop",
+    "StackPush",
+    "TensorArrayConcat",
+    "TensorArrayGather",
+    "TensorArrayGrad",
+    "TensorArrayNew",
+    "TensorArrayRead",
+    "TensorArrayReadBlock",
+    "TensorArrayRowOf",
+    "TensorArrayScatter",
+    "TensorArraySplit",
+    "TensorArrayStack",
+    "TensorArrayUnstack",
+    "TensorArrayWrite",
+    "VariableHandle",
+}
 
 # These touch no array: they make, name, close, count, or hand on.
 WITHOUT_ARRAYS = {
-    "IsInitialized", "SeriesEmpty", "SeriesReadSeries", "SeriesSpread", "SeriesSumSeries", "StackClose", "StackNew",
-    "TensorArrayClose", "TensorArraySize",
-}  # fmt: skip
+    "IsInitialized",
+    "SeriesEmpty",
+    "SeriesReadSeries",
+    "SeriesSpread",
+    "SeriesSumSeries",
+    "StackClose",
+    "StackNew",
+    "TensorArrayClose",
+    "TensorArraySize",
+}
 
 
 def test_every_store_is_covered():

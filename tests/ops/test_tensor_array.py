@@ -324,8 +324,11 @@ def test_shapes_learnt_from_writes_are_checked_when_the_graph_is_built():
 def test_static_shapes_of_results():
     array = TensorArray("float32", 2).unstack([[1.0, 2.0], [3.0, 4.0]])
     assert [t.shape for t in (array.read(0), array.stack(), array.gather([0]), array.concat())] == [
-        [2], [2, 2], [1, 2], [None],
-    ]  # fmt: skip
+        [2],
+        [2, 2],
+        [1, 2],
+        [None],
+    ]
     assert TensorArray("float32").write(0, 1.0).stack().shape == [None]
     assert TensorArray("float32", 2).split([[1.0], [2.0]], [1, 1]).element_shape == [1, 1]
 

@@ -106,8 +106,10 @@ def test_a_sum_that_waits_for_an_effect_stays(settings):
 def test_what_is_no_plain_sum_stays():
     x, row = tg.placeholder("float32", [3, 3]), tg.placeholder("float32", [1, 3])
     wide = tg.while_loop(
-        lambda i, t: i < 4, lambda i, t: (i + 1, t + tg.matmul(x, x)), [0, row],
+        lambda i, t: i < 4,
+        lambda i, t: (i + 1, t + tg.matmul(x, x)),
+        [0, row],
         shape_invariants=[[], [None, 3]],
-    )[1]  # fmt: skip
+    )[1]
     seen = tg.while_loop(lambda i, t: i < 4, lambda i, t: (i + tg.cast(t[0, 0], "int32"), t + x @ x), [0, x])[1]
     assert count([wide, seen], [x, row], ALONE) == 0

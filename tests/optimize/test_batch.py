@@ -74,8 +74,9 @@ def test_rows_that_change_in_number():
     def body(t, h, total):
         return t + 1, tg.concat([h, h[:t]], 0), total + tg.matmul(h, h * 2.0, transpose_a=True)
 
-    fetches = list(tg.while_loop(lambda t, *_: t < 9, body, [0, x, tg.zeros([8, 8])],
-                                 shape_invariants=[None, [None, 8], None])[2:])  # fmt: skip
+    fetches = list(
+        tg.while_loop(lambda t, *_: t < 9, body, [0, x, tg.zeros([8, 8])], shape_invariants=[None, [None, 8], None])[2:]
+    )
     assert "ProductSumAdd" in inside_loops(fetches, [x])
     assert_close(fetches, [x], [draw([tg.placeholder("float32", [6, 8])])[0] / 8])
 

@@ -57,10 +57,15 @@ async def run_partitioned(partitioned, feeds, shuffle_seed=None, timeout=20.0, v
     for (device, index), value in zip(partitioned.feeds, feeds, strict=True):
         given[device][index] = value
     machines = {
-        device: Machine(build_plan(program), step, [given[device][i] for i in sorted(given[device])], rendezvous,
-                        None if shuffle_seed is None else shuffle_seed + i)
+        device: Machine(
+            build_plan(program),
+            step,
+            [given[device][i] for i in sorted(given[device])],
+            rendezvous,
+            None if shuffle_seed is None else shuffle_seed + i,
+        )
         for i, (device, program) in enumerate(partitioned.programs.items())
-    }  # fmt: skip
+    }
     running = [asyncio.ensure_future(machine.run()) for machine in machines.values()]
     _, pending = await asyncio.wait(running, timeout=timeout)
     waiting = [task.get_name() for machine in machines.values() for task in machine.tasks]

@@ -212,7 +212,7 @@ def test_an_invariant_enters_on_each_device_that_uses_it():
     n, w = source(0, "n", "int32"), source(2, "w")
     _, x, y = tg.while_loop(
         lambda i, x, y: i < n, lambda i, x, y: (i + 1, on(0, tg.multiply, x, w), on(1, tg.add, y, w)), [0, 1.0, 0.0]
-    )  # fmt: skip
+    )
     found = cut([x, y], [n, w])
     assert {(c.name, c.frame) for c in found.channels} == {("w:0", ""), ("while/LoopCond:0", "while")}
     assert run([x, y], {n: 3, w: 2.0})[0] == [8.0, 6.0]

@@ -246,9 +246,11 @@ def test_a_loop_variable_is_where_its_next_value_is_made(where):
     n = source(0, "n", "int32")
     with tg.device("/cpu:0"):
         i, y = tg.while_loop(
-            lambda i, y: i < n, lambda i, y: (i + 1, on(2, tg.multiply, on(1, tg.exp, y, name="e"), 2.0)), [0, 1.0],
+            lambda i, y: i < n,
+            lambda i, y: (i + 1, on(2, tg.multiply, on(1, tg.exp, y, name="e"), 2.0)),
+            [0, 1.0],
             name="loop",
-        )  # fmt: skip
+        )
     found = where([i, y], feeds=[n])
     assert found["e"] == 1
     for kind in ("Enter", "Merge", "Switch", "NextIteration", "Exit"):
@@ -273,9 +275,11 @@ def test_a_sum_in_a_loop_is_where_its_terms_are_made_though_they_are_chosen_else
 def test_a_loop_variable_whose_next_value_may_be_anywhere_is_where_it_is_used(where):
     n = source(0, "n", "int32")
     _, y, z = tg.while_loop(
-        lambda i, y, z: i < n, lambda i, y, z: (i + 1, tg.negative(y, name="next"), on(1, tg.add, z, y)),
-        [0, source(0), 0.0], name="loop",
-    )  # fmt: skip
+        lambda i, y, z: i < n,
+        lambda i, y, z: (i + 1, tg.negative(y, name="next"), on(1, tg.add, z, y)),
+        [0, source(0), 0.0],
+        name="loop",
+    )
     found = where([y, z], feeds=[n])
     assert found["next"] == 1
     assert [found[f"loop/Merge{number}"] for number in ("", "_1", "_2")] == [0, 1, 1]

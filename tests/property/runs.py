@@ -22,6 +22,9 @@ def batches(normal):
 def batch_settings(normal):
     """Decorate a property to draw one batch."""
     return settings(
-        max_examples=min(total(normal), BATCH), derandomize="TAGFLOW_PROGRAMS" not in os.environ, database=None,
-        deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
-    )  # fmt: skip
+        max_examples=min(total(normal), BATCH),
+        derandomize="TAGFLOW_PROGRAMS" not in os.environ,
+        database=None,
+        deadline=None,
+        suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+    )

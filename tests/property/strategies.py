@@ -265,18 +265,26 @@ class _Scope:
             return [following, *finish(body, params), *map(body.outcome, types)]
 
         return self.repeat(
-            inits, [INT, *(None for _ in arrays), *types], trips,
-            lambda predicate, params: predicate.counts(params[0], limit), results, trips if self.chance(15) else None,
-        )  # fmt: skip
+            inits,
+            [INT, *(None for _ in arrays), *types],
+            trips,
+            lambda predicate, params: predicate.counts(params[0], limit),
+            results,
+            trips if self.chance(15) else None,
+        )
 
     def write_open_loop(self, at_most: int) -> None:
         """Write a loop that runs until its data or `at_most` end it."""
         types = self.some_types(1, self.writer.limits.variables)
         inits = list(map(self.value, types))
         self.repeat(
-            inits, types, at_most, lambda predicate, params: predicate.test(),
-            lambda body, params: list(map(body.outcome, types)), at_most,
-        )  # fmt: skip
+            inits,
+            types,
+            at_most,
+            lambda predicate, params: predicate.test(),
+            lambda body, params: list(map(body.outcome, types)),
+            at_most,
+        )
 
     def repeat(
         self,

@@ -48,9 +48,12 @@ def test_assignment_that_waits_for_a_loop_variable():
         Op("j", "add", ("i", "one")),
     )
     loop = While(
-        ("k", "last"), ("i", "t"), ("zero", "zero"), Block((Op("p", "less", ("i", "n")),), ("p",)),
+        ("k", "last"),
+        ("i", "t"),
+        ("zero", "zero"),
+        Block((Op("p", "less", ("i", "n")),), ("p",)),
         Block(body, ("j", "b")),
-    )  # fmt: skip
+    )
     statements = (*(Const(name, INT, value) for name, value in (("zero", 0), ("one", 1), ("five", 5))), loop)
     program = Program((("n", INT),), Block(statements, ("last",)), {"n": 3, "w": 0}, (("w", INT),))
     asyncio.run(executors.check(program))

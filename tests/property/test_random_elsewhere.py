@@ -20,8 +20,11 @@ from tests.property.translate import build
 from tests.settings import ON
 from tests.strict.device import StrictDevice
 
-PLACES = {"layout": st.sampled_from(["s", "sc", "cs", "scs"]), "seed": st.integers(0, 1 << 30),
-          "window": st.sampled_from([1, 2, 7, 32])}  # fmt: skip
+PLACES = {
+    "layout": st.sampled_from(["s", "sc", "cs", "scs"]),
+    "seed": st.integers(0, 1 << 30),
+    "window": st.sampled_from([1, 2, 7, 32]),
+}
 
 
 async def run_on(graph, run, layout, seed, strict=StrictDevice):

@@ -143,7 +143,12 @@ class _Builder:
 
         predicate = inner(statement.predicate)
         return tg.while_loop(
-            lambda *params: predicate(*params)[0], inner(statement.body), [scope[name] for name in statement.inits],
-            parallel_iterations=self.window, maximum_iterations=statement.at_most, checkpoint_every=next(self.every),
-            name=f"while_{statement.names[0]}", return_same_structure=True,
-        )  # fmt: skip
+            lambda *params: predicate(*params)[0],
+            inner(statement.body),
+            [scope[name] for name in statement.inits],
+            parallel_iterations=self.window,
+            maximum_iterations=statement.at_most,
+            checkpoint_every=next(self.every),
+            name=f"while_{statement.names[0]}",
+            return_same_structure=True,
+        )

@@ -80,9 +80,26 @@ async def test_a_device_that_is_not_there():
 
 
 NO_DEVICES = [
-    0, -1, True, 1.5, "2", "/cpu:0", b"/cpu:0", np.array(2), range(2), {"/cpu:0"}, {"/cpu:0": 1}, ["/tpu:0"],
-    ["/cpu:0", "/cpu:0"], ["/cpu:0", "/device:CPU:0"], [], [3], [None], ["/cpu:0 "], ["/cpu:-1"],
-]  # fmt: skip
+    0,
+    -1,
+    True,
+    1.5,
+    "2",
+    "/cpu:0",
+    b"/cpu:0",
+    np.array(2),
+    range(2),
+    {"/cpu:0"},
+    {"/cpu:0": 1},
+    ["/tpu:0"],
+    ["/cpu:0", "/cpu:0"],
+    ["/cpu:0", "/device:CPU:0"],
+    [],
+    [3],
+    [None],
+    ["/cpu:0 "],
+    ["/cpu:-1"],
+]
 
 
 @pytest.mark.parametrize("devices", NO_DEVICES, ids=repr)

@@ -132,9 +132,21 @@ def strings_and_bfloat16():
 
 
 PROGRAMS = [
-    elementwise, branches, loop, loop_until_small, nested_loops, gradients, gradients_of_branches, tensor_arrays,
-    higher_order, python_functions, random_numbers, shapes, integers, strings_and_bfloat16,
-]  # fmt: skip
+    elementwise,
+    branches,
+    loop,
+    loop_until_small,
+    nested_loops,
+    gradients,
+    gradients_of_branches,
+    tensor_arrays,
+    higher_order,
+    python_functions,
+    random_numbers,
+    shapes,
+    integers,
+    strings_and_bfloat16,
+]
 
 
 def scattered(graph, count):
@@ -152,8 +164,10 @@ async def compared(build, layout):
     if len(layout) > 1:
         scattered(graph, len(layout))
     strict = [StrictDevice(f"/cpu:{i}") for i, kind in enumerate(layout) if kind == "s"]
-    devices = [next(d for d in strict if d.name == f"/cpu:{i}") if kind == "s" else f"/cpu:{i}"
-               for i, kind in enumerate(layout)]  # fmt: skip
+    devices = [
+        next(d for d in strict if d.name == f"/cpu:{i}") if kind == "s" else f"/cpu:{i}"
+        for i, kind in enumerate(layout)
+    ]
     async with tg.Session(graph, devices=devices, soft_placement=True, settings=NUMPY) as session:
         for expecteds in wanted:
             found = await session.run(fetches, feeds)
@@ -375,9 +389,13 @@ async def test_a_trace_has_spans(device):
     assert len(trace.spans) > 20
 
 
-@pytest.mark.parametrize(("options", "what"), [
-    ({"executor": "reference"}, "no streams"), ({"check_numerics": True}, "check_numerics=True"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("options", "what"),
+    [
+        ({"executor": "reference"}, "no streams"),
+        ({"check_numerics": True}, "check_numerics=True"),
+    ],
+)
 async def test_what_sessions_refuse(device, options, what):
     with pytest.raises(GraphError, match=what):
         tg.Session(tg.Graph(), devices=[device], **options)

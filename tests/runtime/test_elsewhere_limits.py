@@ -221,13 +221,19 @@ async def test_copies_have_lanes_and_are_reported(graph, x):
         assert report.hits + report.misses > 0
         assert all(copy.end >= copy.begin for copy in trace.copies)
         assert {event["args"]["name"] for event in trace.events if event["name"] == "thread_name"} >= {
-            "device_to_host", "host_to_device",
-        }  # fmt: skip
+            "device_to_host",
+            "host_to_device",
+        }
 
 
-@pytest.mark.parametrize(("limit", "minimum", "reason"), [
-    (None, 1, "no memory_limit"), (1000, 1, "below the threshold"), (60, 1 << 30, "smaller than SwapPolicy.minimum"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("limit", "minimum", "reason"),
+    [
+        (None, 1, "no memory_limit"),
+        (1000, 1, "below the threshold"),
+        (60, 1 << 30, "smaller than SwapPolicy.minimum"),
+    ],
+)
 async def test_why_nothing_moved(graph, x, limit, minimum, reason):
     gradient = recurrence(x)
     policy = tg.SwapPolicy(minimum=minimum)

@@ -282,9 +282,12 @@ async def test_functions_see_their_callers_context(graph, x, executor, pool):
     seen = []
     for function, blocking in ((look, False), (look_later, False), (look, True)):
         y = tg.py_function(
-            lambda a, function=function: _noting(seen, function(a)), [x + 1.0], "bool", output_shapes=[],
+            lambda a, function=function: _noting(seen, function(a)),
+            [x + 1.0],
+            "bool",
+            output_shapes=[],
             blocking=blocking,
-        )  # fmt: skip
+        )
         variable.set("caller's")
         async with tg.Session(graph, executor=executor, settings=replace(ON, pool=pool)) as session:
             await session.run(y, {x: ones()})

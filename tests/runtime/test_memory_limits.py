@@ -209,6 +209,7 @@ async def test_more_iterations_begin_where_there_is_room(graph):
 
 async def test_gradients_of_a_loop(graph, x):
     """What the forward loop saves fits; the iterations of both loops begin as there is room."""
+
     def body(i, a):
         return i + 1, tg.tanh(a) * 1.5
 
@@ -294,9 +295,10 @@ async def test_elements_wait_for_room_for_what_joins_them(graph, x, join):
     """Another step has the memory for a while: what was tried in vain has read nothing."""
     slow, _, release = two_that_do_not_fit(x)
     array = tg.while_loop(
-        lambda i, _: i < 8, lambda i, array: (i + 1, array.write(i, x * tg.cast(i, "float32"))),
+        lambda i, _: i < 8,
+        lambda i, array: (i + 1, array.write(i, x * tg.cast(i, "float32"))),
         (0, tg.TensorArray("float32", 8)),
-    )[1]  # fmt: skip
+    )[1]
     joined = tg.reduce_sum(getattr(array, join)())
     async with tg.Session(graph, memory_limit=18 * SIZE + 4096, settings=replace(ON, fuse=False)) as session:
         first = asyncio.ensure_future(session.run(slow, {x: ones()}))  # 3, and then 2 more

@@ -139,12 +139,17 @@ async def test_gradients_of_loops_have_reports(graph, executor):
 @pytest.mark.parametrize(
     ("fields", "text"),
     [
-        (("while", 1, 21, 3.25, 4, 4, "window"), "while: 21 iterations, 3.2 in flight on average, at most 4 of 4; "
-         "limited by the window, parallel_iterations=4"),
-        (("a/b", 2, 9, 2, 2, 32, "variable", "h"), "a/b: 9 iterations in 2 runs, 2.0 in flight on average, "
-         "at most 2 of 32; limited by loop variable h"),
+        (
+            ("while", 1, 21, 3.25, 4, 4, "window"),
+            "while: 21 iterations, 3.2 in flight on average, at most 4 of 4; "
+            "limited by the window, parallel_iterations=4",
+        ),
+        (
+            ("a/b", 2, 9, 2, 2, 32, "variable", "h"),
+            "a/b: 9 iterations in 2 runs, 2.0 in flight on average, at most 2 of 32; limited by loop variable h",
+        ),
     ],
-)  # fmt: skip
+)
 def test_text(fields, text):
     assert str(tg.Report((tg.LoopReport(*fields),))) == text
 

@@ -238,9 +238,11 @@ async def test_what_can_not_be_watched(session):
     _, square = squares(3)
     handle = tg.TensorArray("float32", 3).handle
     for tensor, options, text in [
-        (square, {"policy": "first"}, "policy"), (square, {"limit": 0}, "at least one"),
-        (handle, {}, "with values"), (square.op, {}, "with values"),
-    ]:  # fmt: skip
+        (square, {"policy": "first"}, "policy"),
+        (square, {"limit": 0}, "at least one"),
+        (handle, {}, "with values"),
+        (square.op, {}, "with values"),
+    ]:
         with pytest.raises(tg.GraphError, match=text):
             session.watch(tensor, **options)
     session.watch(square)

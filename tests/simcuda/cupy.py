@@ -149,9 +149,13 @@ def made(inside):
 Array.kind = staticmethod(made)
 xp.ndarray = ndarray
 xp.cuda = SimpleNamespace(
-    Device=lambda index: SimpleNamespace(use=lambda: None), MemoryPointer=MemoryPointer, Stream=Stream,
-    UnownedMemory=UnownedMemory, get_current_stream=get_current_stream, using_allocator=using_allocator,
-)  # fmt: skip
+    Device=lambda index: SimpleNamespace(use=lambda: None),
+    MemoryPointer=MemoryPointer,
+    Stream=Stream,
+    UnownedMemory=UnownedMemory,
+    get_current_stream=get_current_stream,
+    using_allocator=using_allocator,
+)
 sys.modules["cupy"] = xp
 sys.modules["cupyx.scipy.special"] = Special()
 

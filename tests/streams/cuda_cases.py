@@ -170,8 +170,12 @@ async def test_page_locked_arrays_are_copied_in_as_they_are(rig):
 async def test_other_libraries_see_a_buffer(rig):
     buffer = await rig.device.copy_in(np.zeros((3, 4), np.int32))
     assert buffer.__cuda_array_interface__ == {
-        "shape": (3, 4), "typestr": "<i4", "data": (buffer.pointer, False), "strides": None, "version": 3,
-    }  # fmt: skip
+        "shape": (3, 4),
+        "typestr": "<i4",
+        "data": (buffer.pointer, False),
+        "strides": None,
+        "version": 3,
+    }
     assert "int32[3, 4] in the memory of" in repr(buffer)
     empty = await rig.device.copy_in(np.zeros((0, 4)))
     assert empty.__cuda_array_interface__["data"] == (0, False)

@@ -226,9 +226,16 @@ async def test_closing_waits_for_kernels():
 # ---- copies
 
 
-@pytest.mark.parametrize("make", [
-    lambda a: a.T, lambda a: a[:, 1], lambda a: a[::-1], lambda a: np.broadcast_to(a[0], (5, 4)), lambda a: a[:0],
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda a: a.T,
+        lambda a: a[:, 1],
+        lambda a: a[::-1],
+        lambda a: np.broadcast_to(a[0], (5, 4)),
+        lambda a: a[:0],
+    ],
+)
 async def test_views_are_copied_out(device, make):
     source = np.arange(12.0).reshape(3, 4)
     array = await device.copy_in(source)

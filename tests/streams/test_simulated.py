@@ -39,8 +39,12 @@ async def test_work_begins_when_all_it_waits_for_is_done():
         fifth = b.compute.submit(kind="short", after=[third])
         await fifth
         assert [span(event) for event in (first, second, third, fourth, fifth)] == [
-            (0, 3), (0, 1), (3, 4), (1.5, 2.5), (4, 5),
-        ]  # fmt: skip
+            (0, 3),
+            (0, 1),
+            (3, 4),
+            (1.5, 2.5),
+            (4, 5),
+        ]
 
 
 async def test_copies_take_time_by_their_bytes():

@@ -273,13 +273,27 @@ def _sign(x):
 
 
 _BINARY = {
-    "add": "add", "sub": "subtract", "mul": "multiply", "truediv": "true_divide", "floordiv": "floor_divide",
-    "mod": "remainder", "pow": "power", "and": "bitwise_and", "or": "bitwise_or", "xor": "bitwise_xor",
-    "lshift": "left_shift", "rshift": "right_shift",
-}  # fmt: skip
+    "add": "add",
+    "sub": "subtract",
+    "mul": "multiply",
+    "truediv": "true_divide",
+    "floordiv": "floor_divide",
+    "mod": "remainder",
+    "pow": "power",
+    "and": "bitwise_and",
+    "or": "bitwise_or",
+    "xor": "bitwise_xor",
+    "lshift": "left_shift",
+    "rshift": "right_shift",
+}
 _COMPARISON = {
-    "eq": "equal", "ne": "not_equal", "lt": "less", "le": "less_equal", "gt": "greater", "ge": "greater_equal",
-}  # fmt: skip
+    "eq": "equal",
+    "ne": "not_equal",
+    "lt": "less",
+    "le": "less_equal",
+    "gt": "greater",
+    "ge": "greater_equal",
+}
 _UNARY = {"neg": "negative", "abs": "absolute", "invert": "invert"}
 
 
@@ -302,8 +316,24 @@ for _short, _name in _UNARY.items():
     setattr(Array, f"__{_short}__", lambda self, name=_name: Ufunc(name)(self))
 
 _SEQUENCES = {"concatenate": "tup", "stack": "tup"}
-_ON_HOST = {"shape", "axis", "axes", "dtype", "order", "pad_width", "mode", "reps", "indices_or_sections", "newshape",
-            "source", "destination", "casting", "keepdims", "subok", "copy"}  # fmt: skip
+_ON_HOST = {
+    "shape",
+    "axis",
+    "axes",
+    "dtype",
+    "order",
+    "pad_width",
+    "mode",
+    "reps",
+    "indices_or_sections",
+    "newshape",
+    "source",
+    "destination",
+    "casting",
+    "keepdims",
+    "subok",
+    "copy",
+}
 _NUMBERS_ONLY = {"arange", "linspace"}
 _DATA_DEPENDENT = {"argwhere", "nonzero"}
 

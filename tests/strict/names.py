@@ -58,8 +58,9 @@ _REAL, _NUMBERS, _INEXACT = _INTEGERS + _FLOATS, _INTEGERS + _FLOATS + _COMPLEX,
 
 # The dtypes, by their characters, for which a universal function is compiled; others are converted to one of them.
 LOOPS = {
-    **dict.fromkeys(("add", "subtract", "multiply", "maximum", "minimum", "absolute", "abs", "negative"),
-                    _BOOL + _NUMBERS),
+    **dict.fromkeys(
+        ("add", "subtract", "multiply", "maximum", "minimum", "absolute", "abs", "negative"), _BOOL + _NUMBERS
+    ),
     **dict.fromkeys(("equal", "not_equal", "less", "less_equal", "greater", "greater_equal"), _BOOL + _NUMBERS),
     **dict.fromkeys(("logical_and", "logical_or", "logical_xor", "logical_not", "floor", "ceil"), _BOOL + _REAL),
     **dict.fromkeys(("bitwise_and", "bitwise_or", "bitwise_xor", "invert"), _BOOL + _INTEGERS),
@@ -67,23 +68,76 @@ LOOPS = {
     **dict.fromkeys(("square", "reciprocal", "sign", "conjugate", "power"), _NUMBERS),
     **dict.fromkeys(("floor_divide", "remainder"), _REAL),
     **dict.fromkeys(("divide", "true_divide"), "qQ" + _INEXACT),
-    **dict.fromkeys(("sin", "cos", "tan", "arcsin", "arccos", "arctan", "sinh", "cosh", "tanh", "arcsinh", "arccosh",
-                     "arctanh", "exp", "expm1", "log", "log1p", "sqrt", "rint"), _INEXACT),
+    **dict.fromkeys(
+        (
+            "sin",
+            "cos",
+            "tan",
+            "arcsin",
+            "arccos",
+            "arctan",
+            "sinh",
+            "cosh",
+            "tanh",
+            "arcsinh",
+            "arccosh",
+            "arctanh",
+            "exp",
+            "expm1",
+            "log",
+            "log1p",
+            "sqrt",
+            "rint",
+        ),
+        _INEXACT,
+    ),
     **dict.fromkeys(("isnan", "isinf", "isfinite"), _INEXACT),
     **dict.fromkeys(("arctan2", "logaddexp"), _FLOATS),
-}  # fmt: skip
+}
 
 SPECIAL = {"erf": _FLOATS, "erfc": _FLOATS}  # of cupyx.scipy.special
 ATOMIC = "iILQefd"  # what `ufunc.at` can add on a GPU
 SCATTERING = {"add", "subtract", "maximum", "minimum", "bitwise_and", "bitwise_or", "bitwise_xor"}
 DTYPES = _BOOL + _NUMBERS  # that an array can have; `l` is `q` by another name
-TYPES = ("bool_", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "intp", "float16",
-         "float32", "float64", "complex64", "complex128")  # fmt: skip
+TYPES = (
+    "bool_",
+    "int8",
+    "int16",
+    "int32",
+    "int64",
+    "uint8",
+    "uint16",
+    "uint32",
+    "uint64",
+    "intp",
+    "float16",
+    "float32",
+    "float64",
+    "complex64",
+    "complex128",
+)
 
 METHODS = {
-    "all", "any", "argmax", "argmin", "clip", "conj", "conjugate", "cumprod", "cumsum", "max", "mean", "min",
-    "prod", "ravel", "squeeze", "sum", "swapaxes", "take", "transpose",
-}  # fmt: skip
+    "all",
+    "any",
+    "argmax",
+    "argmin",
+    "clip",
+    "conj",
+    "conjugate",
+    "cumprod",
+    "cumsum",
+    "max",
+    "mean",
+    "min",
+    "prod",
+    "ravel",
+    "squeeze",
+    "sum",
+    "swapaxes",
+    "take",
+    "transpose",
+}
 
 
 def bind(name, arguments, named):

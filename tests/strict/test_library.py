@@ -11,29 +11,32 @@ from tests.strict.names import FUNCTIONS, LOOPS, TYPES
 X = np.arange(6.0).reshape(2, 3)
 
 
-@pytest.mark.parametrize("misuse", [
-    lambda x: np.asarray(x),
-    lambda x: x + X,
-    lambda x: X + x,
-    lambda x: xp.add(x, X),
-    lambda x: np.add(x, X),
-    lambda x: xp.where(X > 1, x, x),
-    lambda x: xp.concatenate([x, X]),
-    lambda x: xp.sum(X),
-    lambda x: x[np.array([0, 1])],
-    lambda x: x[[0, 1]],
-    lambda x: xp.zeros(x),
-    lambda x: xp.sum(x, where=x > 1),
-    lambda x: xp.sum(x, 0, np.float64, None, True, 0),
-    lambda x: xp.bitwise_and(x, x),
-    lambda x: xp.arctan2(x.astype(np.complex64), 1),
-    lambda x: xp.zeros(2, np.dtypes.StringDType()),
-    lambda x: xp.asarray(np.array(["a"], object)),
-    lambda x: x.astype("bfloat16"),
-    lambda x: xp.add.at(x.astype(np.int64), xp.asarray(0), 1),
-    lambda x: np.add.at(x, xp.asarray(0), 1),
-    lambda x: {x: 1},
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "misuse",
+    [
+        lambda x: np.asarray(x),
+        lambda x: x + X,
+        lambda x: X + x,
+        lambda x: xp.add(x, X),
+        lambda x: np.add(x, X),
+        lambda x: xp.where(X > 1, x, x),
+        lambda x: xp.concatenate([x, X]),
+        lambda x: xp.sum(X),
+        lambda x: x[np.array([0, 1])],
+        lambda x: x[[0, 1]],
+        lambda x: xp.zeros(x),
+        lambda x: xp.sum(x, where=x > 1),
+        lambda x: xp.sum(x, 0, np.float64, None, True, 0),
+        lambda x: xp.bitwise_and(x, x),
+        lambda x: xp.arctan2(x.astype(np.complex64), 1),
+        lambda x: xp.zeros(2, np.dtypes.StringDType()),
+        lambda x: xp.asarray(np.array(["a"], object)),
+        lambda x: x.astype("bfloat16"),
+        lambda x: xp.add.at(x.astype(np.int64), xp.asarray(0), 1),
+        lambda x: np.add.at(x, xp.asarray(0), 1),
+        lambda x: {x: 1},
+    ],
+)
 def test_it_refuses(misuse):
     with pytest.raises(TypeError):
         misuse(xp.asarray(X))
@@ -46,8 +49,13 @@ def test_it_has_no_more_names_than_cupy():
 
 def test_functions_and_operators_of_numpy_reach_it():
     x = xp.asarray(X)
-    for found, wanted in ((np.float32(2) * x, 2 * X), (np.exp(x), np.exp(X)), (np.stack([x, x]), np.stack([X, X])),
-                          (1 - x, 1 - X), (np.matmul(x, x.T), X @ X.T)):  # fmt: skip
+    for found, wanted in (
+        (np.float32(2) * x, 2 * X),
+        (np.exp(x), np.exp(X)),
+        (np.stack([x, x]), np.stack([X, X])),
+        (1 - x, 1 - X),
+        (np.matmul(x, x.T), X @ X.T),
+    ):
         assert isinstance(found, Array)
         np.testing.assert_array_equal(found.get(), wanted)
 

@@ -66,9 +66,11 @@ def written(x, window=32):
     """A loop that reads the elements which another one wrote."""
     array = tg.TensorArray("float32", TRIPS, clear_after_read=False)
     _, array = tg.while_loop(
-        lambda i, _: i < TRIPS, lambda i, t: (i + 1, t.write(i, tg.sin(x * tg.cast(i, "float32")))), (0, array),
+        lambda i, _: i < TRIPS,
+        lambda i, t: (i + 1, t.write(i, tg.sin(x * tg.cast(i, "float32")))),
+        (0, array),
         parallel_iterations=window,
-    )  # fmt: skip
+    )
     body = lambda i, a: (i + 1, tg.tanh(a * array.read(i)) + x)  # noqa: E731
     return tg.while_loop(lambda i, _: i < TRIPS, body, (0, x), parallel_iterations=window)[1]
 

@@ -222,10 +222,13 @@ async def test_a_step_in_parts(graph):
 
 
 @pytest.mark.usefixtures("fast_paths")
-@pytest.mark.parametrize(("options", "reason"), [
-    ({}, "it has no memory_limit"),
-    ({"memory_limit": "1GB", "executor": "reference"}, "the reference executor does not swap"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({}, "it has no memory_limit"),
+        ({"memory_limit": "1GB", "executor": "reference"}, "the reference executor does not swap"),
+    ],
+)
 async def test_where_nothing_can_move_the_reason_is_said(graph, options, reason):
     x = tg.constant(np.ones(1000, np.float32))
     y = tg.while_loop(lambda i, _: i < 3, lambda i, a: (i + 1, tg.tanh(a)), [0, x], swap_memory=True)[1]
