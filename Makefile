@@ -2,7 +2,7 @@ VENV ?= .venv
 PYTHON := $(VENV)/bin/python
 BENCH ?= counter_loop --quick
 
-.PHONY: install test debug lint types rules bench gpu golden demo clean
+.PHONY: install test debug lint format types rules bench gpu golden demo clean
 
 install: $(PYTHON)  ## editable install with everything the tests need
 	$(VENV)/bin/pip install --quiet --editable '.[test,bench]'
@@ -19,6 +19,10 @@ debug: $(PYTHON)  ## rebuild with bounds checks and counters on, then test; `mak
 
 lint:
 	$(VENV)/bin/ruff check .
+	$(VENV)/bin/ruff format --check .
+
+format:
+	$(VENV)/bin/ruff format .
 
 types:  ## mypy sees the package only as it is installed: a wheel in a venv of its own
 	python3 -m venv build/types
