@@ -2,20 +2,20 @@
 
 import numpy as np
 from tagflow.base.tags import DEAD
-from tagflow.compile import compile_plan
 from tagflow.frontend.py_function import py_function
 from tagflow.ir.build import convert_to_tensor
 from tagflow.ir.rewrite import Program
 from tagflow.runtime.reference import ReferenceMachine
 
 from tests.ops.instances import Step
+from tests.support.compiling import plan_of
 
 
 async def execute(fetches, feeds=None, targets=(), shuffle_seed=None):
     """Return the fetched arrays (``DEAD`` for dead ones); raises what failed first."""
     feeds = feeds or {}
     graph = (list(fetches) + list(targets))[0].graph
-    plan = compile_plan(Program(graph, list(feeds), list(fetches), list(targets)))
+    plan = plan_of(Program(graph, list(feeds), list(fetches), list(targets)))
     values = [np.asarray(value, tensor.dtype.numpy) for tensor, value in feeds.items()]
     machine = ReferenceMachine(plan, Step(), values, shuffle_seed)
     await machine.run()

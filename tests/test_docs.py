@@ -10,7 +10,7 @@ import httpx
 import pytest
 import tagflow as tg
 from tagflow import streams
-from tagflow.compile import PASSES
+from tagflow.compile import PIPELINE
 
 from tests.architecture.layers import LAYERS
 
@@ -99,10 +99,11 @@ def test_examples_in_docstrings(name):
     assert result.failed == 0
 
 
-def test_the_pipeline_names_every_pass_in_order():
+def test_the_pipeline_names_every_row_in_order():
     text = NAMES["ARCHITECTURE.md"]
-    places = [text.index(f"**{setting.split('_')[0].title()}** (`engine/optimize/") for setting, _ in PASSES]
-    assert places == sorted(places)
+    rows = re.findall(r"^\| `(\w+)` \| `([\w/]+\.py)`", text, re.M)
+    assert [name for name, _ in rows] == [row.name for row in PIPELINE]
+    assert all((ROOT / "engine" / path).exists() for _, path in rows)
     numbers = [int(n) for n in re.findall(r"^(\d+)\. \*\*", text, re.M)]
     assert numbers == list(range(1, len(numbers) + 1))
 

@@ -45,8 +45,10 @@ class Settings:
         Gather what a loop multiplies and adds up, as gradients of its weights, and multiply much of it at once.
     accumulate : bool
         Add products to running sums, as gradients of a loop's weights, where they stand.
+    loop_invariants : bool
+        Read loop variables that never change from outside their loop.
     hoist : bool
-        Move constants out of loops, and read loop variables that never change from outside.
+        Move constants out of loops.
     hoist_bytes : int
         Largest product of all inputs of a loop that is computed at once in front of it; 0 for never.
     block_bytes : int
@@ -54,6 +56,10 @@ class Settings:
         too many; 0 for never. Under a limit of memory at most a part of that.
     narrow : bool
         Compute only the columns of a product that are used.
+    broadcast_sums : bool
+        Leave out sums over dimensions that were not broadcast, as gradients have where the batch is not known.
+    forward_assignments : bool
+        Compute with the value that a variable is assigned without waiting for the assignment.
     fuse : bool
         Run connected elementwise operations as one.
     release : bool
@@ -75,6 +81,9 @@ class Settings:
     check_passes : bool
         Hold the graph against its stage's legality table between all passes; off, because it only finds mistakes
         of the passes themselves. The environment variable TAGFLOW_CHECK_PASSES=1 turns the default on.
+    dump : str
+        Names of passes, separated by commas, behind which the program is printed to the standard error, or "all". The
+        environment variable TAGFLOW_DUMP gives the default.
     """
 
     drain_seconds: float = 1e-3
@@ -89,10 +98,13 @@ class Settings:
     merge: bool = True
     batch: bool = True
     accumulate: bool = True
+    loop_invariants: bool = True
     hoist: bool = True
     hoist_bytes: int = 1 << 25
     block_bytes: int = 1 << 23
     narrow: bool = True
+    broadcast_sums: bool = True
+    forward_assignments: bool = True
     fuse: bool = True
     release: bool = True
     quiet: bool = True
@@ -103,6 +115,7 @@ class Settings:
     pool_bytes: int = 1 << 30
     shuffle_seed: int | None = None
     check_passes: bool = field(default_factory=lambda: os.environ.get("TAGFLOW_CHECK_PASSES") == "1")
+    dump: str = field(default_factory=lambda: os.environ.get("TAGFLOW_DUMP", ""))
 
     def without(self, *names: str) -> Settings:
         """Return these settings with fast paths switched off.
@@ -139,12 +152,15 @@ class Settings:
 FAST_PATHS: dict[str, Any] = {
     "fold": False,
     "merge": False,
+    "loop_invariants": False,
     "hoist": False,
     "hoist_bytes": 0,
     "block_bytes": 0,
     "narrow": False,
     "batch": False,
     "accumulate": False,
+    "broadcast_sums": False,
+    "forward_assignments": False,
     "fuse": False,
     "release": False,
     "quiet": False,

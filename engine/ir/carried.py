@@ -14,6 +14,7 @@ import numpy as np
 
 from .operation import Operation
 from .region import Region
+from .rewrite import Program
 from .structured import extras, num_results
 from .tensor import Tensor
 
@@ -38,6 +39,21 @@ class Chain:
     variable: int
     path: tuple[str, ...]
     carried: bool = True
+
+
+def note_carried(program: Program) -> Program:
+    """Note at each loop variable that keeps iterations apart the operations on its way; the program is changed.
+
+    The parameter of the body then has an attribute `carried`, the names of these operations, which reports show. Blocks
+    of inputs, which only the counter decides, keep no iteration apart.
+    """
+    for op in program.graph.root.walk():
+        if op.type == "While":
+            for chain in find_chains(*op.regions):
+                param = op.regions[1].params[chain.variable].op
+                if not param.attrs.get("block"):
+                    param.attrs["carried"] = chain.path
+    return program
 
 
 def find_chains(cond: Region, body: Region) -> list[Chain]:
@@ -130,17 +146,23 @@ class _Loop:
 def _reach(roots: Sequence[Tensor], places: dict[Tensor, int]) -> dict[int, tuple[str, ...]]:
     """Return the variables that tensors depend on, each with the names of the operations on the way."""
     found: dict[int, tuple[str, ...]] = {}
-    paths: dict[Tensor, tuple[str, ...]] = {root: (root.op.name,) for root in roots}
-    work = list(paths)
+    towards: dict[Tensor, Tensor | None] = dict.fromkeys(roots)  # the tensor that each was found from
+    work = list(towards)
     for tensor in work:  # grows while it is read
         if tensor in places:
-            found.setdefault(places[tensor], paths[tensor][1:])
+            found.setdefault(places[tensor], tuple(_names(towards[tensor], towards)))
             continue
         for source in _sources(tensor):
-            if source not in paths:
-                paths[source] = (source.op.name, *paths[tensor])
+            if source not in towards:
+                towards[source] = tensor
                 work.append(source)
     return found
+
+
+def _names(tensor: Tensor | None, towards: dict[Tensor, Tensor | None]) -> Iterator[str]:
+    while tensor is not None:
+        yield tensor.op.name
+        tensor = towards[tensor]
 
 
 def _sources(tensor: Tensor) -> Iterator[Tensor]:

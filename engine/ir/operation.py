@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..base.dtypes import DType
@@ -15,6 +16,31 @@ from .tensor import Tensor
 if TYPE_CHECKING:
     from .graph import Graph
     from .region import Region
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Which part of a Cond or While a primitive was lowered from.
+
+    Attributes
+    ----------
+    operation : str
+        Name of the Cond or While.
+    role : {'variable', 'capture', 'predicate', 'pivot', 'result', 'saved'}
+        What the primitive does for it.
+    index : int
+        Which loop variable, result or saved value; -1 where there is one.
+    variable : str or None
+        Of a loop variable, the name of the body's parameter.
+    carried : tuple of str or None
+        Of a loop variable that keeps iterations apart, the operations on the way to its new value.
+    """
+
+    operation: str
+    role: str
+    index: int = -1
+    variable: str | None = None
+    carried: tuple[str, ...] | None = None
 
 
 class Operation:
@@ -40,6 +66,8 @@ class Operation:
         The device asked for, or ''.
     source : Source or None
         The user's line that asked for it.
+    origin : Origin or None
+        Which part of a Cond or While it was lowered from.
     """
 
     __slots__ = (
@@ -53,6 +81,7 @@ class Operation:
         "region",
         "device",
         "source",
+        "origin",
         "__weakref__",
     )
     _is_leaf = True
@@ -70,6 +99,7 @@ class Operation:
         regions: Sequence[Region] = (),
         device: str = "",
         source: Source | None = None,
+        origin: Origin | None = None,
     ) -> None:
         self.region = region
         self.type = type
@@ -81,6 +111,7 @@ class Operation:
         self.regions = tuple(regions)
         self.device = device
         self.source = source
+        self.origin = origin
         for inner in self.regions:
             inner.owner = self
         for tensor in self.inputs:

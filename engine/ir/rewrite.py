@@ -236,6 +236,7 @@ class _Copier:
             regions=regions,
             device=op.device,
             source=op.source,
+            origin=op.origin,
         )
 
     def bind(self, olds: Sequence[Tensor], news: Sequence[Tensor]) -> None:

@@ -17,7 +17,7 @@ from ..base import dtypes
 from ..base.dtypes import DType
 from ..base.shapes import SCALAR, Shape
 from ..ir.graph import Graph
-from ..ir.operation import Operation
+from ..ir.operation import Operation, Origin
 from ..ir.region import Region
 from ..ir.rewrite import Program
 from ..ir.structured import extras, num_results
@@ -77,6 +77,7 @@ class _Scope:
         outputs: Sequence[tuple[DType, Shape]],
         controls: Sequence[Operation] = (),
         like: Operation | None = None,
+        origin: Origin | None = None,
         **attrs: Any,
     ) -> Operation:
         """Append a lowered operation that belongs to this scope."""
@@ -95,6 +96,7 @@ class _Scope:
             attrs=attrs,
             device=like.device if like else "",
             source=like.source if like else None,
+            origin=origin,
         )
 
     def frame_scope(self) -> _Scope | None:
@@ -128,10 +130,9 @@ class _BranchScope(_Scope):
         assert self.parent is not None
         count = len(self.op.regions)
         outputs = [(data.dtype, data.shape)] * count
-        name = f"{self.op.name}/Switch"
-        if self.pred.dtype is dtypes.bool_:
-            return self.parent.emit("Switch", name, [data, self.pred], outputs, like=self.op).outputs
-        return self.parent.emit("SwitchN", name, [data, self.pred], outputs, like=self.op, num=count).outputs
+        type, attrs = ("Switch", {}) if self.pred.dtype is dtypes.bool_ else ("SwitchN", {"num": count})
+        name, origin = f"{self.op.name}/Switch", Origin(self.op.name, "capture")
+        return self.parent.emit(type, name, [data, self.pred], outputs, like=self.op, origin=origin, **attrs).outputs
 
     def needs_pivot(self, inputs: Sequence[Tensor]) -> bool:
         return not inputs
@@ -139,9 +140,9 @@ class _BranchScope(_Scope):
     def pivot(self) -> Operation:
         if self._pivot is None:
             live = self.capture(self.op, self.pred)
-            self._pivot = self.emit(
-                "Identity", f"{self.op.name}/pivot", [live], [(live.dtype, live.shape)], like=self.op
-            )
+            name, origin = f"{self.op.name}/pivot", Origin(self.op.name, "pivot")
+            outputs = [(live.dtype, live.shape)]
+            self._pivot = self.emit("Identity", name, [live], outputs, like=self.op, origin=origin)
             self._pivot.device = ""  # it stays with its data
         return self._pivot
 
@@ -155,8 +156,9 @@ class _LoopScope(_Scope):
         self.name = parent.lowering.frame_name(op.name)
         self.invariants: set[Tensor] = set()
 
-    def enter(self, outer: Tensor, constant: bool) -> Tensor:
+    def enter(self, outer: Tensor, origin: Origin) -> Tensor:
         assert self.parent is not None
+        constant = origin.role == "capture"
         tensor = self.parent.emit(
             "Enter",
             f"{self.op.name}/Enter",
@@ -164,6 +166,7 @@ class _LoopScope(_Scope):
             [(outer.dtype, outer.shape)],
             self.lowering.controls(self.op, self.parent) if not constant else (),
             like=self.op,
+            origin=origin,
             frame_name=self.name,
             is_constant=constant,
             parallel_iterations=self.op.attrs["parallel_iterations"],
@@ -173,7 +176,7 @@ class _LoopScope(_Scope):
         return tensor
 
     def capture(self, key: Key, outer: Tensor) -> Tensor:
-        return self.enter(outer, constant=True)
+        return self.enter(outer, Origin(self.op.name, "capture"))
 
     def frame_scope(self) -> _Scope:
         return self
@@ -286,9 +289,9 @@ class _Lowering:
         merges = []
         for i, output in enumerate(op.outputs[: num_results(op)]):
             inputs = [b.lookup(r.results[i]) for b, r in zip(branches, op.regions, strict=True)]
-            merge = scope.emit(
-                "Merge", f"{op.name}/Merge", inputs, [(output.dtype, output.shape), (dtypes.int32, SCALAR)], like=op
-            )
+            outputs = [(output.dtype, output.shape), (dtypes.int32, SCALAR)]
+            origin = Origin(op.name, "result", i)
+            merge = scope.emit("Merge", f"{op.name}/Merge", inputs, outputs, like=op, origin=origin)
             scope.env[output] = merge.outputs[0]
             merges.append(merge)
         for extra, output in zip(extras(op), op.outputs[num_results(op) :], strict=True):
@@ -299,21 +302,24 @@ class _Lowering:
         frame = _LoopScope(scope, op)
         count = num_results(op)
         inits = [scope.lookup(t) for t in op.inputs] or [self._spare(op, scope)]
-        enters = [frame.enter(t, constant=False) for t in inits]
-        merges = [self._merge(op, t) for t in enters]
+        origins = _variables(op)
+        enters = [frame.enter(t, origin) for t, origin in zip(inits, origins, strict=True)]
+        merges = [self._merge(op, t, origin) for t, origin in zip(enters, origins, strict=True)]
         pred = _LoopRegion(frame, merges[0])
         self._bind(pred, op.regions[0].params, [m.outputs[0] for m in merges])
         self.region(op.regions[0], pred)
         test = pred.lookup(op.regions[0].results[0])
-        cond = pred.emit("LoopCond", f"{op.name}/LoopCond", [test], [(dtypes.bool_, SCALAR)], like=op).outputs[0]
-        switches = [self._switch(op, m.outputs[0], cond) for m in merges]
+        outputs = [(dtypes.bool_, SCALAR)]
+        origin = Origin(op.name, "predicate")
+        cond = pred.emit("LoopCond", f"{op.name}/LoopCond", [test], outputs, like=op, origin=origin).outputs[0]
+        switches = [self._switch(op, m.outputs[0], cond, origin) for m, origin in zip(merges, origins, strict=True)]
         body = _LoopRegion(frame, self._pivot(op, switches[0].outputs[1]))
         self._bind(body, op.regions[1].params, [s.outputs[1] for s in switches])
         self.region(op.regions[1], body)
         results = [body.lookup(t) for t in op.regions[1].results] or [switches[0].outputs[1]]
-        for merge, result in zip(merges, results, strict=True):
-            merge.update_input(1, self._next(op, body, result))
-        exits = [self._exit(op, s.outputs[0], t) for s, t in zip(switches, op.outputs[:count], strict=False)]
+        for merge, result, origin in zip(merges, results, origins, strict=True):
+            merge.update_input(1, self._next(op, body, result, origin))
+        exits = [self._exit(op, i, s.outputs[0], t) for i, (s, t) in enumerate(zip(switches, op.outputs[:count]))]
         scope.env.update(zip(op.outputs[:count], [e.outputs[0] for e in exits], strict=False))
         self.ops[op] = exits
         for slot, (extra, output) in enumerate(zip(extras(op), op.outputs[count:], strict=True)):
@@ -330,35 +336,57 @@ class _Lowering:
         outputs = [(dtypes.bool_, SCALAR)]
         return scope.emit("Const", f"{op.name}/spare", (), outputs, like=op, value=np.asarray(True)).outputs[0]
 
-    def _emit(self, op: Operation, type: str, inputs: Sequence[Tensor], outputs: Any, **attrs: Any) -> Operation:
-        name = self.new_name(f"{op.name}/{type}")
-        return Operation(self.graph.root, type, name, inputs, outputs, attrs=attrs, device=op.device, source=op.source)
+    def _emit(
+        self, op: Operation, type: str, inputs: Sequence[Tensor], outputs: Any, origin: Origin, **attrs: Any
+    ) -> Operation:
+        return Operation(
+            self.graph.root,
+            type,
+            self.new_name(f"{op.name}/{type}"),
+            inputs,
+            outputs,
+            attrs=attrs,
+            device=op.device,
+            source=op.source,
+            origin=origin,
+        )
 
-    def _merge(self, op: Operation, enter: Tensor) -> Operation:
-        return self._emit(op, "Merge", [enter, enter], [(enter.dtype, enter.shape), (dtypes.int32, SCALAR)])
+    def _merge(self, op: Operation, enter: Tensor, origin: Origin) -> Operation:
+        return self._emit(op, "Merge", [enter, enter], [(enter.dtype, enter.shape), (dtypes.int32, SCALAR)], origin)
 
-    def _switch(self, op: Operation, value: Tensor, cond: Tensor) -> Operation:
-        return self._emit(op, "Switch", [value, cond], [(value.dtype, value.shape)] * 2)
+    def _switch(self, op: Operation, value: Tensor, cond: Tensor, origin: Origin) -> Operation:
+        return self._emit(op, "Switch", [value, cond], [(value.dtype, value.shape)] * 2, origin)
 
     def _pivot(self, op: Operation, value: Tensor) -> Operation:
-        pivot = self._emit(op, "Identity", [value], [(value.dtype, value.shape)])
+        pivot = self._emit(op, "Identity", [value], [(value.dtype, value.shape)], Origin(op.name, "pivot"))
         pivot.device = ""
         return pivot
 
-    def _exit(self, op: Operation, value: Tensor, output: Tensor) -> Operation:
-        return self._emit(op, "Exit", [value], [(output.dtype, output.shape)])
+    def _exit(self, op: Operation, index: int, value: Tensor, output: Tensor) -> Operation:
+        return self._emit(op, "Exit", [value], [(output.dtype, output.shape)], Origin(op.name, "result", index))
 
-    def _next(self, op: Operation, body: _Scope, value: Tensor) -> Tensor:
-        name = f"{op.name}/NextIteration"
-        return body.emit("NextIteration", name, [value], [(value.dtype, value.shape)], like=op).outputs[0]
+    def _next(self, op: Operation, body: _Scope, value: Tensor, origin: Origin) -> Tensor:
+        name, outputs = f"{op.name}/NextIteration", [(value.dtype, value.shape)]
+        return body.emit("NextIteration", name, [value], outputs, like=op, origin=origin).outputs[0]
 
     def _final(self, op: Operation, body: _Scope, cond: Tensor, slot: int, extra: Any) -> Tensor:
+        origin = Origin(op.name, "saved", slot)
         if extra.kind == "trip":
-            return self._emit(op, "TripCount", [cond], [(dtypes.int64, SCALAR)]).outputs[0]
+            return self._emit(op, "TripCount", [cond], [(dtypes.int64, SCALAR)], origin).outputs[0]
         inputs = [body.lookup(t) for t in (extra.value, extra.index) if t is not None]
         flow = [(dtypes.float32, SCALAR)]
         attrs: dict[str, Any] = {"series": slot}
         attrs |= {name: True for name, asked in (("swap", "swap_memory"), ("lent", "lent")) if op.attrs.get(asked)}
-        push = body.emit("SeriesPush", f"{op.name}/SeriesPush", inputs, flow, like=op, **attrs)
+        push = body.emit("SeriesPush", f"{op.name}/SeriesPush", inputs, flow, like=op, origin=origin, **attrs)
         out = [(dtypes.series, SCALAR)]
-        return self._emit(op, "SeriesExit", [push.outputs[0]], out, series=slot).outputs[0]
+        return self._emit(op, "SeriesExit", [push.outputs[0]], out, origin, series=slot).outputs[0]
+
+
+def _variables(op: Operation) -> list[Origin]:
+    """Return what the primitives of each loop variable come from; of a loop without any, those of the spare one."""
+    params = [param.op for param in op.regions[1].params]
+    found = [
+        Origin(op.name, "variable", i, param.attrs.get("label", param.name), param.attrs.get("carried"))
+        for i, param in enumerate(params)
+    ]
+    return found or [Origin(op.name, "variable", 0)]

@@ -18,12 +18,12 @@ def _hand_over(xp: Any, context: KernelContext, value: Any, *, key: int) -> None
     context.step.parts.put(key, value)
 
 
-def _end(xp: Any, context: KernelContext, *, key: int) -> None:
+def _end(xp: Any, context: KernelContext, *, key: int, needs: tuple[int, ...]) -> None:
     context.step.parts.finish(key)
 
 
 define(
-    "PartFeed",
+    "PartialFeed",
     "-> value: host @dtype",
     attrs={"index": REQUIRED, "dtype": REQUIRED},
     shape=lambda op: op.outputs[0].shape,
@@ -33,7 +33,7 @@ define(
 )
 
 define(
-    "PartFetch",
+    "PartialFetch",
     "input: host T ->",
     where={"T": dtypes.VALUES},
     attrs={"key": REQUIRED},
@@ -44,9 +44,9 @@ define(
 )
 
 define(
-    "PartEnd",
+    "PartialEnd",
     "->",
-    attrs={"key": REQUIRED},
+    attrs={"key": REQUIRED, "needs": REQUIRED},
     shape=nothing,
     kernel=_end,
     gradient=NotDifferentiable("it has no value"),

@@ -1,12 +1,17 @@
-"""Send and Recv: the two ends of an edge between devices. Partition makes them, the executors do them."""
+"""Send and Recv, the two ends of an edge between devices, and copies between a device's memory and the host's.
+
+Compiling makes them, once gradients are made. The executors do Send and Recv; the copies are for devices whose arrays
+are not NumPy's, and their backends do them.
+"""
 
 from __future__ import annotations
 
+from ..base import dtypes
 from ..base.shapes import Shape
 from ..ir.definition import REQUIRED, NotDifferentiable, define
 from .common import nothing
 
-_AFTER = NotDifferentiable("partition makes it after gradients are made")
+_AFTER = NotDifferentiable("compiling makes it after gradients are made")
 
 define(
     "Send",
@@ -27,3 +32,13 @@ define(
     gradient=_AFTER,
     stateful=True,
 )
+
+for _type in ("ToHost", "ToDevice", "IntoDevice"):  # ToDevice leaves in the host's memory what the host computes with
+    define(
+        _type,
+        "value: T -> copy: T",
+        where={"T": dtypes.ON_GPU},
+        shape=lambda op: op.inputs[0].shape,
+        kernel=None,
+        gradient=_AFTER,
+    )

@@ -32,19 +32,8 @@ Controls = dict[Operation, list[Operation]]
 Waits = list[tuple[Operation, Operation]]
 
 
-def read_assigned(program: Program) -> Waits:
-    """Let elementwise operations read what is assigned.
-
-    Parameters
-    ----------
-    program : Program
-        It is changed.
-
-    Returns
-    -------
-    list of (Operation, Operation)
-        What has effects and the assignment that it has to wait for, once the elementwise operations are fused.
-    """
+def forward_assignments(program: Program) -> Program:
+    """Return the program in which elementwise operations read what is assigned; the given one is changed."""
     controls: Controls = defaultdict(list)
     for op in program.graph.root.walk():
         for control in op.control_inputs:
@@ -53,7 +42,11 @@ def read_assigned(program: Program) -> Waits:
     for op in program.graph.root.operations:
         if op.type == "AssignVariable" and _bypass(op, controls, waits) and op not in program.targets:
             program.targets = [*program.targets, op]
-    return waits
+    for effect, assignment in waits:
+        effect.control_inputs = list(dict.fromkeys([*effect.control_inputs, assignment]))
+        # The effect comes behind the value anyway, so fusing may bring what makes the value as near as it likes.
+        effect.attrs["forwarded"] = (*effect.attrs.get("forwarded", ()), assignment.name)
+    return program
 
 
 def _bypass(op: Operation, controls: Controls, waits: Waits) -> bool:

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..base import dtypes
-from ..base.settings import Settings
 from ..base.shapes import SCALAR, Shape
 from ..ir.definition import Ufunc
 from ..ir.operation import Operation
@@ -66,14 +65,14 @@ class _Rows:
         return [self.row] * self.is_cut + [product.outputs[0] for product in self.products]
 
 
-def read_in_blocks(program: Program, settings: Settings) -> Program:
+def read_in_blocks(program: Program, block_bytes: int) -> Program:
     """Return the program with rows of feeds read and multiplied in blocks; the given one is used up."""
     moved: dict[Tensor, Tensor] = {}
     operations = list(program.graph.root.walk())
     kept = {*returned(program), *(t for op in operations for c in op.control_inputs for t in c.outputs)}
     for loop in [op for op in operations if op.type == "While"]:
         found = list(_found(loop, kept))
-        count = _count(found, settings.block_bytes)
+        count = _count(found, block_bytes)
         for counter in dict.fromkeys(rows.counter for rows in found if count > 1):
             moved |= _Blocks(loop, counter, count).write([rows for rows in found if rows.counter is counter])
     if not moved:

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from ..base.settings import Settings
 from ..base.shapes import Shape
 from ..ir.operation import Operation
 from ..ir.region import Region
@@ -18,13 +17,13 @@ from ..ir.rewrite import Program, copy_program
 from ..ir.tensor import Tensor
 
 
-def fold_constants(program: Program, settings: Settings) -> Program:
-    """Return the program with constant operations computed, where results are at most ``fold_bytes`` large."""
+def fold_constants(program: Program, most_bytes: int) -> Program:
+    """Return the program with constant operations computed, where results are at most `most_bytes` large."""
 
     def transform(op: Operation, inputs: list[Tensor], region: Region) -> list[Tensor] | None:
         if not inputs or op.control_inputs or any(t.op.type != "Const" or t.op.control_inputs for t in inputs):
             return None
-        values = _evaluate(op, inputs, settings)
+        values = _evaluate(op, inputs, most_bytes)
         return (
             None if values is None else [_constant(op, region, *pair) for pair in zip(op.outputs, values, strict=True)]
         )
@@ -32,9 +31,9 @@ def fold_constants(program: Program, settings: Settings) -> Program:
     return copy_program(program, transform)
 
 
-def _evaluate(op: Operation, inputs: list[Tensor], settings: Settings) -> list[np.ndarray[Any, Any]] | None:
+def _evaluate(op: Operation, inputs: list[Tensor], most_bytes: int) -> list[np.ndarray[Any, Any]] | None:
     definition = op.definition
-    if definition.kernel is None or definition.stateful or not op.outputs or _size(op) > settings.fold_bytes:
+    if definition.kernel is None or definition.stateful or not op.outputs or _size(op) > most_bytes:
         return None
     attrs = {key: op.attrs[key] for key in definition.attrs}
     try:

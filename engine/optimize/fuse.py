@@ -21,8 +21,6 @@ from ..ir.rewrite import Program, copy_program
 from ..ir.structured import is_structured
 from ..ir.tensor import Tensor
 from ..ops import fused as _operation  # noqa: F401  declares Fused
-from .assigned import read_assigned
-from .sizes import drop_sums
 from .steps import COMPARISONS, MOVES, Code, can_fuse, is_full, operands, write
 from .substitute import returned, substitute
 
@@ -32,8 +30,6 @@ _UNSURE = frozenset({"Switch", "SwitchN", "Merge", "Enter", "Exit", "NextIterati
 
 def fuse_elementwise(program: Program) -> Program:
     """Return the program with connected elementwise operations fused; the given one is used up."""
-    program = drop_sums(program)
-    waits = read_assigned(program)
     pinned = {c for op in program.graph.root.walk() for c in op.control_inputs} | set(program.targets)
     regions = [program.graph.root, *(r for op in program.graph.root.walk() for r in op.regions)]
     kept = returned(program)
@@ -42,8 +38,6 @@ def fuse_elementwise(program: Program) -> Program:
     fused = {op for group in groups for op in group}
     for group in groups:
         _replace(group, kept, fused, moved)
-    for effect, assignment in waits:
-        effect.control_inputs = list(dict.fromkeys([*effect.control_inputs, assignment]))
     if not moved:
         return program
     substitute(program, moved)
@@ -138,11 +132,11 @@ def _kind(op: Operation) -> Any:
 def _arrivals(operations: list[Operation]) -> dict[Operation, frozenset[Operation]]:
     """Return for each operation what it waits for that comes while the step runs; nothing if none does."""
     found: dict[Operation, frozenset[Operation]] = {}
-    if not any(op.type == "PartFeed" for op in operations):
+    if not any(op.type == "PartialFeed" for op in operations):
         return found
     for op in operations:
         before = {arrival for source in _sources(op) for arrival in found.get(source, ())}
-        found[op] = frozenset(before | ({op} if op.type == "PartFeed" else set()))
+        found[op] = frozenset(before | ({op} if op.type == "PartialFeed" else set()))
     return found
 
 
@@ -153,7 +147,8 @@ def _place(op: Operation) -> Any:
 def _sources(op: Operation) -> Iterator[Operation]:
     """Yield the operations that an operation, or what is in its regions, waits for."""
     yield from (t.op for t in op.inputs)
-    yield from op.control_inputs
+    forwarded = op.attrs.get("forwarded", ())  # assignments whose values it comes behind whatever is fused
+    yield from (control for control in op.control_inputs if control.name not in forwarded)
     for region in op.regions:
         yield from (t.op for t in region.results)
         for inner in region.operations:

@@ -8,7 +8,6 @@ loop reads in place of the inputs.
 from __future__ import annotations
 
 from ..base import dtypes
-from ..base.settings import Settings
 from ..base.shapes import Shape
 from ..ir.operation import Operation
 from ..ir.region import Region
@@ -21,11 +20,11 @@ from .writer import Writer
 WORTH = 1 << 18  # multiplications in an iteration below which a read and an addition cost more
 
 
-def hoist_products(program: Program, settings: Settings) -> Program:
+def hoist_products(program: Program, most_bytes: int) -> Program:
     """Return the program with products of unstacked inputs in front of their loops; the given one is used up."""
     moved: dict[Tensor, Tensor] = {}
     for op in list(program.graph.root.walk()):
-        if multiplies_input(op) and not _saves_memory(op) and _bytes(op) <= settings.hoist_bytes:
+        if multiplies_input(op) and not _saves_memory(op) and _bytes(op) <= most_bytes:
             moved[op.outputs[0]] = _hoist(op)
     if not moved:
         return program

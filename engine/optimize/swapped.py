@@ -17,6 +17,14 @@ _LOOKS_AT = frozenset({"Shape", "Size", "Rank"})  # they do not need the values
 _USES = frozenset({"TensorArrayRead", "TensorArrayReadBlock", "TensorArrayWrite"})
 
 
+def set_swap_memory(program: Program, wanted: bool | None) -> Program:
+    """Let all loops swap what they save, or none, whatever they say themselves; the given program is changed."""
+    for op in program.graph.root.walk():
+        if op.type == "While":
+            op.attrs["swap_memory"] = wanted
+    return program
+
+
 def mark_swapped(program: Program) -> Program:
     """Mark TensorArrays used in loops under swap, and what takes feeds apart for them; the given program is changed."""
     loops = [op for op in program.graph.root.walk() if op.type == "While"]

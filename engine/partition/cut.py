@@ -107,7 +107,8 @@ class Cutter:
         self.controls.close()
         check_steady(self.operations, [op_of(value) for value, _ in self.ends])
         channels = self.channels(self.leading() if quiet else range(len(self.ends)))
-        return Partitioned({d: p.program() for d, p in self.parts.items()}, channels, feeds, fetches)
+        programs = {device: part.program() for device, part in self.parts.items()}
+        return Partitioned(programs, channels, feeds, fetches, self.source)
 
     def part(self, device: DeviceSpec) -> Part:
         if device not in self.parts:
@@ -154,6 +155,7 @@ class Cutter:
             control_inputs=controls,
             attrs=dict(attrs or {}),
             source=like.source if like else None,
+            origin=like.origin if like and type == like.type else None,
         )
 
     def copy(self, op: Operation, device: DeviceSpec) -> Operation:

@@ -59,12 +59,15 @@ class Partitioned:
         By number.
     feeds, fetches : sequence of (DeviceSpec, int)
         Where each feed and fetch of the whole program is: a device, and which one of that device's program.
+    whole : Program
+        The program before it was cut.
     """
 
     programs: Mapping[DeviceSpec, Program]
     channels: Sequence[Channel]
     feeds: Sequence[tuple[DeviceSpec, int]]
     fetches: Sequence[tuple[DeviceSpec, int]]
+    whole: Program
 
 
 def to_text(partitioned: Partitioned) -> str:

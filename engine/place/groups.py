@@ -16,7 +16,6 @@ from ..ir.tensor import Tensor
 
 PLUMBING = frozenset({"Switch", "SwitchN", "Enter", "Exit", "NextIteration", "LoopCond", "TripCount"})
 _WITH_FIRST_INPUT = PLUMBING - {"Enter", "NextIteration"} | {"SeriesExit"}
-_BY_RESULT = ("{}/Exit", "{}/Merge")  # what lowering makes of a While, of a Cond
 
 
 @dataclass(eq=False)
@@ -111,7 +110,7 @@ def find_groups(operations: Sequence[Operation]) -> list[Group]:
 
 
 def _bonds(operations: Sequence[Operation]) -> Iterator[tuple[object, object]]:
-    by_name = {op.name: op for op in operations}
+    named = _by_name(operations)
     users = users_of(operations)
     for op in operations:
         yield from ((op, t.op) for i, t in enumerate(op.inputs) if _binds(op, i, t))
@@ -119,7 +118,7 @@ def _bonds(operations: Sequence[Operation]) -> Iterator[tuple[object, object]]:
             yield op, users[op][0]
         if "colocate" in op.attrs:
             name = op.attrs["colocate"]
-            yield from ((op, other) for other in (name, *_named(by_name, name)))
+            yield from ((op, other) for other in (name, *named.get(name, ())))
 
 
 def _binds(op: Operation, index: int, tensor: Tensor) -> bool:
@@ -130,9 +129,13 @@ def _binds(op: Operation, index: int, tensor: Tensor) -> bool:
     return is_loop_merge(op) and tensor.op.type in ("Enter", "NextIteration")
 
 
-def _named(by_name: dict[str, Operation], name: str) -> list[Operation]:
-    """Return what became of the operation of the user's graph that has this name."""
-    return [by_name[n] for n in (name, *(form.format(name) for form in _BY_RESULT)) if n in by_name]
+def _by_name(operations: Sequence[Operation]) -> dict[str, list[Operation]]:
+    """Return operations by their names in the user's graph; for a Cond or While stands what gives its first result."""
+    named = {op.name: [op] for op in operations}
+    for op in operations:
+        if op.origin is not None and op.origin.role == "result" and op.origin.index == 0:
+            named.setdefault(op.origin.operation, []).append(op)
+    return named
 
 
 class _Union:

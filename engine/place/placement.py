@@ -18,7 +18,7 @@ from ..ir.tensor import Tensor
 from .constraints import Choice, Supports, binds, wished
 from .groups import Group, find_groups, is_invariant, is_loop_merge, stored_by, users_of
 
-_SOURCES = ("Const", "Feed", "PartFeed", "Enter", "Switch", "SwitchN")  # a Switch is grouped with its data
+_SOURCES = ("Const", "Feed", "PartialFeed", "Enter", "Switch", "SwitchN")  # a Switch is grouped with its data
 
 
 def on_cpu(type: str, device: DeviceSpec) -> bool:

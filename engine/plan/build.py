@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any
+from dataclasses import replace
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -40,31 +41,43 @@ _KINDS = {
 _SAVING = frozenset({"SeriesPush", "SeriesExit", "TripCount"})
 
 
-Kernels = Callable[[Operation], Callable[..., Any]]
+class DeviceBackend(Protocol):
+    """What computes on a device whose arrays are not NumPy's, for one compiled step."""
+
+    def kernel(self, op: Operation) -> Callable[..., Any]:
+        """Return the kernel of an operation: ``kernel(*values)``, or ``kernel(context, *values)`` if it is stateful."""
+
+    def bind(self, plan: Plan) -> None:
+        """Learn of the plan that the kernels are in."""
 
 
-def build_plan(program: Program, kernels: Kernels | None = None) -> Plan:
+def build_plan(program: Program, backend: DeviceBackend | None = None) -> Plan:
     """Return the Plan of a lowered program.
 
     Parameters
     ----------
     program : Program
-    kernels : callable, optional
-        Returns the kernel of an operation; by default it computes with NumPy.
+    backend : DeviceBackend, optional
+        Gives the kernels, which compute with NumPy by default.
 
     Raises
     ------
     GraphError
         If a static check fails (see :func:`tagflow.ir.frames.assign_frames`).
     """
-    operations = planned(program)
-    frames = assign_frames(operations)
-    return _Builder(operations, frames, program, kernels or numpy_kernel).build()
+    operations = needed(program)
+    kernels = numpy_kernel if backend is None else backend.kernel
+    plan = _Builder(operations, assign_frames(operations), program, kernels).build()
+    if backend is None:
+        return plan
+    plan = replace(plan, has_device_arrays=True)
+    backend.bind(plan)
+    return plan
 
 
-def planned(program: Program) -> list[Operation]:
-    """Return the operations of a program's plan in the order of its nodes."""
-    return needed(program)
+def is_kernel(op: Operation) -> bool:
+    """Whether an operation is computed by a kernel, not by the executor itself."""
+    return op.type not in _KINDS
 
 
 def numpy_kernel(op: Operation) -> Callable[..., Any]:
@@ -84,7 +97,13 @@ def bound_kernel(op: Operation, xp: Any) -> Callable[..., Any]:
 
 
 class _Builder:
-    def __init__(self, operations: list[Operation], frames: Frames, program: Program, kernels: Kernels) -> None:
+    def __init__(
+        self,
+        operations: list[Operation],
+        frames: Frames,
+        program: Program,
+        kernels: Callable[[Operation], Callable[..., Any]],
+    ) -> None:
         self.kernels = kernels
         self.operations = operations
         self.frames = frames
@@ -161,6 +180,7 @@ class _Builder:
             len(op.control_inputs),
             tuple(t.dtype.numpy for t in op.outputs),
             source=op.source,
+            origin=op.origin,
             **fields,
         )
 

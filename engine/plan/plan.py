@@ -11,6 +11,7 @@ import numpy as np
 from ..base.settings import AUTO
 from ..base.sources import Source
 from ..base.tags import Kind
+from ..ir.operation import Origin
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +20,7 @@ class Node:
 
     Attributes
     ----------
-    name, type, source
+    name, type, source, origin
         As in the user's graph (or made from it).
     kind : Kind
         What the executor does.
@@ -75,6 +76,7 @@ class Node:
     is_lent: bool = False
     quiet: bool = False
     source: Source | None = None
+    origin: Origin | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +128,7 @@ class Plan:
         Of the values that go in.
     device : str
         Its full name, if the program was cut by device.
-    foreign : bool
+    has_device_arrays : bool
         Whether arrays of another library than NumPy travel in it.
     """
 
@@ -138,7 +140,7 @@ class Plan:
     num_fetches: int
     feed_dtypes: tuple[np.dtype[Any], ...] = field(default=())
     device: str = ""
-    foreign: bool = False
+    has_device_arrays: bool = False
 
     def roots(self) -> list[int]:
         """Return the nodes that wait for nothing; they start in the root frame (rule 21)."""

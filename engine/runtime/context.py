@@ -10,7 +10,7 @@ import numpy as np
 from ..kernels.cpu.contexts import KernelContexts
 from ..ops.variables import VariableStore
 from ..swap.step import StepSwap
-from .partial import Parts
+from .partial import PartialRunState
 from .threads import Threads
 from .watch import Watch
 
@@ -31,7 +31,7 @@ class StepContext(NamedTuple):
     threads: Threads | None = None
     contexts: KernelContexts = _PLAIN
     watches: Mapping[str, Watch] = UNWATCHED
-    parts: Parts | None = None
+    parts: PartialRunState | None = None
     swap: StepSwap | None = None
 
     def show(self, key: str, value: np.ndarray[Any, Any]) -> Any:

@@ -19,7 +19,7 @@ class Counted:
     Attributes
     ----------
     machines : sequence of (Plan, callable)
-        For each device that has a share in the step, its plan and what returns the counts of its frames.
+        For each device that takes part in the step, its plan and what returns the counts of its frames.
     rendezvous : Rendezvous or None
         Where they met, if there are several.
     usages : sequence of mapping

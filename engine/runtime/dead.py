@@ -39,7 +39,7 @@ def _fetch_node(plan: Plan, k: int) -> int:
 
 
 def _part_key(node: Node) -> Any:
-    return node.attrs["key"] if node.type == "PartFetch" else None
+    return node.attrs["key"] if node.type == "PartialFetch" else None
 
 
 def _reason(plan: Plan, i: int, outcomes: dict[int, Any]) -> str:

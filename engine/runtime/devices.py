@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeGuard
 
 import numpy as np
@@ -11,15 +12,16 @@ import numpy as np
 from ..base.devices import DeviceSpec, parse_device
 from ..base.errors import GraphError
 from ..base.settings import Settings
+from ..compile import DeviceTarget
 from ..kernels.cpu.contexts import KernelContexts
 from ..kernels.cpu.pool import Pool
 from ..streams.contract import Device
 from ..streams.cpu import CpuDevice
 from ..streams.cuda import CudaDevice, CudaUnavailable
 from ..streams.host import HostDevice
+from .device_kernel import device_backend
 
 HOME = DeviceSpec(job="localhost", task=0)
-_BLOCKS = 12  # a block of rows or of products has at most one of so many parts of a limit
 _HINT = "give a number of CPU devices, or a list of names as ['/cpu:0', '/cpu:1'] or of devices of tagflow.streams"
 
 
@@ -54,11 +56,10 @@ class SessionDevice:
         """Whether its kernels take a time of their own."""
         return self.device.has_time
 
-
-def suited(settings: Settings, devices: Iterable[SessionDevice]) -> Settings:
-    """Return settings for what is compiled for devices: blocks take little of the least limit."""
-    limits = [each.pool.limit for each in devices if each.pool is not None and each.pool.limit is not None]
-    return replace(settings, block_bytes=min([settings.block_bytes, *(limit // _BLOCKS for limit in limits)]))
+    def target(self) -> DeviceTarget:
+        """Return what steps are compiled for that may run on it."""
+        backend = None if self.device.arrays is None else partial(device_backend, self.device, self.contexts)
+        return DeviceTarget(self.spec, None if self.pool is None else self.pool.limit, backend)
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,3 +188,20 @@ def _full(spec: DeviceSpec, number: int, name: str, known: bool) -> DeviceSpec:
     if spec.type not in (None, "CPU", "GPU") and not known:
         raise GraphError("there is no such device here", wanted="/cpu:... or /gpu:...", got=repr(name), hint=_HINT)
     return spec.within(DeviceSpec(HOME.job, None, HOME.task, "CPU", number))
+
+
+def check_arrays(devices: Sequence[SessionDevice], is_guarded: bool) -> None:
+    """Refuse what can not be had beside a device whose arrays are not NumPy's.
+
+    Raises
+    ------
+    GraphError
+        If results are to be checked, or other devices have a time of their own.
+    """
+    foreign = [place for place in devices if place.device.arrays is not None]
+    if foreign and (is_guarded or any(place.has_time for place in devices)):
+        what = "check_numerics=True" if is_guarded else "a device that takes stated times"
+        raise GraphError(
+            f"{what} is not to be had with {foreign[0].spec}, whose arrays are not NumPy's",
+            hint="use check_numerics() in the graph, or leave it out" if is_guarded else "leave one of them out",
+        )

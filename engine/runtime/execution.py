@@ -22,13 +22,12 @@ from ..swap.step import StepSwap
 from .cores import Bell, Cores
 from .counted import Counted
 from .dead import explain_dead_fetch
-from .devices import SessionDevice
-from .elsewhere import check_arrays
+from .device_values import copies_over
+from .devices import SessionDevice, check_arrays
 from .failures import complete
 from .launch import counted, hold, launch, switch_outcomes
 from .optask import OpTask, start_task
 from .reference import ReferenceMachine
-from .residence import copies_over
 from .shortage import Shortage
 from .step import CompiledStep
 from .swapping import Swapping
@@ -59,7 +58,7 @@ class Execution:
     cores : Cores, optional
         Whose workers do the long kernels; without, all are done on the event loop.
     devices : sequence of SessionDevice, optional
-        Which the shares of the step are for; only what the context says of the first unless given.
+        Which the device plans of the step are for; only what the context says of the first unless given.
     shortage : Shortage, optional
         Shared by steps that may give each other memory.
     swapping : Swapping, optional
@@ -119,7 +118,7 @@ class Execution:
         for swap in self.swaps:
             swap.wake, swap.fail = self._look, self.abort
             if trace is not None:
-                swap.show = partial(trace.add_copy, swap.counts.device if len(step.shares) > 1 else DEVICE)
+                swap.show = partial(trace.add_copy, swap.counts.device if len(step.device_plans) > 1 else DEVICE)
         self.devices = devices
         self.bell: Bell | None = None  # rings when a worker has done its work
         self.tasks: dict[asyncio.Task[Any] | OpTask, tuple[int, Any]] = {}
@@ -243,7 +242,7 @@ class Execution:
             for task in self.tasks:
                 task.cancel()
             await outlast(lambda: list(self.tasks))
-        if self.swaps or any(share.plan.foreign for share in self.step.shares):
+        if self.swaps or any(each.plan.has_device_arrays for each in self.step.device_plans):
             settling = asyncio.ensure_future(_settle(self.swaps, self.devices))
             await outlast(lambda: [] if settling.done() else [settling])
 
@@ -360,7 +359,7 @@ async def _settle(swaps: Sequence[StepSwap], devices: Sequence[SessionDevice]) -
         swap.close()
     for swap in swaps:
         await swap.settle()
-    await copies_over(devices)
+    await copies_over([each.device for each in devices])
 
 
 def close(awaitable: Any) -> None:

@@ -1,4 +1,4 @@
-"""Start the machines of a step: one, or a group of them that meet, one for each device that has a share in it."""
+"""Start the machines of a step: one, or a group of them that meet, one for each device that takes part."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from ..compile import DevicePlan
 from ..kernels.cpu.contexts import KernelContexts
 from ..kernels.cpu.pool import MemoryLimitError
 from ..kernels.scheduler.exchange import Rendezvous
@@ -17,7 +18,6 @@ from ..swap.step import StepSwap
 from .counted import Counted
 from .devices import SessionDevice
 from .limits import refused
-from .shares import Share
 from .step import CompiledStep
 from .swapping import Swapping
 from .timing import Schedule
@@ -34,7 +34,7 @@ def launch(
     Parameters
     ----------
     context : StepContext
-        Offered to stateful kernels; each share is given its own device's.
+        Offered to stateful kernels; each machine is given its own device's.
     feeds : list of numpy.ndarray
         One for each feed of the step.
     devices : sequence of SessionDevice
@@ -53,20 +53,20 @@ def launch(
     list
         Charges the fed arrays to their devices as long as it lives.
     """
-    if len(step.shares) > 1:
+    if len(step.device_plans) > 1:
         group, holds = _group(step, context, feeds, devices, swapping, how)
         return group, group.drain, holds
-    share = step.shares[0]
+    (part,) = step.device_plans
     contexts = context.contexts
-    if devices and contexts is not devices[share.device].contexts:
-        contexts = devices[share.device].contexts
+    if devices and contexts is not devices[part.device].contexts:
+        contexts = devices[part.device].contexts
         context = context._replace(contexts=contexts)
-    swap = _swap(share, devices, swapping)
+    swap = _swap(part, devices, swapping)
     if swap is not None:
         context = context._replace(swap=swap)
-    holds = hold(contexts, _charged(share, feeds, swap), step, context)
+    holds = hold(contexts, _charged(part, feeds, swap), step, context)
     machine = machine_for(contexts)(
-        share.machine, context, feeds, **_suited(how, share), submit=_schedule(share), swap=swap
+        part.tables, context, feeds, **_suited(how, part), submit=_schedule(step.schedulers[0]), swap=swap
     )
     # No lambda: the traceback of what a kernel raises would keep its frame, and with it the machine.
     drain = partial(contexts.run, machine.drain)
@@ -82,51 +82,51 @@ def _group(
     how: Mapping[str, Any],
 ) -> tuple[MachineGroup, list[Any]]:
     meeting = Rendezvous(len(step.channels))
-    contexts = [devices[share.device].contexts for share in step.shares]
-    fed = [[feeds[k] for k in share.feeds] for share in step.shares]
-    swaps = [_swap(share, devices, swapping) for share in step.shares]
-    parts = list(zip(step.shares, contexts, fed, swaps, strict=True))
+    contexts = [devices[part.device].contexts for part in step.device_plans]
+    fed = [[feeds[k] for k in part.feeds] for part in step.device_plans]
+    swaps = [_swap(part, devices, swapping) for part in step.device_plans]
+    parts = list(zip(step.device_plans, step.schedulers, contexts, fed, swaps, strict=True))
     holds = [
-        each for share, own, values, swap in parts for each in hold(own, _charged(share, values, swap), step, context)
+        each for part, _, own, values, swap in parts for each in hold(own, _charged(part, values, swap), step, context)
     ]
     machines = [
         machine_for(own)(
-            share.machine,
+            part.tables,
             context._replace(contexts=own, swap=swap),
             values,
-            **_suited(how, share),
+            **_suited(how, part),
             rendezvous=meeting,
-            submit=_schedule(share),
+            submit=_schedule(scheduler),
             swap=swap,
         )
-        for share, own, values, swap in parts
+        for part, scheduler, own, values, swap in parts
     ]
-    places = {k: (i, n) for i, share in enumerate(step.shares) for n, k in enumerate(share.fetches)}
+    places = {k: (i, n) for i, part in enumerate(step.device_plans) for n, k in enumerate(part.fetches)}
     group = MachineGroup(machines, contexts, meeting, [places[k] for k in range(len(places))])
     return group, holds
 
 
-def _swap(share: Share, devices: Devices, swapping: Swapping | None) -> StepSwap | None:
-    """Return what keeps the saved values of a share, if any of them may move."""
-    if swapping is None or not devices or not (share.swaps or share.lent):
+def _swap(part: DevicePlan, devices: Devices, swapping: Swapping | None) -> StepSwap | None:
+    """Return what keeps the saved values of a step on a device, if any of them may move."""
+    if swapping is None or not devices or not (part.swaps or part.lent):
         return None
-    return swapping.begin(devices[share.device])
+    return swapping.begin(devices[part.device])
 
 
-def _charged(share: Share, feeds: list[Any], swap: StepSwap | None) -> list[Any]:
+def _charged(part: DevicePlan, feeds: list[Any], swap: StepSwap | None) -> list[Any]:
     """Return the fed arrays that count on the device."""
-    if share.plan.foreign:
+    if part.plan.has_device_arrays:
         return []
-    return feeds if swap is None else [array for k, array in enumerate(feeds) if k not in share.lent]
+    return feeds if swap is None else [array for k, array in enumerate(feeds) if k not in part.lent]
 
 
-def _suited(how: Mapping[str, Any], share: Share) -> Mapping[str, Any]:
+def _suited(how: Mapping[str, Any], part: DevicePlan) -> Mapping[str, Any]:
     """Return how a machine runs; workers know NumPy's arrays only."""
-    return {**how, "workers": None} if share.plan.foreign else how
+    return {**how, "workers": None} if part.plan.has_device_arrays else how
 
 
-def _schedule(share: Share) -> Schedule | None:
-    return None if share.scheduler is None else share.scheduler()
+def _schedule(scheduler: Callable[[], Schedule] | None) -> Schedule | None:
+    return None if scheduler is None else scheduler()
 
 
 def counted(step: CompiledStep, machine: StepMachine | MachineGroup) -> Counted:

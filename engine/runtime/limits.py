@@ -12,8 +12,8 @@ from ..base.tags import Kind
 from ..kernels.cpu.contexts import KernelContexts
 from ..kernels.cpu.pool import MemoryLimitError, Pool
 from ..kernels.scheduler.limited import NoRoom
+from .device_values import copied_out
 from .devices import SessionDevice
-from .residence import copied_out
 
 Limit = SupportsIndex | str
 _HOLDERS = 8
@@ -104,7 +104,7 @@ async def read_variables(
     variables: Any, names: Sequence[str] | None, devices: Sequence[SessionDevice]
 ) -> dict[str, Any]:
     """Return copies of variables' values, as arrays in the host's memory."""
-    return await copied_out(variables.read(names), devices)
+    return await copied_out(variables.read(names), [each.device for each in devices])
 
 
 def write_variables(variables: Any, arrays: Mapping[str, Any], contexts: KernelContexts) -> None:
@@ -155,6 +155,6 @@ def _kept(pool: Pool, steps: Iterable[Any], variables: Any) -> Iterator[Holder]:
             yield Holder(f"variable {slot.name}", None, slot.read().nbytes)
     constants: dict[int, Holder] = {}
     for step in steps:
-        for node in (node for share in step.shares for node in share.plan.nodes if node.kind is Kind.CONST):
+        for node in (node for each in step.device_plans for node in each.plan.nodes if node.kind is Kind.CONST):
             constants[id(node.value)] = Holder(node.name, None, getattr(node.value, "nbytes", 0), node.source)
     yield from constants.values()

@@ -22,7 +22,7 @@ from .trace import Trace
 _AGAIN = "begin another one with partial_run_setup"
 
 
-class Parts:
+class PartialRunState:
     """What lies between the kernels of a step in parts and its handle: values fed, values computed, who waits.
 
     Parameters
@@ -122,7 +122,7 @@ class Parts:
             return [], []
         names, lines = self._execution.activity()
         nodes = self._step.plan.nodes
-        feeds = {instance_name(node.name, ROOT_PATH, 0) for node in nodes if node.type == "PartFeed"}
+        feeds = {instance_name(node.name, ROOT_PATH, 0) for node in nodes if node.type == "PartialFeed"}
         return [name for name in names if name not in feeds], lines
 
     def over(self) -> None:
@@ -199,7 +199,7 @@ class PartialRun:
         Whether no more parts can be run.
     """
 
-    def __init__(self, session: Any, step: CompiledStep, parts: Parts) -> None:
+    def __init__(self, session: Any, step: CompiledStep, parts: PartialRunState) -> None:
         self._parts = parts
         self._session = session
         self._step = step
@@ -286,7 +286,7 @@ class PartialRun:
         return {index: self._session._contexts.run(np.array, array) for index, array in arrays.items()}
 
     def _check_computable(self, element: Tensor | Operation, key: int, fed: set[int]) -> None:
-        missing = [self._step.feeds[index].tensor.name for index in sorted(self._step.needs[key] - fed)]
+        missing = [self._step.feeds[index].tensor.name for index in self._step.needs[key] if index not in fed]
         if missing:
             raise GraphError(
                 f"{element.name} can't be computed from the feeds that have been fed so far",
@@ -336,7 +336,7 @@ async def begin(session: Any, step: CompiledStep, trace: Trace | None) -> Partia
 def _begin(session: Any, step: CompiledStep, trace: Trace | None) -> PartialRun:
     """Let a step begin, in a task of its own; its place is given back when that has ended."""
     session._check_open()
-    parts = Parts(step)
+    parts = PartialRunState(step)
     watches = session._watches_of(step)
 
     def over(_: asyncio.Task[Any]) -> None:

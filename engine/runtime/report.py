@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from ..base.tags import Kind
-from ..compile import optimized
-from ..ir.carried import Chain, find_chains
-from ..ir.operation import Operation
-from ..ir.rewrite import Program
+from ..ir.operation import Origin
 from ..partition.partitioned import Channel
-from ..plan.plan import Plan
+from ..plan.plan import Node, Plan
 from ..swap.report import SwapReport, not_swapped, swap_report
 from .counted import Counted
 from .step import CompiledStep
 
-Variables = dict[str, tuple[str, bool]]
+Variables = dict[str, dict[str, Origin]]  # by frame, then by the NextIteration's name
 _ALWAYS = 0.9  # share of a loop's time in which a device is busy, or a chain of kernels runs, that limits the loop
 
 
@@ -149,28 +146,27 @@ class Report:
         return "\n".join(map(str, [*self.loops, *self.traffic, *self.swap])) or "no loop ran"
 
 
-def report_of(step: CompiledStep, counted: Counted, settings: Any) -> Report:
+def report_of(step: CompiledStep, counted: Counted) -> Report:
     """Explain what was counted in the frames of a step, and between its devices."""
-    whiles = _whiles(step, settings)
-    variables = _variables(step, whiles)
-    several = len(step.shares) > 1
+    variables = _variables(step)
+    several = len(step.device_plans) > 1
     loops = [
-        _loop_report(plan, k, counts[k], variables, str(step.devices[share]) if several else "")
-        for share, (plan, counts) in enumerate(counted.loops())
+        _loop_report(plan, k, counts[k], variables, str(step.devices[i]) if several else "")
+        for i, (plan, counts) in enumerate(counted.loops())
         for k in range(1, len(plan.frames))
         if counts[k]["runs"]
     ]
     if counted.usages:
-        loops = [_timed(loop, counted, whiles.get(loop.name)) for loop in loops]
+        loops = [_timed(loop, counted, variables.get(loop.name, {}).values()) for loop in loops]
     return Report(tuple(loops), tuple(_traffic(step.channels, counted.traffic())), tuple(_swaps(step, counted)))
 
 
 def _swaps(step: CompiledStep, counted: Counted) -> Iterator[SwapReport]:
     """Yield what saved values did on each device, or why they could not do anything."""
     known = {counts.device for counts in counted.swaps}
-    for share in step.shares:
-        name = str(share.plan.device)
-        if share.swaps and not (name in known if name else known):
+    for each in step.device_plans:
+        name = str(each.plan.device)
+        if each.swaps and not (name in known if name else known):
             yield not_swapped(name or "the session's device", counted.unmoved)
     yield from map(swap_report, counted.swaps)
 
@@ -178,7 +174,8 @@ def _swaps(step: CompiledStep, counted: Counted) -> Iterator[SwapReport]:
 def _loop_report(plan: Plan, k: int, counts: dict[str, Any], variables: Variables, device: str) -> LoopReport:
     frame = plan.frames[k]
     nexts = [n.name for n in plan.nodes if n.kind is Kind.NEXT_ITERATION and n.frame == k]
-    variable = _slowest(counts["last"], [variables.get(name, (name, False)) for name in nexts])
+    known = variables.get(frame.name, {})
+    variable = _slowest(counts["last"], [known.get(name) for name in nexts])
     limit = _limit(counts, frame.parallel_iterations, variable)
     return LoopReport(
         frame.name,
@@ -193,7 +190,7 @@ def _loop_report(plan: Plan, k: int, counts: dict[str, Any], variables: Variable
     )
 
 
-def _timed(loop: LoopReport, counted: Counted, op: Operation | None) -> LoopReport:
+def _timed(loop: LoopReport, counted: Counted, variables: Iterable[Origin]) -> LoopReport:
     """Say what limits a loop on devices with a time of their own, where the time of its kernels tells."""
     uses = {
         plan.device: usage[k]
@@ -209,48 +206,27 @@ def _timed(loop: LoopReport, counted: Counted, op: Operation | None) -> LoopRepo
     busiest = max(busy, key=lambda device: busy[device])
     if busy[busiest] >= _ALWAYS:
         return replace(loop, limited_by="device", variable=None, bottleneck=busiest)
-    for name, path in [] if op is None else [(_labels(op)[c.variable], c.path) for c in _chains(op)]:
-        if sum(each.busy.get(part, 0.0) for each in uses.values() for part in path) >= _ALWAYS * seconds:
-            return replace(loop, limited_by="variable", variable=name)
+    for each in variables:
+        taken = sum(use.busy.get(name, 0.0) for use in uses.values() for name in each.carried or ())
+        if taken >= _ALWAYS * seconds:
+            return replace(loop, limited_by="variable", variable=each.variable)
     if loop.limited_by != "memory" and loop.iterations > loop.runs * (loop.window + 1):
         return replace(loop, limited_by="window", variable=None)
     return loop
 
 
-def _whiles(step: CompiledStep, settings: Any) -> dict[str, Operation]:
-    """Return the loops of a step as they are before they are fused and lowered."""
-    feeds = [feed.tensor for feed in step.feeds]
-    wanted = Program(step.graph, feeds, step.tensors, step.targets, step.watched)
-    program = optimized(wanted, replace(settings, fuse=False))
-    return {op.name: op for op in program.graph.root.walk() if op.type == "While"}
-
-
-def _variables(step: CompiledStep, loops: Mapping[str, Operation]) -> Variables:
-    """Return name, and whether it keeps iterations apart, of each loop variable, by its NextIteration."""
+def _variables(step: CompiledStep) -> Variables:
+    """Return the loop variables of each frame; what is carried is the path of the operations it waits for."""
     found: Variables = {}
-    for k, frame in enumerate(step.plan.frames):
-        nexts = [n.name for n in step.plan.nodes if n.kind is Kind.NEXT_ITERATION and n.frame == k]
-        found.update(zip(nexts, _named(nexts, loops.get(frame.name)), strict=False))
+    for node in step.plan.nodes:
+        if node.kind is Kind.NEXT_ITERATION:
+            found.setdefault(step.plan.frames[node.frame].name, {})[node.name] = _variable(node)
     return found
 
 
-def _named(nexts: list[str], op: Operation | None) -> list[tuple[str, bool]]:
-    """Return name, and whether it keeps iterations apart, of each loop variable in the order of the plan."""
-    if op is None:
-        return [(name, True) for name in nexts]
-    chained = {chain.variable for chain in _chains(op)}
-    return [(label, i in chained) for i, label in enumerate(_labels(op))]
-
-
-def _chains(op: Operation) -> list[Chain]:
-    """Return what keeps iterations apart, but for blocks of inputs, which only the counter decides."""
-    params = op.regions[1].params
-    return [chain for chain in find_chains(*op.regions) if not params[chain.variable].op.attrs.get("block")]
-
-
-def _labels(op: Operation) -> list[str]:
-    """Return the names of a loop's variables."""
-    return [p.op.attrs.get("label", p.op.name) for p in op.regions[1].params]
+def _variable(node: Node) -> Origin:
+    """Return where a NextIteration comes from; one made by hand keeps iterations apart."""
+    return node.origin or Origin(node.name, "variable", 0, node.name, ())
 
 
 def _traffic(channels: Sequence[Channel], counted: Sequence[Mapping[str, int]]) -> Iterator[Traffic]:
@@ -263,10 +239,10 @@ def _traffic(channels: Sequence[Channel], counted: Sequence[Mapping[str, int]]) 
         yield Traffic(source, destination, messages, dead, size, waits, max(counts["most"] for counts in each))
 
 
-def _slowest(last: Sequence[int], variables: Sequence[tuple[str, bool]]) -> str | None:
-    """Return the name of the chained variable that most often was its iteration's last."""
-    chained = [(count, name) for count, (name, apart) in zip(last, variables) if apart]
-    return max(chained)[1] if chained else None
+def _slowest(last: Sequence[int], variables: Sequence[Origin | None]) -> str | None:
+    """Return the name of the carried variable that most often was its iteration's last."""
+    carried = [(n, each.variable) for n, each in zip(last, variables) if each is not None and each.carried is not None]
+    return max(carried)[1] if carried else None
 
 
 def _limit(counts: dict[str, Any], window: int, variable: str | None) -> str:

@@ -13,6 +13,7 @@ import numpy as np
 
 from ..base.errors import GraphError, SessionClosed
 from ..base.settings import DEFAULTS, Settings
+from ..compile import Target
 from ..ir.graph import Graph
 from ..ir.scopes import Opened, Scope, get_default_graph
 from ..ir.tensor import Tensor
@@ -27,11 +28,11 @@ from .devices import memory_figures, open_devices
 from .execution import executor_named
 from .limits import Limit, keep, read_variables, set_limits, write_variables
 from .numerics import require_finite
-from .partial import PartialRun, Parts, begin
+from .partial import PartialRun, PartialRunState, begin
 from .report import Report, report_of
 from .shortage import Shortage
 from .statistics import Statistics
-from .step import CompiledStep, Request, Step, compile_step, feed_values, make_request, resolve_feeds
+from .step import CompiledStep, Request, Step, compile_request, feed_values, make_request, resolve_feeds
 from .swapping import Swap, Swapping
 from .threads import Threads
 from .trace import Trace
@@ -242,7 +243,7 @@ class Session:
                 wanted="a tensor or an operation",
                 hint="specify at least one target",
             )
-        step = self._compiled(request, resolve_feeds(self.graph, feeds), parted=True)
+        step = self._compiled(request, resolve_feeds(self.graph, feeds), partial_run=True)
         return await begin(self, step, trace)
 
     async def partial_run(
@@ -400,7 +401,7 @@ class Session:
         if self._last is None:
             return Report()
         step, counts = self._last
-        return report_of(step, counts, self.settings)
+        return report_of(step, counts)
 
     async def aclose(self) -> None:
         """End all running steps with SessionClosed, wait for them, and release everything; twice is fine.
@@ -434,26 +435,21 @@ class Session:
         if self._closed:
             raise SessionClosed("this session is closed", hint=_REOPEN)
 
-    def _compiled(self, request: Request, feeds: tuple[Tensor, ...], parted: bool = False) -> CompiledStep:
-        key = (request.tensors, request.targets, feeds, self.graph.version, self._watched, parted)
+    def _compiled(self, request: Request, feeds: tuple[Tensor, ...], partial_run: bool = False) -> CompiledStep:
+        key = (request.tensors, request.targets, feeds, self.graph.version, self._watched, partial_run)
         step = self._cache.get(key)
         if step is None:
             self._cores.limit_blas()
-            step = compile_step(
-                self.graph,
-                request,
-                feeds,
-                self.settings,
-                self._watched,
-                parted,
-                self._devices,
-                self._soft,
-                self._swapping,
-            )
+            step = compile_request(self.graph, request, feeds, self._target(partial_run), self._watched)
             keep(step, key, self)
         else:
             self._cache.move_to_end(key)
         return step
+
+    def _target(self, partial_run: bool = False) -> Target:
+        """Return what steps of this session are compiled for."""
+        devices = tuple(each.target() for each in self._devices)
+        return Target(self.settings, devices, self._soft, self._swapping.everywhere, partial_run)
 
     async def _admitted(
         self, request: Request, step: CompiledStep, values: Sequence[Any], timeout: float | None, trace: Trace | None
@@ -483,7 +479,7 @@ class Session:
         feeds: list[Any],
         watches: Mapping[str, Watch],
         trace: Trace | None,
-        parts: Parts | None = None,
+        parts: PartialRunState | None = None,
     ) -> Any:
         """Return an execution of a step, to be run."""
         context = StepContext(

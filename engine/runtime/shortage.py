@@ -9,8 +9,8 @@ from typing import Any
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from ..base.errors import TagflowError
+from .device_values import forget_constants
 from .devices import SessionDevice
-from .residence import forget_constants
 
 _SECONDS = 0.01  # between two looks at what runs on in threads although its step is over
 _number = count()  # of the steps of all sessions, in the order in which they began
@@ -109,7 +109,7 @@ class Shortage:
         if any(each.orphaned for part in parts for each in part._outliving):
             asyncio.get_running_loop().call_later(_SECONDS, self._wake_all)
             return
-        if any(forget_constants(part._devices) for part in parts):
+        if any(forget_constants(each.device for each in part._devices) for part in parts):
             self._wake_all()
             return
         newest = max(running, key=running.__getitem__)

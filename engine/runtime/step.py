@@ -13,23 +13,17 @@ import numpy as np
 from ..base import nest
 from ..base.dtypes import as_array
 from ..base.errors import DtypeError, GraphError, ShapeError
-from ..base.settings import Settings
 from ..base.shapes import Shape
 from ..base.tags import Kind
-from ..compile import divided, lowered, pruned
+from ..compile import StepPlan, Target, compile_step, compile_until
 from ..ir.graph import Graph
 from ..ir.operation import Operation
-from ..ir.parts import Needs, in_parts
 from ..ir.rewrite import Program
 from ..ir.tensor import Tensor
 from ..kernels.cpu.pool import hand_over
-from ..partition import Channel, Partitioned, to_dot, to_text
-from ..plan.build import build_plan
-from ..plan.plan import Plan
+from ..partition import Partitioned, to_dot, to_text
 from .counted import Counted
-from .devices import SessionDevice, suited
-from .shares import Share, shares_of
-from .swapping import Swapping
+from .devices import SessionDevice
 from .timing import schedulers
 from .trace import Trace
 
@@ -70,14 +64,25 @@ class Feed:
 class CompiledStep:
     """What a session keeps of one combination of fetches and feeds.
 
+    Parameters
+    ----------
+    graph : Graph
+    plan : StepPlan
+    feeds : sequence of Tensor
+    request : Request
+    watched : sequence of Tensor
+        What the session watches.
+
     Attributes
     ----------
     graph : Graph
         What the user built.
     plan : Plan
         Of the whole step, as if there were one device.
-    shares : tuple of Share
+    device_plans : tuple of DevicePlan
         One for each device that has something to do.
+    schedulers : list of callable or None
+        For each of these what makes the Schedule of one step, where devices have a time of their own.
     channels : tuple of Channel
         Between the devices.
     counted : Counted
@@ -89,8 +94,8 @@ class CompiledStep:
         What is run, each once.
     watched : tuple of Tensor
         Of the tensors that are watched those that the step computes.
-    needs : tuple of frozenset of int
-        Of a step in parts, the feeds that each result needs, by index; the tensors come first, then the targets.
+    needs : dict of int to tuple of int
+        Of a partial run, the feeds that each result needs, by index; the tensors come first, then the targets.
     holds : list
         Keeps the constants charged to the session's devices.
     """
@@ -99,12 +104,13 @@ class CompiledStep:
         "__weakref__",
         "channels",
         "counted",
+        "device_plans",
         "feeds",
         "graph",
         "holds",
         "needs",
         "plan",
-        "shares",
+        "schedulers",
         "targets",
         "tensors",
         "watched",
@@ -113,39 +119,39 @@ class CompiledStep:
     def __init__(
         self,
         graph: Graph,
-        plan: Plan,
-        shares: tuple[Share, ...],
-        channels: tuple[Channel, ...],
-        feeds: tuple[Tensor, ...],
+        plan: StepPlan,
+        feeds: Sequence[Tensor],
         request: Request,
-        watched: tuple[Tensor, ...],
-        needs: Needs = (),
+        watched: Sequence[Tensor] = (),
     ) -> None:
         self.graph = graph
-        self.plan = plan
-        self.shares = shares
-        self.counted = Counted([(share.plan, share.machine.loop_counts) for share in shares])
-        self.channels = channels
+        self.plan = plan.plan
+        self.device_plans = plan.devices
+        self.schedulers: list[Callable[[], Any] | None] = [None] * len(plan.devices)
+        self.counted = Counted([(each.plan, each.tables.loop_counts) for each in plan.devices])
+        self.channels = plan.channels
         self.feeds = tuple(map(Feed, feeds))
         self.tensors = request.tensors
         self.targets = request.targets
-        self.watched = watched
-        self.needs = needs
+        shown = {node.attrs["key"] for node in self.plan.nodes if node.type == "Watch"}
+        self.watched = tuple(tensor for tensor in watched if tensor.name in shown)
+        ends = [node.attrs for node in self.plan.nodes if node.type == "PartialEnd"]
+        self.needs = {attrs["key"]: attrs["needs"] for attrs in ends}
         self.holds: list[Any] = []
 
     @property
     def devices(self) -> list[str]:
-        """Names of the devices of the shares; of a step for one device, empty."""
-        return [share.plan.device for share in self.shares]
+        """Names of the devices that take part; of a step for one device, empty."""
+        return [each.plan.device for each in self.device_plans]
 
     def settle(self, devices: Sequence[SessionDevice]) -> None:
-        """Let the shares know their devices' streams; charge the constants to the devices as long as it is kept."""
-        plans = [(share.plan, share.device) for share in self.shares]
-        for share, scheduler in zip(self.shares, schedulers(plans, self.channels, devices), strict=True):
-            share.scheduler = scheduler
-            pool = devices[share.device].pool
-            if pool is not None and not share.plan.foreign:
-                self.holds += pool.hold(node.value for node in share.plan.nodes if node.kind is Kind.CONST)
+        """Learn of the devices' streams; charge the constants to the devices as long as the step is kept."""
+        plans = [(each.plan, each.device) for each in self.device_plans]
+        self.schedulers = schedulers(plans, self.channels, devices)
+        for plan, device in plans:
+            pool = devices[device].pool
+            if pool is not None and not plan.has_device_arrays:
+                self.holds += pool.hold(node.value for node in plan.nodes if node.kind is Kind.CONST)
 
     def convert(self, values: Sequence[Any]) -> list[np.ndarray[Any, Any]]:
         """Return the fed values as arrays, checked against dtype and static shape."""
@@ -253,27 +259,10 @@ def _refuse(element: Tensor | Operation, verb: str) -> None:
     )
 
 
-def compile_step(
-    graph: Graph,
-    request: Request,
-    feeds: tuple[Tensor, ...],
-    settings: Settings,
-    watched: tuple[Tensor, ...] = (),
-    parted: bool = False,
-    devices: Sequence[SessionDevice] = (),
-    soft: bool = False,
-    swapping: Swapping | None = None,
+def compile_request(
+    graph: Graph, request: Request, feeds: Sequence[Tensor], target: Target, watched: Sequence[Tensor] = ()
 ) -> CompiledStep:
-    """Compile fetches and feeds into a step, or into one that is run in parts.
-
-    Parameters
-    ----------
-    devices : sequence of SessionDevice, optional
-        Where it runs; one, whatever the operations ask for, unless given.
-    soft : bool, optional
-        Place operations elsewhere if what they ask for is not there or contradicts itself.
-    swapping : Swapping, optional
-        The session's.
+    """Compile fetches and feeds into a step.
 
     Raises
     ------
@@ -281,21 +270,7 @@ def compile_step(
         If a placeholder that the fetches need is not fed, a static check fails, or there is no device for an operation.
     """
     program = Program(graph, feeds, request.tensors, request.targets, watched)
-    for op in pruned(program).graph.root.walk():
-        if op.type == "Placeholder":
-            raise GraphError(
-                f"you must feed a value for placeholder {op.name}",
-                wanted=f"{op.outputs[0].dtype}{op.outputs[0].shape}",
-                operation=op,
-                hint="pass it in feeds={...}",
-            )
-    program, needs = in_parts(program) if parted else (program, ())
-    settings = suited(settings, devices)
-    whole = lowered(program if swapping is None else swapping.marked(program), settings)
-    plan = build_plan(whole)
-    shares, channels = shares_of(whole, plan, devices, soft, settings)
-    shown = tuple(t for t in watched if t.name in {node.attrs["key"] for node in plan.nodes if node.type == "Watch"})
-    return CompiledStep(graph, plan, shares, channels, feeds, request, shown, needs)
+    return CompiledStep(graph, compile_step(program, target), feeds, request, watched)
 
 
 def convert_feed(tensor: Tensor, value: Any) -> np.ndarray[Any, Any]:
@@ -395,6 +370,5 @@ class Step:
     def _partitioned(self) -> Partitioned:
         session = self._session
         program = Program(session.graph, self._feeds, self._request.tensors, self._request.targets)
-        devices = [each.spec for each in session._devices]
-        settings = suited(session.settings, session._devices)
-        return divided(lowered(session._swapping.marked(program), settings), devices, session._soft, settings)
+        found: Partitioned = compile_until("partition", program, session._target())
+        return found

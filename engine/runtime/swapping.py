@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ..base.errors import GraphError
-from ..compile import pruned
-from ..ir.rewrite import Program
 from ..swap.policy import SwapPolicy
 from ..swap.step import StepSwap
 from ..swap.tiers import Tiers
@@ -29,6 +27,11 @@ class Swapping:
     ------
     GraphError
         If it is none of these, or no file can be made where the policy wants one.
+
+    Attributes
+    ----------
+    everywhere : bool or None
+        Whether all loops swap, or none; None if they say so themselves.
     """
 
     def __init__(self, wanted: Swap, devices: Iterable[SessionDevice]) -> None:
@@ -40,21 +43,11 @@ class Swapping:
                 hint="leave it out for the loops that say swap_memory=True",
             )
         self.policy = wanted if isinstance(wanted, SwapPolicy) else SwapPolicy()
-        self._everywhere = None if wanted is None else wanted is not False
+        self.everywhere = None if wanted is None else wanted is not False
         self._tiers: Tiers | None = None
         limited = next(filter(self._swaps, devices), None)
         if limited is not None and self.policy.disk is not None:  # a directory that is none is found now
             self._tiers = Tiers(self.policy, limited.device.clock)
-
-    def marked(self, program: Program) -> Program:
-        """Return the program, or a copy in which all loops swap, or none, if the session says so."""
-        if self._everywhere is None:
-            return program
-        copy = pruned(program)
-        for op in copy.graph.root.walk():
-            if op.type == "While":
-                op.attrs["swap_memory"] = self._everywhere
-        return copy
 
     def begin(self, device: SessionDevice) -> StepSwap | None:
         """Return what keeps the saved values of a step on a device; None where there is no limit to keep."""
@@ -65,7 +58,7 @@ class Swapping:
         return StepSwap(device.device, self._tiers, self.policy, str(device.spec))
 
     def _swaps(self, device: SessionDevice) -> bool:
-        return self._everywhere is not False and device.pool is not None and device.pool.limit is not None
+        return self.everywhere is not False and device.pool is not None and device.pool.limit is not None
 
     async def aclose(self) -> None:
         """Give the tiers back."""

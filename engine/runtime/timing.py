@@ -92,7 +92,7 @@ class Occupation:
 
 
 class Schedule:
-    """Puts the kernels of one device's share in a step, and the copies of what it receives, on the devices' streams.
+    """Puts the kernels of one device in a step, and the copies of what it receives, on the devices' streams.
 
     Parameters
     ----------

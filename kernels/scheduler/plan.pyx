@@ -61,9 +61,10 @@ cdef class CompiledPlan:
         self.table.reuse = settings.reuse
 
     def __dealloc__(self):
-        for i in range(self.table.num_constants):
+        # A plan that was refused halfway has counts already, but not what they count.
+        for i in range(self.table.num_constants if self.table.constants != NULL else 0):
             drop(&self.held, &self.table.constants[i])
-        for i in range(self.table.num_frames):
+        for i in range(self.table.num_frames if self.table.frames != NULL else 0):
             _free_pool(self.table.frames[i].free_frames)
             _free_pool(self.table.frames[i].free_iterations)
 
@@ -245,7 +246,7 @@ cdef int _build_types(CompiledPlan self) except -1:
     table.types = <Type*>self.arena.take(len(self.dtypes), sizeof(Type))
     for k, dtype in enumerate(self.dtypes):
         _describe(&table.types[k], dtype)
-        table.types[k].anywhere = self.plan.foreign
+        table.types[k].anywhere = self.plan.has_device_arrays
     return 0
 
 

@@ -4,13 +4,13 @@ from dataclasses import dataclass
 
 import numpy as np
 import tagflow as tg
-from tagflow.compile import optimized
 from tagflow.ir.definition import definition_of
 from tagflow.ir.rewrite import Program
 from tagflow.kernels.cuda.registry import find_compiled
 from tagflow.training import AdamOptimizer, MomentumOptimizer
 
 from tests.settings import ON
+from tests.support.compiling import optimized
 
 REALS = ["float32", "float64"]
 
@@ -53,7 +53,9 @@ class Case:
 
 def fused(fetches, rng, batch=None, positive=False):
     """Return a case for each fused operation of a program; sizes that are not known become `batch`."""
-    program = optimized(Program(fetches[0].graph, [], [t for t in fetches if t is not None]), ON)
+    graph = fetches[0].graph
+    feeds = [op.outputs[0] for op in graph.get_operations() if op.type == "Placeholder"]
+    program = optimized(Program(graph, feeds, [t for t in fetches if t is not None]), ON)
     found = [op for op in program.graph.root.walk() if op.type == "Fused"]
     assert found
     return [Case("Fused", dict(op.attrs), [_drawn(t, rng, batch, positive) for t in op.inputs]) for op in found]

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from tagflow.base.errors import BranchMismatchError, DtypeError, GraphError, LoopVariableError, ShapeError
 from tagflow.base.shapes import Shape
-from tagflow.compile import compile_plan
 from tagflow.frontend.conditional import case, cond, switch_case
 from tagflow.frontend.loops import while_loop
 from tagflow.ir.build import apply, constant
@@ -16,6 +15,7 @@ from tagflow.ops.control import enter, exit, loop_cond, merge, next_iteration, s
 from tagflow.ops.source import identity, placeholder
 
 from tests.ops.evaluation import declare_all
+from tests.support.compiling import plan_of
 
 declare_all()
 
@@ -27,7 +27,7 @@ def graph():
 
 
 def compiled(*fetches):
-    return compile_plan(Program(fetches[0].graph, [], list(fetches)))
+    return plan_of(Program(fetches[0].graph, [], list(fetches)))
 
 
 # ---- cond

@@ -5,12 +5,12 @@ from collections import Counter
 import numpy as np
 import pytest
 import tagflow as tg
-from tagflow.compile import lowered
 from tagflow.ir.rewrite import Program
 from tagflow.ir.text import parse, to_text
 
 from tests.gradients.building import assert_near, scalar, unknown
 from tests.settings import ON
+from tests.support.compiling import lowered
 
 EVERY = [1, 2, 3, 100]
 WINDOWS = [1, 32]

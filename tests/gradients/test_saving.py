@@ -7,11 +7,11 @@ from itertools import pairwise
 import numpy as np
 import pytest
 import tagflow as tg
-from tagflow.compile import lowered
 from tagflow.ir.rewrite import Program
 
 from tests.gradients.building import Dynamic, assert_near, choose, derivatives, repeat, scalar, unknown
 from tests.gradients.test_nesting import PROGRAMS
+from tests.support.compiling import lowered
 
 
 def compiled(*fetches):

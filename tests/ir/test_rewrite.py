@@ -7,7 +7,6 @@ import pytest
 from tagflow.base import dtypes
 from tagflow.base.errors import GraphError
 from tagflow.base.settings import DEFAULTS, Settings
-from tagflow.compile import lowered, pruned
 from tagflow.frontend.conditional import cond
 from tagflow.frontend.loops import while_loop
 from tagflow.frontend.scopes import control_dependencies, device
@@ -26,6 +25,7 @@ from tagflow.optimize.merge import merge_duplicates
 from tests.execute import Calls, execute
 from tests.ops.evaluation import declare_all
 from tests.settings import ON
+from tests.support.compiling import lowered, pruned
 
 declare_all()
 
@@ -191,7 +191,7 @@ def test_a_merge_with_back_edges_alone_is_refused():
 
 
 def folded(fetches, feeds=(), settings=DEFAULTS):
-    program = fold_constants(copied(fetches, feeds), settings)
+    program = fold_constants(copied(fetches, feeds), settings.fold_bytes)
     check(program.graph, "structured")
     return copy_program(program)
 

@@ -6,7 +6,6 @@ import pytest
 from tagflow.base import dtypes
 from tagflow.base.errors import GraphError
 from tagflow.base.shapes import Shape
-from tagflow.compile import lowered
 from tagflow.frontend.conditional import cond, switch_case
 from tagflow.frontend.loops import while_loop
 from tagflow.frontend.py_function import py_function
@@ -23,6 +22,7 @@ from tagflow.ops.source import identity, no_op, placeholder
 
 from tests.execute import execute
 from tests.ops.evaluation import declare_all
+from tests.support.compiling import lowered
 
 DEFINITIONS = declare_all()
 

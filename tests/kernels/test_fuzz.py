@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 import tagflow as tg
 from tagflow.base.tags import Kind
-from tagflow.compile import compile_plan
 from tagflow.ir.build import apply
 from tagflow.ir.definition import definition_of
 from tagflow.ir.rewrite import Program
@@ -18,6 +17,7 @@ from tagflow.kernels.scheduler.plan import CompiledPlan
 
 from tests.kernels.fuzzing import CASES, LAYOUTS, Subclass, numbers
 from tests.settings import ON
+from tests.support.compiling import plan_of
 
 ROUNDS = 2 * len(LAYOUTS)
 ELSEWHERE = {  # test_elements.py
@@ -56,7 +56,7 @@ def got(type, arguments, attrs, layout, change=lambda plan: plan):
         inputs = [[feed(a) for a in group] if isinstance(group, list) else feed(group) for group in arguments]
         outputs = apply(type, *inputs, **attrs)
         fetches = outputs if isinstance(outputs, list) else [outputs]
-        machine = StepMachine(CompiledPlan(change(compile_plan(Program(graph, feeds, fetches), ON)), ON), None, arrays)
+        machine = StepMachine(CompiledPlan(change(plan_of(Program(graph, feeds, fetches), ON)), ON), None, arrays)
     before = [np.array(a) for a in arrays]
     KernelContexts().run(machine.drain, 10)
     for array, copy in zip(arrays, before, strict=True):

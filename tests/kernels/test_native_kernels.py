@@ -5,11 +5,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import tagflow as tg
-from tagflow.compile import compile_plan
 from tagflow.ir.rewrite import Program
 from tagflow.kernels.scheduler.machine import StepMachine
 from tagflow.kernels.scheduler.plan import CompiledPlan
 from tagflow.ops.broadcasting import sum_to_shape
+
+from tests.support.compiling import plan_of
 
 DTYPES = ["float32", "float64", "int32", "float16"]
 BINARY = {"add": tg.add, "multiply": tg.multiply, "subtract": tg.subtract, "less": tg.less, "maximum": tg.maximum}
@@ -146,7 +147,7 @@ def test_c_kernels_can_be_switched_off(native):
     settings = tg.Settings(native=native)
     with tg.Graph().as_default() as graph:
         x = tg.placeholder("float64", [2, 3])
-        plan = compile_plan(Program(graph, [x], [tg.matmul(x, x, transpose_b=True)]), settings)
+        plan = plan_of(Program(graph, [x], [tg.matmul(x, x, transpose_b=True)]), settings)
     nodes = tuple(replace(n, kernel=note(n.kernel)) if n.type == "MatMul" else n for n in plan.nodes)
     array = np.arange(6.0).reshape(2, 3)
     machine = StepMachine(CompiledPlan(replace(plan, nodes=nodes), settings), None, [array])

@@ -5,7 +5,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from tagflow.base.settings import DEFAULTS
-from tagflow.compile import compile_plan, lowered
 from tagflow.frontend.conditional import case, cond, switch_case
 from tagflow.frontend.loops import while_loop
 from tagflow.frontend.py_function import py_function
@@ -23,6 +22,7 @@ from tagflow.runtime.reference import ReferenceMachine
 from tests.execute import Calls, execute
 from tests.ops.evaluation import declare_all
 from tests.ops.instances import Step
+from tests.support.compiling import lowered, plan_of
 
 declare_all()
 
@@ -409,7 +409,7 @@ async def test_a_saved_series_holds_a_value_for_each_iteration():
 
 async def execute_series(series, feeds):
     """Return saved values as they are: a series is no array."""
-    plan = compile_plan(Program(series.graph, list(feeds), [series]))
+    plan = plan_of(Program(series.graph, list(feeds), [series]))
     machine = ReferenceMachine(plan, Step(), [np.asarray(v, t.dtype.numpy) for t, v in feeds.items()])
     await machine.run()
     assert machine.failure is None

@@ -22,6 +22,9 @@ DEFINITIONS = {d.type: d for d in declare_all()}
 
 # The executors do these themselves: there is no function of arrays to call. Tested with control flow and sessions.
 WITHOUT_KERNEL = {
+    "ToHost",
+    "ToDevice",
+    "IntoDevice",
     "Const",
     "Param",
     "Placeholder",
@@ -99,13 +102,16 @@ WITHOUT_SAMPLES = WITHOUT_KERNEL | {
     "Instance",
     "PyFunction",
     "Watch",
-    "PartFeed",
-    "PartFetch",
-    "PartEnd",
+    "PartialFeed",
+    "PartialFetch",
+    "PartialEnd",
 }
 
 # Gradients and lowering build these; users meet the operation they belong to.
 INTERNAL = {
+    "ToHost",
+    "ToDevice",
+    "IntoDevice",
     "Const",
     "Param",
     "Cond",
@@ -140,9 +146,9 @@ INTERNAL = {
     "ProdOthers",
     "SwitchN",
     "Watch",
-    "PartFeed",
-    "PartFetch",
-    "PartEnd",
+    "PartialFeed",
+    "PartialFetch",
+    "PartialEnd",
     "Send",
     "Recv",
 }

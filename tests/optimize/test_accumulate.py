@@ -6,10 +6,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import tagflow as tg
-from tagflow.compile import lowered
 from tagflow.ir.rewrite import Program
 
 from tests.settings import ON
+from tests.support.compiling import lowered
 
 ALONE = replace(ON, batch=False, release=False)
 OFF = replace(ALONE, accumulate=False)

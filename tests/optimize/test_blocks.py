@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 import tagflow as tg
 from tagflow.base.errors import TensorArrayError
-from tagflow.compile import optimized
 from tagflow.ir.rewrite import Program
 
 from tests.optimize.test_inputs import run
 from tests.settings import ON
+from tests.support.compiling import optimized
 
 BATCH, UNITS, LENGTH = 16, 64, 7
 ROW = BATCH * UNITS * 4  # bytes

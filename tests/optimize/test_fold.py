@@ -2,10 +2,10 @@
 
 import pytest
 import tagflow as tg
-from tagflow.compile import compile_plan
 from tagflow.ir.rewrite import Program
 
 from tests.settings import ON
+from tests.support.compiling import plan_of
 
 
 @pytest.fixture(autouse=True)
@@ -21,7 +21,7 @@ def run(fetches):
 
 def test_strings_fold():
     joined, rows = tg.constant("a") + tg.constant("b"), tg.constant(["a", "c"]) + "b"
-    assert {node.type for node in compile_plan(Program(joined.graph, [], [joined, rows]), ON).nodes} == {
+    assert {node.type for node in plan_of(Program(joined.graph, [], [joined, rows]), ON).nodes} == {
         "Const",
         "Fetch",
     }
@@ -31,7 +31,7 @@ def test_strings_fold():
 
 def test_every_one_of_several_results_folds():
     parts = tg.unstack(tg.constant([1, 2, 3]))
-    assert "Unstack" not in {node.type for node in compile_plan(Program(parts[0].graph, [], parts), ON).nodes}
+    assert "Unstack" not in {node.type for node in plan_of(Program(parts[0].graph, [], parts), ON).nodes}
     assert run(parts) == [1, 2, 3]
 
 

@@ -5,12 +5,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import tagflow as tg
-from tagflow.compile import compile_plan, optimized
 from tagflow.ir.rewrite import Program
 from tagflow.kernels.scheduler.machine import StepMachine
 from tagflow.kernels.scheduler.plan import CompiledPlan
 
 from tests.settings import ON
+from tests.support.compiling import optimized, plan_of
 
 OFF = replace(ON, fuse=False)
 
@@ -23,7 +23,7 @@ def types(fetches, feeds=(), settings=ON, region=None):
 
 def run(fetches, feeds, arrays, settings=ON):
     """Run fetches on the step machine."""
-    machine = StepMachine(CompiledPlan(compile_plan(Program(fetches[0].graph, feeds, fetches), settings)), None, arrays)
+    machine = StepMachine(CompiledPlan(plan_of(Program(fetches[0].graph, feeds, fetches), settings)), None, arrays)
     machine.drain(10)
     if machine.failure is not None:
         raise machine.failure[2]

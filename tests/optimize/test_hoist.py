@@ -5,11 +5,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import tagflow as tg
-from tagflow.compile import optimized
 from tagflow.ir.rewrite import Program
 
 from tests.execute import execute
 from tests.settings import ON
+from tests.support.compiling import optimized
 
 OFF = replace(ON, hoist=False)
 

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import tagflow as tg
 from tagflow.base.errors import TensorArrayError
-from tagflow.compile import compile_plan, optimized
 from tagflow.ir.rewrite import Program
 from tagflow.kernels.scheduler.machine import StepMachine
 from tagflow.kernels.scheduler.plan import CompiledPlan
@@ -14,6 +13,7 @@ from tagflow.ops.variables import VariableStore
 from tagflow.runtime.context import StepContext
 
 from tests.settings import ON
+from tests.support.compiling import optimized, plan_of
 
 OFF = replace(ON, hoist_bytes=0, block_bytes=0)
 BATCH, UNITS, LENGTH = 16, 64, 3
@@ -26,7 +26,7 @@ def _graph():
 
 
 def run(fetches, feeds, arrays, settings):
-    plan = CompiledPlan(compile_plan(Program(fetches[0].graph, feeds, fetches), settings))
+    plan = CompiledPlan(plan_of(Program(fetches[0].graph, feeds, fetches), settings))
     machine = StepMachine(plan, StepContext(0, 0, VariableStore()), arrays)
     machine.drain(10)
     if machine.failure is not None:

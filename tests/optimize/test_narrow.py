@@ -5,12 +5,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import tagflow as tg
-from tagflow.compile import compile_plan, optimized
 from tagflow.ir.rewrite import Program
 from tagflow.kernels.scheduler.machine import StepMachine
 from tagflow.kernels.scheduler.plan import CompiledPlan
 
 from tests.settings import ON
+from tests.support.compiling import optimized, plan_of
 
 OFF = replace(ON, narrow=False)
 
@@ -22,7 +22,7 @@ def _graph():
 
 
 def run(fetches, feeds, arrays, settings):
-    machine = StepMachine(CompiledPlan(compile_plan(Program(fetches[0].graph, feeds, fetches), settings)), None, arrays)
+    machine = StepMachine(CompiledPlan(plan_of(Program(fetches[0].graph, feeds, fetches), settings)), None, arrays)
     machine.drain(10)
     if machine.failure is not None:
         raise machine.failure[2]

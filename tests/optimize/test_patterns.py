@@ -5,13 +5,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import tagflow as tg
-from tagflow.compile import compile_plan, optimized
 from tagflow.ir.rewrite import Program
 from tagflow.kernels.scheduler.machine import StepMachine
 from tagflow.kernels.scheduler.plan import CompiledPlan
 from tagflow.training import AdamOptimizer, MomentumOptimizer
 
 from tests.settings import ON
+from tests.support.compiling import optimized, plan_of
 
 OFF = replace(ON, fuse=False)
 STAYS = {"Const", "Feed", "Fused", "MatMul"}
@@ -32,7 +32,7 @@ def left(fetches, feeds):
 
 def run(fetches, feeds, arrays, settings=ON):
     """Run fetches on the step machine."""
-    plan = compile_plan(Program(fetches[0].graph, feeds, fetches), settings)
+    plan = plan_of(Program(fetches[0].graph, feeds, fetches), settings)
     machine = StepMachine(CompiledPlan(plan), None, arrays)
     machine.drain(10)
     if machine.failure is not None:

@@ -6,10 +6,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import tagflow as tg
-from tagflow.compile import optimized
 from tagflow.ir.rewrite import Program
 
 from tests.settings import ON
+from tests.support.compiling import optimized
 
 WIDE = 1 << 16  # bytes of what an iteration saves
 

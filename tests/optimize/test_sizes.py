@@ -5,10 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import tagflow as tg
-from tagflow.compile import optimized
 from tagflow.ir.rewrite import Program
 
 from tests.settings import ON
+from tests.support.compiling import optimized
 
 OFF = replace(ON, fuse=False)
 

@@ -5,12 +5,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import tagflow as tg
-from tagflow.compile import lowered
 from tagflow.ir.rewrite import Program
 
 from tests.settings import ON
+from tests.support.compiling import lowered
 
-OFF = replace(ON, hoist=False)
+OFF = replace(ON, loop_invariants=False)
 
 
 def count(fetches, feeds, type, settings=ON):

@@ -5,7 +5,6 @@ import asyncio
 import numpy as np
 import tagflow as tg
 from tagflow.base.devices import parse_device
-from tagflow.compile import lowered
 from tagflow.ir.legality import check
 from tagflow.ir.rewrite import Program
 from tagflow.partition import partition
@@ -14,6 +13,7 @@ from tagflow.plan.build import build_plan
 
 from tests.partition.machines import run_partitioned
 from tests.settings import ON
+from tests.support.compiling import lowered
 
 DEVICES = [parse_device(f"/device:CPU:{i}") for i in range(4)]
 

@@ -7,7 +7,6 @@ import pytest
 import tagflow as tg
 from tagflow.base.errors import GraphError
 from tagflow.base.tags import DEAD, Kind
-from tagflow.compile import lowered
 from tagflow.ir.rewrite import Program, copy_program
 from tagflow.ir.text import to_text as graph_text
 from tagflow.partition import partition
@@ -16,6 +15,7 @@ from tagflow.plan.build import build_plan
 
 from tests.partition.building import DEVICES, counted, cut, on, operations, run, source, two_devices
 from tests.partition.machines import run_partitioned
+from tests.support.compiling import lowered
 
 
 @pytest.fixture(autouse=True)

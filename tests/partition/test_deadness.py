@@ -7,7 +7,6 @@ import pytest
 import tagflow as tg
 from tagflow.base.devices import parse_device
 from tagflow.base.tags import DEAD
-from tagflow.compile import lowered
 from tagflow.ir.frames import assign_frames
 from tagflow.ir.order import in_order
 from tagflow.ir.rewrite import Program, needed
@@ -16,6 +15,7 @@ from tagflow.partition.deadness import analyse
 from tagflow.place import place
 
 from tests.partition.machines import run_partitioned
+from tests.support.compiling import lowered
 
 DEVICES = [parse_device(f"/device:CPU:{i}") for i in range(3)]
 

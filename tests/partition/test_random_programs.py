@@ -9,7 +9,6 @@ import tagflow as tg
 from hypothesis import given, note
 from hypothesis import strategies as st
 from tagflow.base.devices import parse_device
-from tagflow.compile import lowered
 from tagflow.ir.frames import ROOT, assign_frames
 from tagflow.ir.legality import check
 from tagflow.ir.rewrite import Program
@@ -26,6 +25,7 @@ from tests.property.runs import batch_settings, batches
 from tests.property.strategies import mixed_programs, smooth_programs
 from tests.property.test_random_executors import compare
 from tests.property.translate import build
+from tests.support.compiling import lowered
 
 DEVICES = [parse_device(f"/job:localhost/task:0/device:CPU:{i}") for i in range(5)]
 WINDOWS = (1, 2, 32)

@@ -5,9 +5,10 @@ import pytest
 import tagflow as tg
 from tagflow.base.devices import DeviceSpec, parse_device
 from tagflow.base.errors import GraphError
-from tagflow.compile import lowered
 from tagflow.ir.rewrite import Program
 from tagflow.place import place
+
+from tests.support.compiling import lowered
 
 DEVICES = [parse_device(f"/job:localhost/task:0/device:CPU:{i}") for i in range(3)]
 
@@ -35,7 +36,12 @@ def on(index, function, *args, **options):
 
 
 def source(index=None, name="x", dtype="float32", shape=()):
-    return tg.placeholder(dtype, shape, name) if index is None else on(index, tg.placeholder, dtype, shape, name)
+    """Return what an operation without inputs computes."""
+
+    def make():
+        return tg.py_function(lambda: np.zeros(shape, dtype), [], dtype, name=name, output_shapes=shape)
+
+    return make() if index is None else on(index, make)
 
 
 # ---- constraints
@@ -103,7 +109,7 @@ def test_a_device_that_is_not_there(where):
 
 
 def test_a_name_that_is_no_device_names_the_operation(where):
-    y = tg.exp(tg.placeholder("float32", []), name="y")
+    y = tg.exp(source(), name="y")
     y.op.device = "cpu one"
     with pytest.raises(GraphError, match="not the name of a device") as caught:
         where([y])

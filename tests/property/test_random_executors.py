@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 import tagflow as tg
 from hypothesis import given, note
+from tagflow.compile import Target
 from tagflow.kernels.scheduler.state import live_counts
 from tagflow.ops.variables import VariableStore
 from tagflow.runtime.context import StepContext
 from tagflow.runtime.execution import Execution, ReferenceExecution
-from tagflow.runtime.step import compile_step, make_request
+from tagflow.runtime.step import compile_request, make_request
 
 from tests.property.interpret import evaluate, initial_values
 from tests.property.programs import show
@@ -27,7 +28,7 @@ SHUFFLES = {Execution: (None, 1, 2, 3), ReferenceExecution: (None, 1)}
 
 async def run_everywhere(built, feeds, initial, salt):
     """Yield where results are from, these, and what variables hold, for each executor and ready order."""
-    step = compile_step(built.graph, make_request(built.graph, built.fetches), tuple(feeds), tg.Settings())
+    step = compile_request(built.graph, make_request(built.graph, built.fetches), tuple(feeds), Target())
     for executor, seeds in SHUFFLES.items():
         for seed in [seed and seed + salt for seed in seeds]:
             variables = VariableStore()

@@ -89,8 +89,11 @@ def test_a_training_step_is_the_same_with_and_without_workers():
     graph, feeds, fetches = recurrent(6)
     given = dict(zip(feeds, values(6), strict=True))
     trace = tg.Trace()
+    rounding = (
+        6 * np.sqrt(UNITS) * np.finfo(np.float32).eps
+    )  # BLAS may round parts of a product otherwise than all of it
     for ours, inline in zip(run(graph, fetches, given, ALWAYS, trace), run(graph, fetches, given, NEVER), strict=True):
-        np.testing.assert_allclose(ours, inline, rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(ours, inline, rtol=1e-5, atol=rounding)
     offloaded = {span.type for span in trace.spans if span.stream == "workers"}
     assert {"MatMul", "Fused", "ProductSumEnd", "TensorArrayStack"} <= offloaded
 

@@ -271,7 +271,7 @@ async def test_watched_and_traced(session, sums):
     handle = await session.partial_run_setup([y], [sums.a], trace=trace)
     assert await session.partial_run(handle, y, {sums.a: 1}) == 8
     assert [value.tolist() async for value in watch] == [2, 4, 8]
-    assert {"PartFeed", "PartFetch", "PartEnd"} <= {span.type for span in trace.spans}
+    assert {"PartialFeed", "PartialFetch", "PartialEnd"} <= {span.type for span in trace.spans}
     assert session.report().loops[0].iterations == 4
 
 

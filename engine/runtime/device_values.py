@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -12,17 +12,17 @@ from weakref import WeakKeyDictionary, WeakSet
 import numpy as np
 
 from ..base.tags import Kind
+from ..kernels.cpu.contexts import KernelContexts
 from ..plan.plan import Plan
 from ..streams.contract import Device
 from ..streams.event import DeviceClosed, Event
-from .devices import SessionDevice
 
 _SHORT = 64  # elements
-_residences: WeakKeyDictionary[Device, WeakSet[Residence]] = WeakKeyDictionary()
+_in_use: WeakKeyDictionary[Device, WeakSet[DeviceValues]] = WeakKeyDictionary()
 
 
 @dataclass(slots=True)
-class Arrival:
+class PendingCopy:
     """A value of the host's memory on the device.
 
     No result of the copy is used: a thread that has just ended it would keep the array for a moment more.
@@ -49,13 +49,15 @@ class Arrival:
         return self.array
 
 
-class Residence:
+class DeviceValues:
     """The memory of a device, as one compiled step uses it.
 
     Parameters
     ----------
-    place : SessionDevice
-        Its device computes with another array library than NumPy.
+    device : Device
+        It computes with another array library than NumPy.
+    contexts : KernelContexts
+        Where its kernels run.
     native : bool
         Whether operations run by kernels in CUDA C, where they have one and the library compiles it.
 
@@ -65,21 +67,21 @@ class Residence:
         That library.
     """
 
-    def __init__(self, place: SessionDevice, native: bool = False) -> None:
-        self.device: Device = place.device
-        self.contexts = place.contexts
-        self.xp = place.device.arrays
+    def __init__(self, device: Device, contexts: KernelContexts, native: bool = False) -> None:
+        self.device = device
+        self.contexts = contexts
+        self.xp = device.arrays
         self.native = native
-        self._constants: dict[int, tuple[Any, Arrival | None]] = {}
+        self._constants: dict[int, tuple[Any, PendingCopy | None]] = {}
 
     @property
     def is_limited(self) -> bool:
         """Whether the device's memory has a limit."""
         return self.device.limit is not None
 
-    def settle(self, plan: Plan) -> None:
+    def bind(self, plan: Plan) -> None:
         """Keep constants on the device from when they are first used there."""
-        _residences.setdefault(self.device, WeakSet()).add(self)
+        _in_use.setdefault(self.device, WeakSet()).add(self)
         values = [node.value for node in plan.nodes if node.kind is Kind.CONST]
         self._constants = {id(value): (value, None) for value in values}
 
@@ -87,7 +89,7 @@ class Residence:
         """Say whether a value is an array on the device."""
         return isinstance(value, self.xp.ndarray)
 
-    def bring(self, values: Sequence[Any]) -> list[Arrival]:
+    def copy_in(self, values: Sequence[Any]) -> list[PendingCopy]:
         """Return values of the host's memory as arrays on the device, each with the copy under way, if there is one.
 
         Raises
@@ -96,21 +98,21 @@ class Residence:
             If there is no room for all of them; then no copy has begun, so that what was taken is given back at once.
         """
         arrays = [np.asarray(value) for value in values]
-        arrivals = [self._known(array) or Arrival(self._made(array)) for array in arrays]
-        pairs = zip(arrays, arrivals, strict=True)
+        copies = [self._known(array) or PendingCopy(self._made(array)) for array in arrays]
+        pairs = zip(arrays, copies, strict=True)
         fresh = [(array, each) for array, each in pairs if array.ndim and each.copy is None]
         copy = self.device.copy_all_in([(array, each.array) for array, each in fresh]) if fresh else None
         for array, each in fresh:
             each.copy = copy
             if id(array) in self._constants:
                 self._constants[id(array)] = array, each
-        return arrivals
+        return copies
 
-    def _known(self, array: Any) -> Arrival | None:
+    def _known(self, array: Any) -> PendingCopy | None:
         """Return a constant that is there, or comes."""
-        _, arrival = self._constants.get(id(array), (None, None))
-        failed = arrival is not None and arrival.copy is not None and arrival.copy.error is not None
-        return None if failed else arrival
+        _, pending = self._constants.get(id(array), (None, None))
+        failed = pending is not None and pending.copy is not None and pending.copy.error is not None
+        return None if failed else pending
 
     def _made(self, array: Any) -> Any:
         """Return a new array that a value is to be copied into; a scalar has it already."""
@@ -120,7 +122,7 @@ class Residence:
 
     def forget(self) -> bool:
         """Let go of constants until they are used again; say whether there were any."""
-        there = [(value, arrival) for value, arrival in self._constants.values() if arrival and arrival.is_there]
+        there = [(value, pending) for value, pending in self._constants.values() if pending and pending.is_there]
         self._constants.update((id(value), (value, None)) for value, _ in there)
         return bool(there)
 
@@ -134,14 +136,14 @@ class Residence:
 
     def to_device(self, value: Any) -> Any:
         """Return a value as kernels want it: on the device, but for what the host computes with."""
-        return value if is_short(value) else self.into_device(value)
+        return value if stays_on_host(value) else self.into_device(value)
 
     def into_device(self, value: Any) -> Any:
         """Return a value on the device, or what must be awaited for it."""
         if self.has(value):
             return value
-        (arrival,) = self.bring([value])
-        return arrival.array if arrival.is_there else arrival.wait()
+        (pending,) = self.copy_in([value])
+        return pending.array if pending.is_there else pending.wait()
 
     def calling(self, kernel: Callable[..., Any]) -> Callable[..., Any]:
         """Return a kernel that is called as the device wants it."""
@@ -152,37 +154,38 @@ def _scalar(xp: Any, array: Any) -> Any:
     return xp.full((), array[()], dtype=array.dtype)
 
 
-def is_short(value: Any) -> bool:
+def stays_on_host(value: Any) -> bool:
     """Say whether a value is in the host's memory, and of those that the host computes with."""
     if not isinstance(value, (np.ndarray, np.generic)):
         return False
     return value.ndim == 0 or (value.ndim == 1 and value.dtype.kind in "biu" and value.size <= _SHORT)
 
 
-def forget_constants(devices: Sequence[SessionDevice]) -> bool:
+def forget_constants(devices: Iterable[Device]) -> bool:
     """Let go of what compiled steps keep of their constants on devices; say whether there was anything."""
-    found = [residence.forget() for place in devices for residence in _residences.get(place.device, ())]
+    found = [each.forget() for device in devices for each in _in_use.get(device, ())]
     return any(found)
 
 
-async def copies_over(devices: Sequence[SessionDevice]) -> None:
+async def copies_over(devices: Iterable[Device]) -> None:
     """Wait until devices whose arrays are not NumPy's copy nothing, so that what a step had there is given back."""
-    for place in devices:
-        for stream in place.device.streams[1:] if place.device.arrays is not None else ():
+    for device in devices:
+        for stream in device.streams[1:] if device.arrays is not None else ():
             now = stream.statistics()
             if now.waiting or now.running:
                 with suppress(DeviceClosed):
                     await stream.submit().over()
 
 
-async def copied_out(values: Mapping[str, Any], devices: Sequence[SessionDevice]) -> dict[str, Any]:
+async def copied_out(values: Mapping[str, Any], devices: Iterable[Device]) -> dict[str, Any]:
     """Return copies of variables' values in the host's memory."""
-    copies = {name: _copied_out(value, devices) for name, value in values.items()}
+    found = list(devices)
+    copies = {name: _copied_out(value, found) for name, value in values.items()}
     return {name: await copy if isinstance(copy, Event) else copy for name, copy in copies.items()}
 
 
-def _copied_out(value: Any, devices: Sequence[SessionDevice]) -> Any:
-    for place in devices:
-        if place.device.has(value):
-            return Residence(place).fetched(value)
+def _copied_out(value: Any, devices: Iterable[Device]) -> Any:
+    for device in devices:
+        if device.has(value):
+            return device.copy_out(value, after=device.enqueued())
     return value

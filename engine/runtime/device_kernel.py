@@ -13,21 +13,19 @@ from typing import Any
 import numpy as np
 
 from ..base.dtypes import ON_GPU, as_dtype
-from ..base.errors import GraphError
 from ..base.settings import Settings
-from ..ir.definition import Ufunc, runs_on
+from ..ir.definition import Ufunc, host_inputs, runs_on
 from ..ir.operation import Operation
-from ..ir.rewrite import Program
+from ..kernels.cpu.contexts import KernelContexts
 from ..kernels.cuda.registry import Compiled, find_compiled
 from ..kernels.scheduler.calls import Resumed
 from ..kernels.scheduler.series import Series, Stored
 from ..ops.variables import VariableSlot
 from ..plan.build import bound_kernel
-from ..plan.elsewhere import Kernels, build_elsewhere, host_inputs
 from ..plan.plan import Plan
+from ..streams.contract import Device
 from ..streams.event import Event
-from .devices import SessionDevice
-from .residence import Residence, is_short
+from .device_values import DeviceValues, stays_on_host
 
 # They hand on what they are given, or look at its shape only.
 _PASSING = frozenset({"CustomGradient", "IdentityN", "PlaceholderWithDefault", "Print", "Rank", "Shape", "Size"})
@@ -54,24 +52,24 @@ Put = Callable[[Any], None]
 Coming = tuple[Put, Event[Any]]  # what the result of a copy is given to, and the copy
 
 
-class ResidentKernel:
+class DeviceKernel:
     """The kernel of one operation, which sees to it that its inputs are where it wants them.
 
     Parameters
     ----------
     op : Operation
-    residence : Residence
+    device_values : DeviceValues
         Where it runs.
     """
 
-    def __init__(self, op: Operation, residence: Residence) -> None:
+    def __init__(self, op: Operation, device_values: DeviceValues) -> None:
         definition = op.definition
         where = _where(op)
-        self._residence = residence
+        self._device_values = device_values
         self._on_host = bound_kernel(op, np)
-        kernel = bound_kernel(op, residence.xp)
-        compiled = _compiled(op, residence, kernel) if where == "device" and residence.native else None
-        self._on_device = self._on_host if where == "host" else residence.calling(compiled or kernel)
+        kernel = bound_kernel(op, device_values.xp)
+        compiled = _compiled(op, device_values, kernel) if where == "device" and device_values.native else None
+        self._on_device = self._on_host if where == "host" else device_values.calling(compiled or kernel)
         self._first = int(definition.stateful)  # the context comes first
         hosts = [True] * len(op.inputs) if where == "host" else host_inputs(op)
         self._hosts = [hosts[i] and op.inputs[i].dtype.is_value for i in range(len(op.inputs))]
@@ -100,16 +98,16 @@ class ResidentKernel:
     def _call(self, kernel: Callable[..., Any], given: Sequence[Any]) -> Any:
         """Return what a kernel returns whose inputs are there; later where the device takes no more."""
         result = kernel(*given)
-        event = None if kernel is self._on_host else self._residence.device.crowded()
+        event = None if kernel is self._on_host else self._device_values.device.crowded()
         return result if event is None else _after(event, result)
 
     def _stays(self, given: Sequence[Any]) -> bool:
         """Say whether the host computes this one."""
         if self._looks:
-            return all(not self._residence.has(given[self._first + i]) for i in self._looks)
+            return all(not self._device_values.has(given[self._first + i]) for i in self._looks)
         if self._series:
-            return not any(self._residence.has(each) or isinstance(each, Stored) for each in self._saved(given))
-        return self._may_stay and all(is_short(given[self._first + i]) for i in self._values)
+            return not any(self._device_values.has(each) or isinstance(each, Stored) for each in self._saved(given))
+        return self._may_stay and all(stays_on_host(given[self._first + i]) for i in self._values)
 
     def _saved(self, given: Sequence[Any]) -> Iterator[Any]:
         """Yield what series among the inputs hold; of integers the host has some, and of others none."""
@@ -122,18 +120,18 @@ class ResidentKernel:
         wanted = [] if stays else [*self._inputs(given), *self._mixed(given)]
         coming = self._begun([*wanted, *self._slots(given)])
         for i, wants_host in enumerate(self._hosts, self._first):
-            if wants_host and self._residence.has(given[i]):
-                coming.append((_place(given, i), self._residence.fetched(given[i])))
+            if wants_host and self._device_values.has(given[i]):
+                coming.append((_place(given, i), self._device_values.fetched(given[i])))
         return coming
 
     def _begun(self, wanted: list[tuple[Put, Any]]) -> list[Coming]:
         """Have values copied in; put those that are there in their place, and return what is on its way."""
         coming = []
-        for (put, _), arrival in zip(wanted, self._residence.bring([value for _, value in wanted]), strict=True):
-            if arrival.copy is None or arrival.is_there:
-                put(arrival.array)
+        for (put, _), pending in zip(wanted, self._device_values.copy_in([value for _, value in wanted]), strict=True):
+            if pending.copy is None or pending.is_there:
+                put(pending.array)
             else:
-                coming.append((_given(put, arrival.array), arrival.copy))
+                coming.append((_given(put, pending.array), pending.copy))
         return coming
 
     def _inputs(self, given: list[Any]) -> Iterator[tuple[Put, Any]]:
@@ -142,7 +140,7 @@ class ResidentKernel:
             value = given[i]
             if self._takes_scalars and isinstance(value, np.ndarray) and value.ndim == 0:
                 given[i] = value[()]  # beside an array, else the host would compute this
-            elif not (self._residence.has(value) or (self._lends and given[self._first].lends(value))):
+            elif not (self._device_values.has(value) or (self._lends and given[self._first].lends(value))):
                 yield _place(given, i), value
 
     def _slots(self, given: Sequence[Any]) -> Iterator[tuple[Put, Any]]:
@@ -155,7 +153,7 @@ class ResidentKernel:
         """Yield what series have in the host's memory beside what they have on the device."""
         for series in (given[i] for i in self._series if isinstance(given[i], Series)):
             for index in series.indices():
-                if not self._residence.has(value := series.at(index)) and not isinstance(value, Series | Stored):
+                if not self._device_values.has(value := series.at(index)) and not isinstance(value, Series | Stored):
                     yield partial(series.put, index), value
 
     async def _later(self, kernel: Callable[..., Any], given: list[Any], coming: list[Coming]) -> Any:
@@ -163,9 +161,9 @@ class ResidentKernel:
         for put, event in coming:
             put(await event)
         if self._waits and kernel is self._on_device:
-            compute = self._residence.device.compute
-            if not self._residence.is_limited:
-                return await compute.submit(partial(self._residence.contexts.run, kernel, *given))
+            compute = self._device_values.device.compute
+            if not self._device_values.is_limited:
+                return await compute.submit(partial(self._device_values.contexts.run, kernel, *given))
             await compute.submit()  # what it takes counts on its iteration, which only the loop's thread knows
         return Resumed(partial(self._go_on, kernel, given))
 
@@ -175,9 +173,9 @@ class ResidentKernel:
         return self._later(kernel, given, coming) if coming else self._call(kernel, given)
 
 
-def _compiled(op: Operation, residence: Residence, otherwise: Callable[..., Any]) -> Compiled | None:
+def _compiled(op: Operation, device_values: DeviceValues, otherwise: Callable[..., Any]) -> Compiled | None:
     outputs = [np.dtype(tensor.dtype.numpy) for tensor in op.outputs]
-    return find_compiled(residence.xp, op.type, op.attrs, outputs, otherwise)
+    return find_compiled(device_values.xp, op.type, op.attrs, outputs, otherwise)
 
 
 async def _after(event: Event[Any], result: Any) -> Any:
@@ -206,27 +204,32 @@ def _where(op: Operation) -> str:
     return "host" if any(dtype.is_value and dtype not in ON_GPU for dtype in dtypes) else where
 
 
-def resident_plan(program: Program, place: SessionDevice, settings: Settings) -> Plan:
-    """Return the plan of a lowered program for a device whose arrays are not NumPy's."""
-    residence = Residence(place, settings.native)
-    copies = residence.to_host, residence.to_device, residence.into_device
-    plan = build_elsewhere(program, Kernels(lambda op: ResidentKernel(op, residence), *copies))
-    residence.settle(plan)
-    return plan
+class ArraysBackend:
+    """The DeviceBackend of a device that computes with another array library than NumPy.
 
-
-def check_arrays(devices: Sequence[SessionDevice], is_guarded: bool) -> None:
-    """Refuse what can not be had beside a device whose arrays are not NumPy's.
-
-    Raises
-    ------
-    GraphError
-        If results are to be checked, or other devices have a time of their own.
+    Parameters
+    ----------
+    device_values : DeviceValues
+        Of one compiled step.
     """
-    foreign = [place for place in devices if place.device.arrays is not None]
-    if foreign and (is_guarded or any(place.has_time for place in devices)):
-        what = "check_numerics=True" if is_guarded else "a device that takes stated times"
-        raise GraphError(
-            f"{what} is not to be had with {foreign[0].spec}, whose arrays are not NumPy's",
-            hint="use check_numerics() in the graph, or leave it out" if is_guarded else "leave one of them out",
-        )
+
+    def __init__(self, device_values: DeviceValues) -> None:
+        self._values = device_values
+        self._copies = {
+            "ToHost": device_values.to_host,
+            "ToDevice": device_values.to_device,
+            "IntoDevice": device_values.into_device,
+        }
+
+    def kernel(self, op: Operation) -> Callable[..., Any]:
+        """Return the kernel of an operation, or of a transfer."""
+        return self._copies.get(op.type) or DeviceKernel(op, self._values)
+
+    def bind(self, plan: Plan) -> None:
+        """Keep the plan's constants on the device from when they are first used there."""
+        self._values.bind(plan)
+
+
+def device_backend(device: Device, contexts: KernelContexts, settings: Settings) -> ArraysBackend:
+    """Return the backend of one compiled step on a device whose arrays are not NumPy's."""
+    return ArraysBackend(DeviceValues(device, contexts, settings.native))

@@ -5,11 +5,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import tagflow as tg
+from tagflow.base.errors import GraphError
 from tagflow.base.settings import FAST_PATHS
-from tagflow.compile import PASSES, compile_plan, optimized
+from tagflow.compile import PIPELINE, Target, compile_until
 from tagflow.ir.rewrite import Program
+from tagflow.training import AdamOptimizer
 
 from tests.settings import ON
+from tests.support.compiling import optimized, plan_of
 
 SWITCHES = [{}, {"fold": False}, {"merge": False}, {"fold": False, "merge": False}]
 COUNTS = [{"Add": 1, "Mul": 1}, {"Add": 1, "Mul": 2}, {"Add": 2, "Mul": 1}, {"Add": 2, "Mul": 2}]
@@ -25,7 +28,7 @@ def program():
 def test_a_switched_off_pass_leaves_operations_alone(switches, wanted):
     with tg.Graph().as_default() as graph:
         x, y = program()
-    nodes = compile_plan(Program(graph, [x], [y]), replace(ON, **switches)).nodes
+    nodes = plan_of(Program(graph, [x], [y]), replace(ON, **switches)).nodes
     assert {kind: sum(node.type == kind for node in nodes) for kind in wanted} == wanted
     with tg.SyncSession(graph, settings=replace(ON, **switches)) as session:
         assert session.run(y, {x: 1.0}) == 49.0
@@ -81,11 +84,73 @@ def test_a_hand_written_lstm_does_not_need_the_fast_paths(trained, off):
             np.testing.assert_allclose(result, wanted, rtol=1e-10, atol=1e-12)
 
 
-@pytest.mark.parametrize("off", [setting for setting, _ in PASSES])
+def adam():
+    """Build a step of Adam on a bias that a loop hands through."""
+    x = tg.placeholder("float64", [2, 8])
+    bias = tg.Variable(np.ones(8), name="bias")
+    _, y, _ = tg.while_loop(lambda i, y, b: i < 3, lambda i, y, b: (i + 1, tg.tanh(y * b + y), b), [0, x, bias.value()])
+    return [x], [], [AdamOptimizer(0.1).minimize(tg.reduce_sum(y))]
+
+
+def product():
+    """Build the gradient of an elementwise product of which the batch is not known."""
+    x = tg.placeholder("float64", [None, 8])
+    return [x], tg.gradients(tg.reduce_sum(x * tg.exp(x)), [x]), []
+
+
+def small_lstm():
+    x, fetches = lstm()
+    return [x], fetches[:3], []
+
+
+WORK = {"broadcast_sums": product, "forward_assignments": adam, "loop_invariants": adam}  # others have some in lstm
+
+
+@pytest.mark.parametrize("off", sorted({row.switch for row in PIPELINE} - {None}))
 def test_each_pass_has_something_to_do_in_it(off):
     with tg.Graph().as_default() as graph:
-        x, fetches = lstm()
-    program = Program(graph, [x], fetches[:3])
+        feeds, fetches, targets = WORK.get(off, small_lstm)()
+    program = Program(graph, feeds, fetches, targets)
     before = {"accumulate": "batch", "block_bytes": "hoist_bytes"}  # what they leave is taken
     on = ON.without(*filter(None, [before.get(off)]))
     assert optimized(program, on).graph.to_text() != optimized(program, on.without(off)).graph.to_text()
+
+
+def test_every_pass_that_can_be_switched_off_is_a_fast_path():
+    assert {row.switch for row in PIPELINE} - {None} <= set(FAST_PATHS)
+
+
+def test_rows_have_names_of_their_own():
+    names = [row.name for row in PIPELINE]
+    assert len(names) == len(set(names))
+
+
+def test_a_program_is_dumped_behind_the_rows_that_are_named(capsys):
+    with tg.Graph().as_default() as graph:
+        x, y = program()
+    plan_of(Program(graph, [x], [y]), replace(ON, dump="fold, lower,plan"))
+    shown = capsys.readouterr().err
+    assert [line for line in shown.splitlines() if line.startswith("# ")] == [
+        "# behind fold (structured)",
+        "# behind lower (lowered)",
+        "# behind plan (planned)",
+    ]
+    assert "Mul" in shown
+    assert "fetch_0 FETCH" in shown
+
+
+def test_all_rows_can_be_dumped(capsys):
+    with tg.Graph().as_default() as graph:
+        x, y = program()
+    plan_of(Program(graph, [x], [y]), replace(ON, dump="all"))
+    behind = [line.split()[2] for line in capsys.readouterr().err.splitlines() if line.startswith("# behind")]
+    assert behind == [row.name for row in PIPELINE if row.is_on(Target(ON))]
+
+
+def test_an_unknown_row_is_refused():
+    with tg.Graph().as_default() as graph:
+        x, y = program()
+    with pytest.raises(GraphError, match=r"no such pass\n.*partial_run, prune.*\n.*fuze"):
+        plan_of(Program(graph, [x], [y]), replace(ON, dump="fuze"))
+    with pytest.raises(GraphError, match="no such pass"):
+        compile_until("melt", Program(graph, [x], [y]))

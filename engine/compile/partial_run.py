@@ -1,0 +1,106 @@
+"""A program for a partial run: its feeds come, and its results go, while it runs (rules 124 and 125).
+
+Each feed becomes a PartialFeed, which waits for its value. Each fetched tensor goes to a PartialFetch, which hands its
+value over. Behind that, and behind each target, comes a PartialEnd by way of a ControlTrigger, which is live whatever
+it follows: so a dead value is noticed as soon as it is known to be dead.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Any
+
+from ..ir.operation import Operation
+from ..ir.order import uses
+from ..ir.region import Region
+from ..ir.rewrite import Program, copy_program, copy_with_targets
+from ..ir.tensor import Tensor
+
+Needs = tuple[int, ...]  # indices of feeds, in order
+
+
+def to_partial_run(program: Program) -> Program:
+    """Return a program without feeds and fetches, for a partial run.
+
+    Parameters
+    ----------
+    program : Program
+        Of the user's graph, which is not changed.
+
+    Returns
+    -------
+    Program
+        Results are numbered, the fetches first and then the targets. The PartialEnd of each has as its attribute
+        `needs` the indices of the feeds that the result needs. A Cond, a While or a loop made by hand needs all that
+        goes into it: its iterations go no further than their window until all that enters the loop is there.
+    """
+    copy, targets = copy_with_targets(program)
+    needs = _feeds_needed(copy, targets)
+    ends = [_partial_fetch(tensor, key, needs[key]) for key, tensor in enumerate(copy.fetches)]
+    ends += [_partial_end(copy, op, key, needs[key]) for key, op in enumerate(targets, len(ends))]
+    return copy_program(Program(copy.graph, (), (), [*ends, *copy.targets]), _partial_feed)
+
+
+def _feeds_needed(program: Program, targets: list[Operation | None]) -> list[Needs]:
+    enters = defaultdict(list)
+    for op in program.graph.root.operations:
+        if op.type == "Enter":
+            enters[op.attrs["frame_name"]].append(op)
+    wanted = [*(t.op for t in program.fetches), *targets]
+    return [_feeds_of(op, enters) for op in wanted]
+
+
+def _feeds_of(start: Operation | None, enters: dict[str, list[Operation]]) -> Needs:
+    work = [] if start is None else [start]
+    seen: set[Operation] = set()
+    while work:
+        op = work.pop()
+        if op not in seen:
+            seen.add(op)
+            work += uses(op)
+            work += enters[op.attrs["frame_name"]] if op.type == "Enter" else []
+    return tuple(sorted(op.attrs["index"] for op in seen if op.type == "Feed"))
+
+
+def _partial_fetch(tensor: Tensor, key: int, needs: Needs) -> Operation:
+    fetch = _emit(tensor.op, "PartialFetch", inputs=[tensor], key=key)
+    return _follow(fetch, fetch, key, needs)
+
+
+def _partial_end(program: Program, op: Operation | None, key: int, needs: Needs) -> Operation:
+    """Return the end of a target; of one that does not run since all its outputs are fed, it waits for nothing."""
+    if op is not None:
+        return _follow(op, op, key, needs)
+    graph = program.graph
+    return Operation(
+        graph.root, "PartialEnd", graph.unique_name("PartialEnd"), (), (), attrs={"key": key, "needs": needs}
+    )
+
+
+def _follow(op: Operation, like: Operation, key: int, needs: Needs) -> Operation:
+    trigger = _emit(like, "ControlTrigger", controls=[op])
+    return _emit(like, "PartialEnd", controls=[trigger], key=key, needs=needs)
+
+
+def _emit(like: Operation, type: str, *, inputs: Any = (), controls: Any = (), **attrs: Any) -> Operation:
+    graph = like.graph
+    return Operation(
+        graph.root,
+        type,
+        graph.unique_name(f"{like.name}/{type}"),
+        inputs,
+        (),
+        control_inputs=controls,
+        attrs=attrs,
+        device=like.device,
+        source=like.source,
+    )
+
+
+def _partial_feed(op: Operation, inputs: list[Tensor], region: Region) -> list[Tensor] | None:
+    if op.type != "Feed":
+        return None
+    outputs = [(t.dtype, t.shape) for t in op.outputs]
+    name = region.graph.unique_name(op.name)
+    feed = Operation(region, "PartialFeed", name, (), outputs, attrs=dict(op.attrs), device=op.device, source=op.source)
+    return feed.outputs

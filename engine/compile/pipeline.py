@@ -1,0 +1,207 @@
+"""The pipeline: from a user's graph to the StepPlan that executors run, one row for each pass.
+
+`PIPELINE` is the only place that knows the order. A row is skipped where its setting is off or the target has no use
+for it; between all rows the program is held against the table of what is legal at its stage (`engine/ir/legality.py`),
+if the setting `check_passes` is on, and printed if the setting `dump` names the row.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from ..base.errors import GraphError
+from ..ir.carried import note_carried
+from ..ir.legality import check
+from ..ir.rewrite import Program
+from ..ir.text import to_text
+from ..lower.lowering import lower
+from ..optimize.accumulate import accumulate_products
+from ..optimize.assigned import forward_assignments
+from ..optimize.batch import batch_products
+from ..optimize.blocks import read_in_blocks
+from ..optimize.fold import fold_constants
+from ..optimize.fuse import fuse_elementwise
+from ..optimize.hoist import hoist_constants
+from ..optimize.inputs import hoist_products
+from ..optimize.merge import merge_duplicates
+from ..optimize.narrow import narrow_products
+from ..optimize.release import release_saved
+from ..optimize.sizes import drop_sums
+from ..optimize.swapped import mark_swapped, set_swap_memory
+from ..optimize.unchanged import capture_unchanged
+from ..partition import partitioned as _partitioned
+from ..partition.partitioned import Partitioned
+from .devices import partition_step, place_step
+from .partial_run import to_partial_run
+from .prune import prune, require_feeds
+from .step_plan import StepPlan, plan_step
+from .target import Target
+from .transfers import insert_transfers
+
+DEFAULT = Target()
+
+
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """A row of the pipeline.
+
+    Attributes
+    ----------
+    name : str
+        Under which `dump` and :func:`compile_until` know it.
+    run : callable
+        ``run(program, target)`` returns the next form of the program; it may use up the given one.
+    stage : {'structured', 'lowered', 'partitioned', 'planned'}
+        What the result may hold.
+    switch : str or None
+        The setting that turns the pass off.
+    when : callable or None
+        Whether a target has any use for the pass.
+    """
+
+    name: str
+    run: Callable[[Any, Target], Any]
+    stage: str
+    switch: str | None = None
+    when: Callable[[Target], bool] | None = None
+
+    def is_on(self, target: Target) -> bool:
+        """Whether the pass runs for a target."""
+        wanted = self.when is None or self.when(target)
+        return wanted and (self.switch is None or bool(getattr(target.settings, self.switch)))
+
+
+def _structured(name: str, run: Callable[[Program], Program], switch: str | None = None) -> Pass:
+    """Return the row of a pass on regions that needs nothing of the target."""
+    return Pass(name, lambda program, _: run(program), "structured", switch)
+
+
+PIPELINE: tuple[Pass, ...] = (
+    # What the user built becomes a program of its own.
+    Pass("partial_run", lambda p, _: to_partial_run(p), "structured", when=lambda target: target.partial_run),
+    _structured("prune", prune),
+    _structured("require_feeds", require_feeds),
+    Pass("swap_memory", lambda p, t: set_swap_memory(p, t.swap), "structured", when=lambda t: t.swap is not None),
+    # Compute less.
+    Pass("fold", lambda p, t: fold_constants(p, t.settings.fold_bytes), "structured", "fold"),
+    _structured("merge", merge_duplicates, "merge"),
+    _structured("loop_invariants", capture_unchanged, "loop_invariants"),
+    _structured("hoist", hoist_constants, "hoist"),
+    # Loops: what need not be computed in each iteration, and what is faster for many at a time.
+    Pass("hoist_products", lambda p, t: hoist_products(p, t.settings.hoist_bytes), "structured", "hoist_bytes"),
+    Pass("block", lambda p, t: read_in_blocks(p, t.block_bytes), "structured", "block_bytes"),
+    _structured("narrow", narrow_products, "narrow"),
+    _structured("batch", batch_products, "batch"),
+    _structured("accumulate", accumulate_products, "accumulate"),
+    _structured("note_carried", note_carried),
+    # Fewer, larger operations.
+    _structured("broadcast_sums", drop_sums, "broadcast_sums"),
+    _structured("forward_assignments", forward_assignments, "forward_assignments"),
+    _structured("fuse", fuse_elementwise, "fuse"),
+    # Saved values: how long they stay, and whether they may leave the device.
+    _structured("release", release_saved, "release"),
+    _structured("mark_swappable", mark_swapped),
+    # Primitives, on devices.
+    Pass("lower", lambda p, _: lower(p), "lowered"),
+    Pass("place", place_step, "lowered"),
+    Pass("partition", partition_step, "partitioned"),
+    Pass("transfers", insert_transfers, "partitioned", when=lambda t: any(d.backend for d in t.devices)),
+    Pass("plan", plan_step, "planned"),
+)
+
+
+def compile_step(program: Program, target: Target = DEFAULT) -> StepPlan:
+    """Compile what a program's fetches and targets need.
+
+    Parameters
+    ----------
+    program : Program
+        Of the user's graph, which is not changed.
+    target : Target, optional
+        One CPU with the default settings, unless given.
+
+    Returns
+    -------
+    StepPlan
+
+    Raises
+    ------
+    GraphError
+        If a placeholder that the fetches need is not fed, a static check fails (rules 52 to 55), or there is no device
+        for an operation.
+    """
+    result: StepPlan = compile_until("plan", program, target)
+    return result
+
+
+def compile_until(name: str, program: Program, target: Target = DEFAULT) -> Any:
+    """Return the form that a program has behind a row of the pipeline, for texts and tests.
+
+    Parameters
+    ----------
+    name : str
+        Of the last row that runs.
+    program : Program
+        Of the user's graph, which is not changed.
+    target : Target, optional
+
+    Returns
+    -------
+    Program, Placed, Partitioned or StepPlan
+
+    Raises
+    ------
+    GraphError
+        If there is no such row, or as :func:`compile_step`.
+    """
+    dumped = _named(target.settings.dump)
+    last = _index(name)
+    form: Any = program
+    for row in PIPELINE[: last + 1]:
+        if row.is_on(target):
+            form = row.run(form, target)
+            if target.settings.check_passes:
+                _check(form, row.stage)
+            if row.name in dumped:
+                print(f"# behind {row.name} ({row.stage})", _text(form), sep="\n", file=sys.stderr)
+    return form
+
+
+def _named(dump: str) -> set[str]:
+    """Return the names of rows that a setting ``dump`` stands for."""
+    names = [name.strip() for name in dump.split(",") if name.strip()]
+    if "all" in names:
+        return {row.name for row in PIPELINE}
+    return {PIPELINE[_index(name)].name for name in names}
+
+
+def _index(name: str) -> int:
+    for i, row in enumerate(PIPELINE):
+        if row.name == name:
+            return i
+    raise GraphError("no such pass", wanted=", ".join(row.name for row in PIPELINE), got=name, hint="name one of these")
+
+
+def _programs(form: Any) -> list[Program]:
+    """Return the programs that a form of the step consists of; none once it is planned."""
+    if isinstance(form, Program):
+        return [form]
+    if isinstance(form, Partitioned):
+        return list(form.programs.values())
+    return [] if isinstance(form, StepPlan) else [form.program]
+
+
+def _check(form: Any, stage: str) -> None:
+    for program in _programs(form):
+        check(program.graph, stage)
+
+
+def _text(form: Any) -> str:
+    if isinstance(form, Partitioned):
+        return _partitioned.to_text(form)
+    if isinstance(form, StepPlan):
+        return "\n".join(device.plan.to_text() for device in form.devices)
+    return "\n".join(to_text(program.graph) for program in _programs(form))

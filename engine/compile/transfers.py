@@ -1,0 +1,108 @@
+"""Transfers: in a program for a device whose arrays are not NumPy's, where values are copied between its memory and the
+host's. See docs/design/0016.
+
+What the step machine itself looks at is in the host's memory: predicates, fetches, messages. What comes from there
+(feeds, constants, messages, results of Python functions) is copied in once for all operations that compute with it.
+Kernels see to their own inputs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+from ..base.dtypes import ON_GPU
+from ..ir.definition import host_inputs, runs_on
+from ..ir.operation import Operation
+from ..ir.rewrite import Program, copy_program, needed
+from ..ir.tensor import Tensor
+from ..kernels.scheduler.limited import ONCE
+from ..ops import transfer as _transfer  # noqa: F401  declares ToHost, ToDevice and IntoDevice
+from ..partition.partitioned import Partitioned
+from ..plan.build import is_kernel
+from .target import Target
+
+Use = tuple[Operation | None, int]  # an input of an operation, or a fetch
+_LOOKED_AT = {"Switch": 1, "SwitchN": 1, "LoopCond": 0, "Send": 0}  # inputs that the machine itself reads
+_FROM_HOST = frozenset({"Feed", "Const", "Recv"})
+
+
+def insert_transfers(partitioned: Partitioned, target: Target) -> Partitioned:
+    """Return the partitioned program with copies where devices with arrays of their own need them."""
+    foreign = {device.spec for device in target.devices if device.backend is not None}
+    programs = {d: _transferring(p) if d in foreign else p for d, p in partitioned.programs.items()}
+    return replace(partitioned, programs=programs)
+
+
+def _transferring(program: Program) -> Program:
+    copy = copy_program(program)
+    uses = _uses(copy)
+    for tensor in [t for op in needed(copy) for t in op.outputs]:
+        if tensor.dtype in ON_GPU:
+            _Transfers(copy, tensor, uses.get(tensor, [])).insert()
+    return copy
+
+
+def _uses(program: Program) -> Mapping[Tensor, list[Use]]:
+    found: dict[Tensor, list[Use]] = {}
+    for op in needed(program):
+        for k, tensor in enumerate(op.inputs):
+            found.setdefault(tensor, []).append((op, k))
+    for k, tensor in enumerate(program.fetches):
+        found.setdefault(tensor, []).append((None, k))
+    return found
+
+
+class _Transfers:
+    """The copies of one tensor."""
+
+    def __init__(self, program: Program, tensor: Tensor, uses: list[Use]) -> None:
+        self.program = program
+        self.tensor = tensor
+        self.uses = uses
+
+    def insert(self) -> None:
+        """Put copies where uses of the tensor need them."""
+        self._lead("ToHost", [(op, k) for op, k in self.uses if op is None or _LOOKED_AT.get(op.type) == k])
+        if self.tensor.dtype.is_differentiable:
+            self._lead("IntoDevice", [(op, k) for op, k in self.uses if op and op.type == "SeriesPush" and k == 0])
+        if self._is_from_host():
+            users = list(self._computing())
+            alone = len(users) == 1 and users[0][0] is not None and is_kernel(users[0][0])
+            if not alone or users[0][0].type in ONCE:  # which is not tried again if there is no room
+                self._lead("ToDevice", users)
+
+    def _is_from_host(self) -> bool:
+        op = self.tensor.op
+        return op.type in _FROM_HOST or (is_kernel(op) and runs_on(op) == "host")
+
+    def _computing(self) -> Iterator[tuple[Operation, int]]:
+        """Yield the uses that may compute with the tensor on the device."""
+        for op, k in self.uses:
+            if op is None or op.type == "SeriesPush" or _LOOKED_AT.get(op.type) == k:
+                continue
+            if op.attrs.get("lent"):  # it may leave its rows where they are
+                continue
+            if not is_kernel(op) or not (runs_on(op) == "host" or host_inputs(op)[k]):
+                yield op, k
+
+    def _lead(self, type: str, uses: list[Use] | list[tuple[Operation, int]]) -> None:
+        """Lead uses of the tensor through a copy."""
+        if not uses:
+            return
+        producer = self.tensor.op
+        copy = Operation(
+            producer.region,
+            type,
+            producer.graph.unique_name(f"{producer.name}/{type}_{self.tensor.index}"),
+            [self.tensor],
+            [(self.tensor.dtype, self.tensor.shape)],
+            source=producer.source,
+        )
+        fetches = list(self.program.fetches)
+        for op, k in uses:
+            if op is None:
+                fetches[k] = copy.outputs[0]
+            else:
+                op.update_input(k, copy.outputs[0])
+        self.program.fetches = fetches

@@ -1,0 +1,159 @@
+"""Counts of what the sources should have less and less of: ``python -m tests.architecture.counts`` prints them.
+
+`tests/architecture/test_counts.py` holds them against the bars there, which only go down.
+"""
+
+import ast
+import re
+import sys
+from collections import Counter
+
+from tests.architecture.layers import ROOT, sources
+
+# What an operation is stands in its definition; these rooms are about particular types by their nature.
+ABOUT_TYPES = ("ops", "lower", "partition")
+LONGEST = 500  # lines of a file
+MOST_BRANCHES = 12  # of a function
+
+
+def python_sources(folders=("engine", "streams", "swap", "kernels")):
+    """Yield (path, syntax tree) of the Python files of some folders."""
+    for folder in folders:
+        for path in sorted((ROOT / folder).rglob("*.py")):
+            yield path, ast.parse(path.read_text())
+
+
+def package(path):
+    """Return the folder that a file of engine/ is counted under."""
+    parts = path.relative_to(ROOT).parts
+    return "/".join(parts[1:-1]) or parts[-1]
+
+
+def type_comparisons(tree):
+    """Yield the lines that compare ``something.type`` with names of operation types, or look it up in a table."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Compare):
+            sides = [node.left, *node.comparators]
+            if any(_is_type(side) for side in sides):
+                yield node.lineno
+        elif isinstance(node, ast.Call):
+            called = node.func
+            if isinstance(called, ast.Attribute) and (
+                (called.attr == "startswith" and _is_type(called.value))
+                or (called.attr == "get" and any(_is_type(a) for a in node.args))
+            ):
+                yield node.lineno
+        elif isinstance(node, ast.Subscript) and _is_type(node.slice):
+            yield node.lineno
+
+
+def _is_type(node):
+    return isinstance(node, ast.Attribute) and node.attr == "type" and not _is_another(node.value)
+
+
+def _is_another(node):
+    """Say whether an expression is something else than an operation that has a type too."""
+    return getattr(node, "id", getattr(node, "attr", "")) in (
+        "spec",
+        "device",
+        "parameter",
+        "p",
+        "span",
+        "token",
+        "self",
+    )
+
+
+def name_tables(tree, types):
+    """Yield the names of module-level tables, of two or more operation types."""
+    for node in tree.body:
+        targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+        value = getattr(node, "value", None)
+        if value is not None and isinstance(targets[0], ast.Name) and targets[0].id != "__all__":
+            strings = {n.value for n in ast.walk(value) if isinstance(n, ast.Constant) and isinstance(n.value, str)}
+            if len(strings & types) >= 2:
+                yield targets[0].id
+
+
+def private_reaches(tree, names=("session", "_session")):
+    """Yield the lines that use a private attribute of a session, or of another object of these names."""
+    for node in ast.walk(tree):
+        is_private = isinstance(node, ast.Attribute) and node.attr.startswith("_") and not node.attr.startswith("__")
+        if is_private and getattr(node.value, "id", getattr(node.value, "attr", "")) in names:
+            yield node.lineno
+
+
+def calls_of(tree, name):
+    """Yield the lines that call a function or class by its bare name."""
+    return (n.lineno for n in ast.walk(tree) if isinstance(n, ast.Call) and getattr(n.func, "id", "") == name)
+
+
+def branches(function):
+    """Return how many ways a function has to branch, those of functions in it apart."""
+    kinds = (ast.If, ast.For, ast.While, ast.IfExp, ast.comprehension, ast.ExceptHandler, ast.BoolOp, ast.AsyncFor)
+    return sum(isinstance(node, kinds) for node in ast.walk(function))
+
+
+def operation_types():
+    """Return the names of all declared operation types, and of those that passes make."""
+    import tagflow  # noqa: F401  declares them
+    from tagflow.ir.definition import all_definitions
+
+    return {definition.type for definition in all_definitions()} | {"Cond", "While", "Param", "Feed", "Placeholder"}
+
+
+def counts():
+    """Return the counts by what they are of; those by package as a mapping."""
+    types = operation_types()
+    compared, tables, reaches, made, branchy = Counter(), [], [], [], []
+    for path, tree in python_sources():
+        where = path.relative_to(ROOT)
+        if package(path).split("/")[0] not in ABOUT_TYPES and where.parts[0] == "engine":
+            compared[package(path)] += len(set(type_comparisons(tree)))
+        if "ops" not in where.parts:
+            tables += [f"{where}:{name}" for name in name_tables(tree, types)]
+        reaches += [f"{where}:{line}" for line in private_reaches(tree)]
+        made += [f"{where}:{line}" for line in calls_of(tree, "Operation")]
+        functions = (n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef))
+        branchy += [f"{where}:{f.name}" for f in functions if branches(f) > MOST_BRANCHES]
+    return {
+        "comparisons of op.type": +compared,
+        "tables of operation types": tables,
+        "private attributes of sessions": reaches,
+        "hand-made Operation(...)": made,
+        "formatter pragmas": formatter_pragmas(),
+        f"functions with more than {MOST_BRANCHES} branches": branchy,
+        f"files of more than {LONGEST} lines": long_files(),
+    }
+
+
+def formatter_pragmas():
+    """Return where lines are kept from the formatter."""
+    pragma = re.compile(r"# *fmt" + r": ")
+    paths = [
+        p for top in ("engine", "kernels", "streams", "swap", "tests", "bench") for p in (ROOT / top).rglob("*.p*")
+    ]
+    return [str(p.relative_to(ROOT)) for p in paths if p.suffix != ".pyc" and pragma.search(_text(p))]
+
+
+def _text(path):
+    return path.read_text() if path.suffix in (".py", ".pyi", ".pyx", ".pxd") else ""
+
+
+def long_files():
+    """Return the files that have outgrown themselves, with their lines."""
+    lines = {path.relative_to(ROOT): len(path.read_text().splitlines()) for path, _ in sources()}
+    return [f"{path}: {n}" for path, n in sorted(lines.items()) if n > LONGEST]
+
+
+def main():
+    for what, found in counts().items():
+        total = sum(found.values()) if isinstance(found, Counter) else len(found)
+        print(f"{total:5} {what}")
+        if "-v" in sys.argv:
+            rows = [f"{n} {where}" for where, n in sorted(found.items())] if isinstance(found, Counter) else found
+            print(*(f"        {row}" for row in rows), sep="\n")
+
+
+if __name__ == "__main__":
+    main()
