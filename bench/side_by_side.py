@@ -50,12 +50,21 @@ def run(
             began = time.monotonic()
             lanes = build(experiment, cases, processes)
             check_equal(experiment, lanes)
-            stop = began + (deadline - began) / (len(groups) - number)
+            stop = began + share(deadline - began, len(groups) - number)
             progress(f"{describe(shared)}: {len(lanes)} in turn")
             samples = measure(experiment, lanes, effort, stop)
             yield from records(experiment, lanes, samples)
     finally:
         close(processes)
+
+
+def share(remaining: float, groups: int) -> float:
+    """Return the seconds that the next of the remaining groups may take.
+
+    Groups go from small cases to large ones, so the second gets twice as much as the first, and so on: large cases
+    would otherwise have no time for more than a round.
+    """
+    return 2 * remaining / (groups * (groups + 1))
 
 
 def without(case: Case, keys: tuple[str, ...]) -> dict[str, Any]:

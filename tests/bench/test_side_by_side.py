@@ -133,3 +133,9 @@ def test_a_ratio_without_a_row_of_its_peer_is_shown(capsys):
     shown = capsys.readouterr().out
     assert "way=one batch_kind=b length=3: " in shown
     assert "x torch" in shown
+
+
+def test_later_groups_get_more_time():
+    assert side_by_side.share(42.0, 2) == pytest.approx(14.0)
+    assert side_by_side.share(28.0, 1) == pytest.approx(28.0)
+    assert side_by_side.share(6.0, 3) == pytest.approx(1.0)
