@@ -12,7 +12,7 @@ from pathlib import Path
 
 import bench
 
-from . import report
+from . import report, side_by_side
 from .experiment import PEER_MODULES, BenchError, Experiment
 from .protocol import FULL, QUICK, run
 
@@ -51,7 +51,8 @@ def measure(options: argparse.Namespace, experiment: Experiment) -> None:
         report.require_plot()
     records = []
     with report.progress(experiment.name) as progress:
-        for record in run(experiment, engines, effort, progress):
+        measured = side_by_side.run if experiment.together else run
+        for record in measured(experiment, engines, effort, progress):
             records.append(record)
             if options.json:
                 report.print_json(record)

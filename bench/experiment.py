@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -32,11 +32,14 @@ class Observed:
         Samples of each metric that the experiment names in `figures`; they may grow with each step.
     notes : callable
         Returns what the experiment names in `notes`, in words; called at the end, when nothing is measured.
+    compared : callable
+        Makes of the step's values those to compare with the other engines', where the step gives them in another form.
     """
 
     step: Step
-    figures: Mapping[str, list[float]]
+    figures: Mapping[str, list[float]] = field(default_factory=dict)
     notes: Callable[[], Mapping[str, str]] = dict
+    compared: Callable[[list[Any]], list[Any]] = list
 
     def __call__(self) -> Any:
         """Do the step."""
@@ -86,6 +89,15 @@ class Experiment:
     devices : mapping of str to callable
         Other devices than CPUs: each gets the peers asked for and returns the experiment there, or raises a BenchError
         that says what is missing. What a peer does in another way is an engine of its name and more, as "torch-eager".
+    together : tuple of str
+        Keys of the cases that are compared with each other: those that differ in nothing else are built side by side
+        in the same processes and timed in turn.
+    same_values : tuple of str
+        Keys among `together` that do not change the values.
+    peer_case : callable
+        Returns the case whose work peers do for a case, where they can not tell one of those together from another.
+    sides : callable
+        Gets (case, median) of tagflow for the cases together; yields (case, `ratio_to`, ratio) of those it compares.
     """
 
     name: str
@@ -105,6 +117,10 @@ class Experiment:
     quick_cases: tuple[Case, ...] = ()
     picture: Callable[[Path], None] | None = None
     devices: Mapping[str, Callable[[Sequence[str]], Experiment]] = field(default_factory=dict)
+    together: tuple[str, ...] = ()
+    same_values: tuple[str, ...] = ()
+    peer_case: Callable[[Case], Case] = lambda case: case
+    sides: Callable[[Sequence[tuple[Case, float]]], Iterable[tuple[Case, str, float]]] = lambda medians: ()
 
     def on(self, device: str, peers: Sequence[str]) -> Experiment:
         """Return the experiment on a device; BenchError if it has none of that name, or something is missing."""

@@ -89,22 +89,24 @@ class Worker:
     def __init__(self, factory: Any) -> None:
         self.factory = factory
         self.stack = AsyncExitStack()
-        self.step: Any
+        self.steps: list[Any]
         self.memory: PeakMemory
 
-    async def prepare(self, case: Mapping[str, Any]) -> None:
-        """Drop the last case and build the work of this one."""
+    async def prepare(self, *cases: Mapping[str, Any]) -> None:
+        """Drop the last cases and build the work of these, of which most experiments give one; its number is 0."""
         await self.stack.aclose()
-        self.step = await _settle(self.factory(case, self.stack))
+        self.steps = [await _settle(self.factory(case, self.stack)) for case in cases]
         self.memory = PeakMemory()
 
-    async def values(self) -> list[np.ndarray]:
-        """Do a step and return its values."""
-        return [np.asarray(value) for value in await _settle(self.step())]
+    async def values(self, number: int = 0) -> list[np.ndarray]:
+        """Do a step of a case and return the values to compare."""
+        step = self.steps[number]
+        values = await _settle(step())
+        return [np.asarray(value) for value in (step.compared(values) if isinstance(step, Observed) else values)]
 
-    async def seconds(self, steps: int) -> float:
-        """Return the time that `steps` steps take together."""
-        step = self.step
+    async def seconds(self, steps: int, number: int = 0) -> float:
+        """Return the time that `steps` steps of a case take together."""
+        step = self.steps[number]
         start = time.perf_counter()
         for _ in range(steps):
             result = step()
@@ -114,11 +116,12 @@ class Worker:
 
     async def figures(self) -> dict[str, list[float]]:
         """Return what an Observed step has noted."""
-        return {metric: list(samples) for metric, samples in self.step.figures.items()}
+        return {metric: list(samples) for metric, samples in self.steps[0].figures.items()}
 
     async def notes(self) -> dict[str, str]:
         """Return what the step has noted in words, if it is one that does."""
-        return dict(self.step.notes()) if isinstance(self.step, Observed) else {}
+        step = self.steps[0]
+        return dict(step.notes()) if isinstance(step, Observed) else {}
 
     async def peak(self) -> int:
         """Return the peak resident bytes since before the first step."""

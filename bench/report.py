@@ -34,8 +34,8 @@ def print_table(records: list[Record]) -> None:
         table.add_row(describe(r["case"]), r["engine"], r["metric"], *numbers, str(r["runs"]), factor)
     console = Console()
     console.print(table)
-    engines = {r["engine"] for r in records if "engine" in r}
-    for r in (r for r in records if r.get("ratio_to", "tagflow") not in engines):
+    shown = {(describe(r["case"]), r["engine"]) for r in records if "engine" in r}
+    for r in (r for r in records if "ratio_to" in r and (describe(r["case"]), r["ratio_to"]) not in shown):
         console.print(f"{describe(r['case'])}: {r['value']:.2f}x {r['ratio_to']}")
     for r in (r for r in records if "note" in r):
         console.print(f"{describe(r['case'])}: {r['by']} {r['note']} {r['text']}")

@@ -175,7 +175,7 @@ def test_heavy_takes_its_time():
 def test_all_experiments_of_the_table_are_there():
     names = "null_ops counter_loop matmul_loop cond_loop nested_loop loop_gradient lstm_train static_unroll"
     found = experiments()
-    assert set(names.split()) | {"step_overhead", "loop_lag", "dead_signals"} <= set(found)
+    assert set(names.split()) | {"step_overhead", "loop_lag", "dead_signals", "lstm_spellings"} <= set(found)
     assert list(found["static_unroll"].engines) == ["tagflow", "unrolled"]
     assert all(0 < len(e.quick().cases) <= len(e.cases) for e in found.values())
 

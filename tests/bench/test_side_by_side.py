@@ -1,0 +1,141 @@
+"""Cases that are compared with each other, measured with engines small enough to live in this file."""
+
+import json
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from bench import __main__ as command_line
+from bench import report, side_by_side
+from bench.experiment import BenchError, Experiment, Observed
+from bench.protocol import Effort
+
+FAST = Effort(seconds=600.0, most_rounds=2, timing=0.001, idle=0.0)  # rounds decide, on a busy machine too
+
+
+def ours(case, stack):
+    """Give the values of a case in an order of its own."""
+    values = np.arange(case["length"]) + (1 if case["way"] == "other" else 0)
+    return Observed(lambda: [values[::-1]], compared=lambda found: [found[0][::-1]])
+
+
+def peer(case, stack):
+    return lambda: [np.arange(case["length"]) + (1 if case["way"] == "other" else 0)]
+
+
+def sides(medians):
+    (one, _), *others = medians
+    return [(case, "first", 2.0) for case, _ in others if case != one]
+
+
+def experiment(**changes):
+    fields = {
+        "name": "tiny",
+        "cases": tuple(
+            {"way": w, "batch_kind": k, "length": n} for w in ("one", "other") for k in ("a", "b") for n in (3, 5)
+        ),
+        "engines": {"tagflow": ours, "torch": peer},
+        "metric": "steps_per_second",
+        "together": ("way", "batch_kind"),
+        "same_values": ("batch_kind",),
+        "peer_case": lambda case: {**case, "batch_kind": "a"},
+        "sides": sides,
+    }
+    return Experiment(**{**fields, **changes})
+
+
+def test_records_follow_the_protocol_group_by_group():
+    found = list(side_by_side.run(experiment(), ["tagflow", "torch"], FAST))
+    json.dumps(found)
+    assert [r["case"]["length"] for r in found] == [3] * 13 + [5] * 13
+    group = found[:13]
+    assert [r.get("engine") or r["ratio_to"] for r in group] == ["tagflow"] * 4 + ["torch"] * 6 + ["first"] * 3
+    assert ["engine" in r for r in group] == [True] * 6 + [False] * 7
+    assert set(group[0]) == {"bench", "case", "engine", "metric", "median", "p5", "p95", "runs"}
+    assert set(group[6]) == set(group[-1]) == {"bench", "case", "ratio_to", "metric", "value"}
+    assert group[0]["runs"] == FAST.most_rounds
+
+
+def test_cases_that_a_peer_can_not_tell_apart_are_compared_with_the_same_lane():
+    group = list(side_by_side.run(experiment(), ["tagflow", "torch"], FAST))[:13]
+    medians = {(r["engine"], *r["case"].values()): r["median"] for r in group if "engine" in r}
+    ratios = [r for r in group if r.get("ratio_to") == "torch"]
+    assert [r["case"]["batch_kind"] for r in ratios] == ["a", "b", "a", "b"]
+    for r in ratios:
+        theirs = medians["torch", r["case"]["way"], "a", 3]
+        assert r["value"] == pytest.approx(medians["tagflow", *r["case"].values()] / theirs)
+
+
+def test_cases_with_the_same_values_must_have_them():
+    with pytest.raises(BenchError, match=r"'tagflow' at way=other .* and 'tagflow' at way=one .* disagree: value 0"):
+        list(side_by_side.run(experiment(same_values=("way", "batch_kind")), ["tagflow"], FAST))
+    wrong = experiment(engines={"tagflow": ours, "torch": ours}, peer_case=lambda case: {**case, "way": "one"})
+    assert list(side_by_side.run(wrong, ["tagflow", "torch"], FAST))
+    with pytest.raises(BenchError, match="'torch' at"):
+        list(side_by_side.run(replace(wrong, engines={"tagflow": ours, "torch": off}), ["tagflow", "torch"], FAST))
+
+
+def off(case, stack):
+    return lambda: [np.arange(case["length"]) + 7]
+
+
+class Recorder:
+    """Stands for a process: notes what is timed, and takes two seconds for it."""
+
+    def __init__(self, engine, log):
+        self.engine, self.log = engine, log
+
+    def call(self, command, steps, number):
+        self.log.append((self.engine, number, steps))
+        return 2.0 * steps
+
+
+def lanes(log):
+    a, b = Recorder("a", log), Recorder("b", log)
+    return [side_by_side.Lane({"way": n}, process, n) for process in (a, b) for n in range(2)]
+
+
+def test_lanes_take_turns_to_and_fro_and_rest_between_engines_only(monkeypatch):
+    log = []
+    monkeypatch.setattr(side_by_side.time, "sleep", log.append)
+    effort = Effort(most_rounds=2, timing=3.0, idle=0.3)
+    samples = side_by_side.measure(experiment(), lanes(log), effort, math.inf)
+    once, twice = ([0.3, ("a", 0, n), ("a", 1, n), 0.3, ("b", 0, n), ("b", 1, n)] for n in (1, 2))
+    back = [0.3, ("b", 1, 2), ("b", 0, 2), 0.3, ("a", 1, 2), ("a", 0, 2)]
+    assert log == once + back + twice
+    assert samples == [[0.5, 0.5]] * 4
+
+
+@pytest.mark.parametrize(("timing", "timings"), [(0.5, 1), (3.0, 2)])
+def test_out_of_time_every_lane_has_a_sample(timing, timings):
+    log = []
+    samples = side_by_side.measure(experiment(), lanes(log), Effort(timing=timing, idle=0.0), -math.inf)
+    assert samples == [[0.5]] * 4
+    assert len(log) == 4 * timings
+
+
+def test_command_line_measures_them_side_by_side(monkeypatch, capsys):
+    alone = experiment(engines={"tagflow": ours}, cases=experiment().cases[:4])
+    monkeypatch.setattr(command_line, "experiments", lambda: {"tiny": alone})
+    monkeypatch.setattr(command_line, "QUICK", FAST)
+    assert command_line.main(["tiny", "--quick", "--json"]) == 0
+    shown = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [r.get("ratio_to", "") for r in shown] == ["", "", "first"] * 2
+    assert command_line.main(["tiny", "--quick"]) == 0
+    assert "2.00x first" in capsys.readouterr().out
+
+
+def test_a_ratio_without_a_row_of_its_peer_is_shown(capsys):
+    group = list(side_by_side.run(experiment(), ["tagflow", "torch"], FAST))[:13]
+    report.print_table(group)
+    shown = capsys.readouterr().out
+    assert "way=one batch_kind=b length=3: " in shown
+    assert "x torch" in shown
+
+
+def test_later_groups_get_more_time():
+    assert side_by_side.share(42.0, 2) == pytest.approx(14.0)
+    assert side_by_side.share(28.0, 1) == pytest.approx(28.0)
+    assert side_by_side.share(6.0, 3) == pytest.approx(1.0)
