@@ -15,6 +15,7 @@ from ..ir.order import uses
 from ..ir.region import Region
 from ..ir.rewrite import Program, copy_program, copy_with_targets
 from ..ir.tensor import Tensor
+from ..ir.traits import Role
 
 Needs = tuple[int, ...]  # indices of feeds, in order
 
@@ -44,7 +45,7 @@ def to_partial_run(program: Program) -> Program:
 def _feeds_needed(program: Program, targets: list[Operation | None]) -> list[Needs]:
     enters = defaultdict(list)
     for op in program.graph.root.operations:
-        if op.type == "Enter":
+        if op.role is Role.ENTER:
             enters[op.attrs["frame_name"]].append(op)
     wanted = [*(t.op for t in program.fetches), *targets]
     return [_feeds_of(op, enters) for op in wanted]
@@ -58,8 +59,8 @@ def _feeds_of(start: Operation | None, enters: dict[str, list[Operation]]) -> Ne
         if op not in seen:
             seen.add(op)
             work += uses(op)
-            work += enters[op.attrs["frame_name"]] if op.type == "Enter" else []
-    return tuple(sorted(op.attrs["index"] for op in seen if op.type == "Feed"))
+            work += enters[op.attrs["frame_name"]] if op.role is Role.ENTER else []
+    return tuple(sorted(op.attrs["index"] for op in seen if op.role is Role.FEED))
 
 
 def _partial_fetch(tensor: Tensor, key: int, needs: Needs) -> Operation:
@@ -98,7 +99,7 @@ def _emit(like: Operation, type: str, *, inputs: Any = (), controls: Any = (), *
 
 
 def _partial_feed(op: Operation, inputs: list[Tensor], region: Region) -> list[Tensor] | None:
-    if op.type != "Feed":
+    if op.role is not Role.FEED:
         return None
     outputs = [(t.dtype, t.shape) for t in op.outputs]
     name = region.graph.unique_name(op.name)

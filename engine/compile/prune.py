@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ..base.errors import GraphError
 from ..ir.rewrite import Program, copy_program
+from ..ir.traits import Role
 
 
 def prune(program: Program) -> Program:
@@ -14,7 +15,7 @@ def prune(program: Program) -> Program:
 def require_feeds(program: Program) -> Program:
     """Return the program; GraphError if a placeholder is left in it, which nobody feeds."""
     for op in program.graph.root.walk():
-        if op.type == "Placeholder":
+        if op.role is Role.PLACEHOLDER:
             raise GraphError(
                 f"you must feed a value for placeholder {op.name}",
                 wanted=f"{op.outputs[0].dtype}{op.outputs[0].shape}",

@@ -16,15 +16,15 @@ from ..ir.definition import host_inputs, runs_on
 from ..ir.operation import Operation
 from ..ir.rewrite import Program, copy_program, needed
 from ..ir.tensor import Tensor
-from ..kernels.scheduler.limited import ONCE
+from ..ir.traits import Role
 from ..ops import transfer as _transfer  # noqa: F401  declares ToHost, ToDevice and IntoDevice
 from ..partition.partitioned import Partitioned
 from ..plan.build import is_kernel
 from .target import Target
 
 Use = tuple[Operation | None, int]  # an input of an operation, or a fetch
-_LOOKED_AT = {"Switch": 1, "SwitchN": 1, "LoopCond": 0, "Send": 0}  # inputs that the machine itself reads
-_FROM_HOST = frozenset({"Feed", "Const", "Recv"})
+_LOOKED_AT = {Role.SWITCH: 1, Role.SWITCH_N: 1, Role.LOOP_COND: 0, Role.SEND: 0}  # inputs that the machine itself reads
+_FROM_HOST = frozenset({Role.FEED, Role.CONST, Role.RECV})
 
 
 def insert_transfers(partitioned: Partitioned, target: Target) -> Partitioned:
@@ -63,23 +63,23 @@ class _Transfers:
 
     def insert(self) -> None:
         """Put copies where uses of the tensor need them."""
-        self._lead("ToHost", [(op, k) for op, k in self.uses if op is None or _LOOKED_AT.get(op.type) == k])
+        self._lead("ToHost", [(op, k) for op, k in self.uses if op is None or _LOOKED_AT.get(op.role) == k])
         if self.tensor.dtype.is_differentiable:
-            self._lead("IntoDevice", [(op, k) for op, k in self.uses if op and op.type == "SeriesPush" and k == 0])
+            self._lead("IntoDevice", [(op, k) for op, k in self.uses if op and op.role is Role.SERIES_PUSH and k == 0])
         if self._is_from_host():
             users = list(self._computing())
             alone = len(users) == 1 and users[0][0] is not None and is_kernel(users[0][0])
-            if not alone or users[0][0].type in ONCE:  # which is not tried again if there is no room
+            if not alone or not users[0][0].definition.retry:
                 self._lead("ToDevice", users)
 
     def _is_from_host(self) -> bool:
         op = self.tensor.op
-        return op.type in _FROM_HOST or (is_kernel(op) and runs_on(op) == "host")
+        return op.role in _FROM_HOST or (is_kernel(op) and runs_on(op) == "host")
 
     def _computing(self) -> Iterator[tuple[Operation, int]]:
         """Yield the uses that may compute with the tensor on the device."""
         for op, k in self.uses:
-            if op is None or op.type == "SeriesPush" or _LOOKED_AT.get(op.type) == k:
+            if op is None or op.role is Role.SERIES_PUSH or _LOOKED_AT.get(op.role) == k:
                 continue
             if op.attrs.get("lent"):  # it may leave its rows where they are
                 continue

@@ -33,7 +33,7 @@ def _carries(tensor: Tensor) -> bool:
 
 
 def _through(op: Operation, tensor: Tensor) -> list[Tensor]:
-    if op.type == "While":
+    if op.is_while:
         return [t for i, init in enumerate(op.inputs) if init is tensor for t in _variable(op, i)]
     if is_structured(op) or not (op.type in RULES or op.definition.is_differentiable):
         return []
@@ -54,9 +54,9 @@ def _becomes(here: Region) -> dict[Tensor, list[Tensor]]:
 
 
 def _results(owner: Operation) -> Iterator[tuple[Tensor, list[Tensor]]]:
-    for region in owner.regions[owner.type == "While" :]:
+    for region in owner.regions[owner.is_while :]:
         for i, tensor in enumerate(region.results):
-            yield tensor, _variable(owner, i) if owner.type == "While" else [owner.outputs[i]]
+            yield tensor, _variable(owner, i) if owner.is_while else [owner.outputs[i]]
     for extra, output in zip(extras(owner), owner.outputs[num_results(owner) :], strict=True):
         if extra.value is not None:
             yield extra.value, [output]

@@ -13,7 +13,6 @@ from .cotangents import Cotangents, densify
 
 Rule = Callable[["Backward", Operation, Cotangents], None]
 RULES: dict[str, Rule] = {}  # filled by the modules that know how to leave a region or read a series
-_KEEPS_SLICES = frozenset({"Identity", "ReadVariable"})
 
 
 class Backward:
@@ -42,14 +41,14 @@ class Backward:
     def _visit(self, op: Operation, cotangents: Cotangents) -> None:
         if op.type in RULES:
             RULES[op.type](self, op, cotangents)
-        elif op.type == "Param":
+        elif op.is_param:
             self._parameter(op)
         elif op.definition.is_differentiable and any(t in self.active for t in op.inputs):
             self._plain(op, cotangents)
 
     def _plain(self, op: Operation, cotangents: Cotangents) -> None:
         sums = [self.total(cotangents, t) for t in op.outputs]
-        if op.type not in _KEEPS_SLICES:
+        if not op.definition.sparse_gradient:
             sums = [None if s is None else densify(s) for s in sums]
         results = list(op.definition.gradient(op, *sums))  # type: ignore[operator]
         if len(results) != len(op.inputs):

@@ -10,8 +10,9 @@ from weakref import WeakKeyDictionary
 
 from ..ir.structured import num_results
 from ..ir.tensor import Tensor
+from ..ir.traits import FLOW, SWITCHES, Role
 
-_LIVE = frozenset({"MaybeGet", "Param", "While", "Merge", "Enter", "Exit", "NextIteration"})
+_LIVE = (FLOW - SWITCHES) | {Role.MAYBE_GET, Role.PARAM, Role.WHILE}
 _known: WeakKeyDictionary[Tensor, bool] = WeakKeyDictionary()
 
 
@@ -30,13 +31,13 @@ def may_be_dead(tensor: Tensor) -> bool:
 
 def _is_source(tensor: Tensor) -> bool:
     op = tensor.op
-    if op.type == "Cond":
+    if op.is_cond:
         return tensor.index >= num_results(op)
-    return op.type in ("Switch", "SwitchN") or bool(op.type == "SeriesRead" and op.attrs["maybe"])
+    return op.role in SWITCHES or bool(op.role is Role.SERIES_READ and op.attrs["maybe"])
 
 
 def _made_of(tensor: Tensor) -> list[Tensor]:
     op = tensor.op
-    if op.type in _LIVE or _is_source(tensor):
+    if op.role in _LIVE or _is_source(tensor):
         return []
-    return [region.results[tensor.index] for region in op.regions] if op.type == "Cond" else op.inputs
+    return [region.results[tensor.index] for region in op.regions] if op.is_cond else op.inputs

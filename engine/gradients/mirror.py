@@ -21,8 +21,6 @@ from ..ir.structured import save_maybe, save_series
 from ..ir.tensor import Tensor
 from .liveness import may_be_dead
 
-_REREAD = frozenset({"SeriesRead", "SeriesReadOrZeros", "SeriesReadSeries", "MaybeGet"})
-
 
 class Mirror:
     """Makes tensors of `forward` available in `region`.
@@ -63,14 +61,14 @@ class Mirror:
 
     def _read(self, tensor: Tensor) -> Tensor:
         op = tensor.op
-        if op.type == "Const":
+        if op.is_constant:
             return constant(op.attrs["value"])
         if op.type == "Identity" and not op.control_inputs:
             return self.region.resolve(op.inputs[0])
         counted = self._counted(tensor)
         if counted is not None:
             return counted
-        if op.type in _REREAD or self._is_cheap(op):
+        if op.definition.is_reread or self._is_cheap(op):
             inputs = [self.region.resolve(t) for t in op.inputs]
             return apply(op.type, *inputs, **{k: op.attrs[k] for k in op.definition.attrs})  # type: ignore[no-any-return]
         return self._saved(tensor)
@@ -89,7 +87,7 @@ class Mirror:
             return None
         if tensor.op.type == "Instance" and tensor.index == 1:
             return self.index
-        return counter(tensor, self.index) if tensor.op.type == "Param" else None
+        return counter(tensor, self.index) if tensor.op.is_param else None
 
     def _is_cheap(self, op: Operation) -> bool:
         """Whether recomputing costs less than saving: sums and casts of integer scalars not saved themselves."""
@@ -98,9 +96,9 @@ class Mirror:
         return all(self._is_free(t) for t in op.inputs)
 
     def _is_free(self, tensor: Tensor) -> bool:
-        if tensor.region is not self.forward or tensor.op.type == "Const":
+        if tensor.region is not self.forward or tensor.op.is_constant:
             return True
-        if tensor.op.type == "Param" and self.index is not None:
+        if tensor.op.is_param and self.index is not None:
             return _step(tensor, self.forward.results[self.forward.params.index(tensor)]) is not None
         return self._is_cheap(tensor.op)
 

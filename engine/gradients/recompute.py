@@ -32,11 +32,11 @@ from ..ir.structured import (
     trip_count,
 )
 from ..ir.tensor import Tensor
-from ..ops.random import DRAWS
+from ..ir.traits import Effect, Role
 from .mirror import Mirror, counter, read_slot
 
-_HAND_MADE = frozenset({"Enter", "Exit", "NextIteration", "LoopCond"})
-_GIVEN = frozenset({"Placeholder", "PlaceholderWithDefault"})
+_HAND_MADE = frozenset({Role.ENTER, Role.EXIT, Role.NEXT_ITERATION, Role.LOOP_COND})
+_AGAIN = Effect.SHOWS | Effect.RANDOM  # a random operation is told which instance it repeats
 
 
 def is_kept(tensor: Tensor) -> bool:
@@ -48,9 +48,7 @@ def is_kept(tensor: Tensor) -> bool:
 
 
 def _is_kept(op: Operation) -> bool:
-    if op.type in _GIVEN:
-        return True
-    return op.definition.stateful and op.type != "Print" and op.type not in DRAWS
+    return op.definition.may_be_fed or bool(op.definition.effects & ~_AGAIN)
 
 
 def _extra(tensor: Tensor) -> Extra | None:
@@ -65,7 +63,7 @@ def _is_told(op: Operation) -> bool:
 
 def _instance(region: Region) -> list[Tensor]:
     """Return the frame and the iteration in which the operations of a region run."""
-    while region.owner is not None and region.owner.type == "Cond":
+    while region.owner is not None and region.owner.is_cond:
         assert region.parent is not None
         region = region.parent
     derived = region.params[0]._derived
@@ -121,14 +119,14 @@ class Recompute(Mirror):
 
     def _repeat(self, op: Operation) -> _Branches | Rerun | None:
         again = None
-        if op.type == "Param":
+        if op.is_param:
             results: Sequence[Tensor] = [self._parameter(op.outputs[0])]
-        elif op.type == "Const":
+        elif op.is_constant:
             results = [constant(op.attrs["value"])]
         elif op.type in ("Identity", "Print"):
             results = [self.region.resolve(op.inputs[0])]
         elif is_structured(op):
-            again = _Branches(op) if op.type == "Cond" else Rerun.of_loop(op, self.region)
+            again = _Branches(op) if op.is_cond else Rerun.of_loop(op, self.region)
             results = again.results()
         else:
             results = self._copy(op).outputs
@@ -140,7 +138,7 @@ class Recompute(Mirror):
         return self.region.params[1 + self.forward.params.index(param)] if counted is None else counted
 
     def _copy(self, op: Operation) -> Operation:
-        if op.type in _HAND_MADE:
+        if op.role in _HAND_MADE:
             raise GraphError(
                 "a hand-made loop can not be recomputed",
                 wanted="while_loop and cond in a loop with checkpoint_every",
@@ -149,7 +147,7 @@ class Recompute(Mirror):
                 hint="leave checkpoint_every out, or build the inner loop with while_loop",
             )
         inputs = [*op.inputs]
-        if op.type in DRAWS and not _is_told(op):
+        if Effect.RANDOM in op.definition.effects and not _is_told(op):
             inputs += _instance(self.forward)
         return Operation(
             self.region,

@@ -10,7 +10,7 @@ from ..base import dtypes
 from ..base.devices import merge_devices
 from ..base.dtypes import DType
 from ..base.errors import DtypeError, GraphError, TagflowError
-from ..base.shapes import SCALAR, Shape
+from ..base.shapes import Shape
 from ..base.sources import user_source
 from . import scopes
 from .definition import REQUIRED, OpDefinition, definition_of
@@ -257,23 +257,27 @@ def static_value(tensor: Tensor) -> np.ndarray[Any, Any] | None:
 
     What is built from it can not follow another value, so from now on a step may not feed the tensor (rule 58).
     """
-    chain = _passed_on(tensor, "Identity")
+    chain = _passed_on(tensor)
     value = _value_of(chain[-1])
     if value is not None and value.size:
         tensor.graph.fixed.update(chain)
     return value
 
 
-def _passed_on(tensor: Tensor, *types: str) -> list[Tensor]:
-    """Return a tensor and those it comes from by operations of some types, the first one last."""
+def _passed_on(tensor: Tensor, casts: bool = False) -> list[Tensor]:
+    """Return a tensor and those that it is a mere copy of, or cast from, the first one last."""
     chain = [tensor]
-    while chain[-1].op.type in types:
+    while _hands_on(chain[-1].op, casts):
         chain.append(chain[-1].op.inputs[0])
     return chain
 
 
+def _hands_on(op: Operation, casts: bool) -> bool:
+    return op.type == "Identity" or (casts and op.type == "Cast")
+
+
 def _value_of(tensor: Tensor) -> np.ndarray[Any, Any] | None:
-    if tensor.op.type == "Const":
+    if tensor.op.is_constant:
         return tensor.op.attrs["value"]  # type: ignore[no-any-return]
     shape = static_shape(tensor) if tensor.dtype.is_integer and tensor.rank == 1 else None
     if shape is not None and shape.is_fully_known:
@@ -283,7 +287,7 @@ def _value_of(tensor: Tensor) -> np.ndarray[Any, Any] | None:
 
 def static_shape(tensor: Tensor) -> Shape:
     """Return what is known of the shape that an integer vector stands for (-1 means unknown); see `static_value`."""
-    chain = _passed_on(tensor, "Cast", "Identity")
+    chain = _passed_on(tensor, casts=True)
     shape = _shape_in(chain[-1])
     if shape.rank and any(d is not None for d in shape):
         tensor.graph.fixed.update(chain)
@@ -291,48 +295,23 @@ def static_shape(tensor: Tensor) -> Shape:
 
 
 def _shape_in(tensor: Tensor) -> Shape:
-    op = tensor.op
-    if op.type == "Const":
-        return Shape([None if d < 0 else d for d in op.attrs["value"].ravel().tolist()])
-    if op.type == "Shape":
-        return op.inputs[0].shape
-    if op.type == "Stack" and all(t.shape == SCALAR for t in op.inputs):
-        return Shape([_static_dimension(t) for t in op.inputs])
-    if op.type == "Concat":
-        result = Shape(())
-        for part in op.inputs:
-            result = result + static_shape(part)
-        return result
-    if op.type == "StridedSlice" and _is_static_slice(op.attrs["spec"]):
-        return static_shape(op.inputs[0])[op.attrs["spec"][0]]  # type: ignore[no-any-return]
+    rule = tensor.op.definition.static_shape
+    found = None if rule is None else rule(tensor.op)
+    if found is not None:
+        return found
     length = tensor.shape[0] if tensor.rank == 1 else None
     return Shape(None) if length is None else Shape([None] * length)
 
 
-def _is_static_slice(spec: tuple[Any, ...]) -> bool:
-    if len(spec) != 1 or not isinstance(spec[0], slice):
-        return False
-    return not any(isinstance(bound, Dynamic) for bound in (spec[0].start, spec[0].stop, spec[0].step))
-
-
-def _static_dimension(tensor: Tensor) -> int | None:
-    chain = _passed_on(tensor, "Cast", "Identity")
-    size = _dimension_in(chain[-1])
-    if size is not None:
-        tensor.graph.fixed.update(chain)
-    return size
-
-
-def _dimension_in(tensor: Tensor) -> int | None:
-    op = tensor.op
-    if op.type == "Const":
-        value = int(op.attrs["value"])
-        return None if value < 0 else value
-    if op.type == "StridedSlice" and len(op.attrs["spec"]) == 1 and isinstance(op.attrs["spec"][0], int):
-        shape, index = static_shape(op.inputs[0]), op.attrs["spec"][0]
-        if shape.rank is not None and -shape.rank <= index < shape.rank:
-            return shape[index]  # type: ignore[no-any-return]
-    return None
+def static_dimension(tensor: Tensor) -> int | None:
+    """Return the size that an integer scalar stands for, if it is known when the graph is built."""
+    chain = _passed_on(tensor, casts=True)
+    rule = chain[-1].op.definition.static_shape
+    found = None if rule is None else rule(chain[-1].op)
+    if found is None or found.rank != 1 or found[0] is None:
+        return None
+    tensor.graph.fixed.update(chain)
+    return found[0]  # type: ignore[no-any-return]
 
 
 def slice_tensor(tensor: Tensor, key: Any) -> Tensor:

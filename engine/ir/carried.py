@@ -48,7 +48,7 @@ def note_carried(program: Program) -> Program:
     of inputs, which only the counter decides, keep no iteration apart.
     """
     for op in program.graph.root.walk():
-        if op.type == "While":
+        if op.is_while:
             for chain in find_chains(*op.regions):
                 param = op.regions[1].params[chain.variable].op
                 if not param.attrs.get("block"):
@@ -168,7 +168,7 @@ def _names(tensor: Tensor | None, towards: dict[Tensor, Tensor | None]) -> Itera
 def _sources(tensor: Tensor) -> Iterator[Tensor]:
     """Yield the tensors that must be there first."""
     op = tensor.op
-    if op.type == "Param":
+    if op.is_param:
         yield from _param(tensor)
     elif op.regions:
         yield from _result(op, tensor.index)
@@ -180,7 +180,7 @@ def _sources(tensor: Tensor) -> Iterator[Tensor]:
 
 def _param(tensor: Tensor) -> Iterator[Tensor]:
     owner = tensor.region.owner
-    if owner is not None and owner.type == "While":
+    if owner is not None and owner.is_while:
         i = tensor.region.params.index(tensor)
         yield from (owner.inputs[i], owner.regions[1].results[i])
 
@@ -189,8 +189,8 @@ def _result(op: Operation, index: int) -> Iterator[Tensor]:
     if index >= num_results(op):
         value = extras(op)[index - num_results(op)].value
         yield from [] if value is None else [value]
-        yield from op.regions[0].results if op.type == "While" else op.inputs
-    elif op.type == "While":
+        yield from op.regions[0].results if op.is_while else op.inputs
+    elif op.is_while:
         yield from (op.inputs[index], op.regions[1].results[index], *op.regions[0].results)
     else:
         yield from (*op.inputs, *(region.results[index] for region in op.regions))
@@ -205,4 +205,4 @@ def _bare(tensor: Tensor) -> Tensor:
 
 def _is_nonzero(tensor: Tensor) -> bool:
     op = _bare(tensor).op
-    return op.type == "Const" and bool(np.all(op.attrs["value"] != 0))
+    return op.is_constant and bool(np.all(op.attrs["value"] != 0))

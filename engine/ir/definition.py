@@ -15,6 +15,7 @@ import numpy as np
 from ..base.dtypes import ON_GPU, DType
 from ..base.errors import GraphError
 from .signature import Signature, parse_signature
+from .traits import Effect, Role
 
 if TYPE_CHECKING:
     from ..base.shapes import Shape
@@ -94,10 +95,30 @@ class OpDefinition:
     gradient : callable or NotDifferentiable
         ``gradient(op, *cotangents)`` gives one cotangent (or None) for each input; it may use ``op.inputs`` and
         ``op.outputs`` as if they were in scope.
-    stateful : bool
-        Not folded, not merged with a twin; the kernel is told which instance it is.
+    role : Role
+        What it is for the structure of a graph.
+    effects : Effect
+        What it does besides giving its outputs. With any it is not folded and not merged with a twin, and its kernel is
+        told which instance it is.
+    forwards : bool
+        Its outputs are its inputs, as they are.
     shape_only : bool
         The result depends on the shape of its input alone (Shape, Size, Rank).
+    reads_values : bool
+        What it gives, or whether it fails, depends on values in a way that a kernel has to wait for: how large the
+        result is, which index is out of range.
+    keeps_size : bool
+        The result is not larger than the inputs in the device's memory, although others are in the host's.
+    retry : bool
+        An instance that finds no room for its result has done nothing and may begin again.
+    may_be_fed : bool
+        Its value comes from outside, or may.
+    sparse_gradient : bool
+        Its gradient takes IndexedSlices as they are.
+    is_reread : bool
+        A gradient that needs its result runs it again instead of saving that: it reads what is saved anyway.
+    static_shape : callable or None
+        Of what gives integer vectors, ``static_shape(op)`` is what is known of the shape that the vector stands for.
     samples : tuple of Sample
         Inputs on which tests run it.
     """
@@ -108,9 +129,23 @@ class OpDefinition:
     shape: Callable[[Operation], Sequence[Shape] | Shape]
     kernel: Kernel | None
     gradient: Gradient | NotDifferentiable
-    stateful: bool = False
+    role: Role = Role.KERNEL
+    effects: Effect = Effect.NONE
+    forwards: bool = False
     shape_only: bool = False
+    reads_values: bool = False
+    keeps_size: bool = False
+    retry: bool = True
+    may_be_fed: bool = False
+    sparse_gradient: bool = False
+    is_reread: bool = False
+    static_shape: Callable[[Operation], Shape | None] | None = None
     samples: tuple[Sample, ...] = ()
+
+    @property
+    def stateful(self) -> bool:
+        """Whether it has effects, and its kernel takes a KernelContext."""
+        return bool(self.effects)
 
     @property
     def is_differentiable(self) -> bool:
@@ -149,8 +184,17 @@ def define(
     gradient: Gradient | NotDifferentiable,
     where: Mapping[str, tuple[DType, ...]] | None = None,
     attrs: Mapping[str, Any] | None = None,
-    stateful: bool = False,
+    role: Role = Role.KERNEL,
+    effects: Effect = Effect.NONE,
+    forwards: bool = False,
     shape_only: bool = False,
+    reads_values: bool = False,
+    keeps_size: bool = False,
+    retry: bool = True,
+    may_be_fed: bool = False,
+    sparse_gradient: bool = False,
+    is_reread: bool = False,
+    static_shape: Callable[[Any], Shape | None] | None = None,
     samples: Sequence[Sample] = (),
 ) -> OpDefinition:
     """Declare an operation type; see :class:`OpDefinition`."""
@@ -167,8 +211,17 @@ def define(
         shape,
         kernel,
         gradient,
-        stateful,
+        role,
+        effects,
+        forwards,
         shape_only,
+        reads_values,
+        keeps_size,
+        retry,
+        may_be_fed,
+        sparse_gradient,
+        is_reread,
+        static_shape,
         tuple(samples),
     )
     _REGISTRY[type] = definition

@@ -9,9 +9,9 @@ from ..base.errors import GraphError
 from .operation import Operation
 from .order import in_order
 from .tensor import Tensor
+from .traits import LEAVES_FRAME, Role
 
 ROOT = ""
-_LEAVES = ("Exit", "SeriesExit", "TripCount")
 
 
 @dataclass
@@ -34,9 +34,9 @@ class Frames:
 
     def of_output(self, op: Operation) -> str:
         """Return the frame in which the operation's outputs arrive."""
-        if op.type == "Enter":
+        if op.role is Role.ENTER:
             return op.attrs["frame_name"]  # type: ignore[no-any-return]
-        return self.infos[self.of[op]].parent if op.type in _LEAVES else self.of[op]
+        return self.infos[self.of[op]].parent if op.role in LEAVES_FRAME else self.of[op]
 
 
 def assign_frames(operations: Sequence[Operation]) -> Frames:
@@ -62,15 +62,15 @@ def assign_frames(operations: Sequence[Operation]) -> Frames:
 
 def _note(frames: Frames, op: Operation) -> None:
     here = frames.of[op]
-    if op.type == "Enter":
+    if op.role is Role.ENTER:
         _enter(frames, op, here)
-    elif op.type in _LEAVES and here == ROOT:
+    elif op.role in LEAVES_FRAME and here == ROOT:
         raise GraphError(
             "an Exit stands outside any loop: no corresponding Enter",
             operation=op,
             hint="bring its input into a frame with enter first",
         )
-    elif op.type == "LoopCond":
+    elif op.role is Role.LOOP_COND:
         frames.infos[here].loop_conds.append(op)
         if len(frames.infos[here].loop_conds) > 1:
             raise GraphError(

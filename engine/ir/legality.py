@@ -17,15 +17,14 @@ from .frames import assign_frames
 from .graph import Graph
 from .operation import Operation
 from .region import Region
-from .structured import Extra, extras, num_results
+from .structured import Extra, extras, is_structured, num_results
 from .tensor import Tensor
+from .traits import STRUCTURED, Role
 
 Complaint = tuple[str, Any, Any] | None
 Fact = Callable[[Operation], Complaint]
 
 _MISTAKE = "if no operation was made or changed by hand, this is a mistake of a pass; please report it"
-_BY_COMPILER = {"Feed"}
-_OWNERS = {"Cond", "While"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +78,7 @@ def _controls_in_scope(op: Operation) -> Complaint:
 
 
 def _fits_signature(op: Operation) -> Complaint:
-    if op.type in _OWNERS | _BY_COMPILER:
+    if is_structured(op):
         return None
     signature = definition_of(op.type).signature
     extra = len(op.inputs) - sum(not p.many for p in signature.inputs)
@@ -94,7 +93,7 @@ def _fits_signature(op: Operation) -> Complaint:
 
 
 def _only_owners_have_regions(op: Operation) -> Complaint:
-    if op.regions and op.type not in _OWNERS:
+    if op.regions and op.role not in STRUCTURED:
         return "an operation owns regions", "regions in Cond and While alone", op.type
     for region in op.regions:
         if region.owner is not op or region.parent is not op.region:
@@ -103,7 +102,7 @@ def _only_owners_have_regions(op: Operation) -> Complaint:
 
 
 def _params_belong(op: Operation) -> Complaint:
-    if op.type == "Param" and not any(t is op.outputs[0] for t in op.region.params):
+    if op.is_param and not any(t is op.outputs[0] for t in op.region.params):
         return "a Param is not a parameter of its region", op.region.params, op
     return None
 
@@ -113,7 +112,7 @@ def _dtypes(tensors: Sequence[Tensor]) -> list[str]:
 
 
 def _cond_agrees(op: Operation) -> Complaint:
-    if op.type != "Cond":
+    if not op.is_cond:
         return None
     if len(op.inputs) != 1 or op.inputs[0].dtype not in (dtypes.bool_, dtypes.int32):
         return "a Cond has one bool or int32 predicate", "bool or int32", _dtypes(op.inputs)
@@ -129,7 +128,7 @@ def _cond_agrees(op: Operation) -> Complaint:
 
 
 def _while_agrees(op: Operation) -> Complaint:
-    if op.type != "While":
+    if not op.is_while:
         return None
     if len(op.regions) != 2:
         return "a While has a predicate and a body", 2, len(op.regions)
@@ -146,11 +145,11 @@ def _results_agree(op: Operation, region: Region, wanted: list[str]) -> Complain
     return _first_outside(region, region.results, f"a result of the {region.role}")
 
 
-_EXTRA_KINDS = {"Cond": ("maybe",), "While": ("series", "trip")}
+_EXTRA_KINDS = {Role.COND: ("maybe",), Role.WHILE: ("series", "trip")}
 
 
 def _extras_agree(op: Operation) -> Complaint:
-    if op.type not in _OWNERS:
+    if not is_structured(op):
         return None
     for extra, output in zip(extras(op), op.outputs[num_results(op) :], strict=True):
         complaint = _extra_agrees(op, extra, output)
@@ -160,19 +159,19 @@ def _extras_agree(op: Operation) -> Complaint:
 
 
 def _extra_agrees(op: Operation, extra: Extra, output: Tensor) -> Complaint:
-    if extra.kind not in _EXTRA_KINDS[op.type]:
-        return "a saved value is of the wrong kind", _EXTRA_KINDS[op.type], extra.kind
+    if extra.kind not in _EXTRA_KINDS[op.role]:
+        return "a saved value is of the wrong kind", _EXTRA_KINDS[op.role], extra.kind
     if (extra.value is None) != (extra.kind == "trip"):
         return "a saved value has no value", "a tensor, unless it is a trip count", extra
     wanted = {"series": dtypes.series, "trip": dtypes.int64}.get(extra.kind) or extra.value.dtype  # type: ignore[union-attr]
     if output.dtype is not wanted:
         return "a saved value has the wrong dtype", wanted, output.dtype
-    region = op.regions[extra.branch if op.type == "Cond" else 1]
+    region = op.regions[extra.branch if op.is_cond else 1]
     return _first_outside(region, [t for t in (extra.value, extra.index) if t is not None], "a saved value")
 
 
 def _merge_has_inputs(op: Operation) -> Complaint:
-    return ("a Merge has no inputs", "at least one", 0) if op.type == "Merge" and not op.inputs else None
+    return ("a Merge has no inputs", "at least one", 0) if op.role is Role.MERGE and not op.inputs else None
 
 
 def _in_root(op: Operation) -> Complaint:
@@ -236,8 +235,7 @@ def check(graph: Graph, stage: str) -> None:
 def _check_operation(op: Operation, stage: str, rules: Stage) -> None:
     if op.type in rules.forbidden:
         raise GraphError(f"a {stage} graph may not hold a {op.type}", operation=op, hint=_MISTAKE)
-    if op.type not in _BY_COMPILER:
-        definition_of(op.type)
+    definition_of(op.type)
     for fact in rules.facts:
         complaint = fact(op)
         if complaint is not None:

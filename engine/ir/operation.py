@@ -12,6 +12,7 @@ from ..base.shapes import Shape
 from ..base.sources import Source
 from .definition import OpDefinition, definition_of
 from .tensor import Tensor
+from .traits import Role
 
 if TYPE_CHECKING:
     from .graph import Graph
@@ -128,6 +129,31 @@ class Operation:
     def definition(self) -> OpDefinition:
         """The block that declares its type."""
         return definition_of(self.type)
+
+    @property
+    def role(self) -> Role:
+        """What it is for the structure of its graph."""
+        return definition_of(self.type).role
+
+    @property
+    def is_cond(self) -> bool:
+        """Whether it is a Cond, which owns branches."""
+        return self.type == "Cond"
+
+    @property
+    def is_while(self) -> bool:
+        """Whether it is a While, which owns a predicate and a body."""
+        return self.type == "While"
+
+    @property
+    def is_param(self) -> bool:
+        """Whether it is a parameter of its region."""
+        return self.type == "Param"
+
+    @property
+    def is_constant(self) -> bool:
+        """Whether it is a constant."""
+        return self.type == "Const"
 
     def get_attr(self, name: str) -> Any:
         """Return an attribute; GraphError when it has none of that name."""

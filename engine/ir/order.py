@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from ..base.errors import GraphError
 from .operation import Operation
+from .traits import Role
 
 
 def in_order(operations: Sequence[Operation]) -> list[Operation]:
@@ -35,7 +36,7 @@ def _needs(operations: Sequence[Operation]) -> dict[Operation, set[Operation]]:
 def uses(op: Operation) -> Iterator[Operation]:
     """Yield the operations that an operation, or what is in its regions, uses; the back edges of loops left out."""
     for tensor in op.inputs:
-        if not (op.type == "Merge" and tensor.op.type == "NextIteration"):
+        if not (op.role is Role.MERGE and tensor.op.role is Role.NEXT_ITERATION):
             yield tensor.op
     yield from op.control_inputs
     for region in op.regions:

@@ -97,7 +97,7 @@ class _Needs:
     def _operation(self, op: Operation) -> None:
         if op not in self.operations:
             self._enter(op)
-        if op.type == "Param":  # something waits for a loop variable
+        if op.is_param:  # something waits for a loop variable
             self._work.extend(op.outputs)
         if is_structured(op):
             self._work.extend(op.outputs[: num_results(op)])
@@ -107,25 +107,25 @@ class _Needs:
             return
         self.operations.add(op)
         self._work.extend(op.control_inputs)
-        self._work.extend(op.regions[0].results if op.type == "While" else op.inputs)
+        self._work.extend(op.regions[0].results if op.is_while else op.inputs)
 
     def _tensor(self, tensor: Tensor) -> None:
         op = tensor.op
         self._enter(op)
-        if op.type == "Param":
+        if op.is_param:
             self._param(tensor)
         elif is_structured(op):
             self._result(op, tensor.index)
 
     def _param(self, tensor: Tensor) -> None:
         owner = tensor.region.owner
-        if owner is not None and owner.type == "While":
+        if owner is not None and owner.is_while:
             self._work.append(owner.outputs[tensor.region.params.index(tensor)])
 
     def _result(self, op: Operation, index: int) -> None:
         first = num_results(op)
         if index < first:
-            if op.type == "While":
+            if op.is_while:
                 body = op.regions[1]
                 self._work += [op.inputs[index], body.results[index], body.params[index], op.regions[0].params[index]]
             else:
@@ -175,7 +175,7 @@ class _Copier:
         )
 
     def region(self, source: Region, target: Region) -> None:
-        for op in in_order([op for op in source.operations if op in self.needs.operations and op.type != "Param"]):
+        for op in in_order([op for op in source.operations if op in self.needs.operations and not op.is_param]):
             self.operation(op, target)
         self.watches += [self.watch(t, target) for t in self.watched if t.region is source]
 
@@ -185,9 +185,9 @@ class _Copier:
         return Operation(target, "Watch", name, [self.env[tensor]], (), attrs=attrs, source=tensor.op.source)
 
     def operation(self, op: Operation, target: Region) -> None:
-        if op.type == "While":
+        if op.is_while:
             self.loop(op, target)
-        elif op.type == "Cond":
+        elif op.is_cond:
             self.branches(op, target)
         else:
             self.plain(op, target)

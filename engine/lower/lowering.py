@@ -22,6 +22,7 @@ from ..ir.region import Region
 from ..ir.rewrite import Program
 from ..ir.structured import extras, num_results
 from ..ir.tensor import Tensor
+from ..ir.traits import Role
 
 Key = Any
 
@@ -31,7 +32,7 @@ def lower(program: Program) -> Program:
     lowering = _Lowering(Graph(program.graph.seed))
     for op in program.graph.root.walk():
         lowering.names.add(op.name)
-        if op.type == "Enter":
+        if op.role is Role.ENTER:
             lowering.taken.add(op.attrs["frame_name"])
     root = _Scope(lowering, None)
     lowering.region(program.graph.root, root)
@@ -221,18 +222,18 @@ class _Lowering:
 
     def region(self, region: Region, scope: _Scope) -> None:
         for op in region.operations:
-            if op.type == "Param":
+            if op.is_param:
                 continue
             self.scopes[op] = scope
-            if op.type == "Cond":
+            if op.is_cond:
                 self.cond(op, scope)
-            elif op.type == "While":
+            elif op.is_while:
                 self.loop(op, scope)
             else:
                 self.plain(op, scope)
 
     def plain(self, op: Operation, scope: _Scope) -> None:
-        late = [i for i, t in enumerate(op.inputs) if op.type == "Merge" and self._is_back_edge(op, i, scope)]
+        late = [i for i, t in enumerate(op.inputs) if op.role is Role.MERGE and self._is_back_edge(op, i, scope)]
         stand_in = next((t for i, t in enumerate(op.inputs) if i not in late), None)
         inputs = [scope.lookup(stand_in if i in late else t) for i, t in enumerate(op.inputs)]
         outputs = [(t.dtype, t.shape) for t in op.outputs]

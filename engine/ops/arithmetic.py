@@ -99,6 +99,7 @@ floordiv = binary(
     "floordiv",
     "Divide elementwise and round towards minus infinity; an integer divided by zero raises ZeroDivisionError.",
     where=dtypes.REAL,
+    reads_values=True,
     kernel=_floor_divide,
     gradient=lambda x, y, z, g: (zeros_like(x), zeros_like(y)),
     samples=[
@@ -112,6 +113,7 @@ floormod = mod = binary(
     "floormod",
     "Remainder of ``floordiv``, with the sign of the divisor; an integer zero divisor raises ZeroDivisionError.",
     where=dtypes.REAL,
+    reads_values=True,
     kernel=_floor_mod,
     gradient=lambda x, y, z, g: (g, -(g * floordiv(x, y))),
     samples=[
@@ -141,6 +143,7 @@ pow = binary(
     "Pow",
     "pow",
     "Raise `x` to the power `y` elementwise; an integer to a negative power raises ValueError.",
+    reads_values=True,
     kernel=Ufunc("power", elsewhere=arrays.power),
     gradient=_power_gradient,
     samples=[

@@ -90,6 +90,7 @@ define(
     "x: T, shape: host I -> y: T",
     where={"T": dtypes.NUMERIC, "I": dtypes.INDEX},
     shape=_sum_to_shape,
+    keeps_size=True,
     kernel=_sum_to,
     gradient=lambda op, g: [apply("BroadcastTo", g, shape_of(op.inputs[0])), None],
     samples=[

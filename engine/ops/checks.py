@@ -34,6 +34,7 @@ define(
     where={"T": dtypes.DIFFERENTIABLE},
     attrs={"message": REQUIRED},
     shape=same_as(0),
+    reads_values=True,
     kernel=_check,
     gradient=_check_gradient,
     samples=[Sample([f64([1, -2])], f64([1, -2]), {"message": "weights"})],

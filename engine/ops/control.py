@@ -18,6 +18,7 @@ from ..ir.build import apply
 from ..ir.definition import REQUIRED, NotDifferentiable, define
 from ..ir.operation import Operation
 from ..ir.tensor import Tensor
+from ..ir.traits import Role
 from .common import same_as, zeros_like
 
 _ANY = {"T": dtypes.ALL}
@@ -56,6 +57,7 @@ define(
     "data: T, pred: host bool -> output_false: T, output_true: T",
     where=_ANY,
     shape=_switch_shape,
+    role=Role.SWITCH,
     kernel=_BY_EXECUTOR,
     gradient=_switch_gradient,
 )
@@ -86,6 +88,7 @@ define(
     where=_ANY,
     attrs={"num": REQUIRED},
     shape=_switch_shape,
+    role=Role.SWITCH_N,
     kernel=_BY_EXECUTOR,
     gradient=_switch_gradient,
 )
@@ -109,6 +112,7 @@ define(
     "inputs: *T -> output: T, value_index: host int32",
     where=_ANY,
     shape=_merge_shape,
+    role=Role.MERGE,
     kernel=_BY_EXECUTOR,
     gradient=_merge_gradient,
 )
@@ -161,6 +165,7 @@ define(
     where=_ANY,
     attrs={"frame_name": REQUIRED, "is_constant": False, "parallel_iterations": WINDOW},
     shape=_enter_shape,
+    role=Role.ENTER,
     kernel=_BY_EXECUTOR,
     gradient=_no_loop_gradient,
 )
@@ -202,11 +207,12 @@ def enter(
     )
 
 
-for _type in ("Exit", "NextIteration"):
+for _type, _role in (("Exit", Role.EXIT), ("NextIteration", Role.NEXT_ITERATION)):
     define(
         _type,
         "data: T -> output: T",
         where=_ANY,
+        role=_role,
         shape=same_as(0),
         kernel=_BY_EXECUTOR,
         gradient=_no_loop_gradient,
@@ -252,6 +258,7 @@ define(
     "LoopCond",
     "pred: host bool -> output: host bool",
     shape=_loop_cond_shape,
+    role=Role.LOOP_COND,
     kernel=_BY_EXECUTOR,
     gradient=NotDifferentiable("a predicate is not differentiable"),
 )
@@ -276,6 +283,7 @@ define(
     "ControlTrigger",
     "->",
     shape=lambda op: [],
+    role=Role.CONTROL_TRIGGER,
     kernel=_BY_EXECUTOR,
     gradient=NotDifferentiable("it has no value"),
 )
@@ -295,6 +303,7 @@ define(
     "pred: host any -> outputs: *@dtypes",
     attrs={"dtypes": REQUIRED},
     shape=lambda op: [t.shape for t in op.outputs],
+    role=Role.COND,
     kernel=_BY_EXECUTOR,
     gradient=_structured,
 )
@@ -304,6 +313,7 @@ define(
     "inits: *any -> outputs: *@dtypes",
     attrs={"dtypes": REQUIRED},
     shape=lambda op: [t.shape for t in op.outputs],
+    role=Role.WHILE,
     kernel=_BY_EXECUTOR,
     gradient=_structured,
 )

@@ -54,6 +54,7 @@ define(
     "inputs: *any -> outputs: *@dtypes",
     attrs={"dtypes": REQUIRED, "num": REQUIRED, "gradient": REQUIRED},
     shape=_shapes,
+    forwards=True,
     kernel=_first,
     gradient=_gradient,
     samples=[

@@ -14,6 +14,7 @@ from ..ir.build import apply, convert_to_tensor
 from ..ir.definition import KernelContext, NotDifferentiable, define
 from ..ir.operation import Operation
 from ..ir.tensor import Tensor
+from ..ir.traits import Effect
 from ..kernels.cpu.contexts import outside
 from .common import nothing, same_as
 from .source import identity, no_op
@@ -94,9 +95,10 @@ define(
     "input: T, data: host *any -> output: T",
     attrs={"message": "", "summarize": 3},
     shape=same_as(0),
+    forwards=True,
     kernel=_print,
     gradient=lambda op, g: [g] + [None] * (len(op.inputs) - 1),
-    stateful=True,
+    effects=Effect.SHOWS,
 )
 
 
@@ -140,7 +142,7 @@ define(
     shape=nothing,
     kernel=_assert,
     gradient=NotDifferentiable("it has no value"),
-    stateful=True,
+    effects=Effect.SHOWS,
 )
 
 

@@ -103,6 +103,7 @@ def binary(
     where: tuple[DType, ...] = dtypes.NUMERIC,
     output: str = "T",
     shape: Callable[[Operation], Any] = broadcast_all,
+    reads_values: bool = False,
 ) -> Binary:
     """Declare an elementwise operation of two operands that broadcast; see :func:`unary`.
 
@@ -116,6 +117,7 @@ def binary(
         shape=shape,
         kernel=kernel,
         gradient=gradient if isinstance(gradient, NotDifferentiable) else _binary_gradient(gradient),
+        reads_values=reads_values,
         samples=samples,
     )
 

@@ -14,6 +14,7 @@ from ..base.errors import DtypeError, OpError
 from ..base.shapes import Shape
 from ..ir.definition import REQUIRED, KernelContext, NotDifferentiable, define
 from ..ir.operation import Operation
+from ..ir.traits import Effect
 from ..kernels.cpu.contexts import outside
 
 
@@ -139,7 +140,8 @@ define(
     "inputs: host *any -> outputs: host *@Tout",
     attrs={"function": REQUIRED, "Tout": REQUIRED, "output_shapes": REQUIRED, "single": False, "blocking": False},
     shape=_shapes,
+    retry=False,
     kernel=_kernel,
     gradient=NotDifferentiable("what a Python function computes is not known; give it one with custom_gradient"),
-    stateful=True,
+    effects=Effect.PYTHON | Effect.WAITS,
 )

@@ -95,6 +95,7 @@ define(
     where=_INDEX,
     attrs={"axis": 0, "batch_dims": 0},
     shape=_gather_shape,
+    reads_values=True,
     kernel=_gather,
     gradient=_gather_gradient,
     samples=[
@@ -120,6 +121,7 @@ define(
     where={"T": dtypes.NUMERIC, "I": dtypes.INDEX, "J": dtypes.INDEX},
     attrs={"axis": 0, "batch_dims": 0},
     shape=lambda op: static_shape(op.inputs[2]),
+    reads_values=True,
     kernel=_gather_grad,
     gradient=lambda op, g: [apply("Gather", g, op.inputs[1], **_axes(op)), None, None],
     samples=[
@@ -216,6 +218,7 @@ define(
     "params: T, indices: I -> output: T",
     where=_INDEX,
     shape=_gather_nd_shape,
+    reads_values=True,
     kernel=_gather_nd,
     gradient=lambda op, g: [apply("ScatterNd", op.inputs[1], g, shape_of(op.inputs[0])), None],
     samples=[
@@ -272,6 +275,7 @@ define(
     "indices: I, updates: T, shape: host J -> output: T",
     where={"T": dtypes.NUMERIC, "I": dtypes.INDEX, "J": dtypes.INDEX},
     shape=_scatter_shape,
+    reads_values=True,
     kernel=_scatter_nd,
     gradient=lambda op, g: [None, apply("GatherNd", g, op.inputs[0]), None],
     samples=[
@@ -349,6 +353,7 @@ define(
     "data: T, segment_ids: I, num_segments: host J -> output: T",
     where={"T": dtypes.NUMERIC, "I": dtypes.INDEX, "J": dtypes.INDEX},
     shape=_segment_shape,
+    reads_values=True,
     kernel=_segment_sum,
     gradient=_segment_gradient,
     samples=[

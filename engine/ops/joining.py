@@ -9,8 +9,8 @@ import numpy as np
 
 from ..base import dtypes
 from ..base.errors import GraphError, ShapeError
-from ..base.shapes import Shape
-from ..ir.build import apply, convert_to_tensor
+from ..base.shapes import SCALAR, Shape
+from ..ir.build import apply, convert_to_tensor, static_dimension, static_shape
 from ..ir.definition import REQUIRED, Sample, define
 from ..ir.operation import Operation
 from ..ir.tensor import Tensor
@@ -63,11 +63,19 @@ def _concat_gradient(op: Operation, g: Tensor) -> list[Any]:
     return apply("SplitV", g, sizes, num=len(op.inputs), axis=axis)  # type: ignore[no-any-return]
 
 
+def _joined_shape(op: Operation) -> Shape:
+    result = Shape(())
+    for part in op.inputs:
+        result = result + static_shape(part)
+    return result
+
+
 define(
     "Concat",
     "values: *T -> output: T",
     attrs={"axis": REQUIRED},
     shape=_concat_shape,
+    static_shape=_joined_shape,
     kernel=lambda xp, *arrays, axis: xp.concatenate(arrays, axis=axis),
     gradient=_concat_gradient,
     samples=[
@@ -107,11 +115,16 @@ def _stack_shape(op: Operation) -> Shape:
     return Shape([*each.dims[:axis], len(op.inputs), *each.dims[axis:]])
 
 
+def _stacked_shape(op: Operation) -> Shape | None:
+    return Shape([static_dimension(t) for t in op.inputs]) if all(t.shape == SCALAR for t in op.inputs) else None
+
+
 define(
     "Stack",
     "values: *T -> output: T",
     attrs={"axis": 0},
     shape=_stack_shape,
+    static_shape=_stacked_shape,
     kernel=lambda xp, *arrays, axis: xp.stack(arrays, axis=axis),
     gradient=lambda op, g: apply("Unstack", g, num=len(op.inputs), axis=op.attrs["axis"]),
     samples=[
@@ -289,6 +302,7 @@ define(
     where={"I": dtypes.INDEX},
     attrs={"num": REQUIRED, "axis": 0},
     shape=_split_v_shape,
+    keeps_size=True,
     kernel=_split_v,
     gradient=_join,
     samples=[

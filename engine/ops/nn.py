@@ -223,6 +223,7 @@ define(
     "labels: I, logits: T -> loss: T",
     where={"T": dtypes.FLOATING, "I": dtypes.INDEX},
     shape=_sparse_shape,
+    reads_values=True,
     kernel=_sparse_kernel,
     gradient=_sparse_gradient,
     samples=[

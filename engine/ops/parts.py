@@ -7,6 +7,7 @@ from typing import Any
 from ..base import dtypes
 from ..base.dtypes import DType
 from ..ir.definition import REQUIRED, KernelContext, NotDifferentiable, define
+from ..ir.traits import Effect, Role
 from .common import nothing
 
 
@@ -27,9 +28,10 @@ define(
     "-> value: host @dtype",
     attrs={"index": REQUIRED, "dtype": REQUIRED},
     shape=lambda op: op.outputs[0].shape,
+    role=Role.PARTIAL_FEED,
     kernel=_wait,
     gradient=NotDifferentiable("what is fed has no inputs"),
-    stateful=True,
+    effects=Effect.WAITS,
 )
 
 define(
@@ -40,7 +42,7 @@ define(
     shape=nothing,
     kernel=_hand_over,
     gradient=NotDifferentiable("it has no output"),
-    stateful=True,
+    effects=Effect.SHOWS,
 )
 
 define(
@@ -50,5 +52,5 @@ define(
     shape=nothing,
     kernel=_end,
     gradient=NotDifferentiable("it has no value"),
-    stateful=True,
+    effects=Effect.SHOWS,
 )

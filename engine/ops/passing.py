@@ -24,6 +24,7 @@ define(
     "input: *any -> output: *@dtypes",
     attrs={"dtypes": REQUIRED},
     shape=_shapes,
+    forwards=True,
     kernel=lambda xp, *arrays, dtypes: arrays,
     gradient=lambda op, *gs: list(gs),
     samples=[

@@ -22,6 +22,7 @@ from ..ir.build import apply, convert_to_tensor, static_shape, static_value
 from ..ir.definition import REQUIRED, KernelContext, NotDifferentiable, define
 from ..ir.operation import Operation
 from ..ir.tensor import Tensor
+from ..ir.traits import Effect
 from .arguments import shape_vector
 from .common import same_as
 
@@ -52,7 +53,7 @@ define(
     shape=lambda op: [SCALAR, SCALAR],
     kernel=lambda xp, context: (np.uint64(context.frame_id).astype(np.int64), np.int64(context.iteration)),
     gradient=NotDifferentiable("it has no inputs"),
-    stateful=True,
+    effects=Effect.INSTANCE,
 )
 
 
@@ -108,7 +109,7 @@ for _type, _kernel in (
         shape=_shape,
         kernel=_kernel,
         gradient=_DRAW,
-        stateful=True,
+        effects=Effect.RANDOM,
     )
 
 
@@ -128,7 +129,7 @@ define(
     shape=_shape,
     kernel=_integers,
     gradient=_DISCRETE,
-    stateful=True,
+    effects=Effect.RANDOM,
 )
 
 
@@ -275,7 +276,7 @@ define(
     shape=_categorical_shape,
     kernel=_categorical,
     gradient=_DISCRETE,
-    stateful=True,
+    effects=Effect.RANDOM,
 )
 
 
@@ -317,7 +318,7 @@ define(
     kernel=_shuffle,
     gradient=NotDifferentiable("shuffle indices and gather instead, which has a gradient"),
     attrs={"seed": REQUIRED},
-    stateful=True,
+    effects=Effect.RANDOM,
 )
 
 

@@ -46,6 +46,7 @@ define(
     "condition: T -> indices: int64",
     where={"T": (dtypes.bool_, *dtypes.NUMERIC)},
     shape=lambda op: Shape([None, op.inputs[0].rank]),
+    reads_values=True,
     kernel=lambda xp, condition: xp.argwhere(condition).astype(xp.int64, copy=False),
     gradient=NotDifferentiable("indices are integers"),
     samples=[

@@ -14,6 +14,7 @@ from ..base.shapes import SCALAR, Shape
 from ..ir.build import static_shape
 from ..ir.definition import REQUIRED, NotDifferentiable, define
 from ..ir.operation import Operation
+from ..ir.traits import Effect, Role
 from ..kernels.scheduler.series import Series
 
 _BY_WALK = NotDifferentiable("the reverse walk pairs reads with writes of a series")
@@ -28,9 +29,10 @@ define(
     "value: any, index: host *int64 -> flow: host float32",
     attrs={"series": 0, "swap": False, "lent": False},
     shape=lambda op: SCALAR,
+    role=Role.SERIES_PUSH,
     kernel=None,
     gradient=_BY_WALK,
-    stateful=True,
+    effects=Effect.WRITES,
 )
 
 define(
@@ -38,18 +40,20 @@ define(
     "flow: host float32 -> series: series",
     attrs={"series": 0},
     shape=lambda op: SCALAR,
+    role=Role.SERIES_EXIT,
     kernel=None,
     gradient=_BY_WALK,
-    stateful=True,
+    effects=Effect.READS,
 )
 
 define(
     "TripCount",
     "pred: host bool -> count: host int64",
     shape=lambda op: SCALAR,
+    role=Role.TRIP_COUNT,
     kernel=None,
     gradient=NotDifferentiable("a count is not differentiable"),
-    stateful=True,
+    effects=Effect.READS,
 )
 
 define(
@@ -57,6 +61,8 @@ define(
     "series: series, index: host int64 -> value: @dtype",
     attrs={"dtype": REQUIRED, "shape": Shape(None), "maybe": False, "last": False},
     shape=_declared,
+    role=Role.SERIES_READ,
+    is_reread=True,
     kernel=None,
     gradient=_BY_WALK,
 )
@@ -72,6 +78,8 @@ define(
     "series: series, index: host int64, shape: host int32 -> value: @dtype",
     attrs={"dtype": REQUIRED},
     shape=lambda op: static_shape(op.inputs[2]),
+    role=Role.SERIES,
+    is_reread=True,
     kernel=_read_or_zeros,
     gradient=_BY_WALK,
 )
@@ -86,6 +94,8 @@ define(
     "SeriesReadSeries",
     "series: series, index: host int64 -> value: series",
     shape=lambda op: SCALAR,
+    role=Role.SERIES,
+    is_reread=True,
     kernel=_series_or_empty,
     gradient=_BY_WALK,
 )
@@ -95,6 +105,8 @@ define(
     "maybe: T -> value: T",
     where={"T": dtypes.ALL},
     shape=lambda op: op.inputs[0].shape,
+    role=Role.MAYBE_GET,
+    is_reread=True,
     kernel=lambda xp, x: x,
     gradient=_BY_WALK,
 )
@@ -103,6 +115,7 @@ define(
     "SeriesEmpty",
     "-> series: series",
     shape=lambda op: SCALAR,
+    role=Role.SERIES,
     kernel=lambda xp: Series(),
     gradient=NotDifferentiable("it has no inputs"),
 )
@@ -124,6 +137,7 @@ define(
     "SeriesAdd",
     "a: series, b: series -> sum: series",
     shape=lambda op: SCALAR,
+    role=Role.SERIES,
     kernel=_add,
     gradient=_BY_WALK,
 )
@@ -141,6 +155,7 @@ define(
     "series: series, shape: host int32 -> value: @dtype",
     attrs={"dtype": REQUIRED},
     shape=lambda op: static_shape(op.inputs[1]),
+    role=Role.SERIES,
     kernel=_sum,
     gradient=_BY_WALK,
 )
@@ -157,6 +172,7 @@ define(
     "SeriesSumSeries",
     "series: series -> value: series",
     shape=lambda op: SCALAR,
+    role=Role.SERIES,
     kernel=_sum_series,
     gradient=_BY_WALK,
 )
@@ -174,6 +190,7 @@ define(
     "SeriesSpread",
     "value: any, like: series -> copies: series",
     shape=lambda op: SCALAR,
+    role=Role.SERIES,
     kernel=_spread,
     gradient=_BY_WALK,
 )
@@ -189,6 +206,7 @@ define(
     "series: series, like: host int32 -> value: @dtype",
     attrs={"dtype": REQUIRED, "shape": Shape(None)},
     shape=lambda op: Shape(None) if Shape(op.attrs["shape"]).rank is None else Shape([None]) + op.attrs["shape"][1:],
+    role=Role.SERIES,
     kernel=_concat,
     gradient=_BY_WALK,
 )
@@ -207,6 +225,7 @@ define(
     "SeriesSplit",
     "rows: T, like: series -> parts: series",
     shape=lambda op: SCALAR,
+    role=Role.SERIES,
     kernel=_split,
     gradient=_BY_WALK,
 )

@@ -34,6 +34,7 @@ define(
     kernel=lambda xp, x: np.asarray(x.shape, np.int32),
     gradient=_DISCRETE,
     shape_only=True,
+    static_shape=lambda op: op.inputs[0].shape,
     samples=[Sample([_X], i32([2, 3])), Sample([np.float32(1)], i32([]))],
 )
 
@@ -157,6 +158,7 @@ define(
     "tensor: T, shape: host I -> output: T",
     where={"I": dtypes.INDEX},
     shape=_reshape_shape,
+    keeps_size=True,
     kernel=lambda xp, x, shape: x.reshape(as_sizes(shape)),
     gradient=_like_input,
     samples=[

@@ -72,6 +72,7 @@ define(
     "input: T, begin: host I, size: host J -> output: T",
     where={"I": dtypes.INDEX, "J": dtypes.INDEX},
     shape=_slice_shape,
+    keeps_size=True,
     kernel=_slice,
     gradient=_slice_gradient,
     samples=[
@@ -140,6 +141,7 @@ define(
     "BooleanMask",
     "tensor: T, mask: bool -> output: T",
     shape=_mask_shape,
+    reads_values=True,
     kernel=_mask,
     gradient=_mask_gradient,
     samples=[

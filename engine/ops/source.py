@@ -12,6 +12,7 @@ from ..ir.build import apply
 from ..ir.definition import REQUIRED, NotDifferentiable, Sample, define
 from ..ir.operation import Operation
 from ..ir.tensor import Tensor
+from ..ir.traits import Role
 from .common import nothing, same_as
 
 define(
@@ -19,6 +20,8 @@ define(
     "-> value: @dtype",
     attrs={"value": REQUIRED},
     shape=lambda op: Shape(op.attrs["value"].shape),
+    role=Role.CONST,
+    static_shape=lambda op: Shape([None if d < 0 else d for d in op.attrs["value"].ravel().tolist()]),
     kernel=None,
     gradient=NotDifferentiable("a constant has no inputs"),
 )
@@ -28,8 +31,19 @@ define(
     "-> value: @dtype",
     attrs={"dtype": REQUIRED},
     shape=lambda op: op.outputs[0].shape,
+    role=Role.PARAM,
     kernel=None,
     gradient=NotDifferentiable("a region's parameter gets its cotangent from the region's owner"),
+)
+
+define(
+    "Feed",
+    "-> value: @dtype",
+    attrs={"dtype": REQUIRED, "index": REQUIRED},
+    shape=lambda op: op.outputs[0].shape,
+    role=Role.FEED,
+    kernel=None,
+    gradient=NotDifferentiable("what is fed has no inputs"),
 )
 
 define(
@@ -37,6 +51,8 @@ define(
     "-> value: @dtype",
     attrs={"dtype": REQUIRED, "shape": Shape(None)},
     shape=lambda op: Shape(op.attrs["shape"]),
+    role=Role.PLACEHOLDER,
+    may_be_fed=True,
     kernel=None,
     gradient=NotDifferentiable("a placeholder has no inputs"),
 )
@@ -67,6 +83,8 @@ define(
     "input: T -> output: T",
     attrs={"shape": Shape(None)},
     shape=lambda op: Shape(op.attrs["shape"]),
+    forwards=True,
+    may_be_fed=True,
     kernel=lambda xp, x, shape: x,
     gradient=lambda op, g: [g],
     samples=[Sample([np.array([1, 2], np.float32)], np.array([1, 2], np.float32), {"shape": Shape([None])})],
@@ -96,6 +114,8 @@ define(
     "input: T -> output: T",
     where={"T": dtypes.ALL},
     shape=same_as(0),
+    role=Role.IDENTITY,
+    sparse_gradient=True,
     kernel=lambda xp, x: x,
     gradient=lambda op, g: [g],
     samples=[Sample([np.array([1, 2], np.float64)], np.array([1, 2], np.float64))],
@@ -121,6 +141,7 @@ define(
     "StopGradient",
     "input: T -> output: T",
     shape=same_as(0),
+    role=Role.IDENTITY,
     kernel=lambda xp, x: x,
     gradient=NotDifferentiable("it exists to stop gradients"),
     samples=[Sample([np.array([1, 2], np.float64)], np.array([1, 2], np.float64))],

@@ -14,6 +14,7 @@ from ..ir.build import apply
 from ..ir.definition import REQUIRED, KernelContext, NotDifferentiable, define
 from ..ir.operation import Operation
 from ..ir.tensor import Tensor
+from ..ir.traits import Effect
 from .common import nothing, same_as
 
 
@@ -97,7 +98,7 @@ define(
     shape=lambda op: SCALAR,
     kernel=_new,
     gradient=_REASON,
-    stateful=True,
+    effects=Effect.WRITES,
 )
 
 
@@ -130,7 +131,7 @@ define(
     shape=same_as(1),
     kernel=lambda xp, context, values, value, *, swap_memory: values.push(value, context.operation),
     gradient=_REASON,
-    stateful=True,
+    effects=Effect.WRITES,
 )
 
 
@@ -166,7 +167,7 @@ define(
     shape=lambda op: Shape(None),
     kernel=lambda xp, context, values, *, elem_type: values.pop(elem_type, context.operation),
     gradient=_REASON,
-    stateful=True,
+    effects=Effect.READS | Effect.WRITES,
 )
 
 
@@ -199,7 +200,7 @@ define(
     shape=nothing,
     kernel=lambda xp, context, values: values.close(),
     gradient=_REASON,
-    stateful=True,
+    effects=Effect.WRITES,
 )
 
 

@@ -105,11 +105,26 @@ def _strided_gradient(op: Operation, g: Tensor) -> list[Any]:
     return [apply("StridedSliceGrad", shape_of(x), g, bounds, spec=op.attrs["spec"]), *[None] * len(bounds)]
 
 
+def _sliced_shape(op: Operation) -> Shape | None:
+    """Return what is known of a slice, or of one size, of a shape."""
+    spec = op.attrs["spec"]
+    if len(spec) != 1 or not isinstance(spec[0], (int, slice)):
+        return None
+    if isinstance(spec[0], slice):
+        bounds = (spec[0].start, spec[0].stop, spec[0].step)
+        return None if any(isinstance(b, Dynamic) for b in bounds) else static_shape(op.inputs[0])[spec[0]]
+    shape = static_shape(op.inputs[0])
+    known = shape.rank is not None and -shape.rank <= spec[0] < shape.rank
+    return Shape([shape[spec[0]]]) if known else None
+
+
 define(
     "StridedSlice",
     "input: T, bounds: host *any -> output: T",
     attrs={"spec": REQUIRED},
     shape=_strided_shape,
+    static_shape=_sliced_shape,
+    keeps_size=True,
     kernel=lambda xp, x, *bounds, spec: x[_key(spec, bounds)],
     gradient=_strided_gradient,
     samples=[

@@ -19,6 +19,7 @@ from ..ir.build import apply, constant
 from ..ir.definition import REQUIRED, KernelContext, NotDifferentiable, define
 from ..ir.operation import Operation
 from ..ir.tensor import Tensor
+from ..ir.traits import Effect
 from .array_storage import ArrayStorage
 from .common import nothing, scalar, shape_of
 from .gradient_arrays import gradient_array
@@ -85,7 +86,7 @@ define(
     shape=lambda op: [SCALAR, SCALAR],
     kernel=_new,
     gradient=_HANDLE,
-    stateful=True,
+    effects=Effect.WRITES,
 )
 
 define(
@@ -95,7 +96,7 @@ define(
     shape=lambda op: [SCALAR, SCALAR],
     kernel=lambda xp, context, array, flow, *, source: (array.gradient(source, context), flow),
     gradient=_HANDLE,
-    stateful=True,
+    effects=Effect.WRITES,
 )
 
 
@@ -113,7 +114,7 @@ define(
     shape=_element_shape,
     kernel=lambda xp, context, array, index, flow, *zeros, **_: array.read(index, context, _zeros(zeros)),
     gradient=_read_gradient,
-    stateful=True,
+    effects=Effect.READS,
 )
 
 
@@ -143,7 +144,7 @@ define(
     shape=scalar,
     kernel=_write,
     gradient=_write_gradient,
-    stateful=True,
+    effects=Effect.WRITES,
 )
 
 
@@ -174,7 +175,7 @@ define(
     shape=lambda op: op.inputs[1].shape.merge(Shape([None])) + _element_shape(op),
     kernel=_gather,
     gradient=_gather_gradient,
-    stateful=True,
+    effects=Effect.READS,
 )
 
 
@@ -202,9 +203,10 @@ define(
     "handle: resource, indices: host I, value: T, flow: host float32 -> flow_out: host float32",
     where=_ANY,
     shape=scalar,
+    retry=False,
     kernel=_scatter,
     gradient=_scatter_gradient,
-    stateful=True,
+    effects=Effect.WRITES,
 )
 
 
@@ -236,7 +238,7 @@ define(
     shape=lambda op: Shape([op.attrs["size"]]) + _element_shape(op),
     kernel=_stack,
     gradient=_stack_gradient,
-    stateful=True,
+    effects=Effect.READS,
 )
 
 
@@ -278,9 +280,10 @@ define(
     where=_ANY,
     attrs={"lent": False, "blocks": ()},
     shape=scalar,
+    retry=False,
     kernel=_unstack,
     gradient=_unstack_gradient,
-    stateful=True,
+    effects=Effect.WRITES,
 )
 
 _LATE = NotDifferentiable("programs get it when their gradients are built")
@@ -293,7 +296,7 @@ define(
     shape=lambda op: Shape([None]) + _element_shape(op),
     kernel=lambda xp, context, array, index, flow, *, count, **_: array.read_block(int(index), count, context),
     gradient=_LATE,
-    stateful=True,
+    effects=Effect.READS,
 )
 
 define(
@@ -304,7 +307,7 @@ define(
     shape=lambda op: op.inputs[3].shape[1:],
     kernel=lambda xp, context, array, index, flow, block, **how: array.row_of(block, int(index), context, **how),
     gradient=_LATE,
-    stateful=True,
+    effects=Effect.READS,
 )
 
 
@@ -329,7 +332,7 @@ define(
     shape=lambda op: [Shape([None]) + _element_shape(op)[1:], Shape([None])],
     kernel=_concat,
     gradient=_concat_gradient,
-    stateful=True,
+    effects=Effect.READS,
 )
 
 
@@ -357,9 +360,10 @@ define(
     "handle: resource, value: T, lengths: host int32, flow: host float32 -> flow_out: host float32",
     where=_ANY,
     shape=scalar,
+    retry=False,
     kernel=_split,
     gradient=_split_gradient,
-    stateful=True,
+    effects=Effect.WRITES,
 )
 
 define(
@@ -368,7 +372,7 @@ define(
     shape=scalar,
     kernel=lambda xp, context, array, flow: np.int32(array.size),
     gradient=NotDifferentiable("its result is an integer"),
-    stateful=True,
+    effects=Effect.READS,
 )
 
 define(
@@ -377,5 +381,5 @@ define(
     shape=nothing,
     kernel=lambda xp, context, array, flow: array.close(),
     gradient=NotDifferentiable("it has no value"),
-    stateful=True,
+    effects=Effect.WRITES,
 )

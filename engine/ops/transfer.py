@@ -9,6 +9,7 @@ from __future__ import annotations
 from ..base import dtypes
 from ..base.shapes import Shape
 from ..ir.definition import REQUIRED, NotDifferentiable, define
+from ..ir.traits import Effect, Role
 from .common import nothing
 
 _AFTER = NotDifferentiable("compiling makes it after gradients are made")
@@ -18,9 +19,10 @@ define(
     "value: any ->",
     attrs={"channel": REQUIRED, "quiet": False},
     shape=nothing,
+    role=Role.SEND,
     kernel=None,
     gradient=_AFTER,
-    stateful=True,
+    effects=Effect.SHOWS,
 )
 
 define(
@@ -28,9 +30,10 @@ define(
     "-> value: @dtype",
     attrs={"channel": REQUIRED, "dtype": REQUIRED, "shape": Shape(None), "quiet": False},
     shape=lambda op: Shape(op.attrs["shape"]),
+    role=Role.RECV,
     kernel=None,
     gradient=_AFTER,
-    stateful=True,
+    effects=Effect.WAITS,
 )
 
 for _type in ("ToHost", "ToDevice", "IntoDevice"):  # ToDevice leaves in the host's memory what the host computes with
@@ -39,6 +42,7 @@ for _type in ("ToHost", "ToDevice", "IntoDevice"):  # ToDevice leaves in the hos
         "value: T -> copy: T",
         where={"T": dtypes.ON_GPU},
         shape=lambda op: op.inputs[0].shape,
+        role=Role.TRANSFER,
         kernel=None,
         gradient=_AFTER,
     )

@@ -14,6 +14,7 @@ from ..base.errors import GraphError, OpError, ShapeError, UninitializedVariable
 from ..base.shapes import SCALAR, Shape
 from ..ir.definition import REQUIRED, KernelContext, NotDifferentiable, define
 from ..ir.operation import Operation
+from ..ir.traits import Effect
 from .arrays import add_at
 from .common import same_as
 
@@ -243,7 +244,7 @@ define(
     shape=lambda op: SCALAR,
     kernel=_handle,
     gradient=NotDifferentiable("a handle has no inputs; a variable's gradient is the cotangent of its handle"),
-    stateful=True,
+    effects=Effect.READS,
 )
 
 define(
@@ -251,9 +252,10 @@ define(
     "handle: resource -> value: @dtype",
     attrs={"dtype": REQUIRED, "shape": Shape(None)},
     shape=lambda op: Shape(op.attrs["shape"]),
+    sparse_gradient=True,
     kernel=lambda xp, context, slot, **_: slot.read(context.operation),
     gradient=lambda op, g: [g],
-    stateful=True,
+    effects=Effect.READS,
 )
 
 define(
@@ -262,7 +264,7 @@ define(
     shape=lambda op: SCALAR,
     kernel=lambda xp, context, slot: np.bool_(slot.is_initialized),
     gradient=NotDifferentiable("its result is a bool"),
-    stateful=True,
+    effects=Effect.READS,
 )
 
 
@@ -285,7 +287,7 @@ define(
     shape=lambda op: Shape(op.attrs["shape"]).merge(op.inputs[1].shape),
     kernel=_assign,
     gradient=_STATE,
-    stateful=True,
+    effects=Effect.WRITES,
 )
 
 
@@ -301,7 +303,7 @@ def _define_update(type: str, function: np.ufunc) -> None:
         shape=same_as(1),
         kernel=lambda xp, context, slot, value: slot.combine(function, value, context.operation),
         gradient=_STATE,
-        stateful=True,
+        effects=Effect.WRITES,
     )
 
 
@@ -327,7 +329,7 @@ def _define_scatter(type: str, allowed: tuple[dtypes.DType, ...], change: Change
         shape=_state_shape,
         kernel=kernel,
         gradient=_STATE,
-        stateful=True,
+        effects=Effect.WRITES,
     )
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from ..base import dtypes
 from ..ir.definition import REQUIRED, KernelContext, NotDifferentiable, define
+from ..ir.traits import Effect
 from .common import nothing
 
 
@@ -19,7 +20,8 @@ define(
     where={"T": dtypes.VALUES},
     attrs={"key": REQUIRED},
     shape=nothing,
+    retry=False,
     kernel=_show,
     gradient=NotDifferentiable("it has no output"),
-    stateful=True,
+    effects=Effect.SHOWS | Effect.WAITS,
 )

@@ -16,7 +16,7 @@ from .substitute import substitute
 def accumulate_products(program: Program) -> Program:
     """Return the program with products added to their sums as they are made; the given one is used up."""
     moved: dict[Tensor, Tensor] = {}
-    for op in [op for op in program.graph.root.walk() if op.type == "While"]:
+    for op in [op for op in program.graph.root.walk() if op.is_while]:
         body = op.regions[1]
         for index, term in running_sums(op):
             if is_product(term) and term.shape == body.params[index].shape:

@@ -12,22 +12,11 @@ from collections import defaultdict
 
 from ..ir.operation import Operation
 from ..ir.rewrite import Program
+from ..ir.traits import PRIMITIVES, Role
 from .steps import can_fuse
 
 # A dead assignment must not hold back what a Merge makes live again; what is inside a loop or branch is not followed.
-_FLOW = frozenset(
-    {
-        "ControlTrigger",
-        "Enter",
-        "Exit",
-        "LoopCond",
-        "MaybeGet",
-        "Merge",
-        "NextIteration",
-        "Switch",
-        "SwitchN",
-    }
-)
+_FLOW = PRIMITIVES | {Role.MAYBE_GET}
 Controls = dict[Operation, list[Operation]]
 Waits = list[tuple[Operation, Operation]]
 
@@ -76,9 +65,9 @@ def _effects(start: Operation, controls: Controls) -> list[Operation] | None:
     seen = {start}
     for op in work:  # grows while it is read
         for after in [*(c for t in op.outputs for c in t._consumers), *controls[op]]:
-            if after.regions or after.region is not start.region or after.type in _FLOW:
+            if after.regions or after.region is not start.region or after.role in _FLOW:
                 return None
             if after not in seen:
                 seen.add(after)
-                (found if after.definition.stateful else work).append(after)
+                (found if after.definition.effects else work).append(after)
     return found

@@ -25,7 +25,7 @@ MATRICES = (dtypes.float32, dtypes.float64)
 
 def batch_products(program: Program) -> Program:
     """Return the program with many products of a running sum made at once; the given one is used up."""
-    loops = [op for op in program.graph.root.walk() if op.type == "While"]
+    loops = [op for op in program.graph.root.walk() if op.is_while]
     found = [(op, i, term) for op in loops for i, term in running_sums(op) if is_product(term) and _joins_rows(term.op)]
     if not found:
         return program

@@ -20,6 +20,7 @@ from ..ir.region import Region
 from ..ir.rewrite import Program, copy_program
 from ..ir.structured import add_variable
 from ..ir.tensor import Tensor
+from ..ir.traits import Role
 from .inputs import is_row_read, multiplies_input, recomputes
 from .substitute import returned, substitute
 from .swapped import is_unstacked_only
@@ -70,7 +71,7 @@ def read_in_blocks(program: Program, block_bytes: int) -> Program:
     moved: dict[Tensor, Tensor] = {}
     operations = list(program.graph.root.walk())
     kept = {*returned(program), *(t for op in operations for c in op.control_inputs for t in c.outputs)}
-    for loop in [op for op in operations if op.type == "While"]:
+    for loop in [op for op in operations if op.is_while]:
         found = list(_found(loop, kept))
         count = _count(found, block_bytes)
         for counter in dict.fromkeys(rows.counter for rows in found if count > 1):
@@ -109,7 +110,7 @@ def _is_fed(read: Operation) -> bool:
     """Whether the rows of a feed are all elements of the array that an operation reads."""
     handle, _, flow = read.inputs
     fed, size = flow.op.inputs[1], handle.op.inputs[0].op
-    if fed.op.type != "Feed" or handle.op.attrs["dynamic_size"] or size.type != "Const":
+    if fed.op.role is not Role.FEED or handle.op.attrs["dynamic_size"] or not size.is_constant:
         return False
     return bool(size.attrs["value"] == fed.shape.as_tuple()[0])
 

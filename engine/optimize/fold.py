@@ -21,7 +21,7 @@ def fold_constants(program: Program, most_bytes: int) -> Program:
     """Return the program with constant operations computed, where results are at most `most_bytes` large."""
 
     def transform(op: Operation, inputs: list[Tensor], region: Region) -> list[Tensor] | None:
-        if not inputs or op.control_inputs or any(t.op.type != "Const" or t.op.control_inputs for t in inputs):
+        if not inputs or op.control_inputs or any(not t.op.is_constant or t.op.control_inputs for t in inputs):
             return None
         values = _evaluate(op, inputs, most_bytes)
         return (

@@ -20,12 +20,12 @@ from ..ir.region import Region
 from ..ir.rewrite import Program, copy_program
 from ..ir.structured import is_structured
 from ..ir.tensor import Tensor
+from ..ir.traits import FLOW, Effect, Role
 from ..ops import fused as _operation  # noqa: F401  declares Fused
 from .steps import COMPARISONS, MOVES, Code, can_fuse, is_full, operands, write
 from .substitute import returned, substitute
 
 MOST_STEPS = 64
-_UNSURE = frozenset({"Switch", "SwitchN", "Merge", "Enter", "Exit", "NextIteration", "PyFunction"})
 
 
 def fuse_elementwise(program: Program) -> Program:
@@ -77,8 +77,9 @@ class _Groups:
             if op.attrs.get("block"):  # read for all that the loop does
                 continue
             slow = is_structured(op) and region.parent is not None
-            maybe = op.type == "SeriesRead" and op.attrs["maybe"]
-            if op.type in _UNSURE or slow or maybe or op.type == "Cond" or any(t.op in found for t in op.inputs):
+            maybe = op.role is Role.SERIES_READ and op.attrs["maybe"]
+            unsure = op.role in FLOW or Effect.PYTHON in op.definition.effects
+            if unsure or slow or maybe or op.is_cond or any(t.op in found for t in op.inputs):
                 found.add(op)
         return found
 
@@ -132,11 +133,11 @@ def _kind(op: Operation) -> Any:
 def _arrivals(operations: list[Operation]) -> dict[Operation, frozenset[Operation]]:
     """Return for each operation what it waits for that comes while the step runs; nothing if none does."""
     found: dict[Operation, frozenset[Operation]] = {}
-    if not any(op.type == "PartialFeed" for op in operations):
+    if not any(op.role is Role.PARTIAL_FEED for op in operations):
         return found
     for op in operations:
         before = {arrival for source in _sources(op) for arrival in found.get(source, ())}
-        found[op] = frozenset(before | ({op} if op.type == "PartialFeed" else set()))
+        found[op] = frozenset(before | ({op} if op.role is Role.PARTIAL_FEED else set()))
     return found
 
 

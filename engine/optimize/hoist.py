@@ -12,9 +12,9 @@ def hoist_constants(program: Program) -> Program:
     operations = list(program.graph.root.walk())
     pinned = {control for op in operations for control in op.control_inputs} | set(program.targets)
     for op in reversed(operations):  # inner loops first
-        if op.type == "While":
+        if op.is_while:
             for region in op.regions:
-                _lift([c for c in region.operations if c.type == "Const" and c not in pinned], region, op.region)
+                _lift([c for c in region.operations if c.is_constant and c not in pinned], region, op.region)
     return program
 
 

@@ -35,7 +35,7 @@ def hoist_products(program: Program, most_bytes: int) -> Program:
 def multiplies_input(op: Operation) -> bool:
     """Whether an operation of a loop is ``concat([read, state], 1) @ w`` with all but the state from outside."""
     owner = op.region.owner
-    if op.type != "MatMul" or owner is None or owner.type != "While":
+    if op.type != "MatMul" or owner is None or not owner.is_while:
         return False
     joined = op.inputs[0].op
     if joined.type != "Concat" or len(joined.inputs) != 2:

@@ -12,10 +12,8 @@ import numpy as np
 from ..ir.operation import Operation
 from ..ir.region import Region
 from ..ir.rewrite import Program, copy_program
-from ..ir.structured import is_structured
 from ..ir.tensor import Tensor
-
-_NEVER = {"Feed", "Placeholder", "Param", "Enter", "Exit", "NextIteration", "Merge", "Switch", "SwitchN", "LoopCond"}
+from ..ir.traits import UNIQUE
 
 
 def merge_duplicates(program: Program) -> Program:
@@ -23,7 +21,7 @@ def merge_duplicates(program: Program) -> Program:
     seen: dict[tuple[Region, Any], list[Tensor]] = {}
 
     def transform(op: Operation, inputs: list[Tensor], region: Region) -> list[Tensor] | None:
-        if is_structured(op) or op.type in _NEVER or op.definition.stateful or op.control_inputs or not op.outputs:
+        if op.role in UNIQUE or op.definition.effects or op.control_inputs or not op.outputs:
             return None
         key = _key(op, inputs)
         for around in region.ancestors():

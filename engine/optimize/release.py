@@ -14,6 +14,7 @@ from ..ir.operation import Operation
 from ..ir.rewrite import Program
 from ..ir.structured import Extra, extras, num_results
 from ..ir.tensor import Tensor
+from ..ir.traits import Role
 from .substitute import returned
 
 
@@ -21,7 +22,7 @@ def release_saved(program: Program) -> Program:
     """Mark the reads after which a slot is not read again; the given program is changed."""
     uses = returned(program)
     for writer in program.graph.root.walk():
-        if writer.type == "While":
+        if writer.is_while:
             for series, extra in _saved(writer):
                 if series not in uses:
                     _mark(series, extra, uses)
@@ -38,7 +39,7 @@ def _mark(series: Tensor, extra: Extra, uses: Counter[Tensor]) -> None:
         return
     (read,) = series._consumers
     reader = _loop_around(read)
-    if read.type != "SeriesRead" or reader is None or reader.region is not series.op.region:
+    if read.role is not Role.SERIES_READ or reader is None or reader.region is not series.op.region:
         return
     read.attrs["last"] = _counts_down(reader, read.inputs[1])
     inner = _inner(extra.value, uses)
@@ -48,7 +49,7 @@ def _mark(series: Tensor, extra: Extra, uses: Counter[Tensor]) -> None:
 
 def _inner(value: Tensor | None, uses: Counter[Tensor]) -> Extra | None:
     """Return what an inner loop saves in a series that nobody has but the slot which it is saved in."""
-    if value is None or value.op.type != "While" or value._consumers or uses[value] != 1:
+    if value is None or not value.op.is_while or value._consumers or uses[value] != 1:
         return None
     return dict(_saved(value.op)).get(value)
 
@@ -56,10 +57,10 @@ def _inner(value: Tensor | None, uses: Counter[Tensor]) -> Extra | None:
 def _loop_around(op: Operation) -> Operation | None:
     """Return the loop in whose body, or in a branch there, an operation is."""
     region = op.region
-    while region.owner is not None and region.owner.type == "Cond":
+    while region.owner is not None and region.owner.is_cond:
         region = region.owner.region
     owner = region.owner
-    return owner if owner is not None and owner.type == "While" and region is owner.regions[1] else None
+    return owner if owner is not None and owner.is_while and region is owner.regions[1] else None
 
 
 def _counts_down(loop: Operation, index: Tensor) -> bool:
@@ -76,4 +77,4 @@ def _counts_down(loop: Operation, index: Tensor) -> bool:
 
 
 def _is_constant(tensor: Tensor) -> bool:
-    return tensor.op.type == "Const" and tensor.rank == 0
+    return tensor.op.is_constant and tensor.rank == 0

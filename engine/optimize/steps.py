@@ -80,7 +80,7 @@ def is_full(shape: Shape, like: Shape) -> bool:
 
 
 def _is_constant(tensor: Tensor) -> bool:
-    return tensor.op.type == "Const" and tensor.shape == SCALAR and not tensor.op.control_inputs
+    return tensor.op.is_constant and tensor.shape == SCALAR and not tensor.op.control_inputs
 
 
 def _has_rows(shape: Shape) -> bool:

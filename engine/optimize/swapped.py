@@ -13,21 +13,20 @@ from ..ir.operation import Operation
 from ..ir.rewrite import Program
 from ..ir.tensor import Tensor
 
-_LOOKS_AT = frozenset({"Shape", "Size", "Rank"})  # they do not need the values
 _USES = frozenset({"TensorArrayRead", "TensorArrayReadBlock", "TensorArrayWrite"})
 
 
 def set_swap_memory(program: Program, wanted: bool | None) -> Program:
     """Let all loops swap what they save, or none, whatever they say themselves; the given program is changed."""
     for op in program.graph.root.walk():
-        if op.type == "While":
+        if op.is_while:
             op.attrs["swap_memory"] = wanted
     return program
 
 
 def mark_swapped(program: Program) -> Program:
     """Mark TensorArrays used in loops under swap, and what takes feeds apart for them; the given program is changed."""
-    loops = [op for op in program.graph.root.walk() if op.type == "While"]
+    loops = [op for op in program.graph.root.walk() if op.is_while]
     for loop in loops:
         swaps = bool(loop.attrs.get("swap_memory"))
         for array in _arrays(loop) if swaps or "checkpoint_every" in loop.attrs else ():
@@ -51,10 +50,10 @@ def _arrays(loop: Operation) -> Iterator[Operation]:
 
 def _taking_apart(feed: Tensor) -> list[Operation]:
     """Return what makes a feed elements of arrays that may be elsewhere, if that is all that is done with it."""
-    uses = [use for use in feed._consumers if use.type not in _LOOKS_AT]
+    uses = [use for use in feed._consumers if not use.definition.shape_only]
     return uses if is_unstacked_only(feed) and all(use.inputs[0].op.attrs.get("away") for use in uses) else []
 
 
 def is_unstacked_only(feed: Tensor) -> bool:
     """Whether all that is done with a feed is to make it elements of arrays."""
-    return all(use.type in _LOOKS_AT or use.type == "TensorArrayUnstack" for use in feed._consumers)
+    return all(use.definition.shape_only or use.type == "TensorArrayUnstack" for use in feed._consumers)

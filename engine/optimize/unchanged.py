@@ -18,7 +18,7 @@ def capture_unchanged(program: Program) -> Program:
     saved = _saved(program)
     moved: dict[Tensor, Tensor] = {}
     for op in program.graph.root.walk():
-        if op.type == "While":
+        if op.is_while:
             for i in _unchanged(op):
                 moved.update((p, op.inputs[i]) for p in _params(op, i) if p not in saved and p._consumers)
     if not moved:

@@ -22,6 +22,7 @@ from ..ir.operation import Operation
 from ..ir.order import in_order
 from ..ir.rewrite import Program, needed
 from ..ir.tensor import Tensor
+from ..ir.traits import SWITCHES, Role
 from ..ops import transfer  # noqa: F401  (declares Send and Recv)
 from .control import ControlLoops
 from .deadness import leaders
@@ -172,7 +173,7 @@ class Cutter:
         return self.copies[op, device]
 
     def is_back_edge(self, op: Operation, tensor: Tensor) -> bool:
-        if op.type != "Merge" or tensor.op.type != "NextIteration":
+        if op.role is not Role.MERGE or tensor.op.role is not Role.NEXT_ITERATION:
             return False
         if self.placement[op] != self.placement[tensor.op]:
             raise GraphError(
@@ -191,7 +192,7 @@ class Cutter:
         op = tensor.op
         if is_repeatable(op) or self.placement[op] == device:
             return self.copy(op, device).outputs[tensor.index]
-        if op.type == "LoopCond":
+        if op.role is Role.LOOP_COND:
             return self.controls.predicate(self.frames.of[op], device).outputs[0]
         return self.receive(tensor, device).outputs[0]
 
@@ -199,7 +200,7 @@ class Cutter:
         """Return what an operation on a device waits for instead of `op`."""
         if is_repeatable(op) or self.placement[op] == device:
             return self.copy(op, device)
-        if op.type == "LoopCond":
+        if op.role is Role.LOOP_COND:
             return self.controls.predicate(self.frames.of[op], device)
         return self.receive(op, device)
 
@@ -268,6 +269,6 @@ def op_of(value: Value) -> Operation:
 
 def is_repeatable(op: Operation) -> bool:
     """Whether an operation is made on each device that uses it: a constant, a loop's invariant, a Switch of those."""
-    while op.type in ("Switch", "SwitchN") and not op.control_inputs:
+    while op.role in SWITCHES and not op.control_inputs:
         op = op.inputs[0].op
-    return op.type == "Const" and not op.control_inputs or op.type == "Enter" and bool(op.attrs["is_constant"])
+    return op.is_constant and not op.control_inputs or op.role is Role.ENTER and bool(op.attrs["is_constant"])

@@ -14,10 +14,10 @@ from typing import Any
 from ..ir.frames import Frames
 from ..ir.operation import Operation
 from ..ir.tensor import Tensor
+from ..ir.traits import LEAVES_FRAME, SWITCHES, Role
 
 Value = Tensor | Operation
 Conditions = frozenset[Any]
-_LEAVES = ("Exit", "SeriesExit", "TripCount")
 
 
 def leaders(operations: Sequence[Operation], frames: Frames, channels: Sequence[tuple[Value, Any, Any]]) -> list[int]:
@@ -67,7 +67,7 @@ class _Analysis:
         self.merges: dict[str, list[Operation]] = {}
 
     def visit(self, op: Operation) -> None:
-        if op.type in ("Switch", "SwitchN"):
+        if op.role in SWITCHES:
             found = self.inputs(op)
             for tensor in op.outputs:
                 self.of[tensor] = found | {("choice", _origin(op.inputs[1]), tensor.index, len(op.outputs))}
@@ -87,20 +87,20 @@ class _Analysis:
         return frozenset(c for c in found if c[0] != "enter" or not any(c[1] <= start for start in known))
 
     def conditions(self, op: Operation) -> Conditions:
-        if op.type == "Enter":
+        if op.role is Role.ENTER:
             return frozenset([("enter", self.inputs(op))])
-        if op.type == "Merge":
+        if op.role is Role.MERGE:
             return self.merge(op)
-        if op.type in _LEAVES:
+        if op.role in LEAVES_FRAME:
             return self.leave(op)
-        if op.type == "ControlTrigger":
+        if op.role is Role.CONTROL_TRIGGER:
             return frozenset()
-        unsure = op.type == "SeriesRead" and op.attrs["maybe"]
+        unsure = op.role is Role.SERIES_READ and op.attrs["maybe"]
         return self.inputs(op) | ({("symbol", op)} if unsure else frozenset())
 
     def merge(self, op: Operation) -> Conditions:
         frame = self.frames.of[op]
-        if not any(t.op.type == "NextIteration" for t in op.inputs):
+        if not any(t.op.role is Role.NEXT_ITERATION for t in op.inputs):
             found = _rejoined([self.of[t] for t in op.inputs])
             return frozenset([("symbol", op)]) if found is None else found
         self.merges.setdefault(frame, []).append(op)
@@ -109,14 +109,14 @@ class _Analysis:
 
     def start(self, op: Operation) -> Conditions:
         """Return under which conditions a loop variable enters."""
-        return frozenset().union(*(self.inputs(t.op) for t in op.inputs if t.op.type == "Enter"))
+        return frozenset().union(*(self.inputs(t.op) for t in op.inputs if t.op.role is Role.ENTER))
 
     def leave(self, op: Operation) -> Conditions:
         """Return when a result of a loop is alive: when its variables entered, if it leaves as the loop ends."""
         frame = self.frames.of[op]
         live = frozenset([("loop", frame)])
         ends = live | {("choice", p, 0, 2) for p in _predicates(self.frames, frame)}
-        if frame in self.starts and self.inputs(op) == ends and op.type == "Exit":
+        if frame in self.starts and self.inputs(op) == ends and op.role is Role.EXIT:
             return self.starts[frame]
         return frozenset([("symbol", op)])
 
@@ -126,7 +126,7 @@ class _Analysis:
         goes_on = frozenset([("loop", frame), ("choice", predicate, 1, 2)])
         return all(
             self.start(merge) == self.starts[frame]
-            and all(self.of[t] == goes_on for t in merge.inputs if t.op.type == "NextIteration")
+            and all(self.of[t] == goes_on for t in merge.inputs if t.op.role is Role.NEXT_ITERATION)
             for merge in self.merges.get(frame, ())
         )
 
@@ -168,7 +168,7 @@ def _depths(operations: Sequence[Operation], frames: Frames) -> dict[Operation, 
         depths = _depths_after(operations, frames, ends)
         found = dict.fromkeys(frames.infos, 0)
         for op, depth in depths.items():
-            if op.type not in _LEAVES:
+            if op.role not in LEAVES_FRAME:
                 found[frames.of[op]] = max(found[frames.of[op]], depth)
         for name in reversed(frames.infos):  # inner frames before those around them
             around = frames.infos[name].parent
@@ -184,7 +184,7 @@ def _depths_after(operations: Sequence[Operation], frames: Frames, ends: dict[st
     depths: dict[Operation, int] = {}
     for op in operations:
         sources = (*(t.op for t in op.inputs), *op.control_inputs)
-        ended = ends.get(frames.of[op], 0) if op.type in _LEAVES else 0
+        ended = ends.get(frames.of[op], 0) if op.role in LEAVES_FRAME else 0
         depths[op] = 1 + max((depths[s] for s in sources if s in depths), default=0)
         depths[op] = max(depths[op], 1 + ended)
     return depths

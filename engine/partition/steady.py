@@ -10,8 +10,7 @@ from collections.abc import Iterable, Sequence
 
 from ..base.errors import GraphError
 from ..ir.operation import Operation
-
-_LEAVES = ("Exit", "SeriesExit", "TripCount")
+from ..ir.traits import LEAVES_FRAME, Role
 
 
 def check_steady(operations: Sequence[Operation], sent: Iterable[Operation]) -> None:
@@ -37,14 +36,14 @@ def _not_in_all(operations: Sequence[Operation]) -> set[Operation]:
     rare: set[Operation] = set()
     for op in operations:
         sources = [t.op for t in op.inputs]
-        if op.type == "Enter":
+        if op.role is Role.ENTER:
             found = not op.attrs["is_constant"]
-        elif op.type == "Merge":
-            found = all(s in rare and s.type != "NextIteration" for s in sources)
-        elif op.type in _LEAVES:
+        elif op.role is Role.MERGE:
+            found = all(s in rare and s.role is not Role.NEXT_ITERATION for s in sources)
+        elif op.role in LEAVES_FRAME:
             found = False
         else:
-            found = op.type == "NextIteration" or any(s in rare for s in (*sources, *op.control_inputs))
+            found = op.role is Role.NEXT_ITERATION or any(s in rare for s in (*sources, *op.control_inputs))
         if found:
             rare.add(op)
     return rare

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from ..base.devices import DeviceSpec, parse_device
 from ..base.errors import GraphError
 from ..ir.operation import Operation
+from ..ir.traits import ABOUT_SERIES
 from .groups import PLUMBING, Group, is_loop_merge, takes_handle
 
 Supports = Callable[[str, DeviceSpec], bool]
@@ -29,7 +30,7 @@ def asked(op: Operation) -> DeviceSpec:
 
 def binds(op: Operation) -> bool:
     """Whether the device asked for must be given."""
-    made_by_compiler = op.type in PLUMBING or op.type.startswith("Series")
+    made_by_compiler = op.role in PLUMBING | ABOUT_SERIES
     return not (made_by_compiler or is_loop_merge(op) or takes_handle(op))
 
 

@@ -13,9 +13,10 @@ from functools import cached_property
 from ..base.devices import DeviceSpec
 from ..ir.operation import Operation
 from ..ir.tensor import Tensor
+from ..ir.traits import SWITCHES, Role
 
-PLUMBING = frozenset({"Switch", "SwitchN", "Enter", "Exit", "NextIteration", "LoopCond", "TripCount"})
-_WITH_FIRST_INPUT = PLUMBING - {"Enter", "NextIteration"} | {"SeriesExit"}
+PLUMBING = SWITCHES | {Role.ENTER, Role.EXIT, Role.NEXT_ITERATION, Role.LOOP_COND, Role.TRIP_COUNT}
+_WITH_FIRST_INPUT = PLUMBING - {Role.ENTER, Role.NEXT_ITERATION} | {Role.SERIES_EXIT}
 
 
 @dataclass(eq=False)
@@ -52,7 +53,7 @@ class Group:
 
 def stored_by(op: Operation) -> list[Operation]:
     """Return what makes the value that an operation puts into a stack, array or series; nothing for others."""
-    if op.type != "SeriesPush" and not takes_handle(op):
+    if op.role is not Role.SERIES_PUSH and not takes_handle(op):
         return []
     names = [parameter.name for parameter in op.definition.signature.inputs]
     return [op.inputs[names.index("value")].op] if "value" in names else []
@@ -70,12 +71,12 @@ def takes_handle(op: Operation) -> bool:
 
 def is_loop_merge(op: Operation) -> bool:
     """Whether this is the Merge at the head of a loop variable."""
-    return op.type == "Merge" and any(t.op.type == "NextIteration" for t in op.inputs)
+    return op.role is Role.MERGE and any(t.op.role is Role.NEXT_ITERATION for t in op.inputs)
 
 
 def is_invariant(op: Operation) -> bool:
     """Whether this is a constant Enter."""
-    return op.type == "Enter" and op.attrs["is_constant"]
+    return op.role is Role.ENTER and op.attrs["is_constant"]
 
 
 def users_of(operations: Sequence[Operation]) -> dict[Operation, list[Operation]]:
@@ -114,7 +115,7 @@ def _bonds(operations: Sequence[Operation]) -> Iterator[tuple[object, object]]:
     users = users_of(operations)
     for op in operations:
         yield from ((op, t.op) for i, t in enumerate(op.inputs) if _binds(op, i, t))
-        if op.type == "Enter" and not is_invariant(op) and users[op]:
+        if op.role is Role.ENTER and not is_invariant(op) and users[op]:
             yield op, users[op][0]
         if "colocate" in op.attrs:
             name = op.attrs["colocate"]
@@ -124,9 +125,9 @@ def _bonds(operations: Sequence[Operation]) -> Iterator[tuple[object, object]]:
 def _binds(op: Operation, index: int, tensor: Tensor) -> bool:
     if not tensor.dtype.is_value:
         return True
-    if op.type in _WITH_FIRST_INPUT:
+    if op.role in _WITH_FIRST_INPUT:
         return index == 0
-    return is_loop_merge(op) and tensor.op.type in ("Enter", "NextIteration")
+    return is_loop_merge(op) and tensor.op.role in (Role.ENTER, Role.NEXT_ITERATION)
 
 
 def _by_name(operations: Sequence[Operation]) -> dict[str, list[Operation]]:

@@ -15,10 +15,11 @@ from ..ir.operation import Operation
 from ..ir.order import in_order
 from ..ir.rewrite import Program, needed
 from ..ir.tensor import Tensor
+from ..ir.traits import ABOUT_SERIES, SWITCHES, Role
 from .constraints import Choice, Supports, binds, wished
 from .groups import Group, find_groups, is_invariant, is_loop_merge, stored_by, users_of
 
-_SOURCES = ("Const", "Feed", "PartialFeed", "Enter", "Switch", "SwitchN")  # a Switch is grouped with its data
+_SOURCES = SWITCHES | {Role.CONST, Role.FEED, Role.PARTIAL_FEED, Role.ENTER}  # a Switch is grouped with its data
 
 
 def on_cpu(type: str, device: DeviceSpec) -> bool:
@@ -159,11 +160,11 @@ def _has_variable(group: Group) -> bool:
 
 
 def _is_source(group: Group) -> bool:
-    return all(op.type in _SOURCES for op in group.members)
+    return all(op.role in _SOURCES for op in group.members)
 
 
 def _is_wish(op: Operation) -> bool:
-    return not op.type.startswith("Series")
+    return op.role not in ABOUT_SERIES
 
 
 def _suppliers(group: Group) -> list[Operation]:
@@ -178,4 +179,4 @@ def _size(op: Operation) -> int:
 
 
 def _data(op: Operation) -> Sequence[Tensor]:
-    return op.inputs[:1] if op.type in ("Switch", "SwitchN") else op.inputs
+    return op.inputs[:1] if op.role in SWITCHES else op.inputs

@@ -15,30 +15,11 @@ from ..ir.definition import Ufunc
 from ..ir.frames import ROOT, Frames, assign_frames
 from ..ir.operation import Operation
 from ..ir.rewrite import Program, needed
+from ..ir.traits import Role
 from .plan import Frame, Node, Plan
 
-_KINDS = {
-    "Switch": Kind.SWITCH,
-    "SwitchN": Kind.SWITCH_N,
-    "Merge": Kind.MERGE,
-    "Enter": Kind.ENTER,
-    "Exit": Kind.EXIT,
-    "NextIteration": Kind.NEXT_ITERATION,
-    "LoopCond": Kind.LOOP_COND,
-    "ControlTrigger": Kind.CONTROL_TRIGGER,
-    "Identity": Kind.IDENTITY,
-    "MaybeGet": Kind.IDENTITY,
-    "StopGradient": Kind.IDENTITY,
-    "Const": Kind.CONST,
-    "Feed": Kind.FEED,
-    "SeriesPush": Kind.SERIES_PUSH,
-    "SeriesExit": Kind.SERIES_EXIT,
-    "TripCount": Kind.TRIP_COUNT,
-    "SeriesRead": Kind.SERIES_READ,
-    "Send": Kind.SEND,
-    "Recv": Kind.RECV,
-}
-_SAVING = frozenset({"SeriesPush", "SeriesExit", "TripCount"})
+_KINDS = {role: Kind[role.name] for role in Role if role.name in Kind.__members__} | {Role.MAYBE_GET: Kind.IDENTITY}
+_SAVING = frozenset({Role.SERIES_PUSH, Role.SERIES_EXIT, Role.TRIP_COUNT})
 
 
 class DeviceBackend(Protocol):
@@ -75,9 +56,14 @@ def build_plan(program: Program, backend: DeviceBackend | None = None) -> Plan:
     return plan
 
 
+def kind_of(op: Operation) -> Kind:
+    """Return what the executor does for an operation."""
+    return _KINDS.get(op.role, Kind.KERNEL)
+
+
 def is_kernel(op: Operation) -> bool:
     """Whether an operation is computed by a kernel, not by the executor itself."""
-    return op.type not in _KINDS
+    return kind_of(op) is Kind.KERNEL
 
 
 def numpy_kernel(op: Operation) -> Callable[..., Any]:
@@ -112,7 +98,7 @@ class _Builder:
         self.frame_index = {name: i for i, name in enumerate(frames.infos)}
         self.saving: dict[str, list[Operation]] = {name: [] for name in frames.infos}
         for op in operations:
-            if op.type in _SAVING:
+            if op.role in _SAVING:
                 self.saving[frames.of[op]].append(op)
 
     def build(self) -> Plan:
@@ -144,15 +130,15 @@ class _Builder:
 
     def _frame(self, name: str) -> Frame:
         info = self.frames.infos[name]
-        finals = tuple(self.index[op] for op in self.saving[name] if op.type != "SeriesPush")
-        series = [op.attrs["series"] + 1 for op in self.saving[name] if op.type == "SeriesPush"]
+        finals = tuple(self.index[op] for op in self.saving[name] if op.role is not Role.SERIES_PUSH)
+        series = [op.attrs["series"] + 1 for op in self.saving[name] if op.role is Role.SERIES_PUSH]
         parent = -1 if name == ROOT else self.frame_index[info.parent]
         adaptive = info.parallel_iterations == AUTO
         window = MOST if adaptive else int(info.parallel_iterations)
         return Frame(name or "root", parent, window, len(info.enters), max(series, default=0), finals, adaptive)
 
     def _node(self, op: Operation) -> Node:
-        kind = _KINDS.get(op.type, Kind.KERNEL)
+        kind = kind_of(op)
         fields: dict[str, Any] = {}
         if kind is Kind.KERNEL:
             fields = {"kernel": self.kernels(op), **_described(op)}
@@ -190,6 +176,7 @@ def _described(op: Operation) -> dict[str, Any]:
     return {
         "attrs": {key: op.attrs[key] for key in definition.attrs},
         "stateful": definition.stateful,
+        "retry": definition.retry,
         "ufunc": definition.kernel.name if isinstance(definition.kernel, Ufunc) else None,
     }
 

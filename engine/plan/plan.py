@@ -33,6 +33,8 @@ class Node:
     kernel : callable or None
         ``kernel(*arrays)``, or ``kernel(context, *arrays)`` when `stateful`; gives an array, a tuple of arrays
         (several outputs), None (no output), or a coroutine of one of these.
+    retry : bool
+        Whether a KERNEL that finds no room for its result has done nothing and may begin again.
     ufunc : str or None
         The NumPy ufunc the kernel is, if it is just that.
     attrs : mapping
@@ -65,6 +67,7 @@ class Node:
     outputs: tuple[np.dtype[Any] | None, ...]
     kernel: Callable[..., Any] | None = None
     stateful: bool = False
+    retry: bool = True
     ufunc: str | None = None
     attrs: Mapping[str, Any] = field(default_factory=dict)
     value: Any = None

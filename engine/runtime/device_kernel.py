@@ -27,27 +27,6 @@ from ..streams.contract import Device
 from ..streams.event import Event
 from .device_values import DeviceValues, stays_on_host
 
-# They hand on what they are given, or look at its shape only.
-_PASSING = frozenset({"CustomGradient", "IdentityN", "PlaceholderWithDefault", "Print", "Rank", "Shape", "Size"})
-# Of those with inputs in the host's memory, such as bounds, the ones that make nothing larger.
-_CUTTING = frozenset({"Reshape", "Slice", "SplitV", "StridedSlice", "SumTo"})
-# They look at values to say what is wrong, or how large the result is: the host waits for the device.
-_WAITING = frozenset(
-    {
-        "BooleanMask",
-        "CheckNumerics",
-        "FloorDiv",
-        "FloorMod",
-        "Gather",
-        "GatherGrad",
-        "GatherNd",
-        "NonZero",
-        "Pow",
-        "ScatterNd",
-        "SparseSoftmaxCrossEntropyWithLogits",
-        "UnsortedSegmentSum",
-    }
-)
 Put = Callable[[Any], None]
 Coming = tuple[Put, Event[Any]]  # what the result of a copy is given to, and the copy
 
@@ -73,15 +52,15 @@ class DeviceKernel:
         self._first = int(definition.stateful)  # the context comes first
         hosts = [True] * len(op.inputs) if where == "host" else host_inputs(op)
         self._hosts = [hosts[i] and op.inputs[i].dtype.is_value for i in range(len(op.inputs))]
-        passing = op.type in _PASSING
+        passing = definition.forwards or definition.shape_only
         values = [not passing and tensor.dtype in ON_GPU for tensor in op.inputs]
         self._values = [i for i, value in enumerate(values) if value and not hosts[i]]
-        self._may_stay = bool(self._values) and where == "device" and (not any(hosts) or op.type in _CUTTING)
+        self._may_stay = bool(self._values) and where == "device" and (not any(hosts) or definition.keeps_size)
         self._looks = [i for i, tensor in enumerate(op.inputs) if passing]
         is_universal = isinstance(definition.kernel, Ufunc) and definition.kernel.elsewhere is None
         self._takes_scalars = is_universal if compiled is None else compiled.takes_scalars
-        self._waits = op.type in _WAITING
-        self._lends = bool(op.attrs.get("lent")) and op.type == "TensorArrayUnstack"
+        self._waits = definition.reads_values
+        self._lends = bool(op.attrs.get("lent"))
         may_be_mixed = where == "store" and any(t.dtype.is_value and not t.dtype.is_differentiable for t in op.outputs)
         self._series = [i for i, t in enumerate(op.inputs, self._first) if may_be_mixed and t.dtype.name == "series"]
 

@@ -18,7 +18,7 @@ import numpy as np
 
 from ..base.dtypes import DIFFERENTIABLE
 from ..base.tags import DEAD, ROOT_ID, ROOT_PATH, Kind, frame_id, frame_path, instance_name, name_hash
-from ..kernels.scheduler.limited import ONCE, NoRoom
+from ..kernels.scheduler.limited import NoRoom
 from ..kernels.scheduler.series import Series
 from ..plan.plan import Node, Plan
 from .story import LoopCounts, Story
@@ -258,7 +258,7 @@ class ReferenceMachine:
             try:
                 return self.step.contexts.run(node.kernel, *values)
             except MemoryError:
-                if pool is None or pool.refusals == refusals or node.type in ONCE:
+                if pool is None or pool.refusals == refusals or not node.retry:
                     raise
             ended = asyncio.get_running_loop().create_future()
             self.parked.append(ended)

@@ -24,8 +24,6 @@ from tagflow.kernels.scheduler.state cimport StepState
 from tagflow.kernels.scheduler.table cimport KERNEL, Node
 from tagflow.kernels.scheduler.values cimport drop
 
-# They have done something when their result is refused.
-ONCE = frozenset(["PyFunction", "Watch", "TensorArrayScatter", "TensorArraySplit", "TensorArrayUnstack"])
 
 
 class NoRoom(MemoryError):
@@ -142,7 +140,7 @@ cdef class LimitedMachine(StepMachine):
     cdef bint _parks(self, Ready ready, object exception) except -1:
         """Say whether an instance can be tried again; then it is parked, or will be when it has ended."""
         cdef Node* node = &self.machine.table.nodes[ready.node]
-        if node.kind == KERNEL and self.compiled.plan.nodes[ready.node].type in ONCE:
+        if node.kind == KERNEL and not self.compiled.plan.nodes[ready.node].retry:
             return False
         if not self.performing:
             return self._park(ready, self.gate.store.refused) == 0

@@ -6,12 +6,12 @@ from tests.architecture.counts import counts
 
 # A new operation, pass or session should need none of these. Whoever brings a count down lowers its bar here.
 BARS = {
-    "comparisons of op.type": 181,
-    "tables of operation types": 37,
+    "comparisons of op.type": 66,
+    "tables of operation types": 13,
     "private attributes of sessions": 26,
     "hand-made Operation(...)": 30,
     "formatter pragmas": 1,
-    "functions with more than 12 branches": 9,
+    "functions with more than 12 branches": 8,
     "files of more than 500 lines": 2,
 }
 COUNTS = counts()

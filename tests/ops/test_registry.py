@@ -22,6 +22,7 @@ DEFINITIONS = {d.type: d for d in declare_all()}
 
 # The executors do these themselves: there is no function of arrays to call. Tested with control flow and sessions.
 WITHOUT_KERNEL = {
+    "Feed",
     "ToHost",
     "ToDevice",
     "IntoDevice",
@@ -109,6 +110,7 @@ WITHOUT_SAMPLES = WITHOUT_KERNEL | {
 
 # Gradients and lowering build these; users meet the operation they belong to.
 INTERNAL = {
+    "Feed",
     "ToHost",
     "ToDevice",
     "IntoDevice",
