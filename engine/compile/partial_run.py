@@ -8,8 +8,8 @@ it follows: so a dead value is noticed as soon as it is known to be dead.
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import Any
 
+from ..ir.builder import Builder, append
 from ..ir.operation import Operation
 from ..ir.order import uses
 from ..ir.region import Region
@@ -64,44 +64,28 @@ def _feeds_of(start: Operation | None, enters: dict[str, list[Operation]]) -> Ne
 
 
 def _partial_fetch(tensor: Tensor, key: int, needs: Needs) -> Operation:
-    fetch = _emit(tensor.op, "PartialFetch", inputs=[tensor], key=key)
-    return _follow(fetch, fetch, key, needs)
+    fetch = Builder(tensor.graph.root, tensor.op).emit("PartialFetch", tensor, key=key)
+    return _follow(fetch, key, needs)
 
 
 def _partial_end(program: Program, op: Operation | None, key: int, needs: Needs) -> Operation:
     """Return the end of a target; of one that does not run since all its outputs are fed, it waits for nothing."""
     if op is not None:
-        return _follow(op, op, key, needs)
+        return _follow(op, key, needs)
     graph = program.graph
-    return Operation(
-        graph.root, "PartialEnd", graph.unique_name("PartialEnd"), (), (), attrs={"key": key, "needs": needs}
-    )
+    return append(graph.root, "PartialEnd", graph.unique_name("PartialEnd"), (), {"key": key, "needs": needs})
 
 
-def _follow(op: Operation, like: Operation, key: int, needs: Needs) -> Operation:
-    trigger = _emit(like, "ControlTrigger", controls=[op])
-    return _emit(like, "PartialEnd", controls=[trigger], key=key, needs=needs)
-
-
-def _emit(like: Operation, type: str, *, inputs: Any = (), controls: Any = (), **attrs: Any) -> Operation:
-    graph = like.graph
-    return Operation(
-        graph.root,
-        type,
-        graph.unique_name(f"{like.name}/{type}"),
-        inputs,
-        (),
-        control_inputs=controls,
-        attrs=attrs,
-        device=like.device,
-        source=like.source,
-    )
+def _follow(op: Operation, key: int, needs: Needs) -> Operation:
+    build = Builder(op.graph.root, op)
+    trigger = build.emit("ControlTrigger", controls=[op])
+    return build.emit("PartialEnd", controls=[trigger], key=key, needs=needs)
 
 
 def _partial_feed(op: Operation, inputs: list[Tensor], region: Region) -> list[Tensor] | None:
     if op.role is not Role.FEED:
         return None
-    outputs = [(t.dtype, t.shape) for t in op.outputs]
     name = region.graph.unique_name(op.name)
-    feed = Operation(region, "PartialFeed", name, (), outputs, attrs=dict(op.attrs), device=op.device, source=op.source)
+    feed = append(region, "PartialFeed", name, (), dict(op.attrs), device=op.device, source=op.source)
+    feed.outputs[0].shape = op.outputs[0].shape
     return feed.outputs

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from ..base.dtypes import ON_GPU
+from ..ir.builder import Builder
 from ..ir.definition import host_inputs, runs_on
 from ..ir.operation import Operation
 from ..ir.rewrite import Program, copy_program, needed
@@ -91,14 +92,7 @@ class _Transfers:
         if not uses:
             return
         producer = self.tensor.op
-        copy = Operation(
-            producer.region,
-            type,
-            producer.graph.unique_name(f"{producer.name}/{type}_{self.tensor.index}"),
-            [self.tensor],
-            [(self.tensor.dtype, self.tensor.shape)],
-            source=producer.source,
-        )
+        copy = Builder(producer.region, producer, f"{type}_{self.tensor.index}").emit(type, self.tensor)
         fetches = list(self.program.fetches)
         for op, k in uses:
             if op is None:

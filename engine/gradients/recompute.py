@@ -16,6 +16,7 @@ from ..base.errors import GraphError
 from ..base.shapes import SCALAR
 from ..ir import scopes
 from ..ir.build import apply, constant
+from ..ir.builder import copied
 from ..ir.operation import Operation
 from ..ir.order import uses
 from ..ir.region import Region
@@ -149,16 +150,7 @@ class Recompute(Mirror):
         inputs = [*op.inputs]
         if Effect.RANDOM in op.definition.effects and not _is_told(op):
             inputs += _instance(self.forward)
-        return Operation(
-            self.region,
-            op.type,
-            op.graph.unique_name(f"{op.name}/again"),
-            map(self.region.resolve, inputs),
-            [(t.dtype, t.shape) for t in op.outputs],
-            attrs=dict(op.attrs),
-            device=op.device,
-            source=op.source,
-        )
+        return copied(op, self.region, map(self.region.resolve, inputs), f"{op.name}/again")
 
 
 class _Branches:

@@ -13,6 +13,7 @@ from ..base.errors import DtypeError, GraphError, TagflowError
 from ..base.shapes import Shape
 from ..base.sources import user_source
 from . import scopes
+from .builder import append, infer_shapes
 from .definition import REQUIRED, OpDefinition, definition_of
 from .operation import Operation
 from .region import Region
@@ -54,21 +55,14 @@ def apply(type: str, *inputs: Any, name: str | None = None, **attrs: Any) -> Any
 
 def build(type: str, tensors: list[Tensor], *, name: str | None = None, **attrs: Any) -> Operation:
     """Append an operation whose inputs are tensors already in scope, checked against its definition."""
-    definition = definition_of(type)
-    attrs = _complete(definition, attrs)
-    pairs = list(zip(_flat_parameters(definition, len(tensors)), tensors, strict=True))
-    bound = definition.signature.check([(p, t.dtype) for p, t in pairs], name or type)
     scope = scopes.current()
-    region = scopes.current_region()
-    outputs = [(dtype, Shape(None)) for dtype in definition.signature.output_dtypes(bound, attrs)]
-    op = Operation(
-        region,
+    op = append(
+        scopes.current_region(),
         type,
         scoped_name(name or type),
         tensors,
-        outputs,
+        _complete(definition_of(type), attrs),
         control_inputs=scope.control_inputs,
-        attrs=attrs,
         source=user_source(),
     )
     try:
@@ -90,13 +84,6 @@ def place(op: Operation) -> None:
     if scope.colocate is not None:
         op.attrs["colocate"] = scope.colocate.name
         op.device = merge_devices(op.device, scope.colocate.device)
-
-
-def infer_shapes(op: Operation) -> None:
-    """Set the static shape of every output from the shape rule of the definition."""
-    shapes = op.definition.shape(op)
-    for tensor, shape in zip(op.outputs, [shapes] if isinstance(shapes, Shape) else shapes, strict=True):
-        tensor.shape = shape
 
 
 def discard(op: Operation) -> None:
@@ -387,15 +374,6 @@ def _complete(definition: OpDefinition, given: dict[str, Any]) -> dict[str, Any]
                 hint=f"pass {key}=",
             )
     return attrs
-
-
-def _flat_parameters(definition: OpDefinition, count: int) -> list[Parameter]:
-    inputs = definition.signature.inputs
-    extra = count - sum(not p.many for p in inputs)
-    flat: list[Parameter] = []
-    for parameter in inputs:
-        flat.extend([parameter] * (extra if parameter.many else 1))
-    return flat
 
 
 def _is_list(parameter: Parameter) -> bool:

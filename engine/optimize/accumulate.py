@@ -6,7 +6,7 @@ that meet, BLAS adds each to the total, and nothing else as large as the total i
 
 from __future__ import annotations
 
-from ..ir.operation import Operation
+from ..ir.builder import Builder
 from ..ir.rewrite import Program, copy_program
 from ..ir.tensor import Tensor
 from .batch import is_product, running_sums
@@ -29,14 +29,4 @@ def accumulate_products(program: Program) -> Program:
 
 def _added(term: Tensor, total: Tensor) -> Tensor:
     made = term.op
-    added = Operation(
-        made.region,
-        "MatMulAdd",
-        made.graph.unique_name(f"{made.name}/added"),
-        [*made.inputs, total],
-        [(term.dtype, term.shape)],
-        attrs=dict(made.attrs),
-        device=made.device,
-        source=made.source,
-    )
-    return added.outputs[0]
+    return Builder(made.region, made, "added").tensor("MatMulAdd", *made.inputs, total, **made.attrs)

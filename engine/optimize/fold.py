@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ..base.shapes import Shape
+from ..ir.builder import make_constant
 from ..ir.operation import Operation
 from ..ir.region import Region
 from ..ir.rewrite import Program, copy_program
@@ -59,15 +59,4 @@ def _size(op: Operation) -> int:
 
 
 def _constant(op: Operation, region: Region, output: Tensor, value: np.ndarray[Any, Any]) -> Tensor:
-    value = np.array(value)
-    value.flags.writeable = False
-    return Operation(
-        region,
-        "Const",
-        region.graph.unique_name(op.name),
-        (),
-        [(output.dtype, Shape(value.shape))],
-        attrs={"value": value},
-        device=op.device,
-        source=op.source,
-    ).outputs[0]
+    return make_constant(region, region.graph.unique_name(op.name), np.array(value), output.dtype, like=op)

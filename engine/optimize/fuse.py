@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from ..ir.builder import Builder
 from ..ir.operation import Operation
 from ..ir.region import Region
 from ..ir.rewrite import Program, copy_program
@@ -198,15 +199,7 @@ def _emit(like: Operation, code: Code, wanted: list[Tensor]) -> Operation:
         "lead": shape.dims[:-1],
         "widths": tuple(t.shape.dims[-1] for t in wanted),
     }
-    if "colocate" in like.attrs:
-        attrs["colocate"] = like.attrs["colocate"]
-    return Operation(
-        like.region,
-        "Fused",
-        like.graph.unique_name(f"{like.name}/fused"),
-        code.inputs,
-        [(t.dtype, t.shape) for t in wanted],
-        attrs=attrs,
-        device=like.device,
-        source=like.source,
-    )
+    made = Builder(like.region, like, "fused").emit("Fused", *code.inputs, **attrs)
+    for tensor, old in zip(made.outputs, wanted, strict=True):
+        tensor.shape = old.shape
+    return made

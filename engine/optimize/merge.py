@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from ..ir.builder import copied
 from ..ir.operation import Operation
 from ..ir.region import Region
 from ..ir.rewrite import Program, copy_program
@@ -27,16 +28,7 @@ def merge_duplicates(program: Program) -> Program:
         for around in region.ancestors():
             if (around, key) in seen:
                 return seen[around, key]
-        copy = Operation(
-            region,
-            op.type,
-            region.graph.unique_name(op.name),
-            inputs,
-            [(t.dtype, t.shape) for t in op.outputs],
-            attrs=op.attrs,
-            device=op.device,
-            source=op.source,
-        )
+        copy = copied(op, region, inputs, origin=None)
         seen[region, key] = copy.outputs
         return copy.outputs
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+from ..ir.builder import Builder
 from ..ir.operation import Operation
 from ..ir.rewrite import Program, copy_program
 from ..ir.tensor import Tensor
@@ -52,17 +53,8 @@ def _needless(program: Program, known: _Known) -> Iterator[tuple[Tensor, Tensor]
 
 
 def _row_sums(op: Operation) -> Tensor:
-    made = Operation(
-        op.region,
-        "Sum",
-        op.graph.unique_name(op.name),
-        op.inputs[:1],
-        [(t.dtype, t.shape) for t in op.outputs],
-        attrs={"axis": (-1,), "keepdims": True},
-        device=op.device,
-        source=op.source,
-    )
-    return made.outputs[0]
+    x, (output,) = op.inputs[0], op.outputs
+    return Builder(op.region, op).tensor("Sum", x, known_shape=output.shape, axis=(-1,), keepdims=True)
 
 
 class _Known:

@@ -10,10 +10,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-
 from ..base import dtypes
 from ..base.shapes import SCALAR, Shape
+from ..ir.builder import Builder
 from ..ir.definition import Ufunc
 from ..ir.operation import Operation
 from ..ir.tensor import Tensor
@@ -167,16 +166,7 @@ def _ufunc(op: Operation) -> str:
 
 
 def _constant(op: Operation, value: float) -> Tensor:
-    dtype = op.outputs[0].dtype
-    made = Operation(
-        op.region,
-        "Const",
-        op.graph.unique_name(f"{op.name}/number"),
-        (),
-        [(dtype, SCALAR)],
-        attrs={"value": np.full((), value, dtype.numpy)},
-    )
-    return made.outputs[0]
+    return Builder(op.region, op, "number").constant(value, op.outputs[0].dtype)
 
 
 def _relu(op: Operation, code: Code) -> None:

@@ -1,0 +1,162 @@
+"""Appending operations: what their definition says of their outputs is filled in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..base.dtypes import DType
+from ..base.shapes import Shape
+from ..base.sources import Source
+from .definition import REQUIRED, OpDefinition, definition_of
+from .operation import Operation
+from .region import Region
+from .signature import Parameter
+from .tensor import Tensor
+
+
+def append(
+    region: Region,
+    type: str,
+    name: str,
+    inputs: Sequence[Tensor],
+    attrs: dict[str, Any],
+    *,
+    control_inputs: Iterable[Operation] = (),
+    device: str = "",
+    source: Source | None = None,
+) -> Operation:
+    """Append an operation to a region; its definition gives the dtypes of its outputs, their shapes are open.
+
+    Parameters
+    ----------
+    region : Region
+    type, name : str
+        The name is unique in the graph already.
+    inputs : sequence of Tensor
+        In scope of the region, in a flat list.
+    attrs : dict
+        Those with a default may be left out; what is no attribute of the type is kept for passes.
+    control_inputs, device, source
+        As of :class:`Operation`.
+
+    Raises
+    ------
+    DtypeError
+        If the dtypes of the inputs do not fit the signature.
+    """
+    definition = definition_of(type)
+    attrs = {**{key: value for key, value in definition.attrs.items() if value is not REQUIRED}, **attrs}
+    pairs = list(zip(flat_parameters(definition, len(inputs)), inputs, strict=True))
+    bound = definition.signature.check([(p, t.dtype) for p, t in pairs], name)
+    outputs = [(dtype, Shape(None)) for dtype in definition.signature.output_dtypes(bound, attrs)]
+    return Operation(
+        region,
+        type,
+        name,
+        inputs,
+        outputs,
+        control_inputs=control_inputs,
+        attrs=attrs,
+        device=device,
+        source=source,
+    )
+
+
+def flat_parameters(definition: OpDefinition, count: int) -> list[Parameter]:
+    """Return the parameter of each of so many inputs."""
+    inputs = definition.signature.inputs
+    rest = count - sum(not p.many for p in inputs)
+    return [p for p in inputs for _ in range(rest if p.many else 1)]
+
+
+def infer_shapes(op: Operation) -> None:
+    """Set the static shape of every output from the shape rule of the definition."""
+    shapes = op.definition.shape(op)
+    for tensor, shape in zip(op.outputs, [shapes] if isinstance(shapes, Shape) else shapes, strict=True):
+        tensor.shape = shape
+
+
+class Builder:
+    """Appends operations to a region of a program that a pass changes, in the place of another operation.
+
+    Parameters
+    ----------
+    region : Region
+    like : Operation
+        Whose device, colocation and line they have.
+    name : str, optional
+        What their names add to that of `like`; their type unless given.
+    """
+
+    def __init__(self, region: Region, like: Operation, name: str | None = None) -> None:
+        self.region = region
+        self.like = like
+        self.name = name
+
+    def emit(
+        self,
+        type: str,
+        *inputs: Tensor,
+        controls: Iterable[Operation] = (),
+        known_shape: Shape | None = None,
+        **attrs: Any,
+    ) -> Operation:
+        """Append an operation.
+
+        Parameters
+        ----------
+        type : str
+        *inputs : Tensor
+        controls : iterable of Operation, optional
+            What it waits for besides.
+        known_shape : Shape, optional
+            Of its one output, where more is known of that than the inputs say.
+        **attrs
+            Attributes.
+        """
+        op = append(
+            self.region,
+            type,
+            self.region.graph.unique_name(f"{self.like.name}/{self.name or type}"),
+            inputs,
+            attrs,
+            control_inputs=controls,
+            device=self.like.device,
+            source=self.like.source,
+        )
+        if "colocate" in self.like.attrs:
+            op.attrs["colocate"] = self.like.attrs["colocate"]
+        infer_shapes(op)
+        if known_shape is not None:
+            op.outputs[0].shape = op.outputs[0].shape.merge(known_shape)
+        return op
+
+    def tensor(self, type: str, *inputs: Tensor, known_shape: Shape | None = None, **attrs: Any) -> Tensor:
+        """Append an operation with one output, and return that."""
+        (output,) = self.emit(type, *inputs, known_shape=known_shape, **attrs).outputs
+        return output
+
+    def constant(self, value: Any, dtype: DType) -> Tensor:
+        """Append a constant of a dtype."""
+        name = self.region.graph.unique_name(f"{self.like.name}/{self.name or 'Const'}")
+        return make_constant(self.region, name, np.array(value, dtype.numpy), dtype, like=self.like)
+
+
+def make_constant(
+    region: Region, name: str, array: np.ndarray[Any, Any], dtype: DType, like: Operation, **fields: Any
+) -> Tensor:
+    """Append a constant of an array, which nobody can change from now on, with the device and line of `like`."""
+    array.flags.writeable = False
+    fields = {"device": like.device, "source": like.source, **fields}
+    outputs = [(dtype, Shape(array.shape))]
+    return Operation(region, "Const", name, (), outputs, attrs={"value": array}, **fields).outputs[0]
+
+
+def copied(op: Operation, region: Region, inputs: Iterable[Tensor], name: str | None = None, **more: Any) -> Operation:
+    """Append a copy of an operation to a region, with other inputs, and what else `more` says of it."""
+    fields = {"attrs": dict(op.attrs), "device": op.device, "source": op.source, "origin": op.origin, **more}
+    outputs = fields.pop("outputs", None) or [(t.dtype, t.shape) for t in op.outputs]
+    return Operation(region, op.type, region.graph.unique_name(name or op.name), inputs, outputs, **fields)
