@@ -61,7 +61,7 @@ from .frontend.variables import (
     variables_initializer,
 )
 from .gradients import gradients, hessians
-from .ir.build import constant, convert_to_tensor
+from .ir.apply import constant, convert_to_tensor
 from .ir.graph import Graph
 from .ir.operation import Operation
 from .ir.scopes import get_default_graph

@@ -3,7 +3,7 @@
 import numpy as np
 from tagflow.base.tags import DEAD
 from tagflow.frontend.py_function import py_function
-from tagflow.ir.build import convert_to_tensor
+from tagflow.ir.apply import convert_to_tensor
 from tagflow.ir.rewrite import Program
 from tagflow.runtime.reference import ReferenceMachine
 

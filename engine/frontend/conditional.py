@@ -10,7 +10,7 @@ from ..base.dtypes import bool_, int32, int64
 from ..base.errors import BranchMismatchError, DtypeError, GraphError, ShapeError
 from ..base.sources import user_source
 from ..ir import scopes
-from ..ir.build import apply, constant, convert_to_tensor
+from ..ir.apply import apply, constant, convert_to_tensor
 from ..ir.region import Region
 from ..ir.structured import make_cond, new_region
 from ..ir.tensor import Tensor

@@ -7,7 +7,7 @@ from typing import Any
 
 from ..base import nest
 from ..base.errors import GraphError, ShapeError
-from ..ir.build import apply, convert_to_tensor
+from ..ir.apply import apply, convert_to_tensor
 from ..ir.tensor import Tensor
 from .loops import while_loop
 from .scopes import control_dependencies

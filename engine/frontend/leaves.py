@@ -7,7 +7,7 @@ from typing import Any
 from ..base.dtypes import DType
 from ..base.errors import GraphError
 from ..ir import scopes
-from ..ir.build import apply, constant, convert_to_tensor
+from ..ir.apply import apply, constant, convert_to_tensor
 from ..ir.operation import Operation
 from ..ir.region import Region
 from ..ir.tensor import Tensor

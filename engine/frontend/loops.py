@@ -15,7 +15,7 @@ from ..base.settings import WINDOW
 from ..base.shapes import SCALAR, Shape
 from ..base.sources import user_source
 from ..ir import scopes
-from ..ir.build import apply, constant, convert_to_tensor
+from ..ir.apply import apply, constant, convert_to_tensor
 from ..ir.carried import find_chains
 from ..ir.region import Region
 from ..ir.structured import make_while, new_region

@@ -9,7 +9,7 @@ from typing import Any
 from ..base import dtypes
 from ..base.errors import GraphError
 from ..base.shapes import Shape
-from ..ir.build import build, convert_to_tensor
+from ..ir.apply import build, convert_to_tensor
 from ..ops import functions as _operations  # noqa: F401  declares the operation type used below
 
 

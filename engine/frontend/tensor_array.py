@@ -8,8 +8,9 @@ from ..base import dtypes
 from ..base.dtypes import DType
 from ..base.errors import GraphError, ShapeError
 from ..base.shapes import Shape
-from ..ir.build import apply, constant, convert_to_tensor, static_value
+from ..ir.apply import apply, constant, convert_to_tensor
 from ..ir.operation import Operation
+from ..ir.static_values import static_value
 from ..ir.tensor import Tensor
 from ..ops import tensor_array as _operations  # noqa: F401  declares the operation types used below
 from ..ops.source import identity

@@ -9,7 +9,7 @@ from ..base.errors import GraphError, ShapeError
 from ..base.shapes import Shape
 from ..base.sources import user_source
 from ..ir import scopes
-from ..ir.build import apply, convert_to_tensor, scoped_name
+from ..ir.apply import apply, convert_to_tensor, scoped_name
 from ..ir.graph import Graph
 from ..ir.operation import Operation
 from ..ir.tensor import Operators, Tensor

@@ -8,7 +8,7 @@ from typing import Any
 from ..base import nest
 from ..base.errors import DtypeError, GraphError, ShapeError
 from ..ir import scopes
-from ..ir.build import convert_to_tensor
+from ..ir.apply import convert_to_tensor
 from ..ir.tensor import Tensor
 from ..ops import gradient_arrays
 from ..ops.common import ones_like

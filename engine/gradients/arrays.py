@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import AbstractContextManager
 
 from ..ir import scopes
-from ..ir.build import apply, constant
+from ..ir.apply import apply, constant
 from ..ir.region import Region
 from ..ir.tensor import Tensor
 from ..ops import gradient_arrays

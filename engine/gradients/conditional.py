@@ -11,7 +11,7 @@ from typing import Any
 
 from ..base.dtypes import int64
 from ..ir import scopes
-from ..ir.build import apply
+from ..ir.apply import apply
 from ..ir.operation import Operation
 from ..ir.order import in_order
 from ..ir.structured import Extra, extras, make_cond, new_region, num_results, save_maybe

@@ -15,7 +15,7 @@ from typing import Any
 from ..base.dtypes import series
 from ..base.errors import GraphError
 from ..ir import scopes
-from ..ir.build import apply
+from ..ir.apply import apply
 from ..ir.tensor import Tensor
 from ..ops import series as _operations  # noqa: F401  declares the operation types used below
 from ..ops.slices import IndexedSlices

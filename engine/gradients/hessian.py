@@ -10,7 +10,7 @@ from ..base.settings import WINDOW
 from ..base.shapes import SCALAR
 from ..base.sources import user_source
 from ..ir import scopes
-from ..ir.build import apply, constant
+from ..ir.apply import apply, constant
 from ..ir.structured import make_while, new_region, save_series
 from ..ir.tensor import Tensor
 from ..ops.common import shape_of

@@ -13,7 +13,7 @@ from typing import Any
 from ..base.dtypes import int64, series
 from ..base.shapes import SCALAR, Shape
 from ..ir import scopes
-from ..ir.build import apply, constant
+from ..ir.apply import apply, constant
 from ..ir.operation import Operation
 from ..ir.order import in_order
 from ..ir.structured import extras, make_while, new_region, num_results, save_series, trip_count

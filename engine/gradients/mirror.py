@@ -14,9 +14,10 @@ import numpy as np
 
 from ..base.dtypes import int64
 from ..ir import scopes
-from ..ir.build import apply, constant, static_value
+from ..ir.apply import apply, constant
 from ..ir.operation import Operation
 from ..ir.region import Region
+from ..ir.static_values import static_value
 from ..ir.structured import save_maybe, save_series
 from ..ir.tensor import Tensor
 from .liveness import may_be_dead

@@ -15,7 +15,7 @@ from ..base.dtypes import int64
 from ..base.errors import GraphError
 from ..base.shapes import SCALAR
 from ..ir import scopes
-from ..ir.build import apply, constant
+from ..ir.apply import apply, constant
 from ..ir.builder import copied
 from ..ir.operation import Operation
 from ..ir.order import uses

@@ -8,7 +8,7 @@ of all (Chen et al., 2016, "Training Deep Nets with Sublinear Memory Cost").
 from __future__ import annotations
 
 from ..base.dtypes import int64
-from ..ir.build import apply, constant
+from ..ir.apply import apply, constant
 from ..ir.operation import Operation
 from ..ir.tensor import Tensor
 from .backward import RULES, Backward

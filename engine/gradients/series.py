@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..base.dtypes import series
 from ..ir import scopes
-from ..ir.build import apply
+from ..ir.apply import apply
 from ..ir.operation import Operation
 from ..ir.tensor import Tensor
 from ..ops.common import shape_of

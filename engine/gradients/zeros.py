@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ..base.dtypes import DType, resource, series
-from ..ir.build import apply, constant
+from ..ir.apply import apply, constant
 from ..ir.tensor import Tensor
 from ..ops.common import shape_of, zeros_like
 from ..ops.slices import IndexedSlices

@@ -15,7 +15,7 @@ from typing import Any
 from ..base import dtypes
 from ..base.shapes import SCALAR, Shape
 from . import scopes
-from .build import place, scoped_name
+from .apply import place, scoped_name
 from .operation import Operation
 from .region import Region
 from .tensor import Tensor

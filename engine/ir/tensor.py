@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def _apply(type: str, *inputs: Any, **attrs: Any) -> Tensor:
-    from .build import apply
+    from .apply import apply
 
     return apply(type, *inputs, **attrs)  # type: ignore[no-any-return]
 
@@ -100,7 +100,7 @@ class Operators:
         return _apply("Neg", self)
 
     def __pos__(self) -> Tensor:
-        from .build import convert_to_tensor
+        from .apply import convert_to_tensor
 
         return convert_to_tensor(self)
 
@@ -141,7 +141,8 @@ class Operators:
         return _apply("LogicalNot" if self.dtype.name == "bool" else "Invert", self)
 
     def __getitem__(self, key: Any) -> Tensor:
-        from .build import convert_to_tensor, slice_tensor
+        from .apply import convert_to_tensor
+        from .indexing import slice_tensor
 
         return slice_tensor(convert_to_tensor(self), key)
 

@@ -14,7 +14,7 @@ from ..base import dtypes
 from ..base.dtypes import DType
 from ..base.errors import GraphError, TagflowError
 from ..base.shapes import Shape
-from .build import DYNAMIC, Dynamic
+from .indexing import DYNAMIC, Dynamic
 
 _INLINE_ELEMENTS = 64
 _PLAIN_NAME = re.compile(r'[^\s()\[\]{},:=@^?"<>#]+')

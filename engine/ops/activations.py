@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..base import dtypes
-from ..ir.build import apply, convert_to_tensor
+from ..ir.apply import apply, convert_to_tensor
 from ..ir.definition import Kernel, Sample, define
 from ..ir.operation import Operation
 from ..ir.tensor import Tensor

@@ -10,7 +10,8 @@ import numpy as np
 
 from ..base.errors import DtypeError, GraphError, ShapeError
 from ..base.shapes import Shape
-from ..ir.build import apply, as_symbolic, constant, convert_to_tensor, static_shape, static_value
+from ..ir.apply import apply, as_symbolic, constant, convert_to_tensor
+from ..ir.static_values import static_shape, static_value
 from ..ir.tensor import Tensor
 
 

@@ -9,9 +9,10 @@ from typing import Any
 from ..base import dtypes
 from ..base.errors import DtypeError, GraphError, ShapeError
 from ..base.shapes import UNKNOWN, Shape
-from ..ir.build import apply, convert_to_tensor, static_value
+from ..ir.apply import apply, convert_to_tensor
 from ..ir.definition import Sample, Ufunc, define
 from ..ir.operation import Operation
+from ..ir.static_values import static_value
 from ..ir.tensor import Tensor
 from . import arrays
 from .common import broadcast_all, zeros_like

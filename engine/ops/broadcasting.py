@@ -9,9 +9,10 @@ import numpy as np
 from ..base import dtypes
 from ..base.errors import ShapeError
 from ..base.shapes import Shape
-from ..ir.build import apply, static_shape
+from ..ir.apply import apply
 from ..ir.definition import Sample, define
 from ..ir.operation import Operation
+from ..ir.static_values import static_shape
 from ..ir.tensor import Tensor
 from .arguments import as_sizes, shape_vector
 from .common import shape_of, sum_to

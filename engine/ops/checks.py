@@ -7,7 +7,7 @@ from typing import Any
 
 from ..base import dtypes
 from ..base.errors import GraphError
-from ..ir.build import apply, convert_to_tensor
+from ..ir.apply import apply, convert_to_tensor
 from ..ir.definition import REQUIRED, Sample, define
 from ..ir.operation import Operation
 from ..ir.tensor import Tensor

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..base.shapes import SCALAR, Shape
-from ..ir.build import apply, constant
+from ..ir.apply import apply, constant
 from ..ir.operation import Operation
 from ..ir.tensor import Tensor
 from .sameness import shape_source

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..base import dtypes
-from ..ir.build import apply, as_typed, constant, convert_to_tensor
+from ..ir.apply import apply, as_typed, constant, convert_to_tensor
 from ..ir.definition import REQUIRED, Sample, Ufunc, define
 from ..ir.operation import Operation
 from ..ir.tensor import Tensor

@@ -14,7 +14,7 @@ from ..base import dtypes
 from ..base.errors import GraphError, ShapeError
 from ..base.settings import AUTO, WINDOW
 from ..base.shapes import SCALAR, Shape
-from ..ir.build import apply
+from ..ir.apply import apply
 from ..ir.definition import REQUIRED, NotDifferentiable, define
 from ..ir.operation import Operation
 from ..ir.tensor import Tensor

@@ -10,7 +10,7 @@ import numpy as np
 from ..base import nest
 from ..base.errors import GraphError, OpError
 from ..ir import scopes
-from ..ir.build import apply, convert_to_tensor
+from ..ir.apply import apply, convert_to_tensor
 from ..ir.definition import KernelContext, NotDifferentiable, define
 from ..ir.operation import Operation
 from ..ir.tensor import Tensor

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..base import dtypes
-from ..ir.build import apply, convert_to_tensor
+from ..ir.apply import apply, convert_to_tensor
 from ..ir.definition import NotDifferentiable, Sample, Ufunc, define
 from ..ir.operation import Operation
 from ..ir.tensor import Tensor

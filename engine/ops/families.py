@@ -11,7 +11,7 @@ import numpy as np
 
 from ..base import dtypes
 from ..base.dtypes import DType
-from ..ir.build import apply
+from ..ir.apply import apply
 from ..ir.definition import Kernel, NotDifferentiable, Sample, define
 from ..ir.operation import Operation
 from ..ir.tensor import Tensor

@@ -11,9 +11,10 @@ import numpy as np
 from ..base import dtypes
 from ..base.errors import DtypeError, ShapeError
 from ..base.shapes import Shape
-from ..ir.build import apply, constant, convert_to_tensor, static_shape, static_value
+from ..ir.apply import apply, constant, convert_to_tensor
 from ..ir.definition import NotDifferentiable, Sample, define
 from ..ir.operation import Operation
+from ..ir.static_values import static_shape, static_value
 from ..ir.tensor import Tensor
 from .arguments import as_sizes, index_tensor, shape_vector, static_int
 from .common import scalar_like, shape_of, sum_to

@@ -11,9 +11,10 @@ from ..base import dtypes
 from ..base.dtypes import DType
 from ..base.errors import ShapeError
 from ..base.shapes import Shape
-from ..ir.build import apply, constant, static_shape, static_value
+from ..ir.apply import apply, constant
 from ..ir.definition import Sample, define
 from ..ir.operation import Operation
+from ..ir.static_values import static_shape, static_value
 from ..ir.tensor import Tensor
 from .arguments import as_sizes, axis_within, index_tensor, shape_vector, static_int
 from .arrays import add_at

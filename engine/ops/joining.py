@@ -10,9 +10,10 @@ import numpy as np
 from ..base import dtypes
 from ..base.errors import GraphError, ShapeError
 from ..base.shapes import SCALAR, Shape
-from ..ir.build import apply, convert_to_tensor, static_dimension, static_shape
+from ..ir.apply import apply, convert_to_tensor
 from ..ir.definition import REQUIRED, Sample, define
 from ..ir.operation import Operation
+from ..ir.static_values import static_dimension, static_shape
 from ..ir.tensor import Tensor
 from .arguments import axis_within, index_tensor, partial_values, static_int, sum_of, with_dimension
 from .common import size_along, zeros_like

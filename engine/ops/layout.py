@@ -9,9 +9,10 @@ import numpy as np
 from ..base import dtypes
 from ..base.errors import ShapeError
 from ..base.shapes import Shape
-from ..ir.build import apply, convert_to_tensor, static_shape
+from ..ir.apply import apply, convert_to_tensor
 from ..ir.definition import REQUIRED, Sample, define
 from ..ir.operation import Operation
+from ..ir.static_values import static_shape
 from ..ir.tensor import Tensor
 from .arguments import as_sizes, axis_within, partial_values, shape_vector, static_ints
 from .common import shape_of

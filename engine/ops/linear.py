@@ -9,7 +9,7 @@ import numpy as np
 from ..base import dtypes
 from ..base.errors import GraphError, ShapeError
 from ..base.shapes import SCALAR, Shape
-from ..ir.build import apply, convert_to_tensor
+from ..ir.apply import apply, convert_to_tensor
 from ..ir.definition import REQUIRED, NotDifferentiable, Sample, define
 from ..ir.operation import Operation
 from ..ir.tensor import Tensor

@@ -9,7 +9,7 @@ import numpy as np
 from ..base import dtypes
 from ..base.errors import ShapeError
 from ..base.shapes import Shape
-from ..ir.build import apply, constant, convert_to_tensor
+from ..ir.apply import apply, constant, convert_to_tensor
 from ..ir.definition import Sample, define
 from ..ir.operation import Operation
 from ..ir.tensor import Tensor

@@ -6,7 +6,7 @@ from typing import Any
 
 from ..base.errors import GraphError, ShapeError
 from ..base.shapes import Shape
-from ..ir.build import apply, convert_to_tensor
+from ..ir.apply import apply, convert_to_tensor
 from ..ir.tensor import Tensor
 from .arguments import static_ints
 from .reductions import reduce_mean, reduce_sum

@@ -9,9 +9,10 @@ import numpy as np
 from ..base import dtypes
 from ..base.errors import GraphError, ShapeError
 from ..base.shapes import SCALAR, Shape
-from ..ir.build import apply, constant, convert_to_tensor, static_value
+from ..ir.apply import apply, constant, convert_to_tensor
 from ..ir.definition import REQUIRED, Sample, define
 from ..ir.operation import Operation
+from ..ir.static_values import static_value
 from ..ir.tensor import Tensor
 from .arguments import index_tensor
 from .common import shape_of

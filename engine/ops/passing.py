@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..base.shapes import Shape
-from ..ir.build import apply, convert_to_tensor
+from ..ir.apply import apply, convert_to_tensor
 from ..ir.definition import REQUIRED, Sample, define
 from ..ir.operation import Operation
 from ..ir.tensor import Tensor

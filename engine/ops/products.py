@@ -10,7 +10,7 @@ from typing import Any
 
 from ..base import dtypes
 from ..base.shapes import Shape
-from ..ir.build import apply, convert_to_tensor
+from ..ir.apply import apply, convert_to_tensor
 from ..ir.definition import REQUIRED, Kernel, Sample, define
 from ..ir.operation import Operation
 from ..ir.tensor import Tensor

@@ -18,9 +18,10 @@ from ..base.dtypes import DType
 from ..base.errors import GraphError
 from ..base.shapes import SCALAR, Shape
 from ..ir import scopes
-from ..ir.build import apply, convert_to_tensor, static_shape, static_value
+from ..ir.apply import apply, convert_to_tensor
 from ..ir.definition import REQUIRED, KernelContext, NotDifferentiable, define
 from ..ir.operation import Operation
+from ..ir.static_values import static_shape, static_value
 from ..ir.tensor import Tensor
 from ..ir.traits import Effect
 from .arguments import shape_vector

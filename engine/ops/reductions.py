@@ -12,9 +12,10 @@ from ..base import dtypes
 from ..base.dtypes import DType
 from ..base.errors import ShapeError
 from ..base.shapes import SCALAR, Shape
-from ..ir.build import apply, static_shape
+from ..ir.apply import apply
 from ..ir.definition import Kernel, NotDifferentiable, Sample, define
 from ..ir.operation import Operation
+from ..ir.static_values import static_shape
 from ..ir.tensor import Tensor
 from .arguments import as_sizes, axis_within, static_ints
 from .common import scalar_like, shape_of

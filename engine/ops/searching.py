@@ -7,7 +7,7 @@ from typing import Any
 from ..base import dtypes
 from ..base.dtypes import as_dtype
 from ..base.shapes import Shape
-from ..ir.build import apply
+from ..ir.apply import apply
 from ..ir.definition import REQUIRED, NotDifferentiable, Sample, define
 from ..ir.operation import Operation
 from ..ir.tensor import Tensor

@@ -9,7 +9,7 @@ import numpy as np
 from ..base import dtypes
 from ..base.errors import GraphError
 from ..base.shapes import Shape
-from ..ir.build import apply
+from ..ir.apply import apply
 from ..ir.definition import NotDifferentiable, Sample, define
 from ..ir.operation import Operation
 from ..ir.tensor import Tensor

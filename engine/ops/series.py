@@ -11,9 +11,9 @@ from typing import Any
 
 from ..base import dtypes
 from ..base.shapes import SCALAR, Shape
-from ..ir.build import static_shape
 from ..ir.definition import REQUIRED, NotDifferentiable, define
 from ..ir.operation import Operation
+from ..ir.static_values import static_shape
 from ..ir.traits import Effect, Role
 from ..kernels.scheduler.series import Series
 

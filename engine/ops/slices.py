@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 from ..base.dtypes import DType
 from ..base.shapes import Shape
-from ..ir.build import apply, static_shape
+from ..ir.apply import apply
+from ..ir.static_values import static_shape
 from ..ir.tensor import Tensor
 
 

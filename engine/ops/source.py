@@ -8,7 +8,7 @@ import numpy as np
 
 from ..base import dtypes
 from ..base.shapes import Shape
-from ..ir.build import apply
+from ..ir.apply import apply
 from ..ir.definition import REQUIRED, NotDifferentiable, Sample, define
 from ..ir.operation import Operation
 from ..ir.tensor import Tensor

@@ -10,7 +10,7 @@ from ..base import dtypes
 from ..base.dtypes import DType
 from ..base.errors import StackError
 from ..base.shapes import SCALAR, Shape
-from ..ir.build import apply
+from ..ir.apply import apply
 from ..ir.definition import REQUIRED, KernelContext, NotDifferentiable, define
 from ..ir.operation import Operation
 from ..ir.tensor import Tensor

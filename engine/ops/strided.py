@@ -10,9 +10,11 @@ import numpy as np
 from ..base import dtypes
 from ..base.errors import GraphError, ShapeError
 from ..base.shapes import Shape
-from ..ir.build import DYNAMIC, Dynamic, apply, convert_to_tensor, slice_tensor, static_shape, static_value
+from ..ir.apply import apply, convert_to_tensor
 from ..ir.definition import REQUIRED, Sample, define
+from ..ir.indexing import DYNAMIC, Dynamic, slice_tensor
 from ..ir.operation import Operation
+from ..ir.static_values import static_shape, static_value
 from ..ir.tensor import Tensor
 from .arguments import as_sizes, index_tensor
 from .common import shape_of

@@ -15,7 +15,7 @@ from ..base import dtypes
 from ..base.dtypes import DType
 from ..base.errors import TensorArrayError
 from ..base.shapes import SCALAR, Shape
-from ..ir.build import apply, constant
+from ..ir.apply import apply, constant
 from ..ir.definition import REQUIRED, KernelContext, NotDifferentiable, define
 from ..ir.operation import Operation
 from ..ir.tensor import Tensor

@@ -14,7 +14,7 @@ from ..frontend.scopes import control_dependencies
 from ..frontend.variables import Variable, trainable_variables
 from ..gradients import gradients
 from ..ir import scopes
-from ..ir.build import convert_to_tensor
+from ..ir.apply import convert_to_tensor
 from ..ir.operation import Operation
 from ..ir.tensor import Tensor
 from ..ops.casting import cast

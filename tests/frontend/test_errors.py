@@ -8,7 +8,7 @@ from tagflow.base.errors import BranchMismatchError, DtypeError, GraphError, Loo
 from tagflow.base.shapes import Shape
 from tagflow.frontend.conditional import case, cond, switch_case
 from tagflow.frontend.loops import while_loop
-from tagflow.ir.build import apply, constant
+from tagflow.ir.apply import apply, constant
 from tagflow.ir.graph import Graph
 from tagflow.ir.rewrite import Program
 from tagflow.ops.control import enter, exit, loop_cond, merge, next_iteration, switch

@@ -11,7 +11,7 @@ from tagflow.frontend.loops import while_loop
 from tagflow.frontend.scopes import colocate_with, control_dependencies, device, name_scope
 from tagflow.frontend.tensor_array import TensorArray
 from tagflow.frontend.variables import Variable
-from tagflow.ir.build import constant
+from tagflow.ir.apply import constant
 from tagflow.ir.graph import Graph
 from tagflow.ops.source import identity, no_op, placeholder
 

@@ -12,7 +12,7 @@ from tagflow.compile import PIPELINE, Target
 from tagflow.frontend.conditional import cond
 from tagflow.frontend.loops import while_loop
 from tagflow.ir import scopes
-from tagflow.ir.build import constant
+from tagflow.ir.apply import constant
 from tagflow.ir.graph import Graph
 from tagflow.ir.legality import STAGES, check
 from tagflow.ir.operation import Operation

@@ -10,7 +10,7 @@ from tagflow.base.settings import DEFAULTS, Settings
 from tagflow.frontend.conditional import cond
 from tagflow.frontend.loops import while_loop
 from tagflow.frontend.scopes import control_dependencies, device
-from tagflow.ir.build import apply, constant
+from tagflow.ir.apply import apply, constant
 from tagflow.ir.graph import Graph
 from tagflow.ir.legality import check
 from tagflow.ir.order import in_order

@@ -11,8 +11,9 @@ from tagflow.frontend.loops import while_loop
 from tagflow.frontend.py_function import py_function
 from tagflow.frontend.scopes import control_dependencies, device
 from tagflow.gradients.api import gradients
-from tagflow.ir.build import DYNAMIC, apply, constant
+from tagflow.ir.apply import apply, constant
 from tagflow.ir.graph import Graph
+from tagflow.ir.indexing import DYNAMIC
 from tagflow.ir.rewrite import Program
 from tagflow.ir.structured import save_maybe, save_series, trip_count
 from tagflow.ir.text import parse, to_text

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import tagflow as tg
 from tagflow.base.tags import Kind
-from tagflow.ir.build import apply
+from tagflow.ir.apply import apply
 from tagflow.ir.definition import definition_of
 from tagflow.ir.rewrite import Program
 from tagflow.kernels.cpu import loops, registry

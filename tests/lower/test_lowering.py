@@ -10,7 +10,7 @@ from tagflow.frontend.loops import while_loop
 from tagflow.frontend.py_function import py_function
 from tagflow.frontend.scopes import control_dependencies
 from tagflow.ir import scopes
-from tagflow.ir.build import constant
+from tagflow.ir.apply import constant
 from tagflow.ir.graph import Graph
 from tagflow.ir.rewrite import Program, copy_program
 from tagflow.ir.structured import save_maybe, save_series, trip_count

@@ -5,7 +5,7 @@ import pkgutil
 
 import numpy as np
 import tagflow.ops
-from tagflow.ir.build import apply, as_typed
+from tagflow.ir.apply import apply, as_typed
 from tagflow.ir.definition import NotDifferentiable, all_definitions
 
 

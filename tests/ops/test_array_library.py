@@ -5,7 +5,7 @@ import sys
 import numpy as np
 import pytest
 from tagflow.base import dtypes
-from tagflow.ir.build import apply, constant
+from tagflow.ir.apply import apply, constant
 from tagflow.ir.definition import runs_on
 from tagflow.ir.graph import Graph
 

@@ -5,7 +5,7 @@ import pytest
 from tagflow.base import nest
 from tagflow.base.errors import DtypeError, GraphError, ShapeError
 from tagflow.base.shapes import Shape
-from tagflow.ir.build import constant
+from tagflow.ir.apply import constant
 from tagflow.ir.graph import Graph
 from tagflow.ops import (
     broadcasting,

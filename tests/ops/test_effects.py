@@ -6,7 +6,7 @@ from tagflow.base.errors import GraphError, OpError
 from tagflow.frontend.py_function import py_function
 from tagflow.frontend.variables import Variable
 from tagflow.ir import scopes
-from tagflow.ir.build import constant
+from tagflow.ir.apply import constant
 from tagflow.ir.graph import Graph
 from tagflow.ir.region import Region
 from tagflow.ops import arithmetic, comparison  # noqa: F401

@@ -8,7 +8,7 @@ import pytest
 from tagflow.base import dtypes
 from tagflow.base.errors import DtypeError, GraphError, ShapeError
 from tagflow.base.shapes import Shape
-from tagflow.ir.build import apply, constant
+from tagflow.ir.apply import apply, constant
 from tagflow.ir.graph import Graph
 from tagflow.ops import (
     activations,

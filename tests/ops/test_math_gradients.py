@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from tagflow.ir.build import constant
+from tagflow.ir.apply import constant
 from tagflow.ir.graph import Graph
 from tagflow.ops import activations, arithmetic, checks, elementwise, linear, nn, normalization, products, reductions
 from tagflow.ops.common import ones_like

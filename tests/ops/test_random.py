@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from tagflow.base.dtypes import float32
 from tagflow.base.errors import GraphError
-from tagflow.ir.build import constant
+from tagflow.ir.apply import constant
 from tagflow.ir.definition import definition_of
 from tagflow.ir.graph import Graph
 from tagflow.ops import arithmetic, elementwise  # noqa: F401

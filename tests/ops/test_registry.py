@@ -11,9 +11,10 @@ import tagflow.frontend
 import tagflow.ops
 from tagflow.base import dtypes
 from tagflow.base.shapes import Shape
-from tagflow.ir.build import apply, constant, slice_tensor
+from tagflow.ir.apply import apply, constant
 from tagflow.ir.definition import NotDifferentiable
 from tagflow.ir.graph import Graph
+from tagflow.ir.indexing import slice_tensor
 from tagflow.ops.source import placeholder
 
 from tests.ops.evaluation import declare_all, evaluate, pull_back, run_kernel

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from tagflow.base.dtypes import float64
 from tagflow.base.shapes import Shape
-from tagflow.ir.build import apply, constant
+from tagflow.ir.apply import apply, constant
 from tagflow.ir.definition import definition_of
 from tagflow.ir.graph import Graph
 from tagflow.kernels.scheduler.series import Series

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from tagflow.base.errors import StackError
 from tagflow.ir import scopes
-from tagflow.ir.build import constant
+from tagflow.ir.apply import constant
 from tagflow.ir.graph import Graph
 from tagflow.ops.stacks import stack, stack_close, stack_pop, stack_push
 

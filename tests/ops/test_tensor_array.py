@@ -6,7 +6,7 @@ from tagflow.base.nest import flatten
 from tagflow.base.shapes import Shape
 from tagflow.frontend.tensor_array import TensorArray
 from tagflow.ir import scopes
-from tagflow.ir.build import apply, constant
+from tagflow.ir.apply import apply, constant
 from tagflow.ir.graph import Graph
 from tagflow.ops import gradient_arrays
 from tagflow.ops.array_storage import ArrayStorage

@@ -9,7 +9,7 @@ from tagflow.frontend.variables import (
     trainable_variables,
 )
 from tagflow.ir import scopes
-from tagflow.ir.build import apply, constant
+from tagflow.ir.apply import apply, constant
 from tagflow.ir.definition import definition_of
 from tagflow.ir.graph import Graph
 from tagflow.ir.region import Region

@@ -1,0 +1,73 @@
+"""What is known of tensors while the graph is built: values of constants, and shapes that integer vectors stand for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..base.shapes import Shape
+from .operation import Operation
+from .tensor import Tensor
+
+
+def static_value(tensor: Tensor) -> np.ndarray[Any, Any] | None:
+    """Return the value of a tensor that is known when the graph is built, else None.
+
+    What is built from it can not follow another value, so from now on a step may not feed the tensor (rule 58).
+    """
+    chain = _passed_on(tensor)
+    value = _value_of(chain[-1])
+    if value is not None and value.size:
+        tensor.graph.fixed.update(chain)
+    return value
+
+
+def _passed_on(tensor: Tensor, casts: bool = False) -> list[Tensor]:
+    """Return a tensor and those that it is a mere copy of, or cast from, the first one last."""
+    chain = [tensor]
+    while _hands_on(chain[-1].op, casts):
+        chain.append(chain[-1].op.inputs[0])
+    return chain
+
+
+def _hands_on(op: Operation, casts: bool) -> bool:
+    return op.type == "Identity" or (casts and op.type == "Cast")
+
+
+def _value_of(tensor: Tensor) -> np.ndarray[Any, Any] | None:
+    if tensor.op.is_constant:
+        return tensor.op.attrs["value"]  # type: ignore[no-any-return]
+    shape = static_shape(tensor) if tensor.dtype.is_integer and tensor.rank == 1 else None
+    if shape is not None and shape.is_fully_known:
+        return np.asarray(shape.as_tuple(), tensor.dtype.numpy)
+    return None
+
+
+def static_shape(tensor: Tensor) -> Shape:
+    """Return what is known of the shape that an integer vector stands for (-1 means unknown); see `static_value`."""
+    chain = _passed_on(tensor, casts=True)
+    shape = _shape_in(chain[-1])
+    if shape.rank and any(d is not None for d in shape):
+        tensor.graph.fixed.update(chain)
+    return shape
+
+
+def _shape_in(tensor: Tensor) -> Shape:
+    rule = tensor.op.definition.static_shape
+    found = None if rule is None else rule(tensor.op)
+    if found is not None:
+        return found
+    length = tensor.shape[0] if tensor.rank == 1 else None
+    return Shape(None) if length is None else Shape([None] * length)
+
+
+def static_dimension(tensor: Tensor) -> int | None:
+    """Return the size that an integer scalar stands for, if it is known when the graph is built."""
+    chain = _passed_on(tensor, casts=True)
+    rule = chain[-1].op.definition.static_shape
+    found = None if rule is None else rule(chain[-1].op)
+    if found is None or found.rank != 1 or found[0] is None:
+        return None
+    tensor.graph.fixed.update(chain)
+    return found[0]  # type: ignore[no-any-return]
