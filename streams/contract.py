@@ -44,7 +44,7 @@ from typing import Any, Protocol, Self, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ..kernels.cpu.contexts import KernelContexts
+from ..kernels.memory.contexts import KernelContexts
 from ..kernels.scheduler.series import Stored
 from .event import Event
 

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from ..base.errors import GraphError
 from ..base.sizes import parse_size
-from ..kernels.cpu.contexts import KernelContexts
-from ..kernels.cpu.pool import Pool
-from ..kernels.cpu.spare import charge_reader, frees, spare_array
+from ..kernels.memory.contexts import KernelContexts
+from ..kernels.memory.pool import Pool
+from ..kernels.memory.unreserved import charge_reader, frees, spare_array
 from ..kernels.scheduler.series import Stored
 from .clock import LoopClock
 from .contract import Clock, Device

@@ -17,7 +17,7 @@ import numpy as np
 
 from ..base.errors import SwapError
 from ..base.sizes import format_size
-from ..kernels.cpu.saved import SavedSlots
+from ..kernels.memory.saved_slots import SavedSlots
 from ..kernels.scheduler.series import Series
 from ..streams.contract import Device, Memory
 from ..streams.event import DeviceClosed, Event, Withdrawn

@@ -14,7 +14,7 @@ from ..ir.build import apply, convert_to_tensor
 from ..ir.definition import KernelContext, NotDifferentiable, define
 from ..ir.operation import Operation
 from ..ir.tensor import Tensor
-from ..kernels.cpu.contexts import outside
+from ..kernels.memory.contexts import outside
 from .common import nothing, same_as
 from .source import identity, no_op
 

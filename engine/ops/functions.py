@@ -14,7 +14,7 @@ from ..base.errors import DtypeError, OpError
 from ..base.shapes import Shape
 from ..ir.definition import REQUIRED, KernelContext, NotDifferentiable, define
 from ..ir.operation import Operation
-from ..kernels.cpu.contexts import outside
+from ..kernels.memory.contexts import outside
 
 
 def _frozen(value: Any) -> Any:

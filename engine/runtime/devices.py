@@ -11,8 +11,8 @@ import numpy as np
 from ..base.devices import DeviceSpec, parse_device
 from ..base.errors import GraphError
 from ..base.settings import Settings
-from ..kernels.cpu.contexts import KernelContexts
-from ..kernels.cpu.pool import Pool
+from ..kernels.memory.contexts import KernelContexts
+from ..kernels.memory.pool import Pool
 from ..streams.contract import Device
 from ..streams.cpu import CpuDevice
 from ..streams.cuda import CudaDevice, CudaUnavailable

@@ -7,12 +7,12 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from ..kernels.cpu.contexts import KernelContexts
-from ..kernels.cpu.pool import MemoryLimitError
-from ..kernels.scheduler.exchange import Rendezvous
+from ..kernels.memory.contexts import KernelContexts
+from ..kernels.memory.pool import MemoryLimitError
 from ..kernels.scheduler.group import MachineGroup
 from ..kernels.scheduler.limited import LimitedMachine
 from ..kernels.scheduler.machine import StepMachine
+from ..kernels.scheduler.rendezvous import Rendezvous
 from ..swap.step import StepSwap
 from .counted import Counted
 from .devices import SessionDevice

@@ -9,8 +9,8 @@ from ..base.devices import parse_device
 from ..base.errors import DeviceMemoryError, GraphError, Holder
 from ..base.sizes import format_size, parse_size
 from ..base.tags import Kind
-from ..kernels.cpu.contexts import KernelContexts
-from ..kernels.cpu.pool import MemoryLimitError, Pool
+from ..kernels.memory.contexts import KernelContexts
+from ..kernels.memory.pool import MemoryLimitError, Pool
 from ..kernels.scheduler.limited import NoRoom
 from .devices import SessionDevice
 from .residence import copied_out

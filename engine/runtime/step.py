@@ -22,7 +22,7 @@ from ..ir.operation import Operation
 from ..ir.parts import Needs, in_parts
 from ..ir.rewrite import Program
 from ..ir.tensor import Tensor
-from ..kernels.cpu.pool import hand_over
+from ..kernels.memory.pool import hand_over
 from ..partition import Channel, Partitioned, to_dot, to_text
 from ..plan.build import build_plan
 from ..plan.plan import Plan

@@ -8,7 +8,7 @@ from time import monotonic_ns
 from typing import Any
 
 from ..base.tags import Kind
-from ..kernels.cpu.pool import Pool
+from ..kernels.memory.pool import Pool
 from ..kernels.scheduler.series import Series
 from ..kernels.scheduler.tracing import Recorder
 from ..plan.plan import Plan

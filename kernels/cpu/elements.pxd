@@ -2,7 +2,7 @@
 
 from libc.stdint cimport int64_t
 
-from tagflow.kernels.scheduler.table cimport Native
+from tagflow.kernels.core.table cimport Native
 
 
 cdef class Element:

@@ -9,12 +9,12 @@ cimport numpy as cnp
 from cpython.object cimport PyObject
 from libc.stdint cimport int64_t, uint32_t
 
+from tagflow.kernels.core.convert cimport accept, as_integer, box
+from tagflow.kernels.core.frames cimport iteration_of
+from tagflow.kernels.core.table cimport Native, Node, Table, Work, input_type, output_type
+from tagflow.kernels.core.values cimport OBJECT, Counters, Value, hold
 from tagflow.kernels.cpu.arrays cimport ArrayObject, PyArray_DIM, PyArray_NDIM
-from tagflow.kernels.scheduler.convert cimport accept, as_integer, box
-from tagflow.kernels.scheduler.frames cimport iteration_of
 from tagflow.kernels.scheduler.series cimport Stored
-from tagflow.kernels.scheduler.table cimport Native, Node, Table, Work, input_type, output_type
-from tagflow.kernels.scheduler.values cimport OBJECT, Counters, Value, hold
 
 cdef extern from "numpy/arrayobject.h":
     ctypedef struct DescrObject "PyArray_Descr":

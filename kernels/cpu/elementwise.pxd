@@ -2,7 +2,7 @@
 
 from numpy cimport npy_intp
 
-from tagflow.kernels.scheduler.table cimport Native
+from tagflow.kernels.core.table cimport Native
 
 cdef Native find_add_n(dict attrs, list inputs, list outputs)
 cdef Native find_cast(list inputs, list outputs)

@@ -11,14 +11,14 @@ from libc.string cimport memcpy
 
 import numpy as np
 
+from tagflow.kernels.core.convert cimport as_integer
+from tagflow.kernels.core.table cimport Loop, Native, Node, Table, Type, Work, input_type, output_type
+from tagflow.kernels.core.values cimport OBJECT, SCALAR, Counters, Value, hold, object_value, scalar
 from tagflow.kernels.cpu.arrays cimport (
     ArrayObject, PyArray_DATA, PyArray_DIMS, PyArray_NDIM, PyArray_SIZE, new_array, plain_in, same_shape,
     unshared,
 )
-from tagflow.kernels.scheduler.convert cimport as_integer
-from tagflow.kernels.scheduler.table cimport Loop, Native, Node, Table, Type, Work, input_type, output_type
-from tagflow.kernels.scheduler.ufuncs cimport find_native_loop
-from tagflow.kernels.scheduler.values cimport OBJECT, SCALAR, Counters, Value, hold, object_value, scalar
+from tagflow.kernels.cpu.ufuncs cimport find_native_loop
 
 cnp.import_array()
 

@@ -12,6 +12,10 @@ from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.stdlib cimport free, realloc
 from libc.string cimport memcpy
 
+from tagflow.kernels.core.arena cimport Arena
+from tagflow.kernels.core.cost cimport LONG, leave
+from tagflow.kernels.core.table cimport Native, Node, Table, Work, output_type
+from tagflow.kernels.core.values cimport SCALAR, Counters, Py_INCREF, Value, drop
 from tagflow.kernels.cpu.arrays cimport (
     MOST_DIMS, ArrayObject, PyArray_DATA, PyArray_DIM, PyArray_DIMS, PyArray_NDIM, new_array, plain_in, product,
 )
@@ -20,11 +24,7 @@ from tagflow.kernels.cpu.steps cimport (
     APPLY, CUT, EXTREME, JOIN, MEAN, MOST_OPERANDS, SIGMOID, SPREAD, SUM, Register, Step, find_width, is_elementwise,
     run_step,
 )
-from tagflow.kernels.scheduler.cost cimport LONG, leave
-from tagflow.kernels.scheduler.memory cimport Arena
-from tagflow.kernels.scheduler.table cimport Native, Node, Table, Work, output_type
-from tagflow.kernels.scheduler.ufuncs cimport find_native_loop
-from tagflow.kernels.scheduler.values cimport SCALAR, Counters, Py_INCREF, Value, drop
+from tagflow.kernels.cpu.ufuncs cimport find_native_loop
 
 cnp.import_array()
 

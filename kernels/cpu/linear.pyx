@@ -10,14 +10,14 @@ from scipy.linalg.cython_blas cimport dgemm, sgemm
 
 import numpy as np
 
+from tagflow.kernels.core.cost cimport LONG, leave
+from tagflow.kernels.core.table cimport Native, Node, Table, Work, output_type
+from tagflow.kernels.core.values cimport Counters, Value, hold
 from tagflow.kernels.cpu.arrays cimport (
     PyArray_CompareLists, PyArray_DATA, PyArray_DIM, PyArray_DIMS, PyArray_FLAGS, PyArray_ITEMSIZE, PyArray_NBYTES,
     PyArray_NDIM,
     ArrayObject, array_in, is_unshared, is_usable, new_array, plain_in,
 )
-from tagflow.kernels.scheduler.cost cimport LONG, leave
-from tagflow.kernels.scheduler.table cimport Native, Node, Table, Work, output_type
-from tagflow.kernels.scheduler.values cimport Counters, Value, hold
 
 cnp.import_array()
 

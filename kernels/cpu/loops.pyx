@@ -9,10 +9,10 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
 import numpy as np
 
-from tagflow.kernels.cpu.moving cimport are_plain
-from tagflow.kernels.scheduler.memory cimport Arena
-from tagflow.kernels.scheduler.table cimport Loop
-from tagflow.kernels.scheduler.ufuncs cimport find_native_loop
+from tagflow.kernels.core.arena cimport Arena
+from tagflow.kernels.core.table cimport Loop
+from tagflow.kernels.cpu.concat_transpose cimport are_plain
+from tagflow.kernels.cpu.ufuncs cimport find_native_loop
 
 cdef extern from "Python.h" nogil:
     PyObject* PyExc_ZeroDivisionError

@@ -2,6 +2,6 @@
 
 from libc.stdint cimport int64_t
 
-from tagflow.kernels.scheduler.table cimport Native
+from tagflow.kernels.core.table cimport Native
 
 cdef Native find_reduction(str type, dict attrs, list inputs, list outputs, int64_t* params, list kept) except *

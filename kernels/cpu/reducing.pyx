@@ -9,15 +9,15 @@ from libc.string cimport memcpy, memset
 
 import numpy as np
 
+from tagflow.kernels.core.cost cimport LONG, leave
+from tagflow.kernels.core.table cimport Loop, Native, Node, Table, Work, input_type, output_type
+from tagflow.kernels.core.values cimport SCALAR, Counters, Value, hold
 from tagflow.kernels.cpu.arrays cimport (
     MOST_DIMS, Operand, new_result, open_plain, product, read_sizes, repeat,
 )
-from tagflow.kernels.cpu.moving cimport are_plain
+from tagflow.kernels.cpu.concat_transpose cimport are_plain
+from tagflow.kernels.cpu.ufuncs cimport find_native_loop
 from tagflow.kernels.cpu.walks cimport Walk, advance, lay_out
-from tagflow.kernels.scheduler.cost cimport LONG, leave
-from tagflow.kernels.scheduler.table cimport Loop, Native, Node, Table, Work, input_type, output_type
-from tagflow.kernels.scheduler.ufuncs cimport find_native_loop
-from tagflow.kernels.scheduler.values cimport SCALAR, Counters, Value, hold
 
 cnp.import_array()
 

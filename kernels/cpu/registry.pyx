@@ -6,19 +6,19 @@ its inputs are the plain arrays that almost all are, and declines where they are
 
 from libc.stdint cimport int64_t
 
-from tagflow.kernels.cpu.elementwise cimport find_add_n, find_cast, find_sigmoid
+from tagflow.kernels.core.table cimport Native
+from tagflow.kernels.cpu.concat_transpose cimport find_concat, find_split, find_transpose
+from tagflow.kernels.cpu.cumulative cimport find_scan
 from tagflow.kernels.cpu.elements cimport find_array_access
+from tagflow.kernels.cpu.elementwise cimport find_add_n, find_cast, find_sigmoid
 from tagflow.kernels.cpu.fused cimport find_fused
-from tagflow.kernels.cpu.joining cimport find_stack
+from tagflow.kernels.cpu.gather_slice cimport find_gather, find_slice
 from tagflow.kernels.cpu.linear cimport find_matmul
-from tagflow.kernels.cpu.moving cimport find_concat, find_split, find_transpose
-from tagflow.kernels.cpu.products cimport find_product_sum
+from tagflow.kernels.cpu.product_sum cimport find_product_sum
 from tagflow.kernels.cpu.reducing cimport find_reduction
-from tagflow.kernels.cpu.rows cimport find_row_kernel
-from tagflow.kernels.cpu.scanning cimport find_scan
-from tagflow.kernels.cpu.shaping cimport find_shaping
-from tagflow.kernels.cpu.taking cimport find_gather, find_slice
-from tagflow.kernels.scheduler.table cimport Native
+from tagflow.kernels.cpu.reshape cimport find_shaping
+from tagflow.kernels.cpu.softmax cimport find_row_kernel
+from tagflow.kernels.cpu.stack cimport find_stack
 
 _REDUCTIONS = frozenset({"All", "Any", "BroadcastTo", "Max", "Mean", "Min", "Sum", "SumTo", "Unreduce"})
 _ROWS = frozenset({"ArgMax", "ArgMin", "LogSoftmax", "Softmax", "SoftmaxCrossEntropyWithLogits",

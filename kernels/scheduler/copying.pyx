@@ -4,15 +4,15 @@ cimport numpy as cnp
 from cpython.object cimport PyObject
 from libc.string cimport memcpy
 
+from tagflow.kernels.core.cost cimport LONG, leave
+from tagflow.kernels.core.frames cimport Iteration
+from tagflow.kernels.core.table cimport Node, Type, Work, output_type
+from tagflow.kernels.core.values cimport hold, object_value
 from tagflow.kernels.cpu.arrays cimport (
     ArrayObject, DescrObject, PyArray_DATA, PyArray_DIMS, PyArray_NBYTES, PyArray_NDIM, is_plain, new_array,
 )
-from tagflow.kernels.scheduler.cost cimport LONG, leave
 from tagflow.kernels.scheduler.delivery cimport Machine
-from tagflow.kernels.scheduler.exchange cimport Exchange
-from tagflow.kernels.scheduler.frames cimport Iteration
-from tagflow.kernels.scheduler.table cimport Node, Type, Work, output_type
-from tagflow.kernels.scheduler.values cimport hold, object_value
+from tagflow.kernels.scheduler.rendezvous cimport Exchange
 
 cdef extern from "numpy/arrayobject.h":
     DescrObject* PyArray_DESCR(ArrayObject*)

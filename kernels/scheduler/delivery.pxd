@@ -6,15 +6,15 @@ instances; the machine takes them off the queue one after the other, so a chain 
 
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
-from tagflow.kernels.scheduler.frames cimport (
+from tagflow.kernels.core.frames cimport (
     Frame, Iteration, Parked, append_iteration, close_frame, count_start, remove_oldest,
 )
-from tagflow.kernels.scheduler.gate cimport Gate, begin_iteration, end_iteration, has_room
-from tagflow.kernels.scheduler.ready cimport Queue, Ready, push
-from tagflow.kernels.scheduler.table cimport (
+from tagflow.kernels.core.table cimport (
     AT_ONCE, CONTROL_TRIGGER, MERGE, QUIET, RECV, SEND, TRIP_COUNT, Edge, Node, Pending, Table,
 )
-from tagflow.kernels.scheduler.values cimport EMPTY, Counters, Value, drop, empty, hold, object_value, scalar
+from tagflow.kernels.core.values cimport EMPTY, Counters, Value, drop, empty, hold, object_value, scalar
+from tagflow.kernels.scheduler.gate cimport Gate, begin_iteration, end_iteration, has_room
+from tagflow.kernels.scheduler.ready cimport Queue, Ready, push
 
 cdef enum Trouble:  # bits of Machine.trouble, which the caller looks at after each instance
     NO_MEMORY = 1

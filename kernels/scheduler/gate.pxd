@@ -7,9 +7,9 @@ saved the second runs alone as well: the first often finds zeros where others fi
 
 from libc.stdint cimport int64_t, uint32_t
 
-from tagflow.kernels.cpu.pool cimport Account, Store, claim_of, close_account, open_account
-from tagflow.kernels.scheduler.frames cimport Frame, Iteration
-from tagflow.kernels.scheduler.table cimport FrameType
+from tagflow.kernels.core.frames cimport Frame, Iteration
+from tagflow.kernels.core.table cimport FrameType
+from tagflow.kernels.memory.pool cimport Account, Store, claim_of, close_account, open_account
 
 cdef enum:
     UNKNOWN = -1  # in Gate.needs: no iteration has ended yet

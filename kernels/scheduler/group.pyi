@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from typing import Any
 
-from ..cpu.contexts import KernelContexts
-from .exchange import Rendezvous
+from ..memory.contexts import KernelContexts
 from .machine import StepMachine
 from .plan import CompiledPlan
+from .rendezvous import Rendezvous
 
 class MachineGroup:
     """One execution of a partitioned step; `fetches` says for each fetch the machine and the number it has there."""

@@ -2,7 +2,7 @@
 
 from libc.stdint cimport int64_t
 
-from tagflow.kernels.cpu.pool cimport Store
+from tagflow.kernels.memory.pool cimport Store
 from tagflow.kernels.scheduler.gate cimport Gate
 from tagflow.kernels.scheduler.machine cimport StepMachine
 from tagflow.kernels.scheduler.ready cimport Ready

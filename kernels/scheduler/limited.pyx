@@ -10,19 +10,19 @@ from functools import partial
 
 from libc.stdint cimport int64_t, uint32_t
 
-from tagflow.kernels.cpu.contexts import outside
-from tagflow.kernels.cpu.pool cimport Account, Pool, Store
-from tagflow.kernels.scheduler.cost cimport Py_CLEAR
+from tagflow.kernels.core.cost cimport Py_CLEAR
+from tagflow.kernels.core.frames cimport Frame, Iteration
+from tagflow.kernels.core.table cimport KERNEL, Node
+from tagflow.kernels.core.values cimport drop
+from tagflow.kernels.memory.contexts import outside
+from tagflow.kernels.memory.pool cimport Account, Pool, Store
+from tagflow.kernels.scheduler.allocations cimport holders_of
 from tagflow.kernels.scheduler.delivery cimport NO_MEMORY, start_iteration
-from tagflow.kernels.scheduler.frames cimport Frame, Iteration
 from tagflow.kernels.scheduler.gate cimport UNKNOWN, account_of, claims_of, has_room, is_backward, is_oldest
-from tagflow.kernels.scheduler.holders cimport holders_of
 from tagflow.kernels.scheduler.machine cimport StepMachine
 from tagflow.kernels.scheduler.ready cimport DEPTH_FIRST, Ready, push
 from tagflow.kernels.scheduler.report cimport tag_of
 from tagflow.kernels.scheduler.state cimport StepState
-from tagflow.kernels.scheduler.table cimport KERNEL, Node
-from tagflow.kernels.scheduler.values cimport drop
 
 # They have done something when their result is refused.
 ONCE = frozenset(["PyFunction", "Watch", "TensorArrayScatter", "TensorArraySplit", "TensorArrayUnstack"])

@@ -1,8 +1,8 @@
 """One execution of a plan."""
 
+from tagflow.kernels.core.table cimport Node
 from tagflow.kernels.scheduler.ready cimport Ready
 from tagflow.kernels.scheduler.state cimport StepState
-from tagflow.kernels.scheduler.table cimport Node
 from tagflow.kernels.scheduler.workers cimport Errand
 
 

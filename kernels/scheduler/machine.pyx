@@ -8,20 +8,20 @@ while draining.
 from libc.stdint cimport int64_t, uint64_t
 from numpy cimport import_array
 
+from tagflow.kernels.core.cost cimport LOOP_COST, SLICE, array_cost, cut, do_work
+from tagflow.kernels.core.table cimport KERNEL, RECV, Node, Work
+from tagflow.kernels.core.values cimport Value
+from tagflow.kernels.cpu.ufuncs cimport run_loop
 from tagflow.kernels.scheduler.awaitable cimport discard, is_awaitable
 from tagflow.kernels.scheduler.calls cimport call_kernel
 from tagflow.kernels.scheduler.copying cimport copy_received
-from tagflow.kernels.scheduler.cost cimport LOOP_COST, SLICE, array_cost, cut, do_work
 from tagflow.kernels.scheduler.delivery cimport Machine
 from tagflow.kernels.scheduler.primitives cimport resolve
 from tagflow.kernels.scheduler.ready cimport Ready, pop_ring, pop_stack
 from tagflow.kernels.scheduler.report cimport frame_path_of
 from tagflow.kernels.scheduler.saving cimport run_series
 from tagflow.kernels.scheduler.state cimport StepState
-from tagflow.kernels.scheduler.table cimport KERNEL, RECV, Node, Work
 from tagflow.kernels.scheduler.tracing cimport COMPUTE, COPIED_IN, OFFLOADED, Span, nanoseconds, now
-from tagflow.kernels.scheduler.ufuncs cimport run_loop
-from tagflow.kernels.scheduler.values cimport Value
 from tagflow.kernels.scheduler.workers cimport Errand, Task, new_errand, unpack
 
 cdef extern from "<fenv.h>" nogil:

@@ -11,19 +11,19 @@ import numpy as np
 from tagflow.base.settings import DEFAULTS
 from tagflow.base.tags import Kind as Kinds
 from tagflow.base.tags import name_hash
-from tagflow.kernels.scheduler.legality import check, out_frame
+from tagflow.kernels.scheduler.check_plan import check, out_frame
 
-from tagflow.kernels.scheduler.convert cimport accept
-from tagflow.kernels.scheduler.memory cimport Arena
-from tagflow.kernels.scheduler.table cimport (
+from tagflow.kernels.core.arena cimport Arena
+from tagflow.kernels.core.convert cimport accept
+from tagflow.kernels.core.table cimport (
     AT_ONCE, CONST, ENTER, EXIT, FETCH, INVARIANT, KERNEL, LAST, LENT, MERGE, NEXT_ITERATION, QUIET, RECV, SERIES_EXIT,
     SERIES_READ, STATEFUL, SWAPPED, SWITCH, SWITCH_N, TRIP_COUNT, Edge, FrameType, Link, LoopCounts, Node, Pending, Table,
     Type, output_type,
 )
+from tagflow.kernels.core.values cimport Value, drop
 from tagflow.kernels.cpu.loops cimport find_own_loop
 from tagflow.kernels.cpu.registry cimport find_native
-from tagflow.kernels.scheduler.ufuncs cimport find_loop
-from tagflow.kernels.scheduler.values cimport Value, drop
+from tagflow.kernels.cpu.ufuncs cimport find_loop
 
 
 @cython.no_gc_clear  # machines use the tables until their own end

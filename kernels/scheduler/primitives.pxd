@@ -2,22 +2,22 @@
 
 from libc.stdint cimport int64_t, uint32_t
 
-from tagflow.kernels.scheduler.convert cimport as_integer
+from tagflow.kernels.core.convert cimport as_integer
+from tagflow.kernels.core.frames cimport (
+    LEFT, Frame, Iteration, Parked, append_iteration, close_frame, count_start, open_frame,
+)
+from tagflow.kernels.core.table cimport (
+    CONST, CONTROL_TRIGGER, ENTER, EXIT, FEED, FETCH, IDENTITY, INVARIANT, LOOP_COND, MERGE, NEXT_ITERATION, RECV,
+    SEND, SWITCH, SWITCH_N, TRIP_COUNT, FrameType, Node, input_type,
+)
+from tagflow.kernels.core.values cimport EMPTY, OBJECT, SCALAR, Value, drop, empty, hold, scalar, take
 from tagflow.kernels.scheduler.delivery cimport (
     NO_MEMORY, NOT_SCALAR, TWO_LIVE, Machine, complete, drop_inputs, emit, emit_controls, emit_dead,
     emit_outputs, settle, start_iteration,
 )
-from tagflow.kernels.scheduler.exchange cimport ARRIVED, receive, send
-from tagflow.kernels.scheduler.frames cimport (
-    LEFT, Frame, Iteration, Parked, append_iteration, close_frame, count_start, open_frame,
-)
 from tagflow.kernels.scheduler.gate cimport begin_iteration, has_room, hold_frame
 from tagflow.kernels.scheduler.ready cimport Ready
-from tagflow.kernels.scheduler.table cimport (
-    CONST, CONTROL_TRIGGER, ENTER, EXIT, FEED, FETCH, IDENTITY, INVARIANT, LOOP_COND, MERGE, NEXT_ITERATION, RECV,
-    SEND, SWITCH, SWITCH_N, TRIP_COUNT, FrameType, Node, input_type,
-)
-from tagflow.kernels.scheduler.values cimport EMPTY, OBJECT, SCALAR, Value, drop, empty, hold, scalar, take
+from tagflow.kernels.scheduler.rendezvous cimport ARRIVED, receive, send
 
 
 cdef inline void forward(Machine* m, Iteration* it, Iteration* target, const Node* node) noexcept nogil:

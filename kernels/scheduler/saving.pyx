@@ -3,14 +3,14 @@
 from cpython.object cimport PyObject
 from libc.stdint cimport int64_t
 
-from tagflow.kernels.scheduler.convert cimport accept, as_integer, box
-from tagflow.kernels.scheduler.delivery cimport Machine
-from tagflow.kernels.scheduler.frames cimport Frame, Iteration
-from tagflow.kernels.scheduler.series cimport Series, Stored
-from tagflow.kernels.scheduler.table cimport (
+from tagflow.kernels.core.convert cimport accept, as_integer, box
+from tagflow.kernels.core.frames cimport Frame, Iteration
+from tagflow.kernels.core.table cimport (
     LAST, LENT, SERIES_PUSH, SERIES_READ, SWAPPED, Node, input_type, output_type,
 )
-from tagflow.kernels.scheduler.values cimport EMPTY, OBJECT, Py_INCREF, Value, hold, object_value, scalar, take
+from tagflow.kernels.core.values cimport EMPTY, OBJECT, Py_INCREF, Value, hold, object_value, scalar, take
+from tagflow.kernels.scheduler.delivery cimport Machine
+from tagflow.kernels.scheduler.series cimport Series, Stored
 
 
 cdef object run_series(Machine* m, Iteration* it, const Node* node, object swap):

@@ -2,8 +2,8 @@
 
 from libc.stdint cimport int64_t
 
-from tagflow.kernels.scheduler.table cimport Type
-from tagflow.kernels.scheduler.values cimport Value
+from tagflow.kernels.core.table cimport Type
+from tagflow.kernels.core.values cimport Value
 
 
 cdef class Stored:

@@ -10,9 +10,9 @@ from libc.string cimport memset
 
 import numpy as np
 
-from tagflow.kernels.scheduler.convert cimport box
-from tagflow.kernels.scheduler.table cimport Type
-from tagflow.kernels.scheduler.values cimport (
+from tagflow.kernels.core.convert cimport box
+from tagflow.kernels.core.table cimport Type
+from tagflow.kernels.core.values cimport (
     EMPTY, SCALAR, Counters, Value, drop, empty, hold, object_value,
 )
 from cpython.object cimport PyObject

@@ -3,14 +3,14 @@
 from cpython.object cimport PyObject
 from libc.stdint cimport int64_t, uint32_t
 
+from tagflow.kernels.core.arena cimport Arena
+from tagflow.kernels.core.table cimport Work
+from tagflow.kernels.core.values cimport Counters, Value
 from tagflow.kernels.scheduler.delivery cimport Machine
-from tagflow.kernels.scheduler.exchange cimport Rendezvous
 from tagflow.kernels.scheduler.log cimport Log
-from tagflow.kernels.scheduler.memory cimport Arena
 from tagflow.kernels.scheduler.plan cimport CompiledPlan
 from tagflow.kernels.scheduler.ready cimport Ready
-from tagflow.kernels.scheduler.table cimport Work
-from tagflow.kernels.scheduler.values cimport Counters, Value
+from tagflow.kernels.scheduler.rendezvous cimport Rendezvous
 from tagflow.kernels.scheduler.workers cimport Inbox, Workers
 
 

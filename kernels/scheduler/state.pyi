@@ -3,8 +3,8 @@
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
-from .exchange import Rendezvous
 from .plan import CompiledPlan
+from .rendezvous import Rendezvous
 from .tracing import Recorder
 from .workers import Workers
 

@@ -11,25 +11,25 @@ from libc.stdlib cimport calloc, free
 
 import logging
 
+from tagflow.kernels.core.arena cimport Arena
+from tagflow.kernels.core.convert cimport accept
+from tagflow.kernels.core.frames cimport append_iteration, count_launch, frame_id, open_frame
+from tagflow.kernels.core.table cimport AT_ONCE, RECV, Node, Table
+from tagflow.kernels.core.values cimport TAGFLOW_DEBUG, Counters, Value, drop, take
 from tagflow.kernels.scheduler.awaitable cimport discard, is_awaitable
 from tagflow.kernels.scheduler.calls cimport accept_outputs
 from tagflow.kernels.scheduler.calls import Resumed
-from tagflow.kernels.scheduler.convert cimport accept
 from tagflow.kernels.scheduler.delivery cimport (
     NO_MEMORY, NOT_SCALAR, TWO_LIVE, Machine, Outcome, complete, drop_inputs, emit_outputs, make_ready, settle,
 )
-from tagflow.kernels.scheduler.exchange cimport Rendezvous
-from tagflow.kernels.scheduler.frames cimport append_iteration, count_launch, frame_id, open_frame
 from tagflow.kernels.scheduler.guard cimport drop_outputs, guard_outputs, made_bytes
 from tagflow.kernels.scheduler.log cimport open_log
-from tagflow.kernels.scheduler.memory cimport Arena
 from tagflow.kernels.scheduler.plan cimport CompiledPlan
 from tagflow.kernels.scheduler.ready cimport Ready, close_queue, open_queue, push
+from tagflow.kernels.scheduler.rendezvous cimport Rendezvous
 from tagflow.kernels.scheduler.report cimport dump_lines, fetched, frame_path_of, free_frames, input_shapes, tag_of
 from tagflow.kernels.scheduler.report cimport switch_outcomes as outcomes_of
-from tagflow.kernels.scheduler.table cimport AT_ONCE, RECV, Node, Table
 from tagflow.kernels.scheduler.tracing cimport AWAITED, COMPUTE, COPIED_IN, Recorder, Span, nanoseconds
-from tagflow.kernels.scheduler.values cimport TAGFLOW_DEBUG, Counters, Value, drop, take
 from tagflow.kernels.scheduler.workers cimport PATIENCE, Errand, Workers
 
 cdef Counters _live  # of all machines in the process

@@ -5,7 +5,7 @@ from libc.stdint cimport int64_t
 from libc.stdlib cimport calloc, free
 from posix.time cimport CLOCK_MONOTONIC, clock_gettime, timespec
 
-from tagflow.kernels.scheduler.values cimport Py_INCREF, Py_XDECREF
+from tagflow.kernels.core.values cimport Py_INCREF, Py_XDECREF
 
 
 cdef int64_t nanoseconds() noexcept nogil:

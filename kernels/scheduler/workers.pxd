@@ -2,10 +2,10 @@
 
 from libc.stdint cimport int64_t, uint32_t
 
+from tagflow.kernels.core.table cimport Node, Work
+from tagflow.kernels.core.values cimport Counters, Value
 from tagflow.kernels.scheduler.delivery cimport Machine
 from tagflow.kernels.scheduler.ready cimport Ready
-from tagflow.kernels.scheduler.table cimport Node, Work
-from tagflow.kernels.scheduler.values cimport Counters, Value
 
 cdef extern from "<pthread.h>" nogil:
     ctypedef struct pthread_t "pthread_t":

@@ -12,8 +12,8 @@ from numpy.typing import DTypeLike, NDArray
 
 from ...base.errors import TagflowError
 from ...base.sizes import parse_size
-from ...kernels.cpu.contexts import KernelContexts
-from ...kernels.cpu.spare import charge_reader, frees, spare_array
+from ...kernels.memory.contexts import KernelContexts
+from ...kernels.memory.unreserved import charge_reader, frees, spare_array
 from ...kernels.scheduler.series import Stored
 from ..clock import LoopClock
 from ..contract import Clock, Device

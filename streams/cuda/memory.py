@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from ...base.errors import DtypeError
-from ...kernels.cpu.ledger import Charge, Ledger
+from ...kernels.memory.byte_counter import Charge, Ledger
 from ..event import DeviceClosed
 
 _SMALLEST = 512  # bytes; blocks up to 4 KiB are multiples of it, larger ones come in four sizes to each power of two

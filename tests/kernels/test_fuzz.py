@@ -12,7 +12,7 @@ from tagflow.ir.build import apply
 from tagflow.ir.definition import definition_of
 from tagflow.ir.rewrite import Program
 from tagflow.kernels.cpu import loops, registry
-from tagflow.kernels.cpu.contexts import KernelContexts
+from tagflow.kernels.memory.contexts import KernelContexts
 from tagflow.kernels.scheduler.machine import StepMachine
 from tagflow.kernels.scheduler.plan import CompiledPlan
 

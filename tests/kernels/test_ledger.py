@@ -4,10 +4,10 @@ import gc
 
 import numpy as np
 import pytest
-from tagflow.kernels.cpu.contexts import KernelContexts
-from tagflow.kernels.cpu.ledger import Ledger
-from tagflow.kernels.cpu.pool import block_counts
-from tagflow.kernels.cpu.spare import charge_reader, frees, spare_array
+from tagflow.kernels.memory.byte_counter import Ledger
+from tagflow.kernels.memory.contexts import KernelContexts
+from tagflow.kernels.memory.pool import block_counts
+from tagflow.kernels.memory.unreserved import charge_reader, frees, spare_array
 from tagflow.kernels.scheduler.series import Stored
 
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from numpy._core.multiarray import get_handler_name
-from tagflow.kernels.cpu.contexts import KernelContexts, outside
-from tagflow.kernels.cpu.pool import Pool, block_counts, hand_over
+from tagflow.kernels.memory.contexts import KernelContexts, outside
+from tagflow.kernels.memory.pool import Pool, block_counts, hand_over
 
 F32 = np.float32
 KEPT = 1 << 24

@@ -7,7 +7,7 @@ import pytest
 import tagflow as tg
 from tagflow.compile import compile_plan, optimized
 from tagflow.ir.rewrite import Program
-from tagflow.kernels.cpu.products import ProductSum
+from tagflow.kernels.cpu.product_sum import ProductSum
 from tagflow.kernels.scheduler.machine import StepMachine
 from tagflow.kernels.scheduler.plan import CompiledPlan
 

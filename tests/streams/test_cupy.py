@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from tagflow.kernels.cpu.spare import charge_reader, frees
+from tagflow.kernels.memory.unreserved import charge_reader, frees
 from tagflow.kernels.scheduler.series import Stored
 from tagflow.streams import CudaUnavailable
 from tagflow.streams.cuda.arrays import CupyArrays, address_of, load_cupy

@@ -2,9 +2,9 @@
 
 from functools import partial
 
-from tagflow.kernels.cpu.contexts import KernelContexts
-from tagflow.kernels.cpu.ledger import Ledger
-from tagflow.kernels.cpu.spare import spare_array
+from tagflow.kernels.memory.byte_counter import Ledger
+from tagflow.kernels.memory.contexts import KernelContexts
+from tagflow.kernels.memory.unreserved import spare_array
 from tagflow.streams.cpu import CpuDevice
 
 from tests.strict.library import CALLS, Array, Calls, charge_of, xp
