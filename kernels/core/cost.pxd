@@ -4,9 +4,9 @@ from cpython.object cimport PyObject
 from libc.stdint cimport int64_t, uint32_t
 from numpy cimport PyArray_CheckExact, PyArray_NBYTES, ndarray
 
+from tagflow.kernels.core.clock cimport nanoseconds
 from tagflow.kernels.core.table cimport Compute, Node, Work
 from tagflow.kernels.core.values cimport OBJECT, SCALAR, Value, pointer
-from tagflow.kernels.scheduler.tracing cimport nanoseconds
 
 cdef extern from "Python.h":
     void Py_CLEAR(PyObject*)

@@ -6,6 +6,7 @@ from numpy cimport PyArray_CheckExact, PyArray_NBYTES, import_array, ndarray
 
 from functools import partial
 
+from tagflow.kernels.core.clock cimport nanoseconds
 from tagflow.kernels.core.convert cimport accept, box
 from tagflow.kernels.core.cost cimport LARGE
 from tagflow.kernels.core.frames cimport Iteration
@@ -15,7 +16,6 @@ from tagflow.kernels.scheduler.delivery cimport Machine
 from tagflow.kernels.scheduler.instance cimport instance_of
 from tagflow.kernels.scheduler.plan cimport CompiledPlan
 from tagflow.kernels.scheduler.ready cimport Ready
-from tagflow.kernels.scheduler.tracing cimport nanoseconds
 
 cdef extern from "Python.h":
     object PyObject_Vectorcall(object, PyObject**, size_t, PyObject*)

@@ -8,11 +8,11 @@ there or the time is over, in a private context of its device.
 from cpython.object cimport PyObject
 from libc.stdint cimport int64_t
 
+from tagflow.kernels.core.clock cimport now
 from tagflow.kernels.core.cost cimport SLICE
 from tagflow.kernels.memory.contexts cimport KernelContexts, enter, leave
 from tagflow.kernels.scheduler.machine cimport StepMachine
 from tagflow.kernels.scheduler.rendezvous cimport Rendezvous, call, next_call
-from tagflow.kernels.scheduler.tracing cimport now
 from tagflow.kernels.scheduler.workers cimport PATIENCE
 
 cdef extern from "<fenv.h>" nogil:

@@ -8,6 +8,7 @@ while draining.
 from libc.stdint cimport int64_t, uint64_t
 from numpy cimport import_array
 
+from tagflow.kernels.core.clock cimport nanoseconds, now
 from tagflow.kernels.core.cost cimport LOOP_COST, SLICE, array_cost, cut, do_work
 from tagflow.kernels.core.table cimport KERNEL, RECV, Node, Work
 from tagflow.kernels.core.values cimport Value
@@ -21,7 +22,7 @@ from tagflow.kernels.scheduler.ready cimport Ready, pop_ring, pop_stack
 from tagflow.kernels.scheduler.report cimport frame_path_of
 from tagflow.kernels.scheduler.saving cimport run_series
 from tagflow.kernels.scheduler.state cimport StepState
-from tagflow.kernels.scheduler.tracing cimport COMPUTE, COPIED_IN, OFFLOADED, Span, nanoseconds, now
+from tagflow.kernels.scheduler.tracing cimport COMPUTE, COPIED_IN, OFFLOADED, Span
 from tagflow.kernels.scheduler.workers cimport Errand, Task, new_errand, unpack
 
 cdef extern from "<fenv.h>" nogil:

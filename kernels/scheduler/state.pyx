@@ -12,6 +12,7 @@ from libc.stdlib cimport calloc, free
 import logging
 
 from tagflow.kernels.core.arena cimport Arena
+from tagflow.kernels.core.clock cimport nanoseconds
 from tagflow.kernels.core.convert cimport accept
 from tagflow.kernels.core.frames cimport append_iteration, count_launch, frame_id, open_frame
 from tagflow.kernels.core.table cimport AT_ONCE, RECV, Node, Table
@@ -29,7 +30,7 @@ from tagflow.kernels.scheduler.ready cimport Ready, close_queue, open_queue, pus
 from tagflow.kernels.scheduler.rendezvous cimport Rendezvous
 from tagflow.kernels.scheduler.report cimport dump_lines, fetched, frame_path_of, free_frames, input_shapes, tag_of
 from tagflow.kernels.scheduler.report cimport switch_outcomes as outcomes_of
-from tagflow.kernels.scheduler.tracing cimport AWAITED, COMPUTE, COPIED_IN, Recorder, Span, nanoseconds
+from tagflow.kernels.scheduler.tracing cimport AWAITED, COMPUTE, COPIED_IN, Recorder, Span
 from tagflow.kernels.scheduler.workers cimport PATIENCE, Errand, Workers
 
 cdef Counters _live  # of all machines in the process

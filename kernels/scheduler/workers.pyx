@@ -17,12 +17,12 @@ from posix.unistd cimport write
 
 import logging
 
+from tagflow.kernels.core.clock cimport nanoseconds
 from tagflow.kernels.core.cost cimport correct
 from tagflow.kernels.core.table cimport Node, Work
 from tagflow.kernels.core.values cimport OBJECT, Value, drop, pointer, take
 from tagflow.kernels.scheduler.delivery cimport Machine
 from tagflow.kernels.scheduler.ready cimport Ready
-from tagflow.kernels.scheduler.tracing cimport nanoseconds
 
 cdef extern from "Python.h":
     void Py_CLEAR(PyObject*)
