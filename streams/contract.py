@@ -45,7 +45,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..kernels.memory.contexts import KernelContexts
-from ..kernels.scheduler.series import Stored
+from ..kernels.memory.swappable import SwappableArray
 from .event import Event
 
 T = TypeVar("T")
@@ -326,7 +326,7 @@ class Device(ABC):
         """Count a buffer on the account of who runs, whoever it counted on before."""
 
     @abstractmethod
-    def frees(self, holder: Stored) -> bool:
+    def frees(self, holder: SwappableArray) -> bool:
         """Say whether all bytes of a buffer are free once its holder lets go of it: it is whole and nobody else's."""
 
     @abstractmethod

@@ -13,8 +13,8 @@ from ..base.errors import GraphError
 from ..base.sizes import parse_size
 from ..kernels.memory.contexts import KernelContexts
 from ..kernels.memory.pool import Pool
+from ..kernels.memory.swappable import SwappableArray
 from ..kernels.memory.unreserved import charge_reader, frees, spare_array
-from ..kernels.scheduler.series import Stored
 from .clock import LoopClock
 from .contract import Clock, Device
 from .event import Event
@@ -139,7 +139,7 @@ class HostDevice(Device, Generic[S]):
         assert self.pool is not None
         charge_reader(self.pool, buffer)
 
-    def frees(self, holder: Stored) -> bool:
+    def frees(self, holder: SwappableArray) -> bool:
         assert self.pool is not None
         return frees(self.pool, holder)
 

@@ -19,8 +19,9 @@ from ..ir.definition import Ufunc, runs_on
 from ..ir.operation import Operation
 from ..ir.rewrite import Program
 from ..kernels.cuda.registry import Compiled, find_compiled
+from ..kernels.memory.swappable import SwappableArray
 from ..kernels.scheduler.calls import Resumed
-from ..kernels.scheduler.series import Series, Stored
+from ..kernels.scheduler.series import Series
 from ..ops.variables import VariableSlot
 from ..plan.build import bound_kernel
 from ..plan.elsewhere import Kernels, build_elsewhere, host_inputs
@@ -108,7 +109,7 @@ class ResidentKernel:
         if self._looks:
             return all(not self._residence.has(given[self._first + i]) for i in self._looks)
         if self._series:
-            return not any(self._residence.has(each) or isinstance(each, Stored) for each in self._saved(given))
+            return not any(self._residence.has(each) or isinstance(each, SwappableArray) for each in self._saved(given))
         return self._may_stay and all(is_short(given[self._first + i]) for i in self._values)
 
     def _saved(self, given: Sequence[Any]) -> Iterator[Any]:
@@ -155,7 +156,8 @@ class ResidentKernel:
         """Yield what series have in the host's memory beside what they have on the device."""
         for series in (given[i] for i in self._series if isinstance(given[i], Series)):
             for index in series.indices():
-                if not self._residence.has(value := series.at(index)) and not isinstance(value, Series | Stored):
+                value = series.at(index)
+                if not self._residence.has(value) and not isinstance(value, Series | SwappableArray):
                     yield partial(series.put, index), value
 
     async def _later(self, kernel: Callable[..., Any], given: list[Any], coming: list[Coming]) -> Any:

@@ -14,7 +14,7 @@ from tagflow.kernels.core.frames cimport iteration_of
 from tagflow.kernels.core.table cimport Native, Node, Table, Work, input_type, output_type
 from tagflow.kernels.core.values cimport OBJECT, Counters, Value, hold
 from tagflow.kernels.cpu.arrays cimport ArrayObject, PyArray_DIM, PyArray_NDIM
-from tagflow.kernels.scheduler.series cimport Stored
+from tagflow.kernels.memory.swappable cimport SwappableArray
 
 cdef extern from "numpy/arrayobject.h":
     ctypedef struct DescrObject "PyArray_Descr":
@@ -96,7 +96,7 @@ cdef class Elements:
             return None
         element = <Element>self.elements[index]
         value = element.value
-        if value is None or isinstance(value, Stored):
+        if value is None or isinstance(value, SwappableArray):
             return None
         if element.reader_name is None:
             element.reader_name, element.reader_iteration = name, iteration

@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from ..scheduler.series import Stored
 from .contexts import KernelContexts
 from .pool import Pool
+from .swappable import SwappableArray
 
 def spare_array(
     contexts: KernelContexts, shape: tuple[int, ...], dtype: np.dtype[Any], empty: Callable[..., Any] = ...
@@ -17,5 +17,5 @@ def spare_array(
 def charge_reader(pool: Pool, array: Any) -> None:
     """Count a saved array on the account of the iteration that reads it."""
 
-def frees(pool: Pool, holder: Stored) -> bool:
+def frees(pool: Pool, holder: SwappableArray) -> bool:
     """Say whether a pool gets all bytes of an array back when the one who holds it lets go of it."""

@@ -9,7 +9,7 @@ import numpy as np
 from tagflow.kernels.memory.byte_counter cimport Charge, Ledger
 from tagflow.kernels.memory.contexts cimport KernelContexts
 from tagflow.kernels.memory.pool cimport Account, Block, Pool, Store, book, enter_block, let_account_go
-from tagflow.kernels.scheduler.series cimport Stored
+from tagflow.kernels.memory.swappable cimport SwappableArray
 
 cdef extern from "numpy/arrayobject.h":
     ctypedef struct ArrayObject "PyArrayObject":
@@ -93,13 +93,13 @@ cdef Block* _block_of(Pool pool, object array):
     return <Block*>PyArray_DATA(found) - 1
 
 
-def frees(Pool pool, Stored holder):
+def frees(Pool pool, SwappableArray holder):
     """Say whether a pool gets all bytes of an array back when the one who holds it lets go of it.
 
     Parameters
     ----------
     pool : Pool
-    holder : Stored
+    holder : SwappableArray
         With an array.
 
     Returns
@@ -120,7 +120,7 @@ def frees(Pool pool, Stored holder):
     return Py_REFCNT(found) == 1 and owns and mine
 
 
-cdef bint _frees_charge(Ledger ledger, Stored holder):
+cdef bint _frees_charge(Ledger ledger, SwappableArray holder):
     """Say the same of an array of another library, whose views have what they are views of as their `base`."""
     cdef PyObject* found = <PyObject*>holder.array
     cdef object size = holder.array.nbytes

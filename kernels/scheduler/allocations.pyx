@@ -10,10 +10,11 @@ from tagflow.base.tags import Kind
 from tagflow.kernels.core.frames cimport Frame, Iteration
 from tagflow.kernels.core.values cimport OBJECT, Value
 from tagflow.kernels.memory.pool cimport Pool
+from tagflow.kernels.memory.swappable cimport SwappableArray
 from tagflow.kernels.scheduler.delivery cimport Machine
 from tagflow.kernels.scheduler.plan cimport CompiledPlan
 from tagflow.kernels.scheduler.report cimport frame_path_of
-from tagflow.kernels.scheduler.series cimport Series, Stored
+from tagflow.kernels.scheduler.series cimport Series
 
 
 cdef list holders_of(Machine* m, CompiledPlan compiled, Pool pool, object step):
@@ -133,13 +134,13 @@ cdef int _add(object found, object held, str operation, object tag, object sourc
 
 cdef bint _takes(object found, object owner) except -1:
     """Say whether something is an array in the memory that is looked at, or stands for one."""
-    if found.ledger is None or isinstance(owner, Stored):
-        return isinstance(owner, np.ndarray | Stored)
+    if found.ledger is None or isinstance(owner, SwappableArray):
+        return isinstance(owner, np.ndarray | SwappableArray)
     return found.ledger.counts(owner)
 
 
 cdef object _owner(object array):
-    if isinstance(array, Stored) and array.array is not None:
+    if isinstance(array, SwappableArray) and array.array is not None:
         array = array.array
     while (base := getattr(array, "base", None)) is not None and isinstance(base, type(array)):
         array = base

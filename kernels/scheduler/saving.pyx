@@ -9,8 +9,9 @@ from tagflow.kernels.core.table cimport (
     LAST, LENT, SERIES_PUSH, SERIES_READ, SWAPPED, Node, input_type, output_type,
 )
 from tagflow.kernels.core.values cimport EMPTY, OBJECT, Py_INCREF, Value, hold, object_value, scalar, take
+from tagflow.kernels.memory.swappable cimport SwappableArray
 from tagflow.kernels.scheduler.delivery cimport Machine
-from tagflow.kernels.scheduler.series cimport Series, Stored
+from tagflow.kernels.scheduler.series cimport Series
 
 
 cdef object run_series(Machine* m, Iteration* it, const Node* node, object swap):
@@ -73,7 +74,7 @@ cdef object _read(Machine* m, Iteration* it, const Node* node, object swap):
     index = _index(m, it, node)
     saved = box(series.peek(index), &series.type)
     coming = None
-    if isinstance(saved, Stored):
+    if isinstance(saved, SwappableArray):
         saved, coming = swap.read(series, index, node.flags & LAST != 0)
     elif series.swaps and series.peek(index).form == OBJECT:
         swap.pass_on(saved, series, index)

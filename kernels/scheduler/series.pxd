@@ -6,11 +6,6 @@ from tagflow.kernels.core.table cimport Type
 from tagflow.kernels.core.values cimport Value
 
 
-cdef class Stored:
-    cdef object __weakref__
-    cdef public object array  # in the device's memory; None while it is elsewhere
-
-
 cdef class Series:
     cdef object __weakref__
     cdef Value* slots  # owned; EMPTY where nothing was written

@@ -13,8 +13,8 @@ from numpy.typing import DTypeLike, NDArray
 from ...base.errors import TagflowError
 from ...base.sizes import parse_size
 from ...kernels.memory.contexts import KernelContexts
+from ...kernels.memory.swappable import SwappableArray
 from ...kernels.memory.unreserved import charge_reader, frees, spare_array
-from ...kernels.scheduler.series import Stored
 from ..clock import LoopClock
 from ..contract import Clock, Device
 from ..event import Event
@@ -138,7 +138,7 @@ class CudaDevice(Device):
     def charge(self, buffer: Any) -> None:
         charge_reader(self.pool.ledger, buffer)
 
-    def frees(self, holder: Stored) -> bool:
+    def frees(self, holder: SwappableArray) -> bool:
         return frees(self.pool.ledger, holder)
 
     def protect(self, buffer: Any) -> bool:

@@ -7,8 +7,8 @@ import pytest
 from tagflow.kernels.memory.byte_counter import Ledger
 from tagflow.kernels.memory.contexts import KernelContexts
 from tagflow.kernels.memory.pool import block_counts
+from tagflow.kernels.memory.swappable import SwappableArray
 from tagflow.kernels.memory.unreserved import charge_reader, frees, spare_array
-from tagflow.kernels.scheduler.series import Stored
 
 
 class Array:
@@ -75,19 +75,19 @@ def test_it_counts_its_own_arrays(ledger):
 
 
 def test_memory_that_is_free_when_its_holder_lets_go(ledger):
-    holder = Stored(Array(ledger, 10))
+    holder = SwappableArray(Array(ledger, 10))
     assert frees(ledger, holder)
     array = holder.array
     assert not frees(ledger, holder)
     del array
-    holder = Stored(Array(ledger, 10, base=holder.array))
+    holder = SwappableArray(Array(ledger, 10, base=holder.array))
     assert frees(ledger, holder), "a view of all, whose base nobody else has"
     base = holder.array.base
     assert not frees(ledger, holder)
-    holder = Stored(Array(ledger, 5, base=base))
+    holder = SwappableArray(Array(ledger, 5, base=base))
     del base
     assert not frees(ledger, holder), "a view of something larger"
-    assert not frees(Ledger(charge_of), Stored(Array(ledger, 1)))
+    assert not frees(Ledger(charge_of), SwappableArray(Array(ledger, 1)))
 
 
 def test_room_that_nobody_needs(ledger):

@@ -7,8 +7,8 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from tagflow.kernels.memory.swappable import SwappableArray
 from tagflow.kernels.memory.unreserved import charge_reader, frees
-from tagflow.kernels.scheduler.series import Stored
 from tagflow.streams import CudaUnavailable
 from tagflow.streams.cuda.arrays import CupyArrays, address_of, load_cupy
 from tagflow.streams.cuda.memory import BlockPool, CudaBuffer, buffer_of
@@ -73,7 +73,7 @@ def test_arrays_have_our_memory(cupy, core):
 
 
 def test_memory_that_is_free_when_its_holder_lets_go(cupy, core):
-    ledger, holder = core.memory.ledger, Stored(CupyArrays(core, cupy).array(core.buffer((10, 5), np.float32)))
+    ledger, holder = core.memory.ledger, SwappableArray(CupyArrays(core, cupy).array(core.buffer((10, 5), np.float32)))
     charge_reader(ledger, holder.array)
     assert frees(ledger, holder)
     for part in (slice(2, None), slice(0)):
@@ -82,12 +82,12 @@ def test_memory_that_is_free_when_its_holder_lets_go(cupy, core):
         del view
         assert frees(ledger, holder)
     for whole in (lambda array: array.reshape(50), lambda array: array.view(np.int32), lambda array: array[:]):
-        holder = Stored(whole(holder.array))
+        holder = SwappableArray(whole(holder.array))
         assert frees(ledger, holder)
         array = holder.array
         assert not frees(ledger, holder)
         del array
-    holder = Stored(holder.array[2:])
+    holder = SwappableArray(holder.array[2:])
     assert not frees(ledger, holder)
 
 
