@@ -217,7 +217,7 @@ class ArrayStorage(Elements):
         return coming if array is None else array
 
     def read_many(self, indices: Any, context: KernelContext, zeros: Sequence[int] | None = None) -> list[Any]:
-        """Read several elements, each an array or its SwappableArray; `zeros` gives the shape of all together, rows first."""
+        """Read several elements, arrays or SwappableArrays; `zeros` gives the shape of all together, rows first."""
         values: list[Any] = self.read_many_quickly(indices, context.operation, context.iteration)
         rest = indices[len(values) :]
         return values + [self.read(i, context, None if zeros is None else zeros[1:], wait=False) for i in rest]
