@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from ..base.settings import AUTO, MOST
-from ..base.tags import Kind
 from ..ir.definition import Ufunc
 from ..ir.frames import ROOT, Frames, assign_frames
 from ..ir.operation import Operation
 from ..ir.rewrite import Program, needed
+from ..kernels.core.table import Kind
 from .plan import Frame, Node, Plan
 
 _KINDS = {

@@ -12,10 +12,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ..base.dtypes import ON_GPU, DType
-from ..base.tags import Kind
 from ..ir.definition import runs_on
 from ..ir.operation import Operation
 from ..ir.rewrite import Program
+from ..kernels.core.table import Kind
 from ..kernels.scheduler.limited import ONCE
 from .build import build_plan, planned
 from .plan import Node, Plan

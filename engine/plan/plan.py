@@ -10,7 +10,7 @@ import numpy as np
 
 from ..base.settings import AUTO
 from ..base.sources import Source
-from ..base.tags import Kind
+from ..kernels.core.table import Kind
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from typing import Any, SupportsIndex
 from ..base.devices import parse_device
 from ..base.errors import DeviceMemoryError, GraphError, Holder
 from ..base.sizes import format_size, parse_size
-from ..base.tags import Kind
+from ..kernels.core.table import Kind
 from ..kernels.memory.contexts import KernelContexts
 from ..kernels.memory.pool import MemoryLimitError, Pool
 from ..kernels.scheduler.limited import NoRoom

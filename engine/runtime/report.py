@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ..base.tags import Kind
 from ..compile import optimized
 from ..ir.carried import Chain, find_chains
 from ..ir.operation import Operation
 from ..ir.rewrite import Program
+from ..kernels.core.table import Kind
 from ..partition.partitioned import Channel
 from ..plan.plan import Plan
 from ..swap.report import SwapReport, not_swapped, swap_report

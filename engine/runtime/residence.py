@@ -11,7 +11,7 @@ from weakref import WeakKeyDictionary, WeakSet
 
 import numpy as np
 
-from ..base.tags import Kind
+from ..kernels.core.table import Kind
 from ..plan.plan import Plan
 from ..streams.contract import Device
 from ..streams.event import DeviceClosed, Event

@@ -8,9 +8,9 @@ from typing import Any
 
 from ..base.devices import DeviceSpec
 from ..base.settings import Settings
-from ..base.tags import Kind
 from ..compile import divided
 from ..ir.rewrite import Program
+from ..kernels.core.table import Kind
 from ..kernels.scheduler.plan import CompiledPlan
 from ..partition.partitioned import Channel
 from ..plan.build import build_plan

@@ -15,13 +15,13 @@ from ..base.dtypes import as_array
 from ..base.errors import DtypeError, GraphError, ShapeError
 from ..base.settings import Settings
 from ..base.shapes import Shape
-from ..base.tags import Kind
 from ..compile import divided, lowered, pruned
 from ..ir.graph import Graph
 from ..ir.operation import Operation
 from ..ir.parts import Needs, in_parts
 from ..ir.rewrite import Program
 from ..ir.tensor import Tensor
+from ..kernels.core.table import Kind
 from ..kernels.memory.pool import hand_over
 from ..partition import Channel, Partitioned, to_dot, to_text
 from ..plan.build import build_plan

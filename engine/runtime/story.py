@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from time import monotonic_ns
 from typing import Any
 
-from ..base.tags import Kind
+from ..kernels.core.table import Kind
 from ..kernels.memory.pool import Pool
 from ..kernels.scheduler.series import Series
 from ..kernels.scheduler.tracing import Recorder

@@ -7,7 +7,7 @@ from numpy cimport npy_intp
 from tagflow.kernels.core.values cimport Counters, Value
 
 
-cdef enum Kind:  # as tagflow.base.tags.Kind
+cpdef enum Kind:  # the one list: Python imports it from here
     KERNEL = 0
     SWITCH = 1
     SWITCH_N = 2

@@ -5,7 +5,7 @@ from libc.stdint cimport int64_t, uint32_t
 
 import numpy as np
 
-from tagflow.base.tags import Kind
+from tagflow.kernels.core.table import Kind
 
 from tagflow.kernels.core.frames cimport Frame, Iteration
 from tagflow.kernels.core.values cimport OBJECT, Value

@@ -9,8 +9,8 @@ from libc.string cimport memset
 import numpy as np
 
 from tagflow.base.settings import DEFAULTS
-from tagflow.base.tags import Kind as Kinds
 from tagflow.base.tags import name_hash
+from tagflow.kernels.core.table import Kind as Kinds
 from tagflow.kernels.scheduler.check_plan import check, out_frame
 
 from tagflow.kernels.core.arena cimport Arena

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from tagflow.base.settings import DEFAULTS
-from tagflow.base.tags import Kind
+from tagflow.kernels.core.table import Kind
 from tagflow.kernels.memory.contexts import KernelContexts
 from tagflow.kernels.scheduler.group import MachineGroup
 from tagflow.kernels.scheduler.machine import StepMachine

@@ -6,11 +6,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import tagflow as tg
-from tagflow.base.tags import Kind
 from tagflow.compile import compile_plan
 from tagflow.ir.build import apply
 from tagflow.ir.definition import definition_of
 from tagflow.ir.rewrite import Program
+from tagflow.kernels.core.table import Kind
 from tagflow.kernels.cpu import loops, registry
 from tagflow.kernels.memory.contexts import KernelContexts
 from tagflow.kernels.scheduler.machine import StepMachine

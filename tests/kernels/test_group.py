@@ -2,7 +2,8 @@
 
 import numpy as np
 import pytest
-from tagflow.base.tags import DEAD, Kind
+from tagflow.base.tags import DEAD
+from tagflow.kernels.core.table import Kind
 from tagflow.kernels.scheduler.state import live_counts
 from tagflow.runtime.execution import outcome
 

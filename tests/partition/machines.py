@@ -3,7 +3,8 @@
 import asyncio
 
 import numpy as np
-from tagflow.base.tags import DEAD, Kind
+from tagflow.base.tags import DEAD
+from tagflow.kernels.core.table import Kind
 from tagflow.ops.variables import VariableStore
 from tagflow.plan.build import build_plan
 from tagflow.runtime.reference import ReferenceMachine

@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 import tagflow as tg
 from tagflow.base.errors import GraphError
-from tagflow.base.tags import DEAD, Kind
+from tagflow.base.tags import DEAD
 from tagflow.compile import lowered
 from tagflow.ir.rewrite import Program, copy_program
 from tagflow.ir.text import to_text as graph_text
+from tagflow.kernels.core.table import Kind
 from tagflow.partition import partition
 from tagflow.place import place
 from tagflow.plan.build import build_plan
