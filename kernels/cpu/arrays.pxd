@@ -178,3 +178,8 @@ cdef inline void repeat(char* target, const char* element, size_t size, cnp.npy_
     else:
         for i in range(count):
             memcpy(target + i * size, element, size)
+
+
+cdef inline bint are_copyable(list dtypes):
+    """Say whether elements of dtypes are bytes that can be copied: numbers, bools and void."""
+    return all([dtype is not None and dtype.kind in "biufcV" for dtype in dtypes])

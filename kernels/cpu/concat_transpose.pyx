@@ -7,9 +7,10 @@ from libc.string cimport memcpy
 from tagflow.kernels.core.table cimport Native, Node, Table, Work, input_type, output_type
 from tagflow.kernels.core.values cimport Counters, Value, drop
 from tagflow.kernels.cpu.arrays cimport (
-    MOST_DIMS, ArrayObject, PyArray_DATA, PyArray_DIM, PyArray_DIMS, PyArray_NDIM, array_in, new_array, plain_in,
-    product,
+    MOST_DIMS, ArrayObject, PyArray_DATA, PyArray_DIM, PyArray_DIMS, PyArray_NDIM, are_copyable, array_in, new_array,
+    plain_in, product,
 )
+from tagflow.kernels.cpu.registry cimport register
 
 cnp.import_array()
 
@@ -174,27 +175,30 @@ cdef inline void _swap(word* source, word* target, cnp.npy_intp rows, cnp.npy_in
             target[j * rows + i] = source[i * columns + j]
 
 
-cdef Native find_concat(dict attrs, list inputs, list outputs):
+cdef Native _find_concat(str type, dict attrs, list inputs, list outputs, int64_t* params, list kept) except *:
     """Return the kernel of Concat."""
-    if are_plain(outputs):
+    params[0] = attrs["axis"]
+    if are_copyable(outputs):
         return _concat
     return NULL
 
 
-cdef Native find_split(dict attrs, list inputs, list outputs):
+cdef Native _find_split(str type, dict attrs, list inputs, list outputs, int64_t* params, list kept) except *:
     """Return the kernel of Split and SplitV."""
-    if are_plain(outputs):
+    params[0] = attrs["axis"]
+    if are_copyable(outputs):
         return _split
     return NULL
 
 
-cdef Native find_transpose(dict attrs, list inputs, list outputs):
+cdef Native _find_transpose(str type, dict attrs, list inputs, list outputs, int64_t* params, list kept) except *:
     """Return the kernel of Transpose, if it reverses the two dimensions of a matrix."""
-    if attrs["perm"] in (None, (1, 0)) and are_plain(outputs):
+    if attrs["perm"] in (None, (1, 0)) and are_copyable(outputs):
         return _transpose
     return NULL
 
 
-cdef bint are_plain(list dtypes):
-    """Say whether elements are bytes that can be copied."""
-    return all([dtype is not None and dtype.kind in "biufcV" for dtype in dtypes])
+register("Concat", _find_concat)
+register("Split", _find_split)
+register("SplitV", _find_split)
+register("Transpose", _find_transpose)

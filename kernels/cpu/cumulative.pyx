@@ -9,6 +9,7 @@ import numpy as np
 from tagflow.kernels.core.table cimport Native, Node, Table, Work, output_type
 from tagflow.kernels.core.values cimport Counters, Value
 from tagflow.kernels.cpu.arrays cimport Operand, new_result, open_plain, product
+from tagflow.kernels.cpu.registry cimport register
 
 cnp.import_array()
 
@@ -65,7 +66,7 @@ cdef int _scan_int64(
     return _scan(table, node, inputs, live, outputs, <int64_t*>NULL)
 
 
-cdef Native find_scan(dict attrs, list outputs, int64_t* params) except *:
+cdef Native _find_cumulative(str type, dict attrs, list inputs, list outputs, int64_t* params, list kept) except *:
     """Return the kernel of Cumsum, if it goes forward and takes in each element."""
     params[0] = attrs["axis"]
     if attrs["exclusive"] or attrs["reverse"]:
@@ -79,3 +80,6 @@ cdef Native find_scan(dict attrs, list outputs, int64_t* params) except *:
     if outputs[0] == np.int64:
         return _scan_int64
     return NULL
+
+
+register("Cumsum", _find_cumulative)

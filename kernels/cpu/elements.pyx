@@ -14,6 +14,7 @@ from tagflow.kernels.core.frames cimport iteration_of
 from tagflow.kernels.core.table cimport Native, Node, Table, Work, input_type, output_type
 from tagflow.kernels.core.values cimport OBJECT, Counters, Value, hold
 from tagflow.kernels.cpu.arrays cimport ArrayObject, PyArray_DIM, PyArray_NDIM
+from tagflow.kernels.cpu.registry cimport register
 from tagflow.kernels.memory.swappable cimport SwappableArray
 
 cdef extern from "numpy/arrayobject.h":
@@ -159,6 +160,10 @@ cdef int _write(
     return 1
 
 
-cdef Native find_array_access(str type):
+cdef Native _find_array_access(str type, dict attrs, list inputs, list outputs, int64_t* params, list kept) except *:
     """Return the kernel of TensorArrayRead or TensorArrayWrite."""
     return _read if type == "TensorArrayRead" else _write
+
+
+register("TensorArrayRead", _find_array_access)
+register("TensorArrayWrite", _find_array_access)

@@ -20,6 +20,7 @@ from tagflow.kernels.cpu.arrays cimport (
     MOST_DIMS, ArrayObject, PyArray_DATA, PyArray_DIM, PyArray_DIMS, PyArray_NDIM, new_array, plain_in, product,
 )
 from tagflow.kernels.cpu.loops cimport find_choice
+from tagflow.kernels.cpu.registry cimport register
 from tagflow.kernels.cpu.steps cimport (
     APPLY, CUT, EXTREME, JOIN, MEAN, MOST_OPERANDS, SIGMOID, SPREAD, SUM, Register, Step, find_width, is_elementwise,
     run_step,
@@ -404,7 +405,7 @@ cdef void _run_part(const void* arguments, int part, int parts) noexcept nogil:
     _all_rounds(&run, count)
 
 
-cdef Native find_fused(dict attrs, list inputs, list outputs, int64_t* params, list kept) except *:
+cdef Native _find_fused(str type, dict attrs, list inputs, list outputs, int64_t* params, list kept) except *:
     """Return the kernel of Fused and keep its program alive in `kept`, or return NULL."""
     if len(attrs["lead"]) >= MOST_DIMS or (None in attrs["lead"] and not any(attrs["full"])):
         return NULL
@@ -414,3 +415,6 @@ cdef Native find_fused(dict attrs, list inputs, list outputs, int64_t* params, l
     kept.append(program)
     params[0] = <int64_t><void*>program
     return _run
+
+
+register("Fused", _find_fused)

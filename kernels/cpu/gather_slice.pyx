@@ -13,9 +13,9 @@ from tagflow.kernels.core.table cimport Native, Node, Table, Work, Type, input_t
 from tagflow.kernels.core.values cimport SCALAR, Counters, Value
 from tagflow.kernels.cpu.arrays cimport (
     MOST_DIMS, ArrayObject, Operand, PyArray_DATA, PyArray_DIM, PyArray_DIMS, PyArray_NDIM, PyArray_STRIDES,
-    array_in, integer_at, is_usable, new_result, new_view, open_plain, plain_in, product,
+    are_copyable, array_in, integer_at, is_usable, new_result, new_view, open_plain, plain_in, product,
 )
-from tagflow.kernels.cpu.concat_transpose cimport are_plain
+from tagflow.kernels.cpu.registry cimport register
 
 cnp.import_array()
 
@@ -304,21 +304,25 @@ cdef int _slice(
     return 1
 
 
-cdef Native find_gather(dict attrs, list inputs, list outputs, int64_t* params):
+cdef Native _find_gather(str type, dict attrs, list inputs, list outputs, int64_t* params, list kept) except *:
     """Return the kernel of Gather, if it has no batch dimensions."""
     params[0] = attrs["axis"]
-    if attrs["batch_dims"] == 0 and are_plain(outputs):
+    if attrs["batch_dims"] == 0 and are_copyable(outputs):
         return _gather
     return NULL
 
 
-cdef Native find_slice(dict attrs, list outputs, int64_t* params, list kept) except *:
+cdef Native _find_slice(str type, dict attrs, list inputs, list outputs, int64_t* params, list kept) except *:
     """Return the kernel of StridedSlice and keep its key alive, or return NULL."""
     spec = attrs["spec"]
-    if not are_plain(outputs):
+    if not are_copyable(outputs):
         return NULL
     key = Key(spec)
     _read_key(key, spec)
     kept.append(key)
     params[0] = <int64_t><void*>key
     return _slice
+
+
+register("Gather", _find_gather)
+register("StridedSlice", _find_slice)

@@ -5,6 +5,7 @@ What is not two plain matrices of float32 or float64 goes through the Python ker
 
 cimport numpy as cnp
 from libc.limits cimport INT_MAX
+from libc.stdint cimport int64_t
 from libc.string cimport memcpy
 from scipy.linalg.cython_blas cimport dgemm, sgemm
 
@@ -18,6 +19,7 @@ from tagflow.kernels.cpu.arrays cimport (
     PyArray_NDIM,
     ArrayObject, array_in, is_unshared, is_usable, new_array, plain_in,
 )
+from tagflow.kernels.cpu.registry cimport register
 
 cnp.import_array()
 
@@ -212,10 +214,15 @@ cdef int _multiply_double(
     return _multiply(table, node, inputs, live, outputs, work, <double*>NULL)
 
 
-cdef Native find_matmul(dict attrs, list inputs, list outputs):
+cdef Native _find_matmul(str type, dict attrs, list inputs, list outputs, int64_t* params, list kept) except *:
     """Return the kernel of a product, NULL where there is none."""
+    params[0], params[1], params[2] = attrs["transpose_a"], attrs["transpose_b"], type == "MatMulAdd"
     if inputs[0] == np.float32:
         return _multiply_float
     if inputs[0] == np.float64:
         return _multiply_double
     return NULL
+
+
+register("MatMul", _find_matmul)
+register("MatMulAdd", _find_matmul)

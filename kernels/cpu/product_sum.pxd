@@ -2,7 +2,7 @@
 
 from libc.stdint cimport int64_t
 
-from tagflow.kernels.core.table cimport Native, Table, Type, Work
+from tagflow.kernels.core.table cimport Table, Type, Work
 from tagflow.kernels.cpu.arrays cimport ArrayObject
 
 
@@ -18,6 +18,3 @@ cdef class ProductSum:
     cdef int own(self, const Table* table) except -1
     cdef int multiply(self, const Table* table, ArrayObject* a, ArrayObject* b, int64_t rows, Work* work) except -1
     cdef int multiply_gathered(self, const Table* table, Work* work) except -1
-
-
-cdef Native find_product_sum(str type)

@@ -20,6 +20,7 @@ from tagflow.kernels.cpu.arrays cimport (
     is_plain, is_unshared, plain_in,
 )
 from tagflow.kernels.cpu.linear cimport multiply_columns
+from tagflow.kernels.cpu.registry cimport register
 
 cdef extern from "numpy/arrayobject.h":
     DescrObject* PyArray_DESCR(ArrayObject*)
@@ -170,8 +171,13 @@ cdef int _end(
     return 1
 
 
-cdef Native find_product_sum(str type):
+cdef Native _find_product_sum(str type, dict attrs, list inputs, list outputs, int64_t* params, list kept) except *:
     """Return the C kernel of an operation on sums of products."""
     if type == "ProductSumBegin":
         return _begin
     return _add if type == "ProductSumAdd" else _end
+
+
+register("ProductSumAdd", _find_product_sum)
+register("ProductSumBegin", _find_product_sum)
+register("ProductSumEnd", _find_product_sum)

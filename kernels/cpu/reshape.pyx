@@ -10,10 +10,10 @@ from libc.string cimport memcpy
 from tagflow.kernels.core.table cimport Native, Node, Table, Work, input_type, output_type
 from tagflow.kernels.core.values cimport SCALAR, Counters, Value, scalar
 from tagflow.kernels.cpu.arrays cimport (
-    MOST_DIMS, ArrayObject, Operand, PyArray_CheckExact, PyArray_DIMS, PyArray_NDIM, array_in, new_result,
-    new_view, open_plain, product, read_sizes, repeat,
+    MOST_DIMS, ArrayObject, Operand, PyArray_CheckExact, PyArray_DIMS, PyArray_NDIM, are_copyable, array_in,
+    new_result, new_view, open_plain, product, read_sizes, repeat,
 )
-from tagflow.kernels.cpu.concat_transpose cimport are_plain
+from tagflow.kernels.cpu.registry cimport register
 
 cnp.import_array()
 
@@ -162,9 +162,9 @@ cdef int _fill(
     return 1
 
 
-cdef Native find_shaping(str type, dict attrs, list outputs, int64_t* params) except *:
+cdef Native _find_reshape(str type, dict attrs, list inputs, list outputs, int64_t* params, list kept) except *:
     """Return the kernel of Reshape, ExpandDims, Squeeze, Shape, Size, Rank or Fill, or NULL."""
-    if not are_plain(outputs):
+    if not are_copyable(outputs):
         return NULL
     if type == "Reshape":
         return _reshape
@@ -185,3 +185,7 @@ cdef Native find_shaping(str type, dict attrs, list outputs, int64_t* params) ex
         params[0] = type == "Rank"
         return _count
     return _fill
+
+
+for _type in ("ExpandDims", "Fill", "Rank", "Reshape", "Shape", "Size", "Squeeze"):
+    register(_type, _find_reshape)

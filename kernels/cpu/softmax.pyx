@@ -15,6 +15,7 @@ import numpy as np
 from tagflow.kernels.core.table cimport Loop, Native, Node, Table, Work, input_type, output_type
 from tagflow.kernels.core.values cimport Counters, Value
 from tagflow.kernels.cpu.arrays cimport Operand, integer_at, new_result, open_plain
+from tagflow.kernels.cpu.registry cimport register
 from tagflow.kernels.cpu.ufuncs cimport find_native_loop
 
 cnp.import_array()
@@ -303,7 +304,7 @@ cdef int _position(
     return 1
 
 
-cdef Native find_row_kernel(str type, dict attrs, list inputs, list outputs, int64_t* params) except *:
+cdef Native _find_softmax(str type, dict attrs, list inputs, list outputs, int64_t* params, list kept) except *:
     """Return the kernel of Softmax, LogSoftmax, a cross-entropy, ArgMax or ArgMin, or NULL."""
     axis = attrs.get("axis", -1)
     params[1] = axis
@@ -328,3 +329,10 @@ cdef Native _for(dtype, Native floats, Native doubles):
     if dtype == np.float64:
         return doubles
     return NULL
+
+
+for _type in (
+    "ArgMax", "ArgMin", "LogSoftmax", "Softmax", "SoftmaxCrossEntropyWithLogits",
+    "SparseSoftmaxCrossEntropyWithLogits",
+):
+    register(_type, _find_softmax)

@@ -16,6 +16,7 @@ from tagflow.kernels.cpu.arrays cimport (
     ArrayObject, PyArray_DATA, PyArray_DIMS, PyArray_NBYTES, PyArray_NDIM, new_array, plain_in, same_shape,
 )
 from tagflow.kernels.cpu.elements cimport Element, Elements
+from tagflow.kernels.cpu.registry cimport register
 
 cdef extern from "numpy/arrayobject.h":
     ctypedef struct DescrObject "PyArray_Descr":
@@ -115,8 +116,11 @@ cdef ArrayObject* _alike(Elements array, PyObject* descr) noexcept:
     return first
 
 
-cdef Native find_stack(list outputs):
+cdef Native _find_stack(str type, dict attrs, list inputs, list outputs, int64_t* params, list kept) except *:
     """Return the kernel of TensorArrayStack, NULL for elements that are no numbers."""
     if outputs[0] is None or outputs[0].kind not in "biufc":
         return NULL
     return _stack_elements
+
+
+register("TensorArrayStack", _find_stack)

@@ -21,8 +21,7 @@ from tagflow.kernels.core.table cimport (
     Type, output_type,
 )
 from tagflow.kernels.core.values cimport Value, drop
-from tagflow.kernels.cpu.loops cimport find_own_loop
-from tagflow.kernels.cpu.registry cimport find_native
+from tagflow.kernels.cpu.registry cimport find_native, find_own_loop
 from tagflow.kernels.cpu.ufuncs cimport find_loop
 
 

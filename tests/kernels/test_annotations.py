@@ -21,7 +21,7 @@ BUILDING = {
     "cpu/fused": {"_compile", "_leave"},
     "cpu/linear": set(),
     "cpu/loops": {"_wrap"},
-    "cpu/concat_transpose": {"are_plain"},
+    "cpu/concat_transpose": set(),
     "cpu/product_sum": set(),
     "cpu/reducing": {"_identity", "_describe"},
     "cpu/softmax": {"_load", "_for"},
