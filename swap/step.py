@@ -169,7 +169,7 @@ class StepSwap:
         self._ahead.read(series, index)
         self.bring_wanted()
 
-    def relieve(self) -> bool:
+    def free_some(self) -> bool:
         """Give memory back, since a step can not go on without; say whether some was, or will be."""
         if self._closed:  # all of it is given back soon
             return False

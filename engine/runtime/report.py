@@ -272,7 +272,9 @@ def _slowest(last: Sequence[int], variables: Sequence[tuple[str, bool]]) -> str 
 def _limit(counts: dict[str, Any], window: int, variable: str | None) -> str:
     starts, most, held_back, launches = (counts[key] for key in ("starts", "most", "held_back", "launches"))
     overlapping = counts["awaited"] > launches * max(1, (most - 1) / 2)
-    if counts["starved"] > max(held_back, counts["runs"]):  # the first iteration of a run is alone in any case
+    if counts["blocked_on_memory"] > max(
+        held_back, counts["runs"]
+    ):  # the first iteration of a run is alone in any case
         return "memory"
     if held_back and (overlapping or window == 1):
         return "window"

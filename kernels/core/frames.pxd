@@ -11,14 +11,14 @@ from libc.stdlib cimport calloc
 from libc.string cimport memcpy, memset
 
 from tagflow.kernels.core.table cimport FrameType, Link, LoopCounts, Pending
-from tagflow.kernels.core.values cimport Counters, EMPTY, Py_XDECREF, Value, count_in, count_out, drop
+from tagflow.kernels.core.values cimport EMPTY, Counters, Py_XDECREF, Value, count_in, count_out, drop
 
 cdef enum:
     NEVER = -1  # in Frame.exits: this Exit has not fired
     LEFT = -2  # in Frame.exits: this Exit has sent a live value
 
 
-cdef struct Parked:
+cdef struct Deferred:
     Value value  # owned; EMPTY if dead
     uint32_t node  # NextIteration or constant Enter that sent it
     uint32_t dead  # 0 or 1
@@ -41,8 +41,8 @@ cdef struct Frame:
     uint32_t num_arrived  # used part of `invariants`
     uint32_t was_live  # 1 once LoopCond was live in some iteration
     PyObject* path  # str, owned; NULL until somebody asks
-    Parked* deferred  # NextIterations that wait for room in the window, in order of arrival; type.num_nexts
-    Parked* invariants  # constant Enters that have arrived, in order of arrival; type.num_invariants
+    Deferred* deferred  # NextIterations that wait for room in the window, in order of arrival; type.num_nexts
+    Deferred* invariants  # constant Enters that have arrived, in order of arrival; type.num_invariants
     int64_t* exits  # by rank: iteration in which the Exit was dead last, NEVER or LEFT
     PyObject** series  # Series, owned; NULL until the first push
 
@@ -152,14 +152,14 @@ cdef inline void remove_oldest(Counters* live, Frame* frame) noexcept nogil:
 cdef inline Frame* new_frame_block(const FrameType* type) noexcept nogil:
     """Return a block for instances of a frame, or NULL."""
     cdef size_t deferred = sizeof(Frame)
-    cdef size_t invariants = deferred + type.num_nexts * sizeof(Parked)
-    cdef size_t exits = invariants + type.num_invariants * sizeof(Parked)
+    cdef size_t invariants = deferred + type.num_nexts * sizeof(Deferred)
+    cdef size_t exits = invariants + type.num_invariants * sizeof(Deferred)
     cdef size_t series = exits + type.num_exits * sizeof(int64_t)
     cdef char* block = <char*>calloc(1, series + type.num_series * sizeof(void*))
     cdef Frame* frame = <Frame*>block
     if block != NULL:
-        frame.deferred = <Parked*>(block + deferred)
-        frame.invariants = <Parked*>(block + invariants)
+        frame.deferred = <Deferred*>(block + deferred)
+        frame.invariants = <Deferred*>(block + invariants)
         frame.exits = <int64_t*>(block + exits)
         frame.series = <PyObject**>(block + series)
     return frame

@@ -131,7 +131,7 @@ cdef struct LoopCounts:  # of the steps since the last one that ran alone
     int64_t launches  # asynchronous instances started in them, inner loops included
     int64_t awaited  # sum over `launches` of the asynchronous instances then in flight, itself included
     int64_t queued  # sum over `starts` of the kernels then ready
-    int64_t starved  # iterations that were ready to start and found too little memory
+    int64_t blocked_on_memory  # iterations that were ready to start and found too little memory
 
 
 cdef struct FrameType:

@@ -9,7 +9,7 @@ from libc.string cimport memcpy, memset
 
 from tagflow.kernels.core.arena cimport Arena
 from tagflow.kernels.core.convert cimport as_integer
-from tagflow.kernels.core.table cimport Native, Node, Table, Work, Type, input_type, output_type
+from tagflow.kernels.core.table cimport Native, Node, Table, Type, Work, input_type, output_type
 from tagflow.kernels.core.values cimport SCALAR, Counters, Value
 from tagflow.kernels.cpu.arrays cimport (
     MOST_DIMS, ArrayObject, Operand, PyArray_DATA, PyArray_DIM, PyArray_DIMS, PyArray_NDIM, PyArray_STRIDES,

@@ -16,8 +16,8 @@ import numpy as np
 from tagflow.kernels.core.table cimport Native, Node, Table, Type, Work, input_type
 from tagflow.kernels.core.values cimport OBJECT, Counters, Py_INCREF, Value, hold, object_value
 from tagflow.kernels.cpu.arrays cimport (
-    ArrayObject, DescrObject, PyArray_DATA, PyArray_DIM, PyArray_NBYTES, PyArray_NDIM, PyArray_NewFromDescr, PyArray_Type,
-    is_plain, is_unshared, plain_in,
+    ArrayObject, DescrObject, PyArray_DATA, PyArray_DIM, PyArray_NBYTES, PyArray_NDIM, PyArray_NewFromDescr,
+    PyArray_Type, is_plain, is_unshared, plain_in,
 )
 from tagflow.kernels.cpu.linear cimport multiply_columns
 from tagflow.kernels.cpu.registry cimport register

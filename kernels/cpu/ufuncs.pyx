@@ -15,8 +15,8 @@ from tagflow.kernels.core.cost cimport LONG, leave
 from tagflow.kernels.core.table cimport Loop, Node, Table, Type, Work, input_type, is_floating, output_type
 from tagflow.kernels.core.values cimport OBJECT, SCALAR, Counters, Value, hold, object_value
 from tagflow.kernels.cpu.arrays cimport (
-    ArrayObject, PyArray_DATA, PyArray_DIM, PyArray_DIMS, PyArray_NDIM, PyArray_SIZE, PyArray_STRIDES, is_plain, is_usable,
-    new_array, same_shape, unshared,
+    ArrayObject, PyArray_DATA, PyArray_DIM, PyArray_DIMS, PyArray_NDIM, PyArray_SIZE, PyArray_STRIDES, is_plain,
+    is_usable, new_array, same_shape, unshared,
 )
 
 cdef extern from "numpy/ufuncobject.h":

@@ -58,11 +58,11 @@ cdef struct Store:  # freed with the handler's capsule, which every array of the
     int64_t cached  # bytes of data in the free lists
     int64_t most_cached  # upper bound of `cached`
     int64_t limit  # bytes that no allocation may take `live` beyond; NO_LIMIT for none
-    int64_t bound  # the same for who allocates now: less than `limit` where others come first
+    int64_t current_limit  # the same for who allocates now: less than `limit` where others come first
     int64_t refused  # bytes asked for by the last allocation or guest that was refused
     int64_t short  # what `live` would have been had it not been refused
     int64_t given  # how often anything was given back
-    int64_t claims  # bytes that open accounts should still need
+    int64_t reserved  # bytes that open accounts should still need
     Account* account  # of who allocates now, or NULL
     int64_t refusals  # how many were
     Block* free[KINDS]  # owned
@@ -106,7 +106,7 @@ cdef inline size_t capacity_of(uint32_t kind) noexcept nogil:
 
 cdef inline bint refuses(Store* store, int64_t size) noexcept nogil:
     """Say whether so many bytes more would pass the limit, and remember it if so."""
-    if size <= store.bound - store.live:  # negative where guests take it beyond the limit
+    if size <= store.current_limit - store.live:  # negative where guests take it beyond the limit
         return False
     store.refused = size
     store.short = store.live + size
@@ -121,7 +121,7 @@ cdef inline void charge(Store* store, int64_t size) noexcept nogil:
         store.peak = store.live
 
 
-cdef inline int64_t claim_of(const Account* account) noexcept nogil:
+cdef inline int64_t reserved_by(const Account* account) noexcept nogil:
     """Return the bytes that an account should still need."""
     return 0 if account.closed else max(0, account.expected - account.live)
 
@@ -132,7 +132,7 @@ cdef inline Account* open_account(Store* store, Account* parent, int64_t expecte
     if account != NULL:
         account.parent = parent
         account.expected = expected
-        store.claims += claim_of(account)
+        store.reserved += reserved_by(account)
         if parent != NULL:
             parent.references += 1
     return account
@@ -151,7 +151,7 @@ cdef inline void let_account_go(Account* account) noexcept nogil:
 
 cdef inline void close_account(Store* store, Account* account) noexcept nogil:
     """Claim nothing more for an iteration; what it made and is still in use counts on around it."""
-    store.claims -= claim_of(account)
+    store.reserved -= reserved_by(account)
     store.given += 1
     account.closed = True
     let_account_go(account)
@@ -160,10 +160,10 @@ cdef inline void close_account(Store* store, Account* account) noexcept nogil:
 cdef inline void book(Store* store, Account* account, int64_t size) noexcept nogil:
     """Count bytes in, or out, of an account and those around it."""
     while account != NULL:
-        store.claims -= claim_of(account)
+        store.reserved -= reserved_by(account)
         account.live += size
         account.peak = max(account.peak, account.live)
-        store.claims += claim_of(account)
+        store.reserved += reserved_by(account)
         account = account.parent
 
 

@@ -123,7 +123,7 @@ cdef class Pool:
 
     @limit.setter
     def limit(self, limit):
-        self.store.limit = self.store.bound = NO_LIMIT if limit is None else limit
+        self.store.limit = self.store.current_limit = NO_LIMIT if limit is None else limit
         self.store.given += 1
 
     @property
@@ -333,7 +333,7 @@ cdef Store* _new_store() except NULL:
     cdef Store* store = <Store*>calloc(1, sizeof(Store))
     if store == NULL:
         raise MemoryError("no memory for a pool")
-    store.limit = store.bound = NO_LIMIT
+    store.limit = store.current_limit = NO_LIMIT
     strncpy(store.handler.name, "tagflow", 127)
     store.handler.version = 1
     store.handler.allocator.ctx = store

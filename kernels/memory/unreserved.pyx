@@ -44,17 +44,17 @@ def spare_array(KernelContexts contexts, shape, dtype, empty=np.empty):
     """
     cdef Store* store = (<Pool>contexts.pool).store
     cdef Account* account = store.account
-    cdef int64_t bound = store.bound
+    cdef int64_t current_limit = store.current_limit
     cdef int64_t size = dtype.itemsize
     for length in shape:
         size *= length
-    if size > store.limit - store.claims - store.live:
+    if size > store.limit - store.reserved - store.live:
         return None
-    store.account, store.bound = NULL, store.limit
+    store.account, store.current_limit = NULL, store.limit
     try:
         return contexts.run(empty, shape, dtype)
     finally:
-        store.account, store.bound = account, bound
+        store.account, store.current_limit = account, current_limit
 
 
 cpdef charge_reader(Pool pool, array):

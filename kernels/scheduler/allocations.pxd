@@ -5,4 +5,4 @@ from tagflow.kernels.scheduler.delivery cimport Machine
 from tagflow.kernels.scheduler.plan cimport CompiledPlan
 
 
-cdef list holders_of(Machine* m, CompiledPlan compiled, Pool pool, object step)
+cdef list allocations_of(Machine* m, CompiledPlan compiled, Pool pool, object step)

@@ -17,7 +17,7 @@ from tagflow.kernels.scheduler.report cimport frame_path_of
 from tagflow.kernels.scheduler.series cimport Series
 
 
-cdef list holders_of(Machine* m, CompiledPlan compiled, Pool pool, object step):
+cdef list allocations_of(Machine* m, CompiledPlan compiled, Pool pool, object step):
     """Return (bytes, operation, tag or None, user's line) of what holds memory, each array once."""
     found = Found()
     found.ledger = None if pool.is_allocator else pool
@@ -34,11 +34,11 @@ cdef list holders_of(Machine* m, CompiledPlan compiled, Pool pool, object step):
             _add(found, fed, f"the value fed for {node.name}", None, node.source)
     if m.root != NULL:
         _add_frame(found, m, m.root, compiled, _producers(compiled.plan))
-    holders = list(found.values())
-    rest = pool.store.live - sum([size for size, _, _, _ in holders])
+    allocations = list(found.values())
+    rest = pool.store.live - sum([size for size, _, _, _ in allocations])
     if rest > 0:
-        holders.append((rest, "all else, as other steps", None, None))
-    return holders
+        allocations.append((rest, "all else, as other steps", None, None))
+    return allocations
 
 
 class Found(dict):

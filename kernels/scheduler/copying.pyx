@@ -12,7 +12,7 @@ from tagflow.kernels.cpu.arrays cimport (
     ArrayObject, DescrObject, PyArray_DATA, PyArray_DIMS, PyArray_NBYTES, PyArray_NDIM, is_plain, new_array,
 )
 from tagflow.kernels.scheduler.delivery cimport Machine
-from tagflow.kernels.scheduler.rendezvous cimport Exchange
+from tagflow.kernels.scheduler.rendezvous cimport RendezvousTable
 
 cdef extern from "numpy/arrayobject.h":
     DescrObject* PyArray_DESCR(ArrayObject*)
@@ -63,10 +63,10 @@ cdef int copy_received(Machine* m, Iteration* it, const Node* node, Work* work) 
         raise TypeError(f"internal error: {<object>node.name} received {received!r:.99}")
     if not is_plain(source) or type.size == 0:
         copied = received.copy()
-        (<Exchange*>m.exchange).traffic[node.index].bytes += copied.nbytes
+        (<RendezvousTable*>m.rendezvous).traffic[node.index].bytes += copied.nbytes
         hold(m.live, m.outputs, object_value(<PyObject*>copied))
         return 0
-    (<Exchange*>m.exchange).traffic[node.index].bytes += PyArray_NBYTES(source)
+    (<RendezvousTable*>m.rendezvous).traffic[node.index].bytes += PyArray_NBYTES(source)
     c.source, c.size = <const char*>PyArray_DATA(source), PyArray_NBYTES(source)
     c.target = <char*>PyArray_DATA(new_array(m.live, type, PyArray_NDIM(source), PyArray_DIMS(source), m.outputs))
     if PACE * c.size < LONG:

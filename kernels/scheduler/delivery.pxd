@@ -7,13 +7,13 @@ instances; the machine takes them off the queue one after the other, so a chain 
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
 from tagflow.kernels.core.frames cimport (
-    Frame, Iteration, Parked, append_iteration, close_frame, count_start, remove_oldest,
+    Deferred, Frame, Iteration, append_iteration, close_frame, count_start, remove_oldest,
 )
 from tagflow.kernels.core.table cimport (
     AT_ONCE, CONTROL_TRIGGER, MERGE, QUIET, RECV, SEND, TRIP_COUNT, Edge, Node, Pending, Table,
 )
 from tagflow.kernels.core.values cimport EMPTY, Counters, Value, drop, empty, hold, object_value, scalar
-from tagflow.kernels.scheduler.gate cimport Gate, begin_iteration, end_iteration, has_room
+from tagflow.kernels.scheduler.gate cimport MemoryGate, admits_iteration, begin_iteration, end_iteration
 from tagflow.kernels.scheduler.ready cimport Queue, Ready, push
 
 cdef enum Trouble:  # bits of Machine.trouble, which the caller looks at after each instance
@@ -39,10 +39,10 @@ cdef struct Machine:
     Value* outputs  # scratch: table.most_outputs, EMPTY between instances
     uint32_t trouble  # Trouble bits
     uint32_t in_flight  # asynchronous instances
-    void* exchange  # an Exchange: where it meets the other machines of its step; NULL if it is alone
+    void* rendezvous  # the RendezvousTable that it shares with the other machines of its step; NULL if it is alone
     uint32_t number  # of this machine among those
-    bint called  # it is in the Exchange's queue of machines, or running
-    Gate* gate  # asked before an iteration begins; NULL without a limit of memory
+    bint awake  # it is in the ring of runnable machines, or running
+    MemoryGate* gate  # asked before an iteration begins; NULL without a limit of memory
     bint waits  # the instance just resolved stays outstanding
 
 
@@ -176,7 +176,8 @@ cdef inline void drop_inputs(Machine* m, Iteration* it, const Node* node) noexce
 cdef inline void start_iteration(Machine* m, Frame* frame) noexcept nogil:
     """Start the next iteration: deferred values first, then the invariants known so far (rule 32)."""
     cdef Iteration* it = append_iteration(m.live, frame)
-    cdef Parked* parked
+    cdef Deferred* deferred
+    cdef Deferred* kept
     cdef uint32_t i
     if it == NULL:
         m.trouble |= NO_MEMORY
@@ -184,15 +185,15 @@ cdef inline void start_iteration(Machine* m, Frame* frame) noexcept nogil:
     if m.gate != NULL:
         begin_iteration(m.gate, it)
     for i in range(frame.num_deferred):
-        parked = &frame.deferred[i]
-        emit(m, it, &m.table.nodes[parked.node], parked.value, False)
-        drop(m.live, &parked.value)
+        deferred = &frame.deferred[i]
+        emit(m, it, &m.table.nodes[deferred.node], deferred.value, False)
+        drop(m.live, &deferred.value)
     frame.num_deferred = 0
     count_start(frame)
     frame.type.counts.queued += m.queue.length
     for i in range(frame.num_arrived):
-        parked = &frame.invariants[i]
-        emit(m, it, &m.table.nodes[parked.node], parked.value, parked.dead)
+        kept = &frame.invariants[i]
+        emit(m, it, &m.table.nodes[kept.node], kept.value, kept.dead)
 
 
 cdef inline void report_finals(Machine* m, Frame* frame) noexcept nogil:
@@ -246,7 +247,7 @@ cdef inline void settle(Machine* m, Frame* frame) noexcept nogil:
             if m.gate != NULL:
                 end_iteration(m.gate, frame.oldest)
             remove_oldest(m.live, frame)
-            if frame.num_deferred != 0 and (m.gate == NULL or has_room(m.gate, frame)):
+            if frame.num_deferred != 0 and (m.gate == NULL or admits_iteration(m.gate, frame)):
                 start_iteration(m, frame)
         if frame.oldest != NULL or m.trouble & NO_MEMORY:
             return

@@ -9,17 +9,17 @@ from libc.stdint cimport int64_t, uint32_t
 
 from tagflow.kernels.core.frames cimport Frame, Iteration
 from tagflow.kernels.core.table cimport FrameType
-from tagflow.kernels.memory.pool cimport Account, Store, claim_of, close_account, open_account
+from tagflow.kernels.memory.pool cimport Account, Store, close_account, open_account, reserved_by
 
 cdef enum:
     UNKNOWN = -1  # in Gate.needs: no iteration has ended yet
 
 
-cdef struct Gate:
+cdef struct MemoryGate:
     Store* store  # whose limit it is about
     FrameType* frames  # of the plan
-    int64_t* needs  # by frame of the plan: most bytes that an iteration took in this step, or UNKNOWN
-    bint* typical  # by frame of the plan: whether that is known of one that is not the first of its loop
+    int64_t* iteration_bytes  # by frame of the plan: most bytes that an iteration took in this step, or UNKNOWN
+    bint* is_representative  # by frame of the plan: whether that is known of one that is not the first of its loop
     Frame* held  # chain of frames with values for an iteration that has not begun
     uint32_t parked  # instances that wait for memory
 
@@ -31,11 +31,11 @@ cdef inline Account* account_of(const Iteration* it) noexcept nogil:
     return <Account*>it.account
 
 
-cdef inline int64_t claims_of(const Account* account) noexcept nogil:
+cdef inline int64_t reserved_around(const Account* account) noexcept nogil:
     """Return what an account and those around it should still need."""
     cdef int64_t total = 0
     while account != NULL:
-        total += claim_of(account)
+        total += reserved_by(account)
         account = account.parent
     return total
 
@@ -58,19 +58,19 @@ cdef inline bint is_backward(const Iteration* it) noexcept nogil:
     return False
 
 
-cdef inline bint has_room(const Gate* gate, const Frame* frame) noexcept nogil:
+cdef inline bint admits_iteration(const MemoryGate* gate, const Frame* frame) noexcept nogil:
     """Say whether another iteration may begin; always if there is none. What those around it claim is for it too."""
-    cdef int64_t need = gate.needs[frame.type - gate.frames]
+    cdef int64_t need = gate.iteration_bytes[frame.type - gate.frames]
     if frame.alive == 0:
         return True
-    if frame.type.backward and not gate.typical[frame.type - gate.frames]:
+    if frame.type.backward and not gate.is_representative[frame.type - gate.frames]:
         return False
     if frame.alive >= frame.type.window or gate.parked != 0 or need == UNKNOWN:
         return False
-    return gate.store.live + gate.store.claims - claims_of(account_of(frame.parent)) + need <= gate.store.limit
+    return gate.store.live + gate.store.reserved - reserved_around(account_of(frame.parent)) + need <= gate.store.limit
 
 
-cdef inline void hold_frame(Gate* gate, Frame* frame) noexcept nogil:
+cdef inline void hold_frame(MemoryGate* gate, Frame* frame) noexcept nogil:
     """Keep a frame in mind whose next iteration may not begin yet, and count that, for reports."""
     cdef Frame** place = &gate.held
     if frame.is_held:
@@ -78,7 +78,7 @@ cdef inline void hold_frame(Gate* gate, Frame* frame) noexcept nogil:
     if frame.alive >= frame.type.window:
         frame.type.counts.held_back += 1
     else:
-        frame.type.counts.starved += 1
+        frame.type.counts.blocked_on_memory += 1
     while place[0] != NULL:
         place = &place[0].next_held
     place[0] = frame
@@ -86,7 +86,7 @@ cdef inline void hold_frame(Gate* gate, Frame* frame) noexcept nogil:
     frame.next_held = NULL
 
 
-cdef inline void release_frame(Gate* gate, Frame* frame) noexcept nogil:
+cdef inline void release_frame(MemoryGate* gate, Frame* frame) noexcept nogil:
     """Forget a frame whose next iteration begins."""
     cdef Frame** place = &gate.held
     if not frame.is_held:
@@ -97,21 +97,21 @@ cdef inline void release_frame(Gate* gate, Frame* frame) noexcept nogil:
     frame.is_held = False
 
 
-cdef inline void begin_iteration(Gate* gate, Iteration* it) noexcept nogil:
+cdef inline void begin_iteration(MemoryGate* gate, Iteration* it) noexcept nogil:
     """Count what an iteration takes from now on."""
-    cdef int64_t need = gate.needs[it.frame.type - gate.frames]
+    cdef int64_t need = gate.iteration_bytes[it.frame.type - gate.frames]
     release_frame(gate, it.frame)
     it.account = open_account(gate.store, account_of(it), max(need, 0))
 
 
-cdef inline void end_iteration(Gate* gate, Iteration* it) noexcept nogil:
+cdef inline void end_iteration(MemoryGate* gate, Iteration* it) noexcept nogil:
     """Note what an iteration took; one that only found that the loop is over says nothing about others."""
-    cdef int64_t* need = &gate.needs[it.frame.type - gate.frames]
+    cdef int64_t* need = &gate.iteration_bytes[it.frame.type - gate.frames]
     if it.account == NULL:
         return
     if it.advanced != 0:
         need[0] = max(need[0], (<Account*>it.account).peak)
         if it.number != 0:
-            gate.typical[it.frame.type - gate.frames] = True
+            gate.is_representative[it.frame.type - gate.frames] = True
     close_account(gate.store, <Account*>it.account)
     it.account = NULL

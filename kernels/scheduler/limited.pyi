@@ -13,7 +13,7 @@ class NoRoom(MemoryError):
     live: int
     limit: int
     device: str
-    holders: list[tuple[int, str, str | None, Any]]
+    allocations: list[tuple[int, str, str | None, Any]]
     swaps: bool
 
     def __init__(
@@ -22,7 +22,7 @@ class NoRoom(MemoryError):
         live: int,
         limit: int | None,
         device: str,
-        holders: list[tuple[int, str, str | None, Any]],
+        allocations: list[tuple[int, str, str | None, Any]],
         swaps: bool,
     ) -> None: ...
 

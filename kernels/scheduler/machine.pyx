@@ -23,7 +23,7 @@ from tagflow.kernels.scheduler.report cimport frame_path_of
 from tagflow.kernels.scheduler.saving cimport run_series
 from tagflow.kernels.scheduler.state cimport StepState
 from tagflow.kernels.scheduler.tracing cimport COMPUTE, COPIED_IN, OFFLOADED, Span
-from tagflow.kernels.scheduler.workers cimport Errand, Task, new_errand, unpack
+from tagflow.kernels.scheduler.workers cimport OffloadedWork, Task, new_offloaded_work, unpack
 
 cdef extern from "<fenv.h>" nogil:
     int FE_ALL_EXCEPT
@@ -66,7 +66,7 @@ cdef class StepMachine(StepState):
         bool
             False, with nothing done, if that has happened already: drain instead of waiting.
         """
-        return not self.errands or self.workers.arm(&self.inbox, descriptor)
+        return not self.offloaded or self.workers.arm(&self.inbox, descriptor)
 
     cdef int visit(self, double deadline, int budget) except -1:
         """Run ready instances until there are none or it is `deadline`, looking at the clock when `budget` is spent.
@@ -198,37 +198,37 @@ cdef class StepMachine(StepState):
 
     cdef int _hand_over(self, Ready ready, Node* node) except -1:
         """Give the work that a kernel left to the workers; return what that counts for."""
-        cdef Errand errand = new_errand(&self.machine, ready, node, &self.work, self.compiled)
+        cdef OffloadedWork offload = new_offloaded_work(&self.machine, ready, node, &self.work, self.compiled)
         self.work.compute = NULL
-        self.errands.add(errand)
+        self.offloaded.add(offload)
         self.tickets += 1
-        self.workers.submit(errand, &self.inbox)
+        self.workers.submit(offload, &self.inbox)
         return LOOP_COST
 
     cdef bint _collect(self, double seconds, double deadline) except -1:
         """Deliver what the workers have done; if that is nothing, wait for it so long. Say whether any came."""
         cdef Task* task
         cdef bint any
-        if not self.errands:
+        if not self.offloaded:
             return False
         task = self.workers.collect(&self.inbox, min(seconds, deadline - now()))
         any = task != NULL
         while task != NULL and self.failure is None:
-            errand = <Errand>task.errand
+            offload = <OffloadedWork>task.offload
             task = task.next
-            self._return(errand)
+            self._return(offload)
         return any
 
-    cdef int _return(self, Errand errand) except -1:
+    cdef int _return(self, OffloadedWork offload) except -1:
         """Deliver what a worker has done."""
-        unpack(&self.machine, errand)
-        self.errands.discard(errand)
+        unpack(&self.machine, offload)
+        self.offloaded.discard(offload)
         try:
             if self.submit is not None:
-                self._deliver(errand.ready)
+                self._deliver(offload.ready)
             else:
-                stream = COPIED_IN if self._stream(errand.ready) == COPIED_IN else OFFLOADED
-                self._land(errand.ready, errand.task.begin, nanoseconds(), stream)
+                stream = COPIED_IN if self._stream(offload.ready) == COPIED_IN else OFFLOADED
+                self._land(offload.ready, offload.task.begin, nanoseconds(), stream)
         except Exception as exception:
-            self._fail(errand.ready, exception)
+            self._fail(offload.ready, exception)
         return 0

@@ -16,9 +16,9 @@ from tagflow.kernels.scheduler.check_plan import check, out_frame
 from tagflow.kernels.core.arena cimport Arena
 from tagflow.kernels.core.convert cimport accept
 from tagflow.kernels.core.table cimport (
-    AT_ONCE, CONST, ENTER, EXIT, FETCH, INVARIANT, KERNEL, LAST, LENT, MERGE, NEXT_ITERATION, QUIET, RECV, SERIES_EXIT,
-    SERIES_READ, STATEFUL, SWAPPED, SWITCH, SWITCH_N, TRIP_COUNT, Edge, FrameType, Link, LoopCounts, Node, Pending, Table,
-    Type, output_type,
+    AT_ONCE, CONST, ENTER, EXIT, FETCH, INVARIANT, KERNEL, LAST, LENT, MERGE, NEXT_ITERATION, QUIET, RECV,
+    SERIES_EXIT, SERIES_READ, STATEFUL, SWAPPED, SWITCH, SWITCH_N, TRIP_COUNT, Edge, FrameType, Link, LoopCounts,
+    Node, Pending, Table, Type, output_type,
 )
 from tagflow.kernels.core.values cimport Value, drop
 from tagflow.kernels.cpu.registry cimport find_native, find_own_loop

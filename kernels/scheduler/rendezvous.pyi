@@ -5,7 +5,7 @@ class Rendezvous:
 
     def __init__(self, num_channels: int) -> None: ...
     @property
-    def broken(self) -> bool:
+    def id_collision(self) -> bool:
         """Whether two frames were met that have one id: an internal error."""
 
     @property

@@ -18,23 +18,23 @@ cdef class Rendezvous:
 
     def __dealloc__(self):
         self.clear()
-        while self.exchange.spare != NULL:
-            found = self.exchange.spare
-            self.exchange.spare = found.next
+        while self.table.free_list != NULL:
+            found = self.table.free_list
+            self.table.free_list = found.next
             free(found)
-        free(self.exchange.buckets)
-        free(self.exchange.traffic)
-        free(self.exchange.calls)
+        free(self.table.buckets)
+        free(self.table.traffic)
+        free(self.table.runnable)
 
     @property
-    def broken(self):
+    def id_collision(self):
         """Whether two frames were met that have one id: an internal error."""
-        return self.exchange.broken
+        return self.table.id_collision
 
     @property
     def waiting(self):
         """How many ends of channels wait for the other."""
-        return self.exchange.count
+        return self.table.count
 
     def traffic(self):
         """Return what went over each channel.
@@ -42,35 +42,35 @@ cdef class Rendezvous:
         Returns
         -------
         list of dict
-            Fields of Traffic.
+            Fields of ChannelTraffic.
         """
-        return [self.exchange.traffic[i] for i in range(self.exchange.num_channels)]
+        return [self.table.traffic[i] for i in range(self.table.num_channels)]
 
     cdef int open(self, uint32_t num_channels) except -1:
         """Take the first blocks."""
-        self.exchange.mask = 63
-        self.exchange.num_channels = num_channels
-        self.exchange.buckets = <Waiting**>calloc(64, sizeof(void*))
-        self.exchange.traffic = <Traffic*>calloc(num_channels + 1, sizeof(Traffic))
-        if self.exchange.buckets == NULL or self.exchange.traffic == NULL:
+        self.table.mask = 63
+        self.table.num_channels = num_channels
+        self.table.buckets = <Endpoint**>calloc(64, sizeof(void*))
+        self.table.traffic = <ChannelTraffic*>calloc(num_channels + 1, sizeof(ChannelTraffic))
+        if self.table.buckets == NULL or self.table.traffic == NULL:
             raise MemoryError()
         return 0
 
-    cdef int expect_calls(self, uint32_t num_machines) except -1:
+    cdef int track_runnable(self, uint32_t num_machines) except -1:
         """Note from now on which machine has something ready."""
-        self.exchange.calls = <uint32_t*>calloc(num_machines, sizeof(uint32_t))
-        self.exchange.most_calls = num_machines
-        if self.exchange.calls == NULL:
+        self.table.runnable = <uint32_t*>calloc(num_machines, sizeof(uint32_t))
+        self.table.most_runnable = num_machines
+        if self.table.runnable == NULL:
             raise MemoryError()
         return 0
 
     cdef void clear(self) noexcept:
         """Forget all that waits; the values are those of the machines."""
-        cdef Waiting* found
+        cdef Endpoint* found
         cdef uint64_t i
-        for i in range(self.exchange.mask + 1 if self.exchange.count else 0):
-            while self.exchange.buckets[i] != NULL:
-                found = self.exchange.buckets[i]
-                self.exchange.buckets[i] = found.next
-                forget(&self.exchange, found)
-        self.exchange.count = 0
+        for i in range(self.table.mask + 1 if self.table.count else 0):
+            while self.table.buckets[i] != NULL:
+                found = self.table.buckets[i]
+                self.table.buckets[i] = found.next
+                free_endpoint(&self.table, found)
+        self.table.count = 0

@@ -49,7 +49,7 @@ async def make(device, swap, source):
         try:
             return await device.copy_in(source)
         except MemoryError:
-            assert swap.relieve()
+            assert swap.free_some()
             await asyncio.sleep(0.001)
 
 
