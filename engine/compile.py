@@ -90,7 +90,7 @@ def divided(
     GraphError
         If there is no device for an operation, naming the constraints that contradict each other.
     """
-    found = partition(program, place(program, devices, soft), settings.quiet)
+    found = partition(program, place(program, devices, soft), settings.coalesce_dead_signals)
     for part in found.programs.values():
         _legal(part, "partitioned", settings)
     return found

@@ -11,7 +11,7 @@ _AFTER = NotDifferentiable("partition makes it after gradients are made")
 define(
     "Send",
     "value: any ->",
-    attrs={"channel": REQUIRED, "quiet": False},
+    attrs={"channel": REQUIRED, "dead_silent": False},
     shape=nothing,
     kernel=None,
     gradient=_AFTER,
@@ -21,7 +21,7 @@ define(
 define(
     "Recv",
     "-> value: @dtype",
-    attrs={"channel": REQUIRED, "dtype": REQUIRED, "shape": Shape(None), "quiet": False},
+    attrs={"channel": REQUIRED, "dtype": REQUIRED, "shape": Shape(None), "dead_silent": False},
     shape=lambda op: Shape(op.attrs["shape"]),
     kernel=None,
     gradient=_AFTER,

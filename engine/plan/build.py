@@ -151,7 +151,7 @@ class _Builder:
         elif kind is Kind.SERIES_READ:
             fields = {"is_last": op.attrs["last"]}
         elif kind in (Kind.SEND, Kind.RECV):
-            fields = {"index": op.attrs["channel"], "quiet": op.attrs["quiet"]}
+            fields = {"index": op.attrs["channel"], "dead_silent": op.attrs["dead_silent"]}
         return Node(
             op.name,
             op.type,

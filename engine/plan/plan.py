@@ -51,7 +51,7 @@ class Node:
         Whether what a SERIES_PUSH saves may leave the device's memory.
     is_lent : bool
         Whether it may if it is in the host's memory anyway.
-    quiet : bool
+    dead_silent : bool
         Of a SEND, whether it sends nothing when it is dead; of a RECV, whether it waits for nothing when it is.
     """
 
@@ -73,7 +73,7 @@ class Node:
     is_last: bool = False
     is_swapped: bool = False
     is_lent: bool = False
-    quiet: bool = False
+    dead_silent: bool = False
     source: Source | None = None
 
 

@@ -34,7 +34,7 @@ cdef enum NodeFlag:
     STATEFUL = 2  # the kernel takes the instance as first argument
     AT_ONCE = 4  # resolved while delivering: everything but a live KERNEL
     LAST = 8  # a SERIES_READ that is the only one of its slot
-    QUIET = 16  # a SEND that says nothing when it is dead; its RECV, which waits for the Recv that speaks for it only
+    DEAD_SILENT = 16  # a SEND that says nothing when it is dead; its RECV, which then waits for its leader only
     SWAPPED = 32  # a SERIES_PUSH of a loop whose saved values may leave the device's memory
     LENT = 64  # one whose saved values may if they are in the host's memory anyway
 

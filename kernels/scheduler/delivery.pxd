@@ -10,7 +10,7 @@ from tagflow.kernels.core.frames cimport (
     Deferred, Frame, Iteration, append_iteration, close_frame, count_start, remove_oldest,
 )
 from tagflow.kernels.core.table cimport (
-    AT_ONCE, CONTROL_TRIGGER, MERGE, QUIET, RECV, SEND, TRIP_COUNT, Edge, Node, Pending, Table,
+    AT_ONCE, CONTROL_TRIGGER, DEAD_SILENT, MERGE, RECV, SEND, TRIP_COUNT, Edge, Node, Pending, Table,
 )
 from tagflow.kernels.core.values cimport EMPTY, Counters, Value, drop, empty, hold, object_value, scalar
 from tagflow.kernels.scheduler.gate cimport MemoryGate, admits_iteration, begin_iteration, end_iteration
@@ -61,7 +61,7 @@ cdef inline void make_ready(Machine* m, Iteration* it, uint32_t node, bint dead,
 cdef inline void arrive(Machine* m, Iteration* it, const Edge* edge, bint dead) noexcept nogil:
     """Count an input of an ordinary node; deadness never makes it ready early (rule 1)."""
     cdef Pending* pending = &it.pending[edge.place]
-    if dead and edge.kind == SEND and edge.flags & QUIET:
+    if dead and edge.kind == SEND and edge.flags & DEAD_SILENT:
         return  # it has nothing to say
     pending.dead |= dead
     pending.waiting -= 1
@@ -118,10 +118,10 @@ cdef inline void deliver(Machine* m, Iteration* it, const Edge* edge, Value valu
 
 
 cdef inline void deliver_control(Machine* m, Iteration* it, const Edge* edge, bint dead) noexcept nogil:
-    """Bring a signal over a control edge into an iteration; a quiet Recv is dead at once, with the one it waits for."""
+    """Bring a signal over a control edge into an iteration; a dead-silent Recv is dead at once, with its leader."""
     if edge.kind == MERGE:
         merge_control(m, it, edge)
-    elif dead and edge.kind == RECV and edge.flags & QUIET:
+    elif dead and edge.kind == RECV and edge.flags & DEAD_SILENT:
         emit_dead(m, it, &m.table.nodes[edge.node])
     else:
         arrive(m, it, edge, dead)

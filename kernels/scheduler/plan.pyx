@@ -16,7 +16,7 @@ from tagflow.kernels.scheduler.check_plan import check, out_frame
 from tagflow.kernels.core.arena cimport Arena
 from tagflow.kernels.core.convert cimport accept
 from tagflow.kernels.core.table cimport (
-    AT_ONCE, CONST, ENTER, EXIT, FETCH, INVARIANT, KERNEL, LAST, LENT, MERGE, NEXT_ITERATION, QUIET, RECV,
+    AT_ONCE, CONST, DEAD_SILENT, ENTER, EXIT, FETCH, INVARIANT, KERNEL, LAST, LENT, MERGE, NEXT_ITERATION, RECV,
     SERIES_EXIT, SERIES_READ, STATEFUL, SWAPPED, SWITCH, SWITCH_N, TRIP_COUNT, Edge, FrameType, Link, LoopCounts,
     Node, Pending, Table, Type, output_type,
 )
@@ -197,8 +197,8 @@ cdef int _flags(source) except -1:
         flags |= SWAPPED
     if source.is_lent:
         flags |= LENT
-    if source.quiet:
-        flags |= QUIET
+    if source.dead_silent:
+        flags |= DEAD_SILENT
     return flags | (STATEFUL if source.stateful else 0)
 
 

@@ -33,7 +33,7 @@ class Machine(ReferenceMachine):
     async def _evaluate(self, target, node, frame, i, values, dead, name):
         if node.kind not in (Kind.SEND, Kind.RECV):
             return await super()._evaluate(target, node, frame, i, values, dead, name)
-        if dead and node.quiet:
+        if dead and node.dead_silent:
             return [DEAD] * len(node.outputs)
         message, taken = self.rendezvous.future((node.index, frame.id, i))
         if node.kind is Kind.RECV:

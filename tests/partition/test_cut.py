@@ -96,7 +96,7 @@ def test_plan_nodes_of_send_and_recv():
     plans = [build_plan(found.programs[DEVICES[i]]) for i in (0, 1)]
     (send,) = [n for n in plans[0].nodes if n.kind is Kind.SEND]
     (recv,) = [n for n in plans[1].nodes if n.kind is Kind.RECV]
-    assert (send.index, send.num_inputs, send.outputs, send.quiet) == (0, 1, (), False)
+    assert (send.index, send.num_inputs, send.outputs, send.dead_silent) == (0, 1, (), False)
     assert (recv.index, recv.num_inputs, recv.num_controls, recv.outputs) == (0, 0, 0, (np.dtype("float32"),))
 
 
