@@ -245,7 +245,7 @@ class Device(ABC):
     pool : Memory or None
         Counts its buffers; None if nobody does.
     contexts : KernelContexts
-        Where kernels run, with the Pool that limits them: a Ledger where their arrays are not NumPy's.
+        Where kernels run, with the Pool that limits them: a ByteCounter where their arrays are not NumPy's.
     buffer : type
         Of its buffers. They have a shape, a dtype, and flags that say whether they are contiguous, as NumPy's arrays.
     has_time : bool
@@ -319,7 +319,7 @@ class Device(ABC):
 
     @abstractmethod
     def allocate_spare(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
-        """Return a new Buffer on nobody's account; None if there is no room that nobody claims."""
+        """Return a new Buffer on nobody's account; None if there is no room that is not reserved."""
 
     @abstractmethod
     def charge(self, buffer: Any) -> None:

@@ -14,7 +14,7 @@ from ..base.sizes import parse_size
 from ..kernels.memory.contexts import KernelContexts
 from ..kernels.memory.pool import Pool
 from ..kernels.memory.swappable import SwappableArray
-from ..kernels.memory.unreserved import charge_reader, frees, spare_array
+from ..kernels.memory.unreserved import allocate_unreserved, charge_reader, is_sole_owner
 from .clock import LoopClock
 from .contract import Clock, Device
 from .event import Event
@@ -132,7 +132,7 @@ class HostDevice(Device, Generic[S]):
 
     def allocate_spare(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array | None:
         assert self.pool is not None
-        found: Array | None = spare_array(self.contexts, shape, dtype)
+        found: Array | None = allocate_unreserved(self.contexts, shape, dtype)
         return found
 
     def charge(self, buffer: Array) -> None:
@@ -141,7 +141,7 @@ class HostDevice(Device, Generic[S]):
 
     def frees(self, holder: SwappableArray) -> bool:
         assert self.pool is not None
-        return frees(self.pool, holder)
+        return is_sole_owner(self.pool, holder)
 
     def protect(self, buffer: Array) -> bool:
         buffer.flags.writeable = False

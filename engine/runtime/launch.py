@@ -151,7 +151,7 @@ def hold(contexts: KernelContexts, feeds: list[Any], step: CompiledStep, context
     if contexts.pool is None:
         return []
     try:
-        return contexts.pool.hold(feeds)
+        return contexts.pool.charge_external(feeds)
     except MemoryLimitError as error:
         raise refused(error, "the values fed", [step], contexts.pool, context.variables) from None
 

@@ -145,7 +145,7 @@ class CompiledStep:
             share.scheduler = scheduler
             pool = devices[share.device].pool
             if pool is not None and not share.plan.foreign:
-                self.holds += pool.hold(node.value for node in share.plan.nodes if node.kind is Kind.CONST)
+                self.holds += pool.charge_external(node.value for node in share.plan.nodes if node.kind is Kind.CONST)
 
     def convert(self, values: Sequence[Any]) -> list[np.ndarray[Any, Any]]:
         """Return the fed values as arrays, checked against dtype and static shape."""

@@ -1,4 +1,7 @@
-"""What an instance costs: how often the clock is looked at, and what is worth a thread of its own."""
+"""What an instance costs: how often the clock is looked at, and what is worth a thread of its own.
+
+See docs/design/0006-cores.md.
+"""
 
 from cpython.object cimport PyObject
 from libc.stdint cimport int64_t, uint32_t

@@ -2,6 +2,8 @@
 
 The iterations of a frame are a chain from the oldest alive to the newest. They start and end in order, so the
 chain is the window; nothing ever looks an iteration up by its number.
+
+See docs/design/0003-step-machine.md.
 """
 
 cimport cython

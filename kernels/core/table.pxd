@@ -1,4 +1,7 @@
-"""The dense tables that a Plan becomes: nodes, edges in CSR order, and a template for the iterations of each frame."""
+"""The dense tables that a Plan becomes: nodes, edges in CSR order, and a template for the iterations of each frame.
+
+See docs/design/0003-step-machine.md.
+"""
 
 from cpython.object cimport PyObject
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t

@@ -4,6 +4,8 @@ A program is a list of steps over registers. Registers are first the inputs, the
 step. All of them have the same rows (the dimensions before the last), each its own width: a scalar has none, a column
 has one element in each row, and a row of one input may stand for all rows. The steps run the loops that the operations
 would run one after the other, so the results are the same bit for bit.
+
+See docs/design/0005-loops-made-fast.md.
 """
 
 cimport numpy as cnp

@@ -2,6 +2,8 @@
 
 The gradient of weights used in a loop is a sum over its iterations, ``total + a.T @ b``. A product of few rows moves as
 much memory as one of many, so the rows of `a` and of `b` are gathered, and multiplied when there are enough of them.
+
+See docs/design/0005-loops-made-fast.md.
 """
 
 cimport cython

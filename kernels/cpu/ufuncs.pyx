@@ -3,6 +3,8 @@
 A ufunc lists a C loop for each combination of element types that it supports natively. For those the machine
 needs neither the ufunc's argument handling nor boxed scalars: it calls the loop. What a loop can not do
 (broadcasting, strides, casts, user dtypes) goes through the ufunc itself.
+
+See docs/design/0007-a-counter-iteration.md.
 """
 
 cimport numpy as cnp

@@ -1,4 +1,7 @@
-"""The kernel of the operation ``Fused``, written for what its inputs turn out to be."""
+"""The kernel of the operation ``Fused``, written for what its inputs turn out to be.
+
+See docs/design/0017-cuda-kernels.md.
+"""
 
 from __future__ import annotations
 

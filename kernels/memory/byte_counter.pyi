@@ -12,7 +12,7 @@ class Charge:
     def nbytes(self) -> int:
         """How many."""
 
-class Ledger(Pool):
+class ByteCounter(Pool):
     """Counts the memory of a device, which others take and free; `find` gives the Charge of an array."""
 
     def __init__(self, find: Callable[[Any], Charge | None], limit: int | None = None) -> None: ...

@@ -2,16 +2,19 @@
 
 The library's allocator asks for a Charge before it takes memory and keeps it as long as it has that. So what its
 arrays take counts, is refused, and is booked on the accounts of iterations as what NumPy takes from a Pool is.
+
+See docs/design/0016-other-arrays.md.
 """
 
 cimport cython
 from libc.stdint cimport int64_t
 
-from tagflow.kernels.memory.pool cimport Pool, charge, discount, enter_block, refuses
+from tagflow.kernels.memory.accounts cimport charge, enter_block, refuses, uncharge
+from tagflow.kernels.memory.pool cimport Pool
 
 
 @cython.no_gc
-cdef class Ledger(Pool):
+cdef class ByteCounter(Pool):
     """Counts the memory of a device, which others take and free.
 
     Parameters
@@ -45,7 +48,7 @@ cdef class Ledger(Pool):
             used = f"of the limit of {self.limit} bytes {self.live_bytes} are in use"
             raise MemoryError(f"no room for {nbytes} bytes in {what}: {used}")
         cdef Charge made = Charge.__new__(Charge)
-        made.ledger = self
+        made.byte_counter = self
         made.block.size = nbytes
         charge(self.store, nbytes)
         enter_block(self.store, &made.block)
@@ -56,7 +59,7 @@ cdef class Ledger(Pool):
         self.store.refused, self.store.short = nbytes, self.store.live + nbytes
         self.store.refusals += 1
 
-    def hold(self, arrays):
+    def charge_external(self, arrays):
         """Count nothing: what comes from elsewhere is in the host's memory."""
         return []
 
@@ -71,12 +74,12 @@ cdef class Ledger(Pool):
     cdef Charge charge_of(self, object array):
         """Return the Charge of an array, None if it is in another memory."""
         cdef Charge found = self.find(array)
-        return found if found is not None and found.ledger is self else None
+        return found if found is not None and found.byte_counter is self else None
 
 
 @cython.no_gc  # its end needs the ledger
 cdef class Charge:
-    """Bytes of a device's memory that count as long as this lives; made by `Ledger.charge`."""
+    """Bytes of a device's memory that count as long as this lives; made by `ByteCounter.charge`."""
 
     @property
     def nbytes(self):
@@ -84,5 +87,5 @@ cdef class Charge:
         return self.block.size
 
     def __dealloc__(self):
-        if self.ledger is not None:
-            discount(self.ledger.store, &self.block)
+        if self.byte_counter is not None:
+            uncharge(self.byte_counter.store, &self.block)

@@ -2,6 +2,8 @@
 
 In a private context NumPy takes array data from the device's pool and is silent about floating point. Each drain has
 one for itself: a context can be entered once only, and a user's function may run another step.
+
+See docs/design/0008-memory.md.
 """
 
 from contextvars import Context
@@ -35,7 +37,7 @@ cdef class KernelContexts:
     Parameters
     ----------
     pool : Pool, optional
-        Where arrays made in them have their data; NumPy's own memory by default, and where it is a Ledger.
+        Where arrays made in them have their data; NumPy's own memory by default, and where it is a ByteCounter.
     """
 
     def __init__(self, Pool pool=None):

@@ -1,4 +1,7 @@
-"""Memory from the operating system, whose pages go back to it when a block of more than a few is freed."""
+"""Memory from the operating system, whose pages go back to it when a block of more than a few is freed.
+
+See docs/design/0008-memory.md.
+"""
 
 from libc.stdlib cimport free
 

@@ -13,7 +13,7 @@ class Pool:
     def __init__(self, most_cached: int, limit: int | None = None) -> None: ...
     @property
     def live_bytes(self) -> int:
-        """Bytes of the arrays in use: those made here and not handed over, and guests."""
+        """Bytes of the arrays in use: those made here and not handed over, and external ones."""
 
     @property
     def peak_bytes(self) -> int:
@@ -38,9 +38,9 @@ class Pool:
         """Give all freed blocks back to the operating system."""
 
     def close(self) -> None:
-        """Count guests no longer and keep no freed blocks; arrays made here stay valid."""
+        """Count external arrays no longer and keep no freed blocks; arrays made here stay valid."""
 
-    def hold(self, arrays: Iterable[Any]) -> list[Any]:
+    def charge_external(self, arrays: Iterable[Any]) -> list[Any]:
         """Count arrays from elsewhere as long as what is returned lives."""
 
     def adopt(self, array: Any) -> Any:
@@ -61,6 +61,3 @@ class MemoryLimitError(MemoryError):
 
 def hand_over(array: Any) -> Any:
     """Return an array of which the caller's reference is the only one as the user may keep and change it."""
-
-def block_counts() -> dict[str, int]:
-    """Return how many pools and blocks in use the process has now."""

@@ -1,4 +1,7 @@
-"""What every save and every read of a saved value does while nothing has to move; the rest is ``tagflow.swap``."""
+"""What every save and every read of a saved value does while nothing has to move; the rest is ``tagflow.swap``.
+
+See docs/design/0012-swap.md.
+"""
 
 from libc.stdint cimport int64_t
 

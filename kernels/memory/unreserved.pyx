@@ -1,4 +1,7 @@
-"""What the swapping of saved values asks of a device's memory: room that nobody needs, and arrays that nobody else has."""
+"""What swapping asks of a device's memory: room that is reserved for nobody, and arrays that have one owner.
+
+See docs/design/0012-swap.md.
+"""
 
 cimport numpy as cnp
 from cpython.object cimport PyObject
@@ -6,9 +9,11 @@ from libc.stdint cimport int64_t
 
 import numpy as np
 
-from tagflow.kernels.memory.byte_counter cimport Charge, Ledger
+from tagflow.kernels.memory.accounts cimport charge_account, enter_block, release_account
+from tagflow.kernels.memory.blocks cimport Account, Block, Store
+from tagflow.kernels.memory.byte_counter cimport ByteCounter, Charge
 from tagflow.kernels.memory.contexts cimport KernelContexts
-from tagflow.kernels.memory.pool cimport Account, Block, Pool, Store, book, enter_block, let_account_go
+from tagflow.kernels.memory.pool cimport Pool
 from tagflow.kernels.memory.swappable cimport SwappableArray
 
 cdef extern from "numpy/arrayobject.h":
@@ -25,8 +30,8 @@ cdef extern from "Python.h":
 cnp.import_array()
 
 
-def spare_array(KernelContexts contexts, shape, dtype, empty=np.empty):
-    """Return a new array that no iteration is charged for, None if it would take what iterations claim.
+def allocate_unreserved(KernelContexts contexts, shape, dtype, empty=np.empty):
+    """Return a new array that no iteration is charged for, None if it would take what is reserved for some.
 
     Parameters
     ----------
@@ -50,6 +55,9 @@ def spare_array(KernelContexts contexts, shape, dtype, empty=np.empty):
         size *= length
     if size > store.limit - store.reserved - store.live:
         return None
+    # The caller may be an instance that runs, on the account of its iteration and within what that leaves for others.
+    # A value that is brought back ahead of its read belongs to no iteration yet: `charge_reader` charges the one that
+    # reads it.
     store.account, store.current_limit = NULL, store.limit
     try:
         return contexts.run(empty, shape, dtype)
@@ -58,9 +66,11 @@ def spare_array(KernelContexts contexts, shape, dtype, empty=np.empty):
 
 
 cpdef charge_reader(Pool pool, array):
-    """Count a saved array on the account of the iteration that reads it, as one that is brought back for it would be.
+    """Move a saved array to the account of the iteration that reads it, as if that iteration had brought it back.
 
-    Else an iteration that finds what it reads would seem to need less memory than others after it.
+    The memory gate lets iterations begin by what earlier ones took. A backward iteration that finds its saved values
+    still in memory takes nothing to read them; without this charge it would seem to need less than those behind it,
+    whose values have left and come back on their accounts, and the gate would let too many begin.
 
     Parameters
     ----------
@@ -70,30 +80,32 @@ cpdef charge_reader(Pool pool, array):
     """
     cdef Block* block = _block_of(pool, array)
     cdef Account* account
-    if block == NULL or block.away or block.account == pool.store.account:
+    if block == NULL or block.handed_over or block.account == pool.store.account:
         return
+    # The block leaves the account that it counts on and enters the reader's; `Store.live` does not change. The old
+    # account keeps its reference until the block is on the new one, since it may end with it.
     account = block.account
     if account != NULL:
-        book(pool.store, account, -<int64_t>block.size)
+        charge_account(pool.store, account, -<int64_t>block.size)
     enter_block(pool.store, block)
     if account != NULL:
         account.references -= 1
-        let_account_go(account)
+        release_account(account)
 
 
 cdef Block* _block_of(Pool pool, object array):
     """Return what counts an array's memory in a pool, NULL if it is from elsewhere, or of something larger."""
     cdef ArrayObject* found = <ArrayObject*><PyObject*>array
     cdef Charge charge
-    if isinstance(pool, Ledger):
-        charge = (<Ledger>pool).charge_of(array)
+    if isinstance(pool, ByteCounter):
+        charge = (<ByteCounter>pool).charge_of(array)
         return NULL if charge is None or charge.nbytes != array.nbytes else &charge.block  # which the array keeps
     if not PyArray_FLAGS(found) & cnp.NPY_ARRAY_OWNDATA or PyArray_HANDLER(found) != <PyObject*>pool.handler:
         return NULL
     return <Block*>PyArray_DATA(found) - 1
 
 
-def frees(Pool pool, SwappableArray holder):
+def is_sole_owner(Pool pool, SwappableArray holder):
     """Say whether a pool gets all bytes of an array back when the one who holds it lets go of it.
 
     Parameters
@@ -107,8 +119,8 @@ def frees(Pool pool, SwappableArray holder):
     bool
         False for a view of something larger, and for what is from elsewhere or held by somebody else.
     """
-    if isinstance(pool, Ledger):
-        return _frees_charge(<Ledger>pool, holder)
+    if isinstance(pool, ByteCounter):
+        return _frees_charge(<ByteCounter>pool, holder)
     cdef PyObject* found = <PyObject*>holder.array
     cdef PyObject* base = PyArray_BASE(<ArrayObject*>found)
     while base != NULL and Py_REFCNT(found) == 1:
@@ -120,12 +132,12 @@ def frees(Pool pool, SwappableArray holder):
     return Py_REFCNT(found) == 1 and owns and mine
 
 
-cdef bint _frees_charge(Ledger ledger, SwappableArray holder):
+cdef bint _frees_charge(ByteCounter byte_counter, SwappableArray holder):
     """Say the same of an array of another library, whose views have what they are views of as their `base`."""
     cdef PyObject* found = <PyObject*>holder.array
     cdef object size = holder.array.nbytes
     cdef PyObject* base = _base_of(found)
-    cdef Charge charge = ledger.charge_of(holder.array)
+    cdef Charge charge = byte_counter.charge_of(holder.array)
     while base != NULL and Py_REFCNT(found) == 1:
         found, base = base, _base_of(base)
     return Py_REFCNT(found) == 1 and charge is not None and charge.nbytes == size

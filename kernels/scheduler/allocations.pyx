@@ -20,7 +20,7 @@ from tagflow.kernels.scheduler.series cimport Series
 cdef list allocations_of(Machine* m, CompiledPlan compiled, Pool pool, object step):
     """Return (bytes, operation, tag or None, user's line) of what holds memory, each array once."""
     found = Found()
-    found.ledger = None if pool.is_allocator else pool
+    found.byte_counter = None if pool.is_allocator else pool
     for slot in getattr(step, "variables", ()):
         if slot.is_initialized and pool.counts(slot.read()):
             _add(found, slot.read(), f"variable {slot.name}", None, None)
@@ -29,7 +29,7 @@ cdef list allocations_of(Machine* m, CompiledPlan compiled, Pool pool, object st
             _add(found, node.value, node.name, None, node.source)
         elif node.kind == Kind.FEED and m.feeds[<uint32_t>node.index].form == OBJECT:
             fed = <object><PyObject*>m.feeds[<uint32_t>node.index].bits
-            if id(_owner(fed)) not in pool.guests and not pool.counts(fed):
+            if id(_owner(fed)) not in pool.external and not pool.counts(fed):
                 continue  # it stays in the host's memory
             _add(found, fed, f"the value fed for {node.name}", None, node.source)
     if m.root != NULL:
@@ -134,9 +134,9 @@ cdef int _add(object found, object held, str operation, object tag, object sourc
 
 cdef bint _takes(object found, object owner) except -1:
     """Say whether something is an array in the memory that is looked at, or stands for one."""
-    if found.ledger is None or isinstance(owner, SwappableArray):
+    if found.byte_counter is None or isinstance(owner, SwappableArray):
         return isinstance(owner, np.ndarray | SwappableArray)
-    return found.ledger.counts(owner)
+    return found.byte_counter.counts(owner)
 
 
 cdef object _owner(object array):

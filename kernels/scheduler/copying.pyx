@@ -1,4 +1,4 @@
-"""What arrives from another device is copied into the memory of this one."""
+"""What arrives from another device is copied into the memory of this one. See docs/design/0009-devices.md."""
 
 cimport numpy as cnp
 from cpython.object cimport PyObject

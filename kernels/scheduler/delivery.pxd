@@ -2,6 +2,8 @@
 
 Nothing here recurses, but from a Recv to those it speaks for. Delivering only counts, stores and pushes ready
 instances; the machine takes them off the queue one after the other, so a chain of any length needs no stack.
+
+See docs/design/0003-step-machine.md.
 """
 
 from libc.stdint cimport int64_t, uint32_t, uint64_t

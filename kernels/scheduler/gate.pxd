@@ -1,22 +1,24 @@
 """Iterations begin only while memory allows: as many as the limit of a device's pool has room for.
 
 What an iteration takes is counted on an account of its own. The first of a loop runs alone; the largest so far says
-what those after it should need, which they claim from their beginning on. Of a loop that reads what another has
-saved the second runs alone as well: the first often finds zeros where others find values.
+what those after it should need, which is reserved for each from its beginning on. Of a loop that reads what another has
+saved the second runs alone as well: the first often finds zeros where others find values. See
+docs/design/0011-memory-limits.md.
 """
 
 from libc.stdint cimport int64_t, uint32_t
 
 from tagflow.kernels.core.frames cimport Frame, Iteration
 from tagflow.kernels.core.table cimport FrameType
-from tagflow.kernels.memory.pool cimport Account, Store, close_account, open_account, reserved_by
+from tagflow.kernels.memory.accounts cimport close_account, open_account, reserved_by
+from tagflow.kernels.memory.blocks cimport Account, Store
 
 cdef enum:
     UNKNOWN = -1  # in Gate.needs: no iteration has ended yet
 
 
 cdef struct MemoryGate:
-    Store* store  # whose limit it is about
+    Store* store  # of the pool whose limit is kept
     FrameType* frames  # of the plan
     int64_t* iteration_bytes  # by frame of the plan: most bytes that an iteration took in this step, or UNKNOWN
     bint* is_representative  # by frame of the plan: whether that is known of one that is not the first of its loop
@@ -59,14 +61,16 @@ cdef inline bint is_backward(const Iteration* it) noexcept nogil:
 
 
 cdef inline bint admits_iteration(const MemoryGate* gate, const Frame* frame) noexcept nogil:
-    """Say whether another iteration may begin; always if there is none. What those around it claim is for it too."""
+    """Say whether the next iteration of a frame may begin: there are bytes for one, neither used nor reserved."""
     cdef int64_t need = gate.iteration_bytes[frame.type - gate.frames]
     if frame.alive == 0:
-        return True
+        return True  # a loop without an iteration could never go on, nor give anything back
     if frame.type.backward and not gate.is_representative[frame.type - gate.frames]:
-        return False
+        return False  # iteration 0 may have found zeros, or values that never left: iteration 1 runs alone too
     if frame.alive >= frame.type.window or gate.parked != 0 or need == UNKNOWN:
-        return False
+        return False  # where instances are parked, new iterations must not take what these wait for
+    # What the iterations around this loop have reserved is for the work inside them, of which this iteration is a part.
+    # So it is left out, or an outer iteration would keep its own inner loop from running.
     return gate.store.live + gate.store.reserved - reserved_around(account_of(frame.parent)) + need <= gate.store.limit
 
 
@@ -74,7 +78,7 @@ cdef inline void hold_frame(MemoryGate* gate, Frame* frame) noexcept nogil:
     """Keep a frame in mind whose next iteration may not begin yet, and count that, for reports."""
     cdef Frame** place = &gate.held
     if frame.is_held:
-        return
+        return  # all its NextIterations come by here
     if frame.alive >= frame.type.window:
         frame.type.counts.held_back += 1
     else:

@@ -3,6 +3,8 @@
 Each has its own queue, frames and windows; they know of each other only through the rendezvous. A machine that a message
 gives something to do is woken, and a drain visits those awake, the first first: a machine runs until nothing is ready
 there or the time is over, in a private context of its device.
+
+See docs/design/0009-devices.md.
 """
 
 from cpython.object cimport PyObject

@@ -14,8 +14,9 @@ from tagflow.kernels.core.cost cimport Py_CLEAR
 from tagflow.kernels.core.frames cimport Frame, Iteration
 from tagflow.kernels.core.table cimport KERNEL, Node
 from tagflow.kernels.core.values cimport drop
+from tagflow.kernels.memory.blocks cimport Account, Store
 from tagflow.kernels.memory.contexts import outside
-from tagflow.kernels.memory.pool cimport Account, Pool, Store
+from tagflow.kernels.memory.pool cimport Pool
 from tagflow.kernels.scheduler.allocations cimport allocations_of
 from tagflow.kernels.scheduler.delivery cimport NO_MEMORY, start_iteration
 from tagflow.kernels.scheduler.gate cimport (
@@ -129,7 +130,9 @@ cdef class LimitedMachine(StepMachine):
         finally:
             self.performing = False
             store.account, store.current_limit = account, current_limit
-        if self.refused:  # what it had made is gone by now
+        if self.refused:
+            # What it had made is gone by now, so `short - live` is all that it needs, temporaries included. At least
+            # a byte more than it had room for: a try with the same room would end the same way, again and again.
             self._park(ready, max(store.short - store.live, room + 1))
         return cost
 
@@ -177,20 +180,25 @@ cdef class LimitedMachine(StepMachine):
         return 0
 
     cdef int64_t _limit_for(self, Ready ready) except? -1:
-        """Return the bytes up to which an instance may allocate: it leaves what is older or claimed by others."""
+        """Return the bytes that `Store.live` may reach while an instance runs: the limit, less what is for others.
+
+        Two things are for others. What their accounts reserve: but the oldest iteration of all may take even that,
+        since everything else waits for it in the end. And the need of parked instances that are older: the largest
+        only, as they are tried one after the other and each gives back what it took.
+        """
         cdef Store* store = self.gate.store
         cdef Iteration* it = ready.iteration
-        cdef int64_t current_limit = store.limit
+        cdef int64_t limit = store.limit
         cdef Parked each
         if self.forced.iteration == it and self.forced.node == ready.node:
-            self.forced.iteration = NULL
-            return current_limit
+            self.forced.iteration = NULL  # once: if it is refused all the same it parks in its order
+            return limit
         if not is_oldest(it):
-            current_limit -= store.reserved - reserved_around(account_of(it))
+            limit -= store.reserved - reserved_around(account_of(it))
         if self.gate.parked:
             age = _age(it)
-            current_limit -= max([0] + [each.need for each in self.parked if each.age < age])
-        return current_limit
+            limit -= max([0] + [each.need for each in self.parked if each.age < age])
+        return limit
 
     cdef bint _collect(self, double patience, double deadline) except -1:
         """Find something to go on with: what memory was given back for, what the workers have done."""
@@ -204,11 +212,11 @@ cdef class LimitedMachine(StepMachine):
         """Make ready what there is room for by now; say whether there was anything."""
         cdef Parked each
         if self.seen == self.gate.store.given:
-            return False
+            return False  # nothing was given back since this was last looked at
         for i, each in enumerate(self.parked):
             if each.need <= self._limit_for(each.ready) - self.gate.store.live:
                 return self._unpark(i) == 0
-        if not self.parked and (self._reopen(True) or self._reopen(False)):
+        if not self.parked and (self._reopen(True) or self._reopen(False)):  # backward loops give memory back
             return True
         if not self.parked and self.swap is not None:
             self.swap.bring_wanted()

@@ -3,6 +3,8 @@
 What needs no Python happens in ``primitives`` and ``delivery``. Here are kernels: those that NumPy's inner loops do,
 those written in Python, and those that finish later. Long work of a C kernel goes to the workers and is found again
 while draining.
+
+See docs/design/0003-step-machine.md.
 """
 
 from libc.stdint cimport int64_t, uint64_t

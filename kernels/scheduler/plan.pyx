@@ -1,4 +1,7 @@
-"""The compiled form of a plan: C tables that every step of it shares, and the pools of its frames."""
+"""The compiled form of a plan: C tables that every step of it shares, and the pools of its frames.
+
+See docs/design/0003-step-machine.md.
+"""
 
 cimport cython
 from cpython.object cimport PyObject

@@ -1,4 +1,7 @@
-"""The primitives: what the machine does itself, without a kernel and without Python."""
+"""The primitives: what the machine does itself, without a kernel and without Python.
+
+See docs/design/0003-step-machine.md.
+"""
 
 from libc.stdint cimport int64_t, uint32_t
 

@@ -2,6 +2,8 @@
 
 With a seed everything goes through the ring and leaves it in random order (rule 51). Where memory is short the ring is
 left depth first, older iterations before younger ones: who goes on with what is there lets go of it sooner.
+
+See docs/design/0003-step-machine.md.
 """
 
 cimport cython

@@ -1,4 +1,7 @@
-"""What SERIES_PUSH, SERIES_EXIT and SERIES_READ do: a loop saves a value for each iteration, another reads them."""
+"""What SERIES_PUSH, SERIES_EXIT and SERIES_READ do: a loop saves a value for each iteration, another reads them.
+
+See docs/design/0002-saved-values.md.
+"""
 
 from cpython.object cimport PyObject
 from libc.stdint cimport int64_t

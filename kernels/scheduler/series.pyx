@@ -2,6 +2,8 @@
 
 A series belongs to one step. It is written by the iterations of one frame instance in any order and read when that
 frame is done, so nothing here waits or locks.
+
+See docs/design/0002-saved-values.md.
 """
 
 from cpython.object cimport PyObject

@@ -2,6 +2,8 @@
 
 An asynchronous instance is handed out by `launches` and comes back by `finish` or `fail`. How instances run is said in
 ``machine``, and what needs no Python in ``primitives`` and ``delivery``.
+
+See docs/design/0003-step-machine.md.
 """
 
 cimport cython

@@ -1,4 +1,7 @@
-"""Spans of operation instances, kept in a ring: the newest stay, the oldest make room."""
+"""Spans of operation instances, kept in a ring: the newest stay, the oldest make room.
+
+See docs/design/0004-seeing-a-step.md.
+"""
 
 from cpython.object cimport PyObject
 from libc.stdint cimport int64_t

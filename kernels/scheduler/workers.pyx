@@ -6,6 +6,8 @@ done goes to the inbox of its step, which looks there while it drains, waits the
 else to do, or is told through a file descriptor that its event loop watches.
 
 A step that ends early takes back what nobody has taken up; for the rest its arrays stay until the threads are done.
+
+See docs/design/0006-cores.md.
 """
 
 cimport cython

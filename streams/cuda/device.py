@@ -14,7 +14,7 @@ from ...base.errors import TagflowError
 from ...base.sizes import parse_size
 from ...kernels.memory.contexts import KernelContexts
 from ...kernels.memory.swappable import SwappableArray
-from ...kernels.memory.unreserved import charge_reader, frees, spare_array
+from ...kernels.memory.unreserved import allocate_unreserved, charge_reader, is_sole_owner
 from ..clock import LoopClock
 from ..contract import Clock, Device
 from ..event import Event
@@ -86,7 +86,7 @@ class CudaDevice(Device):
             name, index, self.clock, limit=most, most_cached=most_cached, most_pinned=most_pinned, cupy=self.arrays
         )
         self.pool, self.host_pool = self._core.memory, self._core.host
-        self.contexts = KernelContexts(self.pool.ledger)
+        self.contexts = KernelContexts(self.pool.byte_counter)
         self.compute, self.host_to_device, self.device_to_host = self._core.streams
         weakref.finalize(self, self._core.drop).atexit = False  # the core sees to that
         self._cupy: CupyArrays | None = None
@@ -131,15 +131,15 @@ class CudaDevice(Device):
 
     def allocate_spare(self, shape: tuple[int, ...], dtype: DTypeLike) -> Any:
         try:
-            return spare_array(self.contexts, shape, np.dtype(dtype), self.allocate)
+            return allocate_unreserved(self.contexts, shape, np.dtype(dtype), self.allocate)
         except MemoryError:  # of the driver
             return None
 
     def charge(self, buffer: Any) -> None:
-        charge_reader(self.pool.ledger, buffer)
+        charge_reader(self.pool.byte_counter, buffer)
 
     def frees(self, holder: SwappableArray) -> bool:
-        return frees(self.pool.ledger, holder)
+        return is_sole_owner(self.pool.byte_counter, holder)
 
     def protect(self, buffer: Any) -> bool:
         return self.arrays is not None  # kernels in Python write into nothing that they are given

@@ -31,7 +31,7 @@ BUILDING = {
     "cpu/ufuncs": {"_are_plain"},
 }
 HOT_ONLY = {
-    "memory/pool": {"_take", "_give", "_take_zeroed", "_new_block", "_resize", "_trim"},
+    "memory/store": {"_take", "_give", "_take_zeroed", "_new_block", "_resize", "trim_store"},
     "cpu/elements": {"_array_in", "_has_shape", "_read", "_write", "read_quickly", "write_quickly"},
     "scheduler/machine": {"_run", "_execute", "_compute"},
     "scheduler/state": {"_emit"},
