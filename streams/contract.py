@@ -318,7 +318,7 @@ class Device(ABC):
         """Return a new Buffer with anything in it, on the account of who runs; MemoryError if there is no room."""
 
     @abstractmethod
-    def allocate_spare(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
+    def allocate_unreserved(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
         """Return a new Buffer on nobody's account; None if there is no room that is not reserved."""
 
     @abstractmethod

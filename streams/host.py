@@ -130,7 +130,7 @@ class HostDevice(Device, Generic[S]):
     def allocate(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
         return self.contexts.run(np.empty, shape, dtype)
 
-    def allocate_spare(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array | None:
+    def allocate_unreserved(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array | None:
         assert self.pool is not None
         found: Array | None = allocate_unreserved(self.contexts, shape, dtype)
         return found

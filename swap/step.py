@@ -432,7 +432,7 @@ class StepSwap:
         """Return memory for a value that nobody asks for yet; None if there is no room."""
         if self._closed or self._pool.live_bytes + entry.size > self._goal:
             return None
-        found: Array | None = self._device.allocate_spare(entry.shape, entry.dtype)
+        found: Array | None = self._device.allocate_unreserved(entry.shape, entry.dtype)
         return found
 
     def _fetch(self, entry: Entry, into: Array | None) -> Array:

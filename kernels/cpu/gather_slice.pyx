@@ -218,7 +218,7 @@ cdef inline bint _choose(
     window.data, window.rank = <char*>PyArray_DATA(x), 0
     if rest < 0 or PyArray_NDIM(x) + key.count > MOST_DIMS:
         return False
-    for i in range(key.count + (not key.dots)):
+    for i in range(key.count + (not key.dots)):  # a key without dots takes all of what is left at its end
         part = &key.parts[i]
         if i == key.count or part.piece == DOTS:
             stop = d + rest

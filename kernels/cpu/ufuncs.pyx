@@ -139,7 +139,7 @@ cdef inline bint _broadcast(const Table* table, const Node* node, Value* inputs,
         for k in range(PyArray_NDIM(array)):
             dim = PyArray_DIM(array, k)
             if dim == 1:
-                continue
+                continue  # its stride stays 0: the same element for all
             walk.strides[i][lead + k] = PyArray_STRIDES(array)[k]
             if walk.dims[lead + k] == 1:
                 walk.dims[lead + k] = dim

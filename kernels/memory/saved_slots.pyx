@@ -92,7 +92,7 @@ cdef class SavedSlots:
     cpdef look(self):
         """See whether something must leave, now that a value was saved."""
         cdef int64_t live = self.pool.store.live
-        if len(self.queue) > self.most:
+        if len(self.queue) > self.most:  # which a sweep sets to twice what is left, so that sweeps cost little in all
             self._sweep()
         if live > self.counts.peak:
             self.counts.peak = live

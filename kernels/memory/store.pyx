@@ -132,7 +132,7 @@ cdef Block* _new_block(Store* store, uint32_t size_class) noexcept nogil:
     if capacity >= LARGE or store.limit != NO_LIMIT:
         _make_room(store, capacity)
     block = <Block*>new_pages(&store.region, sizeof(Block) + capacity)
-    if block == NULL:
+    if block == NULL:  # the system has none: free blocks of other size classes may be what it lacks
         trim_store(store)
         block = <Block*>new_pages(&store.region, sizeof(Block) + capacity)
     if block != NULL:
@@ -143,6 +143,8 @@ cdef Block* _new_block(Store* store, uint32_t size_class) noexcept nogil:
 
 cdef void _make_room(Store* store, int64_t size) noexcept nogil:
     """Give back free blocks that would make the process grow well beyond the bytes ever in use, or beyond the limit."""
+    # A quarter beyond the limit, for blocks are larger than what they hold. With less, a step that nearly fills its
+    # limit would map its largest blocks anew each time.
     cdef int64_t most = store.limit + min(store.limit // 4, NO_LIMIT - store.limit)
     _evict(store, store.live + store.cached + size - min(most, max(store.peak, store.live + size) + SLACK))
 

@@ -163,7 +163,7 @@ cdef inline void emit_outputs(Machine* m, Iteration* it, const Node* node) noexc
     cdef uint32_t o
     for o in range(node.num_outputs):
         emit_output(m, it, node, o, m.outputs[o])
-    for o in range(node.num_outputs):
+    for o in range(node.num_outputs):  # after all are delivered: consumers hold references of their own
         drop(m.live, &m.outputs[o])
     emit_controls(m, it, node, False)
 
@@ -245,6 +245,8 @@ cdef inline void settle(Machine* m, Frame* frame) noexcept nogil:
     """End all iterations at the old end of a frame that are done, then the frame, then look at its parent."""
     cdef Iteration* parent
     while True:
+        # Iterations end in the order in which they began, even if younger ones are done before: so the chain is the
+        # window. Each end makes room for another, which what was deferred then begins.
         while frame.oldest != NULL and is_done(frame.oldest):
             if m.gate != NULL:
                 end_iteration(m.gate, frame.oldest)
@@ -257,7 +259,7 @@ cdef inline void settle(Machine* m, Frame* frame) noexcept nogil:
         end_frame(m, frame)
         if parent == NULL:
             return
-        frame = parent.frame
+        frame = parent.frame  # whose iteration has a child less, and may be done with that
 
 
 cdef inline void complete(Machine* m, Iteration* it) noexcept nogil:

@@ -230,7 +230,7 @@ cdef class StepMachine(StepState):
                 self._deliver(offload.ready)
             else:
                 stream = COPIED_IN if self._stream(offload.ready) == COPIED_IN else OFFLOADED
-                self._land(offload.ready, offload.task.begin, nanoseconds(), stream)
+                self._emit_with_span(offload.ready, offload.task.begin, nanoseconds(), stream)
         except Exception as exception:
             self._fail(offload.ready, exception)
         return 0

@@ -220,6 +220,7 @@ cdef inline void receive(Machine* m, Iteration* it, uint32_t number) noexcept no
         if not add_endpoint(rendezvous, m, it, number, False, False):
             m.trouble |= NO_MEMORY
         return
+    # The value moves out of the sender's slot before its instance completes: that may end the iteration with its slots.
     other = matched.machine
     rendezvous.traffic[node.index].waiting -= 1
     deliver_received(m, it, number, take(&matched.iteration.slots[other.table.nodes[matched.node].slot]), matched.dead)

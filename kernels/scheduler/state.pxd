@@ -21,9 +21,9 @@ cdef class PendingInstance:
     cdef uint32_t num_outputs
     cdef Counters* live
 
-    cdef int keep(self, Machine* m, uint32_t count) except -1
-    cdef void give(self, Machine* m) noexcept
-    cdef void forget(self) noexcept
+    cdef int keep_outputs(self, Machine* m, uint32_t count) except -1
+    cdef void give_outputs_back(self, Machine* m) noexcept
+    cdef void forget_outputs(self) noexcept
 
 
 cdef class StepState:
@@ -61,7 +61,7 @@ cdef class StepState:
     cdef int _deliver(self, Ready ready) except -1
     cdef int _emit(self, Ready ready) except -1
     cdef int _stream(self, Ready ready) noexcept
-    cdef int _land(self, Ready ready, int64_t begin, int64_t end, int stream) except -1
+    cdef int _emit_with_span(self, Ready ready, int64_t begin, int64_t end, int stream) except -1
     cdef PendingInstance _launch(self, Ready ready, object awaitable)
     cdef int _fail(self, Ready ready, object exception) except -1
     cdef int _stop(self) except -1

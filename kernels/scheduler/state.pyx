@@ -54,10 +54,10 @@ cdef class PendingInstance:
     """An instance on its way: an asynchronous one, or one whose kernel is not over yet on its device."""
 
     def __dealloc__(self):
-        self.forget()
+        self.forget_outputs()
         free(self.outputs)
 
-    cdef int keep(self, Machine* m, uint32_t count) except -1:
+    cdef int keep_outputs(self, Machine* m, uint32_t count) except -1:
         """Take the machine's outputs until the kernel is over."""
         cdef uint32_t o
         self.outputs = <Value*>calloc(count + 1, sizeof(Value))
@@ -68,13 +68,13 @@ cdef class PendingInstance:
             self.outputs[o] = take(&m.outputs[o])
         return 0
 
-    cdef void give(self, Machine* m) noexcept:
+    cdef void give_outputs_back(self, Machine* m) noexcept:
         """Give the machine its outputs back."""
         cdef uint32_t o
         for o in range(self.num_outputs):
             m.outputs[o] = take(&self.outputs[o])
 
-    cdef void forget(self) noexcept:
+    cdef void forget_outputs(self) noexcept:
         """Drop what the instance has made; nobody waits for it any more."""
         cdef uint32_t o
         for o in range(self.num_outputs):
@@ -161,11 +161,11 @@ cdef class StepState:
                 self._resume(instance, result.call)
             elif instance.outputs == NULL:
                 accept_outputs(&self.machine, &self.machine.table.nodes[instance.ready.node], result)
-                self._land(instance.ready, instance.begin, nanoseconds(), AWAITED)
+                self._emit_with_span(instance.ready, instance.begin, nanoseconds(), AWAITED)
             else:
-                instance.give(&self.machine)
+                instance.give_outputs_back(&self.machine)
                 began, ended = result
-                self._land(instance.ready, <int64_t>(1e9 * began), <int64_t>(1e9 * ended), self._stream(instance.ready))
+                self._emit_with_span(instance.ready, <int64_t>(1e9 * began), <int64_t>(1e9 * ended), self._stream(instance.ready))
         except Exception as exception:
             self._fail(instance.ready, exception)
 
@@ -346,7 +346,7 @@ cdef class StepState:
         if awaitable is None:
             return self._emit(ready)
         instance = self._launch(ready, awaitable)
-        return instance.keep(m, node.num_outputs)
+        return instance.keep_outputs(m, node.num_outputs)
 
     cdef int _emit(self, Ready ready) except -1:
         """Deliver the outputs of an instance and complete it."""
@@ -365,7 +365,7 @@ cdef class StepState:
         """Say on which of its device's streams a kernel, or the copy of what a Recv got, is."""
         return COPIED_IN if self.machine.table.nodes[ready.node].kind == RECV else COMPUTE
 
-    cdef int _land(self, Ready ready, int64_t begin, int64_t end, int stream) except -1:
+    cdef int _emit_with_span(self, Ready ready, int64_t begin, int64_t end, int stream) except -1:
         """Deliver what an instance gave that began some time ago."""
         if self.log is None:
             return self._emit(ready)
@@ -407,7 +407,7 @@ cdef class StepState:
         self.resumed.clear()
         for instance in self.pending_instances.values():
             (<PendingInstance>instance).ready.iteration = NULL
-            (<PendingInstance>instance).forget()
+            (<PendingInstance>instance).forget_outputs()
         for ticket, awaitable, _, _ in self.launches():
             del self.pending_instances[ticket]
             discard(awaitable)

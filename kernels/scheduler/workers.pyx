@@ -98,7 +98,7 @@ cdef class OffloadedWork:
 
 
 cdef OffloadedWork new_offloaded_work(Machine* m, Ready ready, const Node* node, Work* work, object compiled):
-    """Return the OffloadedWork of an instance: it keeps alive all that the work refers to, and the outputs move into it."""
+    """Return the OffloadedWork of an instance: it keeps alive what the work refers to, and the outputs move into it."""
     cdef OffloadedWork offload = OffloadedWork()
     cdef uint32_t i
     offload.ready, offload.live = ready, m.live
@@ -325,7 +325,7 @@ cdef void* _serve(void* argument) noexcept nogil:
     tagflow_ask_for_long_slices()
     pthread_mutex_lock(&pool.lock)
     while True:
-        if pool.first == NULL and not pool.awake:
+        if pool.first == NULL and not pool.awake:  # one thread looks a while before it sleeps: waking up takes longer
             pool.awake = True
             pthread_mutex_unlock(&pool.lock)
             _look_for(<void**>&pool.first, AWAKE, True)

@@ -129,7 +129,7 @@ class CudaDevice(Device):
         buffer = self._core.buffer(shape, dtype)
         return buffer if self._cupy is None else self._cupy.array(buffer)
 
-    def allocate_spare(self, shape: tuple[int, ...], dtype: DTypeLike) -> Any:
+    def allocate_unreserved(self, shape: tuple[int, ...], dtype: DTypeLike) -> Any:
         try:
             return allocate_unreserved(self.contexts, shape, np.dtype(dtype), self.allocate)
         except MemoryError:  # of the driver

@@ -1,4 +1,4 @@
-"""Ledgers: memory that NumPy knows nothing of counts, is refused, and is looked through, as that of a pool."""
+"""ByteCounters: memory that NumPy knows nothing of counts, is refused, and is looked through, as that of a pool."""
 
 import gc
 

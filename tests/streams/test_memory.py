@@ -47,8 +47,8 @@ async def test_what_does_not_fit_is_refused_at_once(rig):
     first = rig.device.allocate((1000,), FLOAT)
     with pytest.raises(MemoryError):
         rig.device.allocate((251,), FLOAT)
-    assert rig.device.allocate_spare((251,), FLOAT) is None
-    second = rig.device.allocate_spare((250,), FLOAT)
+    assert rig.device.allocate_unreserved((251,), FLOAT) is None
+    second = rig.device.allocate_unreserved((250,), FLOAT)
     assert rig.device.live_bytes == 10_000
     del first, second
     assert rig.device.live_bytes == 0

@@ -44,7 +44,7 @@ class Strict:
     def allocate(self, shape, dtype):
         return self._empty(shape, dtype)
 
-    def allocate_spare(self, shape, dtype):
+    def allocate_unreserved(self, shape, dtype):
         return allocate_unreserved(self.contexts, shape, dtype, self._empty)
 
     def protect(self, buffer):
