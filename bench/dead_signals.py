@@ -35,12 +35,12 @@ def program(case: Case) -> tuple[Any, list[Any]]:
     return graph, list(results)
 
 
-async def run(case: Case, stack: AsyncExitStack, *, devices: int, quiet: bool = True) -> Observed:
+async def run(case: Case, stack: AsyncExitStack, *, devices: int, coalesce: bool = True) -> Observed:
     """Run the loop, and note how many dead messages a device got in an iteration of the first step, at most."""
     import tagflow as tg
 
     graph, results = program(case)
-    settings = tg.Settings(quiet=quiet)
+    settings = tg.Settings(coalesce_dead_signals=coalesce)
     session = tg.Session(graph, devices=devices, soft_placement=devices == 1, settings=settings)
     await stack.enter_async_context(session)
     compiled = session.make_step(results)
@@ -68,7 +68,7 @@ async def uncut(case: Case, stack: AsyncExitStack) -> Observed:
 
 async def one_by_one(case: Case, stack: AsyncExitStack) -> Observed:
     """Cut the branch, and send each dead value for itself."""
-    return await run(case, stack, devices=2, quiet=False)
+    return await run(case, stack, devices=2, coalesce=False)
 
 
 EXPERIMENT = Experiment(

@@ -44,8 +44,8 @@ from typing import Any, Protocol, Self, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ..kernels.cpu.contexts import KernelContexts
-from ..kernels.scheduler.series import Stored
+from ..kernels.memory.contexts import KernelContexts
+from ..kernels.memory.swappable import SwappableArray
 from .event import Event
 
 T = TypeVar("T")
@@ -245,7 +245,7 @@ class Device(ABC):
     pool : Memory or None
         Counts its buffers; None if nobody does.
     contexts : KernelContexts
-        Where kernels run, with the Pool that limits them: a Ledger where their arrays are not NumPy's.
+        Where kernels run, with the Pool that limits them: a ByteCounter where their arrays are not NumPy's.
     buffer : type
         Of its buffers. They have a shape, a dtype, and flags that say whether they are contiguous, as NumPy's arrays.
     has_time : bool
@@ -318,15 +318,15 @@ class Device(ABC):
         """Return a new Buffer with anything in it, on the account of who runs; MemoryError if there is no room."""
 
     @abstractmethod
-    def allocate_spare(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
-        """Return a new Buffer on nobody's account; None if there is no room that nobody claims."""
+    def allocate_unreserved(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
+        """Return a new Buffer on nobody's account; None if there is no room that is not reserved."""
 
     @abstractmethod
     def charge(self, buffer: Any) -> None:
         """Count a buffer on the account of who runs, whoever it counted on before."""
 
     @abstractmethod
-    def frees(self, holder: Stored) -> bool:
+    def frees(self, holder: SwappableArray) -> bool:
         """Say whether all bytes of a buffer are free once its holder lets go of it: it is whole and nobody else's."""
 
     @abstractmethod

@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 
 from ..base.errors import GraphError
 from ..base.sizes import parse_size
-from ..kernels.cpu.contexts import KernelContexts
-from ..kernels.cpu.pool import Pool
-from ..kernels.cpu.spare import charge_reader, frees, spare_array
-from ..kernels.scheduler.series import Stored
+from ..kernels.memory.contexts import KernelContexts
+from ..kernels.memory.pool import Pool
+from ..kernels.memory.swappable import SwappableArray
+from ..kernels.memory.unreserved import allocate_unreserved, charge_reader, is_sole_owner
 from .clock import LoopClock
 from .contract import Clock, Device
 from .event import Event
@@ -130,18 +130,18 @@ class HostDevice(Device, Generic[S]):
     def allocate(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
         return self.contexts.run(np.empty, shape, dtype)
 
-    def allocate_spare(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array | None:
+    def allocate_unreserved(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array | None:
         assert self.pool is not None
-        found: Array | None = spare_array(self.contexts, shape, dtype)
+        found: Array | None = allocate_unreserved(self.contexts, shape, dtype)
         return found
 
     def charge(self, buffer: Array) -> None:
         assert self.pool is not None
         charge_reader(self.pool, buffer)
 
-    def frees(self, holder: Stored) -> bool:
+    def frees(self, holder: SwappableArray) -> bool:
         assert self.pool is not None
-        return frees(self.pool, holder)
+        return is_sole_owner(self.pool, holder)
 
     def protect(self, buffer: Array) -> bool:
         buffer.flags.writeable = False

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ..kernels.scheduler.series import Stored
+from ..kernels.memory.swappable import SwappableArray
 from ..streams.event import Event
 
 Array = np.ndarray[Any, Any]
@@ -47,7 +47,7 @@ HOLDINGS: dict[State, tuple[bool, bool, bool]] = {
 }
 
 
-class Entry(Stored):
+class Entry(SwappableArray):
     """A saved value that may move; slots of series hold it in the place of the array.
 
     Parameters

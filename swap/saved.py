@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 from weakref import WeakValueDictionary, ref
 
-from ..kernels.cpu.saved import SavedSlots
+from ..kernels.memory.saved_slots import SavedSlots
 from ..kernels.scheduler.series import Series
 from ..streams.contract import Device
 from .entry import Array, Entry, State

@@ -17,7 +17,7 @@ import numpy as np
 
 from ..base.errors import SwapError
 from ..base.sizes import format_size
-from ..kernels.cpu.saved import SavedSlots
+from ..kernels.memory.saved_slots import SavedSlots
 from ..kernels.scheduler.series import Series
 from ..streams.contract import Device, Memory
 from ..streams.event import DeviceClosed, Event, Withdrawn
@@ -169,7 +169,7 @@ class StepSwap:
         self._ahead.read(series, index)
         self.bring_wanted()
 
-    def relieve(self) -> bool:
+    def free_some(self) -> bool:
         """Give memory back, since a step can not go on without; say whether some was, or will be."""
         if self._closed:  # all of it is given back soon
             return False
@@ -432,7 +432,7 @@ class StepSwap:
         """Return memory for a value that nobody asks for yet; None if there is no room."""
         if self._closed or self._pool.live_bytes + entry.size > self._goal:
             return None
-        found: Array | None = self._device.allocate_spare(entry.shape, entry.dtype)
+        found: Array | None = self._device.allocate_unreserved(entry.shape, entry.dtype)
         return found
 
     def _fetch(self, entry: Entry, into: Array | None) -> Array:

@@ -115,6 +115,6 @@ def test_every_folder_stands_in_the_table_of_layers():
     assert sorted(folders) == sorted(place for _, place in rows if not place.endswith(".py"))
     for layer, place in rows:
         name = re.sub(r"^engine/?", "tagflow.", place).removesuffix(".py").removesuffix("__init__").rstrip(".")
-        name = "tagflow.kernels" if place.startswith("kernels") else name
-        name = f"tagflow.{place}" if place in ("streams", "swap") else name
+        if place.startswith(("kernels/", "streams", "swap")):
+            name = f"tagflow.{place.replace('/', '.')}"
         assert LAYERS[name] == int(layer), place

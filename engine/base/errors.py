@@ -154,7 +154,7 @@ class Overloaded(TagflowError):
 
 
 @dataclass(frozen=True, slots=True)
-class Holder:
+class Allocation:
     """What has memory of a device.
 
     Attributes
@@ -187,7 +187,7 @@ class DeviceMemoryError(OpError):
         Full name.
     requested, live, limit : int
         Bytes: asked for in vain, in use then, and allowed.
-    holders : tuple of Holder
+    allocations : tuple of Allocation
         What held the most then, largest first.
     """
 
@@ -199,19 +199,19 @@ class DeviceMemoryError(OpError):
         requested: int,
         live: int,
         limit: int,
-        holders: tuple[Holder, ...] = (),
+        allocations: tuple[Allocation, ...] = (),
         **fields: Any,
     ) -> None:
         self.requested = requested
         self.live = live
         self.limit = limit
-        self.holders = holders
+        self.allocations = allocations
         super().__init__(what, **fields)
         self.device = device
 
     def details(self) -> list[tuple[str, Any]]:
         *lines, last = super().details()
-        return [*lines, *(("holds", holder) for holder in self.holders), last]
+        return [*lines, *(("holds", allocation) for allocation in self.allocations), last]
 
 
 class SwapError(OpError):

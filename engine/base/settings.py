@@ -64,7 +64,7 @@ class Settings:
         Run connected elementwise operations as one.
     release : bool
         Let go of a saved value when a backward loop has read it; off, when none of that loop's values are needed.
-    quiet : bool
+    coalesce_dead_signals : bool
         Let one message say for all values between two devices that are dead together that they are; off, one for each.
     native : bool
         Call kernels in C, or in CUDA C on a GPU, where an operation has one; off, the Python kernel of its definition.
@@ -107,7 +107,7 @@ class Settings:
     forward_assignments: bool = True
     fuse: bool = True
     release: bool = True
-    quiet: bool = True
+    coalesce_dead_signals: bool = True
     native: bool = True
     loops: bool = True
     reuse: bool = True
@@ -163,7 +163,7 @@ FAST_PATHS: dict[str, Any] = {
     "forward_assignments": False,
     "fuse": False,
     "release": False,
-    "quiet": False,
+    "coalesce_dead_signals": False,
     "native": False,
     "loops": False,
     "reuse": False,

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 
 from ..base.devices import DeviceSpec
 from ..base.settings import Settings
-from ..base.tags import Kind
 from ..ir.rewrite import Program
+from ..kernels.core.table import Kind
 from ..kernels.scheduler.plan import CompiledPlan
 from ..partition.partitioned import Channel, Partitioned
 from ..plan.build import build_plan

@@ -335,7 +335,7 @@ class _Lowering:
     def _spare(self, op: Operation, scope: _Scope) -> Tensor:
         """Return the initial value of a variable for a loop of which only saved values are wanted."""
         outputs = [(dtypes.bool_, SCALAR)]
-        return scope.emit("Const", f"{op.name}/spare", (), outputs, like=op, value=np.asarray(True)).outputs[0]
+        return scope.emit("Const", f"{op.name}/dummy", (), outputs, like=op, value=np.asarray(True)).outputs[0]
 
     def _emit(
         self, op: Operation, type: str, inputs: Sequence[Tensor], outputs: Any, origin: Origin, **attrs: Any

@@ -14,7 +14,7 @@ from ..base.errors import TensorArrayError
 from ..base.shapes import UNKNOWN, Shape
 from ..ir.definition import KernelContext
 from ..kernels.cpu.elements import Element, Elements
-from ..kernels.scheduler.series import Stored
+from ..kernels.memory.swappable import SwappableArray
 
 Array = np.ndarray[Any, Any]
 
@@ -26,7 +26,7 @@ class Blocks:
     ----------
     cursor : int
         Block that was read last of those that may be elsewhere.
-    parts : list of numpy.ndarray or Stored
+    parts : list of numpy.ndarray or SwappableArray
     """
 
     __slots__ = ("cursor", "parts")
@@ -145,7 +145,7 @@ class ArrayStorage(Elements):
 
         Returns
         -------
-        numpy.ndarray, asyncio.Future or Stored
+        numpy.ndarray, asyncio.Future or SwappableArray
             For an element that may be elsewhere what is to be waited for, or itself.
         """
         index = int(index)
@@ -158,7 +158,7 @@ class ArrayStorage(Elements):
                 hint="make the array with clear_after_read=False",
             )
         value = element.value
-        if isinstance(value, Stored) and wait:
+        if isinstance(value, SwappableArray) and wait:
             value = self._fetch(index)
         if element.reader is None:
             element.reader = (context.operation, context.iteration)
@@ -169,7 +169,7 @@ class ArrayStorage(Elements):
         return value
 
     def at(self, index: int) -> Any:
-        """Return what an element holds, which for one that may be elsewhere is its Stored; None if there is nothing."""
+        """Return what an element holds: an array, or its SwappableArray where it may be elsewhere; None for nothing."""
         return self.elements[index].value if 0 <= index < len(self.elements) else None
 
     def lends(self, rows: Array) -> bool:
@@ -193,7 +193,7 @@ class ArrayStorage(Elements):
         self._slot(index, context, grow=False)
         blocks = self.blocks[count]
         block = blocks.at(index // count)
-        if isinstance(block, Stored):
+        if isinstance(block, SwappableArray):
             array, coming = self.swap.read(blocks, index // count, False)
             return coming if array is None else array
         return block
@@ -217,7 +217,7 @@ class ArrayStorage(Elements):
         return coming if array is None else array
 
     def read_many(self, indices: Any, context: KernelContext, zeros: Sequence[int] | None = None) -> list[Any]:
-        """Read several elements, arrays or Stored; `zeros` gives the shape of all of them together, rows first."""
+        """Read several elements, arrays or SwappableArrays; `zeros` gives the shape of all together, rows first."""
         values: list[Any] = self.read_many_quickly(indices, context.operation, context.iteration)
         rest = indices[len(values) :]
         return values + [self.read(i, context, None if zeros is None else zeros[1:], wait=False) for i in rest]
@@ -475,7 +475,7 @@ def _who(instance: tuple[str, int] | None) -> str:
 
 def _stack(xp: Any, values: list[Any]) -> Array:
     """Do what `numpy.stack` does, without a view of each value."""
-    if any(isinstance(value, Stored) for value in values):
+    if any(isinstance(value, SwappableArray) for value in values):
         count = len(values)
         return _gathered(xp, values, (count, *values[0].shape), lambda result: [result[k, ...] for k in range(count)])
     if values[0].size == 0 or values[0].ndim == 0:
@@ -485,7 +485,7 @@ def _stack(xp: Any, values: list[Any]) -> Array:
 
 def _concatenate(xp: Any, values: list[Any]) -> Array:
     """Do what `numpy.concatenate` does, with values that may be elsewhere."""
-    if not any(isinstance(value, Stored) for value in values):
+    if not any(isinstance(value, SwappableArray) for value in values):
         return xp.concatenate(values)  # type: ignore[no-any-return]
     bounds = [0, *accumulate(value.shape[0] for value in values)]
     shape = (bounds[-1], *values[0].shape[1:])
@@ -496,7 +496,7 @@ def _gathered(xp: Any, values: list[Any], shape: tuple[int, ...], pieces: Callab
     """Return an array whose pieces are the values, each copied straight from where it is."""
     result: Array = xp.empty(shape, values[0].dtype)
     for piece, value in zip(pieces(result), values, strict=True):
-        if isinstance(value, Stored):
+        if isinstance(value, SwappableArray):
             value.copy_to(piece)
         else:
             piece[...] = value

@@ -15,7 +15,7 @@ from ..ir.definition import KernelContext, NotDifferentiable, define
 from ..ir.operation import Operation
 from ..ir.tensor import Tensor
 from ..ir.traits import Effect
-from ..kernels.cpu.contexts import outside
+from ..kernels.memory.contexts import outside
 from .common import nothing, same_as
 from .source import identity, no_op
 

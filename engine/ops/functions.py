@@ -15,7 +15,7 @@ from ..base.shapes import Shape
 from ..ir.definition import REQUIRED, KernelContext, NotDifferentiable, define
 from ..ir.operation import Operation
 from ..ir.traits import Effect
-from ..kernels.cpu.contexts import outside
+from ..kernels.memory.contexts import outside
 
 
 def _frozen(value: Any) -> Any:

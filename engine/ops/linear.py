@@ -13,7 +13,7 @@ from ..ir.apply import apply, convert_to_tensor
 from ..ir.definition import REQUIRED, NotDifferentiable, Sample, define
 from ..ir.operation import Operation
 from ..ir.tensor import Tensor
-from ..kernels.cpu.products import ProductSum
+from ..kernels.cpu.product_sum import ProductSum
 from .common import sum_to
 from .complexes import conj
 from .families import typed

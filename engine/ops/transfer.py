@@ -17,7 +17,7 @@ _AFTER = NotDifferentiable("compiling makes it after gradients are made")
 define(
     "Send",
     "value: any ->",
-    attrs={"channel": REQUIRED, "quiet": False},
+    attrs={"channel": REQUIRED, "dead_silent": False},
     shape=nothing,
     role=Role.SEND,
     kernel=None,
@@ -28,7 +28,7 @@ define(
 define(
     "Recv",
     "-> value: @dtype",
-    attrs={"channel": REQUIRED, "dtype": REQUIRED, "shape": Shape(None), "quiet": False},
+    attrs={"channel": REQUIRED, "dtype": REQUIRED, "shape": Shape(None), "dead_silent": False},
     shape=lambda op: Shape(op.attrs["shape"]),
     role=Role.RECV,
     kernel=None,

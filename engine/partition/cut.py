@@ -25,7 +25,7 @@ from ..ir.tensor import Tensor
 from ..ir.traits import SWITCHES, Role
 from ..ops import transfer  # noqa: F401  (declares Send and Recv)
 from .control import ControlLoops
-from .deadness import leaders
+from .deadness import dead_leaders
 from .partitioned import Channel, Partitioned
 from .steady import check_steady
 
@@ -33,7 +33,9 @@ Value = Tensor | Operation
 _EMPTY = {"value": np.asarray(False)}
 
 
-def partition(program: Program, placement: Mapping[Operation, DeviceSpec], quiet: bool = True) -> Partitioned:
+def partition(
+    program: Program, placement: Mapping[Operation, DeviceSpec], coalesce_dead_signals: bool = True
+) -> Partitioned:
     """Cut a program by device.
 
     Parameters
@@ -42,7 +44,7 @@ def partition(program: Program, placement: Mapping[Operation, DeviceSpec], quiet
         Lowered; not changed.
     placement : mapping of Operation to DeviceSpec
         What :func:`tagflow.place.place` gives.
-    quiet : bool, optional
+    coalesce_dead_signals : bool, optional
         Let one of several values that are dead together say so for all.
 
     Returns
@@ -56,7 +58,7 @@ def partition(program: Program, placement: Mapping[Operation, DeviceSpec], quiet
         does not exist in every iteration does.
     """
     operations = in_order(needed(program))
-    return Cutter(program, operations, placement, assign_frames(operations)).run(quiet)
+    return Cutter(program, operations, placement, assign_frames(operations)).run(coalesce_dead_signals)
 
 
 class Part:
@@ -94,7 +96,7 @@ class Cutter:
         self.back_edges: list[tuple[Operation, int, Tensor, DeviceSpec]] = []
         self.controls = ControlLoops(self)
 
-    def run(self, quiet: bool) -> Partitioned:
+    def run(self, coalesce_dead_signals: bool) -> Partitioned:
         for op in self.operations:
             if not is_repeatable(op):
                 self.copy(op, self.placement[op])
@@ -107,7 +109,7 @@ class Cutter:
             merge.update_input(index, self.tensor(tensor, device))
         self.controls.close()
         check_steady(self.operations, [op_of(value) for value, _ in self.ends])
-        channels = self.channels(self.leading() if quiet else range(len(self.ends)))
+        channels = self.channels(self.leading() if coalesce_dead_signals else range(len(self.ends)))
         programs = {device: part.program() for device, part in self.parts.items()}
         return Partitioned(programs, channels, feeds, fetches, self.source)
 
@@ -215,7 +217,7 @@ class Cutter:
         frame = self.frames.of_output(op)
         sent = self.message(value, frame)
         controls = [self.controls.merge(frame, device, op)] if frame != ROOT else []
-        attrs: dict[str, Any] = {"channel": len(self.ends), "quiet": False}
+        attrs: dict[str, Any] = {"channel": len(self.ends), "dead_silent": False}
         send = self.emit(self.placement[op], frame, "Send", f"{op.name}/Send", [sent], (), (), op, attrs)
         self.part(self.placement[op]).targets.append(send)
         attrs |= {"dtype": sent.dtype, "shape": sent.shape}
@@ -243,23 +245,25 @@ class Cutter:
 
     def leading(self) -> list[int]:
         """Return for each channel the number of the one that says for it that it is dead."""
-        return leaders(self.operations, self.frames, [(v, self.placement[op_of(v)], d) for v, d in self.ends])
+        return dead_leaders(self.operations, self.frames, [(v, self.placement[op_of(v)], d) for v, d in self.ends])
 
     def channels(self, leading: Sequence[int]) -> list[Channel]:
-        """Return the channels by number, and let those that do not lead be quiet."""
+        """Return the channels by number, and let those that do not lead be silent when dead."""
         ends = list(self.ends.values())
-        for number, leader in enumerate(leading):
-            if leader != number:
+        for number, dead_leader in enumerate(leading):
+            if dead_leader != number:
                 send, recv = ends[number]
-                recv.control_inputs = [ends[leader][1]]  # which the control loop starts
-                send.attrs["quiet"] = recv.attrs["quiet"] = True
+                recv.control_inputs = [ends[dead_leader][1]]  # which the control loop starts
+                send.attrs["dead_silent"] = recv.attrs["dead_silent"] = True
         return [self.channel(*key, number, leading[number]) for number, key in enumerate(self.ends)]
 
-    def channel(self, value: Value, device: DeviceSpec, number: int, leader: int) -> Channel:
+    def channel(self, value: Value, device: DeviceSpec, number: int, dead_leader: int) -> Channel:
         op, is_control = op_of(value), isinstance(value, Operation)
         dtype = self.ends[value, device][1].outputs[0].dtype
         name = f"^{op.name}" if is_control else value.name
-        return Channel(number, name, self.placement[op], device, dtype, is_control, self.frames.of_output(op), leader)
+        return Channel(
+            number, name, self.placement[op], device, dtype, is_control, self.frames.of_output(op), dead_leader
+        )
 
 
 def op_of(value: Value) -> Operation:

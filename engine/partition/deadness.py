@@ -20,7 +20,9 @@ Value = Tensor | Operation
 Conditions = frozenset[Any]
 
 
-def leaders(operations: Sequence[Operation], frames: Frames, channels: Sequence[tuple[Value, Any, Any]]) -> list[int]:
+def dead_leaders(
+    operations: Sequence[Operation], frames: Frames, channels: Sequence[tuple[Value, Any, Any]]
+) -> list[int]:
     """Return for each channel (value, source, destination) the number of the one that speaks for it when dead.
 
     Channels speak for each other if they join the same devices in the same frame, under the same conditions, and

@@ -13,7 +13,7 @@ from .partitioned import Partitioned
 def to_dot(partitioned: Partitioned) -> str:
     """Return the text that Graphviz draws: ``dot -Tsvg``.
 
-    Data edges are solid, control edges dashed; a channel is bold, and grey where it is quiet when dead.
+    Data edges are solid, control edges dashed; a channel is bold, and grey where it is silent when dead.
     """
     lines = ["digraph partitioned {", "  node [shape=box, fontsize=10];"]
     ends: dict[tuple[str, int], str] = {}
@@ -25,7 +25,7 @@ def to_dot(partitioned: Partitioned) -> str:
                 ends[op.type, op.attrs["channel"]] = _name(i, op)
         lines += [*_edges(i, program), "  }"]
     for channel in partitioned.channels:
-        style = f'style=bold, label="{channel.number}"' + (", color=grey" if channel.is_quiet else "")
+        style = f'style=bold, label="{channel.number}"' + (", color=grey" if channel.is_dead_silent else "")
         lines.append(f"  {ends['Send', channel.number]} -> {ends['Recv', channel.number]} [{style}];")
     return "\n".join([*lines, "}"]) + "\n"
 

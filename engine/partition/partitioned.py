@@ -28,7 +28,7 @@ class Channel:
         Whether its messages are empty: they say that something has run.
     frame : str
         Static name of the frame in which Send and Recv are; "" for the root.
-    leader : int
+    dead_leader : int
         The channel whose dead messages speak for this one too; its own number when it speaks for itself.
     """
 
@@ -39,12 +39,12 @@ class Channel:
     dtype: DType
     is_control: bool
     frame: str
-    leader: int
+    dead_leader: int
 
     @property
-    def is_quiet(self) -> bool:
+    def is_dead_silent(self) -> bool:
         """Whether it sends nothing when it is dead."""
-        return self.leader != self.number
+        return self.dead_leader != self.number
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,5 +84,5 @@ def _line(channel: Channel) -> str:
         f"{channel.source} to {channel.destination}",
     ]
     words += [f"in frame {channel.frame}"] if channel.frame else []
-    words += [f"led by {channel.leader}"] if channel.is_quiet else []
+    words += [f"led by {channel.dead_leader}"] if channel.is_dead_silent else []
     return ", ".join(words)

@@ -10,12 +10,12 @@ from typing import Any, Protocol
 import numpy as np
 
 from ..base.settings import AUTO, MOST
-from ..base.tags import Kind
 from ..ir.definition import Ufunc
 from ..ir.frames import ROOT, Frames, assign_frames
 from ..ir.operation import Operation
 from ..ir.rewrite import Program, needed
 from ..ir.traits import Role
+from ..kernels.core.table import Kind
 from .plan import Frame, Node, Plan
 
 _KINDS = {role: Kind[role.name] for role in Role if role.name in Kind.__members__} | {Role.MAYBE_GET: Kind.IDENTITY}
@@ -156,7 +156,7 @@ class _Builder:
         elif kind is Kind.SERIES_READ:
             fields = {"is_last": op.attrs["last"]}
         elif kind in (Kind.SEND, Kind.RECV):
-            fields = {"index": op.attrs["channel"], "quiet": op.attrs["quiet"]}
+            fields = {"index": op.attrs["channel"], "dead_silent": op.attrs["dead_silent"]}
         return Node(
             op.name,
             op.type,

@@ -10,8 +10,8 @@ import numpy as np
 
 from ..base.settings import AUTO
 from ..base.sources import Source
-from ..base.tags import Kind
 from ..ir.operation import Origin
+from ..kernels.core.table import Kind
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class Node:
         Whether what a SERIES_PUSH saves may leave the device's memory.
     is_lent : bool
         Whether it may if it is in the host's memory anyway.
-    quiet : bool
+    dead_silent : bool
         Of a SEND, whether it sends nothing when it is dead; of a RECV, whether it waits for nothing when it is.
     """
 
@@ -77,7 +77,7 @@ class Node:
     is_last: bool = False
     is_swapped: bool = False
     is_lent: bool = False
-    quiet: bool = False
+    dead_silent: bool = False
     source: Source | None = None
     origin: Origin | None = None
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..kernels.cpu.contexts import KernelContexts
+from ..kernels.memory.contexts import KernelContexts
 from ..ops.variables import VariableStore
 from ..swap.step import StepSwap
 from .partial import PartialRunState

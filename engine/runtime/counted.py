@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..kernels.scheduler.exchange import Rendezvous
+from ..kernels.scheduler.rendezvous import Rendezvous
 from ..plan.plan import Plan
 from ..swap.counts import SwapCounts
 from .timing import Usage

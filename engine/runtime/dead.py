@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..base.errors import DeadFetchError
-from ..base.tags import Kind
+from ..kernels.core.table import Kind
 from ..plan.plan import Node, Plan
 
 if TYPE_CHECKING:

@@ -16,10 +16,11 @@ from ..base.dtypes import ON_GPU, as_dtype
 from ..base.settings import Settings
 from ..ir.definition import Ufunc, host_inputs, runs_on
 from ..ir.operation import Operation
-from ..kernels.cpu.contexts import KernelContexts
 from ..kernels.cuda.registry import Compiled, find_compiled
+from ..kernels.memory.contexts import KernelContexts
+from ..kernels.memory.swappable import SwappableArray
 from ..kernels.scheduler.calls import Resumed
-from ..kernels.scheduler.series import Series, Stored
+from ..kernels.scheduler.series import Series
 from ..ops.variables import VariableSlot
 from ..plan.build import bound_kernel
 from ..plan.plan import Plan
@@ -85,7 +86,9 @@ class DeviceKernel:
         if self._looks:
             return all(not self._device_values.has(given[self._first + i]) for i in self._looks)
         if self._series:
-            return not any(self._device_values.has(each) or isinstance(each, Stored) for each in self._saved(given))
+            return not any(
+                self._device_values.has(each) or isinstance(each, SwappableArray) for each in self._saved(given)
+            )
         return self._may_stay and all(stays_on_host(given[self._first + i]) for i in self._values)
 
     def _saved(self, given: Sequence[Any]) -> Iterator[Any]:
@@ -132,7 +135,9 @@ class DeviceKernel:
         """Yield what series have in the host's memory beside what they have on the device."""
         for series in (given[i] for i in self._series if isinstance(given[i], Series)):
             for index in series.indices():
-                if not self._device_values.has(value := series.at(index)) and not isinstance(value, Series | Stored):
+                if not self._device_values.has(value := series.at(index)) and not isinstance(
+                    value, Series | SwappableArray
+                ):
                     yield partial(series.put, index), value
 
     async def _later(self, kernel: Callable[..., Any], given: list[Any], coming: list[Coming]) -> Any:

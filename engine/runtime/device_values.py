@@ -11,8 +11,8 @@ from weakref import WeakKeyDictionary, WeakSet
 
 import numpy as np
 
-from ..base.tags import Kind
-from ..kernels.cpu.contexts import KernelContexts
+from ..kernels.core.table import Kind
+from ..kernels.memory.contexts import KernelContexts
 from ..plan.plan import Plan
 from ..streams.contract import Device
 from ..streams.event import DeviceClosed, Event

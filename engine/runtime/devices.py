@@ -13,8 +13,8 @@ from ..base.devices import DeviceSpec, parse_device
 from ..base.errors import GraphError
 from ..base.settings import Settings
 from ..compile import DeviceTarget
-from ..kernels.cpu.contexts import KernelContexts
-from ..kernels.cpu.pool import Pool
+from ..kernels.memory.contexts import KernelContexts
+from ..kernels.memory.pool import Pool
 from ..streams.contract import Device
 from ..streams.cpu import CpuDevice
 from ..streams.cuda import CudaDevice, CudaUnavailable

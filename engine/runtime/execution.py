@@ -203,12 +203,12 @@ class Execution:
         """Wait until a task or a worker's kernel has ended, others gave memory back, or the step was aborted."""
         self.waiter = asyncio.get_running_loop().create_future()
         try:
-            if self.machine.starved:
+            if self.machine.blocked_on_memory:
                 self.shortage.wait(self)
             if self.swaps and self._waits_for_copies():
                 with self.swaps[0].stalled():
                     await self.waiter
-            elif not self.machine.errands:
+            elif not self.machine.offloaded:
                 await self.waiter
             elif self._expect_worker():
                 with held([each.device.clock for each in self.devices if each.has_time]):
@@ -219,9 +219,9 @@ class Execution:
 
     def _waits_for_copies(self) -> bool:
         """Say whether nothing of the step goes on but copies of saved values that are wanted now."""
-        if self.machine.errands:
+        if self.machine.offloaded:
             return False
-        return self.machine.pending == sum(swap.waiting for swap in self.swaps) or self.machine.starved
+        return self.machine.pending == sum(swap.waiting for swap in self.swaps) or self.machine.blocked_on_memory
 
     def _expect_worker(self) -> bool:
         if self.bell is None:
@@ -234,7 +234,9 @@ class Execution:
 
     def _look(self) -> None:
         """Go on if memory that was given back lets this step, or perhaps one that waits for it."""
-        if self.waiter is not None and (self.machine.hopeful or self.machine.starved or self.shortage.waiting):
+        if self.waiter is not None and (
+            self.machine.can_progress or self.machine.blocked_on_memory or self.shortage.waiting
+        ):
             self._wake()
 
     async def _stop(self) -> None:

@@ -8,12 +8,12 @@ from functools import partial
 from typing import Any
 
 from ..compile import DevicePlan
-from ..kernels.cpu.contexts import KernelContexts
-from ..kernels.cpu.pool import MemoryLimitError
-from ..kernels.scheduler.exchange import Rendezvous
+from ..kernels.memory.contexts import KernelContexts
+from ..kernels.memory.pool import MemoryLimitError
 from ..kernels.scheduler.group import MachineGroup
 from ..kernels.scheduler.limited import LimitedMachine
 from ..kernels.scheduler.machine import StepMachine
+from ..kernels.scheduler.rendezvous import Rendezvous
 from ..swap.step import StepSwap
 from .counted import Counted
 from .devices import SessionDevice
@@ -151,7 +151,7 @@ def hold(contexts: KernelContexts, feeds: list[Any], step: CompiledStep, context
     if contexts.pool is None:
         return []
     try:
-        return contexts.pool.hold(feeds)
+        return contexts.pool.charge_external(feeds)
     except MemoryLimitError as error:
         raise refused(error, "the values fed", [step], contexts.pool, context.variables) from None
 

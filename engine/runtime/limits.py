@@ -6,17 +6,17 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, SupportsIndex
 
 from ..base.devices import parse_device
-from ..base.errors import DeviceMemoryError, GraphError, Holder
+from ..base.errors import Allocation, DeviceMemoryError, GraphError
 from ..base.sizes import format_size, parse_size
-from ..base.tags import Kind
-from ..kernels.cpu.contexts import KernelContexts
-from ..kernels.cpu.pool import MemoryLimitError, Pool
+from ..kernels.core.table import Kind
+from ..kernels.memory.contexts import KernelContexts
+from ..kernels.memory.pool import MemoryLimitError, Pool
 from ..kernels.scheduler.limited import NoRoom
 from .device_values import copied_out
 from .devices import SessionDevice
 
 Limit = SupportsIndex | str
-_HOLDERS = 8
+_MOST_ALLOCATIONS = 8
 _HINT = "allow more by memory_limit=, or take less at once: smaller feeds, fewer steps, parallel_iterations='auto'"
 _SWAP_HINT = (
     "let what loops save for their gradients leave this memory, by Session(swap=True) or "
@@ -126,14 +126,14 @@ def refused(error: MemoryLimitError, what: str, steps: Iterable[Any], pool: Pool
 
 def no_room(error: NoRoom) -> DeviceMemoryError:
     """Return the error of a step in which an instance waited for memory that nothing could give back."""
-    holders = [Holder(name, tag, size, source) for size, name, tag, source in error.holders]
-    saved = sum(holder.bytes for holder in holders if holder.operation.startswith("values saved"))
+    allocations = [Allocation(name, tag, size, source) for size, name, tag, source in error.allocations]
+    saved = sum(allocation.bytes for allocation in allocations if allocation.operation.startswith("values saved"))
     better = _LESS_HINT if error.swaps else _SWAP_HINT
     hint = _HINT if 4 * saved < error.live else f"{better}; or {_HINT}"
-    return _error("there is no room for a result in", error, holders, hint=hint)
+    return _error("there is no room for a result in", error, allocations, hint=hint)
 
 
-def _error(what: str, error: Any, holders: Iterable[Holder], **fields: Any) -> DeviceMemoryError:
+def _error(what: str, error: Any, allocations: Iterable[Allocation], **fields: Any) -> DeviceMemoryError:
     left = format_size(max(0, error.limit - error.live))
     return DeviceMemoryError(
         f"{what} the memory of {error.device}",
@@ -141,20 +141,20 @@ def _error(what: str, error: Any, holders: Iterable[Holder], **fields: Any) -> D
         requested=error.wanted,
         live=error.live,
         limit=error.limit,
-        holders=tuple(sorted(holders, key=lambda holder: -holder.bytes)[:_HOLDERS]),
+        allocations=tuple(sorted(allocations, key=lambda allocation: -allocation.bytes)[:_MOST_ALLOCATIONS]),
         wanted=f"{format_size(error.wanted)} ({error.wanted} bytes)",
         got=f"{left} left of {format_size(error.limit)} ({error.limit} bytes)",
         **fields,
     )
 
 
-def _kept(pool: Pool, steps: Iterable[Any], variables: Any) -> Iterator[Holder]:
+def _kept(pool: Pool, steps: Iterable[Any], variables: Any) -> Iterator[Allocation]:
     """Yield what variables and the constants of compiled steps hold on a device."""
     for slot in variables:
         if slot.is_initialized and pool.counts(slot.read()):
-            yield Holder(f"variable {slot.name}", None, slot.read().nbytes)
-    constants: dict[int, Holder] = {}
+            yield Allocation(f"variable {slot.name}", None, slot.read().nbytes)
+    constants: dict[int, Allocation] = {}
     for step in steps:
         for node in (node for each in step.device_plans for node in each.plan.nodes if node.kind is Kind.CONST):
-            constants[id(node.value)] = Holder(node.name, None, getattr(node.value, "nbytes", 0), node.source)
+            constants[id(node.value)] = Allocation(node.name, None, getattr(node.value, "nbytes", 0), node.source)
     yield from constants.values()

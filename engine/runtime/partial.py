@@ -13,7 +13,7 @@ from ..base.errors import GraphError, SessionClosed
 from ..base.tags import ROOT_PATH, instance_name
 from ..ir.operation import Operation
 from ..ir.tensor import Tensor
-from ..kernels.cpu.contexts import outside
+from ..kernels.memory.contexts import outside
 from .dead import explain_dead_fetch
 from .execution import start_timer
 from .step import CompiledStep, Request, feed_values, make_request

@@ -17,7 +17,8 @@ from typing import Any
 import numpy as np
 
 from ..base.dtypes import DIFFERENTIABLE
-from ..base.tags import DEAD, ROOT_ID, ROOT_PATH, Kind, frame_id, frame_path, instance_name, name_hash
+from ..base.tags import DEAD, ROOT_ID, ROOT_PATH, frame_id, frame_path, instance_name, name_hash
+from ..kernels.core.table import Kind
 from ..kernels.scheduler.limited import NoRoom
 from ..kernels.scheduler.series import Series
 from ..plan.plan import Node, Plan

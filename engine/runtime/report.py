@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ..base.tags import Kind
 from ..ir.operation import Origin
+from ..kernels.core.table import Kind
 from ..partition.partitioned import Channel
 from ..plan.plan import Node, Plan
 from ..swap.report import SwapReport, not_swapped, swap_report
@@ -248,7 +248,9 @@ def _slowest(last: Sequence[int], variables: Sequence[Origin | None]) -> str | N
 def _limit(counts: dict[str, Any], window: int, variable: str | None) -> str:
     starts, most, held_back, launches = (counts[key] for key in ("starts", "most", "held_back", "launches"))
     overlapping = counts["awaited"] > launches * max(1, (most - 1) / 2)
-    if counts["starved"] > max(held_back, counts["runs"]):  # the first iteration of a run is alone in any case
+    if counts["blocked_on_memory"] > max(
+        held_back, counts["runs"]
+    ):  # the first iteration of a run is alone in any case
         return "memory"
     if held_back and (overlapping or window == 1):
         return "window"

@@ -70,7 +70,7 @@ class Shortage:
     def look(self) -> None:
         """Let those that wait go on for which memory was given back."""
         for execution in [each for part in self._all() for each in part._waiting]:
-            if execution.machine.hopeful:
+            if execution.machine.can_progress:
                 execution._wake()
 
     def _all(self) -> set[Shortage]:
@@ -102,7 +102,7 @@ class Shortage:
         parts = self._all()
         running = {each: number for part in parts for each, number in part._running.items()}
         waiting = {each for part in parts for each in part._waiting}
-        if any(swap.relieve() for each in sorted(running, key=running.__getitem__) for swap in each.swaps):
+        if any(swap.free_some() for each in sorted(running, key=running.__getitem__) for swap in each.swaps):
             return  # it wakes whom it belongs to
         if any(each not in waiting or each.waiter.done() for each in running):
             return  # who was woken up or cancelled will look again, or leave
@@ -113,7 +113,7 @@ class Shortage:
             self._wake_all()
             return
         newest = max(running, key=running.__getitem__)
-        newest.machine.give_up()
+        newest.machine.fail_out_of_memory()
         newest._wake()
 
     def stop(self, execution: Any) -> None:

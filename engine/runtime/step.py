@@ -14,13 +14,13 @@ from ..base import nest
 from ..base.dtypes import as_array
 from ..base.errors import DtypeError, GraphError, ShapeError
 from ..base.shapes import Shape
-from ..base.tags import Kind
 from ..compile import StepPlan, Target, compile_step, compile_until
 from ..ir.graph import Graph
 from ..ir.operation import Operation
 from ..ir.rewrite import Program
 from ..ir.tensor import Tensor
-from ..kernels.cpu.pool import hand_over
+from ..kernels.core.table import Kind
+from ..kernels.memory.pool import hand_over
 from ..partition import Partitioned, to_dot, to_text
 from .counted import Counted
 from .devices import SessionDevice
@@ -151,7 +151,7 @@ class CompiledStep:
         for plan, device in plans:
             pool = devices[device].pool
             if pool is not None and not plan.has_device_arrays:
-                self.holds += pool.hold(node.value for node in plan.nodes if node.kind is Kind.CONST)
+                self.holds += pool.charge_external(node.value for node in plan.nodes if node.kind is Kind.CONST)
 
     def convert(self, values: Sequence[Any]) -> list[np.ndarray[Any, Any]]:
         """Return the fed values as arrays, checked against dtype and static shape."""

@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from time import monotonic_ns
 from typing import Any
 
-from ..base.tags import Kind
-from ..kernels.cpu.pool import Pool
+from ..kernels.core.table import Kind
+from ..kernels.memory.pool import Pool
 from ..kernels.scheduler.series import Series
 from ..kernels.scheduler.tracing import Recorder
 from ..plan.plan import Plan
@@ -67,7 +67,7 @@ class LoopCounts:
 
     def __init__(self, plan: Plan) -> None:
         self.nexts = [_nexts(plan, k) for k in range(len(plan.frames))]
-        names = ("runs", "starts", "alive", "most", "held_back", "launches", "awaited", "queued", "starved")
+        names = ("runs", "starts", "alive", "most", "held_back", "launches", "awaited", "queued", "blocked_on_memory")
         self.counts: list[dict[str, Any]] = [{**dict.fromkeys(names, 0), "last": [0] * len(n)} for n in self.nexts]
         self.in_flight = 0
 

@@ -10,7 +10,7 @@ from functools import partial
 from math import inf
 from typing import Any
 
-from ..base.tags import Kind
+from ..kernels.core.table import Kind
 from ..partition.partitioned import Channel
 from ..plan.plan import Node, Plan
 from ..streams.contract import Clock, Device

@@ -11,7 +11,7 @@ import numpy as np
 
 from ..base.errors import GraphError
 from ..ir.tensor import Tensor
-from ..kernels.cpu.contexts import outside
+from ..kernels.memory.contexts import outside
 
 _POLICIES = ("block", "latest")
 

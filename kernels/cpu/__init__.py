@@ -1,0 +1,17 @@
+"""C kernels; each file registers its own when it is imported."""
+
+from . import (  # noqa: F401
+    concat_transpose,
+    cumulative,
+    elements,
+    elementwise,
+    fused,
+    gather_slice,
+    linear,
+    loops,
+    product_sum,
+    reducing,
+    reshape,
+    softmax,
+    stack,
+)

@@ -5,8 +5,8 @@ from cpython.object cimport PyObject, PyTypeObject
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
 
-from tagflow.kernels.scheduler.table cimport Table, Node, Type, input_type, output_type
-from tagflow.kernels.scheduler.values cimport OBJECT, SCALAR, Counters, Py_INCREF, Value, hold, object_value, scalar
+from tagflow.kernels.core.table cimport Node, Table, Type, input_type, output_type
+from tagflow.kernels.core.values cimport OBJECT, SCALAR, Counters, Py_INCREF, Value, hold, object_value, scalar
 
 cdef extern from "numpy/arrayobject.h" nogil:
     PyTypeObject PyArray_Type
@@ -178,3 +178,8 @@ cdef inline void repeat(char* target, const char* element, size_t size, cnp.npy_
     else:
         for i in range(count):
             memcpy(target + i * size, element, size)
+
+
+cdef inline bint are_copyable(list dtypes):
+    """Say whether elements of dtypes are bytes that can be copied: numbers, bools and void."""
+    return all([dtype is not None and dtype.kind in "biufcV" for dtype in dtypes])

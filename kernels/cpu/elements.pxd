@@ -2,8 +2,6 @@
 
 from libc.stdint cimport int64_t
 
-from tagflow.kernels.scheduler.table cimport Native
-
 
 cdef class Element:
     cdef public object value  # None before the first write and after it was cleared
@@ -27,6 +25,3 @@ cdef class Elements:
 
     cdef bint write_quickly(self, int64_t index, object array, tuple shape, str name, int64_t iteration) except -1
     cdef object read_quickly(self, int64_t index, str name, int64_t iteration)
-
-
-cdef Native find_array_access(str type)

@@ -9,12 +9,13 @@ cimport numpy as cnp
 from cpython.object cimport PyObject
 from libc.stdint cimport int64_t, uint32_t
 
+from tagflow.kernels.core.convert cimport accept, as_integer, box
+from tagflow.kernels.core.frames cimport iteration_of
+from tagflow.kernels.core.table cimport Native, Node, Table, Work, input_type, output_type
+from tagflow.kernels.core.values cimport OBJECT, Counters, Value, hold
 from tagflow.kernels.cpu.arrays cimport ArrayObject, PyArray_DIM, PyArray_NDIM
-from tagflow.kernels.scheduler.convert cimport accept, as_integer, box
-from tagflow.kernels.scheduler.frames cimport iteration_of
-from tagflow.kernels.scheduler.series cimport Stored
-from tagflow.kernels.scheduler.table cimport Native, Node, Table, Work, input_type, output_type
-from tagflow.kernels.scheduler.values cimport OBJECT, Counters, Value, hold
+from tagflow.kernels.cpu.registry cimport register
+from tagflow.kernels.memory.swappable cimport SwappableArray
 
 cdef extern from "numpy/arrayobject.h":
     ctypedef struct DescrObject "PyArray_Descr":
@@ -96,7 +97,7 @@ cdef class Elements:
             return None
         element = <Element>self.elements[index]
         value = element.value
-        if value is None or isinstance(value, Stored):
+        if value is None or isinstance(value, SwappableArray):
             return None
         if element.reader_name is None:
             element.reader_name, element.reader_iteration = name, iteration
@@ -159,6 +160,10 @@ cdef int _write(
     return 1
 
 
-cdef Native find_array_access(str type):
+cdef Native _find_array_access(str type, dict attrs, list inputs, list outputs, int64_t* params, list kept) except *:
     """Return the kernel of TensorArrayRead or TensorArrayWrite."""
     return _read if type == "TensorArrayRead" else _write
+
+
+register("TensorArrayRead", _find_array_access)
+register("TensorArrayWrite", _find_array_access)

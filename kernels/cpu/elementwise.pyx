@@ -11,14 +11,15 @@ from libc.string cimport memcpy
 
 import numpy as np
 
+from tagflow.kernels.core.convert cimport as_integer
+from tagflow.kernels.core.table cimport Loop, Native, Node, Table, Type, Work, input_type, output_type
+from tagflow.kernels.core.values cimport OBJECT, SCALAR, Counters, Value, hold, object_value, scalar
 from tagflow.kernels.cpu.arrays cimport (
     ArrayObject, PyArray_DATA, PyArray_DIMS, PyArray_NDIM, PyArray_SIZE, new_array, plain_in, same_shape,
     unshared,
 )
-from tagflow.kernels.scheduler.convert cimport as_integer
-from tagflow.kernels.scheduler.table cimport Loop, Native, Node, Table, Type, Work, input_type, output_type
-from tagflow.kernels.scheduler.ufuncs cimport find_native_loop
-from tagflow.kernels.scheduler.values cimport OBJECT, SCALAR, Counters, Value, hold, object_value, scalar
+from tagflow.kernels.cpu.registry cimport register
+from tagflow.kernels.cpu.ufuncs cimport find_native_loop
 
 cnp.import_array()
 
@@ -180,7 +181,7 @@ cdef int _cast_integer(
     return 1
 
 
-cdef Native find_cast(list inputs, list outputs):
+cdef Native _find_cast(str type, dict attrs, list inputs, list outputs, int64_t* params, list kept) except *:
     """Return the kernel of Cast, if it is from integer to integer."""
     if inputs[0].kind in "iu" and outputs[0].kind in "iu":
         return _cast_integer
@@ -195,13 +196,18 @@ cdef inline Native _for(object dtype, Native floats, Native doubles):
     return NULL
 
 
-cdef Native find_add_n(dict attrs, list inputs, list outputs):
+cdef Native _find_add_n(str type, dict attrs, list inputs, list outputs, int64_t* params, list kept) except *:
     """Return the kernel of AddN."""
     return _for(outputs[0], _add_n_float, _add_n_double)
 
 
-cdef Native find_sigmoid(dict attrs, list inputs, list outputs):
+cdef Native _find_sigmoid(str type, dict attrs, list inputs, list outputs, int64_t* params, list kept) except *:
     """Return the kernel of Sigmoid."""
     if _floats.exp == NULL or _doubles.exp == NULL:
         return NULL
     return _for(outputs[0], _sigmoid_float, _sigmoid_double)
+
+
+register("Cast", _find_cast)
+register("AddN", _find_add_n)
+register("Sigmoid", _find_sigmoid)

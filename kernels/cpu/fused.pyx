@@ -4,6 +4,8 @@ A program is a list of steps over registers. Registers are first the inputs, the
 step. All of them have the same rows (the dimensions before the last), each its own width: a scalar has none, a column
 has one element in each row, and a row of one input may stand for all rows. The steps run the loops that the operations
 would run one after the other, so the results are the same bit for bit.
+
+See docs/design/0005-loops-made-fast.md.
 """
 
 cimport numpy as cnp
@@ -12,19 +14,20 @@ from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.stdlib cimport free, realloc
 from libc.string cimport memcpy
 
+from tagflow.kernels.core.arena cimport Arena
+from tagflow.kernels.core.cost cimport LONG, leave
+from tagflow.kernels.core.table cimport Native, Node, Table, Work, output_type
+from tagflow.kernels.core.values cimport SCALAR, Counters, Py_INCREF, Value, drop
 from tagflow.kernels.cpu.arrays cimport (
     MOST_DIMS, ArrayObject, PyArray_DATA, PyArray_DIM, PyArray_DIMS, PyArray_NDIM, new_array, plain_in, product,
 )
 from tagflow.kernels.cpu.loops cimport find_choice
+from tagflow.kernels.cpu.registry cimport register
 from tagflow.kernels.cpu.steps cimport (
     APPLY, CUT, EXTREME, JOIN, MEAN, MOST_OPERANDS, SIGMOID, SPREAD, SUM, Register, Step, find_width, is_elementwise,
     run_step,
 )
-from tagflow.kernels.scheduler.cost cimport LONG, leave
-from tagflow.kernels.scheduler.memory cimport Arena
-from tagflow.kernels.scheduler.table cimport Native, Node, Table, Work, output_type
-from tagflow.kernels.scheduler.ufuncs cimport find_native_loop
-from tagflow.kernels.scheduler.values cimport SCALAR, Counters, Py_INCREF, Value, drop
+from tagflow.kernels.cpu.ufuncs cimport find_native_loop
 
 cnp.import_array()
 
@@ -404,7 +407,7 @@ cdef void _run_part(const void* arguments, int part, int parts) noexcept nogil:
     _all_rounds(&run, count)
 
 
-cdef Native find_fused(dict attrs, list inputs, list outputs, int64_t* params, list kept) except *:
+cdef Native _find_fused(str type, dict attrs, list inputs, list outputs, int64_t* params, list kept) except *:
     """Return the kernel of Fused and keep its program alive in `kept`, or return NULL."""
     if len(attrs["lead"]) >= MOST_DIMS or (None in attrs["lead"] and not any(attrs["full"])):
         return NULL
@@ -414,3 +417,6 @@ cdef Native find_fused(dict attrs, list inputs, list outputs, int64_t* params, l
     kept.append(program)
     params[0] = <int64_t><void*>program
     return _run
+
+
+register("Fused", _find_fused)

@@ -5,19 +5,20 @@ What is not two plain matrices of float32 or float64 goes through the Python ker
 
 cimport numpy as cnp
 from libc.limits cimport INT_MAX
+from libc.stdint cimport int64_t
 from libc.string cimport memcpy
 from scipy.linalg.cython_blas cimport dgemm, sgemm
 
 import numpy as np
 
+from tagflow.kernels.core.cost cimport LONG, leave
+from tagflow.kernels.core.table cimport Native, Node, Table, Work, output_type
+from tagflow.kernels.core.values cimport Counters, Value, hold
 from tagflow.kernels.cpu.arrays cimport (
-    PyArray_CompareLists, PyArray_DATA, PyArray_DIM, PyArray_DIMS, PyArray_FLAGS, PyArray_ITEMSIZE, PyArray_NBYTES,
-    PyArray_NDIM,
-    ArrayObject, array_in, is_unshared, is_usable, new_array, plain_in,
+    ArrayObject, PyArray_CompareLists, PyArray_DATA, PyArray_DIM, PyArray_DIMS, PyArray_FLAGS, PyArray_ITEMSIZE,
+    PyArray_NBYTES, PyArray_NDIM, array_in, is_unshared, is_usable, new_array, plain_in,
 )
-from tagflow.kernels.scheduler.cost cimport LONG, leave
-from tagflow.kernels.scheduler.table cimport Native, Node, Table, Work, output_type
-from tagflow.kernels.scheduler.values cimport Counters, Value, hold
+from tagflow.kernels.cpu.registry cimport register
 
 cnp.import_array()
 
@@ -212,10 +213,15 @@ cdef int _multiply_double(
     return _multiply(table, node, inputs, live, outputs, work, <double*>NULL)
 
 
-cdef Native find_matmul(dict attrs, list inputs, list outputs):
+cdef Native _find_matmul(str type, dict attrs, list inputs, list outputs, int64_t* params, list kept) except *:
     """Return the kernel of a product, NULL where there is none."""
+    params[0], params[1], params[2] = attrs["transpose_a"], attrs["transpose_b"], type == "MatMulAdd"
     if inputs[0] == np.float32:
         return _multiply_float
     if inputs[0] == np.float64:
         return _multiply_double
     return NULL
+
+
+register("MatMul", _find_matmul)
+register("MatMulAdd", _find_matmul)

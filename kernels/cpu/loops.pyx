@@ -9,10 +9,11 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
 import numpy as np
 
-from tagflow.kernels.cpu.moving cimport are_plain
-from tagflow.kernels.scheduler.memory cimport Arena
-from tagflow.kernels.scheduler.table cimport Loop
-from tagflow.kernels.scheduler.ufuncs cimport find_native_loop
+from tagflow.kernels.core.arena cimport Arena
+from tagflow.kernels.core.table cimport Loop
+from tagflow.kernels.cpu.arrays cimport are_copyable
+from tagflow.kernels.cpu.registry cimport register_loop
+from tagflow.kernels.cpu.ufuncs cimport find_native_loop
 
 cdef extern from "Python.h" nogil:
     PyObject* PyExc_ZeroDivisionError
@@ -143,7 +144,7 @@ cdef void _cast_double(char** p, const cnp.npy_intp* n, const cnp.npy_intp* s, v
     _cast_from(p, n, s, <int><int64_t>number, <double*>NULL)
 
 
-cdef Loop _find_cast(int number):
+cdef Loop _cast_loop(int number):
     """Return the loop that casts elements of one type to the type whose number is its last argument."""
     if number == cnp.NPY_BOOL:
         return _cast_bool
@@ -218,7 +219,7 @@ cdef void _square_doubles(char** p, const cnp.npy_intp* n, const cnp.npy_intp* s
     _square_differences(p, n[0], s, <double*>NULL)
 
 
-cdef Loop _find_square(int number):
+cdef Loop _square_loop(int number):
     if number == cnp.NPY_FLOAT32:
         return _square_floats
     if number == cnp.NPY_FLOAT64:
@@ -226,32 +227,33 @@ cdef Loop _find_square(int number):
     return NULL
 
 
-_DIVISIONS = {"FloorDiv": "floor_divide", "FloorMod": "remainder"}
-_WITH_ZERO = {"Relu": "maximum", "Softplus": "logaddexp"}
-TYPES = frozenset({"Cast", "SquaredDifference", "Where", *_DIVISIONS, *_WITH_ZERO})
+cdef Loop _find_where(str type, list inputs, list outputs, void** data, Arena arena) except *:
+    """Return the loop of Where."""
+    return find_choice(outputs[0].itemsize) if are_copyable([*inputs, *outputs]) else NULL
 
 
-cdef Loop find_own_loop(str type, list inputs, list outputs, void** data, Arena arena) except *:
-    """Return the inner loop of an operation for these dtypes, NULL if there is none, and store its data.
-
-    The loop may use its data as long as the arena lives.
-    """
-    if type not in TYPES or not are_plain([*inputs, *outputs]):
+cdef Loop _find_cast(str type, list inputs, list outputs, void** data, Arena arena) except *:
+    """Return the loop of Cast, to the numbers that most programs have."""
+    if not are_copyable([*inputs, *outputs]) or outputs[0] not in (np.int32, np.int64, np.float32, np.float64):
         return NULL
+    data[0] = <void*><int64_t>outputs[0].num
+    return _cast_loop(inputs[0].num)
+
+
+cdef Loop _find_square(str type, list inputs, list outputs, void** data, Arena arena) except *:
+    """Return the loop of SquaredDifference."""
+    return _square_loop(outputs[0].num) if are_copyable([*inputs, *outputs]) else NULL
+
+
+_WRAPPED = {"FloorDiv": "floor_divide", "FloorMod": "remainder", "Relu": "maximum", "Softplus": "logaddexp"}
+
+
+cdef Loop _find_wrapped(str type, list inputs, list outputs, void** data, Arena arena) except *:
+    """Return a loop of NumPy's with a check, or a constant operand, around it."""
     dtype = outputs[0]
-    if type == "Where":
-        return find_choice(dtype.itemsize)
-    if type == "Cast":
-        data[0] = <void*><int64_t>dtype.num
-        if dtype in (np.int32, np.int64, np.float32, np.float64):
-            return _find_cast(inputs[0].num)
+    if not are_copyable([*inputs, *outputs]) or dtype.kind not in "iuf" or dtype.itemsize == 2 and dtype.kind == "f":
         return NULL
-    if type == "SquaredDifference":
-        return _find_square(dtype.num)
-    name = _DIVISIONS.get(type) or _WITH_ZERO.get(type)
-    if name is None or dtype.kind not in "iuf" or dtype.itemsize == 2 and dtype.kind == "f":
-        return NULL
-    return _wrap(name, dtype, type in _DIVISIONS, data, arena)
+    return _wrap(_WRAPPED[type], dtype, type in ("FloorDiv", "FloorMod"), data, arena)
 
 
 cdef Loop _wrap(str name, dtype, bint divides, void** data, Arena arena) except *:
@@ -268,3 +270,10 @@ cdef Loop _wrap(str name, dtype, bint divides, void** data, Arena arena) except 
     if divides:
         return _divide_integers
     return _with_zero
+
+
+register_loop("Cast", _find_cast)
+register_loop("SquaredDifference", _find_square)
+register_loop("Where", _find_where)
+for _type in _WRAPPED:
+    register_loop(_type, _find_wrapped)

@@ -9,15 +9,15 @@ from libc.string cimport memcpy, memset
 
 import numpy as np
 
+from tagflow.kernels.core.cost cimport LONG, leave
+from tagflow.kernels.core.table cimport Loop, Native, Node, Table, Work, input_type, output_type
+from tagflow.kernels.core.values cimport SCALAR, Counters, Value, hold
 from tagflow.kernels.cpu.arrays cimport (
-    MOST_DIMS, Operand, new_result, open_plain, product, read_sizes, repeat,
+    MOST_DIMS, Operand, are_copyable, new_result, open_plain, product, read_sizes, repeat,
 )
-from tagflow.kernels.cpu.moving cimport are_plain
+from tagflow.kernels.cpu.registry cimport register
+from tagflow.kernels.cpu.ufuncs cimport find_native_loop
 from tagflow.kernels.cpu.walks cimport Walk, advance, lay_out
-from tagflow.kernels.scheduler.cost cimport LONG, leave
-from tagflow.kernels.scheduler.table cimport Loop, Native, Node, Table, Work, input_type, output_type
-from tagflow.kernels.scheduler.ufuncs cimport find_native_loop
-from tagflow.kernels.scheduler.values cimport SCALAR, Counters, Value, hold
 
 cnp.import_array()
 
@@ -293,10 +293,10 @@ cdef Reduction _describe(str type, dict attrs):
     return self
 
 
-cdef Native find_reduction(str type, dict attrs, list inputs, list outputs, int64_t* params, list kept) except *:
+cdef Native _find_reduction(str type, dict attrs, list inputs, list outputs, int64_t* params, list kept) except *:
     """Return the kernel of a reduction, of SumTo, Unreduce or BroadcastTo and keep what it needs, or return NULL."""
     dtype = outputs[0]
-    if not are_plain(outputs):
+    if not are_copyable(outputs):
         return NULL
     if type == "BroadcastTo":
         return _broadcast
@@ -317,3 +317,7 @@ cdef Native find_reduction(str type, dict attrs, list inputs, list outputs, int6
     if type == "SumTo":
         return _sum_to
     return _reduce
+
+
+for _type in ("All", "Any", "BroadcastTo", "Max", "Mean", "Min", "Sum", "SumTo", "Unreduce"):
+    register(_type, _find_reduction)

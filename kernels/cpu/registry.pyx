@@ -1,35 +1,49 @@
-"""Which operations have a C kernel, by type, dtypes and attributes.
+"""Which operations have a C kernel, or an inner loop of our own, by type.
 
-The definition block of an operation gives its meaning by a Python kernel; a C kernel here computes the same where
-its inputs are the plain arrays that almost all are, and declines where they are not.
+The definition block of an operation gives its meaning by a Python kernel; a C kernel computes the same where its inputs
+are the plain arrays that almost all are, and declines where they are not. The file of a kernel registers, at its end, what
+finds the kernel for the dtypes and attributes of an operation; importing this package imports all those files.
 """
 
 from libc.stdint cimport int64_t
 
-from tagflow.kernels.cpu.elementwise cimport find_add_n, find_cast, find_sigmoid
-from tagflow.kernels.cpu.elements cimport find_array_access
-from tagflow.kernels.cpu.fused cimport find_fused
-from tagflow.kernels.cpu.joining cimport find_stack
-from tagflow.kernels.cpu.linear cimport find_matmul
-from tagflow.kernels.cpu.moving cimport find_concat, find_split, find_transpose
-from tagflow.kernels.cpu.products cimport find_product_sum
-from tagflow.kernels.cpu.reducing cimport find_reduction
-from tagflow.kernels.cpu.rows cimport find_row_kernel
-from tagflow.kernels.cpu.scanning cimport find_scan
-from tagflow.kernels.cpu.shaping cimport find_shaping
-from tagflow.kernels.cpu.taking cimport find_gather, find_slice
-from tagflow.kernels.scheduler.table cimport Native
+from tagflow.kernels.core.arena cimport Arena
+from tagflow.kernels.core.table cimport Loop, Native
 
-_REDUCTIONS = frozenset({"All", "Any", "BroadcastTo", "Max", "Mean", "Min", "Sum", "SumTo", "Unreduce"})
-_ROWS = frozenset({"ArgMax", "ArgMin", "LogSoftmax", "Softmax", "SoftmaxCrossEntropyWithLogits",
-                   "SparseSoftmaxCrossEntropyWithLogits"})
-_SHAPING = frozenset({"ExpandDims", "Fill", "Rank", "Reshape", "Shape", "Size", "Squeeze"})
 
-TYPES = _REDUCTIONS | _ROWS | _SHAPING | {
-    "AddN", "Cast", "Concat", "Cumsum", "Fused", "Gather", "MatMul", "MatMulAdd", "ProductSumAdd", "ProductSumBegin",
-    "ProductSumEnd", "Sigmoid", "Split", "SplitV", "StridedSlice", "TensorArrayRead", "TensorArrayStack",
-    "TensorArrayWrite", "Transpose",
-}  # all that find_native may find something for
+cdef class _Entry:
+    cdef FindNative find
+    cdef FindLoop find_loop
+
+
+cdef dict _natives = {}
+cdef dict _loops = {}
+
+
+def registered_types():
+    """Return the types of all operations that may have a C kernel or a loop of our own."""
+    return frozenset(_natives) | frozenset(_loops)
+
+
+cdef int register(str type, FindNative find) except -1:
+    """Have `find` asked for the C kernel of operations of a type."""
+    cdef _Entry entry = _Entry()
+    entry.find = find
+    return _add(_natives, type, entry)
+
+
+cdef int register_loop(str type, FindLoop find) except -1:
+    """Have `find` asked for the inner loop of operations of a type."""
+    cdef _Entry entry = _Entry()
+    entry.find_loop = find
+    return _add(_loops, type, entry)
+
+
+cdef int _add(dict table, str type, _Entry entry) except -1:
+    if type in table:
+        raise ValueError(f"two files register a kernel of {type}")
+    table[type] = entry
+    return 0
 
 
 cdef Native find_native(str type, dict attrs, list inputs, list outputs, int64_t* params, list kept) except *:
@@ -37,43 +51,18 @@ cdef Native find_native(str type, dict attrs, list inputs, list outputs, int64_t
 
     Objects that it needs as long as it is used are appended to `kept`.
     """
-    if type not in TYPES:
+    cdef _Entry entry = _natives.get(type)
+    if entry is None:
         return NULL
-    if type == "MatMul" or type == "MatMulAdd":
-        params[0], params[1], params[2] = attrs["transpose_a"], attrs["transpose_b"], type == "MatMulAdd"
-        return find_matmul(attrs, inputs, outputs)
-    if type.startswith("ProductSum"):
-        return find_product_sum(type)
-    if type == "Concat":
-        params[0] = attrs["axis"]
-        return find_concat(attrs, inputs, outputs)
-    if type == "Split" or type == "SplitV":
-        params[0] = attrs["axis"]
-        return find_split(attrs, inputs, outputs)
-    if type == "Transpose":
-        return find_transpose(attrs, inputs, outputs)
-    if type == "TensorArrayRead" or type == "TensorArrayWrite":
-        return find_array_access(type)
-    if type == "TensorArrayStack":
-        return find_stack(outputs)
-    if type == "Cast":
-        return find_cast(inputs, outputs)
-    if type == "AddN":
-        return find_add_n(attrs, inputs, outputs)
-    if type == "Fused":
-        return find_fused(attrs, inputs, outputs, params, kept)
-    if type == "Sigmoid":
-        return find_sigmoid(attrs, inputs, outputs)
-    if type == "Cumsum":
-        return find_scan(attrs, outputs, params)
-    if type == "Gather":
-        return find_gather(attrs, inputs, outputs, params)
-    if type == "StridedSlice":
-        return find_slice(attrs, outputs, params, kept)
-    if type in _REDUCTIONS:
-        return find_reduction(type, attrs, inputs, outputs, params, kept)
-    if type in _ROWS:
-        return find_row_kernel(type, attrs, inputs, outputs, params)
-    if type in _SHAPING:
-        return find_shaping(type, attrs, outputs, params)
-    return NULL
+    return entry.find(type, attrs, inputs, outputs, params, kept)
+
+
+cdef Loop find_own_loop(str type, list inputs, list outputs, void** data, Arena arena) except *:
+    """Return the inner loop of an operation for these dtypes, NULL if there is none, and store its data.
+
+    The loop may use its data as long as the arena lives.
+    """
+    cdef _Entry entry = _loops.get(type)
+    if entry is None:
+        return NULL
+    return entry.find_loop(type, inputs, outputs, data, arena)

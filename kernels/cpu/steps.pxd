@@ -3,9 +3,9 @@
 from libc.string cimport memcpy, memset
 from numpy cimport npy_intp
 
+from tagflow.kernels.core.table cimport Loop
 from tagflow.kernels.cpu.arrays cimport repeat
 from tagflow.kernels.cpu.elementwise cimport logistic
-from tagflow.kernels.scheduler.table cimport Loop
 
 cdef enum:
     MOST_OPERANDS = 3  # of an inner loop

@@ -1,4 +1,7 @@
-"""The kernel of the operation ``Fused``, written for what its inputs turn out to be."""
+"""The kernel of the operation ``Fused``, written for what its inputs turn out to be.
+
+See docs/design/0017-cuda-kernels.md.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .launching import WIDEST, Function, Grid, contiguous, count, find_function, over_elements, over_rows
-from .writing import NAME, Input, find_widths, has_reductions, is_flat, write_fused
+from .registry import register
+from .writing import KNOWN, NAME, Input, find_widths, has_reductions, is_flat, write_fused
 
 Shape = tuple[int, ...]
 _MOST_SHAPES = 256  # of inputs that are prepared for, before all are forgotten
@@ -116,3 +120,12 @@ def _fits(shape: Shape | None, lead: Shape, is_full: bool) -> bool:
 
 def _described(shape: Shape | None, is_full: bool) -> Input:
     return Input(shape[-1] if shape else 0, is_full, is_value=shape is None)
+
+
+@register("Fused")
+def _find_fused(
+    xp: Any, type: str, attrs: Mapping[str, Any], dtype: np.dtype[Any], otherwise: Callable[..., Any]
+) -> FusedKernel | None:
+    """Return the kernel of Fused, if all its steps are known here."""
+    known = all(name in KNOWN for name, *_ in attrs["steps"])
+    return FusedKernel(xp, attrs, dtype, otherwise) if known else None

@@ -1,4 +1,7 @@
-"""Compiles CUDA C by NVRTC through the array library, once for each dtype, and launches what comes of it."""
+"""Compiles CUDA C by NVRTC through the array library, once for each dtype, and launches what comes of it.
+
+See docs/design/0017-cuda-kernels.md.
+"""
 
 from __future__ import annotations
 

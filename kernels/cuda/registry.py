@@ -1,23 +1,50 @@
 """Which operations have a kernel in CUDA C, by type and dtype.
 
-As with the kernels in C for CPUs, the definition block of an operation gives its meaning; a kernel here computes the
-same in one launch, and leaves to the definition's what it was not made for.
+As with the kernels in C for CPUs, the definition block of an operation gives its meaning; a kernel computes the same in
+one launch, and leaves to the definition's what it was not made for. The file of a kernel registers what finds it;
+importing this package imports those files.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
-from .fused import FusedKernel
 from .launching import REALS, can_compile
-from .rows import NAMES, RowKernel, SparseKernel
-from .writing import KNOWN
 
-TYPES = frozenset({"Fused", "SparseSoftmaxCrossEntropyWithLogits", *NAMES})
-Compiled = FusedKernel | RowKernel | SparseKernel
+
+class Compiled(Protocol):
+    """A kernel in CUDA C, called with arrays of a library and, where it takes them, NumPy scalars."""
+
+    takes_scalars: bool
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
+
+
+# Library, operation type, attributes, dtype of the outputs, kernel by definition.
+Find = Callable[[Any, str, Mapping[str, Any], "np.dtype[Any]", Callable[..., Any]], Compiled | None]
+
+_finders: dict[str, Find] = {}
+
+
+def register(*types: str) -> Callable[[Find], Find]:
+    """Have the decorated function asked for the kernel of operations of these types."""
+
+    def add(find: Find) -> Find:
+        twice = _finders.keys() & set(types)
+        if twice:
+            raise ValueError(f"two files register a kernel of {', '.join(sorted(twice))}")
+        _finders.update(dict.fromkeys(types, find))
+        return find
+
+    return add
+
+
+def registered_types() -> frozenset[str]:
+    """Return the types of all operations that may have a kernel in CUDA C."""
+    return frozenset(_finders)
 
 
 def find_compiled(
@@ -35,11 +62,7 @@ def find_compiled(
     otherwise : callable
         Its kernel by definition, with attributes.
     """
-    if type not in TYPES or not can_compile(xp) or outputs[0].char not in REALS:
+    find = _finders.get(type)
+    if find is None or not can_compile(xp) or outputs[0].char not in REALS:
         return None
-    if type == "Fused":
-        known = all(name in KNOWN for name, *_ in attrs["steps"])
-        return FusedKernel(xp, attrs, outputs[0], otherwise) if known else None
-    if type in NAMES:
-        return RowKernel(xp, NAMES[type], outputs[0], attrs["axis"], otherwise)
-    return SparseKernel(xp, outputs[0], otherwise)
+    return find(xp, type, attrs, outputs[0], otherwise)

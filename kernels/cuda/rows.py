@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from .launching import WIDEST, contiguous, count, find_function, over_rows, source
+from .registry import register
 
 Kernel = Callable[..., Any]
 NAMES = {"Softmax": "softmax", "LogSoftmax": "log_softmax", "SoftmaxCrossEntropyWithLogits": "cross_entropy"}
@@ -88,3 +89,15 @@ def launch(xp: Any, name: str, arrays: Sequence[Any], made: Sequence[Any], dtype
     grid = over_rows(rows, width)
     function = find_function(xp, source("rows.cu"), name, dtype, size, grid)
     function(*grid, (count(rows, size), count(width, size), *contiguous(xp, arrays), *made))
+
+
+@register(*NAMES)
+def _find_rows(xp: Any, type: str, attrs: Mapping[str, Any], dtype: np.dtype[Any], otherwise: Kernel) -> RowKernel:
+    """Return the kernel of a softmax or of a cross-entropy of probabilities."""
+    return RowKernel(xp, NAMES[type], dtype, attrs["axis"], otherwise)
+
+
+@register("SparseSoftmaxCrossEntropyWithLogits")
+def _find_sparse(xp: Any, type: str, attrs: Mapping[str, Any], dtype: np.dtype[Any], otherwise: Kernel) -> SparseKernel:
+    """Return the kernel of the cross-entropy of class numbers."""
+    return SparseKernel(xp, dtype, otherwise)

@@ -4,6 +4,8 @@ Each register is a value of every row, of some width. Its columns are cut into p
 one operand to the next. So column c of a piece needs one column of each operand, and one thread computes it for all
 pieces of one length: of an LSTM's gates, all that belongs to a unit. Nothing is kept between threads but the result of
 a reduction; what is needed on both sides of one is computed again.
+
+See docs/design/0017-cuda-kernels.md.
 """
 
 from __future__ import annotations

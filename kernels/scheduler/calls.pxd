@@ -2,10 +2,10 @@
 
 from cpython.object cimport PyObject
 
+from tagflow.kernels.core.table cimport Node
 from tagflow.kernels.scheduler.delivery cimport Machine
 from tagflow.kernels.scheduler.plan cimport CompiledPlan
 from tagflow.kernels.scheduler.ready cimport Ready
-from tagflow.kernels.scheduler.table cimport Node
 
 cdef object call_kernel(
     Machine* m, Ready ready, PyObject** scratch, CompiledPlan compiled, object step, bint may_leave)

@@ -6,16 +6,16 @@ from numpy cimport PyArray_CheckExact, PyArray_NBYTES, import_array, ndarray
 
 from functools import partial
 
-from tagflow.kernels.scheduler.convert cimport accept, box
-from tagflow.kernels.scheduler.cost cimport LARGE
+from tagflow.kernels.core.clock cimport nanoseconds
+from tagflow.kernels.core.convert cimport accept, box
+from tagflow.kernels.core.cost cimport LARGE
+from tagflow.kernels.core.frames cimport Iteration
+from tagflow.kernels.core.table cimport STATEFUL, Node, input_type, output_type
+from tagflow.kernels.core.values cimport OBJECT, Py_DECREF, Py_INCREF, Value, drop, pointer
 from tagflow.kernels.scheduler.delivery cimport Machine
-from tagflow.kernels.scheduler.frames cimport Iteration
 from tagflow.kernels.scheduler.instance cimport instance_of
 from tagflow.kernels.scheduler.plan cimport CompiledPlan
 from tagflow.kernels.scheduler.ready cimport Ready
-from tagflow.kernels.scheduler.table cimport STATEFUL, Node, input_type, output_type
-from tagflow.kernels.scheduler.tracing cimport nanoseconds
-from tagflow.kernels.scheduler.values cimport OBJECT, Py_DECREF, Py_INCREF, Value, drop, pointer
 
 cdef extern from "Python.h":
     object PyObject_Vectorcall(object, PyObject**, size_t, PyObject*)

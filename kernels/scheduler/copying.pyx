@@ -1,18 +1,18 @@
-"""What arrives from another device is copied into the memory of this one."""
+"""What arrives from another device is copied into the memory of this one. See docs/design/0009-devices.md."""
 
 cimport numpy as cnp
 from cpython.object cimport PyObject
 from libc.string cimport memcpy
 
+from tagflow.kernels.core.cost cimport LONG, leave
+from tagflow.kernels.core.frames cimport Iteration
+from tagflow.kernels.core.table cimport Node, Type, Work, output_type
+from tagflow.kernels.core.values cimport hold, object_value
 from tagflow.kernels.cpu.arrays cimport (
     ArrayObject, DescrObject, PyArray_DATA, PyArray_DIMS, PyArray_NBYTES, PyArray_NDIM, is_plain, new_array,
 )
-from tagflow.kernels.scheduler.cost cimport LONG, leave
 from tagflow.kernels.scheduler.delivery cimport Machine
-from tagflow.kernels.scheduler.exchange cimport Exchange
-from tagflow.kernels.scheduler.frames cimport Iteration
-from tagflow.kernels.scheduler.table cimport Node, Type, Work, output_type
-from tagflow.kernels.scheduler.values cimport hold, object_value
+from tagflow.kernels.scheduler.rendezvous cimport RendezvousTable
 
 cdef extern from "numpy/arrayobject.h":
     DescrObject* PyArray_DESCR(ArrayObject*)
@@ -63,10 +63,10 @@ cdef int copy_received(Machine* m, Iteration* it, const Node* node, Work* work) 
         raise TypeError(f"internal error: {<object>node.name} received {received!r:.99}")
     if not is_plain(source) or type.size == 0:
         copied = received.copy()
-        (<Exchange*>m.exchange).traffic[node.index].bytes += copied.nbytes
+        (<RendezvousTable*>m.rendezvous).traffic[node.index].bytes += copied.nbytes
         hold(m.live, m.outputs, object_value(<PyObject*>copied))
         return 0
-    (<Exchange*>m.exchange).traffic[node.index].bytes += PyArray_NBYTES(source)
+    (<RendezvousTable*>m.rendezvous).traffic[node.index].bytes += PyArray_NBYTES(source)
     c.source, c.size = <const char*>PyArray_DATA(source), PyArray_NBYTES(source)
     c.target = <char*>PyArray_DATA(new_array(m.live, type, PyArray_NDIM(source), PyArray_DIMS(source), m.outputs))
     if PACE * c.size < LONG:

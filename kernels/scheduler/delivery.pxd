@@ -2,19 +2,21 @@
 
 Nothing here recurses, but from a Recv to those it speaks for. Delivering only counts, stores and pushes ready
 instances; the machine takes them off the queue one after the other, so a chain of any length needs no stack.
+
+See docs/design/0003-step-machine.md.
 """
 
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
-from tagflow.kernels.scheduler.frames cimport (
-    Frame, Iteration, Parked, append_iteration, close_frame, count_start, remove_oldest,
+from tagflow.kernels.core.frames cimport (
+    Deferred, Frame, Iteration, append_iteration, close_frame, count_start, remove_oldest,
 )
-from tagflow.kernels.scheduler.gate cimport Gate, begin_iteration, end_iteration, has_room
+from tagflow.kernels.core.table cimport (
+    AT_ONCE, CONTROL_TRIGGER, DEAD_SILENT, MERGE, RECV, SEND, TRIP_COUNT, Edge, Node, Pending, Table,
+)
+from tagflow.kernels.core.values cimport EMPTY, Counters, Value, drop, empty, hold, object_value, scalar
+from tagflow.kernels.scheduler.gate cimport MemoryGate, admits_iteration, begin_iteration, end_iteration
 from tagflow.kernels.scheduler.ready cimport Queue, Ready, push
-from tagflow.kernels.scheduler.table cimport (
-    AT_ONCE, CONTROL_TRIGGER, MERGE, QUIET, RECV, SEND, TRIP_COUNT, Edge, Node, Pending, Table,
-)
-from tagflow.kernels.scheduler.values cimport EMPTY, Counters, Value, drop, empty, hold, object_value, scalar
 
 cdef enum Trouble:  # bits of Machine.trouble, which the caller looks at after each instance
     NO_MEMORY = 1
@@ -39,10 +41,10 @@ cdef struct Machine:
     Value* outputs  # scratch: table.most_outputs, EMPTY between instances
     uint32_t trouble  # Trouble bits
     uint32_t in_flight  # asynchronous instances
-    void* exchange  # an Exchange: where it meets the other machines of its step; NULL if it is alone
+    void* rendezvous  # the RendezvousTable that it shares with the other machines of its step; NULL if it is alone
     uint32_t number  # of this machine among those
-    bint called  # it is in the Exchange's queue of machines, or running
-    Gate* gate  # asked before an iteration begins; NULL without a limit of memory
+    bint awake  # it is in the ring of runnable machines, or running
+    MemoryGate* gate  # asked before an iteration begins; NULL without a limit of memory
     bint waits  # the instance just resolved stays outstanding
 
 
@@ -61,7 +63,7 @@ cdef inline void make_ready(Machine* m, Iteration* it, uint32_t node, bint dead,
 cdef inline void arrive(Machine* m, Iteration* it, const Edge* edge, bint dead) noexcept nogil:
     """Count an input of an ordinary node; deadness never makes it ready early (rule 1)."""
     cdef Pending* pending = &it.pending[edge.place]
-    if dead and edge.kind == SEND and edge.flags & QUIET:
+    if dead and edge.kind == SEND and edge.flags & DEAD_SILENT:
         return  # it has nothing to say
     pending.dead |= dead
     pending.waiting -= 1
@@ -118,10 +120,10 @@ cdef inline void deliver(Machine* m, Iteration* it, const Edge* edge, Value valu
 
 
 cdef inline void deliver_control(Machine* m, Iteration* it, const Edge* edge, bint dead) noexcept nogil:
-    """Bring a signal over a control edge into an iteration; a quiet Recv is dead at once, with the one it waits for."""
+    """Bring a signal over a control edge into an iteration; a dead-silent Recv is dead at once, with its leader."""
     if edge.kind == MERGE:
         merge_control(m, it, edge)
-    elif dead and edge.kind == RECV and edge.flags & QUIET:
+    elif dead and edge.kind == RECV and edge.flags & DEAD_SILENT:
         emit_dead(m, it, &m.table.nodes[edge.node])
     else:
         arrive(m, it, edge, dead)
@@ -161,7 +163,7 @@ cdef inline void emit_outputs(Machine* m, Iteration* it, const Node* node) noexc
     cdef uint32_t o
     for o in range(node.num_outputs):
         emit_output(m, it, node, o, m.outputs[o])
-    for o in range(node.num_outputs):
+    for o in range(node.num_outputs):  # after all are delivered: consumers hold references of their own
         drop(m.live, &m.outputs[o])
     emit_controls(m, it, node, False)
 
@@ -176,7 +178,8 @@ cdef inline void drop_inputs(Machine* m, Iteration* it, const Node* node) noexce
 cdef inline void start_iteration(Machine* m, Frame* frame) noexcept nogil:
     """Start the next iteration: deferred values first, then the invariants known so far (rule 32)."""
     cdef Iteration* it = append_iteration(m.live, frame)
-    cdef Parked* parked
+    cdef Deferred* deferred
+    cdef Deferred* kept
     cdef uint32_t i
     if it == NULL:
         m.trouble |= NO_MEMORY
@@ -184,15 +187,15 @@ cdef inline void start_iteration(Machine* m, Frame* frame) noexcept nogil:
     if m.gate != NULL:
         begin_iteration(m.gate, it)
     for i in range(frame.num_deferred):
-        parked = &frame.deferred[i]
-        emit(m, it, &m.table.nodes[parked.node], parked.value, False)
-        drop(m.live, &parked.value)
+        deferred = &frame.deferred[i]
+        emit(m, it, &m.table.nodes[deferred.node], deferred.value, False)
+        drop(m.live, &deferred.value)
     frame.num_deferred = 0
     count_start(frame)
     frame.type.counts.queued += m.queue.length
     for i in range(frame.num_arrived):
-        parked = &frame.invariants[i]
-        emit(m, it, &m.table.nodes[parked.node], parked.value, parked.dead)
+        kept = &frame.invariants[i]
+        emit(m, it, &m.table.nodes[kept.node], kept.value, kept.dead)
 
 
 cdef inline void report_finals(Machine* m, Frame* frame) noexcept nogil:
@@ -242,11 +245,13 @@ cdef inline void settle(Machine* m, Frame* frame) noexcept nogil:
     """End all iterations at the old end of a frame that are done, then the frame, then look at its parent."""
     cdef Iteration* parent
     while True:
+        # Iterations end in the order in which they began, even if younger ones are done before: so the chain is the
+        # window. Each end makes room for another, which what was deferred then begins.
         while frame.oldest != NULL and is_done(frame.oldest):
             if m.gate != NULL:
                 end_iteration(m.gate, frame.oldest)
             remove_oldest(m.live, frame)
-            if frame.num_deferred != 0 and (m.gate == NULL or has_room(m.gate, frame)):
+            if frame.num_deferred != 0 and (m.gate == NULL or admits_iteration(m.gate, frame)):
                 start_iteration(m, frame)
         if frame.oldest != NULL or m.trouble & NO_MEMORY:
             return
@@ -254,7 +259,7 @@ cdef inline void settle(Machine* m, Frame* frame) noexcept nogil:
         end_frame(m, frame)
         if parent == NULL:
             return
-        frame = parent.frame
+        frame = parent.frame  # whose iteration has a child less, and may be done with that
 
 
 cdef inline void complete(Machine* m, Iteration* it) noexcept nogil:

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from typing import Any
 
-from ..cpu.contexts import KernelContexts
-from .exchange import Rendezvous
+from ..memory.contexts import KernelContexts
 from .machine import StepMachine
 from .plan import CompiledPlan
+from .rendezvous import Rendezvous
 
 class MachineGroup:
     """One execution of a partitioned step; `fetches` says for each fetch the machine and the number it has there."""
@@ -62,14 +62,14 @@ class MachineGroup:
         """Whether nothing is ready and nothing on its way."""
 
     @property
-    def hopeful(self) -> bool:
+    def can_progress(self) -> bool:
         """Whether a drain would find something to run, or memory was given back for which something waits."""
 
     @property
-    def starved(self) -> bool:
+    def blocked_on_memory(self) -> bool:
         """Whether nothing goes on before memory is given back from outside."""
 
-    def give_up(self) -> None:
+    def fail_out_of_memory(self) -> None:
         """Fail the step, since nothing will give memory to what is parked."""
 
     @property
@@ -81,7 +81,7 @@ class MachineGroup:
         """Number of asynchronous instances not finished."""
 
     @property
-    def errands(self) -> bool:
+    def offloaded(self) -> bool:
         """Whether workers have something of this step."""
 
     def expect(self, descriptor: int) -> bool:

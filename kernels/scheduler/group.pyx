@@ -1,18 +1,20 @@
 """The machines of one step, one for each device, with the face of a single one.
 
 Each has its own queue, frames and windows; they know of each other only through the rendezvous. A machine that a message
-gives something to do is called, and a drain visits those called, the first first: a machine runs until nothing is ready
+gives something to do is woken, and a drain visits those awake, the first first: a machine runs until nothing is ready
 there or the time is over, in a private context of its device.
+
+See docs/design/0009-devices.md.
 """
 
 from cpython.object cimport PyObject
 from libc.stdint cimport int64_t
 
-from tagflow.kernels.cpu.contexts cimport KernelContexts, enter, leave
-from tagflow.kernels.scheduler.cost cimport SLICE
-from tagflow.kernels.scheduler.exchange cimport Rendezvous, call, next_call
+from tagflow.kernels.core.clock cimport now
+from tagflow.kernels.core.cost cimport SLICE
+from tagflow.kernels.memory.contexts cimport KernelContexts, enter, leave
 from tagflow.kernels.scheduler.machine cimport StepMachine
-from tagflow.kernels.scheduler.tracing cimport now
+from tagflow.kernels.scheduler.rendezvous cimport Rendezvous, next_machine, wake_machine
 from tagflow.kernels.scheduler.workers cimport PATIENCE
 
 cdef extern from "<fenv.h>" nogil:
@@ -48,7 +50,7 @@ cdef class MachineGroup:
         self.machines, self.contexts, self.places = machines, contexts, fetches
         self.rendezvous = rendezvous
         self.private = [None] * len(machines)
-        rendezvous.expect_calls(len(machines))
+        rendezvous.track_runnable(len(machines))
         for i, each in enumerate(machines):
             (<StepMachine>each).patience = 0
             (<StepMachine>each).machine.number = i
@@ -70,39 +72,39 @@ cdef class MachineGroup:
         cdef double deadline = now() + seconds
         cdef int budget = SLICE  # one for all visits, most of which are short: few look at the clock
         cdef int64_t i
-        self._call_ready(deadline)
+        self._wake_ready(deadline)
         try:
             while self.failed is None and budget > 0:
-                i = next_call(&self.rendezvous.exchange)
+                i = next_machine(&self.rendezvous.table)
                 if i >= 0:
                     budget = self._visit(i, deadline, budget)
-                elif not (self._find_room(deadline) or self._ask_workers(deadline) or self._press()):
+                elif not (self._find_room(deadline) or self._ask_workers(deadline) or self._retry_parked()):
                     break
         finally:
             feclearexcept(FE_ALL_EXCEPT)
         return self.failed is None and any([(<StepMachine>each).is_ready() for each in self.machines])
 
-    cdef int _call_ready(self, double deadline) except -1:
-        """Call the machines that have something ready; visit those that workers may have given something to do."""
+    cdef int _wake_ready(self, double deadline) except -1:
+        """Wake the machines that have something ready; visit those that workers may have given something to do."""
         cdef StepMachine machine
         for i, each in enumerate(self.machines):
             machine = <StepMachine>each
-            call(&self.rendezvous.exchange, &machine.machine)
-            if machine.errands and not machine.machine.called:
+            wake_machine(&self.rendezvous.table, &machine.machine)
+            if machine.offloaded and not machine.machine.awake:
                 self._visit(i, deadline, SLICE)
         return 0
 
     cdef bint _ask_workers(self, double deadline) except -1:
         """Deliver what workers have done; if that is nothing, wait for the first of them. Say whether any came."""
-        busy = [i for i, each in enumerate(self.machines) if each.errands]
+        busy = [i for i, each in enumerate(self.machines) if each.offloaded]
         for patience in (0.0, PATIENCE):
             for i in busy:
                 machine = <StepMachine>self.machines[i]
-                count = len(machine.errands)
+                count = len(machine.offloaded)
                 machine.patience = patience
                 self._visit(i, deadline, SLICE)
                 machine.patience = 0
-                if len(machine.errands) != count or self.rendezvous.exchange.num_calls != 0:
+                if len(machine.offloaded) != count or self.rendezvous.table.num_runnable != 0:
                     return True
         return False
 
@@ -114,18 +116,18 @@ cdef class MachineGroup:
                 return True
         return False
 
-    cdef bint _press(self) except -1:
+    cdef bint _retry_parked(self) except -1:
         """Let one machine try what a limit of memory keeps waiting, if nothing is on its way on any of them."""
-        if not self.limited or self.errands or self.pending:
+        if not self.limited or self.offloaded or self.pending:
             return False
         for i in self.limited:
-            if self.machines[i].press():
-                call(&self.rendezvous.exchange, &(<StepMachine>self.machines[i]).machine)
+            if self.machines[i].retry_parked():
+                wake_machine(&self.rendezvous.table, &(<StepMachine>self.machines[i]).machine)
                 return True
         return False
 
     cdef int _visit(self, int i, double deadline, int budget) except -1:
-        """Let a machine run, as `StepMachine.visit` says, and call it again if it was not done."""
+        """Let a machine run, as `StepMachine.visit` says, and wake it again if it was not done."""
         cdef StepMachine machine = <StepMachine>self.machines[i]
         context = self.private[i]
         if context is None:
@@ -135,13 +137,13 @@ cdef class MachineGroup:
             return machine.visit(deadline, budget)
         finally:
             leave(context, around)
-            machine.machine.called = False
-            call(&self.rendezvous.exchange, &machine.machine)
+            machine.machine.awake = False
+            wake_machine(&self.rendezvous.table, &machine.machine)
             self._look_after(machine)
 
     cdef int _look_after(self, StepMachine machine) except -1:
         """Stop all when one has failed (rule 44); a key that stands for two frames is a failure too."""
-        if self.rendezvous.exchange.broken:
+        if self.rendezvous.table.id_collision:
             machine.abort(RuntimeError("internal error: two frames of different loops or iterations have one id"))
         if machine.failure is not None and self.failed is None:
             self.failed = machine
@@ -220,22 +222,22 @@ cdef class MachineGroup:
         return all([each.done for each in self.machines])
 
     @property
-    def hopeful(self):
+    def can_progress(self):
         """Whether a drain would find something to run, or memory was given back for which something waits."""
         return any([(<StepMachine>each).is_ready() for each in self.machines])
 
     @property
-    def starved(self):
+    def blocked_on_memory(self):
         """Whether nothing goes on before memory is given back from outside."""
-        if self.failed is not None or self.errands or self.pending:
+        if self.failed is not None or self.offloaded or self.pending:
             return False
-        return any([self.machines[i].starved for i in self.limited])
+        return any([self.machines[i].blocked_on_memory for i in self.limited])
 
-    def give_up(self):
+    def fail_out_of_memory(self):
         """Fail the step, since nothing will give memory to what is parked."""
         for i in self.limited:
-            if self.machines[i].starved:
-                self.machines[i].give_up()
+            if self.machines[i].blocked_on_memory:
+                self.machines[i].fail_out_of_memory()
                 self._look_after(self.machines[i])
                 return
 
@@ -250,9 +252,9 @@ cdef class MachineGroup:
         return sum([each.pending for each in self.machines])
 
     @property
-    def errands(self):
+    def offloaded(self):
         """Whether workers have something of this step."""
-        return any([each.errands for each in self.machines])
+        return any([each.offloaded for each in self.machines])
 
     def expect(self, descriptor):
         """Have a descriptor written to when a worker has done its work; say False if that has happened already."""

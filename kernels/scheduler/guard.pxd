@@ -2,8 +2,8 @@
 
 from libc.stdint cimport int64_t
 
+from tagflow.kernels.core.table cimport Node
 from tagflow.kernels.scheduler.delivery cimport Machine
-from tagflow.kernels.scheduler.table cimport Node
 
 cdef int guard_outputs(Machine* m, const Node* node, object guard) except -1
 cdef void drop_outputs(Machine* m, const Node* node) noexcept

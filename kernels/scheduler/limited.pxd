@@ -2,8 +2,8 @@
 
 from libc.stdint cimport int64_t
 
-from tagflow.kernels.cpu.pool cimport Store
-from tagflow.kernels.scheduler.gate cimport Gate
+from tagflow.kernels.memory.blocks cimport Store
+from tagflow.kernels.scheduler.gate cimport MemoryGate
 from tagflow.kernels.scheduler.machine cimport StepMachine
 from tagflow.kernels.scheduler.ready cimport Ready
 
@@ -15,18 +15,18 @@ cdef class Parked:
 
 
 cdef class LimitedMachine(StepMachine):
-    cdef Gate gate
+    cdef MemoryGate gate
     cdef object pool  # holds gate.store
     cdef int64_t seen  # gate.store.given when nothing was found to go on with; -1: look again
     cdef int64_t refusals  # of the store before the instance that runs
     cdef bint performing  # an instance runs
     cdef bint refused  # it was refused memory
-    cdef Ready pressed  # may take what others wait for, since nothing else can go on; iteration NULL for none
+    cdef Ready forced  # may take what others wait for, since nothing else can go on; iteration NULL for none
 
     cdef bint _parks(self, Ready ready, object exception) except -1
     cdef int _park(self, Ready ready, int64_t need) except -1
     cdef int _unpark(self, Py_ssize_t i) except -1
-    cdef int64_t _bound(self, Ready ready) except? -1
+    cdef int64_t _limit_for(self, Ready ready) except? -1
     cdef bint _find_room(self) except -1
     cdef bint _reopen(self, bint backward) except -1
     cdef bint _is_idle(self) noexcept

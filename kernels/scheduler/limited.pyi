@@ -12,7 +12,7 @@ class NoRoom(MemoryError):
     live: int
     limit: int
     device: str
-    holders: list[tuple[int, str, str | None, Any]]
+    allocations: list[tuple[int, str, str | None, Any]]
     swaps: bool
 
     def __init__(
@@ -21,7 +21,7 @@ class NoRoom(MemoryError):
         live: int,
         limit: int | None,
         device: str,
-        holders: list[tuple[int, str, str | None, Any]],
+        allocations: list[tuple[int, str, str | None, Any]],
         swaps: bool,
     ) -> None: ...
 

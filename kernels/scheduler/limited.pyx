@@ -10,19 +10,22 @@ from functools import partial
 
 from libc.stdint cimport int64_t, uint32_t
 
-from tagflow.kernels.cpu.contexts import outside
-from tagflow.kernels.cpu.pool cimport Account, Pool, Store
-from tagflow.kernels.scheduler.cost cimport Py_CLEAR
+from tagflow.kernels.core.cost cimport Py_CLEAR
+from tagflow.kernels.core.frames cimport Frame, Iteration
+from tagflow.kernels.core.table cimport KERNEL, Node
+from tagflow.kernels.core.values cimport drop
+from tagflow.kernels.memory.blocks cimport Account, Store
+from tagflow.kernels.memory.contexts import outside
+from tagflow.kernels.memory.pool cimport Pool
+from tagflow.kernels.scheduler.allocations cimport allocations_of
 from tagflow.kernels.scheduler.delivery cimport NO_MEMORY, start_iteration
-from tagflow.kernels.scheduler.frames cimport Frame, Iteration
-from tagflow.kernels.scheduler.gate cimport UNKNOWN, account_of, claims_of, has_room, is_backward, is_oldest
-from tagflow.kernels.scheduler.holders cimport holders_of
+from tagflow.kernels.scheduler.gate cimport (
+    UNKNOWN, account_of, admits_iteration, is_backward, is_oldest, reserved_around,
+)
 from tagflow.kernels.scheduler.machine cimport StepMachine
 from tagflow.kernels.scheduler.ready cimport DEPTH_FIRST, Ready, push
 from tagflow.kernels.scheduler.report cimport tag_of
 from tagflow.kernels.scheduler.state cimport StepState
-from tagflow.kernels.scheduler.table cimport KERNEL, Node
-from tagflow.kernels.scheduler.values cimport drop
 
 
 
@@ -35,16 +38,16 @@ class NoRoom(MemoryError):
         Bytes: asked for, in use, allowed.
     device : str
         Whose memory it is.
-    holders : list of (int, str, str or None, object)
+    allocations : list of (int, str, str or None, object)
         What has memory: bytes, operation, instance, the user's line.
     swaps : bool
         Whether saved values might leave the memory.
     """
 
-    def __init__(self, wanted, live, limit, device, holders, swaps):
+    def __init__(self, wanted, live, limit, device, allocations, swaps):
         super().__init__(f"{wanted} bytes more do not fit: {live} of {limit} are in use")
         self.wanted, self.live, self.limit, self.device = wanted, live, limit, device
-        self.holders, self.swaps = holders, swaps
+        self.allocations, self.swaps = allocations, swaps
 
 
 cdef class Parked:
@@ -65,10 +68,10 @@ cdef class LimitedMachine(StepMachine):
         self.seen = -1
         self.gate.store = pool.store
         self.gate.frames = self.machine.table.frames
-        self.gate.needs = <int64_t*>self.arena.take(self.machine.table.num_frames, sizeof(int64_t))
-        self.gate.typical = <bint*>self.arena.take(self.machine.table.num_frames, sizeof(bint))
+        self.gate.iteration_bytes = <int64_t*>self.arena.take(self.machine.table.num_frames, sizeof(int64_t))
+        self.gate.is_representative = <bint*>self.arena.take(self.machine.table.num_frames, sizeof(bint))
         for i in range(self.machine.table.num_frames):
-            self.gate.needs[i], self.gate.typical[i] = UNKNOWN, False
+            self.gate.iteration_bytes[i], self.gate.is_representative[i] = UNKNOWN, False
         self.machine.gate = &self.gate
         if self.machine.queue.random == 0:
             self.machine.queue.random = DEPTH_FIRST
@@ -81,20 +84,20 @@ cdef class LimitedMachine(StepMachine):
         return self._is_idle() and not self.parked
 
     @property
-    def starved(self):
+    def blocked_on_memory(self):
         """Whether nothing goes on before memory is given back from outside."""
         return self.failure is None and len(self.parked) > 0 and self._is_idle()
 
-    def press(self):
+    def retry_parked(self):
         """Try what fits although others wait for the memory, since nothing else can go on; say whether there is any."""
         cdef Parked each
         for i, each in enumerate(self.parked if self._is_idle() else ()):
             if each.need <= self.gate.store.limit - self.gate.store.live:
-                self.pressed = each.ready
+                self.forced = each.ready
                 return self._unpark(i) == 0
         return False
 
-    def give_up(self):
+    def fail_out_of_memory(self):
         """Fail the step, since nothing will give memory to what is parked."""
         cdef Parked oldest
         if self.failure is None and self.parked:
@@ -107,24 +110,27 @@ cdef class LimitedMachine(StepMachine):
 
     cdef bint _is_idle(self) noexcept:
         """Say whether nothing is ready or on its way."""
-        return self.machine.queue.height + self.machine.queue.length == 0 and not self.flights and not self.errands
+        queue = &self.machine.queue
+        return queue.height + queue.length == 0 and not self.pending_instances and not self.offloaded
 
     cdef int _perform(self, Ready ready) except -1:
         """Run an instance on the account of its iteration, with what is left to it."""
         cdef Store* store = self.gate.store
         cdef Account* account = store.account
-        cdef int64_t bound = store.bound
+        cdef int64_t current_limit = store.current_limit
         cdef int64_t room
         cdef int cost
-        store.account, store.bound = account_of(ready.iteration), self._bound(ready)
-        room = store.bound - store.live
+        store.account, store.current_limit = account_of(ready.iteration), self._limit_for(ready)
+        room = store.current_limit - store.live
         self.performing, self.refused, self.refusals = True, False, store.refusals
         try:
             cost = StepMachine._perform(self, ready)
         finally:
             self.performing = False
-            store.account, store.bound = account, bound
-        if self.refused:  # what it had made is gone by now
+            store.account, store.current_limit = account, current_limit
+        if self.refused:
+            # What it had made is gone by now, so `short - live` is all that it needs, temporaries included. At least
+            # a byte more than it had room for: a try with the same room would end the same way, again and again.
             self._park(ready, max(store.short - store.live, room + 1))
         return cost
 
@@ -171,21 +177,26 @@ cdef class LimitedMachine(StepMachine):
             raise MemoryError()
         return 0
 
-    cdef int64_t _bound(self, Ready ready) except? -1:
-        """Return the bytes up to which an instance may allocate: it leaves what is older or claimed by others."""
+    cdef int64_t _limit_for(self, Ready ready) except? -1:
+        """Return the bytes that `Store.live` may reach while an instance runs: the limit, less what is for others.
+
+        Two things are for others. What their accounts reserve: but the oldest iteration of all may take even that,
+        since everything else waits for it in the end. And the need of parked instances that are older: the largest
+        only, as they are tried one after the other and each gives back what it took.
+        """
         cdef Store* store = self.gate.store
         cdef Iteration* it = ready.iteration
-        cdef int64_t bound = store.limit
+        cdef int64_t limit = store.limit
         cdef Parked each
-        if self.pressed.iteration == it and self.pressed.node == ready.node:
-            self.pressed.iteration = NULL
-            return bound
+        if self.forced.iteration == it and self.forced.node == ready.node:
+            self.forced.iteration = NULL  # once: if it is refused all the same it parks in its order
+            return limit
         if not is_oldest(it):
-            bound -= store.claims - claims_of(account_of(it))
+            limit -= store.reserved - reserved_around(account_of(it))
         if self.gate.parked:
             age = _age(it)
-            bound -= max([0] + [each.need for each in self.parked if each.age < age])
-        return bound
+            limit -= max([0] + [each.need for each in self.parked if each.age < age])
+        return limit
 
     cdef bint _collect(self, double patience, double deadline) except -1:
         """Find something to go on with: what memory was given back for, what the workers have done."""
@@ -193,17 +204,17 @@ cdef class LimitedMachine(StepMachine):
             return False
         if self._find_room() or StepMachine._collect(self, patience, deadline):
             return True
-        return self.rendezvous is None and self.press()
+        return self.rendezvous is None and self.retry_parked()
 
     cdef bint _find_room(self) except -1:
         """Make ready what there is room for by now; say whether there was anything."""
         cdef Parked each
         if self.seen == self.gate.store.given:
-            return False
+            return False  # nothing was given back since this was last looked at
         for i, each in enumerate(self.parked):
-            if each.need <= self._bound(each.ready) - self.gate.store.live:
+            if each.need <= self._limit_for(each.ready) - self.gate.store.live:
                 return self._unpark(i) == 0
-        if not self.parked and (self._reopen(True) or self._reopen(False)):
+        if not self.parked and (self._reopen(True) or self._reopen(False)):  # backward loops give memory back
             return True
         if not self.parked and self.swap is not None:
             self.swap.bring_wanted()
@@ -214,7 +225,7 @@ cdef class LimitedMachine(StepMachine):
         """Begin the next iteration of a loop where there is room for it by now; say whether there was one."""
         cdef Frame* frame = self.gate.held
         while frame != NULL:
-            if is_backward(frame.oldest) == backward and has_room(&self.gate, frame):
+            if is_backward(frame.oldest) == backward and admits_iteration(&self.gate, frame):
                 start_iteration(&self.machine, frame)
                 if self.machine.trouble & NO_MEMORY:
                     raise MemoryError("no memory for another iteration")
@@ -230,8 +241,8 @@ cdef class LimitedMachine(StepMachine):
 
     def _no_room(self, wanted):
         cdef Store* store = self.gate.store
-        holders = holders_of(&self.machine, self.compiled, self.pool, self.step)
-        return NoRoom(wanted, store.live, store.limit, self.pool.name, holders, self.swap is not None)
+        allocations = allocations_of(&self.machine, self.compiled, self.pool, self.step)
+        return NoRoom(wanted, store.live, store.limit, self.pool.name, allocations, self.swap is not None)
 
     def dump(self):
         """Return lines that say what each iteration waits for, runs and holds, and what waits for memory."""

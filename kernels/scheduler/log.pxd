@@ -2,7 +2,7 @@
 
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
-from tagflow.kernels.cpu.pool cimport Pool
+from tagflow.kernels.memory.pool cimport Pool
 from tagflow.kernels.scheduler.delivery cimport Machine
 from tagflow.kernels.scheduler.plan cimport CompiledPlan
 from tagflow.kernels.scheduler.ready cimport Ready

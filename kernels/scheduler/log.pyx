@@ -1,12 +1,13 @@
-"""What one step tells a Recorder: spans, and at times the bytes in use."""
+"""What one step tells a Recorder: spans, and at times the bytes in use. See docs/design/0004-seeing-a-step.md."""
 
 from libc.stdint cimport int64_t
 
+from tagflow.kernels.core.clock cimport nanoseconds
 from tagflow.kernels.scheduler.delivery cimport Machine
 from tagflow.kernels.scheduler.plan cimport CompiledPlan
 from tagflow.kernels.scheduler.ready cimport Ready
 from tagflow.kernels.scheduler.report cimport count_iterations, frame_path_of, held_bytes
-from tagflow.kernels.scheduler.tracing cimport Recorder, Span, nanoseconds
+from tagflow.kernels.scheduler.tracing cimport Recorder, Span
 
 cdef enum:
     LOOKS = 16  # spans between two looks at the bytes in use and the iterations in flight

@@ -1,9 +1,9 @@
 """One execution of a plan."""
 
+from tagflow.kernels.core.table cimport Node
 from tagflow.kernels.scheduler.ready cimport Ready
 from tagflow.kernels.scheduler.state cimport StepState
-from tagflow.kernels.scheduler.table cimport Node
-from tagflow.kernels.scheduler.workers cimport Errand
+from tagflow.kernels.scheduler.workers cimport OffloadedWork
 
 
 cdef class StepMachine(StepState):
@@ -17,4 +17,4 @@ cdef class StepMachine(StepState):
     cdef int _compute(self, Ready ready, Node* node) except -1
     cdef int _hand_over(self, Ready ready, Node* node) except -1
     cdef bint _collect(self, double seconds, double deadline) except -1
-    cdef int _return(self, Errand errand) except -1
+    cdef int _return(self, OffloadedWork offload) except -1

@@ -3,26 +3,29 @@
 What needs no Python happens in ``primitives`` and ``delivery``. Here are kernels: those that NumPy's inner loops do,
 those written in Python, and those that finish later. Long work of a C kernel goes to the workers and is found again
 while draining.
+
+See docs/design/0003-step-machine.md.
 """
 
 from libc.stdint cimport int64_t, uint64_t
 from numpy cimport import_array
 
+from tagflow.kernels.core.clock cimport nanoseconds, now
+from tagflow.kernels.core.cost cimport LOOP_COST, SLICE, array_cost, cut, do_work
+from tagflow.kernels.core.table cimport KERNEL, RECV, Node, Work
+from tagflow.kernels.core.values cimport Value
+from tagflow.kernels.cpu.ufuncs cimport run_loop
 from tagflow.kernels.scheduler.awaitable cimport discard, is_awaitable
 from tagflow.kernels.scheduler.calls cimport call_kernel
 from tagflow.kernels.scheduler.copying cimport copy_received
-from tagflow.kernels.scheduler.cost cimport LOOP_COST, SLICE, array_cost, cut, do_work
 from tagflow.kernels.scheduler.delivery cimport Machine
 from tagflow.kernels.scheduler.primitives cimport resolve
 from tagflow.kernels.scheduler.ready cimport Ready, pop_ring, pop_stack
 from tagflow.kernels.scheduler.report cimport frame_path_of
 from tagflow.kernels.scheduler.saving cimport run_series
 from tagflow.kernels.scheduler.state cimport StepState
-from tagflow.kernels.scheduler.table cimport KERNEL, RECV, Node, Work
-from tagflow.kernels.scheduler.tracing cimport COMPUTE, COPIED_IN, OFFLOADED, Span, nanoseconds, now
-from tagflow.kernels.scheduler.ufuncs cimport run_loop
-from tagflow.kernels.scheduler.values cimport Value
-from tagflow.kernels.scheduler.workers cimport Errand, Task, new_errand, unpack
+from tagflow.kernels.scheduler.tracing cimport COMPUTE, COPIED_IN, OFFLOADED, Span
+from tagflow.kernels.scheduler.workers cimport OffloadedWork, Task, new_offloaded_work, unpack
 
 cdef extern from "<fenv.h>" nogil:
     int FE_ALL_EXCEPT
@@ -65,7 +68,7 @@ cdef class StepMachine(StepState):
         bool
             False, with nothing done, if that has happened already: drain instead of waiting.
         """
-        return not self.errands or self.workers.arm(&self.inbox, descriptor)
+        return not self.offloaded or self.workers.arm(&self.inbox, descriptor)
 
     cdef int visit(self, double deadline, int budget) except -1:
         """Run ready instances until there are none or it is `deadline`, looking at the clock when `budget` is spent.
@@ -197,37 +200,37 @@ cdef class StepMachine(StepState):
 
     cdef int _hand_over(self, Ready ready, Node* node) except -1:
         """Give the work that a kernel left to the workers; return what that counts for."""
-        cdef Errand errand = new_errand(&self.machine, ready, node, &self.work, self.compiled)
+        cdef OffloadedWork offload = new_offloaded_work(&self.machine, ready, node, &self.work, self.compiled)
         self.work.compute = NULL
-        self.errands.add(errand)
+        self.offloaded.add(offload)
         self.tickets += 1
-        self.workers.submit(errand, &self.inbox)
+        self.workers.submit(offload, &self.inbox)
         return LOOP_COST
 
     cdef bint _collect(self, double seconds, double deadline) except -1:
         """Deliver what the workers have done; if that is nothing, wait for it so long. Say whether any came."""
         cdef Task* task
         cdef bint any
-        if not self.errands:
+        if not self.offloaded:
             return False
         task = self.workers.collect(&self.inbox, min(seconds, deadline - now()))
         any = task != NULL
         while task != NULL and self.failure is None:
-            errand = <Errand>task.errand
+            offload = <OffloadedWork>task.offload
             task = task.next
-            self._return(errand)
+            self._return(offload)
         return any
 
-    cdef int _return(self, Errand errand) except -1:
+    cdef int _return(self, OffloadedWork offload) except -1:
         """Deliver what a worker has done."""
-        unpack(&self.machine, errand)
-        self.errands.discard(errand)
+        unpack(&self.machine, offload)
+        self.offloaded.discard(offload)
         try:
             if self.submit is not None:
-                self._deliver(errand.ready)
+                self._deliver(offload.ready)
             else:
-                stream = COPIED_IN if self._stream(errand.ready) == COPIED_IN else OFFLOADED
-                self._land(errand.ready, errand.task.begin, nanoseconds(), stream)
+                stream = COPIED_IN if self._stream(offload.ready) == COPIED_IN else OFFLOADED
+                self._emit_with_span(offload.ready, offload.task.begin, nanoseconds(), stream)
         except Exception as exception:
-            self._fail(errand.ready, exception)
+            self._fail(offload.ready, exception)
         return 0

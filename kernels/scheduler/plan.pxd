@@ -2,9 +2,9 @@
 
 from libc.stdint cimport int64_t
 
-from tagflow.kernels.scheduler.memory cimport Arena
-from tagflow.kernels.scheduler.table cimport Table
-from tagflow.kernels.scheduler.values cimport Counters
+from tagflow.kernels.core.arena cimport Arena
+from tagflow.kernels.core.table cimport Table
+from tagflow.kernels.core.values cimport Counters
 
 
 cdef class CompiledPlan:

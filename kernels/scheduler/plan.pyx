@@ -1,4 +1,7 @@
-"""The compiled form of a plan: C tables that every step of it shares, and the pools of its frames."""
+"""The compiled form of a plan: C tables that every step of it shares, and the pools of its frames.
+
+See docs/design/0003-step-machine.md.
+"""
 
 cimport cython
 from cpython.object cimport PyObject
@@ -9,21 +12,20 @@ from libc.string cimport memset
 import numpy as np
 
 from tagflow.base.settings import DEFAULTS
-from tagflow.base.tags import Kind as Kinds
 from tagflow.base.tags import name_hash
-from tagflow.kernels.scheduler.legality import check, out_frame
+from tagflow.kernels.core.table import Kind as Kinds
+from tagflow.kernels.scheduler.check_plan import check, out_frame
 
-from tagflow.kernels.scheduler.convert cimport accept
-from tagflow.kernels.scheduler.memory cimport Arena
-from tagflow.kernels.scheduler.table cimport (
-    AT_ONCE, CONST, ENTER, EXIT, FETCH, INVARIANT, KERNEL, LAST, LENT, MERGE, NEXT_ITERATION, QUIET, RECV, SERIES_EXIT,
-    SERIES_READ, STATEFUL, SWAPPED, SWITCH, SWITCH_N, TRIP_COUNT, Edge, FrameType, Link, LoopCounts, Node, Pending, Table,
-    Type, output_type,
+from tagflow.kernels.core.arena cimport Arena
+from tagflow.kernels.core.convert cimport accept
+from tagflow.kernels.core.table cimport (
+    AT_ONCE, CONST, DEAD_SILENT, ENTER, EXIT, FETCH, INVARIANT, KERNEL, LAST, LENT, MERGE, NEXT_ITERATION, RECV,
+    SERIES_EXIT, SERIES_READ, STATEFUL, SWAPPED, SWITCH, SWITCH_N, TRIP_COUNT, Edge, FrameType, Link, LoopCounts,
+    Node, Pending, Table, Type, output_type,
 )
-from tagflow.kernels.cpu.loops cimport find_own_loop
-from tagflow.kernels.cpu.registry cimport find_native
-from tagflow.kernels.scheduler.ufuncs cimport find_loop
-from tagflow.kernels.scheduler.values cimport Value, drop
+from tagflow.kernels.core.values cimport Value, drop
+from tagflow.kernels.cpu.registry cimport find_native, find_own_loop
+from tagflow.kernels.cpu.ufuncs cimport find_loop
 
 
 @cython.no_gc_clear  # machines use the tables until their own end
@@ -199,8 +201,8 @@ cdef int _flags(source) except -1:
         flags |= SWAPPED
     if source.is_lent:
         flags |= LENT
-    if source.quiet:
-        flags |= QUIET
+    if source.dead_silent:
+        flags |= DEAD_SILENT
     return flags | (STATEFUL if source.stateful else 0)
 
 

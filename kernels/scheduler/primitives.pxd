@@ -1,23 +1,26 @@
-"""The primitives: what the machine does itself, without a kernel and without Python."""
+"""The primitives: what the machine does itself, without a kernel and without Python.
+
+See docs/design/0003-step-machine.md.
+"""
 
 from libc.stdint cimport int64_t, uint32_t
 
-from tagflow.kernels.scheduler.convert cimport as_integer
-from tagflow.kernels.scheduler.delivery cimport (
-    NO_MEMORY, NOT_SCALAR, TWO_LIVE, Machine, complete, drop_inputs, emit, emit_controls, emit_dead,
-    emit_outputs, settle, start_iteration,
+from tagflow.kernels.core.convert cimport as_integer
+from tagflow.kernels.core.frames cimport (
+    LEFT, Deferred, Frame, Iteration, append_iteration, close_frame, count_start, open_frame,
 )
-from tagflow.kernels.scheduler.exchange cimport ARRIVED, receive, send
-from tagflow.kernels.scheduler.frames cimport (
-    LEFT, Frame, Iteration, Parked, append_iteration, close_frame, count_start, open_frame,
-)
-from tagflow.kernels.scheduler.gate cimport begin_iteration, has_room, hold_frame
-from tagflow.kernels.scheduler.ready cimport Ready
-from tagflow.kernels.scheduler.table cimport (
+from tagflow.kernels.core.table cimport (
     CONST, CONTROL_TRIGGER, ENTER, EXIT, FEED, FETCH, IDENTITY, INVARIANT, LOOP_COND, MERGE, NEXT_ITERATION, RECV,
     SEND, SWITCH, SWITCH_N, TRIP_COUNT, FrameType, Node, input_type,
 )
-from tagflow.kernels.scheduler.values cimport EMPTY, OBJECT, SCALAR, Value, drop, empty, hold, scalar, take
+from tagflow.kernels.core.values cimport EMPTY, OBJECT, SCALAR, Value, drop, empty, hold, scalar, take
+from tagflow.kernels.scheduler.delivery cimport (
+    NOT_SCALAR, NO_MEMORY, TWO_LIVE, Machine, complete, drop_inputs, emit, emit_controls, emit_dead, emit_outputs,
+    settle, start_iteration,
+)
+from tagflow.kernels.scheduler.gate cimport admits_iteration, begin_iteration, hold_frame
+from tagflow.kernels.scheduler.ready cimport Ready
+from tagflow.kernels.scheduler.rendezvous cimport ARRIVED, receive, send
 
 
 cdef inline void forward(Machine* m, Iteration* it, Iteration* target, const Node* node) noexcept nogil:
@@ -90,11 +93,11 @@ cdef inline Frame* child_frame(Machine* m, Iteration* it, const Node* node) noex
 cdef inline void enter_invariant(
         Machine* m, Frame* frame, const Node* node, uint32_t number, Value value, bint dead) noexcept nogil:
     """Keep an invariant for later iterations and deliver it to all that exist (rules 29 and 30)."""
-    cdef Parked* parked = &frame.invariants[frame.num_arrived]
+    cdef Deferred* kept = &frame.invariants[frame.num_arrived]
     cdef Iteration* each = frame.oldest
-    hold(m.live, &parked.value, value)
-    parked.node = number
-    parked.dead = dead
+    hold(m.live, &kept.value, value)
+    kept.node = number
+    kept.dead = dead
     frame.num_arrived += 1
     while each != NULL:
         emit(m, each, node, value, dead)
@@ -134,18 +137,18 @@ cdef inline void fire_exit(Machine* m, Iteration* it, const Node* node, bint dea
 cdef inline void fire_next(Machine* m, Iteration* it, const Node* node, uint32_t number) noexcept nogil:
     """Pass a value to the next iteration, starting it if the window has room, else wait for room (rules 32 and 33)."""
     cdef Frame* frame = it.frame
-    cdef Parked* parked
+    cdef Deferred* deferred
     it.advanced += 1
     if it.advanced == frame.type.num_nexts:
         frame.type.last[node.index] += 1
-    if it.next == NULL and frame.alive >= frame.window and (m.gate == NULL or not has_room(m.gate, frame)):
+    if it.next == NULL and frame.alive >= frame.window and (m.gate == NULL or not admits_iteration(m.gate, frame)):
         if m.gate != NULL:
             hold_frame(m.gate, frame)
         else:
             frame.type.counts.held_back += frame.num_deferred == 0
-        parked = &frame.deferred[frame.num_deferred]
-        parked.value = take(&it.slots[node.slot])
-        parked.node = number
+        deferred = &frame.deferred[frame.num_deferred]
+        deferred.value = take(&it.slots[node.slot])
+        deferred.node = number
         frame.num_deferred += 1
         return
     if it.next == NULL:

@@ -2,13 +2,15 @@
 
 With a seed everything goes through the ring and leaves it in random order (rule 51). Where memory is short the ring is
 left depth first, older iterations before younger ones: who goes on with what is there lets go of it sooner.
+
+See docs/design/0003-step-machine.md.
 """
 
 cimport cython
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc, realloc
 
-from tagflow.kernels.scheduler.frames cimport Iteration
+from tagflow.kernels.core.frames cimport Iteration
 
 
 cdef struct Ready:
@@ -92,7 +94,7 @@ cdef inline bint push(Queue* queue, Ready ready, bint at_once) noexcept nogil:
 
 @cython.overflowcheck(False)
 cdef inline void bring_forward(Queue* queue) noexcept nogil:
-    """Exchange the oldest instance of the ring with a random one (xorshift)."""
+    """RendezvousTable the oldest instance of the ring with a random one (xorshift)."""
     queue.random ^= queue.random << 13
     queue.random ^= queue.random >> 7
     queue.random ^= queue.random << 17
@@ -131,7 +133,7 @@ cdef inline Ready* newest(const Queue* queue) noexcept nogil:
 
 
 cdef inline void prefer_older(Queue* queue) noexcept nogil:
-    """Exchange the two newest instances if the newest is of a younger iteration."""
+    """RendezvousTable the two newest instances if the newest is of a younger iteration."""
     cdef Ready* last = newest(queue)
     cdef Ready* other = &queue.ring[(queue.head + queue.length - 2) & queue.mask]
     if queue.length > 1 and is_younger(last.iteration, other.iteration):

@@ -2,8 +2,8 @@
 
 from libc.stdint cimport int64_t, uint32_t
 
+from tagflow.kernels.core.frames cimport Frame, Iteration
 from tagflow.kernels.scheduler.delivery cimport Machine
-from tagflow.kernels.scheduler.frames cimport Frame, Iteration
 from tagflow.kernels.scheduler.plan cimport CompiledPlan
 
 cdef str frame_path_of(Frame* frame, CompiledPlan compiled)

@@ -5,15 +5,15 @@ from libc.stdint cimport int64_t, uint32_t, uint64_t
 
 from tagflow.base.tags import DEAD, ROOT_PATH, frame_path, instance_name
 
-from tagflow.kernels.scheduler.convert cimport box
+from tagflow.kernels.core.convert cimport box
+from tagflow.kernels.core.frames cimport Frame, Iteration, close_frame, remove_oldest
+from tagflow.kernels.core.table cimport SWITCH, SWITCH_N, Node, input_type
+from tagflow.kernels.core.values cimport EMPTY, OBJECT, SCALAR, Py_INCREF, Value
 from tagflow.kernels.scheduler.delivery cimport Machine, Outcome
-from tagflow.kernels.scheduler.frames cimport Frame, Iteration, close_frame, remove_oldest
 from tagflow.kernels.scheduler.gate cimport end_iteration
 from tagflow.kernels.scheduler.plan cimport CompiledPlan
 from tagflow.kernels.scheduler.ready cimport Ready
 from tagflow.kernels.scheduler.series cimport Series
-from tagflow.kernels.scheduler.table cimport SWITCH, SWITCH_N, Node, input_type
-from tagflow.kernels.scheduler.values cimport EMPTY, OBJECT, SCALAR, Py_INCREF, Value
 
 
 cdef str frame_path_of(Frame* frame, CompiledPlan compiled):

@@ -1,16 +1,20 @@
-"""What SERIES_PUSH, SERIES_EXIT and SERIES_READ do: a loop saves a value for each iteration, another reads them."""
+"""What SERIES_PUSH, SERIES_EXIT and SERIES_READ do: a loop saves a value for each iteration, another reads them.
+
+See docs/design/0002-saved-values.md.
+"""
 
 from cpython.object cimport PyObject
 from libc.stdint cimport int64_t
 
-from tagflow.kernels.scheduler.convert cimport accept, as_integer, box
-from tagflow.kernels.scheduler.delivery cimport Machine
-from tagflow.kernels.scheduler.frames cimport Frame, Iteration
-from tagflow.kernels.scheduler.series cimport Series, Stored
-from tagflow.kernels.scheduler.table cimport (
+from tagflow.kernels.core.convert cimport accept, as_integer, box
+from tagflow.kernels.core.frames cimport Frame, Iteration
+from tagflow.kernels.core.table cimport (
     LAST, LENT, SERIES_PUSH, SERIES_READ, SWAPPED, Node, input_type, output_type,
 )
-from tagflow.kernels.scheduler.values cimport EMPTY, OBJECT, Py_INCREF, Value, hold, object_value, scalar, take
+from tagflow.kernels.core.values cimport EMPTY, OBJECT, Py_INCREF, Value, hold, object_value, scalar, take
+from tagflow.kernels.memory.swappable cimport SwappableArray
+from tagflow.kernels.scheduler.delivery cimport Machine
+from tagflow.kernels.scheduler.series cimport Series
 
 
 cdef object run_series(Machine* m, Iteration* it, const Node* node, object swap):
@@ -73,7 +77,7 @@ cdef object _read(Machine* m, Iteration* it, const Node* node, object swap):
     index = _index(m, it, node)
     saved = box(series.peek(index), &series.type)
     coming = None
-    if isinstance(saved, Stored):
+    if isinstance(saved, SwappableArray):
         saved, coming = swap.read(series, index, node.flags & LAST != 0)
     elif series.swaps and series.peek(index).form == OBJECT:
         swap.pass_on(saved, series, index)

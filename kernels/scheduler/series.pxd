@@ -2,13 +2,8 @@
 
 from libc.stdint cimport int64_t
 
-from tagflow.kernels.scheduler.table cimport Type
-from tagflow.kernels.scheduler.values cimport Value
-
-
-cdef class Stored:
-    cdef object __weakref__
-    cdef public object array  # in the device's memory; None while it is elsewhere
+from tagflow.kernels.core.table cimport Type
+from tagflow.kernels.core.values cimport Value
 
 
 cdef class Series:

@@ -2,22 +2,6 @@
 
 from typing import Any
 
-class Stored:
-    """A saved array that may be somewhere else than in the device's memory."""
-
-    array: Any
-
-    def __init__(self, array: Any) -> None: ...
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the device's memory that it takes now."""
-
-    def now(self) -> Any:
-        """Return the array, read at once from wherever it is."""
-
-    def copy_to(self, target: Any) -> None:
-        """Copy the array at once, from wherever it is, to a contiguous one."""
-
 class Series:
     """Values by slot number; slots that were never written are empty."""
 
@@ -31,7 +15,7 @@ class Series:
         """Return the value of a slot, or None if it was never written."""
 
     def at(self, index: int) -> Any:
-        """Return what a slot holds, which for a stored array is its Stored, or None if it was never written."""
+        """Return what a slot holds, which for a stored array is its SwappableArray, or None if it was never written."""
 
     def indices(self) -> list[int]:
         """Return the numbers of the slots written, in order."""

@@ -2,52 +2,23 @@
 
 A series belongs to one step. It is written by the iterations of one frame instance in any order and read when that
 frame is done, so nothing here waits or locks.
+
+See docs/design/0002-saved-values.md.
 """
 
+from cpython.object cimport PyObject
 from libc.stdint cimport int64_t
 from libc.stdlib cimport free, realloc
 from libc.string cimport memset
 
 import numpy as np
 
-from tagflow.kernels.scheduler.convert cimport box
-from tagflow.kernels.scheduler.table cimport Type
-from tagflow.kernels.scheduler.values cimport (
-    EMPTY, SCALAR, Counters, Value, drop, empty, hold, object_value,
-)
-from cpython.object cimport PyObject
+from tagflow.kernels.core.convert cimport box
+from tagflow.kernels.core.table cimport Type
+from tagflow.kernels.core.values cimport EMPTY, SCALAR, Counters, Value, drop, empty, hold, object_value
+from tagflow.kernels.memory.swappable cimport SwappableArray
 
 cdef Counters _held  # of all series; their values are not the machines'
-
-
-cdef class Stored:
-    """A saved array that may be somewhere else than in the device's memory; a slot holds it in the array's place.
-
-    Parameters
-    ----------
-    array : numpy.ndarray
-
-    Attributes
-    ----------
-    array : numpy.ndarray or None
-        None while it is elsewhere.
-    """
-
-    def __init__(self, array):
-        self.array = array
-
-    @property
-    def nbytes(self):
-        """Bytes of the device's memory that it takes now."""
-        return 0 if self.array is None else self.array.nbytes
-
-    def now(self):
-        """Return the array, read at once from wherever it is."""
-        raise NotImplementedError
-
-    def copy_to(self, target):
-        """Copy the array at once, from wherever it is, to a contiguous one."""
-        raise NotImplementedError
 
 
 cdef class Series:
@@ -87,10 +58,10 @@ cdef class Series:
     def get(self, int64_t index):
         """Return the value of a slot, or None if it was never written."""
         value = self.at(index)
-        return value.now() if isinstance(value, Stored) else value
+        return value.now() if isinstance(value, SwappableArray) else value
 
     def at(self, int64_t index):
-        """Return what a slot holds, which for a stored array is its Stored, or None if it was never written."""
+        """Return what a slot holds, which for a stored array is its SwappableArray, or None if it was never written."""
         return box(self.peek(index), &self.type)
 
     def indices(self):

@@ -3,27 +3,27 @@
 from cpython.object cimport PyObject
 from libc.stdint cimport int64_t, uint32_t
 
+from tagflow.kernels.core.arena cimport Arena
+from tagflow.kernels.core.table cimport Work
+from tagflow.kernels.core.values cimport Counters, Value
 from tagflow.kernels.scheduler.delivery cimport Machine
-from tagflow.kernels.scheduler.exchange cimport Rendezvous
 from tagflow.kernels.scheduler.log cimport Log
-from tagflow.kernels.scheduler.memory cimport Arena
 from tagflow.kernels.scheduler.plan cimport CompiledPlan
 from tagflow.kernels.scheduler.ready cimport Ready
-from tagflow.kernels.scheduler.table cimport Work
-from tagflow.kernels.scheduler.values cimport Counters, Value
+from tagflow.kernels.scheduler.rendezvous cimport Rendezvous
 from tagflow.kernels.scheduler.workers cimport Inbox, Workers
 
 
-cdef class Flight:
+cdef class PendingInstance:
     cdef Ready ready  # an outstanding instance; iteration NULL once the step has failed
     cdef int64_t begin  # nanoseconds, when it was launched
     cdef Value* outputs  # owned, `num_outputs` of them: what a kernel has made that is not over; else NULL
     cdef uint32_t num_outputs
     cdef Counters* live
 
-    cdef int keep(self, Machine* m, uint32_t count) except -1
-    cdef void give(self, Machine* m) noexcept
-    cdef void forget(self) noexcept
+    cdef int keep_outputs(self, Machine* m, uint32_t count) except -1
+    cdef void give_outputs_back(self, Machine* m) noexcept
+    cdef void forget_outputs(self) noexcept
 
 
 cdef class StepState:
@@ -33,13 +33,13 @@ cdef class StepState:
     cdef readonly object step  # handed to stateful kernels
     cdef readonly object failure  # None or (node, tag, exception, input shapes)
     cdef PyObject** arguments  # scratch for a call: one slot to spare, the instance, the inputs
-    cdef dict flights  # ticket -> Flight, for asynchronous instances not finished
+    cdef dict pending_instances  # by ticket: asynchronous ones, and those whose kernel is not over on its device
     cdef dict resumed  # (iteration, node) -> what is left of an instance that has waited for its inputs
     cdef list launched  # what `launches` will return
     cdef Workers workers  # None: all work is done in the drain
     cdef Inbox inbox  # where the workers put what is done; open while `workers` is there
     cdef Work work  # scratch: what a C kernel leaves to be done
-    cdef readonly set errands  # Errand: handed over and not yet delivered
+    cdef readonly set offloaded  # OffloadedWork: handed over and not yet delivered
     cdef int64_t tickets  # instances that went on their way so far
     cdef Rendezvous rendezvous  # None: it is alone
     cdef readonly object guard  # called with floating outputs, or None
@@ -57,11 +57,11 @@ cdef class StepState:
     cdef int _dismiss(self) except -1
     cdef int _look_after(self, Ready ready) except -1
     cdef int _conclude(self, Ready ready, object result) except -1
-    cdef int _resume(self, Flight flight, object call) except -1
+    cdef int _resume(self, PendingInstance instance, object call) except -1
     cdef int _deliver(self, Ready ready) except -1
     cdef int _emit(self, Ready ready) except -1
     cdef int _stream(self, Ready ready) noexcept
-    cdef int _land(self, Ready ready, int64_t begin, int64_t end, int stream) except -1
-    cdef Flight _launch(self, Ready ready, object awaitable)
+    cdef int _emit_with_span(self, Ready ready, int64_t begin, int64_t end, int stream) except -1
+    cdef PendingInstance _launch(self, Ready ready, object awaitable)
     cdef int _fail(self, Ready ready, object exception) except -1
     cdef int _stop(self) except -1

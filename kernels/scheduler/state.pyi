@@ -3,8 +3,8 @@
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
-from .exchange import Rendezvous
 from .plan import CompiledPlan
+from .rendezvous import Rendezvous
 from .tracing import Recorder
 from .workers import Workers
 
@@ -46,7 +46,7 @@ class StepState:
         """Number of asynchronous instances not finished."""
 
     @property
-    def errands(self) -> set[Any]:
+    def offloaded(self) -> set[Any]:
         """Instances that the workers have and that are not delivered yet."""
 
     @property
@@ -66,11 +66,11 @@ class StepState:
         """Stop the step: drop all ready work and all values. An earlier error stays."""
 
     @property
-    def hopeful(self) -> bool:
+    def can_progress(self) -> bool:
         """Whether a drain would find something to run, or memory was given back for which something waits."""
 
     @property
-    def starved(self) -> bool:
+    def blocked_on_memory(self) -> bool:
         """Whether nothing goes on before memory is given back from outside."""
 
     @property

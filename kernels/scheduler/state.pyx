@@ -2,6 +2,8 @@
 
 An asynchronous instance is handed out by `launches` and comes back by `finish` or `fail`. How instances run is said in
 ``machine``, and what needs no Python in ``primitives`` and ``delivery``.
+
+See docs/design/0003-step-machine.md.
 """
 
 cimport cython
@@ -11,26 +13,27 @@ from libc.stdlib cimport calloc, free
 
 import logging
 
+from tagflow.kernels.core.arena cimport Arena
+from tagflow.kernels.core.clock cimport nanoseconds
+from tagflow.kernels.core.convert cimport accept
+from tagflow.kernels.core.frames cimport append_iteration, count_launch, frame_id, open_frame
+from tagflow.kernels.core.table cimport AT_ONCE, RECV, Node, Table
+from tagflow.kernels.core.values cimport TAGFLOW_DEBUG, Counters, Value, drop, take
 from tagflow.kernels.scheduler.awaitable cimport discard, is_awaitable
 from tagflow.kernels.scheduler.calls cimport accept_outputs
 from tagflow.kernels.scheduler.calls import Resumed
-from tagflow.kernels.scheduler.convert cimport accept
 from tagflow.kernels.scheduler.delivery cimport (
-    NO_MEMORY, NOT_SCALAR, TWO_LIVE, Machine, Outcome, complete, drop_inputs, emit_outputs, make_ready, settle,
+    NOT_SCALAR, NO_MEMORY, TWO_LIVE, Machine, Outcome, complete, drop_inputs, emit_outputs, make_ready, settle,
 )
-from tagflow.kernels.scheduler.exchange cimport Rendezvous
-from tagflow.kernels.scheduler.frames cimport append_iteration, count_launch, frame_id, open_frame
 from tagflow.kernels.scheduler.guard cimport drop_outputs, guard_outputs, made_bytes
 from tagflow.kernels.scheduler.log cimport open_log
-from tagflow.kernels.scheduler.memory cimport Arena
 from tagflow.kernels.scheduler.plan cimport CompiledPlan
 from tagflow.kernels.scheduler.ready cimport Ready, close_queue, open_queue, push
+from tagflow.kernels.scheduler.rendezvous cimport Rendezvous
 from tagflow.kernels.scheduler.report cimport dump_lines, fetched, frame_path_of, free_frames, input_shapes, tag_of
 from tagflow.kernels.scheduler.report cimport switch_outcomes as outcomes_of
-from tagflow.kernels.scheduler.table cimport AT_ONCE, RECV, Node, Table
-from tagflow.kernels.scheduler.tracing cimport AWAITED, COMPUTE, COPIED_IN, Recorder, Span, nanoseconds
-from tagflow.kernels.scheduler.values cimport TAGFLOW_DEBUG, Counters, Value, drop, take
-from tagflow.kernels.scheduler.workers cimport PATIENCE, Errand, Workers
+from tagflow.kernels.scheduler.tracing cimport AWAITED, COMPUTE, COPIED_IN, Recorder, Span
+from tagflow.kernels.scheduler.workers cimport PATIENCE, OffloadedWork, Workers
 
 cdef Counters _live  # of all machines in the process
 _logger = logging.getLogger("tagflow")
@@ -47,14 +50,14 @@ def live_counts():
     return counts
 
 
-cdef class Flight:
+cdef class PendingInstance:
     """An instance on its way: an asynchronous one, or one whose kernel is not over yet on its device."""
 
     def __dealloc__(self):
-        self.forget()
+        self.forget_outputs()
         free(self.outputs)
 
-    cdef int keep(self, Machine* m, uint32_t count) except -1:
+    cdef int keep_outputs(self, Machine* m, uint32_t count) except -1:
         """Take the machine's outputs until the kernel is over."""
         cdef uint32_t o
         self.outputs = <Value*>calloc(count + 1, sizeof(Value))
@@ -65,13 +68,13 @@ cdef class Flight:
             self.outputs[o] = take(&m.outputs[o])
         return 0
 
-    cdef void give(self, Machine* m) noexcept:
+    cdef void give_outputs_back(self, Machine* m) noexcept:
         """Give the machine its outputs back."""
         cdef uint32_t o
         for o in range(self.num_outputs):
             m.outputs[o] = take(&self.outputs[o])
 
-    cdef void forget(self) noexcept:
+    cdef void forget_outputs(self) noexcept:
         """Drop what the instance has made; nobody waits for it any more."""
         cdef uint32_t o
         for o in range(self.num_outputs):
@@ -121,11 +124,11 @@ cdef class StepState:
         self.compiled = compiled
         self.step = step_context
         self.arena = Arena()
-        self.flights, self.resumed, self.launched, self.errands = {}, {}, [], set()
+        self.pending_instances, self.resumed, self.launched, self.offloaded = {}, {}, [], set()
         self.guard, self.submit, self.swap = guard, submit, swap
         self.patience = PATIENCE
         self.log = open_log(recorder, compiled, step_context, &self.machine)
-        self.rendezvous, self.machine.exchange = rendezvous, NULL if rendezvous is None else &rendezvous.exchange
+        self.rendezvous, self.machine.rendezvous = rendezvous, NULL if rendezvous is None else &rendezvous.table
         self._open(list(feeds), shuffle_seed)
         if workers is not None:
             workers.open_inbox(&self.inbox)
@@ -149,31 +152,31 @@ cdef class StepState:
 
     def finish(self, ticket, result):
         """Deliver what an asynchronous instance gave; drain afterwards. KeyError for an unknown ticket."""
-        cdef Flight flight = self.flights.pop(ticket)
+        cdef PendingInstance instance = self.pending_instances.pop(ticket)
         self.machine.in_flight -= 1
-        if flight.ready.iteration == NULL or self.failure is not None:
+        if instance.ready.iteration == NULL or self.failure is not None:
             return
         try:
             if isinstance(result, Resumed):
-                self._resume(flight, result.call)
-            elif flight.outputs == NULL:
-                accept_outputs(&self.machine, &self.machine.table.nodes[flight.ready.node], result)
-                self._land(flight.ready, flight.begin, nanoseconds(), AWAITED)
+                self._resume(instance, result.call)
+            elif instance.outputs == NULL:
+                accept_outputs(&self.machine, &self.machine.table.nodes[instance.ready.node], result)
+                self._emit_with_span(instance.ready, instance.begin, nanoseconds(), AWAITED)
             else:
-                flight.give(&self.machine)
+                instance.give_outputs_back(&self.machine)
                 began, ended = result
-                self._land(flight.ready, <int64_t>(1e9 * began), <int64_t>(1e9 * ended), self._stream(flight.ready))
+                self._emit_with_span(instance.ready, <int64_t>(1e9 * began), <int64_t>(1e9 * ended), self._stream(instance.ready))
         except Exception as exception:
-            self._fail(flight.ready, exception)
+            self._fail(instance.ready, exception)
 
     def fail(self, ticket, exception):
         """Fail the step with the error of an asynchronous instance. KeyError for an unknown ticket."""
-        cdef Flight flight = self.flights.pop(ticket)
+        cdef PendingInstance instance = self.pending_instances.pop(ticket)
         self.machine.in_flight -= 1
-        if flight.ready.iteration != NULL:
+        if instance.ready.iteration != NULL:
             if self.log is not None:
-                self.log.put(flight.ready, flight.begin, AWAITED)
-            self._fail(flight.ready, exception)
+                self.log.put(instance.ready, instance.begin, AWAITED)
+            self._fail(instance.ready, exception)
 
     def abort(self, exception):
         """Stop the step: drop all ready work and all values. An earlier error stays (rule 44)."""
@@ -194,18 +197,19 @@ cdef class StepState:
         self.compiled.running -= not self.closed
         self.closed = True
         self._stop()
-        self.flights.clear()
+        self.pending_instances.clear()
         close_queue(&self.machine.queue)
 
     @property
     def done(self):
         """Whether nothing is ready and nothing on its way."""
-        return self.machine.queue.height + self.machine.queue.length == 0 and not self.flights and not self.errands
+        queue = &self.machine.queue
+        return queue.height + queue.length == 0 and not self.pending_instances and not self.offloaded
 
     @property
     def pending(self):
         """Number of asynchronous instances not finished."""
-        return len(self.flights)
+        return len(self.pending_instances)
 
     @property
     def fetches(self):
@@ -213,16 +217,16 @@ cdef class StepState:
         return fetched(&self.machine)
 
     @property
-    def hopeful(self):
+    def can_progress(self):
         """Whether a drain would find something to run, or memory was given back for which something waits."""
         return self.is_ready()
 
     @property
-    def starved(self):
+    def blocked_on_memory(self):
         """Whether nothing goes on before memory is given back from outside."""
         return False
 
-    def press(self):
+    def retry_parked(self):
         """Try what a limit of memory keeps waiting, since nothing else can go on; say whether there is any."""
         return False
 
@@ -243,8 +247,8 @@ cdef class StepState:
 
     def dump(self):
         """Return lines that say what each iteration waits for, runs and holds (rule 50)."""
-        active = [((<Flight>f).ready.node, <uint64_t>(<Flight>f).ready.iteration) for f in self.flights.values()]
-        active += [((<Errand>e).ready.node, <uint64_t>(<Errand>e).ready.iteration) for e in self.errands]
+        active = [_who((<PendingInstance>each).ready) for each in self.pending_instances.values()]
+        active += [_who((<OffloadedWork>each).ready) for each in self.offloaded]
         return dump_lines(&self.machine, self.compiled, active)
 
     cdef bint is_ready(self) noexcept:
@@ -291,9 +295,9 @@ cdef class StepState:
     cdef int _dismiss(self) except -1:
         """Take back what the workers have not begun; what they have they finish for nobody."""
         if self.workers is not None:
-            self.workers.close_inbox(&self.inbox, self.errands)
+            self.workers.close_inbox(&self.inbox, self.offloaded)
             self.workers = None
-            self.errands.clear()
+            self.offloaded.clear()
         return 0
 
     cdef int _look_after(self, Ready ready) except -1:
@@ -318,12 +322,12 @@ cdef class StepState:
         accept_outputs(&self.machine, &self.machine.table.nodes[ready.node], result)
         return self._deliver(ready)
 
-    cdef int _resume(self, Flight flight, object call) except -1:
+    cdef int _resume(self, PendingInstance instance, object call) except -1:
         """Make an instance ready again that has waited for its inputs."""
         if self.log is not None:
-            self.log.put(flight.ready, flight.begin, AWAITED)
-        self.resumed[<uint64_t>flight.ready.iteration, flight.ready.node] = call
-        if not push(&self.machine.queue, flight.ready, True):
+            self.log.put(instance.ready, instance.begin, AWAITED)
+        self.resumed[<uint64_t>instance.ready.iteration, instance.ready.node] = call
+        if not push(&self.machine.queue, instance.ready, True):
             raise MemoryError()
         return 0
 
@@ -333,7 +337,7 @@ cdef class StepState:
             return self._emit(ready)
         cdef Machine* m = &self.machine
         cdef const Node* node = &m.table.nodes[ready.node]
-        cdef Flight flight
+        cdef PendingInstance instance
         try:
             awaitable = self.submit(ready.node, made_bytes(m, node))
         except BaseException:
@@ -341,8 +345,8 @@ cdef class StepState:
             raise
         if awaitable is None:
             return self._emit(ready)
-        flight = self._launch(ready, awaitable)
-        return flight.keep(m, node.num_outputs)
+        instance = self._launch(ready, awaitable)
+        return instance.keep_outputs(m, node.num_outputs)
 
     cdef int _emit(self, Ready ready) except -1:
         """Deliver the outputs of an instance and complete it."""
@@ -361,7 +365,7 @@ cdef class StepState:
         """Say on which of its device's streams a kernel, or the copy of what a Recv got, is."""
         return COPIED_IN if self.machine.table.nodes[ready.node].kind == RECV else COMPUTE
 
-    cdef int _land(self, Ready ready, int64_t begin, int64_t end, int stream) except -1:
+    cdef int _emit_with_span(self, Ready ready, int64_t begin, int64_t end, int stream) except -1:
         """Deliver what an instance gave that began some time ago."""
         if self.log is None:
             return self._emit(ready)
@@ -371,17 +375,17 @@ cdef class StepState:
         self._emit(ready)
         return self.log.end(span, path)
 
-    cdef Flight _launch(self, Ready ready, object awaitable):
+    cdef PendingInstance _launch(self, Ready ready, object awaitable):
         """Register an instance that finishes later; its inputs stay until then."""
-        cdef Flight flight = Flight()
-        flight.ready = ready
-        flight.begin = nanoseconds()
+        cdef PendingInstance instance = PendingInstance()
+        instance.ready = ready
+        instance.begin = nanoseconds()
         self.tickets += 1
         self.machine.in_flight += 1
         count_launch(ready.iteration.frame, self.machine.in_flight)
-        self.flights[self.tickets] = flight
+        self.pending_instances[self.tickets] = instance
         self.launched.append((self.tickets, awaitable, ready.node, tag_of(ready.iteration, ready.node, self.compiled)))
-        return flight
+        return instance
 
     cdef int _fail(self, Ready ready, object exception) except -1:
         """Keep the first error (rule 44) and stop."""
@@ -401,11 +405,11 @@ cdef class StepState:
             self.rendezvous.clear()
         self._dismiss()
         self.resumed.clear()
-        for flight in self.flights.values():
-            (<Flight>flight).ready.iteration = NULL
-            (<Flight>flight).forget()
+        for instance in self.pending_instances.values():
+            (<PendingInstance>instance).ready.iteration = NULL
+            (<PendingInstance>instance).forget_outputs()
         for ticket, awaitable, _, _ in self.launches():
-            del self.flights[ticket]
+            del self.pending_instances[ticket]
             discard(awaitable)
         free_frames(m)
         for i in range(m.table.num_feeds):
@@ -413,3 +417,8 @@ cdef class StepState:
         for i in range(m.table.num_fetches):
             drop(m.live, &m.fetched[i])
         return 0
+
+
+cdef tuple _who(Ready ready):
+    """Return an instance as `dump_lines` wants it: node and address of the iteration."""
+    return ready.node, <uint64_t>ready.iteration

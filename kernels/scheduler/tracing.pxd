@@ -24,10 +24,6 @@ cdef struct Span:
     uint8_t stream  # a Stream
 
 
-cdef int64_t nanoseconds() noexcept nogil
-cdef double now() noexcept nogil
-
-
 cdef class Recorder:
     cdef Span* spans  # ring, owned
     cdef readonly int64_t capacity  # length of `spans`

@@ -1,23 +1,13 @@
-"""Spans of operation instances, kept in a ring: the newest stay, the oldest make room."""
+"""Spans of operation instances, kept in a ring: the newest stay, the oldest make room.
+
+See docs/design/0004-seeing-a-step.md.
+"""
 
 from cpython.object cimport PyObject
 from libc.stdint cimport int64_t
 from libc.stdlib cimport calloc, free
-from posix.time cimport CLOCK_MONOTONIC, clock_gettime, timespec
 
-from tagflow.kernels.scheduler.values cimport Py_INCREF, Py_XDECREF
-
-
-cdef int64_t nanoseconds() noexcept nogil:
-    """Return the time on the clock of ``time.monotonic_ns``."""
-    cdef timespec time
-    clock_gettime(CLOCK_MONOTONIC, &time)
-    return <int64_t>time.tv_sec * 1000000000 + time.tv_nsec
-
-
-cdef double now() noexcept nogil:
-    """Return the same time in seconds."""
-    return 1e-9 * <double>nanoseconds()
+from tagflow.kernels.core.values cimport Py_INCREF, Py_XDECREF
 
 
 cdef class Recorder:

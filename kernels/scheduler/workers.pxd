@@ -2,10 +2,10 @@
 
 from libc.stdint cimport int64_t, uint32_t
 
+from tagflow.kernels.core.table cimport Node, Work
+from tagflow.kernels.core.values cimport Counters, Value
 from tagflow.kernels.scheduler.delivery cimport Machine
 from tagflow.kernels.scheduler.ready cimport Ready
-from tagflow.kernels.scheduler.table cimport Node, Work
-from tagflow.kernels.scheduler.values cimport Counters, Value
 
 cdef extern from "<pthread.h>" nogil:
     ctypedef struct pthread_t "pthread_t":
@@ -27,7 +27,7 @@ cdef struct Task:  # a kernel's work on its way; all but `work` and `begin` is g
     int left  # parts not finished
     int64_t begin  # nanoseconds, when it was handed over
     int64_t spent  # nanoseconds that its parts took, together
-    void* errand  # the Errand it belongs to
+    void* offload  # the OffloadedWork it belongs to
 
 
 cdef struct Inbox:  # where one step finds the tasks that are done; guarded by the pool's lock
@@ -48,7 +48,7 @@ cdef struct Pool:
     bint closing
 
 
-cdef class Errand:
+cdef class OffloadedWork:
     """An instance whose work is on its way, and the arrays that the work reads and writes."""
 
     cdef Task task
@@ -60,8 +60,8 @@ cdef class Errand:
     cdef bint lost  # its step is gone, and a thread still works on it
 
 
-cdef Errand new_errand(Machine* m, Ready ready, const Node* node, Work* work, object compiled)
-cdef int unpack(Machine* m, Errand errand) except -1
+cdef OffloadedWork new_offloaded_work(Machine* m, Ready ready, const Node* node, Work* work, object compiled)
+cdef int unpack(Machine* m, OffloadedWork offload) except -1
 
 
 cdef class Workers:
@@ -72,12 +72,12 @@ cdef class Workers:
     cdef bint refused  # the system gave none
     cdef readonly double nanoseconds  # what work must cost to be handed over
     cdef int vain  # waits to come in which nobody looks at the inbox before sleeping
-    cdef set lost  # Errands whose step is gone and that a thread still works on
+    cdef set lost  # OffloadedWorks whose step is gone and that a thread still works on
 
     cdef int open_inbox(self, Inbox* inbox) except -1
-    cdef int close_inbox(self, Inbox* inbox, set errands) except -1
+    cdef int close_inbox(self, Inbox* inbox, set offloaded) except -1
     cdef bint open(self) except -1
-    cdef void submit(self, Errand errand, Inbox* inbox) noexcept
+    cdef void submit(self, OffloadedWork offload, Inbox* inbox) noexcept
     cdef Task* collect(self, Inbox* inbox, double seconds) noexcept
     cdef void watch(self, Inbox* inbox, int64_t time) noexcept
     cdef bint arm(self, Inbox* inbox, int descriptor) noexcept

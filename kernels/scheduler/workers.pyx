@@ -6,6 +6,8 @@ done goes to the inbox of its step, which looks there while it drains, waits the
 else to do, or is told through a file descriptor that its event loop watches.
 
 A step that ends early takes back what nobody has taken up; for the rest its arrays stay until the threads are done.
+
+See docs/design/0006-cores.md.
 """
 
 cimport cython
@@ -17,12 +19,12 @@ from posix.unistd cimport write
 
 import logging
 
-from tagflow.kernels.scheduler.cost cimport correct
+from tagflow.kernels.core.clock cimport nanoseconds
+from tagflow.kernels.core.cost cimport correct
+from tagflow.kernels.core.table cimport Node, Work
+from tagflow.kernels.core.values cimport OBJECT, Value, drop, pointer, take
 from tagflow.kernels.scheduler.delivery cimport Machine
 from tagflow.kernels.scheduler.ready cimport Ready
-from tagflow.kernels.scheduler.table cimport Node, Work
-from tagflow.kernels.scheduler.tracing cimport nanoseconds
-from tagflow.kernels.scheduler.values cimport OBJECT, Value, drop, pointer, take
 
 cdef extern from "Python.h":
     void Py_CLEAR(PyObject*)
@@ -86,7 +88,7 @@ cdef extern from *:
 
 
 @cython.no_gc_clear  # a thread may be at work on what it keeps
-cdef class Errand:
+cdef class OffloadedWork:
     """An instance whose work is on its way, and the arrays that the work reads and writes."""
 
     def __dealloc__(self):
@@ -95,35 +97,35 @@ cdef class Errand:
         free(self.outputs)
 
 
-cdef Errand new_errand(Machine* m, Ready ready, const Node* node, Work* work, object compiled):
-    """Return the errand of an instance, which keeps alive all that the work refers to; the outputs move into it."""
-    cdef Errand errand = Errand()
+cdef OffloadedWork new_offloaded_work(Machine* m, Ready ready, const Node* node, Work* work, object compiled):
+    """Return the OffloadedWork of an instance: it keeps alive what the work refers to, and the outputs move into it."""
+    cdef OffloadedWork offload = OffloadedWork()
     cdef uint32_t i
-    errand.ready, errand.live = ready, m.live
-    errand.task.work = work[0]
-    errand.kept = [compiled]
+    offload.ready, offload.live = ready, m.live
+    offload.task.work = work[0]
+    offload.kept = [compiled]
     if work.kept != NULL:
-        errand.kept.append(<object>work.kept)
+        offload.kept.append(<object>work.kept)
         Py_CLEAR(work.kept)
     for i in range(node.num_inputs):
         if ready.iteration.slots[node.slot + i].form == OBJECT:
-            errand.kept.append(<object>pointer(ready.iteration.slots[node.slot + i]))
-    errand.outputs = <Value*>calloc(node.num_outputs, sizeof(Value))
-    if errand.outputs == NULL:
+            offload.kept.append(<object>pointer(ready.iteration.slots[node.slot + i]))
+    offload.outputs = <Value*>calloc(node.num_outputs, sizeof(Value))
+    if offload.outputs == NULL:
         raise MemoryError()
-    errand.num_outputs = node.num_outputs
+    offload.num_outputs = node.num_outputs
     for i in range(node.num_outputs):
-        errand.outputs[i] = take(&m.outputs[i])
-    return errand
+        offload.outputs[i] = take(&m.outputs[i])
+    return offload
 
 
-cdef int unpack(Machine* m, Errand errand) except -1:
+cdef int unpack(Machine* m, OffloadedWork offload) except -1:
     """Move what a worker has made into the machine's outputs; note how well its cost was estimated."""
-    cdef Node* node = &m.table.nodes[errand.ready.node]
+    cdef Node* node = &m.table.nodes[offload.ready.node]
     cdef uint32_t o
-    for o in range(errand.num_outputs):
-        m.outputs[o] = take(&errand.outputs[o])
-    correct(node, &errand.task.work, errand.task.spent)
+    for o in range(offload.num_outputs):
+        m.outputs[o] = take(&offload.outputs[o])
+    correct(node, &offload.task.work, offload.task.spent)
     return 0
 
 
@@ -179,9 +181,9 @@ cdef class Workers:
         """How many kernels are still at work whose step is gone; the arrays of those that have ended are released."""
         cdef Task* task = self.collect(&self.pool.orphans, 0)
         while task != NULL:
-            errand = <Errand>task.errand
+            offload = <OffloadedWork>task.offload
             task = task.next
-            self.lost.discard(errand)
+            self.lost.discard(offload)
         return len(self.lost)
 
     def notify(self, int descriptor):
@@ -198,27 +200,27 @@ cdef class Workers:
             raise MemoryError()
         return 0
 
-    cdef int close_inbox(self, Inbox* inbox, set errands) except -1:
-        """Take back the errands that nobody has taken up; the others become orphans."""
-        cdef list pending = list(errands)
+    cdef int close_inbox(self, Inbox* inbox, set offloaded) except -1:
+        """Take back the OffloadedWork that no thread has taken up; what a thread works on becomes an orphan."""
+        cdef list pending = list(offloaded)
         cdef Py_ssize_t i
         pthread_mutex_lock(&self.pool.lock)  # no object is made until it is released: a collection might come back here
         inbox.descriptor = -1
         inbox.done = NULL
         for i in range(len(pending)):
-            (<Errand>pending[i]).lost = _take_back(self.pool, &(<Errand>pending[i]).task)
+            (<OffloadedWork>pending[i]).lost = _take_back(self.pool, &(<OffloadedWork>pending[i]).task)
         pthread_mutex_unlock(&self.pool.lock)
         pthread_cond_destroy(&inbox.arrival)
-        for errand in pending:
-            if (<Errand>errand).lost:
-                self.lost.add(errand)
+        for offload in pending:
+            if (<OffloadedWork>offload).lost:
+                self.lost.add(offload)
         return 0
 
-    cdef void submit(self, Errand errand, Inbox* inbox) noexcept:
-        """Hand over the work of an errand, which must stay alive until it is collected."""
-        cdef Task* task = &errand.task
+    cdef void submit(self, OffloadedWork offload, Inbox* inbox) noexcept:
+        """Hand over to the threads an OffloadedWork, which must stay alive until it is collected."""
+        cdef Task* task = &offload.task
         cdef bint seen  # by a thread that is awake
-        task.errand = <void*>errand
+        task.offload = <void*>offload
         task.inbox = inbox
         task.next = NULL
         task.taken = 0
@@ -323,7 +325,7 @@ cdef void* _serve(void* argument) noexcept nogil:
     tagflow_ask_for_long_slices()
     pthread_mutex_lock(&pool.lock)
     while True:
-        if pool.first == NULL and not pool.awake:
+        if pool.first == NULL and not pool.awake:  # one thread looks a while before it sleeps: waking up takes longer
             pool.awake = True
             pthread_mutex_unlock(&pool.lock)
             _look_for(<void**>&pool.first, AWAKE, True)

@@ -12,9 +12,9 @@ from numpy.typing import DTypeLike, NDArray
 
 from ...base.errors import TagflowError
 from ...base.sizes import parse_size
-from ...kernels.cpu.contexts import KernelContexts
-from ...kernels.cpu.spare import charge_reader, frees, spare_array
-from ...kernels.scheduler.series import Stored
+from ...kernels.memory.contexts import KernelContexts
+from ...kernels.memory.swappable import SwappableArray
+from ...kernels.memory.unreserved import allocate_unreserved, charge_reader, is_sole_owner
 from ..clock import LoopClock
 from ..contract import Clock, Device
 from ..event import Event
@@ -86,7 +86,7 @@ class CudaDevice(Device):
             name, index, self.clock, limit=most, most_cached=most_cached, most_pinned=most_pinned, cupy=self.arrays
         )
         self.pool, self.host_pool = self._core.memory, self._core.host
-        self.contexts = KernelContexts(self.pool.ledger)
+        self.contexts = KernelContexts(self.pool.byte_counter)
         self.compute, self.host_to_device, self.device_to_host = self._core.streams
         weakref.finalize(self, self._core.drop).atexit = False  # the core sees to that
         self._cupy: CupyArrays | None = None
@@ -129,17 +129,17 @@ class CudaDevice(Device):
         buffer = self._core.buffer(shape, dtype)
         return buffer if self._cupy is None else self._cupy.array(buffer)
 
-    def allocate_spare(self, shape: tuple[int, ...], dtype: DTypeLike) -> Any:
+    def allocate_unreserved(self, shape: tuple[int, ...], dtype: DTypeLike) -> Any:
         try:
-            return spare_array(self.contexts, shape, np.dtype(dtype), self.allocate)
+            return allocate_unreserved(self.contexts, shape, np.dtype(dtype), self.allocate)
         except MemoryError:  # of the driver
             return None
 
     def charge(self, buffer: Any) -> None:
-        charge_reader(self.pool.ledger, buffer)
+        charge_reader(self.pool.byte_counter, buffer)
 
-    def frees(self, holder: Stored) -> bool:
-        return frees(self.pool.ledger, holder)
+    def frees(self, holder: SwappableArray) -> bool:
+        return is_sole_owner(self.pool.byte_counter, holder)
 
     def protect(self, buffer: Any) -> bool:
         return self.arrays is not None  # kernels in Python write into nothing that they are given

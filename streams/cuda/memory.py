@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from ...base.errors import DtypeError
-from ...kernels.cpu.ledger import Charge, Ledger
+from ...kernels.memory.byte_counter import ByteCounter, Charge
 from ..event import DeviceClosed
 
 _SMALLEST = 512  # bytes; blocks up to 4 KiB are multiples of it, larger ones come in four sizes to each power of two
@@ -81,7 +81,7 @@ class BlockPool:
 
     Attributes
     ----------
-    ledger : Ledger
+    ledger : ByteCounter
         Counts the bytes asked for, within the limit.
     """
 
@@ -96,7 +96,7 @@ class BlockPool:
         most_cached: int,
         next_mark: Callable[[], int] = int,
     ) -> None:
-        self.what, self._next_mark, self.ledger = what, next_mark, Ledger(_charge_of, limit)
+        self.what, self._next_mark, self.byte_counter = what, next_mark, ByteCounter(_charge_of, limit)
         self._make, self._free, self._lacking, self._most_cached = make, free, lacking, most_cached
         self._returned: deque[Block] = deque()  # by finalizers; not counted as free yet
         self._lock = Lock()  # guards what follows
@@ -111,26 +111,26 @@ class BlockPool:
     @property
     def limit(self) -> int | None:
         """Bytes that may be in use, None for any number."""
-        return self.ledger.limit
+        return self.byte_counter.limit
 
     @limit.setter
     def limit(self, limit: int | None) -> None:
-        self.ledger.limit = limit
+        self.byte_counter.limit = limit
 
     @property
     def live_bytes(self) -> int:
         """Bytes of the blocks in use, as they were asked for."""
-        return self.ledger.live_bytes
+        return self.byte_counter.live_bytes
 
     @property
     def peak_bytes(self) -> int:
         """The largest `live_bytes` so far, or since `reset_peak`."""
-        return self.ledger.peak_bytes
+        return self.byte_counter.peak_bytes
 
     @property
     def refused_bytes(self) -> int:
         """Bytes that the last block that was refused was to have."""
-        return self.ledger.refused_bytes
+        return self.byte_counter.refused_bytes
 
     @property
     def cached_bytes(self) -> int:
@@ -141,7 +141,7 @@ class BlockPool:
 
     def reset_peak(self) -> None:
         """Let `peak_bytes` begin anew from `live_bytes`."""
-        self.ledger.reset_peak()
+        self.byte_counter.reset_peak()
 
     def take(self, nbytes: int) -> Block:
         """Return a block of so many bytes or a few more.
@@ -157,7 +157,7 @@ class BlockPool:
             if self.closed:
                 raise DeviceClosed(f"{self.what} has ended with the device", hint="close a device after its last work")
             self._collect()
-            charge = self.ledger.charge(nbytes, self.what)
+            charge = self.byte_counter.charge(nbytes, self.what)
             try:
                 block = self._find(nbytes)
             except self._lacking as error:
@@ -254,7 +254,7 @@ class BlockPool:
         return Block(self._make(_whole(nbytes)), _whole(nbytes))
 
     def _refusal(self, nbytes: int, error: Exception) -> MemoryError:
-        self.ledger.refuse(nbytes)
+        self.byte_counter.refuse(nbytes)
         used = f"{self.live_bytes} are in use, and the driver has no more ({error})"
         return MemoryError(f"no room for {nbytes} bytes in {self.what}: {used}")
 

@@ -10,7 +10,12 @@ FOLDERS = {"engine": "tagflow", "kernels": "tagflow.kernels", "streams": "tagflo
 # A room may import itself and rooms of lower layers. `tagflow` is engine/__init__.py; above it stand its users.
 LAYERS = {
     "tagflow.base": 0,
-    "tagflow.kernels": 1,
+    "tagflow.kernels": 1,  # its rooms have floors
+    "tagflow.kernels.core": 1,
+    "tagflow.kernels.memory": 1,
+    "tagflow.kernels.cpu": 1,
+    "tagflow.kernels.cuda": 1,
+    "tagflow.kernels.scheduler": 1,
     "tagflow.ir": 1,
     "tagflow.streams": 2,
     "tagflow.swap": 3,
@@ -33,8 +38,17 @@ LAYERS = {
     "tagflow.cli": 10,
 }
 
-_FROM = re.compile(r"^\s*from\s+(\.*)([\w.]*)\s+c?import\s+\(?([^)#]*)", re.M)
-_PLAIN = re.compile(r"^\s*c?import\s+([\w., ]+)", re.M)
+# Within one layer these rooms stand on each other: each may import those of lower floors.
+FLOORS = {
+    "tagflow.kernels.core": 0,
+    "tagflow.kernels.memory": 1,
+    "tagflow.kernels.cpu": 2,
+    "tagflow.kernels.cuda": 2,
+    "tagflow.kernels.scheduler": 3,
+}
+
+_FROM = re.compile(r"^([ \t]*)from[ \t]+(\.*)([\w.]*)[ \t]+(c?import)[ \t]+(\([^)]*\)|[^\n]*)", re.M)
+_PLAIN = re.compile(r"^([ \t]*)(c?import)[ \t]+([\w., \t]+)", re.M)
 
 
 def sources():
@@ -52,18 +66,20 @@ def module_name(path, folder, package):
 
 def room(module):
     """Return the room a module belongs to, or None when it is not tagflow's."""
-    parts = module.split(".")
+    parts = [part for part in module.split(".") if part != "__init__"]
     if parts[0] != "tagflow":
         return None
-    if len(parts) > 1 and parts[1] != "__init__":
-        return ".".join(parts[:2])
-    return "tagflow"
+    depth = 3 if parts[:2] == ["tagflow", "kernels"] else 2
+    return ".".join(parts[:depth])
 
 
-def imports(text, module, suffix):
-    """Return the full names that a source imports or cimports, wherever in the file it does."""
-    found = _python_imports(text) if suffix == ".py" else _cython_imports(text)
-    return {absolute(dots, base, name, module) for dots, base, name in found}
+def imports(text, module, suffix, at_run_time=False):
+    """Return the full names that a source imports or cimports.
+
+    All of them, wherever in the file; or those only that are imported as the module is.
+    """
+    found = _python_imports if suffix == ".py" else _cython_imports
+    return {absolute(dots, base, name, module) for dots, base, name in found(text, at_run_time)}
 
 
 def absolute(dots, base, name, module):
@@ -72,19 +88,41 @@ def absolute(dots, base, name, module):
     return ".".join([*start, *filter(None, [base, name])])
 
 
-def _python_imports(text):
-    for node in ast.walk(ast.parse(text)):
+def _python_imports(text, at_run_time):
+    tree = ast.parse(text)
+    for node in _run_at_import(tree) if at_run_time else ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from ((0, "", alias.name) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             yield from ((node.level, node.module or "", alias.name) for alias in node.names)
 
 
-def _cython_imports(text):
-    for dots, base, names in _FROM.findall(text):
-        yield from ((len(dots), base, name.split()[0]) for name in names.split(",") if name.strip())
-    for names in _PLAIN.findall(text):
-        yield from ((0, "", name.split()[0]) for name in names.split(",") if name.strip())
+def _run_at_import(node):
+    """Yield the statements that run when a module is imported: not those of functions, nor those for type checkers."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            continue
+        if isinstance(child, ast.If) and "TYPE_CHECKING" in ast.unparse(child.test):
+            yield from (found for other in child.orelse for found in (other, *_run_at_import(other)))
+            continue
+        yield child
+        yield from _run_at_import(child)
+
+
+def _cython_imports(text, at_run_time):
+    """Read imports line by line; an indented one that is no cimport is in a function."""
+    for indent, dots, base, how, names in _FROM.findall(text):
+        if how == "cimport" or not (indent and at_run_time):
+            yield from ((len(dots), base, name) for name in _listed(names))
+    for indent, how, names in _PLAIN.findall(text):
+        if how == "cimport" or not (indent and at_run_time):
+            yield from ((0, "", name) for name in _listed(names))
+
+
+def _listed(names):
+    """Split ``(a, b as c,)  # why`` into names."""
+    names = re.sub(r"#.*", "", names).strip(" ()\n\t")
+    return [name.split()[0] for name in names.split(",") if name.strip()]
 
 
 def known_rooms(names):
@@ -102,5 +140,16 @@ def violations(text, module, suffix):
     here = room(module)
     if here not in LAYERS:
         return [f"{module} is in no layer: add {here} to the table of layers"]
-    wrong = {r for r in known_rooms(imports(text, module, suffix)) if r != here and LAYERS[r] >= LAYERS[here]}
-    return [f"{module} (layer {LAYERS[here]}) imports {r} (layer {LAYERS[r]})" for r in sorted(wrong)]
+    wrong = {r for r in known_rooms(imports(text, module, suffix)) if r != here and not is_below(r, here)}
+    return [f"{module} ({_place(here)}) imports {r} ({_place(r)})" for r in sorted(wrong)]
+
+
+def is_below(lower, upper):
+    """Say whether a room stands below another: in a lower layer, or on a lower floor of the same layer."""
+    if LAYERS[lower] != LAYERS[upper]:
+        return LAYERS[lower] < LAYERS[upper]
+    return lower in FLOORS and upper in FLOORS and FLOORS[lower] < FLOORS[upper]
+
+
+def _place(room):
+    return f"layer {LAYERS[room]}" + (f", floor {FLOORS[room]}" if room in FLOORS else "")

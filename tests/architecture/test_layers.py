@@ -50,6 +50,12 @@ def test_sources_are_free_of(what):
             ".pxd",
             {"numpy", "tagflow.kernels.cpu.x"},
         ),
+        (
+            "from .a cimport b, c as d\nfrom .e cimport (  # f\n    g,\n    h,\n)\ncdef int from_i",
+            "tagflow.kernels.cpu.x",
+            ".pyx",
+            {f"tagflow.kernels.cpu.{name}" for name in ("a.b", "a.c", "e.g", "e.h")},
+        ),
     ],
 )
 def test_imports_are_found(text, module, suffix, names):
@@ -67,6 +73,12 @@ def test_imports_are_found(text, module, suffix, names):
         ("from .other import name", "tagflow.frontend.loops", ".py", False),
         ("from .runtime.session import Session", "tagflow.__init__", ".py", False),
         ("x = 1", "tagflow.cellar.wine", ".py", True),
+        ("from ..core.table cimport Node", "tagflow.kernels.memory.pool", ".pyx", False),
+        ("from ..memory.pool cimport Pool", "tagflow.kernels.core.table", ".pxd", True),
+        ("def f():\n    from ..scheduler import plan", "tagflow.kernels.cpu.arrays", ".pyx", True),
+        ("from ..cpu import registry", "tagflow.kernels.cuda.registry", ".py", True),
+        ("from ..kernels.core.table import Kind", "tagflow.ir.graph", ".py", True),
+        ("from ..kernels.core.table import Kind", "tagflow.plan.plan", ".py", False),
     ],
 )
 def test_violations_are_found(text, module, suffix, wrong):

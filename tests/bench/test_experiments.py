@@ -8,8 +8,8 @@ from contextlib import AsyncExitStack
 import numpy as np
 import pytest
 import tagflow as tg
-from tagflow.base.tags import Kind
 from tagflow.ir.rewrite import Program
+from tagflow.kernels.core.table import Kind
 from tagflow.streams import LatencyDevice, VirtualClock
 
 from bench import (

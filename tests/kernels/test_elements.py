@@ -8,9 +8,9 @@ import pytest
 import tagflow as tg
 from tagflow.base.errors import TensorArrayError
 from tagflow.base.shapes import UNKNOWN, Shape
-from tagflow.kernels.cpu.contexts import KernelContexts
 from tagflow.kernels.cpu.elements import Element
-from tagflow.kernels.cpu.pool import Pool
+from tagflow.kernels.memory.contexts import KernelContexts
+from tagflow.kernels.memory.pool import Pool
 from tagflow.ops.array_storage import ArrayStorage
 
 from tests.kernels.test_native_kernels import KINDS, odd

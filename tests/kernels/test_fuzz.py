@@ -6,12 +6,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import tagflow as tg
-from tagflow.base.tags import Kind
 from tagflow.ir.apply import apply
 from tagflow.ir.definition import definition_of
 from tagflow.ir.rewrite import Program
-from tagflow.kernels.cpu import loops, registry
-from tagflow.kernels.cpu.contexts import KernelContexts
+from tagflow.kernels.core.table import Kind
+from tagflow.kernels.cpu.registry import registered_types
+from tagflow.kernels.memory.contexts import KernelContexts
 from tagflow.kernels.scheduler.machine import StepMachine
 from tagflow.kernels.scheduler.plan import CompiledPlan
 
@@ -88,7 +88,7 @@ def assert_same(result, expected):
 
 
 def test_every_c_kernel_is_fuzzed():
-    assert set(CASES) | ELSEWHERE >= registry.TYPES | loops.TYPES
+    assert set(CASES) | ELSEWHERE >= registered_types()
 
 
 @pytest.mark.parametrize("type", sorted(CASES))
@@ -138,7 +138,7 @@ def counting(plan, calls):
     return replace(plan, nodes=tuple(counted(n) if n.kind == Kind.KERNEL else n for n in plan.nodes))
 
 
-@pytest.mark.parametrize("type", sorted(set(CASES) & (registry.TYPES | loops.TYPES)))
+@pytest.mark.parametrize("type", sorted(set(CASES) & registered_types()))
 def test_plain_arrays_do_not_reach_the_python_kernel(type):
     rng, spared = np.random.default_rng(7), 0
     for _ in range(40):

@@ -2,7 +2,8 @@
 
 import numpy as np
 import pytest
-from tagflow.base.tags import DEAD, Kind
+from tagflow.base.tags import DEAD
+from tagflow.kernels.core.table import Kind
 from tagflow.kernels.scheduler.state import live_counts
 from tagflow.runtime.execution import outcome
 
@@ -235,15 +236,15 @@ def test_the_first_error_ends_the_step_everywhere():
     running.close()
 
 
-def test_a_quiet_send_says_nothing_when_it_is_dead():
+def test_a_dead_silent_send_says_nothing_when_it_is_dead():
     a, b = pair()
     switch = a.switch(a.const(7), a.const(False, BOOL))
     for channel in range(3):
-        a.send(switch[1], channel, quiet=channel > 0)
+        a.send(switch[1], channel, dead_silent=channel > 0)
     first = b.recv(0)
     b.fetch(first)
-    b.fetch(b.recv(1, controls=[first], quiet=True))
-    b.fetch(b.recv(2, controls=[first], quiet=True))
+    b.fetch(b.recv(1, controls=[first], dead_silent=True))
+    b.fetch(b.recv(2, controls=[first], dead_silent=True))
     fetches, traffic = run_together([a, b], 3)
     assert fetches == [DEAD] * 3
     assert [t["messages"] for t in traffic] == [1, 0, 0]

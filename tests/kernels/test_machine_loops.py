@@ -4,7 +4,8 @@ import resource
 
 import numpy as np
 import pytest
-from tagflow.base.tags import DEAD, ROOT_ID, Kind, frame_id, name_hash
+from tagflow.base.tags import DEAD, ROOT_ID, frame_id, name_hash
+from tagflow.kernels.core.table import Kind
 from tagflow.kernels.scheduler.state import live_counts
 
 from tests.kernels.planning import BOOL, I32, Planner, every_order, result

@@ -2,7 +2,8 @@
 
 import numpy as np
 import pytest
-from tagflow.base.tags import DEAD, Kind
+from tagflow.base.tags import DEAD
+from tagflow.kernels.core.table import Kind
 from tagflow.kernels.scheduler.series import Series
 
 from tests.kernels.planning import BOOL, F32, F64, I32, I64, Planner, every_order

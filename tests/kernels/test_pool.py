@@ -10,8 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 from numpy._core.multiarray import get_handler_name
-from tagflow.kernels.cpu.contexts import KernelContexts, outside
-from tagflow.kernels.cpu.pool import Pool, block_counts, hand_over
+from tagflow.kernels.memory.contexts import KernelContexts, outside
+from tagflow.kernels.memory.pool import Pool, hand_over
+from tagflow.kernels.memory.store import block_counts
 
 F32 = np.float32
 KEPT = 1 << 24
@@ -226,9 +227,9 @@ def test_a_view_is_copied(pool, inside):
 
 def test_a_guest_counts_once_while_it_is_held(pool):
     a = np.ones(100)
-    first = pool.hold([a, "no array", np.float32(1), np.ones(())])
+    first = pool.charge_external([a, "no array", np.float32(1), np.ones(())])
     assert figures(pool) == (800, 800)
-    second = pool.hold([a[5:], a])
+    second = pool.charge_external([a[5:], a])
     assert figures(pool) == (800, 800)
     first.clear()
     assert pool.live_bytes == 800
@@ -238,9 +239,9 @@ def test_a_guest_counts_once_while_it_is_held(pool):
 
 def test_arrays_of_the_pool_are_no_guests_until_they_have_left(pool, inside):
     a = inside(np.ones, 100)
-    assert pool.hold([a, a[1:]]) == []
+    assert pool.charge_external([a, a[1:]]) == []
     a = hand_over(a)
-    holds = pool.hold([a])
+    holds = pool.charge_external([a])
     assert pool.live_bytes == 800
     del a
     holds.clear()
@@ -250,7 +251,7 @@ def test_arrays_of_the_pool_are_no_guests_until_they_have_left(pool, inside):
 def test_arrays_of_another_pool_are_guests(pool):
     other = Pool(KEPT)
     a = KernelContexts(other).run(np.ones, 100)
-    holds = pool.hold([a])
+    holds = pool.charge_external([a])
     assert (pool.live_bytes, other.live_bytes) == (800, 800)
     del a, holds
     assert (pool.live_bytes, other.live_bytes) == (0, 0)
@@ -311,12 +312,12 @@ def test_strings_are_adopted(pool):
 
 def test_a_closed_pool_has_no_guests(pool, inside):
     a, g = inside(np.ones, 100), np.ones(10)
-    holds = pool.hold([g])
+    holds = pool.charge_external([g])
     b = pool.adopt(np.ones(20))
     assert pool.live_bytes == 800 + 80 + 160
     pool.close()
     assert pool.live_bytes == 800
-    assert pool.hold([g]) == []
+    assert pool.charge_external([g]) == []
     assert pool.adopt(g) is g
     del holds, b, a
     assert (pool.live_bytes, pool.cached_bytes) == (0, 0)

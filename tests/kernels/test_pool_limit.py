@@ -4,8 +4,8 @@ import gc
 
 import numpy as np
 import pytest
-from tagflow.kernels.cpu.contexts import KernelContexts
-from tagflow.kernels.cpu.pool import MemoryLimitError, Pool, hand_over
+from tagflow.kernels.memory.contexts import KernelContexts
+from tagflow.kernels.memory.pool import MemoryLimitError, Pool, hand_over
 
 KEPT = 1 << 24
 
@@ -107,12 +107,12 @@ def test_resizing_keeps_the_limit(bounded):
 def test_guests_over_the_limit_are_refused_together(bounded):
     small, large = np.ones(50), np.ones(100)
     with pytest.raises(MemoryLimitError) as caught:
-        bounded.hold([small, large])
+        bounded.charge_external([small, large])
     assert (caught.value.wanted, caught.value.live, caught.value.limit) == (800, 400, 1000)
     caught = None
     gc.collect()
     assert (bounded.live_bytes, bounded.refused_bytes) == (0, 800)
-    holds = bounded.hold([small])
+    holds = bounded.charge_external([small])
     assert bounded.live_bytes == 400
     del holds
 
@@ -122,7 +122,7 @@ def test_an_adopted_array_may_pass_the_limit(bounded):
     assert figures(bounded) == (1600, 1600)
     with pytest.raises(MemoryError):
         KernelContexts(bounded).run(np.empty, 1, np.uint8)
-    assert bounded.hold([a]) == []
+    assert bounded.charge_external([a]) == []
     del a
     assert bounded.live_bytes == 0
 

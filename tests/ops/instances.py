@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 import numpy as np
-from tagflow.kernels.cpu.contexts import KernelContexts
+from tagflow.kernels.memory.contexts import KernelContexts
 from tagflow.ops.variables import VariableStore
 
 

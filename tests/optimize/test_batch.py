@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tagflow as tg
 from tagflow.ir.rewrite import Program
-from tagflow.kernels.cpu.products import ProductSum
+from tagflow.kernels.cpu.product_sum import ProductSum
 from tagflow.kernels.scheduler.machine import StepMachine
 from tagflow.kernels.scheduler.plan import CompiledPlan
 

@@ -3,7 +3,8 @@
 import asyncio
 
 import numpy as np
-from tagflow.base.tags import DEAD, Kind
+from tagflow.base.tags import DEAD
+from tagflow.kernels.core.table import Kind
 from tagflow.ops.variables import VariableStore
 from tagflow.plan.build import build_plan
 from tagflow.runtime.reference import ReferenceMachine
@@ -32,7 +33,7 @@ class Machine(ReferenceMachine):
     async def _evaluate(self, target, node, frame, i, values, dead, name):
         if node.kind not in (Kind.SEND, Kind.RECV):
             return await super()._evaluate(target, node, frame, i, values, dead, name)
-        if dead and node.quiet:
+        if dead and node.dead_silent:
             return [DEAD] * len(node.outputs)
         message, taken = self.rendezvous.future((node.index, frame.id, i))
         if node.kind is Kind.RECV:

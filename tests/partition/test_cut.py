@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 import tagflow as tg
 from tagflow.base.errors import GraphError
-from tagflow.base.tags import DEAD, Kind
+from tagflow.base.tags import DEAD
 from tagflow.ir.rewrite import Program, copy_program
 from tagflow.ir.text import to_text as graph_text
+from tagflow.kernels.core.table import Kind
 from tagflow.partition import partition
 from tagflow.place import place
 from tagflow.plan.build import build_plan
@@ -95,7 +96,7 @@ def test_plan_nodes_of_send_and_recv():
     plans = [build_plan(found.programs[DEVICES[i]]) for i in (0, 1)]
     (send,) = [n for n in plans[0].nodes if n.kind is Kind.SEND]
     (recv,) = [n for n in plans[1].nodes if n.kind is Kind.RECV]
-    assert (send.index, send.num_inputs, send.outputs, send.quiet) == (0, 1, (), False)
+    assert (send.index, send.num_inputs, send.outputs, send.dead_silent) == (0, 1, (), False)
     assert (recv.index, recv.num_inputs, recv.num_controls, recv.outputs) == (0, 0, 0, (np.dtype("float32"),))
 
 

@@ -50,7 +50,7 @@ def run(partitioned, *feeds):
 
 
 def led(partitioned):
-    return {c.number: c.leader for c in partitioned.channels if c.is_quiet}
+    return {c.number: c.dead_leader for c in partitioned.channels if c.is_dead_silent}
 
 
 def branch(p, x, count):
@@ -72,9 +72,9 @@ def test_one_dead_message_for_a_branch_and_device(taken):
     assert values == [5.0 if taken else 0.0]
     groups = led(found)
     assert len(groups) == 4
-    (leader,) = set(groups.values())
+    (dead_leader,) = set(groups.values())
     assert all(len(sent[number]) == taken for number in groups)
-    assert sent[leader] == [0.0] if taken else [DEAD]
+    assert sent[dead_leader] == [0.0] if taken else [DEAD]
 
 
 @pytest.mark.rule(132, 135, 137)
@@ -102,7 +102,7 @@ def test_what_is_alive_in_every_iteration_is_told_by_itself():
 
 def test_each_dead_value_may_be_sent_for_itself():
     p, x = source("p", "bool"), source("x")
-    found = cut([branch(p, x, 5)], [p, x], quiet=False)
+    found = cut([branch(p, x, 5)], [p, x], coalesce_dead_signals=False)
     assert led(found) == {}
     values, sent = run(found, np.bool_(False), np.float32(0))
     assert values == [0.0]
@@ -118,8 +118,8 @@ def test_both_branches_and_other_devices_are_told_each():
 
     found = cut([tg.cond(p, lambda: side(1), lambda: side(2)), tg.cond(p, lambda: side(2), lambda: side(1))], [p, x])
     by_number = {c.number: c for c in found.channels}
-    for number, leader in led(found).items():
-        assert by_number[number].destination == by_number[leader].destination
+    for number, dead_leader in led(found).items():
+        assert by_number[number].destination == by_number[dead_leader].destination
     for taken in (True, False):
         values, _ = run(found, np.bool_(taken), np.float32(1.0))
         assert values == [5.0, 5.0]
@@ -137,9 +137,9 @@ def test_a_leader_never_waits_for_one_it_leads():
 
     found = cut([tg.cond(p, zigzag, lambda: tg.exp(x), name="choose")], [p, x])
     names = {c.number: c.name for c in found.channels}
-    leaders = {names[number]: names[leader] for number, leader in led(found).items()}
+    dead_leaders = {names[number]: names[dead_leader] for number, dead_leader in led(found).items()}
     first, back = "choose/Switch:1", "v0:0"
-    assert leaders == {"v1:0": first, "v2:0": back, "v3:0": first, "v4:0": back}
+    assert dead_leaders == {"v1:0": first, "v2:0": back, "v3:0": first, "v4:0": back}
     for taken in (True, False):
         assert run(found, np.bool_(taken), np.float32(0.0))[0] == [0.0 if taken else 1.0]
 

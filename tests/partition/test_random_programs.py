@@ -66,10 +66,10 @@ def check_channel(channel, send, recv, ends):
     assert channel.source != channel.destination
     assert send[1] == recv[1] == channel.frame
     starts = [op for op in recv[2].control_inputs if op.type == "Merge" and "control" in op.name]
-    assert len(starts) == (channel.frame != ROOT and not channel.is_quiet)
-    leaders = [op for op in recv[2].control_inputs if op.type == "Recv"]
-    assert leaders == ([ends["Recv", channel.leader][2]] if channel.is_quiet else [])
-    assert send[2].attrs["quiet"] == recv[2].attrs["quiet"] == channel.is_quiet
+    assert len(starts) == (channel.frame != ROOT and not channel.is_dead_silent)
+    dead_leaders = [op for op in recv[2].control_inputs if op.type == "Recv"]
+    assert dead_leaders == ([ends["Recv", channel.dead_leader][2]] if channel.is_dead_silent else [])
+    assert send[2].attrs["dead_silent"] == recv[2].attrs["dead_silent"] == channel.is_dead_silent
     assert send[2].inputs[0].dtype is channel.dtype is recv[2].outputs[0].dtype
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import tagflow as tg
 from hypothesis import given, note
 from hypothesis import strategies as st
-from tagflow.kernels.cpu.pool import block_counts
+from tagflow.kernels.memory.store import block_counts
 from tagflow.kernels.scheduler.state import live_counts
 
 from tests.property.interpret import evaluate, initial_values

@@ -12,7 +12,7 @@ import pytest
 import tagflow as tg
 from hypothesis import given, note
 from hypothesis import strategies as st
-from tagflow.kernels.cpu.pool import block_counts
+from tagflow.kernels.memory.store import block_counts
 from tagflow.kernels.scheduler.state import live_counts
 from tagflow.streams import CpuDevice, LatencyDevice, ManualDevice, VirtualClock
 

@@ -4,7 +4,7 @@ import gc
 import sys
 
 import pytest
-from tagflow.kernels.cpu.pool import block_counts
+from tagflow.kernels.memory.store import block_counts
 from tagflow.kernels.scheduler.state import live_counts
 
 from tests.strict.library import WAITS, Special

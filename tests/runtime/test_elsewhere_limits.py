@@ -74,7 +74,7 @@ async def test_what_never_fits_says_who_has_the_memory(graph, x):
         error = caught.value
         assert (error.requested, error.live, error.limit) == (2 * SIZE, 2 * SIZE, 3 * SIZE)
         assert error.device == "/job:localhost/task:0/device:GPU:0"
-        assert {h.operation: h.bytes for h in error.holders} == {"doubled": SIZE, "x/ToDevice_0": SIZE}
+        assert {h.operation: h.bytes for h in error.allocations} == {"doubled": SIZE, "x/ToDevice_0": SIZE}
         assert "# here" in str(error.source)
         assert "memory_limit" in error.hint
         del caught, error
@@ -176,7 +176,7 @@ async def test_variables_move_in_when_there_is_room(graph, x):
             assert device.live_bytes == SIZE
         with pytest.raises(tg.DeviceMemoryError) as caught:
             await session.run(tg.concat([v, v, v], 0))
-        assert any(holder.operation == "variable v" for holder in caught.value.holders)
+        assert any(allocation.operation == "variable v" for allocation in caught.value.allocations)
         del caught
         np.testing.assert_array_equal((await session.read_variables())["v"], X * 2 + X)
 

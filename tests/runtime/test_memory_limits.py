@@ -77,7 +77,7 @@ async def test_a_feed_that_does_not_fit(graph, x, executor):
         error = caught.value
         assert (error.requested, error.limit, error.live) == (SIZE, SIZE, before)
         assert error.device == "/job:localhost/task:0/device:CPU:0"
-        assert any(holder.operation == "variable v" and holder.bytes == 400 for holder in error.holders)
+        assert any(allocation.operation == "variable v" and allocation.bytes == 400 for allocation in error.allocations)
         assert live(session) == before
         assert (await session.run(x + 1.0, {x: ones(5)})).tolist() == [2.0] * 5
         assert (await session.run(v)).tolist() == [0.0] * 100
@@ -88,7 +88,7 @@ async def test_constants_that_do_not_fit(graph, executor):
     async with tg.Session(graph, memory_limit=1000, settings=PLAIN, executor=executor) as session:
         with pytest.raises(tg.DeviceMemoryError, match="constants") as caught:
             await session.run(y)
-        assert caught.value.holders[0].bytes == SIZE
+        assert caught.value.allocations[0].bytes == SIZE
         assert live(session) == 0
         assert await session.run(tg.constant(1.0) + 1.0) == 2.0
 
@@ -124,7 +124,7 @@ async def test_a_result_that_does_not_fit(graph, x, executor):
         assert error.requested == 2 * SIZE
         assert "# here" in str(error.source)
         if executor == "machine":
-            assert {h.operation: h.bytes for h in error.holders}["doubled"] == SIZE
+            assert {h.operation: h.bytes for h in error.allocations}["doubled"] == SIZE
             assert "holds: 262144 bytes: doubled@root/0, built at" in str(error)
         assert "memory_limit" in error.hint
         del caught, error
@@ -223,7 +223,7 @@ async def test_gradients_of_a_loop(graph, x):
     async with tg.Session(graph, memory_limit=8 * SIZE, settings=ON) as session:
         with pytest.raises(tg.DeviceMemoryError) as caught:
             await session.run(gradient, {x: ones()})
-        assert any("saved by" in holder.operation for holder in caught.value.holders)
+        assert any("saved by" in allocation.operation for allocation in caught.value.allocations)
         del caught
         assert live(session) == 0
 

@@ -7,8 +7,8 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from tagflow.kernels.cpu.spare import charge_reader, frees
-from tagflow.kernels.scheduler.series import Stored
+from tagflow.kernels.memory.swappable import SwappableArray
+from tagflow.kernels.memory.unreserved import charge_reader, is_sole_owner
 from tagflow.streams import CudaUnavailable
 from tagflow.streams.cuda.arrays import CupyArrays, address_of, load_cupy
 from tagflow.streams.cuda.memory import BlockPool, CudaBuffer, buffer_of
@@ -63,7 +63,7 @@ def test_arrays_have_our_memory(cupy, core):
     views = [array[2:], array.T, array.reshape(50), array[:0]]
     for view in views:
         assert buffer_of(view) is buffer_of(array)
-        assert core.memory.ledger.counts(view)
+        assert core.memory.byte_counter.counts(view)
     assert [address_of(view) - (1 << 20) for view in views[:3]] == [40, 0, 0]
     assert core.memory.live_bytes == 200
     del array, view
@@ -73,22 +73,25 @@ def test_arrays_have_our_memory(cupy, core):
 
 
 def test_memory_that_is_free_when_its_holder_lets_go(cupy, core):
-    ledger, holder = core.memory.ledger, Stored(CupyArrays(core, cupy).array(core.buffer((10, 5), np.float32)))
-    charge_reader(ledger, holder.array)
-    assert frees(ledger, holder)
+    byte_counter, holder = (
+        core.memory.byte_counter,
+        SwappableArray(CupyArrays(core, cupy).array(core.buffer((10, 5), np.float32))),
+    )
+    charge_reader(byte_counter, holder.array)
+    assert is_sole_owner(byte_counter, holder)
     for part in (slice(2, None), slice(0)):
         view = holder.array[part]
-        assert not frees(ledger, holder)
+        assert not is_sole_owner(byte_counter, holder)
         del view
-        assert frees(ledger, holder)
+        assert is_sole_owner(byte_counter, holder)
     for whole in (lambda array: array.reshape(50), lambda array: array.view(np.int32), lambda array: array[:]):
-        holder = Stored(whole(holder.array))
-        assert frees(ledger, holder)
+        holder = SwappableArray(whole(holder.array))
+        assert is_sole_owner(byte_counter, holder)
         array = holder.array
-        assert not frees(ledger, holder)
+        assert not is_sole_owner(byte_counter, holder)
         del array
-    holder = Stored(holder.array[2:])
-    assert not frees(ledger, holder)
+    holder = SwappableArray(holder.array[2:])
+    assert not is_sole_owner(byte_counter, holder)
 
 
 def test_the_allocator_is_ours_in_calls(cupy, core):
@@ -99,7 +102,7 @@ def test_the_allocator_is_ours_in_calls(cupy, core):
         with pytest.raises(MemoryError, match="of the limit of 10000 bytes 800 are in use"):
             cupy.ndarray((2000,), np.float64)
     assert cupy.cuda.get_allocator() == before
-    assert core.memory.ledger.counts(array)
+    assert core.memory.byte_counter.counts(array)
     assert core.memory.counts(nothing)
     assert core.memory.live_bytes == 800
     del array

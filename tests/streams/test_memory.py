@@ -5,7 +5,7 @@ import threading
 
 import numpy as np
 import pytest
-from tagflow.kernels.scheduler.series import Stored
+from tagflow.kernels.memory.swappable import SwappableArray
 from tagflow.streams import Event
 
 from tests.streams.rigs import KINDS, rig_of
@@ -47,8 +47,8 @@ async def test_what_does_not_fit_is_refused_at_once(rig):
     first = rig.device.allocate((1000,), FLOAT)
     with pytest.raises(MemoryError):
         rig.device.allocate((251,), FLOAT)
-    assert rig.device.allocate_spare((251,), FLOAT) is None
-    second = rig.device.allocate_spare((250,), FLOAT)
+    assert rig.device.allocate_unreserved((251,), FLOAT) is None
+    second = rig.device.allocate_unreserved((250,), FLOAT)
     assert rig.device.live_bytes == 10_000
     del first, second
     assert rig.device.live_bytes == 0
@@ -56,7 +56,7 @@ async def test_what_does_not_fit_is_refused_at_once(rig):
 
 async def test_memory_is_free_when_the_only_holder_lets_go(rig):
     buffer = rig.device.allocate((100,), FLOAT)
-    holder = Stored(buffer)
+    holder = SwappableArray(buffer)
     assert not rig.device.frees(holder)
     del buffer
     gc.collect()

@@ -2,9 +2,9 @@
 
 from functools import partial
 
-from tagflow.kernels.cpu.contexts import KernelContexts
-from tagflow.kernels.cpu.ledger import Ledger
-from tagflow.kernels.cpu.spare import spare_array
+from tagflow.kernels.memory.byte_counter import ByteCounter
+from tagflow.kernels.memory.contexts import KernelContexts
+from tagflow.kernels.memory.unreserved import allocate_unreserved
 from tagflow.streams.cpu import CpuDevice
 
 from tests.strict.library import CALLS, Array, Calls, charge_of, xp
@@ -22,7 +22,7 @@ class Strict:
 
     def __init__(self, name="/gpu:0", **options):
         super().__init__(name, **options)
-        self.pool = Ledger(charge_of, self.limit)
+        self.pool = ByteCounter(charge_of, self.limit)
         self.contexts = KernelContexts(self.pool)
         self.ins, self.outs = [], []
         self._calls, self._marks = 0, {}
@@ -44,8 +44,8 @@ class Strict:
     def allocate(self, shape, dtype):
         return self._empty(shape, dtype)
 
-    def allocate_spare(self, shape, dtype):
-        return spare_array(self.contexts, shape, dtype, self._empty)
+    def allocate_unreserved(self, shape, dtype):
+        return allocate_unreserved(self.contexts, shape, dtype, self._empty)
 
     def protect(self, buffer):
         return True  # kernels in Python write into nothing that they are given

@@ -49,7 +49,7 @@ class Calls(threading.local):
 
     Attributes
     ----------
-    pool : Ledger or None
+    pool : ByteCounter or None
         That of the device whose call this thread is in.
     """
 

@@ -3,7 +3,7 @@
 import gc
 
 import pytest
-from tagflow.kernels.cpu.pool import block_counts
+from tagflow.kernels.memory.store import block_counts
 from tagflow.kernels.scheduler.state import live_counts
 from tagflow.streams import ManualDevice
 

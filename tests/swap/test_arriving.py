@@ -41,7 +41,7 @@ async def test_reads_bring_back_what_is_behind_them(step):
     rig = await made(prefetch=3, threshold=0.99)
     for k in range(12):
         rig.push(k)
-        rig.swap.relieve()
+        rig.swap.free_some()
         await rig.out(5)
     assert rig.states() == [AWAY] * 12
     slots = range(11, -1, -1) if step < 0 else range(12)
@@ -92,17 +92,17 @@ async def test_what_was_brought_back_is_dropped_when_memory_is_short():
     rig = await made(prefetch=2, threshold=0.9)
     for k in range(6):
         rig.push(k)
-        rig.swap.relieve()
+        rig.swap.free_some()
         await rig.out(5)
     rig.read(5, last=True)
     await rig.back(5)
     assert rig.states() == [AWAY, AWAY, AWAY, BACK, BACK, None]
     live = rig.device.live_bytes
-    assert rig.swap.relieve()
+    assert rig.swap.free_some()
     assert [rig.series.at(k).state for k in (3, 4)] == [AWAY, BACK]  # the one that is needed last
     assert rig.device.live_bytes == live - SIZE
-    assert rig.swap.relieve()
-    assert not rig.swap.relieve()
+    assert rig.swap.free_some()
+    assert not rig.swap.free_some()
     await rig.turn()
     assert len(rig.wakes) >= 2
     await rig.aclose()
@@ -111,13 +111,13 @@ async def test_what_was_brought_back_is_dropped_when_memory_is_short():
 async def test_relief_moves_what_otherwise_would_stay(rig):
     rig.push(0, 1, 2)
     assert rig.states() == [RESIDENT] * 3
-    assert rig.swap.relieve()
+    assert rig.swap.free_some()
     assert rig.states() == [LEAVING, RESIDENT, RESIDENT]
-    assert rig.swap.relieve()  # that copy is awaited first
+    assert rig.swap.free_some()  # that copy is awaited first
     assert rig.states() == [LEAVING, RESIDENT, RESIDENT]
     await rig.out()
     assert rig.wakes
-    assert rig.swap.relieve()
+    assert rig.swap.free_some()
     assert rig.states() == [AWAY, LEAVING, RESIDENT]
 
 
@@ -128,7 +128,7 @@ async def test_relief_looks_behind_many_that_can_not_leave():
         rig.series.put(k, rig.swap.keep(array))
     del array
     rig.push(100)
-    assert rig.swap.relieve()
+    assert rig.swap.free_some()
     assert rig.states() == [*[RESIDENT] * 100, LEAVING]
     held.clear()
     await rig.aclose()
@@ -171,7 +171,7 @@ async def test_what_is_lent_comes_in_and_needs_not_go_out(rig):
     assert not array.flags.writeable  # it is known to be what was fed
     rig.series.put(3, rig.swap.keep(array))
     del array, coming
-    assert rig.swap.relieve()
+    assert rig.swap.free_some()
     assert rig.series.at(3).state is AWAY
     assert rig.device.live_bytes == 0
     assert rig.swap.counts.bytes_out == {}

@@ -52,7 +52,7 @@ async def test_closing_takes_back_what_has_not_begun(rig):
     await rig.out()
     await settling
     assert rig.states()[:4] == [AWAY, *[RESIDENT] * 3]
-    assert not rig.swap.relieve()
+    assert not rig.swap.free_some()
     assert rig.states()[:4] == [AWAY, *[RESIDENT] * 3]
     assert rig.errors == []
     assert rig.wakes == []

@@ -75,12 +75,12 @@ async def test_what_somebody_else_has_stays_until_it_is_let_go(rig):
     del held
     rig.push(6, 7, 8)
     assert rig.states()[0] is RESIDENT  # it has gone to the end of the queue
-    assert all(rig.swap.relieve() for _ in range(3))
+    assert all(rig.swap.free_some() for _ in range(3))
     await rig.out(10)
-    assert rig.swap.relieve()
+    assert rig.swap.free_some()
     await rig.out(10)
     while RESIDENT in rig.states():
-        assert rig.swap.relieve()
+        assert rig.swap.free_some()
         await rig.out(10)
     assert rig.states() == [AWAY] * 9
 
@@ -95,7 +95,7 @@ async def test_views_feeds_and_variables_never_leave(rig):
         rig.push(k)
         await rig.out(5)
         assert not any(state is LEAVING for state in rig.states()[:4])
-    while rig.swap.relieve():
+    while rig.swap.free_some():
         await rig.out(20)
     assert rig.states() == [*[RESIDENT] * 4, *[AWAY] * 6]
     assert variable.sum() == N
@@ -142,7 +142,7 @@ async def test_without_room_in_a_tier_values_stay():
     assert rig.states() == [LEAVING, LEAVING, *[RESIDENT] * 7]
     assert rig.swap.counts.full > 0
     await rig.out(2)
-    assert not rig.swap.relieve()
+    assert not rig.swap.free_some()
     await rig.aclose()
 
 
@@ -179,10 +179,10 @@ async def test_a_lot_that_fails_is_queued_as_it_was(monkeypatch):
     assert len(rig.errors) == 2
     assert rig.states() == [RESIDENT] * 161
     rig.forget()
-    rig.swap.relieve()
+    rig.swap.free_some()
     assert rig.states().index(LEAVING) == 10  # the lot that failed last comes first
     await rig.out()
-    rig.swap.relieve()
+    rig.swap.free_some()
     assert rig.states()[:11] == [LEAVING, *[RESIDENT] * 9, AWAY]
     await rig.aclose()
 
@@ -287,7 +287,7 @@ async def test_a_step_that_can_not_go_on_finds_what_is_in_slots_yet(rig, few):
         array = rig.series.at(k) if k in rig.series.indices() else rig.array(k)
         save(rig, k + 5 * (k in rig.series.indices()), array)
         del array
-    assert rig.swap.relieve()
+    assert rig.swap.free_some()
     await rig.out(10)
     assert rig.states()[0] is rig.states()[5] is AWAY
 

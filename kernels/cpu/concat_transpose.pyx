@@ -1,0 +1,204 @@
+"""Kernels that only move elements: concat, split, transpose."""
+
+cimport numpy as cnp
+from libc.stdint cimport int64_t, uint32_t
+from libc.string cimport memcpy
+
+from tagflow.kernels.core.table cimport Native, Node, Table, Work, input_type, output_type
+from tagflow.kernels.core.values cimport Counters, Value, drop
+from tagflow.kernels.cpu.arrays cimport (
+    MOST_DIMS, ArrayObject, PyArray_DATA, PyArray_DIM, PyArray_DIMS, PyArray_NDIM, are_copyable, array_in, new_array,
+    plain_in, product,
+)
+from tagflow.kernels.cpu.registry cimport register
+
+cnp.import_array()
+
+cdef enum:
+    MOST_PARTS = 32
+
+
+cdef inline int _axis(const Node* node, int rank) noexcept nogil:
+    """Return the axis of an operation counted from the front, or -1 if there is none."""
+    cdef int axis = <int>node.params[0]
+    if axis < 0:
+        axis += rank
+    return axis if 0 <= axis < rank else -1
+
+
+cdef inline bint _fits(ArrayObject* first, ArrayObject* array, int axis) noexcept nogil:
+    """Say whether an array has the shape of the first, except along the axis."""
+    if PyArray_NDIM(array) != PyArray_NDIM(first):
+        return False
+    for i in range(PyArray_NDIM(first)):
+        if i != axis and PyArray_DIM(array, i) != PyArray_DIM(first, i):
+            return False
+    return True
+
+
+cdef int _concat(
+        const Table* table, const Node* node, Value* inputs, Counters* live, Value* outputs, Work* work) except -1:
+    """Join plain arrays along an axis."""
+    cdef ArrayObject* first = plain_in(inputs[0])
+    cdef ArrayObject* array
+    cdef cnp.npy_intp dims[MOST_DIMS]
+    cdef int rank, axis
+    if first == NULL:
+        return 0
+    rank = PyArray_NDIM(first)
+    axis = _axis(node, rank)
+    if axis < 0 or rank > MOST_DIMS:
+        return 0
+    memcpy(dims, PyArray_DIMS(first), rank * sizeof(cnp.npy_intp))
+    dims[axis] = 0
+    for i in range(node.num_inputs):
+        array = plain_in(inputs[i])
+        if array == NULL or not _fits(first, array, axis):
+            return 0
+        dims[axis] += PyArray_DIM(array, axis)
+    _join(table, node, inputs, axis, new_array(live, output_type(table, node, 0), rank, dims, outputs))
+    return 1
+
+
+cdef inline void _join(const Table* table, const Node* node, Value* inputs, int axis, ArrayObject* whole) noexcept nogil:
+    """Copy the parts into the whole, row by row of what lies outside the axis."""
+    cdef cnp.npy_intp* dims = PyArray_DIMS(whole)
+    cdef size_t element = output_type(table, node, 0).itemsize * product(dims, axis + 1, PyArray_NDIM(whole))
+    cdef cnp.npy_intp outer = product(dims, 0, axis)
+    cdef size_t stride = element * dims[axis]
+    cdef char* target = <char*>PyArray_DATA(whole)
+    cdef char* source
+    cdef size_t size
+    cdef cnp.npy_intp row
+    cdef uint32_t i
+    for i in range(node.num_inputs):
+        source = <char*>PyArray_DATA(array_in(inputs[i]))
+        size = element * PyArray_DIM(array_in(inputs[i]), axis)
+        for row in range(outer):
+            memcpy(target + row * stride, source + row * size, size)
+        target += size
+
+
+cdef int _split(
+        const Table* table, const Node* node, Value* inputs, Counters* live, Value* outputs, Work* work) except -1:
+    """Cut a plain array along an axis into equal parts, or into parts of the sizes of the second input."""
+    cdef ArrayObject* whole = plain_in(inputs[0])
+    cdef ArrayObject* sizes = plain_in(inputs[1]) if node.num_inputs > 1 else NULL
+    cdef cnp.npy_intp lengths[MOST_PARTS]
+    cdef cnp.npy_intp dims[MOST_DIMS]
+    cdef char* starts[MOST_PARTS]
+    cdef int axis
+    cdef uint32_t i
+    if whole == NULL or node.num_outputs > MOST_PARTS or PyArray_NDIM(whole) > MOST_DIMS:
+        return 0
+    axis = _axis(node, PyArray_NDIM(whole))
+    if axis < 0 or not _lengths(table, node, sizes, PyArray_DIM(whole, axis), lengths):
+        return 0
+    memcpy(dims, PyArray_DIMS(whole), PyArray_NDIM(whole) * sizeof(cnp.npy_intp))
+    for i in range(node.num_outputs):
+        dims[axis] = lengths[i]
+        try:
+            starts[i] = <char*>PyArray_DATA(
+                new_array(live, output_type(table, node, i), PyArray_NDIM(whole), dims, &outputs[i]))
+        except BaseException:
+            for made in range(i):
+                drop(live, &outputs[made])
+            raise
+    _cut(whole, axis, input_type(table, node, 0).itemsize, node.num_outputs, lengths, starts)
+    return 1
+
+
+cdef inline bint _lengths(
+        const Table* table, const Node* node, ArrayObject* sizes, cnp.npy_intp total, cnp.npy_intp* lengths) noexcept nogil:
+    """Find the length of each part; say no if they do not add up, or one is to be inferred."""
+    cdef cnp.npy_intp sum = 0
+    cdef void* data
+    if node.num_inputs == 1:
+        for i in range(node.num_outputs):
+            lengths[i] = total // node.num_outputs
+        return total % node.num_outputs == 0
+    if sizes == NULL or PyArray_NDIM(sizes) != 1 or PyArray_DIM(sizes, 0) != node.num_outputs:
+        return False
+    data = PyArray_DATA(sizes)
+    for i in range(node.num_outputs):
+        lengths[i] = (<int*>data)[i] if input_type(table, node, 1).itemsize == 4 else (<int64_t*>data)[i]
+        if lengths[i] < 0:
+            return False
+        sum += lengths[i]
+    return sum == total
+
+
+cdef inline void _cut(
+        ArrayObject* whole, int axis, size_t itemsize, uint32_t parts, cnp.npy_intp* lengths, char** starts) noexcept nogil:
+    cdef cnp.npy_intp* dims = PyArray_DIMS(whole)
+    cdef size_t element = itemsize * product(dims, axis + 1, PyArray_NDIM(whole))
+    cdef cnp.npy_intp outer = product(dims, 0, axis)
+    cdef size_t stride = element * dims[axis]
+    cdef char* source = <char*>PyArray_DATA(whole)
+    cdef size_t size
+    cdef cnp.npy_intp row
+    cdef uint32_t i
+    for i in range(parts):
+        size = element * lengths[i]
+        for row in range(outer):
+            memcpy(starts[i] + row * size, source + row * stride, size)
+        source += size
+
+
+cdef int _transpose(
+        const Table* table, const Node* node, Value* inputs, Counters* live, Value* outputs, Work* work) except -1:
+    """Swap rows and columns of a plain matrix of 4- or 8-byte elements."""
+    cdef ArrayObject* matrix = plain_in(inputs[0])
+    cdef size_t size = input_type(table, node, 0).itemsize
+    cdef cnp.npy_intp dims[2]
+    cdef void* target
+    if matrix == NULL or PyArray_NDIM(matrix) != 2 or (size != 4 and size != 8):
+        return 0
+    dims[0], dims[1] = PyArray_DIM(matrix, 1), PyArray_DIM(matrix, 0)
+    target = PyArray_DATA(new_array(live, output_type(table, node, 0), 2, dims, outputs))
+    if size == 4:
+        _swap(<int*>PyArray_DATA(matrix), <int*>target, dims[1], dims[0])
+    else:
+        _swap(<int64_t*>PyArray_DATA(matrix), <int64_t*>target, dims[1], dims[0])
+    return 1
+
+
+cdef fused word:
+    int
+    int64_t
+
+
+cdef inline void _swap(word* source, word* target, cnp.npy_intp rows, cnp.npy_intp columns) noexcept nogil:
+    cdef cnp.npy_intp i, j
+    for i in range(rows):
+        for j in range(columns):
+            target[j * rows + i] = source[i * columns + j]
+
+
+cdef Native _find_concat(str type, dict attrs, list inputs, list outputs, int64_t* params, list kept) except *:
+    """Return the kernel of Concat."""
+    params[0] = attrs["axis"]
+    if are_copyable(outputs):
+        return _concat
+    return NULL
+
+
+cdef Native _find_split(str type, dict attrs, list inputs, list outputs, int64_t* params, list kept) except *:
+    """Return the kernel of Split and SplitV."""
+    params[0] = attrs["axis"]
+    if are_copyable(outputs):
+        return _split
+    return NULL
+
+
+cdef Native _find_transpose(str type, dict attrs, list inputs, list outputs, int64_t* params, list kept) except *:
+    """Return the kernel of Transpose, if it reverses the two dimensions of a matrix."""
+    if attrs["perm"] in (None, (1, 0)) and are_copyable(outputs):
+        return _transpose
+    return NULL
+
+
+register("Concat", _find_concat)
+register("Split", _find_split)
+register("SplitV", _find_split)
+register("Transpose", _find_transpose)

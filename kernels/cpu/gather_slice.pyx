@@ -1,0 +1,328 @@
+"""Parts of an array: elements by index, and what ``tensor[...]`` means.
+
+A part that lies in order is a view, as in NumPy; any other is copied, so that the kernels behind find plain arrays.
+"""
+
+cimport numpy as cnp
+from libc.stdint cimport int64_t, uint32_t
+from libc.string cimport memcpy, memset
+
+from tagflow.kernels.core.arena cimport Arena
+from tagflow.kernels.core.convert cimport as_integer
+from tagflow.kernels.core.table cimport Native, Node, Table, Type, Work, input_type, output_type
+from tagflow.kernels.core.values cimport SCALAR, Counters, Value
+from tagflow.kernels.cpu.arrays cimport (
+    MOST_DIMS, ArrayObject, Operand, PyArray_DATA, PyArray_DIM, PyArray_DIMS, PyArray_NDIM, PyArray_STRIDES,
+    are_copyable, array_in, integer_at, is_usable, new_result, new_view, open_plain, plain_in, product,
+)
+from tagflow.kernels.cpu.registry cimport register
+
+cnp.import_array()
+
+
+cdef inline bint _are_within(const Operand* indices, size_t itemsize, cnp.npy_intp limit) noexcept nogil:
+    cdef cnp.npy_intp i
+    for i in range(indices.size):
+        if not 0 <= integer_at(indices.data, itemsize, i) < limit:
+            return False
+    return True
+
+
+cdef int _gather(
+        const Table* table, const Node* node, Value* inputs, Counters* live, Value* outputs, Work* work) except -1:
+    """Take elements of a plain array along an axis; indices out of range are left to the Python kernel."""
+    cdef ArrayObject* x = plain_in(inputs[0])
+    cdef size_t itemsize = input_type(table, node, 1).itemsize
+    cdef cnp.npy_intp dims[2 * MOST_DIMS]
+    cdef Operand indices
+    cdef int axis, rank
+    if x == NULL or not open_plain(&inputs[1], &indices) or PyArray_NDIM(x) > MOST_DIMS:
+        return 0
+    rank = PyArray_NDIM(x)
+    axis = <int>node.params[0] + (rank if node.params[0] < 0 else 0)
+    if not 0 <= axis < rank or not _are_within(&indices, itemsize, PyArray_DIM(x, axis)):
+        return 0
+    memcpy(dims, PyArray_DIMS(x), axis * sizeof(cnp.npy_intp))
+    if indices.rank:
+        memcpy(dims + axis, indices.dims, indices.rank * sizeof(cnp.npy_intp))
+    memcpy(dims + axis + indices.rank, PyArray_DIMS(x) + axis + 1, (rank - axis - 1) * sizeof(cnp.npy_intp))
+    _take(x, axis, &indices, itemsize, input_type(table, node, 0).itemsize,
+          new_result(live, output_type(table, node, 0), rank - 1 + indices.rank, dims, outputs))
+    return 1
+
+
+cdef inline void _take(
+        ArrayObject* x, int axis, const Operand* indices, size_t index_size, size_t itemsize, char* target) noexcept nogil:
+    """Copy what lies behind each index, for every place before the axis."""
+    cdef cnp.npy_intp* dims = PyArray_DIMS(x)
+    cdef size_t size = itemsize * product(dims, axis + 1, PyArray_NDIM(x))
+    cdef char* source = <char*>PyArray_DATA(x)
+    cdef cnp.npy_intp outer, i
+    for outer in range(product(dims, 0, axis)):
+        for i in range(indices.size):
+            memcpy(target, source + integer_at(indices.data, index_size, i) * size, size)
+            target += size
+        source += dims[axis] * size
+
+
+MOST_BOUND = 1 << 62  # beyond it all bounds of a slice mean the same
+
+cdef enum:
+    MOST_STEP = 1 << 30
+
+
+cdef enum Piece:
+    INDEX
+    RANGE
+    DOTS  # ...
+    NEW  # a new dimension of size 1
+
+
+cdef enum Bound:
+    OPEN
+    KNOWN
+    GIVEN  # by an input
+
+
+cdef struct Limit:
+    Bound bound
+    int64_t value  # the bound, or the number of the input
+
+
+cdef struct Part:
+    Piece piece
+    Limit start, stop, step  # an index is its start
+
+
+cdef struct Window:  # the elements that a key chooses
+    char* data
+    int rank
+    cnp.npy_intp dims[MOST_DIMS]
+    cnp.npy_intp strides[MOST_DIMS]
+
+
+cdef class Key:
+    """What stands between the brackets."""
+    cdef Arena arena
+    cdef Part* parts
+    cdef int count
+    cdef int used  # dimensions that the parts speak of
+    cdef bint dots
+
+    def __cinit__(self, tuple spec):
+        self.arena = Arena()
+        self.parts = <Part*>self.arena.take(len(spec), sizeof(Part))
+        self.count = len(spec)
+
+
+cdef int _read_key(Key self, tuple spec) except -1:
+    """Read the attribute."""
+    cdef Part* part
+    cdef int given = 1
+    for i, item in enumerate(spec):
+        part = &self.parts[i]
+        if item is None:
+            part.piece = NEW
+        elif item is Ellipsis:
+            part.piece, self.dots = DOTS, True
+        elif isinstance(item, slice):
+            part.piece = RANGE
+            given = _read_limit(item.start, given, &part.start)
+            given = _read_limit(item.stop, given, &part.stop)
+            given = _read_limit(item.step, given, &part.step)
+        else:
+            part.piece = INDEX
+            given = _read_limit(item, given, &part.start)
+        self.used += part.piece == INDEX or part.piece == RANGE
+    return 0
+
+
+cdef int _read_limit(item, int given, Limit* limit) except -1:
+    """Read a bound; return the number of the input that gives the next one."""
+    if item is None:
+        limit.bound = OPEN
+    elif hasattr(item, "__index__"):
+        limit.bound, limit.value = KNOWN, max(-MOST_BOUND, min(item, MOST_BOUND))
+    else:
+        limit.bound, limit.value = GIVEN, given
+        return given + 1
+    return given
+
+
+cdef inline bint _value_of(
+        const Table* table, const Node* node, const Value* inputs, const Limit* limit, int64_t* value) noexcept nogil:
+    """Find a bound, which keeps its default if it is open; say no if what came is no integer."""
+    cdef const Type* type
+    if limit.bound == KNOWN:
+        value[0] = limit.value
+    elif limit.bound == GIVEN:
+        type = input_type(table, node, <uint32_t>limit.value)
+        if inputs[limit.value].form != SCALAR or not 1 <= type.number <= 10 or (type.size == 8 and not type.is_signed):
+            return False
+        value[0] = as_integer(inputs[limit.value], type)
+    return True
+
+
+cdef inline int64_t _clip(int64_t bound, int64_t size, bint down) noexcept nogil:
+    """Return a bound of a slice as a place in, or at either end of, a dimension."""
+    if bound < 0:
+        bound += size
+        if bound < 0:
+            return -1 if down else 0
+    elif bound >= size:
+        return size - 1 if down else size
+    return bound
+
+
+cdef inline void _add(Window* window, cnp.npy_intp size, cnp.npy_intp stride) noexcept nogil:
+    """Add a dimension."""
+    window.dims[window.rank], window.strides[window.rank] = size, stride
+    window.rank += 1
+
+
+cdef inline bint _choose_range(
+        const Table* table, const Node* node, const Value* inputs, const Part* part, cnp.npy_intp size,
+        cnp.npy_intp stride, Window* window) noexcept nogil:
+    """Add a dimension of which a slice is taken."""
+    cdef int64_t step = 1
+    cdef int64_t start, stop, length
+    if not _value_of(table, node, inputs, &part.step, &step) or step == 0 or not -MOST_STEP < step < MOST_STEP:
+        return False
+    start = size - 1 if step < 0 else 0
+    stop = -size - 1 if step < 0 else size
+    if not _value_of(table, node, inputs, &part.start, &start) or not _value_of(table, node, inputs, &part.stop, &stop):
+        return False
+    start, stop = _clip(start, size, step < 0), _clip(stop, size, step < 0)
+    length = 0
+    if step < 0 and stop < start:
+        length = (start - stop - 1) // -step + 1
+    elif step > 0 and start < stop:
+        length = (stop - start - 1) // step + 1
+    if length:
+        window.data += start * stride
+    _add(window, length, stride * step)
+    return True
+
+
+cdef inline bint _choose(
+        const Table* table, const Node* node, const Value* inputs, ArrayObject* x, Key key, Window* window) noexcept:
+    """Find the elements that a key chooses; say no if there are too few dimensions or an index is out of range."""
+    cdef cnp.npy_intp* dims = PyArray_DIMS(x)
+    cdef cnp.npy_intp* strides = PyArray_STRIDES(x)
+    cdef int rest = PyArray_NDIM(x) - key.used
+    cdef int d = 0
+    cdef int64_t index = 0
+    cdef Part* part
+    cdef int i
+    cdef int stop
+    window.data, window.rank = <char*>PyArray_DATA(x), 0
+    if rest < 0 or PyArray_NDIM(x) + key.count > MOST_DIMS:
+        return False
+    for i in range(key.count + (not key.dots)):  # a key without dots takes all of what is left at its end
+        part = &key.parts[i]
+        if i == key.count or part.piece == DOTS:
+            stop = d + rest
+            while d < stop:
+                _add(window, dims[d], strides[d])
+                d += 1
+        elif part.piece == NEW:
+            _add(window, 1, 0)
+        elif part.piece == INDEX:
+            if not _value_of(table, node, inputs, &part.start, &index) or not -dims[d] <= index < dims[d]:
+                return False
+            window.data += (index + (dims[d] if index < 0 else 0)) * strides[d]
+            d += 1
+        else:
+            if not _choose_range(table, node, inputs, part, dims[d], strides[d], window):
+                return False
+            d += 1
+    return True
+
+
+cdef inline bint _lies_in_order(const Window* window, size_t itemsize) noexcept nogil:
+    """Say whether the elements follow one another, or there are none."""
+    cdef cnp.npy_intp step = itemsize
+    cdef bint fits = True
+    cdef int d = window.rank
+    while d > 0:
+        d -= 1
+        if window.dims[d] == 0:
+            return True
+        fits = fits and (window.dims[d] == 1 or window.strides[d] == step)
+        step *= window.dims[d]
+    return fits
+
+
+cdef void _copy(const Window* window, size_t itemsize, char* target) noexcept nogil:
+    """Copy the elements in order; there is at least one, and at least one dimension."""
+    cdef cnp.npy_intp place[MOST_DIMS]
+    cdef int last = window.rank - 1
+    cdef char* source = window.data
+    cdef int d = 0
+    memset(place, 0, sizeof(place))
+    while d >= 0:
+        target = _copy_row(source, window.dims[last], window.strides[last], itemsize, target)
+        d = last - 1
+        while d >= 0:
+            place[d] += 1
+            source += window.strides[d]
+            if place[d] < window.dims[d]:
+                break
+            source -= window.strides[d] * window.dims[d]
+            place[d] = 0
+            d -= 1
+
+
+cdef inline char* _copy_row(
+        char* source, cnp.npy_intp count, cnp.npy_intp stride, size_t itemsize, char* target) noexcept nogil:
+    cdef cnp.npy_intp i
+    if stride == <cnp.npy_intp>itemsize:
+        memcpy(target, source, count * itemsize)
+    else:
+        for i in range(count):
+            memcpy(target + i * itemsize, source + i * stride, itemsize)
+    return target + count * itemsize
+
+
+cdef int _slice(
+        const Table* table, const Node* node, Value* inputs, Counters* live, Value* outputs, Work* work) except -1:
+    """Take the part of an array that a key chooses."""
+    cdef Key key = <Key><void*>node.params[0]
+    cdef ArrayObject* x = array_in(inputs[0])
+    cdef const Type* type = output_type(table, node, 0)
+    cdef Window window
+    cdef char* made
+    if x == NULL or not is_usable(x) or not _choose(table, node, inputs, x, key, &window):
+        return 0
+    if window.rank == 0:
+        made = new_result(live, type, 0, NULL, outputs)
+        memcpy(made, window.data, type.itemsize)
+    elif _lies_in_order(&window, type.itemsize):
+        new_view(live, type, x, window.data, window.rank, window.dims, outputs)
+    else:
+        _copy(&window, type.itemsize, new_result(live, type, window.rank, window.dims, outputs))
+    return 1
+
+
+cdef Native _find_gather(str type, dict attrs, list inputs, list outputs, int64_t* params, list kept) except *:
+    """Return the kernel of Gather, if it has no batch dimensions."""
+    params[0] = attrs["axis"]
+    if attrs["batch_dims"] == 0 and are_copyable(outputs):
+        return _gather
+    return NULL
+
+
+cdef Native _find_slice(str type, dict attrs, list inputs, list outputs, int64_t* params, list kept) except *:
+    """Return the kernel of StridedSlice and keep its key alive, or return NULL."""
+    spec = attrs["spec"]
+    if not are_copyable(outputs):
+        return NULL
+    key = Key(spec)
+    _read_key(key, spec)
+    kept.append(key)
+    params[0] = <int64_t><void*>key
+    return _slice
+
+
+register("Gather", _find_gather)
+register("StridedSlice", _find_slice)

@@ -1,5 +1,0 @@
-"""The kernel that joins the elements of a TensorArray."""
-
-from tagflow.kernels.scheduler.table cimport Native
-
-cdef Native find_stack(list outputs)

@@ -1,8 +1,0 @@
-"""Kernels that only move elements: concat, split, stack, transpose."""
-
-from tagflow.kernels.scheduler.table cimport Native
-
-cdef Native find_concat(dict attrs, list inputs, list outputs)
-cdef Native find_split(dict attrs, list inputs, list outputs)
-cdef Native find_transpose(dict attrs, list inputs, list outputs)
-cdef bint are_plain(list dtypes)

@@ -1,0 +1,185 @@
+"""Sums of products that a loop makes, of which many are multiplied at once.
+
+The gradient of weights used in a loop is a sum over its iterations, ``total + a.T @ b``. A product of few rows moves as
+much memory as one of many, so the rows of `a` and of `b` are gathered, and multiplied when there are enough of them.
+
+See docs/design/0005-loops-made-fast.md.
+"""
+
+cimport cython
+cimport numpy as cnp
+from cpython.object cimport PyObject
+from libc.limits cimport INT_MAX
+from libc.stdint cimport int64_t
+from libc.string cimport memcpy
+
+import numpy as np
+
+from tagflow.kernels.core.table cimport Native, Node, Table, Type, Work, input_type
+from tagflow.kernels.core.values cimport OBJECT, Counters, Py_INCREF, Value, hold, object_value
+from tagflow.kernels.cpu.arrays cimport (
+    ArrayObject, DescrObject, PyArray_DATA, PyArray_DIM, PyArray_NBYTES, PyArray_NDIM, PyArray_NewFromDescr,
+    PyArray_Type, is_plain, is_unshared, plain_in,
+)
+from tagflow.kernels.cpu.linear cimport multiply_columns
+from tagflow.kernels.cpu.registry cimport register
+
+cdef extern from "numpy/arrayobject.h":
+    DescrObject* PyArray_DESCR(ArrayObject*)
+
+cnp.import_array()
+
+cdef enum:
+    MOST_ROWS = 1024  # gathered: BLAS gains little from more
+    FEWEST_ROWS = 64  # that there is room for at first
+
+
+@cython.auto_pickle(False)
+cdef class ProductSum:
+    """A matrix to which products ``a.T @ b`` are added, at any time before it is looked at.
+
+    Parameters
+    ----------
+    total : numpy.ndarray
+        A matrix that the sum begins with. It is not changed if anybody else holds it.
+    """
+
+    def __init__(self, total):
+        self.total = total
+
+    def add(self, a, b):
+        """Add ``a.T @ b`` at once."""
+        self.total = self.value() + np.matmul(a.T, b)
+        self.owned = False
+
+    def value(self):
+        """Return the sum."""
+        if self.rows:
+            self.total = self.total + np.matmul(self.a[:self.rows].T, self.b[:self.rows])
+            self.owned, self.rows = False, 0
+        return self.total
+
+    cdef bint fits(self, ArrayObject* a, ArrayObject* b) noexcept:
+        """Say whether two arrays are plain matrices whose product can be added where the total stands."""
+        cdef ArrayObject* total = <ArrayObject*><PyObject*>self.total
+        if a == NULL or b == NULL or not is_plain(total) or PyArray_NDIM(total) != 2:
+            return False
+        if PyArray_NDIM(a) != 2 or PyArray_NDIM(b) != 2 or PyArray_DIM(a, 0) != PyArray_DIM(b, 0):
+            return False
+        if PyArray_DESCR(a) != PyArray_DESCR(total) or PyArray_DESCR(b) != PyArray_DESCR(total):
+            return False
+        if max(PyArray_DIM(total, 0), PyArray_DIM(total, 1), PyArray_DIM(a, 0)) > INT_MAX:
+            return False
+        return PyArray_DIM(a, 1) == PyArray_DIM(total, 0) and PyArray_DIM(b, 1) == PyArray_DIM(total, 1)
+
+    cdef int gather(self, ArrayObject* a, ArrayObject* b, const Type* type) except -1:
+        """Keep the rows of two matrices, behind those that are kept already."""
+        cdef int64_t rows = self.rows + PyArray_DIM(a, 0)
+        self.a = _with_room(self.a, rows, a, type)
+        self.b = _with_room(self.b, rows, b, type)
+        _append(self.a, self.rows, a)
+        _append(self.b, self.rows, b)
+        self.rows = rows
+        return 0
+
+    cdef int own(self, const Table* table) except -1:
+        """See to it that nobody else has the total."""
+        if not self.owned and not is_unshared(table, <ArrayObject*><PyObject*>self.total):
+            self.total = cnp.PyArray_NewCopy(self.total, cnp.NPY_CORDER)
+        self.owned = True
+        return 0
+
+    cdef int multiply(self, const Table* table, ArrayObject* a, ArrayObject* b, int64_t rows, Work* work) except -1:
+        """Add a product where the total stands, or leave that to be done."""
+        self.own(table)
+        multiply_columns(a, b, <int>rows, <ArrayObject*><PyObject*>self.total, work)
+        return 0
+
+    cdef int multiply_gathered(self, const Table* table, Work* work) except -1:
+        """Add the product of all that was gathered, or leave that to be done."""
+        self.multiply(table, <ArrayObject*><PyObject*>self.a, <ArrayObject*><PyObject*>self.b, self.rows, work)
+        self.rows = 0
+        return 0
+
+
+cdef object _with_room(object buffer, int64_t rows, ArrayObject* like, const Type* type):
+    """Return a buffer for so many rows with what it holds so far: the one there is, or a new one."""
+    cdef cnp.npy_intp dims[2]
+    cdef ArrayObject* old = <ArrayObject*><PyObject*>buffer
+    if buffer is not None and PyArray_DIM(old, 0) >= rows:
+        return buffer
+    dims[0], dims[1] = max(rows, min(2 * rows, <int64_t>MOST_ROWS), <int64_t>FEWEST_ROWS), PyArray_DIM(like, 1)
+    Py_INCREF(type.descr)  # stolen by the new array
+    grown = PyArray_NewFromDescr(&PyArray_Type, <DescrObject*>type.descr, 2, dims, NULL, NULL, 0, NULL)
+    if buffer is not None:
+        memcpy(PyArray_DATA(<ArrayObject*><PyObject*>grown), PyArray_DATA(old), PyArray_NBYTES(old))
+    return grown
+
+
+cdef inline void _append(object buffer, int64_t rows, ArrayObject* more) noexcept:
+    """Copy rows into a buffer, behind those it has."""
+    cdef char* start = <char*>PyArray_DATA(<ArrayObject*><PyObject*>buffer)
+    if PyArray_NBYTES(more):
+        memcpy(start + rows * (PyArray_NBYTES(more) // PyArray_DIM(more, 0)), PyArray_DATA(more), PyArray_NBYTES(more))
+
+
+cdef inline ProductSum _sum_in(Value value):
+    """Return the sum that a value holds, or None."""
+    found = <object><PyObject*>value.bits if value.form == OBJECT else None
+    return found if isinstance(found, ProductSum) else None
+
+
+cdef int _begin(
+        const Table* table, const Node* node, Value* inputs, Counters* live, Value* outputs, Work* work) except -1:
+    """Begin a sum with a matrix."""
+    if inputs[0].form != OBJECT:
+        return 0
+    cdef ProductSum sum = ProductSum.__new__(ProductSum)
+    sum.total = <object><PyObject*>inputs[0].bits
+    hold(live, outputs, object_value(<PyObject*>sum))
+    return 1
+
+
+cdef int _add(
+        const Table* table, const Node* node, Value* inputs, Counters* live, Value* outputs, Work* work) except -1:
+    """Add a product, sooner or later."""
+    cdef ArrayObject* a = plain_in(inputs[1])
+    cdef ArrayObject* b = plain_in(inputs[2])
+    cdef ProductSum sum = _sum_in(inputs[0])
+    if sum is None or not sum.fits(a, b):
+        return 0
+    hold(live, outputs, inputs[0])
+    if sum.rows == 0 and 2 * PyArray_DIM(a, 0) > MOST_ROWS:
+        sum.multiply(table, a, b, PyArray_DIM(a, 0), work)
+        return 1
+    cdef bint enough = sum.rows + 2 * PyArray_DIM(a, 0) > MOST_ROWS
+    if enough:
+        sum.own(table)  # first, since it may be refused: rows are gathered once
+    sum.gather(a, b, input_type(table, node, 1))
+    if enough:
+        sum.multiply_gathered(table, work)
+    return 1
+
+
+cdef int _end(
+        const Table* table, const Node* node, Value* inputs, Counters* live, Value* outputs, Work* work) except -1:
+    """Give the sum."""
+    cdef ProductSum sum = _sum_in(inputs[0])
+    if sum is None:
+        return 0
+    if sum.rows:
+        sum.multiply_gathered(table, work)
+    hold(live, outputs, object_value(<PyObject*>sum.total))
+    return 1
+
+
+cdef Native _find_product_sum(str type, dict attrs, list inputs, list outputs, int64_t* params, list kept) except *:
+    """Return the C kernel of an operation on sums of products."""
+    if type == "ProductSumBegin":
+        return _begin
+    return _add if type == "ProductSumAdd" else _end
+
+
+register("ProductSumAdd", _find_product_sum)
+register("ProductSumBegin", _find_product_sum)
+register("ProductSumEnd", _find_product_sum)

@@ -1,7 +1,0 @@
-"""Reductions over axes, and what undoes them."""
-
-from libc.stdint cimport int64_t
-
-from tagflow.kernels.scheduler.table cimport Native
-
-cdef Native find_reduction(str type, dict attrs, list inputs, list outputs, int64_t* params, list kept) except *

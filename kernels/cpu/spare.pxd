@@ -1,6 +1,0 @@
-"""What the swapping of saved values asks of a device's memory."""
-
-from tagflow.kernels.cpu.pool cimport Pool
-
-
-cpdef charge_reader(Pool pool, array)

@@ -1,0 +1,126 @@
+"""The kernel that joins the elements of a TensorArray, which a loop has left.
+
+Many small copies into one large array, whose pages the system may have to find first: left to the workers.
+"""
+
+cimport numpy as cnp
+from cpython.object cimport PyObject
+from libc.stdint cimport int64_t
+from libc.string cimport memcpy
+
+from tagflow.kernels.core.cost cimport LONG, leave
+from tagflow.kernels.core.frames cimport iteration_of
+from tagflow.kernels.core.table cimport Native, Node, Table, Work, output_type
+from tagflow.kernels.core.values cimport OBJECT, Counters, Py_INCREF, Value, object_value
+from tagflow.kernels.cpu.arrays cimport (
+    ArrayObject, PyArray_DATA, PyArray_DIMS, PyArray_NBYTES, PyArray_NDIM, new_array, plain_in, same_shape,
+)
+from tagflow.kernels.cpu.elements cimport Element, Elements
+from tagflow.kernels.cpu.registry cimport register
+
+cdef extern from "numpy/arrayobject.h":
+    ctypedef struct DescrObject "PyArray_Descr":
+        pass
+    DescrObject* PyArray_DESCR(ArrayObject*)
+
+cdef extern from "Python.h":
+    object PyByteArray_FromStringAndSize(const char*, Py_ssize_t)
+    char* PyByteArray_AS_STRING(object)
+
+cnp.import_array()
+
+cdef double PACE = 0.2  # nanoseconds that a byte takes, about
+
+cdef enum:
+    MOST_DIMS = 32
+    MOST_PARTS = 64
+
+
+cdef struct Piece:
+    char* source
+    char* target
+    size_t size
+
+
+cdef struct Pieces:
+    Piece* first
+    int64_t count
+
+
+cdef void _copy(const void* arguments, int part, int parts) noexcept nogil:
+    """Copy some of the pieces."""
+    cdef const Pieces* pieces = <const Pieces*>arguments
+    cdef int64_t i
+    for i in range(pieces.count * part // parts, pieces.count * (part + 1) // parts):
+        memcpy(pieces.first[i].target, pieces.first[i].source, pieces.first[i].size)
+
+
+cdef int _join(list arrays, ArrayObject* whole, Work* work) except -1:
+    """Copy plain arrays one after the other into one that has room for all, or leave that to be done."""
+    cdef Pieces* pieces = <Pieces*>work.arguments
+    cdef char* target = <char*>PyArray_DATA(whole)
+    cdef ArrayObject* each
+    cdef int64_t i
+    memory = PyByteArray_FromStringAndSize(NULL, len(arrays) * sizeof(Piece))
+    pieces.first, pieces.count = <Piece*>PyByteArray_AS_STRING(memory), len(arrays)
+    for i in range(pieces.count):
+        each = <ArrayObject*><PyObject*>arrays[i]
+        pieces.first[i].source, pieces.first[i].target = <char*>PyArray_DATA(each), target
+        pieces.first[i].size = PyArray_NBYTES(each)
+        target += PyArray_NBYTES(each)
+    if PACE * PyArray_NBYTES(whole) < LONG:
+        _copy(pieces, 0, 1)
+        return 0
+    kept = (memory, arrays)
+    work.kept = <PyObject*>kept
+    Py_INCREF(work.kept)  # given back when the work is done
+    leave(work, _copy, PACE * PyArray_NBYTES(whole), MOST_PARTS)
+    return 0
+
+
+cdef int _stack_elements(
+        const Table* table, const Node* node, Value* inputs, Counters* live, Value* outputs, Work* work) except -1:
+    """Read all elements of an array as rows of one."""
+    cdef cnp.npy_intp dims[MOST_DIMS]
+    cdef int64_t iteration = iteration_of(&table.frames[node.frame], inputs - node.slot).number
+    cdef ArrayObject* first
+    cdef ArrayObject* whole
+    cdef Elements array
+    if node.num_inputs != 2 or inputs[0].form != OBJECT or not isinstance(<object><PyObject*>inputs[0].bits, Elements):
+        return 0
+    array = <Elements><PyObject*>inputs[0].bits
+    first = _alike(array, output_type(table, node, 0).descr)
+    if first == NULL or PyArray_NDIM(first) >= MOST_DIMS:
+        return 0
+    dims[0] = len(array.elements)
+    memcpy(&dims[1], PyArray_DIMS(first), PyArray_NDIM(first) * sizeof(cnp.npy_intp))
+    whole = new_array(live, output_type(table, node, 0), PyArray_NDIM(first) + 1, dims, outputs)  # before any is cleared
+    _join(array.read_many_quickly(range(dims[0]), <str>node.name, iteration), whole, work)
+    return 1
+
+
+cdef ArrayObject* _alike(Elements array, PyObject* descr) noexcept:
+    """Return the first element if all can be read and are plain arrays of one shape and type, else NULL."""
+    cdef ArrayObject* first = NULL
+    cdef ArrayObject* each
+    if array.closed:
+        return NULL
+    for element in array.elements:
+        value = (<Element>element).value
+        each = NULL if value is None else plain_in(object_value(<PyObject*>value))
+        if each == NULL or <PyObject*>PyArray_DESCR(each) != descr:
+            return NULL
+        first = each if first == NULL else first
+        if not same_shape(first, each):
+            return NULL
+    return first
+
+
+cdef Native _find_stack(str type, dict attrs, list inputs, list outputs, int64_t* params, list kept) except *:
+    """Return the kernel of TensorArrayStack, NULL for elements that are no numbers."""
+    if outputs[0] is None or outputs[0].kind not in "biufc":
+        return NULL
+    return _stack_elements
+
+
+register("TensorArrayStack", _find_stack)

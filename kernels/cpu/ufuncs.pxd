@@ -1,0 +1,51 @@
+"""NumPy's inner loops, called without NumPy around them."""
+
+from cpython.object cimport PyObject
+from numpy cimport npy_intp
+
+from tagflow.kernels.core.table cimport Loop, Node, Table, Work
+from tagflow.kernels.core.values cimport SCALAR, Counters, Value, drop, scalar
+
+cdef extern from "Python.h":
+    PyObject* PyErr_Occurred()
+
+cdef Loop find_native_loop(str name, list numbers, void** data) except *
+cdef int find_loop(Node* node, str name, list inputs, list outputs) except -1
+cdef int run_arrays(
+        const Table* table, const Node* node, Value* inputs, Counters* live, Value* output, Work* work) except -1
+
+
+cdef inline bint all_scalars(const Node* node, const Value* inputs) noexcept nogil:
+    """Say whether every input of a node is unboxed."""
+    for i in range(node.num_inputs):
+        if inputs[i].form != SCALAR:
+            return False
+    return True
+
+
+cdef inline void run_scalars(const Node* node, Value* inputs, Value* output) noexcept nogil:
+    """Run the inner loop of a node once, on unboxed inputs (three at most)."""
+    cdef char* pointers[4]
+    cdef npy_intp strides[4]
+    cdef npy_intp count = 1
+    for i in range(node.num_inputs):
+        pointers[i] = <char*>&inputs[i].bits
+        strides[i] = 8
+    output[0] = scalar(0)
+    pointers[node.num_inputs] = <char*>&output.bits
+    strides[node.num_inputs] = 8
+    node.loop(pointers, &count, strides, node.loop_data)
+
+
+cdef inline int run_loop(
+        const Table* table, const Node* node, Value* inputs, Counters* live, Value* output, Work* work) except -1:
+    """Run the inner loop of a node, or leave it to be run; return 0, with nothing done, if it does not fit the inputs."""
+    cdef int prepared = 1
+    if all_scalars(node, inputs):
+        run_scalars(node, inputs, output)
+    else:
+        prepared = run_arrays(table, node, inputs, live, output, work)
+    if PyErr_Occurred() != NULL:
+        drop(live, output)
+        return -1  # with the loop's exception set
+    return prepared

@@ -1,0 +1,240 @@
+"""NumPy's inner loops, called without NumPy around them.
+
+A ufunc lists a C loop for each combination of element types that it supports natively. For those the machine
+needs neither the ufunc's argument handling nor boxed scalars: it calls the loop. What a loop can not do
+(broadcasting, strides, casts, user dtypes) goes through the ufunc itself.
+
+See docs/design/0007-a-counter-iteration.md.
+"""
+
+cimport numpy as cnp
+from cpython.object cimport PyObject
+from libc.stdint cimport uint32_t, uint64_t
+
+import numpy as np
+
+from tagflow.kernels.core.cost cimport LONG, leave
+from tagflow.kernels.core.table cimport Loop, Node, Table, Type, Work, input_type, is_floating, output_type
+from tagflow.kernels.core.values cimport OBJECT, SCALAR, Counters, Value, hold, object_value
+from tagflow.kernels.cpu.arrays cimport (
+    ArrayObject, PyArray_DATA, PyArray_DIM, PyArray_DIMS, PyArray_NDIM, PyArray_SIZE, PyArray_STRIDES, is_plain,
+    is_usable, new_array, same_shape, unshared,
+)
+
+cdef extern from "numpy/ufuncobject.h":
+    ctypedef struct UfuncObject "PyUFuncObject":
+        int nargs
+        int ntypes  # number of loops
+        void* functions  # one loop each
+        void* data  # handed to the loop of the same number
+        const char* types  # type numbers, nargs for each loop
+
+cnp.import_array()
+cnp.import_ufunc()
+
+cdef double PACE = 0.5  # nanoseconds that an element takes, about; what takes longer is soon known to
+
+cdef enum:
+    MOST_PARTS = 64
+    MOST_INPUTS = 3
+    MOST_DIMS = 8  # of arrays that are broadcast here
+
+
+cdef int find_loop(Node* node, str name, list inputs, list outputs) except -1:
+    """Point a node at the inner loop of a ufunc for exactly these dtypes, if it has one of its own."""
+    ufunc = getattr(np, name, None)
+    if not isinstance(ufunc, np.ufunc) or ufunc.signature is not None or ufunc.nout != 1 or ufunc.nin > MOST_INPUTS:
+        return 0
+    if len(inputs) != ufunc.nin or len(outputs) != 1 or not _are_plain(inputs + outputs):
+        return 0
+    node.loop = find_native_loop(name, [dtype.num for dtype in inputs + outputs], &node.loop_data)
+    return node.loop != NULL
+
+
+cdef Loop find_native_loop(str name, list numbers, void** data) except *:
+    """Return the inner loop of a ufunc for exactly these type numbers and store its data, or return NULL."""
+    ufunc = getattr(np, name)
+    cdef UfuncObject* found = <UfuncObject*><PyObject*>ufunc
+    cdef void** loops = <void**>found.functions
+    cdef void** all_data = <void**>found.data
+    for i in range(found.ntypes):
+        if loops[i] != NULL and numbers == [found.types[i * found.nargs + k] for k in range(found.nargs)]:
+            data[0] = all_data[i] if all_data != NULL else NULL
+            return <Loop>loops[i]
+    return NULL
+
+
+cdef bint _are_plain(list dtypes):
+    """Say whether these are native numbers or bools, for which an element needs no care."""
+    return all([d is not None and d.kind in "biufc" and d.isnative for d in dtypes])
+
+
+cdef int run_arrays(
+        const Table* table, const Node* node, Value* inputs, Counters* live, Value* output, Work* work) except -1:
+    """Run the inner loop over equally shaped contiguous arrays and scalars; return 0 if the inputs are not that.
+
+    The result goes into the buffer of an input that nobody else holds, else into a new array.
+    """
+    cdef ArrayObject* like = _common_shape(node, inputs)
+    cdef Type* type = output_type(table, node, 0)
+    if like == NULL:
+        return _run_strided(table, node, inputs, live, output)
+    if PyArray_NDIM(like) == 0 and type.size != 0:
+        return 0
+    cdef ArrayObject* reused = unshared(table, node, inputs, type)
+    if reused != NULL:
+        hold(live, output, object_value(<PyObject*>reused))
+    else:
+        new_array(live, type, PyArray_NDIM(like), PyArray_DIMS(like), output)
+    _loop(table, node, inputs, <ArrayObject*>output.bits, work)
+    return 1
+
+
+cdef struct Broadcast:  # operands as an inner loop walks over them, the output last
+    int rank
+    cnp.npy_intp dims[MOST_DIMS]
+    cnp.npy_intp strides[MOST_INPUTS + 1][MOST_DIMS]  # bytes; 0 along what is broadcast
+    char* pointers[MOST_INPUTS + 1]
+
+
+cdef int _run_strided(const Table* table, const Node* node, Value* inputs, Counters* live, Value* output) except -1:
+    """Run the inner loop over arrays of any strides that broadcast; return 0 if these do not."""
+    cdef Broadcast walk
+    cdef ArrayObject* made
+    if not _broadcast(table, node, inputs, &walk) or walk.rank == 0:
+        return 0
+    made = new_array(live, output_type(table, node, 0), walk.rank, walk.dims, output)
+    walk.pointers[node.num_inputs] = <char*>PyArray_DATA(made)
+    for d in range(walk.rank):
+        walk.strides[node.num_inputs][d] = PyArray_STRIDES(made)[d]
+    if PyArray_SIZE(made) > 0:
+        _walk(node, &walk)
+    return 1
+
+
+cdef inline bint _broadcast(const Table* table, const Node* node, Value* inputs, Broadcast* walk) noexcept nogil:
+    """Find the common shape and the strides of the inputs; say no if there is none, or an array is odd."""
+    cdef ArrayObject* array
+    cdef cnp.npy_intp dim
+    cdef int lead, d, k
+    cdef uint32_t i
+    walk.rank = 0
+    for i in range(node.num_inputs):
+        array = <ArrayObject*>inputs[i].bits
+        if inputs[i].form == OBJECT:
+            if not is_usable(array) or PyArray_NDIM(array) > MOST_DIMS:
+                return False
+            walk.rank = max(walk.rank, PyArray_NDIM(array))
+    for d in range(walk.rank):
+        walk.dims[d] = 1
+    for i in range(node.num_inputs):
+        walk.pointers[i] = <char*>&inputs[i].bits
+        for d in range(walk.rank):
+            walk.strides[i][d] = 0
+        if inputs[i].form != OBJECT:
+            continue
+        array = <ArrayObject*>inputs[i].bits
+        walk.pointers[i] = <char*>PyArray_DATA(array)
+        lead = walk.rank - PyArray_NDIM(array)
+        for k in range(PyArray_NDIM(array)):
+            dim = PyArray_DIM(array, k)
+            if dim == 1:
+                continue  # its stride stays 0: the same element for all
+            walk.strides[i][lead + k] = PyArray_STRIDES(array)[k]
+            if walk.dims[lead + k] == 1:
+                walk.dims[lead + k] = dim
+            elif walk.dims[lead + k] != dim:
+                return False
+    return True
+
+
+cdef inline void _walk(const Node* node, Broadcast* walk) noexcept nogil:
+    """Run the inner loop along the last dimension, for every place in the others."""
+    cdef cnp.npy_intp place[MOST_DIMS]
+    cdef cnp.npy_intp inner[MOST_INPUTS + 1]
+    cdef char* pointers[MOST_INPUTS + 1]
+    cdef int operands = node.num_inputs + 1
+    cdef int last = walk.rank - 1
+    cdef int d = last
+    cdef int i, k
+    for i in range(operands):
+        inner[i] = walk.strides[i][last]
+    for k in range(walk.rank):
+        place[k] = 0
+    while d >= 0:
+        for i in range(operands):
+            pointers[i] = walk.pointers[i]
+        node.loop(pointers, &walk.dims[last], inner, node.loop_data)
+        d = last - 1
+        while d >= 0:
+            place[d] += 1
+            for i in range(operands):
+                walk.pointers[i] += walk.strides[i][d]
+            if place[d] < walk.dims[d]:
+                break
+            for i in range(operands):
+                walk.pointers[i] -= walk.strides[i][d] * walk.dims[d]
+            place[d] = 0
+            d -= 1
+
+
+cdef inline ArrayObject* _common_shape(const Node* node, const Value* inputs) noexcept nogil:
+    """Return an array whose shape all arrays among the inputs have, if all are plain; else NULL."""
+    cdef ArrayObject* like = NULL
+    cdef ArrayObject* array
+    for i in range(node.num_inputs):
+        if inputs[i].form != OBJECT:
+            continue
+        array = <ArrayObject*>inputs[i].bits
+        if not is_plain(array):
+            return NULL
+        if like == NULL:
+            like = array
+        elif not same_shape(array, like):
+            return NULL
+    return like
+
+
+cdef struct Run:  # of an inner loop over all elements
+    Loop loop
+    void* data
+    cnp.npy_intp count
+    int operands
+    char* pointers[MOST_INPUTS + 1]
+    cnp.npy_intp strides[MOST_INPUTS + 1]
+    uint64_t scalars[MOST_INPUTS]  # what the pointers of scalars point to
+
+
+cdef inline void _loop(
+        const Table* table, const Node* node, Value* inputs, ArrayObject* output, Work* work) noexcept nogil:
+    """Run the inner loop over all elements, or leave it if there are many; scalars stand still."""
+    cdef Run* run = <Run*>work.arguments
+    run.loop, run.data, run.count = node.loop, node.loop_data, PyArray_SIZE(output)
+    run.operands = node.num_inputs + 1
+    for i in range(node.num_inputs):
+        if inputs[i].form == SCALAR:
+            run.scalars[i] = inputs[i].bits
+            run.pointers[i] = NULL
+            run.strides[i] = 0
+        else:
+            run.pointers[i] = <char*>PyArray_DATA(<ArrayObject*>inputs[i].bits)
+            run.strides[i] = input_type(table, node, i).itemsize
+    run.pointers[node.num_inputs] = <char*>PyArray_DATA(output)
+    run.strides[node.num_inputs] = output_type(table, node, 0).itemsize
+    if run.count * PACE >= LONG and is_floating(input_type(table, node, 0)):  # others may raise, which needs the GIL
+        leave(work, _run_part, run.count * PACE, MOST_PARTS)
+    elif run.count > 0:
+        _run_part(run, 0, 1)
+
+
+cdef void _run_part(const void* arguments, int part, int parts) noexcept nogil:
+    """Run an inner loop over some of its elements."""
+    cdef const Run* run = <const Run*>arguments
+    cdef char* pointers[MOST_INPUTS + 1]
+    cdef cnp.npy_intp start = run.count * part // parts
+    cdef cnp.npy_intp count = run.count * (part + 1) // parts - start
+    for i in range(run.operands):
+        pointers[i] = run.pointers[i] + start * run.strides[i]
+        if run.pointers[i] == NULL:
+            pointers[i] = <char*>&run.scalars[i]
+    run.loop(pointers, &count, run.strides, run.data)

@@ -1,0 +1,94 @@
+"""Bytes counted in and out: in all, against the limit, and on the accounts of the iterations that made them.
+
+An account *reserves* what its iteration should still need. The sum of that is `Store.reserved`: an iteration may begin
+only where its need fits beside what is in use and what is reserved for others. See docs/design/0011-memory-limits.md.
+"""
+
+from libc.stdint cimport int64_t
+from libc.stdlib cimport calloc, free
+
+from tagflow.kernels.memory.blocks cimport Account, Block, Store
+
+
+cdef inline bint refuses(Store* store, int64_t size) noexcept nogil:
+    """Say whether so many bytes more would pass the limit, and remember it if so."""
+    if size <= store.current_limit - store.live:  # negative where external arrays take it beyond the limit
+        return False
+    store.refused = size
+    store.short = store.live + size
+    store.refusals += 1
+    return True
+
+
+cdef inline void charge(Store* store, int64_t size) noexcept nogil:
+    """Count bytes in."""
+    store.live += size
+    if store.live > store.peak:
+        store.peak = store.live
+
+
+cdef inline int64_t reserved_by(const Account* account) noexcept nogil:
+    """Return the bytes that an account should still need."""
+    return 0 if account.closed else max(0, account.expected - account.live)
+
+
+cdef inline Account* open_account(Store* store, Account* parent, int64_t expected) noexcept nogil:
+    """Begin to count what an iteration takes; NULL if there is no memory to."""
+    cdef Account* account = <Account*>calloc(1, sizeof(Account))
+    if account != NULL:
+        account.parent = parent
+        account.expected = expected
+        store.reserved += reserved_by(account)
+        if parent != NULL:
+            parent.references += 1
+    return account
+
+
+cdef inline void release_account(Account* account) noexcept nogil:
+    """Free an account that nothing refers to any more, and those around it that only it referred to."""
+    cdef Account* parent
+    while account != NULL and account.closed and account.references == 0:
+        parent = account.parent
+        free(account)
+        account = parent
+        if account != NULL:
+            account.references -= 1
+
+
+cdef inline void close_account(Store* store, Account* account) noexcept nogil:
+    """Reserve nothing more for an iteration; what it made and is still in use counts on around it."""
+    store.reserved -= reserved_by(account)
+    store.given += 1
+    account.closed = True
+    release_account(account)
+
+
+cdef inline void charge_account(Store* store, Account* account, int64_t size) noexcept nogil:
+    """Count bytes in, or out, of an account and those around it."""
+    while account != NULL:
+        # What an account has in use is taken from what is reserved for it, so that no byte counts twice.
+        store.reserved -= reserved_by(account)
+        account.live += size
+        account.peak = max(account.peak, account.live)
+        store.reserved += reserved_by(account)
+        account = account.parent
+
+
+cdef inline void enter_block(Store* store, Block* block) noexcept nogil:
+    """Count a block on the account of who allocates now."""
+    block.account = store.account
+    if block.account != NULL:
+        block.account.references += 1
+        charge_account(store, block.account, block.size)
+
+
+cdef inline void uncharge(Store* store, Block* block) noexcept nogil:
+    """Count a block no longer."""
+    cdef Account* account = block.account
+    store.live -= block.size
+    store.given += 1
+    if account != NULL:
+        block.account = NULL
+        charge_account(store, account, -<int64_t>block.size)
+        account.references -= 1
+        release_account(account)

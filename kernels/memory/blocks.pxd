@@ -1,0 +1,61 @@
+"""What a pool is made of: blocks of array data, the accounts they count on, and the store that has them.
+
+Whoever calls what is here holds the GIL, as NumPy does when it takes or frees the data of an array.
+"""
+
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+
+from tagflow.kernels.memory.pages cimport Region
+from tagflow.kernels.memory.size_classes cimport NUM_CLASSES
+
+cdef extern from "numpy/arrayobject.h":
+    ctypedef struct Allocator "PyDataMemAllocator":
+        void* ctx  # first argument of each function: the Store
+        void* (*malloc)(void*, size_t) noexcept nogil
+        void* (*calloc)(void*, size_t, size_t) noexcept nogil
+        void* (*realloc)(void*, void*, size_t) noexcept nogil
+        void (*free)(void*, void*, size_t) noexcept nogil
+    ctypedef struct Handler "PyDataMem_Handler":
+        char name[127]
+        uint8_t version
+        Allocator allocator
+
+cdef extern from "<stdint.h>":
+    const int64_t NO_LIMIT "INT64_MAX"
+
+
+cdef struct Account:  # what one iteration of a loop takes; freed when it is closed and nothing refers to it
+    Account* parent  # of the iteration around its loop, NULL if none is counted; held
+    int64_t live  # bytes made in the iteration that are in use
+    int64_t peak  # largest `live`
+    int64_t expected  # bytes it should need at most; what is missing from `live` up to there is reserved for it
+    int64_t references  # blocks in use and open accounts that refer to it
+    bint closed  # the iteration is over and nothing is reserved for it
+
+
+cdef struct Block:  # in front of the data
+    size_t size  # bytes asked for
+    size_t capacity  # bytes of data there is room for
+    Block* next  # free block of the same size class
+    uint32_t size_class  # which free list it goes to
+    uint32_t handed_over  # to the caller: no longer counted
+    Account* account  # on which it counts; NULL for none, and in a free block
+    uint64_t unused[3]  # the data begins at a multiple of 64 bytes
+
+
+cdef struct Store:  # freed with the handler's capsule, which every array of the pool holds
+    Handler handler
+    int64_t live  # bytes of blocks in use, those handed over excepted, and of external arrays
+    int64_t peak  # largest `live` since it was reset
+    int64_t cached  # bytes of data in the free lists
+    int64_t most_cached  # upper bound of `cached`
+    int64_t limit  # bytes that no allocation may take `live` beyond; NO_LIMIT for none
+    int64_t current_limit  # the same for who allocates now: less than `limit` where others come first
+    int64_t refused  # bytes asked for by the last allocation or external array that was refused
+    int64_t short  # what `live` would have been had it not been refused
+    int64_t given  # how often anything was given back
+    int64_t reserved  # bytes that open accounts should still need
+    Account* account  # of who allocates now, or NULL
+    int64_t refusals  # how many were
+    Block* free[NUM_CLASSES]  # owned
+    Region* region  # that new blocks come from, or NULL

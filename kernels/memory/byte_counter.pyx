@@ -1,0 +1,91 @@
+"""Exact counts, and a limit, for a device whose arrays are another library's: its memory comes from elsewhere.
+
+The library's allocator asks for a Charge before it takes memory and keeps it as long as it has that. So what its
+arrays take counts, is refused, and is booked on the accounts of iterations as what NumPy takes from a Pool is.
+
+See docs/design/0016-other-arrays.md.
+"""
+
+cimport cython
+from libc.stdint cimport int64_t
+
+from tagflow.kernels.memory.accounts cimport charge, enter_block, refuses, uncharge
+from tagflow.kernels.memory.pool cimport Pool
+
+
+@cython.no_gc
+cdef class ByteCounter(Pool):
+    """Counts the memory of a device, which others take and free.
+
+    Parameters
+    ----------
+    find : callable
+        Returns the Charge of an array in that memory, or of the array that it is a view of; None for anything else.
+    limit : int, optional
+        Bytes that `live_bytes` may reach.
+    """
+
+    def __init__(self, find, limit=None):
+        Pool.__init__(self, 0, limit)
+        self.is_allocator = False
+        self.find = find
+
+    def charge(self, int64_t nbytes, str what="its memory"):
+        """Count so many bytes as long as what is returned lives, on the account of who runs.
+
+        Parameters
+        ----------
+        nbytes : int
+        what : str
+            Whose memory it is, for the error.
+
+        Raises
+        ------
+        MemoryError
+            If the limit leaves no room for them.
+        """
+        if refuses(self.store, nbytes):
+            used = f"of the limit of {self.limit} bytes {self.live_bytes} are in use"
+            raise MemoryError(f"no room for {nbytes} bytes in {what}: {used}")
+        cdef Charge made = Charge.__new__(Charge)
+        made.byte_counter = self
+        made.block.size = nbytes
+        charge(self.store, nbytes)
+        enter_block(self.store, &made.block)
+        return made
+
+    def refuse(self, int64_t nbytes):
+        """Note that there was no memory for bytes that the limit would leave room for, and that count no longer."""
+        self.store.refused, self.store.short = nbytes, self.store.live + nbytes
+        self.store.refusals += 1
+
+    def charge_external(self, arrays):
+        """Count nothing: what comes from elsewhere is in the host's memory."""
+        return []
+
+    def adopt(self, array):
+        """Return the array, which is in the host's memory."""
+        return array
+
+    def counts(self, array):
+        """Return whether an array is in the device's memory."""
+        return self.charge_of(array) is not None
+
+    cdef Charge charge_of(self, object array):
+        """Return the Charge of an array, None if it is in another memory."""
+        cdef Charge found = self.find(array)
+        return found if found is not None and found.byte_counter is self else None
+
+
+@cython.no_gc  # its end needs the ledger
+cdef class Charge:
+    """Bytes of a device's memory that count as long as this lives; made by `ByteCounter.charge`."""
+
+    @property
+    def nbytes(self):
+        """How many."""
+        return self.block.size
+
+    def __dealloc__(self):
+        if self.byte_counter is not None:
+            uncharge(self.byte_counter.store, &self.block)

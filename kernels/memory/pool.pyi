@@ -1,0 +1,63 @@
+"""The caching allocator of a device, with exact counts of its bytes."""
+
+from collections.abc import Iterable
+from typing import Any
+
+class Pool:
+    """Memory for the arrays of a device; keeps at most `most_cached` bytes of freed blocks for new arrays."""
+
+    handler: Any
+    limit: int | None
+    name: str
+
+    def __init__(self, most_cached: int, limit: int | None = None) -> None: ...
+    @property
+    def live_bytes(self) -> int:
+        """Bytes of the arrays in use: those made here and not handed over, and external ones."""
+
+    @property
+    def peak_bytes(self) -> int:
+        """The largest `live_bytes` so far, or since `reset_peak`."""
+
+    @property
+    def cached_bytes(self) -> int:
+        """Bytes of freed blocks kept for new arrays."""
+
+    @property
+    def refused_bytes(self) -> int:
+        """Bytes that the last refused array asked for."""
+
+    @property
+    def refusals(self) -> int:
+        """How many arrays the limit has refused."""
+
+    def reset_peak(self) -> None:
+        """Let `peak_bytes` begin anew from `live_bytes`."""
+
+    def trim(self) -> None:
+        """Give all freed blocks back to the operating system."""
+
+    def close(self) -> None:
+        """Count external arrays no longer and keep no freed blocks; arrays made here stay valid."""
+
+    def charge_external(self, arrays: Iterable[Any]) -> list[Any]:
+        """Count arrays from elsewhere as long as what is returned lives."""
+
+    def adopt(self, array: Any) -> Any:
+        """Return an array from elsewhere so that it counts until nobody uses it."""
+
+    def counts(self, array: Any) -> bool:
+        """Return whether an array counts here as long as it lives."""
+
+class MemoryLimitError(MemoryError):
+    """The limit of a pool leaves no room for an array from elsewhere."""
+
+    wanted: int
+    live: int
+    limit: int
+    device: str
+
+    def __init__(self, wanted: int, live: int, limit: int, device: str = "") -> None: ...
+
+def hand_over(array: Any) -> Any:
+    """Return an array of which the caller's reference is the only one as the user may keep and change it."""

@@ -1,0 +1,290 @@
+"""The caching allocator of a device, which NumPy takes array data from (NEP 49), with exact counts of its bytes.
+
+What a pool counts is what arrays asked for. Arrays from elsewhere are external: counted while a step holds them. An
+array that is handed over to the caller is no longer counted, although its block comes back here when it dies.
+
+With a limit a pool is a bounded memory: what would take the count beyond it is refused before anything is done. The
+blocks are those of ``store``. See docs/design/0008-memory.md.
+"""
+
+cimport cython
+cimport numpy as cnp
+from cpython.object cimport PyObject
+from libc.stdint cimport int64_t
+
+from tagflow.kernels.core.values cimport Py_INCREF
+from tagflow.kernels.memory.accounts cimport charge, refuses, uncharge
+from tagflow.kernels.memory.blocks cimport NO_LIMIT, Block, Store
+from tagflow.kernels.memory.store cimport new_handler, store_of, trim_store
+
+cdef extern from "numpy/arrayobject.h":
+    ctypedef struct ArrayObject "PyArrayObject":
+        pass
+    ctypedef struct DescrObject "PyArray_Descr":
+        pass
+    DescrObject* PyArray_DESCR(ArrayObject*)
+    PyObject* PyArray_HANDLER(ArrayObject*)
+    PyObject* PyArray_BASE(ArrayObject*)
+    void* PyArray_DATA(ArrayObject*)
+    int PyArray_FLAGS(ArrayObject*)
+    # Steals the reference to the descr.
+    object PyArray_NewFromDescr(
+        cnp.PyTypeObject*, DescrObject*, int, const cnp.npy_intp*, const cnp.npy_intp*, void*, int, PyObject*)
+    int PyArray_SetBaseObject(ArrayObject*, PyObject*) except -1
+    cnp.PyTypeObject PyArray_Type
+
+cdef extern from "Python.h":
+    Py_ssize_t Py_REFCNT(PyObject*) nogil
+
+cnp.import_array()
+
+
+@cython.no_gc  # in no cycle; charges need it to their end
+cdef class Pool:
+    """Memory for the arrays of a device.
+
+    Parameters
+    ----------
+    most_cached : int
+        Most bytes of freed blocks that are kept for new arrays. When there is no room they are all given back.
+    limit : int, optional
+        Bytes that `live_bytes` may reach; what asks for more gets a MemoryError. None for no limit.
+
+    Attributes
+    ----------
+    handler : capsule
+        NumPy's data-memory handler. Arrays made with it keep it, and with it their memory, after the pool's end.
+    """
+
+    def __cinit__(self):
+        self.handler = new_handler(&self.store)
+        self.external, self.name, self.is_allocator = {}, "", True
+
+    def __init__(self, int64_t most_cached, limit=None):
+        self.store.most_cached, self.limit = most_cached, limit
+
+    def __dealloc__(self):
+        if self.handler is not None:
+            self.store.most_cached = 0
+            trim_store(self.store)
+
+    @property
+    def live_bytes(self):
+        """Bytes of the arrays in use: those made here and not handed over, and external ones."""
+        return self.store.live
+
+    @property
+    def peak_bytes(self):
+        """The largest `live_bytes` so far, or since `reset_peak`."""
+        return self.store.peak
+
+    @property
+    def cached_bytes(self):
+        """Bytes of freed blocks kept for new arrays."""
+        return self.store.cached
+
+    @property
+    def limit(self):
+        """Bytes that `live_bytes` may reach, None for any number; it can be changed at any time.
+
+        Adopted arrays and such a change may exceed it, and then everything is refused until enough is freed.
+        """
+        return None if self.store.limit == NO_LIMIT else self.store.limit
+
+    @limit.setter
+    def limit(self, limit):
+        self.store.limit = self.store.current_limit = NO_LIMIT if limit is None else limit
+        self.store.given += 1
+
+    @property
+    def refused_bytes(self):
+        """Bytes that the last refused array asked for; what there must be room for before it is worth another try."""
+        return self.store.refused
+
+    @property
+    def refusals(self):
+        """How many arrays the limit has refused. A MemoryError that left it as it was came from elsewhere."""
+        return self.store.refusals
+
+    def reset_peak(self):
+        """Let `peak_bytes` begin anew from `live_bytes`."""
+        self.store.peak = self.store.live
+
+    def trim(self):
+        """Give all freed blocks back to the operating system."""
+        trim_store(self.store)
+
+    def close(self):
+        """Count external arrays no longer and keep no freed blocks; arrays made here stay valid."""
+        self.closed = True
+        self.store.live -= sum([size for _, size in self.external.values()])
+        self.store.given += 1
+        self.external.clear()
+        self.store.most_cached = 0
+        trim_store(self.store)
+
+    def charge_external(self, arrays):
+        """Count arrays from elsewhere as long as what is returned lives.
+
+        An array counts once, however often it is charged; a view counts as its base. Scalars travel inside tokens and
+        do not count. These are a step's feeds and constants, before it begins: refusing them then costs nothing.
+
+        Parameters
+        ----------
+        arrays : iterable
+            Anything in it that is no array is passed over.
+
+        Returns
+        -------
+        list
+            Of what keeps the charge.
+
+        Raises
+        ------
+        MemoryLimitError
+            If they would take the count beyond the limit; then none of them is charged.
+        """
+        charges = [self._charge_external(array, True) for array in arrays]
+        return [charge for charge in charges if charge is not None]
+
+    def adopt(self, array):
+        """Return an array from elsewhere so that it counts until nobody uses it: as a view that says when it dies.
+
+        Anything that is no array, is a scalar, or counts already is returned as it is. It is never refused: the
+        memory is taken already, and what a user's function returned can not be had again.
+        """
+        cdef ExternalCharge made = self._charge_external(array, False)
+        if made is None:
+            return array
+        cdef ArrayObject* source = <ArrayObject*><PyObject*>array
+        cdef int flags = PyArray_FLAGS(source) & (cnp.NPY_ARRAY_WRITEABLE | cnp.NPY_ARRAY_ALIGNED)
+        Py_INCREF(<PyObject*>PyArray_DESCR(source))  # stolen by the view
+        view = PyArray_NewFromDescr(
+            &PyArray_Type, PyArray_DESCR(source), cnp.PyArray_NDIM(array), cnp.PyArray_DIMS(array),
+            cnp.PyArray_STRIDES(array), PyArray_DATA(source), flags, NULL)
+        made.whole = array is made.owner
+        Py_INCREF(<PyObject*>made)  # stolen by the view
+        PyArray_SetBaseObject(<ArrayObject*><PyObject*>view, <PyObject*>made)
+        return view
+
+    def counts(self, array):
+        """Return whether an array counts here as long as it lives: it was made here, or adopted."""
+        return self._is_charged(_owner(array))
+
+    cdef ExternalCharge _charge_external(self, object array, bint limited):
+        """Charge an array from elsewhere; return None if there is nothing to charge."""
+        if self.closed or not cnp.PyArray_Check(array):
+            return None
+        if cnp.PyArray_NDIM(array) == 0 and cnp.PyArray_ITEMSIZE(array) <= 8:
+            return None
+        owner = _owner(array)
+        if self._is_charged(owner):
+            return None
+        count, size = self.external.get(<size_t><PyObject*>owner, (0, cnp.PyArray_NBYTES(owner)))
+        if count == 0:
+            if limited and refuses(self.store, size):
+                raise MemoryLimitError(size, self.store.live, self.store.limit, self.name)
+            charge(self.store, size)
+        self.external[<size_t><PyObject*>owner] = count + 1, size
+        cdef ExternalCharge made = ExternalCharge.__new__(ExternalCharge)
+        made.pool, made.owner = self, owner
+        return made
+
+    cdef bint _is_charged(self, object owner):
+        """Say whether an array counts as long as it lives: it was made here, or adopted."""
+        cdef ArrayObject* array = <ArrayObject*><PyObject*>owner
+        cdef PyObject* base = PyArray_BASE(array)
+        if PyArray_HANDLER(array) == <PyObject*>self.handler and PyArray_FLAGS(array) & cnp.NPY_ARRAY_OWNDATA:
+            return not (<Block*>PyArray_DATA(array) - 1).handed_over
+        return base != NULL and isinstance(<object>base, ExternalCharge) and (<ExternalCharge>base).pool is self
+
+    cdef int _release(self, object owner) except -1:
+        """Take back a charge, unless the pool was closed before."""
+        count, size = self.external.pop(<size_t><PyObject*>owner, (0, 0))
+        if count > 1:
+            self.external[<size_t><PyObject*>owner] = count - 1, size
+        else:
+            self.store.live -= size
+            self.store.given += 1
+        return 0
+
+
+class MemoryLimitError(MemoryError):
+    """The limit of a pool leaves no room for an array from elsewhere.
+
+    Attributes
+    ----------
+    wanted, live, limit : int
+        Bytes: of the array, of what was counted before, and of the limit.
+    device : str
+        Whose memory it is.
+    """
+
+    def __init__(self, wanted, live, limit, device=""):
+        super().__init__(f"{wanted} bytes more do not fit: {live} of {limit} are in use")
+        self.wanted, self.live, self.limit, self.device = wanted, live, limit, device
+
+
+@cython.no_gc  # its end needs what it holds
+cdef class ExternalCharge:
+    """Keeps an array from elsewhere charged; made by `Pool.charge_external` and `Pool.adopt`."""
+
+    def __dealloc__(self):
+        if self.owner is not None:
+            self.pool._release(self.owner)
+
+
+def hand_over(array):
+    """Return an array of which the caller's reference is the only one as the user may keep and change it.
+
+    An array that owns its memory is given as it is and no longer counts; an adopted one is given back as it came,
+    if nobody else has it; anything else is copied.
+
+    Parameters
+    ----------
+    array : numpy.ndarray
+
+    Returns
+    -------
+    numpy.ndarray
+    """
+    cdef PyObject* base = PyArray_BASE(<ArrayObject*><PyObject*>array)
+    if base == NULL:
+        return _let_go(array) if _is_own(array) else array.copy()
+    if Py_REFCNT(base) == 1 and isinstance(<object>base, ExternalCharge) and (<ExternalCharge>base).whole:
+        owner = <PyObject*>(<ExternalCharge>base).owner
+        if Py_REFCNT(owner) == 1 and _is_own(<object>owner):
+            return <object>owner
+    return array.copy()
+
+
+cdef bint _is_own(object array):
+    """Say whether an array owns its memory and may be changed."""
+    cdef int wanted = cnp.NPY_ARRAY_OWNDATA | cnp.NPY_ARRAY_WRITEABLE
+    cdef ArrayObject* found = <ArrayObject*><PyObject*>array
+    return PyArray_FLAGS(found) & wanted == wanted and PyArray_BASE(found) == NULL
+
+
+cdef object _let_go(object array):
+    """Count an array no longer if it came from a pool."""
+    cdef Block* block = _block_in(<ArrayObject*><PyObject*>array)
+    if block != NULL and not block.handed_over:
+        block.handed_over = True
+        uncharge(store_of(PyArray_HANDLER(<ArrayObject*><PyObject*>array)), block)
+    return array
+
+
+cdef Block* _block_in(ArrayObject* array) noexcept:
+    """Return the block of an array's memory if it owns one of any pool, else NULL."""
+    if not PyArray_FLAGS(array) & cnp.NPY_ARRAY_OWNDATA or store_of(PyArray_HANDLER(array)) == NULL:
+        return NULL
+    return <Block*>PyArray_DATA(array) - 1
+
+
+cdef object _owner(object array):
+    """Return the array at the end of a chain of views."""
+    cdef PyObject* base = PyArray_BASE(<ArrayObject*><PyObject*>array)
+    while base != NULL and cnp.PyArray_Check(<object>base):
+        array = <object>base
+        base = PyArray_BASE(<ArrayObject*>base)
+    return array

@@ -1,0 +1,107 @@
+"""What every save and every read of a saved value does while nothing has to move; the rest is ``tagflow.swap``.
+
+See docs/design/0012-swap.md.
+"""
+
+from libc.stdint cimport int64_t
+
+from collections import deque
+from weakref import ref
+
+from tagflow.kernels.memory.pool cimport Pool
+from tagflow.kernels.memory.unreserved cimport charge_reader
+
+cdef enum:
+    FEW = 4096  # notes that may be there before it is seen which are still of use
+
+
+cdef class SavedSlots:
+    """The slots of series that hold arrays which may move, in the order in which they were saved.
+
+    Parameters
+    ----------
+    pool : Pool
+        That counts the arrays.
+    buffer : type
+        Of arrays that may move.
+    minimum : int
+        Bytes of the smallest one that does.
+    goal : int
+        Bytes in use beyond which something must leave.
+    counts : SwapCounts
+        Of the step.
+    now : callable
+        Gives the time in seconds.
+    crowded : callable
+        Called when something must leave.
+    behind : callable
+        Called with series and index of what is read, if anything may have moved.
+
+    Attributes
+    ----------
+    queue : collections.deque
+        Of (weakref to Series, index, seconds), and of weakrefs to what took the place of an array.
+    leaving : int
+        Bytes that are in use but on their way out.
+    has_moved : bool
+        Whether anything may have moved.
+    """
+
+    cdef Pool pool
+    cdef object buffer, counts, now, crowded, behind
+    cdef int64_t minimum, goal, most
+    cdef readonly object queue
+    cdef public int64_t leaving
+    cdef public bint has_moved
+
+    def __init__(self, Pool pool, type buffer, int64_t minimum, int64_t goal, counts, now, crowded, behind):
+        self.pool, self.buffer, self.minimum, self.goal = pool, buffer, minimum, goal
+        self.counts, self.now, self.crowded, self.behind = counts, now, crowded, behind
+        self.queue, self.most = deque(), FEW
+
+    cpdef bint may_move(self, value) except -1:
+        """Say whether a value may move, and count it."""
+        if type(value) is not self.buffer or value.dtype.hasobject:
+            return False
+        if value.nbytes < self.minimum or not value.flags.c_contiguous:
+            self.counts.small += 1
+            return False
+        self.counts.kept += 1
+        return True
+
+    def save(self, value, series, int64_t index):
+        """Note that a slot of a series holds a value."""
+        if self.may_move(value):
+            self.queue.append((ref(series), index, self.now()))
+            self.look()
+
+    cdef int _sweep(self) except -1:
+        """Forget the slots that hold no array any more: many, where inner loops end again and again."""
+        kept = [each for each in self.queue if self._is_of_use(each)]
+        self.queue.clear()
+        self.queue.extend(kept)
+        self.most = max(FEW, 2 * len(kept))
+
+    cdef bint _is_of_use(self, each) except -1:
+        if not isinstance(each, tuple):
+            return each() is not None
+        series, index, _ = each
+        series = series()
+        return series is not None and type(series.at(index)) is self.buffer
+
+    cpdef look(self):
+        """See whether something must leave, now that a value was saved."""
+        cdef int64_t live = self.pool.store.live
+        if len(self.queue) > self.most:  # which a sweep sets to twice what is left, so that sweeps cost little in all
+            self._sweep()
+        if live > self.counts.peak:
+            self.counts.peak = live
+        if live - self.leaving > self.goal:
+            self.crowded()
+
+    def pass_on(self, value, series, int64_t index):
+        """Note that a value is read which has not moved; those behind it may have."""
+        if type(value) is self.buffer:
+            charge_reader(self.pool, value)
+            if self.has_moved:
+                self.behind(series, index)

@@ -1,0 +1,9 @@
+"""Blocks of array data, kept when freed: what NumPy's data-memory handler hands out (NEP 49)."""
+
+from cpython.object cimport PyObject
+
+from tagflow.kernels.memory.blocks cimport Store
+
+cdef object new_handler(Store** store)
+cdef Store* store_of(PyObject* handler) noexcept
+cdef void trim_store(Store* store) noexcept nogil

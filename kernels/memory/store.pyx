@@ -1,0 +1,240 @@
+"""Blocks of array data: taken from free lists, given back to them, and to the operating system when there are too many.
+
+A freed block goes to the free list of its size class and is taken from there next time: no search, no page faults.
+With a limit, what would take the count of bytes beyond it is refused before anything is done.
+
+See docs/design/0008-memory.md.
+"""
+
+from cpython.object cimport PyObject
+from cpython.pycapsule cimport PyCapsule_GetPointer, PyCapsule_New
+from libc.stdint cimport int64_t, uint32_t
+from libc.stdlib cimport abort, calloc, free
+from libc.string cimport memcpy, memset, strncpy
+
+from tagflow.kernels.core.values cimport TAGFLOW_DEBUG
+from tagflow.kernels.memory.accounts cimport charge, charge_account, enter_block, refuses, uncharge
+from tagflow.kernels.memory.blocks cimport NO_LIMIT, Block, Handler, Store
+from tagflow.kernels.memory.pages cimport LARGE, free_pages, new_pages
+from tagflow.kernels.memory.size_classes cimport LARGEST_BIT, NUM_CLASSES, capacity_of, size_class_of
+
+cdef enum:
+    SLACK = 80 << 20  # bytes that live and kept blocks together may exceed the peak by
+
+cdef extern from "Python.h":
+    int PyGILState_Check() nogil
+
+
+cdef struct Counts:
+    int64_t pools
+    int64_t blocks  # in use
+    int64_t allocated  # debug build: blocks ever put to use
+    int64_t freed  # debug build: blocks that no longer are
+
+cdef Counts _all  # of the process
+
+
+def block_counts():
+    """Return how many pools and blocks in use the process has now.
+
+    A pool lives as long as its last array. A debug build adds how many blocks were ever ``allocated`` and ``freed``.
+    """
+    counts = {"pools": _all.pools, "blocks": _all.blocks}
+    if TAGFLOW_DEBUG:
+        counts.update(allocated=_all.allocated, freed=_all.freed)
+    return counts
+
+
+cdef object new_handler(Store** store):
+    """Return NumPy's data-memory handler over a new store, in a capsule that owns the store."""
+    cdef Store* made = _new_store()
+    try:
+        handler = PyCapsule_New(&made.handler, "mem_handler", _free_store)
+    except BaseException:
+        free(made)
+        raise
+    _all.pools += 1
+    store[0] = made
+    return handler
+
+
+cdef Store* store_of(PyObject* handler) noexcept:
+    """Return the store behind a data-memory handler, NULL if it is none of ours."""
+    cdef Handler* found = NULL
+    if handler != NULL:
+        found = <Handler*>PyCapsule_GetPointer(<object>handler, "mem_handler")
+    return <Store*>found if found != NULL and found.allocator.malloc == &_take else NULL
+
+
+cdef Store* _new_store() except NULL:
+    """Return a new store with its handler."""
+    cdef Store* store = <Store*>calloc(1, sizeof(Store))
+    if store == NULL:
+        raise MemoryError("no memory for a pool")
+    store.limit = store.current_limit = NO_LIMIT
+    strncpy(store.handler.name, "tagflow", 127)
+    store.handler.version = 1
+    store.handler.allocator.ctx = store
+    store.handler.allocator.malloc = &_take
+    store.handler.allocator.calloc = &_take_zeroed
+    store.handler.allocator.realloc = &_resize
+    store.handler.allocator.free = &_give
+    return store
+
+
+cdef void _free_store(object capsule) noexcept:
+    """Free a store; its last array is gone."""
+    cdef Store* store = <Store*>PyCapsule_GetPointer(capsule, "mem_handler")
+    trim_store(store)
+    free(store)
+    _all.pools -= 1
+
+
+cdef void* _take(void* ctx, size_t size) noexcept nogil:
+    """Return room for `size` bytes, which count; NULL if there is none."""
+    cdef Store* store = <Store*>ctx
+    if size >> LARGEST_BIT or refuses(store, size):
+        return NULL
+    cdef void* data = _find(store, size)
+    if data != NULL:
+        charge(store, size)
+        enter_block(store, <Block*>data - 1)
+    return data
+
+
+cdef void* _find(Store* store, size_t size) noexcept nogil:
+    """Return room for `size` bytes without counting them, NULL if there is none."""
+    cdef Block* block
+    if TAGFLOW_DEBUG and not PyGILState_Check():
+        abort()
+    cdef uint32_t size_class = size_class_of(size)
+    block = store.free[size_class]
+    if block != NULL:
+        store.free[size_class] = block.next
+        store.cached -= block.capacity
+    else:
+        block = _new_block(store, size_class)
+        if block == NULL:
+            return NULL
+    block.size = size
+    block.handed_over = False
+    block.account = NULL
+    _all.blocks += 1
+    if TAGFLOW_DEBUG:
+        _all.allocated += 1
+    return block + 1
+
+
+cdef Block* _new_block(Store* store, uint32_t size_class) noexcept nogil:
+    """Return a block from the operating system, for which kept ones make room if need be; NULL if there is none."""
+    cdef size_t capacity = capacity_of(size_class)
+    cdef Block* block
+    if capacity >= LARGE or store.limit != NO_LIMIT:
+        _make_room(store, capacity)
+    block = <Block*>new_pages(&store.region, sizeof(Block) + capacity)
+    if block == NULL:  # the system has none: free blocks of other size classes may be what it lacks
+        trim_store(store)
+        block = <Block*>new_pages(&store.region, sizeof(Block) + capacity)
+    if block != NULL:
+        block.size_class = size_class
+        block.capacity = capacity
+    return block
+
+
+cdef void _make_room(Store* store, int64_t size) noexcept nogil:
+    """Give back free blocks that would make the process grow well beyond the bytes ever in use, or beyond the limit."""
+    # A quarter beyond the limit, for blocks are larger than what they hold. With less, a step that nearly fills its
+    # limit would map its largest blocks anew each time.
+    cdef int64_t most = store.limit + min(store.limit // 4, NO_LIMIT - store.limit)
+    _evict(store, store.live + store.cached + size - min(most, max(store.peak, store.live + size) + SLACK))
+
+
+cdef void _evict(Store* store, int64_t excess) noexcept nogil:
+    """Give so many bytes of free blocks back to the system, large ones first: they cost the least."""
+    cdef uint32_t size_class = NUM_CLASSES
+    cdef Block* block
+    while excess > 0 and size_class > 0:
+        size_class -= 1
+        while excess > 0 and store.free[size_class] != NULL:
+            block = store.free[size_class]
+            store.free[size_class] = block.next
+            store.cached -= block.capacity
+            excess -= block.capacity
+            free_pages(&store.region, block, sizeof(Block) + block.capacity)
+
+
+cdef void* _take_zeroed(void* ctx, size_t count, size_t size) noexcept nogil:
+    """Return room for `count` elements of `size` bytes, all zero."""
+    if size != 0 and count > <size_t>-1 / size:
+        return NULL
+    cdef void* data = _take(ctx, count * size)
+    if data != NULL:
+        memset(data, 0, count * size)
+    return data
+
+
+cdef void* _resize(void* ctx, void* data, size_t size) noexcept nogil:
+    """Return room for `size` bytes that begins as `data`, which is given back; NULL with nothing done if there is none."""
+    cdef Store* store = <Store*>ctx
+    cdef Block* old = <Block*>data - 1
+    if data == NULL:
+        return _take(ctx, size)
+    if size <= old.capacity and size_class_of(size) == old.size_class:
+        return data if _recount(store, old, size) else NULL
+    if size >> LARGEST_BIT:
+        return NULL
+    cdef void* new = _find(store, size) if old.handed_over else _take(ctx, size)
+    if new == NULL:
+        return NULL
+    memcpy(new, data, min(size, old.size))
+    (<Block*>new - 1).handed_over = old.handed_over
+    _give(ctx, data, old.size)
+    return new
+
+
+cdef bint _recount(Store* store, Block* block, size_t size) noexcept nogil:
+    """Let a block have another size, if the limit allows it."""
+    cdef int64_t more = <int64_t>size - <int64_t>block.size
+    if not block.handed_over:
+        if more > 0 and refuses(store, more):
+            return False
+        charge(store, more)
+        charge_account(store, block.account, more)
+    block.size = size
+    return True
+
+
+cdef void _give(void* ctx, void* data, size_t size) noexcept nogil:
+    """Take a block back; what NumPy says of its size is not always so."""
+    cdef Store* store = <Store*>ctx
+    cdef Block* block = <Block*>data - 1
+    if TAGFLOW_DEBUG and not PyGILState_Check():
+        abort()
+    if data == NULL:
+        return
+    if not block.handed_over:
+        uncharge(store, block)
+    _all.blocks -= 1
+    if TAGFLOW_DEBUG:
+        _all.freed += 1
+    if <int64_t>block.capacity > store.most_cached:
+        free_pages(&store.region, block, sizeof(Block) + block.capacity)
+        return
+    _evict(store, store.cached + <int64_t>block.capacity - store.most_cached)
+    store.cached += block.capacity
+    block.next = store.free[block.size_class]
+    store.free[block.size_class] = block
+
+
+cdef void trim_store(Store* store) noexcept nogil:
+    """Give all free blocks back to the operating system."""
+    cdef uint32_t size_class
+    cdef Block* block
+    if store.cached == 0:
+        return
+    for size_class in range(NUM_CLASSES):
+        while store.free[size_class] != NULL:
+            block = store.free[size_class]
+            store.free[size_class] = block.next
+            free_pages(&store.region, block, sizeof(Block) + block.capacity)
+    store.cached = 0

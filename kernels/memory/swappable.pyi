@@ -1,0 +1,19 @@
+"""A saved array that may be somewhere else than in the device's memory."""
+
+from typing import Any
+
+class SwappableArray:
+    """A saved array that may be somewhere else than in the device's memory."""
+
+    array: Any
+
+    def __init__(self, array: Any) -> None: ...
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the device's memory that it takes now."""
+
+    def now(self) -> Any:
+        """Return the array, read at once from wherever it is."""
+
+    def copy_to(self, target: Any) -> None:
+        """Copy the array at once, from wherever it is, to a contiguous one."""

@@ -1,0 +1,31 @@
+"""A saved array that may be somewhere else than in the device's memory. See docs/design/0012-swap.md."""
+
+
+cdef class SwappableArray:
+    """A saved array that may be somewhere else than in the device's memory; a slot holds it in the array's place.
+
+    Parameters
+    ----------
+    array : numpy.ndarray
+
+    Attributes
+    ----------
+    array : numpy.ndarray or None
+        None while it is elsewhere.
+    """
+
+    def __init__(self, array):
+        self.array = array
+
+    @property
+    def nbytes(self):
+        """Bytes of the device's memory that it takes now."""
+        return 0 if self.array is None else self.array.nbytes
+
+    def now(self):
+        """Return the array, read at once from wherever it is."""
+        raise NotImplementedError
+
+    def copy_to(self, target):
+        """Copy the array at once, from wherever it is, to a contiguous one."""
+        raise NotImplementedError

@@ -1,0 +1,149 @@
+"""What swapping asks of a device's memory: room that is reserved for nobody, and arrays that have one owner.
+
+See docs/design/0012-swap.md.
+"""
+
+cimport numpy as cnp
+from cpython.object cimport PyObject
+from libc.stdint cimport int64_t
+
+import numpy as np
+
+from tagflow.kernels.memory.accounts cimport charge_account, enter_block, release_account
+from tagflow.kernels.memory.blocks cimport Account, Block, Store
+from tagflow.kernels.memory.byte_counter cimport ByteCounter, Charge
+from tagflow.kernels.memory.contexts cimport KernelContexts
+from tagflow.kernels.memory.pool cimport Pool
+from tagflow.kernels.memory.swappable cimport SwappableArray
+
+cdef extern from "numpy/arrayobject.h":
+    ctypedef struct ArrayObject "PyArrayObject":
+        pass
+    PyObject* PyArray_BASE(ArrayObject*)
+    void* PyArray_DATA(ArrayObject*)
+    PyObject* PyArray_HANDLER(ArrayObject*)
+    int PyArray_FLAGS(ArrayObject*)
+
+cdef extern from "Python.h":
+    Py_ssize_t Py_REFCNT(PyObject*) nogil
+
+cnp.import_array()
+
+
+def allocate_unreserved(KernelContexts contexts, shape, dtype, empty=np.empty):
+    """Return a new array that no iteration is charged for, None if it would take what is reserved for some.
+
+    Parameters
+    ----------
+    contexts : KernelContexts
+        Of a device with a pool.
+    shape : tuple of int
+    dtype : numpy.dtype
+    empty : callable
+        That of the device's array library.
+
+    Returns
+    -------
+    array or None
+        Not initialised.
+    """
+    cdef Store* store = (<Pool>contexts.pool).store
+    cdef Account* account = store.account
+    cdef int64_t current_limit = store.current_limit
+    cdef int64_t size = dtype.itemsize
+    for length in shape:
+        size *= length
+    if size > store.limit - store.reserved - store.live:
+        return None
+    # The caller may be an instance that runs, on the account of its iteration and within what that leaves for others.
+    # A value that is brought back ahead of its read belongs to no iteration yet: `charge_reader` charges the one that
+    # reads it.
+    store.account, store.current_limit = NULL, store.limit
+    try:
+        return contexts.run(empty, shape, dtype)
+    finally:
+        store.account, store.current_limit = account, current_limit
+
+
+cpdef charge_reader(Pool pool, array):
+    """Move a saved array to the account of the iteration that reads it, as if that iteration had brought it back.
+
+    The memory gate lets iterations begin by what earlier ones took. A backward iteration that finds its saved values
+    still in memory takes nothing to read them; without this charge it would seem to need less than those behind it,
+    whose values have left and come back on their accounts, and the gate would let too many begin.
+
+    Parameters
+    ----------
+    pool : Pool
+    array : array
+        Left where it counts if its memory is not the pool's own.
+    """
+    cdef Block* block = _block_of(pool, array)
+    cdef Account* account
+    if block == NULL or block.handed_over or block.account == pool.store.account:
+        return
+    # The block leaves the account that it counts on and enters the reader's; `Store.live` does not change. The old
+    # account keeps its reference until the block is on the new one, since it may end with it.
+    account = block.account
+    if account != NULL:
+        charge_account(pool.store, account, -<int64_t>block.size)
+    enter_block(pool.store, block)
+    if account != NULL:
+        account.references -= 1
+        release_account(account)
+
+
+cdef Block* _block_of(Pool pool, object array):
+    """Return what counts an array's memory in a pool, NULL if it is from elsewhere, or of something larger."""
+    cdef ArrayObject* found = <ArrayObject*><PyObject*>array
+    cdef Charge charge
+    if isinstance(pool, ByteCounter):
+        charge = (<ByteCounter>pool).charge_of(array)
+        return NULL if charge is None or charge.nbytes != array.nbytes else &charge.block  # which the array keeps
+    if not PyArray_FLAGS(found) & cnp.NPY_ARRAY_OWNDATA or PyArray_HANDLER(found) != <PyObject*>pool.handler:
+        return NULL
+    return <Block*>PyArray_DATA(found) - 1
+
+
+def is_sole_owner(Pool pool, SwappableArray holder):
+    """Say whether a pool gets all bytes of an array back when the one who holds it lets go of it.
+
+    Parameters
+    ----------
+    pool : Pool
+    holder : SwappableArray
+        With an array.
+
+    Returns
+    -------
+    bool
+        False for a view of something larger, and for what is from elsewhere or held by somebody else.
+    """
+    if isinstance(pool, ByteCounter):
+        return _frees_charge(<ByteCounter>pool, holder)
+    cdef PyObject* found = <PyObject*>holder.array
+    cdef PyObject* base = PyArray_BASE(<ArrayObject*>found)
+    while base != NULL and Py_REFCNT(found) == 1:
+        if not cnp.PyArray_Check(<object>base) or cnp.PyArray_NBYTES(<object>base) != cnp.PyArray_NBYTES(holder.array):
+            return False
+        found, base = base, PyArray_BASE(<ArrayObject*>base)
+    owns = PyArray_FLAGS(<ArrayObject*>found) & cnp.NPY_ARRAY_OWNDATA != 0
+    mine = PyArray_HANDLER(<ArrayObject*>found) == <PyObject*>pool.handler
+    return Py_REFCNT(found) == 1 and owns and mine
+
+
+cdef bint _frees_charge(ByteCounter byte_counter, SwappableArray holder):
+    """Say the same of an array of another library, whose views have what they are views of as their `base`."""
+    cdef PyObject* found = <PyObject*>holder.array
+    cdef object size = holder.array.nbytes
+    cdef PyObject* base = _base_of(found)
+    cdef Charge charge = byte_counter.charge_of(holder.array)
+    while base != NULL and Py_REFCNT(found) == 1:
+        found, base = base, _base_of(base)
+    return Py_REFCNT(found) == 1 and charge is not None and charge.nbytes == size
+
+
+cdef PyObject* _base_of(PyObject* array) except? NULL:
+    """Return what an array is a view of, borrowed from it; NULL for nothing."""
+    base = (<object>array).base
+    return NULL if base is None else <PyObject*>base

@@ -1,0 +1,147 @@
+"""What has memory of a device: the arrays that instances, loops and variables hold, for errors."""
+
+from cpython.object cimport PyObject
+from libc.stdint cimport int64_t, uint32_t
+
+import numpy as np
+
+from tagflow.kernels.core.table import Kind
+
+from tagflow.kernels.core.frames cimport Frame, Iteration
+from tagflow.kernels.core.values cimport OBJECT, Value
+from tagflow.kernels.memory.pool cimport Pool
+from tagflow.kernels.memory.swappable cimport SwappableArray
+from tagflow.kernels.scheduler.delivery cimport Machine
+from tagflow.kernels.scheduler.plan cimport CompiledPlan
+from tagflow.kernels.scheduler.report cimport frame_path_of
+from tagflow.kernels.scheduler.series cimport Series
+
+
+cdef list allocations_of(Machine* m, CompiledPlan compiled, Pool pool, object step):
+    """Return (bytes, operation, tag or None, user's line) of what holds memory, each array once."""
+    found = Found()
+    found.byte_counter = None if pool.is_allocator else pool
+    for slot in getattr(step, "variables", ()):
+        if slot.is_initialized and pool.counts(slot.read()):
+            _add(found, slot.read(), f"variable {slot.name}", None, None)
+    for node in compiled.plan.nodes:
+        if node.kind == Kind.CONST:
+            _add(found, node.value, node.name, None, node.source)
+        elif node.kind == Kind.FEED and m.feeds[<uint32_t>node.index].form == OBJECT:
+            fed = <object><PyObject*>m.feeds[<uint32_t>node.index].bits
+            if id(_owner(fed)) not in pool.external and not pool.counts(fed):
+                continue  # it stays in the host's memory
+            _add(found, fed, f"the value fed for {node.name}", None, node.source)
+    if m.root != NULL:
+        _add_frame(found, m, m.root, compiled, _producers(compiled.plan))
+    allocations = list(found.values())
+    rest = pool.store.live - sum([size for size, _, _, _ in allocations])
+    if rest > 0:
+        allocations.append((rest, "all else, as other steps", None, None))
+    return allocations
+
+
+class Found(dict):
+    """What has memory, by the id of an array or series; `ledger` says what is in the memory, where not all is."""
+
+
+cdef dict _producers(plan):
+    """Return the node that makes each input of each node."""
+    return {
+        edge: i for i, outputs in enumerate(plan.data_edges) for edges in outputs for edge in edges
+    }
+
+
+cdef int _add_frame(object found, Machine* m, Frame* frame, CompiledPlan compiled, dict producers) except -1:
+    """Add what the iterations of a frame and the frames inside them hold."""
+    cdef Iteration* it = frame.oldest
+    cdef uint32_t i
+    for i in range(frame.type.num_series):
+        if frame.series[i] != NULL:
+            _add_series(found, <Series><PyObject*>frame.series[i], m, frame, compiled, i)
+    for i in range(frame.num_deferred):
+        _add_value(found, frame.deferred[i].value, compiled, frame.deferred[i].node, frame, frame.started)
+    for i in range(frame.num_arrived):
+        _add_value(found, frame.invariants[i].value, compiled, frame.invariants[i].node, frame, 0)
+    while it != NULL:
+        _add_iteration(found, m, it, compiled, producers)
+        for i in range(frame.type.num_children):
+            if it.children[i] != NULL:
+                _add_frame(found, m, it.children[i], compiled, producers)
+        it = it.next
+    return 0
+
+
+cdef int _add_iteration(object found, Machine* m, Iteration* it, CompiledPlan compiled, dict producers) except -1:
+    """Add what the instances of an iteration have been given."""
+    cdef uint32_t i, k
+    for i in range(m.table.num_nodes):
+        if &m.table.frames[m.table.nodes[i].frame] != it.frame.type:
+            continue
+        for k in range(m.table.nodes[i].num_inputs):
+            producer = producers.get((i, k), i)
+            _add_value(found, it.slots[m.table.nodes[i].slot + k], compiled, producer, it.frame, it.number)
+    return 0
+
+
+cdef int _add_value(
+        object found, Value value, CompiledPlan compiled, uint32_t producer, Frame* frame, int64_t number) except -1:
+    """Add an array by the node that made it."""
+    if value.form != OBJECT:
+        return 0
+    node = compiled.plan.nodes[producer]
+    tag = f"{node.name}@{frame_path_of(frame, compiled)}/{number}"
+    held = <object><PyObject*>value.bits
+    if isinstance(held, Series):
+        return _add_each(found, <Series>held, f"values saved for {node.name}", None, node.source)
+    for each in getattr(held, "elements", ()):  # of a TensorArray
+        _add(found, each.value, f"elements of {held.name}", None, node.source)
+    return _add(found, held, node.name, tag, node.source)
+
+
+cdef int _add_series(
+        object found, Series series, Machine* m, Frame* frame, CompiledPlan compiled, uint32_t rank) except -1:
+    """Add what a loop has saved so far."""
+    index = frame.type - m.table.frames
+    for node in compiled.plan.nodes:
+        if node.kind == Kind.SERIES_PUSH and node.frame == index and node.index == rank:
+            return _add_each(found, series, f"values saved by {node.name}", None, node.source)
+    return 0
+
+
+cdef int _add_each(object found, Series series, str operation, object tag, object source) except -1:
+    """Add all that a series holds as one, without what is there already."""
+    cdef int64_t i, size = 0
+    cdef set seen = set()
+    for i in range(series.capacity):
+        if series.slots[i].form == OBJECT:
+            owner = _owner(<object><PyObject*>series.slots[i].bits)
+            if id(owner) not in seen and id(owner) not in found:
+                seen.add(id(owner))
+                size += owner.nbytes if _takes(found, owner) else 0
+    if size:
+        found[id(series)] = size, operation, tag, source
+    return 0
+
+
+cdef int _add(object found, object held, str operation, object tag, object source) except -1:
+    """Add an array, or that which it is a view of, unless it is there."""
+    owner = _owner(held)
+    if _takes(found, owner) and owner.nbytes > 8:
+        found.setdefault(id(owner), (owner.nbytes, operation, tag, source))
+    return 0
+
+
+cdef bint _takes(object found, object owner) except -1:
+    """Say whether something is an array in the memory that is looked at, or stands for one."""
+    if found.byte_counter is None or isinstance(owner, SwappableArray):
+        return isinstance(owner, np.ndarray | SwappableArray)
+    return found.byte_counter.counts(owner)
+
+
+cdef object _owner(object array):
+    if isinstance(array, SwappableArray) and array.array is not None:
+        array = array.array
+    while (base := getattr(array, "base", None)) is not None and isinstance(base, type(array)):
+        array = base
+    return array

@@ -1,8 +1,0 @@
-"""What has memory of a device."""
-
-from tagflow.kernels.cpu.pool cimport Pool
-from tagflow.kernels.scheduler.delivery cimport Machine
-from tagflow.kernels.scheduler.plan cimport CompiledPlan
-
-
-cdef list holders_of(Machine* m, CompiledPlan compiled, Pool pool, object step)
