@@ -47,7 +47,7 @@ HOLDINGS: dict[State, tuple[bool, bool, bool]] = {
 }
 
 
-class Entry(Stored):
+class SwapEntry(Stored):
     """A saved value that may move; slots of series hold it in the place of the array.
 
     Parameters
@@ -74,7 +74,7 @@ class Entry(Stored):
 
     __slots__ = ("copy", "dtype", "fetch", "kept", "lent", "place", "shape", "size", "state", "waiters")
 
-    def __init__(self, array: Array, kept: float, fetch: Callable[[Entry, Array | None], Array]) -> None:
+    def __init__(self, array: Array, kept: float, fetch: Callable[[SwapEntry, Array | None], Array]) -> None:
         super().__init__(array)
         self.state = State.RESIDENT
         self.shape, self.dtype, self.size = array.shape, array.dtype, array.nbytes

@@ -18,7 +18,7 @@ from ..base.sources import Source, user_source
 from ..base.tags import DEAD
 from ..kernels.scheduler.group import MachineGroup
 from ..plan.plan import Plan
-from ..swap.step import StepSwap
+from ..swap.swapper import StepSwapper
 from .cores import Bell, Cores
 from .counted import Counted
 from .dead import explain_dead_fetch
@@ -115,7 +115,7 @@ class Execution:
             workers=workers,
         )
         self.counts = counted(step, self.machine)
-        self.swaps: list[StepSwap] = self.machine.swaps
+        self.swaps: list[StepSwapper] = self.machine.swaps
         for swap in self.swaps:
             swap.wake, swap.fail = self._look, self.abort
             if trace is not None:
@@ -354,7 +354,7 @@ def _expire(execution: Any, timeout: float, what: str, source: Source | None) ->
     execution.abort(error)
 
 
-async def _settle(swaps: Sequence[StepSwap], devices: Sequence[SessionDevice]) -> None:
+async def _settle(swaps: Sequence[StepSwapper], devices: Sequence[SessionDevice]) -> None:
     """Take back what copies of saved values have not begun, and wait for the others, and for those of arrays."""
     for swap in swaps:
         swap.close()

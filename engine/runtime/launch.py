@@ -13,7 +13,7 @@ from ..kernels.scheduler.exchange import Rendezvous
 from ..kernels.scheduler.group import MachineGroup
 from ..kernels.scheduler.limited import LimitedMachine
 from ..kernels.scheduler.machine import StepMachine
-from ..swap.step import StepSwap
+from ..swap.swapper import StepSwapper
 from .counted import Counted
 from .devices import SessionDevice
 from .limits import refused
@@ -106,14 +106,14 @@ def _group(
     return group, holds
 
 
-def _swap(share: Share, devices: Devices, swapping: Swapping | None) -> StepSwap | None:
+def _swap(share: Share, devices: Devices, swapping: Swapping | None) -> StepSwapper | None:
     """Return what keeps the saved values of a share, if any of them may move."""
     if swapping is None or not devices or not (share.swaps or share.lent):
         return None
     return swapping.begin(devices[share.device])
 
 
-def _charged(share: Share, feeds: list[Any], swap: StepSwap | None) -> list[Any]:
+def _charged(share: Share, feeds: list[Any], swap: StepSwapper | None) -> list[Any]:
     """Return the fed arrays that count on the device."""
     if share.plan.foreign:
         return []

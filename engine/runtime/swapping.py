@@ -8,7 +8,7 @@ from ..base.errors import GraphError
 from ..compile import pruned
 from ..ir.rewrite import Program
 from ..swap.policy import SwapPolicy
-from ..swap.step import StepSwap
+from ..swap.swapper import StepSwapper
 from ..swap.tiers import Tiers
 from .devices import SessionDevice
 
@@ -56,13 +56,13 @@ class Swapping:
                 op.attrs["swap_memory"] = self._everywhere
         return copy
 
-    def begin(self, device: SessionDevice) -> StepSwap | None:
+    def begin(self, device: SessionDevice) -> StepSwapper | None:
         """Return what keeps the saved values of a step on a device; None where there is no limit to keep."""
         if not self._swaps(device):
             return None
         if self._tiers is None:
             self._tiers = Tiers(self.policy, device.device.clock)
-        return StepSwap(device.device, self._tiers, self.policy, str(device.spec))
+        return StepSwapper(device.device, self._tiers, self.policy, str(device.spec))
 
     def _swaps(self, device: SessionDevice) -> bool:
         return self._everywhere is not False and device.pool is not None and device.pool.limit is not None

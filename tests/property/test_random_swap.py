@@ -24,7 +24,7 @@ from tests.property.strategies import smooth_programs
 from tests.property.test_random_devices import KINDS, scatter
 from tests.property.translate import build
 from tests.settings import ON
-from tests.swap.watching import bytes_in_tiers, watched
+from tests.swap.observing import bytes_in_tiers, watched
 
 SHARE = 0.25  # of the programs have something that moves, at least
 SMALL = Limits(trips=3, instances=40, depth=3)

@@ -8,14 +8,14 @@ import pytest
 import tagflow as tg
 from tagflow.streams import CudaDevice
 from tagflow.streams.cuda import CudaError
-from tagflow.swap.step import StepSwap
+from tagflow.swap.swapper import StepSwapper
 from tagflow.swap.tiers import Tiers
 
 from tests.settings import ON
 from tests.simcuda.plugin import simulated
 from tests.simcuda.sessions import ArraysByCuda
 from tests.swap.loops import SIZE, feeds_of, gradient, plain
-from tests.swap.watching import bytes_in_tiers
+from tests.swap.observing import bytes_in_tiers
 
 COUNT, LENGTH = 40, 1000
 NBYTES = 8 * LENGTH
@@ -34,7 +34,7 @@ async def store(policy, **options):
     """Give a CUDA device with room for ten buffers and what keeps the values saved on it; nothing is left after it."""
     async with CudaDevice("/cuda:0", limit=10 * NBYTES, **options) as device:
         tiers = Tiers(policy, device.clock)
-        swap = StepSwap(device, tiers, policy, "/cuda:0")
+        swap = StepSwapper(device, tiers, policy, "/cuda:0")
         yield device, swap
         swap.close()
         await swap.settle()

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from tagflow.streams import ManualDevice
 
-from tests.swap.rigs import ARRIVING, AWAY, BACK, LEAVING, RESIDENT, SIZE, N, gone, made
+from tests.swap.manual_swapper import ARRIVING, AWAY, BACK, LEAVING, RESIDENT, SIZE, N, gone, made
 
 
 async def test_a_read_of_what_is_there():

@@ -7,7 +7,7 @@ import numpy as np
 import tagflow as tg
 from tagflow.streams import CpuDevice
 
-from tests.swap.rigs import AWAY, BACK, LEAVING, RESIDENT, SIZE, gone, made, refuse
+from tests.swap.manual_swapper import AWAY, BACK, LEAVING, RESIDENT, SIZE, gone, made, refuse
 
 
 async def test_values_that_are_dropped_while_they_leave_and_arrive(rig):

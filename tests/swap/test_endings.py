@@ -17,7 +17,7 @@ from tagflow.streams import CpuDevice, LatencyDevice, ManualDevice, VirtualClock
 from tests.runtime.tasks import only_this_task
 from tests.settings import ON
 from tests.swap.loops import SIZE, feeds_of, gradient, plain
-from tests.swap.watching import bytes_in_tiers, watched
+from tests.swap.observing import bytes_in_tiers, watched
 
 LIMIT = 16 * SIZE
 PLAIN = replace(ON, fold=False)  # small constants alone stay in memory

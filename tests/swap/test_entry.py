@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from tagflow.streams import LoopClock
 from tagflow.streams.event import Event
-from tagflow.swap.entry import HOLDINGS, TRANSITIONS, Entry, State
+from tagflow.swap.entry import HOLDINGS, TRANSITIONS, State, SwapEntry
 
 ARRAY = np.arange(6.0).reshape(2, 3)
 
@@ -25,7 +25,7 @@ def having(holdings):
 
 def entry_in(state):
     """Return an entry that went to a state the legal way."""
-    entry = Entry(ARRAY, LoopClock().now(), fetch)
+    entry = SwapEntry(ARRAY, LoopClock().now(), fetch)
     states = list(State)  # in the order in which a value goes through them
     for each in states[1 : states.index(state) + 1]:
         entry.become(each, **having(HOLDINGS[each]))
@@ -77,7 +77,7 @@ def test_values_can_be_had_at_once(state):
 
 
 def test_lent_values_begin_elsewhere():
-    entry = Entry(ARRAY, 0.0, fetch)
+    entry = SwapEntry(ARRAY, 0.0, fetch)
     entry.lend()
     assert (entry.state, entry.array, entry.lent) == (State.AWAY, None, True)
     assert entry.place is ARRAY

@@ -5,7 +5,7 @@ import pytest
 from tagflow.kernels.scheduler.series import Series
 from tagflow.streams import LatencyDevice, ManualDevice, VirtualClock
 
-from tests.swap.rigs import ARRIVING, AWAY, LEAVING, RESIDENT, SIZE, N, made, refuse
+from tests.swap.manual_swapper import ARRIVING, AWAY, LEAVING, RESIDENT, SIZE, N, made, refuse
 
 
 async def test_the_oldest_leave_first_as_soon_as_the_threshold_is_passed(rig):
@@ -190,7 +190,7 @@ async def test_a_lot_that_fails_is_queued_as_it_was(monkeypatch):
 @pytest.fixture
 def few(monkeypatch):
     """Entries take the place of two arrays at a time."""
-    monkeypatch.setattr("tagflow.swap.saved._NEAR", 1)
+    monkeypatch.setattr("tagflow.swap.eviction._NEAR", 1)
 
 
 def save(rig, k, array):

@@ -1,4 +1,4 @@
-"""A StepSwap by itself, on devices whose copies end when a test says so."""
+"""A StepSwapper by itself, on devices whose copies end when a test says so."""
 
 import asyncio
 import errno
@@ -9,7 +9,7 @@ import tagflow as tg
 from tagflow.kernels.scheduler.series import Series
 from tagflow.streams import ManualDevice
 from tagflow.swap.entry import State
-from tagflow.swap.step import StepSwap
+from tagflow.swap.swapper import StepSwapper
 from tagflow.swap.tiers import Tiers
 
 N = 1000
@@ -18,13 +18,13 @@ RESIDENT, LEAVING, AWAY, ARRIVING, BACK = State
 
 
 class Rig:
-    """A StepSwap on a device with room for ten arrays, and a series of what it keeps."""
+    """A StepSwapper on a device with room for ten arrays, and a series of what it keeps."""
 
     def __init__(self, device, **fields):
         self.device = device
         self.policy = tg.SwapPolicy(**{"threshold": 0.5, "prefetch": 0} | fields)
         self.tiers = Tiers(self.policy, device.clock)
-        self.swap = StepSwap(device, self.tiers, self.policy, device.name)
+        self.swap = StepSwapper(device, self.tiers, self.policy, device.name)
         self.swap._lot = 0  # each value is copied by itself
         self.errors, self.wakes = [], []
         self.swap.fail = self.errors.append

@@ -10,13 +10,13 @@ from weakref import WeakValueDictionary, ref
 from ..kernels.cpu.saved import SavedSlots
 from ..kernels.scheduler.series import Series
 from ..streams.contract import Device
-from .entry import Array, Entry, State
+from .entry import Array, State, SwapEntry
 
 _NEAR = 32  # values in front whose arrays are in no slot; what an iteration saves twice it saves at about the same time
-Slot = tuple[ref[Series], int, float]  # that holds an array without an Entry yet, and when it was saved
+Slot = tuple[ref[Series], int, float]  # that holds an array without a SwapEntry yet, and when it was saved
 
 
-class Saved:
+class EvictionQueue:
     """A queue of saved values, what was saved first in front.
 
     Parameters
@@ -25,35 +25,35 @@ class Saved:
     slots : SavedSlots
         What was saved last, without Entries yet.
     fetch : callable
-        That of an Entry.
+        That of a SwapEntry.
     """
 
-    def __init__(self, device: Device, slots: SavedSlots, fetch: Callable[[Entry, Array | None], Array]) -> None:
+    def __init__(self, device: Device, slots: SavedSlots, fetch: Callable[[SwapEntry, Array | None], Array]) -> None:
         self._device, self._slots, self._fetch = device, slots, fetch
-        self._known: WeakValueDictionary[int, Entry] = WeakValueDictionary()  # by the id of the resident array
-        self._front: deque[ref[Entry]] = deque()  # what is looked at next
-        self._queue: deque[ref[Entry] | Slot] = slots.queue  # what is behind it
+        self._known: WeakValueDictionary[int, SwapEntry] = WeakValueDictionary()  # by the id of the resident array
+        self._front: deque[ref[SwapEntry]] = deque()  # what is looked at next
+        self._queue: deque[ref[SwapEntry] | Slot] = slots.queue  # what is behind it
         self._origins: dict[int, tuple[ref[Array], Array]] = {}  # of arrays that came from what was lent, by their ids
 
     def __len__(self) -> int:
         return len(self._front) + len(self._queue)
 
-    def add(self, array: Array) -> Entry:
-        """Append a value and return its Entry."""
+    def add(self, array: Array) -> SwapEntry:
+        """Append a value and return its SwapEntry."""
         entry, is_new = self._entry(array, self._device.clock.now())
         if is_new:
             self.append(entry)
         return entry
 
-    def append(self, entry: Entry) -> None:
+    def append(self, entry: SwapEntry) -> None:
         """Look at a value again when all others were looked at."""
         self._queue.append(ref(entry))
 
-    def put_back(self, entries: Sequence[Entry]) -> None:
+    def put_back(self, entries: Sequence[SwapEntry]) -> None:
         """Put values to the front again, in the order in which they were taken."""
         self._front.extendleft(map(ref, reversed(entries)))
 
-    def oldest(self) -> Entry | None:
+    def oldest(self) -> SwapEntry | None:
         """Take the first value; None if it is no more."""
         if len(self._front) < _NEAR:
             self.gather(2 * _NEAR)
@@ -67,8 +67,8 @@ class Saved:
             if found is not None:
                 self._front.append(found)
 
-    def _replaced(self, where: ref[Series], index: int, when: float) -> ref[Entry] | None:
-        """Put an Entry in the place of an array; None if it is no more, or has a place in the queue already."""
+    def _replaced(self, where: ref[Series], index: int, when: float) -> ref[SwapEntry] | None:
+        """Put a SwapEntry in the place of an array; None if it is no more, or has a place in the queue already."""
         series = where()
         array: Any = None if series is None else series.at(index)
         if series is None or type(array) is not self._device.buffer:
@@ -92,13 +92,13 @@ class Saved:
         self._front.clear()
         self._queue.clear()
 
-    def _entry(self, array: Array, kept: float) -> tuple[Entry, bool]:
-        """Return the Entry of an array, one also if it was saved twice, and whether it is new."""
+    def _entry(self, array: Array, kept: float) -> tuple[SwapEntry, bool]:
+        """Return the SwapEntry of an array, one also if it was saved twice, and whether it is new."""
         entry = self._known.get(id(array))
         if entry is not None and entry.array is array:
             return entry, False
         self._slots.has_moved = True
-        entry = self._known[id(array)] = Entry(array, kept, self._fetch)
+        entry = self._known[id(array)] = SwapEntry(array, kept, self._fetch)
         place = self.origin(array)
         if place is not None:
             entry.lent = True

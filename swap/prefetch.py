@@ -12,14 +12,14 @@ from weakref import ref
 from ..kernels.scheduler.series import Series
 from ..streams.contract import Clock
 from ..streams.event import Event
-from .entry import Entry, State
+from .entry import State, SwapEntry
 from .policy import MOST_AHEAD, SwapPolicy
 
 _SMOOTHING = 0.2  # weight of the newest measurement
 _WORTH = 16  # slots brought back as one, beyond which a call for each hardly counts
 
 
-class LookAhead:
+class Prefetcher:
     """What will be read next.
 
     Parameters
@@ -32,21 +32,21 @@ class LookAhead:
 
     Attributes
     ----------
-    wanted : deque of weakref.ref to Entry
+    wanted : deque of weakref.ref to SwapEntry
         What should be back soon, what is needed first at the left; who begins to bring it takes it off.
     seconds : float
         That a copy takes, from when it is asked for.
     """
 
     def __init__(self, policy: SwapPolicy, lot: int, clock: Clock) -> None:
-        self.wanted: deque[ref[Entry]] = deque()
+        self.wanted: deque[ref[SwapEntry]] = deque()
         self.seconds = 0.0
         self._policy, self._lot, self._clock = policy, lot, clock
-        self._away: dict[int, ref[Entry]] = {}  # by the entry's id, in the order of leaving: not read yet
+        self._away: dict[int, ref[SwapEntry]] = {}  # by the entry's id, in the order of leaving: not read yet
         self._interval = inf  # seconds between two reads of a series
         self._last_read = -inf
 
-    def left(self, entry: Entry) -> None:
+    def left(self, entry: SwapEntry) -> None:
         """Note a value that is away now."""
         self._away.pop(id(entry), None)  # of one that is no more
         self._away[id(entry)] = ref(entry)
@@ -75,13 +75,13 @@ class LookAhead:
         if now > self._last_read:
             self._interval = _smoothed(self._interval, now - self._last_read)
             self._last_read = now
-        depth = self._depth(value.nbytes if type(value) is not Entry else value.size)
+        depth = self._depth(value.nbytes if type(value) is not SwapEntry else value.size)
         middle, last = series.at(index + (depth + 1) // 2 * step), series.at(index + depth * step)
-        if isinstance(middle, Entry) and middle.state is not State.AWAY:
+        if isinstance(middle, SwapEntry) and middle.state is not State.AWAY:
             return
-        if middle is None or last is None or isinstance(last, Entry):  # else none of them has moved
+        if middle is None or last is None or isinstance(last, SwapEntry):  # else none of them has moved
             behind = islice(self._behind(series, index, step), depth)
-            self.wanted = deque(ref(each) for each in behind if isinstance(each, Entry))
+            self.wanted = deque(ref(each) for each in behind if isinstance(each, SwapEntry))
 
     def clear(self) -> None:
         """Want nothing any more."""

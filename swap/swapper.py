@@ -21,22 +21,22 @@ from ..kernels.cpu.saved import SavedSlots
 from ..kernels.scheduler.series import Series
 from ..streams.contract import Device, Memory
 from ..streams.event import DeviceClosed, Event, Withdrawn
-from .ahead import LookAhead
 from .counts import SwapCounts
 from .disk import Extent
-from .entry import Array, Entry, State
+from .entry import Array, State, SwapEntry
+from .eviction import EvictionQueue
 from .policy import SwapPolicy
-from .saved import Saved
+from .prefetch import Prefetcher
 from .tiers import Tiers
 
 _LOOKS = 64  # values that are looked at for one that can leave
 _LOTS = 32  # a lot that is copied as one has at most one of so many parts of the limit
-Leaving = tuple[Entry, Array, Extent | None]  # a value, where it goes in the host's memory, and then in the file
-Arriving = tuple[Entry, Array]  # a value and where it goes
+Leaving = tuple[SwapEntry, Array, Extent | None]  # a value, where it goes in the host's memory, and then in the file
+Arriving = tuple[SwapEntry, Array]  # a value and where it goes
 Moving = TypeVar("Moving", Leaving, Arriving)
 
 
-class StepSwap:
+class StepSwapper:
     """What a step machine tells of its saved values, and asks for.
 
     Parameters
@@ -53,10 +53,10 @@ class StepSwap:
     ----------
     counts : SwapCounts
     save : callable
-        Called with value, series and index of what a loop has saved: there will be an Entry in its place when it is to
+        Called with value, series and index of what a loop has saved: there will be a SwapEntry in its place when it is to
         move.
     pass_on : callable
-        Called likewise with what is read and has no Entry.
+        Called likewise with what is read and has no SwapEntry.
     wake : callable
         Called when memory was given back, or something may go on.
     fail : callable
@@ -93,15 +93,15 @@ class StepSwap:
             self._look_ahead,
         )
         self.save, self.pass_on = self._slots.save, self._slots.pass_on
-        self._saved = Saved(device, self._slots, self._fetch)
-        self._back: dict[int, ref[Entry]] = {}  # by the entry's id, in the order of arrival: not read yet
-        self._ahead = LookAhead(policy, self._lot, device.clock)
+        self._saved = EvictionQueue(device, self._slots, self._fetch)
+        self._back: dict[int, ref[SwapEntry]] = {}  # by the entry's id, in the order of arrival: not read yet
+        self._ahead = Prefetcher(policy, self._lot, device.clock)
         self._copies: dict[Event[Any], Callable[[Event[Any]], None]] = {}  # under way, and what comes after
         self.waiting = 0
         self._closed = False
 
     def keep(self, value: Any) -> Any:
-        """Return what an element is to hold: an Entry that may move, or the value itself."""
+        """Return what an element is to hold: a SwapEntry that may move, or the value itself."""
         if not self._slots.may_move(value):
             return value
         entry = self._saved.add(value)
@@ -120,10 +120,10 @@ class StepSwap:
         return self._device.arrays is None or rows.nbytes >= max(1, len(rows)) * self._minimum
 
     def lend(self, row: Array) -> Any:
-        """Return an Entry for what is in the host's memory and stays there, if it may be swapped at all."""
+        """Return a SwapEntry for what is in the host's memory and stays there, if it may be swapped at all."""
         if row.nbytes < self._minimum or row.dtype.hasobject:
             return row
-        entry = Entry(row, self._device.clock.now(), self._fetch)
+        entry = SwapEntry(row, self._device.clock.now(), self._fetch)
         entry.lend()
         return entry
 
@@ -144,7 +144,7 @@ class StepSwap:
             If there is no room for it; then nothing has been done.
         """
         entry = series.at(index)
-        if type(entry) is not Entry:
+        if type(entry) is not SwapEntry:
             self.pass_on(entry, series, index)
             return entry, None
         waiter = None
@@ -251,13 +251,13 @@ class StepSwap:
         if lot:
             yield lot
 
-    def _returns_soon(self, entry: Entry) -> bool:
+    def _returns_soon(self, entry: SwapEntry) -> bool:
         """Whether a value would be wanted before it could be out and back: about as long from now as it is old."""
         soon = self._device.clock.now() - entry.kept < 2 * self._ahead.seconds
         self.counts.soon += soon
         return soon
 
-    def _find_place(self, entry: Entry, leaving: list[Leaving]) -> bool:
+    def _find_place(self, entry: SwapEntry, leaving: list[Leaving]) -> bool:
         """Add a value to those that leave; say whether there is a place for it."""
         extent = None
         block = self._tiers.host.take(self._device, entry.shape, entry.dtype)
@@ -313,7 +313,9 @@ class StepSwap:
         lot.clear()
         self.wake()
 
-    def _count(self, stream: str, total: dict[str, int], moved: Sequence[tuple[str, Entry]], event: Event[Any]) -> None:
+    def _count(
+        self, stream: str, total: dict[str, int], moved: Sequence[tuple[str, SwapEntry]], event: Event[Any]
+    ) -> None:
         """Count values that were copied as one."""
         sizes: dict[str, int] = {}
         for tier, entry in moved:
@@ -323,13 +325,13 @@ class StepSwap:
             self.show(stream, tier, size, event)
         self.counts.timed(event)
 
-    def _write(self, entry: Entry, block: Array, extent: Extent) -> None:
+    def _write(self, entry: SwapEntry, block: Array, extent: Extent) -> None:
         disk = self._tiers.disk
         assert disk is not None
         event = disk.write(block, extent)
         self._follow(event, partial(self._written, entry))
 
-    def _written(self, entry: Entry, event: Event[Any]) -> None:
+    def _written(self, entry: SwapEntry, event: Event[Any]) -> None:
         """Keep a value in the file alone; where it could not be written it stays in the host's memory."""
         if event.error is None:
             entry.place = event.take()
@@ -340,7 +342,7 @@ class StepSwap:
             self._move_out()
         self.wake()
 
-    def _await(self, entry: Entry) -> asyncio.Future[Array]:
+    def _await(self, entry: SwapEntry) -> asyncio.Future[Array]:
         """Return a future for a value that is away; MemoryError if there is no room for it."""
         if entry.state is State.AWAY:
             self._bring([(entry, self._device.allocate(entry.shape, entry.dtype))])
@@ -358,7 +360,7 @@ class StepSwap:
             entry.become(State.ARRIVING, place=entry.place, copy=event)
         self._follow(event, partial(self._arrived, lot, self._device.clock.now()))
 
-    def _source(self, entry: Entry, reads: list[Event[Any]]) -> Array:
+    def _source(self, entry: SwapEntry, reads: list[Event[Any]]) -> Array:
         """Return what a value is copied from; if that is read from the disk first, add the event of it to `reads`.
 
         Fails with MemoryError where the host has no memory for that.
@@ -387,7 +389,7 @@ class StepSwap:
         if wanted:
             self.wake()
 
-    def _hand_over(self, entry: Entry, array: Array, error: BaseException | None) -> bool:
+    def _hand_over(self, entry: SwapEntry, array: Array, error: BaseException | None) -> bool:
         """Give a value that has arrived to those who wait for it; say whether anybody does."""
         self.waiting -= len(entry.waiters)
         waiters, entry.waiters = [each for each in entry.waiters if not each.done()], []
@@ -428,14 +430,14 @@ class StepSwap:
             with suppress(MemoryError):  # of the host, for what is in the file
                 self._bring(each)
 
-    def _spare(self, entry: Entry) -> Array | None:
+    def _spare(self, entry: SwapEntry) -> Array | None:
         """Return memory for a value that nobody asks for yet; None if there is no room."""
         if self._closed or self._pool.live_bytes + entry.size > self._goal:
             return None
         found: Array | None = self._device.allocate_spare(entry.shape, entry.dtype)
         return found
 
-    def _fetch(self, entry: Entry, into: Array | None) -> Array:
+    def _fetch(self, entry: SwapEntry, into: Array | None) -> Array:
         """Copy a value that is away, at once."""
         if (xp := self._device.arrays) is not None:
             found: Array = xp.asarray(self._read_now(entry, None))
@@ -445,7 +447,7 @@ class StepSwap:
             return into
         return self._read_now(entry, np.empty(entry.shape, entry.dtype) if into is None else into)
 
-    def _read_now(self, entry: Entry, into: Array | None) -> Array:
+    def _read_now(self, entry: SwapEntry, into: Array | None) -> Array:
         """Copy a value that is away to the host's memory, or return what it is in there."""
         if into is None and not isinstance(entry.place, Extent):
             return entry.place  # type: ignore[no-any-return]
@@ -460,12 +462,12 @@ class StepSwap:
     def _schedule_wake(self) -> None:
         asyncio.get_running_loop().call_soon(self.wake)
 
-    def _complain(self, error: BaseException, entry: Entry, what: str) -> None:
+    def _complain(self, error: BaseException, entry: SwapEntry, what: str) -> None:
         """Fail the step, unless the copy was taken back."""
         if not self._closed and not isinstance(error, (Withdrawn, DeviceClosed)):
             self.fail(self._error(error, entry, what))
 
-    def _error(self, error: BaseException, entry: Entry, what: str) -> BaseException:
+    def _error(self, error: BaseException, entry: SwapEntry, what: str) -> BaseException:
         found = SwapError(
             f"a saved value of {format_size(entry.size)} {what}: {error}",
             device=self.counts.device,
@@ -481,7 +483,7 @@ def _tier_of(extent: Extent | None) -> str:
     return "host" if extent is None else "disk"
 
 
-def _tier(entry: Entry) -> str:
+def _tier(entry: SwapEntry) -> str:
     return "feed" if entry.lent else "disk" if isinstance(entry.place, Extent) else "host"
 
 
