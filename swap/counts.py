@@ -18,7 +18,7 @@ class SwapCounts:
     device : str
     limit : int
         Bytes.
-    kept : int
+    swappable : int
         Saved values that could move.
     small, held, soon, full : int
         How often a value was too small to move; was held by somebody else or part of something larger; would have been
@@ -39,7 +39,7 @@ class SwapCounts:
 
     device: str
     limit: int
-    kept: int = 0
+    swappable: int = 0
     small: int = 0
     held: int = 0
     soon: int = 0

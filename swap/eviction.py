@@ -33,7 +33,7 @@ class EvictionQueue:
         self._known: WeakValueDictionary[int, SwapEntry] = WeakValueDictionary()  # by the id of the resident array
         self._front: deque[ref[SwapEntry]] = deque()  # what is looked at next
         self._queue: deque[ref[SwapEntry] | Slot] = slots.queue  # what is behind it
-        self._origins: dict[int, tuple[ref[Array], Array]] = {}  # of arrays that came from what was lent, by their ids
+        self._origins: dict[int, tuple[ref[Array], Array]] = {}  # array id -> the array, the rows it is a copy of
 
     def __len__(self) -> int:
         return len(self._front) + len(self._queue)
@@ -77,7 +77,7 @@ class EvictionQueue:
         series.put(index, entry)
         return ref(entry) if is_new else None
 
-    def remember(self, array: Array, place: Array) -> None:
+    def remember(self, array: Array, location: Array) -> None:
         """Note where an array came from, as long as it lives: if it is saved it need not be copied out.
 
         It stays what it is, as no kernel may write its result there; where that can not be forbidden nothing is noted.
@@ -85,27 +85,27 @@ class EvictionQueue:
         if not self._device.protect(array):
             return
         number, origins = id(array), self._origins
-        origins[number] = ref(array, lambda _: origins.pop(number, None)), place
+        origins[number] = ref(array, lambda _: origins.pop(number, None)), location
 
     def clear(self) -> None:
         """Look at none of them any more."""
         self._front.clear()
         self._queue.clear()
 
-    def _entry(self, array: Array, kept: float) -> tuple[SwapEntry, bool]:
+    def _entry(self, array: Array, saved_at: float) -> tuple[SwapEntry, bool]:
         """Return the SwapEntry of an array, one also if it was saved twice, and whether it is new."""
         entry = self._known.get(id(array))
         if entry is not None and entry.array is array:
             return entry, False
         self._slots.has_moved = True
-        entry = self._known[id(array)] = SwapEntry(array, kept, self._fetch)
-        place = self.origin(array)
-        if place is not None:
-            entry.lent = True
-            entry.become(State.BACK, array=array, place=place)
+        entry = self._known[id(array)] = SwapEntry(array, saved_at, self._fetch)
+        location = self.origin(array)
+        if location is not None:
+            entry.host_backed = True
+            entry.become(State.CACHED, array=array, location=location)
         return entry, True
 
     def origin(self, array: Any) -> Array | None:
         """Return what of the host's memory an array is a copy of, if that is known."""
-        known, place = self._origins.get(id(array), (None, None))
-        return place if known is not None and known() is array else None
+        known, location = self._origins.get(id(array), (None, None))
+        return location if known is not None and known() is array else None

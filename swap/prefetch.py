@@ -25,7 +25,7 @@ class Prefetcher:
     Parameters
     ----------
     policy : SwapPolicy
-    lot : int
+    batch_bytes : int
         Bytes that are copied as one.
     clock : Clock
         The device's.
@@ -38,10 +38,10 @@ class Prefetcher:
         That a copy takes, from when it is asked for.
     """
 
-    def __init__(self, policy: SwapPolicy, lot: int, clock: Clock) -> None:
+    def __init__(self, policy: SwapPolicy, batch_bytes: int, clock: Clock) -> None:
         self.wanted: deque[ref[SwapEntry]] = deque()
         self.seconds = 0.0
-        self._policy, self._lot, self._clock = policy, lot, clock
+        self._policy, self._batch_bytes, self._clock = policy, batch_bytes, clock
         self._away: dict[int, ref[SwapEntry]] = {}  # by the entry's id, in the order of leaving: not read yet
         self._interval = inf  # seconds between two reads of a series
         self._last_read = -inf
@@ -77,7 +77,7 @@ class Prefetcher:
             self._last_read = now
         depth = self._depth(value.nbytes if type(value) is not SwapEntry else value.size)
         middle, last = series.at(index + (depth + 1) // 2 * step), series.at(index + depth * step)
-        if isinstance(middle, SwapEntry) and middle.state is not State.AWAY:
+        if isinstance(middle, SwapEntry) and middle.state is not State.SWAPPED_OUT:
             return
         if middle is None or last is None or isinstance(last, SwapEntry):  # else none of them has moved
             behind = islice(self._behind(series, index, step), depth)
@@ -99,11 +99,11 @@ class Prefetcher:
                 yield entry
 
     def _depth(self, size: int) -> int:
-        """Return how many slots are brought back ahead of one: as copies take, and so many that a lot is worth it."""
+        """Return how many slots are brought back ahead of one: as copies take, and so many that a batch is worth it."""
         if isinstance(self._policy.prefetch, int):
             return self._policy.prefetch
         wanted = MOST_AHEAD if self._interval <= 0 else self.seconds / self._interval
-        worth = min(_WORTH, self._lot // (4 * max(size, 1)))
+        worth = min(_WORTH, self._batch_bytes // (4 * max(size, 1)))
         return min(MOST_AHEAD, 2 + max(worth, ceil(min(wanted, MOST_AHEAD))))
 
 

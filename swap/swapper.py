@@ -30,7 +30,7 @@ from .prefetch import Prefetcher
 from .tiers import Tiers
 
 _LOOKS = 64  # values that are looked at for one that can leave
-_LOTS = 32  # a lot that is copied as one has at most one of so many parts of the limit
+_BATCHES = 32  # a batch that is copied as one has at most one of so many parts of the limit
 Leaving = tuple[SwapEntry, Array, Extent | None]  # a value, where it goes in the host's memory, and then in the file
 Arriving = tuple[SwapEntry, Array]  # a value and where it goes
 Moving = TypeVar("Moving", Leaving, Arriving)
@@ -53,9 +53,9 @@ class StepSwapper:
     ----------
     counts : SwapCounts
     save : callable
-        Called with value, series and index of what a loop has saved: there will be a SwapEntry in its place when it is to
-        move.
-    pass_on : callable
+        Called with value, series and index of what a loop has saved: there will be a SwapEntry in its place when it
+        is to move.
+    note_read : callable
         Called likewise with what is read and has no SwapEntry.
     wake : callable
         Called when memory was given back, or something may go on.
@@ -81,7 +81,7 @@ class StepSwapper:
         self._pool: Memory = pool
         self._goal = int(policy.threshold * limit)
         self._minimum = policy.minimum
-        self._lot = limit // _LOTS
+        self._batch_bytes = limit // _BATCHES
         self._slots = SavedSlots(
             counted,
             device.buffer,
@@ -92,39 +92,39 @@ class StepSwapper:
             self._move_out,
             self._look_ahead,
         )
-        self.save, self.pass_on = self._slots.save, self._slots.pass_on
+        self.save, self.note_read = self._slots.save, self._slots.note_read
         self._saved = EvictionQueue(device, self._slots, self._fetch)
         self._back: dict[int, ref[SwapEntry]] = {}  # by the entry's id, in the order of arrival: not read yet
-        self._ahead = Prefetcher(policy, self._lot, device.clock)
+        self._ahead = Prefetcher(policy, self._batch_bytes, device.clock)
         self._copies: dict[Event[Any], Callable[[Event[Any]], None]] = {}  # under way, and what comes after
         self.waiting = 0
         self._closed = False
 
-    def keep(self, value: Any) -> Any:
+    def entry_for(self, value: Any) -> Any:
         """Return what an element is to hold: a SwapEntry that may move, or the value itself."""
-        if not self._slots.may_move(value):
+        if not self._slots.is_swappable(value):
             return value
         entry = self._saved.add(value)
         self._slots.look()
         return entry
 
-    def save_lent(self, value: Any, series: Series, index: int) -> None:
+    def save_host_backed(self, value: Any, series: Series, index: int) -> None:
         """Do what `save` does for a value that came from the host's memory, and nothing for others."""
         if self._saved.origin(value) is not None:
             self.save(value, series, index)
 
-    def lends(self, rows: Array) -> bool:
+    def keeps_on_host(self, rows: Array) -> bool:
         """Say whether rows stay in the host's memory; small ones only where kernels can read them there."""
         if rows.ndim == 0 or self._pool.counts(rows):
             return False
         return self._device.arrays is None or rows.nbytes >= max(1, len(rows)) * self._minimum
 
-    def lend(self, row: Array) -> Any:
+    def wrap_host_row(self, row: Array) -> Any:
         """Return a SwapEntry for what is in the host's memory and stays there, if it may be swapped at all."""
         if row.nbytes < self._minimum or row.dtype.hasobject:
             return row
         entry = SwapEntry(row, self._device.clock.now(), self._fetch)
-        entry.lend()
+        entry.begin_on_host()
         return entry
 
     def read(self, series: Series | Any, index: int, last: bool) -> tuple[Array | None, asyncio.Future[Array] | None]:
@@ -145,7 +145,7 @@ class StepSwapper:
         """
         entry = series.at(index)
         if type(entry) is not SwapEntry:
-            self.pass_on(entry, series, index)
+            self.note_read(entry, series, index)
             return entry, None
         waiter = None
         array = entry.array
@@ -154,12 +154,12 @@ class StepSwapper:
             self.counts.misses += 1
         else:
             self._device.charge(array)
-        if entry.state is State.BACK:
+        if entry.state is State.CACHED:
             self.counts.hits += 1
             if not last:  # who reads it alone has it then; a last one may be saved by another series as well
                 self._back.pop(id(entry), None)
-                entry.become(State.AWAY, place=entry.place)
-        elif entry.state is State.LEAVING and last and entry.copy is not None:
+                entry.become(State.SWAPPED_OUT, location=entry.location)
+        elif entry.state is State.SWAPPING_OUT and last and entry.copy is not None:
             entry.copy.withdraw()
         self._look_ahead(series, index)
         return array, waiter
@@ -167,16 +167,16 @@ class StepSwapper:
     def _look_ahead(self, series: Series | Any, index: int) -> None:
         """Begin to bring back what is behind a slot that is read."""
         self._ahead.read(series, index)
-        self.bring_wanted()
+        self.prefetch()
 
-    def relieve(self) -> bool:
+    def free_some(self) -> bool:
         """Give memory back, since a step can not go on without; say whether some was, or will be."""
         if self._closed:  # all of it is given back soon
             return False
         while self._back:
             entry = self._back.popitem()[1]()
-            if entry is not None and entry.state is State.BACK:
-                entry.become(State.AWAY, place=entry.place)
+            if entry is not None and entry.state is State.CACHED:
+                entry.become(State.SWAPPED_OUT, location=entry.location)
                 self._schedule_wake()
                 return True
         return bool(self._copies) or self._move_out(forced=True)
@@ -200,7 +200,7 @@ class StepSwapper:
         self._back.clear()
         self._ahead.clear()
 
-    async def settle(self) -> None:
+    async def drain(self) -> None:
         """Wait until no copy is under way."""
         while self._copies:
             await next(iter(self._copies)).over()
@@ -211,54 +211,54 @@ class StepSwapper:
         """Begin to move values until use is below the threshold, or only one; say whether any is on its way."""
         begun, stuck, staying = False, False, []
         leaving: list[Leaving] = []
-        goal = self._goal - self._lot
+        goal = self._goal - self._batch_bytes
         if forced:
             self._saved.gather()
         for _ in range(len(self._saved) if forced else min(len(self._saved), _LOOKS)):
             if (begun and forced) or (not forced and self._pool.live_bytes - self._slots.leaving <= goal):
                 break
             entry = self._saved.oldest()
-            if entry is None or entry.state not in (State.RESIDENT, State.BACK):
+            if entry is None or entry.state not in (State.RESIDENT, State.CACHED):
                 continue
             if not self._device.frees(entry):
                 self._saved.append(entry)
                 self.counts.held += 1
                 continue
-            if entry.state is State.BACK:
-                entry.become(State.AWAY, place=entry.place)
+            if entry.state is State.CACHED:
+                entry.become(State.SWAPPED_OUT, location=entry.location)
                 self._schedule_wake()
                 begun = True
-            elif not stuck and (forced or not self._returns_soon(entry)) and self._find_place(entry, leaving):
+            elif not stuck and (forced or not self._returns_soon(entry)) and self._reserve_location(entry, leaving):
                 begun = True
             else:  # those behind it can only be dropped, where they are somewhere else as well
                 stuck = True
                 staying.append(entry)
         self._saved.put_back(staying)
-        for lot in self._lots(leaving):
-            self._leave(lot)
+        for batch in self._batches(leaving):
+            self._leave(batch)
         return begun
 
-    def _lots(self, moving: list[Moving]) -> Iterator[list[Moving]]:
+    def _batches(self, moving: list[Moving]) -> Iterator[list[Moving]]:
         """Yield what is copied as one: so much that it is worth the calls, so little that memory is soon back."""
-        lot: list[Moving] = []
+        batch: list[Moving] = []
         size = 0
         for each in moving:
-            if lot and size + each[0].size > self._lot:
-                yield lot
-                lot, size = [], 0
-            lot.append(each)
+            if batch and size + each[0].size > self._batch_bytes:
+                yield batch
+                batch, size = [], 0
+            batch.append(each)
             size += each[0].size
-        if lot:
-            yield lot
+        if batch:
+            yield batch
 
     def _returns_soon(self, entry: SwapEntry) -> bool:
         """Whether a value would be wanted before it could be out and back: about as long from now as it is old."""
-        soon = self._device.clock.now() - entry.kept < 2 * self._ahead.seconds
+        soon = self._device.clock.now() - entry.saved_at < 2 * self._ahead.seconds
         self.counts.soon += soon
         return soon
 
-    def _find_place(self, entry: SwapEntry, leaving: list[Leaving]) -> bool:
-        """Add a value to those that leave; say whether there is a place for it."""
+    def _reserve_location(self, entry: SwapEntry, leaving: list[Leaving]) -> bool:
+        """Add a value to those that leave; say whether a tier has room for it."""
         extent = None
         block = self._tiers.host.take(self._device, entry.shape, entry.dtype)
         if block is None:
@@ -273,13 +273,13 @@ class StepSwapper:
         leaving.append((entry, block, extent))
         return True
 
-    def _leave(self, lot: list[Leaving]) -> None:
+    def _leave(self, batch: list[Leaving]) -> None:
         """Begin to copy values out."""
-        pairs = [(entry.array, block) for entry, block, _ in lot]
+        pairs = [(entry.array, block) for entry, block, _ in batch]
         event = self._device.copy_all_out(pairs, after=self._device.enqueued())
-        for entry, _, _ in lot:
-            entry.become(State.LEAVING, array=entry.array, copy=event)
-        self._follow(event, partial(self._left, lot, self._device.clock.now()))
+        for entry, _, _ in batch:
+            entry.become(State.SWAPPING_OUT, array=entry.array, copy=event)
+        self._follow(event, partial(self._left, batch, self._device.clock.now()))
 
     def _follow(self, event: Event[Any], call: Callable[[Event[Any]], None]) -> None:
         """Have something called when a copy has ended.
@@ -294,23 +294,25 @@ class StepSwapper:
         if not self._copies:
             self.wake()
 
-    def _left(self, lot: list[Leaving], asked: float, event: Event[Any]) -> None:
+    def _left(self, batch: list[Leaving], asked: float, event: Event[Any]) -> None:
         """Let go of what is in the device's memory, or keep it if it could not be copied."""
-        self._slots.leaving -= sum(entry.size for entry, _, _ in lot)
+        self._slots.leaving -= sum(entry.size for entry, _, _ in batch)
         if event.error is None:
             self._ahead.measure(asked, event)
-            self._count("device_to_host", self.counts.bytes_out, [(_tier_of(extent), e) for e, _, extent in lot], event)
-            for entry, block, extent in lot:
-                entry.become(State.AWAY, place=block)
+            self._count(
+                "device_to_host", self.counts.bytes_out, [(_tier_of(extent), e) for e, _, extent in batch], event
+            )
+            for entry, block, extent in batch:
+                entry.become(State.SWAPPED_OUT, location=block)
                 self._ahead.left(entry)
                 if extent is not None and not self._closed:
                     self._write(entry, block, extent)
         else:
-            for entry, _, _ in lot:
+            for entry, _, _ in batch:
                 entry.become(State.RESIDENT, array=entry.array)
-            self._saved.put_back([entry for entry, _, _ in lot])
-            self._complain(event.error, lot[0][0], "could not be copied out of the device's memory")
-        lot.clear()
+            self._saved.put_back([entry for entry, _, _ in batch])
+            self._complain(event.error, batch[0][0], "could not be copied out of the device's memory")
+        batch.clear()
         self.wake()
 
     def _count(
@@ -334,7 +336,7 @@ class StepSwapper:
     def _written(self, entry: SwapEntry, event: Event[Any]) -> None:
         """Keep a value in the file alone; where it could not be written it stays in the host's memory."""
         if event.error is None:
-            entry.place = event.take()
+            entry.location = event.take()
             self.show("disk", "disk", entry.size, event)
         else:
             self._complain(event.error, entry, "could not be written to the file of swapped values")
@@ -344,47 +346,47 @@ class StepSwapper:
 
     def _await(self, entry: SwapEntry) -> asyncio.Future[Array]:
         """Return a future for a value that is away; MemoryError if there is no room for it."""
-        if entry.state is State.AWAY:
+        if entry.state is State.SWAPPED_OUT:
             self._bring([(entry, self._device.allocate(entry.shape, entry.dtype))])
         waiter: asyncio.Future[Array] = asyncio.get_running_loop().create_future()
         entry.waiters.append(waiter)
         self.waiting += 1
         return waiter
 
-    def _bring(self, lot: list[Arriving]) -> None:
+    def _bring(self, batch: list[Arriving]) -> None:
         """Begin to copy values in."""
         reads: list[Event[Any]] = []
-        pairs = [(self._source(entry, reads), target) for entry, target in lot]
+        pairs = [(self._source(entry, reads), target) for entry, target in batch]
         event = self._device.copy_all_in(pairs, after=reads)
-        for entry, _ in lot:
-            entry.become(State.ARRIVING, place=entry.place, copy=event)
-        self._follow(event, partial(self._arrived, lot, self._device.clock.now()))
+        for entry, _ in batch:
+            entry.become(State.SWAPPING_IN, location=entry.location, copy=event)
+        self._follow(event, partial(self._arrived, batch, self._device.clock.now()))
 
     def _source(self, entry: SwapEntry, reads: list[Event[Any]]) -> Array:
         """Return what a value is copied from; if that is read from the disk first, add the event of it to `reads`.
 
         Fails with MemoryError where the host has no memory for that.
         """
-        if not isinstance(entry.place, Extent):
-            return entry.place  # type: ignore[no-any-return]
+        if not isinstance(entry.location, Extent):
+            return entry.location  # type: ignore[no-any-return]
         disk = self._tiers.disk
         assert disk is not None
         block = self._tiers.staging.take(self._device, entry.shape, entry.dtype)
         if block is None:
             raise MemoryError(f"the host has no room for {entry.size} bytes from the file of swapped values")
-        reads.append(disk.read(entry.place, block))
+        reads.append(disk.read(entry.location, block))
         self._follow(reads[-1], _nothing)
         return block
 
-    def _arrived(self, lot: list[Arriving], asked: float, event: Event[Any]) -> None:
+    def _arrived(self, batch: list[Arriving], asked: float, event: Event[Any]) -> None:
         """Hand values to those who wait for them, or tell them why they could not come."""
         if event.error is None:
             self._ahead.measure(asked, event)
-            self._count("host_to_device", self.counts.bytes_in, [(_tier(entry), entry) for entry, _ in lot], event)
+            self._count("host_to_device", self.counts.bytes_in, [(_tier(entry), entry) for entry, _ in batch], event)
         wanted = False
-        lot.reverse()  # what is read first is handed over first
-        while lot:
-            entry, array = lot.pop()
+        batch.reverse()  # what is read first is handed over first
+        while batch:
+            entry, array = batch.pop()
             wanted = self._hand_over(entry, array, event.error) or wanted
         if wanted:
             self.wake()
@@ -394,39 +396,39 @@ class StepSwapper:
         self.waiting -= len(entry.waiters)
         waiters, entry.waiters = [each for each in entry.waiters if not each.done()], []
         if error is not None:
-            entry.become(State.AWAY, place=entry.place)
+            entry.become(State.SWAPPED_OUT, location=entry.location)
             for waiter in waiters:
                 if self._closed:  # nobody asks any more
                     waiter.cancel()
                 else:
                     waiter.set_exception(self._error(error, entry, "could not be copied back"))
             return bool(waiters)
-        if entry.lent:
-            self._saved.remember(array, entry.place)
-        entry.become(State.BACK, array=array, place=entry.place)
+        if entry.host_backed:
+            self._saved.remember(array, entry.location)
+        entry.become(State.CACHED, array=array, location=entry.location)
         for waiter in waiters:
             waiter.set_result(array)
         if waiters:
-            entry.become(State.AWAY, place=entry.place)
+            entry.become(State.SWAPPED_OUT, location=entry.location)
         else:
             self._back[id(entry)] = ref(entry)
         return bool(waiters)
 
-    def bring_wanted(self) -> None:
+    def prefetch(self) -> None:
         """Begin to bring back what will be read next, up to the threshold, as far as there is room by now."""
         wanted = self._ahead.wanted
         if not wanted:  # as a rule
             return
-        lot: list[Arriving] = []
+        batch: list[Arriving] = []
         while wanted:
             entry = wanted[0]()
-            if entry is not None and entry.state is State.AWAY:
+            if entry is not None and entry.state is State.SWAPPED_OUT:
                 target = self._spare(entry)
                 if target is None:
                     break
-                lot.append((entry, target))
+                batch.append((entry, target))
             wanted.popleft()
-        for each in self._lots(lot):
+        for each in self._batches(batch):
             with suppress(MemoryError):  # of the host, for what is in the file
                 self._bring(each)
 
@@ -449,14 +451,14 @@ class StepSwapper:
 
     def _read_now(self, entry: SwapEntry, into: Array | None) -> Array:
         """Copy a value that is away to the host's memory, or return what it is in there."""
-        if into is None and not isinstance(entry.place, Extent):
-            return entry.place  # type: ignore[no-any-return]
+        if into is None and not isinstance(entry.location, Extent):
+            return entry.location  # type: ignore[no-any-return]
         into = np.empty(entry.shape, entry.dtype) if into is None else into
-        if isinstance(entry.place, Extent):
+        if isinstance(entry.location, Extent):
             assert self._tiers.disk is not None
-            self._tiers.disk.read_now(entry.place, into)
+            self._tiers.disk.read_now(entry.location, into)
         else:
-            np.copyto(into, entry.place)
+            np.copyto(into, entry.location)
         return into
 
     def _schedule_wake(self) -> None:
@@ -484,7 +486,7 @@ def _tier_of(extent: Extent | None) -> str:
 
 
 def _tier(entry: SwapEntry) -> str:
-    return "feed" if entry.lent else "disk" if isinstance(entry.place, Extent) else "host"
+    return "feed" if entry.host_backed else "disk" if isinstance(entry.location, Extent) else "host"
 
 
 def _nothing(*_: object) -> None:

@@ -358,7 +358,8 @@ class _Lowering:
         inputs = [body.lookup(t) for t in (extra.value, extra.index) if t is not None]
         flow = [(dtypes.float32, SCALAR)]
         attrs: dict[str, Any] = {"series": slot}
-        attrs |= {name: True for name, asked in (("swap", "swap_memory"), ("lent", "lent")) if op.attrs.get(asked)}
+        asked = {"swappable": op.attrs.get("swap_memory"), "host_backed": op.attrs.get("host_backed")}
+        attrs |= {name: True for name, wanted in asked.items() if wanted}
         push = body.emit("SeriesPush", f"{op.name}/SeriesPush", inputs, flow, like=op, **attrs)
         out = [(dtypes.series, SCALAR)]
         return self._emit(op, "SeriesExit", [push.outputs[0]], out, series=slot).outputs[0]

@@ -109,7 +109,7 @@ class _Copies:
             if c >= len(self.operations) or self.nodes[c].kind is Kind.SERIES_PUSH:
                 continue
             op = self.operations[c]
-            if op.attrs.get("lent"):  # it may leave its rows where they are
+            if op.attrs.get("host_backed"):  # it may leave its rows where they are
                 continue
             if self.nodes[c].kind is not Kind.KERNEL or not (runs_on(op) == "host" or host_inputs(op)[k]):
                 yield c, k

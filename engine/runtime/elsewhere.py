@@ -83,7 +83,7 @@ class ResidentKernel:
         is_universal = isinstance(definition.kernel, Ufunc) and definition.kernel.elsewhere is None
         self._takes_scalars = is_universal if compiled is None else compiled.takes_scalars
         self._waits = op.type in _WAITING
-        self._lends = bool(op.attrs.get("lent")) and op.type == "TensorArrayUnstack"
+        self._host_backed = bool(op.attrs.get("host_backed")) and op.type == "TensorArrayUnstack"
         may_be_mixed = where == "store" and any(t.dtype.is_value and not t.dtype.is_differentiable for t in op.outputs)
         self._series = [i for i, t in enumerate(op.inputs, self._first) if may_be_mixed and t.dtype.name == "series"]
 
@@ -142,7 +142,7 @@ class ResidentKernel:
             value = given[i]
             if self._takes_scalars and isinstance(value, np.ndarray) and value.ndim == 0:
                 given[i] = value[()]  # beside an array, else the host would compute this
-            elif not (self._residence.has(value) or (self._lends and given[self._first].lends(value))):
+            elif not (self._residence.has(value) or (self._host_backed and given[self._first].keeps_on_host(value))):
                 yield _place(given, i), value
 
     def _slots(self, given: Sequence[Any]) -> Iterator[tuple[Put, Any]]:

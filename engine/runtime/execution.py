@@ -359,7 +359,7 @@ async def _settle(swaps: Sequence[StepSwapper], devices: Sequence[SessionDevice]
     for swap in swaps:
         swap.close()
     for swap in swaps:
-        await swap.settle()
+        await swap.drain()
     await copies_over(devices)
 
 

@@ -108,7 +108,7 @@ def _group(
 
 def _swap(share: Share, devices: Devices, swapping: Swapping | None) -> StepSwapper | None:
     """Return what keeps the saved values of a share, if any of them may move."""
-    if swapping is None or not devices or not (share.swaps or share.lent):
+    if swapping is None or not devices or not (share.swaps or share.host_backed):
         return None
     return swapping.begin(devices[share.device])
 
@@ -117,7 +117,7 @@ def _charged(share: Share, feeds: list[Any], swap: StepSwapper | None) -> list[A
     """Return the fed arrays that count on the device."""
     if share.plan.foreign:
         return []
-    return feeds if swap is None else [array for k, array in enumerate(feeds) if k not in share.lent]
+    return feeds if swap is None else [array for k, array in enumerate(feeds) if k not in share.host_backed]
 
 
 def _suited(how: Mapping[str, Any], share: Share) -> Mapping[str, Any]:

@@ -39,11 +39,11 @@ class Share:
         Makes the Schedule of one step, where devices have a time of their own.
     swaps : bool
         Whether what its loops save may leave the device's memory.
-    lent : frozenset of int
+    host_backed : frozenset of int
         Of the plan's feeds those that stay in the host's memory, as only rows of them are read.
     """
 
-    __slots__ = ("device", "feeds", "fetches", "lent", "machine", "plan", "scheduler", "swaps")
+    __slots__ = ("device", "feeds", "fetches", "host_backed", "machine", "plan", "scheduler", "swaps")
 
     def __init__(
         self, device: int, plan: Plan, feeds: tuple[int, ...], fetches: tuple[int, ...], settings: Settings
@@ -54,8 +54,8 @@ class Share:
         self.fetches = fetches
         self.machine = CompiledPlan(plan, _by_kernels(settings) if plan.foreign else settings)
         self.scheduler: Callable[[], Any] | None = None
-        self.lent = frozenset(_lent(plan))
-        self.swaps = any(node.is_swapped or node.attrs.get("swap") for node in plan.nodes)
+        self.host_backed = frozenset(_host_backed(plan))
+        self.swaps = any(node.is_swappable or node.attrs.get("swappable") for node in plan.nodes)
 
 
 def _by_kernels(settings: Settings) -> Settings:
@@ -63,11 +63,11 @@ def _by_kernels(settings: Settings) -> Settings:
     return replace(settings, native=False, loops=False, reuse=False)
 
 
-def _lent(plan: Plan) -> Iterator[int]:
+def _host_backed(plan: Plan) -> Iterator[int]:
     """Yield the feeds of which only rows are read."""
     for node, outputs in zip(plan.nodes, plan.data_edges, strict=True):
         users = [plan.nodes[user] for edges in outputs for user, _ in edges]
-        if node.kind is Kind.FEED and any(user.attrs.get("lent") for user in users):
+        if node.kind is Kind.FEED and any(user.attrs.get("host_backed") for user in users):
             yield node.index
 
 

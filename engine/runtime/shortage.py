@@ -102,7 +102,7 @@ class Shortage:
         parts = self._all()
         running = {each: number for part in parts for each, number in part._running.items()}
         waiting = {each for part in parts for each in part._waiting}
-        if any(swap.relieve() for each in sorted(running, key=running.__getitem__) for swap in each.swaps):
+        if any(swap.free_some() for each in sorted(running, key=running.__getitem__) for swap in each.swaps):
             return  # it wakes whom it belongs to
         if any(each not in waiting or each.waiter.done() for each in running):
             return  # who was woken up or cancelled will look again, or leave

@@ -16,8 +16,8 @@ from tagflow.kernels.scheduler.legality import check, out_frame
 from tagflow.kernels.scheduler.convert cimport accept
 from tagflow.kernels.scheduler.memory cimport Arena
 from tagflow.kernels.scheduler.table cimport (
-    AT_ONCE, CONST, ENTER, EXIT, FETCH, INVARIANT, KERNEL, LAST, LENT, MERGE, NEXT_ITERATION, QUIET, RECV, SERIES_EXIT,
-    SERIES_READ, STATEFUL, SWAPPED, SWITCH, SWITCH_N, TRIP_COUNT, Edge, FrameType, Link, LoopCounts, Node, Pending, Table,
+    AT_ONCE, CONST, ENTER, EXIT, FETCH, HOST_BACKED, INVARIANT, KERNEL, LAST, MERGE, NEXT_ITERATION, QUIET, RECV,
+    SERIES_EXIT, SERIES_READ, STATEFUL, SWAPPABLE, SWITCH, SWITCH_N, TRIP_COUNT, Edge, FrameType, Link, LoopCounts, Node, Pending, Table,
     Type, output_type,
 )
 from tagflow.kernels.cpu.loops cimport find_own_loop
@@ -194,10 +194,10 @@ cdef int _flags(source) except -1:
         flags |= INVARIANT
     if source.is_last:
         flags |= LAST
-    if source.is_swapped:
-        flags |= SWAPPED
-    if source.is_lent:
-        flags |= LENT
+    if source.is_swappable:
+        flags |= SWAPPABLE
+    if source.is_host_backed:
+        flags |= HOST_BACKED
     if source.quiet:
         flags |= QUIET
     return flags | (STATEFUL if source.stateful else 0)

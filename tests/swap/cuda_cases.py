@@ -37,7 +37,7 @@ async def store(policy, **options):
         swap = StepSwapper(device, tiers, policy, "/cuda:0")
         yield device, swap
         swap.close()
-        await swap.settle()
+        await swap.drain()
         assert all(live == 0 for live, _ in tiers.figures.values())
         await tiers.aclose()
         assert device.live_bytes == device.host_pool.live_bytes == 0
@@ -49,7 +49,7 @@ async def make(device, swap, source):
         try:
             return await device.copy_in(source)
         except MemoryError:
-            assert swap.relieve()
+            assert swap.free_some()
             await asyncio.sleep(0.001)
 
 
@@ -57,7 +57,7 @@ async def save(device, swap):
     """Save buffers in order, each as if a kernel had made it."""
     slots = Slots()
     for i in range(COUNT):
-        slots[i] = swap.keep(await make(device, swap, np.full(LENGTH, float(i))))
+        slots[i] = swap.entry_for(await make(device, swap, np.full(LENGTH, float(i))))
     return slots
 
 
@@ -104,7 +104,7 @@ async def test_buffers_on_disk(tmp_path, most):
 async def test_a_buffer_that_somebody_has_stays():
     async with asyncio.timeout(20), store(POLICY) as (device, swap):
         held = await device.copy_in(np.ones(LENGTH))
-        slots = Slots({-1: swap.keep(held)})
+        slots = Slots({-1: swap.entry_for(held)})
         slots |= await save(device, swap)
         assert slots[-1].array is held
         assert swap.counts.held > 0

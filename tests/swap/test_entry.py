@@ -12,14 +12,14 @@ ARRAY = np.arange(6.0).reshape(2, 3)
 
 
 def fetch(entry, into):
-    into = np.empty_like(entry.place) if into is None else into
-    np.copyto(into, entry.place)
+    into = np.empty_like(entry.location) if into is None else into
+    np.copyto(into, entry.location)
     return into
 
 
 def having(holdings):
     """Return what a state needs."""
-    parts = {"array": ARRAY, "place": ARRAY.copy(), "copy": Event()}
+    parts = {"array": ARRAY, "location": ARRAY.copy(), "copy": Event()}
     return {name: part for (name, part), has in zip(parts.items(), holdings, strict=True) if has}
 
 
@@ -36,16 +36,16 @@ def entry_in(state):
 @pytest.mark.parametrize(("before", "after"), list(itertools.product(State, State)))
 def test_transitions(before, after):
     entry = entry_in(before)
-    was = entry.array, entry.place, entry.copy
+    was = entry.array, entry.location, entry.copy
     if after in TRANSITIONS[before]:
         entry.become(after, **having(HOLDINGS[after]))
         assert entry.state is after
-        assert (entry.array is not None, entry.place is not None, entry.copy is not None) == HOLDINGS[after]
+        assert (entry.array is not None, entry.location is not None, entry.copy is not None) == HOLDINGS[after]
     else:
         with pytest.raises(RuntimeError, match="internal error: a saved value went from"):
             entry.become(after, **having(HOLDINGS[after]))
         assert entry.state is before
-        assert (entry.array, entry.place, entry.copy) == was
+        assert (entry.array, entry.location, entry.copy) == was
 
 
 @pytest.mark.parametrize(("before", "after"), list(itertools.pairwise(State)))
@@ -78,7 +78,7 @@ def test_values_can_be_had_at_once(state):
 
 def test_lent_values_begin_elsewhere():
     entry = SwapEntry(ARRAY, 0.0, fetch)
-    entry.lend()
-    assert (entry.state, entry.array, entry.lent) == (State.AWAY, None, True)
-    assert entry.place is ARRAY
+    entry.begin_on_host()
+    assert (entry.state, entry.array, entry.host_backed) == (State.SWAPPED_OUT, None, True)
+    assert entry.location is ARRAY
     assert entry.now() is not ARRAY
