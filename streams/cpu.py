@@ -7,7 +7,7 @@ from typing import Any, SupportsIndex
 
 from .contract import Clock
 from .host import HostDevice
-from .queued import Order, QueuedStream
+from .queued import QueuedStream, StreamOp
 
 LINGER = 1.0  # seconds that a thread waits for more work before it ends; the next work starts another
 
@@ -42,35 +42,35 @@ class ThreadStream(QueuedStream):
 
     def _serve(self) -> None:
         """Do what can be done until there was nothing for a while."""
-        while (order := self._take()) is not None:
-            self._run(order)
-            del order  # not to keep anything alive while waiting for the next
+        while (op := self._take()) is not None:
+            self._run(op)
+            del op  # not to keep anything alive while waiting for the next
 
-    def _take(self) -> Order | None:
+    def _take(self) -> StreamOp | None:
         """Wait for work; None if the thread should end."""
         with self._change:
             patient = True
-            while (order := self._next()) is None:
+            while (op := self._next()) is None:
                 self._rest()
                 if self._closed or not patient:
                     self._thread = None
                     return None
                 patient = self._change.wait(LINGER)
-            self._running = order
-            return order
+            self._running = op
+            return op
 
     def _rest(self) -> None:
         if self._active:
             self._active = False
             self.clock.release()
 
-    def _run(self, order: Order) -> None:
-        if (error := order.obstacle) is not None:
-            self._end(order, self.clock.now(), error)
+    def _run(self, op: StreamOp) -> None:
+        if (error := op.obstacle) is not None:
+            self._end(op, self.clock.now(), error)
             return
-        order.event.began = self.clock.now()
-        order.perform()
-        self._end(order, self.clock.now())
+        op.event.began = self.clock.now()
+        op.perform()
+        self._end(op, self.clock.now())
 
     def join(self) -> None:
         """Wait for the thread of a closed stream whose work has ended."""

@@ -76,7 +76,7 @@ class Event(Generic[T]):
 
     def __repr__(self) -> str:
         state = "pending" if not self._done else "done" if self._error is None else f"failed: {self._error!r}"
-        return f"<Event {self.kind or 'mark'} on {getattr(self.stream, 'name', None)}, {state}>"
+        return f"<Event {self.kind or 'marker'} on {getattr(self.stream, 'name', None)}, {state}>"
 
     @property
     def done(self) -> bool:

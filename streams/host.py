@@ -15,8 +15,9 @@ from ..kernels.cpu.contexts import KernelContexts
 from ..kernels.cpu.pool import Pool
 from ..kernels.cpu.spare import charge_reader, frees, spare_array
 from ..kernels.scheduler.series import Stored
+from .capabilities import SwapSupport
 from .clock import LoopClock
-from .contract import Clock, Device
+from .contract import Clock
 from .event import Event
 from .queued import QueuedStream
 
@@ -55,7 +56,7 @@ class PooledMemory:
         self._pool.close()
 
 
-class HostDevice(Device, Generic[S]):
+class HostDevice(SwapSupport, Generic[S]):
     """A device whose buffers are NumPy arrays with their data in a pool.
 
     Parameters
@@ -130,7 +131,7 @@ class HostDevice(Device, Generic[S]):
     def allocate(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
         return self.contexts.run(np.empty, shape, dtype)
 
-    def allocate_spare(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array | None:
+    def allocate_unreserved(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array | None:
         assert self.pool is not None
         found: Array | None = spare_array(self.contexts, shape, dtype)
         return found
@@ -139,11 +140,11 @@ class HostDevice(Device, Generic[S]):
         assert self.pool is not None
         charge_reader(self.pool, buffer)
 
-    def frees(self, holder: Stored) -> bool:
+    def is_sole_owner(self, holder: Stored) -> bool:
         assert self.pool is not None
         return frees(self.pool, holder)
 
-    def protect(self, buffer: Array) -> bool:
+    def make_readonly(self, buffer: Array) -> bool:
         buffer.flags.writeable = False
         return True
 

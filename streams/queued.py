@@ -15,7 +15,7 @@ from .event import DeviceClosed, Event, Withdrawn
 T = TypeVar("T")
 
 
-class Order:
+class StreamOp:
     """A piece of work with what it needs, until its event is done.
 
     Attributes
@@ -93,8 +93,8 @@ class QueuedStream(Stream):
         self.name = name
         self.clock = clock
         self._lock = Lock()  # guards what follows; never held while an event is finished
-        self._waiting: deque[Order] = deque()
-        self._running: Order | None = None
+        self._waiting: deque[StreamOp] = deque()
+        self._running: StreamOp | None = None
         self._closed = False
         self._done = self._failed = self._withdrawn = self._nbytes = 0
         self._busy_seconds = 0.0
@@ -113,23 +113,23 @@ class QueuedStream(Stream):
         nbytes: int | Callable[[], int] = 0,
     ) -> Event[T]:
         event: Event[T] = Event(self, kind)
-        self._add(Order(event, work, after, uses, nbytes, self.clock.now()))
+        self._add(StreamOp(event, work, after, uses, nbytes, self.clock.now()))
         return event
 
-    def _add(self, order: Order) -> None:
+    def _add(self, op: StreamOp) -> None:
         with self._lock:
             if self._closed:
                 raise self._closed_error()
-            self._waiting.append(order)
+            self._waiting.append(op)
         self._look()
 
     def withdraw(self, event: Event[Any]) -> bool:
         with self._lock:
-            order = next((order for order in self._waiting if order.event is event), None)
-            if order is None:
+            op = next((op for op in self._waiting if op.event is event), None)
+            if op is None:
                 return False
-            self._waiting.remove(order)
-        self._drop(order, Withdrawn(f"work on {self.name} was withdrawn before it began", hint="submit it anew"))
+            self._waiting.remove(op)
+        self._drop(op, Withdrawn(f"work on {self.name} was withdrawn before it began", hint="submit it anew"))
         self._look()
         return True
 
@@ -146,30 +146,30 @@ class QueuedStream(Stream):
             dropped, self._waiting = self._waiting, deque()
             running = self._running
         error = self._closed_error()
-        for order in dropped:
-            self._drop(order, error)
+        for op in dropped:
+            self._drop(op, error)
         self._look()
         return None if running is None else running.event
 
     def _closed_error(self) -> DeviceClosed:
         return DeviceClosed(f"the device of {self.name} was closed", hint="close a device after the work it is to do")
 
-    def _next(self) -> Order | None:
+    def _next(self) -> StreamOp | None:
         """Take the first piece of work if it need not wait; with the lock held."""
         if not self._waiting or self._waiting[0].waits(self._look):
             return None
         return self._waiting.popleft()
 
-    def _drop(self, order: Order, error: BaseException) -> None:
+    def _drop(self, op: StreamOp, error: BaseException) -> None:
         """End work that never began."""
         with self._lock:
             self._withdrawn += 1
-        order.forget()
-        order.event.finish(error=error, at=self.clock.now())
+        op.forget()
+        op.event.finish(error=error, at=self.clock.now())
 
-    def _end(self, order: Order, at: float, error: BaseException | None = None) -> None:
+    def _end(self, op: StreamOp, at: float, error: BaseException | None = None) -> None:
         """End work that was performed, or could not begin for an error, with the time in seconds by the clock."""
-        event = order.event
+        event = op.event
         with self._lock:
             self._running = None
             self._busy_seconds += 0.0 if event.began is None else at - event.began
@@ -177,5 +177,5 @@ class QueuedStream(Stream):
                 self._done, self._nbytes = self._done + 1, self._nbytes + event.nbytes
             else:
                 self._failed += 1
-        order.forget()
+        op.forget()
         event.finish(error=error, at=at)

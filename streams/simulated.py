@@ -14,10 +14,11 @@ from functools import partial
 from typing import Any, SupportsIndex, TypeVar
 
 from ..base.errors import TagflowError
+from .capabilities import SimulatedTime
 from .contract import Clock
 from .event import Event, Loop, call_on
 from .host import HostDevice
-from .queued import Order, QueuedStream
+from .queued import QueuedStream, StreamOp
 
 T = TypeVar("T")
 
@@ -76,31 +77,31 @@ class SimulatedStream(QueuedStream):
             return
         self._proceeding = True
         try:
-            while self._running is None and (order := self._pop()) is not None:
-                self._begin(order)
+            while self._running is None and (op := self._pop()) is not None:
+                self._begin(op)
         finally:
             self._proceeding = False
 
-    def _pop(self) -> Order | None:
+    def _pop(self) -> StreamOp | None:
         with self._lock:
             return self._next()
 
-    def _begin(self, order: Order) -> None:
-        began = max(self._free, order.ready)
-        self._running = order
-        if (error := order.obstacle) is not None:
+    def _begin(self, op: StreamOp) -> None:
+        began = max(self._free, op.ready)
+        self._running = op
+        if (error := op.obstacle) is not None:
             self._finish(began, error)
             return
-        order.event.began = began
-        order.perform()
-        self._begun(order.event, began)
+        op.event.began = began
+        op.perform()
+        self._begun(op.event, began)
 
     def _finish(self, at: float, error: BaseException | None = None) -> None:
         """End what is running, with the time in seconds by the clock, and go on."""
-        order = self._running
-        assert order is not None
+        op = self._running
+        assert op is not None
         self._free = at
-        self._end(order, at, error)
+        self._end(op, at, error)
         self._proceed()
 
 
@@ -149,7 +150,7 @@ class ManualStream(SimulatedStream):
             self._finish(self.clock.now())
 
 
-class LatencyDevice(HostDevice[LatencyStream]):
+class LatencyDevice(HostDevice[LatencyStream], SimulatedTime):
     """A device that takes a stated time and no core.
 
     Parameters
@@ -162,8 +163,6 @@ class LatencyDevice(HostDevice[LatencyStream]):
     limit, clock, pool, most_cached
         See :class:`HostDevice`. Devices that are to be seen in the same virtual time share a clock.
     """
-
-    has_time = True
 
     def __init__(
         self,
@@ -182,11 +181,11 @@ class LatencyDevice(HostDevice[LatencyStream]):
         super().__init__(name, partial(LatencyStream, seconds=estimate), limit=limit, **options)
         self.seconds = estimate
 
-    def delays(self, kind: str, nbytes: int = 0) -> bool:
+    def models_time(self, kind: str, nbytes: int = 0) -> bool:
         return self.seconds(kind, nbytes) > 0
 
 
-class ManualDevice(HostDevice[ManualStream]):
+class ManualDevice(HostDevice[ManualStream], SimulatedTime):
     """A device whose work ends when a test says so: ``device.compute.release(1)``.
 
     Work begins as on any device: the first of a stream is running until it is released. Closing releases what runs.
@@ -198,12 +197,10 @@ class ManualDevice(HostDevice[ManualStream]):
         See :class:`HostDevice`.
     """
 
-    has_time = True
-
     def __init__(self, name: str, *, limit: SupportsIndex | str | None = None, **options: Any) -> None:
         super().__init__(name, ManualStream, limit=limit, **options)
 
-    def delays(self, kind: str, nbytes: int = 0) -> bool:
+    def models_time(self, kind: str, nbytes: int = 0) -> bool:
         return True
 
     def release_all(self) -> None:

@@ -9,7 +9,7 @@ from weakref import WeakValueDictionary, ref
 
 from ..kernels.cpu.saved import SavedSlots
 from ..kernels.scheduler.series import Series
-from ..streams.contract import Device
+from ..streams.capabilities import SwapSupport
 from .entry import Array, State, SwapEntry
 
 _NEAR = 32  # values in front whose arrays are in no slot; what an iteration saves twice it saves at about the same time
@@ -21,14 +21,16 @@ class EvictionQueue:
 
     Parameters
     ----------
-    device : Device
+    device : SwapSupport
     slots : SavedSlots
         What was saved last, without Entries yet.
     fetch : callable
         That of a SwapEntry.
     """
 
-    def __init__(self, device: Device, slots: SavedSlots, fetch: Callable[[SwapEntry, Array | None], Array]) -> None:
+    def __init__(
+        self, device: SwapSupport, slots: SavedSlots, fetch: Callable[[SwapEntry, Array | None], Array]
+    ) -> None:
         self._device, self._slots, self._fetch = device, slots, fetch
         self._known: WeakValueDictionary[int, SwapEntry] = WeakValueDictionary()  # by the id of the resident array
         self._front: deque[ref[SwapEntry]] = deque()  # what is looked at next
@@ -82,7 +84,7 @@ class EvictionQueue:
 
         It stays what it is, as no kernel may write its result there; where that can not be forbidden nothing is noted.
         """
-        if not self._device.protect(array):
+        if not self._device.make_readonly(array):
             return
         number, origins = id(array), self._origins
         origins[number] = ref(array, lambda _: origins.pop(number, None)), location

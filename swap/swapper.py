@@ -19,7 +19,8 @@ from ..base.errors import SwapError
 from ..base.sizes import format_size
 from ..kernels.cpu.saved import SavedSlots
 from ..kernels.scheduler.series import Series
-from ..streams.contract import Device, Memory
+from ..streams.capabilities import SwapSupport
+from ..streams.contract import Memory
 from ..streams.event import DeviceClosed, Event, Withdrawn
 from .counts import SwapCounts
 from .disk import Extent
@@ -41,7 +42,7 @@ class StepSwapper:
 
     Parameters
     ----------
-    device : Device
+    device : SwapSupport
         With a limit.
     tiers : Tiers
         The session's.
@@ -67,7 +68,7 @@ class StepSwapper:
         Reads that wait for a copy.
     """
 
-    def __init__(self, device: Device, tiers: Tiers, policy: SwapPolicy, name: str) -> None:
+    def __init__(self, device: SwapSupport, tiers: Tiers, policy: SwapPolicy, name: str) -> None:
         pool, limit, counted = device.pool, device.limit, device.contexts.pool
         assert pool is not None
         assert counted is not None
@@ -220,7 +221,7 @@ class StepSwapper:
             entry = self._saved.oldest()
             if entry is None or entry.state not in (State.RESIDENT, State.CACHED):
                 continue
-            if not self._device.frees(entry):
+            if not self._device.is_sole_owner(entry):
                 self._saved.append(entry)
                 self.counts.held += 1
                 continue
@@ -276,7 +277,7 @@ class StepSwapper:
     def _leave(self, batch: list[Leaving]) -> None:
         """Begin to copy values out."""
         pairs = [(entry.array, block) for entry, block, _ in batch]
-        event = self._device.copy_all_out(pairs, after=self._device.enqueued())
+        event = self._device.copy_all_out(pairs, after=self._device.compute_barrier())
         for entry, _, _ in batch:
             entry.become(State.SWAPPING_OUT, array=entry.array, copy=event)
         self._follow(event, partial(self._left, batch, self._device.clock.now()))
@@ -436,7 +437,7 @@ class StepSwapper:
         """Return memory for a value that nobody asks for yet; None if there is no room."""
         if self._closed or self._pool.live_bytes + entry.size > self._goal:
             return None
-        found: Array | None = self._device.allocate_spare(entry.shape, entry.dtype)
+        found: Array | None = self._device.allocate_unreserved(entry.shape, entry.dtype)
         return found
 
     def _fetch(self, entry: SwapEntry, into: Array | None) -> Array:

@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from ..streams.contract import Clock, Device, HostMemory
+from ..streams.capabilities import HostMemory, SwapSupport
+from ..streams.contract import Clock
 from .disk import DiskTier
 from .policy import SwapPolicy
 
@@ -25,7 +26,7 @@ class HostTier:
 
     def __init__(self, limit: int | None) -> None:
         self._limit = limit
-        self._memories: dict[Device, HostMemory] = {}
+        self._memories: dict[SwapSupport, HostMemory] = {}
 
     @property
     def live_bytes(self) -> int:
@@ -37,7 +38,7 @@ class HostTier:
         """The most they were, for each device."""
         return sum(memory.peak_bytes for memory in self._memories.values())
 
-    def take(self, device: Device, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array | None:
+    def take(self, device: SwapSupport, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array | None:
         """Return a new array, not initialised, for a value of a device; None where there is no room."""
         memory = self._memories.get(device)
         if memory is None:
@@ -73,7 +74,7 @@ class Tiers:
         self.staging = HostTier(None)
         self.disk = None if policy.disk is None else DiskTier(policy.disk, most, clock)
 
-    def stage(self, device: Device, shape: tuple[int, ...], dtype: np.dtype[Any], size: int) -> Array | None:
+    def stage(self, device: SwapSupport, shape: tuple[int, ...], dtype: np.dtype[Any], size: int) -> Array | None:
         """Return memory for a value on its way to the disk; None while others take what there is for that."""
         if self.staging.live_bytes and self.staging.live_bytes + size > STAGING:
             return None

@@ -13,6 +13,7 @@ from ..base.errors import GraphError
 from ..base.settings import Settings
 from ..kernels.cpu.contexts import KernelContexts
 from ..kernels.cpu.pool import Pool
+from ..streams.capabilities import SimulatedTime
 from ..streams.contract import Device
 from ..streams.cpu import CpuDevice
 from ..streams.cuda import CudaDevice, CudaUnavailable
@@ -50,9 +51,9 @@ class SessionDevice:
         return self.contexts.pool
 
     @property
-    def has_time(self) -> bool:
-        """Whether its kernels take a time of their own."""
-        return self.device.has_time
+    def is_simulated(self) -> bool:
+        """Whether its kernels take a time that is made up."""
+        return isinstance(self.device, SimulatedTime)
 
 
 def suited(settings: Settings, devices: Iterable[SessionDevice]) -> Settings:

@@ -100,7 +100,7 @@ class ResidentKernel:
     def _call(self, kernel: Callable[..., Any], given: Sequence[Any]) -> Any:
         """Return what a kernel returns whose inputs are there; later where the device takes no more."""
         result = kernel(*given)
-        event = None if kernel is self._on_host else self._residence.device.crowded()
+        event = None if kernel is self._on_host else self._residence.device.backpressure()
         return result if event is None else _after(event, result)
 
     def _stays(self, given: Sequence[Any]) -> bool:
@@ -224,7 +224,7 @@ def check_arrays(devices: Sequence[SessionDevice], is_guarded: bool) -> None:
         If results are to be checked, or other devices have a time of their own.
     """
     foreign = [place for place in devices if place.device.arrays is not None]
-    if foreign and (is_guarded or any(place.has_time for place in devices)):
+    if foreign and (is_guarded or any(place.is_simulated for place in devices)):
         what = "check_numerics=True" if is_guarded else "a device that takes stated times"
         raise GraphError(
             f"{what} is not to be had with {foreign[0].spec}, whose arrays are not NumPy's",

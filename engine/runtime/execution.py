@@ -212,7 +212,7 @@ class Execution:
             elif not self.machine.errands:
                 await self.waiter
             elif self._expect_worker():
-                with held([each.device.clock for each in self.devices if each.has_time]):
+                with held([each.device.clock for each in self.devices if each.is_simulated]):
                     await self.waiter
         finally:
             self.waiter = None
@@ -312,7 +312,7 @@ def executor_named(name: str, devices: Sequence[SessionDevice], is_guarded: bool
         raise GraphError(
             "no such executor", wanted=" or ".join(_EXECUTORS), got=name, hint="leave it out for the step machine"
         )
-    if name == "reference" and any(each.has_time or each.device.arrays is not None for each in devices):
+    if name == "reference" and any(each.is_simulated or each.device.arrays is not None for each in devices):
         raise GraphError("the reference executor has no streams", hint="leave executor= or the devices out")
     return _EXECUTORS[name]
 

@@ -126,7 +126,7 @@ class Residence:
 
     def fetched(self, value: Any) -> Event[Any]:
         """Return an Event of an array of the device as one of the host's memory."""
-        return self.device.copy_out(value, after=self.device.enqueued())
+        return self.device.copy_out(value, after=self.device.compute_barrier())
 
     def to_host(self, value: Any) -> Any:
         """Return a value in the host's memory, or what must be awaited for it."""
@@ -183,6 +183,6 @@ async def copied_out(values: Mapping[str, Any], devices: Sequence[SessionDevice]
 
 def _copied_out(value: Any, devices: Sequence[SessionDevice]) -> Any:
     for place in devices:
-        if place.device.has(value):
+        if place.device.owns(value):
             return Residence(place).fetched(value)
     return value

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from ..base.errors import GraphError
 from ..compile import pruned
 from ..ir.rewrite import Program
+from ..streams.capabilities import SwapSupport
 from ..swap.policy import SwapPolicy
 from ..swap.swapper import StepSwapper
 from ..swap.tiers import Tiers
@@ -60,12 +61,14 @@ class Swapping:
         """Return what keeps the saved values of a step on a device; None where there is no limit to keep."""
         if not self._swaps(device):
             return None
+        assert isinstance(device.device, SwapSupport)
         if self._tiers is None:
             self._tiers = Tiers(self.policy, device.device.clock)
         return StepSwapper(device.device, self._tiers, self.policy, str(device.spec))
 
     def _swaps(self, device: SessionDevice) -> bool:
-        return self._everywhere is not False and device.pool is not None and device.pool.limit is not None
+        is_limited = device.pool is not None and device.pool.limit is not None
+        return self._everywhere is not False and is_limited and isinstance(device.device, SwapSupport)
 
     async def aclose(self) -> None:
         """Give the tiers back."""

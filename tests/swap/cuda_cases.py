@@ -115,7 +115,7 @@ async def test_a_buffer_that_somebody_has_stays():
 async def test_buffers_from_a_device_that_was_closed():
     async with CudaDevice("/cuda:0", limit=10 * NBYTES) as device:
         pass
-    for take in (device.allocate, device.allocate_spare, device.host_memory().take):
+    for take in (device.allocate, device.allocate_unreserved, device.host_memory().take):
         with pytest.raises(tg.TagflowError, match="has ended with the device"):
             take((LENGTH,), np.dtype(float))
 
