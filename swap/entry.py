@@ -1,4 +1,4 @@
-"""Saved values under swap: where each one is, and what may happen to it next."""
+"""A saved value under swap: where its bytes are, and which state may follow. See docs/design/0012-swap.md."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Array = np.ndarray[Any, Any]
 
 
 class State(Enum):
-    """Where a saved value is."""
+    """State of a saved value: which memories hold its bytes, and whether a copy of them is under way."""
 
     __hash__ = object.__hash__  # that of Enum is a call in Python
 
@@ -27,8 +27,9 @@ class State(Enum):
     CACHED = "in the device's memory and in a tier"
 
 
-# What may follow: a copy out ends, or fails and leaves all as it was; a copy in does too; a copy is dropped. What is
-# a copy of something in the host's memory is so from its beginning.
+# The states that may follow. A copy out succeeds, or fails and leaves the array where it was; so does a copy in. The
+# array of a CACHED value can be dropped at no cost, as that of a clean page can. An array that was copied from host
+# memory (RESIDENT -> CACHED) is CACHED from its beginning: its source still holds the bytes.
 TRANSITIONS: dict[State, frozenset[State]] = {
     State.RESIDENT: frozenset({State.SWAPPING_OUT, State.CACHED}),
     State.SWAPPING_OUT: frozenset({State.SWAPPED_OUT, State.RESIDENT}),
@@ -37,7 +38,7 @@ TRANSITIONS: dict[State, frozenset[State]] = {
     State.CACHED: frozenset({State.SWAPPED_OUT}),
 }
 
-# Whether it has an array in the device's memory, a location in a tier, and a copy under way.
+# Whether a value in this state has an array in the device's memory, a location in a tier, and a copy under way.
 HOLDINGS: dict[State, tuple[bool, bool, bool]] = {
     State.RESIDENT: (True, False, False),
     State.SWAPPING_OUT: (True, False, True),
@@ -48,31 +49,34 @@ HOLDINGS: dict[State, tuple[bool, bool, bool]] = {
 
 
 class SwapEntry(Stored):
-    """A saved value that may move; slots of series hold it in the place of the array.
+    """Entry of a saved value that may move; the slots of series hold the entry instead of the array.
 
     Parameters
     ----------
     array : Buffer
-        Of the device, as what is fetched.
+        Of the device whose memory the value may leave, an instance of `Device.buffer`.
     saved_at : float
-        When it was saved, in seconds by the device's clock.
+        Seconds by the device's clock.
     fetch : callable
-        Copies what its location holds, at once, to an array that is given, or to a new one; returns that.
+        Gets the entry and a contiguous array or None; copies the bytes at the entry's location at once into that
+        array, or into a new one, and returns it.
 
     Attributes
     ----------
     state : State
-    location : object or None
-        What a tier keeps it in; given back when nobody has it any more.
+    shape, dtype, size
+        Of the value; `size` in bytes.
+    location : numpy.ndarray, Extent or None
+        Where a tier, or the feed of a `host_backed` value, keeps the bytes; given back with the last reference to it.
     copy : Event or None
         The copy under way.
     host_backed : bool
-        Whether its location is somebody else's memory, which stays.
+        Whether the location is memory of the host that nobody else gives back: rows of a feed.
     waiters : list of asyncio.Future
-        Readers that wait for it to arrive.
+        Reads that wait for the copy in.
     """
 
-    __slots__ = ("copy", "dtype", "fetch", "saved_at", "host_backed", "location", "shape", "size", "state", "waiters")
+    __slots__ = ("copy", "dtype", "fetch", "host_backed", "location", "saved_at", "shape", "size", "state", "waiters")
 
     def __init__(self, array: Array, saved_at: float, fetch: Callable[[SwapEntry, Array | None], Array]) -> None:
         super().__init__(array)
@@ -86,13 +90,19 @@ class SwapEntry(Stored):
         self.waiters: list[asyncio.Future[Array]] = []
 
     def begin_on_host(self) -> None:
-        """Begin as a value that is in the host's memory and not on the device."""
+        """Begin as SWAPPED_OUT: the array that the entry was made of lies in host memory, not on the device."""
         self.array, self.location, self.state, self.host_backed = None, self.array, State.SWAPPED_OUT, True
 
     def become(
         self, state: State, *, array: Array | None = None, location: Any = None, copy: Event[Any] | None = None
     ) -> None:
-        """Go to another state with what it has there; RuntimeError if that may not follow, or is not what it takes."""
+        """Enter another state with the array, location and copy that the value has there.
+
+        Raises
+        ------
+        RuntimeError
+            If `TRANSITIONS` does not allow the state, or `HOLDINGS` wants other things than those given.
+        """
         if state not in TRANSITIONS[self.state]:
             raise RuntimeError(f"internal error: a saved value went from {self.state} to {state}")
         if (array is not None, location is not None, copy is not None) != HOLDINGS[state]:
@@ -100,11 +110,11 @@ class SwapEntry(Stored):
         self.state, self.array, self.location, self.copy = state, array, location, copy
 
     def now(self) -> Array:
-        """Return the array; if it is away it is read at once, while nothing else goes on."""
+        """Return the array; one that was swapped out is copied in at once, which blocks the calling thread."""
         return self.fetch(self, None) if self.array is None else self.array
 
     def copy_to(self, target: Array) -> None:
-        """Copy the array at once to a contiguous one."""
+        """Copy the array at once into a contiguous one."""
         if self.array is None:
             self.fetch(self, target)
         else:

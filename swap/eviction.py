@@ -1,4 +1,7 @@
-"""The values that one step has saved on one device, in their order, and which of them may move."""
+"""The values that one step has saved on one device, oldest first: the order in which they are evicted.
+
+See docs/design/0012-swap.md.
+"""
 
 from __future__ import annotations
 
@@ -12,18 +15,21 @@ from ..kernels.scheduler.series import Series
 from ..streams.capabilities import SwapSupport
 from .entry import Array, State, SwapEntry
 
-_NEAR = 32  # values in front whose arrays are in no slot; what an iteration saves twice it saves at about the same time
-Slot = tuple[ref[Series], int, float]  # that holds an array without a SwapEntry yet, and when it was saved
+_NEAR = 32  # entries made ahead; two slots of an iteration that hold the same array are about this close in the queue
+Slot = tuple[ref[Series], int, float]  # a slot that holds a plain array: its series, its index, when it was saved
 
 
 class EvictionQueue:
-    """A queue of saved values, what was saved first in front.
+    """Queue of saved values, the oldest in front.
+
+    Behind are slots that still hold plain arrays, as the C code noted them; in front are values with a SwapEntry. An
+    entry is made only as a slot comes to the front: most steps never need one.
 
     Parameters
     ----------
     device : SwapSupport
     slots : SavedSlots
-        What was saved last, without Entries yet.
+        The slots saved last, which have no entries yet.
     fetch : callable
         That of a SwapEntry.
     """
@@ -33,36 +39,39 @@ class EvictionQueue:
     ) -> None:
         self._device, self._slots, self._fetch = device, slots, fetch
         self._known: WeakValueDictionary[int, SwapEntry] = WeakValueDictionary()  # by the id of the resident array
-        self._front: deque[ref[SwapEntry]] = deque()  # what is looked at next
-        self._queue: deque[ref[SwapEntry] | Slot] = slots.queue  # what is behind it
+        self._front: deque[ref[SwapEntry]] = deque()  # taken next
+        self._queue: deque[ref[SwapEntry] | Slot] = slots.queue  # behind the front
         self._origins: dict[int, tuple[ref[Array], Array]] = {}  # array id -> the array, the rows it is a copy of
 
     def __len__(self) -> int:
         return len(self._front) + len(self._queue)
 
     def add(self, array: Array) -> SwapEntry:
-        """Append a value and return its SwapEntry."""
+        """Append a value and return its entry."""
         entry, is_new = self._entry(array, self._device.clock.now())
         if is_new:
             self.append(entry)
         return entry
 
     def append(self, entry: SwapEntry) -> None:
-        """Look at a value again when all others were looked at."""
+        """Put a value at the end of the queue, behind all others."""
         self._queue.append(ref(entry))
 
     def put_back(self, entries: Sequence[SwapEntry]) -> None:
-        """Put values to the front again, in the order in which they were taken."""
+        """Put values back to the front, in the order in which they were taken."""
         self._front.extendleft(map(ref, reversed(entries)))
 
     def oldest(self) -> SwapEntry | None:
-        """Take the first value; None if it is no more."""
+        """Take the first value; None if the queue is empty, or that value is gone."""
         if len(self._front) < _NEAR:
             self.gather(2 * _NEAR)
         return self._front.popleft()() if self._front else None
 
     def gather(self, count: int | None = None) -> None:
-        """Give the next slots, or all, their Entries: an array that is in two of them is held by neither."""
+        """Give the next `count` slots, or all, their entries.
+
+        An array that lies in two slots has one entry; before both slots hold it, one of them keeps the array in use.
+        """
         for _ in range(min(len(self._queue), len(self._queue) if count is None else count)):
             each = self._queue.popleft()
             found = self._replaced(*each) if isinstance(each, tuple) else each
@@ -70,7 +79,7 @@ class EvictionQueue:
                 self._front.append(found)
 
     def _replaced(self, where: ref[Series], index: int, when: float) -> ref[SwapEntry] | None:
-        """Put a SwapEntry in the place of an array; None if it is no more, or has a place in the queue already."""
+        """Put an entry into a slot instead of its array; None if the array is gone, or was in the queue already."""
         series = where()
         array: Any = None if series is None else series.at(index)
         if series is None or type(array) is not self._device.buffer:
@@ -80,9 +89,10 @@ class EvictionQueue:
         return ref(entry) if is_new else None
 
     def remember(self, array: Array, location: Array) -> None:
-        """Note where an array came from, as long as it lives: if it is saved it need not be copied out.
+        """Note the rows of host memory that an array was copied from: if it is saved, no copy out is needed.
 
-        It stays what it is, as no kernel may write its result there; where that can not be forbidden nothing is noted.
+        That holds only as long as no kernel writes a result into the array, so it is made read-only. Where a device
+        can not do that nothing is noted.
         """
         if not self._device.make_readonly(array):
             return
@@ -90,12 +100,12 @@ class EvictionQueue:
         origins[number] = ref(array, lambda _: origins.pop(number, None)), location
 
     def clear(self) -> None:
-        """Look at none of them any more."""
+        """Forget all values; none is evicted any more."""
         self._front.clear()
         self._queue.clear()
 
     def _entry(self, array: Array, saved_at: float) -> tuple[SwapEntry, bool]:
-        """Return the SwapEntry of an array, one also if it was saved twice, and whether it is new."""
+        """Return the entry of an array, the same one if the array was saved before, and whether it is new."""
         entry = self._known.get(id(array))
         if entry is not None and entry.array is array:
             return entry, False
@@ -108,6 +118,6 @@ class EvictionQueue:
         return entry, True
 
     def origin(self, array: Any) -> Array | None:
-        """Return what of the host's memory an array is a copy of, if that is known."""
+        """Return the rows of host memory that an array was copied from, if they are known."""
         known, location = self._origins.get(id(array), (None, None))
-        return location if known is not None and known() is array else None
+        return location if known is not None and known() is array else None  # the id may have been used again

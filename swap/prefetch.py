@@ -1,4 +1,7 @@
-"""What of a step's saved values will be read next, and how much of it should be brought back by then."""
+"""Saved values that will be read next, and how many of them should be on the device by then.
+
+See docs/design/0012-swap.md, "Ahead of need".
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ _WORTH = 16  # slots brought back as one, beyond which a call for each hardly co
 
 
 class Prefetcher:
-    """What will be read next.
+    """Predictor of the next reads: it follows the reads of each series and measures how long copies take.
 
     Parameters
     ----------
@@ -33,31 +36,31 @@ class Prefetcher:
     Attributes
     ----------
     wanted : deque of weakref.ref to SwapEntry
-        What should be back soon, what is needed first at the left; who begins to bring it takes it off.
-    seconds : float
-        That a copy takes, from when it is asked for.
+        Values that should be copied in soon, the one needed first at the left; whoever begins a copy takes it off.
+    copy_seconds : float
+        That a copy takes from its submission, smoothed; 0 before the first.
     """
 
     def __init__(self, policy: SwapPolicy, batch_bytes: int, clock: Clock) -> None:
         self.wanted: deque[ref[SwapEntry]] = deque()
-        self.seconds = 0.0
+        self.copy_seconds = 0.0
         self._policy, self._batch_bytes, self._clock = policy, batch_bytes, clock
-        self._away: dict[int, ref[SwapEntry]] = {}  # by the entry's id, in the order of leaving: not read yet
+        self._swapped_out: dict[int, ref[SwapEntry]] = {}  # by the entry's id, in the order of leaving: not read yet
         self._interval = inf  # seconds between two reads of a series
         self._last_read = -inf
 
-    def left(self, entry: SwapEntry) -> None:
-        """Note a value that is away now."""
-        self._away.pop(id(entry), None)  # of one that is no more
-        self._away[id(entry)] = ref(entry)
+    def note_swapped_out(self, entry: SwapEntry) -> None:
+        """Note a value whose copy out has ended."""
+        self._swapped_out.pop(id(entry), None)  # of an entry that is gone, whose id this one has now
+        self._swapped_out[id(entry)] = ref(entry)
 
-    def measure(self, asked: float, event: Event[Any]) -> None:
-        """Note how long a copy took that was asked for at a time, in seconds by the clock."""
+    def measure(self, submitted: float, event: Event[Any]) -> None:
+        """Note how long a copy took that was submitted at a time, in seconds by the clock."""
         if event.ended is not None:
-            self.seconds = _smoothed(self.seconds or inf, event.ended - asked)
+            self.copy_seconds = _smoothed(self.copy_seconds or inf, event.ended - submitted)
 
-    def read(self, series: Series | Any, index: int) -> None:
-        """See from a read what will be read next, unless that is well on its way.
+    def note_read(self, series: Series | Any, index: int) -> None:
+        """Predict from the read of a slot which slots will be read next.
 
         Parameters
         ----------
@@ -66,43 +69,56 @@ class Prefetcher:
             Of a slot, or an element.
         """
         value = series.at(index)
-        self._away.pop(id(value), None)
+        self._swapped_out.pop(id(value), None)
+        # Backward loops read from the end; until a second read shows the direction, assume that.
         step = index - series.cursor if series.cursor >= 0 else -1
         series.cursor = index
-        if step == 0:
+        if step == 0:  # the same slot once more says nothing of the next
             return
         now = self._clock.now()
-        if now > self._last_read:
+        if now > self._last_read:  # reads of one moment, as those of a window of iterations, count as one
             self._interval = _smoothed(self._interval, now - self._last_read)
             self._last_read = now
         depth = self._depth(value.nbytes if type(value) is not SwapEntry else value.size)
+        # Walking `depth` slots at each read would cost more than the read, so two samples decide. If the value halfway
+        # is on the device or on its way, the batch asked for last still lasts: asking again when half of it is used
+        # keeps copies in batches. If the slot at the end holds a plain array, none between has left either: values
+        # leave oldest first, and backward loops read towards the oldest. None is beyond the series, where values of
+        # the iteration before come next.
         middle, last = series.at(index + (depth + 1) // 2 * step), series.at(index + depth * step)
         if isinstance(middle, SwapEntry) and middle.state is not State.SWAPPED_OUT:
             return
-        if middle is None or last is None or isinstance(last, SwapEntry):  # else none of them has moved
+        if middle is None or last is None or isinstance(last, SwapEntry):
             behind = islice(self._behind(series, index, step), depth)
             self.wanted = deque(ref(each) for each in behind if isinstance(each, SwapEntry))
 
     def clear(self) -> None:
         """Want nothing any more."""
         self.wanted.clear()
-        self._away.clear()
+        self._swapped_out.clear()
 
     def _behind(self, series: Series | Any, index: int, step: int) -> Iterator[Any]:
-        """Yield what should be read next: the slots behind, then, where a loop goes back to others, what left last."""
+        """Yield values in the order in which they should be read.
+
+        First the slots behind the one at `index`; then, as a backward loop goes on to the series of the iteration
+        before, the values that were swapped out last.
+        """
         seen = set()
         while (value := series.at(index := index + step)) is not None:
             seen.add(id(value))
             yield value
-        for each in reversed(self._away.values()) if step < 0 else ():
+        for each in reversed(self._swapped_out.values()) if step < 0 else ():
             if (entry := each()) is not None and id(entry) not in seen:
                 yield entry
 
     def _depth(self, size: int) -> int:
-        """Return how many slots are brought back ahead of one: as copies take, and so many that a batch is worth it."""
+        """Return how many slots to bring back ahead of one.
+
+        As many as are read while a copy takes its time, and enough that a batch is worth its calls.
+        """
         if isinstance(self._policy.prefetch, int):
             return self._policy.prefetch
-        wanted = MOST_AHEAD if self._interval <= 0 else self.seconds / self._interval
+        wanted = MOST_AHEAD if self._interval <= 0 else self.copy_seconds / self._interval
         worth = min(_WORTH, self._batch_bytes // (4 * max(size, 1)))
         return min(MOST_AHEAD, 2 + max(worth, ceil(min(wanted, MOST_AHEAD))))
 

@@ -117,9 +117,9 @@ class Execution:
         self.counts = counted(step, self.machine)
         self.swaps: list[StepSwapper] = self.machine.swaps
         for swap in self.swaps:
-            swap.wake, swap.fail = self._look, self.abort
+            swap.copies.wake, swap.copies.fail = self._look, self.abort
             if trace is not None:
-                swap.show = partial(trace.add_copy, swap.counts.device if len(step.shares) > 1 else DEVICE)
+                swap.copies.show = partial(trace.add_copy, swap.counts.device if len(step.shares) > 1 else DEVICE)
         self.devices = devices
         self.bell: Bell | None = None  # rings when a worker has done its work
         self.tasks: dict[asyncio.Task[Any] | OpTask, tuple[int, Any]] = {}

@@ -166,7 +166,7 @@ async def check(program, rows, window, count, seed, fraction, fields, tiers, kin
                 for got, wanted in zip(results[0] + results[1], expected[0] + expected[1], strict=True):
                     np.testing.assert_array_equal(got, wanted, strict=True)
                 del results, got
-            assert not any(swap._copies for swap in swaps)
+            assert not any(swap.copies for swap in swaps)
         pools = [device.pool for device in devices]
         assert all(pool.peak_bytes <= pool.limit for pool in pools)
         gc.collect()

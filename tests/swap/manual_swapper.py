@@ -27,8 +27,8 @@ class Rig:
         self.swap = StepSwapper(device, self.tiers, self.policy, device.name)
         self.swap._batch_bytes = 0  # each value is copied by itself
         self.errors, self.wakes = [], []
-        self.swap.fail = self.errors.append
-        self.swap.wake = lambda: self.wakes.append(None)
+        self.swap.copies.fail = self.errors.append
+        self.swap.copies.wake = lambda: self.wakes.append(None)
         self.series = Series()
 
     def array(self, k=0):

@@ -109,7 +109,7 @@ async def disk_rig(tmp_path, **fields):
 
 async def settled(rig):
     await rig.turn()
-    while rig.swap._copies:
+    while rig.swap.copies:
         await asyncio.sleep(0.001)
 
 

@@ -228,10 +228,10 @@ async def test_slots_that_hold_nothing_any_more_are_forgotten(rig):
         for k, array in enumerate(arrays):
             save(rig, k, array)
         del ended
-    assert len(rig.swap._saved) < 5000
+    assert len(rig.swap._queue) < 5000
     for _ in range(10_000):
         rig.swap.entry_for(rig.array(3))
-    assert len(rig.swap._saved) < 5000
+    assert len(rig.swap._queue) < 5000
     kept, rig.series = rig.series, Series()
     del arrays
     for k in range(3, 6):
