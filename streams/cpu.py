@@ -1,4 +1,4 @@
-"""The CPU as a device: what a stream is given is done by a thread of its own, which is there while there is work."""
+"""The CPU as a device: each stream has a thread of its own, which is there while there is work."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class ThreadStream(QueuedStream):
             self._change.notify()
 
     def _serve(self) -> None:
-        """Do what can be done until there was nothing for a while."""
+        """Do work until there was none for `LINGER` seconds."""
         while (op := self._take()) is not None:
             self._run(op)
             del op  # not to keep anything alive while waiting for the next
@@ -83,7 +83,7 @@ class ThreadStream(QueuedStream):
 class CpuDevice(HostDevice[ThreadStream]):
     """The CPU, or a share of it with a memory of its own.
 
-    The compute stream is for work that is to be done in a thread; what is done inline needs no event.
+    The compute stream is for work that is to be done in a thread; kernels called on the loop's thread need no event.
 
     Parameters
     ----------

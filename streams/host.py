@@ -23,11 +23,11 @@ from .queued import QueuedStream
 
 Array = NDArray[Any]
 S = TypeVar("S", bound=QueuedStream)
-_KEPT = 1 << 30  # most bytes of freed arrays outside devices that are kept for the next ones
+_KEPT = 1 << 30  # most bytes of freed arrays outside devices that are cached for new ones
 
 
 class PooledMemory:
-    """Memory of this process from a pool of its own; see :class:`HostMemory`."""
+    """Host memory from a pool of its own; see :class:`HostMemory`."""
 
     def __init__(self, limit: int | None) -> None:
         self._pool = Pool(_KEPT, limit)
@@ -184,7 +184,7 @@ class HostDevice(SwapSupport, Generic[S]):
             self.pool.close()
 
     def _join(self, stream: S) -> None:
-        """Give back what a stream has of the operating system's, once all its work has ended."""
+        """Give back the thread or handle that a stream has of the operating system, once all its work has ended."""
 
 
 def _value(source: Array | Event[Array]) -> Array:

@@ -1,4 +1,6 @@
-"""Devices that take a stated time without using a core, or wait to be told to go on: for tests and experiments.
+"""Devices that take a stated time without using a core, or wait to be released: for tests and experiments.
+
+See docs/design/0010-streams.md, "Time is computed, not measured".
 
 Their work is done by the loop's thread at the moment it begins, and counts as done when its time is over. Copies
 between streams are real, as is the memory with its limit; only the time is made up.
@@ -24,9 +26,10 @@ T = TypeVar("T")
 
 
 class SimulatedStream(QueuedStream):
-    """A stream that does its work where it is submitted; when that is over is up to `_begun`.
+    """A stream that does its work on the loop's thread; when the work counts as done is up to `_begun`.
 
-    Work begins when the stream was free, the work submitted and all it waits for done, however late that was noticed.
+    Work begins at the time when the stream was free, the work submitted and the events of `after` done, however late
+    the loop noticed that.
     """
 
     def __init__(self, name: str, clock: Clock) -> None:
@@ -38,7 +41,7 @@ class SimulatedStream(QueuedStream):
 
     @abstractmethod
     def _begun(self, event: Event[Any], began: float) -> None:
-        """See to it that `_finish` is called with the time at which the work ends, by the loop's thread."""
+        """Have `_finish` called, on the loop's thread, with the time at which the work ends."""
 
     def submit(
         self,
@@ -63,7 +66,7 @@ class SimulatedStream(QueuedStream):
                 hint="await its events first, or give each loop a device of its own",
             )
         self._loop, self._thread = loop, threading.get_ident()
-        if busy:  # what the last loop did not live to see; the clock's calls come along
+        if busy:  # work that the last loop did not live to end; the clock's calls come along
             self.clock.call_at(self.clock.now(), self._proceed)
 
     def _look(self) -> None:
@@ -73,7 +76,7 @@ class SimulatedStream(QueuedStream):
             call_on(self._loop, self._proceed)
 
     def _proceed(self) -> None:
-        if self._proceeding:  # further down the stack, where it will be seen
+        if self._proceeding:  # further down the stack, where the loop there takes this work as well
             return
         self._proceeding = True
         try:
@@ -97,7 +100,7 @@ class SimulatedStream(QueuedStream):
         self._begun(op.event, began)
 
     def _finish(self, at: float, error: BaseException | None = None) -> None:
-        """End what is running, with the time in seconds by the clock, and go on."""
+        """End the work that runs, with the time in seconds by the clock, and begin the next."""
         op = self._running
         assert op is not None
         self._free = at

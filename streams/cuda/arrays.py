@@ -1,4 +1,6 @@
-"""CuPy on a device: what it enqueues goes to the device's compute stream, what it makes is in the device's pool.
+"""CuPy on a device: its kernels go to the device's compute stream, its arrays are in the device's pool.
+
+See docs/design/0014-cuda.md, from "CuPy is set for a call", and 0016-other-arrays.md.
 
 Its stream and its allocator are each thread's own, and set for one call; the context is the runtime's primary one.
 Nothing stays set, so that a program may use CuPy beside its sessions.
@@ -53,7 +55,7 @@ def load_cupy(wanted: bool | None) -> Any:
 
 
 class CupyArrays:
-    """What CuPy's arrays and calls are on one device.
+    """CuPy's arrays and calls on one device.
 
     Parameters
     ----------
@@ -66,7 +68,7 @@ class CupyArrays:
         self._core, self._cuda, self._array = core, cupy.cuda, cupy.ndarray
         self._stream = cupy.cuda.Stream.from_external(core.streams[0])
         self._calls = 0
-        self._markers: deque[Event[None]] = deque()  # behind calls, in order
+        self._markers: deque[Event[None]] = deque()  # not known to be passed yet, in order
         self._memory = type("Memory", (cupy.cuda.UnownedMemory,), {"__slots__": ("buffer",)})
 
     def call(self, function: Callable[..., T], *args: Any) -> T:

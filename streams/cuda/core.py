@@ -1,4 +1,6 @@
-"""What a CUDA device is made of, apart from its face: the thread that has the context, and all that lives in it.
+"""Core of a CUDA device: the thread that has the context, and all that lives in the context.
+
+See docs/design/0014-cuda.md.
 
 No object of pycuda is let go by any other thread, as those end the process or leak when their context is not current.
 The thread refers to the core and nobody's device: a device that is dropped ends its thread.
@@ -26,7 +28,7 @@ STREAMS = ("compute", "host_to_device", "device_to_host")
 
 
 class Core:
-    """A primary context with three streams and two pools, and the thread that enqueues their work.
+    """Primary context of a GPU with three streams and two pools, and the thread that enqueues their work.
 
     Parameters
     ----------
@@ -41,7 +43,7 @@ class Core:
     most_cached, most_pinned : int
         Bytes of free blocks kept on the device, and of page-locked ones on the host.
     cupy : module or None
-        What computes on the device.
+        The library that computes on the device.
 
     Attributes
     ----------
@@ -167,7 +169,7 @@ class Core:
         return blocks
 
     def record_marker(self, stream: Any) -> Any:
-        """Record an event behind what was enqueued."""
+        """Record a CUDA event behind the work enqueued so far."""
         with self.markers_lock:
             marker = self.markers.pop() if self.markers else None
         if marker is None:

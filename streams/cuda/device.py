@@ -1,4 +1,4 @@
-"""A GPU as a device, by pycuda."""
+"""A GPU as a device, by pycuda. See docs/design/0014-cuda.md."""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
 """Memory of a device and page-locked memory of the host, in blocks that are used again.
 
+See docs/design/0014-cuda.md.
+
 Any thread may take a block; one that must be made is made with the context current, which other blocks wait for.
 Finalizers, which run in any thread and at any time, do no more than put a block into a queue.
 """
@@ -34,12 +36,12 @@ def _whole(nbytes: int, step: int = _SMALLEST) -> int:
 
 
 class Block:
-    """A piece of memory.
+    """A piece of memory of one kind, in use or free.
 
     Attributes
     ----------
     memory : object
-        What was made, None once it is freed.
+        As the pool's `make` returned it, None once it is freed.
     capacity : int
         Bytes that it has.
     nbytes : int
@@ -62,7 +64,7 @@ class Block:
 
 
 class BlockPool:
-    """Blocks of a kind of memory, with exact counts of the bytes asked for.
+    """Pool of blocks of one kind of memory, with exact counts of the bytes asked for.
 
     Parameters
     ----------
@@ -180,24 +182,25 @@ class BlockPool:
             self._return(block)
 
     def detain(self) -> None:
-        """From now on keep what this thread gives back, until `detained` is called.
+        """From now on keep the blocks that this thread gives back, until `detained` is called.
 
-        What was enqueued may go on using it: a stream of the device would not mind, but the others do not wait for it.
+        Work that was enqueued may still use them. Its own stream may have them at once, as it works in order; but the
+        other streams do not wait for that work.
         """
         self._detained, self._detaining = [], get_ident()
 
     def detained(self) -> list[Block]:
-        """End `detain`; return the blocks, to be given back when that what was enqueued is done."""
+        """End `detain`; return the blocks, to be given back when the work that was enqueued is done."""
         blocks, self._detained = self._detained or [], None
         return blocks
 
     def release(self, blocks: list[Block]) -> None:
-        """Give back what was detained."""
+        """Give detained blocks back."""
         for block in blocks:
             self._return(block)
 
     def collect(self) -> None:
-        """See to what was given back: before a marker, so that it is known to be behind that one."""
+        """Sort in the blocks given back so far; before a marker, which is then behind their last use."""
         with self._lock:
             self._collect()
 
@@ -340,11 +343,11 @@ class CudaBuffer:
 
     @property
     def reusable_after(self) -> int:
-        """Number of the marker on the compute stream behind which others may write here."""
+        """Number of the marker on the compute stream behind which other streams may write here."""
         return 0 if self._block is None else self._block.reusable_after or 0
 
     def record_use(self) -> None:
-        """Let kernels have it: they may be under way when nobody has it any more."""
+        """Note that kernels use the buffer: they may still run when the last reference to it is gone."""
         if self._block is not None and self._block.reusable_after is None:
             self._block.reusable_after = 0
 
@@ -370,7 +373,7 @@ def buffer_in(array: Any) -> CudaBuffer:
 
 
 class _PinnedBase:
-    """Has a block as long as arrays of its memory live: it is their base."""
+    """Base of arrays in page-locked memory: it holds their block as long as one of them lives."""
 
     __slots__ = ("__array_interface__", "_memory", "block", "given", "pool")
 
@@ -408,7 +411,7 @@ def is_pinned(array: NDArray[Any], pool: BlockPool) -> bool:
 
 
 class PinnedMemory:
-    """What one user has of a pool of page-locked memory; see :class:`HostMemory`."""
+    """One user's share of a pool of page-locked memory; see :class:`HostMemory`."""
 
     def __init__(self, pool: BlockPool, limit: int | None) -> None:
         self.limit = limit

@@ -1,4 +1,7 @@
-"""Streams of a GPU: the device's thread calls the work, which enqueues; a thread of the stream waits for the end."""
+"""Streams of a GPU: the device's thread calls the work, which enqueues; a thread of the stream waits for the end.
+
+See docs/design/0014-cuda.md.
+"""
 
 from __future__ import annotations
 
@@ -45,11 +48,13 @@ class CudaEvent(Event[T]):
         super().__init__(stream, kind)
         self.core = stream.core
         self.enqueued = False
-        self._marker: Any = None  # an event of pycuda's until the work is done; guarded by the core's markers_lock
+        self._marker: Any = (
+            None  # pycuda's event, recorded behind the work, until that is done; guarded by the core's markers_lock
+        )
         self._enqueued_listeners: list[Callable[[], object]] = []  # guarded by the lock of the event
 
     def listen_enqueued(self, call: Callable[[], object]) -> bool:
-        """Have `call` called when the work was enqueued or has ended; False if it was."""
+        """Have `call` called when the work was enqueued or has ended; False if it has been already."""
         with self._lock:
             if not (self.enqueued or self._done):
                 self._enqueued_listeners.append(call)
@@ -62,14 +67,14 @@ class CudaEvent(Event[T]):
         return self._result  # type: ignore[return-value]
 
     def begin(self, marker: Any, known: bool) -> None:
-        """Let those go on that waited for the work to be enqueued.
+        """Note that the work was enqueued, and tell the streams that wait for that.
 
         Parameters
         ----------
         marker : pycuda.driver.Event or None
             Recorded behind the work; None if nothing was enqueued.
         known : bool
-            Whether the device knows all that there is to do; else others must wait until it is done.
+            Whether the device knows all of the work; else (the host has a part in it) others must wait for its end.
         """
         self._marker = marker
         if known:
@@ -84,7 +89,7 @@ class CudaEvent(Event[T]):
             call()
 
     def make_wait(self, stream: CudaStream) -> None:
-        """Let a stream of any device wait for the work, if that is not done."""
+        """Let a stream of any device wait for the work, unless that is done (``cuStreamWaitEvent``)."""
         with self.core.markers_lock:
             if self._marker is not None and self.stream is not stream:
                 stream.inner.wait_for_event(self._marker)
@@ -130,6 +135,9 @@ class CudaStreamOp(StreamOp):
         self.number = 0
 
     def waits(self, call: Callable[[], object]) -> bool:
+        # As in `StreamOp`, but work that may be enqueued ahead waits for a CUDA event only until that one's work is
+        # enqueued: the device does the rest. This is called whenever the stream is woken, by whatever event. So for an
+        # event that was asked before, its state is looked at; asking again would register one more call each time.
         while self._seen < len(self.after):
             event = self.after[self._seen]
             asks = event.listen_enqueued if self.ahead and isinstance(event, CudaEvent) else event.listen
@@ -143,7 +151,7 @@ class CudaStreamOp(StreamOp):
         return False
 
     def complete(self) -> None:
-        """Do the host's part."""
+        """Do the host's part of the work."""
         event = self.event
         if self.then is None or event.failing:
             return
@@ -261,7 +269,7 @@ class CudaStream(QueuedStream):
         self.inner = None
 
     def _finish(self) -> None:
-        """Wait for what others have enqueued, who leave no markers; on a device that has failed nothing goes on."""
+        """Wait for work that other libraries have enqueued, without markers; a device that has failed does no more."""
         with suppress(self.core.driver.Error):
             self.inner.synchronize()
 
@@ -353,7 +361,9 @@ class CudaStream(QueuedStream):
             event.wait()
         except self.core.driver.Error as failure:
             error = self.core.translated(failure, f"{self.name}: {event.kind or 'work'} failed on the device")
-        for other in op.after:  # done on the device, but perhaps not seen yet by the thread that waits for it
+        # The device has done the work that this one waited for; the threads of other streams may not know yet. Events
+        # end in the order of their dependences, so wait for them.
+        for other in op.after:
             wait_for(other)
         if error is None:
             self._last_passed = max(self._last_passed, op.number)
