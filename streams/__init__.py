@@ -1,5 +1,6 @@
 """Devices with memory and streams: the contract, the CPU, and devices for tests and experiments."""
 
+from .capabilities import SimulatedTime, SwapSupport
 from .clock import LoopClock, VirtualClock
 from .contract import Buffer, Clock, Device, Stream, StreamStatistics
 from .cpu import CpuDevice
@@ -22,8 +23,10 @@ __all__ = [
     "LatencyDevice",
     "LoopClock",
     "ManualDevice",
+    "SimulatedTime",
     "Stream",
     "StreamStatistics",
+    "SwapSupport",
     "VirtualClock",
     "Withdrawn",
     "cuda_devices",

@@ -5,7 +5,7 @@ the order in which it was submitted. Streams run at the same time, except where 
 (``after=``), of this or any other device; the work behind it on its stream waits with it.
 
 **Events.** `Stream.submit` returns an event: the point on the stream at which the work is done. It has the work's
-result. Submitted without work it is a mark: done when all before it is. Any number of coroutines, on any loop, await
+result. Submitted without work it is a marker: done when all before it is. Any number of coroutines, on any loop, await
 it, and a cancelled one disturbs no other. Callbacks are called by the loop that ran when they were added, after the
 event is done, never from within the call that adds them.
 
@@ -42,17 +42,15 @@ from types import TracebackType
 from typing import Any, Protocol, Self, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..kernels.memory.contexts import KernelContexts
-from ..kernels.memory.swappable import SwappableArray
 from .event import Event
 
 T = TypeVar("T")
 
 
 class Buffer(Protocol):
-    """An array in a device's memory, which is given back when nobody has it any more."""
+    """An array in a device's memory, which is given back with the last reference to the array."""
 
     @property
     def nbytes(self) -> int:
@@ -60,52 +58,26 @@ class Buffer(Protocol):
 
 
 class Memory(Protocol):
-    """Counts what the buffers of a device take."""
+    """Counter of the bytes that the buffers of a device take."""
 
     @property
     def live_bytes(self) -> int:
-        """Bytes of those in use."""
+        """Bytes of the buffers in use."""
 
     @property
     def peak_bytes(self) -> int:
-        """The most they were."""
+        """The most bytes that were in use."""
 
     @property
     def limit(self) -> int | None:
-        """Bytes that they may take, None for any number."""
+        """Bytes that buffers may take, None for any number."""
 
     def counts(self, array: Any, /) -> bool:
         """Say whether an array is counted here."""
 
 
-class HostMemory(Protocol):
-    """Arrays of the host's memory, outside the limits of devices.
-
-    Attributes
-    ----------
-    limit : int or None
-        Bytes that they may take, None for any number.
-    """
-
-    limit: int | None
-
-    @property
-    def live_bytes(self) -> int:
-        """Bytes of those in use."""
-
-    @property
-    def peak_bytes(self) -> int:
-        """The most they were."""
-
-    def take(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
-        """Return a new array with anything in it; MemoryError if there is no room."""
-
-    def close(self) -> None:
-        """Keep nothing for new arrays."""
-
-
 class Timer:
-    """A call that is to be made at a time, until it was or is cancelled."""
+    """A call at a time to come, until it was made or is cancelled."""
 
     __slots__ = ("call", "number", "when")
 
@@ -122,7 +94,7 @@ class Timer:
 
 
 class Clock(ABC):
-    """Time, and calls when it comes."""
+    """A clock: tells the time and makes calls at given times."""
 
     @abstractmethod
     def now(self) -> float:
@@ -141,7 +113,7 @@ class Clock(ABC):
 
     @abstractmethod
     def release(self) -> None:
-        """Take one `hold` back, after those who wait for the work were told."""
+        """Take one `hold` back, after the waiters for the work were told."""
 
     async def sleep(self, seconds: float) -> None:
         """Wait until so much of this clock's time is over."""
@@ -155,7 +127,7 @@ class Clock(ABC):
 
 @dataclass(frozen=True, slots=True)
 class StreamStatistics:
-    """What a stream has done so far.
+    """Counts of the work of a stream so far.
 
     Attributes
     ----------
@@ -178,7 +150,7 @@ class StreamStatistics:
 
 
 class Stream(ABC):
-    """A queue of work in order.
+    """A queue of work that begins and ends in order.
 
     Attributes
     ----------
@@ -203,7 +175,7 @@ class Stream(ABC):
         Parameters
         ----------
         work : callable, optional
-            Called without arguments once all before it has ended and what it waits for is done. None for a mark.
+            Called without arguments once all before it has ended and what it waits for is done. None for a marker.
         after : iterable of Event
             Of any stream of any device.
         uses : iterable
@@ -216,7 +188,7 @@ class Stream(ABC):
         Returns
         -------
         Event
-            Done when the work is; its result is what `work` returned, None for a mark.
+            Done when the work is; its result is what `work` returned, None for a marker.
 
         Raises
         ------
@@ -234,28 +206,27 @@ class Stream(ABC):
 
 
 class Device(ABC):
-    """A memory and three streams; ``async with`` closes it.
+    """A memory and three streams: what every device promises; ``async with`` closes it.
+
+    What only some devices can do is in `capabilities`: `SwapSupport` and `SimulatedTime`.
 
     Attributes
     ----------
     name : str
     clock : Clock
-        What the times of its events are told by.
+        Tells the times of its events.
     compute, host_to_device, device_to_host : Stream
     pool : Memory or None
-        Counts its buffers; None if nobody does.
+        Counts its buffers; None if nothing does.
     contexts : KernelContexts
         Where kernels run, with the Pool that limits them: a ByteCounter where their arrays are not NumPy's.
     buffer : type
         Of its buffers. They have a shape, a dtype, and flags that say whether they are contiguous, as NumPy's arrays.
-    has_time : bool
-        Whether it has a time of its own, in which work may count as done later than it was computed.
     arrays : module or None
         The array library whose arrays it computes with, like CuPy; None for NumPy. Then its buffers are arrays of
-        that library, and what computes with them is called by `call`.
+        that library, and kernels are called by `call`.
     """
 
-    has_time = False
     arrays: Any = None
     buffer: type[Any]
     pool: Memory | None
@@ -271,37 +242,24 @@ class Device(ABC):
         """The three streams."""
         return self.compute, self.host_to_device, self.device_to_host
 
-    def call(self, function: Callable[..., T], *args: Any) -> T:
-        """Return ``function(*args)``, called so that it computes here with `arrays`; in any thread.
+    @abstractmethod
+    async def aclose(self) -> None:
+        """Wait for what has begun, drop the rest, and leave nothing behind; again is fine."""
 
-        What it enqueues is on `compute`, what it makes is in the device's memory (MemoryError where there is no room),
-        and it may be done when the device is not. Afterwards that library is for the calling thread what it was before.
-        """
-        return function(*args)
+    async def __aenter__(self) -> Self:
+        return self
 
-    def crowded(self) -> Event[Any] | None:
-        """Return what should be awaited before more is computed by `call`; None if it can be enqueued at once.
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.aclose()
 
-        A device that holds up who calls it, when too much is enqueued, says so before.
-        """
-        return None
-
-    def has(self, array: Any) -> bool:
-        """Say whether an array of `arrays` is in the device's memory."""
-        return self.arrays is not None and isinstance(array, self.arrays.ndarray)
-
-    def enqueued(self) -> Sequence[Event[None]]:
-        """Return what a copy out of a buffer must wait for: where `arrays` compute, a mark behind what makes it."""
-        return () if self.arrays is None else (self.compute.submit(),)
-
-    def delays(self, kind: str, nbytes: int = 0) -> bool:
-        """Say whether work of a kind, which moves so many bytes, takes time of the device's own."""
-        return False
+    # ---- memory
 
     @property
     @abstractmethod
     def live_bytes(self) -> int | None:
-        """Bytes in use in its memory; None if nobody counts them."""
+        """Bytes in use in its memory; None if nothing counts them."""
 
     @property
     @abstractmethod
@@ -311,34 +269,42 @@ class Device(ABC):
     @property
     @abstractmethod
     def limit(self) -> int | None:
-        """Bytes that may be in use, None for any number; what asks for more gets a MemoryError."""
+        """Bytes that may be in use, None for any number; a request for more gets a MemoryError."""
 
     @abstractmethod
     def allocate(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
-        """Return a new Buffer with anything in it, on the account of who runs; MemoryError if there is no room."""
+        """Return a new Buffer, not initialised, on the account of the iteration that runs; MemoryError without room."""
 
-    @abstractmethod
-    def allocate_unreserved(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
-        """Return a new Buffer on nobody's account; None if there is no room that is not reserved."""
+    # ---- kernels, on a device with an array library
 
-    @abstractmethod
-    def charge(self, buffer: Any) -> None:
-        """Count a buffer on the account of who runs, whoever it counted on before."""
+    def call(self, function: Callable[..., T], *args: Any) -> T:
+        """Return ``function(*args)``, called so that it computes on this device with `arrays`; in any thread.
 
-    @abstractmethod
-    def frees(self, holder: SwappableArray) -> bool:
-        """Say whether all bytes of a buffer are free once its holder lets go of it: it is whole and nobody else's."""
-
-    @abstractmethod
-    def protect(self, buffer: Any) -> bool:
-        """See to it that no kernel writes its result into a buffer; False where that can not be.
-
-        Where `arrays` compute kernels never do.
+        Kernels that the function enqueues are on `compute`, arrays that it makes are in the device's memory
+        (MemoryError where there is no room), and it may return before the device is done. Afterwards the library is for
+        the calling thread as it was before.
         """
+        return function(*args)
 
-    @abstractmethod
-    def host_memory(self, limit: int | None = None) -> HostMemory:
-        """Return memory of the host that copies to and from this device need no detour through."""
+    def owns(self, array: Any) -> bool:
+        """Say whether an array of `arrays` is in this device's memory."""
+        return self.arrays is not None and isinstance(array, self.arrays.ndarray)
+
+    def backpressure(self) -> Event[Any] | None:
+        """Return an event to await before more is computed by `call`; None if more can be enqueued at once.
+
+        A device whose driver holds up its callers, when too much is enqueued, returns an event before it comes to that.
+        """
+        return None
+
+    def compute_barrier(self) -> Sequence[Event[None]]:
+        """Return the events that a copy out of a buffer must wait for, before which the buffer may not be computed.
+
+        Where `arrays` compute that is a marker behind all kernels enqueued so far, and elsewhere nothing.
+        """
+        return () if self.arrays is None else (self.compute.submit(),)
+
+    # ---- copies
 
     @abstractmethod
     def copy_in(self, source: Any, *, into: Any = None, after: Iterable[Event[Any]] = ()) -> Event[Any]:
@@ -388,15 +354,3 @@ class Device(ABC):
         """Copy several buffers, each into an array of the host's memory: the same in the other direction."""
         copies = [self.copy_out(source, into=into, after=after) for source, into in pairs]
         return self.device_to_host.submit(after=copies)
-
-    @abstractmethod
-    async def aclose(self) -> None:
-        """Wait for what has begun, drop the rest, and leave nothing behind; again is fine."""
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        await self.aclose()

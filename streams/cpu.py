@@ -1,4 +1,4 @@
-"""The CPU as a device: what a stream is given is done by a thread of its own, which is there while there is work."""
+"""The CPU as a device: each stream has a thread of its own, which is there while there is work."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, SupportsIndex
 
 from .contract import Clock
 from .host import HostDevice
-from .queued import Order, QueuedStream
+from .queued import QueuedStream, StreamOp
 
 LINGER = 1.0  # seconds that a thread waits for more work before it ends; the next work starts another
 
@@ -41,36 +41,36 @@ class ThreadStream(QueuedStream):
             self._change.notify()
 
     def _serve(self) -> None:
-        """Do what can be done until there was nothing for a while."""
-        while (order := self._take()) is not None:
-            self._run(order)
-            del order  # not to keep anything alive while waiting for the next
+        """Do work until there was none for `LINGER` seconds."""
+        while (op := self._take()) is not None:
+            self._run(op)
+            del op  # not to keep anything alive while waiting for the next
 
-    def _take(self) -> Order | None:
+    def _take(self) -> StreamOp | None:
         """Wait for work; None if the thread should end."""
         with self._change:
             patient = True
-            while (order := self._next()) is None:
+            while (op := self._next()) is None:
                 self._rest()
                 if self._closed or not patient:
                     self._thread = None
                     return None
                 patient = self._change.wait(LINGER)
-            self._running = order
-            return order
+            self._running = op
+            return op
 
     def _rest(self) -> None:
         if self._active:
             self._active = False
             self.clock.release()
 
-    def _run(self, order: Order) -> None:
-        if (error := order.obstacle) is not None:
-            self._end(order, self.clock.now(), error)
+    def _run(self, op: StreamOp) -> None:
+        if (error := op.obstacle) is not None:
+            self._end(op, self.clock.now(), error)
             return
-        order.event.began = self.clock.now()
-        order.perform()
-        self._end(order, self.clock.now())
+        op.event.began = self.clock.now()
+        op.perform()
+        self._end(op, self.clock.now())
 
     def join(self) -> None:
         """Wait for the thread of a closed stream whose work has ended."""
@@ -83,7 +83,7 @@ class ThreadStream(QueuedStream):
 class CpuDevice(HostDevice[ThreadStream]):
     """The CPU, or a share of it with a memory of its own.
 
-    The compute stream is for work that is to be done in a thread; what is done inline needs no event.
+    The compute stream is for work that is to be done in a thread; kernels called on the loop's thread need no event.
 
     Parameters
     ----------

@@ -1,4 +1,7 @@
-"""Points on streams: done or not yet, with a result or an error, awaited by any loop."""
+"""Events: points on streams, done or not yet, with a result or an error, awaited by any loop.
+
+See docs/design/0010-streams.md.
+"""
 
 from __future__ import annotations
 
@@ -19,11 +22,11 @@ Loop = asyncio.AbstractEventLoop
 
 
 class Withdrawn(TagflowError):
-    """Work was taken back before it began."""
+    """Error of work that was withdrawn before it began."""
 
 
 class DeviceClosed(TagflowError):
-    """A device was closed before the work began."""
+    """Error of work whose device was closed before it began."""
 
 
 class Event(Generic[T]):
@@ -76,7 +79,7 @@ class Event(Generic[T]):
 
     def __repr__(self) -> str:
         state = "pending" if not self._done else "done" if self._error is None else f"failed: {self._error!r}"
-        return f"<Event {self.kind or 'mark'} on {getattr(self.stream, 'name', None)}, {state}>"
+        return f"<Event {self.kind or 'marker'} on {getattr(self.stream, 'name', None)}, {state}>"
 
     @property
     def done(self) -> bool:
@@ -110,8 +113,8 @@ class Event(Generic[T]):
     def take(self) -> T:
         """Return the result, as `result` does, and forget it.
 
-        A thread that has just ended the event may have it for a moment more, and those who wait for it have it as
-        long as they wait: whoever counts bytes takes the result, and is then the only one who has it.
+        The thread that has just ended the event may hold the event for a moment longer, and coroutines hold it as long
+        as they wait. Who counts bytes takes the result, and is then the only one who holds that.
         """
         result = self.result()
         self._result = None
@@ -129,7 +132,7 @@ class Event(Generic[T]):
         return self.result()
 
     def add_done_callback(self, call: Callable[[Event[T]], object]) -> None:
-        """Have `call` called with the event by the running loop once it is done, soon if it is.
+        """Have `call` called with the event by the running loop once the event is done, soon if it is.
 
         It runs in a copy of the present context. If the loop is closed by then it is not called.
         """
@@ -159,9 +162,9 @@ class Event(Generic[T]):
         return self.stream is not None and self.stream.withdraw(self)
 
     def listen(self, call: Callable[[], object]) -> bool:
-        """For streams: have `call` called at once where the event ends, in whatever thread; False if it is done.
+        """For streams: have `call` called in the thread that ends the event, at once; False if the event is done.
 
-        It must return at once and raise nothing.
+        The call must return at once and raise nothing.
         """
         with self._lock:
             if not self._done:
@@ -169,7 +172,7 @@ class Event(Generic[T]):
             return not self._done
 
     def note(self, result: T | None = None, error: BaseException | None = None) -> None:
-        """For streams: keep how the work went, until the event is done and shows it."""
+        """For streams: keep the result or error of the work until the event is done and shows it."""
         self._result, self._error = result, error
         self._traceback = error and error.__traceback__
 

@@ -15,18 +15,19 @@ from ..kernels.memory.contexts import KernelContexts
 from ..kernels.memory.pool import Pool
 from ..kernels.memory.swappable import SwappableArray
 from ..kernels.memory.unreserved import allocate_unreserved, charge_reader, is_sole_owner
+from .capabilities import SwapSupport
 from .clock import LoopClock
-from .contract import Clock, Device
+from .contract import Clock
 from .event import Event
 from .queued import QueuedStream
 
 Array = NDArray[Any]
 S = TypeVar("S", bound=QueuedStream)
-_KEPT = 1 << 30  # most bytes of freed arrays outside devices that are kept for the next ones
+_KEPT = 1 << 30  # most bytes of freed arrays outside devices that are cached for new ones
 
 
 class PooledMemory:
-    """Memory of this process from a pool of its own; see :class:`HostMemory`."""
+    """Host memory from a pool of its own; see :class:`HostMemory`."""
 
     def __init__(self, limit: int | None) -> None:
         self._pool = Pool(_KEPT, limit)
@@ -55,7 +56,7 @@ class PooledMemory:
         self._pool.close()
 
 
-class HostDevice(Device, Generic[S]):
+class HostDevice(SwapSupport, Generic[S]):
     """A device whose buffers are NumPy arrays with their data in a pool.
 
     Parameters
@@ -139,11 +140,11 @@ class HostDevice(Device, Generic[S]):
         assert self.pool is not None
         charge_reader(self.pool, buffer)
 
-    def frees(self, holder: SwappableArray) -> bool:
+    def is_sole_owner(self, holder: SwappableArray) -> bool:
         assert self.pool is not None
         return is_sole_owner(self.pool, holder)
 
-    def protect(self, buffer: Array) -> bool:
+    def make_readonly(self, buffer: Array) -> bool:
         buffer.flags.writeable = False
         return True
 
@@ -183,7 +184,7 @@ class HostDevice(Device, Generic[S]):
             self.pool.close()
 
     def _join(self, stream: S) -> None:
-        """Give back what a stream has of the operating system's, once all its work has ended."""
+        """Give back the thread or handle that a stream has of the operating system, once all its work has ended."""
 
 
 def _value(source: Array | Event[Array]) -> Array:

@@ -1,4 +1,4 @@
-"""Streams whose work waits in this process until it begins."""
+"""Streams whose work waits in this process until it begins. See docs/design/0010-streams.md."""
 
 from __future__ import annotations
 
@@ -15,11 +15,18 @@ from .event import DeviceClosed, Event, Withdrawn
 T = TypeVar("T")
 
 
-class Order:
-    """A piece of work with what it needs, until its event is done.
+class StreamOp:
+    """A piece of work on a stream, with the events and objects that it needs, until its own event is done.
 
     Attributes
     ----------
+    event : Event
+        Done when the work is.
+    work : callable or None
+    after : tuple of Event
+        Done before the work begins.
+    uses : tuple
+        Objects kept alive until then.
     submitted : float
         Seconds by the device's clock.
     """
@@ -42,10 +49,10 @@ class Order:
         self.uses = tuple(uses)
         self.submitted = submitted
         self._seen = 0  # so many events of `after` are done
-        self._asked = -1  # the last one that was listened to
+        self._asked = -1  # index of the event that `call` listens to, so that it is not asked twice
 
     def waits(self, call: Callable[[], object]) -> bool:
-        """Say whether it must wait for an event; `call` is then called when that one is done."""
+        """Say whether the work must wait for an event of `after`; `call` is then called when that event is done."""
         while self._seen < len(self.after):
             event = self.after[self._seen]
             if not event.done and (self._asked == self._seen or event.listen(call)):
@@ -56,32 +63,32 @@ class Order:
 
     @property
     def ready(self) -> float:
-        """When it was submitted and all it waits for was done, in seconds by the device's clock."""
+        """Time at which the work was submitted and all events of `after` were done, in seconds by the clock."""
         return max([self.submitted, *(e.ended for e in self.after if e.ended is not None)])
 
     @property
     def obstacle(self) -> BaseException | None:
-        """The error of what it waited for, if that failed."""
+        """The error of the first event of `after` that failed, if one did."""
         return next((e.error for e in self.after if e.error is not None), None)
 
     def perform(self) -> None:
-        """Do the work; its event alone has the result, so that who takes it is the only one who does."""
+        """Do the work; the event alone holds the result, so that who takes it from there is its only owner."""
         event = self.event
         try:
             event.nbytes = self.nbytes if isinstance(self.nbytes, int) else self.nbytes()
             if self.work is not None:
                 event.note(self.work())
         except BaseException as error:
-            clear_frames(error.__traceback__)  # they are part of a cycle, and had what the work uses
+            clear_frames(error.__traceback__)  # frames and error are a cycle, which would keep what the work uses
             event.note(error=error.with_traceback(error.__traceback__ and error.__traceback__.tb_next))
 
     def forget(self) -> None:
-        """Let go of what was kept alive."""
+        """Let go of the work and of all that was kept alive for it."""
         self.work, self.after, self.uses, self.nbytes = None, (), (), 0
 
 
 class QueuedStream(Stream):
-    """What all streams have in common whose work waits in this process; how it runs is up to `_look`.
+    """A stream whose work waits in this process; subclasses say in `_look` how work begins and runs.
 
     Parameters
     ----------
@@ -93,8 +100,8 @@ class QueuedStream(Stream):
         self.name = name
         self.clock = clock
         self._lock = Lock()  # guards what follows; never held while an event is finished
-        self._waiting: deque[Order] = deque()
-        self._running: Order | None = None
+        self._waiting: deque[StreamOp] = deque()
+        self._running: StreamOp | None = None
         self._closed = False
         self._done = self._failed = self._withdrawn = self._nbytes = 0
         self._busy_seconds = 0.0
@@ -113,23 +120,23 @@ class QueuedStream(Stream):
         nbytes: int | Callable[[], int] = 0,
     ) -> Event[T]:
         event: Event[T] = Event(self, kind)
-        self._add(Order(event, work, after, uses, nbytes, self.clock.now()))
+        self._add(StreamOp(event, work, after, uses, nbytes, self.clock.now()))
         return event
 
-    def _add(self, order: Order) -> None:
+    def _add(self, op: StreamOp) -> None:
         with self._lock:
             if self._closed:
                 raise self._closed_error()
-            self._waiting.append(order)
+            self._waiting.append(op)
         self._look()
 
     def withdraw(self, event: Event[Any]) -> bool:
         with self._lock:
-            order = next((order for order in self._waiting if order.event is event), None)
-            if order is None:
+            op = next((op for op in self._waiting if op.event is event), None)
+            if op is None:
                 return False
-            self._waiting.remove(order)
-        self._drop(order, Withdrawn(f"work on {self.name} was withdrawn before it began", hint="submit it anew"))
+            self._waiting.remove(op)
+        self._drop(op, Withdrawn(f"work on {self.name} was withdrawn before it began", hint="submit it anew"))
         self._look()
         return True
 
@@ -140,36 +147,36 @@ class QueuedStream(Stream):
             return StreamStatistics(*counts, self._busy_seconds)
 
     def close(self) -> Event[Any] | None:
-        """Drop what has not begun and take no more; return the event of what has, which is to be waited for."""
+        """Drop the work that has not begun and take no more; return the event of the work that has, to be awaited."""
         with self._lock:
             self._closed = True
             dropped, self._waiting = self._waiting, deque()
             running = self._running
         error = self._closed_error()
-        for order in dropped:
-            self._drop(order, error)
+        for op in dropped:
+            self._drop(op, error)
         self._look()
         return None if running is None else running.event
 
     def _closed_error(self) -> DeviceClosed:
         return DeviceClosed(f"the device of {self.name} was closed", hint="close a device after the work it is to do")
 
-    def _next(self) -> Order | None:
-        """Take the first piece of work if it need not wait; with the lock held."""
+    def _next(self) -> StreamOp | None:
+        """Take the first piece of work unless it must wait; with the lock held."""
         if not self._waiting or self._waiting[0].waits(self._look):
             return None
         return self._waiting.popleft()
 
-    def _drop(self, order: Order, error: BaseException) -> None:
+    def _drop(self, op: StreamOp, error: BaseException) -> None:
         """End work that never began."""
         with self._lock:
             self._withdrawn += 1
-        order.forget()
-        order.event.finish(error=error, at=self.clock.now())
+        op.forget()
+        op.event.finish(error=error, at=self.clock.now())
 
-    def _end(self, order: Order, at: float, error: BaseException | None = None) -> None:
+    def _end(self, op: StreamOp, at: float, error: BaseException | None = None) -> None:
         """End work that was performed, or could not begin for an error, with the time in seconds by the clock."""
-        event = order.event
+        event = op.event
         with self._lock:
             self._running = None
             self._busy_seconds += 0.0 if event.began is None else at - event.began
@@ -177,5 +184,5 @@ class QueuedStream(Stream):
                 self._done, self._nbytes = self._done + 1, self._nbytes + event.nbytes
             else:
                 self._failed += 1
-        order.forget()
+        op.forget()
         event.finish(error=error, at=at)

@@ -1,4 +1,6 @@
-"""Devices that take a stated time without using a core, or wait to be told to go on: for tests and experiments.
+"""Devices that take a stated time without using a core, or wait to be released: for tests and experiments.
+
+See docs/design/0010-streams.md, "Time is computed, not measured".
 
 Their work is done by the loop's thread at the moment it begins, and counts as done when its time is over. Copies
 between streams are real, as is the memory with its limit; only the time is made up.
@@ -14,18 +16,20 @@ from functools import partial
 from typing import Any, SupportsIndex, TypeVar
 
 from ..base.errors import TagflowError
+from .capabilities import SimulatedTime
 from .contract import Clock
 from .event import Event, Loop, call_on
 from .host import HostDevice
-from .queued import Order, QueuedStream
+from .queued import QueuedStream, StreamOp
 
 T = TypeVar("T")
 
 
 class SimulatedStream(QueuedStream):
-    """A stream that does its work where it is submitted; when that is over is up to `_begun`.
+    """A stream that does its work on the loop's thread; when the work counts as done is up to `_begun`.
 
-    Work begins when the stream was free, the work submitted and all it waits for done, however late that was noticed.
+    Work begins at the time when the stream was free, the work submitted and the events of `after` done, however late
+    the loop noticed that.
     """
 
     def __init__(self, name: str, clock: Clock) -> None:
@@ -37,7 +41,7 @@ class SimulatedStream(QueuedStream):
 
     @abstractmethod
     def _begun(self, event: Event[Any], began: float) -> None:
-        """See to it that `_finish` is called with the time at which the work ends, by the loop's thread."""
+        """Have `_finish` called, on the loop's thread, with the time at which the work ends."""
 
     def submit(
         self,
@@ -62,7 +66,7 @@ class SimulatedStream(QueuedStream):
                 hint="await its events first, or give each loop a device of its own",
             )
         self._loop, self._thread = loop, threading.get_ident()
-        if busy:  # what the last loop did not live to see; the clock's calls come along
+        if busy:  # work that the last loop did not live to end; the clock's calls come along
             self.clock.call_at(self.clock.now(), self._proceed)
 
     def _look(self) -> None:
@@ -72,35 +76,35 @@ class SimulatedStream(QueuedStream):
             call_on(self._loop, self._proceed)
 
     def _proceed(self) -> None:
-        if self._proceeding:  # further down the stack, where it will be seen
+        if self._proceeding:  # further down the stack, where the loop there takes this work as well
             return
         self._proceeding = True
         try:
-            while self._running is None and (order := self._pop()) is not None:
-                self._begin(order)
+            while self._running is None and (op := self._pop()) is not None:
+                self._begin(op)
         finally:
             self._proceeding = False
 
-    def _pop(self) -> Order | None:
+    def _pop(self) -> StreamOp | None:
         with self._lock:
             return self._next()
 
-    def _begin(self, order: Order) -> None:
-        began = max(self._free, order.ready)
-        self._running = order
-        if (error := order.obstacle) is not None:
+    def _begin(self, op: StreamOp) -> None:
+        began = max(self._free, op.ready)
+        self._running = op
+        if (error := op.obstacle) is not None:
             self._finish(began, error)
             return
-        order.event.began = began
-        order.perform()
-        self._begun(order.event, began)
+        op.event.began = began
+        op.perform()
+        self._begun(op.event, began)
 
     def _finish(self, at: float, error: BaseException | None = None) -> None:
-        """End what is running, with the time in seconds by the clock, and go on."""
-        order = self._running
-        assert order is not None
+        """End the work that runs, with the time in seconds by the clock, and begin the next."""
+        op = self._running
+        assert op is not None
         self._free = at
-        self._end(order, at, error)
+        self._end(op, at, error)
         self._proceed()
 
 
@@ -149,7 +153,7 @@ class ManualStream(SimulatedStream):
             self._finish(self.clock.now())
 
 
-class LatencyDevice(HostDevice[LatencyStream]):
+class LatencyDevice(HostDevice[LatencyStream], SimulatedTime):
     """A device that takes a stated time and no core.
 
     Parameters
@@ -162,8 +166,6 @@ class LatencyDevice(HostDevice[LatencyStream]):
     limit, clock, pool, most_cached
         See :class:`HostDevice`. Devices that are to be seen in the same virtual time share a clock.
     """
-
-    has_time = True
 
     def __init__(
         self,
@@ -182,11 +184,11 @@ class LatencyDevice(HostDevice[LatencyStream]):
         super().__init__(name, partial(LatencyStream, seconds=estimate), limit=limit, **options)
         self.seconds = estimate
 
-    def delays(self, kind: str, nbytes: int = 0) -> bool:
+    def models_time(self, kind: str, nbytes: int = 0) -> bool:
         return self.seconds(kind, nbytes) > 0
 
 
-class ManualDevice(HostDevice[ManualStream]):
+class ManualDevice(HostDevice[ManualStream], SimulatedTime):
     """A device whose work ends when a test says so: ``device.compute.release(1)``.
 
     Work begins as on any device: the first of a stream is running until it is released. Closing releases what runs.
@@ -198,12 +200,10 @@ class ManualDevice(HostDevice[ManualStream]):
         See :class:`HostDevice`.
     """
 
-    has_time = True
-
     def __init__(self, name: str, *, limit: SupportsIndex | str | None = None, **options: Any) -> None:
         super().__init__(name, ManualStream, limit=limit, **options)
 
-    def delays(self, kind: str, nbytes: int = 0) -> bool:
+    def models_time(self, kind: str, nbytes: int = 0) -> bool:
         return True
 
     def release_all(self) -> None:

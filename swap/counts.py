@@ -1,4 +1,4 @@
-"""What a step's saved values did: how many bytes moved, and why none did."""
+"""Counts of a step's saved values: how many bytes moved, and why none did."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ class SwapCounts:
     device : str
     limit : int
         Bytes.
-    kept : int
-        Saved values that could move.
+    swappable : int
+        Saved values that were large enough to move.
     small, held, soon, full : int
-        How often a value was too small to move; was held by somebody else or part of something larger; would have been
-        wanted again before it could be out and back; found no room in a tier.
+        How often a value was too small to move; had another owner, or was part of something larger; would have been
+        read again before it could be out and back; found no room in a tier.
     peak : int
         Most bytes in use on the device when a value was saved.
     hits, misses : int
-        Reads of values that had been brought back before; that had to wait.
+        Reads of values that had been prefetched; reads that had to wait.
     bytes_out, bytes_in : dict of str to int
         By tier, "host", "disk" or "feed".
     copy_seconds : float
@@ -39,7 +39,7 @@ class SwapCounts:
 
     device: str
     limit: int
-    kept: int = 0
+    swappable: int = 0
     small: int = 0
     held: int = 0
     soon: int = 0

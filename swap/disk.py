@@ -1,4 +1,4 @@
-"""A file without a name that takes saved values."""
+"""The tier on disk: a file without a name that takes saved values."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _PAGE = 4096  # extents begin at multiples of it
 
 
 class Extent:
-    """A piece of the file; given back when nobody has it any more.
+    """A piece of the file; given back with the last reference to it.
 
     Attributes
     ----------
@@ -35,11 +35,12 @@ class Extent:
         self.offset, self.size = offset, size
 
     def __del__(self) -> None:
-        self._tier._given.append((self.offset, self.size))  # whatever is going on, in any thread: no lock, no more
+        # A finalizer may run in any thread, in the middle of anything: so no lock, and nothing more than this.
+        self._tier._given.append((self.offset, self.size))
 
 
 class DiskTier:
-    """A file in a directory, unlinked as soon as it is made, with a stream for writing and one for reading.
+    """Tier in a file, unlinked as soon as it is made, with a stream for writing and one for reading.
 
     Parameters
     ----------
@@ -51,7 +52,7 @@ class DiskTier:
     Attributes
     ----------
     peak_bytes : int
-        The most that the values in it were.
+        The most bytes that the values in it took.
     """
 
     def __init__(self, directory: str | os.PathLike[str], limit: int | None, clock: Clock) -> None:
@@ -70,7 +71,7 @@ class DiskTier:
                 hint="name another directory as SwapPolicy(disk=...)",
             ) from error
         os.unlink(path)
-        self._given: deque[tuple[int, int]] = deque()  # offset and size of what was given back and not sorted in yet
+        self._given: deque[tuple[int, int]] = deque()  # offset and size of extents given back and not sorted in yet
         self._end = 0  # of the part of the file that extents are or were in
         self._free: dict[int, list[int]] = {}  # size -> offsets
 
@@ -121,7 +122,7 @@ class DiskTier:
             rest, offset = rest[done:], offset + done
 
     async def aclose(self) -> None:
-        """Wait for what has begun and close the file, whose bytes the system then gives back."""
+        """Wait for reads and writes that have begun and close the file, whose bytes the system then gives back."""
         if self._file < 0:
             return
         for stream in (self.writing, self.reading):

@@ -1,4 +1,4 @@
-"""Saved values under swap: where each one is, and what may happen to it next."""
+"""A saved value under swap: where its bytes are, and which state may follow. See docs/design/0012-swap.md."""
 
 from __future__ import annotations
 
@@ -16,95 +16,105 @@ Array = np.ndarray[Any, Any]
 
 
 class State(Enum):
-    """Where a saved value is."""
+    """State of a saved value: which memories hold its bytes, and whether a copy of them is under way."""
 
     __hash__ = object.__hash__  # that of Enum is a call in Python
 
     RESIDENT = "in the device's memory only"
-    LEAVING = "in the device's memory, and being copied out"
-    AWAY = "in a tier only"
-    ARRIVING = "in a tier, and being copied in"
-    BACK = "in the device's memory and in a tier"
+    SWAPPING_OUT = "in the device's memory, and being copied out"
+    SWAPPED_OUT = "in a tier only"
+    SWAPPING_IN = "in a tier, and being copied in"
+    CACHED = "in the device's memory and in a tier"
 
 
-# What may follow: a copy out ends, or fails and leaves all as it was; a copy in does too; a copy is dropped. What is
-# a copy of something in the host's memory is so from its beginning.
+# The states that may follow. A copy out succeeds, or fails and leaves the array where it was; so does a copy in. The
+# array of a CACHED value can be dropped at no cost, as that of a clean page can. An array that was copied from host
+# memory (RESIDENT -> CACHED) is CACHED from its beginning: its source still holds the bytes.
 TRANSITIONS: dict[State, frozenset[State]] = {
-    State.RESIDENT: frozenset({State.LEAVING, State.BACK}),
-    State.LEAVING: frozenset({State.AWAY, State.RESIDENT}),
-    State.AWAY: frozenset({State.ARRIVING}),
-    State.ARRIVING: frozenset({State.BACK, State.AWAY}),
-    State.BACK: frozenset({State.AWAY}),
+    State.RESIDENT: frozenset({State.SWAPPING_OUT, State.CACHED}),
+    State.SWAPPING_OUT: frozenset({State.SWAPPED_OUT, State.RESIDENT}),
+    State.SWAPPED_OUT: frozenset({State.SWAPPING_IN}),
+    State.SWAPPING_IN: frozenset({State.CACHED, State.SWAPPED_OUT}),
+    State.CACHED: frozenset({State.SWAPPED_OUT}),
 }
 
-# Whether it has an array in the device's memory, a place in a tier, and a copy under way.
+# Whether a value in this state has an array in the device's memory, a location in a tier, and a copy under way.
 HOLDINGS: dict[State, tuple[bool, bool, bool]] = {
     State.RESIDENT: (True, False, False),
-    State.LEAVING: (True, False, True),
-    State.AWAY: (False, True, False),
-    State.ARRIVING: (False, True, True),
-    State.BACK: (True, True, False),
+    State.SWAPPING_OUT: (True, False, True),
+    State.SWAPPED_OUT: (False, True, False),
+    State.SWAPPING_IN: (False, True, True),
+    State.CACHED: (True, True, False),
 }
 
 
-class Entry(SwappableArray):
-    """A saved value that may move; slots of series hold it in the place of the array.
+class SwapEntry(SwappableArray):
+    """Entry of a saved value that may move; the slots of series hold the entry instead of the array.
 
     Parameters
     ----------
     array : Buffer
-        Of the device, as what is fetched.
-    kept : float
-        When it was saved, in seconds by the device's clock.
+        Of the device whose memory the value may leave, an instance of `Device.buffer`.
+    saved_at : float
+        Seconds by the device's clock.
     fetch : callable
-        Copies what its place holds, at once, to an array that is given, or to a new one; returns that.
+        Gets the entry and a contiguous array or None; copies the bytes at the entry's location at once into that
+        array, or into a new one, and returns it.
 
     Attributes
     ----------
     state : State
-    place : object or None
-        What a tier keeps it in; given back when nobody has it any more.
+    shape, dtype, size
+        Of the value; `size` in bytes.
+    location : numpy.ndarray, Extent or None
+        Where a tier, or the feed of a `host_backed` value, keeps the bytes; given back with the last reference to it.
     copy : Event or None
         The copy under way.
-    lent : bool
-        Whether its place is somebody else's memory, which stays.
+    host_backed : bool
+        Whether the location is memory of the host that nobody else gives back: rows of a feed.
     waiters : list of asyncio.Future
-        Readers that wait for it to arrive.
+        Reads that wait for the copy in.
     """
 
-    __slots__ = ("copy", "dtype", "fetch", "kept", "lent", "place", "shape", "size", "state", "waiters")
+    __slots__ = ("copy", "dtype", "fetch", "host_backed", "location", "saved_at", "shape", "size", "state", "waiters")
 
-    def __init__(self, array: Array, kept: float, fetch: Callable[[Entry, Array | None], Array]) -> None:
+    def __init__(self, array: Array, saved_at: float, fetch: Callable[[SwapEntry, Array | None], Array]) -> None:
         super().__init__(array)
         self.state = State.RESIDENT
         self.shape, self.dtype, self.size = array.shape, array.dtype, array.nbytes
-        self.kept = kept
+        self.saved_at = saved_at
         self.fetch = fetch
-        self.place: Any = None
+        self.location: Any = None
         self.copy: Event[Any] | None = None
-        self.lent = False
+        self.host_backed = False
         self.waiters: list[asyncio.Future[Array]] = []
 
-    def lend(self) -> None:
-        """Begin as a value that is in the host's memory and not on the device."""
-        self.array, self.place, self.state, self.lent = None, self.array, State.AWAY, True
+    def begin_on_host(self) -> None:
+        """Begin as SWAPPED_OUT: the array that the entry was made of lies in host memory, not on the device."""
+        self.array, self.location, self.state, self.host_backed = None, self.array, State.SWAPPED_OUT, True
 
     def become(
-        self, state: State, *, array: Array | None = None, place: Any = None, copy: Event[Any] | None = None
+        self, state: State, *, array: Array | None = None, location: Any = None, copy: Event[Any] | None = None
     ) -> None:
-        """Go to another state with what it has there; RuntimeError if that may not follow, or is not what it takes."""
+        """Enter another state with the array, location and copy that the value has there.
+
+        Raises
+        ------
+        RuntimeError
+            If `TRANSITIONS` does not allow the state, or `HOLDINGS` wants other things than those given.
+        """
         if state not in TRANSITIONS[self.state]:
             raise RuntimeError(f"internal error: a saved value went from {self.state} to {state}")
-        if (array is not None, place is not None, copy is not None) != HOLDINGS[state]:
+        if (array is not None, location is not None, copy is not None) != HOLDINGS[state]:
             raise RuntimeError(f"internal error: a saved value has not what it takes to be {state.value}")
-        self.state, self.array, self.place, self.copy = state, array, place, copy
+        self.state, self.array, self.location, self.copy = state, array, location, copy
 
     def now(self) -> Array:
-        """Return the array; if it is away it is read at once, while nothing else goes on."""
+        """Return the array; one that was swapped out is copied in at once, which blocks the calling thread."""
         return self.fetch(self, None) if self.array is None else self.array
 
     def copy_to(self, target: Array) -> None:
-        """Copy the array at once to a contiguous one."""
+        """Copy the array at once into a contiguous one."""
         if self.array is None:
             self.fetch(self, target)
         else:

@@ -16,7 +16,7 @@ MOST_AHEAD = 64  # slots that are brought back before they are read
 
 @dataclass(frozen=True, slots=True)
 class SwapPolicy:
-    """How a session swaps what its loops save for their gradients: ``Session(swap=SwapPolicy(...))``.
+    """Policy by which a session swaps what its loops save for their gradients: ``Session(swap=SwapPolicy(...))``.
 
     Nothing moves unless the session has a ``memory_limit``. Variables, feeds and values that somebody else still holds
     never do.

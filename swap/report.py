@@ -1,4 +1,4 @@
-"""What swapping did in a step, in words and numbers."""
+"""Reports of what swapping did in a step, in words and numbers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .counts import SwapCounts
 
 @dataclass(frozen=True, slots=True)
 class SwapReport:
-    """What a step's saved values did on one device.
+    """Report of a step's saved values on one device.
 
     Attributes
     ----------
@@ -22,7 +22,7 @@ class SwapReport:
     peak_bytes : mapping of str to int
         The most that was in each tier of the session so far.
     hits, misses : int
-        Reads of values that were there again when they were wanted; that had to wait.
+        Reads of values that had been prefetched; reads that had to wait.
     copy_seconds : float
         That the copies took, most of them while something else went on.
     stalled_seconds : float
@@ -54,7 +54,7 @@ class SwapReport:
 
 
 def swap_report(counts: SwapCounts) -> SwapReport:
-    """Return what a step has counted on a device."""
+    """Return the report of what a step has counted on a device."""
     return SwapReport(
         counts.device,
         dict(counts.bytes_out),
@@ -74,7 +74,7 @@ def not_swapped(device: str, reason: str) -> SwapReport:
 
 
 def _reason(counts: SwapCounts) -> str:
-    if not counts.kept:
+    if not counts.swappable:
         return "every saved value is smaller than SwapPolicy.minimum" if counts.small else "no loop saved anything"
     if counts.full:
         return "there was no room in the tiers: see host_limit and disk of SwapPolicy"

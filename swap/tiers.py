@@ -1,4 +1,4 @@
-"""Where saved values go: memory of the host outside a device's limit, and a file."""
+"""Tiers that saved values go to: host memory outside a device's limit, and a file behind it."""
 
 from __future__ import annotations
 
@@ -6,16 +6,17 @@ from typing import Any
 
 import numpy as np
 
-from ..streams.contract import Clock, Device, HostMemory
-from .disk import DiskTier
+from ..streams.capabilities import HostMemory, SwapSupport
+from ..streams.contract import Clock
+from .disk import DiskTier, Extent
+from .entry import Array, SwapEntry
 from .policy import SwapPolicy
 
-Array = np.ndarray[Any, Any]
 STAGING = 1 << 25  # bytes on their way to the disk; at least one value
 
 
 class HostTier:
-    """Memory of the host, of the kind that each device copies to.
+    """A tier in host memory, of the kind that each device copies to directly.
 
     Parameters
     ----------
@@ -25,7 +26,7 @@ class HostTier:
 
     def __init__(self, limit: int | None) -> None:
         self._limit = limit
-        self._memories: dict[Device, HostMemory] = {}
+        self._memories: dict[SwapSupport, HostMemory] = {}
 
     @property
     def live_bytes(self) -> int:
@@ -37,12 +38,12 @@ class HostTier:
         """The most they were, for each device."""
         return sum(memory.peak_bytes for memory in self._memories.values())
 
-    def take(self, device: Device, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array | None:
+    def take(self, device: SwapSupport, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array | None:
         """Return a new array, not initialised, for a value of a device; None where there is no room."""
         memory = self._memories.get(device)
         if memory is None:
             memory = self._memories[device] = device.host_memory(self._limit)
-        if self._limit is not None and len(self._memories) > 1:  # what is in one has no room in the others
+        if self._limit is not None and len(self._memories) > 1:  # one limit for all: each may have what others leave
             memory.limit = max(0, self._limit - self.live_bytes + memory.live_bytes)
         try:
             return memory.take(shape, dtype)
@@ -56,13 +57,13 @@ class HostTier:
 
 
 class Tiers:
-    """The tiers of a session, shared by its devices.
+    """Tiers of a session, which its devices share.
 
     Parameters
     ----------
     policy : SwapPolicy
     clock : Clock
-        Of the device whose values they take; for what the disk does.
+        Of the device whose values they take; tells the times of reads and writes of the file.
     """
 
     def __init__(self, policy: SwapPolicy, clock: Clock) -> None:
@@ -73,11 +74,27 @@ class Tiers:
         self.staging = HostTier(None)
         self.disk = None if policy.disk is None else DiskTier(policy.disk, most, clock)
 
-    def stage(self, device: Device, shape: tuple[int, ...], dtype: np.dtype[Any], size: int) -> Array | None:
-        """Return memory for a value on its way to the disk; None while others take what there is for that."""
+    def stage(self, device: SwapSupport, shape: tuple[int, ...], dtype: np.dtype[Any], size: int) -> Array | None:
+        """Return host memory for a value on its way to the file; None while others fill the staging memory."""
         if self.staging.live_bytes and self.staging.live_bytes + size > STAGING:
             return None
         return self.staging.take(device, shape, dtype)
+
+    def host_array(self, entry: SwapEntry) -> Array:
+        """Return a value that was swapped out in host memory: where it is, or read from the file at once."""
+        if isinstance(entry.location, Extent):
+            return self.read_now(entry, None)
+        return entry.location  # type: ignore[no-any-return]
+
+    def read_now(self, entry: SwapEntry, into: Array | None) -> Array:
+        """Copy a value that was swapped out at once, into an array of host memory or a new one; return that."""
+        into = np.empty(entry.shape, entry.dtype) if into is None else into
+        if isinstance(entry.location, Extent):
+            assert self.disk is not None
+            self.disk.read_now(entry.location, into)
+        else:
+            np.copyto(into, entry.location)
+        return into
 
     @property
     def figures(self) -> dict[str, tuple[int, int]]:
@@ -89,7 +106,7 @@ class Tiers:
         return found
 
     async def aclose(self) -> None:
-        """Give everything back; what is still held stays valid as long as it is."""
+        """Close the file and give back free memory; arrays that somebody still holds stay valid."""
         if self.disk is not None:
             await self.disk.aclose()
         for tier in (self.host, self.staging):

@@ -31,7 +31,7 @@ class DevicePlan:
         Which feeds and fetches of the step those of the plan are.
     swaps : bool
         Whether what its loops save may leave the device's memory.
-    lent : frozenset of int
+    host_backed : frozenset of int
         Of the plan's feeds those that stay in the host's memory, as only rows of them are read.
     """
 
@@ -41,7 +41,7 @@ class DevicePlan:
     feeds: tuple[int, ...]
     fetches: tuple[int, ...]
     swaps: bool
-    lent: frozenset[int]
+    host_backed: frozenset[int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,8 +115,8 @@ def _device_plan(
         CompiledPlan(plan, settings),
         tuple(feeds),
         tuple(fetches),
-        any(node.is_swapped or node.attrs.get("swap") for node in plan.nodes),
-        frozenset(_lent(plan)),
+        any(node.is_swappable or node.attrs.get("swappable") for node in plan.nodes),
+        frozenset(_host_backed(plan)),
     )
 
 
@@ -125,11 +125,11 @@ def _without_c(settings: Settings) -> Settings:
     return replace(settings, native=False, loops=False, reuse=False)
 
 
-def _lent(plan: Plan) -> Iterator[int]:
+def _host_backed(plan: Plan) -> Iterator[int]:
     """Yield the feeds of which only rows are read."""
     for node, outputs in zip(plan.nodes, plan.data_edges, strict=True):
         users = [plan.nodes[user] for edges in outputs for user, _ in edges]
-        if node.kind is Kind.FEED and any(user.attrs.get("lent") for user in users):
+        if node.kind is Kind.FEED and any(user.attrs.get("host_backed") for user in users):
             yield node.index
 
 

@@ -82,7 +82,7 @@ class _Transfers:
         for op, k in self.uses:
             if op is None or op.role is Role.SERIES_PUSH or _LOOKED_AT.get(op.role) == k:
                 continue
-            if op.attrs.get("lent"):  # it may leave its rows where they are
+            if op.attrs.get("host_backed"):  # it may leave its rows where they are
                 continue
             if not is_kernel(op) or not (runs_on(op) == "host" or host_inputs(op)[k]):
                 yield op, k

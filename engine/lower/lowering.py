@@ -377,7 +377,11 @@ class _Lowering:
         inputs = [body.lookup(t) for t in (extra.value, extra.index) if t is not None]
         flow = [(dtypes.float32, SCALAR)]
         attrs: dict[str, Any] = {"series": slot}
-        attrs |= {name: True for name, asked in (("swap", "swap_memory"), ("lent", "lent")) if op.attrs.get(asked)}
+        attrs |= {
+            name: True
+            for name, asked in (("swappable", "swap_memory"), ("host_backed", "host_backed"))
+            if op.attrs.get(asked)
+        }
         push = body.emit("SeriesPush", f"{op.name}/SeriesPush", inputs, flow, like=op, origin=origin, **attrs)
         out = [(dtypes.series, SCALAR)]
         return self._emit(op, "SeriesExit", [push.outputs[0]], out, origin, series=slot).outputs[0]

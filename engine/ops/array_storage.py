@@ -84,7 +84,7 @@ class ArrayStorage(Elements):
         self.clear_after_read = clear_after_read
         self.identical_shapes = identical_shapes
         self.primal = primal
-        self.swap = self.keeper = None
+        self.swapper, self.swappable = None, False
         self.cursor = -1  # element that was read last of those that may be elsewhere
         self.blocks: dict[int, Blocks] = {}  # by the number of rows
         self.gradients: dict[str, ArrayStorage] = {}
@@ -132,7 +132,7 @@ class ArrayStorage(Elements):
         element = self._slot(index, context, grow=True)
         self._check_value(index, array, context)
         if element.reader is None and element.shape is None:
-            element.value = array if self.keeper is None else self.keeper.keep(array)
+            element.value = self.swapper.entry_for(array) if self.swappable else array
             element.shape = array.shape
             element.writer = (context.operation, context.iteration)
         elif element.reader is None and self.primal is not None:
@@ -172,17 +172,17 @@ class ArrayStorage(Elements):
         """Return what an element holds: an array, or its SwappableArray where it may be elsewhere; None for nothing."""
         return self.elements[index].value if 0 <= index < len(self.elements) else None
 
-    def lends(self, rows: Array) -> bool:
+    def keeps_on_host(self, rows: Array) -> bool:
         """Say whether rows stay in the host's memory until they are read."""
-        return self.swap is not None and self.swap.lends(rows)
+        return self.swapper is not None and self.swapper.keeps_on_host(rows)
 
-    def lend(self, rows: Array) -> None:
+    def wrap_host_rows(self, rows: Array) -> None:
         """Let the elements, rows of an array in the host's memory, enter the device's memory when they are read."""
-        if self.lends(rows):
+        if self.keeps_on_host(rows):
             for element in self.elements[: len(rows)]:
-                element.value = self.swap.lend(element.value)
+                element.value = self.swapper.wrap_host_row(element.value)
             for blocks in self.blocks.values():
-                blocks.parts = [self.swap.lend(part) for part in blocks.parts]
+                blocks.parts = [self.swapper.wrap_host_row(part) for part in blocks.parts]
 
     def cut(self, rows: Array, count: int) -> None:
         """Let the elements, rows of an array, be read in blocks of `count` too."""
@@ -194,7 +194,7 @@ class ArrayStorage(Elements):
         blocks = self.blocks[count]
         block = blocks.at(index // count)
         if isinstance(block, SwappableArray):
-            array, coming = self.swap.read(blocks, index // count, False)
+            array, coming = self.swapper.read(blocks, index // count, False)
             return coming if array is None else array
         return block
 
@@ -213,7 +213,7 @@ class ArrayStorage(Elements):
         return block[index % count, ...]
 
     def _fetch(self, index: int) -> Any:
-        array, coming = self.swap.read(self, index, self.clear_after_read)
+        array, coming = self.swapper.read(self, index, self.clear_after_read)
         return coming if array is None else array
 
     def read_many(self, indices: Any, context: KernelContext, zeros: Sequence[int] | None = None) -> list[Any]:
@@ -244,7 +244,7 @@ class ArrayStorage(Elements):
 
     def write_rows(self, indices: Any, rows: Array, context: KernelContext) -> None:
         """Write the rows of one array to several elements (rule 110)."""
-        rows = rows if self.lends(rows) else self.xp.asarray(rows)
+        rows = rows if self.keeps_on_host(rows) else self.xp.asarray(rows)
         if rows.ndim == 0 or len(rows) != len(indices):
             raise self._error(
                 f"TensorArray '{self.name}' needs one row for each index",

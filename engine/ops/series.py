@@ -27,7 +27,7 @@ def _declared(op: Operation) -> Shape:
 define(
     "SeriesPush",
     "value: any, index: host *int64 -> flow: host float32",
-    attrs={"series": 0, "swap": False, "lent": False},
+    attrs={"series": 0, "swappable": False, "host_backed": False},
     shape=lambda op: SCALAR,
     role=Role.SERIES_PUSH,
     kernel=None,

@@ -50,8 +50,8 @@ def _new(
     dtype: DType,
     element_shape: Shape,
     array_name: str,
-    swap: bool,
-    away: bool,
+    swappable: bool,
+    accepts_host_rows: bool,
     **options: Any,
 ) -> tuple[ArrayStorage, Any]:
     if size < 0:
@@ -65,8 +65,8 @@ def _new(
     array = ArrayStorage(
         dtype, int(size), name=array_name or context.operation, element_shape=Shape(element_shape), xp=xp, **options
     )
-    array.swap = context.step.swap if away else None
-    array.keeper = array.swap if swap else None
+    array.swapper = context.step.swap if accepts_host_rows else None
+    array.swappable = swappable and array.swapper is not None
     return array, _FLOW
 
 
@@ -80,8 +80,8 @@ define(
         "clear_after_read": True,
         "identical_shapes": False,
         "array_name": "",
-        "swap": False,
-        "away": False,
+        "swappable": False,
+        "accepts_host_rows": False,
     },
     shape=lambda op: [SCALAR, SCALAR],
     kernel=_new,
@@ -249,14 +249,14 @@ def _unstack(
     value: Any,
     flow: Any,
     *,
-    lent: bool,
+    host_backed: bool,
     blocks: tuple[int, ...],
 ) -> Any:
     array.write_rows(range(len(value) if getattr(value, "ndim", 0) else 0), value, context)
     for count in blocks:
         array.cut(value, count)
-    if lent:
-        array.lend(value)
+    if host_backed:
+        array.wrap_host_rows(value)
     return flow
 
 
@@ -278,7 +278,7 @@ define(
     "TensorArrayUnstack",
     "handle: resource, value: T, flow: host float32 -> flow_out: host float32",
     where=_ANY,
-    attrs={"lent": False, "blocks": ()},
+    attrs={"host_backed": False, "blocks": ()},
     shape=scalar,
     retry=False,
     kernel=_unstack,

@@ -98,9 +98,9 @@ def _found(loop: Operation, kept: set[Tensor]) -> Iterator[_Rows]:
         if not is_row_read(row, body) or not _is_fed(read):
             continue
         uses = [p for p in products if p.inputs[0].op.inputs[0] is row]
-        lent = loop.attrs["swap_memory"] and is_unstacked_only(read.inputs[2].op.inputs[1]) and _bytes(row) >= _SMALL
+        fed = loop.attrs["swap_memory"] and is_unstacked_only(read.inputs[2].op.inputs[1]) and _bytes(row) >= _SMALL
         alone = _is_needed_once(row, uses, kept)
-        is_cut = lent and not alone and row not in kept and all(map(_makes_new, row._consumers))
+        is_cut = fed and not alone and row not in kept and all(map(_makes_new, row._consumers))
         rows = _Rows(read, uses, is_cut, alone)
         if rows.carried:
             yield rows

@@ -30,13 +30,13 @@ def mark_swapped(program: Program) -> Program:
     for loop in loops:
         swaps = bool(loop.attrs.get("swap_memory"))
         for array in _arrays(loop) if swaps or "checkpoint_every" in loop.attrs else ():
-            array.attrs["away"] = True
-            array.attrs["swap"] |= swaps
-    lent = [use for feed in program.feeds for use in _taking_apart(feed)]
-    for op in lent:
-        op.attrs["lent"] = True
-    for loop in loops if lent else ():
-        loop.attrs["lent"] = True
+            array.attrs["accepts_host_rows"] = True
+            array.attrs["swappable"] |= swaps
+    host_backed = [use for feed in program.feeds for use in _taking_apart(feed)]
+    for op in host_backed:
+        op.attrs["host_backed"] = True
+    for loop in loops if host_backed else ():
+        loop.attrs["host_backed"] = True
     return program
 
 
@@ -51,7 +51,9 @@ def _arrays(loop: Operation) -> Iterator[Operation]:
 def _taking_apart(feed: Tensor) -> list[Operation]:
     """Return what makes a feed elements of arrays that may be elsewhere, if that is all that is done with it."""
     uses = [use for use in feed._consumers if not use.definition.shape_only]
-    return uses if is_unstacked_only(feed) and all(use.inputs[0].op.attrs.get("away") for use in uses) else []
+    return (
+        uses if is_unstacked_only(feed) and all(use.inputs[0].op.attrs.get("accepts_host_rows") for use in uses) else []
+    )
 
 
 def is_unstacked_only(feed: Tensor) -> bool:

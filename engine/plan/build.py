@@ -149,8 +149,8 @@ class _Builder:
         elif kind is Kind.FEED:
             fields = {"index": op.attrs["index"]}
         elif kind is Kind.SERIES_PUSH:
-            swaps = {"is_swapped": op.attrs.get("swap", False), "is_lent": op.attrs.get("lent", False)}
-            fields = {"index": op.attrs["series"], **swaps}
+            swappable, host_backed = op.attrs.get("swappable", False), op.attrs.get("host_backed", False)
+            fields = {"index": op.attrs["series"], "is_swappable": swappable, "is_host_backed": host_backed}
         elif kind is Kind.SERIES_EXIT:
             fields = {"index": op.attrs["series"]}
         elif kind is Kind.SERIES_READ:

@@ -50,9 +50,9 @@ class Node:
         Whether an ENTER is a loop invariant.
     is_last : bool
         Whether a SERIES_READ is the only one of its slot.
-    is_swapped : bool
+    is_swappable : bool
         Whether what a SERIES_PUSH saves may leave the device's memory.
-    is_lent : bool
+    is_host_backed : bool
         Whether it may if it is in the host's memory anyway.
     dead_silent : bool
         Of a SEND, whether it sends nothing when it is dead; of a RECV, whether it waits for nothing when it is.
@@ -75,8 +75,8 @@ class Node:
     child: int = -1
     is_constant: bool = False
     is_last: bool = False
-    is_swapped: bool = False
-    is_lent: bool = False
+    is_swappable: bool = False
+    is_host_backed: bool = False
     dead_silent: bool = False
     source: Source | None = None
     origin: Origin | None = None

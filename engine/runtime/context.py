@@ -9,7 +9,7 @@ import numpy as np
 
 from ..kernels.memory.contexts import KernelContexts
 from ..ops.variables import VariableStore
-from ..swap.step import StepSwap
+from ..swap.swapper import StepSwapper
 from .partial import PartialRunState
 from .threads import Threads
 from .watch import Watch
@@ -32,7 +32,7 @@ class StepContext(NamedTuple):
     contexts: KernelContexts = _PLAIN
     watches: Mapping[str, Watch] = UNWATCHED
     parts: PartialRunState | None = None
-    swap: StepSwap | None = None
+    swap: StepSwapper | None = None
 
     def show(self, key: str, value: np.ndarray[Any, Any]) -> Any:
         """Show a value to who watches the tensor of that name; return what must be awaited, if anything."""

@@ -61,7 +61,7 @@ class DeviceKernel:
         is_universal = isinstance(definition.kernel, Ufunc) and definition.kernel.elsewhere is None
         self._takes_scalars = is_universal if compiled is None else compiled.takes_scalars
         self._waits = definition.reads_values
-        self._lends = bool(op.attrs.get("lent"))
+        self._host_backed = bool(op.attrs.get("host_backed"))
         may_be_mixed = where == "store" and any(t.dtype.is_value and not t.dtype.is_differentiable for t in op.outputs)
         self._series = [i for i, t in enumerate(op.inputs, self._first) if may_be_mixed and t.dtype.name == "series"]
 
@@ -78,7 +78,7 @@ class DeviceKernel:
     def _call(self, kernel: Callable[..., Any], given: Sequence[Any]) -> Any:
         """Return what a kernel returns whose inputs are there; later where the device takes no more."""
         result = kernel(*given)
-        event = None if kernel is self._on_host else self._device_values.device.crowded()
+        event = None if kernel is self._on_host else self._device_values.device.backpressure()
         return result if event is None else _after(event, result)
 
     def _stays(self, given: Sequence[Any]) -> bool:
@@ -122,7 +122,9 @@ class DeviceKernel:
             value = given[i]
             if self._takes_scalars and isinstance(value, np.ndarray) and value.ndim == 0:
                 given[i] = value[()]  # beside an array, else the host would compute this
-            elif not (self._device_values.has(value) or (self._lends and given[self._first].lends(value))):
+            elif not (
+                self._device_values.has(value) or (self._host_backed and given[self._first].keeps_on_host(value))
+            ):
                 yield _place(given, i), value
 
     def _slots(self, given: Sequence[Any]) -> Iterator[tuple[Put, Any]]:

@@ -128,7 +128,7 @@ class DeviceValues:
 
     def fetched(self, value: Any) -> Event[Any]:
         """Return an Event of an array of the device as one of the host's memory."""
-        return self.device.copy_out(value, after=self.device.enqueued())
+        return self.device.copy_out(value, after=self.device.compute_barrier())
 
     def to_host(self, value: Any) -> Any:
         """Return a value in the host's memory, or what must be awaited for it."""
@@ -186,6 +186,6 @@ async def copied_out(values: Mapping[str, Any], devices: Iterable[Device]) -> di
 
 def _copied_out(value: Any, devices: Iterable[Device]) -> Any:
     for device in devices:
-        if device.has(value):
-            return device.copy_out(value, after=device.enqueued())
+        if device.owns(value):
+            return device.copy_out(value, after=device.compute_barrier())
     return value

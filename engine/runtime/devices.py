@@ -15,6 +15,7 @@ from ..base.settings import Settings
 from ..compile import DeviceTarget
 from ..kernels.memory.contexts import KernelContexts
 from ..kernels.memory.pool import Pool
+from ..streams.capabilities import SimulatedTime
 from ..streams.contract import Device
 from ..streams.cpu import CpuDevice
 from ..streams.cuda import CudaDevice, CudaUnavailable
@@ -52,9 +53,9 @@ class SessionDevice:
         return self.contexts.pool
 
     @property
-    def has_time(self) -> bool:
-        """Whether its kernels take a time of their own."""
-        return self.device.has_time
+    def is_simulated(self) -> bool:
+        """Whether its kernels take a time that is made up."""
+        return isinstance(self.device, SimulatedTime)
 
     def target(self) -> DeviceTarget:
         """Return what steps are compiled for that may run on it."""
@@ -199,7 +200,7 @@ def check_arrays(devices: Sequence[SessionDevice], is_guarded: bool) -> None:
         If results are to be checked, or other devices have a time of their own.
     """
     foreign = [place for place in devices if place.device.arrays is not None]
-    if foreign and (is_guarded or any(place.has_time for place in devices)):
+    if foreign and (is_guarded or any(place.is_simulated for place in devices)):
         what = "check_numerics=True" if is_guarded else "a device that takes stated times"
         raise GraphError(
             f"{what} is not to be had with {foreign[0].spec}, whose arrays are not NumPy's",

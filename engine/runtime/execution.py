@@ -18,7 +18,7 @@ from ..base.sources import Source, user_source
 from ..base.tags import DEAD
 from ..kernels.scheduler.group import MachineGroup
 from ..plan.plan import Plan
-from ..swap.step import StepSwap
+from ..swap.swapper import StepSwapper
 from .cores import Bell, Cores
 from .counted import Counted
 from .dead import explain_dead_fetch
@@ -114,11 +114,11 @@ class Execution:
             workers=workers,
         )
         self.counts = counted(step, self.machine)
-        self.swaps: list[StepSwap] = self.machine.swaps
+        self.swaps: list[StepSwapper] = self.machine.swaps
         for swap in self.swaps:
-            swap.wake, swap.fail = self._look, self.abort
+            swap.copies.wake, swap.copies.fail = self._look, self.abort
             if trace is not None:
-                swap.show = partial(trace.add_copy, swap.counts.device if len(step.device_plans) > 1 else DEVICE)
+                swap.copies.show = partial(trace.add_copy, swap.counts.device if len(step.device_plans) > 1 else DEVICE)
         self.devices = devices
         self.bell: Bell | None = None  # rings when a worker has done its work
         self.tasks: dict[asyncio.Task[Any] | OpTask, tuple[int, Any]] = {}
@@ -211,7 +211,7 @@ class Execution:
             elif not self.machine.offloaded:
                 await self.waiter
             elif self._expect_worker():
-                with held([each.device.clock for each in self.devices if each.has_time]):
+                with held([each.device.clock for each in self.devices if each.is_simulated]):
                     await self.waiter
         finally:
             self.waiter = None
@@ -313,7 +313,7 @@ def executor_named(name: str, devices: Sequence[SessionDevice], is_guarded: bool
         raise GraphError(
             "no such executor", wanted=" or ".join(_EXECUTORS), got=name, hint="leave it out for the step machine"
         )
-    if name == "reference" and any(each.has_time or each.device.arrays is not None for each in devices):
+    if name == "reference" and any(each.is_simulated or each.device.arrays is not None for each in devices):
         raise GraphError("the reference executor has no streams", hint="leave executor= or the devices out")
     return _EXECUTORS[name]
 
@@ -355,12 +355,12 @@ def _expire(execution: Any, timeout: float, what: str, source: Source | None) ->
     execution.abort(error)
 
 
-async def _settle(swaps: Sequence[StepSwap], devices: Sequence[SessionDevice]) -> None:
+async def _settle(swaps: Sequence[StepSwapper], devices: Sequence[SessionDevice]) -> None:
     """Take back what copies of saved values have not begun, and wait for the others, and for those of arrays."""
     for swap in swaps:
         swap.close()
     for swap in swaps:
-        await swap.settle()
+        await swap.drain()
     await copies_over([each.device for each in devices])
 
 

@@ -14,7 +14,7 @@ from ..kernels.scheduler.group import MachineGroup
 from ..kernels.scheduler.limited import LimitedMachine
 from ..kernels.scheduler.machine import StepMachine
 from ..kernels.scheduler.rendezvous import Rendezvous
-from ..swap.step import StepSwap
+from ..swap.swapper import StepSwapper
 from .counted import Counted
 from .devices import SessionDevice
 from .limits import refused
@@ -106,18 +106,18 @@ def _group(
     return group, holds
 
 
-def _swap(part: DevicePlan, devices: Devices, swapping: Swapping | None) -> StepSwap | None:
+def _swap(part: DevicePlan, devices: Devices, swapping: Swapping | None) -> StepSwapper | None:
     """Return what keeps the saved values of a step on a device, if any of them may move."""
-    if swapping is None or not devices or not (part.swaps or part.lent):
+    if swapping is None or not devices or not (part.swaps or part.host_backed):
         return None
     return swapping.begin(devices[part.device])
 
 
-def _charged(part: DevicePlan, feeds: list[Any], swap: StepSwap | None) -> list[Any]:
+def _charged(part: DevicePlan, feeds: list[Any], swap: StepSwapper | None) -> list[Any]:
     """Return the fed arrays that count on the device."""
     if part.plan.has_device_arrays:
         return []
-    return feeds if swap is None else [array for k, array in enumerate(feeds) if k not in part.lent]
+    return feeds if swap is None else [array for k, array in enumerate(feeds) if k not in part.host_backed]
 
 
 def _suited(how: Mapping[str, Any], part: DevicePlan) -> Mapping[str, Any]:

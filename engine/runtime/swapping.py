@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ..base.errors import GraphError
+from ..streams.capabilities import SwapSupport
 from ..swap.policy import SwapPolicy
-from ..swap.step import StepSwap
+from ..swap.swapper import StepSwapper
 from ..swap.tiers import Tiers
 from .devices import SessionDevice
 
@@ -49,16 +50,18 @@ class Swapping:
         if limited is not None and self.policy.disk is not None:  # a directory that is none is found now
             self._tiers = Tiers(self.policy, limited.device.clock)
 
-    def begin(self, device: SessionDevice) -> StepSwap | None:
+    def begin(self, device: SessionDevice) -> StepSwapper | None:
         """Return what keeps the saved values of a step on a device; None where there is no limit to keep."""
         if not self._swaps(device):
             return None
+        assert isinstance(device.device, SwapSupport)
         if self._tiers is None:
             self._tiers = Tiers(self.policy, device.device.clock)
-        return StepSwap(device.device, self._tiers, self.policy, str(device.spec))
+        return StepSwapper(device.device, self._tiers, self.policy, str(device.spec))
 
     def _swaps(self, device: SessionDevice) -> bool:
-        return self.everywhere is not False and device.pool is not None and device.pool.limit is not None
+        is_limited = device.pool is not None and device.pool.limit is not None
+        return self.everywhere is not False and is_limited and isinstance(device.device, SwapSupport)
 
     async def aclose(self) -> None:
         """Give the tiers back."""

@@ -13,6 +13,7 @@ from typing import Any
 from ..kernels.core.table import Kind
 from ..partition.partitioned import Channel
 from ..plan.plan import Node, Plan
+from ..streams.capabilities import models_time
 from ..streams.contract import Clock, Device
 from ..streams.event import Event
 from .devices import SessionDevice
@@ -135,9 +136,9 @@ class Schedule:
     def _copy(self, source: Device, nbytes: int) -> Occupation | None:
         """Submit a copy: out of the memory of one device, then into that of the other."""
         last: Event[Any] | None = None
-        if source.delays(COPY_OUT, nbytes):
+        if models_time(source, COPY_OUT, nbytes):
             last = source.device_to_host.submit(kind=COPY_OUT, nbytes=nbytes)
-        if self._device.delays(COPY_IN, nbytes):
+        if models_time(self._device, COPY_IN, nbytes):
             after = [] if last is None else [last]
             last = self._device.host_to_device.submit(kind=COPY_IN, nbytes=nbytes, after=after)
         return None if last is None else Occupation(last)
@@ -155,7 +156,7 @@ def schedulers(
     channels : sequence of Channel
     devices : sequence of SessionDevice
     """
-    if not any(each.has_time for each in devices):
+    if not any(each.is_simulated for each in devices):
         return [None] * len(plans)
     by_name = {each.spec: each.device for each in devices}
     sources = [by_name[channel.source] for channel in channels]
@@ -163,5 +164,5 @@ def schedulers(
 
 
 def _scheduler(plan: Plan, device: Device, sources: Sequence[Device]) -> Callable[[], Schedule]:
-    delayed = [node.kind is Kind.KERNEL and device.delays(node.type) for node in plan.nodes]
+    delayed = [node.kind is Kind.KERNEL and models_time(device, node.type) for node in plan.nodes]
     return partial(Schedule, plan, device, sources, delayed)

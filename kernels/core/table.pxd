@@ -38,8 +38,8 @@ cdef enum NodeFlag:
     AT_ONCE = 4  # resolved while delivering: everything but a live KERNEL
     LAST = 8  # a SERIES_READ that is the only one of its slot
     DEAD_SILENT = 16  # a SEND that says nothing when it is dead; its RECV, which then waits for its leader only
-    SWAPPED = 32  # a SERIES_PUSH of a loop whose saved values may leave the device's memory
-    LENT = 64  # one whose saved values may if they are in the host's memory anyway
+    SWAPPABLE = 32  # a SERIES_PUSH of a loop whose saved values may leave the device's memory
+    HOST_BACKED = 64  # one whose saved values may where they are rows that lie in host memory anyway
 
 
 cdef struct Type:

@@ -20,8 +20,8 @@ cdef class Elements:
     cdef public bint any_shape  # values may have any shape, each its own
     cdef public bint clear_after_read
     cdef public bint closed
-    cdef public object swap  # fetches values that are elsewhere, or None; see tagflow.swap.step
-    cdef public object keeper  # the same, where what is written may leave the device's memory
+    cdef public object swapper  # fetches values that are elsewhere, or None; see tagflow.swap.swapper
+    cdef public bint swappable  # what is written may leave the device's memory; then there is a swapper
 
     cdef bint write_quickly(self, int64_t index, object array, tuple shape, str name, int64_t iteration) except -1
     cdef object read_quickly(self, int64_t index, str name, int64_t iteration)

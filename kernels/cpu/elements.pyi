@@ -22,8 +22,8 @@ class Elements:
     any_shape: bool
     clear_after_read: bool
     closed: bool
-    swap: Any
-    keeper: Any
+    swapper: Any
+    swappable: bool
 
     def write_rows_quickly(self, rows: Any, name: str, iteration: int) -> int:
         """Write rows, of a shape that may be written, to the elements from 0 on; return how many were written."""

@@ -154,7 +154,7 @@ cdef int _write(
         return 0
     shape = _shape_of(value) if array.any_shape else array.exact
     index = as_integer(inputs[1], input_type(table, node, 1))
-    if array.keeper is not None or not array.write_quickly(index, value, shape, <str>node.name, iteration):
+    if array.swappable or not array.write_quickly(index, value, shape, <str>node.name, iteration):
         return 0
     hold(live, outputs, inputs[3])
     return 1

@@ -21,10 +21,10 @@ class SavedSlots:
         goal: int,
         counts: Any,
         now: Callable[[], float],
-        crowded: Callable[[], object],
-        behind: Callable[[Any, int], object],
+        over_threshold: Callable[[], object],
+        prefetch_after: Callable[[Any, int], object],
     ) -> None: ...
-    def may_move(self, value: Any) -> bool:
+    def is_swappable(self, value: Any) -> bool:
         """Say whether a value may move, and count it."""
 
     def save(self, value: Any, series: Any, index: int) -> None:
@@ -33,5 +33,5 @@ class SavedSlots:
     def look(self) -> None:
         """See whether something must leave, now that a value was saved."""
 
-    def pass_on(self, value: Any, series: Any, index: int) -> None:
+    def note_read(self, value: Any, series: Any, index: int) -> None:
         """Note that a value is read which has not moved; those behind it may have."""

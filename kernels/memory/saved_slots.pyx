@@ -32,9 +32,9 @@ cdef class SavedSlots:
         Of the step.
     now : callable
         Gives the time in seconds.
-    crowded : callable
+    over_threshold : callable
         Called when something must leave.
-    behind : callable
+    prefetch_after : callable
         Called with series and index of what is read, if anything may have moved.
 
     Attributes
@@ -48,30 +48,31 @@ cdef class SavedSlots:
     """
 
     cdef Pool pool
-    cdef object buffer, counts, now, crowded, behind
+    cdef object buffer, counts, now, over_threshold, prefetch_after
     cdef int64_t minimum, goal, most
     cdef readonly object queue
     cdef public int64_t leaving
     cdef public bint has_moved
 
-    def __init__(self, Pool pool, type buffer, int64_t minimum, int64_t goal, counts, now, crowded, behind):
+    def __init__(
+            self, Pool pool, type buffer, int64_t minimum, int64_t goal, counts, now, over_threshold, prefetch_after):
         self.pool, self.buffer, self.minimum, self.goal = pool, buffer, minimum, goal
-        self.counts, self.now, self.crowded, self.behind = counts, now, crowded, behind
+        self.counts, self.now, self.over_threshold, self.prefetch_after = counts, now, over_threshold, prefetch_after
         self.queue, self.most = deque(), FEW
 
-    cpdef bint may_move(self, value) except -1:
+    cpdef bint is_swappable(self, value) except -1:
         """Say whether a value may move, and count it."""
         if type(value) is not self.buffer or value.dtype.hasobject:
             return False
         if value.nbytes < self.minimum or not value.flags.c_contiguous:
             self.counts.small += 1
             return False
-        self.counts.kept += 1
+        self.counts.swappable += 1
         return True
 
     def save(self, value, series, int64_t index):
         """Note that a slot of a series holds a value."""
-        if self.may_move(value):
+        if self.is_swappable(value):
             self.queue.append((ref(series), index, self.now()))
             self.look()
 
@@ -97,11 +98,11 @@ cdef class SavedSlots:
         if live > self.counts.peak:
             self.counts.peak = live
         if live - self.leaving > self.goal:
-            self.crowded()
+            self.over_threshold()
 
-    def pass_on(self, value, series, int64_t index):
+    def note_read(self, value, series, int64_t index):
         """Note that a value is read which has not moved; those behind it may have."""
         if type(value) is self.buffer:
             charge_reader(self.pool, value)
             if self.has_moved:
-                self.behind(series, index)
+                self.prefetch_after(series, index)

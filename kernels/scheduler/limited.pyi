@@ -4,7 +4,6 @@ from typing import Any
 
 from .machine import StepMachine
 
-
 class NoRoom(MemoryError):
     """The limit of a device's memory leaves no room for what an instance makes."""
 

@@ -217,7 +217,7 @@ cdef class LimitedMachine(StepMachine):
         if not self.parked and (self._reopen(True) or self._reopen(False)):  # backward loops give memory back
             return True
         if not self.parked and self.swap is not None:
-            self.swap.bring_wanted()
+            self.swap.prefetch()
         self.seen = self.gate.store.given
         return False
 

@@ -19,8 +19,8 @@ from tagflow.kernels.scheduler.check_plan import check, out_frame
 from tagflow.kernels.core.arena cimport Arena
 from tagflow.kernels.core.convert cimport accept
 from tagflow.kernels.core.table cimport (
-    AT_ONCE, CONST, DEAD_SILENT, ENTER, EXIT, FETCH, INVARIANT, KERNEL, LAST, LENT, MERGE, NEXT_ITERATION, RECV,
-    SERIES_EXIT, SERIES_READ, STATEFUL, SWAPPED, SWITCH, SWITCH_N, TRIP_COUNT, Edge, FrameType, Link, LoopCounts,
+    AT_ONCE, CONST, DEAD_SILENT, ENTER, EXIT, FETCH, INVARIANT, KERNEL, LAST, HOST_BACKED, MERGE, NEXT_ITERATION, RECV,
+    SERIES_EXIT, SERIES_READ, STATEFUL, SWAPPABLE, SWITCH, SWITCH_N, TRIP_COUNT, Edge, FrameType, Link, LoopCounts,
     Node, Pending, Table, Type, output_type,
 )
 from tagflow.kernels.core.values cimport Value, drop
@@ -197,10 +197,10 @@ cdef int _flags(source) except -1:
         flags |= INVARIANT
     if source.is_last:
         flags |= LAST
-    if source.is_swapped:
-        flags |= SWAPPED
-    if source.is_lent:
-        flags |= LENT
+    if source.is_swappable:
+        flags |= SWAPPABLE
+    if source.is_host_backed:
+        flags |= HOST_BACKED
     if source.dead_silent:
         flags |= DEAD_SILENT
     return flags | (STATEFUL if source.stateful else 0)

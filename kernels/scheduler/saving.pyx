@@ -9,7 +9,7 @@ from libc.stdint cimport int64_t
 from tagflow.kernels.core.convert cimport accept, as_integer, box
 from tagflow.kernels.core.frames cimport Frame, Iteration
 from tagflow.kernels.core.table cimport (
-    LAST, LENT, SERIES_PUSH, SERIES_READ, SWAPPED, Node, input_type, output_type,
+    LAST, HOST_BACKED, SERIES_PUSH, SERIES_READ, SWAPPABLE, Node, input_type, output_type,
 )
 from tagflow.kernels.core.values cimport EMPTY, OBJECT, Py_INCREF, Value, hold, object_value, scalar, take
 from tagflow.kernels.memory.swappable cimport SwappableArray
@@ -42,9 +42,9 @@ cdef int _push(Machine* m, Iteration* it, const Node* node, object swap) except 
         index = _index(m, it, node)
     series = _series_of(it.frame, node.index)
     series.store(index, value, input_type(m.table, node, 0))
-    if node.flags & (SWAPPED | LENT) and swap is not None and value.form == OBJECT:
+    if node.flags & (SWAPPABLE | HOST_BACKED) and swap is not None and value.form == OBJECT:
         series.swaps = True
-        save = swap.save if node.flags & SWAPPED else swap.save_lent
+        save = swap.save if node.flags & SWAPPABLE else swap.save_host_backed
         save(<object><PyObject*>value.bits, series, index)
     m.outputs[0] = scalar(0)
     return 0
@@ -80,7 +80,7 @@ cdef object _read(Machine* m, Iteration* it, const Node* node, object swap):
     if isinstance(saved, SwappableArray):
         saved, coming = swap.read(series, index, node.flags & LAST != 0)
     elif series.swaps and series.peek(index).form == OBJECT:
-        swap.pass_on(saved, series, index)
+        swap.note_read(saved, series, index)
     if node.flags & LAST:
         series.release(index)
     if saved is not None:

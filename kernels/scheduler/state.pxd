@@ -43,7 +43,7 @@ cdef class StepState:
     cdef int64_t tickets  # instances that went on their way so far
     cdef Rendezvous rendezvous  # None: it is alone
     cdef readonly object guard  # called with floating outputs, or None
-    cdef readonly object swap  # keeps saved values and reads them, or None; see tagflow.swap.step
+    cdef readonly object swap  # keeps saved values and reads them, or None; see tagflow.swap.swapper
     cdef readonly object submit  # says until when a kernel is not done, or None
     cdef Log log  # None: nothing is traced
     cdef double patience  # seconds that a drain waits for the workers before it gives up the event loop

@@ -108,8 +108,9 @@ cdef class StepState:
         made; returns what must be awaited until it counts as done on its device, or None. Awaiting gives when it began
         and ended there, in seconds.
     swap : object, optional
-        Told of what loops under swap save (``save``; ``save_lent`` where only what is in the host's memory anyway may
-        move) and of what is read where it was saved (``pass_on``); asked for what may be elsewhere (``read``).
+        Told of what loops under swap save (``save``; ``save_host_backed`` where only values that lie in host memory
+        anyway may move) and of reads of saved arrays that never moved (``note_read``); asked for a slot that holds no
+        array of the device (``read``).
 
     Raises
     ------

@@ -1,4 +1,6 @@
-"""CuPy on a device: what it enqueues goes to the device's compute stream, what it makes is in the device's pool.
+"""CuPy on a device: its kernels go to the device's compute stream, its arrays are in the device's pool.
+
+See docs/design/0014-cuda.md, from "CuPy is set for a call", and 0016-other-arrays.md.
 
 Its stream and its allocator are each thread's own, and set for one call; the context is the runtime's primary one.
 Nothing stays set, so that a program may use CuPy beside its sessions.
@@ -18,8 +20,8 @@ from .driver import CudaUnavailable
 from .memory import CudaBuffer, buffer_in
 
 T = TypeVar("T")
-MARKED = 32  # so many calls get a mark behind them
-AHEAD = 4  # most marks that the device has not passed; at about a thousand launches the driver would wait for it
+CALLS_PER_MARKER = 32  # so many calls get a marker behind them
+MOST_MARKERS = 4  # markers not passed yet, at most; at about a thousand launches the driver would wait
 
 
 def load_cupy(wanted: bool | None) -> Any:
@@ -53,7 +55,7 @@ def load_cupy(wanted: bool | None) -> Any:
 
 
 class CupyArrays:
-    """What CuPy's arrays and calls are on one device.
+    """CuPy's arrays and calls on one device.
 
     Parameters
     ----------
@@ -66,7 +68,7 @@ class CupyArrays:
         self._core, self._cuda, self._array = core, cupy.cuda, cupy.ndarray
         self._stream = cupy.cuda.Stream.from_external(core.streams[0])
         self._calls = 0
-        self._marks: deque[Event[None]] = deque()  # behind calls, in order
+        self._markers: deque[Event[None]] = deque()  # not known to be passed yet, in order
         self._memory = type("Memory", (cupy.cuda.UnownedMemory,), {"__slots__": ("buffer",)})
 
     def call(self, function: Callable[..., T], *args: Any) -> T:
@@ -84,16 +86,16 @@ class CupyArrays:
             self._core.pop()
             self._count()
 
-    def crowded(self) -> Event[None] | None:
-        """Return the mark that the device must pass before more should be enqueued."""
-        while self._marks and self._marks[0].done:
-            self._marks.popleft()
-        return self._marks[-AHEAD] if len(self._marks) >= AHEAD else None
+    def backpressure(self) -> Event[None] | None:
+        """Return the marker that the device must pass before more should be enqueued."""
+        while self._markers and self._markers[0].done:
+            self._markers.popleft()
+        return self._markers[-MOST_MARKERS] if len(self._markers) >= MOST_MARKERS else None
 
     def _count(self) -> None:
         self._calls += 1
-        if self._calls % MARKED == 0:
-            self._marks.append(self._core.streams[0].submit())
+        if self._calls % CALLS_PER_MARKER == 0:
+            self._markers.append(self._core.streams[0].submit())
 
     def array(self, buffer: CudaBuffer) -> Any:
         """Return an array that is the whole of a buffer, and keeps it."""
@@ -103,7 +105,7 @@ class CupyArrays:
         return self._pointer(self._core.buffer((nbytes,), np.uint8))
 
     def _pointer(self, buffer: CudaBuffer) -> Any:
-        buffer.lend()
+        buffer.record_use()
         memory: Any = self._memory(buffer.pointer, buffer.nbytes, buffer, self._core.index)
         memory.buffer = buffer
         return self._cuda.MemoryPointer(memory, 0)

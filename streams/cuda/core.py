@@ -1,4 +1,6 @@
-"""What a CUDA device is made of, apart from its face: the thread that has the context, and all that lives in it.
+"""Core of a CUDA device: the thread that has the context, and all that lives in the context.
+
+See docs/design/0014-cuda.md.
 
 No object of pycuda is let go by any other thread, as those end the process or leak when their context is not current.
 The thread refers to the core and nobody's device: a device that is dropped ends its thread.
@@ -19,14 +21,14 @@ from ..contract import Clock
 from ..event import DeviceClosed, Event
 from .driver import PageLocks, load_driver, translated
 from .memory import Block, BlockPool, CudaBuffer
-from .stream import CudaOrder, CudaStream, wait_for
+from .stream import CudaStream, CudaStreamOp, wait_for
 
 LAST_WAIT = 10.0  # seconds for what a device is doing when the interpreter ends
 STREAMS = ("compute", "host_to_device", "device_to_host")
 
 
 class Core:
-    """A primary context with three streams and two pools, and the thread that enqueues their work.
+    """Primary context of a GPU with three streams and two pools, and the thread that enqueues their work.
 
     Parameters
     ----------
@@ -41,13 +43,13 @@ class Core:
     most_cached, most_pinned : int
         Bytes of free blocks kept on the device, and of page-locked ones on the host.
     cupy : module or None
-        What computes on the device.
+        The library that computes on the device.
 
     Attributes
     ----------
     memory, host : BlockPool
         On the device, and page-locked.
-    marks, marks_lock
+    markers, marks_lock
         Events of pycuda's that are not in use. One is recorded anew only when no other device can be about to have a
         stream wait for what it was.
     closed : Event
@@ -60,8 +62,8 @@ class Core:
         self.name, self.index, self.clock, self._cupy = name, index, clock, cupy
         self.driver: Any = load_driver()
         self.context: Any = None
-        self.marks: list[Any] = []
-        self.marks_lock = Lock()
+        self.markers: list[Any] = []
+        self.markers_lock = Lock()
         self.closed: Event[None] = Event()
         self._wakes: SimpleQueue[bool] = SimpleQueue()  # False to end; finalizers may put into it at any time
         self._lock = Lock()  # guards what follows
@@ -76,7 +78,7 @@ class Core:
             lacking,
             limit=limit,
             most_cached=most_cached,
-            next_mark=lambda: compute.next_mark,
+            next_marker=lambda: compute.next_marker,
         )
         self.host = BlockPool(
             f"page-locked memory for {name}",
@@ -153,27 +155,27 @@ class Core:
 
     # ---- called by the thread
 
-    def perform(self, order: CudaOrder) -> list[Block]:
+    def perform(self, op: CudaStreamOp) -> list[Block]:
         """Do a piece of work; return the memory that was given back meanwhile."""
         self.memory.detain()
         try:
-            order.perform()
+            op.perform()
         finally:
             blocks = self.memory.detained()
-        event = order.event
+        event = op.event
         if event.failing:
             error: Any = event._error
             event.note(error=self.translated(error, f"{event.stream and event.stream.name}: {event.kind or 'work'}"))
         return blocks
 
-    def mark(self, stream: Any) -> Any:
-        """Record an event behind what was enqueued."""
-        with self.marks_lock:
-            mark = self.marks.pop() if self.marks else None
-        if mark is None:
+    def record_marker(self, stream: Any) -> Any:
+        """Record a CUDA event behind the work enqueued so far."""
+        with self.markers_lock:
+            marker = self.markers.pop() if self.markers else None
+        if marker is None:
             flags = self.driver.event_flags
-            mark = self.driver.Event(flags.DISABLE_TIMING | flags.BLOCKING_SYNC)
-        return mark.record(stream)
+            marker = self.driver.Event(flags.DISABLE_TIMING | flags.BLOCKING_SYNC)
+        return marker.record(stream)
 
     def _serve(self, opened: Event[None]) -> None:
         try:
@@ -239,7 +241,7 @@ class Core:
         for stream in self.streams:
             stream.close()
             stream.stop()
-        self.marks.clear()
+        self.markers.clear()
         if self.context is not None:
             self.memory.close()
             self.host.close()

@@ -1,4 +1,4 @@
-"""A GPU as a device, by pycuda."""
+"""A GPU as a device, by pycuda. See docs/design/0014-cuda.md."""
 
 from __future__ import annotations
 
@@ -15,19 +15,20 @@ from ...base.sizes import parse_size
 from ...kernels.memory.contexts import KernelContexts
 from ...kernels.memory.swappable import SwappableArray
 from ...kernels.memory.unreserved import allocate_unreserved, charge_reader, is_sole_owner
+from ..capabilities import SwapSupport
 from ..clock import LoopClock
-from ..contract import Clock, Device
+from ..contract import Clock
 from ..event import Event
 from .arrays import CupyArrays, address_of, load_cupy
 from .core import Core
-from .memory import BlockPool, CudaBuffer, LentMemory, buffer_in, is_lent, lend
+from .memory import BlockPool, CudaBuffer, PinnedMemory, buffer_in, is_pinned, pinned_array
 from .stream import CudaEvent, CudaStream
 
 T = TypeVar("T")
 Array = NDArray[Any]
 
 
-class CudaDevice(Device):
+class CudaDevice(SwapSupport):
     """A GPU with three streams, a pool of its memory and a pool of page-locked memory of the host.
 
     Where CuPy is installed it computes: its buffers are arrays of CuPy's, and sessions can have it. Without, it copies.
@@ -108,10 +109,10 @@ class CudaDevice(Device):
     def call(self, function: Callable[..., T], *args: Any) -> T:
         return function(*args) if self._cupy is None else self._cupy.call(function, *args)
 
-    def crowded(self) -> Event[Any] | None:
-        return None if self._cupy is None else self._cupy.crowded()
+    def backpressure(self) -> Event[Any] | None:
+        return None if self._cupy is None else self._cupy.backpressure()
 
-    def has(self, array: Any) -> bool:
+    def owns(self, array: Any) -> bool:
         return self.arrays is not None and self.pool.counts(array)
 
     def allocate(self, shape: tuple[int, ...], dtype: DTypeLike) -> Any:
@@ -138,14 +139,14 @@ class CudaDevice(Device):
     def charge(self, buffer: Any) -> None:
         charge_reader(self.pool.byte_counter, buffer)
 
-    def frees(self, holder: SwappableArray) -> bool:
+    def is_sole_owner(self, holder: SwappableArray) -> bool:
         return is_sole_owner(self.pool.byte_counter, holder)
 
-    def protect(self, buffer: Any) -> bool:
+    def make_readonly(self, buffer: Any) -> bool:
         return self.arrays is not None  # kernels in Python write into nothing that they are given
 
-    def host_memory(self, limit: int | None = None) -> LentMemory:
-        return LentMemory(self.host_pool, limit)
+    def host_memory(self, limit: int | None = None) -> PinnedMemory:
+        return PinnedMemory(self.host_pool, limit)
 
     def copy_in(
         self,
@@ -170,7 +171,7 @@ class CudaDevice(Device):
             first = [source] if isinstance(source, Event) else []
             source = self.compute.submit(rows, after=[*first, *(after := tuple(after))], ahead=True)
         copy = partial(self._enqueue_out, source, into)
-        direct = into is None or is_lent(into, self.host_pool)  # else the driver would hold the device's thread
+        direct = into is None or is_pinned(into, self.host_pool)  # else the driver would hold the device's thread
         then = None if direct or into is None else partial(_filled, into)
         return self._submit_copy(self.device_to_host, copy, source, after, "DeviceToHost", ahead=True, then=then)
 
@@ -184,7 +185,7 @@ class CudaDevice(Device):
         nbytes = sum(source.nbytes for source, _ in pairs)
         copied: list[Array] = []
         copy = partial(self._enqueue_all_out, pairs, copied)
-        direct = all(is_lent(into, self.host_pool) for _, into in pairs)
+        direct = all(is_pinned(into, self.host_pool) for _, into in pairs)
         then = None if direct else partial(_fill_all, pairs, copied)
         return self.device_to_host.submit(copy, after=after, kind="DeviceToHost", nbytes=nbytes, ahead=True, then=then)
 
@@ -204,24 +205,24 @@ class CudaDevice(Device):
     ) -> Event[Any]:
         first = [source] if isinstance(source, Event) else []
         return stream.submit(
-            copy, after=[*first, *after], kind=kind, nbytes=lambda: int(_promised(source).nbytes), **how
+            copy, after=[*first, *after], kind=kind, nbytes=lambda: int(_enqueued_result(source).nbytes), **how
         )
 
     def _enqueue_in(self, source: Any, into: Any, kept: list[Array]) -> Any:
         """Enqueue a copy to the device; what it reads must be kept until it is done."""
-        array = _promised(source)
+        array = _enqueued_result(source)
         buffer = self.allocate(array.shape, array.dtype) if into is None else self._checked(into, like=array)
         if buffer.nbytes:
-            kept.append(array if is_lent(array, self.host_pool) else self._staged(array))
-            self.compute.hold_back(self.host_to_device, buffer_in(buffer).behind)
+            kept.append(array if is_pinned(array, self.host_pool) else self._staged(array))
+            self.compute.make_wait(self.host_to_device, buffer_in(buffer).reusable_after)
             self._core.driver.memcpy_htod_async(address_of(buffer), _bytes(kept[-1]), self.host_to_device.inner)
         return buffer
 
     def _enqueue_out(self, source: Any, into: Array | None) -> Array:
         """Enqueue a copy to page-locked memory; return that: it is not `into` where that is ordinary memory."""
-        buffer = self._checked(_promised(source), like=into)
-        direct = into is not None and is_lent(into, self.host_pool)
-        array = into if into is not None and direct else lend(self.host_pool, buffer.shape, buffer.dtype)
+        buffer = self._checked(_enqueued_result(source), like=into)
+        direct = into is not None and is_pinned(into, self.host_pool)
+        array = into if into is not None and direct else pinned_array(self.host_pool, buffer.shape, buffer.dtype)
         if buffer.nbytes:
             self._core.driver.memcpy_dtoh_async(_bytes(array), address_of(buffer), self.device_to_host.inner)
         return array
@@ -237,12 +238,12 @@ class CudaDevice(Device):
     def _is_at_hand(self, source: object) -> bool:
         """Say whether the host need not wait for it: page-locked, or the event of work on this device."""
         if isinstance(source, np.ndarray):
-            return is_lent(source, self.host_pool)
+            return is_pinned(source, self.host_pool)
         return isinstance(source, CudaEvent) and source.core is self._core
 
     def _staged(self, array: Array) -> Array:
         """Return a copy in page-locked memory: the driver would make one otherwise, and nobody knows when."""
-        copy = lend(self.host_pool, array.shape, array.dtype)
+        copy = pinned_array(self.host_pool, array.shape, array.dtype)
         copy[...] = array
         return copy
 
@@ -278,13 +279,13 @@ def _may_be_a_view(source: Any, compute: CudaStream) -> bool:
 
 
 def _in_rows(xp: Any, source: Any) -> Any:
-    return xp.ascontiguousarray(_promised(source))
+    return xp.ascontiguousarray(_enqueued_result(source))
 
 
-def _promised(source: Any) -> Any:
+def _enqueued_result(source: Any) -> Any:
     """Return what a copy is of; if that is not done yet the device waits for it."""
     if isinstance(source, CudaEvent):
-        return source.promised()
+        return source.enqueued_result()
     return source.result() if isinstance(source, Event) else source
 
 

@@ -1,4 +1,4 @@
-"""What of CUDA's driver is used, found when it is asked for: tagflow works without pycuda."""
+"""CUDA's driver by pycuda, which is imported when a device is asked for: tagflow works without pycuda."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ _HINT = "install tagflow[cuda] as the README says, on a machine with an NVIDIA d
 
 
 class CudaUnavailable(TagflowError):
-    """pycuda is not installed, or its driver finds no device."""
+    """Error where pycuda is not installed, or its driver finds no device."""
 
 
 class CudaError(TagflowError):
-    """A call of the CUDA driver failed; pycuda's own error is ``__cause__``."""
+    """Error of a call of the CUDA driver; pycuda's own error is ``__cause__``."""
 
 
 @dataclass(frozen=True, slots=True)
 class CudaDescription:
-    """What a device says of itself.
+    """Description of a GPU by its driver.
 
     Attributes
     ----------
@@ -102,7 +102,7 @@ def translated(driver: Any, error: BaseException, what: str) -> BaseException:
 
 
 class PageLocks:
-    """Memory of this process that a device copies from and to by itself.
+    """Page-locked memory of this process, which a device copies from and to by itself.
 
     pycuda's own page-locked arrays end with their context, while a fetched array must outlive its device; so ordinary
     memory is registered. pycuda's ``register_host_memory`` crashes with NumPy 2 (issue 459 of pycuda), and is two calls

@@ -1,5 +1,7 @@
 """Memory of a device and page-locked memory of the host, in blocks that are used again.
 
+See docs/design/0014-cuda.md.
+
 Any thread may take a block; one that must be made is made with the context current, which other blocks wait for.
 Finalizers, which run in any thread and at any time, do no more than put a block into a queue.
 """
@@ -34,35 +36,35 @@ def _whole(nbytes: int, step: int = _SMALLEST) -> int:
 
 
 class Block:
-    """A piece of memory.
+    """A piece of memory of one kind, in use or free.
 
     Attributes
     ----------
     memory : object
-        What was made, None once it is freed.
+        As the pool's `make` returned it, None once it is freed.
     capacity : int
         Bytes that it has.
     nbytes : int
         Bytes that were asked for.
     charge : Charge or None
         Counts those in use.
-    behind : int or None
-        Number of the mark on the compute stream behind which nothing uses what was here before; None if kernels, which
-        may be under way when nobody has the memory any more, never had it.
+    reusable_after : int or None
+        Number of the marker on the compute stream behind which no kernel uses the bytes that were here before; None if
+        kernels, which may still run when the last reference is gone, never had the block.
     """
 
-    __slots__ = ("behind", "capacity", "charge", "memory", "nbytes")
+    __slots__ = ("capacity", "charge", "memory", "nbytes", "reusable_after")
 
     def __init__(self, memory: Any, capacity: int) -> None:
         self.memory = memory
         self.capacity = capacity
         self.nbytes = 0
         self.charge: Charge | None = None
-        self.behind: int | None = None
+        self.reusable_after: int | None = None
 
 
 class BlockPool:
-    """Blocks of a kind of memory, with exact counts of the bytes asked for.
+    """Pool of blocks of one kind of memory, with exact counts of the bytes asked for.
 
     Parameters
     ----------
@@ -76,8 +78,8 @@ class BlockPool:
         Bytes that may be in use.
     most_cached : int
         Bytes of free blocks that are kept.
-    next_mark : callable
-        Returns the number of the next mark on the compute stream.
+    next_marker : callable
+        Returns the number of the next marker on the compute stream.
 
     Attributes
     ----------
@@ -94,9 +96,9 @@ class BlockPool:
         *,
         limit: int | None = None,
         most_cached: int,
-        next_mark: Callable[[], int] = int,
+        next_marker: Callable[[], int] = int,
     ) -> None:
-        self.what, self._next_mark, self.byte_counter = what, next_mark, ByteCounter(_charge_of, limit)
+        self.what, self._next_marker, self.byte_counter = what, next_marker, ByteCounter(_charge_of, limit)
         self._make, self._free, self._lacking, self._most_cached = make, free, lacking, most_cached
         self._returned: deque[Block] = deque()  # by finalizers; not counted as free yet
         self._lock = Lock()  # guards what follows
@@ -180,24 +182,25 @@ class BlockPool:
             self._return(block)
 
     def detain(self) -> None:
-        """From now on keep what this thread gives back, until `detained` is called.
+        """From now on keep the blocks that this thread gives back, until `detained` is called.
 
-        What was enqueued may go on using it: a stream of the device would not mind, but the others do not wait for it.
+        Work that was enqueued may still use them. Its own stream may have them at once, as it works in order; but the
+        other streams do not wait for that work.
         """
         self._detained, self._detaining = [], get_ident()
 
     def detained(self) -> list[Block]:
-        """End `detain`; return the blocks, to be given back when that what was enqueued is done."""
+        """End `detain`; return the blocks, to be given back when the work that was enqueued is done."""
         blocks, self._detained = self._detained or [], None
         return blocks
 
     def release(self, blocks: list[Block]) -> None:
-        """Give back what was detained."""
+        """Give detained blocks back."""
         for block in blocks:
             self._return(block)
 
     def collect(self) -> None:
-        """See to what was given back: before a mark, so that it is known to be behind that one."""
+        """Sort in the blocks given back so far; before a marker, which is then behind their last use."""
         with self._lock:
             self._collect()
 
@@ -227,8 +230,8 @@ class BlockPool:
         while self._returned:
             block = self._returned.popleft()
             if block.memory is not None:
-                if block.behind is not None:
-                    block.behind = self._next_mark()
+                if block.reusable_after is not None:
+                    block.reusable_after = self._next_marker()
                 self._cached += block.capacity
                 self._shelves.setdefault(block.capacity, []).append(block)
 
@@ -339,14 +342,14 @@ class CudaBuffer:
         return None if self._block is None else self._block.charge
 
     @property
-    def behind(self) -> int:
-        """Number of the mark on the compute stream behind which others may write here."""
-        return 0 if self._block is None else self._block.behind or 0
+    def reusable_after(self) -> int:
+        """Number of the marker on the compute stream behind which other streams may write here."""
+        return 0 if self._block is None else self._block.reusable_after or 0
 
-    def lend(self) -> None:
-        """Let kernels have it: they may be under way when nobody has it any more."""
-        if self._block is not None and self._block.behind is None:
-            self._block.behind = 0
+    def record_use(self) -> None:
+        """Note that kernels use the buffer: they may still run when the last reference to it is gone."""
+        if self._block is not None and self._block.reusable_after is None:
+            self._block.reusable_after = 0
 
 
 def buffer_of(array: Any) -> CudaBuffer | None:
@@ -369,8 +372,8 @@ def buffer_in(array: Any) -> CudaBuffer:
     return buffer
 
 
-class _Lent:
-    """Has a block as long as arrays of its memory live: it is their base."""
+class _PinnedBase:
+    """Base of arrays in page-locked memory: it holds their block as long as one of them lives."""
 
     __slots__ = ("__array_interface__", "_memory", "block", "given", "pool")
 
@@ -386,7 +389,7 @@ class _Lent:
                 self.given.append(block.nbytes)
 
 
-def lend(
+def pinned_array(
     pool: BlockPool, shape: tuple[int, ...], dtype: np.dtype[Any], given: deque[int] | None = None
 ) -> NDArray[Any]:
     """Return a new array in page-locked memory; its block comes back when the array and its views are gone.
@@ -396,19 +399,19 @@ def lend(
     nbytes = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
     if nbytes == 0:
         return np.empty(shape, dtype)
-    return np.asarray(_Lent(pool, nbytes, given)).view(dtype).reshape(shape)
+    return np.asarray(_PinnedBase(pool, nbytes, given)).view(dtype).reshape(shape)
 
 
-def is_lent(array: NDArray[Any], pool: BlockPool) -> bool:
+def is_pinned(array: NDArray[Any], pool: BlockPool) -> bool:
     """Say whether an array is page-locked memory of this pool, and contiguous."""
     base: Any = array
     while isinstance(base, np.ndarray):
         base = base.base
-    return isinstance(base, _Lent) and base.pool is pool and not pool.closed and array.flags.c_contiguous
+    return isinstance(base, _PinnedBase) and base.pool is pool and not pool.closed and array.flags.c_contiguous
 
 
-class LentMemory:
-    """What one user has of a pool of page-locked memory; see :class:`HostMemory`."""
+class PinnedMemory:
+    """One user's share of a pool of page-locked memory; see :class:`HostMemory`."""
 
     def __init__(self, pool: BlockPool, limit: int | None) -> None:
         self.limit = limit
@@ -427,7 +430,7 @@ class LentMemory:
         live = self.live_bytes + nbytes
         if self.limit is not None and live > self.limit:
             raise MemoryError(f"no room for {nbytes} bytes: of the limit of {self.limit} {self._live} are in use")
-        array = lend(self._pool, shape, dtype, self._given)
+        array = pinned_array(self._pool, shape, dtype, self._given)
         self._live, self.peak_bytes = live, max(self.peak_bytes, live)
         return array
 

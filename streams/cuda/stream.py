@@ -1,4 +1,7 @@
-"""Streams of a GPU: the device's thread calls the work, which enqueues; a thread of the stream waits for the end."""
+"""Streams of a GPU: the device's thread calls the work, which enqueues; a thread of the stream waits for the end.
+
+See docs/design/0014-cuda.md.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..contract import StreamStatistics
 from ..event import Event
-from ..queued import Order, QueuedStream
+from ..queued import QueuedStream, StreamOp
 
 if TYPE_CHECKING:
     from .core import Core
@@ -39,39 +42,41 @@ class CudaEvent(Event[T]):
         Whether the work was called, so that the device knows what it is to do.
     """
 
-    __slots__ = ("_followers", "_mark", "core", "enqueued")
+    __slots__ = ("_enqueued_listeners", "_marker", "core", "enqueued")
 
     def __init__(self, stream: CudaStream, kind: str) -> None:
         super().__init__(stream, kind)
         self.core = stream.core
         self.enqueued = False
-        self._mark: Any = None  # an event of pycuda's until the work is done; guarded by the core's lock of marks
-        self._followers: list[Callable[[], object]] = []  # guarded by the lock of the event
+        self._marker: Any = (
+            None  # pycuda's event, recorded behind the work, until that is done; guarded by the core's markers_lock
+        )
+        self._enqueued_listeners: list[Callable[[], object]] = []  # guarded by the lock of the event
 
-    def follow(self, call: Callable[[], object]) -> bool:
-        """Have `call` called when the work was enqueued or has ended; False if it was."""
+    def listen_enqueued(self, call: Callable[[], object]) -> bool:
+        """Have `call` called when the work was enqueued or has ended; False if it has been already."""
         with self._lock:
             if not (self.enqueued or self._done):
-                self._followers.append(call)
+                self._enqueued_listeners.append(call)
             return not (self.enqueued or self._done)
 
-    def promised(self) -> T:
+    def enqueued_result(self) -> T:
         """Return the result that the event will have, or raise what it fails with, once it was enqueued."""
         if self._error is not None:
             raise self._error.with_traceback(self._traceback)
         return self._result  # type: ignore[return-value]
 
-    def begin(self, mark: Any, known: bool) -> None:
-        """Let those go on that waited for the work to be enqueued.
+    def begin(self, marker: Any, known: bool) -> None:
+        """Note that the work was enqueued, and tell the streams that wait for that.
 
         Parameters
         ----------
-        mark : pycuda.driver.Event or None
+        marker : pycuda.driver.Event or None
             Recorded behind the work; None if nothing was enqueued.
         known : bool
-            Whether the device knows all that there is to do; else others must wait until it is done.
+            Whether the device knows all of the work; else (the host has a part in it) others must wait for its end.
         """
-        self._mark = mark
+        self._marker = marker
         if known:
             with self._lock:
                 self.enqueued = True
@@ -79,34 +84,34 @@ class CudaEvent(Event[T]):
 
     def _tell(self) -> None:
         with self._lock:
-            followers, self._followers = self._followers, []
-        for call in followers:
+            listeners, self._enqueued_listeners = self._enqueued_listeners, []
+        for call in listeners:
             call()
 
-    def hold_back(self, stream: CudaStream) -> None:
-        """Let a stream of any device wait for the work, if that is not done."""
-        with self.core.marks_lock:
-            if self._mark is not None and self.stream is not stream:
-                stream.inner.wait_for_event(self._mark)
+    def make_wait(self, stream: CudaStream) -> None:
+        """Let a stream of any device wait for the work, unless that is done (``cuStreamWaitEvent``)."""
+        with self.core.markers_lock:
+            if self._marker is not None and self.stream is not stream:
+                stream.inner.wait_for_event(self._marker)
 
     def wait(self) -> None:
         """Wait until the device has done the work; for the thread that ends it."""
-        if self._mark is not None:
-            self._mark.synchronize()
+        if self._marker is not None:
+            self._marker.synchronize()
 
-    def give_back_mark(self) -> None:
-        """Let the mark be used for another event."""
-        with self.core.marks_lock:
-            if self._mark is not None:
-                self.core.marks.append(self._mark)
-                self._mark = None
+    def recycle_marker(self) -> None:
+        """Let the marker be used for another event."""
+        with self.core.markers_lock:
+            if self._marker is not None:
+                self.core.markers.append(self._marker)
+                self._marker = None
 
     def finish(self, result: T | None = None, error: BaseException | None = None, at: float | None = None) -> None:
         super().finish(result, error, at)
         self._tell()
 
 
-class CudaOrder(Order):
+class CudaStreamOp(StreamOp):
     """A piece of work for a CUDA stream.
 
     Attributes
@@ -118,7 +123,7 @@ class CudaOrder(Order):
     blocks : list of Block
         Memory given back while it was called, which what it enqueued may still use.
     number : int
-        Of the mark behind it among all of its stream; 0 if there is none.
+        Of the marker behind it among all of its stream; 0 if there is none.
     """
 
     __slots__ = ("ahead", "blocks", "number", "then")
@@ -130,9 +135,12 @@ class CudaOrder(Order):
         self.number = 0
 
     def waits(self, call: Callable[[], object]) -> bool:
+        # As in `StreamOp`, but work that may be enqueued ahead waits for a CUDA event only until that one's work is
+        # enqueued: the device does the rest. This is called whenever the stream is woken, by whatever event. So for an
+        # event that was asked before, its state is looked at; asking again would register one more call each time.
         while self._seen < len(self.after):
             event = self.after[self._seen]
-            asks = event.follow if self.ahead and isinstance(event, CudaEvent) else event.listen
+            asks = event.listen_enqueued if self.ahead and isinstance(event, CudaEvent) else event.listen
             if self._asked == self._seen:
                 if not (event.done or (self.ahead and getattr(event, "enqueued", False))):
                     return True
@@ -143,7 +151,7 @@ class CudaOrder(Order):
         return False
 
     def complete(self) -> None:
-        """Do the host's part."""
+        """Do the host's part of the work."""
         event = self.event
         if self.then is None or event.failing:
             return
@@ -177,11 +185,11 @@ class CudaStream(QueuedStream):
         self.core = core
         self.inner: Any = None
         self._change = Condition(self._lock)
-        self._under_way: deque[CudaOrder] = deque()  # enqueued and not ended, in order
+        self._under_way: deque[CudaStreamOp] = deque()  # enqueued and not ended, in order
         self._telling = False  # whether one is just being ended
         self._ending = False  # whether the waiting thread is to end
         self._free = float("-inf")  # when the last work ended, in seconds by the clock
-        self._marked = self._passed = 0  # numbers of the last mark recorded, and of the last that the device has passed
+        self._last_recorded = self._last_passed = 0  # numbers of markers
         self._thread: Thread | None = None
 
     @property
@@ -194,9 +202,9 @@ class CudaStream(QueuedStream):
         return 0, self.handle
 
     @property
-    def next_mark(self) -> int:
-        """Number of the mark that will be behind all that was enqueued so far."""
-        return self._marked + 1
+    def next_marker(self) -> int:
+        """Number of the marker that will be behind all that was enqueued so far."""
+        return self._last_recorded + 1
 
     def submit(
         self,
@@ -221,7 +229,7 @@ class CudaStream(QueuedStream):
             must not call the driver.
         """
         event: CudaEvent[T] = CudaEvent(self, kind)
-        self._add(CudaOrder(event, work, after, uses, nbytes, self.clock.now(), ahead=ahead, then=then))
+        self._add(CudaStreamOp(event, work, after, uses, nbytes, self.clock.now(), ahead=ahead, then=then))
         return event
 
     def statistics(self) -> StreamStatistics:
@@ -261,70 +269,68 @@ class CudaStream(QueuedStream):
         self.inner = None
 
     def _finish(self) -> None:
-        """Wait for what others have enqueued, who leave no marks; on a device that has failed nothing goes on."""
+        """Wait for work that other libraries have enqueued, without markers; a device that has failed does no more."""
         with suppress(self.core.driver.Error):
             self.inner.synchronize()
 
-    def hold_back(self, stream: CudaStream, number: int) -> None:
-        """Let another stream of the device wait until this one has passed a mark of that number."""
-        if number <= self._passed:
+    def make_wait(self, stream: CudaStream, number: int) -> None:
+        """Let another stream of the device wait until this one has passed a marker of that number."""
+        if number <= self._last_passed:
             return
         with self._lock:
-            event: Any = next((order.event for order in self._under_way if order.number >= number), None)
+            event: Any = next((op.event for op in self._under_way if op.number >= number), None)
         if event is not None:
-            event.hold_back(stream)
+            event.make_wait(stream)
             return
-        mark = self._mark()
+        marker = self._record_marker()
         try:
-            stream.inner.wait_for_event(mark)
+            stream.inner.wait_for_event(marker)
         finally:
-            with self.core.marks_lock:
-                self.core.marks.append(mark)
+            with self.core.markers_lock:
+                self.core.markers.append(marker)
 
-    def _mark(self) -> Any:
-        """Record a mark; what is given back from now on is behind the next one."""
+    def _record_marker(self) -> Any:
+        """Record a marker; what is given back from now on is behind the next one."""
         self.core.memory.collect()
-        self._marked += 1
-        return self.core.mark(self.inner)
+        self._last_recorded += 1
+        return self.core.record_marker(self.inner)
 
     def proceed(self) -> bool:
         """Enqueue the first piece of work, if it need not wait; say whether there was one."""
         with self._lock:
-            order = self._next()
-            self._running = order
-        if order is None:
+            op = self._next()
+            self._running = op
+        if op is None:
             return False
-        assert isinstance(order, CudaOrder)
-        event: Any = order.event
-        event.begin(self._enqueue(order), known=order.then is None)
+        assert isinstance(op, CudaStreamOp)
+        event: Any = op.event
+        event.begin(self._enqueue(op), known=op.then is None)
         del event
         with self._change:
             self._running = None
-            self._under_way.append(order)
+            self._under_way.append(op)
             self._change.notify()
         return True
 
     def _look(self) -> None:
         self.core.wake()
 
-    def _enqueue(self, order: CudaOrder) -> Any:
-        """Call the work; return the mark behind it, None if there is nothing to wait for."""
-        if (error := order.obstacle) is not None:
-            order.event.note(error=error)
+    def _enqueue(self, op: CudaStreamOp) -> Any:
+        """Call the work; return the marker behind it, None if there is nothing to wait for."""
+        if (error := op.obstacle) is not None:
+            op.event.note(error=error)
             return None
-        order.event.began = self.clock.now()
+        op.event.began = self.clock.now()
         try:
-            for event in order.after:
+            for event in op.after:
                 if isinstance(event, CudaEvent):
-                    event.hold_back(self)
-            order.blocks = self.core.perform(order)
-            order.number = self.next_mark
-            return self._mark()  # no local: the frame of what failed may keep this one
+                    event.make_wait(self)
+            op.blocks = self.core.perform(op)
+            op.number = self.next_marker
+            return self._record_marker()  # no local: the frame of what failed may keep this one
         except self.core.driver.Error as failure:
-            order.event.note(
-                error=self.core.translated(failure, f"{self.name}: enqueuing {order.event.kind or 'work'}")
-            )
-            order.number = 0
+            op.event.note(error=self.core.translated(failure, f"{self.name}: enqueuing {op.event.kind or 'work'}"))
+            op.number = 0
             return None
 
     # ---- called by the waiting thread
@@ -332,13 +338,13 @@ class CudaStream(QueuedStream):
     def _serve(self) -> None:
         self.core.context.push()
         try:
-            while (order := self._oldest()) is not None:
-                self._see_to(order)
-                del order
+            while (op := self._oldest()) is not None:
+                self._see_to(op)
+                del op
         finally:
             self.core.driver.Context.pop()
 
-    def _oldest(self) -> CudaOrder | None:
+    def _oldest(self) -> CudaStreamOp | None:
         """Wait for something to wait for; None at the end."""
         with self._change:
             while not self._under_way:
@@ -347,29 +353,31 @@ class CudaStream(QueuedStream):
                 self._change.wait()
             return self._under_way[0]
 
-    def _see_to(self, order: CudaOrder) -> None:
+    def _see_to(self, op: CudaStreamOp) -> None:
         """Wait until the device has done a piece of work, and end it."""
-        event: Any = order.event
+        event: Any = op.event
         error: BaseException | None = None
         try:
             event.wait()
         except self.core.driver.Error as failure:
             error = self.core.translated(failure, f"{self.name}: {event.kind or 'work'} failed on the device")
-        for other in order.after:  # done on the device, but perhaps not seen yet by the thread that waits for it
+        # The device has done the work that this one waited for; the threads of other streams may not know yet. Events
+        # end in the order of their dependences, so wait for them.
+        for other in op.after:
             wait_for(other)
         if error is None:
-            self._passed = max(self._passed, order.number)
-            order.complete()
+            self._last_passed = max(self._last_passed, op.number)
+            op.complete()
         if event.began is not None:
-            event.began = max(event.began, self._free, order.ready)
-            error = error or order.obstacle
+            event.began = max(event.began, self._free, op.ready)
+            error = error or op.obstacle
         now = self._free = self.clock.now()
-        event.give_back_mark()
-        self.core.memory.release(order.blocks)
+        event.recycle_marker()
+        self.core.memory.release(op.blocks)
         with self._lock:
             self._under_way.popleft()
             self._telling = True
-        self._end(order, now, error)
+        self._end(op, now, error)
         self._telling = False
         if self.idle:
             self.core.wake()  # what waits was told by the event; this is for the clock, and for memory to be trimmed

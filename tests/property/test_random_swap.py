@@ -24,7 +24,7 @@ from tests.property.strategies import smooth_programs
 from tests.property.test_random_devices import KINDS, scatter
 from tests.property.translate import build
 from tests.settings import ON
-from tests.swap.watching import bytes_in_tiers, watched
+from tests.swap.observing import bytes_in_tiers, watched
 
 SHARE = 0.25  # of the programs have something that moves, at least
 SMALL = Limits(trips=3, instances=40, depth=3)
@@ -166,7 +166,7 @@ async def check(program, rows, window, count, seed, fraction, fields, tiers, kin
                 for got, wanted in zip(results[0] + results[1], expected[0] + expected[1], strict=True):
                     np.testing.assert_array_equal(got, wanted, strict=True)
                 del results, got
-            assert not any(swap._copies for swap in swaps)
+            assert not any(swap.copies for swap in swaps)
         pools = [device.pool for device in devices]
         assert all(pool.peak_bytes <= pool.limit for pool in pools)
         gc.collect()

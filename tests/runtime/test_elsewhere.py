@@ -340,7 +340,7 @@ async def test_kernels_that_look_at_values_let_the_loop_go_on(device):
 async def test_kernels_wait_while_too_much_is_enqueued(build, monkeypatch):
     asked, waiting = [], []
 
-    def crowded(device):
+    def backpressure(device):
         asked.append(len(waiting))
         if len(asked) % 3:
             return None
@@ -348,7 +348,7 @@ async def test_kernels_wait_while_too_much_is_enqueued(build, monkeypatch):
         asyncio.get_running_loop().call_soon(waiting[-1].finish)
         return waiting[-1]
 
-    monkeypatch.setattr(StrictDevice, "crowded", crowded)
+    monkeypatch.setattr(StrictDevice, "backpressure", backpressure)
     await compared(build, "s")
     assert len(waiting) == len(asked) // 3 > 3
 

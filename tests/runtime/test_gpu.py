@@ -104,11 +104,11 @@ async def test_products_are_on_the_compute_stream(device):
     while not busy.enqueued:
         await asyncio.sleep(0)
     b = device.call(cupy.matmul, a, a)
-    mark = device.compute.submit()
+    marker = device.compute.submit()
     for _ in range(100):
         await asyncio.sleep(0)
-    assert not mark.done
-    assert (await device.copy_out(b, after=[mark]) == 256.0).all()
+    assert not marker.done
+    assert (await device.copy_out(b, after=[marker]) == 256.0).all()
 
 
 async def test_memory_that_a_kernel_may_still_read_is_not_copied_into(device):

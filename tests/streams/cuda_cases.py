@@ -10,11 +10,11 @@ import pytest
 from tagflow.base.errors import TagflowError
 from tagflow.streams import CpuDevice, CudaDevice, DeviceClosed, Event, VirtualClock
 from tagflow.streams.cuda import CudaError, cuda_devices
-from tagflow.streams.cuda.memory import capacity_of, is_lent
+from tagflow.streams.cuda.memory import capacity_of, is_pinned
 
 from tests.simcuda.child import run_python
 from tests.simcuda.plugin import simulated
-from tests.streams.rigs import make, rig_of
+from tests.streams.fake_devices import make, rig_of
 
 ONES = np.ones(1000)
 
@@ -157,9 +157,9 @@ async def test_what_work_lets_go_of_is_not_used_again_before_it_is_done(rig):
 
 async def test_page_locked_arrays_are_copied_in_as_they_are(rig):
     array = await rig.device.copy_out(rig.device.copy_in(ONES))
-    assert is_lent(array, rig.device.host_pool)
-    assert not is_lent(array, rig.other.host_pool)
-    assert not is_lent(array[::2], rig.device.host_pool)
+    assert is_pinned(array, rig.device.host_pool)
+    assert not is_pinned(array, rig.other.host_pool)
+    assert not is_pinned(array[::2], rig.device.host_pool)
     peak = rig.device.host_pool.peak_bytes
     buffer = await rig.device.copy_in(array)
     assert rig.device.host_pool.peak_bytes == peak
@@ -211,7 +211,7 @@ async def test_ordinary_memory_is_read_when_what_is_waited_for_is_done(rig):
     assert (await rig.read(await copy) == 1).all()
 
 
-async def test_marks_are_used_again_when_nobody_can_mistake_them(rig):
+async def test_markers_are_used_again_when_nobody_can_mistake_them(rig):
     """Devices wait for each other's events, which are recorded anew as soon as they are done."""
     simulated.set_delay(20)
     array = await rig.device.copy_out(rig.device.copy_in(ONES))

@@ -8,7 +8,7 @@ import pytest
 import tagflow as tg
 from tagflow.base.errors import OpError
 from tagflow.streams import CudaDevice, DeviceClosed
-from tagflow.streams.cuda.arrays import AHEAD, MARKED
+from tagflow.streams.cuda.arrays import CALLS_PER_MARKER, MOST_MARKERS
 from tagflow.streams.cuda.memory import buffer_of
 
 from tests.simcuda import cupy
@@ -60,12 +60,12 @@ async def test_calls_have_the_devices_context_stream_and_memory(device):
     array = device.call(full, 3)
     assert device.call(state)[::2] == (device.compute.handle, True)
     assert device.live_bytes == 8 * N
-    assert device.has(array)
+    assert device.owns(array)
     assert array.data.ptr == buffer_of(array).pointer
     assert array.data.mem.device_id == 0
     assert (await device.copy_out(array) == 3.0).all()
     part = device.call(array.__getitem__, slice(10, 20))
-    assert device.has(part)
+    assert device.owns(part)
     del array
     assert device.live_bytes == 8 * N
     assert (await device.copy_out(part) == 3.0).all()
@@ -106,9 +106,9 @@ async def test_calls_of_two_devices_can_be_one_in_the_other(device):
 
         theirs, inside, ours, around = device.call(outer)
         assert (inside[0], around[0]) == (other.compute.handle, device.compute.handle)
-        assert other.has(theirs)
-        assert device.has(ours)
-        assert not device.has(theirs)
+        assert other.owns(theirs)
+        assert device.owns(ours)
+        assert not device.owns(theirs)
         assert (device.live_bytes, other.live_bytes) == (8 * N, 8 * N)
         del theirs, ours
 
@@ -135,15 +135,15 @@ async def test_a_device_that_was_closed_computes_no_more():
 
 async def test_it_says_when_too_much_is_enqueued(device):
     go = await held(device.compute)
-    for _ in range(MARKED * AHEAD):
-        assert device.crowded() is None
+    for _ in range(CALLS_PER_MARKER * MOST_MARKERS):
+        assert device.backpressure() is None
         device.call(int)
-    event = device.crowded()
+    event = device.backpressure()
     assert event is not None
     assert not event.done
     go()
     await event
-    assert device.crowded() is None
+    assert device.backpressure() is None
 
 
 EXIT = """
@@ -178,7 +178,7 @@ async def test_no_copy_is_made_into_what_a_kernel_may_still_read(device):
     del first
     event = device.copy_in(np.full(N, 3.0))
     await until(lambda: event.enqueued)
-    assert event.promised().data.ptr == address
+    assert event.enqueued_result().data.ptr == address
     assert not event.done
     go()
     assert (await device.copy_out(await event) == 3.0).all()
@@ -194,12 +194,12 @@ async def test_copies_do_not_wait_for_kernels_that_came_later(device):
     go()
 
 
-async def test_copies_wait_for_the_first_mark_behind_the_kernel(device):
+async def test_copies_wait_for_the_first_marker_behind_the_kernel(device):
     array = device.call(full, 1)
     address, go = array.data.ptr, await held(device.compute)
     del array
-    mark = device.compute.submit()
-    await until(lambda: mark.enqueued)
+    marker = device.compute.submit()
+    await until(lambda: marker.enqueued)
     later = await held(device.compute)
     event = device.copy_in(np.full(N, 3.0))
     await until(lambda: event.enqueued)

@@ -6,7 +6,7 @@ import pytest
 from tagflow.base.errors import TagflowError
 from tagflow.streams import LoopClock
 
-from tests.streams.rigs import make
+from tests.streams.fake_devices import make
 
 try:
     import uvloop

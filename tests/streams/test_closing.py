@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from tagflow.streams import DeviceClosed, Event
 
-from tests.streams.rigs import KINDS, make, rig_of
+from tests.streams.fake_devices import KINDS, make, rig_of
 
 
 def resources():

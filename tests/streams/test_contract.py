@@ -12,7 +12,7 @@ import pytest
 from tagflow.base.errors import DtypeError
 from tagflow.streams import Event, StreamStatistics, Withdrawn
 
-from tests.streams.rigs import KINDS, rig_of
+from tests.streams.fake_devices import KINDS, rig_of
 
 STRINGS = np.array(["a", "longer"], np.dtypes.StringDType())
 
@@ -59,11 +59,11 @@ async def test_work_on_a_stream_is_done_in_order(rig, kind):
 async def test_a_mark_is_done_with_what_is_before_it(rig):
     gate = Event()
     work = rig.device.compute.submit(lambda: 1, after=[gate])
-    mark = rig.device.compute.submit()
+    marker = rig.device.compute.submit()
     await settled()
-    assert not mark.done
+    assert not marker.done
     gate.finish()
-    assert await mark is None
+    assert await marker is None
     assert work.result() == 1
 
 

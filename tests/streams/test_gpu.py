@@ -34,7 +34,7 @@ async def test_cupy_computes_in_a_buffer():
         inside = device.copy_in(np.arange(1000.0))
 
         def double():
-            array = inside.promised()
+            array = inside.enqueued_result()
             array *= 2
 
         done = device.compute.submit(lambda: device.call(double), after=[inside], ahead=True)

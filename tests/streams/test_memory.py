@@ -8,7 +8,7 @@ import pytest
 from tagflow.kernels.memory.swappable import SwappableArray
 from tagflow.streams import Event
 
-from tests.streams.rigs import KINDS, rig_of
+from tests.streams.fake_devices import KINDS, rig_of
 
 FLOAT = np.dtype(float)
 
@@ -57,13 +57,13 @@ async def test_what_does_not_fit_is_refused_at_once(rig):
 async def test_memory_is_free_when_the_only_holder_lets_go(rig):
     buffer = rig.device.allocate((100,), FLOAT)
     holder = SwappableArray(buffer)
-    assert not rig.device.frees(holder)
+    assert not rig.device.is_sole_owner(holder)
     del buffer
     gc.collect()
-    assert rig.device.frees(holder)
-    assert not rig.other.frees(holder)
+    assert rig.device.is_sole_owner(holder)
+    assert not rig.other.is_sole_owner(holder)
     held = [holder.array]
-    assert not rig.device.frees(holder)
+    assert not rig.device.is_sole_owner(holder)
     held.clear()
     holder.array = None
     assert rig.device.live_bytes == 0
@@ -71,7 +71,7 @@ async def test_memory_is_free_when_the_only_holder_lets_go(rig):
 
 async def test_a_protected_buffer_is_not_written_to(rig):
     buffer = rig.device.allocate((100,), FLOAT)
-    if rig.device.protect(buffer) and isinstance(buffer, np.ndarray):
+    if rig.device.make_readonly(buffer) and isinstance(buffer, np.ndarray):
         with pytest.raises(ValueError, match="read-only"):
             buffer[0] = 1.0
 
@@ -95,11 +95,11 @@ async def test_memory_of_the_host_is_counted_by_who_asked_for_it(rig):
     assert kept.sum() == 3000.0
 
 
-@pytest.mark.parametrize("lent", [True, False])
-async def test_lots(rig, lent):
+@pytest.mark.parametrize("pinned", [True, False])
+async def test_batches(rig, pinned):
     """From the host's memory, of whatever kind, and back."""
     memory = rig.device.host_memory()
-    make = memory.take if lent else np.empty
+    make = memory.take if pinned else np.empty
     sources, targets = ([make((100 + k,), FLOAT) for k in range(5)] for _ in range(2))
     for k, source in enumerate(sources):
         source[:] = k
@@ -123,9 +123,9 @@ async def test_lots(rig, lent):
 
 async def test_a_lot_fails_with_what_it_waits_for(rig):
     buffer, array = rig.device.allocate((10,), FLOAT), np.ones(10)
-    lot = rig.device.copy_all_in([(array, buffer)], after=[rig.device.compute.submit(broken)])
+    batch = rig.device.copy_all_in([(array, buffer)], after=[rig.device.compute.submit(broken)])
     with pytest.raises(OSError, match="broken"):
-        await lot
+        await batch
     await rig.device.copy_all_in([(array, buffer)])
     assert (await rig.read(buffer) == 1.0).all()
 

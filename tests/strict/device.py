@@ -14,7 +14,8 @@ class Strict:
     """What makes a HostDevice one of strict arrays.
 
     Notes what is copied in and out, by shape. Copies made here are no waits of the host: `WAITS` of the library counts
-    those. A copy out must come after a mark behind the last call: kernels may only have enqueued what makes the array.
+    those. A copy out must come after a marker behind the last call: kernels may only have enqueued what makes the
+    array.
     """
 
     arrays = xp
@@ -25,7 +26,7 @@ class Strict:
         self.pool = ByteCounter(charge_of, self.limit)
         self.contexts = KernelContexts(self.pool)
         self.ins, self.outs = [], []
-        self._calls, self._marks = 0, {}
+        self._calls, self._markers = 0, {}
         Calls.devices.add(self)
 
     async def aclose(self):
@@ -36,10 +37,10 @@ class Strict:
         self._calls += 1
         return CALLS.enter(self.pool, function, args)
 
-    def enqueued(self):
-        marks = super().enqueued()
-        self._marks = dict.fromkeys(marks, self._calls)
-        return marks
+    def compute_barrier(self):
+        markers = super().compute_barrier()
+        self._markers = dict.fromkeys(markers, self._calls)
+        return markers
 
     def allocate(self, shape, dtype):
         return self._empty(shape, dtype)
@@ -47,7 +48,7 @@ class Strict:
     def allocate_unreserved(self, shape, dtype):
         return allocate_unreserved(self.contexts, shape, dtype, self._empty)
 
-    def protect(self, buffer):
+    def make_readonly(self, buffer):
         return True  # kernels in Python write into nothing that they are given
 
     def copy_in(self, source, *, into=None, after=()):
@@ -72,7 +73,7 @@ class Strict:
         return CALLS.enter(self.pool, xp.empty, (shape, dtype))
 
     def _check(self, after):
-        assert any(self._marks.get(event) == self._calls for event in after), "a copy of what may not be computed yet"
+        assert any(self._markers.get(event) == self._calls for event in after), "a copy of what may not be computed yet"
 
 
 def inside(array):

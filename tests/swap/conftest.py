@@ -7,7 +7,7 @@ from tagflow.kernels.memory.store import block_counts
 from tagflow.kernels.scheduler.state import live_counts
 from tagflow.streams import ManualDevice
 
-from tests.swap.rigs import SIZE, Rig
+from tests.swap.manual_swapper import SIZE, Rig
 
 
 @pytest.fixture(autouse=True)

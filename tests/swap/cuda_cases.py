@@ -8,14 +8,14 @@ import pytest
 import tagflow as tg
 from tagflow.streams import CudaDevice
 from tagflow.streams.cuda import CudaError
-from tagflow.swap.step import StepSwap
+from tagflow.swap.swapper import StepSwapper
 from tagflow.swap.tiers import Tiers
 
 from tests.settings import ON
 from tests.simcuda.plugin import simulated
 from tests.simcuda.sessions import ArraysByCuda
 from tests.swap.loops import SIZE, feeds_of, gradient, plain
-from tests.swap.watching import bytes_in_tiers
+from tests.swap.observing import bytes_in_tiers
 
 COUNT, LENGTH = 40, 1000
 NBYTES = 8 * LENGTH
@@ -34,10 +34,10 @@ async def store(policy, **options):
     """Give a CUDA device with room for ten buffers and what keeps the values saved on it; nothing is left after it."""
     async with CudaDevice("/cuda:0", limit=10 * NBYTES, **options) as device:
         tiers = Tiers(policy, device.clock)
-        swap = StepSwap(device, tiers, policy, "/cuda:0")
+        swap = StepSwapper(device, tiers, policy, "/cuda:0")
         yield device, swap
         swap.close()
-        await swap.settle()
+        await swap.drain()
         assert all(live == 0 for live, _ in tiers.figures.values())
         await tiers.aclose()
         assert device.live_bytes == device.host_pool.live_bytes == 0
@@ -57,7 +57,7 @@ async def save(device, swap):
     """Save buffers in order, each as if a kernel had made it."""
     slots = Slots()
     for i in range(COUNT):
-        slots[i] = swap.keep(await make(device, swap, np.full(LENGTH, float(i))))
+        slots[i] = swap.entry_for(await make(device, swap, np.full(LENGTH, float(i))))
     return slots
 
 
@@ -104,7 +104,7 @@ async def test_buffers_on_disk(tmp_path, most):
 async def test_a_buffer_that_somebody_has_stays():
     async with asyncio.timeout(20), store(POLICY) as (device, swap):
         held = await device.copy_in(np.ones(LENGTH))
-        slots = Slots({-1: swap.keep(held)})
+        slots = Slots({-1: swap.entry_for(held)})
         slots |= await save(device, swap)
         assert slots[-1].array is held
         assert swap.counts.held > 0

@@ -7,7 +7,7 @@ import numpy as np
 import tagflow as tg
 from tagflow.streams import CpuDevice
 
-from tests.swap.rigs import AWAY, BACK, LEAVING, RESIDENT, SIZE, gone, made, refuse
+from tests.swap.manual_swapper import CACHED, RESIDENT, SIZE, SWAPPED_OUT, SWAPPING_OUT, gone, made, refuse
 
 
 async def test_values_that_are_dropped_while_they_leave_and_arrive(rig):
@@ -35,7 +35,7 @@ async def test_a_reader_that_gives_up(rig):
     _, alone = rig.read(1)
     alone.cancel()
     await rig.back()
-    assert rig.states()[1] is BACK
+    assert rig.states()[1] is CACHED
     assert rig.swap.waiting == 0
     array, _ = rig.read(1)
     assert (array == 1).all()
@@ -43,17 +43,17 @@ async def test_a_reader_that_gives_up(rig):
 
 async def test_closing_takes_back_what_has_not_begun(rig):
     rig.push(*range(9))
-    assert rig.states()[:4] == [LEAVING] * 4
+    assert rig.states()[:4] == [SWAPPING_OUT] * 4
     rig.swap.close()
-    settling = asyncio.ensure_future(rig.swap.settle())
+    settling = asyncio.ensure_future(rig.swap.drain())
     await rig.turn()
     assert not settling.done()
-    assert rig.states()[:4] == [LEAVING, *[RESIDENT] * 3]
+    assert rig.states()[:4] == [SWAPPING_OUT, *[RESIDENT] * 3]
     await rig.out()
     await settling
-    assert rig.states()[:4] == [AWAY, *[RESIDENT] * 3]
+    assert rig.states()[:4] == [SWAPPED_OUT, *[RESIDENT] * 3]
     assert not rig.swap.free_some()
-    assert rig.states()[:4] == [AWAY, *[RESIDENT] * 3]
+    assert rig.states()[:4] == [SWAPPED_OUT, *[RESIDENT] * 3]
     assert rig.errors == []
     assert rig.wakes == []
 
@@ -83,7 +83,7 @@ async def test_a_copy_out_that_fails_leaves_the_value_where_it_was(rig, monkeypa
     rig.forget()
     rig.push(6)
     await rig.out(5)
-    assert rig.states()[:2] == [AWAY, AWAY]
+    assert rig.states()[:2] == [SWAPPED_OUT, SWAPPED_OUT]
 
 
 async def test_a_copy_in_that_fails_tells_who_waits(rig, monkeypatch):
@@ -96,7 +96,7 @@ async def test_a_copy_in_that_fails_tells_who_waits(rig, monkeypatch):
         assert isinstance(each.exception(), tg.SwapError)
         assert "could not be copied back" in str(each.exception())
     assert rig.errors == []
-    assert rig.states()[0] is AWAY
+    assert rig.states()[0] is SWAPPED_OUT
     assert rig.swap.waiting == 0
     _, coming = rig.read(0)
     await rig.back()
@@ -109,7 +109,7 @@ async def disk_rig(tmp_path, **fields):
 
 async def settled(rig):
     await rig.turn()
-    while rig.swap._copies:
+    while rig.swap.copies:
         await asyncio.sleep(0.001)
 
 
@@ -118,7 +118,7 @@ async def test_values_on_disk(tmp_path):
     for k in range(9):
         rig.push(k)
         await settled(rig)
-    assert rig.states() == [*[AWAY] * 4, *[RESIDENT] * 5]
+    assert rig.states() == [*[SWAPPED_OUT] * 4, *[RESIDENT] * 5]
     assert rig.tiers.disk.live_bytes == 4 * SIZE
     assert rig.tiers.staging.live_bytes == rig.tiers.host.live_bytes == 0
     for k in (3, 2, 1, 0):
@@ -143,7 +143,7 @@ async def test_a_value_can_be_read_while_it_is_written_to_the_disk(tmp_path, mon
 
     monkeypatch.setattr(os, "pwrite", slow)
     rig.push(*range(6))
-    while rig.states()[0] is not AWAY:
+    while rig.states()[0] is not SWAPPED_OUT:
         await asyncio.sleep(0.001)
     _, coming = rig.read(0, last=True)
     assert (await coming == 0).all()
@@ -163,7 +163,7 @@ async def test_a_value_that_can_not_be_written_stays_in_the_hosts_memory(tmp_pat
         await settled(rig)
     (error,) = rig.errors
     assert "could not be written to the file of swapped values" in error.what
-    assert rig.states()[0] is AWAY
+    assert rig.states()[0] is SWAPPED_OUT
     _, coming = rig.read(0)
     assert (await coming == 0).all()
     del coming
@@ -177,7 +177,7 @@ async def test_closing_ends_reads_of_the_disk_as_well(tmp_path, monkeypatch):
         await settled(rig)
     waiting = [rig.read(k)[1] for k in range(4)]
     rig.swap.close()
-    await rig.swap.settle()
+    await rig.swap.drain()
     for stream in (rig.tiers.disk.reading, rig.tiers.disk.writing, *rig.device.streams):
         counts = stream.statistics()
         assert counts.waiting == counts.running == 0

@@ -17,7 +17,7 @@ from tagflow.streams import CpuDevice, LatencyDevice, ManualDevice, VirtualClock
 from tests.runtime.tasks import only_this_task
 from tests.settings import ON
 from tests.swap.loops import SIZE, feeds_of, gradient, plain
-from tests.swap.watching import bytes_in_tiers, watched
+from tests.swap.observing import bytes_in_tiers, watched
 
 LIMIT = 16 * SIZE
 PLAIN = replace(ON, fold=False)  # small constants alone stay in memory
@@ -54,7 +54,7 @@ async def swapping(graph, program, device, policy):
         with watched() as swaps:
 
             async def check():
-                assert not any(swap._copies for swap in swaps)
+                assert not any(swap.copies for swap in swaps)
                 assert only_this_task()
                 assert session.statistics().steps_running == 0
                 assert session.statistics().live_bytes < 100
@@ -332,7 +332,7 @@ async def test_an_exit_in_the_first_drain_leaves_no_copies(graph):
             with pytest.raises(KeyboardInterrupt):
                 await session.run(fetch, feeds)
             async with asyncio.timeout(5):
-                while any(swap._copies for swap in swaps):
+                while any(swap.copies for swap in swaps):
                     await asyncio.sleep(0.001)
             assert session.statistics().live_bytes < 100
             assert bytes_in_tiers(session) == 0

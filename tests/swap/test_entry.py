@@ -6,26 +6,26 @@ import numpy as np
 import pytest
 from tagflow.streams import LoopClock
 from tagflow.streams.event import Event
-from tagflow.swap.entry import HOLDINGS, TRANSITIONS, Entry, State
+from tagflow.swap.entry import HOLDINGS, TRANSITIONS, State, SwapEntry
 
 ARRAY = np.arange(6.0).reshape(2, 3)
 
 
 def fetch(entry, into):
-    into = np.empty_like(entry.place) if into is None else into
-    np.copyto(into, entry.place)
+    into = np.empty_like(entry.location) if into is None else into
+    np.copyto(into, entry.location)
     return into
 
 
 def having(holdings):
     """Return what a state needs."""
-    parts = {"array": ARRAY, "place": ARRAY.copy(), "copy": Event()}
+    parts = {"array": ARRAY, "location": ARRAY.copy(), "copy": Event()}
     return {name: part for (name, part), has in zip(parts.items(), holdings, strict=True) if has}
 
 
 def entry_in(state):
     """Return an entry that went to a state the legal way."""
-    entry = Entry(ARRAY, LoopClock().now(), fetch)
+    entry = SwapEntry(ARRAY, LoopClock().now(), fetch)
     states = list(State)  # in the order in which a value goes through them
     for each in states[1 : states.index(state) + 1]:
         entry.become(each, **having(HOLDINGS[each]))
@@ -36,16 +36,16 @@ def entry_in(state):
 @pytest.mark.parametrize(("before", "after"), list(itertools.product(State, State)))
 def test_transitions(before, after):
     entry = entry_in(before)
-    was = entry.array, entry.place, entry.copy
+    was = entry.array, entry.location, entry.copy
     if after in TRANSITIONS[before]:
         entry.become(after, **having(HOLDINGS[after]))
         assert entry.state is after
-        assert (entry.array is not None, entry.place is not None, entry.copy is not None) == HOLDINGS[after]
+        assert (entry.array is not None, entry.location is not None, entry.copy is not None) == HOLDINGS[after]
     else:
         with pytest.raises(RuntimeError, match="internal error: a saved value went from"):
             entry.become(after, **having(HOLDINGS[after]))
         assert entry.state is before
-        assert (entry.array, entry.place, entry.copy) == was
+        assert (entry.array, entry.location, entry.copy) == was
 
 
 @pytest.mark.parametrize(("before", "after"), list(itertools.pairwise(State)))
@@ -77,8 +77,8 @@ def test_values_can_be_had_at_once(state):
 
 
 def test_lent_values_begin_elsewhere():
-    entry = Entry(ARRAY, 0.0, fetch)
-    entry.lend()
-    assert (entry.state, entry.array, entry.lent) == (State.AWAY, None, True)
-    assert entry.place is ARRAY
+    entry = SwapEntry(ARRAY, 0.0, fetch)
+    entry.begin_on_host()
+    assert (entry.state, entry.array, entry.host_backed) == (State.SWAPPED_OUT, None, True)
+    assert entry.location is ARRAY
     assert entry.now() is not ARRAY

@@ -11,7 +11,7 @@ import uvloop
 
 from tests.settings import ON
 from tests.swap.loops import LOOPS, SIZE, TRIPS, feeds_of, gradient, plain
-from tests.swap.watching import bytes_in_tiers, watched
+from tests.swap.observing import bytes_in_tiers, watched
 
 EAGER = tg.SwapPolicy(threshold=0.3, minimum=1)
 ROOM = {"plain": 16, "nested": 16, "branching": 16, "mapped": 50, "scanned": 90, "rows": 10, "written": 50}  # in SIZEs

@@ -12,7 +12,7 @@ import uvloop
 from tests.crowds import count_right, some_cancelled
 from tests.settings import ON
 from tests.swap.loops import LOOPS, SIZE, feeds_of, gradient
-from tests.swap.watching import bytes_in_tiers
+from tests.swap.observing import bytes_in_tiers
 
 
 async def steps_in_little_memory(graph, fetch, rng, directory):

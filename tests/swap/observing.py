@@ -8,15 +8,15 @@ from tagflow.runtime import swapping
 
 @contextmanager
 def watched():
-    """Give a list to which the StepSwap of each share of each step is added as it begins."""
+    """Give a list to which the StepSwapper of each share of each step is added as it begins."""
     found = []
 
     def make(*args):
         found.append(swapping_step(*args))
         return found[-1]
 
-    swapping_step = swapping.StepSwap
-    with mock.patch.object(swapping, "StepSwap", make):
+    swapping_step = swapping.StepSwapper
+    with mock.patch.object(swapping, "StepSwapper", make):
         yield found
 
 

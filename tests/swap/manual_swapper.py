@@ -1,4 +1,4 @@
-"""A StepSwap by itself, on devices whose copies end when a test says so."""
+"""A StepSwapper by itself, on devices whose copies end when a test says so."""
 
 import asyncio
 import errno
@@ -9,26 +9,26 @@ import tagflow as tg
 from tagflow.kernels.scheduler.series import Series
 from tagflow.streams import ManualDevice
 from tagflow.swap.entry import State
-from tagflow.swap.step import StepSwap
+from tagflow.swap.swapper import StepSwapper
 from tagflow.swap.tiers import Tiers
 
 N = 1000
 SIZE = 8 * N
-RESIDENT, LEAVING, AWAY, ARRIVING, BACK = State
+RESIDENT, SWAPPING_OUT, SWAPPED_OUT, SWAPPING_IN, CACHED = State
 
 
 class Rig:
-    """A StepSwap on a device with room for ten arrays, and a series of what it keeps."""
+    """A StepSwapper on a device with room for ten arrays, and a series of what it keeps."""
 
     def __init__(self, device, **fields):
         self.device = device
         self.policy = tg.SwapPolicy(**{"threshold": 0.5, "prefetch": 0} | fields)
         self.tiers = Tiers(self.policy, device.clock)
-        self.swap = StepSwap(device, self.tiers, self.policy, device.name)
-        self.swap._lot = 0  # each value is copied by itself
+        self.swap = StepSwapper(device, self.tiers, self.policy, device.name)
+        self.swap._batch_bytes = 0  # each value is copied by itself
         self.errors, self.wakes = [], []
-        self.swap.fail = self.errors.append
-        self.swap.wake = lambda: self.wakes.append(None)
+        self.swap.copies.fail = self.errors.append
+        self.swap.copies.wake = lambda: self.wakes.append(None)
         self.series = Series()
 
     def array(self, k=0):
@@ -36,7 +36,7 @@ class Rig:
 
     def push(self, *numbers):
         for k in numbers:
-            self.series.put(k, self.swap.keep(self.array(k)))
+            self.series.put(k, self.swap.entry_for(self.array(k)))
 
     def states(self):
         return [getattr(self.series.at(k), "state", None) for k in self.series.indices()]
@@ -70,7 +70,7 @@ class Rig:
         self.swap.close()
         if isinstance(self.device, ManualDevice):
             self.device.release_all()
-        await self.swap.settle()
+        await self.swap.drain()
         await self.turn()  # the one that woke the test has its future
         self.series = None
         gc.collect()
@@ -90,7 +90,7 @@ async def gone(rig, count):
     for k in range(count):
         rig.push(k)
         await rig.out(5)
-    assert rig.states() == [*[AWAY] * (count - 5), *[RESIDENT] * 5]
+    assert rig.states() == [*[SWAPPED_OUT] * (count - 5), *[RESIDENT] * 5]
 
 
 def refuse(*_, **__):

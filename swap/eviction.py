@@ -1,0 +1,123 @@
+"""The values that one step has saved on one device, oldest first: the order in which they are evicted.
+
+See docs/design/0012-swap.md.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any
+from weakref import WeakValueDictionary, ref
+
+from ..kernels.memory.saved_slots import SavedSlots
+from ..kernels.scheduler.series import Series
+from ..streams.capabilities import SwapSupport
+from .entry import Array, State, SwapEntry
+
+_NEAR = 32  # entries made ahead; two slots of an iteration that hold the same array are about this close in the queue
+Slot = tuple[ref[Series], int, float]  # a slot that holds a plain array: its series, its index, when it was saved
+
+
+class EvictionQueue:
+    """Queue of saved values, the oldest in front.
+
+    Behind are slots that still hold plain arrays, as the C code noted them; in front are values with a SwapEntry. An
+    entry is made only as a slot comes to the front: most steps never need one.
+
+    Parameters
+    ----------
+    device : SwapSupport
+    slots : SavedSlots
+        The slots saved last, which have no entries yet.
+    fetch : callable
+        That of a SwapEntry.
+    """
+
+    def __init__(
+        self, device: SwapSupport, slots: SavedSlots, fetch: Callable[[SwapEntry, Array | None], Array]
+    ) -> None:
+        self._device, self._slots, self._fetch = device, slots, fetch
+        self._known: WeakValueDictionary[int, SwapEntry] = WeakValueDictionary()  # by the id of the resident array
+        self._front: deque[ref[SwapEntry]] = deque()  # taken next
+        self._queue: deque[ref[SwapEntry] | Slot] = slots.queue  # behind the front
+        self._origins: dict[int, tuple[ref[Array], Array]] = {}  # array id -> the array, the rows it is a copy of
+
+    def __len__(self) -> int:
+        return len(self._front) + len(self._queue)
+
+    def add(self, array: Array) -> SwapEntry:
+        """Append a value and return its entry."""
+        entry, is_new = self._entry(array, self._device.clock.now())
+        if is_new:
+            self.append(entry)
+        return entry
+
+    def append(self, entry: SwapEntry) -> None:
+        """Put a value at the end of the queue, behind all others."""
+        self._queue.append(ref(entry))
+
+    def put_back(self, entries: Sequence[SwapEntry]) -> None:
+        """Put values back to the front, in the order in which they were taken."""
+        self._front.extendleft(map(ref, reversed(entries)))
+
+    def oldest(self) -> SwapEntry | None:
+        """Take the first value; None if the queue is empty, or that value is gone."""
+        if len(self._front) < _NEAR:
+            self.gather(2 * _NEAR)
+        return self._front.popleft()() if self._front else None
+
+    def gather(self, count: int | None = None) -> None:
+        """Give the next `count` slots, or all, their entries.
+
+        An array that lies in two slots has one entry; before both slots hold it, one of them keeps the array in use.
+        """
+        for _ in range(min(len(self._queue), len(self._queue) if count is None else count)):
+            each = self._queue.popleft()
+            found = self._replaced(*each) if isinstance(each, tuple) else each
+            if found is not None:
+                self._front.append(found)
+
+    def _replaced(self, where: ref[Series], index: int, when: float) -> ref[SwapEntry] | None:
+        """Put an entry into a slot instead of its array; None if the array is gone, or was in the queue already."""
+        series = where()
+        array: Any = None if series is None else series.at(index)
+        if series is None or type(array) is not self._device.buffer:
+            return None
+        entry, is_new = self._entry(array, when)
+        series.put(index, entry)
+        return ref(entry) if is_new else None
+
+    def remember(self, array: Array, location: Array) -> None:
+        """Note the rows of host memory that an array was copied from: if it is saved, no copy out is needed.
+
+        That holds only as long as no kernel writes a result into the array, so it is made read-only. Where a device
+        can not do that nothing is noted.
+        """
+        if not self._device.make_readonly(array):
+            return
+        number, origins = id(array), self._origins
+        origins[number] = ref(array, lambda _: origins.pop(number, None)), location
+
+    def clear(self) -> None:
+        """Forget all values; none is evicted any more."""
+        self._front.clear()
+        self._queue.clear()
+
+    def _entry(self, array: Array, saved_at: float) -> tuple[SwapEntry, bool]:
+        """Return the entry of an array, the same one if the array was saved before, and whether it is new."""
+        entry = self._known.get(id(array))
+        if entry is not None and entry.array is array:
+            return entry, False
+        self._slots.has_moved = True
+        entry = self._known[id(array)] = SwapEntry(array, saved_at, self._fetch)
+        location = self.origin(array)
+        if location is not None:
+            entry.host_backed = True
+            entry.become(State.CACHED, array=array, location=location)
+        return entry, True
+
+    def origin(self, array: Any) -> Array | None:
+        """Return the rows of host memory that an array was copied from, if they are known."""
+        known, location = self._origins.get(id(array), (None, None))
+        return location if known is not None and known() is array else None  # the id may have been used again

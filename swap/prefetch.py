@@ -1,0 +1,127 @@
+"""Saved values that will be read next, and how many of them should be on the device by then.
+
+See docs/design/0012-swap.md, "Ahead of need".
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from itertools import islice
+from math import ceil, inf
+from typing import Any
+from weakref import ref
+
+from ..kernels.scheduler.series import Series
+from ..streams.contract import Clock
+from ..streams.event import Event
+from .entry import State, SwapEntry
+from .policy import MOST_AHEAD, SwapPolicy
+
+_SMOOTHING = 0.2  # weight of the newest measurement
+_WORTH = 16  # slots brought back as one, beyond which a call for each hardly counts
+
+
+class Prefetcher:
+    """Predictor of the next reads: it follows the reads of each series and measures how long copies take.
+
+    Parameters
+    ----------
+    policy : SwapPolicy
+    batch_bytes : int
+        Bytes that are copied as one.
+    clock : Clock
+        The device's.
+
+    Attributes
+    ----------
+    wanted : deque of weakref.ref to SwapEntry
+        Values that should be copied in soon, the one needed first at the left; whoever begins a copy takes it off.
+    copy_seconds : float
+        That a copy takes from its submission, smoothed; 0 before the first.
+    """
+
+    def __init__(self, policy: SwapPolicy, batch_bytes: int, clock: Clock) -> None:
+        self.wanted: deque[ref[SwapEntry]] = deque()
+        self.copy_seconds = 0.0
+        self._policy, self._batch_bytes, self._clock = policy, batch_bytes, clock
+        self._swapped_out: dict[int, ref[SwapEntry]] = {}  # by the entry's id, in the order of leaving: not read yet
+        self._interval = inf  # seconds between two reads of a series
+        self._last_read = -inf
+
+    def note_swapped_out(self, entry: SwapEntry) -> None:
+        """Note a value whose copy out has ended."""
+        self._swapped_out.pop(id(entry), None)  # of an entry that is gone, whose id this one has now
+        self._swapped_out[id(entry)] = ref(entry)
+
+    def measure(self, submitted: float, event: Event[Any]) -> None:
+        """Note how long a copy took that was submitted at a time, in seconds by the clock."""
+        if event.ended is not None:
+            self.copy_seconds = _smoothed(self.copy_seconds or inf, event.ended - submitted)
+
+    def note_read(self, series: Series | Any, index: int) -> None:
+        """Predict from the read of a slot which slots will be read next.
+
+        Parameters
+        ----------
+        series : Series or ArrayStorage
+        index : int
+            Of a slot, or an element.
+        """
+        value = series.at(index)
+        self._swapped_out.pop(id(value), None)
+        # Backward loops read from the end; until a second read shows the direction, assume that.
+        step = index - series.cursor if series.cursor >= 0 else -1
+        series.cursor = index
+        if step == 0:  # the same slot once more says nothing of the next
+            return
+        now = self._clock.now()
+        if now > self._last_read:  # reads of one moment, as those of a window of iterations, count as one
+            self._interval = _smoothed(self._interval, now - self._last_read)
+            self._last_read = now
+        depth = self._depth(value.nbytes if type(value) is not SwapEntry else value.size)
+        # Walking `depth` slots at each read would cost more than the read, so two samples decide. If the value halfway
+        # is on the device or on its way, the batch asked for last still lasts: asking again when half of it is used
+        # keeps copies in batches. If the slot at the end holds a plain array, none between has left either: values
+        # leave oldest first, and backward loops read towards the oldest. None is beyond the series, where values of
+        # the iteration before come next.
+        middle, last = series.at(index + (depth + 1) // 2 * step), series.at(index + depth * step)
+        if isinstance(middle, SwapEntry) and middle.state is not State.SWAPPED_OUT:
+            return
+        if middle is None or last is None or isinstance(last, SwapEntry):
+            behind = islice(self._behind(series, index, step), depth)
+            self.wanted = deque(ref(each) for each in behind if isinstance(each, SwapEntry))
+
+    def clear(self) -> None:
+        """Want nothing any more."""
+        self.wanted.clear()
+        self._swapped_out.clear()
+
+    def _behind(self, series: Series | Any, index: int, step: int) -> Iterator[Any]:
+        """Yield values in the order in which they should be read.
+
+        First the slots behind the one at `index`; then, as a backward loop goes on to the series of the iteration
+        before, the values that were swapped out last.
+        """
+        seen = set()
+        while (value := series.at(index := index + step)) is not None:
+            seen.add(id(value))
+            yield value
+        for each in reversed(self._swapped_out.values()) if step < 0 else ():
+            if (entry := each()) is not None and id(entry) not in seen:
+                yield entry
+
+    def _depth(self, size: int) -> int:
+        """Return how many slots to bring back ahead of one.
+
+        As many as are read while a copy takes its time, and enough that a batch is worth its calls.
+        """
+        if isinstance(self._policy.prefetch, int):
+            return self._policy.prefetch
+        wanted = MOST_AHEAD if self._interval <= 0 else self.copy_seconds / self._interval
+        worth = min(_WORTH, self._batch_bytes // (4 * max(size, 1)))
+        return min(MOST_AHEAD, 2 + max(worth, ceil(min(wanted, MOST_AHEAD))))
+
+
+def _smoothed(before: float, now: float) -> float:
+    return now if before == inf else (1 - _SMOOTHING) * before + _SMOOTHING * now

@@ -1,0 +1,427 @@
+"""The saved values of one step on one device: which are swapped out, when, and how they are back in time.
+
+Loops save in one order and read in the other, so the value saved first is needed last: the oldest leaves first. The
+slots behind the one that a reader reads are those it will want next. See docs/design/0012-swap.md.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from functools import partial
+from typing import Any
+from weakref import ref
+
+from ..kernels.memory.saved_slots import SavedSlots
+from ..kernels.scheduler.series import Series
+from ..streams.capabilities import SwapSupport
+from ..streams.contract import Memory
+from ..streams.event import Event
+from .copies import SwapCopies, SwapIn, SwapOut, in_batches, nothing
+from .counts import SwapCounts
+from .disk import Extent
+from .entry import Array, State, SwapEntry
+from .eviction import EvictionQueue
+from .policy import SwapPolicy
+from .prefetch import Prefetcher
+from .tiers import Tiers
+
+_LOOKS = 64  # values that are looked at for one that can leave
+_BATCHES = 32  # a batch that is copied as one has at most one of so many parts of the limit
+
+
+class StepSwapper:
+    """Swapper of a step's saved values on one device; the step machine reports to it and asks it.
+
+    Parameters
+    ----------
+    device : SwapSupport
+        With a limit.
+    tiers : Tiers
+        The session's.
+    policy : SwapPolicy
+    name : str
+        Of the device, as the step knows it.
+
+    Attributes
+    ----------
+    copies : SwapCopies
+        Those under way; whoever runs the step sets its callbacks.
+    counts : SwapCounts
+    save : callable
+        Called with value, series and index when a loop has saved the value; the slot gets a SwapEntry when the value
+        is to move.
+    note_read : callable
+        Called likewise when a slot is read that holds a plain array.
+    waiting : int
+        Reads that wait for a copy.
+    """
+
+    def __init__(self, device: SwapSupport, tiers: Tiers, policy: SwapPolicy, name: str) -> None:
+        pool, limit, counted = device.pool, device.limit, device.contexts.pool
+        assert pool is not None
+        assert counted is not None
+        assert limit is not None
+        assert isinstance(policy.minimum, int)
+        self.counts = SwapCounts(name, limit)
+        self.copies = SwapCopies(self.counts)
+        self.waiting = 0
+        self._device, self._tiers = device, tiers
+        self._pool: Memory = pool
+        self._goal = int(policy.threshold * limit)
+        self._minimum = policy.minimum
+        self._batch_bytes = limit // _BATCHES
+        self._slots = SavedSlots(
+            counted,
+            device.buffer,
+            policy.minimum,
+            self._goal,
+            self.counts,
+            device.clock.now,
+            self._swap_out,
+            self._prefetch_after,
+        )
+        self.save, self.note_read = self._slots.save, self._slots.note_read
+        self._queue = EvictionQueue(device, self._slots, self._fetch)
+        self._cached: dict[int, ref[SwapEntry]] = {}  # by the entry's id, in the order of arrival: not read yet
+        self._prefetcher = Prefetcher(policy, self._batch_bytes, device.clock)
+        self._closed = False
+
+    def entry_for(self, value: Any) -> Any:
+        """Return what an element of a TensorArray is to hold: an entry if the value may move, or the value itself."""
+        if not self._slots.is_swappable(value):
+            return value
+        entry = self._queue.add(value)
+        self._slots.look()
+        return entry
+
+    def save_host_backed(self, value: Any, series: Series, index: int) -> None:
+        """Do what `save` does for an array that is a copy of rows in host memory, and nothing for others."""
+        if self._queue.origin(value) is not None:
+            self.save(value, series, index)
+
+    def keeps_on_host(self, rows: Array) -> bool:
+        """Say whether rows stay in host memory until they are read; small ones only where kernels read them there."""
+        if rows.ndim == 0 or self._pool.counts(rows):
+            return False
+        return self._device.arrays is None or rows.nbytes >= max(1, len(rows)) * self._minimum
+
+    def wrap_host_row(self, row: Array) -> Any:
+        """Return the entry of a row that stays in host memory; the row itself if it is too small, or holds objects."""
+        if row.nbytes < self._minimum or row.dtype.hasobject:
+            return row
+        entry = SwapEntry(row, self._device.clock.now(), self._fetch)
+        entry.begin_on_host()
+        return entry
+
+    def read(self, series: Series | Any, index: int, last: bool) -> tuple[Array | None, asyncio.Future[Array] | None]:
+        """Return the array in a slot, or a future of it.
+
+        Parameters
+        ----------
+        series : Series or ArrayStorage
+        index : int
+            Of a slot, or an element.
+        last : bool
+            Whether the slot is emptied now.
+
+        Raises
+        ------
+        MemoryError
+            If there is no room for the array; then nothing has been done.
+        """
+        entry = series.at(index)
+        if type(entry) is not SwapEntry:
+            self.note_read(entry, series, index)
+            return entry, None
+        waiter = None
+        array = entry.array
+        if array is None:
+            waiter = self._await(entry)
+            self.counts.misses += 1
+        else:
+            self._device.charge(array)
+        if entry.state is State.CACHED:
+            self.counts.hits += 1
+            if not last:  # the reader alone has the array then; at a last read another series may still have the entry
+                self._cached.pop(id(entry), None)
+                entry.become(State.SWAPPED_OUT, location=entry.location)
+        elif entry.state is State.SWAPPING_OUT and last and entry.copy is not None:
+            entry.copy.withdraw()  # nobody will want the value back
+        self._prefetch_after(series, index)
+        return array, waiter
+
+    def _prefetch_after(self, series: Series | Any, index: int) -> None:
+        """Begin to copy in the values behind a slot that is read."""
+        self._prefetcher.note_read(series, index)
+        self.prefetch()
+
+    def free_some(self) -> bool:
+        """Give memory back for a step that can not go on without; say whether some was, or will be."""
+        if self._closed:  # all of it is given back soon
+            return False
+        while self._cached:  # the value that arrived last is needed last
+            entry = self._cached.popitem()[1]()
+            if entry is not None and entry.state is State.CACHED:
+                entry.become(State.SWAPPED_OUT, location=entry.location)
+                self._schedule_wake()
+                return True
+        return bool(self.copies) or self._swap_out(forced=True)
+
+    @contextmanager
+    def stalled(self) -> Iterator[None]:
+        """Count the time as one in which the step could only wait for copies."""
+        began = self._device.clock.now()
+        try:
+            yield
+        finally:
+            self.counts.stalled_seconds += self._device.clock.now() - began
+
+    def close(self) -> None:
+        """Withdraw the copies that have not begun; move nothing any more."""
+        self._closed = True
+        self.copies.close()
+        self._queue.clear()
+        self._cached.clear()
+        self._prefetcher.clear()
+
+    async def drain(self) -> None:
+        """Wait until no copy is under way."""
+        await self.copies.drain()
+        self.counts.tiers = self._tiers.figures
+
+    # ---- out
+
+    def _swap_out(self, forced: bool = False) -> bool:
+        """Begin to swap values out, oldest first, until use is below the threshold.
+
+        Parameters
+        ----------
+        forced : bool
+            Look at all values, also those that return soon, and stop at the first that gives memory back: the step
+            can not go on otherwise.
+
+        Returns
+        -------
+        bool
+            Whether memory was given back, or will be.
+        """
+        begun, stuck, staying = False, False, []
+        leaving: list[SwapOut] = []
+        goal = self._goal - self._batch_bytes  # a batch below the threshold, so that not every push begins a copy
+        if forced:
+            self._queue.gather()
+        # The queue can hold thousands of values that somebody else has, and this runs at every push above the
+        # threshold: so a push looks at a few only. Values held elsewhere go to the end, where later pushes find them.
+        for _ in range(len(self._queue) if forced else min(len(self._queue), _LOOKS)):
+            # Bytes on their way out count as free: else each push until the copy ends would send more after them.
+            if (begun and forced) or (not forced and self._pool.live_bytes - self._slots.leaving <= goal):
+                break
+            entry = self._queue.oldest()
+            # The slot was emptied, or a read has seen to the value; one that is away has nothing to give.
+            if entry is None or entry.state not in (State.RESIDENT, State.CACHED):
+                continue
+            if not self._device.is_sole_owner(entry):
+                self._queue.append(entry)
+                self.counts.held += 1
+                continue
+            if entry.state is State.CACHED:
+                entry.become(State.SWAPPED_OUT, location=entry.location)
+                self._schedule_wake()
+                begun = True
+            elif not stuck and (forced or not self._returns_soon(entry)) and self._reserve_location(entry, leaving):
+                begun = True
+            else:
+                # All behind it are younger and return sooner, and a full tier is full for them as well. They stay in
+                # front, in their order; but a CACHED one among them needs no copy and can still be dropped.
+                stuck = True
+                staying.append(entry)
+        self._queue.put_back(staying)
+        for batch in in_batches(leaving, self._batch_bytes):
+            self._copy_out(batch)
+        return begun
+
+    def _returns_soon(self, entry: SwapEntry) -> bool:
+        """Whether a value will be read before it could be out and back: about as long from now as it is old."""
+        soon = self._device.clock.now() - entry.saved_at < 2 * self._prefetcher.copy_seconds
+        self.counts.soon += soon
+        return soon
+
+    def _reserve_location(self, entry: SwapEntry, leaving: list[SwapOut]) -> bool:
+        """Add a value with a location in a tier to those that leave; False if no tier has room."""
+        extent = None
+        block = self._tiers.host.take(self._device, entry.shape, entry.dtype)
+        if block is None:
+            extent = None if self._tiers.disk is None else self._tiers.disk.take(entry.size)
+            if extent is None:
+                self.counts.full += 1
+                return False
+            block = self._tiers.stage(self._device, entry.shape, entry.dtype, entry.size)
+            if block is None:
+                return False
+        self._slots.leaving += entry.size
+        leaving.append((entry, block, extent))
+        return True
+
+    def _copy_out(self, batch: list[SwapOut]) -> None:
+        pairs = [(entry.array, block) for entry, block, _ in batch]
+        event = self._device.copy_all_out(pairs, after=self._device.compute_barrier())
+        for entry, _, _ in batch:
+            entry.become(State.SWAPPING_OUT, array=entry.array, copy=event)
+        self.copies.follow(event, partial(self._copied_out, batch, self._device.clock.now()))
+
+    def _copied_out(self, batch: list[SwapOut], submitted: float, event: Event[Any]) -> None:
+        """Let go of the arrays on the device, or keep them if they could not be copied."""
+        self._slots.leaving -= sum(entry.size for entry, _, _ in batch)
+        if event.error is None:
+            self._prefetcher.measure(submitted, event)
+            moved = [("host" if extent is None else "disk", entry) for entry, _, extent in batch]
+            self.copies.count("device_to_host", self.counts.bytes_out, moved, event)
+            for entry, block, extent in batch:
+                entry.become(State.SWAPPED_OUT, location=block)
+                self._prefetcher.note_swapped_out(entry)
+                if extent is not None and not self._closed:
+                    self._write(entry, block, extent)
+        else:
+            for entry, _, _ in batch:
+                entry.become(State.RESIDENT, array=entry.array)
+            self._queue.put_back([entry for entry, _, _ in batch])
+            self.copies.complain(event.error, batch[0][0], "could not be copied out of the device's memory")
+        batch.clear()
+        self.copies.wake()
+
+    def _write(self, entry: SwapEntry, block: Array, extent: Extent) -> None:
+        disk = self._tiers.disk
+        assert disk is not None
+        event = disk.write(block, extent)
+        self.copies.follow(event, partial(self._written, entry))
+
+    def _written(self, entry: SwapEntry, event: Event[Any]) -> None:
+        """Keep a value in the file alone; one that could not be written stays in host memory."""
+        if event.error is None:
+            entry.location = event.take()
+            self.copies.show("disk", "disk", entry.size, event)
+        else:
+            self.copies.complain(event.error, entry, "could not be written to the file of swapped values")
+        if self._pool.live_bytes - self._slots.leaving > self._goal and not self._closed:
+            self._swap_out()  # there is staging memory again
+        self.copies.wake()
+
+    # ---- in
+
+    def _await(self, entry: SwapEntry) -> asyncio.Future[Array]:
+        """Return a future for a value that was swapped out; MemoryError if there is no room for it."""
+        if entry.state is State.SWAPPED_OUT:
+            self._copy_in([(entry, self._device.allocate(entry.shape, entry.dtype))])
+        waiter: asyncio.Future[Array] = asyncio.get_running_loop().create_future()
+        entry.waiters.append(waiter)
+        self.waiting += 1
+        return waiter
+
+    def prefetch(self) -> None:
+        """Begin to copy in the values that will be read next, up to the threshold and as far as there is room."""
+        wanted = self._prefetcher.wanted
+        if not wanted:  # as a rule
+            return
+        batch: list[SwapIn] = []
+        while wanted:
+            entry = wanted[0]()
+            if entry is not None and entry.state is State.SWAPPED_OUT:
+                target = self._unreserved(entry)
+                if target is None:
+                    break
+                batch.append((entry, target))
+            wanted.popleft()
+        for each in in_batches(batch, self._batch_bytes):
+            with suppress(MemoryError):  # of the host, for values in the file
+                self._copy_in(each)
+
+    def _unreserved(self, entry: SwapEntry) -> Array | None:
+        """Return memory for a value that no read asks for yet; None if there is no room."""
+        if self._closed or self._pool.live_bytes + entry.size > self._goal:
+            return None
+        found: Array | None = self._device.allocate_unreserved(entry.shape, entry.dtype)
+        return found
+
+    def _copy_in(self, batch: list[SwapIn]) -> None:
+        reads: list[Event[Any]] = []
+        pairs = [(self._source(entry, reads), target) for entry, target in batch]
+        event = self._device.copy_all_in(pairs, after=reads)
+        for entry, _ in batch:
+            entry.become(State.SWAPPING_IN, location=entry.location, copy=event)
+        self.copies.follow(event, partial(self._copied_in, batch, self._device.clock.now()))
+
+    def _source(self, entry: SwapEntry, reads: list[Event[Any]]) -> Array:
+        """Return the host array that a value is copied from; for one in the file add the event of its read to `reads`.
+
+        Raises
+        ------
+        MemoryError
+            If the host has no memory for the value in the file.
+        """
+        if not isinstance(entry.location, Extent):
+            return entry.location  # type: ignore[no-any-return]
+        disk = self._tiers.disk
+        assert disk is not None
+        block = self._tiers.staging.take(self._device, entry.shape, entry.dtype)
+        if block is None:
+            raise MemoryError(f"the host has no room for {entry.size} bytes from the file of swapped values")
+        reads.append(disk.read(entry.location, block))
+        self.copies.follow(reads[-1], nothing)
+        return block
+
+    def _copied_in(self, batch: list[SwapIn], submitted: float, event: Event[Any]) -> None:
+        """Hand values to the reads that wait for them, or tell these why the values could not come."""
+        if event.error is None:
+            self._prefetcher.measure(submitted, event)
+            moved = [(_tier(entry), entry) for entry, _ in batch]
+            self.copies.count("host_to_device", self.counts.bytes_in, moved, event)
+        wanted = False
+        batch.reverse()  # the value that is read first is handed over first
+        while batch:
+            entry, array = batch.pop()
+            wanted = self._hand_over(entry, array, event.error) or wanted
+        if wanted:
+            self.copies.wake()
+
+    def _hand_over(self, entry: SwapEntry, array: Array, error: BaseException | None) -> bool:
+        """Give a value that was copied in to the reads that wait for it; say whether there are any."""
+        self.waiting -= len(entry.waiters)
+        waiters, entry.waiters = [each for each in entry.waiters if not each.done()], []
+        if error is not None:
+            entry.become(State.SWAPPED_OUT, location=entry.location)
+            for waiter in waiters:
+                if self._closed:  # no read waits any more
+                    waiter.cancel()
+                else:
+                    waiter.set_exception(self.copies.error(error, entry, "could not be copied back"))
+            return bool(waiters)
+        if entry.host_backed:
+            self._queue.remember(array, entry.location)
+        entry.become(State.CACHED, array=array, location=entry.location)
+        for waiter in waiters:
+            waiter.set_result(array)
+        if waiters:  # the readers alone have the array: its memory comes back when they let go of it
+            entry.become(State.SWAPPED_OUT, location=entry.location)
+        else:
+            self._cached[id(entry)] = ref(entry)
+        return bool(waiters)
+
+    def _fetch(self, entry: SwapEntry, into: Array | None) -> Array:
+        """Copy a value that was swapped out at once, into an array of the device's library or a new one."""
+        if (xp := self._device.arrays) is None:
+            return self._tiers.read_now(entry, into)
+        found: Array = xp.asarray(self._tiers.host_array(entry))
+        if into is None:
+            return found
+        into[...] = found
+        return into
+
+    def _schedule_wake(self) -> None:
+        # Not at once: a push calls this from within the step machine, which must not be entered again.
+        asyncio.get_running_loop().call_soon(self.copies.wake)
+
+
+def _tier(entry: SwapEntry) -> str:
+    return "feed" if entry.host_backed else "disk" if isinstance(entry.location, Extent) else "host"
