@@ -66,8 +66,33 @@ from .ir.graph import Graph
 from .ir.operation import Operation
 from .ir.scopes import get_default_graph
 from .ir.tensor import Tensor
-from .ops.activations import elu, gelu, leaky_relu, log_sigmoid, relu, relu6, selu, sigmoid, softplus, softsign
-from .ops.arithmetic import (
+from .ops.array.argminmax import argmax, argmin
+from .ops.array.broadcasting import broadcast_to
+from .ops.array.concat import concat, split, unstack
+from .ops.array.creation import eye, fill, linspace, one_hot, ones, ones_like, range, zeros, zeros_like
+from .ops.array.gather import gather, gather_nd, scatter_nd, unsorted_segment_sum
+from .ops.array.layout import reverse, tile, transpose
+from .ops.array.padding import pad
+from .ops.array.shapes import expand_dims, rank, reshape, shape, size, squeeze
+from .ops.array.slicing import boolean_mask, slice
+from .ops.array.strided import strided_slice
+from .ops.array.where import where
+from .ops.control.checks import check_numerics, clip_by_global_norm, clip_by_norm, global_norm
+from .ops.control.effects import (
+    Assert,
+    assert_equal,
+    assert_greater,
+    assert_greater_equal,
+    assert_less,
+    assert_less_equal,
+    group,
+    print_,
+    tuple_,
+)
+from .ops.control.identity import identity_n
+from .ops.control.placeholders import identity, no_op, placeholder, placeholder_with_default, stop_gradient
+from .ops.control.primitives import control_trigger, enter, exit, loop_cond, merge, next_iteration, switch
+from .ops.math.arithmetic import (
     accumulate_n,
     add,
     add_n,
@@ -85,10 +110,8 @@ from .ops.arithmetic import (
     subtract,
     xlogy,
 )
-from .ops.broadcasting import broadcast_to
-from .ops.casting import cast
-from .ops.checks import check_numerics, clip_by_global_norm, clip_by_norm, global_norm
-from .ops.comparison import (
+from .ops.math.casting import cast
+from .ops.math.comparison import (
     bitwise_and,
     bitwise_or,
     bitwise_xor,
@@ -106,20 +129,9 @@ from .ops.comparison import (
     not_equal,
     right_shift,
 )
-from .ops.complexes import angle, complex, conj, imag, real
-from .ops.control import control_trigger, enter, exit, loop_cond, merge, next_iteration, switch
-from .ops.effects import (
-    Assert,
-    assert_equal,
-    assert_greater,
-    assert_greater_equal,
-    assert_less,
-    assert_less_equal,
-    group,
-    print_,
-    tuple_,
-)
-from .ops.elementwise import (
+from .ops.math.complex import angle, complex, conj, imag, real
+from .ops.math.cumulative import cumprod, cumsum, reduce_prod
+from .ops.math.elementwise import (
     abs,
     ceil,
     clip_by_value,
@@ -142,24 +154,9 @@ from .ops.elementwise import (
     sqrt,
     square,
 )
-from .ops.filling import eye, fill, linspace, one_hot, ones, ones_like, range, zeros, zeros_like
-from .ops.gathering import gather, gather_nd, scatter_nd, unsorted_segment_sum
-from .ops.joining import concat, split, unstack
-from .ops.layout import reverse, tile, transpose
-from .ops.linear import l2_loss, matmul, norm
-from .ops.nn import (
-    log_softmax,
-    sigmoid_cross_entropy_with_logits,
-    softmax,
-    softmax_cross_entropy_with_logits,
-    sparse_softmax_cross_entropy_with_logits,
-)
-from .ops.normalization import bias_add, l2_normalize, moments
-from .ops.padding import pad
-from .ops.passing import identity_n
-from .ops.products import cumprod, cumsum, reduce_prod
-from .ops.random import categorical, random_normal, random_shuffle, random_uniform, truncated_normal
-from .ops.reductions import (
+from .ops.math.linear import l2_loss, matmul, norm
+from .ops.math.random import categorical, random_normal, random_shuffle, random_uniform, truncated_normal
+from .ops.math.reductions import (
     reduce_all,
     reduce_any,
     reduce_logsumexp,
@@ -168,23 +165,26 @@ from .ops.reductions import (
     reduce_min,
     reduce_sum,
 )
-from .ops.searching import argmax, argmin
-from .ops.selecting import where
-from .ops.shapes import expand_dims, rank, reshape, shape, size, squeeze
-from .ops.slices import IndexedSlices
-from .ops.slicing import boolean_mask, slice
-from .ops.source import identity, no_op, placeholder, placeholder_with_default, stop_gradient
-from .ops.stacks import stack_close, stack_pop, stack_push
-from .ops.strided import strided_slice
-from .ops.trigonometry import acos, acosh, asin, asinh, atan, atanh, cos, cosh, sin, sinh, tan, tanh
-from .runtime.partial import PartialRun
+from .ops.math.trigonometry import acos, acosh, asin, asinh, atan, atanh, cos, cosh, sin, sinh, tan, tanh
+from .ops.nn.activations import elu, gelu, leaky_relu, log_sigmoid, relu, relu6, selu, sigmoid, softplus, softsign
+from .ops.nn.losses import (
+    log_softmax,
+    sigmoid_cross_entropy_with_logits,
+    softmax,
+    softmax_cross_entropy_with_logits,
+    sparse_softmax_cross_entropy_with_logits,
+)
+from .ops.nn.normalization import bias_add, l2_normalize, moments
+from .ops.state.stacks import stack_close, stack_pop, stack_push
+from .ops.support.indexed_slices import IndexedSlices
+from .runtime.observe.statistics import Statistics
+from .runtime.observe.trace import Span, Trace
+from .runtime.observe.watch import Watch
 from .runtime.report import LoopReport, Report
 from .runtime.session import Session
-from .runtime.statistics import Statistics
-from .runtime.step import Step
+from .runtime.steps.compiled_step import Step
+from .runtime.steps.partial_run import PartialRun
 from .runtime.sync import SyncSession
-from .runtime.trace import Span, Trace
-from .runtime.watch import Watch
 from .swap import SwapPolicy, SwapReport
 
 __version__ = "0.1.0"

@@ -4,8 +4,8 @@ import numpy as np
 from tagflow.base.tags import DEAD
 from tagflow.frontend.py_function import py_function
 from tagflow.ir.apply import convert_to_tensor
-from tagflow.ir.rewrite import Program
-from tagflow.runtime.reference import ReferenceMachine
+from tagflow.ir.program import Program
+from tagflow.runtime.reference.executor import ReferenceMachine
 
 from tests.ops.instances import Step
 from tests.support.compiling import plan_of

@@ -58,7 +58,7 @@ def test_star_import_gives_no_modules():
 def rooms():
     """Yield the modules that public functions are declared in, without the helpers the operations share."""
     for package in (tagflow.ops, tagflow.frontend):
-        for info in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
+        for info in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
             if not info.name.endswith(".common"):
                 yield importlib.import_module(info.name)
 

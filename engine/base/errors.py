@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from .sources import Source, user_source
+from .source_lines import Source, user_source
 
 
 class TagflowError(Exception):

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ..base.devices import DeviceSpec
+from ..base.device_names import DeviceSpec
 from ..ir.operation import Operation
-from ..ir.rewrite import Program
-from ..partition.cut import partition
-from ..partition.partitioned import Partitioned
-from ..place.placement import place
+from ..ir.program import Program
+from .partition.cut import partition
+from .partition.partitioned import Partitioned
+from .place.placement import place
 from .target import Target
 
 

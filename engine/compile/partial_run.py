@@ -11,10 +11,10 @@ from collections import defaultdict
 
 from ..ir.builder import Builder, append
 from ..ir.operation import Operation
-from ..ir.order import uses
+from ..ir.program import Program, copy_program, copy_with_targets
 from ..ir.region import Region
-from ..ir.rewrite import Program, copy_program, copy_with_targets
 from ..ir.tensor import Tensor
+from ..ir.topological import uses
 from ..ir.traits import Role
 
 Needs = tuple[int, ...]  # indices of feeds, in order

@@ -1,7 +1,7 @@
 """The pipeline: from a user's graph to the StepPlan that executors run, one row for each pass.
 
 `PIPELINE` is the only place that knows the order. A row is skipped where its setting is off or the target has no use
-for it; between all rows the program is held against the table of what is legal at its stage (`engine/ir/legality.py`),
+for it; between all rows the program is held against the table of what is legal at its stage (`engine/ir/verify.py`),
 if the setting `check_passes` is on, and printed if the setting `dump` names the row.
 """
 
@@ -13,30 +13,30 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..base.errors import GraphError
-from ..ir.carried import note_carried
-from ..ir.legality import check
-from ..ir.rewrite import Program
+from ..ir.loop_dependence import note_carried
+from ..ir.program import Program
 from ..ir.text import to_text
-from ..lower.lowering import lower
-from ..optimize.accumulate import accumulate_products
-from ..optimize.assigned import forward_assignments
-from ..optimize.batch import batch_products
-from ..optimize.blocks import read_in_blocks
-from ..optimize.fold import fold_constants
-from ..optimize.fuse import fuse_elementwise
-from ..optimize.hoist import hoist_constants
-from ..optimize.inputs import hoist_products
-from ..optimize.merge import merge_duplicates
-from ..optimize.narrow import narrow_products
-from ..optimize.release import release_saved
-from ..optimize.sizes import drop_sums
-from ..optimize.swapped import mark_swapped, set_swap_memory
-from ..optimize.unchanged import capture_unchanged
-from ..partition import partitioned as _partitioned
-from ..partition.partitioned import Partitioned
+from ..ir.verify import check
 from .devices import partition_step, place_step
+from .fuse.forward_assignments import forward_assignments
+from .fuse.groups import fuse_elementwise
+from .loops.accumulate import accumulate_products
+from .loops.input_blocks import read_in_blocks
+from .loops.input_projection import hoist_products
+from .loops.mark_swappable import mark_swapped, set_swap_memory
+from .loops.release import release_saved
+from .loops.slice_matmul import narrow_products
+from .loops.weight_gradients import batch_products
+from .lower.lowering import lower
 from .partial_run import to_partial_run
-from .prune import prune, require_feeds
+from .partition import partitioned as _partitioned
+from .partition.partitioned import Partitioned
+from .simplify.broadcast_sums import drop_sums
+from .simplify.cse import merge_duplicates
+from .simplify.fold import fold_constants
+from .simplify.hoist_constants import hoist_constants
+from .simplify.loop_invariants import capture_unchanged
+from .simplify.prune import prune, require_feeds
 from .step_plan import StepPlan, plan_step
 from .target import Target
 from .transfers import insert_transfers

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from ..base.devices import DeviceSpec
+from ..base.device_names import DeviceSpec
 from ..base.settings import Settings
-from ..ir.rewrite import Program
+from ..ir.program import Program
 from ..kernels.core.table import Kind
 from ..kernels.scheduler.plan import CompiledPlan
-from ..partition.partitioned import Channel, Partitioned
-from ..plan.build import build_plan
-from ..plan.plan import Plan
+from .partition.partitioned import Channel, Partitioned
+from .plan.build import build_plan
+from .plan.plan import Plan
 from .target import DeviceTarget, Target
 
 

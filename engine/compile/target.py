@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ..base.devices import DeviceSpec
+from ..base.device_names import DeviceSpec
 from ..base.settings import DEFAULTS, Settings
-from ..plan.build import DeviceBackend
+from .plan.build import DeviceBackend
 
 _BLOCKS = 12  # a block of rows or of products takes at most one of so many parts of a memory limit
 

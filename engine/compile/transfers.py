@@ -15,12 +15,12 @@ from ..base.dtypes import ON_GPU
 from ..ir.builder import Builder
 from ..ir.definition import host_inputs, runs_on
 from ..ir.operation import Operation
-from ..ir.rewrite import Program, copy_program, needed
+from ..ir.program import Program, copy_program, needed
 from ..ir.tensor import Tensor
 from ..ir.traits import Role
-from ..ops import transfer as _transfer  # noqa: F401  declares ToHost, ToDevice and IntoDevice
-from ..partition.partitioned import Partitioned
-from ..plan.build import is_kernel
+from ..ops.internal import send_recv as _transfer  # noqa: F401  declares ToHost, ToDevice and IntoDevice
+from .partition.partitioned import Partitioned
+from .plan.build import is_kernel
 from .target import Target
 
 Use = tuple[Operation | None, int]  # an input of an operation, or a fetch

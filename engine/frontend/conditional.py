@@ -8,13 +8,13 @@ from typing import Any
 from ..base import nest
 from ..base.dtypes import bool_, int32, int64
 from ..base.errors import BranchMismatchError, DtypeError, GraphError, ShapeError
-from ..base.sources import user_source
+from ..base.source_lines import user_source
 from ..ir import scopes
 from ..ir.apply import apply, constant, convert_to_tensor
 from ..ir.region import Region
 from ..ir.structured import make_cond, new_region
 from ..ir.tensor import Tensor
-from ..ops.slices import IndexedSlices
+from ..ops.support.indexed_slices import IndexedSlices
 from .leaves import dtype_hint, from_tensor, is_typed, to_tensor, trace
 
 Function = Callable[[], Any]

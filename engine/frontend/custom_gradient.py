@@ -9,7 +9,7 @@ from typing import Any
 from ..base import nest
 from ..base.errors import GraphError
 from ..ir.apply import apply, convert_to_tensor
-from ..ops import custom as _operations  # noqa: F401  declares the operation type used below
+from ..ops.control import custom as _operations  # noqa: F401  declares the operation type used below
 
 
 def custom_gradient(f: Callable[..., Any]) -> Callable[..., Any]:

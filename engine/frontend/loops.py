@@ -13,14 +13,14 @@ from ..base.dtypes import bool_, int32
 from ..base.errors import DtypeError, GraphError, LoopVariableError, ShapeError, TagflowError
 from ..base.settings import WINDOW
 from ..base.shapes import SCALAR, Shape
-from ..base.sources import user_source
+from ..base.source_lines import user_source
 from ..ir import scopes
 from ..ir.apply import apply, constant, convert_to_tensor
-from ..ir.carried import find_chains
+from ..ir.loop_dependence import find_chains
 from ..ir.region import Region
 from ..ir.structured import make_while, new_region
 from ..ir.tensor import Tensor
-from ..ops.control import checked_window
+from ..ops.control.primitives import checked_window
 from .leaves import from_tensor, to_tensor, trace
 
 

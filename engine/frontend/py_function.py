@@ -10,7 +10,7 @@ from ..base import dtypes
 from ..base.errors import GraphError
 from ..base.shapes import Shape
 from ..ir.apply import build, convert_to_tensor
-from ..ops import functions as _operations  # noqa: F401  declares the operation type used below
+from ..ops.control import py_function as _operations  # noqa: F401  declares the operation type used below
 
 
 def py_function(

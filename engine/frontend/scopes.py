@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from ..base.devices import parse_device
+from ..base.device_names import parse_device
 from ..base.errors import GraphError
 from ..ir import scopes
 from ..ir.operation import Operation

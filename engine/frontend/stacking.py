@@ -6,7 +6,8 @@ from typing import Any
 
 from ..base.errors import GraphError
 from ..ir.tensor import Tensor
-from ..ops import joining, stacks
+from ..ops.array import concat as joining
+from ..ops.state import stacks
 
 
 def stack(

@@ -12,8 +12,8 @@ from ..ir.apply import apply, constant, convert_to_tensor
 from ..ir.operation import Operation
 from ..ir.static_values import static_value
 from ..ir.tensor import Tensor
-from ..ops import tensor_array as _operations  # noqa: F401  declares the operation types used below
-from ..ops.source import identity
+from ..ops.control.placeholders import identity
+from ..ops.state import tensor_array as _operations  # noqa: F401  declares the operation types used below
 
 
 class _Static:

@@ -7,14 +7,14 @@ from typing import Any
 from ..base.dtypes import DType
 from ..base.errors import GraphError, ShapeError
 from ..base.shapes import Shape
-from ..base.sources import user_source
+from ..base.source_lines import user_source
 from ..ir import scopes
 from ..ir.apply import apply, convert_to_tensor, scoped_name
 from ..ir.graph import Graph
 from ..ir.operation import Operation
 from ..ir.tensor import Operators, Tensor
-from ..ops import variables as _operations  # noqa: F401  declares the operation types used below
-from ..ops.effects import group
+from ..ops.control.effects import group
+from ..ops.state import variables as _operations  # noqa: F401  declares the operation types used below
 
 
 class Variable(Operators):

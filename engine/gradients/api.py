@@ -10,9 +10,9 @@ from ..base.errors import DtypeError, GraphError, ShapeError
 from ..ir import scopes
 from ..ir.apply import convert_to_tensor
 from ..ir.tensor import Tensor
-from ..ops import gradient_arrays
-from ..ops.common import ones_like
-from ..ops.slices import IndexedSlices
+from ..ops.state import gradient_arrays
+from ..ops.support.common import ones_like
+from ..ops.support.indexed_slices import IndexedSlices
 from . import arrays, conditional, segments, series  # noqa: F401  (they add their rules to the walk)
 from .activity import active_tensors
 from .backward import Backward

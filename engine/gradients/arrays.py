@@ -8,7 +8,7 @@ from ..ir import scopes
 from ..ir.apply import apply, constant
 from ..ir.region import Region
 from ..ir.tensor import Tensor
-from ..ops import gradient_arrays
+from ..ops.state import gradient_arrays
 
 
 def scope(home: Region) -> AbstractContextManager[object]:

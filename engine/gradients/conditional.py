@@ -13,14 +13,14 @@ from ..base.dtypes import int64
 from ..ir import scopes
 from ..ir.apply import apply
 from ..ir.operation import Operation
-from ..ir.order import in_order
 from ..ir.structured import Extra, extras, make_cond, new_region, num_results, save_maybe
 from ..ir.tensor import Tensor
-from ..ops.slices import IndexedSlices
+from ..ir.topological import in_order
+from ..ops.support.indexed_slices import IndexedSlices
 from .backward import RULES, Backward
 from .cotangents import Cotangents, Slot, densify
+from .forward_values import Mirror
 from .liveness import may_be_dead
-from .mirror import Mirror
 from .zeros import no_slices, shape_of_value, zeros_for
 
 

@@ -17,8 +17,8 @@ from ..base.errors import GraphError
 from ..ir import scopes
 from ..ir.apply import apply
 from ..ir.tensor import Tensor
-from ..ops import series as _operations  # noqa: F401  declares the operation types used below
-from ..ops.slices import IndexedSlices
+from ..ops.state import series as _operations  # noqa: F401  declares the operation types used below
+from ..ops.support.indexed_slices import IndexedSlices
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -8,12 +8,12 @@ from ..base import nest
 from ..base.dtypes import int64
 from ..base.settings import WINDOW
 from ..base.shapes import SCALAR
-from ..base.sources import user_source
+from ..base.source_lines import user_source
 from ..ir import scopes
 from ..ir.apply import apply, constant
 from ..ir.structured import make_while, new_region, save_series
 from ..ir.tensor import Tensor
-from ..ops.common import shape_of
+from ..ops.support.common import shape_of
 from .api import ZERO, gradients, key_of
 from .cotangents import densify
 from .zeros import zeros_for

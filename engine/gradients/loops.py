@@ -15,15 +15,15 @@ from ..base.shapes import SCALAR, Shape
 from ..ir import scopes
 from ..ir.apply import apply, constant
 from ..ir.operation import Operation
-from ..ir.order import in_order
 from ..ir.structured import extras, make_while, new_region, num_results, save_series, trip_count
 from ..ir.tensor import Tensor
-from ..ops.common import shape_of, shaped
-from ..ops.slices import IndexedSlices
+from ..ir.topological import in_order
+from ..ops.support.common import shape_of, shaped
+from ..ops.support.indexed_slices import IndexedSlices
 from .backward import Backward
 from .cotangents import Cotangents, Slot, add, densify
+from .forward_values import Mirror
 from .liveness import may_be_dead
-from .mirror import Mirror
 from .series import sum_of
 from .zeros import shape_of_value, zeros_for
 

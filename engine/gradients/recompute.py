@@ -18,7 +18,6 @@ from ..ir import scopes
 from ..ir.apply import apply, constant
 from ..ir.builder import copied
 from ..ir.operation import Operation
-from ..ir.order import uses
 from ..ir.region import Region
 from ..ir.structured import (
     Extra,
@@ -33,8 +32,9 @@ from ..ir.structured import (
     trip_count,
 )
 from ..ir.tensor import Tensor
+from ..ir.topological import uses
 from ..ir.traits import Effect, Role
-from .mirror import Mirror, counter, read_slot
+from .forward_values import Mirror, counter, read_slot
 
 _HAND_MADE = frozenset({Role.ENTER, Role.EXIT, Role.NEXT_ITERATION, Role.LOOP_COND})
 _AGAIN = Effect.SHOWS | Effect.RANDOM  # a random operation is told which instance it repeats

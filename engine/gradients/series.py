@@ -7,7 +7,7 @@ from ..ir import scopes
 from ..ir.apply import apply
 from ..ir.operation import Operation
 from ..ir.tensor import Tensor
-from ..ops.common import shape_of
+from ..ops.support.common import shape_of
 from .backward import RULES, Backward
 from .cotangents import Cotangents, Slot
 

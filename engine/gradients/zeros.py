@@ -7,8 +7,8 @@ import numpy as np
 from ..base.dtypes import DType, resource, series
 from ..ir.apply import apply, constant
 from ..ir.tensor import Tensor
-from ..ops.common import shape_of, zeros_like
-from ..ops.slices import IndexedSlices
+from ..ops.support.common import shape_of, zeros_like
+from ..ops.support.indexed_slices import IndexedSlices
 
 
 def zeros_for(tensor: Tensor) -> Tensor:

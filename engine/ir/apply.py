@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 
 from ..base import dtypes
-from ..base.devices import merge_devices
+from ..base.device_names import merge_devices
 from ..base.dtypes import DType
 from ..base.errors import DtypeError, GraphError, TagflowError
 from ..base.shapes import Shape
-from ..base.sources import user_source
+from ..base.source_lines import user_source
 from . import scopes
 from .builder import append, infer_shapes
 from .definition import REQUIRED, OpDefinition, definition_of

@@ -9,7 +9,7 @@ import numpy as np
 
 from ..base.dtypes import DType
 from ..base.shapes import Shape
-from ..base.sources import Source
+from ..base.source_lines import Source
 from .definition import REQUIRED, OpDefinition, definition_of
 from .operation import Operation
 from .region import Region

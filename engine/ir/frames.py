@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 from ..base.errors import GraphError
 from .operation import Operation
-from .order import in_order
 from .tensor import Tensor
+from .topological import in_order
 from .traits import LEAVES_FRAME, Role
 
 ROOT = ""

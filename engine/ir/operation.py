@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ..base.dtypes import DType
 from ..base.errors import GraphError
 from ..base.shapes import Shape
-from ..base.sources import Source
+from ..base.source_lines import Source
 from .definition import OpDefinition, definition_of
 from .tensor import Tensor
 from .traits import Role

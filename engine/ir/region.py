@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from ..base.dtypes import DType
 from ..base.errors import GraphError
 from ..base.shapes import Shape
-from ..base.sources import user_source
+from ..base.source_lines import user_source
 from .tensor import Tensor
 
 if TYPE_CHECKING:

@@ -25,7 +25,7 @@ from typing import Any
 from ..base.dtypes import DType
 from ..base.errors import GraphError
 from ..base.shapes import Shape
-from ..base.sources import user_source
+from ..base.source_lines import user_source
 from .definition import definition_of
 from .graph import Graph
 from .operation import Operation

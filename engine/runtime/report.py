@@ -6,13 +6,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from ..compile.partition.partitioned import Channel
+from ..compile.plan.plan import Node, Plan
 from ..ir.operation import Origin
 from ..kernels.core.table import Kind
-from ..partition.partitioned import Channel
-from ..plan.plan import Node, Plan
 from ..swap.report import SwapReport, not_swapped, swap_report
-from .counted import Counted
-from .step import CompiledStep
+from .steps.compiled_step import CompiledStep
+from .steps.counters import Counted
 
 Variables = dict[str, dict[str, Origin]]  # by frame, then by the NextIteration's name
 _ALWAYS = 0.9  # share of a loop's time in which a device is busy, or a chain of kernels runs, that limits the loop

@@ -17,27 +17,27 @@ from ..compile import Target
 from ..ir.graph import Graph
 from ..ir.scopes import Opened, Scope, get_default_graph
 from ..ir.tensor import Tensor
-from ..ops import parts as _parts  # noqa: F401  declares the operation types of steps in parts
-from ..ops import watching as _watching  # noqa: F401  declares the operation type that shows values
-from ..ops.variables import VariableStore, fitting
+from ..ops.internal import partial_run as _parts  # noqa: F401  declares the operation types of steps in parts
+from ..ops.internal import watch as _watching  # noqa: F401  declares the operation type that shows values
+from ..ops.state.variables import VariableStore, fitting
 from ..streams.contract import Device
-from .admission import Admission
-from .context import UNWATCHED, StepContext
-from .cores import Cores
-from .devices import memory_figures, open_devices
-from .execution import executor_named
-from .limits import Limit, keep, read_variables, set_limits, write_variables
-from .numerics import require_finite
-from .partial import PartialRun, PartialRunState, begin
+from .devices.session_devices import memory_figures, open_devices
+from .memory.arbiter import Shortage
+from .memory.limits import Limit, keep, read_variables, set_limits, write_variables
+from .memory.session_swap import Swap, Swapping
+from .observe.numerics import require_finite
+from .observe.statistics import Statistics
+from .observe.trace import Trace
+from .observe.watch import Watch
 from .report import Report, report_of
-from .shortage import Shortage
-from .statistics import Statistics
-from .step import CompiledStep, Request, Step, compile_request, feed_values, make_request, resolve_feeds
-from .swapping import Swap, Swapping
-from .threads import Threads
-from .trace import Trace
-from .waiting import Turns, turns_of
-from .watch import Watch
+from .scheduling.admission import Admission
+from .scheduling.blocking_calls import Threads
+from .scheduling.time_slices import Turns, turns_of
+from .scheduling.worker_pool import Cores
+from .steps.compiled_step import CompiledStep, Request, Step, compile_request, feed_values, make_request, resolve_feeds
+from .steps.context import UNWATCHED, StepContext
+from .steps.execution import executor_named
+from .steps.partial_run import PartialRun, PartialRunState, begin
 
 _REOPEN = "open a new one with `async with Session(graph)`"
 

@@ -9,13 +9,13 @@ from functools import partial
 from typing import Any
 
 from ..base.errors import SessionClosed, TagflowError
-from ..base.sources import user_source
+from ..base.source_lines import user_source
 from ..ir.scopes import Opened, Scope
-from .partial import PartialRun
+from .observe.statistics import Statistics
+from .observe.trace import Trace
 from .report import Report
 from .session import Session
-from .statistics import Statistics
-from .trace import Trace
+from .steps.partial_run import PartialRun
 
 _LONGEST_WAIT = 0.1  # seconds until a lost interrupt is noticed
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from ..frontend.variables import Variable
 from ..ir.tensor import Tensor
-from ..ops.elementwise import sqrt, square
+from ..ops.math.elementwise import sqrt, square
 from .optimizer import Optimizer, _scalar
 
 

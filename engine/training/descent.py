@@ -6,7 +6,7 @@ from typing import Any
 
 from ..frontend.variables import Variable
 from ..ir.tensor import Tensor
-from ..ops.slices import IndexedSlices
+from ..ops.support.indexed_slices import IndexedSlices
 from .optimizer import Optimizer, _scalar
 
 

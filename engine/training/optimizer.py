@@ -17,10 +17,10 @@ from ..ir import scopes
 from ..ir.apply import convert_to_tensor
 from ..ir.operation import Operation
 from ..ir.tensor import Tensor
-from ..ops.casting import cast
-from ..ops.effects import group
-from ..ops.filling import zeros_like
-from ..ops.slices import IndexedSlices
+from ..ops.array.creation import zeros_like
+from ..ops.control.effects import group
+from ..ops.math.casting import cast
+from ..ops.support.indexed_slices import IndexedSlices
 
 Gradient = Tensor | IndexedSlices | None
 

@@ -1,7 +1,7 @@
 """The elements of a TensorArray, and the kernels that read and write one.
 
 Here is what happens almost always: a first write of the known shape, a read of what was written. Whatever else comes
-(growth, sums, zeros, errors) is left to ``tagflow.ops.array_storage``.
+(growth, sums, zeros, errors) is left to ``tagflow.ops.state.tensor_array_storage``.
 """
 
 cimport cython

@@ -35,7 +35,7 @@ cdef class CompiledPlan:
     Parameters
     ----------
     plan : Plan
-        Nodes, frames and edges; see ``tagflow.plan.plan``.
+        Nodes, frames and edges; see ``tagflow.compile.plan.plan``.
     settings : Settings, optional
         Which fast paths its steps take: ``native``, ``loops``, ``reuse``.
 

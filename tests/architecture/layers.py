@@ -22,12 +22,13 @@ LAYERS = {
     "tagflow.ops": 3,
     "tagflow.frontend": 4,
     "tagflow.gradients": 4,
-    "tagflow.optimize": 4,
-    "tagflow.lower": 4,
-    "tagflow.place": 4,
-    "tagflow.cluster": 4,
-    "tagflow.partition": 4,
-    "tagflow.plan": 4,
+    "tagflow.compile.simplify": 4,
+    "tagflow.compile.loops": 4,
+    "tagflow.compile.fuse": 4,
+    "tagflow.compile.lower": 4,
+    "tagflow.compile.place": 4,
+    "tagflow.compile.partition": 4,
+    "tagflow.compile.plan": 4,
     "tagflow.compile": 5,
     "tagflow.runtime": 6,
     "tagflow.training": 7,
@@ -69,8 +70,8 @@ def room(module):
     parts = [part for part in module.split(".") if part != "__init__"]
     if parts[0] != "tagflow":
         return None
-    depth = 3 if parts[:2] == ["tagflow", "kernels"] else 2
-    return ".".join(parts[:depth])
+    deep = ".".join(parts[:3])
+    return deep if deep in LAYERS or parts[:2] == ["tagflow", "kernels"] else ".".join(parts[:2])
 
 
 def imports(text, module, suffix, at_run_time=False):

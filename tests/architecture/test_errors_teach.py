@@ -21,11 +21,11 @@ def _makes_error(function):
     return getattr(function, "id", "") in CLASSES or getattr(function, "attr", "") in CLASSES | {"_error"}
 
 
-@pytest.mark.parametrize("folder", sorted(p.name for p in (ROOT / "engine").iterdir() if any(p.glob("*.py"))))
+@pytest.mark.parametrize("folder", sorted(p.name for p in (ROOT / "engine").iterdir() if any(p.rglob("*.py"))))
 def test_errors_say_what_to_try(folder):
     silent = [
         f"{path.relative_to(ROOT)}:{line}"
-        for path in sorted((ROOT / "engine" / folder).glob("*.py"))
+        for path in sorted((ROOT / "engine" / folder).rglob("*.py"))
         for line, fields in raised(path.read_text())
         if not fields & {"hint", None}  # None is **fields, which somebody else fills in
     ]

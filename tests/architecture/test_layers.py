@@ -78,7 +78,7 @@ def test_imports_are_found(text, module, suffix, names):
         ("def f():\n    from ..scheduler import plan", "tagflow.kernels.cpu.arrays", ".pyx", True),
         ("from ..cpu import registry", "tagflow.kernels.cuda.registry", ".py", True),
         ("from ..kernels.core.table import Kind", "tagflow.ir.graph", ".py", True),
-        ("from ..kernels.core.table import Kind", "tagflow.plan.plan", ".py", False),
+        ("from ...kernels.core.table import Kind", "tagflow.compile.plan.plan", ".py", False),
     ],
 )
 def test_violations_are_found(text, module, suffix, wrong):

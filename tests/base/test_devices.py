@@ -2,7 +2,7 @@
 
 import pytest
 import tagflow as tg
-from tagflow.base.devices import DeviceSpec, parse_device
+from tagflow.base.device_names import DeviceSpec, parse_device
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack
 import numpy as np
 import pytest
 import tagflow as tg
-from tagflow.ir.rewrite import Program
+from tagflow.ir.program import Program
 from tagflow.kernels.core.table import Kind
 from tagflow.streams import LatencyDevice, VirtualClock
 

@@ -8,7 +8,7 @@ import tagflow as tg
 from tagflow.base.errors import GraphError
 from tagflow.base.settings import FAST_PATHS
 from tagflow.compile import PIPELINE, Target, compile_until
-from tagflow.ir.rewrite import Program
+from tagflow.ir.program import Program
 from tagflow.training import AdamOptimizer
 
 from tests.settings import ON

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 import tagflow as tg
 from tagflow.ir.definition import definition_of
-from tagflow.ir.rewrite import Program
+from tagflow.ir.program import Program
 from tagflow.kernels.cuda.registry import find_compiled
 from tagflow.training import AdamOptimizer, MomentumOptimizer
 

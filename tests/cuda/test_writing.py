@@ -2,11 +2,11 @@
 
 import numpy as np
 import tagflow as tg
+from tagflow.compile.fuse.rules import COMPARISONS, STEPS
 from tagflow.ir.definition import Ufunc, definition_of
 from tagflow.kernels.cuda.launching import source
 from tagflow.kernels.cuda.registry import find_compiled
 from tagflow.kernels.cuda.writing import KNOWN, Input, is_flat, write_fused
-from tagflow.optimize.steps import COMPARISONS, STEPS
 
 from tests.cuda.cases import fused
 from tests.cuda.host import xp

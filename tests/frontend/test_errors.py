@@ -10,9 +10,9 @@ from tagflow.frontend.conditional import case, cond, switch_case
 from tagflow.frontend.loops import while_loop
 from tagflow.ir.apply import apply, constant
 from tagflow.ir.graph import Graph
-from tagflow.ir.rewrite import Program
-from tagflow.ops.control import enter, exit, loop_cond, merge, next_iteration, switch
-from tagflow.ops.source import identity, placeholder
+from tagflow.ir.program import Program
+from tagflow.ops.control.placeholders import identity, placeholder
+from tagflow.ops.control.primitives import enter, exit, loop_cond, merge, next_iteration, switch
 
 from tests.ops.evaluation import declare_all
 from tests.support.compiling import plan_of

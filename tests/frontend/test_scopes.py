@@ -13,7 +13,7 @@ from tagflow.frontend.tensor_array import TensorArray
 from tagflow.frontend.variables import Variable
 from tagflow.ir.apply import constant
 from tagflow.ir.graph import Graph
-from tagflow.ops.source import identity, no_op, placeholder
+from tagflow.ops.control.placeholders import identity, no_op, placeholder
 
 from tests.execute import Calls, execute
 from tests.ops.evaluation import declare_all

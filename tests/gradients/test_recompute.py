@@ -5,7 +5,7 @@ from collections import Counter
 import numpy as np
 import pytest
 import tagflow as tg
-from tagflow.ir.rewrite import Program
+from tagflow.ir.program import Program
 from tagflow.ir.text import parse, to_text
 
 from tests.gradients.building import assert_near, scalar, unknown

@@ -7,7 +7,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 import tagflow as tg
-from tagflow.ir.rewrite import Program
+from tagflow.ir.program import Program
 
 from tests.gradients.building import Dynamic, assert_near, choose, derivatives, repeat, scalar, unknown
 from tests.gradients.test_nesting import PROGRAMS

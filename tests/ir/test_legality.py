@@ -14,11 +14,11 @@ from tagflow.frontend.loops import while_loop
 from tagflow.ir import scopes
 from tagflow.ir.apply import constant
 from tagflow.ir.graph import Graph
-from tagflow.ir.legality import STAGES, check
 from tagflow.ir.operation import Operation
-from tagflow.ir.rewrite import Program
+from tagflow.ir.program import Program
 from tagflow.ir.structured import Extra, save_maybe, save_series, trip_count
-from tagflow.ops.source import placeholder
+from tagflow.ir.verify import STAGES, check
+from tagflow.ops.control.placeholders import placeholder
 
 from tests.ops.evaluation import declare_all
 from tests.settings import ON

@@ -7,20 +7,20 @@ import pytest
 from tagflow.base import dtypes
 from tagflow.base.errors import GraphError
 from tagflow.base.settings import DEFAULTS, Settings
+from tagflow.compile.simplify.cse import merge_duplicates
+from tagflow.compile.simplify.fold import fold_constants
 from tagflow.frontend.conditional import cond
 from tagflow.frontend.loops import while_loop
 from tagflow.frontend.scopes import control_dependencies, device
 from tagflow.ir.apply import apply, constant
 from tagflow.ir.graph import Graph
-from tagflow.ir.legality import check
-from tagflow.ir.order import in_order
-from tagflow.ir.rewrite import Program, copy_program
+from tagflow.ir.program import Program, copy_program
 from tagflow.ir.structured import extras, num_results, save_maybe, save_series, trip_count
 from tagflow.ir.text import to_text
-from tagflow.ops.control import enter, exit, loop_cond, merge, next_iteration, switch
-from tagflow.ops.source import identity, no_op, placeholder
-from tagflow.optimize.fold import fold_constants
-from tagflow.optimize.merge import merge_duplicates
+from tagflow.ir.topological import in_order
+from tagflow.ir.verify import check
+from tagflow.ops.control.placeholders import identity, no_op, placeholder
+from tagflow.ops.control.primitives import enter, exit, loop_cond, merge, next_iteration, switch
 
 from tests.execute import Calls, execute
 from tests.ops.evaluation import declare_all

@@ -14,12 +14,12 @@ from tagflow.gradients.api import gradients
 from tagflow.ir.apply import apply, constant
 from tagflow.ir.graph import Graph
 from tagflow.ir.indexing import DYNAMIC
-from tagflow.ir.rewrite import Program
+from tagflow.ir.program import Program
 from tagflow.ir.structured import save_maybe, save_series, trip_count
 from tagflow.ir.text import parse, to_text
 from tagflow.ir.text_values import Reader, format_value
-from tagflow.ops.control import enter, exit, loop_cond, merge, next_iteration, switch
-from tagflow.ops.source import identity, no_op, placeholder
+from tagflow.ops.control.placeholders import identity, no_op, placeholder
+from tagflow.ops.control.primitives import enter, exit, loop_cond, merge, next_iteration, switch
 
 from tests.execute import execute
 from tests.ops.evaluation import declare_all

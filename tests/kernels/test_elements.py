@@ -11,7 +11,7 @@ from tagflow.base.shapes import UNKNOWN, Shape
 from tagflow.kernels.cpu.elements import Element
 from tagflow.kernels.memory.contexts import KernelContexts
 from tagflow.kernels.memory.pool import Pool
-from tagflow.ops.array_storage import ArrayStorage
+from tagflow.ops.state.tensor_array_storage import ArrayStorage
 
 from tests.kernels.test_native_kernels import KINDS, odd
 from tests.settings import ON

@@ -8,7 +8,7 @@ import pytest
 import tagflow as tg
 from tagflow.ir.apply import apply
 from tagflow.ir.definition import definition_of
-from tagflow.ir.rewrite import Program
+from tagflow.ir.program import Program
 from tagflow.kernels.core.table import Kind
 from tagflow.kernels.cpu.registry import registered_types
 from tagflow.kernels.memory.contexts import KernelContexts

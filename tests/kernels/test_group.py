@@ -5,7 +5,7 @@ import pytest
 from tagflow.base.tags import DEAD
 from tagflow.kernels.core.table import Kind
 from tagflow.kernels.scheduler.state import live_counts
-from tagflow.runtime.execution import outcome
+from tagflow.runtime.steps.execution import outcome
 
 from tests.kernels.planning import BOOL, F32, Planner, every_order, group, run_together
 

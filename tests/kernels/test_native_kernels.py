@@ -5,10 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import tagflow as tg
-from tagflow.ir.rewrite import Program
+from tagflow.ir.program import Program
 from tagflow.kernels.scheduler.machine import StepMachine
 from tagflow.kernels.scheduler.plan import CompiledPlan
-from tagflow.ops.broadcasting import sum_to_shape
+from tagflow.ops.array.broadcasting import sum_to_shape
 
 from tests.support.compiling import plan_of
 

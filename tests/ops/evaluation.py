@@ -11,8 +11,8 @@ from tagflow.ir.definition import NotDifferentiable, all_definitions
 
 def declare_all():
     """Import every module of operations and return their definitions."""
-    for module in pkgutil.iter_modules(tagflow.ops.__path__):
-        importlib.import_module(f"tagflow.ops.{module.name}")
+    for module in pkgutil.walk_packages(tagflow.ops.__path__, "tagflow.ops."):
+        importlib.import_module(module.name)
     return [d for d in all_definitions() if not d.type.startswith("Test")]
 
 

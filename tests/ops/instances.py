@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 from tagflow.kernels.memory.contexts import KernelContexts
-from tagflow.ops.variables import VariableStore
+from tagflow.ops.state.variables import VariableStore
 
 
 @dataclass

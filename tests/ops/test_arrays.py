@@ -7,22 +7,15 @@ from tagflow.base.errors import DtypeError, GraphError, ShapeError
 from tagflow.base.shapes import Shape
 from tagflow.ir.apply import constant
 from tagflow.ir.graph import Graph
-from tagflow.ops import (
-    broadcasting,
-    casting,
-    filling,
-    gathering,
-    joining,
-    layout,
-    padding,
-    passing,
-    selecting,
-    shapes,
-    slicing,
-    strided,
-)
-from tagflow.ops.slices import IndexedSlices
-from tagflow.ops.source import placeholder
+from tagflow.ops.array import broadcasting, layout, padding, shapes, slicing, strided
+from tagflow.ops.array import concat as joining
+from tagflow.ops.array import creation as filling
+from tagflow.ops.array import gather as gathering
+from tagflow.ops.array import where as selecting
+from tagflow.ops.control import identity as passing
+from tagflow.ops.control.placeholders import placeholder
+from tagflow.ops.math import casting
+from tagflow.ops.support.indexed_slices import IndexedSlices
 
 from tests.ops.evaluation import declare_all, evaluate, pull_back
 

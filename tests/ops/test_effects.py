@@ -9,8 +9,8 @@ from tagflow.ir import scopes
 from tagflow.ir.apply import constant
 from tagflow.ir.graph import Graph
 from tagflow.ir.region import Region
-from tagflow.ops import arithmetic, comparison  # noqa: F401
-from tagflow.ops.effects import Assert, assert_equal, assert_less, group, print_, tuple_
+from tagflow.ops.control.effects import Assert, assert_equal, assert_less, group, print_, tuple_
+from tagflow.ops.math import arithmetic, comparison  # noqa: F401
 
 from tests.ops.instances import Walk, cotangents
 

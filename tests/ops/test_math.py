@@ -10,22 +10,14 @@ from tagflow.base.errors import DtypeError, GraphError, ShapeError
 from tagflow.base.shapes import Shape
 from tagflow.ir.apply import apply, constant
 from tagflow.ir.graph import Graph
-from tagflow.ops import (
-    activations,
-    arithmetic,
-    checks,
-    comparison,
-    complexes,
-    elementwise,
-    linear,
-    nn,
-    normalization,
-    products,
-    reductions,
-    searching,
-    trigonometry,
-)
-from tagflow.ops.source import placeholder
+from tagflow.ops.array import argminmax as searching
+from tagflow.ops.control import checks
+from tagflow.ops.control.placeholders import placeholder
+from tagflow.ops.math import arithmetic, comparison, elementwise, linear, reductions, trigonometry
+from tagflow.ops.math import complex as complexes
+from tagflow.ops.math import cumulative as products
+from tagflow.ops.nn import activations, normalization
+from tagflow.ops.nn import losses as nn
 
 from tests.ops.evaluation import declare_all, evaluate
 

@@ -6,9 +6,13 @@ import numpy as np
 import pytest
 from tagflow.ir.apply import constant
 from tagflow.ir.graph import Graph
-from tagflow.ops import activations, arithmetic, checks, elementwise, linear, nn, normalization, products, reductions
-from tagflow.ops.common import ones_like
-from tagflow.ops.source import placeholder
+from tagflow.ops.control import checks
+from tagflow.ops.control.placeholders import placeholder
+from tagflow.ops.math import arithmetic, elementwise, linear, reductions
+from tagflow.ops.math import cumulative as products
+from tagflow.ops.nn import activations, normalization
+from tagflow.ops.nn import losses as nn
+from tagflow.ops.support.common import ones_like
 
 from tests.ops.evaluation import declare_all, evaluate, pull_back
 

@@ -5,8 +5,8 @@ from tagflow.base.errors import GraphError
 from tagflow.ir.apply import constant
 from tagflow.ir.definition import definition_of
 from tagflow.ir.graph import Graph
-from tagflow.ops import arithmetic, elementwise  # noqa: F401
-from tagflow.ops.random import categorical, random_normal, random_shuffle, random_uniform, truncated_normal
+from tagflow.ops.math import arithmetic, elementwise  # noqa: F401
+from tagflow.ops.math.random import categorical, random_normal, random_shuffle, random_uniform, truncated_normal
 
 from tests.ops.instances import Instance, Step, Walk
 

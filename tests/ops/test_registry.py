@@ -15,7 +15,7 @@ from tagflow.ir.apply import apply, constant
 from tagflow.ir.definition import NotDifferentiable
 from tagflow.ir.graph import Graph
 from tagflow.ir.indexing import slice_tensor
-from tagflow.ops.source import placeholder
+from tagflow.ops.control.placeholders import placeholder
 
 from tests.ops.evaluation import declare_all, evaluate, pull_back, run_kernel
 
@@ -64,7 +64,7 @@ WITHOUT_SAMPLES = WITHOUT_KERNEL | {
     "SeriesSum",
     "SeriesSumSeries",
     "SeriesSpread",
-    # A sum of products neither: tests/optimize/test_batch.py
+    # A sum of products neither: tests/compile/loops/test_weight_gradients.py
     "ProductSumAdd",
     "ProductSumBegin",
     "ProductSumEnd",
@@ -313,10 +313,9 @@ HELPERS = {"arguments", "common", "families", "leaves", "literals"}
 def public_functions():
     """Yield every public function, and every method of a public class, of the operations and the frontend."""
     for package in (tagflow.ops, tagflow.frontend):
-        for info in pkgutil.iter_modules(package.__path__):
-            if info.name not in HELPERS:
-                module = importlib.import_module(f"{package.__name__}.{info.name}")
-                yield from published(module)
+        for info in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+            if info.name.rpartition(".")[2] not in HELPERS:
+                yield from published(importlib.import_module(info.name))
 
 
 def published(module):

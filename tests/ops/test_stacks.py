@@ -4,7 +4,7 @@ from tagflow.base.errors import StackError
 from tagflow.ir import scopes
 from tagflow.ir.apply import constant
 from tagflow.ir.graph import Graph
-from tagflow.ops.stacks import stack, stack_close, stack_pop, stack_push
+from tagflow.ops.state.stacks import stack, stack_close, stack_pop, stack_push
 
 from tests.ops.instances import Walk
 

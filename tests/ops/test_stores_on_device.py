@@ -5,7 +5,7 @@ import pytest
 from tagflow.base import dtypes
 from tagflow.base.shapes import Shape
 from tagflow.kernels.scheduler.series import Series
-from tagflow.ops.stacks import StackStorage
+from tagflow.ops.state.stacks import StackStorage
 
 from tests.ops.instances import Instance
 from tests.ops.test_registry import DEFINITIONS

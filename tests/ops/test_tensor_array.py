@@ -8,8 +8,8 @@ from tagflow.frontend.tensor_array import TensorArray
 from tagflow.ir import scopes
 from tagflow.ir.apply import apply, constant
 from tagflow.ir.graph import Graph
-from tagflow.ops import gradient_arrays
-from tagflow.ops.array_storage import ArrayStorage
+from tagflow.ops.state import gradient_arrays
+from tagflow.ops.state.tensor_array_storage import ArrayStorage
 
 from tests.ops.evaluation import declare_all, pull_back
 from tests.ops.instances import Instance, Walk

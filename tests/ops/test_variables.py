@@ -2,19 +2,14 @@ import numpy as np
 import pytest
 from tagflow.base.errors import DtypeError, GraphError, OpError, ShapeError, UninitializedVariableError
 from tagflow.base.nest import flatten
-from tagflow.frontend.variables import (
-    Variable,
-    global_variables,
-    global_variables_initializer,
-    trainable_variables,
-)
+from tagflow.frontend.variables import Variable, global_variables, global_variables_initializer, trainable_variables
 from tagflow.ir import scopes
 from tagflow.ir.apply import apply, constant
 from tagflow.ir.definition import definition_of
 from tagflow.ir.graph import Graph
 from tagflow.ir.region import Region
-from tagflow.ops import arithmetic, elementwise  # noqa: F401
-from tagflow.ops.variables import VariableSlot, VariableStore, fitting
+from tagflow.ops.math import arithmetic, elementwise  # noqa: F401
+from tagflow.ops.state.variables import VariableSlot, VariableStore, fitting
 
 from tests.ops.instances import Instance, Step, Walk, cotangents
 

@@ -11,10 +11,10 @@ import tagflow as tg
 from hypothesis import given, note
 from tagflow.compile import Target
 from tagflow.kernels.scheduler.state import live_counts
-from tagflow.ops.variables import VariableStore
-from tagflow.runtime.context import StepContext
-from tagflow.runtime.execution import Execution, ReferenceExecution
-from tagflow.runtime.step import compile_request, make_request
+from tagflow.ops.state.variables import VariableStore
+from tagflow.runtime.steps.compiled_step import compile_request, make_request
+from tagflow.runtime.steps.context import StepContext
+from tagflow.runtime.steps.execution import Execution, ReferenceExecution
 
 from tests.property.interpret import evaluate, initial_values
 from tests.property.programs import show

@@ -7,7 +7,7 @@ import anyio
 import pytest
 import tagflow as tg
 from tagflow.kernels.scheduler.state import live_counts
-from tagflow.runtime.admission import Admission
+from tagflow.runtime.scheduling.admission import Admission
 
 LONG = 20.0  # seconds; never over in these tests
 

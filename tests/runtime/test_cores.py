@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import tagflow as tg
-from tagflow.runtime.cores import Bell, Cores, _blas
+from tagflow.runtime.scheduling.worker_pool import Bell, Cores, _blas
 
 from tests.settings import ON
 

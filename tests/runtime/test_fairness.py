@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import tagflow as tg
-from tagflow.runtime import waiting
-from tagflow.runtime.waiting import Turns
+from tagflow.runtime.scheduling import time_slices as waiting
+from tagflow.runtime.scheduling.time_slices import Turns
 
 from tests.settings import ON
 

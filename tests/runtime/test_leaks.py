@@ -12,8 +12,8 @@ import pytest
 import tagflow as tg
 from tagflow.kernels.scheduler.series import Series
 from tagflow.kernels.scheduler.state import live_counts
-from tagflow.ops.array_storage import ArrayStorage
-from tagflow.ops.stacks import StackStorage
+from tagflow.ops.state.stacks import StackStorage
+from tagflow.ops.state.tensor_array_storage import ArrayStorage
 
 PAGE = os.sysconf("SC_PAGE_SIZE")
 

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 import tagflow as tg
-from tagflow.runtime.shortage import Shortage
+from tagflow.runtime.memory.arbiter import Shortage
 from tagflow.streams import CpuDevice
 
 N = 1 << 16

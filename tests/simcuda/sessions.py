@@ -9,7 +9,7 @@ from operator import attrgetter
 
 import numpy as np
 import tagflow.streams
-from tagflow.runtime import devices
+from tagflow.runtime.devices import session_devices as devices
 from tagflow.streams.cuda import CudaDevice
 from tagflow.streams.cuda.memory import CudaBuffer
 from tagflow.streams.host import HostDevice

@@ -6,7 +6,7 @@ After ``-p tests.simcuda.cupy`` these are CUDA devices with simulated memory.
 import sys
 
 import tagflow.streams
-from tagflow.runtime import devices
+from tagflow.runtime.devices import session_devices as devices
 
 from tests.strict.device import Strict, StrictDevice
 from tests.strict.library import Special

@@ -1,0 +1,61 @@
+"""Say which arrays of elements take part in swapping, and which feeds need not be in a device's memory at once.
+
+A loop that may swap what it saves may do so with the elements of its TensorArrays too. What is fed and only taken apart
+into elements for such a loop, or for one that recomputes, stays in the host's memory: each row is copied in when it is
+read, and need not be copied out when it is saved.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ...ir.operation import Operation
+from ...ir.program import Program
+from ...ir.tensor import Tensor
+
+_USES = frozenset({"TensorArrayRead", "TensorArrayReadBlock", "TensorArrayWrite"})
+
+
+def set_swap_memory(program: Program, wanted: bool | None) -> Program:
+    """Let all loops swap what they save, or none, whatever they say themselves; the given program is changed."""
+    for op in program.graph.root.walk():
+        if op.is_while:
+            op.attrs["swap_memory"] = wanted
+    return program
+
+
+def mark_swapped(program: Program) -> Program:
+    """Mark TensorArrays used in loops under swap, and what takes feeds apart for them; the given program is changed."""
+    loops = [op for op in program.graph.root.walk() if op.is_while]
+    for loop in loops:
+        swaps = bool(loop.attrs.get("swap_memory"))
+        for array in _arrays(loop) if swaps or "checkpoint_every" in loop.attrs else ():
+            array.attrs["accepts_host_rows"] = True
+            array.attrs["swappable"] |= swaps
+    host_backed = [use for feed in program.feeds for use in _taking_apart(feed)]
+    for op in host_backed:
+        op.attrs["host_backed"] = True
+    for loop in loops if host_backed else ():
+        loop.attrs["host_backed"] = True
+    return program
+
+
+def _arrays(loop: Operation) -> Iterator[Operation]:
+    """Yield what makes the arrays that a loop reads or writes."""
+    for region in loop.regions:
+        for op in region.walk():
+            if op.type in _USES and op.inputs[0].op.type == "TensorArrayNew":
+                yield op.inputs[0].op
+
+
+def _taking_apart(feed: Tensor) -> list[Operation]:
+    """Return what makes a feed elements of arrays that may be elsewhere, if that is all that is done with it."""
+    uses = [use for use in feed._consumers if not use.definition.shape_only]
+    return (
+        uses if is_unstacked_only(feed) and all(use.inputs[0].op.attrs.get("accepts_host_rows") for use in uses) else []
+    )
+
+
+def is_unstacked_only(feed: Tensor) -> bool:
+    """Whether all that is done with a feed is to make it elements of arrays."""
+    return all(use.definition.shape_only or use.type == "TensorArrayUnstack" for use in feed._consumers)

@@ -1,0 +1,80 @@
+"""Give a saved value up when it is read for the last time.
+
+What a loop saves for its gradient is read by one loop that counts down, each slot once. A read that takes the value
+out of its slot lets its memory be used again while the backward loop goes on, so that the gradients which this loop
+saves in turn find room where the values were. In a loop of loops the slots hold series, which inner loops read so.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+
+from ...ir.operation import Operation
+from ...ir.program import Program
+from ...ir.structured import Extra, extras, num_results
+from ...ir.substitute import returned
+from ...ir.tensor import Tensor
+from ...ir.traits import Role
+
+
+def release_saved(program: Program) -> Program:
+    """Mark the reads after which a slot is not read again; the given program is changed."""
+    uses = returned(program)
+    for writer in program.graph.root.walk():
+        if writer.is_while:
+            for series, extra in _saved(writer):
+                if series not in uses:
+                    _mark(series, extra, uses)
+    return program
+
+
+def _saved(writer: Operation) -> Iterable[tuple[Tensor, Extra]]:
+    return zip(writer.outputs[num_results(writer) :], extras(writer), strict=True)
+
+
+def _mark(series: Tensor, extra: Extra, uses: Counter[Tensor]) -> None:
+    """Mark the read of a series that only one loop goes through, and that of the series which are in its slots."""
+    if len(series._consumers) != 1:
+        return
+    (read,) = series._consumers
+    reader = _loop_around(read)
+    if read.role is not Role.SERIES_READ or reader is None or reader.region is not series.op.region:
+        return
+    read.attrs["last"] = _counts_down(reader, read.inputs[1])
+    inner = _inner(extra.value, uses)
+    if read.attrs["last"] and read.outputs[0] not in uses and inner is not None:
+        _mark(read.outputs[0], inner, uses)
+
+
+def _inner(value: Tensor | None, uses: Counter[Tensor]) -> Extra | None:
+    """Return what an inner loop saves in a series that nobody has but the slot which it is saved in."""
+    if value is None or not value.op.is_while or value._consumers or uses[value] != 1:
+        return None
+    return dict(_saved(value.op)).get(value)
+
+
+def _loop_around(op: Operation) -> Operation | None:
+    """Return the loop in whose body, or in a branch there, an operation is."""
+    region = op.region
+    while region.owner is not None and region.owner.is_cond:
+        region = region.owner.region
+    owner = region.owner
+    return owner if owner is not None and owner.is_while and region is owner.regions[1] else None
+
+
+def _counts_down(loop: Operation, index: Tensor) -> bool:
+    """Whether a tensor is another number in each iteration: a loop variable less one, or a multiple of that."""
+    if index.op.type == "Mul":
+        index, factor = index.op.inputs
+        if not _is_constant(factor) or factor.op.attrs["value"] == 0:
+            return False
+    body = loop.regions[1]
+    if index.op.type != "Sub" or index not in body.results:
+        return False
+    count, one = index.op.inputs
+    return count is body.params[body.results.index(index)] and _is_constant(one) and bool(one.op.attrs["value"] == 1)
+
+
+def _is_constant(tensor: Tensor) -> bool:
+    return tensor.op.is_constant and tensor.rank == 0

@@ -1,0 +1,89 @@
+"""Sums of products made in a loop: gather the factors of many iterations and multiply them at once.
+
+The gradient of weights used in a loop is a sum over iterations, ``total + a.T @ b``. The sum over some iterations is
+the product of all rows of `a` with all rows of `b`, one large product instead of many small ones. What is gathered
+travels with the sum, which becomes a handle while it is in the loop.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+from ...base import dtypes
+from ...base.shapes import SCALAR
+from ...ir.operation import Operation
+from ...ir.program import Program, copy_program
+from ...ir.region import Region
+from ...ir.structured import extras, num_results
+from ...ir.substitute import substitute
+from ...ir.tensor import Tensor
+
+MATRICES = (dtypes.float32, dtypes.float64)
+
+
+def batch_products(program: Program) -> Program:
+    """Return the program with many products of a running sum made at once; the given one is used up."""
+    loops = [op for op in program.graph.root.walk() if op.is_while]
+    found = [(op, i, term) for op in loops for i, term in running_sums(op) if is_product(term) and _joins_rows(term.op)]
+    if not found:
+        return program
+    for op, i, term in found:
+        _gather(program, op, i, term)
+    return copy_program(program)
+
+
+def running_sums(op: Operation) -> Iterator[tuple[int, Tensor]]:
+    """Yield the loop variables that only have a term added to in each iteration, and that term."""
+    cond, body = op.regions
+    kept = Counter([*body.results, *(t for e in extras(op) for t in (e.value, e.index))])
+    for i in range(num_results(op)):
+        before, total = body.params[i], body.results[i]
+        terms = [t for t in total.op.inputs if t is not before]
+        once = kept[total] == 1 and not kept[before] and not total._consumers and not cond.params[i]._consumers
+        if total.op.type != "Add" or total.op.control_inputs or len(terms) != 1:
+            continue
+        if not once or list(before._consumers) != [total.op]:
+            continue
+        term = terms[0]
+        near = term.region is body and term.op.device == total.op.device
+        if near and len(term._consumers) == 1 and not kept[term] and not term.op.control_inputs:
+            yield i, term
+
+
+def is_product(term: Tensor) -> bool:
+    """Whether a tensor is the product of two matrices of floating-point numbers, of known shape."""
+    matrices = all(t.rank == 2 for t in term.op.inputs)
+    return term.op.type == "MatMul" and matrices and term.dtype in MATRICES and term.shape.is_fully_known
+
+
+def _joins_rows(product: Operation) -> bool:
+    return bool(product.attrs["transpose_a"] and not product.attrs["transpose_b"])
+
+
+def _gather(program: Program, op: Operation, i: int, term: Tensor) -> None:
+    """Make variable `i` of a loop a sum that gathers the factors of a term."""
+    before, total, after = op.regions[1].params[i], op.regions[1].results[i], op.outputs[i]
+    begin = _emit("ProductSumBegin", op.region, [op.inputs[i]], total, term.op)
+    add = _emit("ProductSumAdd", op.regions[1], [before, *term.op.inputs], total, term.op)
+    end = _emit("ProductSumEnd", op.region, [after], total, term.op, dtype=total.dtype, shape=total.shape)
+    substitute(program, {after: end, total: add})
+    end.op.update_input(0, after)
+    op.update_input(i, begin)
+    for handle in (begin, op.regions[0].params[i], before, add, after):
+        handle.dtype, handle.shape = dtypes.resource, SCALAR
+
+
+def _emit(type: str, region: Region, inputs: list[Tensor], like: Tensor, made: Operation, **attrs: Any) -> Tensor:
+    op = Operation(
+        region,
+        type,
+        region.graph.unique_name(f"{made.name}/{type}"),
+        inputs,
+        [(like.dtype, like.shape)],
+        attrs=attrs,
+        device=made.device,
+        source=made.source,
+    )
+    return op.outputs[0]

@@ -1,0 +1,397 @@
+"""Lower Cond and While to Switch, Merge, Enter, Exit and NextIteration (rules 64 to 82).
+
+A scope stands for a region while it is lowered. Looking up a tensor of an outer region brings it in: through one
+Switch for each tensor and branch, through one constant Enter for each tensor and loop. Operations that would
+otherwise run although their branch or iteration does not, because nothing they use comes from it, get a control
+input from the scope's pivot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ...base import dtypes
+from ...base.dtypes import DType
+from ...base.shapes import SCALAR, Shape
+from ...ir.graph import Graph
+from ...ir.operation import Operation, Origin
+from ...ir.program import Program
+from ...ir.region import Region
+from ...ir.structured import extras, num_results
+from ...ir.tensor import Tensor
+from ...ir.traits import Role
+
+Key = Any
+
+
+def lower(program: Program) -> Program:
+    """Return the program without regions: every operation in the root region."""
+    lowering = _Lowering(Graph(program.graph.seed))
+    for op in program.graph.root.walk():
+        lowering.names.add(op.name)
+        if op.role is Role.ENTER:
+            lowering.taken.add(op.attrs["frame_name"])
+    root = _Scope(lowering, None)
+    lowering.region(program.graph.root, root)
+    lowering.close_cycles()
+    return Program(
+        lowering.graph,
+        [root.lookup(t) for t in program.feeds],
+        [root.lookup(t) for t in program.fetches],
+        [op for target in program.targets for op in lowering.ops[target]],
+    )
+
+
+class _Scope:
+    """The root region, and what all scopes share."""
+
+    def __init__(self, lowering: _Lowering, parent: _Scope | None) -> None:
+        self.lowering = lowering
+        self.parent = parent
+        self.env: dict[Key, Tensor] = {}
+
+    def lookup(self, key: Key) -> Tensor:
+        """Return the lowered tensor that stands for `key` here."""
+        if key not in self.env:
+            assert self.parent is not None, f"{key} is not in scope"
+            self.env[key] = self.capture(key, self.parent.lookup(key))
+        return self.env[key]
+
+    def capture(self, key: Key, outer: Tensor) -> Tensor:
+        return outer
+
+    def needs_pivot(self, inputs: Sequence[Tensor]) -> bool:
+        """Whether an operation with these inputs would run when this scope does not."""
+        return False
+
+    def pivot(self) -> Operation:
+        raise AssertionError("the root needs no pivot")
+
+    def emit(
+        self,
+        type: str,
+        name: str,
+        inputs: Sequence[Tensor],
+        outputs: Sequence[tuple[DType, Shape]],
+        controls: Sequence[Operation] = (),
+        like: Operation | None = None,
+        origin: Origin | None = None,
+        **attrs: Any,
+    ) -> Operation:
+        """Append a lowered operation that belongs to this scope."""
+        controls = list(controls)
+        if self.needs_pivot(inputs):
+            controls.append(self.pivot())
+        if like is None or name != like.name:
+            name = self.lowering.new_name(name)
+        return Operation(
+            self.lowering.graph.root,
+            type,
+            name,
+            inputs,
+            outputs,
+            control_inputs=controls,
+            attrs=attrs,
+            device=like.device if like else "",
+            source=like.source if like else None,
+            origin=origin,
+        )
+
+    def frame_scope(self) -> _Scope | None:
+        """Return the innermost loop this scope is in."""
+        return self.parent.frame_scope() if self.parent else None
+
+    def is_invariant(self, tensor: Tensor) -> bool:
+        loop = self.frame_scope()
+        return isinstance(loop, _LoopScope) and tensor in loop.invariants
+
+
+class _BranchScope(_Scope):
+    """One branch of a Cond."""
+
+    def __init__(
+        self, parent: _Scope, op: Operation, pred: Tensor, index: int, shared: dict[Key, list[Tensor]]
+    ) -> None:
+        super().__init__(parent.lowering, parent)
+        self.op = op
+        self.pred = pred
+        self.index = index
+        self.shared = shared
+        self._pivot: Operation | None = None
+
+    def capture(self, key: Key, outer: Tensor) -> Tensor:
+        if key not in self.shared:
+            self.shared[key] = self._switch(outer)
+        return self.shared[key][self.index]
+
+    def _switch(self, data: Tensor) -> list[Tensor]:
+        assert self.parent is not None
+        count = len(self.op.regions)
+        outputs = [(data.dtype, data.shape)] * count
+        type, attrs = ("Switch", {}) if self.pred.dtype is dtypes.bool_ else ("SwitchN", {"num": count})
+        name, origin = f"{self.op.name}/Switch", Origin(self.op.name, "capture")
+        return self.parent.emit(type, name, [data, self.pred], outputs, like=self.op, origin=origin, **attrs).outputs
+
+    def needs_pivot(self, inputs: Sequence[Tensor]) -> bool:
+        return not inputs
+
+    def pivot(self) -> Operation:
+        if self._pivot is None:
+            live = self.capture(self.op, self.pred)
+            name, origin = f"{self.op.name}/pivot", Origin(self.op.name, "pivot")
+            outputs = [(live.dtype, live.shape)]
+            self._pivot = self.emit("Identity", name, [live], outputs, like=self.op, origin=origin)
+            self._pivot.device = ""  # it stays with its data
+        return self._pivot
+
+
+class _LoopScope(_Scope):
+    """What predicate and body of a While share: the frame and its invariants."""
+
+    def __init__(self, parent: _Scope, op: Operation) -> None:
+        super().__init__(parent.lowering, parent)
+        self.op = op
+        self.name = parent.lowering.frame_name(op.name)
+        self.invariants: set[Tensor] = set()
+
+    def enter(self, outer: Tensor, origin: Origin) -> Tensor:
+        assert self.parent is not None
+        constant = origin.role == "capture"
+        tensor = self.parent.emit(
+            "Enter",
+            f"{self.op.name}/Enter",
+            [outer],
+            [(outer.dtype, outer.shape)],
+            self.lowering.controls(self.op, self.parent) if not constant else (),
+            like=self.op,
+            origin=origin,
+            frame_name=self.name,
+            is_constant=constant,
+            parallel_iterations=self.op.attrs["parallel_iterations"],
+        ).outputs[0]
+        if constant:
+            self.invariants.add(tensor)
+        return tensor
+
+    def capture(self, key: Key, outer: Tensor) -> Tensor:
+        return self.enter(outer, Origin(self.op.name, "capture"))
+
+    def frame_scope(self) -> _Scope:
+        return self
+
+
+class _LoopRegion(_Scope):
+    """The predicate or the body of a While."""
+
+    def __init__(self, parent: _LoopScope, pivot: Operation | None = None) -> None:
+        super().__init__(parent.lowering, parent)
+        self._pivot = pivot
+
+    def needs_pivot(self, inputs: Sequence[Tensor]) -> bool:
+        return all(self.is_invariant(t) for t in inputs)
+
+    def pivot(self) -> Operation:
+        assert self._pivot is not None
+        return self._pivot
+
+
+class _Lowering:
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self.ops: dict[Operation, list[Operation]] = {}
+        self.scopes: dict[Operation, _Scope] = {}
+        self.cycles: list[tuple[Operation, int, _Scope, Tensor]] = []
+        self.taken: set[str] = set()  # names of frames
+        self.names: set[str] = set()  # of the operations that are there; they keep them
+
+    def new_name(self, name: str) -> str:
+        """Return a name for an operation that lowering adds."""
+        while (found := self.graph.unique_name(name)) in self.names:
+            pass
+        return found
+
+    def frame_name(self, name: str) -> str:
+        """Return a name for a loop that no hand-made loop has."""
+        while name in self.taken:
+            name += "_"
+        self.taken.add(name)
+        return name
+
+    def region(self, region: Region, scope: _Scope) -> None:
+        for op in region.operations:
+            if op.is_param:
+                continue
+            self.scopes[op] = scope
+            if op.is_cond:
+                self.cond(op, scope)
+            elif op.is_while:
+                self.loop(op, scope)
+            else:
+                self.plain(op, scope)
+
+    def plain(self, op: Operation, scope: _Scope) -> None:
+        late = [i for i, t in enumerate(op.inputs) if op.role is Role.MERGE and self._is_back_edge(op, i, scope)]
+        stand_in = next((t for i, t in enumerate(op.inputs) if i not in late), None)
+        inputs = [scope.lookup(stand_in if i in late else t) for i, t in enumerate(op.inputs)]
+        outputs = [(t.dtype, t.shape) for t in op.outputs]
+        controls = self.controls(op, scope)
+        lowered = scope.emit(op.type, op.name, inputs, outputs, controls, like=op, **op.attrs)
+        self.cycles += [(lowered, i, scope, op.inputs[i]) for i in late]
+        self.ops[op] = [lowered]
+        scope.env.update(zip(op.outputs, lowered.outputs, strict=True))
+
+    def _is_back_edge(self, op: Operation, index: int, scope: _Scope) -> bool:
+        return op.inputs[index].region is op.region and op.inputs[index] not in scope.env
+
+    def close_cycles(self) -> None:
+        for merge, index, scope, tensor in self.cycles:
+            merge.update_input(index, scope.lookup(tensor))
+
+    def controls(self, op: Operation, scope: _Scope) -> list[Operation]:
+        """Return the lowered control inputs, brought into the frame of `scope` where they are outside it."""
+        found: list[Operation] = []
+        for control in op.control_inputs:
+            home = self.scopes[control]
+            if home.frame_scope() is scope.frame_scope():
+                found += self.ops[control]
+            else:
+                found.append(self._signal(control, home, scope))
+        return found
+
+    def _signal(self, control: Operation, home: _Scope, scope: _Scope) -> Operation:
+        """Bring "this has run" into a loop as an invariant (rule 75)."""
+        if control not in home.env:
+            token = home.emit(
+                "Const",
+                f"{control.name}/done",
+                (),
+                [(dtypes.bool_, SCALAR)],
+                self.ops[control],
+                like=control,
+                value=np.asarray(True),
+            )
+            home.env[control] = token.outputs[0]
+        return scope.lookup(control).op
+
+    def cond(self, op: Operation, scope: _Scope) -> None:
+        pred = scope.lookup(op.inputs[0])
+        controls = self.controls(op, scope)
+        if controls:
+            waiting = scope.emit("Identity", f"{op.name}/pred", [pred], [(pred.dtype, pred.shape)], controls, like=op)
+            waiting.device = ""
+            pred = waiting.outputs[0]
+        shared: dict[Key, list[Tensor]] = {}
+        branches = [_BranchScope(scope, op, pred, i, shared) for i in range(len(op.regions))]
+        for branch, region in zip(branches, op.regions, strict=True):
+            self.region(region, branch)
+        merges = []
+        for i, output in enumerate(op.outputs[: num_results(op)]):
+            inputs = [b.lookup(r.results[i]) for b, r in zip(branches, op.regions, strict=True)]
+            outputs = [(output.dtype, output.shape), (dtypes.int32, SCALAR)]
+            origin = Origin(op.name, "result", i)
+            merge = scope.emit("Merge", f"{op.name}/Merge", inputs, outputs, like=op, origin=origin)
+            scope.env[output] = merge.outputs[0]
+            merges.append(merge)
+        for extra, output in zip(extras(op), op.outputs[num_results(op) :], strict=True):
+            scope.env[output] = branches[extra.branch].lookup(extra.value)
+        self.ops[op] = merges
+
+    def loop(self, op: Operation, scope: _Scope) -> None:
+        frame = _LoopScope(scope, op)
+        count = num_results(op)
+        inits = [scope.lookup(t) for t in op.inputs] or [self._spare(op, scope)]
+        origins = _variables(op)
+        enters = [frame.enter(t, origin) for t, origin in zip(inits, origins, strict=True)]
+        merges = [self._merge(op, t, origin) for t, origin in zip(enters, origins, strict=True)]
+        pred = _LoopRegion(frame, merges[0])
+        self._bind(pred, op.regions[0].params, [m.outputs[0] for m in merges])
+        self.region(op.regions[0], pred)
+        test = pred.lookup(op.regions[0].results[0])
+        outputs = [(dtypes.bool_, SCALAR)]
+        origin = Origin(op.name, "predicate")
+        cond = pred.emit("LoopCond", f"{op.name}/LoopCond", [test], outputs, like=op, origin=origin).outputs[0]
+        switches = [self._switch(op, m.outputs[0], cond, origin) for m, origin in zip(merges, origins, strict=True)]
+        body = _LoopRegion(frame, self._pivot(op, switches[0].outputs[1]))
+        self._bind(body, op.regions[1].params, [s.outputs[1] for s in switches])
+        self.region(op.regions[1], body)
+        results = [body.lookup(t) for t in op.regions[1].results] or [switches[0].outputs[1]]
+        for merge, result, origin in zip(merges, results, origins, strict=True):
+            merge.update_input(1, self._next(op, body, result, origin))
+        exits = [self._exit(op, i, s.outputs[0], t) for i, (s, t) in enumerate(zip(switches, op.outputs[:count]))]
+        scope.env.update(zip(op.outputs[:count], [e.outputs[0] for e in exits], strict=False))
+        self.ops[op] = exits
+        for slot, (extra, output) in enumerate(zip(extras(op), op.outputs[count:], strict=True)):
+            scope.env[output] = self._final(op, body, cond, slot, extra)
+
+    def _bind(self, scope: _Scope, params: Sequence[Tensor], values: Sequence[Tensor]) -> None:
+        """Let loop variables stand for their values of an iteration, also for what waits for them."""
+        for param, value in zip(params, values, strict=False):
+            scope.env[param] = value
+            self.scopes[param.op], self.ops[param.op] = scope, [value.op]
+
+    def _spare(self, op: Operation, scope: _Scope) -> Tensor:
+        """Return the initial value of a variable for a loop of which only saved values are wanted."""
+        outputs = [(dtypes.bool_, SCALAR)]
+        return scope.emit("Const", f"{op.name}/dummy", (), outputs, like=op, value=np.asarray(True)).outputs[0]
+
+    def _emit(
+        self, op: Operation, type: str, inputs: Sequence[Tensor], outputs: Any, origin: Origin, **attrs: Any
+    ) -> Operation:
+        return Operation(
+            self.graph.root,
+            type,
+            self.new_name(f"{op.name}/{type}"),
+            inputs,
+            outputs,
+            attrs=attrs,
+            device=op.device,
+            source=op.source,
+            origin=origin,
+        )
+
+    def _merge(self, op: Operation, enter: Tensor, origin: Origin) -> Operation:
+        return self._emit(op, "Merge", [enter, enter], [(enter.dtype, enter.shape), (dtypes.int32, SCALAR)], origin)
+
+    def _switch(self, op: Operation, value: Tensor, cond: Tensor, origin: Origin) -> Operation:
+        return self._emit(op, "Switch", [value, cond], [(value.dtype, value.shape)] * 2, origin)
+
+    def _pivot(self, op: Operation, value: Tensor) -> Operation:
+        pivot = self._emit(op, "Identity", [value], [(value.dtype, value.shape)], Origin(op.name, "pivot"))
+        pivot.device = ""
+        return pivot
+
+    def _exit(self, op: Operation, index: int, value: Tensor, output: Tensor) -> Operation:
+        return self._emit(op, "Exit", [value], [(output.dtype, output.shape)], Origin(op.name, "result", index))
+
+    def _next(self, op: Operation, body: _Scope, value: Tensor, origin: Origin) -> Tensor:
+        name, outputs = f"{op.name}/NextIteration", [(value.dtype, value.shape)]
+        return body.emit("NextIteration", name, [value], outputs, like=op, origin=origin).outputs[0]
+
+    def _final(self, op: Operation, body: _Scope, cond: Tensor, slot: int, extra: Any) -> Tensor:
+        origin = Origin(op.name, "saved", slot)
+        if extra.kind == "trip":
+            return self._emit(op, "TripCount", [cond], [(dtypes.int64, SCALAR)], origin).outputs[0]
+        inputs = [body.lookup(t) for t in (extra.value, extra.index) if t is not None]
+        flow = [(dtypes.float32, SCALAR)]
+        attrs: dict[str, Any] = {"series": slot}
+        attrs |= {
+            name: True
+            for name, asked in (("swappable", "swap_memory"), ("host_backed", "host_backed"))
+            if op.attrs.get(asked)
+        }
+        push = body.emit("SeriesPush", f"{op.name}/SeriesPush", inputs, flow, like=op, origin=origin, **attrs)
+        out = [(dtypes.series, SCALAR)]
+        return self._emit(op, "SeriesExit", [push.outputs[0]], out, origin, series=slot).outputs[0]
+
+
+def _variables(op: Operation) -> list[Origin]:
+    """Return what the primitives of each loop variable come from; of a loop without any, those of the spare one."""
+    params = [param.op for param in op.regions[1].params]
+    found = [
+        Origin(op.name, "variable", i, param.attrs.get("label", param.name), param.attrs.get("carried"))
+        for i, param in enumerate(params)
+    ]
+    return found or [Origin(op.name, "variable", 0)]

@@ -1,0 +1,105 @@
+"""Control loops: what starts a device's Recvs once in each iteration of a loop that it takes part in (rule 118).
+
+A device without one would stop after the first iteration, since nothing there leads to a second. The loop is an
+Enter, a Merge, a Switch by the loop's predicate and a NextIteration, carrying nothing. That of an inner frame is
+entered from the Merge of the outer one, once in each of its iterations.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ...base import dtypes
+from ...base.device_names import DeviceSpec
+from ...base.errors import GraphError
+from ...base.shapes import SCALAR
+from ...ir.frames import ROOT
+from ...ir.operation import Operation
+
+if TYPE_CHECKING:
+    from .cut import Cutter
+
+_SIGNAL = [(dtypes.bool_, SCALAR)]
+
+
+class ControlLoops:
+    """The control loops of a program that is being cut, by frame and device."""
+
+    def __init__(self, cutter: Cutter) -> None:
+        self.cutter = cutter
+        self.merges: dict[tuple[str, DeviceSpec], Operation] = {}
+        self.predicates: dict[tuple[str, DeviceSpec], Operation] = {}
+
+    def merge(self, frame: str, device: DeviceSpec, because: Operation) -> Operation:
+        """Return what is live once in each iteration of a frame on a device.
+
+        Raises
+        ------
+        GraphError
+            If the frame has no LoopCond, naming the operation `because` of which it is needed.
+        """
+        if (frame, device) not in self.merges:
+            if not self.cutter.frames.infos[frame].loop_conds:
+                raise GraphError(
+                    f"the loop '{frame}' is on several devices and has no LoopCond: it must have a pivot predicate",
+                    wanted="one LoopCond",
+                    operation=because,
+                    hint="give its predicate to loop_cond, or keep it on one device",
+                )
+            self.merges[frame, device] = self.open(frame, device, because)
+        return self.merges[frame, device]
+
+    def open(self, frame: str, device: DeviceSpec, because: Operation) -> Operation:
+        emit, info = self.cutter.emit, self.cutter.frames.infos[frame]
+        if info.parent == ROOT:
+            name = f"{frame}/control/Const"
+            start = emit(device, ROOT, "Const", name, (), _SIGNAL, attrs={"value": np.asarray(False)})
+        else:
+            start = self.merge(info.parent, device, because)
+        attrs = {"frame_name": frame, "is_constant": False, "parallel_iterations": info.parallel_iterations}
+        enter = emit(device, info.parent, "Enter", f"{frame}/control/Enter", start.outputs[:1], _SIGNAL, attrs=attrs)
+        outputs = [*_SIGNAL, (dtypes.int32, SCALAR)]
+        return emit(device, frame, "Merge", f"{frame}/control/Merge", enter.outputs * 2, outputs)
+
+    def predicate(self, frame: str, device: DeviceSpec) -> Operation:
+        """Return the LoopCond of a frame on a device: the loop's own, or one that forwards what is received."""
+        if (frame, device) not in self.predicates:
+            self.predicates[frame, device] = self.forward(frame, device)
+        return self.predicates[frame, device]
+
+    def forward(self, frame: str, device: DeviceSpec) -> Operation:
+        cutter = self.cutter
+        (own,) = cutter.frames.infos[frame].loop_conds
+        if cutter.placement[own] == device:
+            return cutter.copy(own, device)
+        received = cutter.receive(own.outputs[0], device).outputs
+        return cutter.emit(device, frame, "LoopCond", f"{frame}/control/LoopCond", received, _SIGNAL)
+
+    def close(self) -> None:
+        """Open what is still missing, and close the cycles.
+
+        A device that only sends, or only saves values, takes part in the loop too.
+        """
+        for frame, devices in list(self.cutter.inhabited.items()):
+            if frame != ROOT and len(devices) > 1:
+                self.join(frame, devices)
+        for (frame, device), merge in list(self.merges.items()):
+            self.cycle(frame, device, merge)
+
+    def join(self, frame: str, devices: set[DeviceSpec]) -> None:
+        cutter = self.cutter
+        own = cutter.frames.infos[frame].loop_conds
+        for device in [d for d in cutter.parts if d in devices]:
+            if not own or cutter.placement[own[0]] != device:
+                self.merge(frame, device, cutter.frames.infos[frame].enters[0])
+
+    def cycle(self, frame: str, device: DeviceSpec, merge: Operation) -> None:
+        emit = self.cutter.emit
+        predicate = self.predicate(frame, device).outputs[0]
+        inputs = [merge.outputs[0], predicate]
+        switch = emit(device, frame, "Switch", f"{frame}/control/Switch", inputs, _SIGNAL * 2)
+        again = emit(device, frame, "NextIteration", f"{frame}/control/NextIteration", switch.outputs[1:], _SIGNAL)
+        merge.update_input(1, again.outputs[0])
+        self.cutter.part(device).targets.append(again)

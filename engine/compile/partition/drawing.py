@@ -1,0 +1,42 @@
+"""A partitioned program as Graphviz DOT: a box for each device, bold edges for channels."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+from ...ir.operation import Operation
+from ...ir.program import Program
+from .partitioned import Partitioned
+
+
+def to_dot(partitioned: Partitioned) -> str:
+    """Return the text that Graphviz draws: ``dot -Tsvg``.
+
+    Data edges are solid, control edges dashed; a channel is bold, and grey where it is silent when dead.
+    """
+    lines = ["digraph partitioned {", "  node [shape=box, fontsize=10];"]
+    ends: dict[tuple[str, int], str] = {}
+    for i, (device, program) in enumerate(partitioned.programs.items()):
+        lines += [f"  subgraph cluster_{i} {{", f"    label={json.dumps(str(device))};"]
+        for op in program.graph.get_operations():
+            lines.append(f"    {_name(i, op)} [label={json.dumps(f'{op.name} ({op.type})')}];")
+            if op.type in ("Send", "Recv"):
+                ends[op.type, op.attrs["channel"]] = _name(i, op)
+        lines += [*_edges(i, program), "  }"]
+    for channel in partitioned.channels:
+        style = f'style=bold, label="{channel.number}"' + (", color=grey" if channel.is_dead_silent else "")
+        lines.append(f"  {ends['Send', channel.number]} -> {ends['Recv', channel.number]} [{style}];")
+    return "\n".join([*lines, "}"]) + "\n"
+
+
+def _edges(part: int, program: Program) -> Iterator[str]:
+    for op in program.graph.get_operations():
+        for tensor in op.inputs:
+            yield f"    {_name(part, tensor.op)} -> {_name(part, op)};"
+        for control in op.control_inputs:
+            yield f"    {_name(part, control)} -> {_name(part, op)} [style=dashed];"
+
+
+def _name(part: int, op: Operation) -> str:
+    return json.dumps(f"{part}/{op.name}")

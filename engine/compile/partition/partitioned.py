@@ -1,0 +1,88 @@
+"""What partition makes: a program for each device, and the channels between them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from ...base.device_names import DeviceSpec
+from ...base.dtypes import DType
+from ...ir import text
+from ...ir.program import Program
+
+
+@dataclass(frozen=True, slots=True)
+class Channel:
+    """An edge between two devices: a Send on one, a Recv on the other, a message for each iteration of its frame.
+
+    Attributes
+    ----------
+    number : int
+        Also the attribute `channel` of its Send and its Recv.
+    name : str
+        The tensor it carries; of a control edge ``^operation``.
+    source, destination : DeviceSpec
+    dtype : DType
+        bool for a control edge.
+    is_control : bool
+        Whether its messages are empty: they say that something has run.
+    frame : str
+        Static name of the frame in which Send and Recv are; "" for the root.
+    dead_leader : int
+        The channel whose dead messages speak for this one too; its own number when it speaks for itself.
+    """
+
+    number: int
+    name: str
+    source: DeviceSpec
+    destination: DeviceSpec
+    dtype: DType
+    is_control: bool
+    frame: str
+    dead_leader: int
+
+    @property
+    def is_dead_silent(self) -> bool:
+        """Whether it sends nothing when it is dead."""
+        return self.dead_leader != self.number
+
+
+@dataclass(frozen=True, slots=True)
+class Partitioned:
+    """A program cut by device.
+
+    Attributes
+    ----------
+    programs : mapping of DeviceSpec to Program
+        For each device that has something to do; the devices in the order of their first operations.
+    channels : sequence of Channel
+        By number.
+    feeds, fetches : sequence of (DeviceSpec, int)
+        Where each feed and fetch of the whole program is: a device, and which one of that device's program.
+    whole : Program
+        The program before it was cut.
+    """
+
+    programs: Mapping[DeviceSpec, Program]
+    channels: Sequence[Channel]
+    feeds: Sequence[tuple[DeviceSpec, int]]
+    fetches: Sequence[tuple[DeviceSpec, int]]
+    whole: Program
+
+
+def to_text(partitioned: Partitioned) -> str:
+    """Return the programs and channels as text; each program is what :func:`tagflow.ir.text.parse` reads."""
+    lines = []
+    for device, program in partitioned.programs.items():
+        lines += [f"# {device}", text.to_text(program.graph)]
+    return "\n".join([*lines, *map(_line, partitioned.channels)]) + "\n"
+
+
+def _line(channel: Channel) -> str:
+    words = [
+        f"# channel {channel.number}: {channel.name} {channel.dtype}",
+        f"{channel.source} to {channel.destination}",
+    ]
+    words += [f"in frame {channel.frame}"] if channel.frame else []
+    words += [f"led by {channel.dead_leader}"] if channel.is_dead_silent else []
+    return ", ".join(words)

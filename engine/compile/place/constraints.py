@@ -1,0 +1,133 @@
+"""Which devices a group may go to: what its operations ask for, put together.
+
+An operation's device binds the group; that of a primitive, or of one that only uses a handle, is a wish: Switch goes
+with its data and a read with its variable, wherever in the program they were asked for (rules 114 and 115).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from ...base.device_names import DeviceSpec, parse_device
+from ...base.errors import GraphError
+from ...ir.operation import Operation
+from ...ir.traits import ABOUT_SERIES
+from .groups import PLUMBING, Group, is_loop_merge, takes_handle
+
+Supports = Callable[[str, DeviceSpec], bool]
+_NAMED = 4  # devices that the text of an error names
+_HINT = "change one of the device scopes, or ask for soft placement"
+
+
+def asked(op: Operation) -> DeviceSpec:
+    """Return the constraint that an operation was built with; GraphError when it is no device name."""
+    try:
+        return parse_device(str(op.device))
+    except GraphError as error:
+        error.operation, error.source = op, op.source or error.source
+        raise
+
+
+def binds(op: Operation) -> bool:
+    """Whether the device asked for must be given."""
+    made_by_compiler = op.role in PLUMBING | ABOUT_SERIES
+    return not (made_by_compiler or is_loop_merge(op) or takes_handle(op))
+
+
+class Choice:
+    """What is given to placement: the devices, which types run where, and whether a constraint may be let go."""
+
+    def __init__(self, devices: Sequence[DeviceSpec], supports: Supports, soft: bool) -> None:
+        self.devices = devices
+        self.supports = supports
+        self.soft = soft
+        self._unable: dict[str, set[DeviceSpec]] = {}
+        self._allowed: dict[DeviceSpec, list[DeviceSpec]] = {}
+
+    def candidates(self, group: Group) -> list[DeviceSpec]:
+        """Return the devices a group may go to, in order of preference.
+
+        Raises
+        ------
+        GraphError
+            If there is none: two operations contradict each other, no device is what is asked for, or none runs all
+            types. With soft placement devices that only run all types will do.
+        """
+        unable: set[DeviceSpec] = set().union(*(self._without_kernel(op.type) for op in group.members))
+        able = [d for d in self.devices if d not in unable] if unable else list(self.devices)
+        if not able:
+            raise self._nowhere(group)
+        try:
+            return self._fitting(group, able)
+        except GraphError:
+            if self.soft:
+                return able
+            raise
+
+    def _without_kernel(self, type: str) -> set[DeviceSpec]:
+        if type not in self._unable:
+            self._unable[type] = {d for d in self.devices if not self.supports(type, d)}
+        return self._unable[type]
+
+    def _fitting(self, group: Group, able: list[DeviceSpec]) -> list[DeviceSpec]:
+        asking = [op for op in group.members if op.device and binds(op)]
+        if not asking:
+            return able
+        spec = _together(asking)
+        if spec not in self._allowed:
+            self._allowed[spec] = [device for device in self.devices if spec.allows(device)]
+        found = [device for device in self._allowed[spec] if device in able]
+        if found:
+            return found
+        op = asking[0]
+        raise GraphError(
+            f"{op.name} can not run on the device asked for",
+            wanted=spec,
+            got=f"devices {_names(able)}",
+            operation=op,
+            hint="ask for one of these, give the session more devices, or ask for soft placement",
+        )
+
+    def _nowhere(self, group: Group) -> GraphError:
+        op = max(group.members, key=lambda op: len(self._without_kernel(op.type)))
+        return GraphError(
+            f"no device runs {op.type} and what must be with it",
+            wanted=f"one of {_names(self.devices)}",
+            got=", ".join(sorted({op.type for op in group.members})),
+            operation=op,
+            hint="give the session a CPU device",
+        )
+
+
+def _together(operations: Sequence[Operation]) -> DeviceSpec:
+    """Put the constraints of operations together; GraphError when two contradict each other."""
+    total = DeviceSpec()
+    for i, op in enumerate(operations):
+        both = total.both(asked(op))
+        if both is None:
+            raise _contradiction(next(o for o in operations[:i] if asked(o).both(asked(op)) is None), op)
+        total = both
+    return total
+
+
+def _contradiction(one: Operation, other: Operation) -> GraphError:
+    return GraphError(
+        f"{one.name} and {other.name} must be on one device, but were asked onto two",
+        wanted=f"{asked(one)} for {one.name}, built at {one.source}",
+        got=f"{asked(other)} for {other.name}, built at {other.source}",
+        operation=other,
+        hint=_HINT,
+    )
+
+
+def wished(operations: Sequence[Operation], candidates: list[DeviceSpec]) -> list[DeviceSpec]:
+    """Return the candidates that also fit the wishes of operations, the first ones first."""
+    for op in operations:
+        fitting = [d for d in candidates if asked(op).allows(d)] if op.device else []
+        candidates = fitting or candidates
+    return candidates
+
+
+def _names(devices: Sequence[DeviceSpec]) -> str:
+    more = [f"{len(devices) - _NAMED} more"] if len(devices) > _NAMED else []
+    return ", ".join([*map(str, devices[:_NAMED]), *more])

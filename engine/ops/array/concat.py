@@ -1,0 +1,349 @@
+"""Tensors joined along an axis, and taken apart again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ...base import dtypes
+from ...base.errors import GraphError, ShapeError
+from ...base.shapes import SCALAR, Shape
+from ...ir.apply import apply, convert_to_tensor
+from ...ir.definition import REQUIRED, Sample, define
+from ...ir.operation import Operation
+from ...ir.static_values import static_dimension, static_shape
+from ...ir.tensor import Tensor
+from ..support.arguments import axis_within, index_tensor, partial_values, static_int, sum_of, with_dimension
+from ..support.common import size_along, zeros_like
+from ..support.literals import f64, i32, i64
+
+_X = np.arange(6.0).reshape(2, 3)
+
+
+def _listed(values: Any, function: str) -> list[Any]:
+    if isinstance(values, Tensor):
+        return [values]
+    if not len(values):
+        raise GraphError(
+            f"{function} needs at least one tensor",
+            got=values,
+            wanted="one or more",
+            hint="use zeros with a dimension of 0 for nothing",
+        )
+    return list(values)
+
+
+def _present(op: Operation, cotangents: Sequence[Any]) -> list[Any]:
+    return [zeros_like(t) if g is None else g for t, g in zip(op.outputs, cotangents, strict=True)]
+
+
+def _common(shapes: Sequence[Shape], what: str) -> Shape:
+    result = Shape(None)
+    for shape in shapes:
+        if not result.is_compatible_with(shape):
+            raise ShapeError(what, wanted=result, got=shape, hint="reshape, pad or slice the one that differs")
+        result = result.merge(shape)
+    return result
+
+
+def _concat_shape(op: Operation) -> Shape:
+    rank = next((t.rank for t in op.inputs if t.rank is not None), None)
+    if rank is None:
+        return Shape(None)
+    axis = axis_within(op.attrs["axis"], rank)
+    open_shapes = [t.shape if t.rank != rank else with_dimension(t.shape, axis, None) for t in op.inputs]
+    result = _common(open_shapes, f"concat needs equal shapes except along axis {axis}")
+    return with_dimension(result, axis, sum_of([t.shape[axis] for t in op.inputs]))
+
+
+def _concat_gradient(op: Operation, g: Tensor) -> list[Any]:
+    axis = op.attrs["axis"]
+    sizes = apply("Stack", [size_along(t, axis) for t in op.inputs], axis=0)
+    return apply("SplitV", g, sizes, num=len(op.inputs), axis=axis)  # type: ignore[no-any-return]
+
+
+def _joined_shape(op: Operation) -> Shape:
+    result = Shape(())
+    for part in op.inputs:
+        result = result + static_shape(part)
+    return result
+
+
+define(
+    "Concat",
+    "values: *T -> output: T",
+    attrs={"axis": REQUIRED},
+    shape=_concat_shape,
+    static_shape=_joined_shape,
+    kernel=lambda xp, *arrays, axis: xp.concatenate(arrays, axis=axis),
+    gradient=_concat_gradient,
+    samples=[
+        Sample([[_X, 10 + _X[:, :1]]], f64([[0, 1, 2, 10], [3, 4, 5, 13]]), {"axis": -1}),
+        Sample([[i32([1]), i32([2, 3])]], i32([1, 2, 3]), {"axis": 0}),
+    ],
+)
+
+
+def concat(values: Any, axis: Any, name: str | None = None) -> Tensor:
+    """Join tensors along an existing axis.
+
+    Parameters
+    ----------
+    values : sequence of Tensor
+        One dtype, one rank (at least 1), equal sizes except along `axis`.
+    axis : int
+
+    Returns
+    -------
+    Tensor
+        Its size along `axis` is the sum of theirs.
+
+    Raises
+    ------
+    ShapeError
+        If the shapes do not fit.
+    """
+    return apply("Concat", _listed(values, "concat"), name=name, axis=static_int(axis))  # type: ignore[no-any-return]
+
+
+def _stack_shape(op: Operation) -> Shape:
+    each = _common([t.shape for t in op.inputs], "stack needs equal shapes")
+    if each.rank is None:
+        return each
+    axis = axis_within(op.attrs["axis"], each.rank + 1)
+    return Shape([*each.dims[:axis], len(op.inputs), *each.dims[axis:]])
+
+
+def _stacked_shape(op: Operation) -> Shape | None:
+    return Shape([static_dimension(t) for t in op.inputs]) if all(t.shape == SCALAR for t in op.inputs) else None
+
+
+define(
+    "Stack",
+    "values: *T -> output: T",
+    attrs={"axis": 0},
+    shape=_stack_shape,
+    static_shape=_stacked_shape,
+    kernel=lambda xp, *arrays, axis: xp.stack(arrays, axis=axis),
+    gradient=lambda op, g: apply("Unstack", g, num=len(op.inputs), axis=op.attrs["axis"]),
+    samples=[
+        Sample([[_X[0], _X[1]]], f64([[0, 3], [1, 4], [2, 5]]), {"axis": 1}),
+        Sample([[np.int32(1), np.int32(2)]], i32([1, 2])),
+    ],
+)
+
+
+def stack(values: Any, axis: Any = 0, name: str | None = None) -> Tensor:
+    """Join tensors of equal shape along a new axis.
+
+    Parameters
+    ----------
+    values : sequence of Tensor
+        One dtype, one shape.
+    axis : int
+        Position of the new axis in the result.
+
+    Returns
+    -------
+    Tensor
+        Of one rank more.
+
+    Raises
+    ------
+    ShapeError
+        If the shapes differ.
+    """
+    return apply("Stack", _listed(values, "stack"), name=name, axis=static_int(axis))  # type: ignore[no-any-return]
+
+
+def _unstack_shape(op: Operation) -> list[Shape]:
+    x, num = op.inputs[0].shape, op.attrs["num"]
+    if x.rank is None:
+        return [x] * num
+    axis = axis_within(op.attrs["axis"], x.rank)
+    if x[axis] not in (num, None):
+        raise ShapeError(
+            "unstack makes one tensor for each row",
+            wanted=x[axis],
+            got=num,
+            hint="leave num= out where the number of rows is known",
+        )
+    return [Shape([*x.dims[:axis], *x.dims[axis + 1 :]])] * num
+
+
+def _unstack(xp: Any, x: Any, num: int, axis: int) -> list[Any]:
+    if x.shape[axis] != num:
+        raise ValueError(f"unstack: there are {x.shape[axis]} rows along axis {axis}, not {num}")
+    rows = xp.moveaxis(x, axis, 0)
+    return [rows[i, ...] for i in range(num)]
+
+
+define(
+    "Unstack",
+    "value: T -> output: num*T",
+    attrs={"num": REQUIRED, "axis": 0},
+    shape=_unstack_shape,
+    kernel=_unstack,
+    gradient=lambda op, *gs: [apply("Stack", _present(op, gs), axis=op.attrs["axis"])],
+    samples=[Sample([_X], (f64([0, 3]), f64([1, 4]), f64([2, 5])), {"num": 3, "axis": -1})],
+)
+
+
+def unstack(value: Any, num: int | None = None, axis: Any = 0, name: str | None = None) -> list[Tensor]:
+    """Take a tensor apart into its rows along an axis.
+
+    Parameters
+    ----------
+    value : Tensor of any dtype and rank at least 1
+    num : int, optional
+        Number of rows; needed when it is not known statically.
+    axis : int
+
+    Returns
+    -------
+    list of Tensor
+        Of one rank less.
+
+    Raises
+    ------
+    ShapeError
+        If `num` is unknown, or not the number of rows.
+    """
+    tensor, axis = convert_to_tensor(value), static_int(axis)
+    if num is None and tensor.rank is not None:
+        num = tensor.shape[axis_within(axis, tensor.rank)]
+    if num is None:
+        raise ShapeError("the number of rows is not known", got=tensor.shape, hint="give num=, or use a TensorArray")
+    return apply("Unstack", tensor, name=name, num=num, axis=axis)  # type: ignore[no-any-return]
+
+
+def _split_shape(op: Operation) -> list[Shape]:
+    x, num = op.inputs[0].shape, op.attrs["num"]
+    if num < 1:
+        raise ShapeError(
+            "split makes at least one part",
+            got=num,
+            wanted="1 or more",
+            hint="give the number of pieces, or their sizes",
+        )
+    if x.rank is None:
+        return [x] * num
+    axis = axis_within(op.attrs["axis"], x.rank)
+    if x[axis] is not None and x[axis] % num:
+        raise ShapeError(
+            "split needs a size that can be divided evenly",
+            wanted=f"a multiple of {num}",
+            got=x[axis],
+            hint="give a list of sizes instead of their number",
+        )
+    return [with_dimension(x, axis, None if x[axis] is None else x[axis] // num)] * num
+
+
+def _join(op: Operation, *cotangents: Any) -> list[Any]:
+    joined = apply("Concat", _present(op, cotangents), axis=op.attrs["axis"])
+    return [joined, *[None] * (len(op.inputs) - 1)]
+
+
+define(
+    "Split",
+    "value: T -> output: num*T",
+    attrs={"num": REQUIRED, "axis": 0},
+    shape=_split_shape,
+    kernel=lambda xp, x, num, axis: xp.split(x, num, axis=axis),
+    gradient=_join,
+    samples=[Sample([np.arange(4.0)], (f64([0, 1]), f64([2, 3])), {"num": 2})],
+)
+
+
+def _split_v_shape(op: Operation) -> list[Shape]:
+    x, num = op.inputs[0].shape, op.attrs["num"]
+    sizes = partial_values(op.inputs[1]) or [None] * num
+    if len(sizes) != num:
+        raise ShapeError(
+            "split needs one size for each part",
+            wanted=num,
+            got=len(sizes),
+            hint="leave num= out where the length of the sizes is known",
+        )
+    if x.rank is None:
+        return [x] * num
+    axis = axis_within(op.attrs["axis"], x.rank)
+    return [with_dimension(x, axis, d) for d in _completed(sizes, x[axis])]
+
+
+def _completed(sizes: Sequence[int | None], total: int | None) -> list[int | None]:
+    known = sum(d for d in sizes if d is not None and d >= 0)
+    missing = sum(d is None or d < 0 for d in sizes)
+    if missing > 1 or total is None:
+        return [None if d is None or d < 0 else d for d in sizes]
+    if known > total or (not missing and known != total):
+        raise ShapeError(
+            "the sizes of a split have to add up",
+            wanted=total,
+            got=list(sizes),
+            hint="one of them may be -1: it takes the rest",
+        )
+    return [total - known if d is None or d < 0 else d for d in sizes]
+
+
+def _split_v(xp: Any, x: Any, sizes: Any, num: int, axis: int) -> list[Any]:
+    lengths = sizes.tolist()
+    rest = x.shape[axis] - sum(n for n in lengths if n >= 0)
+    lengths = [rest if n < 0 else n for n in lengths]
+    if len(lengths) != num or rest < 0 or sum(lengths) != x.shape[axis]:
+        raise ValueError(f"split: sizes {sizes.tolist()} do not make {num} parts of {x.shape[axis]} rows")
+    return xp.split(x, np.cumsum(lengths)[:-1].tolist(), axis=axis)  # type: ignore[no-any-return]
+
+
+define(
+    "SplitV",
+    "value: T, sizes: host I -> output: num*T",
+    where={"I": dtypes.INDEX},
+    attrs={"num": REQUIRED, "axis": 0},
+    shape=_split_v_shape,
+    keeps_size=True,
+    kernel=_split_v,
+    gradient=_join,
+    samples=[
+        Sample([_X, i32([1, -1])], (_X[:, [0]], _X[:, [1, 2]]), {"num": 2, "axis": 1}),
+        Sample([_X, i64([2, 0])], (_X, np.zeros((0, 3))), {"num": 2}),
+    ],
+)
+
+
+def split(
+    value: Any, num_or_size_splits: Any, axis: Any = 0, num: int | None = None, name: str | None = None
+) -> list[Tensor]:
+    """Take a tensor apart into pieces along an axis.
+
+    Parameters
+    ----------
+    value : Tensor of any dtype and rank at least 1
+    num_or_size_splits : int, or int32 or int64 vector
+        Number of equal pieces; or their sizes, of which one may be -1.
+    axis : int
+    num : int, optional
+        Number of pieces, when the length of a vector of sizes is not known statically.
+
+    Returns
+    -------
+    list of Tensor
+        Of the rank of `value`.
+
+    Raises
+    ------
+    ShapeError
+        If the pieces do not add up.
+    """
+    axis = static_int(axis)
+    if isinstance(num_or_size_splits, (int, np.integer)):
+        return apply("Split", value, name=name, num=int(num_or_size_splits), axis=axis)  # type: ignore[no-any-return]
+    sizes = index_tensor(num_or_size_splits)
+    if sizes.rank == 0:
+        return apply("Split", value, name=name, num=static_int(sizes, "num_or_size_splits"), axis=axis)  # type: ignore[no-any-return]
+    num = sizes.shape[0] if num is None else num
+    if num is None:
+        raise ShapeError("the number of pieces is not known", got=sizes.shape, hint="give num=")
+    return apply("SplitV", value, sizes, name=name, num=num, axis=axis)  # type: ignore[no-any-return]

@@ -1,0 +1,416 @@
+"""Tensors made from a shape or a few numbers."""
+
+from __future__ import annotations
+
+import builtins
+import math
+from typing import Any
+
+import numpy as np
+
+from ...base import dtypes
+from ...base.errors import DtypeError, ShapeError
+from ...base.shapes import Shape
+from ...ir.apply import apply, constant, convert_to_tensor
+from ...ir.definition import NotDifferentiable, Sample, define
+from ...ir.operation import Operation
+from ...ir.static_values import static_shape, static_value
+from ...ir.tensor import Tensor
+from ..support.arguments import as_sizes, index_tensor, shape_vector, static_int
+from ..support.common import scalar_like, shape_of, sum_to
+from ..support.literals import f32, f64, i32, i64
+
+
+def _only_scalars(op: Operation, *which: int) -> None:
+    for i in which:
+        if op.inputs[i].rank not in (0, None):
+            raise ShapeError(
+                f"input {i} of {op.type} has to be a scalar",
+                wanted="[]",
+                got=op.inputs[i].shape,
+                hint="take one element of it, as t[0]",
+            )
+
+
+def _fill_shape(op: Operation) -> Shape:
+    _only_scalars(op, 1)
+    sizes = static_value(op.inputs[0])
+    if sizes is not None and (sizes < 0).any():
+        raise ShapeError(
+            "a tensor can not have negative sizes",
+            wanted="0 or more",
+            got=sizes.tolist(),
+            hint="take sizes that only a step knows from shape(t)",
+        )
+    return static_shape(op.inputs[0])
+
+
+define(
+    "Fill",
+    "dims: host I, value: T -> output: T",
+    where={"I": dtypes.INDEX},
+    shape=_fill_shape,
+    kernel=lambda xp, dims, value: xp.full(as_sizes(dims), value, dtype=value.dtype),
+    gradient=lambda op, g: [None, sum_to(g, op.inputs[1])],
+    samples=[
+        Sample([i32([2, 3]), np.float64(7)], lambda d, v: np.array([[7.0] * 3] * 2)),
+        Sample([np.zeros(0, np.int64), np.int8(1)], np.int8(1)),
+    ],
+)
+
+
+def fill(dims: Any, value: Any, name: str | None = None) -> Tensor:
+    """Make a tensor that holds one value everywhere.
+
+    Parameters
+    ----------
+    dims : int32 or int64 vector, or list of integers and scalar tensors
+        The shape.
+    value : scalar of any dtype
+
+    Returns
+    -------
+    Tensor
+        Of shape `dims` and the dtype of `value`.
+    """
+    return apply("Fill", shape_vector(dims), value, name=name)  # type: ignore[no-any-return]
+
+
+def _filled(shape: Any, number: int, dtype: Any, name: str | None) -> Tensor:
+    kind = dtypes.as_dtype(dtype).numpy
+    if kind is None:
+        raise DtypeError(
+            "this dtype has no elements to fill with",
+            got=dtype,
+            wanted="a dtype of values",
+            hint="resources and series are made by the operations that use them",
+        )
+    return fill(shape, constant(np.full((), number, kind) if number else np.zeros((), kind)), name)
+
+
+def zeros(shape: Any, dtype: Any = dtypes.float32, name: str | None = None) -> Tensor:
+    """Make a tensor of zeros (false, empty strings).
+
+    Parameters
+    ----------
+    shape : int32 or int64 vector, or list of integers and scalar tensors
+    dtype : dtype-like
+
+    Returns
+    -------
+    Tensor
+        Of that shape and dtype.
+    """
+    return _filled(shape, 0, dtype, name)
+
+
+def ones(shape: Any, dtype: Any = dtypes.float32, name: str | None = None) -> Tensor:
+    """Make a tensor of ones (true).
+
+    Parameters
+    ----------
+    shape : int32 or int64 vector, or list of integers and scalar tensors
+    dtype : dtype-like
+        Bool or any numeric dtype.
+
+    Returns
+    -------
+    Tensor
+        Of that shape and dtype.
+
+    Raises
+    ------
+    DtypeError
+        If the dtype has no one.
+    """
+    if dtypes.as_dtype(dtype) is dtypes.string:
+        raise DtypeError("strings have no one", got=dtype, hint="use fill")
+    return _filled(shape, 1, dtype, name)
+
+
+def zeros_like(tensor: Any, dtype: Any = None, name: str | None = None) -> Tensor:
+    """Make zeros of the shape of a tensor.
+
+    Parameters
+    ----------
+    tensor : Tensor of any dtype and shape
+        Only its shape is used.
+    dtype : dtype-like, optional
+        Defaults to that of `tensor`.
+
+    Returns
+    -------
+    Tensor
+        Of that dtype.
+    """
+    like = convert_to_tensor(tensor)
+    return zeros(shape_of(like), like.dtype if dtype is None else dtype, name)
+
+
+def ones_like(tensor: Any, dtype: Any = None, name: str | None = None) -> Tensor:
+    """Make ones of the shape of a tensor.
+
+    Parameters
+    ----------
+    tensor : Tensor of any dtype and shape
+        Only its shape is used.
+    dtype : dtype-like, optional
+        Defaults to that of `tensor`.
+
+    Returns
+    -------
+    Tensor
+        Of that dtype.
+    """
+    like = convert_to_tensor(tensor)
+    return ones(shape_of(like), like.dtype if dtype is None else dtype, name)
+
+
+def _steps(start: Any, limit: Any, delta: Any) -> int:
+    if delta == 0:
+        raise ValueError("range: delta is zero")
+    if isinstance(start, int):
+        return len(builtins.range(start, limit, delta))
+    return int(max(0, math.ceil((limit - start) / delta)))
+
+
+def _range_shape(op: Operation) -> Shape:
+    _only_scalars(op, 0, 1, 2)
+    known = [static_value(t) for t in op.inputs]
+    if any(v is None for v in known):
+        return Shape([None])
+    numbers = [v.item() for v in known if v is not None]
+    if numbers[2] == 0:
+        raise ShapeError("a range needs a step", wanted="delta != 0", got=0, hint="use fill for equal numbers")
+    return Shape([_steps(*numbers)])
+
+
+def _range(xp: Any, start: Any, limit: Any, delta: Any) -> Any:
+    first, step = start.item(), delta.item()
+    counter = xp.arange(_steps(first, limit.item(), step), dtype=None if start.dtype.kind in "iu" else float)
+    return (first + counter * step).astype(start.dtype)
+
+
+define(
+    "Range",
+    "start: host T, limit: host T, delta: host T -> output: T",
+    where={"T": dtypes.REAL},
+    shape=_range_shape,
+    kernel=_range,
+    gradient=NotDifferentiable("its length moves in jumps"),
+    samples=[
+        Sample([np.int32(3), np.int32(9), np.int32(2)], i32([3, 5, 7])),
+        Sample([np.float32(1), np.float32(0), np.float32(-0.25)], f32([1, 0.75, 0.5, 0.25])),
+        Sample([np.int64(3), np.int64(1), np.int64(1)], np.zeros(0, np.int64)),
+    ],
+)
+
+
+def range(start: Any, limit: Any = None, delta: Any = 1, dtype: Any = None, name: str | None = None) -> Tensor:
+    """Count from `start` to before `limit`; with one number, from 0 to before that.
+
+    Parameters
+    ----------
+    start, limit, delta : scalars of one real dtype
+    dtype : dtype-like, optional
+        Dtype that literals take.
+
+    Returns
+    -------
+    Tensor
+        Vector of length ``max(0, ceil((limit - start) / delta))``; not differentiable.
+
+    Raises
+    ------
+    ShapeError
+        If `delta` is known to be zero.
+    """
+    bounds = [0, start, delta] if limit is None else [start, limit, delta]
+    if dtype is not None:
+        bounds = [convert_to_tensor(b, dtype) for b in bounds]
+    return apply("Range", *_alike(bounds), name=name)  # type: ignore[no-any-return]
+
+
+def _alike(numbers: list[Any]) -> list[Any]:
+    """Make literals of mixed kinds float: ``range(0, 1, 0.5)``."""
+    if any(isinstance(n, float) for n in numbers):
+        return [float(n) if isinstance(n, int) else n for n in numbers]
+    return numbers
+
+
+def _linspace_shape(op: Operation) -> Shape:
+    _only_scalars(op, 0, 1, 2)
+    num = static_value(op.inputs[2])
+    if num is not None and num < 1:
+        raise ShapeError(
+            "linspace makes at least one number",
+            got=int(num),
+            wanted="num of 1 or more",
+            hint="use zeros([0]) for none",
+        )
+    return Shape([None if num is None else int(num)])
+
+
+def _linspace(xp: Any, start: Any, stop: Any, num: Any) -> Any:
+    if int(num) < 1:
+        raise ValueError(f"linspace: num has to be at least 1, got {int(num)}")
+    return xp.linspace(start.item(), stop.item(), int(num)).astype(start.dtype)
+
+
+def _linspace_gradient(op: Operation, g: Tensor) -> list[Any]:
+    start, stop, num = op.inputs
+    share = apply("LinSpace", scalar_like(0, g), scalar_like(1, g), num)
+    return [sum_to(g * (1 - share), start), sum_to(g * share, stop), None]
+
+
+define(
+    "LinSpace",
+    "start: host T, stop: host T, num: host I -> output: T",
+    where={"T": dtypes.FLOATING, "I": dtypes.INDEX},
+    shape=_linspace_shape,
+    kernel=_linspace,
+    gradient=_linspace_gradient,
+    samples=[
+        Sample([np.float64(1), np.float64(2), np.int32(5)], f64([1, 1.25, 1.5, 1.75, 2])),
+        Sample([np.float64(1), np.float64(2), np.int64(1)], f64([1])),
+    ],
+)
+
+
+def linspace(start: Any, stop: Any, num: Any, name: str | None = None) -> Tensor:
+    """Make evenly spaced numbers, both ends included.
+
+    Parameters
+    ----------
+    start, stop : scalars of one floating dtype
+    num : int32 or int64 scalar, at least 1
+
+    Returns
+    -------
+    Tensor
+        Vector of length `num`.
+    """
+    ends = _alike([float(v) if isinstance(v, int) else v for v in (start, stop)])
+    return apply("LinSpace", *ends, index_tensor(num), name=name)  # type: ignore[no-any-return]
+
+
+def _one_hot_shape(op: Operation) -> Shape:
+    _only_scalars(op, 1, 2, 3)
+    indices, depth = op.inputs[0].shape, static_value(op.inputs[1])
+    if indices.rank is None:
+        return indices
+    axis = op.attrs["axis"] % (indices.rank + 1)
+    return Shape([*indices.dims[:axis], None if depth is None else int(depth), *indices.dims[axis:]])
+
+
+def _one_hot(xp: Any, indices: Any, depth: Any, on: Any, off: Any, axis: int) -> Any:
+    hot = xp.moveaxis(indices[..., None] == xp.arange(int(depth)), -1, axis)
+    return xp.where(hot, on, off)
+
+
+def _one_hot_gradient(op: Operation, g: Tensor) -> list[Any]:
+    indices, depth, on, off = op.inputs
+    hot = apply("OneHot", indices, depth, scalar_like(1, g), scalar_like(0, g), axis=op.attrs["axis"])
+    return [None, None, sum_to(g * hot, on), sum_to(g * (1 - hot), off)]
+
+
+define(
+    "OneHot",
+    "indices: I, depth: host int32, on_value: T, off_value: T -> output: T",
+    where={"I": (dtypes.int8, dtypes.uint8, dtypes.int16, *dtypes.INDEX)},
+    attrs={"axis": -1},
+    shape=_one_hot_shape,
+    kernel=_one_hot,
+    gradient=_one_hot_gradient,
+    samples=[
+        Sample(
+            [i32([2, 0, 5]), np.int32(3), np.float64(4), np.float64(-1)],
+            f64([[-1, -1, 4], [4, -1, -1], [-1] * 3]),
+        ),
+        Sample(
+            [i64([1, 0]), np.int32(3), np.int32(1), np.int32(0)],
+            i32([[0, 1], [1, 0], [0, 0]]),
+            {"axis": 0},
+        ),
+    ],
+)
+
+
+def _hot_values(on: Any, off: Any, dtype: Any) -> list[Tensor]:
+    given = [convert_to_tensor(v, dtype) for v in (on, off) if v is not None]
+    kind = dtypes.as_dtype(dtype or (given[0].dtype if given else dtypes.float32))
+    one, zero = (constant(np.asarray(v).astype(kind.numpy)) for v in (1, 0))
+    return [one if on is None else given[0], zero if off is None else given[-1]]
+
+
+def one_hot(
+    indices: Any,
+    depth: Any,
+    on_value: Any = None,
+    off_value: Any = None,
+    axis: Any = None,
+    dtype: Any = None,
+    name: str | None = None,
+) -> Tensor:
+    """Mark, for each index, its place in a row of `depth`.
+
+    Parameters
+    ----------
+    indices : integer Tensor of any shape
+        An index outside [0, depth) marks nothing.
+    depth : int32 scalar
+    on_value, off_value : scalars of one dtype, optional
+        1 and 0 of dtype `dtype` when None.
+    axis : int, optional
+        Position of the new dimension; last when None.
+    dtype : dtype-like, optional
+        Defaults to that of the values, else float32.
+
+    Returns
+    -------
+    Tensor
+        Of one rank more than `indices`.
+    """
+    place = -1 if axis is None else static_int(axis)
+    marks = index_tensor(indices)
+    if place < -1 or (marks.rank is not None and place > marks.rank):
+        raise ShapeError(
+            "one_hot has no such axis",
+            wanted=f"-1 to {marks.rank}",
+            got=place,
+            operation=marks.op,
+            hint="-1 is the last dimension of the result",
+        )
+    values = _hot_values(on_value, off_value, dtype)
+    return apply("OneHot", marks, depth, *values, name=name, axis=place)  # type: ignore[no-any-return]
+
+
+def eye(
+    num_rows: Any,
+    num_columns: Any = None,
+    batch_shape: Any = None,
+    dtype: Any = dtypes.float32,
+    name: str | None = None,
+) -> Tensor:
+    """Make an identity matrix, or a batch of them.
+
+    Parameters
+    ----------
+    num_rows, num_columns : int32 scalars
+        As many columns as rows when None.
+    batch_shape : int32 vector, optional
+        Leading dimensions.
+    dtype : dtype-like
+        Bool or any numeric dtype.
+
+    Returns
+    -------
+    Tensor
+        Of shape ``batch_shape + [num_rows, num_columns]``.
+    """
+    columns = num_rows if num_columns is None else num_columns
+    matrix = one_hot(range(num_rows), columns, dtype=dtype, name=None if batch_shape is not None else name)
+    if batch_shape is None:
+        return matrix
+    shape = apply("Concat", [shape_vector(batch_shape), shape_of(matrix)], axis=0)
+    return apply("BroadcastTo", matrix, shape, name=name)  # type: ignore[no-any-return]

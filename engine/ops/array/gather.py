@@ -1,0 +1,383 @@
+"""Rows and elements by index, and the sums that put them back."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from ...base import dtypes
+from ...base.dtypes import DType
+from ...base.errors import ShapeError
+from ...base.shapes import Shape
+from ...ir.apply import apply, constant
+from ...ir.definition import Sample, define
+from ...ir.operation import Operation
+from ...ir.static_values import static_shape, static_value
+from ...ir.tensor import Tensor
+from ..support.arguments import as_sizes, axis_within, index_tensor, shape_vector, static_int
+from ..support.array_library import add_at
+from ..support.common import scalar_like, shape_of
+from ..support.indexed_slices import IndexedSlices
+from ..support.literals import f64, i32, i64
+
+_X = np.arange(12.0).reshape(3, 4)
+_INDEX: dict[str, tuple[DType, ...]] = {"I": dtypes.INDEX}
+
+
+def _check_bounds(indices: Any, limit: int, what: str) -> None:
+    """Raise IndexError unless all are in [0, limit); read as unsigned, one maximum tells both ends."""
+    if indices.size and int(indices.view(f"u{indices.dtype.itemsize}").max()) >= limit:
+        raise IndexError(f"{what}: indices have to be in [0, {limit}), got {indices.min()} to {indices.max()}")
+
+
+def _add_rows(xp: Any, count: int, rows: Any, updates: Any) -> Any:
+    """Sum updates[i] into row rows[i] of a zero array of `count` rows; flat, which is add.at's fast path."""
+    width = updates.shape[-1]
+    out = xp.zeros(count * width, dtype=updates.dtype)
+    places = (rows.astype(xp.intp).reshape(-1, 1) * width + xp.arange(width)).reshape(-1)
+    add_at(xp, out, places, updates.reshape(-1))
+    return out
+
+
+def _gather_shape(op: Operation) -> Shape:
+    params, indices = (t.shape for t in op.inputs)
+    if params.rank is None or indices.rank is None:
+        return Shape(None)
+    axis, batch = axis_within(op.attrs["axis"], params.rank), op.attrs["batch_dims"]
+    if not 0 <= batch <= min(axis, indices.rank):
+        raise ShapeError(
+            "gather: batch_dims has to be at most axis and the rank of the indices",
+            got=batch,
+            wanted=f"0 to {min(axis, indices.rank)}",
+            hint="leave batch_dims out if no dimension is shared",
+        )
+    parts: list[Shape] = [params[batch:axis], indices[batch:], params[axis + 1 :]]
+    return sum(parts, Shape(params[:batch]).merge(Shape(indices[:batch])))
+
+
+def _rows(xp: Any, shape: tuple[int, ...], indices: Any, axis: int, batch: int) -> tuple[Any, int]:
+    """Return [batch, outer, k] row numbers of an array of `shape` seen as [rows, inner], and inner."""
+    batches, outer = math.prod(shape[:batch]), math.prod(shape[batch:axis])
+    starts = xp.arange(batches * outer).reshape(batches, outer, 1) * shape[axis]
+    return starts + indices.reshape(batches, 1, math.prod(indices.shape[batch:])), math.prod(shape[axis + 1 :])
+
+
+def _gather(xp: Any, params: Any, indices: Any, axis: int, batch_dims: int) -> Any:
+    axis %= params.ndim
+    _check_bounds(indices, params.shape[axis], "gather")
+    if not batch_dims:
+        return xp.asarray(xp.take(params, indices, axis=axis), dtype=params.dtype)
+    rows, inner = _rows(xp, params.shape, indices, axis, batch_dims)
+    shape = params.shape[:axis] + indices.shape[batch_dims:] + params.shape[axis + 1 :]
+    return params.reshape(math.prod(params.shape[: axis + 1]), inner)[rows].reshape(shape)
+
+
+def _gather_gradient(op: Operation, g: Tensor) -> list[Any]:
+    params, indices = op.inputs
+    axis, batch = op.attrs["axis"], op.attrs["batch_dims"]
+    if axis in (0, None if params.rank is None else -params.rank) and not batch:
+        return [_slices(g, indices, shape_of(params)), None]
+    return [apply("GatherGrad", g, indices, shape_of(params), axis=axis, batch_dims=batch), None]
+
+
+def _slices(g: Tensor, indices: Tensor, shape: Tensor) -> IndexedSlices:
+    if indices.rank == 1:
+        return IndexedSlices(g, apply("Identity", indices), shape)
+    count = apply("Reshape", apply("Size", indices), constant(i32([1])))
+    values = apply("Reshape", g, apply("Concat", [count, shape[1:]], axis=0))
+    return IndexedSlices(values, apply("Reshape", indices, count), shape)
+
+
+define(
+    "Gather",
+    "params: T, indices: I -> output: T",
+    where=_INDEX,
+    attrs={"axis": 0, "batch_dims": 0},
+    shape=_gather_shape,
+    reads_values=True,
+    kernel=_gather,
+    gradient=_gather_gradient,
+    samples=[
+        Sample([_X, i32([[2, 0], [2, 1]])], lambda x, i: np.stack([x[[2, 0]], x[[2, 1]]])),
+        Sample([_X, np.int64(3)], f64([3, 7, 11]), {"axis": -1}),
+        Sample([_X, i32([[1], [0], [3]])], f64([[1], [4], [11]]), {"axis": 1, "batch_dims": 1}),
+    ],
+)
+
+
+def _gather_grad(xp: Any, g: Any, indices: Any, shape: Any, axis: int, batch_dims: int) -> Any:
+    sizes = as_sizes(shape)
+    axis %= len(sizes)
+    _check_bounds(indices, sizes[axis], "gather")
+    rows, inner = _rows(xp, sizes, indices, axis, batch_dims)
+    updates = g.reshape(rows.size, inner)
+    return _add_rows(xp, math.prod(sizes[: axis + 1]), rows, updates).reshape(sizes)
+
+
+define(
+    "GatherGrad",
+    "g: T, indices: I, shape: host J -> dx: T",
+    where={"T": dtypes.NUMERIC, "I": dtypes.INDEX, "J": dtypes.INDEX},
+    attrs={"axis": 0, "batch_dims": 0},
+    shape=lambda op: static_shape(op.inputs[2]),
+    reads_values=True,
+    kernel=_gather_grad,
+    gradient=lambda op, g: [apply("Gather", g, op.inputs[1], **_axes(op)), None, None],
+    samples=[
+        Sample(
+            [f64([[1, 2, 3], [4, 5, 6]]), i32([0, 2, 0]), i32([2, 3])],
+            f64([[4, 0, 2], [10, 0, 5]]),
+            {"axis": 1},
+        ),
+        Sample(
+            [f64([[1, 2], [3, 4]]), i32([[1, 1], [0, 1]]), i32([2, 2])],
+            f64([[0, 3], [3, 4]]),
+            {"axis": 1, "batch_dims": 1},
+        ),
+    ],
+)
+
+
+def _axes(op: Operation) -> dict[str, Any]:
+    return {"axis": op.attrs["axis"], "batch_dims": op.attrs["batch_dims"]}
+
+
+def gather(
+    params: Any,
+    indices: Any,
+    validate_indices: None = None,
+    name: str | None = None,
+    axis: Any = None,
+    batch_dims: int = 0,
+) -> Tensor:
+    """Take rows along an axis.
+
+    Parameters
+    ----------
+    params : Tensor of any dtype and rank at least 1
+    indices : int32 or int64 Tensor of any shape
+        From 0 up; always checked when the step runs.
+    validate_indices : None
+        Has no meaning; it keeps TensorFlow's argument order.
+    axis : int, optional
+        `batch_dims` when None.
+    batch_dims : int
+        Leading dimensions that `params` and `indices` share.
+
+    Returns
+    -------
+    Tensor
+        Of shape ``params.shape[:axis] + indices.shape[batch_dims:] + params.shape[axis+1:]``. The gradient for
+        `params` along axis 0 is an IndexedSlices.
+    """
+    axis = batch_dims if axis is None else static_int(axis)
+    return apply("Gather", params, index_tensor(indices), name=name, axis=axis, batch_dims=batch_dims)  # type: ignore[no-any-return]
+
+
+def _gather_nd_shape(op: Operation) -> Shape:
+    params, indices = (t.shape for t in op.inputs)
+    if indices.rank == 0:
+        raise ShapeError(
+            "gather_nd needs indices of rank at least 1",
+            got=indices,
+            wanted="rank 1 or more",
+            hint="use gather for one number",
+        )
+    depth = indices[-1]
+    if params.rank is None or depth is None:
+        return Shape(None)
+    if depth > params.rank:
+        raise ShapeError(
+            "gather_nd: an index is longer than the rank",
+            wanted=f"at most {params.rank}",
+            got=depth,
+            hint="the last dimension of the indices says how many dimensions each one names",
+        )
+    return Shape(indices[:-1]) + Shape(params[depth:])
+
+
+def _flat(xp: Any, indices: Any, sizes: tuple[int, ...], what: str) -> Any:
+    """Return the row numbers of index vectors into the leading dimensions `sizes`."""
+    rows = xp.zeros(indices.shape[:-1], dtype=xp.intp)
+    for i, size in enumerate(sizes):
+        _check_bounds(indices[..., i], size, what)
+        rows = rows * size + indices[..., i]
+    return rows
+
+
+def _gather_nd(xp: Any, params: Any, indices: Any) -> Any:
+    depth = indices.shape[-1]
+    rows = _flat(xp, indices, params.shape[:depth], "gather_nd")
+    table = params.reshape(math.prod(params.shape[:depth]), *params.shape[depth:])
+    return xp.asarray(table[rows], dtype=params.dtype)
+
+
+define(
+    "GatherNd",
+    "params: T, indices: I -> output: T",
+    where=_INDEX,
+    shape=_gather_nd_shape,
+    reads_values=True,
+    kernel=_gather_nd,
+    gradient=lambda op, g: [apply("ScatterNd", op.inputs[1], g, shape_of(op.inputs[0])), None],
+    samples=[
+        Sample([_X, i32([[2, 1], [0, 3], [2, 1]])], f64([9, 3, 9])),
+        Sample([_X, i64([[1]])], f64([[4, 5, 6, 7]])),
+        Sample([_X, np.zeros((2, 0), np.int32)], lambda x, i: np.stack([x, x])),
+    ],
+)
+
+
+def gather_nd(params: Any, indices: Any, name: str | None = None) -> Tensor:
+    """Take elements or blocks by index vectors.
+
+    Parameters
+    ----------
+    params : Tensor of any dtype and shape
+    indices : int32 or int64 Tensor of shape [..., k]
+        Each vector indexes the first k dimensions.
+
+    Returns
+    -------
+    Tensor
+        Of shape ``indices.shape[:-1] + params.shape[k:]``.
+    """
+    return apply("GatherNd", params, index_tensor(indices), name=name)  # type: ignore[no-any-return]
+
+
+def _scatter_shape(op: Operation) -> Shape:
+    indices, updates, shape = op.inputs[0].shape, op.inputs[1].shape, static_shape(op.inputs[2])
+    depth = indices[-1] if indices.rank else None
+    if depth is not None and shape.rank is not None:
+        wanted = indices[:-1] + shape[depth:]
+        if depth > shape.rank or not updates.is_compatible_with(wanted):
+            raise ShapeError(
+                "scatter_nd: the updates do not fit the indices",
+                wanted=wanted,
+                got=updates,
+                hint="updates have the shape indices.shape[:-1] + shape[indices.shape[-1]:]",
+            )
+    return shape
+
+
+def _scatter_nd(xp: Any, indices: Any, updates: Any, shape: Any) -> Any:
+    sizes, depth = as_sizes(shape), indices.shape[-1]
+    rows = _flat(xp, indices, sizes[:depth], "scatter_nd")
+    if updates.shape != rows.shape + sizes[depth:]:
+        raise ValueError(f"scatter_nd: updates need shape {rows.shape + sizes[depth:]}, got {updates.shape}")
+    table = updates.reshape(rows.size, math.prod(sizes[depth:]))
+    return _add_rows(xp, math.prod(sizes[:depth]), rows, table).reshape(sizes)
+
+
+define(
+    "ScatterNd",
+    "indices: I, updates: T, shape: host J -> output: T",
+    where={"T": dtypes.NUMERIC, "I": dtypes.INDEX, "J": dtypes.INDEX},
+    shape=_scatter_shape,
+    reads_values=True,
+    kernel=_scatter_nd,
+    gradient=lambda op, g: [None, apply("GatherNd", g, op.inputs[0]), None],
+    samples=[
+        Sample([i32([[2], [0], [2]]), f64([1, 2, 3]), i32([4])], f64([2, 0, 4, 0])),
+        Sample([i64([[1]]), f64([[5, 6]]), i64([2, 2])], f64([[0, 0], [5, 6]])),
+    ],
+)
+
+
+def scatter_nd(indices: Any, updates: Any, shape: Any, name: str | None = None) -> Tensor:
+    """Put elements or blocks into a tensor of zeros; repeated indices add up.
+
+    Parameters
+    ----------
+    indices : int32 or int64 Tensor of shape [..., k]
+    updates : Tensor of any numeric dtype, of shape ``indices.shape[:-1] + shape[k:]``
+    shape : int32 or int64 vector
+
+    Returns
+    -------
+    Tensor
+        Of shape `shape`.
+
+    Raises
+    ------
+    ShapeError
+        If the shapes are known not to fit.
+    """
+    return apply("ScatterNd", index_tensor(indices), updates, shape_vector(shape), name=name)  # type: ignore[no-any-return]
+
+
+def _segment_shape(op: Operation) -> Shape:
+    data, ids = op.inputs[0].shape, op.inputs[1].shape
+    if ids.rank is None or data.rank is None:
+        return Shape(None)
+    if not data[: ids.rank].is_compatible_with(ids):
+        raise ShapeError(
+            "segment ids have to fit the leading dimensions",
+            wanted=data,
+            got=ids,
+            hint="give one id for each row",
+        )
+    count = static_value(op.inputs[2])
+    return Shape([None if count is None else int(count)]) + Shape(data[ids.rank :])
+
+
+def _segment_sum(xp: Any, data: Any, ids: Any, count: Any) -> Any:
+    rest = data.shape[ids.ndim :]
+    keep = ids.reshape(-1) >= 0
+    rows = ids.reshape(-1)[keep]
+    _check_bounds(rows, int(count), "unsorted_segment_sum")
+    updates = data.reshape(ids.size, math.prod(rest))[keep]
+    return _add_rows(xp, int(count), rows, updates).reshape(int(count), *rest)
+
+
+def _segment_gradient(op: Operation, g: Tensor) -> list[Any]:
+    data, ids, _ = op.inputs
+    kept = apply("GreaterEqual", ids, 0)
+    rows = apply("Gather", g, apply("Where", kept, ids, scalar_like(0, ids)))
+    return [apply("Where", _spread(kept, data), rows, scalar_like(0, g)), None, None]
+
+
+def _spread(mask: Tensor, like: Tensor) -> Tensor:
+    """Append dimensions of size 1 to the mask until it has the rank of `like`."""
+    if mask.rank is None or like.rank is None:
+        extra = apply("Rank", like) - apply("Rank", mask)
+        tail = apply("Fill", apply("Reshape", extra, constant(i32([1]))), constant(1))
+    else:
+        tail = constant(np.ones(like.rank - mask.rank, np.int32))
+    return apply("Reshape", mask, apply("Concat", [shape_of(mask), tail], axis=0))  # type: ignore[no-any-return]
+
+
+define(
+    "UnsortedSegmentSum",
+    "data: T, segment_ids: I, num_segments: host J -> output: T",
+    where={"T": dtypes.NUMERIC, "I": dtypes.INDEX, "J": dtypes.INDEX},
+    shape=_segment_shape,
+    reads_values=True,
+    kernel=_segment_sum,
+    gradient=_segment_gradient,
+    samples=[
+        Sample([_X, i32([1, -1, 1]), np.int32(3)], f64([[0] * 4, [8, 10, 12, 14], [0] * 4])),
+        Sample([f64([[1, 2], [3, 4]]), i64([[0, 1], [1, 1]]), np.int64(2)], f64([1, 9])),
+    ],
+)
+
+
+def unsorted_segment_sum(data: Any, segment_ids: Any, num_segments: Any, name: str | None = None) -> Tensor:
+    """Sum the rows that have the same id.
+
+    Parameters
+    ----------
+    data : Tensor of any numeric dtype
+    segment_ids : int32 or int64 Tensor
+        Its shape is that of the leading dimensions of `data`; rows with a negative id are left out.
+    num_segments : int32 or int64 scalar
+
+    Returns
+    -------
+    Tensor
+        Of shape ``[num_segments] + data.shape[segment_ids.rank:]``.
+    """
+    ids, count = index_tensor(segment_ids), index_tensor(num_segments)
+    return apply("UnsortedSegmentSum", data, ids, count, name=name)  # type: ignore[no-any-return]

@@ -1,0 +1,212 @@
+"""Order and repetition of elements: transpose, reverse, tile."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ...base import dtypes
+from ...base.errors import ShapeError
+from ...base.shapes import Shape
+from ...ir.apply import apply, convert_to_tensor
+from ...ir.definition import REQUIRED, Sample, define
+from ...ir.operation import Operation
+from ...ir.static_values import static_shape
+from ...ir.tensor import Tensor
+from ..support.arguments import as_sizes, axis_within, partial_values, shape_vector, static_ints
+from ..support.common import shape_of
+from ..support.literals import f64, i32, i64
+
+_X = np.arange(6.0).reshape(2, 3)
+
+
+def _order(perm: Any, rank: int) -> list[int]:
+    """Return the permutation with axes from 0 up; ShapeError when it is none."""
+    order = list(range(rank))[::-1] if perm is None else [axis_within(p, rank) for p in perm]
+    if sorted(order) != list(range(rank)):
+        raise ShapeError(
+            "transpose needs each axis once",
+            wanted=f"a permutation of {rank} axes",
+            got=perm,
+            hint="leave perm out to reverse the axes",
+        )
+    return order
+
+
+def _transpose_shape(op: Operation) -> Shape:
+    x, perm = op.inputs[0].shape, op.attrs["perm"]
+    if x.rank is None:
+        return x if perm is None else Shape([None] * len(perm))
+    return Shape([x[i] for i in _order(perm, x.rank)])
+
+
+def _transpose_gradient(op: Operation, g: Tensor) -> list[Any]:
+    perm = op.attrs["perm"]
+    back = None if perm is None else tuple(int(i) for i in np.argsort(_order(perm, len(perm))))
+    return [apply("Transpose", g, perm=back)]
+
+
+define(
+    "Transpose",
+    "x: T -> y: T",
+    attrs={"perm": None},
+    shape=_transpose_shape,
+    kernel=lambda xp, x, perm: xp.transpose(x, perm),
+    gradient=_transpose_gradient,
+    samples=[
+        Sample([_X], f64([[0, 3], [1, 4], [2, 5]])),
+        Sample([_X[None]], lambda x: np.einsum("abc->bca", x), {"perm": (1, 2, 0)}),
+    ],
+)
+
+
+def transpose(a: Any, perm: Any = None, name: str | None = None, conjugate: bool = False) -> Tensor:
+    """Permute the dimensions.
+
+    Parameters
+    ----------
+    a : Tensor of any dtype and shape
+    perm : sequence of int, optional
+        Dimension i of the result is dimension ``perm[i]`` of `a`; reversed order when None.
+    conjugate : bool
+        Conjugate complex elements too.
+
+    Returns
+    -------
+    Tensor
+        Of the dtype of `a`.
+
+    Raises
+    ------
+    ShapeError
+        If `perm` is not a permutation of the dimensions.
+    """
+    x = convert_to_tensor(a)
+    if conjugate and x.dtype.is_complex:
+        x = apply("Conj", x)
+    return apply("Transpose", x, name=name, perm=None if perm is None else static_ints(perm, "perm"))  # type: ignore[no-any-return]
+
+
+def _reverse_shape(op: Operation) -> Shape:
+    x, axes = op.inputs[0].shape, op.attrs["axis"]
+    if x.rank is not None and len({axis_within(a, x.rank) for a in axes}) != len(axes):
+        raise ShapeError(
+            "reverse was given an axis twice",
+            got=axes,
+            wanted="each axis once",
+            hint="turning an axis around twice does nothing: leave it out",
+        )
+    return x
+
+
+define(
+    "Reverse",
+    "tensor: T -> output: T",
+    attrs={"axis": REQUIRED},
+    shape=_reverse_shape,
+    kernel=lambda xp, x, axis: xp.flip(x, axis),
+    gradient=lambda op, g: [apply("Reverse", g, axis=op.attrs["axis"])],
+    samples=[
+        Sample([_X], f64([[2, 1, 0], [5, 4, 3]]), {"axis": (-1,)}),
+        Sample([_X], f64([[5, 4, 3], [2, 1, 0]]), {"axis": (0, 1)}),
+        Sample([_X], _X, {"axis": ()}),
+    ],
+)
+
+
+def reverse(tensor: Any, axis: Any, name: str | None = None) -> Tensor:
+    """Turn a tensor around along some axes.
+
+    Parameters
+    ----------
+    tensor : Tensor of any dtype and shape
+    axis : int or sequence of int
+
+    Returns
+    -------
+    Tensor
+        Same dtype and shape.
+
+    Raises
+    ------
+    ShapeError
+        If an axis does not exist or comes twice.
+    """
+    return apply("Reverse", tensor, name=name, axis=static_ints(axis))  # type: ignore[no-any-return]
+
+
+def _tile_shape(op: Operation) -> Shape:
+    x, multiples = op.inputs[0].shape, partial_values(op.inputs[1])
+    if multiples is None or x.rank is None:
+        return Shape([None] * len(multiples)) if multiples is not None else Shape([None] * x.rank if x.rank else x)
+    if len(multiples) != x.rank or any(m is not None and m < 0 for m in multiples):
+        raise ShapeError(
+            "tile needs a multiple >= 0 for each dimension",
+            wanted=x.rank,
+            got=multiples,
+            hint="use 1 for dimensions that are not repeated",
+        )
+    return Shape([None if d is None or m is None else d * m for d, m in zip(x, multiples, strict=True)])
+
+
+def _tile(xp: Any, x: Any, multiples: Any) -> Any:
+    times = as_sizes(multiples)
+    if len(times) != x.ndim or any(m < 0 for m in times):
+        raise ValueError(f"tile: a multiple >= 0 is needed for each of {x.ndim} dimensions, got {times}")
+    return xp.tile(x, times)
+
+
+define(
+    "Tile",
+    "input: T, multiples: host I -> output: T",
+    where={"I": dtypes.INDEX},
+    shape=_tile_shape,
+    kernel=_tile,
+    gradient=lambda op, g: [apply("TileGrad", g, op.inputs[1], shape_of(op.inputs[0])), None],
+    samples=[
+        Sample([_X[:, :2], i32([2, 2])], f64([[0, 1, 0, 1], [3, 4, 3, 4]] * 2)),
+        Sample([_X, i64([1, 0])], np.zeros((2, 0))),
+    ],
+)
+
+
+def tile(input: Any, multiples: Any, name: str | None = None) -> Tensor:
+    """Repeat a tensor along each dimension.
+
+    Parameters
+    ----------
+    input : Tensor of any dtype and shape
+    multiples : int32 or int64 vector of length rank
+
+    Returns
+    -------
+    Tensor
+        Dimension i has size ``input.shape[i] * multiples[i]``.
+
+    Raises
+    ------
+    ShapeError
+        If there is not one multiple for each dimension.
+    """
+    return apply("Tile", input, shape_vector(multiples), name=name)  # type: ignore[no-any-return]
+
+
+def _tile_grad(xp: Any, g: Any, multiples: Any, shape: Any) -> Any:
+    pairs = [n for pair in zip(as_sizes(multiples), as_sizes(shape), strict=True) for n in pair]
+    copies = tuple(range(0, len(pairs), 2))
+    return xp.asarray(g.reshape(pairs).sum(axis=copies, dtype=g.dtype))
+
+
+define(
+    "TileGrad",
+    "g: T, multiples: host I, shape: host J -> dx: T",
+    where={"T": dtypes.NUMERIC, "I": dtypes.INDEX, "J": dtypes.INDEX},
+    shape=lambda op: static_shape(op.inputs[2]),
+    kernel=_tile_grad,
+    gradient=lambda op, g: [apply("Tile", g, op.inputs[1]), None, None],
+    samples=[
+        Sample([np.arange(6.0), i32([3]), i32([2])], f64([6, 9])),
+        Sample([np.zeros((0, 2)), i32([0, 1]), i32([3, 2])], np.zeros((3, 2))),
+    ],
+)

@@ -1,0 +1,217 @@
+"""Padding with a constant or with mirrored elements."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ...base import dtypes
+from ...base.errors import GraphError, ShapeError
+from ...base.shapes import SCALAR, Shape
+from ...ir.apply import apply, constant, convert_to_tensor
+from ...ir.definition import REQUIRED, Sample, define
+from ...ir.operation import Operation
+from ...ir.static_values import static_value
+from ...ir.tensor import Tensor
+from ..support.arguments import index_tensor
+from ..support.common import shape_of
+from ..support.literals import f64, i32
+
+_X = np.arange(6.0).reshape(2, 3)
+_MODES = {"reflect": 1, "symmetric": 0}
+
+
+def _known_paddings(op: Operation) -> Any:
+    """Return the paddings as pairs, or None; checked against the rank."""
+    x, paddings = op.inputs[0].shape, op.inputs[1]
+    if not Shape([x.rank, 2]).is_compatible_with(paddings.shape):
+        raise ShapeError(
+            "pad needs a pair of sizes for each dimension",
+            wanted=Shape([x.rank, 2]),
+            got=paddings.shape,
+            hint="give [0, 0] for dimensions that are not padded",
+        )
+    pairs = static_value(paddings)
+    if pairs is not None and (pairs < 0).any():
+        raise ShapeError(
+            "paddings can not be negative",
+            got=pairs.tolist(),
+            wanted="0 or more",
+            hint="use slice to cut rows off",
+        )
+    return None if pairs is None else pairs.tolist()
+
+
+def _pad_shape(op: Operation) -> Shape:
+    pairs, x = _known_paddings(op), op.inputs[0].shape
+    rank = x.rank if x.rank is not None else op.inputs[1].shape[0]
+    if rank is None:
+        return Shape(None)
+    if pairs is None or x.rank is None:
+        return Shape([None] * rank)
+    return Shape([None if d is None else d + before + after for d, (before, after) in zip(x, pairs, strict=True)])
+
+
+def _checked(x: Any, paddings: Any) -> list[list[int]]:
+    pairs: list[list[int]] = paddings.tolist()
+    if paddings.shape != (x.ndim, 2) or any(n < 0 for pair in pairs for n in pair):
+        raise ValueError(f"pad: two sizes >= 0 are needed for each of {x.ndim} dimensions, got {pairs}")
+    return pairs
+
+
+def _pad(xp: Any, x: Any, paddings: Any, value: Any) -> Any:
+    pairs = _checked(x, paddings)
+    out = xp.full([n + before + after for n, (before, after) in zip(x.shape, pairs, strict=True)], value, dtype=x.dtype)
+    out[tuple(slice(before, before + n) for n, (before, _) in zip(x.shape, pairs, strict=True))] = x
+    return out
+
+
+def _pad_gradient(op: Operation, g: Tensor) -> list[Any]:
+    x, paddings, _ = op.inputs
+    inner = apply("Slice", g, apply("StridedSlice", paddings, [], spec=(slice(None), 0)), shape_of(x))
+    nothing = constant(np.zeros(0, np.int32))
+    return [inner, None, apply("SumTo", g, nothing) - apply("SumTo", inner, nothing)]
+
+
+def _scalar_value(op: Operation) -> Shape:
+    if not op.inputs[2].shape.is_compatible_with(SCALAR):
+        raise ShapeError(
+            "constant_values has to be a scalar",
+            wanted="[]",
+            got=op.inputs[2].shape,
+            hint="use concat for rows that differ",
+        )
+    return _pad_shape(op)
+
+
+define(
+    "Pad",
+    "tensor: T, paddings: host I, constant_value: T -> output: T",
+    where={"I": dtypes.INDEX},
+    shape=_scalar_value,
+    kernel=_pad,
+    gradient=_pad_gradient,
+    samples=[
+        Sample(
+            [_X, i32([[1, 0], [0, 2]]), np.float64(9)],
+            f64([[9] * 5, [0, 1, 2, 9, 9], [3, 4, 5, 9, 9]]),
+        ),
+        Sample([np.int32(4), np.zeros((0, 2), np.int32), np.int32(0)], np.int32(4)),
+    ],
+)
+
+
+def _mirror_shape(op: Operation) -> Shape:
+    pairs, x, skip = _known_paddings(op), op.inputs[0].shape, _MODES[op.attrs["mode"]]
+    for size, pair in zip(x, pairs, strict=True) if pairs is not None and x.rank is not None else ():
+        if size is not None and max(pair) > size - skip:
+            raise ShapeError(
+                "a mirror padding is larger than its tensor",
+                wanted=f"at most {size - skip}",
+                got=pair,
+                hint="pad in several steps",
+            )
+    return _pad_shape(op)
+
+
+def _mirror_pairs(shape: tuple[int, ...], x: Any, paddings: Any, mode: str) -> list[list[int]]:
+    pairs = _checked(x, paddings)
+    if any(max(pair) > size - _MODES[mode] for size, pair in zip(shape, pairs, strict=True) if max(pair)):
+        raise ValueError(f"pad: mode {mode} can not pad shape {shape} by {pairs}")
+    return pairs
+
+
+def _mirror(xp: Any, x: Any, paddings: Any, mode: str) -> Any:
+    pairs = _mirror_pairs(x.shape, x, paddings, mode)
+    return xp.pad(x, pairs, mode=mode) if x.ndim else x
+
+
+define(
+    "MirrorPad",
+    "tensor: T, paddings: host I -> output: T",
+    where={"I": dtypes.INDEX},
+    attrs={"mode": REQUIRED},
+    shape=_mirror_shape,
+    kernel=_mirror,
+    gradient=lambda op, g: [apply("MirrorPadGrad", g, op.inputs[1], mode=op.attrs["mode"]), None],
+    samples=[
+        Sample([_X[0], i32([[2, 1]])], f64([2, 1, 0, 1, 2, 1]), {"mode": "reflect"}),
+        Sample([_X[0], i32([[2, 1]])], f64([1, 0, 0, 1, 2, 2]), {"mode": "symmetric"}),
+    ],
+)
+
+
+def _unpadded_shape(op: Operation) -> Shape:
+    pairs, g = _known_paddings(op), op.inputs[0].shape
+    if pairs is None or g.rank is None:
+        return Shape(None if g.rank is None else [None] * g.rank)
+    return Shape([None if d is None else d - sum(pair) for d, pair in zip(g, pairs, strict=True)])
+
+
+def _mirror_grad(xp: Any, g: Any, paddings: Any, mode: str) -> Any:
+    skip = _MODES[mode]
+    for axis, (before, after) in enumerate(_checked(g, paddings)):
+        rows = xp.moveaxis(g, axis, 0)
+        size = rows.shape[0] - before - after
+        core = rows[before : before + size].copy()
+        core[skip : skip + before] += rows[:before][::-1]
+        core[size - skip - after : size - skip] += rows[before + size :][::-1]
+        g = xp.moveaxis(core, 0, axis)
+    return g
+
+
+define(
+    "MirrorPadGrad",
+    "g: T, paddings: host I -> dx: T",
+    where={"T": dtypes.NUMERIC, "I": dtypes.INDEX},
+    attrs={"mode": REQUIRED},
+    shape=_unpadded_shape,
+    kernel=_mirror_grad,
+    gradient=lambda op, g: [apply("MirrorPad", g, op.inputs[1], mode=op.attrs["mode"]), None],
+    samples=[
+        Sample([np.arange(6.0), i32([[2, 1]])], f64([2, 1 + 3 + 5, 0 + 4]), {"mode": "reflect"}),
+        Sample([np.arange(6.0), i32([[2, 1]])], f64([1 + 2, 0 + 3, 4 + 5]), {"mode": "symmetric"}),
+    ],
+)
+
+
+def pad(
+    tensor: Any, paddings: Any, mode: str = "constant", name: str | None = None, constant_values: Any = 0
+) -> Tensor:
+    """Add rows before and after, along each dimension.
+
+    Parameters
+    ----------
+    tensor : Tensor of any dtype and shape
+    paddings : int32 or int64 Tensor of shape [rank, 2]
+        How many before and after.
+    mode : {'constant', 'reflect', 'symmetric'}, in any case
+        Fill with `constant_values`, or mirror the tensor without or with its border.
+    constant_values : scalar of the dtype of `tensor`
+
+    Returns
+    -------
+    Tensor
+        Of the dtype of `tensor`.
+
+    Raises
+    ------
+    ShapeError
+        If there is not one pair for each dimension, or a mirror would reach beyond the tensor.
+    GraphError
+        If the mode is unknown.
+    """
+    x, pairs, kind = convert_to_tensor(tensor), index_tensor(paddings), mode.lower()
+    if kind in _MODES:
+        return apply("MirrorPad", x, pairs, name=name, mode=kind)  # type: ignore[no-any-return]
+    if kind != "constant":
+        raise GraphError(
+            "pad has no such mode",
+            wanted="constant, reflect or symmetric",
+            got=mode,
+            hint="leave mode out to pad with a constant",
+        )
+    if isinstance(constant_values, (int, float)) and not constant_values:
+        constant_values = np.zeros((), x.dtype.numpy)
+    return apply("Pad", x, pairs, constant_values, name=name)  # type: ignore[no-any-return]

@@ -1,0 +1,285 @@
+"""Shapes as values, and changes of shape that keep the elements."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from ...base import dtypes
+from ...base.errors import ShapeError
+from ...base.shapes import Shape
+from ...ir.apply import apply, constant, convert_to_tensor
+from ...ir.definition import REQUIRED, NotDifferentiable, Sample, define
+from ...ir.operation import Operation
+from ...ir.static_values import static_shape, static_value
+from ...ir.tensor import Tensor
+from ..math.casting import cast
+from ..support.arguments import as_sizes, axis_within, shape_vector, static_int, static_ints
+from ..support.common import scalar, shape_of
+from ..support.literals import f64, i32
+
+_X = np.arange(6.0).reshape(2, 3)
+_DISCRETE = NotDifferentiable("shapes are integers")
+
+
+def _shape_shape(op: Operation) -> Shape:
+    return Shape([op.inputs[0].rank])
+
+
+define(
+    "Shape",
+    "input: any -> output: host int32",
+    shape=_shape_shape,
+    kernel=lambda xp, x: np.asarray(x.shape, np.int32),
+    gradient=_DISCRETE,
+    shape_only=True,
+    static_shape=lambda op: op.inputs[0].shape,
+    samples=[Sample([_X], i32([2, 3])), Sample([np.float32(1)], i32([]))],
+)
+
+define(
+    "Size",
+    "input: any -> output: host int32",
+    shape=scalar,
+    kernel=lambda xp, x: np.asarray(x.size, np.int32),
+    gradient=_DISCRETE,
+    shape_only=True,
+    samples=[Sample([_X], np.int32(6))],
+)
+
+define(
+    "Rank",
+    "input: any -> output: host int32",
+    shape=scalar,
+    kernel=lambda xp, x: np.asarray(x.ndim, np.int32),
+    gradient=_DISCRETE,
+    shape_only=True,
+    samples=[Sample([_X], np.int32(2))],
+)
+
+
+def shape(input: Any, name: str | None = None, out_type: Any = dtypes.int32) -> Tensor:
+    """Return the shape of a tensor as a value.
+
+    Parameters
+    ----------
+    input : Tensor of any dtype and shape
+    out_type : dtype-like
+        int32 or int64.
+
+    Returns
+    -------
+    Tensor
+        Vector of length rank; a constant when the static shape is fully known.
+    """
+    tensor = convert_to_tensor(input)
+    known = tensor.shape.as_tuple() if tensor.shape.is_fully_known else None
+    return _integers("Shape", tensor, known, name, out_type)
+
+
+def size(input: Any, name: str | None = None, out_type: Any = dtypes.int32) -> Tensor:
+    """Return the number of elements of a tensor.
+
+    Parameters
+    ----------
+    input : Tensor of any dtype and shape
+    out_type : dtype-like
+        int32 or int64.
+
+    Returns
+    -------
+    Tensor
+        Scalar; a constant when the static shape is fully known.
+    """
+    tensor = convert_to_tensor(input)
+    return _integers("Size", tensor, tensor.shape.num_elements, name, out_type)
+
+
+def rank(input: Any, name: str | None = None) -> Tensor:
+    """Return the number of dimensions of a tensor.
+
+    Parameters
+    ----------
+    input : Tensor of any dtype and shape
+
+    Returns
+    -------
+    Tensor
+        Scalar int32; a constant when the rank is known.
+    """
+    tensor = convert_to_tensor(input)
+    return _integers("Rank", tensor, tensor.rank, name, dtypes.int32)
+
+
+def _integers(type: str, tensor: Tensor, known: Any, name: str | None, dtype: Any) -> Tensor:
+    if known is not None:
+        return constant(np.asarray(known, dtypes.as_dtype(dtype).numpy), name=name or type)
+    return cast(apply(type, tensor, name=name), dtype)
+
+
+def _reshape_shape(op: Operation) -> Shape:
+    _check_request(static_value(op.inputs[1]))
+    target, total = static_shape(op.inputs[1]), op.inputs[0].shape.num_elements
+    if target.rank is None or total is None:
+        return target
+    rest = math.prod(d for d in target if d is not None)
+    unknown = sum(d is None for d in target)
+    if (rest != total) if not unknown else (total % rest if rest else total):
+        raise ShapeError(
+            "reshape has to keep the number of elements",
+            wanted=f"{total} elements of {op.inputs[0].shape}",
+            got=target,
+            hint="use -1 for one size that follows from the others",
+        )
+    if unknown == 1 and rest:
+        return Shape([total // rest if d is None else d for d in target])
+    return target
+
+
+def _check_request(sizes: Any) -> None:
+    if sizes is None:
+        return
+    if sizes.ndim != 1 or (sizes < -1).any() or (sizes == -1).sum() > 1:
+        raise ShapeError(
+            "reshape needs a vector of sizes",
+            wanted="sizes >= 0, at most one -1",
+            got=sizes.tolist(),
+            hint="give a list of integers",
+        )
+
+
+def _like_input(op: Operation, g: Tensor) -> list[Any]:
+    return [apply("Reshape", g, shape_of(op.inputs[0])), *[None] * (len(op.inputs) - 1)]
+
+
+define(
+    "Reshape",
+    "tensor: T, shape: host I -> output: T",
+    where={"I": dtypes.INDEX},
+    shape=_reshape_shape,
+    keeps_size=True,
+    kernel=lambda xp, x, shape: x.reshape(as_sizes(shape)),
+    gradient=_like_input,
+    samples=[
+        Sample([_X, i32([3, -1])], f64([[0, 1], [2, 3], [4, 5]])),
+        Sample([f64([7]), np.zeros(0, np.int64)], np.float64(7)),
+    ],
+)
+
+
+def reshape(tensor: Any, shape: Any, name: str | None = None) -> Tensor:
+    """Give the same elements another shape.
+
+    Parameters
+    ----------
+    tensor : Tensor of any dtype and shape
+    shape : int32 or int64 vector, or list of integers and scalar tensors
+        The new sizes; one may be -1, which is computed.
+
+    Returns
+    -------
+    Tensor
+        Of the new shape.
+
+    Raises
+    ------
+    ShapeError
+        If the number of elements would change.
+    """
+    return apply("Reshape", tensor, shape_vector(shape), name=name)  # type: ignore[no-any-return]
+
+
+def _expand_shape(op: Operation) -> Shape:
+    x = op.inputs[0].shape
+    if x.rank is None:
+        return x
+    axis = axis_within(op.attrs["axis"], x.rank + 1)
+    return Shape([*x.dims[:axis], 1, *x.dims[axis:]])
+
+
+define(
+    "ExpandDims",
+    "input: T -> output: T",
+    attrs={"axis": REQUIRED},
+    shape=_expand_shape,
+    kernel=lambda xp, x, axis: xp.expand_dims(x, axis),
+    gradient=lambda op, g: [apply("Squeeze", g, axis=(op.attrs["axis"],))],
+    samples=[
+        Sample([_X], lambda x: x.reshape(2, 1, 3), {"axis": 1}),
+        Sample([np.float64(2)], f64([2]), {"axis": -1}),
+    ],
+)
+
+
+def expand_dims(input: Any, axis: Any, name: str | None = None) -> Tensor:
+    """Insert a dimension of size 1.
+
+    Parameters
+    ----------
+    input : Tensor of any dtype and shape
+    axis : int
+        Position of the new dimension in the result; negative counts from the end.
+
+    Returns
+    -------
+    Tensor
+        Of one rank more.
+    """
+    return apply("ExpandDims", input, name=name, axis=static_int(axis))  # type: ignore[no-any-return]
+
+
+def _squeeze_shape(op: Operation) -> Shape:
+    x, axes = op.inputs[0].shape, op.attrs["axis"]
+    if x.rank is None:
+        return x
+    if axes is None:
+        return Shape([d for d in x if d != 1]) if x.is_fully_known else Shape(None)
+    drop = {axis_within(a, x.rank) for a in axes}
+    for axis in drop:
+        if x[axis] not in (1, None):
+            raise ShapeError(
+                "only dimensions of size 1 can be squeezed",
+                wanted=1,
+                got=f"{x[axis]} at axis {axis}",
+                hint="use reduce_sum, or take one element, to drop another",
+            )
+    return Shape([d for i, d in enumerate(x) if i not in drop])
+
+
+define(
+    "Squeeze",
+    "input: T -> output: T",
+    attrs={"axis": None},
+    shape=_squeeze_shape,
+    kernel=lambda xp, x, axis: xp.squeeze(x, axis),
+    gradient=_like_input,
+    samples=[
+        Sample([_X.reshape(1, 2, 1, 3)], _X, {"axis": None}),
+        Sample([_X.reshape(1, 2, 1, 3)], lambda x: x.reshape(1, 2, 3), {"axis": (-2,)}),
+    ],
+)
+
+
+def squeeze(input: Any, axis: Any = None, name: str | None = None) -> Tensor:
+    """Drop dimensions of size 1.
+
+    Parameters
+    ----------
+    input : Tensor of any dtype and shape
+    axis : int or sequence of int, optional
+        The dimensions to drop; all that have size 1 when None or empty.
+
+    Returns
+    -------
+    Tensor
+        Of lower rank.
+
+    Raises
+    ------
+    ShapeError
+        If a dimension in `axis` has another size.
+    """
+    axes = None if axis is None else static_ints(axis) or None
+    return apply("Squeeze", input, name=name, axis=axes)  # type: ignore[no-any-return]

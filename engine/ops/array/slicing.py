@@ -1,0 +1,198 @@
+"""Blocks of a tensor by computed position and size, and rows chosen by a mask."""
+
+from __future__ import annotations
+
+import builtins
+from typing import Any
+
+import numpy as np
+
+from ...base import dtypes
+from ...base.errors import ShapeError
+from ...base.shapes import Shape
+from ...ir.apply import apply, convert_to_tensor
+from ...ir.definition import Sample, define
+from ...ir.operation import Operation
+from ...ir.tensor import Tensor
+from ..support.arguments import axis_within, index_tensor, partial_values, static_int
+from ..support.common import shape_of
+from ..support.literals import f64, flags, i32, i64
+
+_X = np.arange(12.0).reshape(3, 4)
+
+
+def _slice_shape(op: Operation) -> Shape:
+    x = op.inputs[0].shape
+    begin, size = partial_values(op.inputs[1]), partial_values(op.inputs[2])
+    rank = next((r for r in (x.rank, *(None if v is None else len(v) for v in (begin, size))) if r is not None), None)
+    if rank is None:
+        return x
+    if any(v is not None and len(v) != rank for v in (begin, size)):
+        raise ShapeError(
+            "slice needs a begin and a size for each dimension",
+            wanted=rank,
+            got=f"{begin}, {size}",
+            hint="a size of -1 reaches to the end",
+        )
+    unknown: list[int | None] = [None] * rank
+    dims = unknown if x.rank is None else list(x)
+    return Shape([_part(*args) for args in zip(dims, begin or unknown, size or unknown, strict=True)])
+
+
+def _part(dim: int | None, begin: int | None, size: int | None) -> int | None:
+    if size == -1:
+        return None if dim is None or begin is None else _part(dim, begin, dim - begin)
+    if dim is not None and not 0 <= (begin or 0) <= dim - (size or 0):
+        raise ShapeError(
+            "a slice reaches outside its tensor",
+            wanted=f"within {dim}",
+            got=f"{size} from {begin}",
+            hint="a size of -1 reaches to the end",
+        )
+    return size
+
+
+def _slice(xp: Any, x: Any, begin: Any, size: Any) -> Any:
+    ends = [n if k == -1 else b + k for n, b, k in zip(x.shape, begin.tolist(), size.tolist(), strict=True)]
+    if any(not 0 <= b <= e <= n for n, b, e in zip(x.shape, begin.tolist(), ends, strict=True)):
+        raise ValueError(f"slice: begin {begin.tolist()} and size {size.tolist()} reach outside of shape {x.shape}")
+    return x[(*map(builtins.slice, begin.tolist(), ends), ...)]
+
+
+def _slice_gradient(op: Operation, g: Tensor) -> list[Any]:
+    x, begin, _ = op.inputs
+    before = apply("Cast", begin, dtype=dtypes.int32)
+    after = shape_of(x) - before - shape_of(op.outputs[0])
+    zero = np.zeros((), x.dtype.numpy)
+    return [apply("Pad", g, apply("Stack", [before, after], axis=1), zero), None, None]
+
+
+define(
+    "Slice",
+    "input: T, begin: host I, size: host J -> output: T",
+    where={"I": dtypes.INDEX, "J": dtypes.INDEX},
+    shape=_slice_shape,
+    keeps_size=True,
+    kernel=_slice,
+    gradient=_slice_gradient,
+    samples=[
+        Sample([_X, i32([1, 1]), i32([2, -1])], f64([[5, 6, 7], [9, 10, 11]])),
+        Sample([_X, i64([0, 4]), i64([3, 0])], np.zeros((3, 0))),
+    ],
+)
+
+
+def slice(input_: Any, begin: Any, size: Any, name: str | None = None) -> Tensor:
+    """Cut a block out of a tensor.
+
+    Parameters
+    ----------
+    input_ : Tensor of any dtype and shape
+    begin, size : int32 or int64 vectors of length rank
+        Where the block starts and how large it is; a size of -1 reaches to the end.
+
+    Returns
+    -------
+    Tensor
+        Of shape `size`.
+
+    Raises
+    ------
+    ShapeError
+        If the block is known to reach outside.
+    """
+    return apply("Slice", input_, index_tensor(begin), index_tensor(size), name=name)  # type: ignore[no-any-return]
+
+
+def _mask_shape(op: Operation) -> Shape:
+    x, mask = (t.shape for t in op.inputs)
+    if mask.rank is None:
+        return Shape(None)
+    if mask.rank == 0:
+        raise ShapeError(
+            "a mask needs at least one dimension",
+            wanted=f"dimensions of {x}",
+            got=mask,
+            hint="use cond to choose all or nothing",
+        )
+    if not x[: mask.rank].is_compatible_with(mask):
+        raise ShapeError(
+            "a mask has to fit the leading dimensions",
+            wanted=x,
+            got=mask,
+            hint="give axis= for a mask of inner dimensions",
+        )
+    rest: Shape = x[mask.rank :]
+    return Shape([None]) + rest
+
+
+def _mask(xp: Any, x: Any, mask: Any) -> Any:
+    if mask.shape != x.shape[: mask.ndim] or not mask.ndim:
+        raise ValueError(f"boolean_mask: a mask of shape {mask.shape} does not fit a tensor of shape {x.shape}")
+    return x[mask]
+
+
+def _mask_gradient(op: Operation, g: Tensor) -> list[Any]:
+    x, mask = op.inputs
+    return [apply("ScatterNd", apply("NonZero", mask), g, shape_of(x)), None]
+
+
+define(
+    "BooleanMask",
+    "tensor: T, mask: bool -> output: T",
+    shape=_mask_shape,
+    reads_values=True,
+    kernel=_mask,
+    gradient=_mask_gradient,
+    samples=[
+        Sample([_X, flags([True, False, True])], f64([[0, 1, 2, 3], [8, 9, 10, 11]])),
+        Sample([_X, _X % 5 == 0], f64([0, 5, 10])),
+    ],
+)
+
+
+def boolean_mask(tensor: Any, mask: Any, name: str | None = None, axis: Any = 0) -> Tensor:
+    """Choose the rows where a mask is true; the same as ``tensor[mask]``.
+
+    Parameters
+    ----------
+    tensor : Tensor of any dtype
+    mask : bool Tensor of rank at least 1 (known for ``axis != 0``)
+        Its shape is that of the dimensions of `tensor` from `axis` on.
+    axis : int
+        First dimension that is masked.
+
+    Returns
+    -------
+    Tensor
+        The masked dimensions become one, as long as there are true elements.
+
+    Raises
+    ------
+    ShapeError
+        If the mask does not fit.
+    """
+    x, chosen, axis = convert_to_tensor(tensor), convert_to_tensor(mask, dtypes.bool_), static_int(axis)
+    if axis == 0:
+        return apply("BooleanMask", x, chosen, name=name)  # type: ignore[no-any-return]
+    if x.rank is None or chosen.rank is None:
+        raise ShapeError(
+            "boolean_mask with an axis needs known ranks",
+            got=f"{x.shape} and {chosen.shape}",
+            wanted="known ranks",
+            operation=x.op,
+            hint="give the placeholders shapes, or use axis 0",
+        )
+    axis = axis_within(axis, x.rank)
+    order = [*range(axis, axis + chosen.rank), *range(axis), *range(axis + chosen.rank, x.rank)]
+    if len(order) != x.rank or not x.shape[axis : axis + chosen.rank].is_compatible_with(chosen.shape):
+        raise ShapeError(
+            "a mask has to fit the dimensions from its axis on",
+            wanted=x.shape[axis:],
+            got=chosen.shape,
+            operation=chosen.op,
+            hint="give another axis=",
+        )
+    picked = apply("BooleanMask", apply("Transpose", x, perm=tuple(order)), chosen)
+    back = [*range(1, axis + 1), 0, *range(axis + 1, x.rank - chosen.rank + 1)]
+    return apply("Transpose", picked, name=name, perm=tuple(back))  # type: ignore[no-any-return]

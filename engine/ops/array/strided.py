@@ -1,0 +1,239 @@
+"""What ``tensor[...]`` builds: integers, slices, ellipsis and new axes, with bounds known or computed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from ...base import dtypes
+from ...base.errors import GraphError, ShapeError
+from ...base.shapes import Shape
+from ...ir.apply import apply, convert_to_tensor
+from ...ir.definition import REQUIRED, Sample, define
+from ...ir.indexing import DYNAMIC, Dynamic, slice_tensor
+from ...ir.operation import Operation
+from ...ir.static_values import static_shape, static_value
+from ...ir.tensor import Tensor
+from ..support.arguments import as_sizes, index_tensor
+from ..support.common import shape_of
+from ..support.literals import f64, i32
+
+_X = np.arange(12.0).reshape(3, 4)
+_SPEC = (slice(None, None, -1), DYNAMIC)
+
+
+def _filled(spec: Iterable[Any], bounds: Iterable[Any]) -> tuple[Any, ...]:
+    """Put the bounds that came as inputs into their places."""
+    values = iter(bounds)
+
+    def fill(part: Any) -> Any:
+        if isinstance(part, slice):
+            return slice(fill(part.start), fill(part.stop), fill(part.step))
+        return next(values) if isinstance(part, Dynamic) else part
+
+    return tuple(map(fill, spec))
+
+
+def _known(tensor: Tensor) -> Any:
+    value = static_value(tensor)
+    return DYNAMIC if value is None else int(value)
+
+
+def _spread(spec: tuple[Any, ...], rank: int) -> list[Any]:
+    """Replace the ellipsis (or append a missing one) so that every dimension has its part."""
+    used = sum(part is not None and part is not Ellipsis for part in spec)
+    dots = [i for i, part in enumerate(spec) if part is Ellipsis]
+    if used > rank or len(dots) > 1:
+        raise ShapeError(
+            "a tensor has fewer dimensions than indices",
+            wanted=f"at most {rank} and one ...",
+            got=spec,
+            hint="use expand_dims, or None, for new dimensions",
+        )
+    at = dots[0] if dots else len(spec)
+    return [*spec[:at], *[slice(None)] * (rank - used), *spec[at + 1 :]]
+
+
+def _sliced(size: int | None, part: slice) -> int | None:
+    if part.step == 0:
+        raise ShapeError(
+            "the step of a slice can not be zero",
+            got=part,
+            wanted="any other integer",
+            hint="use broadcast_to to repeat an element",
+        )
+    if part in (slice(None), slice(None, None, -1)):
+        return size
+    if size is None or any(isinstance(b, Dynamic) for b in (part.start, part.stop, part.step)):
+        return None
+    return len(range(*part.indices(size)))
+
+
+def _check_index(size: int | None, index: Any) -> None:
+    if size is not None and not isinstance(index, Dynamic) and not -size <= index < size:
+        raise ShapeError(
+            "an index is out of range",
+            wanted=f"{-size} to {size - 1}",
+            got=index,
+            hint="negative numbers count from the end; a slice may reach further",
+        )
+
+
+def _strided_shape(op: Operation) -> Shape:
+    x = op.inputs[0].shape
+    if x.rank is None:
+        return x
+    dims = iter(x)
+    result: list[int | None] = []
+    for part in _spread(_filled(op.attrs["spec"], map(_known, op.inputs[1:])), x.rank):
+        if part is None:
+            result.append(1)
+        elif isinstance(part, slice):
+            result.append(_sliced(next(dims), part))
+        else:
+            _check_index(next(dims), part)
+    return Shape(result)
+
+
+def _key(spec: tuple[Any, ...], bounds: tuple[Any, ...]) -> tuple[Any, ...]:
+    key = _filled(spec, map(int, bounds))
+    return key if any(part is Ellipsis for part in key) else (*key, Ellipsis)
+
+
+def _strided_gradient(op: Operation, g: Tensor) -> list[Any]:
+    x, *bounds = op.inputs
+    return [apply("StridedSliceGrad", shape_of(x), g, bounds, spec=op.attrs["spec"]), *[None] * len(bounds)]
+
+
+def _sliced_shape(op: Operation) -> Shape | None:
+    """Return what is known of a slice, or of one size, of a shape."""
+    spec = op.attrs["spec"]
+    if len(spec) != 1 or not isinstance(spec[0], (int, slice)):
+        return None
+    if isinstance(spec[0], slice):
+        bounds = (spec[0].start, spec[0].stop, spec[0].step)
+        return None if any(isinstance(b, Dynamic) for b in bounds) else static_shape(op.inputs[0])[spec[0]]
+    shape = static_shape(op.inputs[0])
+    known = shape.rank is not None and -shape.rank <= spec[0] < shape.rank
+    return Shape([shape[spec[0]]]) if known else None
+
+
+define(
+    "StridedSlice",
+    "input: T, bounds: host *any -> output: T",
+    attrs={"spec": REQUIRED},
+    shape=_strided_shape,
+    static_shape=_sliced_shape,
+    keeps_size=True,
+    kernel=lambda xp, x, *bounds, spec: x[_key(spec, bounds)],
+    gradient=_strided_gradient,
+    samples=[
+        Sample([_X, []], f64([[1, 3], [9, 11]]), {"spec": (slice(None, None, 2), slice(1, None, 2))}),
+        Sample([_X, [np.int32(1)]], f64([9, 5, 1]), {"spec": _SPEC}),
+        Sample([_X, []], f64([[3], [7], [11]]), {"spec": (..., None, -1)}),
+        Sample([_X, []], np.float64(6), {"spec": (1, 2)}),
+    ],
+)
+
+
+def _strided_scatter(xp: Any, shape: Any, dy: Any, *bounds: Any, spec: tuple[Any, ...]) -> Any:
+    out = xp.zeros(as_sizes(shape), dtype=dy.dtype)
+    out[_key(spec, bounds)] = dy
+    return out
+
+
+def _strided_grad_gradient(op: Operation, g: Tensor) -> list[Any]:
+    bounds = op.inputs[2:]
+    return [None, apply("StridedSlice", g, bounds, spec=op.attrs["spec"]), *[None] * len(bounds)]
+
+
+define(
+    "StridedSliceGrad",
+    "shape: host I, dy: T, bounds: host *any -> dx: T",
+    where={"I": dtypes.INDEX},
+    attrs={"spec": REQUIRED},
+    shape=lambda op: static_shape(op.inputs[0]),
+    kernel=_strided_scatter,
+    gradient=_strided_grad_gradient,
+    samples=[Sample([i32([2, 2]), f64([7, 8]), [np.int32(1)]], f64([[0, 8], [0, 7]]), {"spec": _SPEC})],
+)
+
+
+def strided_slice(
+    input_: Any,
+    begin: Any,
+    end: Any,
+    strides: Any = None,
+    begin_mask: int = 0,
+    end_mask: int = 0,
+    ellipsis_mask: int = 0,
+    new_axis_mask: int = 0,
+    shrink_axis_mask: int = 0,
+    name: str | None = None,
+) -> Tensor:
+    """Slice with vectors of bounds: what ``input_[begin:end:strides]`` does for every dimension.
+
+    Parameters
+    ----------
+    input_ : Tensor of any dtype and shape
+    begin, end, strides : int32 or int64 vectors of one statically known length
+        First index, index after the last, and step (1 when None).
+    begin_mask, end_mask : int
+        Bit i: the bound i is open.
+    ellipsis_mask, new_axis_mask, shrink_axis_mask : int
+        Bit i: entry i stands for ``...``, for a new axis of size 1, or for the index ``begin[i]``.
+
+    Returns
+    -------
+    Tensor
+        Of the dtype of `input_`.
+
+    Raises
+    ------
+    GraphError
+        If the vectors have unknown or different lengths.
+    ShapeError
+        If there are more entries than dimensions, or an index is out of range.
+    """
+    starts, stops = _entries(begin), _entries(end)
+    steps = [None] * len(starts) if strides is None else _entries(strides)
+    if not len(starts) == len(stops) == len(steps):
+        raise GraphError(
+            "begin, end and strides have different lengths",
+            got=(len(starts), len(stops), len(steps)),
+            wanted="one length",
+            hint="give one entry for each dimension that is sliced",
+        )
+
+    def part(i: int) -> Any:
+        bit = 1 << i
+        if ellipsis_mask & bit:
+            return Ellipsis
+        if new_axis_mask & bit:
+            return None
+        if shrink_axis_mask & bit:
+            return starts[i]
+        return slice(None if begin_mask & bit else starts[i], None if end_mask & bit else stops[i], steps[i])
+
+    result = slice_tensor(convert_to_tensor(input_), tuple(part(i) for i in range(len(starts))))
+    return result if name is None else apply("Identity", result, name=name)
+
+
+def _entries(vector: Any) -> list[Any]:
+    if isinstance(vector, (list, tuple)):
+        return list(vector)
+    tensor = index_tensor(vector)
+    value = static_value(tensor)
+    if value is not None:
+        return value.tolist()  # type: ignore[no-any-return]
+    if tensor.rank != 1 or tensor.shape[0] is None:
+        raise GraphError(
+            "the length of this vector has to be known while the graph is built",
+            got=tensor,
+            wanted="a vector of known length",
+            operation=tensor.op,
+            hint="give it a shape with set_shape, or use slice",
+        )
+    return [tensor[i] for i in range(tensor.shape[0])]

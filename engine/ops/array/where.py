@@ -1,0 +1,88 @@
+"""Elements chosen by a condition."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ...base import dtypes
+from ...base.errors import GraphError
+from ...base.shapes import Shape
+from ...ir.apply import apply
+from ...ir.definition import NotDifferentiable, Sample, define
+from ...ir.operation import Operation
+from ...ir.tensor import Tensor
+from ..support.common import broadcast_all, scalar_like, sum_to
+from ..support.literals import f32, f64, flags, i32, i64
+
+_C = flags([[True, False], [False, True]])
+
+
+def _select_gradient(op: Operation, g: Tensor) -> list[Any]:
+    condition, x, y = op.inputs
+    zero = scalar_like(0, g)
+    return [
+        None,
+        sum_to(apply("Where", condition, g, zero), x),
+        sum_to(apply("Where", condition, zero, g), y),
+    ]
+
+
+define(
+    "Where",
+    "condition: bool, x: T, y: T -> output: T",
+    shape=broadcast_all,
+    kernel=lambda xp, condition, x, y: xp.where(condition, x, y),
+    gradient=_select_gradient,
+    samples=[
+        Sample([_C, f64([[1, 2], [3, 4]]), f64([10, 20])], f64([[1, 20], [10, 4]])),
+        Sample([np.bool_(False), np.int32(1), i32([2, 3])], i32([2, 3])),
+    ],
+)
+
+define(
+    "NonZero",
+    "condition: T -> indices: int64",
+    where={"T": (dtypes.bool_, *dtypes.NUMERIC)},
+    shape=lambda op: Shape([None, op.inputs[0].rank]),
+    reads_values=True,
+    kernel=lambda xp, condition: xp.argwhere(condition).astype(xp.int64, copy=False),
+    gradient=NotDifferentiable("indices are integers"),
+    samples=[
+        Sample([_C], i64([[0, 0], [1, 1]])),
+        Sample([f32([0, 2, 0])], i64([[1]])),
+    ],
+)
+
+
+def where(condition: Any, x: Any = None, y: Any = None, name: str | None = None) -> Tensor:
+    """Choose elements by a condition; with the condition alone, find where it is true.
+
+    Parameters
+    ----------
+    condition : bool Tensor (bool or numeric when it comes alone)
+    x, y : Tensor of one dtype, optional
+        Taken where the condition is true, and where it is false. All three broadcast as in NumPy.
+
+    Returns
+    -------
+    Tensor
+        Of the dtype of `x` and the broadcast shape; or int64 of shape [number of true elements, rank].
+        A gradient flows to the chosen elements only, the others get zero.
+
+    Raises
+    ------
+    GraphError
+        If only one of `x` and `y` is given.
+    """
+    if x is None and y is None:
+        return apply("NonZero", condition, name=name)  # type: ignore[no-any-return]
+    if x is None or y is None:
+        raise GraphError(
+            "where takes both x and y, or neither",
+            got=f"x={x!r}, y={y!r}",
+            wanted="both or neither",
+            hint="the condition alone gives the indices of what is true",
+        )
+    return apply("Where", condition, x, y, name=name)  # type: ignore[no-any-return]

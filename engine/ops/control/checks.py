@@ -1,0 +1,141 @@
+"""Guards on values: checks for NaN and infinity, clipping by norm."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ...base import dtypes
+from ...base.errors import GraphError
+from ...ir.apply import apply, convert_to_tensor
+from ...ir.definition import REQUIRED, Sample, define
+from ...ir.operation import Operation
+from ...ir.tensor import Tensor
+from ..math.linear import l2_loss
+from ..math.reductions import reduce_sum
+from ..support.common import same_as
+from ..support.literals import f64
+
+
+def _check(xp: Any, x: Any, message: str) -> Any:
+    if not xp.all(xp.isfinite(x)):
+        found = [word for word, test in (("NaN", xp.isnan), ("Inf", xp.isinf)) if xp.any(test(x))]
+        raise FloatingPointError(f"{message}: the tensor has {' and '.join(found)} values")
+    return x
+
+
+def _check_gradient(op: Operation, g: Tensor) -> list[Any]:
+    return [check_numerics(g, f"gradient of {op.name}: {op.attrs['message']}")]
+
+
+define(
+    "CheckNumerics",
+    "tensor: T -> output: T",
+    where={"T": dtypes.DIFFERENTIABLE},
+    attrs={"message": REQUIRED},
+    shape=same_as(0),
+    reads_values=True,
+    kernel=_check,
+    gradient=_check_gradient,
+    samples=[Sample([f64([1, -2])], f64([1, -2]), {"message": "weights"})],
+)
+
+
+def check_numerics(tensor: Any, message: str, name: str | None = None) -> Tensor:
+    """Return a tensor, failing the step where it (or its cotangent, in a gradient) holds NaN or infinity.
+
+    Parameters
+    ----------
+    tensor : Tensor of a floating or complex dtype
+    message : str
+        Begins the text of the error.
+
+    Returns
+    -------
+    Tensor
+        The same value.
+
+    Raises
+    ------
+    OpError
+        While the step runs; its cause is a FloatingPointError that says what was found.
+    """
+    return apply("CheckNumerics", tensor, name=name, message=str(message))  # type: ignore[no-any-return]
+
+
+def clip_by_norm(t: Any, clip_norm: Any, axes: Any = None, name: str | None = None) -> Tensor:
+    """Scale a tensor down to a Euclidean norm, if its own is larger.
+
+    Parameters
+    ----------
+    t : Tensor of a floating dtype
+    clip_norm : Tensor of the same dtype, scalar
+        Largest norm allowed.
+    axes : int or sequence of int, optional
+        Axes of the vectors; all when None.
+
+    Returns
+    -------
+    Tensor
+        Same dtype and shape.
+    """
+    t = convert_to_tensor(t)
+    squares = reduce_sum(apply("Square", t), axes, keepdims=True)
+    # The square root has no finite slope at 0, and its slope is not needed there.
+    positive = squares > 0
+    length = apply("Where", positive, apply("Sqrt", apply("Where", positive, squares, 1)), squares)
+    return apply("RealDiv", t * clip_norm, apply("Maximum", length, clip_norm), name=name)  # type: ignore[no-any-return]
+
+
+def global_norm(t_list: Sequence[Any], name: str | None = None) -> Tensor:
+    """Euclidean norm of all values of several tensors.
+
+    Parameters
+    ----------
+    t_list : sequence of Tensor of a floating dtype, or None
+        Same dtype; entries that are None are left out.
+
+    Returns
+    -------
+    Tensor
+        A scalar of that dtype.
+
+    Raises
+    ------
+    GraphError
+        If no tensor is given.
+    """
+    halves = [l2_loss(t) for t in t_list if t is not None]
+    if not halves:
+        raise GraphError(
+            "there is no tensor to take the norm of", got=t_list, hint="give at least one that is not None"
+        )
+    return apply("Sqrt", apply("AddN", halves) * 2, name=name)  # type: ignore[no-any-return]
+
+
+def clip_by_global_norm(
+    t_list: Sequence[Any], clip_norm: Any, use_norm: Any = None, name: str | None = None
+) -> tuple[list[Tensor | None], Tensor]:
+    """Scale several tensors together so that their global norm is at most `clip_norm` (Pascanu et al., 2012).
+
+    Parameters
+    ----------
+    t_list : sequence of Tensor of a floating dtype, or None
+        Same dtype. Sparse gradients are made dense.
+    clip_norm : Tensor of the same dtype, scalar
+        Largest norm allowed.
+    use_norm : Tensor of the same dtype, scalar, optional
+        The norm, if it is known already; else `global_norm` of the list.
+
+    Returns
+    -------
+    list_clipped : list of Tensor or None
+        Entries of the given list, scaled; all NaN if the norm is not finite.
+    norm : Tensor
+        The norm before clipping.
+    """
+    tensors = [None if t is None else convert_to_tensor(t) for t in t_list]
+    norm = global_norm(tensors) if use_norm is None else convert_to_tensor(use_norm)
+    scale = apply("RealDiv", clip_norm, apply("Maximum", norm, clip_norm))
+    scale = apply("Where", apply("IsFinite", norm), scale, float("nan"), name=name)
+    return [None if t is None else t * scale for t in tensors], norm

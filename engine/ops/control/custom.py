@@ -1,0 +1,68 @@
+"""An identity whose gradient the user gives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ...base import nest
+from ...base.errors import GraphError
+from ...base.shapes import Shape
+from ...ir.definition import REQUIRED, Sample, define
+from ...ir.operation import Operation
+from ..support.common import zeros_like
+from ..support.indexed_slices import IndexedSlices
+from ..support.literals import f64
+
+
+def _shapes(op: Operation) -> list[Shape]:
+    return [t.shape for t in op.inputs[: op.attrs["num"]]]
+
+
+def _gradient(op: Operation, *cotangents: Any) -> list[Any]:
+    num, function = op.attrs["num"], op.attrs["gradient"]
+    given = [zeros_like(y) if g is None else g for y, g in zip(op.outputs, cotangents, strict=True)]
+    found = _flat(function(*given))
+    if len(found) != len(op.inputs) - num:
+        raise GraphError(
+            f"the gradient function {_name(function)} returns the wrong number of gradients",
+            operation=op,
+            wanted=f"one for each of the {len(op.inputs) - num} arguments",
+            got=len(found),
+            hint="return None for an argument without a gradient",
+        )
+    return [None] * num + found
+
+
+def _flat(gradients: Any) -> list[Any]:
+    parts = None if isinstance(gradients, IndexedSlices) else nest.children(gradients)
+    return [gradients] if parts is None else [leaf for _, part in parts for leaf in _flat(part)]
+
+
+def _name(function: Callable[..., Any]) -> str:
+    return getattr(function, "__qualname__", repr(function))
+
+
+def _first(xp: Any, *arrays: Any, dtypes: Sequence[Any], num: int, gradient: Any) -> tuple[Any, ...]:
+    return arrays[:num]
+
+
+define(
+    "CustomGradient",
+    "inputs: *any -> outputs: *@dtypes",
+    attrs={"dtypes": REQUIRED, "num": REQUIRED, "gradient": REQUIRED},
+    shape=_shapes,
+    forwards=True,
+    kernel=_first,
+    gradient=_gradient,
+    samples=[
+        Sample(
+            [[f64([1, 2]), np.int32(3), f64(4)]],
+            (f64([1, 2]), np.int32(3)),
+            {"dtypes": ("float64", "int32"), "num": 2, "gradient": lambda dy, dn: [dy[0]]},
+            differentiable=False,
+        )
+    ],
+)

@@ -1,0 +1,206 @@
+"""Operations run for what they do: grouping, printing, asserting."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import numpy as np
+
+from ...base import nest
+from ...base.errors import GraphError, OpError
+from ...ir import scopes
+from ...ir.apply import apply, convert_to_tensor
+from ...ir.definition import KernelContext, NotDifferentiable, define
+from ...ir.operation import Operation
+from ...ir.tensor import Tensor
+from ...ir.traits import Effect
+from ...kernels.memory.contexts import outside
+from ..support.common import nothing, same_as
+from .placeholders import identity, no_op
+
+
+def group(*inputs: Any, name: str | None = None) -> Operation:
+    """Return an operation that has run when all of `inputs` have.
+
+    Parameters
+    ----------
+    inputs : Operation, Tensor, Variable, or nested structures of them
+        What to run.
+
+    Returns
+    -------
+    Operation
+        Without outputs.
+    """
+    with _after(inputs):
+        return no_op(name)
+
+
+def tuple_(tensors: Any, control_inputs: Any = (), name: str | None = None) -> Any:
+    """Return the tensors, each available only when all of them, and `control_inputs`, have been computed.
+
+    Parameters
+    ----------
+    tensors : nested structure of Tensor of any dtype and shape
+        What to wait for and return.
+    control_inputs : list of Operation or Tensor
+        What else to wait for.
+
+    Returns
+    -------
+    nested structure of Tensor
+        Same structure, dtypes and shapes.
+    """
+    with _after([tensors, control_inputs]):
+        return nest.map_structure(lambda tensor: identity(tensor, name=name), tensors)
+
+
+def _after(inputs: Any) -> Any:
+    ops = [_operation(leaf) for leaf in nest.flatten(list(inputs))]
+    return scopes.within(control_inputs=(*scopes.current().control_inputs, *ops))
+
+
+def _operation(leaf: Any) -> Operation:
+    element = scopes.get_default_graph().as_graph_element(leaf)
+    op = element.op if isinstance(element, Tensor) else element
+    if not op.region.encloses(scopes.current_region()):
+        raise GraphError(
+            f"operation {op.name} can not be waited for outside the {op.region.role} it was made in",
+            wanted=f"an operation of the {scopes.current_region().path()} or of a region around it",
+            got=f"one of the {op.region.path()}",
+            operation=op,
+            hint="return a value of it from the branch or body",
+        )
+    return op
+
+
+def _shown(value: Any, summarize: int | None) -> str:
+    array = np.asarray(value) if isinstance(value, (np.ndarray, np.generic, int, float)) else None
+    if array is None:
+        return f"[{value!r}]"
+    flat = array.ravel()
+    limit = flat.size if summarize is None or summarize < 0 else summarize
+    text = " ".join(str(element) for element in flat[:limit])
+    return f"[{text}...]" if limit < flat.size else f"[{text}]"
+
+
+def _print(xp: Any, context: KernelContext, value: Any, *data: Any, message: str, summarize: int | None) -> Any:
+    outside(print, message + "".join(_shown(part, summarize) for part in data), file=sys.stderr)
+    return value
+
+
+define(
+    "Print",
+    "input: T, data: host *any -> output: T",
+    attrs={"message": "", "summarize": 3},
+    shape=same_as(0),
+    forwards=True,
+    kernel=_print,
+    gradient=lambda op, g: [g] + [None] * (len(op.inputs) - 1),
+    effects=Effect.SHOWS,
+)
+
+
+def print_(input: Any, data: Any, message: str = "", summarize: int | None = 3, name: str | None = None) -> Tensor:
+    """Return `input`, and print `data` to the standard error each time it is computed.
+
+    Parameters
+    ----------
+    input : Tensor of any dtype and shape
+        Passed through, gradients too.
+    data : list of Tensor
+        What to print.
+    message : str
+        Printed before the data.
+    summarize : int or None
+        Elements printed of each tensor; None prints all.
+
+    Returns
+    -------
+    Tensor
+        Same dtype and shape.
+    """
+    return apply("Print", input, list(data), name=name, message=message, summarize=summarize)  # type: ignore[no-any-return]
+
+
+def _assert(xp: Any, context: KernelContext, condition: Any, *data: Any, message: str, summarize: int | None) -> None:
+    if not np.all(condition):
+        raise OpError(
+            f"assertion failed: {message}" if message else "assertion failed",
+            got=" ".join(_shown(part, summarize) for part in data) or None,
+            operation=context.operation,
+            wanted="a condition that is true everywhere",
+            hint="fetch the condition and its data to see where it fails",
+        )
+
+
+define(
+    "Assert",
+    "condition: host bool, data: host *any ->",
+    attrs={"message": "", "summarize": 3},
+    shape=nothing,
+    kernel=_assert,
+    gradient=NotDifferentiable("it has no value"),
+    effects=Effect.SHOWS,
+)
+
+
+def Assert(
+    condition: Any, data: Any = (), summarize: int | None = 3, message: str = "", name: str | None = None
+) -> Operation:
+    """Return an operation that fails the step with an OpError unless the condition holds.
+
+    Only what a fetch depends on runs: put uses of what is asserted under ``control_dependencies([operation])``.
+
+    Parameters
+    ----------
+    condition : bool Tensor of any shape
+        All of its elements must be true.
+    data : list of Tensor
+        Shown in the error.
+    summarize : int or None
+        Elements shown of each tensor; None shows all.
+    message : str
+        First words of the error.
+
+    Returns
+    -------
+    Operation
+        Without outputs.
+    """
+    return apply(  # type: ignore[no-any-return]
+        "Assert", condition, list(data), name=name, message=message, summarize=summarize
+    )
+
+
+def _compare(type: str, words: str, x: Any, y: Any, message: str, name: str | None) -> Operation:
+    x = convert_to_tensor(x)
+    y = convert_to_tensor(y, x.dtype)
+    text = f"{message + ': ' if message else ''}{x.name} {words} {y.name} does not hold everywhere"
+    return Assert(apply(type, x, y), [x, y], message=text, name=name)
+
+
+def assert_equal(x: Any, y: Any, message: str = "", name: str | None = None) -> Operation:
+    """Return an operation that fails unless ``x == y`` everywhere, with `message`; any dtype, shapes broadcast."""
+    return _compare("Equal", "==", x, y, message, name)
+
+
+def assert_less(x: Any, y: Any, message: str = "", name: str | None = None) -> Operation:
+    """Return an operation that fails unless ``x < y`` everywhere, with `message`; any real dtype, shapes broadcast."""
+    return _compare("Less", "<", x, y, message, name)
+
+
+def assert_less_equal(x: Any, y: Any, message: str = "", name: str | None = None) -> Operation:
+    """Return an operation that fails unless ``x <= y`` everywhere, with `message`; any real dtype, shapes broadcast."""
+    return _compare("LessEqual", "<=", x, y, message, name)
+
+
+def assert_greater(x: Any, y: Any, message: str = "", name: str | None = None) -> Operation:
+    """Return an operation that fails unless ``x > y`` everywhere, with `message`; any real dtype, shapes broadcast."""
+    return _compare("Greater", ">", x, y, message, name)
+
+
+def assert_greater_equal(x: Any, y: Any, message: str = "", name: str | None = None) -> Operation:
+    """Return an operation that fails unless ``x >= y`` everywhere, with `message`; any real dtype, shapes broadcast."""
+    return _compare("GreaterEqual", ">=", x, y, message, name)

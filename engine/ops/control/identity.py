@@ -1,0 +1,53 @@
+"""Identity of several tensors at once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ...base.shapes import Shape
+from ...ir.apply import apply, convert_to_tensor
+from ...ir.definition import REQUIRED, Sample, define
+from ...ir.operation import Operation
+from ...ir.tensor import Tensor
+from ..support.literals import f64
+
+
+def _shapes(op: Operation) -> list[Shape]:
+    return [t.shape for t in op.inputs]
+
+
+define(
+    "IdentityN",
+    "input: *any -> output: *@dtypes",
+    attrs={"dtypes": REQUIRED},
+    shape=_shapes,
+    forwards=True,
+    kernel=lambda xp, *arrays, dtypes: arrays,
+    gradient=lambda op, *gs: list(gs),
+    samples=[
+        Sample(
+            [[f64([1, 2]), np.int32(3)]],
+            (f64([1, 2]), np.int32(3)),
+            {"dtypes": ("float64", "int32")},
+        )
+    ],
+)
+
+
+def identity_n(input: Sequence[Any], name: str | None = None) -> list[Tensor]:
+    """Return tensors with the values of `input`, all of which exist once all inputs do.
+
+    Parameters
+    ----------
+    input : sequence of Tensor of any dtypes and shapes
+
+    Returns
+    -------
+    list of Tensor
+        Same dtypes and shapes.
+    """
+    tensors = [convert_to_tensor(t) for t in input]
+    return apply("IdentityN", tensors, name=name, dtypes=tuple(t.dtype for t in tensors))  # type: ignore[no-any-return]

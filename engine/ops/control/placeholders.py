@@ -1,0 +1,177 @@
+"""Values that come from nowhere: constants, placeholders, parameters of regions; and identity."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ...base import dtypes
+from ...base.shapes import Shape
+from ...ir.apply import apply
+from ...ir.definition import REQUIRED, NotDifferentiable, Sample, define
+from ...ir.operation import Operation
+from ...ir.tensor import Tensor
+from ...ir.traits import Role
+from ..support.common import nothing, same_as
+
+define(
+    "Const",
+    "-> value: @dtype",
+    attrs={"value": REQUIRED},
+    shape=lambda op: Shape(op.attrs["value"].shape),
+    role=Role.CONST,
+    static_shape=lambda op: Shape([None if d < 0 else d for d in op.attrs["value"].ravel().tolist()]),
+    kernel=None,
+    gradient=NotDifferentiable("a constant has no inputs"),
+)
+
+define(
+    "Param",
+    "-> value: @dtype",
+    attrs={"dtype": REQUIRED},
+    shape=lambda op: op.outputs[0].shape,
+    role=Role.PARAM,
+    kernel=None,
+    gradient=NotDifferentiable("a region's parameter gets its cotangent from the region's owner"),
+)
+
+define(
+    "Feed",
+    "-> value: @dtype",
+    attrs={"dtype": REQUIRED, "index": REQUIRED},
+    shape=lambda op: op.outputs[0].shape,
+    role=Role.FEED,
+    kernel=None,
+    gradient=NotDifferentiable("what is fed has no inputs"),
+)
+
+define(
+    "Placeholder",
+    "-> value: @dtype",
+    attrs={"dtype": REQUIRED, "shape": Shape(None)},
+    shape=lambda op: Shape(op.attrs["shape"]),
+    role=Role.PLACEHOLDER,
+    may_be_fed=True,
+    kernel=None,
+    gradient=NotDifferentiable("a placeholder has no inputs"),
+)
+
+
+def placeholder(dtype: Any, shape: Any = None, name: str | None = None) -> Tensor:
+    """Declare a value that is fed when a step runs.
+
+    Parameters
+    ----------
+    dtype : dtype-like
+        Dtype of what will be fed.
+    shape : sequence of int or None, optional
+        Static shape, None for an unknown dimension; None leaves the rank open too.
+
+    Returns
+    -------
+    Tensor
+        Feeding is checked against dtype and shape.
+    """
+    return apply(  # type: ignore[no-any-return]
+        "Placeholder", name=name, dtype=dtypes.as_dtype(dtype), shape=Shape(shape)
+    )
+
+
+define(
+    "PlaceholderWithDefault",
+    "input: T -> output: T",
+    attrs={"shape": Shape(None)},
+    shape=lambda op: Shape(op.attrs["shape"]),
+    forwards=True,
+    may_be_fed=True,
+    kernel=lambda xp, x, shape: x,
+    gradient=lambda op, g: [g],
+    samples=[Sample([np.array([1, 2], np.float32)], np.array([1, 2], np.float32), {"shape": Shape([None])})],
+)
+
+
+def placeholder_with_default(input: Any, shape: Any, name: str | None = None) -> Tensor:
+    """Declare a value that may be fed, and is `input` when it is not.
+
+    Parameters
+    ----------
+    input : Tensor of any dtype
+        The default.
+    shape : sequence of int or None
+        Static shape of the result, which both the default and what is fed must fit.
+
+    Returns
+    -------
+    Tensor
+        Of the default's dtype.
+    """
+    return apply("PlaceholderWithDefault", input, name=name, shape=Shape(shape))  # type: ignore[no-any-return]
+
+
+define(
+    "Identity",
+    "input: T -> output: T",
+    where={"T": dtypes.ALL},
+    shape=same_as(0),
+    role=Role.IDENTITY,
+    sparse_gradient=True,
+    kernel=lambda xp, x: x,
+    gradient=lambda op, g: [g],
+    samples=[Sample([np.array([1, 2], np.float64)], np.array([1, 2], np.float64))],
+)
+
+
+def identity(input: Any, name: str | None = None) -> Tensor:
+    """Return a tensor with the value of `input`.
+
+    Parameters
+    ----------
+    input : Tensor of any dtype and shape
+
+    Returns
+    -------
+    Tensor
+        Same dtype and shape.
+    """
+    return apply("Identity", input, name=name)  # type: ignore[no-any-return]
+
+
+define(
+    "StopGradient",
+    "input: T -> output: T",
+    shape=same_as(0),
+    role=Role.IDENTITY,
+    kernel=lambda xp, x: x,
+    gradient=NotDifferentiable("it exists to stop gradients"),
+    samples=[Sample([np.array([1, 2], np.float64)], np.array([1, 2], np.float64))],
+)
+
+
+def stop_gradient(input: Any, name: str | None = None) -> Tensor:
+    """Return `input`, through which no gradient flows.
+
+    Parameters
+    ----------
+    input : Tensor of any dtype and shape
+
+    Returns
+    -------
+    Tensor
+        Same dtype and shape.
+    """
+    return apply("StopGradient", input, name=name)  # type: ignore[no-any-return]
+
+
+define(
+    "NoOp",
+    "->",
+    shape=nothing,
+    kernel=lambda xp: None,
+    gradient=NotDifferentiable("it has no value"),
+)
+
+
+def no_op(name: str | None = None) -> Operation:
+    """Return an operation that does nothing, a place to hang control dependencies on."""
+    return apply("NoOp", name=name)  # type: ignore[no-any-return]

@@ -1,0 +1,319 @@
+"""Control flow: the primitives of the dataflow machine and the structured Cond and While.
+
+Switch, Merge, Enter, Exit and NextIteration are public: a program may close a loop by hand, as in the white
+paper of 2016. ``cond`` and ``while_loop`` build Cond and While, which lowering turns into primitives.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ...base import dtypes
+from ...base.errors import GraphError, ShapeError
+from ...base.settings import AUTO, WINDOW
+from ...base.shapes import SCALAR, Shape
+from ...ir.apply import apply
+from ...ir.definition import REQUIRED, NotDifferentiable, define
+from ...ir.operation import Operation
+from ...ir.tensor import Tensor
+from ...ir.traits import Role
+from ..support.common import same_as, zeros_like
+
+_ANY = {"T": dtypes.ALL}
+_BY_EXECUTOR = None
+_HAND_MADE = "this is a piece of a hand-made loop; use while_loop, or cut the path with stop_gradient"
+
+
+def _scalar_predicate(op: Operation, index: int) -> None:
+    predicate = op.inputs[index]
+    if predicate.rank not in (0, None):
+        raise ShapeError(
+            "a predicate must be a scalar",
+            wanted="[]",
+            got=predicate.shape,
+            operation=op,
+            hint="use reduce_all or reduce_any",
+        )
+
+
+def _switch_shape(op: Operation) -> list[Shape]:
+    _scalar_predicate(op, 1)
+    return [op.inputs[0].shape] * len(op.outputs)
+
+
+def _switch_gradient(op: Operation, *cotangents: Any) -> list[Any]:
+    data, predicate = op.inputs
+    sides = list(cotangents)
+    if None in sides:
+        zeros = apply(op.type, zeros_like(data), predicate, **op.attrs)
+        sides = [zero if side is None else side for side, zero in zip(sides, zeros, strict=True)]
+    return [apply("Merge", sides)[0], None]
+
+
+define(
+    "Switch",
+    "data: T, pred: host bool -> output_false: T, output_true: T",
+    where=_ANY,
+    shape=_switch_shape,
+    role=Role.SWITCH,
+    kernel=_BY_EXECUTOR,
+    gradient=_switch_gradient,
+)
+
+
+def switch(data: Any, pred: Any, name: str | None = None) -> tuple[Tensor, Tensor]:
+    """Send `data` to one of two outputs; what uses the other one is dead (Yu et al., 2018, section 4.1).
+
+    In Python: ``(DEAD, data) if pred else (data, DEAD)``.
+
+    Parameters
+    ----------
+    data : Tensor of any dtype and shape
+    pred : Tensor of bool, scalar
+
+    Returns
+    -------
+    tuple of Tensor
+        Output 0 is live when `pred` is false, output 1 when it is true.
+    """
+    false, true = apply("Switch", data, pred, name=name)
+    return false, true
+
+
+define(
+    "SwitchN",
+    "data: T, index: host int32 -> outputs: num*T",
+    where=_ANY,
+    attrs={"num": REQUIRED},
+    shape=_switch_shape,
+    role=Role.SWITCH_N,
+    kernel=_BY_EXECUTOR,
+    gradient=_switch_gradient,
+)
+
+
+def _merge_shape(op: Operation) -> list[Shape]:
+    shape = op.inputs[0].shape
+    for tensor in op.inputs[1:]:
+        shape = shape.relax(tensor.shape)
+    return [shape, SCALAR]
+
+
+def _merge_gradient(op: Operation, g: Any, _: Any) -> list[Any]:
+    if any(t.op.type == "NextIteration" for t in op.inputs):
+        raise GraphError("no gradient through a hand-made loop", operation=op, hint=_HAND_MADE)
+    return list(apply("SwitchN", g, op.outputs[1], num=len(op.inputs)))
+
+
+define(
+    "Merge",
+    "inputs: *T -> output: T, value_index: host int32",
+    where=_ANY,
+    shape=_merge_shape,
+    role=Role.MERGE,
+    kernel=_BY_EXECUTOR,
+    gradient=_merge_gradient,
+)
+
+
+def merge(inputs: Any, name: str | None = None) -> tuple[Tensor, Tensor]:
+    """Forward whichever input is live, as soon as it arrives; dead only when all inputs are dead.
+
+    Parameters
+    ----------
+    inputs : list of Tensor
+        Same dtype.
+
+    Returns
+    -------
+    output : Tensor
+        The live input.
+    value_index : Tensor of int32, scalar
+        Which one it was.
+    """
+    output, index = apply("Merge", inputs, name=name)
+    return output, index
+
+
+def _no_loop_gradient(op: Operation, *_: Any) -> list[Any]:
+    raise GraphError("no gradient through a hand-made loop", operation=op, hint=_HAND_MADE)
+
+
+def checked_window(given: Any) -> int | str:
+    """Return what is given as ``parallel_iterations``: an integer, or "auto"; GraphError if it is neither."""
+    if isinstance(given, str) and given == AUTO:
+        return AUTO
+    if not isinstance(given, (int, np.integer)) or given < 1:
+        raise GraphError(
+            "parallel_iterations must be a positive integer",
+            got=repr(given),
+            wanted="1 or more, or 'auto'",
+            hint="1 runs one iteration after the other; the default is fine for most loops",
+        )
+    return int(given)
+
+
+def _enter_shape(op: Operation) -> Shape:
+    return op.inputs[0].shape if op.attrs["is_constant"] else Shape(None)
+
+
+define(
+    "Enter",
+    "data: T -> output: T",
+    where=_ANY,
+    attrs={"frame_name": REQUIRED, "is_constant": False, "parallel_iterations": WINDOW},
+    shape=_enter_shape,
+    role=Role.ENTER,
+    kernel=_BY_EXECUTOR,
+    gradient=_no_loop_gradient,
+)
+
+
+def enter(
+    data: Any,
+    frame_name: str,
+    is_constant: bool = False,
+    parallel_iterations: int | str = WINDOW,
+    name: str | None = None,
+) -> Tensor:
+    """Bring a value into the loop frame `frame_name`, which the first Enter creates.
+
+    Parameters
+    ----------
+    data : Tensor of any dtype and shape
+    frame_name : str
+        Not empty; part of the tag of everything inside.
+    is_constant : bool
+        Deliver it to every iteration (a loop invariant) instead of to iteration 0 alone.
+    parallel_iterations : int or 'auto'
+        Most iterations alive at once, at least 1; "auto" for as many as memory allows.
+
+    Returns
+    -------
+    Tensor
+        The value, inside the frame.
+    """
+    if not frame_name:
+        raise GraphError("a frame needs a name", got=repr(frame_name), hint="give every loop its own name")
+    return apply(  # type: ignore[no-any-return]
+        "Enter",
+        data,
+        name=name,
+        frame_name=frame_name,
+        is_constant=is_constant,
+        parallel_iterations=checked_window(parallel_iterations),
+    )
+
+
+for _type, _role in (("Exit", Role.EXIT), ("NextIteration", Role.NEXT_ITERATION)):
+    define(
+        _type,
+        "data: T -> output: T",
+        where=_ANY,
+        role=_role,
+        shape=same_as(0),
+        kernel=_BY_EXECUTOR,
+        gradient=_no_loop_gradient,
+    )
+
+
+def exit(data: Any, name: str | None = None) -> Tensor:
+    """Return a value from a loop frame to the frame around it, once.
+
+    Parameters
+    ----------
+    data : Tensor of any dtype and shape
+
+    Returns
+    -------
+    Tensor
+        The value, in the parent frame and iteration.
+    """
+    return apply("Exit", data, name=name)  # type: ignore[no-any-return]
+
+
+def next_iteration(data: Any, name: str | None = None) -> Tensor:
+    """Pass a value on to the next iteration; a dead one goes no further.
+
+    Parameters
+    ----------
+    data : Tensor of any dtype and shape
+
+    Returns
+    -------
+    Tensor
+        The value, one iteration later.
+    """
+    return apply("NextIteration", data, name=name)  # type: ignore[no-any-return]
+
+
+def _loop_cond_shape(op: Operation) -> Shape:
+    _scalar_predicate(op, 0)
+    return SCALAR
+
+
+define(
+    "LoopCond",
+    "pred: host bool -> output: host bool",
+    shape=_loop_cond_shape,
+    role=Role.LOOP_COND,
+    kernel=_BY_EXECUTOR,
+    gradient=NotDifferentiable("a predicate is not differentiable"),
+)
+
+
+def loop_cond(pred: Any, name: str | None = None) -> Tensor:
+    """Mark the predicate of a hand-made loop; it forwards its input, and ends when the step is cancelled.
+
+    Parameters
+    ----------
+    pred : Tensor of bool, scalar
+
+    Returns
+    -------
+    Tensor
+        The predicate.
+    """
+    return apply("LoopCond", pred, name=name)  # type: ignore[no-any-return]
+
+
+define(
+    "ControlTrigger",
+    "->",
+    shape=lambda op: [],
+    role=Role.CONTROL_TRIGGER,
+    kernel=_BY_EXECUTOR,
+    gradient=NotDifferentiable("it has no value"),
+)
+
+
+def control_trigger(name: str | None = None) -> Operation:
+    """Return an operation that waits for its control inputs and is live even when they are dead."""
+    return apply("ControlTrigger", name=name)  # type: ignore[no-any-return]
+
+
+def _structured(op: Operation, *_: Any) -> list[Any]:
+    raise GraphError("Cond and While are differentiated by their regions", operation=op, hint="use gradients()")
+
+
+define(
+    "Cond",
+    "pred: host any -> outputs: *@dtypes",
+    attrs={"dtypes": REQUIRED},
+    shape=lambda op: [t.shape for t in op.outputs],
+    role=Role.COND,
+    kernel=_BY_EXECUTOR,
+    gradient=_structured,
+)
+
+define(
+    "While",
+    "inits: *any -> outputs: *@dtypes",
+    attrs={"dtypes": REQUIRED},
+    shape=lambda op: [t.shape for t in op.outputs],
+    role=Role.WHILE,
+    kernel=_BY_EXECUTOR,
+    gradient=_structured,
+)

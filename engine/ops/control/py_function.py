@@ -1,0 +1,147 @@
+"""Operations that call a Python function of the user, plain or ``async def``."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable, Generator, Sequence
+from typing import Any
+
+import numpy as np
+
+from ...base import dtypes
+from ...base.dtypes import DType
+from ...base.errors import DtypeError, OpError
+from ...base.shapes import Shape
+from ...ir.definition import REQUIRED, KernelContext, NotDifferentiable, define
+from ...ir.operation import Operation
+from ...ir.traits import Effect
+from ...kernels.memory.contexts import outside
+
+
+def _frozen(value: Any) -> Any:
+    """Return a read-only view: what the function is given may be in use elsewhere."""
+    if not isinstance(value, (np.ndarray, np.generic, bool, int, float, complex)):
+        return value
+    view = np.asarray(value).view()
+    view.flags.writeable = False
+    return view
+
+
+def _call(
+    context: KernelContext, function: Callable[..., Any], inputs: Sequence[Any], blocking: bool, **expected: Any
+) -> Any:
+    values = map(_frozen, inputs)
+    result = context.step.threads(function, *values) if blocking else function(*values)
+
+    def check(value: Any) -> Any:
+        return _checked(context, function, value, **expected)
+
+    return Promised(result, check) if inspect.isawaitable(result) else check(result)
+
+
+class Promised:
+    """What an asynchronous function will return; awaited once, or closed when its step ends before.
+
+    Attributes
+    ----------
+    source : awaitable
+        What the function returned.
+    convert : callable
+        Makes the kernel's outputs from the source's result, or raises OpError.
+    """
+
+    def __init__(self, source: Awaitable[Any], convert: Callable[[Any], Any]) -> None:
+        self.source = source
+        self.convert = convert
+
+    def __await__(self) -> Generator[Any, Any, Any]:
+        return self._converted().__await__()
+
+    async def _converted(self) -> Any:
+        return self.convert(await self.source)
+
+    def close(self) -> None:
+        """Give the result up: close a coroutine, cancel a future."""
+        end = getattr(self.source, "close", None) or getattr(self.source, "cancel", None)
+        if end is not None:
+            end()
+
+
+def _checked(
+    context: KernelContext,
+    function: Any,
+    result: Any,
+    *,
+    dtypes_: Sequence[DType],
+    shapes: Sequence[Shape],
+    single: bool,
+) -> Any:
+    values = [result] if single else [] if result is None else result
+    if not isinstance(values, (list, tuple)) or len(values) != len(dtypes_):
+        raise _error(context, function, "does not return what Tout says", f"{len(dtypes_)} values", _described(result))
+    arrays = [
+        _output(context, function, *part) for part in zip(range(len(values)), values, dtypes_, shapes, strict=True)
+    ]
+    pool = context.step.contexts.pool
+    if pool is not None:
+        arrays = [pool.adopt(array) for array in arrays]
+    return arrays[0] if len(arrays) == 1 else tuple(arrays)
+
+
+def _output(context: KernelContext, function: Any, index: int, value: Any, dtype: DType, shape: Shape) -> Any:
+    try:
+        array = dtypes.as_array(value, dtype)
+    except DtypeError as error:
+        what = f"returned another dtype than Tout says, as output {index}"
+        raise _error(context, function, what, dtype, _described(value)) from error
+    if not shape.includes(Shape(array.shape)):
+        what = f"returned another shape than output_shapes says, as output {index}"
+        raise _error(context, function, what, shape, Shape(array.shape))
+    return array
+
+
+def _described(value: Any) -> str:
+    if isinstance(value, (np.ndarray, np.generic)):
+        return f"{value.dtype}{list(value.shape)}"
+    return f"{type(value).__name__} {value!r}"[:200]
+
+
+def _error(context: KernelContext, function: Any, what: str, wanted: Any, got: Any) -> OpError:
+    name = getattr(function, "__qualname__", repr(function))
+    return OpError(
+        f"py_function {name} {what}",
+        wanted=wanted,
+        got=got,
+        operation=context.operation,
+        hint="return arrays of exactly the dtypes in Tout",
+    )
+
+
+def _kernel(
+    xp: Any,
+    context: KernelContext,
+    *inputs: Any,
+    function: Any,
+    Tout: Sequence[DType],
+    output_shapes: Sequence[Shape],
+    single: bool,
+    blocking: bool,
+) -> Any:
+    expected = {"dtypes_": Tout, "shapes": output_shapes, "single": single}
+    return outside(_call, context, function, inputs, blocking, **expected)
+
+
+def _shapes(op: Operation) -> list[Shape]:
+    return list(op.attrs["output_shapes"])
+
+
+define(
+    "PyFunction",
+    "inputs: host *any -> outputs: host *@Tout",
+    attrs={"function": REQUIRED, "Tout": REQUIRED, "output_shapes": REQUIRED, "single": False, "blocking": False},
+    shape=_shapes,
+    retry=False,
+    kernel=_kernel,
+    gradient=NotDifferentiable("what a Python function computes is not known; give it one with custom_gradient"),
+    effects=Effect.PYTHON | Effect.WAITS,
+)

@@ -1,0 +1,56 @@
+"""The operations behind ``Session.partial_run``: values come to a step, and go from it, while it runs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...base import dtypes
+from ...base.dtypes import DType
+from ...ir.definition import REQUIRED, KernelContext, NotDifferentiable, define
+from ...ir.traits import Effect, Role
+from ..support.common import nothing
+
+
+def _wait(xp: Any, context: KernelContext, *, index: int, dtype: DType) -> Any:
+    return context.step.parts.come(index)
+
+
+def _hand_over(xp: Any, context: KernelContext, value: Any, *, key: int) -> None:
+    context.step.parts.put(key, value)
+
+
+def _end(xp: Any, context: KernelContext, *, key: int, needs: tuple[int, ...]) -> None:
+    context.step.parts.finish(key)
+
+
+define(
+    "PartialFeed",
+    "-> value: host @dtype",
+    attrs={"index": REQUIRED, "dtype": REQUIRED},
+    shape=lambda op: op.outputs[0].shape,
+    role=Role.PARTIAL_FEED,
+    kernel=_wait,
+    gradient=NotDifferentiable("what is fed has no inputs"),
+    effects=Effect.WAITS,
+)
+
+define(
+    "PartialFetch",
+    "input: host T ->",
+    where={"T": dtypes.VALUES},
+    attrs={"key": REQUIRED},
+    shape=nothing,
+    kernel=_hand_over,
+    gradient=NotDifferentiable("it has no output"),
+    effects=Effect.SHOWS,
+)
+
+define(
+    "PartialEnd",
+    "->",
+    attrs={"key": REQUIRED, "needs": REQUIRED},
+    shape=nothing,
+    kernel=_end,
+    gradient=NotDifferentiable("it has no value"),
+    effects=Effect.SHOWS,
+)

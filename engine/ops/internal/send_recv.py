@@ -1,0 +1,48 @@
+"""Send and Recv, the two ends of an edge between devices, and copies between a device's memory and the host's.
+
+Compiling makes them, once gradients are made. The executors do Send and Recv; the copies are for devices whose arrays
+are not NumPy's, and their backends do them.
+"""
+
+from __future__ import annotations
+
+from ...base import dtypes
+from ...base.shapes import Shape
+from ...ir.definition import REQUIRED, NotDifferentiable, define
+from ...ir.traits import Effect, Role
+from ..support.common import nothing
+
+_AFTER = NotDifferentiable("compiling makes it after gradients are made")
+
+define(
+    "Send",
+    "value: any ->",
+    attrs={"channel": REQUIRED, "dead_silent": False},
+    shape=nothing,
+    role=Role.SEND,
+    kernel=None,
+    gradient=_AFTER,
+    effects=Effect.SHOWS,
+)
+
+define(
+    "Recv",
+    "-> value: @dtype",
+    attrs={"channel": REQUIRED, "dtype": REQUIRED, "shape": Shape(None), "dead_silent": False},
+    shape=lambda op: Shape(op.attrs["shape"]),
+    role=Role.RECV,
+    kernel=None,
+    gradient=_AFTER,
+    effects=Effect.WAITS,
+)
+
+for _type in ("ToHost", "ToDevice", "IntoDevice"):  # ToDevice leaves in the host's memory what the host computes with
+    define(
+        _type,
+        "value: T -> copy: T",
+        where={"T": dtypes.ON_GPU},
+        shape=lambda op: op.inputs[0].shape,
+        role=Role.TRANSFER,
+        kernel=None,
+        gradient=_AFTER,
+    )

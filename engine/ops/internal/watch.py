@@ -1,0 +1,27 @@
+"""The operation behind ``Session.watch``: shows a value to whoever watches it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...base import dtypes
+from ...ir.definition import REQUIRED, KernelContext, NotDifferentiable, define
+from ...ir.traits import Effect
+from ..support.common import nothing
+
+
+def _show(xp: Any, context: KernelContext, value: Any, *, key: str) -> Any:
+    return context.step.show(key, value)
+
+
+define(
+    "Watch",
+    "input: host T ->",
+    where={"T": dtypes.VALUES},
+    attrs={"key": REQUIRED},
+    shape=nothing,
+    retry=False,
+    kernel=_show,
+    gradient=NotDifferentiable("it has no output"),
+    effects=Effect.SHOWS | Effect.WAITS,
+)

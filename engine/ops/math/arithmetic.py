@@ -1,0 +1,370 @@
+"""Elementwise arithmetic on two operands, with NumPy broadcasting."""
+
+from __future__ import annotations
+
+import cmath
+import math
+from typing import Any
+
+from ...base import dtypes
+from ...base.errors import DtypeError, GraphError, ShapeError
+from ...base.shapes import UNKNOWN, Shape
+from ...ir.apply import apply, convert_to_tensor
+from ...ir.definition import Sample, Ufunc, define
+from ...ir.operation import Operation
+from ...ir.static_values import static_value
+from ...ir.tensor import Tensor
+from ..support import array_library as arrays
+from ..support.common import broadcast_all, zeros_like
+from ..support.families import binary, sampled, typed
+from ..support.literals import f64, i32
+from .complex import conj
+
+_A = [[1.5, -2.0, 3.0]]
+_B = [[0.5], [4.0]]
+_POSITIVE = [[1.5, 0.25, 3.0]]
+_Z = ([1 + 2j, -0.5 + 1j], [[0.5 - 1j], [2 + 0.25j]])
+
+add = binary(
+    "Add",
+    "add",
+    "Add elementwise; strings are concatenated.",
+    where=(*dtypes.NUMERIC, dtypes.string),
+    kernel=Ufunc("add"),
+    gradient=lambda x, y, z, g: (g, g),
+    samples=[*sampled(lambda x, y: x + y, (_A, _B)), Sample([i32(3), i32(4)], i32(7))],
+)
+
+subtract = binary(
+    "Sub",
+    "subtract",
+    "Subtract elementwise.",
+    kernel=Ufunc("subtract"),
+    gradient=lambda x, y, z, g: (g, -g),
+    samples=[*sampled(lambda x, y: x - y, (_A, _B)), Sample([i32(3), i32(4)], i32(-1))],
+)
+
+multiply = binary(
+    "Mul",
+    "multiply",
+    "Multiply elementwise.",
+    kernel=Ufunc("multiply"),
+    gradient=lambda x, y, z, g: (g * conj(y), g * conj(x)),
+    samples=sampled(lambda x, y: x * y, (_A, _B), lambda x, y: x * y, _Z),
+)
+
+
+def _division(op: Operation) -> Shape:
+    if op.inputs[0].dtype.is_integer:
+        raise DtypeError(
+            "division is not defined for integers",
+            wanted="a floating or complex dtype",
+            got=op.inputs[0].dtype,
+            operation=op,
+            hint="use // for whole numbers, or cast both operands to 'float32' first",
+        )
+    return broadcast_all(op)
+
+
+divide = binary(
+    "RealDiv",
+    "divide",
+    "Divide elementwise; integers are refused (use ``floordiv`` or cast them).",
+    kernel=Ufunc("divide"),
+    shape=_division,
+    gradient=lambda x, y, z, g: (g / conj(y), -(g * conj(z / y))),
+    samples=sampled(lambda x, y: x / y, (_A, _B), lambda x, y: x / y, _Z),
+)
+realdiv = truediv = div = divide
+
+
+def _nonzero(xp: Any, x: Any, y: Any) -> None:
+    if y.dtype.kind in "iu" and x.size and not xp.all(y):
+        raise ZeroDivisionError("integer division by zero")
+
+
+@typed
+def _floor_divide(xp: Any, x: Any, y: Any) -> Any:
+    _nonzero(xp, x, y)
+    return xp.floor_divide(x, y)
+
+
+@typed
+def _floor_mod(xp: Any, x: Any, y: Any) -> Any:
+    _nonzero(xp, x, y)
+    return xp.remainder(x, y)
+
+
+floordiv = binary(
+    "FloorDiv",
+    "floordiv",
+    "Divide elementwise and round towards minus infinity; an integer divided by zero raises ZeroDivisionError.",
+    where=dtypes.REAL,
+    reads_values=True,
+    kernel=_floor_divide,
+    gradient=lambda x, y, z, g: (zeros_like(x), zeros_like(y)),
+    samples=[
+        *sampled(lambda x, y: math.floor(x / y), ([7.5, -7.5, 3.2], 2.0)),
+        Sample([i32([7, -7, 6]), i32(2)], i32([3, -4, 3])),
+    ],
+)
+
+floormod = mod = binary(
+    "FloorMod",
+    "floormod",
+    "Remainder of ``floordiv``, with the sign of the divisor; an integer zero divisor raises ZeroDivisionError.",
+    where=dtypes.REAL,
+    reads_values=True,
+    kernel=_floor_mod,
+    gradient=lambda x, y, z, g: (g, -(g * floordiv(x, y))),
+    samples=[
+        *sampled(lambda x, y: x - y * math.floor(x / y), ([7.5, -7.5, 3.2], 2.0)),
+        Sample([i32([7, -7, 6]), i32([2, 2, -4])], i32([1, 1, -2])),
+    ],
+)
+
+
+def _lowered(x: Tensor, y: Tensor) -> Tensor:
+    """Return y - 1; but where x is 0, an exponent that has come down to 0 stays: its power has no derivatives."""
+    known = None if y.graph.is_feedable(y) else static_value(y)
+    if known is not None and known.all():
+        return y - 1
+    ended = apply("LogicalAnd", apply("Equal", x, 0), apply("Equal", y, 0))
+    return apply("Where", ended, 1, y - 1)  # type: ignore[no-any-return]
+
+
+def _power_gradient(x: Tensor, y: Tensor, z: Tensor, g: Tensor) -> tuple[Tensor, Tensor]:
+    slope = y * pow(x, _lowered(x, y))
+    defined = apply("NotEqual", x, 0) if x.dtype.is_complex else x > 0
+    logarithm = apply("Log", apply("Where", defined, x, 1))
+    return g * conj(slope), g * conj(z * logarithm)
+
+
+pow = binary(
+    "Pow",
+    "pow",
+    "Raise `x` to the power `y` elementwise; an integer to a negative power raises ValueError.",
+    reads_values=True,
+    kernel=Ufunc("power", elsewhere=arrays.power),
+    gradient=_power_gradient,
+    samples=[
+        *sampled(math.pow, (_POSITIVE, [[2.0], [-0.5]]), lambda x, y: cmath.exp(y * cmath.log(x)), _Z),
+        Sample([i32([2, -3]), i32([10, 3])], i32([1024, -27])),
+    ],
+)
+
+
+def _pick_gradient(x: Tensor, y: Tensor, mask: Tensor, g: Tensor) -> tuple[Tensor, Tensor]:
+    return apply("Where", mask, g, 0), apply("Where", mask, 0, g)
+
+
+maximum = binary(
+    "Maximum",
+    "maximum",
+    "Larger of two values, elementwise; NaN wins, and of equals `x` takes the gradient.",
+    where=dtypes.REAL,
+    kernel=Ufunc("maximum"),
+    gradient=lambda x, y, z, g: _pick_gradient(x, y, x >= y, g),
+    samples=sampled(max, (_A, _B)),
+)
+
+minimum = binary(
+    "Minimum",
+    "minimum",
+    "Smaller of two values, elementwise; NaN wins, and of equals `x` takes the gradient.",
+    where=dtypes.REAL,
+    kernel=Ufunc("minimum"),
+    gradient=lambda x, y, z, g: _pick_gradient(x, y, x <= y, g),
+    samples=sampled(min, (_A, _B)),
+)
+
+
+def _squared_difference_gradient(x: Tensor, y: Tensor, z: Tensor, g: Tensor) -> tuple[Tensor, Tensor]:
+    slope = (g + conj(g)) * (x - y)
+    return slope, -slope
+
+
+@typed
+def _squared_difference(xp: Any, x: Any, y: Any) -> Any:
+    difference = x - y
+    return difference * xp.conjugate(difference)
+
+
+squared_difference = binary(
+    "SquaredDifference",
+    "squared_difference",
+    "``(x - y) * conj(x - y)``, elementwise.",
+    kernel=_squared_difference,
+    gradient=_squared_difference_gradient,
+    samples=sampled(lambda x, y: (x - y) ** 2, (_A, _B), lambda x, y: abs(x - y) ** 2 + 0j, _Z),
+)
+
+
+def _atan2_gradient(y: Tensor, x: Tensor, z: Tensor, g: Tensor) -> tuple[Tensor, Tensor]:
+    scaled = g / (x * x + y * y)
+    return x * scaled, -(y * scaled)
+
+
+binary(
+    "Atan2",
+    "atan2",
+    "Angle of the point (second operand, first operand) in radians, elementwise.",
+    where=dtypes.FLOATING,
+    kernel=Ufunc("arctan2"),
+    gradient=_atan2_gradient,
+    samples=sampled(math.atan2, (_A, _B)),
+)
+
+
+def atan2(y: Any, x: Any, name: str | None = None) -> Tensor:
+    """Angle of the point (`x`, `y`) in radians, from -pi to pi, elementwise.
+
+    Parameters
+    ----------
+    y, x : Tensor of a floating dtype
+        Same dtype; shapes broadcast.
+
+    Returns
+    -------
+    Tensor
+        Of the operands' dtype and broadcast shape.
+    """
+    return apply("Atan2", y, x, name=name)  # type: ignore[no-any-return]
+
+
+@typed
+def _divide_no_nan(xp: Any, x: Any, y: Any) -> Any:
+    zero = y == 0
+    return xp.where(zero, xp.zeros((), y.dtype), x / xp.where(zero, xp.ones((), y.dtype), y))
+
+
+def _divide_no_nan_gradient(x: Tensor, y: Tensor, z: Tensor, g: Tensor) -> tuple[Tensor, Tensor]:
+    return div_no_nan(g, conj(y)), -(g * conj(div_no_nan(z, y)))
+
+
+div_no_nan = binary(
+    "DivNoNan",
+    "div_no_nan",
+    "Divide elementwise, with 0 where the divisor is 0.",
+    where=dtypes.DIFFERENTIABLE,
+    kernel=_divide_no_nan,
+    gradient=_divide_no_nan_gradient,
+    samples=[
+        *sampled(lambda x, y: x / y, (_A, _B)),
+        Sample([f64([1, 0, 3]), f64([0, 0, 2])], f64([0, 0, 1.5]), differentiable=False),
+    ],
+)
+
+
+@typed
+def _x_log_y(xp: Any, x: Any, y: Any) -> Any:
+    zero = x == 0
+    return xp.where(zero, xp.zeros((), x.dtype), x * xp.log(xp.where(zero, xp.ones((), y.dtype), y)))
+
+
+def _x_log_y_gradient(x: Tensor, y: Tensor, z: Tensor, g: Tensor) -> tuple[Tensor, Tensor]:
+    used = apply("Cast", apply("NotEqual", x, 0), dtype=x.dtype)
+    return g * conj(xlogy(used, y)), g * conj(div_no_nan(x, y))
+
+
+xlogy = binary(
+    "Xlogy",
+    "xlogy",
+    "``x * log(y)``, with 0 where `x` is 0, elementwise.",
+    where=dtypes.DIFFERENTIABLE,
+    kernel=_x_log_y,
+    gradient=_x_log_y_gradient,
+    samples=[
+        *sampled(lambda x, y: x * math.log(y), (_A, _B)),
+        Sample([f64([0, 0]), f64([0, 2])], f64([0, 0]), differentiable=False),
+    ],
+)
+
+
+def _same_shapes(op: Operation) -> Shape:
+    merged = UNKNOWN
+    for tensor in op.inputs:
+        if not merged.is_compatible_with(tensor.shape):
+            raise ShapeError(
+                "the terms of a sum differ in shape",
+                wanted=merged,
+                got=f"{tensor.shape} of {tensor.name}",
+                operation=op,
+                hint="terms do not broadcast here; use + for that",
+            )
+        merged = merged.merge(tensor.shape)
+    return merged
+
+
+def _add_all(xp: Any, first: Any, *rest: Any) -> Any:
+    if any(x.shape != first.shape for x in rest):
+        raise ValueError(f"the terms of a sum differ in shape: {[x.shape for x in (first, *rest)]}")
+    if not rest:
+        return first
+    total = xp.asarray(first + rest[0], first.dtype)
+    for x in rest[1:]:
+        xp.add(total, x, out=total)
+    return total
+
+
+define(
+    "AddN",
+    "inputs: *T -> sum: T",
+    where={"T": dtypes.NUMERIC},
+    shape=_same_shapes,
+    kernel=_add_all,
+    gradient=lambda op, g: [g] * len(op.inputs),
+    samples=[
+        Sample([[f64([1, 2]), f64([3, 4]), f64([5, 6])]], f64([9, 12])),
+        Sample([[f64(3)]], f64(3)),
+    ],
+)
+
+
+def add_n(inputs: Any, name: str | None = None) -> Tensor:
+    """Add tensors of one shape.
+
+    Parameters
+    ----------
+    inputs : sequence of Tensor of any numeric dtype
+        At least one; same dtype and shape.
+
+    Returns
+    -------
+    Tensor
+        Of that dtype and shape.
+
+    Raises
+    ------
+    ShapeError
+        If shapes differ: terms do not broadcast.
+    GraphError
+        If there are no terms.
+    """
+    terms = [inputs] if isinstance(inputs, Tensor) else list(inputs)
+    if not terms:
+        raise GraphError("add_n needs at least one term", got=inputs, hint="use zeros for an empty sum")
+    return apply("AddN", terms, name=name)  # type: ignore[no-any-return]
+
+
+def accumulate_n(inputs: Any, shape: Any = None, tensor_dtype: Any = None, name: str | None = None) -> Tensor:
+    """Add tensors of one shape, stating shape and dtype.
+
+    Parameters
+    ----------
+    inputs : sequence of Tensor of any numeric dtype
+        At least one; same dtype and shape.
+    shape : sequence of int or None, optional
+        Shape of the terms.
+    tensor_dtype : dtype-like, optional
+        Dtype of the terms.
+
+    Returns
+    -------
+    Tensor
+        Of that dtype and shape.
+    """
+    result = add_n([convert_to_tensor(x, tensor_dtype) for x in inputs], name)
+    if shape is not None:
+        result.set_shape(shape)
+    return result

@@ -1,0 +1,89 @@
+"""Conversion between dtypes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ...base import dtypes
+from ...base.errors import DtypeError
+from ...base.shapes import Shape
+from ...ir.apply import apply, convert_to_tensor
+from ...ir.definition import REQUIRED, Sample, define
+from ...ir.operation import Operation
+from ...ir.tensor import Tensor
+from ..support.literals import c128, f64, flags, i32
+
+_CASTABLE = (dtypes.bool_, *dtypes.NUMERIC)
+
+
+def _cast_shape(op: Operation) -> Shape:
+    dtype = dtypes.as_dtype(op.attrs["dtype"])
+    if dtype not in _CASTABLE:
+        raise DtypeError(
+            "cast can not make this dtype",
+            wanted="bool or a number",
+            got=dtype,
+            hint="use py_function for conversions of strings",
+        )
+    return op.inputs[0].shape
+
+
+def _cast(xp: Any, x: Any, dtype: Any) -> Any:
+    target = dtypes.as_dtype(dtype).numpy
+    if x.dtype.kind == "c" and target is not None and target.kind not in "cb":
+        x = x.real
+    with np.errstate(invalid="ignore", over="ignore"):
+        return x.astype(target)
+
+
+def _cast_gradient(op: Operation, g: Tensor) -> list[Any]:
+    source, target = op.inputs[0].dtype, op.outputs[0].dtype
+    if not (source.is_differentiable and target.is_differentiable):
+        return [None]
+    return [apply("Cast", g, dtype=source)]
+
+
+define(
+    "Cast",
+    "x: T -> y: @dtype",
+    where={"T": _CASTABLE},
+    attrs={"dtype": REQUIRED},
+    shape=_cast_shape,
+    kernel=_cast,
+    gradient=_cast_gradient,
+    samples=[
+        Sample([f64([1.7, -1.7])], i32([1, -1]), {"dtype": dtypes.int32}, differentiable=False),
+        Sample([f64([1.5, -2.0])], c128([1.5, -2.0]), {"dtype": dtypes.complex128}),
+        Sample([c128([1 + 2j])], f64([1]), {"dtype": dtypes.float64}),
+        Sample([f64([0.0, 0.5])], flags([False, True]), {"dtype": dtypes.bool_}, differentiable=False),
+    ],
+)
+
+
+def cast(x: Any, dtype: Any, name: str | None = None) -> Tensor:
+    """Convert to another dtype.
+
+    Parameters
+    ----------
+    x : Tensor of bool or any numeric dtype, any shape
+    dtype : dtype-like
+        Bool or any numeric dtype. Floats are truncated toward zero to integers, complex numbers lose their
+        imaginary part to reals, everything but zero is true.
+
+    Returns
+    -------
+    Tensor
+        Of dtype `dtype` and the shape of `x`; `x` itself when it has that dtype. Gradients flow between
+        floating and complex dtypes and are cut by all others.
+
+    Raises
+    ------
+    DtypeError
+        If either dtype is string, resource or series.
+    """
+    tensor, wanted = convert_to_tensor(x), dtypes.as_dtype(dtype)
+    if tensor.dtype is wanted:
+        return tensor
+    return apply("Cast", tensor, name=name, dtype=wanted)  # type: ignore[no-any-return]

@@ -1,0 +1,200 @@
+"""Comparisons, logic and bits, elementwise with NumPy broadcasting. A tensor does not override ``==``: use `equal`."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ...base import dtypes
+from ...ir.definition import NotDifferentiable, Sample, Ufunc
+from ..support import array_library as arrays
+from ..support.families import binary, unary
+from ..support.literals import f64, flags, i32
+
+_BOOL = (dtypes.bool_,)
+_A = f64([[1.5, -2.0, 4.0]])
+_B = f64([[1.5], [4.0]])
+_P = flags([True, True, False, False])
+_Q = flags([True, False, True, False])
+_I = i32([12, -1, 7])
+_J = i32([10, 6, 0])
+_DISCRETE = NotDifferentiable("its result is bool")
+_BITS = NotDifferentiable("it works on the bits of integers")
+
+
+def _pairs(function: Callable[[Any, Any], Any], x: Any, y: Any) -> list[Sample]:
+    return [Sample([x, y], np.vectorize(function, otypes=[bool]))]
+
+
+equal = binary(
+    "Equal",
+    "equal",
+    "Whether two values are equal, elementwise; NaN equals nothing.",
+    where=dtypes.VALUES,
+    output="bool",
+    kernel=Ufunc("equal"),
+    gradient=_DISCRETE,
+    samples=_pairs(operator.eq, _A, _B),
+)
+
+not_equal = binary(
+    "NotEqual",
+    "not_equal",
+    "Whether two values differ, elementwise; NaN differs from everything.",
+    where=dtypes.VALUES,
+    output="bool",
+    kernel=Ufunc("not_equal"),
+    gradient=_DISCRETE,
+    samples=_pairs(operator.ne, _A, _B),
+)
+
+less = binary(
+    "Less",
+    "less",
+    "Whether ``x < y``, elementwise.",
+    where=dtypes.REAL,
+    output="bool",
+    kernel=Ufunc("less"),
+    gradient=_DISCRETE,
+    samples=_pairs(operator.lt, _A, _B),
+)
+
+less_equal = binary(
+    "LessEqual",
+    "less_equal",
+    "Whether ``x <= y``, elementwise.",
+    where=dtypes.REAL,
+    output="bool",
+    kernel=Ufunc("less_equal"),
+    gradient=_DISCRETE,
+    samples=_pairs(operator.le, _A, _B),
+)
+
+greater = binary(
+    "Greater",
+    "greater",
+    "Whether ``x > y``, elementwise.",
+    where=dtypes.REAL,
+    output="bool",
+    kernel=Ufunc("greater"),
+    gradient=_DISCRETE,
+    samples=_pairs(operator.gt, _A, _B),
+)
+
+greater_equal = binary(
+    "GreaterEqual",
+    "greater_equal",
+    "Whether ``x >= y``, elementwise.",
+    where=dtypes.REAL,
+    output="bool",
+    kernel=Ufunc("greater_equal"),
+    gradient=_DISCRETE,
+    samples=_pairs(operator.ge, _A, _B),
+)
+
+logical_and = binary(
+    "LogicalAnd",
+    "logical_and",
+    "Whether both are true, elementwise.",
+    where=_BOOL,
+    output="bool",
+    kernel=Ufunc("logical_and"),
+    gradient=_DISCRETE,
+    samples=_pairs(lambda p, q: p and q, _P, _Q),
+)
+
+logical_or = binary(
+    "LogicalOr",
+    "logical_or",
+    "Whether at least one is true, elementwise.",
+    where=_BOOL,
+    output="bool",
+    kernel=Ufunc("logical_or"),
+    gradient=_DISCRETE,
+    samples=_pairs(lambda p, q: p or q, _P, _Q),
+)
+
+logical_xor = binary(
+    "LogicalXor",
+    "logical_xor",
+    "Whether exactly one is true, elementwise.",
+    where=_BOOL,
+    output="bool",
+    kernel=Ufunc("logical_xor"),
+    gradient=_DISCRETE,
+    samples=_pairs(lambda p, q: bool(p) != bool(q), _P, _Q),
+)
+
+logical_not = unary(
+    "LogicalNot",
+    "logical_not",
+    "Whether a value is false, elementwise.",
+    where=_BOOL,
+    output="bool",
+    kernel=Ufunc("logical_not"),
+    gradient=_DISCRETE,
+    samples=[Sample([_P], flags([False, False, True, True]))],
+)
+
+bitwise_and = binary(
+    "BitwiseAnd",
+    "bitwise_and",
+    "Bits set in both, elementwise.",
+    where=dtypes.INTEGER,
+    kernel=Ufunc("bitwise_and"),
+    gradient=_BITS,
+    samples=[Sample([_I, _J], i32([8, 6, 0]))],
+)
+
+bitwise_or = binary(
+    "BitwiseOr",
+    "bitwise_or",
+    "Bits set in at least one, elementwise.",
+    where=dtypes.INTEGER,
+    kernel=Ufunc("bitwise_or"),
+    gradient=_BITS,
+    samples=[Sample([_I, _J], i32([14, -1, 7]))],
+)
+
+bitwise_xor = binary(
+    "BitwiseXor",
+    "bitwise_xor",
+    "Bits set in exactly one, elementwise.",
+    where=dtypes.INTEGER,
+    kernel=Ufunc("bitwise_xor"),
+    gradient=_BITS,
+    samples=[Sample([_I, _J], i32([6, -7, 7]))],
+)
+
+left_shift = binary(
+    "LeftShift",
+    "left_shift",
+    "Bits of `x` moved up by `y` places, elementwise.",
+    where=dtypes.INTEGER,
+    kernel=Ufunc("left_shift", elsewhere=arrays.shifted_left),
+    gradient=_BITS,
+    samples=[Sample([i32([1, -3, 5]), i32([4, 1, 0])], i32([16, -6, 5]))],
+)
+
+right_shift = binary(
+    "RightShift",
+    "right_shift",
+    "Bits of `x` moved down by `y` places, keeping the sign, elementwise.",
+    where=dtypes.INTEGER,
+    kernel=Ufunc("right_shift", elsewhere=arrays.shifted_right),
+    gradient=_BITS,
+    samples=[Sample([i32([16, -6, 5]), i32([4, 1, 1])], i32([1, -3, 2]))],
+)
+
+invert = unary(
+    "Invert",
+    "invert",
+    "All bits flipped, elementwise.",
+    where=dtypes.INTEGER,
+    kernel=Ufunc("invert"),
+    gradient=_BITS,
+    samples=[Sample([_I], i32([-13, 0, -8]))],
+)

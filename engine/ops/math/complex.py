@@ -1,0 +1,158 @@
+"""Parts of complex numbers. A cotangent is multiplied by the conjugate of the derivative."""
+
+from __future__ import annotations
+
+import cmath
+from typing import Any
+
+import numpy as np
+
+from ...base import dtypes
+from ...ir.apply import apply, as_typed, constant, convert_to_tensor
+from ...ir.definition import REQUIRED, Sample, Ufunc, define
+from ...ir.operation import Operation
+from ...ir.tensor import Tensor
+from ..support.common import broadcast_all, sum_to, zeros_like
+from ..support.families import unary
+from ..support.literals import c128, f64
+
+COMPLEX = (dtypes.complex64, dtypes.complex128)
+_Z = c128([1 + 2j, -0.5 + 0.25j, 3 - 1j])
+
+unary(
+    "Conj",
+    "conj",
+    "Complex conjugate, elementwise.",
+    where=COMPLEX,
+    kernel=Ufunc("conjugate"),
+    gradient=lambda x, y, g: conj(g),
+    samples=[Sample([_Z], c128([1 - 2j, -0.5 - 0.25j, 3 + 1j]))],
+)
+
+
+def conj(x: Any, name: str | None = None) -> Tensor:
+    """Complex conjugate, elementwise.
+
+    Parameters
+    ----------
+    x : Tensor of any numeric dtype
+        A real tensor is returned as it is.
+
+    Returns
+    -------
+    Tensor
+        Same dtype and shape.
+    """
+    tensor = x if isinstance(x, Tensor) else convert_to_tensor(x)
+    return apply("Conj", tensor, name=name) if tensor.dtype.is_complex else tensor
+
+
+unary(
+    "Real",
+    "real",
+    "Real part, elementwise.",
+    where=COMPLEX,
+    output="T.real",
+    kernel=lambda xp, x: x.real.copy(),
+    gradient=lambda x, y, g: complex(g, zeros_like(g)),
+    samples=[Sample([_Z], f64([1, -0.5, 3]))],
+)
+
+unary(
+    "Imag",
+    "imag",
+    "Imaginary part, elementwise.",
+    where=COMPLEX,
+    output="T.real",
+    kernel=lambda xp, x: x.imag.copy(),
+    gradient=lambda x, y, g: complex(zeros_like(g), g),
+    samples=[Sample([_Z], f64([2, 0.25, -1]))],
+)
+
+angle = unary(
+    "Angle",
+    "angle",
+    "Argument of a complex number in radians, elementwise.",
+    where=COMPLEX,
+    output="T.real",
+    kernel=lambda xp, x: xp.asarray(xp.angle(x), x.real.dtype),
+    gradient=lambda x, y, g: complex(zeros_like(g), g) / conj(x),
+    samples=[Sample([_Z], np.vectorize(cmath.phase))],
+)
+
+
+def real(input: Any, name: str | None = None) -> Tensor:
+    """Real part, elementwise.
+
+    Parameters
+    ----------
+    input : Tensor of any numeric dtype
+        A real tensor is returned as it is.
+
+    Returns
+    -------
+    Tensor
+        Of the real dtype and the same shape.
+    """
+    x = convert_to_tensor(input)
+    return apply("Real", x, name=name) if x.dtype.is_complex else x
+
+
+def imag(input: Any, name: str | None = None) -> Tensor:
+    """Imaginary part, elementwise.
+
+    Parameters
+    ----------
+    input : Tensor of any numeric dtype
+        The imaginary part of a real tensor is zeros.
+
+    Returns
+    -------
+    Tensor
+        Of the real dtype and the same shape.
+    """
+    x = convert_to_tensor(input)
+    return apply("Imag", x, name=name) if x.dtype.is_complex else zeros_like(x)
+
+
+def _complex_gradient(op: Operation, g: Tensor) -> list[Any]:
+    return [sum_to(real(g), op.inputs[0]), sum_to(imag(g), op.inputs[1])]
+
+
+def _complex_kernel(xp: Any, real: Any, imag: Any, dtype: Any) -> Any:
+    result = xp.empty(xp.broadcast_shapes(real.shape, imag.shape), dtypes.as_dtype(dtype).numpy)
+    result.real[...] = real
+    result.imag[...] = imag
+    return result
+
+
+define(
+    "Complex",
+    "real: T, imag: T -> z: @dtype",
+    where={"T": (dtypes.float32, dtypes.float64)},
+    attrs={"dtype": REQUIRED},
+    shape=broadcast_all,
+    kernel=_complex_kernel,
+    gradient=_complex_gradient,
+    samples=[Sample([_Z.real, _Z.imag], _Z, {"dtype": dtypes.complex128})],
+)
+
+
+def complex(real: Any, imag: Any, name: str | None = None) -> Tensor:
+    """Make complex numbers of their parts.
+
+    Parameters
+    ----------
+    real, imag : Tensor of dtype float32 or float64
+        Same dtype; shapes broadcast. Two literals make complex64.
+
+    Returns
+    -------
+    Tensor
+        complex64 or complex128, of the broadcast shape.
+    """
+    typed = [as_typed(part) for part in (real, imag)]
+    known = next((t.dtype for t in typed if t is not None), dtypes.float32)
+    parts = [constant(p, known) if t is None else t for p, t in zip((real, imag), typed, strict=True)]
+    dtype = dtypes.complex128 if known is dtypes.float64 else dtypes.complex64
+    return apply("Complex", *parts, name=name, dtype=dtype)  # type: ignore[no-any-return]

@@ -1,0 +1,225 @@
+"""Products over an axis, whole and running, with gradients that are right to any order where factors are 0.
+
+The derivative of a product by one factor is the product of the others (`ProdOthers`). Its own derivative is taken
+row by row of a matrix that holds, for each result, the factors it is made of; so no division is ever needed.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...base import dtypes
+from ...base.shapes import Shape
+from ...ir.apply import apply, convert_to_tensor
+from ...ir.definition import REQUIRED, Kernel, Sample, define
+from ...ir.operation import Operation
+from ...ir.tensor import Tensor
+from ..support.arguments import axis_within, static_int, static_ints
+from ..support.common import ones_like, shape_of
+from ..support.families import typed
+from ..support.literals import c128, f64, i32
+from .complex import conj
+from .reductions import reduced_axes, reduced_shape, spread
+
+_X = f64([[2, 0, -3], [0.5, 4, 1.5]])
+_RUNNING = {"axis": 0, "exclusive": False, "reverse": False}
+
+
+def _same_with_axis(op: Operation) -> Shape:
+    shape = op.inputs[0].shape
+    if shape.rank is not None:
+        axis_within(op.attrs["axis"], shape.rank)
+    return shape
+
+
+def _scan(xp: Any, scan: str, x: Any, axis: int, exclusive: bool, reverse: bool) -> Any:
+    """Run ``cumsum`` or ``cumprod`` along an axis, excluding each element itself or from the end if asked."""
+    turn = (slice(None),) * (axis % x.ndim) + (slice(None, None, -1),)
+    y = getattr(xp, scan)(x[turn] if reverse else x, axis, dtype=x.dtype)
+    if exclusive:
+        lead = (slice(None),) * (axis % x.ndim)
+        shifted = xp.full_like(y, scan == "cumprod")
+        shifted[*lead, 1:] = y[*lead, :-1]
+        y = shifted
+    return xp.ascontiguousarray(y[turn]) if reverse else y
+
+
+def _running(scan: str) -> Kernel:
+    return typed(lambda xp, x, axis, exclusive, reverse: _scan(xp, scan, x, axis, exclusive, reverse))
+
+
+def _cumsum_gradient(op: Operation, g: Tensor) -> list[Any]:
+    return [apply("Cumsum", g, **{**op.attrs, "reverse": not op.attrs["reverse"]})]
+
+
+define(
+    "Cumsum",
+    "x: T -> y: T",
+    where={"T": dtypes.NUMERIC},
+    attrs=_RUNNING,
+    shape=_same_with_axis,
+    kernel=_running("cumsum"),
+    gradient=_cumsum_gradient,
+    samples=[
+        Sample([_X], f64([[2, 0, -3], [2.5, 4, -1.5]])),
+        Sample([_X], f64([[0, 2, 2], [0, 0.5, 4.5]]), {"axis": 1, "exclusive": True}),
+        Sample([_X], f64([[-1, -3, -3], [6, 5.5, 1.5]]), {"axis": -1, "reverse": True}),
+        Sample([_X], f64([[-3, -3, 0], [5.5, 1.5, 0]]), {"axis": 1, "reverse": True, "exclusive": True}),
+    ],
+)
+
+
+def cumsum(x: Any, axis: Any = 0, exclusive: bool = False, reverse: bool = False, name: str | None = None) -> Tensor:
+    """Running sum along an axis.
+
+    Parameters
+    ----------
+    x : Tensor of any numeric dtype, of rank at least 1
+    axis : int
+        Axis to run along.
+    exclusive : bool
+        Leave each element out of its own sum: ``[a, b, c]`` gives ``[0, a, a + b]``.
+    reverse : bool
+        Run from the end.
+
+    Returns
+    -------
+    Tensor
+        Same dtype and shape.
+    """
+    return _run("Cumsum", x, axis, exclusive, reverse, name)
+
+
+def _run(type: str, x: Any, axis: Any, exclusive: bool, reverse: bool, name: str | None) -> Tensor:
+    return apply(  # type: ignore[no-any-return]
+        type, x, name=name, axis=static_int(axis), exclusive=bool(exclusive), reverse=bool(reverse)
+    )
+
+
+def _factors_gradient(x: Tensor, g: Tensor, axis: int, comparison: str) -> Tensor:
+    """Return the cotangent of `x` from that of ``y[i] = product of x[j] where comparison(j, i)`` along `axis`."""
+    rows, columns = (axis, axis + 1) if axis >= 0 else (axis - 1, axis)
+    position = apply("Cumsum", apply("Fill", shape_of(x), i32(1)), axis=axis)
+    row, column = apply("ExpandDims", position, axis=columns), apply("ExpandDims", position, axis=rows)
+    included = apply(comparison, column, row)
+    factors = apply("Where", included, apply("ExpandDims", x, axis=rows), 1)
+    others = apply("ProdOthers", factors, axis=columns)
+    cotangent = apply("ExpandDims", g, axis=columns) * conj(others)
+    return apply("Sum", apply("Where", included, cotangent, 0), axis=(rows,))  # type: ignore[no-any-return]
+
+
+@typed
+def _others(xp: Any, x: Any, axis: int) -> Any:
+    return _scan(xp, "cumprod", x, axis, True, False) * _scan(xp, "cumprod", x, axis, True, True)
+
+
+define(
+    "ProdOthers",
+    "x: T -> y: T",
+    where={"T": dtypes.NUMERIC},
+    attrs={"axis": REQUIRED},
+    shape=_same_with_axis,
+    kernel=_others,
+    gradient=lambda op, g: [_factors_gradient(op.inputs[0], g, op.attrs["axis"], "NotEqual")],
+    samples=[
+        Sample([_X], f64([[0, -6, 0], [6, 0.75, 2]]), {"axis": 1}),
+        Sample([_X], f64([[0.5, 4, 1.5], [2, 0, -3]]), {"axis": -2}),
+    ],
+)
+
+
+def _product_gradient(op: Operation, g: Tensor) -> list[Any]:
+    return [spread(g, op) * conj(apply("ProdOthers", op.inputs[0], axis=op.attrs["axis"][0]))]
+
+
+define(
+    "Prod",
+    "x: T -> y: T",
+    where={"T": dtypes.NUMERIC},
+    attrs={"axis": REQUIRED, "keepdims": False},
+    shape=lambda op: reduced_shape(op.inputs[0].shape, op.attrs["axis"], op.attrs["keepdims"]),
+    kernel=typed(lambda xp, x, axis, keepdims: xp.prod(x, axis, x.dtype, keepdims=keepdims)),
+    gradient=_product_gradient,
+    samples=[
+        Sample([_X], f64([0, 3]), {"axis": (1,)}),
+        Sample([_X], f64([[1, 0, -4.5]]), {"axis": (-2,), "keepdims": True}),
+        Sample([c128([1j, 2 + 1j, -1])], c128(1 - 2j), {"axis": (0,)}),
+    ],
+)
+
+
+def reduce_prod(input_tensor: Any, axis: Any = None, keepdims: bool = False, name: str | None = None) -> Tensor:
+    """Product over axes; its gradient is right where factors are 0.
+
+    Parameters
+    ----------
+    input_tensor : Tensor of any numeric dtype
+    axis : int or sequence of int, optional
+        Axes to reduce; all when None.
+    keepdims : bool
+        Keep the reduced axes, with size 1.
+
+    Returns
+    -------
+    Tensor
+        Same dtype, without the reduced axes.
+    """
+    x = convert_to_tensor(input_tensor)
+    if axis is None:
+        return _full_product(x, keepdims, name)
+    axes = static_ints(axis)
+    if x.rank is not None:
+        reduced_axes(axes, x.rank)
+    if len(axes) == 1:
+        return apply("Prod", x, name=name, axis=axes, keepdims=bool(keepdims))  # type: ignore[no-any-return]
+    for a in axes:
+        x = apply("Prod", x, axis=(a,), keepdims=True)
+    return x if keepdims or not axes else apply("Squeeze", x, name=name, axis=axes)
+
+
+def _full_product(x: Tensor, keepdims: bool, name: str | None) -> Tensor:
+    product: Tensor = apply("Prod", apply("Reshape", x, i32([-1])), name=name, axis=(0,))
+    if not keepdims:
+        return product
+    ones = ones_like(shape_of(x)) if x.rank is None else i32([1] * x.rank)
+    return apply("Reshape", product, ones)  # type: ignore[no-any-return]
+
+
+def _cumprod_gradient(op: Operation, g: Tensor) -> list[Any]:
+    comparison = "Greater" if op.attrs["reverse"] else "Less"
+    comparison += "" if op.attrs["exclusive"] else "Equal"
+    return [_factors_gradient(op.inputs[0], g, op.attrs["axis"], comparison)]
+
+
+define(
+    "Cumprod",
+    "x: T -> y: T",
+    where={"T": dtypes.NUMERIC},
+    attrs=_RUNNING,
+    shape=_same_with_axis,
+    kernel=_running("cumprod"),
+    gradient=_cumprod_gradient,
+    samples=[
+        Sample([_X], f64([[2, 0, -3], [1, 0, -4.5]])),
+        Sample([_X], f64([[1, 2, 0], [1, 0.5, 2]]), {"axis": 1, "exclusive": True}),
+        Sample([_X], f64([[0, 0, -3], [3, 6, 1.5]]), {"axis": -1, "reverse": True}),
+        Sample([_X], f64([[0, -3, 1], [6, 1.5, 1]]), {"axis": 1, "reverse": True, "exclusive": True}),
+    ],
+)
+
+
+def cumprod(x: Any, axis: Any = 0, exclusive: bool = False, reverse: bool = False, name: str | None = None) -> Tensor:
+    """Running product along an axis; see `cumsum`. Its gradient takes memory for the square of the axis.
+
+    Parameters
+    ----------
+    x : Tensor of any numeric dtype, of rank at least 1
+    axis, exclusive, reverse
+        As in `cumsum`.
+
+    Returns
+    -------
+    Tensor
+        Same dtype and shape.
+    """
+    return _run("Cumprod", x, axis, exclusive, reverse, name)

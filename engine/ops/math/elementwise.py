@@ -1,0 +1,296 @@
+"""Elementwise functions of one operand: signs, powers, exponentials, rounding, tests of floating values."""
+
+from __future__ import annotations
+
+import cmath
+import math
+from typing import Any
+
+import numpy as np
+
+from ...base import dtypes
+from ...ir.apply import apply, convert_to_tensor
+from ...ir.definition import NotDifferentiable, Sample, Ufunc, define
+from ...ir.operation import Operation
+from ...ir.tensor import Tensor
+from ..support import array_library as arrays
+from ..support.common import same_as, zeros_like
+from ..support.families import sampled, typed, unary
+from ..support.literals import f64, flags, i32
+from .arithmetic import div_no_nan, maximum, minimum
+from .complex import conj
+
+_X = [[0.5, -1.25], [2.25, -0.3]]
+_POSITIVE = [[0.5, 1.25], [2.0, 0.3]]
+_Z = [0.5 + 0.25j, -0.75 + 1.5j, 1 - 2j]
+
+negative = unary(
+    "Neg",
+    "negative",
+    "Change the sign, elementwise.",
+    where=dtypes.NUMERIC,
+    kernel=Ufunc("negative"),
+    gradient=lambda x, y, g: -g,
+    samples=[*sampled(lambda x: 0 - x, _X), Sample([i32([3, -4])], i32([-3, 4]))],
+)
+
+
+def _absolute_gradient(op: Operation, g: Tensor) -> list[Any]:
+    (x,) = op.inputs
+    return [(apply("Cast", g, dtype=x.dtype) if x.dtype.is_complex else g) * sign(x)]
+
+
+define(
+    "Abs",
+    "x: T -> y: T.real",
+    where={"T": dtypes.NUMERIC},
+    shape=same_as(0),
+    kernel=Ufunc("absolute"),
+    gradient=_absolute_gradient,
+    samples=[
+        *sampled(math.fabs, _X, lambda z: math.hypot(z.real, z.imag), _Z),
+        Sample([i32([3, -4])], i32([3, 4])),
+    ],
+)
+
+
+def abs(x: Any, name: str | None = None) -> Tensor:
+    """Magnitude, elementwise.
+
+    Parameters
+    ----------
+    x : Tensor of any numeric dtype
+
+    Returns
+    -------
+    Tensor
+        Same shape; same dtype, but of a complex one the real dtype.
+    """
+    return apply("Abs", x, name=name)  # type: ignore[no-any-return]
+
+
+def _sign_gradient(x: Tensor, y: Tensor, g: Tensor) -> Tensor:
+    if not x.dtype.is_complex:
+        return zeros_like(x)
+    radial = apply("Cast", apply("Real", conj(g) * y), dtype=x.dtype)
+    return div_no_nan(g - y * radial, apply("Cast", abs(x), dtype=x.dtype))
+
+
+sign = unary(
+    "Sign",
+    "sign",
+    "-1, 0 or 1 by the sign, elementwise; ``x / abs(x)`` of complex numbers.",
+    where=dtypes.NUMERIC,
+    kernel=Ufunc("sign", elsewhere=arrays.signs),
+    gradient=_sign_gradient,
+    samples=[
+        *sampled(lambda x: math.copysign(1.0, x), _X, lambda z: z / math.hypot(z.real, z.imag), _Z),
+        Sample([i32([3, 0, -4])], i32([1, 0, -1])),
+    ],
+)
+
+square = unary(
+    "Square",
+    "square",
+    "Square, elementwise.",
+    where=dtypes.NUMERIC,
+    kernel=Ufunc("square"),
+    gradient=lambda x, y, g: g * conj(x * 2),
+    samples=sampled(lambda x: x * x, _X, lambda x: x * x, _Z),
+)
+
+sqrt = unary(
+    "Sqrt",
+    "sqrt",
+    "Square root, elementwise; NaN for negative real numbers.",
+    kernel=Ufunc("sqrt"),
+    gradient=lambda x, y, g: g / conj(y * 2),
+    samples=sampled(math.sqrt, _POSITIVE, cmath.sqrt, _Z),
+)
+
+rsqrt = unary(
+    "Rsqrt",
+    "rsqrt",
+    "Reciprocal of the square root, elementwise.",
+    kernel=typed(lambda xp, x: 1 / xp.sqrt(x)),
+    gradient=lambda x, y, g: g * conj(y * y * y * -0.5),
+    samples=sampled(lambda x: x**-0.5, _POSITIVE, lambda z: 1 / cmath.sqrt(z), _Z),
+)
+
+reciprocal = unary(
+    "Reciprocal",
+    "reciprocal",
+    "``1 / x``, elementwise.",
+    kernel=Ufunc("reciprocal"),
+    gradient=lambda x, y, g: -(g * conj(y * y)),
+    samples=sampled(lambda x: 1 / x, _X, lambda z: 1 / z, _Z),
+)
+
+exp = unary(
+    "Exp",
+    "exp",
+    "Exponential, elementwise.",
+    kernel=Ufunc("exp"),
+    gradient=lambda x, y, g: g * conj(y),
+    samples=sampled(math.exp, _X, cmath.exp, _Z),
+)
+
+expm1 = unary(
+    "Expm1",
+    "expm1",
+    "``exp(x) - 1`` without loss of digits near 0, elementwise.",
+    kernel=Ufunc("expm1"),
+    gradient=lambda x, y, g: g * conj(y + 1),
+    samples=sampled(math.expm1, [*_X[0], 1e-12], lambda z: cmath.exp(z) - 1, _Z),
+)
+
+log = unary(
+    "Log",
+    "log",
+    "Natural logarithm, elementwise; NaN for negative real numbers.",
+    kernel=Ufunc("log"),
+    gradient=lambda x, y, g: g / conj(x),
+    samples=sampled(math.log, _POSITIVE, cmath.log, _Z),
+)
+
+log1p = unary(
+    "Log1p",
+    "log1p",
+    "``log(1 + x)`` without loss of digits near 0, elementwise.",
+    kernel=Ufunc("log1p"),
+    gradient=lambda x, y, g: g / conj(x + 1),
+    samples=sampled(math.log1p, [0.5, 2.0, -0.3, 1e-5], lambda z: cmath.log(1 + z), _Z),
+)
+
+
+def _special(function: str) -> Any:
+    """Return a kernel that takes a function of SciPy; two-byte floats go by float32."""
+
+    def kernel(xp: Any, x: Any) -> Any:
+        return arrays.special(xp, function)(x.astype(xp.float32) if x.dtype.itemsize == 2 else x)
+
+    return typed(kernel)
+
+
+_SLOPE = 2 / math.sqrt(math.pi)
+
+erf = unary(
+    "Erf",
+    "erf",
+    "Error function, elementwise.",
+    where=dtypes.FLOATING,
+    kernel=_special("erf"),
+    gradient=lambda x, y, g: g * (exp(-square(x)) * _SLOPE),
+    samples=sampled(math.erf, _X),
+)
+
+erfc = unary(
+    "Erfc",
+    "erfc",
+    "``1 - erf(x)`` without loss of digits for large `x`, elementwise.",
+    where=dtypes.FLOATING,
+    kernel=_special("erfc"),
+    gradient=lambda x, y, g: g * (exp(-square(x)) * -_SLOPE),
+    samples=sampled(math.erfc, [*_X[0], 9.0]),
+)
+
+floor = unary(
+    "Floor",
+    "floor",
+    "Round towards minus infinity, elementwise.",
+    where=dtypes.FLOATING,
+    kernel=Ufunc("floor"),
+    gradient=lambda x, y, g: zeros_like(x),
+    samples=sampled(lambda x: float(math.floor(x)), [0.5, -1.25, 2.7]),
+)
+
+ceil = unary(
+    "Ceil",
+    "ceil",
+    "Round towards plus infinity, elementwise.",
+    where=dtypes.FLOATING,
+    kernel=Ufunc("ceil"),
+    gradient=lambda x, y, g: zeros_like(x),
+    samples=sampled(lambda x: float(math.ceil(x)), [0.5, -1.25, 2.7]),
+)
+
+rint = unary(
+    "Rint",
+    "rint",
+    "Round to the nearest whole number, halves to the even one, elementwise.",
+    where=dtypes.FLOATING,
+    kernel=Ufunc("rint"),
+    gradient=lambda x, y, g: zeros_like(x),
+    samples=[
+        Sample([f64([0.3, -1.25, 2.6])], f64([0, -1, 3])),
+        Sample([f64([0.5, 1.5, -2.5])], f64([0, 2, -2]), differentiable=False),
+    ],
+)
+
+
+def round(x: Any, name: str | None = None) -> Tensor:
+    """Round to the nearest whole number, halves to the even one, elementwise.
+
+    Parameters
+    ----------
+    x : Tensor of an integer or floating dtype
+        An integer tensor is returned as it is.
+
+    Returns
+    -------
+    Tensor
+        Same dtype and shape.
+    """
+    x = convert_to_tensor(x)
+    return x if x.dtype.is_integer else rint(x, name)
+
+
+_TEST = NotDifferentiable("its result is bool")
+_ODD = f64([1.0, np.nan, np.inf, -np.inf])
+
+is_nan = unary(
+    "IsNan",
+    "is_nan",
+    "Whether a value is NaN, elementwise.",
+    output="bool",
+    kernel=Ufunc("isnan"),
+    gradient=_TEST,
+    samples=[Sample([_ODD], flags([False, True, False, False]))],
+)
+
+is_inf = unary(
+    "IsInf",
+    "is_inf",
+    "Whether a value is infinite, elementwise.",
+    output="bool",
+    kernel=Ufunc("isinf"),
+    gradient=_TEST,
+    samples=[Sample([_ODD], flags([False, False, True, True]))],
+)
+
+is_finite = unary(
+    "IsFinite",
+    "is_finite",
+    "Whether a value is neither infinite nor NaN, elementwise.",
+    output="bool",
+    kernel=Ufunc("isfinite"),
+    gradient=_TEST,
+    samples=[Sample([_ODD], flags([True, False, False, False]))],
+)
+
+
+def clip_by_value(t: Any, clip_value_min: Any, clip_value_max: Any, name: str | None = None) -> Tensor:
+    """Limit values to an interval; gradients pass where the value is inside it, bounds included.
+
+    Parameters
+    ----------
+    t : Tensor of an integer or floating dtype
+    clip_value_min, clip_value_max : Tensor of the same dtype
+        Shapes broadcast.
+
+    Returns
+    -------
+    Tensor
+        Of the operands' dtype and broadcast shape.
+    """
+    return maximum(minimum(t, clip_value_max), clip_value_min, name)

@@ -1,0 +1,232 @@
+"""Linear algebra: products of matrices, norms."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ...base import dtypes
+from ...base.errors import GraphError, ShapeError
+from ...base.shapes import SCALAR, Shape
+from ...ir.apply import apply, convert_to_tensor
+from ...ir.definition import REQUIRED, NotDifferentiable, Sample, define
+from ...ir.operation import Operation
+from ...ir.tensor import Tensor
+from ...kernels.cpu.product_sum import ProductSum
+from ..support.common import sum_to
+from ..support.families import typed
+from ..support.literals import f64, i32
+from .complex import conj
+from .reductions import reduce_max, reduce_sum
+
+_A = f64([[1, 2, -1], [0.5, -3, 2]])
+_B = f64([[2, 0.5], [-1, 4], [3, 1.5]])
+_BATCH = np.arange(12, dtype=np.float64).reshape(2, 1, 2, 3) - 5
+
+
+def _matmul_shape(op: Operation) -> Shape:
+    a, b = (t.shape for t in op.inputs[:2])
+    for shape in (a, b):
+        if shape.rank is not None and shape.rank < 2:
+            raise ShapeError(
+                "matmul multiplies matrices",
+                wanted="rank 2 or more",
+                got=f"{a} and {b}",
+                operation=op,
+                hint="make a vector a matrix with expand_dims, or use reduce_sum(x * y)",
+            )
+    if a.rank is None or b.rank is None:
+        return Shape(None)
+    rows, inner = reversed(a[-2:].dims) if op.attrs["transpose_a"] else a[-2:].dims
+    inner_b, columns = reversed(b[-2:].dims) if op.attrs["transpose_b"] else b[-2:].dims
+    if None not in (inner, inner_b) and inner != inner_b:
+        raise ShapeError(
+            "the inner dimensions of a matrix product differ",
+            wanted=f"{inner} rows on the right",
+            got=f"{a} and {b}" + "".join(f", {k}" for k in ("transpose_a", "transpose_b") if op.attrs[k]),
+            operation=op,
+            hint="transpose one side with transpose_a=True or transpose_b=True",
+        )
+    leading: Shape = a[:-2].broadcast(b[:-2])
+    return leading + Shape([rows, columns])
+
+
+def _matmul_gradient(op: Operation, g: Tensor) -> list[Any]:
+    a, b = op.inputs
+    ta, tb = op.attrs["transpose_a"], op.attrs["transpose_b"]
+    if ta:
+        to_a = matmul(conj(b), g, transpose_a=tb, transpose_b=True)
+    else:
+        to_a = matmul(g, conj(b), transpose_b=not tb)
+    if tb:
+        to_b = matmul(g, conj(a), transpose_a=True, transpose_b=ta)
+    else:
+        to_b = matmul(conj(a), g, transpose_a=not ta)
+    if a.rank == b.rank == 2:
+        return [to_a, to_b]
+    return [sum_to(to_a, a), sum_to(to_b, b)]
+
+
+def _product(xp: Any, a: Any, b: Any, transpose_a: bool, transpose_b: bool) -> Any:
+    return xp.matmul(a.swapaxes(-1, -2) if transpose_a else a, b.swapaxes(-1, -2) if transpose_b else b)
+
+
+def _rows_by_columns(a: Any, b: Any) -> Any:
+    return (a[..., :, :, None] * b[..., None, :, :]).sum(-2)
+
+
+define(
+    "MatMul",
+    "a: T, b: T -> product: T",
+    where={"T": dtypes.NUMERIC},
+    attrs={"transpose_a": False, "transpose_b": False},
+    shape=_matmul_shape,
+    kernel=typed(_product),
+    gradient=_matmul_gradient,
+    samples=[
+        Sample([_A, _B], f64([[-3, 7], [10, -8.75]])),
+        Sample([_A.T.copy(), _B], f64([[-3, 7], [10, -8.75]]), {"transpose_a": True}),
+        Sample([_A, _B.T.copy()], f64([[-3, 7], [10, -8.75]]), {"transpose_b": True}),
+        Sample([_A.T.copy(), _B.T.copy()], f64([[-3, 7], [10, -8.75]]), {"transpose_a": True, "transpose_b": True}),
+        Sample([_BATCH, np.stack([_B, -_B, 2 * _B])], _rows_by_columns),
+        Sample([_A * (1 + 2j), _B * (2 - 1j)], f64([[-3, 7], [10, -8.75]]) * (4 + 3j)),
+        Sample([i32([[1, 2]]), i32([[3], [4]])], i32([[11]])),
+    ],
+)
+
+
+define(
+    "MatMulAdd",
+    "a: T, b: T, total: T -> sum: T",
+    where={"T": (dtypes.float32, dtypes.float64)},
+    attrs={"transpose_a": False, "transpose_b": False},
+    shape=_matmul_shape,
+    kernel=typed(lambda xp, a, b, total, **transposed: _product(xp, a, b, **transposed) + total),
+    gradient=NotDifferentiable("it is made after gradients are"),
+    samples=[
+        Sample([_A, _B, f64([[1, 2], [3, 4]])], f64([[-2, 9], [13, -4.75]])),
+        Sample(
+            [_A.T.copy(), _B.T.copy(), f64([[1, 2], [3, 4]])],
+            f64([[-2, 9], [13, -4.75]]),
+            {"transpose_a": True, "transpose_b": True},
+        ),
+    ],
+)
+
+
+_SUM = NotDifferentiable("a pass makes it after gradients are made")
+_MATRICES = (dtypes.float32, dtypes.float64)
+
+
+def _add_product(xp: Any, total: ProductSum, a: Any, b: Any) -> ProductSum:
+    total.add(a, b)
+    return total
+
+
+define(
+    "ProductSumBegin",
+    "total: T -> sum: resource",
+    where={"T": _MATRICES},
+    shape=lambda op: SCALAR,
+    kernel=lambda xp, total: ProductSum(total),
+    gradient=_SUM,
+)
+
+define(
+    "ProductSumAdd",
+    "sum: resource, a: T, b: T -> sum: resource",
+    where={"T": _MATRICES},
+    shape=lambda op: SCALAR,
+    kernel=_add_product,
+    gradient=_SUM,
+)
+
+define(
+    "ProductSumEnd",
+    "sum: resource -> total: @dtype",
+    attrs={"dtype": REQUIRED, "shape": Shape(None)},
+    shape=lambda op: Shape(op.attrs["shape"]),
+    kernel=lambda xp, total, dtype, shape: total.value(),
+    gradient=_SUM,
+)
+
+
+def matmul(a: Any, b: Any, transpose_a: bool = False, transpose_b: bool = False, name: str | None = None) -> Tensor:
+    """Multiply matrices; the dimensions before the last two broadcast.
+
+    Parameters
+    ----------
+    a, b : Tensor of any numeric dtype
+        Same dtype, shapes ``[..., rows, inner]`` and ``[..., inner, columns]``.
+    transpose_a, transpose_b : bool
+        Swap the last two dimensions of that operand first.
+
+    Returns
+    -------
+    Tensor
+        Same dtype, shape ``[..., rows, columns]``.
+
+    Raises
+    ------
+    ShapeError
+        If an operand is no matrix, or the inner or leading dimensions do not fit.
+    """
+    return apply(  # type: ignore[no-any-return]
+        "MatMul", a, b, name=name, transpose_a=bool(transpose_a), transpose_b=bool(transpose_b)
+    )
+
+
+def l2_loss(t: Any, name: str | None = None) -> Tensor:
+    """Half the sum of squares.
+
+    Parameters
+    ----------
+    t : Tensor of a floating dtype
+
+    Returns
+    -------
+    Tensor
+        A scalar of the same dtype.
+    """
+    return apply("Mul", reduce_sum(apply("Square", t)), 0.5, name=name)  # type: ignore[no-any-return]
+
+
+def norm(
+    tensor: Any, ord: Any = "euclidean", axis: Any = None, keepdims: bool = False, name: str | None = None
+) -> Tensor:
+    """Norm of vectors: all values taken as one vector, or along axes.
+
+    Parameters
+    ----------
+    tensor : Tensor of a floating or complex dtype
+    ord : {'euclidean', 1, 2, inf} or positive float
+        2 is the same as 'euclidean'.
+    axis, keepdims
+        As in `reduce_sum`.
+
+    Returns
+    -------
+    Tensor
+        Of the real dtype, without the reduced axes.
+
+    Raises
+    ------
+    GraphError
+        If `ord` is none of those.
+    """
+    size = apply("Abs", convert_to_tensor(tensor))
+    if ord in ("euclidean", 2):
+        return apply("Sqrt", reduce_sum(apply("Square", size), axis, keepdims), name=name)  # type: ignore[no-any-return]
+    if ord == 1:
+        return reduce_sum(size, axis, keepdims, name)
+    if ord == float("inf"):
+        return reduce_max(size, axis, keepdims, name)
+    if isinstance(ord, (int, float)) and ord > 0:
+        return apply("Pow", reduce_sum(size ** float(ord), axis, keepdims), 1 / ord, name=name)  # type: ignore[no-any-return]
+    raise GraphError(
+        "no such norm",
+        wanted="'euclidean', inf or a positive number",
+        got=repr(ord),
+        hint="use 'euclidean' for the usual norm",
+    )

@@ -1,0 +1,328 @@
+"""Random numbers that depend on which instance draws them, never on when.
+
+Every draw is a function of (graph seed, operation seed) as the key of a Philox generator and of (step number,
+frame, iteration) as its counter. So the ready order, the partition and a recomputation in a gradient change nothing:
+an operation that draws again what another instance drew is given that instance's frame and iteration. The host draws,
+for a GPU too: there the numbers are copied in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ...base import dtypes
+from ...base.dtypes import DType
+from ...base.errors import GraphError
+from ...base.shapes import SCALAR, Shape
+from ...ir import scopes
+from ...ir.apply import apply, convert_to_tensor
+from ...ir.definition import REQUIRED, KernelContext, NotDifferentiable, define
+from ...ir.operation import Operation
+from ...ir.static_values import static_shape, static_value
+from ...ir.tensor import Tensor
+from ...ir.traits import Effect
+from ..support.arguments import shape_vector
+from ..support.common import same_as
+
+Array = np.ndarray[Any, Any]
+
+_WORD = (1 << 64) - 1
+_OWN_SEEDS = 1 << 32
+DRAWS = frozenset(
+    {"RandomUniform", "RandomStandardNormal", "TruncatedNormal", "RandomUniformInt", "Categorical", "RandomShuffle"}
+)
+_DISCRETE = NotDifferentiable("its result is drawn from a discrete set")
+_DRAW = NotDifferentiable("a standard draw has no continuous inputs; range, mean and scale are applied outside it")
+
+
+def generator(context: KernelContext, seed: int, instance: Sequence[Any] = ()) -> np.random.Generator:
+    """Return the generator of one instance of a random operation: of this one, or of a frame and an iteration."""
+    step = context.step
+    frame, iteration = map(int, instance or (context.frame_id, context.iteration))
+    key = np.array([step.seed & _WORD, seed & _WORD], np.uint64)
+    # The lowest word counts the blocks drawn, so it starts at zero.
+    counter = np.array([0, step.number & _WORD, frame & _WORD, iteration & _WORD], np.uint64)
+    return np.random.Generator(np.random.Philox(key=key, counter=counter))
+
+
+define(
+    "Instance",
+    "-> frame: host int64, iteration: host int64",
+    shape=lambda op: [SCALAR, SCALAR],
+    kernel=lambda xp, context: (np.uint64(context.frame_id).astype(np.int64), np.int64(context.iteration)),
+    gradient=NotDifferentiable("it has no inputs"),
+    effects=Effect.INSTANCE,
+)
+
+
+def _seed(seed: int | None) -> int:
+    if seed is not None:
+        return seed
+    made = scopes.get_default_graph().collections.setdefault("random_seeds", [])
+    made.append(_OWN_SEEDS + len(made))
+    return made[-1]  # type: ignore[no-any-return]
+
+
+def _shape(op: Operation) -> Shape:
+    return static_shape(op.inputs[0])
+
+
+def _copied_in(xp: Any, drawn: Any, dtype: DType) -> Array:
+    """Return numbers that the host drew as an array of the library."""
+    return xp.asarray(np.asarray(drawn).astype(dtype.numpy, copy=False))  # type: ignore[no-any-return]
+
+
+def _uniform(xp: Any, context: KernelContext, shape: Any, *instance: Any, dtype: DType, seed: int) -> Array:
+    draw, size = generator(context, seed, instance), tuple(int(d) for d in shape)
+    if dtype in (dtypes.float32, dtypes.float64):
+        return _copied_in(xp, draw.random(size, dtype.numpy), dtype)  # type: ignore[arg-type]
+    bits = 11 if dtype is dtypes.float16 else 8  # what its significand holds: rounding may not reach 1
+    return _copied_in(xp, draw.integers(0, 1 << bits, size) / (1 << bits), dtype)
+
+
+def _normal(xp: Any, context: KernelContext, shape: Any, *instance: Any, dtype: DType, seed: int) -> Array:
+    size = tuple(int(d) for d in shape)
+    wide = np.float64 if dtype is dtypes.float64 else np.float32
+    return _copied_in(xp, generator(context, seed, instance).standard_normal(size, wide), dtype)
+
+
+def _truncated(xp: Any, context: KernelContext, shape: Any, *instance: Any, dtype: DType, seed: int) -> Array:
+    draw, size = generator(context, seed, instance), tuple(int(d) for d in shape)
+    values = np.asarray(draw.standard_normal(size))
+    while (outside := np.abs(values) > 2).any():
+        values[outside] = draw.standard_normal(int(outside.sum()))
+    return _copied_in(xp, values, dtype)
+
+
+for _type, _kernel in (
+    ("RandomUniform", _uniform),
+    ("RandomStandardNormal", _normal),
+    ("TruncatedNormal", _truncated),
+):
+    define(
+        _type,
+        "shape: host I, instance: host *int64 -> value: @dtype",
+        where={"I": dtypes.INDEX},
+        attrs={"dtype": dtypes.float32, "seed": REQUIRED},
+        shape=_shape,
+        kernel=_kernel,
+        gradient=_DRAW,
+        effects=Effect.RANDOM,
+    )
+
+
+def _integers(xp: Any, context: KernelContext, shape: Any, low: Any, high: Any, *instance: Any, seed: int) -> Array:
+    size = tuple(int(d) for d in shape)
+    if not low < high:
+        raise ValueError(f"random_uniform needs minval < maxval, got {low} and {high}")
+    kind = dtypes.as_dtype(np.result_type(low))
+    return _copied_in(xp, generator(context, seed, instance).integers(low, high, size, kind.numpy), kind)
+
+
+define(
+    "RandomUniformInt",
+    "shape: host I, minval: host T, maxval: host T, instance: host *int64 -> value: T",
+    where={"I": dtypes.INDEX, "T": dtypes.INTEGER},
+    attrs={"seed": REQUIRED},
+    shape=_shape,
+    kernel=_integers,
+    gradient=_DISCRETE,
+    effects=Effect.RANDOM,
+)
+
+
+def random_uniform(
+    shape: Any,
+    minval: Any = 0,
+    maxval: Any = None,
+    dtype: Any = "float32",
+    seed: int | None = None,
+    name: str | None = None,
+) -> Tensor:
+    """Draw from the uniform distribution over [minval, maxval).
+
+    Parameters
+    ----------
+    shape : int32 or int64 vector
+        Shape of the result.
+    minval, maxval : scalar of `dtype`, or Tensor that broadcasts to `shape`
+        The range; gradients reach it. The default of `maxval` is 1, and an integer `dtype` needs one.
+    dtype : dtype-like
+        A floating or integer dtype.
+    seed : int, optional
+        Two operations of one graph with the same seed draw the same numbers; the default differs for each.
+
+    Returns
+    -------
+    Tensor
+        Of `dtype` and `shape`; another one in each step, iteration and frame.
+
+    Raises
+    ------
+    GraphError
+        If an integer `dtype` has no `maxval`.
+    """
+    wanted, size = dtypes.as_dtype(dtype), shape_vector(shape)
+    if wanted.is_integer:
+        low, high = convert_to_tensor(minval, wanted), _bound(maxval, wanted)
+        return apply("RandomUniformInt", size, low, high, [], name=name, seed=_seed(seed))  # type: ignore[no-any-return]
+    draw: Tensor = apply("RandomUniform", size, [], name=name, dtype=wanted, seed=_seed(seed))
+    return _scaled(draw, 1 if maxval is None else maxval, minval)
+
+
+def _bound(maxval: Any, dtype: DType) -> Tensor:
+    if maxval is None:
+        raise GraphError(
+            "random_uniform of an integer dtype needs a maxval",
+            wanted=f"a number or tensor of {dtype}",
+            got="none",
+            hint="pass maxval=, one more than the largest number to draw",
+        )
+    return convert_to_tensor(maxval, dtype)
+
+
+def _scaled(draw: Tensor, high: Any, low: Any) -> Tensor:
+    if _is(low, 0) and _is(high, 1):
+        return draw
+    low, high = convert_to_tensor(low, draw.dtype), convert_to_tensor(high, draw.dtype)
+    return draw * (high - low) + low  # type: ignore[no-any-return]
+
+
+def _is(value: Any, number: int) -> bool:
+    return isinstance(value, (int, float)) and value == number
+
+
+def random_normal(
+    shape: Any,
+    mean: Any = 0.0,
+    stddev: Any = 1.0,
+    dtype: Any = "float32",
+    seed: int | None = None,
+    name: str | None = None,
+) -> Tensor:
+    """Draw from a normal distribution.
+
+    Parameters
+    ----------
+    shape : int32 or int64 vector
+        Shape of the result.
+    mean, stddev : scalar of `dtype`, or Tensor that broadcasts to `shape`
+        Gradients reach both.
+    dtype : dtype-like
+        A floating dtype.
+    seed : int, optional
+        As for `random_uniform`.
+
+    Returns
+    -------
+    Tensor
+        Of `dtype` and `shape`; another one in each step, iteration and frame.
+    """
+    return _around("RandomStandardNormal", shape, mean, stddev, dtype, seed, name)
+
+
+def truncated_normal(
+    shape: Any,
+    mean: Any = 0.0,
+    stddev: Any = 1.0,
+    dtype: Any = "float32",
+    seed: int | None = None,
+    name: str | None = None,
+) -> Tensor:
+    """Draw from a normal distribution, again for what is further than two standard deviations from the mean.
+
+    Parameters
+    ----------
+    shape, mean, stddev, dtype, seed
+        As for `random_normal`.
+
+    Returns
+    -------
+    Tensor
+        Of `dtype` and `shape`; another one in each step, iteration and frame.
+    """
+    return _around("TruncatedNormal", shape, mean, stddev, dtype, seed, name)
+
+
+def _around(type: str, shape: Any, mean: Any, stddev: Any, dtype: Any, seed: int | None, name: str | None) -> Tensor:
+    wanted = dtypes.as_dtype(dtype)
+    draw: Tensor = apply(type, shape_vector(shape), [], name=name, dtype=wanted, seed=_seed(seed))
+    if not _is(stddev, 1):
+        draw = draw * convert_to_tensor(stddev, wanted)
+    return draw if _is(mean, 0) else draw + convert_to_tensor(mean, wanted)
+
+
+def _categorical(
+    xp: Any, context: KernelContext, logits: Any, count: Any, *instance: Any, dtype: DType, seed: int
+) -> Array:
+    logits = logits.astype(xp.float64)[:, None, :]
+    noise = generator(context, seed, instance).gumbel(size=(len(logits), int(count), logits.shape[-1]))
+    return xp.argmax(logits + xp.asarray(noise), axis=-1).astype(dtype.numpy)  # type: ignore[no-any-return]
+
+
+def _categorical_shape(op: Operation) -> Shape:
+    logits = op.inputs[0].shape.merge(Shape([None, None]))
+    count = static_value(op.inputs[1])
+    return Shape([logits[0], None if count is None else int(count)])
+
+
+define(
+    "Categorical",
+    "logits: T, num_samples: host int32, instance: host *int64 -> samples: @dtype",
+    where={"T": dtypes.FLOATING},
+    attrs={"dtype": dtypes.int64, "seed": REQUIRED},
+    shape=_categorical_shape,
+    kernel=_categorical,
+    gradient=_DISCRETE,
+    effects=Effect.RANDOM,
+)
+
+
+def categorical(
+    logits: Any, num_samples: Any, dtype: Any = "int64", seed: int | None = None, name: str | None = None
+) -> Tensor:
+    """Draw class indices with probabilities ``softmax(logits)`` (TensorFlow 1 calls it multinomial).
+
+    Parameters
+    ----------
+    logits : floating Tensor of shape [batch, classes]
+        Unnormalised log probabilities.
+    num_samples : int32 scalar
+        Draws for each row.
+    dtype : dtype-like
+        An integer dtype for the result.
+    seed : int, optional
+        As for `random_uniform`.
+
+    Returns
+    -------
+    Tensor
+        Of `dtype` and shape [batch, num_samples].
+    """
+    return apply(  # type: ignore[no-any-return]
+        "Categorical", logits, num_samples, [], name=name, dtype=dtypes.as_dtype(dtype), seed=_seed(seed)
+    )
+
+
+def _shuffle(xp: Any, context: KernelContext, value: Any, *instance: Any, seed: int) -> Array:
+    order = generator(context, seed, instance).permutation(value.shape[0])
+    return value[xp.asarray(order), ...]  # type: ignore[no-any-return]
+
+
+define(
+    "RandomShuffle",
+    "value: T, instance: host *int64 -> output: T",
+    shape=same_as(0),
+    kernel=_shuffle,
+    gradient=NotDifferentiable("shuffle indices and gather instead, which has a gradient"),
+    attrs={"seed": REQUIRED},
+    effects=Effect.RANDOM,
+)
+
+
+def random_shuffle(value: Any, seed: int | None = None, name: str | None = None) -> Tensor:
+    """Return the rows of `value`, a tensor of any dtype and rank 1 or more, in the order that `seed` gives."""
+    return apply("RandomShuffle", value, [], name=name, seed=_seed(seed))  # type: ignore[no-any-return]

@@ -1,0 +1,281 @@
+"""Reductions over axes, which are known when the graph is built."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import numpy as np
+
+from ...base import dtypes
+from ...base.dtypes import DType
+from ...base.errors import ShapeError
+from ...base.shapes import SCALAR, Shape
+from ...ir.apply import apply
+from ...ir.definition import Kernel, NotDifferentiable, Sample, define
+from ...ir.operation import Operation
+from ...ir.static_values import static_shape
+from ...ir.tensor import Tensor
+from ..support.arguments import as_sizes, axis_within, static_ints
+from ..support.common import scalar_like, shape_of
+from ..support.families import describe, typed
+from ..support.literals import c128, f64, flags, i32
+
+_X = f64([[[1, 2, -1], [0.5, 4, 1.5]], [[3, -2, 7], [2.5, 6, 0.25]]])
+_BOOLS = np.array([[True, False], [True, True]])
+AXES = {"axis": None, "keepdims": False}
+
+
+def reduced_shape(shape: Shape, axis: tuple[int, ...] | None, keepdims: bool) -> Shape:
+    """Return the static shape of a reduction."""
+    if shape.rank is None:
+        return SCALAR if axis is None and not keepdims else Shape(None)
+    gone = reduced_axes(axis, shape.rank)
+    if keepdims:
+        return Shape([1 if i in gone else d for i, d in enumerate(shape)])
+    return Shape([d for i, d in enumerate(shape) if i not in gone])
+
+
+def reduced_axes(axis: tuple[int, ...] | None, rank: int) -> list[int]:
+    """Return the axes of a reduction as numbers from 0 up; ShapeError when one is missing or given twice."""
+    if axis is None:
+        return list(range(rank))
+    axes = [axis_within(a, rank) for a in axis]
+    if len(set(axes)) < len(axes):
+        raise ShapeError("an axis is given twice", got=axis, hint="name each axis once")
+    return axes
+
+
+def spread(y: Tensor, op: Operation) -> Tensor:
+    """Broadcast what has the shape of a reduction's result over the axes that were reduced.
+
+    Parameters
+    ----------
+    y : Tensor of any numeric dtype
+        The result of the reduction, or its cotangent.
+    op : Operation
+        The reduction.
+
+    Returns
+    -------
+    Tensor
+        Of the dtype of `y` and the shape of the operand of `op`.
+    """
+    x = op.inputs[0]
+    result: Tensor = apply("Unreduce", y, shape_of(x), axis=op.attrs["axis"], keepdims=op.attrs["keepdims"])
+    result.set_shape(x.shape)
+    return result
+
+
+def _reduction_shape(op: Operation) -> Shape:
+    return reduced_shape(op.inputs[0].shape, op.attrs["axis"], op.attrs["keepdims"])
+
+
+def _unreduce_kernel(xp: Any, y: Any, shape: Any, axis: Any, keepdims: bool) -> Any:
+    sizes = as_sizes(shape)
+    gone = reduced_axes(axis, len(sizes))
+    kept = y.reshape([1 if i in gone else d for i, d in enumerate(sizes)])
+    return xp.broadcast_to(kept, sizes).copy()
+
+
+define(
+    "Unreduce",
+    "y: T, shape: host I -> x: T",
+    where={"T": dtypes.NUMERIC, "I": dtypes.INDEX},
+    attrs=AXES,
+    shape=lambda op: static_shape(op.inputs[1]),
+    kernel=_unreduce_kernel,
+    gradient=lambda op, g: [apply("Sum", g, **op.attrs), None],
+    samples=[
+        Sample([f64([5, 7]), i32([2, 3])], f64([[5, 5, 5], [7, 7, 7]]), {"axis": (1,)}),
+        Sample([f64(2), i32([2, 2])], f64([[2, 2], [2, 2]])),
+    ],
+)
+
+
+class Reduction(Protocol):
+    """A public function that reduces a tensor over axes."""
+
+    def __call__(
+        self, input_tensor: Any, axis: Any = None, keepdims: bool = False, name: str | None = None
+    ) -> Tensor: ...
+
+
+def _reduction(
+    type: str,
+    function: str,
+    summary: str,
+    *,
+    where: tuple[DType, ...],
+    kernel: Kernel,
+    gradient: Callable[[Operation, Tensor], Tensor] | NotDifferentiable,
+    samples: list[Sample],
+) -> Reduction:
+    """Declare a reduction and return its public function, whose docstring begins with `summary`."""
+    define(
+        type,
+        "x: T -> y: T",
+        where={"T": where},
+        attrs=AXES,
+        shape=_reduction_shape,
+        kernel=typed(kernel),
+        gradient=gradient if isinstance(gradient, NotDifferentiable) else lambda op, g: [gradient(op, g)],
+        samples=samples,
+    )
+
+    def public(input_tensor: Any, axis: Any = None, keepdims: bool = False, name: str | None = None) -> Tensor:
+        axes = None if axis is None else static_ints(axis)
+        return apply(type, input_tensor, name=name, axis=axes, keepdims=bool(keepdims))  # type: ignore[no-any-return]
+
+    public.__name__ = public.__qualname__ = function
+    public.__doc__ = f"""{summary}
+
+    Parameters
+    ----------
+    input_tensor : Tensor of {describe(where)}
+    axis : int or sequence of int, optional
+        Axes to reduce; all when None.
+    keepdims : bool
+        Keep the reduced axes, with size 1.
+    name : str, optional
+        Name of the operation.
+
+    Returns
+    -------
+    Tensor
+        Same dtype, without the reduced axes.
+
+    Raises
+    ------
+    ShapeError
+        If there is no such axis, or one is given twice.
+    """
+    return public
+
+
+def _wide(xp: Any, x: Any) -> Any:
+    """Return the dtype to add up in: a bfloat16 sum of ones would stop at 256."""
+    return xp.float32 if x.dtype.itemsize == 2 and x.dtype.kind not in "iu" else x.dtype
+
+
+reduce_sum = _reduction(
+    "Sum",
+    "reduce_sum",
+    "Sum over axes.",
+    where=dtypes.NUMERIC,
+    kernel=lambda xp, x, axis, keepdims: xp.sum(x, axis, _wide(xp, x), keepdims=keepdims),
+    gradient=lambda op, g: spread(g, op),
+    samples=[
+        Sample([_X], f64(24.75)),
+        Sample([_X], f64([[1.5, 6, 0.5], [5.5, 4, 7.25]]), {"axis": (1,)}),
+        Sample([_X], f64([[[2], [6]], [[8], [8.75]]]), {"axis": (-1,), "keepdims": True}),
+        Sample([c128([1 + 2j, 3 - 1j])], c128(4 + 1j)),
+    ],
+)
+
+
+def _count(op: Operation) -> Tensor:
+    """Return how many elements each mean is over, in the dtype of the mean."""
+    x, y = op.inputs[0], op.outputs[0]
+    if x.rank is not None:
+        gone = [x.shape[i] for i in reduced_axes(op.attrs["axis"], x.rank)]
+        if None not in gone:
+            return scalar_like(math.prod(gone), x)
+    size: Tensor = apply("Size", x) // apply("Maximum", apply("Size", y), 1)
+    return apply("Cast", size, dtype=x.dtype)  # type: ignore[no-any-return]
+
+
+reduce_mean = _reduction(
+    "Mean",
+    "reduce_mean",
+    "Mean over axes; NaN over nothing.",
+    where=dtypes.DIFFERENTIABLE,
+    kernel=lambda xp, x, axis, keepdims: xp.mean(x, axis, _wide(xp, x), keepdims=keepdims),
+    gradient=lambda op, g: spread(g / _count(op), op),
+    samples=[
+        Sample([_X], f64(24.75 / 12)),
+        Sample([_X], f64([8 / 6, 16.75 / 6]), {"axis": (1, 2)}),
+    ],
+)
+
+
+def _extreme_gradient(op: Operation, g: Tensor) -> Tensor:
+    x, y = op.inputs[0], op.outputs[0]
+    mask = apply("Equal", x, spread(y, op))
+    ties = apply("Sum", apply("Cast", mask, dtype=x.dtype), axis=op.attrs["axis"], keepdims=op.attrs["keepdims"])
+    return apply("Where", mask, spread(g / ties, op), 0)  # type: ignore[no-any-return]
+
+
+reduce_max = _reduction(
+    "Max",
+    "reduce_max",
+    "Largest value over axes; equal largest values share the gradient.",
+    where=dtypes.REAL,
+    kernel=lambda xp, x, axis, keepdims: xp.max(x, axis, keepdims=keepdims),
+    gradient=_extreme_gradient,
+    samples=[
+        Sample([_X], f64(7)),
+        Sample([_X], f64([[2, 4], [7, 6]]), {"axis": (2,)}),
+        Sample([i32([[3, 8], [9, -1]])], i32([[9, 8]]), {"axis": (0,), "keepdims": True}),
+    ],
+)
+
+
+reduce_min = _reduction(
+    "Min",
+    "reduce_min",
+    "Smallest value over axes; equal smallest values share the gradient.",
+    where=dtypes.REAL,
+    kernel=lambda xp, x, axis, keepdims: xp.min(x, axis, keepdims=keepdims),
+    gradient=_extreme_gradient,
+    samples=[
+        Sample([_X], f64(-2)),
+        Sample([_X], f64([[-1, 0.5], [-2, 0.25]]), {"axis": (2,)}),
+    ],
+)
+
+
+reduce_any = _reduction(
+    "Any",
+    "reduce_any",
+    "Whether at least one value over axes is true.",
+    where=(dtypes.bool_,),
+    kernel=lambda xp, x, axis, keepdims: xp.any(x, axis, keepdims=keepdims),
+    gradient=NotDifferentiable("its result is bool"),
+    samples=[Sample([_BOOLS], np.bool_(True)), Sample([~_BOOLS], flags([False, True]), {"axis": (0,)})],
+)
+
+
+reduce_all = _reduction(
+    "All",
+    "reduce_all",
+    "Whether every value over axes is true.",
+    where=(dtypes.bool_,),
+    kernel=lambda xp, x, axis, keepdims: xp.all(x, axis, keepdims=keepdims),
+    gradient=NotDifferentiable("its result is bool"),
+    samples=[Sample([_BOOLS], np.bool_(False)), Sample([_BOOLS], flags([True, False]), {"axis": (0,)})],
+)
+
+
+def log_sum_exp(xp: Any, x: Any, axis: Any, keepdims: bool) -> Any:
+    """Compute ``log(sum(exp(x)))`` without overflow, also where all of `x` is infinite."""
+    top = xp.max(x, axis, keepdims=True)
+    top = xp.where(xp.isfinite(top), top, xp.zeros((), x.dtype))
+    total = xp.log(xp.sum(xp.exp(x - top), axis, keepdims=True)) + top
+    return total if keepdims else xp.squeeze(total, axis)
+
+
+reduce_logsumexp = _reduction(
+    "LogSumExp",
+    "reduce_logsumexp",
+    "``log(sum(exp(x)))`` over axes, without overflow.",
+    where=dtypes.FLOATING,
+    kernel=log_sum_exp,
+    gradient=lambda op, g: spread(g, op) * apply("Exp", op.inputs[0] - spread(op.outputs[0], op)),
+    samples=[
+        Sample([_X], lambda x: np.log(np.exp(x).sum())),
+        Sample([_X], lambda x: np.log(np.exp(x).sum((0, 2))), {"axis": (0, 2)}),
+        Sample([f64([1000, 1000])], f64(1000 + np.log(2))),
+    ],
+)

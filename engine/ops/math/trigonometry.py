@@ -1,0 +1,122 @@
+"""Trigonometric and hyperbolic functions and their inverses, elementwise."""
+
+from __future__ import annotations
+
+import cmath
+import math
+
+from ...ir.definition import Ufunc
+from ..support.families import Unary, sampled, unary
+from .complex import conj
+from .elementwise import sqrt, square
+
+_X = [[0.5, -0.8], [0.1, -0.3]]
+_Z = [0.5 + 0.25j, -0.75 + 0.5j, 0.2 - 0.9j]
+
+sin: Unary = unary(
+    "Sin",
+    "sin",
+    "Sine of an angle in radians, elementwise.",
+    kernel=Ufunc("sin"),
+    gradient=lambda x, y, g: g * conj(cos(x)),
+    samples=sampled(math.sin, _X, cmath.sin, _Z),
+)
+
+cos: Unary = unary(
+    "Cos",
+    "cos",
+    "Cosine of an angle in radians, elementwise.",
+    kernel=Ufunc("cos"),
+    gradient=lambda x, y, g: -(g * conj(sin(x))),
+    samples=sampled(math.cos, _X, cmath.cos, _Z),
+)
+
+tan = unary(
+    "Tan",
+    "tan",
+    "Tangent of an angle in radians, elementwise.",
+    kernel=Ufunc("tan"),
+    gradient=lambda x, y, g: g * conj(square(y) + 1),
+    samples=sampled(math.tan, _X, cmath.tan, _Z),
+)
+
+asin: Unary = unary(
+    "Asin",
+    "asin",
+    "Angle in radians whose sine is `x`, elementwise.",
+    kernel=Ufunc("arcsin"),
+    gradient=lambda x, y, g: g / conj(sqrt(1 - square(x))),
+    samples=sampled(math.asin, _X, cmath.asin, _Z),
+)
+
+acos = unary(
+    "Acos",
+    "acos",
+    "Angle in radians whose cosine is `x`, elementwise.",
+    kernel=Ufunc("arccos"),
+    gradient=lambda x, y, g: -(g / conj(sqrt(1 - square(x)))),
+    samples=sampled(math.acos, _X, cmath.acos, _Z),
+)
+
+atan = unary(
+    "Atan",
+    "atan",
+    "Angle in radians whose tangent is `x`, elementwise.",
+    kernel=Ufunc("arctan"),
+    gradient=lambda x, y, g: g / conj(square(x) + 1),
+    samples=sampled(math.atan, _X, cmath.atan, _Z),
+)
+
+sinh = unary(
+    "Sinh",
+    "sinh",
+    "Hyperbolic sine, elementwise.",
+    kernel=Ufunc("sinh"),
+    gradient=lambda x, y, g: g * conj(cosh(x)),
+    samples=sampled(math.sinh, _X, cmath.sinh, _Z),
+)
+
+cosh: Unary = unary(
+    "Cosh",
+    "cosh",
+    "Hyperbolic cosine, elementwise.",
+    kernel=Ufunc("cosh"),
+    gradient=lambda x, y, g: g * conj(sinh(x)),
+    samples=sampled(math.cosh, _X, cmath.cosh, _Z),
+)
+
+tanh = unary(
+    "Tanh",
+    "tanh",
+    "Hyperbolic tangent, elementwise.",
+    kernel=Ufunc("tanh"),
+    gradient=lambda x, y, g: g * conj(1 - square(y)),
+    samples=sampled(math.tanh, _X, cmath.tanh, _Z),
+)
+
+asinh = unary(
+    "Asinh",
+    "asinh",
+    "Inverse hyperbolic sine, elementwise.",
+    kernel=Ufunc("arcsinh"),
+    gradient=lambda x, y, g: g / conj(sqrt(square(x) + 1)),
+    samples=sampled(math.asinh, _X, cmath.asinh, _Z),
+)
+
+acosh = unary(
+    "Acosh",
+    "acosh",
+    "Inverse hyperbolic cosine, elementwise; NaN below 1.",
+    kernel=Ufunc("arccosh"),
+    gradient=lambda x, y, g: g / conj(sqrt(x - 1) * sqrt(x + 1)),
+    samples=sampled(math.acosh, [1.5, 3.0, 10.0], cmath.acosh, _Z),
+)
+
+atanh = unary(
+    "Atanh",
+    "atanh",
+    "Inverse hyperbolic tangent, elementwise; NaN beyond -1 and 1.",
+    kernel=Ufunc("arctanh"),
+    gradient=lambda x, y, g: g / conj(1 - square(x)),
+    samples=sampled(math.atanh, _X, cmath.atanh, _Z),
+)

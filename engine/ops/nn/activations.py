@@ -1,0 +1,265 @@
+"""Activation functions of neural networks, elementwise."""
+
+from __future__ import annotations
+
+import cmath
+import math
+from collections.abc import Callable
+from typing import Any
+
+from ...base import dtypes
+from ...ir.apply import apply, convert_to_tensor
+from ...ir.definition import Kernel, Sample, define
+from ...ir.operation import Operation
+from ...ir.tensor import Tensor
+from ..math.complex import conj
+from ..math.elementwise import abs, erf, square
+from ..math.trigonometry import tanh
+from ..support.common import same_as
+from ..support.families import sampled, typed, unary
+from ..support.literals import f64
+
+_X = [[0.5, -1.25], [7.5, -0.3]]
+
+
+def _logistic(x: float) -> float:
+    return 1 / (1 + math.exp(-x))
+
+
+sigmoid = unary(
+    "Sigmoid",
+    "sigmoid",
+    "Logistic function ``1 / (1 + exp(-x))``, elementwise.",
+    kernel=typed(lambda xp, x: 1 / (1 + xp.exp(-x))),
+    gradient=lambda x, y, g: g * conj(y * (1 - y)),
+    samples=sampled(_logistic, _X, lambda z: 1 / (1 + cmath.exp(-z)), [0.5 + 0.25j, -1 + 2j]),
+)
+
+
+def _activation(
+    type: str,
+    kernel: Kernel,
+    gradient: Callable[..., Tensor],
+    samples: list[Sample],
+    where: tuple[dtypes.DType, ...] = dtypes.FLOATING,
+    attrs: dict[str, Any] | None = None,
+) -> None:
+    def gradients(op: Operation, g: Tensor) -> list[Any]:
+        return [gradient(op.inputs[0], op.outputs[0], g, **{key: op.attrs[key] for key in attrs or {}})]
+
+    define(
+        type,
+        "features: T -> activations: T",
+        where={"T": where},
+        attrs=attrs,
+        shape=same_as(0),
+        kernel=typed(kernel),
+        gradient=gradients,
+        samples=samples,
+    )
+
+
+_activation(
+    "Softplus",
+    lambda xp, x: xp.logaddexp(x, xp.zeros((), x.dtype)),
+    lambda x, y, g: g * sigmoid(x),
+    sampled(lambda x: math.log(1 + math.exp(x)), _X),
+)
+
+
+def softplus(features: Any, name: str | None = None) -> Tensor:
+    """``log(1 + exp(x))`` without overflow, elementwise.
+
+    Parameters
+    ----------
+    features : Tensor of a floating dtype
+
+    Returns
+    -------
+    Tensor
+        Same dtype and shape.
+    """
+    return apply("Softplus", features, name=name)  # type: ignore[no-any-return]
+
+
+_activation(
+    "Softsign",
+    lambda xp, x: x / (1 + xp.abs(x)),
+    lambda x, y, g: g / square(abs(x) + 1),
+    sampled(lambda x: x / (1 + math.fabs(x)), _X),
+)
+
+
+def softsign(features: Any, name: str | None = None) -> Tensor:
+    """``x / (1 + abs(x))``, elementwise.
+
+    Parameters
+    ----------
+    features : Tensor of a floating dtype
+
+    Returns
+    -------
+    Tensor
+        Same dtype and shape.
+    """
+    return apply("Softsign", features, name=name)  # type: ignore[no-any-return]
+
+
+_activation(
+    "Relu",
+    lambda xp, x: xp.maximum(x, xp.zeros((), x.dtype)),
+    lambda x, y, g: apply("Where", y > 0, g, 0),
+    sampled(lambda x: max(x, 0.0), _X),
+    where=dtypes.REAL,
+)
+
+
+def relu(features: Any, name: str | None = None) -> Tensor:
+    """``max(x, 0)``, elementwise; the gradient at 0 is 0.
+
+    Parameters
+    ----------
+    features : Tensor of an integer or floating dtype
+
+    Returns
+    -------
+    Tensor
+        Same dtype and shape.
+    """
+    return apply("Relu", features, name=name)  # type: ignore[no-any-return]
+
+
+_activation(
+    "Relu6",
+    lambda xp, x: xp.clip(x, x.dtype.type(0), x.dtype.type(6)),
+    lambda x, y, g: apply("Where", (y > 0) & (y < 6), g, 0),
+    sampled(lambda x: min(max(x, 0.0), 6.0), _X),
+    where=dtypes.REAL,
+)
+
+
+def relu6(features: Any, name: str | None = None) -> Tensor:
+    """``min(max(x, 0), 6)``, elementwise; the gradient at 0 and 6 is 0.
+
+    Parameters
+    ----------
+    features : Tensor of an integer or floating dtype
+
+    Returns
+    -------
+    Tensor
+        Same dtype and shape.
+    """
+    return apply("Relu6", features, name=name)  # type: ignore[no-any-return]
+
+
+_activation(
+    "Elu",
+    lambda xp, x: xp.where(x > 0, x, xp.expm1(x)),
+    lambda x, y, g: apply("Where", y > 0, g, g * (y + 1)),
+    sampled(lambda x: x if x > 0 else math.expm1(x), _X),
+)
+
+
+def elu(features: Any, name: str | None = None) -> Tensor:
+    """``x`` where positive, else ``exp(x) - 1``, elementwise (Clevert et al., 2015).
+
+    Parameters
+    ----------
+    features : Tensor of a floating dtype
+
+    Returns
+    -------
+    Tensor
+        Same dtype and shape.
+    """
+    return apply("Elu", features, name=name)  # type: ignore[no-any-return]
+
+
+_ALPHA = 1.6732632423543772
+_SCALE = 1.0507009873554805
+
+_activation(
+    "Selu",
+    lambda xp, x: xp.where(x > 0, x, x.dtype.type(_ALPHA) * xp.expm1(x)) * x.dtype.type(_SCALE),
+    lambda x, y, g: apply("Where", y > 0, g * _SCALE, g * (y + _SCALE * _ALPHA)),
+    sampled(lambda x: _SCALE * (x if x > 0 else _ALPHA * math.expm1(x)), _X),
+)
+
+
+def selu(features: Any, name: str | None = None) -> Tensor:
+    """Scaled exponential linear unit, elementwise (Klambauer et al., 2017).
+
+    Parameters
+    ----------
+    features : Tensor of a floating dtype
+
+    Returns
+    -------
+    Tensor
+        Same dtype and shape.
+    """
+    return apply("Selu", features, name=name)  # type: ignore[no-any-return]
+
+
+_activation(
+    "LeakyRelu",
+    lambda xp, x, alpha: xp.where(x > 0, x, x * x.dtype.type(alpha)),
+    lambda x, y, g, alpha: apply("Where", x > 0, g, g * alpha),
+    [Sample([f64([2.0, -3.0])], f64([2.0, -0.75]), {"alpha": 0.25})],
+    attrs={"alpha": 0.2},
+)
+
+
+def leaky_relu(features: Any, alpha: float = 0.2, name: str | None = None) -> Tensor:
+    """``x`` where positive, else ``alpha * x``, elementwise.
+
+    Parameters
+    ----------
+    features : Tensor of a floating dtype
+    alpha : float
+        Slope for negative values.
+
+    Returns
+    -------
+    Tensor
+        Same dtype and shape.
+    """
+    return apply("LeakyRelu", features, name=name, alpha=float(alpha))  # type: ignore[no-any-return]
+
+
+def gelu(features: Any, approximate: bool = False, name: str | None = None) -> Tensor:
+    """Gaussian error linear unit, elementwise (Hendrycks and Gimpel, 2016).
+
+    Parameters
+    ----------
+    features : Tensor of a floating dtype
+    approximate : bool
+        Use tanh instead of the error function.
+
+    Returns
+    -------
+    Tensor
+        Same dtype and shape.
+    """
+    x = convert_to_tensor(features)
+    if approximate:
+        inner = tanh((x + x * square(x) * 0.044715) * math.sqrt(2 / math.pi))
+    else:
+        inner = erf(x * math.sqrt(0.5))
+    return apply("Mul", x * 0.5, inner + 1, name=name)  # type: ignore[no-any-return]
+
+
+def log_sigmoid(x: Any, name: str | None = None) -> Tensor:
+    """``log(sigmoid(x))`` without overflow, elementwise.
+
+    Parameters
+    ----------
+    x : Tensor of a floating dtype
+
+    Returns
+    -------
+    Tensor
+        Same dtype and shape.
+    """
+    return apply("Neg", softplus(-convert_to_tensor(x)), name=name)  # type: ignore[no-any-return]

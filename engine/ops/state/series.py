@@ -1,0 +1,231 @@
+"""Saved values: what a loop keeps for its gradient, one slot per iteration.
+
+A series is a result of a While (see ``engine/ir/structured.py``). Reading does not remove. The cotangent of a
+series is a series too, whose unwritten slots are zero; the reverse walk in ``engine/gradients`` handles the
+pairing of reads and writes, so these operations have no gradient function of their own.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...base import dtypes
+from ...base.shapes import SCALAR, Shape
+from ...ir.definition import REQUIRED, NotDifferentiable, define
+from ...ir.operation import Operation
+from ...ir.static_values import static_shape
+from ...ir.traits import Effect, Role
+from ...kernels.scheduler.series import Series
+
+_BY_WALK = NotDifferentiable("the reverse walk pairs reads with writes of a series")
+
+
+def _declared(op: Operation) -> Shape:
+    return Shape(op.attrs["shape"])
+
+
+define(
+    "SeriesPush",
+    "value: any, index: host *int64 -> flow: host float32",
+    attrs={"series": 0, "swappable": False, "host_backed": False},
+    shape=lambda op: SCALAR,
+    role=Role.SERIES_PUSH,
+    kernel=None,
+    gradient=_BY_WALK,
+    effects=Effect.WRITES,
+)
+
+define(
+    "SeriesExit",
+    "flow: host float32 -> series: series",
+    attrs={"series": 0},
+    shape=lambda op: SCALAR,
+    role=Role.SERIES_EXIT,
+    kernel=None,
+    gradient=_BY_WALK,
+    effects=Effect.READS,
+)
+
+define(
+    "TripCount",
+    "pred: host bool -> count: host int64",
+    shape=lambda op: SCALAR,
+    role=Role.TRIP_COUNT,
+    kernel=None,
+    gradient=NotDifferentiable("a count is not differentiable"),
+    effects=Effect.READS,
+)
+
+define(
+    "SeriesRead",
+    "series: series, index: host int64 -> value: @dtype",
+    attrs={"dtype": REQUIRED, "shape": Shape(None), "maybe": False, "last": False},
+    shape=_declared,
+    role=Role.SERIES_READ,
+    is_reread=True,
+    kernel=None,
+    gradient=_BY_WALK,
+)
+
+
+def _read_or_zeros(xp: Any, series: Any, index: Any, shape: Any, dtype: Any) -> Any:
+    value = series.get(int(index))
+    return xp.zeros(tuple(shape), dtype.numpy) if value is None else value
+
+
+define(
+    "SeriesReadOrZeros",
+    "series: series, index: host int64, shape: host int32 -> value: @dtype",
+    attrs={"dtype": REQUIRED},
+    shape=lambda op: static_shape(op.inputs[2]),
+    role=Role.SERIES,
+    is_reread=True,
+    kernel=_read_or_zeros,
+    gradient=_BY_WALK,
+)
+
+
+def _series_or_empty(xp: Any, series: Any, index: Any) -> Any:
+    value = series.get(int(index))
+    return Series() if value is None else value
+
+
+define(
+    "SeriesReadSeries",
+    "series: series, index: host int64 -> value: series",
+    shape=lambda op: SCALAR,
+    role=Role.SERIES,
+    is_reread=True,
+    kernel=_series_or_empty,
+    gradient=_BY_WALK,
+)
+
+define(
+    "MaybeGet",
+    "maybe: T -> value: T",
+    where={"T": dtypes.ALL},
+    shape=lambda op: op.inputs[0].shape,
+    role=Role.MAYBE_GET,
+    is_reread=True,
+    kernel=lambda xp, x: x,
+    gradient=_BY_WALK,
+)
+
+define(
+    "SeriesEmpty",
+    "-> series: series",
+    shape=lambda op: SCALAR,
+    role=Role.SERIES,
+    kernel=lambda xp: Series(),
+    gradient=NotDifferentiable("it has no inputs"),
+)
+
+
+def _add(xp: Any, a: Any, b: Any) -> Any:
+    """Add slot by slot; an unwritten slot is zero, so the other side's value stands."""
+    total = Series()
+    for index in sorted({*a.indices(), *b.indices()}):
+        left, right = a.get(index), b.get(index)
+        if left is None or right is None:
+            total.put(index, right if left is None else left)
+        else:
+            total.put(index, _add(xp, left, right) if isinstance(left, Series) else xp.asarray(left + right))
+    return total
+
+
+define(
+    "SeriesAdd",
+    "a: series, b: series -> sum: series",
+    shape=lambda op: SCALAR,
+    role=Role.SERIES,
+    kernel=_add,
+    gradient=_BY_WALK,
+)
+
+
+def _sum(xp: Any, series: Any, shape: Any, dtype: Any) -> Any:
+    total = xp.zeros(tuple(shape), dtype.numpy)
+    for index in series.indices():
+        total = total + series.get(index)
+    return xp.asarray(total)
+
+
+define(
+    "SeriesSum",
+    "series: series, shape: host int32 -> value: @dtype",
+    attrs={"dtype": REQUIRED},
+    shape=lambda op: static_shape(op.inputs[1]),
+    role=Role.SERIES,
+    kernel=_sum,
+    gradient=_BY_WALK,
+)
+
+
+def _sum_series(xp: Any, series: Any) -> Any:
+    total = Series()
+    for index in series.indices():
+        total = _add(xp, total, series.get(index))
+    return total
+
+
+define(
+    "SeriesSumSeries",
+    "series: series -> value: series",
+    shape=lambda op: SCALAR,
+    role=Role.SERIES,
+    kernel=_sum_series,
+    gradient=_BY_WALK,
+)
+
+
+def _spread(xp: Any, value: Any, like: Any) -> Any:
+    """Put `value` into every slot that `like` has: the transpose of a sum."""
+    copies = Series()
+    for index in like.indices():
+        copies.put(index, value)
+    return copies
+
+
+define(
+    "SeriesSpread",
+    "value: any, like: series -> copies: series",
+    shape=lambda op: SCALAR,
+    role=Role.SERIES,
+    kernel=_spread,
+    gradient=_BY_WALK,
+)
+
+
+def _concat(xp: Any, series: Any, like: Any, dtype: Any, shape: Any) -> Any:
+    rows = [series.get(index) for index in series.indices()]
+    return xp.concatenate(rows) if rows else xp.zeros((0, *map(int, like[1:])), dtype.numpy)
+
+
+define(
+    "SeriesConcat",
+    "series: series, like: host int32 -> value: @dtype",
+    attrs={"dtype": REQUIRED, "shape": Shape(None)},
+    shape=lambda op: Shape(None) if Shape(op.attrs["shape"]).rank is None else Shape([None]) + op.attrs["shape"][1:],
+    role=Role.SERIES,
+    kernel=_concat,
+    gradient=_BY_WALK,
+)
+
+
+def _split(xp: Any, rows: Any, like: Any) -> Any:
+    parts, start = Series(), 0
+    for index in sorted(like.indices()):
+        stop = start + len(like.get(index))
+        parts.put(index, rows[start:stop])
+        start = stop
+    return parts
+
+
+define(
+    "SeriesSplit",
+    "rows: T, like: series -> parts: series",
+    shape=lambda op: SCALAR,
+    role=Role.SERIES,
+    kernel=_split,
+    gradient=_BY_WALK,
+)

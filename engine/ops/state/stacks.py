@@ -1,0 +1,209 @@
+"""Stacks: last in, first out, for one step (rules 102 and 103). What gradients save does not go through these."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ...base import dtypes
+from ...base.dtypes import DType
+from ...base.errors import StackError
+from ...base.shapes import SCALAR, Shape
+from ...ir.apply import apply
+from ...ir.definition import REQUIRED, KernelContext, NotDifferentiable, define
+from ...ir.operation import Operation
+from ...ir.tensor import Tensor
+from ...ir.traits import Effect
+from ..support.common import nothing, same_as
+
+
+class StackStorage:
+    """The values on one stack; `max_size` below 0 means unbounded."""
+
+    __slots__ = ("closed", "dtype", "max_size", "name", "values")
+
+    def __init__(self, dtype: DType, max_size: int, name: str) -> None:
+        self.dtype = dtype
+        self.max_size = max_size
+        self.name = name
+        self.values: list[Any] = []
+        self.closed = False
+
+    def push(self, value: Any, operation: str) -> Any:
+        """Put `value` on top, and return it."""
+        self._check_open(operation)
+        dtype = dtypes.as_dtype(value.dtype if hasattr(value, "dtype") else np.asarray(value).dtype)
+        if dtype is not self.dtype:
+            raise self._error("was given another dtype", operation, wanted=self.dtype, got=dtype, hint="cast the value")
+        if 0 <= self.max_size <= len(self.values):
+            raise self._error(
+                f"overflowed its max_size of {self.max_size}",
+                operation,
+                wanted=f"at most {self.max_size} values",
+                got="one more",
+                hint="pop before pushing, or make it with max_size=-1",
+            )
+        self.values.append(value)
+        return value
+
+    def pop(self, dtype: DType, operation: str) -> Any:
+        """Take the top value."""
+        self._check_open(operation)
+        if dtype is not self.dtype:
+            raise self._error(
+                "was popped as another dtype",
+                operation,
+                wanted=self.dtype,
+                got=dtype,
+                hint=f"give stack_pop elem_type='{self.dtype}'",
+            )
+        if not self.values:
+            raise self._error(
+                "is empty when calling stack_pop",
+                operation,
+                wanted="a value pushed before",
+                hint="order the pop after the push with control_dependencies",
+            )
+        return self.values.pop()
+
+    def close(self) -> None:
+        """Free the values; later use is an error."""
+        self.closed = True
+        self.values = []
+
+    def _check_open(self, operation: str) -> None:
+        if self.closed:
+            raise self._error(
+                "was used after it was closed",
+                operation,
+                hint="let stack_close wait for the last use with control_dependencies",
+            )
+
+    def _error(self, what: str, operation: str, **fields: Any) -> StackError:
+        return StackError(f"stack '{self.name}' {what}", operation=operation, **fields)
+
+
+_REASON = NotDifferentiable("a stack moves values outside the graph's edges; gradients keep their own saved values")
+
+
+def _new(xp: Any, context: KernelContext, max_size: Any, *, elem_type: DType, stack_name: str) -> StackStorage:
+    return StackStorage(elem_type, int(max_size), stack_name or context.operation)
+
+
+define(
+    "StackNew",
+    "max_size: host int32 -> handle: resource",
+    attrs={"elem_type": REQUIRED, "stack_name": ""},
+    shape=lambda op: SCALAR,
+    kernel=_new,
+    gradient=_REASON,
+    effects=Effect.WRITES,
+)
+
+
+def stack(max_size: Any = -1, elem_type: Any = "float32", stack_name: str = "", name: str | None = None) -> Tensor:
+    """Make a stack for this step; each execution makes a new one, whatever its name.
+
+    Parameters
+    ----------
+    max_size : int32 scalar
+        Most values it may hold; below 0 there is no bound.
+    elem_type : dtype-like
+        Dtype of the values.
+    stack_name : str
+        Name in messages.
+
+    Returns
+    -------
+    Tensor
+        The resource handle for `stack_push` and `stack_pop`.
+    """
+    return apply(  # type: ignore[no-any-return]
+        "StackNew", max_size, name=name, elem_type=dtypes.as_dtype(elem_type), stack_name=stack_name
+    )
+
+
+define(
+    "StackPush",
+    "handle: resource, value: T -> output: T",
+    attrs={"swap_memory": False},
+    shape=same_as(1),
+    kernel=lambda xp, context, values, value, *, swap_memory: values.push(value, context.operation),
+    gradient=_REASON,
+    effects=Effect.WRITES,
+)
+
+
+def stack_push(handle: Tensor, value: Any, swap_memory: bool = False, name: str | None = None) -> Tensor:
+    """Push a value.
+
+    Parameters
+    ----------
+    handle : Tensor
+        The stack.
+    value : Tensor of the stack's dtype, any shape
+        What to push.
+    swap_memory : bool
+        Whether the value may leave the device until it is popped; never changes results (rule 104).
+
+    Returns
+    -------
+    Tensor
+        `value`, so that uses of it come after the push.
+
+    Raises
+    ------
+    StackError
+        When a step runs it on a full or closed stack, or one of another dtype.
+    """
+    return apply("StackPush", handle, value, name=name, swap_memory=swap_memory)  # type: ignore[no-any-return]
+
+
+define(
+    "StackPop",
+    "handle: resource -> value: @elem_type",
+    attrs={"elem_type": REQUIRED},
+    shape=lambda op: Shape(None),
+    kernel=lambda xp, context, values, *, elem_type: values.pop(elem_type, context.operation),
+    gradient=_REASON,
+    effects=Effect.READS | Effect.WRITES,
+)
+
+
+def stack_pop(handle: Tensor, elem_type: Any = "float32", name: str | None = None) -> Tensor:
+    """Pop the value pushed last.
+
+    Parameters
+    ----------
+    handle : Tensor
+        The stack.
+    elem_type : dtype-like
+        The stack's dtype.
+
+    Returns
+    -------
+    Tensor
+        Of that dtype and unknown shape.
+
+    Raises
+    ------
+    StackError
+        When a step runs it on an empty or closed stack, or one of another dtype.
+    """
+    return apply("StackPop", handle, name=name, elem_type=dtypes.as_dtype(elem_type))  # type: ignore[no-any-return]
+
+
+define(
+    "StackClose",
+    "handle: resource ->",
+    shape=nothing,
+    kernel=lambda xp, context, values: values.close(),
+    gradient=_REASON,
+    effects=Effect.WRITES,
+)
+
+
+def stack_close(handle: Tensor, name: str | None = None) -> Operation:
+    """Return an operation that frees the values of stack `handle`; later use of it is a StackError."""
+    return apply("StackClose", handle, name=name)  # type: ignore[no-any-return]

@@ -1,0 +1,385 @@
+"""Operations on TensorArrays: a handle names the array, a float32 scalar `flow` carries order along its uses.
+
+Operations that read take an optional input `zeros`: the shape of what stands for elements never written. Only
+gradients give it, so that a gradient array needs no value of its primal (the cotangent of an element that nobody
+read is zeros of that element's shape, rule 113). The cotangent of a flow is a flow of the gradient array.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ...base import dtypes
+from ...base.dtypes import DType
+from ...base.errors import TensorArrayError
+from ...base.shapes import SCALAR, Shape
+from ...ir.apply import apply, constant
+from ...ir.definition import REQUIRED, KernelContext, NotDifferentiable, define
+from ...ir.operation import Operation
+from ...ir.tensor import Tensor
+from ...ir.traits import Effect
+from ..support.common import nothing, scalar, shape_of
+from .gradient_arrays import gradient_array
+from .tensor_array_storage import ArrayStorage
+
+_FLOW = np.float32(0)
+_HANDLE = NotDifferentiable("it only names an array; cotangents travel along the flow")
+_ANY = {"T": dtypes.VALUES, "I": dtypes.INDEX}
+_READ = {"dtype": REQUIRED, "element_shape": Shape(None)}
+
+
+def _element_shape(op: Operation) -> Shape:
+    return Shape(op.attrs["element_shape"])
+
+
+def _start() -> Tensor:
+    return constant(_FLOW)
+
+
+def _zeros(zeros: tuple[Any, ...]) -> Any:
+    return zeros[0] if zeros else None
+
+
+def _new(
+    xp: Any,
+    context: KernelContext,
+    size: Any,
+    *,
+    dtype: DType,
+    element_shape: Shape,
+    array_name: str,
+    swappable: bool,
+    accepts_host_rows: bool,
+    **options: Any,
+) -> tuple[ArrayStorage, Any]:
+    if size < 0:
+        raise TensorArrayError(
+            "the size of a TensorArray is negative",
+            wanted="0 or more",
+            got=int(size),
+            operation=context.operation,
+            hint="leave size out for an array that grows as elements are written",
+        )
+    array = ArrayStorage(
+        dtype, int(size), name=array_name or context.operation, element_shape=Shape(element_shape), xp=xp, **options
+    )
+    array.swapper = context.step.swap if accepts_host_rows else None
+    array.swappable = swappable and array.swapper is not None
+    return array, _FLOW
+
+
+define(
+    "TensorArrayNew",
+    "size: host int32 -> handle: resource, flow: host float32",
+    attrs={
+        "dtype": REQUIRED,
+        "element_shape": Shape(None),
+        "dynamic_size": False,
+        "clear_after_read": True,
+        "identical_shapes": False,
+        "array_name": "",
+        "swappable": False,
+        "accepts_host_rows": False,
+    },
+    shape=lambda op: [SCALAR, SCALAR],
+    kernel=_new,
+    gradient=_HANDLE,
+    effects=Effect.WRITES,
+)
+
+define(
+    "TensorArrayGrad",
+    "handle: resource, flow: host float32 -> gradient: resource, gradient_flow: host float32",
+    attrs={"source": None},
+    shape=lambda op: [SCALAR, SCALAR],
+    kernel=lambda xp, context, array, flow, *, source: (array.gradient(source, context), flow),
+    gradient=_HANDLE,
+    effects=Effect.WRITES,
+)
+
+
+def _read_gradient(op: Operation, g: Tensor) -> list[Any]:
+    handle, index, _, *zeros = op.inputs
+    flow = apply("TensorArrayWrite", gradient_array(handle), index, g, _start())
+    return [None, None, flow, *(None for _ in zeros)]
+
+
+define(
+    "TensorArrayRead",
+    "handle: resource, index: host I, flow: host float32, zeros: host *int32 -> value: @dtype",
+    where=_ANY,
+    attrs=_READ,
+    shape=_element_shape,
+    kernel=lambda xp, context, array, index, flow, *zeros, **_: array.read(index, context, _zeros(zeros)),
+    gradient=_read_gradient,
+    effects=Effect.READS,
+)
+
+
+def _write(xp: Any, context: KernelContext, array: ArrayStorage, index: Any, value: Any, flow: Any) -> Any:
+    array.write(index, value, context)
+    return flow
+
+
+def _write_gradient(op: Operation, g: Tensor) -> list[Any]:
+    handle, index, value, _ = op.inputs
+    cotangent = apply(
+        "TensorArrayRead",
+        gradient_array(handle),
+        index,
+        g,
+        [shape_of(value)],
+        dtype=value.dtype,
+        element_shape=value.shape,
+    )
+    return [None, None, cotangent, g]
+
+
+define(
+    "TensorArrayWrite",
+    "handle: resource, index: host I, value: T, flow: host float32 -> flow_out: host float32",
+    where=_ANY,
+    shape=scalar,
+    kernel=_write,
+    gradient=_write_gradient,
+    effects=Effect.WRITES,
+)
+
+
+def _gather(
+    xp: Any,
+    context: KernelContext,
+    array: ArrayStorage,
+    indices: Any,
+    flow: Any,
+    *zeros: Any,
+    dtype: DType,
+    element_shape: Shape,
+) -> Any:
+    return array.stack(np.asarray(indices), context, _zeros(zeros), Shape(element_shape))
+
+
+def _gather_gradient(op: Operation, g: Tensor) -> list[Any]:
+    handle, indices, _, *zeros = op.inputs
+    flow = apply("TensorArrayScatter", gradient_array(handle), indices, g, _start())
+    return [None, None, flow, *(None for _ in zeros)]
+
+
+define(
+    "TensorArrayGather",
+    "handle: resource, indices: host I, flow: host float32, zeros: host *int32 -> value: @dtype",
+    where=_ANY,
+    attrs=_READ,
+    shape=lambda op: op.inputs[1].shape.merge(Shape([None])) + _element_shape(op),
+    kernel=_gather,
+    gradient=_gather_gradient,
+    effects=Effect.READS,
+)
+
+
+def _scatter(xp: Any, context: KernelContext, array: ArrayStorage, indices: Any, value: Any, flow: Any) -> Any:
+    array.write_rows(np.asarray(indices), value, context)
+    return flow
+
+
+def _scatter_gradient(op: Operation, g: Tensor) -> list[Any]:
+    handle, indices, value, _ = op.inputs
+    cotangent = apply(
+        "TensorArrayGather",
+        gradient_array(handle),
+        indices,
+        g,
+        [shape_of(value)],
+        dtype=value.dtype,
+        element_shape=value.shape[1:],
+    )
+    return [None, None, cotangent, g]
+
+
+define(
+    "TensorArrayScatter",
+    "handle: resource, indices: host I, value: T, flow: host float32 -> flow_out: host float32",
+    where=_ANY,
+    shape=scalar,
+    retry=False,
+    kernel=_scatter,
+    gradient=_scatter_gradient,
+    effects=Effect.WRITES,
+)
+
+
+def _stack(
+    xp: Any,
+    context: KernelContext,
+    array: ArrayStorage,
+    flow: Any,
+    *zeros: Any,
+    dtype: DType,
+    element_shape: Shape,
+    size: int | None,
+) -> Any:
+    shape = _zeros(zeros)
+    count = array.size if shape is None else int(shape[0])
+    return array.stack(range(count), context, shape, Shape(element_shape))
+
+
+def _stack_gradient(op: Operation, g: Tensor) -> list[Any]:
+    handle, _, *zeros = op.inputs
+    flow = apply("TensorArrayUnstack", gradient_array(handle), g, _start())
+    return [None, flow, *(None for _ in zeros)]
+
+
+define(
+    "TensorArrayStack",
+    "handle: resource, flow: host float32, zeros: host *int32 -> value: @dtype",
+    attrs={**_READ, "size": None},
+    shape=lambda op: Shape([op.attrs["size"]]) + _element_shape(op),
+    kernel=_stack,
+    gradient=_stack_gradient,
+    effects=Effect.READS,
+)
+
+
+def _unstack(
+    xp: Any,
+    context: KernelContext,
+    array: ArrayStorage,
+    value: Any,
+    flow: Any,
+    *,
+    host_backed: bool,
+    blocks: tuple[int, ...],
+) -> Any:
+    array.write_rows(range(len(value) if getattr(value, "ndim", 0) else 0), value, context)
+    for count in blocks:
+        array.cut(value, count)
+    if host_backed:
+        array.wrap_host_rows(value)
+    return flow
+
+
+def _unstack_gradient(op: Operation, g: Tensor) -> list[Any]:
+    handle, value, _ = op.inputs
+    cotangent = apply(
+        "TensorArrayStack",
+        gradient_array(handle),
+        g,
+        [shape_of(value)],
+        dtype=value.dtype,
+        element_shape=value.shape[1:],
+        size=value.shape[0],
+    )
+    return [None, cotangent, g]
+
+
+define(
+    "TensorArrayUnstack",
+    "handle: resource, value: T, flow: host float32 -> flow_out: host float32",
+    where=_ANY,
+    attrs={"host_backed": False, "blocks": ()},
+    shape=scalar,
+    retry=False,
+    kernel=_unstack,
+    gradient=_unstack_gradient,
+    effects=Effect.WRITES,
+)
+
+_LATE = NotDifferentiable("programs get it when their gradients are built")
+
+define(
+    "TensorArrayReadBlock",
+    "handle: resource, index: host I, flow: host float32 -> block: @dtype",
+    where=_ANY,
+    attrs={**_READ, "count": REQUIRED},
+    shape=lambda op: Shape([None]) + _element_shape(op),
+    kernel=lambda xp, context, array, index, flow, *, count, **_: array.read_block(int(index), count, context),
+    gradient=_LATE,
+    effects=Effect.READS,
+)
+
+define(
+    "TensorArrayRowOf",
+    "handle: resource, index: host I, flow: host float32, block: T -> row: T",
+    where=_ANY,
+    attrs={"count": REQUIRED, "reads": True},
+    shape=lambda op: op.inputs[3].shape[1:],
+    kernel=lambda xp, context, array, index, flow, block, **how: array.row_of(block, int(index), context, **how),
+    gradient=_LATE,
+    effects=Effect.READS,
+)
+
+
+def _concat(
+    xp: Any, context: KernelContext, array: ArrayStorage, flow: Any, *like: Any, dtype: DType, element_shape: Shape
+) -> Any:
+    return array.concat(like, context)
+
+
+def _concat_gradient(op: Operation, g: Tensor, _: Any = None) -> list[Any]:
+    handle, _flow, *like = op.inputs
+    if g is None:
+        return [None for _ in op.inputs]
+    flow = apply("TensorArraySplit", gradient_array(handle), g, op.outputs[1], _start())
+    return [None, flow, *(None for _ in like)]
+
+
+define(
+    "TensorArrayConcat",
+    "handle: resource, flow: host float32, like: host *int32 -> value: @dtype, lengths: host int32",
+    attrs=_READ,
+    shape=lambda op: [Shape([None]) + _element_shape(op)[1:], Shape([None])],
+    kernel=_concat,
+    gradient=_concat_gradient,
+    effects=Effect.READS,
+)
+
+
+def _split(xp: Any, context: KernelContext, array: ArrayStorage, value: Any, lengths: Any, flow: Any) -> Any:
+    array.split(value, lengths, context)
+    return flow
+
+
+def _split_gradient(op: Operation, g: Tensor) -> list[Any]:
+    handle, value, lengths, _ = op.inputs
+    cotangent, _lengths = apply(
+        "TensorArrayConcat",
+        gradient_array(handle),
+        g,
+        [shape_of(value), lengths],
+        dtype=value.dtype,
+        element_shape=Shape([None]) + value.shape[1:],
+    )
+    cotangent.set_shape(value.shape)
+    return [None, cotangent, None, g]
+
+
+define(
+    "TensorArraySplit",
+    "handle: resource, value: T, lengths: host int32, flow: host float32 -> flow_out: host float32",
+    where=_ANY,
+    shape=scalar,
+    retry=False,
+    kernel=_split,
+    gradient=_split_gradient,
+    effects=Effect.WRITES,
+)
+
+define(
+    "TensorArraySize",
+    "handle: resource, flow: host float32 -> size: host int32",
+    shape=scalar,
+    kernel=lambda xp, context, array, flow: np.int32(array.size),
+    gradient=NotDifferentiable("its result is an integer"),
+    effects=Effect.READS,
+)
+
+define(
+    "TensorArrayClose",
+    "handle: resource, flow: host float32 ->",
+    shape=nothing,
+    kernel=lambda xp, context, array, flow: array.close(),
+    gradient=NotDifferentiable("it has no value"),
+    effects=Effect.WRITES,
+)

@@ -1,0 +1,503 @@
+"""What a TensorArray holds while a step runs: elements written once, or summed in gradient arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import accumulate, pairwise
+from typing import Any
+
+import numpy as np
+
+from ...base.dtypes import DType, as_dtype
+from ...base.errors import TensorArrayError
+from ...base.shapes import UNKNOWN, Shape
+from ...ir.definition import KernelContext
+from ...kernels.cpu.elements import Element, Elements
+from ...kernels.memory.swappable import SwappableArray
+
+Array = np.ndarray[Any, Any]
+
+
+class Blocks:
+    """The rows of an array in blocks, of which some may be elsewhere; as a series is read by what brings them.
+
+    Attributes
+    ----------
+    cursor : int
+        Block that was read last of those that may be elsewhere.
+    parts : list of numpy.ndarray or SwappableArray
+    """
+
+    __slots__ = ("cursor", "parts")
+
+    def __init__(self, rows: Array, count: int) -> None:
+        self.cursor = -1
+        self.parts: list[Any] = [rows[i : i + count] for i in range(0, len(rows), count)]
+
+    def at(self, index: int) -> Any:
+        """Return what a block is, or None if there is none."""
+        return self.parts[index] if 0 <= index < len(self.parts) else None
+
+
+class ArrayStorage(Elements):
+    """The elements of one TensorArray, or (with a primal) of one of its gradient arrays.
+
+    A gradient array sums repeated writes, may be read many times, reads as zeros where nothing was written, and
+    takes its size and element shapes from its primal when they are needed (rule 111). One that ``gradients()``
+    made grows as it is written: the forward operations, whose indices it repeats, checked them already.
+    """
+
+    __slots__ = (
+        "blocks",
+        "cursor",
+        "dynamic_size",
+        "element_shape",
+        "element_type",
+        "frozen",
+        "gradients",
+        "identical_shapes",
+        "name",
+        "primal",
+        "xp",
+    )
+
+    def __init__(
+        self,
+        dtype: DType,
+        size: int,
+        *,
+        name: str = "TensorArray",
+        element_shape: Shape = UNKNOWN,
+        dynamic_size: bool = False,
+        clear_after_read: bool = True,
+        identical_shapes: bool = False,
+        primal: ArrayStorage | None = None,
+        xp: Any = np,
+    ) -> None:
+        self.xp = xp  # the library of the arrays that it holds
+        self.element_type = dtype
+        self.dtype = dtype.numpy
+        self.name = name
+        self.element_shape = element_shape
+        self.dynamic_size = dynamic_size
+        self.clear_after_read = clear_after_read
+        self.identical_shapes = identical_shapes
+        self.primal = primal
+        self.swapper, self.swappable = None, False
+        self.cursor = -1  # element that was read last of those that may be elsewhere
+        self.blocks: dict[int, Blocks] = {}  # by the number of rows
+        self.gradients: dict[str, ArrayStorage] = {}
+        self.any_shape = element_shape.rank is None and not identical_shapes
+        self.exact = element_shape.as_tuple() if element_shape.is_fully_known else None
+        self.frozen = False
+        self.closed = False
+        self.elements = [Element() for _ in range(size)]
+
+    @property
+    def size(self) -> int:
+        """Number of elements; at least that of its primal for a gradient array."""
+        return len(self.elements) if self.primal is None else max(len(self.elements), self.primal.size)
+
+    def gradient(self, source: str | None, context: KernelContext) -> ArrayStorage:
+        """Return a new gradient array, or with a `source` the one it names; naming one freezes the size (rule 112)."""
+        self._check_open(context)
+        if source is not None and source in self.gradients:
+            return self.gradients[source]
+        made = ArrayStorage(
+            self.element_type,
+            0 if source is None else self.size,
+            name=f"{self.name}@{source or 'gradient'}",
+            element_shape=self.element_shape,
+            dynamic_size=source is None,
+            clear_after_read=False,
+            primal=self,
+            xp=self.xp,
+        )
+        if source is not None:
+            self.gradients[source] = made
+            self.frozen = True
+        return made
+
+    def close(self) -> None:
+        """Free the elements; later use is an error (rule 114)."""
+        self.closed = True
+        self.elements = []
+        self.blocks = {}
+        self.gradients = {}
+
+    def write(self, index: int, value: Any, context: KernelContext) -> None:
+        """Write one element: once, or summed in a gradient array (rule 105)."""
+        index, array = int(index), value if hasattr(value, "shape") else np.asarray(value)
+        element = self._slot(index, context, grow=True)
+        self._check_value(index, array, context)
+        if element.reader is None and element.shape is None:
+            element.value = self.swapper.entry_for(array) if self.swappable else array
+            element.shape = array.shape
+            element.writer = (context.operation, context.iteration)
+        elif element.reader is None and self.primal is not None:
+            self._accumulate(index, element, array, context)
+        else:
+            self._refuse_write(index, element, context)
+
+    def read(self, index: int, context: KernelContext, zeros: Sequence[int] | None = None, *, wait: bool = True) -> Any:
+        """Read one element, and clear it if the array clears after reads (rules 107 and 108).
+
+        Returns
+        -------
+        numpy.ndarray, asyncio.Future or SwappableArray
+            For an element that may be elsewhere what is to be waited for, or itself.
+        """
+        index = int(index)
+        element = self._slot(index, context, grow=self.primal is not None)
+        if element.value is None and element.shape is not None:
+            raise self._error(
+                f"{self._at(index)} was already read, and cleared by that read",
+                context,
+                got=f"first read by {_who(element.reader)}",
+                hint="make the array with clear_after_read=False",
+            )
+        value = element.value
+        if isinstance(value, SwappableArray) and wait:
+            value = self._fetch(index)
+        if element.reader is None:
+            element.reader = (context.operation, context.iteration)
+        if value is None:
+            return self._zeros(index, zeros, context)
+        if self.clear_after_read:
+            element.value = None
+        return value
+
+    def at(self, index: int) -> Any:
+        """Return what an element holds: an array, or its SwappableArray where it may be elsewhere; None for nothing."""
+        return self.elements[index].value if 0 <= index < len(self.elements) else None
+
+    def keeps_on_host(self, rows: Array) -> bool:
+        """Say whether rows stay in the host's memory until they are read."""
+        return self.swapper is not None and self.swapper.keeps_on_host(rows)
+
+    def wrap_host_rows(self, rows: Array) -> None:
+        """Let the elements, rows of an array in the host's memory, enter the device's memory when they are read."""
+        if self.keeps_on_host(rows):
+            for element in self.elements[: len(rows)]:
+                element.value = self.swapper.wrap_host_row(element.value)
+            for blocks in self.blocks.values():
+                blocks.parts = [self.swapper.wrap_host_row(part) for part in blocks.parts]
+
+    def cut(self, rows: Array, count: int) -> None:
+        """Let the elements, rows of an array, be read in blocks of `count` too."""
+        self.blocks[count] = Blocks(rows, count)
+
+    def read_block(self, index: int, count: int, context: KernelContext) -> Any:
+        """Return the block of `count` rows that has an element, or what is to be waited for."""
+        self._slot(index, context, grow=False)
+        blocks = self.blocks[count]
+        block = blocks.at(index // count)
+        if isinstance(block, SwappableArray):
+            array, coming = self.swapper.read(blocks, index // count, False)
+            return coming if array is None else array
+        return block
+
+    def row_of(self, block: Any, index: int, context: KernelContext, *, count: int, reads: bool) -> Any:
+        """Return the row of a block, or of what was made of one, that belongs to an element.
+
+        Parameters
+        ----------
+        reads : bool
+            Whether that is the element, which counts as read then.
+        """
+        if reads:
+            self.read(index, context, wait=False)
+        else:
+            self._slot(index, context, grow=False)
+        return block[index % count, ...]
+
+    def _fetch(self, index: int) -> Any:
+        array, coming = self.swapper.read(self, index, self.clear_after_read)
+        return coming if array is None else array
+
+    def read_many(self, indices: Any, context: KernelContext, zeros: Sequence[int] | None = None) -> list[Any]:
+        """Read several elements, arrays or SwappableArrays; `zeros` gives the shape of all together, rows first."""
+        values: list[Any] = self.read_many_quickly(indices, context.operation, context.iteration)
+        rest = indices[len(values) :]
+        return values + [self.read(i, context, None if zeros is None else zeros[1:], wait=False) for i in rest]
+
+    def stack(self, indices: Any, context: KernelContext, zeros: Sequence[int] | None, static: Shape) -> Array:
+        """Read several elements as rows of one array (rule 110)."""
+        with self._not_read_if_refused(indices):
+            values = self.read_many(indices, context, zeros)
+            if values:
+                self._check_equal(indices, values, context)
+                return _stack(self.xp, values)
+        shape = static if zeros is None else Shape(zeros[1:])
+        if not shape.is_fully_known:
+            shape = self.element_shape
+        if not shape.is_fully_known:
+            raise self._error(
+                f"no elements of TensorArray '{self.name}' can be stacked without a known element shape",
+                context,
+                wanted="a fully known element shape",
+                got=shape,
+                hint="give the array an element_shape",
+            )
+        return self.xp.zeros((0, *shape.as_tuple()), self.dtype)  # type: ignore[no-any-return]
+
+    def write_rows(self, indices: Any, rows: Array, context: KernelContext) -> None:
+        """Write the rows of one array to several elements (rule 110)."""
+        rows = rows if self.keeps_on_host(rows) else self.xp.asarray(rows)
+        if rows.ndim == 0 or len(rows) != len(indices):
+            raise self._error(
+                f"TensorArray '{self.name}' needs one row for each index",
+                context,
+                wanted=f"{len(indices)} rows",
+                got=f"shape {list(rows.shape)}",
+                hint="slice the rows, or give an index for each",
+            )
+        done = 0
+        if isinstance(indices, range):
+            self._make_room(len(indices))
+            self._check_open(context)
+            if len(rows) and rows.dtype == self.dtype and isinstance(rows, np.ndarray):
+                self._check_value(0, rows[0, ...], context)
+                done = self.write_rows_quickly(rows, context.operation, context.iteration)
+        for k in range(done, len(rows)):
+            self.write(indices[k], rows[k, ...], context)  # an array, where rows[k] might be a Python string
+
+    def concat(self, like: Sequence[Any], context: KernelContext) -> tuple[Array, Array]:
+        """Read all elements joined along their first dimension, and their lengths (rule 110)."""
+        with self._not_read_if_refused(range(self.size)):
+            if like:
+                shape, lengths = like
+                values = [self.read(i, context, (n, *shape[1:]), wait=False) for i, n in enumerate(lengths)]
+            else:
+                values = self.read_many(range(self.size), context)
+            if not values:
+                return self._nothing(like, context), np.zeros(0, np.int32)
+            self._check_concat(values, context)
+            return _concatenate(self.xp, values), np.array([value.shape[0] for value in values], np.int32)
+
+    @contextmanager
+    def _not_read_if_refused(self, indices: Any) -> Iterator[None]:
+        """Let elements keep their values if there is no memory for what is made of them: it may be tried again."""
+        elements = [self.elements[i] for i in indices if 0 <= i < len(self.elements)]
+        values = [element.value for element in elements]
+        try:
+            yield
+        except MemoryError:
+            for element, value in zip(elements, values, strict=True):
+                element.value = value
+            raise
+
+    def split(self, value: Array, lengths: Any, context: KernelContext) -> None:
+        """Write consecutive pieces of `value`, one for each length (rule 110)."""
+        value, lengths = self.xp.asarray(value), np.asarray(lengths)
+        if lengths.ndim != 1 or (lengths < 0).any():
+            raise self._error(
+                f"split of TensorArray '{self.name}' needs a vector of lengths",
+                context,
+                wanted="non-negative integers of shape [n]",
+                got=lengths.tolist(),
+                hint="compute them from shapes, as shape(t)[0]",
+            )
+        if value.ndim == 0 or lengths.sum() != len(value):
+            raise self._error(
+                f"the lengths of a split of TensorArray '{self.name}' do not sum to the first dimension",
+                context,
+                wanted=f"a sum of {len(value)}" if value.ndim else "a value of rank 1 or more",
+                got=int(lengths.sum()),
+                hint="slice the value, or give a length for each row that is left",
+            )
+        if not self.dynamic_size and len(lengths) != self.size:
+            raise self._error(
+                f"split needs as many lengths as TensorArray '{self.name}' has elements",
+                context,
+                wanted=self.size,
+                got=len(lengths),
+                hint="make the array of that size, or with dynamic_size=True",
+            )
+        ends = np.cumsum(lengths)
+        for i, (end, length) in enumerate(zip(ends, lengths, strict=True)):
+            self.write(i, value[end - length : end], context)
+
+    def _slot(self, index: int, context: KernelContext, *, grow: bool) -> Element:
+        self._check_open(context)
+        if index >= len(self.elements) and grow and self.dynamic_size:
+            self._grow(index, context)
+        if not 0 <= index < len(self.elements):
+            raise self._error(
+                f"index {index} of TensorArray '{self.name}' is out of bounds",
+                context,
+                wanted=f"0 <= index < size {self.size}",
+                got=index,
+                hint="count from 0" if index < 0 else "make it larger, or with dynamic_size=True",
+            )
+        return self.elements[index]
+
+    def _make_room(self, size: int) -> None:
+        if self.dynamic_size and not self.frozen and not self.closed:
+            self.elements.extend(Element() for _ in range(size - len(self.elements)))
+
+    def _grow(self, index: int, context: KernelContext) -> None:
+        if self.frozen:
+            raise self._error(
+                f"TensorArray '{self.name}' can not grow to index {index}: its size {self.size} was fixed when a "
+                "gradient array was made of it",
+                context,
+                hint="write all elements before calling grad",
+            )
+        self.elements.extend(Element() for _ in range(index + 1 - len(self.elements)))
+
+    def _accumulate(self, index: int, element: Element, array: Array, context: KernelContext) -> None:
+        if element.value is None or array.shape != element.shape:
+            raise self._error(
+                f"{self._at(index)} sums writes of one shape only",
+                context,
+                wanted=list(element.shape or ()),
+                got=list(array.shape),
+                hint="write values of one shape to each index",
+            )
+        if element.owned:
+            self.xp.add(element.value, array, out=element.value)
+        else:
+            element.value, element.owned = self.xp.asarray(element.value + array), True
+
+    def _refuse_write(self, index: int, element: Element, context: KernelContext) -> None:
+        written = element.shape is not None and self.primal is None
+        verb, first = ("written", element.writer) if written else ("read", element.reader)
+        raise self._error(
+            f"{self._at(index)} has already been {'written to' if written else 'read'}",
+            context,
+            wanted="one write to each index, before it is read",
+            got=f"first {verb} by {_who(first)}, now written by {_who((context.operation, context.iteration))}",
+            hint="write to another index; order is carried by the array that write returns",
+        )
+
+    def _check_value(self, index: int, array: Array, context: KernelContext) -> None:
+        if array.dtype != self.dtype:
+            raise self._error(
+                f"{self._at(index)} was given another dtype",
+                context,
+                wanted=self.element_type,
+                got=as_dtype(array.dtype),
+                hint=f"use cast(..., '{self.element_type}')",
+            )
+        if array.shape == self.exact:
+            return
+        shape = Shape(array.shape)
+        if not self.element_shape.includes(shape):
+            raise self._error(
+                f"{self._at(index)} was given another shape",
+                context,
+                wanted=self.element_shape,
+                got=shape,
+                hint="make the array with infer_shape=False if its elements differ in shape",
+            )
+        if self.identical_shapes:
+            self.element_shape, self.exact = shape, shape.as_tuple()
+
+    def _zeros(self, index: int, zeros: Sequence[int] | None, context: KernelContext) -> Array:
+        shape = Shape(None if zeros is None else [int(d) for d in zeros])
+        if self.primal is not None and not shape.is_fully_known:
+            shape = self.primal.shape_at(index)
+        if not shape.is_fully_known:
+            shape = self.element_shape
+        if not shape.is_fully_known:
+            raise self._error(
+                f"could not read {self._at(index)}: it was never written, and its shape is not known",
+                context,
+                wanted="a written element, or a fully known element shape",
+                got=shape,
+                hint="write it first, or give the array an element_shape",
+            )
+        return self.xp.zeros(shape.as_tuple(), self.dtype)  # type: ignore[no-any-return]
+
+    def shape_at(self, index: int) -> Shape:
+        """Return what is known of the shape of an element, cleared or not."""
+        known = self.elements[index].shape if index < len(self.elements) else None
+        if known is None and self.primal is not None:
+            return self.primal.shape_at(index)
+        return self.element_shape if known is None else Shape(known)
+
+    def _nothing(self, like: Sequence[Any], context: KernelContext) -> Array:
+        shape = Shape(like[0][1:]) if like else self.element_shape[1:]
+        if not shape.is_fully_known:
+            raise self._error(
+                f"no elements of TensorArray '{self.name}' can be joined without a known element shape",
+                context,
+                got=self.element_shape,
+                hint="give the array an element_shape",
+            )
+        return self.xp.zeros((0, *shape.as_tuple()), self.dtype)  # type: ignore[no-any-return]
+
+    def _check_equal(self, indices: Any, values: list[Any], context: KernelContext) -> None:
+        if len({value.shape for value in values}) == 1:
+            return
+        for index, value in zip(indices, values, strict=True):
+            if value.shape != values[0].shape:
+                raise self._error(
+                    f"elements of TensorArray '{self.name}' differ in shape and can not be stacked",
+                    context,
+                    wanted=list(values[0].shape),
+                    got=f"{list(value.shape)} at index {int(index)}",
+                    hint="use concat",
+                )
+
+    def _check_concat(self, values: list[Any], context: KernelContext) -> None:
+        for index, value in enumerate(values):
+            if len(value.shape) == 0 or value.shape[1:] != values[0].shape[1:]:
+                raise self._error(
+                    f"elements of TensorArray '{self.name}' can not be joined along their first dimension",
+                    context,
+                    wanted="rank 1 or more, and equal trailing dimensions",
+                    got=f"{list(value.shape)} at index {index}",
+                    hint="use stack for elements of one shape",
+                )
+
+    def _check_open(self, context: KernelContext) -> None:
+        if self.closed:
+            raise self._error(
+                f"TensorArray '{self.name}' was used after it was closed",
+                context,
+                hint="let close wait for the last use with control_dependencies",
+            )
+
+    def _at(self, index: int) -> str:
+        return f"index {index} of TensorArray '{self.name}' (size {self.size})"
+
+    @staticmethod
+    def _error(what: str, context: KernelContext, **fields: Any) -> TensorArrayError:
+        return TensorArrayError(what, operation=context.operation, **fields)
+
+
+def _who(instance: tuple[str, int] | None) -> str:
+    return "nobody" if instance is None else f"'{instance[0]}' in iteration {instance[1]}"
+
+
+def _stack(xp: Any, values: list[Any]) -> Array:
+    """Do what `numpy.stack` does, without a view of each value."""
+    if any(isinstance(value, SwappableArray) for value in values):
+        count = len(values)
+        return _gathered(xp, values, (count, *values[0].shape), lambda result: [result[k, ...] for k in range(count)])
+    if values[0].size == 0 or values[0].ndim == 0:
+        return xp.stack(values)  # type: ignore[no-any-return]
+    return xp.concatenate(values).reshape(len(values), *values[0].shape)  # type: ignore[no-any-return]
+
+
+def _concatenate(xp: Any, values: list[Any]) -> Array:
+    """Do what `numpy.concatenate` does, with values that may be elsewhere."""
+    if not any(isinstance(value, SwappableArray) for value in values):
+        return xp.concatenate(values)  # type: ignore[no-any-return]
+    bounds = [0, *accumulate(value.shape[0] for value in values)]
+    shape = (bounds[-1], *values[0].shape[1:])
+    return _gathered(xp, values, shape, lambda result: [result[a:b] for a, b in pairwise(bounds)])
+
+
+def _gathered(xp: Any, values: list[Any], shape: tuple[int, ...], pieces: Callable[[Array], Iterable[Array]]) -> Array:
+    """Return an array whose pieces are the values, each copied straight from where it is."""
+    result: Array = xp.empty(shape, values[0].dtype)
+    for piece, value in zip(pieces(result), values, strict=True):
+        if isinstance(value, SwappableArray):
+            value.copy_to(piece)
+        else:
+            piece[...] = value
+    return result

@@ -1,0 +1,342 @@
+"""Variables: state that outlives a step, kept by a session in one slot for each variable of the graph."""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ...base import dtypes
+from ...base.errors import GraphError, OpError, ShapeError, UninitializedVariableError
+from ...base.shapes import SCALAR, Shape
+from ...ir.definition import REQUIRED, KernelContext, NotDifferentiable, define
+from ...ir.operation import Operation
+from ...ir.traits import Effect
+from ..support.array_library import add_at
+from ..support.common import same_as
+
+Array = np.ndarray[Any, Any]
+
+# `sys.getrefcount(self._buffer)` of a buffer that only the slot holds: the slot's reference and the argument's.
+_ALONE = 2
+
+
+class VariableSlot:
+    """The value of one variable in one session.
+
+    Whoever reads holds the buffer itself, read-only. An update writes in place only if the slot alone holds the
+    buffer (a view counts, it holds its base); otherwise it fills a new buffer and swaps it in at once. So the
+    variable always has its value before or after an update, and a reader keeps the value it read. Used on the
+    session's loop thread only, hence without a lock.
+    """
+
+    __slots__ = ("_buffer", "name")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._buffer: Array | None = None
+
+    @property
+    def is_initialized(self) -> bool:
+        """Whether a value was assigned."""
+        return self._buffer is not None
+
+    def read(self, operation: str | None = None) -> Array:
+        """Return the buffer; UninitializedVariableError when nothing was assigned yet (rule 22)."""
+        if self._buffer is None:
+            raise UninitializedVariableError(
+                f"variable '{self.name}' was read before it was initialized",
+                operation=operation,
+                hint="run global_variables_initializer() first, or session.write_variables({...})",
+            )
+        return self._buffer
+
+    @property
+    def in_host(self) -> Array | None:
+        """The buffer if it is an array in the host's memory."""
+        return self._buffer if isinstance(self._buffer, np.ndarray) else None
+
+    def move(self, old: Array, new: Any) -> None:
+        """Hold a copy of the buffer in its place, in another memory, unless it was written since."""
+        if self._buffer is old:
+            self._buffer = new
+
+    def assign(self, value: Any) -> Array:
+        """Take a copy of `value` as the new value, and return it."""
+        array = value if hasattr(value, "shape") else np.asarray(value)
+        return self.store(array, self.made_for(array))
+
+    def made_for(self, array: Array) -> Array | None:
+        """Return the new buffer that assigning takes, a copy of the array; None if it can be done in place."""
+        fits = self._buffer is not None and self._buffer.shape == array.shape and self._buffer.dtype == array.dtype
+        fits = fits and isinstance(self._buffer, np.ndarray) == isinstance(array, (np.ndarray, np.generic))
+        return None if fits and sys.getrefcount(self._buffer) == _ALONE else _copied(array)
+
+    def store(self, array: Array, made: Array | None) -> Array:
+        """Assign an array, for which `made_for` has made what it takes."""
+        if made is not None:
+            return self._write(made, lambda buffer: None)
+        return self._write(self._buffer, lambda buffer: np.copyto(buffer, array))  # type: ignore[arg-type]
+
+    def combine(self, function: np.ufunc, value: Any, operation: str | None = None) -> Array:
+        """Replace the value by ``function(value now, value)``; OpError when the shapes differ."""
+        shape, got = self.read(operation).shape, _shape_of(value)
+        if shape != got:
+            raise OpError(
+                f"an update of variable '{self.name}' has another shape",
+                wanted=shape,
+                got=got,
+                operation=operation,
+                hint="reduce or broadcast the update to the variable's shape",
+            )
+        if sys.getrefcount(self._buffer) == _ALONE:
+            return self._write(self._buffer, lambda buffer: function(buffer, value, out=buffer))  # type: ignore[arg-type]
+        old = self.read()
+        return self._write(np.empty_like(old, order="C"), lambda buffer: function(old, value, out=buffer))
+
+    def scatter(
+        self, change: Callable[[Array, Any, Any], Any], indices: Any, updates: Any, operation: str | None = None
+    ) -> Array:
+        """Apply ``change(buffer, indices, updates)`` to rows of the value; OpError when an index is out of range."""
+        self._check_rows(self.read(operation).shape, np.asarray(indices), _shape_of(updates), operation)
+        alone = sys.getrefcount(self._buffer) == _ALONE
+        buffer = self.read() if alone else self.read().copy()
+        return self._write(buffer, lambda buffer: change(buffer, indices, updates))
+
+    def _check_rows(
+        self, shape: tuple[int, ...], indices: Array, updates: tuple[int, ...], operation: str | None
+    ) -> None:
+        outside = indices[(indices < 0) | (indices >= shape[0])] if shape and indices.size else indices[:0]
+        if not shape or outside.size:
+            raise OpError(
+                f"a row index of variable '{self.name}' is out of range",
+                wanted=f"0 to {shape[0] - 1}" if shape else "a variable of rank 1 or more",
+                got=outside.ravel()[:3].tolist(),
+                operation=operation,
+                hint="fetch the indices; rows count from 0 and negative numbers are not allowed",
+            )
+        if updates not in ((), indices.shape + shape[1:]):
+            raise OpError(
+                f"updates of rows of variable '{self.name}' have another shape",
+                wanted=indices.shape + shape[1:],
+                got=updates,
+                operation=operation,
+                hint="give one row of updates for each index",
+            )
+
+    def _write(self, buffer: Array, fill: Callable[[Array], Any]) -> Array:
+        if isinstance(buffer, np.ndarray):
+            buffer.flags.writeable = True
+        try:
+            fill(buffer)
+        finally:
+            if isinstance(buffer, np.ndarray):
+                buffer.flags.writeable = False
+        self._buffer = buffer
+        return buffer
+
+
+def _copied(array: Any) -> Array:
+    """Return a copy in the memory that the array is in; its rows follow each other."""
+    return np.array(array, order="C") if isinstance(array, (np.ndarray, np.generic)) else array.copy()
+
+
+def _shape_of(value: Any) -> tuple[int, ...]:
+    return value.shape if hasattr(value, "shape") else np.shape(value)
+
+
+class VariableStore:
+    """The variables of a session: a slot for each name, made when first asked for."""
+
+    def __init__(self) -> None:
+        self._slots: dict[str, VariableSlot] = {}
+
+    def slot(self, name: str) -> VariableSlot:
+        """Return the slot of a variable."""
+        slot = self._slots.get(name)
+        if slot is None:
+            slot = self._slots[name] = VariableSlot(name)
+        return slot
+
+    def __iter__(self) -> Iterator[VariableSlot]:
+        return iter(self._slots.values())
+
+    def nbytes(self) -> int:
+        """Return the bytes that all values take."""
+        return sum(slot.read().nbytes for slot in self if slot.is_initialized)
+
+    def read(self, names: Sequence[str] | None = None) -> dict[str, Array]:
+        """Return values by name: all there are, or those of `names`, which must have one.
+
+        Of those in the host's memory copies; others are not written in place as long as somebody has them.
+        """
+        if names is None:
+            names = [slot.name for slot in self if slot.is_initialized]
+        values = {name: self._present(name).read() for name in names}
+        return {name: value.copy() if isinstance(value, np.ndarray) else value for name, value in values.items()}
+
+    def write(self, arrays: Mapping[str, Array]) -> None:
+        """Assign copies of arrays by name, which must fit (see `fitting`): all, or none if there is no memory."""
+        made = {name: self.slot(name).made_for(array) for name, array in arrays.items()}
+        for name, array in arrays.items():
+            self.slot(name).store(array, made.pop(name))
+
+    def clear(self) -> None:
+        """Drop all values."""
+        self._slots.clear()
+
+    def _present(self, name: str) -> VariableSlot:
+        return self._slots.get(name) or VariableSlot(name)
+
+
+def fitting(values: Mapping[str, Any], variables: Mapping[str, Any]) -> dict[str, Array]:
+    """Return values as arrays that fit the variables of their names.
+
+    Parameters
+    ----------
+    values : mapping of str to array-like
+    variables : mapping of str to Variable
+        The graph's variables by name: their dtype and shape say what fits.
+
+    Raises
+    ------
+    GraphError, DtypeError, ShapeError
+        If a name is not known, or a value does not fit its variable.
+    """
+    return {name: _fitting(name, value, variables) for name, value in values.items()}
+
+
+def _fitting(name: str, value: Any, variables: Mapping[str, Any]) -> Array:
+    if name not in variables:
+        raise GraphError(
+            "the graph has no variable of this name",
+            wanted=", ".join(variables) or "none",
+            got=name,
+            hint="use the names that read_variables gives",
+        )
+    variable = variables[name]
+    array = dtypes.as_array(value, variable.dtype)
+    if not variable.shape.includes(Shape(array.shape)):
+        raise ShapeError(
+            f"a value does not fit variable '{name}'",
+            wanted=variable.shape,
+            got=Shape(array.shape),
+            operation=variable.op,
+            hint="reshape the value, or make the variable with shape=None dimensions",
+        )
+    return array
+
+
+_STATE = NotDifferentiable("it changes state; gradients flow through the values that variables are read as")
+
+
+def _handle(xp: Any, context: KernelContext, *, shared_name: str, **_: Any) -> VariableSlot:
+    return context.step.variables.slot(shared_name)  # type: ignore[no-any-return]
+
+
+define(
+    "VariableHandle",
+    "-> handle: resource",
+    attrs={"shared_name": REQUIRED, "dtype": REQUIRED, "shape": Shape(None)},
+    shape=lambda op: SCALAR,
+    kernel=_handle,
+    gradient=NotDifferentiable("a handle has no inputs; a variable's gradient is the cotangent of its handle"),
+    effects=Effect.READS,
+)
+
+define(
+    "ReadVariable",
+    "handle: resource -> value: @dtype",
+    attrs={"dtype": REQUIRED, "shape": Shape(None)},
+    shape=lambda op: Shape(op.attrs["shape"]),
+    sparse_gradient=True,
+    kernel=lambda xp, context, slot, **_: slot.read(context.operation),
+    gradient=lambda op, g: [g],
+    effects=Effect.READS,
+)
+
+define(
+    "IsInitialized",
+    "handle: resource -> result: host bool",
+    shape=lambda op: SCALAR,
+    kernel=lambda xp, context, slot: np.bool_(slot.is_initialized),
+    gradient=NotDifferentiable("its result is a bool"),
+    effects=Effect.READS,
+)
+
+
+def _assign(xp: Any, context: KernelContext, slot: VariableSlot, value: Any, *, shape: Shape) -> Array:
+    if not shape.includes(Shape(_shape_of(value))):
+        raise OpError(
+            f"variable '{slot.name}' was assigned a value of another shape",
+            wanted=shape,
+            got=Shape(_shape_of(value)),
+            operation=context.operation,
+            hint="reshape the value, or make the variable with shape=None dimensions",
+        )
+    return slot.assign(value)
+
+
+define(
+    "AssignVariable",
+    "handle: resource, value: T -> result: T",
+    attrs={"shape": Shape(None)},
+    shape=lambda op: Shape(op.attrs["shape"]).merge(op.inputs[1].shape),
+    kernel=_assign,
+    gradient=_STATE,
+    effects=Effect.WRITES,
+)
+
+
+def _state_shape(op: Operation) -> Shape:
+    return Shape(op.attrs["shape"])
+
+
+def _define_update(type: str, function: np.ufunc) -> None:
+    define(
+        type,
+        "handle: resource, value: T -> result: T",
+        where={"T": dtypes.NUMERIC},
+        shape=same_as(1),
+        kernel=lambda xp, context, slot, value: slot.combine(function, value, context.operation),
+        gradient=_STATE,
+        effects=Effect.WRITES,
+    )
+
+
+_define_update("AssignAddVariable", np.add)
+_define_update("AssignSubVariable", np.subtract)
+
+
+Change = Callable[[Any, Array, Any, Any], Any]
+
+
+def _define_scatter(type: str, allowed: tuple[dtypes.DType, ...], change: Change) -> None:
+    def kernel(xp: Any, context: KernelContext, slot: VariableSlot, indices: Any, updates: Any, **_: Any) -> Array:
+        def put(buffer: Array, indices: Any, updates: Any) -> Any:
+            return change(xp, buffer, xp.asarray(indices), updates)
+
+        return slot.scatter(put, indices, updates, context.operation)
+
+    define(
+        type,
+        "handle: resource, indices: host I, updates: T -> result: T",
+        where={"I": dtypes.INDEX, "T": allowed},
+        attrs={"shape": Shape(None)},
+        shape=_state_shape,
+        kernel=kernel,
+        gradient=_STATE,
+        effects=Effect.WRITES,
+    )
+
+
+def _set_rows(xp: Any, buffer: Array, indices: Any, updates: Any) -> None:
+    buffer[indices] = updates
+
+
+_define_scatter("ScatterUpdate", dtypes.VALUES, _set_rows)
+_define_scatter("ScatterAdd", dtypes.NUMERIC, add_at)
+_define_scatter("ScatterSub", dtypes.NUMERIC, functools.partial(add_at, function="subtract"))

@@ -1,0 +1,104 @@
+"""How the array families read shape-like and axis-like arguments."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ...base.errors import DtypeError, GraphError, ShapeError
+from ...base.shapes import Shape
+from ...ir.apply import apply, as_symbolic, constant, convert_to_tensor
+from ...ir.static_values import static_shape, static_value
+from ...ir.tensor import Tensor
+
+
+def index_tensor(value: Any) -> Tensor:
+    """Return an integer argument (nested lists may hold scalar tensors) as an int32 or int64 tensor."""
+    if isinstance(value, Shape):
+        value = value.as_tuple()
+    if isinstance(value, (list, tuple)) and as_symbolic(value):
+        return apply("Stack", [index_tensor(v) if _is_nested(v) else v for v in value], axis=0)  # type: ignore[no-any-return]
+    if as_symbolic(value):
+        return convert_to_tensor(value)
+    return constant(_index_array(value))
+
+
+def shape_vector(value: Any) -> Tensor:
+    """Return a shape-like argument as an int32 or int64 vector; a single integer makes a vector of one."""
+    return index_tensor([value] if isinstance(value, (int, np.integer)) else value)
+
+
+def _is_nested(value: Any) -> bool:
+    return isinstance(value, (list, tuple))
+
+
+def _index_array(value: Any) -> np.ndarray[Any, Any]:
+    array = np.asarray(value)
+    if array.size and array.dtype.kind not in "iu":
+        raise DtypeError("this has to be integers", wanted="int32 or int64", got=repr(value), hint="use -1, not None")
+    if isinstance(value, (np.ndarray, np.generic)) and array.dtype in (np.int32, np.int64):
+        return array
+    small = not array.size or (array.min() >= -(2**31) and array.max() < 2**31)
+    return array.astype(np.int32 if small else np.int64)
+
+
+def static_int(value: Any, what: str = "axis") -> int:
+    """Return an argument that must be known while the graph is built: an integer or a constant."""
+    known = static_value(value) if isinstance(value, Tensor) else value
+    try:
+        return operator.index(known.item() if isinstance(known, np.ndarray) else known)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        raise GraphError(
+            f"'{what}' has to be an integer known while the graph is built",
+            got=repr(value),
+            wanted="an integer or a constant",
+            hint="give a Python integer",
+        ) from None
+
+
+def static_ints(value: Any, what: str = "axis") -> tuple[int, ...]:
+    """Return one integer, or a list of them, as a tuple."""
+    known = static_value(value) if isinstance(value, Tensor) else value
+    if isinstance(known, np.ndarray):
+        known = known.tolist()
+    return tuple(static_int(v, what) for v in (known if isinstance(known, (list, tuple)) else [known]))
+
+
+def axis_within(axis: int, rank: int, what: str = "axis") -> int:
+    """Return a possibly negative axis as a number from 0 up; ShapeError when there is no such axis."""
+    if not -rank <= axis < rank:
+        raise ShapeError(
+            f"there is no such {what}",
+            wanted=f"{-rank} to {rank - 1}" if rank else "rank >= 1",
+            got=axis,
+            hint="negative numbers count from the end",
+        )
+    return axis % rank
+
+
+def with_dimension(shape: Shape, axis: int, size: int | None) -> Shape:
+    """Return `shape` with one dimension replaced."""
+    return Shape([size if i == axis else d for i, d in enumerate(shape)])
+
+
+def partial_values(tensor: Tensor) -> list[int | None] | None:
+    """Return what is known of an integer vector, element by element; None when not even its length is."""
+    known = static_value(tensor)
+    if known is not None:
+        return known.ravel().tolist()
+    shape = static_shape(tensor)
+    return None if shape.rank is None else list(shape)
+
+
+def as_sizes(vector: Any) -> tuple[int, ...]:
+    """Return a shape that came to a kernel as an array."""
+    return tuple(vector.tolist())
+
+
+def sum_of(sizes: Sequence[int | None]) -> int | None:
+    """Add dimensions; None when one is unknown."""
+    known = [d for d in sizes if d is not None]
+    return sum(known) if len(known) == len(sizes) else None

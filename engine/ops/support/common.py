@@ -1,0 +1,88 @@
+"""Shape rules and gradient helpers that the families share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ...base.shapes import SCALAR, Shape
+from ...ir.apply import apply, constant
+from ...ir.operation import Operation
+from ...ir.tensor import Tensor
+from .shape_equality import shape_source
+
+
+def same_as(index: int) -> Callable[[Operation], Shape]:
+    """Shape rule: the output has the shape of input `index`."""
+    return lambda op: op.inputs[index].shape
+
+
+def broadcast_all(op: Operation) -> Shape:
+    """Shape rule: the NumPy broadcast of all inputs."""
+    result = SCALAR
+    for tensor in op.inputs:
+        result = result.broadcast(tensor.shape)
+    return result
+
+
+def scalar(op: Operation) -> Shape:
+    """Shape rule: a scalar."""
+    return SCALAR
+
+
+def unknown(op: Operation) -> Shape:
+    """Shape rule: nothing is known."""
+    return Shape(None)
+
+
+def nothing(op: Operation) -> list[Shape]:
+    """Shape rule of an operation without outputs."""
+    return []
+
+
+def shape_of(tensor: Tensor) -> Tensor:
+    """Return the shape of a tensor as an int32 vector: a constant when it is known."""
+    if tensor.shape.is_fully_known:
+        return constant(np.asarray(tensor.shape.as_tuple(), np.int32))
+    return apply("Shape", shape_source(tensor))  # type: ignore[no-any-return]
+
+
+def size_along(tensor: Tensor, axis: int) -> Tensor:
+    """Return one dimension of a tensor as an int32 scalar: a constant when it is known."""
+    known = None if tensor.rank is None else tensor.shape[axis]
+    return shape_of(tensor)[axis] if known is None else constant(np.asarray(known, np.int32))
+
+
+def zeros_like(tensor: Tensor) -> Tensor:
+    """Return zeros of a tensor's run-time shape; needs no value of it, only its shape."""
+    return _filled(tensor, np.zeros((), tensor.dtype.numpy))
+
+
+def ones_like(tensor: Tensor) -> Tensor:
+    """Return ones of a tensor's run-time shape."""
+    return _filled(tensor, np.ones((), tensor.dtype.numpy))
+
+
+def _filled(like: Tensor, value: Any) -> Tensor:
+    scalar = constant(value)
+    return scalar if like.shape == SCALAR else shaped(apply("Fill", shape_of(like), scalar), like)
+
+
+def sum_to(cotangent: Tensor, like: Tensor) -> Tensor:
+    """Undo a broadcast: sum `cotangent` down to the shape of `like`."""
+    if like.shape.is_fully_known and cotangent.shape == like.shape:
+        return cotangent
+    return shaped(apply("SumTo", cotangent, shape_of(like)), like)
+
+
+def shaped(tensor: Tensor, like: Tensor) -> Tensor:
+    """Return `tensor`, known to have the shape of `like`: of a saved shape, little is known while building."""
+    tensor.set_shape(like.shape)
+    return tensor
+
+
+def scalar_like(value: Any, tensor: Tensor) -> Tensor:
+    """Return a scalar constant of the dtype of `tensor`."""
+    return constant(np.asarray(value).astype(tensor.dtype.numpy))

@@ -1,0 +1,206 @@
+"""Declare whole families of elementwise operations: one call makes the definition and its public function."""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+from ...base import dtypes
+from ...base.dtypes import DType
+from ...ir.apply import apply
+from ...ir.definition import Kernel, NotDifferentiable, Sample, define
+from ...ir.operation import Operation
+from ...ir.tensor import Tensor
+from .common import broadcast_all, same_as, sum_to
+from .shape_equality import BINARY, UNARY, keeps_shape
+
+
+class Unary(Protocol):
+    """A public function of one operand."""
+
+    def __call__(self, x: Any, name: str | None = None) -> Tensor: ...
+
+
+class Binary(Protocol):
+    """A public function of two operands."""
+
+    def __call__(self, x: Any, y: Any, name: str | None = None) -> Tensor: ...
+
+
+_DTYPES = {
+    dtypes.NUMERIC: "any numeric dtype",
+    dtypes.DIFFERENTIABLE: "a floating or complex dtype",
+    dtypes.FLOATING: "a floating dtype",
+    dtypes.REAL: "an integer or floating dtype",
+    dtypes.INTEGER: "an integer dtype",
+    dtypes.VALUES: "any dtype",
+}
+_RESULTS = {"T": "Of the same dtype", "bool": "Of dtype bool", "T.real": "Of the real dtype"}
+
+
+def unary(
+    type: str,
+    function: str,
+    summary: str,
+    *,
+    kernel: Kernel,
+    gradient: Callable[[Tensor, Tensor, Tensor], Tensor] | NotDifferentiable,
+    samples: Sequence[Sample],
+    where: tuple[DType, ...] = dtypes.DIFFERENTIABLE,
+    output: str = "T",
+) -> Unary:
+    """Declare an elementwise operation of one operand.
+
+    Parameters
+    ----------
+    type, function, summary : str
+        The operation type, the name of its public function, and the first line of that function's docstring.
+    kernel, samples
+        As in `define`.
+    gradient : callable or NotDifferentiable
+        ``gradient(x, y, g)`` gives the cotangent of the operand `x` from the result `y` and its cotangent `g`.
+    where : tuple of DType
+        Dtypes of the operand.
+    output : str
+        Type expression of the result.
+
+    Returns
+    -------
+    Unary
+        The public function ``function(x, name=None)``.
+    """
+    UNARY.add(type)
+    define(
+        type,
+        f"x: T -> y: {output}",
+        where={"T": where},
+        shape=same_as(0),
+        kernel=kernel,
+        samples=samples,
+        gradient=gradient if isinstance(gradient, NotDifferentiable) else _unary_gradient(gradient),
+    )
+
+    def public(x: Any, name: str | None = None) -> Tensor:
+        return apply(type, x, name=name)  # type: ignore[no-any-return]
+
+    operand = f"x : Tensor of {describe(where)}"
+    _publish(public, function, summary, operand, f"{_RESULTS[output]} and its shape.")
+    return public
+
+
+def binary(
+    type: str,
+    function: str,
+    summary: str,
+    *,
+    kernel: Kernel,
+    gradient: Callable[[Tensor, Tensor, Tensor, Tensor], tuple[Tensor, Tensor]] | NotDifferentiable,
+    samples: Sequence[Sample],
+    where: tuple[DType, ...] = dtypes.NUMERIC,
+    output: str = "T",
+    shape: Callable[[Operation], Any] = broadcast_all,
+    reads_values: bool = False,
+) -> Binary:
+    """Declare an elementwise operation of two operands that broadcast; see :func:`unary`.
+
+    ``gradient(x, y, z, g)`` gives a cotangent for each operand, of the broadcast shape: it is summed down here.
+    """
+    BINARY.add(type)
+    define(
+        type,
+        f"x: T, y: T -> z: {output}",
+        where={"T": where},
+        shape=shape,
+        kernel=kernel,
+        gradient=gradient if isinstance(gradient, NotDifferentiable) else _binary_gradient(gradient),
+        reads_values=reads_values,
+        samples=samples,
+    )
+
+    def public(x: Any, y: Any, name: str | None = None) -> Tensor:
+        return apply(type, x, y, name=name)  # type: ignore[no-any-return]
+
+    operands = f"x, y : Tensor of {describe(where)}\n        Same dtype; shapes broadcast."
+    _publish(public, function, summary, operands, f"{_RESULTS[output]} and broadcast shape.")
+    return public
+
+
+def _unary_gradient(rule: Callable[..., Any]) -> Callable[[Operation, Tensor], list[Any]]:
+    return lambda op, g: [rule(op.inputs[0], op.outputs[0], g)]
+
+
+def _binary_gradient(rule: Callable[..., Any]) -> Callable[[Operation, Tensor], list[Any]]:
+    def gradient(op: Operation, g: Tensor) -> list[Any]:
+        x, y = op.inputs
+        dx, dy = rule(x, y, op.outputs[0], g)
+        return [dx if keeps_shape(x, y) else sum_to(dx, x), dy if keeps_shape(y, x) else sum_to(dy, y)]
+
+    return gradient
+
+
+def describe(where: tuple[DType, ...]) -> str:
+    """Say in words which dtypes those are."""
+    return _DTYPES.get(where) or "dtype " + " or ".join(d.name for d in where)
+
+
+def _publish(function: Any, name: str, summary: str, operands: str, result: str) -> None:
+    function.__name__ = function.__qualname__ = name
+    function.__module__ = sys._getframe(2).f_globals["__name__"]
+    function.__doc__ = f"""{summary}
+
+    Parameters
+    ----------
+    {operands}
+    name : str, optional
+        Name of the operation.
+
+    Returns
+    -------
+    Tensor
+        {result}
+
+    Raises
+    ------
+    DtypeError
+        If an operand has another dtype.
+    """
+
+
+def typed(kernel: Kernel) -> Kernel:
+    """Make a kernel return an array of its first operand's dtype, also for scalars and bfloat16."""
+
+    @functools.wraps(kernel)
+    def wrapped(xp: Any, x: Any, *rest: Any, **attrs: Any) -> Any:
+        return xp.asarray(kernel(xp, x, *rest, **attrs), x.dtype)
+
+    return wrapped
+
+
+def sampled(
+    reference: Callable[..., Any],
+    values: Any,
+    complex_reference: Callable[..., Any] | None = None,
+    complex_values: Any = (),
+) -> list[Sample]:
+    """Make samples in float64, and complex128, whose results a function of Python numbers gives.
+
+    Parameters
+    ----------
+    reference, complex_reference : callable
+        From Python numbers to a Python number.
+    values, complex_values : sequence of number, or tuple of such (one for each operand)
+        The inputs.
+    """
+    samples = [_sample(reference, values, np.float64)]
+    if complex_reference is not None:
+        samples.append(_sample(complex_reference, complex_values, np.complex128))
+    return samples
+
+
+def _sample(reference: Callable[..., Any], values: Any, kind: Any) -> Sample:
+    operands = values if isinstance(values, tuple) else (values,)
+    return Sample([np.asarray(v, kind) for v in operands], np.vectorize(reference))

@@ -1,0 +1,47 @@
+"""Sparse rows of a dense tensor: what the gradient of `gather` is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ...base.dtypes import DType
+from ...base.shapes import Shape
+from ...ir.apply import apply
+from ...ir.static_values import static_shape
+from ...ir.tensor import Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class IndexedSlices:
+    """Rows ``values[i]`` that stand at ``indices[i]`` of a tensor that is zero elsewhere.
+
+    A nested structure of three tensors. Given to an operation that wants one tensor it is made dense, repeated
+    indices adding up; accumulation and variable updates keep it sparse.
+
+    Attributes
+    ----------
+    values : Tensor of shape [n, ...]
+        The rows.
+    indices : int32 or int64 Tensor of shape [n]
+        Their positions along axis 0, in any order, with repeats.
+    dense_shape : int32 or int64 vector
+        Shape of the tensor they stand for.
+    """
+
+    values: Tensor
+    indices: Tensor
+    dense_shape: Tensor
+
+    @property
+    def dtype(self) -> DType:
+        """Dtype of the values."""
+        return self.values.dtype
+
+    @property
+    def shape(self) -> Shape:
+        """Static shape of the tensor it stands for."""
+        return static_shape(self.dense_shape)
+
+    def _as_tensor(self) -> Tensor:
+        places = apply("ExpandDims", self.indices, axis=-1)
+        return apply("ScatterNd", places, self.values, self.dense_shape)  # type: ignore[no-any-return]

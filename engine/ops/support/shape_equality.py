@@ -1,0 +1,53 @@
+"""Shapes that are equal, or not broadcast, although they are not fully known while building."""
+
+from __future__ import annotations
+
+from ...base.shapes import Shape
+from ...ir.tensor import Tensor
+
+UNARY: set[str] = set()  # elementwise operations of one operand, and of two
+BINARY: set[str] = set()
+_KEY = "shape source"
+
+
+def keeps_shape(x: Tensor, y: Tensor) -> bool:
+    """Whether broadcasting `x` with `y` surely gives the shape of `x`."""
+    return x is y or _covers(x.shape, y.shape) or shape_source(x) is shape_source(y)
+
+
+def shape_source(tensor: Tensor) -> Tensor:
+    """Return the tensor, computed before this one, from which it has its shape."""
+    work = [tensor]
+    while work:
+        top = work[-1]
+        missing = [] if _KEY in top._derived else [t for t in _shaped_like(top) if _KEY not in t._derived]
+        if missing:
+            work += missing
+        else:
+            work.pop()._derived.setdefault(_KEY, _agreed(top))
+    return tensor._derived[_KEY]
+
+
+def _agreed(tensor: Tensor) -> Tensor:
+    sources = {t._derived[_KEY] for t in _shaped_like(tensor)}
+    return sources.pop() if len(sources) == 1 else tensor
+
+
+def _shaped_like(tensor: Tensor) -> list[Tensor]:
+    """Return operands which, if they all have one shape, give it to the tensor."""
+    op = tensor.op
+    if op.region.parent is None:
+        return []  # it may be fed, with another shape than it would have
+    if op.type == "Split":
+        return op.outputs[:1] if tensor.index else []
+    if op.type in BINARY:
+        x, y = op.inputs
+        return [x] if _covers(x.shape, y.shape) else [y] if _covers(y.shape, x.shape) else [x, y]
+    return op.inputs[:1] if op.type in UNARY else []
+
+
+def _covers(large: Shape, small: Shape) -> bool:
+    if large.rank is None or small.rank is None or small.rank > large.rank:
+        return False
+    pairs = zip(large[large.rank - small.rank :], small, strict=True)
+    return all(b == 1 or (a is not None and a != 1) for a, b in pairs)

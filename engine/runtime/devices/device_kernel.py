@@ -1,0 +1,221 @@
+"""Kernels on a device whose arrays are not NumPy's: what is where, and what must be copied first.
+
+Values in the host's memory and on the device travel along the same edges. Scalars and short vectors of integers, such
+as counters, shapes and predicates, are computed with by the host as long as nothing else is among the inputs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from ...base.dtypes import ON_GPU, as_dtype
+from ...base.settings import Settings
+from ...compile.plan.build import bound_kernel
+from ...compile.plan.plan import Plan
+from ...ir.definition import Ufunc, host_inputs, runs_on
+from ...ir.operation import Operation
+from ...kernels.cuda.registry import Compiled, find_compiled
+from ...kernels.memory.contexts import KernelContexts
+from ...kernels.memory.swappable import SwappableArray
+from ...kernels.scheduler.calls import Resumed
+from ...kernels.scheduler.series import Series
+from ...ops.state.variables import VariableSlot
+from ...streams.contract import Device
+from ...streams.event import Event
+from .device_values import DeviceValues, stays_on_host
+
+Put = Callable[[Any], None]
+Coming = tuple[Put, Event[Any]]  # what the result of a copy is given to, and the copy
+
+
+class DeviceKernel:
+    """The kernel of one operation, which sees to it that its inputs are where it wants them.
+
+    Parameters
+    ----------
+    op : Operation
+    device_values : DeviceValues
+        Where it runs.
+    """
+
+    def __init__(self, op: Operation, device_values: DeviceValues) -> None:
+        definition = op.definition
+        where = _where(op)
+        self._device_values = device_values
+        self._on_host = bound_kernel(op, np)
+        kernel = bound_kernel(op, device_values.xp)
+        compiled = _compiled(op, device_values, kernel) if where == "device" and device_values.native else None
+        self._on_device = self._on_host if where == "host" else device_values.calling(compiled or kernel)
+        self._first = int(definition.stateful)  # the context comes first
+        hosts = [True] * len(op.inputs) if where == "host" else host_inputs(op)
+        self._hosts = [hosts[i] and op.inputs[i].dtype.is_value for i in range(len(op.inputs))]
+        passing = definition.forwards or definition.shape_only
+        values = [not passing and tensor.dtype in ON_GPU for tensor in op.inputs]
+        self._values = [i for i, value in enumerate(values) if value and not hosts[i]]
+        self._may_stay = bool(self._values) and where == "device" and (not any(hosts) or definition.keeps_size)
+        self._looks = [i for i, tensor in enumerate(op.inputs) if passing]
+        is_universal = isinstance(definition.kernel, Ufunc) and definition.kernel.elsewhere is None
+        self._takes_scalars = is_universal if compiled is None else compiled.takes_scalars
+        self._waits = definition.reads_values
+        self._host_backed = bool(op.attrs.get("host_backed"))
+        may_be_mixed = where == "store" and any(t.dtype.is_value and not t.dtype.is_differentiable for t in op.outputs)
+        self._series = [i for i, t in enumerate(op.inputs, self._first) if may_be_mixed and t.dtype.name == "series"]
+
+    def __call__(self, *arguments: Any) -> Any:
+        """Return what the kernel returns, or what must be awaited for it."""
+        given = list(arguments)
+        stays = self._stays(given)
+        coming = self._coming(given, stays)
+        kernel = self._on_host if stays else self._on_device
+        if coming or (self._waits and not stays):
+            return self._later(kernel, given, coming)
+        return self._call(kernel, given)
+
+    def _call(self, kernel: Callable[..., Any], given: Sequence[Any]) -> Any:
+        """Return what a kernel returns whose inputs are there; later where the device takes no more."""
+        result = kernel(*given)
+        event = None if kernel is self._on_host else self._device_values.device.backpressure()
+        return result if event is None else _after(event, result)
+
+    def _stays(self, given: Sequence[Any]) -> bool:
+        """Say whether the host computes this one."""
+        if self._looks:
+            return all(not self._device_values.has(given[self._first + i]) for i in self._looks)
+        if self._series:
+            return not any(
+                self._device_values.has(each) or isinstance(each, SwappableArray) for each in self._saved(given)
+            )
+        return self._may_stay and all(stays_on_host(given[self._first + i]) for i in self._values)
+
+    def _saved(self, given: Sequence[Any]) -> Iterator[Any]:
+        """Yield what series among the inputs hold; of integers the host has some, and of others none."""
+        for i in self._series:
+            if isinstance(given[i], Series):
+                yield from (given[i].at(index) for index in given[i].indices())
+
+    def _coming(self, given: list[Any], stays: bool) -> list[Coming]:
+        """Have all copied that is elsewhere; put into `given` what is at hand, and return what is on its way."""
+        wanted = [] if stays else [*self._inputs(given), *self._mixed(given)]
+        coming = self._begun([*wanted, *self._slots(given)])
+        for i, wants_host in enumerate(self._hosts, self._first):
+            if wants_host and self._device_values.has(given[i]):
+                coming.append((_place(given, i), self._device_values.fetched(given[i])))
+        return coming
+
+    def _begun(self, wanted: list[tuple[Put, Any]]) -> list[Coming]:
+        """Have values copied in; put those that are there in their place, and return what is on its way."""
+        coming = []
+        for (put, _), pending in zip(wanted, self._device_values.copy_in([value for _, value in wanted]), strict=True):
+            if pending.copy is None or pending.is_there:
+                put(pending.array)
+            else:
+                coming.append((_given(put, pending.array), pending.copy))
+        return coming
+
+    def _inputs(self, given: list[Any]) -> Iterator[tuple[Put, Any]]:
+        """Yield the inputs that are to be copied in; scalars stay as they are where another input is an array."""
+        for i in (i + self._first for i in self._values):
+            value = given[i]
+            if self._takes_scalars and isinstance(value, np.ndarray) and value.ndim == 0:
+                given[i] = value[()]  # beside an array, else the host would compute this
+            elif not (
+                self._device_values.has(value) or (self._host_backed and given[self._first].keeps_on_host(value))
+            ):
+                yield _place(given, i), value
+
+    def _slots(self, given: Sequence[Any]) -> Iterator[tuple[Put, Any]]:
+        """Yield the variables that were written from outside and are not on the device yet."""
+        for each in given if self._on_device is not self._on_host else ():
+            if isinstance(each, VariableSlot) and each.in_host is not None:
+                yield _moved(each, each.in_host), each.in_host
+
+    def _mixed(self, given: Sequence[Any]) -> Iterator[tuple[Put, Any]]:
+        """Yield what series have in the host's memory beside what they have on the device."""
+        for series in (given[i] for i in self._series if isinstance(given[i], Series)):
+            for index in series.indices():
+                if not self._device_values.has(value := series.at(index)) and not isinstance(
+                    value, Series | SwappableArray
+                ):
+                    yield partial(series.put, index), value
+
+    async def _later(self, kernel: Callable[..., Any], given: list[Any], coming: list[Coming]) -> Any:
+        """Wait for what is on its way; return what is left to be called, so that the instance goes on as any other."""
+        for put, event in coming:
+            put(await event)
+        if self._waits and kernel is self._on_device:
+            compute = self._device_values.device.compute
+            if not self._device_values.is_limited:
+                return await compute.submit(partial(self._device_values.contexts.run, kernel, *given))
+            await compute.submit()  # what it takes counts on its iteration, which only the loop's thread knows
+        return Resumed(partial(self._go_on, kernel, given))
+
+    def _go_on(self, kernel: Callable[..., Any], given: list[Any]) -> Any:
+        """Call a kernel whose inputs are there, unless a variable was written from outside in the meantime."""
+        coming = self._begun(list(self._slots(given)))
+        return self._later(kernel, given, coming) if coming else self._call(kernel, given)
+
+
+def _compiled(op: Operation, device_values: DeviceValues, otherwise: Callable[..., Any]) -> Compiled | None:
+    outputs = [np.dtype(tensor.dtype.numpy) for tensor in op.outputs]
+    return find_compiled(device_values.xp, op.type, op.attrs, outputs, otherwise)
+
+
+async def _after(event: Event[Any], result: Any) -> Any:
+    """Wait until the device takes more; the event loop goes on."""
+    await event
+    return await result if hasattr(type(result), "__await__") else result
+
+
+def _place(given: list[Any], i: int) -> Put:
+    return partial(given.__setitem__, i)
+
+
+def _given(put: Put, array: Any) -> Put:
+    return lambda _: put(array)
+
+
+def _moved(slot: VariableSlot, old: Any) -> Put:
+    return partial(slot.move, old)
+
+
+def _where(op: Operation) -> str:
+    """Return where an operation runs; stores that keep what no device has are the host's too."""
+    where = runs_on(op)
+    named = [op.attrs[name] for name in ("dtype", "elem_type") if name in op.definition.attrs]
+    dtypes = [tensor.dtype for tensor in (*op.inputs, *op.outputs)] + list(map(as_dtype, named))
+    return "host" if any(dtype.is_value and dtype not in ON_GPU for dtype in dtypes) else where
+
+
+class ArraysBackend:
+    """The DeviceBackend of a device that computes with another array library than NumPy.
+
+    Parameters
+    ----------
+    device_values : DeviceValues
+        Of one compiled step.
+    """
+
+    def __init__(self, device_values: DeviceValues) -> None:
+        self._values = device_values
+        self._copies = {
+            "ToHost": device_values.to_host,
+            "ToDevice": device_values.to_device,
+            "IntoDevice": device_values.into_device,
+        }
+
+    def kernel(self, op: Operation) -> Callable[..., Any]:
+        """Return the kernel of an operation, or of a transfer."""
+        return self._copies.get(op.type) or DeviceKernel(op, self._values)
+
+    def bind(self, plan: Plan) -> None:
+        """Keep the plan's constants on the device from when they are first used there."""
+        self._values.bind(plan)
+
+
+def device_backend(device: Device, contexts: KernelContexts, settings: Settings) -> ArraysBackend:
+    """Return the backend of one compiled step on a device whose arrays are not NumPy's."""
+    return ArraysBackend(DeviceValues(device, contexts, settings.native))

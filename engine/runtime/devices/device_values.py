@@ -1,0 +1,191 @@
+"""Values of the host's memory on a device whose arrays are not NumPy's: copies in and out, and constants that stay."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+from weakref import WeakKeyDictionary, WeakSet
+
+import numpy as np
+
+from ...compile.plan.plan import Plan
+from ...kernels.core.table import Kind
+from ...kernels.memory.contexts import KernelContexts
+from ...streams.contract import Device
+from ...streams.event import DeviceClosed, Event
+
+_SHORT = 64  # elements
+_in_use: WeakKeyDictionary[Device, WeakSet[DeviceValues]] = WeakKeyDictionary()
+
+
+@dataclass(slots=True)
+class PendingCopy:
+    """A value of the host's memory on the device.
+
+    No result of the copy is used: a thread that has just ended it would keep the array for a moment more.
+
+    Attributes
+    ----------
+    array : array
+    copy : Event or None
+        What is to be waited for before the array is used; None for a scalar.
+    """
+
+    array: Any
+    copy: Event[None] | None = None
+
+    @property
+    def is_there(self) -> bool:
+        """Whether it can be used."""
+        return self.copy is None or (self.copy.done and self.copy.error is None)
+
+    async def wait(self) -> Any:
+        """Return the array when it can be used."""
+        if self.copy is not None:
+            await self.copy
+        return self.array
+
+
+class DeviceValues:
+    """The memory of a device, as one compiled step uses it.
+
+    Parameters
+    ----------
+    device : Device
+        It computes with another array library than NumPy.
+    contexts : KernelContexts
+        Where its kernels run.
+    native : bool
+        Whether operations run by kernels in CUDA C, where they have one and the library compiles it.
+
+    Attributes
+    ----------
+    xp : module
+        That library.
+    """
+
+    def __init__(self, device: Device, contexts: KernelContexts, native: bool = False) -> None:
+        self.device = device
+        self.contexts = contexts
+        self.xp = device.arrays
+        self.native = native
+        self._constants: dict[int, tuple[Any, PendingCopy | None]] = {}
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether the device's memory has a limit."""
+        return self.device.limit is not None
+
+    def bind(self, plan: Plan) -> None:
+        """Keep constants on the device from when they are first used there."""
+        _in_use.setdefault(self.device, WeakSet()).add(self)
+        values = [node.value for node in plan.nodes if node.kind is Kind.CONST]
+        self._constants = {id(value): (value, None) for value in values}
+
+    def has(self, value: Any) -> bool:
+        """Say whether a value is an array on the device."""
+        return isinstance(value, self.xp.ndarray)
+
+    def copy_in(self, values: Sequence[Any]) -> list[PendingCopy]:
+        """Return values of the host's memory as arrays on the device, each with the copy under way, if there is one.
+
+        Raises
+        ------
+        MemoryError
+            If there is no room for all of them; then no copy has begun, so that what was taken is given back at once.
+        """
+        arrays = [np.asarray(value) for value in values]
+        copies = [self._known(array) or PendingCopy(self._made(array)) for array in arrays]
+        pairs = zip(arrays, copies, strict=True)
+        fresh = [(array, each) for array, each in pairs if array.ndim and each.copy is None]
+        copy = self.device.copy_all_in([(array, each.array) for array, each in fresh]) if fresh else None
+        for array, each in fresh:
+            each.copy = copy
+            if id(array) in self._constants:
+                self._constants[id(array)] = array, each
+        return copies
+
+    def _known(self, array: Any) -> PendingCopy | None:
+        """Return a constant that is there, or comes."""
+        _, pending = self._constants.get(id(array), (None, None))
+        failed = pending is not None and pending.copy is not None and pending.copy.error is not None
+        return None if failed else pending
+
+    def _made(self, array: Any) -> Any:
+        """Return a new array that a value is to be copied into; a scalar has it already."""
+        if array.ndim == 0:
+            return self.contexts.run(self.device.call, _scalar, self.xp, array)
+        return self.device.allocate(array.shape, array.dtype)
+
+    def forget(self) -> bool:
+        """Let go of constants until they are used again; say whether there were any."""
+        there = [(value, pending) for value, pending in self._constants.values() if pending and pending.is_there]
+        self._constants.update((id(value), (value, None)) for value, _ in there)
+        return bool(there)
+
+    def fetched(self, value: Any) -> Event[Any]:
+        """Return an Event of an array of the device as one of the host's memory."""
+        return self.device.copy_out(value, after=self.device.compute_barrier())
+
+    def to_host(self, value: Any) -> Any:
+        """Return a value in the host's memory, or what must be awaited for it."""
+        return self.fetched(value) if self.has(value) else value
+
+    def to_device(self, value: Any) -> Any:
+        """Return a value as kernels want it: on the device, but for what the host computes with."""
+        return value if stays_on_host(value) else self.into_device(value)
+
+    def into_device(self, value: Any) -> Any:
+        """Return a value on the device, or what must be awaited for it."""
+        if self.has(value):
+            return value
+        (pending,) = self.copy_in([value])
+        return pending.array if pending.is_there else pending.wait()
+
+    def calling(self, kernel: Callable[..., Any]) -> Callable[..., Any]:
+        """Return a kernel that is called as the device wants it."""
+        return partial(self.device.call, kernel)
+
+
+def _scalar(xp: Any, array: Any) -> Any:
+    return xp.full((), array[()], dtype=array.dtype)
+
+
+def stays_on_host(value: Any) -> bool:
+    """Say whether a value is in the host's memory, and of those that the host computes with."""
+    if not isinstance(value, (np.ndarray, np.generic)):
+        return False
+    return value.ndim == 0 or (value.ndim == 1 and value.dtype.kind in "biu" and value.size <= _SHORT)
+
+
+def forget_constants(devices: Iterable[Device]) -> bool:
+    """Let go of what compiled steps keep of their constants on devices; say whether there was anything."""
+    found = [each.forget() for device in devices for each in _in_use.get(device, ())]
+    return any(found)
+
+
+async def copies_over(devices: Iterable[Device]) -> None:
+    """Wait until devices whose arrays are not NumPy's copy nothing, so that what a step had there is given back."""
+    for device in devices:
+        for stream in device.streams[1:] if device.arrays is not None else ():
+            now = stream.statistics()
+            if now.waiting or now.running:
+                with suppress(DeviceClosed):
+                    await stream.submit().over()
+
+
+async def copied_out(values: Mapping[str, Any], devices: Iterable[Device]) -> dict[str, Any]:
+    """Return copies of variables' values in the host's memory."""
+    found = list(devices)
+    copies = {name: _copied_out(value, found) for name, value in values.items()}
+    return {name: await copy if isinstance(copy, Event) else copy for name, copy in copies.items()}
+
+
+def _copied_out(value: Any, devices: Iterable[Device]) -> Any:
+    for device in devices:
+        if device.owns(value):
+            return device.copy_out(value, after=device.compute_barrier())
+    return value

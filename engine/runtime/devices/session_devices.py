@@ -1,0 +1,208 @@
+"""The devices of a session: their names, and the memory and private contexts of each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, TypeGuard
+
+import numpy as np
+
+from ...base.device_names import DeviceSpec, parse_device
+from ...base.errors import GraphError
+from ...base.settings import Settings
+from ...compile import DeviceTarget
+from ...kernels.memory.contexts import KernelContexts
+from ...kernels.memory.pool import Pool
+from ...streams.capabilities import SimulatedTime
+from ...streams.contract import Device
+from ...streams.cpu import CpuDevice
+from ...streams.cuda import CudaDevice, CudaUnavailable
+from ...streams.host import HostDevice
+from .device_kernel import device_backend
+
+HOME = DeviceSpec(job="localhost", task=0)
+_HINT = "give a number of CPU devices, or a list of names as ['/cpu:0', '/cpu:1'] or of devices of tagflow.streams"
+
+
+@dataclass(frozen=True, slots=True)
+class SessionDevice:
+    """One device of a session.
+
+    Attributes
+    ----------
+    spec : DeviceSpec
+        Its full name.
+    device : Device
+        Its memory and streams.
+    owned : bool
+        Whether it ends with the session.
+    contexts : KernelContexts
+        Where its kernels run, and with them its memory.
+    """
+
+    spec: DeviceSpec
+    device: Device
+    owned: bool
+    contexts: KernelContexts
+
+    @property
+    def pool(self) -> Pool | None:
+        """Its allocator, None if that is switched off."""
+        return self.contexts.pool
+
+    @property
+    def is_simulated(self) -> bool:
+        """Whether its kernels take a time that is made up."""
+        return isinstance(self.device, SimulatedTime)
+
+    def target(self) -> DeviceTarget:
+        """Return what steps are compiled for that may run on it."""
+        backend = None if self.device.arrays is None else partial(device_backend, self.device, self.contexts)
+        return DeviceTarget(self.spec, None if self.pool is None else self.pool.limit, backend)
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceMemory:
+    """What the arrays of one device take, in bytes.
+
+    Attributes
+    ----------
+    live_bytes, peak_bytes : int
+        Now; the most so far.
+    cached_bytes : int
+        Of freed arrays, kept for new ones.
+    limit_bytes : int or None
+        What `live_bytes` may reach, None for any number.
+    """
+
+    live_bytes: int
+    peak_bytes: int
+    cached_bytes: int
+    limit_bytes: int | None = None
+
+
+def memory_of(device: SessionDevice) -> DeviceMemory | None:
+    """Return the figures of a device's allocator, None if that is switched off."""
+    pool = device.pool
+    if pool is None:
+        return None
+    return DeviceMemory(pool.live_bytes, pool.peak_bytes, pool.cached_bytes, pool.limit)
+
+
+def memory_figures(devices: Iterable[SessionDevice]) -> dict[str, Any]:
+    """Return the figures of all devices that count, by name, and their sums; nothing where none counts."""
+    found = {str(device.spec): figures for device in devices if (figures := memory_of(device)) is not None}
+    names = ("live_bytes", "peak_bytes", "cached_bytes") if found else ()
+    totals: dict[str, Any] = {name: sum(getattr(figures, name) for figures in found.values()) for name in names}
+    return totals | {"devices": found}
+
+
+Wanted = int | Iterable[str | Device] | None
+
+
+def open_devices(wanted: Wanted, settings: Settings) -> tuple[SessionDevice, ...]:
+    """Make the devices that a session was asked for.
+
+    Parameters
+    ----------
+    wanted : int, iterable of str or Device, or None
+        How many CPU devices, or the names of CPUs and GPUs; what a name leaves open is filled in. One CPU by default. A
+        device that is given instead stays open when the session ends; it is a HostDevice or has an array library.
+    settings : Settings
+        ``pool`` and ``pool_bytes``.
+
+    Returns
+    -------
+    tuple of SessionDevice
+
+    Raises
+    ------
+    GraphError
+        If it is none of these, a name is taken twice, or asks for what is not there.
+    """
+    specs: dict[DeviceSpec, str | Device] = {}
+    for each in _listed(1 if wanted is None else wanted):
+        name = each if isinstance(each, str) else each.name
+        spec = _full(parse_device(name), len(specs), name, _has_arrays(each))
+        if spec in specs:
+            raise GraphError(
+                "two devices of a session have one name",
+                wanted="a name for each",
+                got=f"{spec} twice",
+                hint="number them",
+            )
+        specs[spec] = each
+    if not specs:
+        raise GraphError("a session needs a device", wanted="at least 1", got=wanted, hint="leave devices= out for one")
+    return tuple(_opened(spec, each, settings) for spec, each in specs.items())
+
+
+def _opened(spec: DeviceSpec, wanted: str | Device, settings: Settings) -> SessionDevice:
+    if not isinstance(wanted, str):
+        return SessionDevice(spec, wanted, False, wanted.contexts)
+    if spec.type == "GPU":
+        gpu = _gpu(spec, settings)
+        return SessionDevice(spec, gpu, True, gpu.contexts)
+    device = CpuDevice(str(spec), pool=settings.pool, most_cached=settings.pool_bytes)
+    return SessionDevice(spec, device, True, device.contexts)
+
+
+def _gpu(spec: DeviceSpec, settings: Settings) -> CudaDevice:
+    try:
+        return CudaDevice(str(spec), spec.index or 0, most_cached=settings.pool_bytes, computes=True)
+    except CudaUnavailable as error:
+        raise GraphError(
+            f"{spec} is not to be had here",
+            wanted="a GPU, and pycuda and CuPy, which compute there",
+            got=error.what,
+            hint=error.hint,
+        ) from error
+
+
+def _listed(wanted: object) -> list[str | Device]:
+    if isinstance(wanted, (int, np.integer)) and not isinstance(wanted, bool) and wanted >= 0:
+        return [f"/cpu:{i}" for i in range(int(wanted))]
+    listed = list(wanted) if isinstance(wanted, (Sequence, Iterator)) else [None]
+    for each in listed:
+        if isinstance(each, Device) and not (isinstance(each, HostDevice) or _has_arrays(each)):
+            raise GraphError(
+                f"{each.name} copies, but can not compute",
+                wanted="a device with an array library",
+                got=repr(each),
+                hint="a GPU computes where CuPy is installed: pip install 'tagflow[cuda]'",
+            )
+    devices = [each for each in listed if isinstance(each, (str, HostDevice)) or _has_arrays(each)]
+    if isinstance(wanted, str) or len(devices) != len(listed):
+        raise GraphError(
+            "not the devices of a session", wanted="a number or a list of names", got=repr(wanted), hint=_HINT
+        )
+    return devices
+
+
+def _has_arrays(device: object) -> TypeGuard[Device]:
+    return isinstance(device, Device) and device.arrays is not None
+
+
+def _full(spec: DeviceSpec, number: int, name: str, known: bool) -> DeviceSpec:
+    if spec.type not in (None, "CPU", "GPU") and not known:
+        raise GraphError("there is no such device here", wanted="/cpu:... or /gpu:...", got=repr(name), hint=_HINT)
+    return spec.within(DeviceSpec(HOME.job, None, HOME.task, "CPU", number))
+
+
+def check_arrays(devices: Sequence[SessionDevice], is_guarded: bool) -> None:
+    """Refuse what can not be had beside a device whose arrays are not NumPy's.
+
+    Raises
+    ------
+    GraphError
+        If results are to be checked, or other devices have a time of their own.
+    """
+    foreign = [place for place in devices if place.device.arrays is not None]
+    if foreign and (is_guarded or any(place.is_simulated for place in devices)):
+        what = "check_numerics=True" if is_guarded else "a device that takes stated times"
+        raise GraphError(
+            f"{what} is not to be had with {foreign[0].spec}, whose arrays are not NumPy's",
+            hint="use check_numerics() in the graph, or leave it out" if is_guarded else "leave one of them out",
+        )

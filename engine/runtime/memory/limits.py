@@ -1,0 +1,160 @@
+"""Limits of memory: which device may hold how much, and what is said when that is not enough."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, SupportsIndex
+
+from ...base.device_names import parse_device
+from ...base.errors import Allocation, DeviceMemoryError, GraphError
+from ...base.sizes import format_size, parse_size
+from ...kernels.core.table import Kind
+from ...kernels.memory.contexts import KernelContexts
+from ...kernels.memory.pool import MemoryLimitError, Pool
+from ...kernels.scheduler.limited import NoRoom
+from ..devices.device_values import copied_out
+from ..devices.session_devices import SessionDevice
+
+Limit = SupportsIndex | str
+_MOST_ALLOCATIONS = 8
+_HINT = "allow more by memory_limit=, or take less at once: smaller feeds, fewer steps, parallel_iterations='auto'"
+_SWAP_HINT = (
+    "let what loops save for their gradients leave this memory, by Session(swap=True) or "
+    "while_loop(..., swap_memory=True), or save less of it by checkpoint_every="
+)
+_LESS_HINT = "let smaller saved values move (SwapPolicy.minimum), and give them room in a tier"
+
+
+def set_limits(devices: Sequence[SessionDevice], limit: Limit | Mapping[str, Limit] | None) -> None:
+    """Limit the memory of a session's devices.
+
+    Parameters
+    ----------
+    devices : sequence of SessionDevice
+    limit : int, str or mapping of str to int or str, optional
+        Bytes that the arrays of each device may take; or of some devices, by their names.
+
+    Raises
+    ------
+    GraphError
+        If it is no size, a name is not that of one device, or the pool that would keep it is switched off.
+    """
+    for device in devices:
+        if device.pool is not None:
+            device.pool.name = str(device.spec)
+    if isinstance(limit, Mapping):
+        for name, size in limit.items():
+            _limit(_named(devices, name), size)
+    elif limit is not None:
+        for device in devices:
+            _limit(device, limit)
+
+
+def _limit(device: SessionDevice, limit: Limit) -> None:
+    size = parse_size(limit, f"memory limit of {device.spec}")
+    if device.pool is None:
+        raise GraphError(
+            "memory can not be limited where it is not counted",
+            got="Settings(pool=False)",
+            wanted="a pool",
+            hint="leave the pool on, or memory_limit out",
+        )
+    device.pool.limit = size
+
+
+def _named(devices: Sequence[SessionDevice], name: str) -> SessionDevice:
+    wanted = parse_device(name)
+    found = [device for device in devices if wanted.allows(device.spec)]
+    if len(found) != 1:
+        raise GraphError(
+            "a memory limit is not for one device of the session",
+            got=name,
+            wanted=", ".join(str(device.spec) for device in devices),
+            hint="give it the device's name, as '/cpu:0'",
+        )
+    return found[0]
+
+
+def keep(step: Any, key: Any, session: Any) -> None:
+    """Keep a compiled step for a session, and charge its constants to the devices; older steps make room for it.
+
+    Raises
+    ------
+    DeviceMemoryError
+        If they do not fit.
+    """
+    while True:
+        try:
+            step.settle(session._devices)
+            break
+        except MemoryLimitError as error:
+            step.holds.clear()
+            if not session._cache:
+                pools = [device.pool for device in session._devices]
+                pool = next(each for each in pools if each is not None and each.name == error.device)
+                raise refused(error, "the constants of a step", [step], pool, session.variables) from None
+        session._cache.popitem(last=False)
+        session._last = None  # keeps the step that is reported on
+    session._cache[key] = step
+    while len(session._cache) > session.settings.step_cache_size:
+        session._cache.popitem(last=False)
+
+
+async def read_variables(
+    variables: Any, names: Sequence[str] | None, devices: Sequence[SessionDevice]
+) -> dict[str, Any]:
+    """Return copies of variables' values, as arrays in the host's memory."""
+    return await copied_out(variables.read(names), [each.device for each in devices])
+
+
+def write_variables(variables: Any, arrays: Mapping[str, Any], contexts: KernelContexts) -> None:
+    """Assign copies of arrays to variables; DeviceMemoryError, with nothing done, if they do not fit."""
+    try:
+        contexts.run(variables.write, arrays)
+    except MemoryError:
+        pool = contexts.pool
+        if pool is None or pool.limit is None:
+            raise
+        error = MemoryLimitError(pool.refused_bytes, pool.live_bytes, pool.limit, pool.name)
+        raise refused(error, "the new values of variables", (), pool, variables) from None
+
+
+def refused(error: MemoryLimitError, what: str, steps: Iterable[Any], pool: Pool, variables: Any) -> DeviceMemoryError:
+    """Return the error of a step that can not begin, or of what comes from outside, since that does not fit."""
+    return _error(f"{what} do not fit into", error, _kept(pool, steps, variables), hint=_HINT)
+
+
+def no_room(error: NoRoom) -> DeviceMemoryError:
+    """Return the error of a step in which an instance waited for memory that nothing could give back."""
+    allocations = [Allocation(name, tag, size, source) for size, name, tag, source in error.allocations]
+    saved = sum(allocation.bytes for allocation in allocations if allocation.operation.startswith("values saved"))
+    better = _LESS_HINT if error.swaps else _SWAP_HINT
+    hint = _HINT if 4 * saved < error.live else f"{better}; or {_HINT}"
+    return _error("there is no room for a result in", error, allocations, hint=hint)
+
+
+def _error(what: str, error: Any, allocations: Iterable[Allocation], **fields: Any) -> DeviceMemoryError:
+    left = format_size(max(0, error.limit - error.live))
+    return DeviceMemoryError(
+        f"{what} the memory of {error.device}",
+        device=error.device,
+        requested=error.wanted,
+        live=error.live,
+        limit=error.limit,
+        allocations=tuple(sorted(allocations, key=lambda allocation: -allocation.bytes)[:_MOST_ALLOCATIONS]),
+        wanted=f"{format_size(error.wanted)} ({error.wanted} bytes)",
+        got=f"{left} left of {format_size(error.limit)} ({error.limit} bytes)",
+        **fields,
+    )
+
+
+def _kept(pool: Pool, steps: Iterable[Any], variables: Any) -> Iterator[Allocation]:
+    """Yield what variables and the constants of compiled steps hold on a device."""
+    for slot in variables:
+        if slot.is_initialized and pool.counts(slot.read()):
+            yield Allocation(f"variable {slot.name}", None, slot.read().nbytes)
+    constants: dict[int, Allocation] = {}
+    for step in steps:
+        for node in (node for each in step.device_plans for node in each.plan.nodes if node.kind is Kind.CONST):
+            constants[id(node.value)] = Allocation(node.name, None, getattr(node.value, "nbytes", 0), node.source)
+    yield from constants.values()

@@ -1,0 +1,246 @@
+"""Traces: when each operation instance of a step ran, for Perfetto and other viewers of Chrome's trace format."""
+
+from __future__ import annotations
+
+import json
+from collections import deque
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from ...base.errors import GraphError
+from ...base.tags import instance_name
+from ...kernels.scheduler.tracing import Recorder
+from ...streams.event import Event
+
+DEVICE = "cpu:0"
+Row = tuple[int, int, str, int, int, int, bool, int, int, int]
+Message = tuple[int, int, str, int]  # step, channel, frame, iteration
+_STREAMS = ("compute", "awaited", "workers", "host_to_device")  # as the recorder numbers them
+_LANES = (*_STREAMS, "device_to_host", "disk")
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """One operation instance that ran.
+
+    Attributes
+    ----------
+    operation, type : str
+        Name and type of the node.
+    path : str
+        Of the frame: ``root``, or ``root/0/while`` for a loop.
+    iteration : int
+        Within that frame, from 0.
+    step : int
+        Number of the step in its session.
+    device : str
+    stream : {'compute', 'awaited', 'workers', 'host_to_device'}
+        Run from start to end on the event loop's thread, or on the compute stream of a device with a time of its own;
+        awaited; done by the session's worker threads; a copy of what another device sent.
+    live : bool
+        False for an instance that only passed deadness on.
+    begin, end : int
+        Nanoseconds on the clock of ``time.monotonic_ns``.
+    """
+
+    operation: str
+    type: str
+    path: str
+    iteration: int
+    step: int
+    device: str
+    stream: str
+    live: bool
+    begin: int
+    end: int
+
+    @property
+    def tag(self) -> str:
+        """The instance's name, ``node@frame/iteration``."""
+        return instance_name(self.operation, self.path, self.iteration)
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """A saved value that was swapped out or in.
+
+    Attributes
+    ----------
+    device : str
+    stream : {'device_to_host', 'host_to_device', 'disk'}
+        The last one writes what was copied out.
+    tier : {'host', 'disk', 'feed'}
+        Where it went, or came from.
+    bytes : int
+    begin, end : int
+        Nanoseconds on the device's clock, which of a CPU is that of ``time.monotonic_ns``.
+    """
+
+    device: str
+    stream: str
+    tier: str
+    bytes: int
+    begin: int
+    end: int
+
+
+class Trace:
+    """What the steps that were given it did: ``await session.run(fetches, trace=trace)``.
+
+    Parameters
+    ----------
+    capacity : int, optional
+        Most spans kept, about 80 bytes each; when there are more, the oldest make room.
+
+    Raises
+    ------
+    GraphError
+        If `capacity` is less than 1.
+
+    Examples
+    --------
+    >>> import asyncio, tagflow as tg
+    >>> with tg.Graph().as_default() as graph:
+    ...     y = tg.while_loop(lambda i: i < 3, lambda i: i + 1, [0])
+    >>> trace = tg.Trace()
+    >>> async def main():
+    ...     async with tg.Session(graph) as session:
+    ...         await session.run(y, trace=trace)
+    >>> asyncio.run(main())
+    >>> [span.iteration for span in trace.spans if span.type == "LoopCond"]
+    [0, 1, 2, 3]
+    """
+
+    def __init__(self, capacity: int = 1 << 18) -> None:
+        if capacity < 1:
+            raise GraphError(
+                "a trace must keep at least one span",
+                wanted="capacity of 1 or more",
+                got=capacity,
+                hint="leave it out for some 260,000 spans",
+            )
+        self.recorder = Recorder(capacity)
+        self._copies: deque[Copy] = deque(maxlen=capacity)
+
+    @property
+    def copies(self) -> list[Copy]:
+        """The copies of saved values that were swapped, the newest last; at most `capacity` of them."""
+        return list(self._copies)
+
+    def add_copy(self, device: str, stream: str, tier: str, size: int, event: Event[Any]) -> None:
+        """Note a copy of `size` bytes on a stream of a device, to or from a tier, whose `event` has ended."""
+        if event.began is not None and event.ended is not None:
+            times = round(1e9 * event.began), round(1e9 * event.ended)
+            self._copies.append(Copy(device, stream, tier, size, *times))
+
+    @property
+    def dropped(self) -> int:
+        """How many spans had to make room."""
+        return max(0, self.recorder.recorded - self.recorder.capacity)
+
+    @property
+    def spans(self) -> list[Span]:
+        """The spans kept, in the order in which they ended."""
+        return [self._span(row) for row in self.recorder.rows()]
+
+    @property
+    def events(self) -> list[dict[str, Any]]:
+        """The events of Chrome's trace format; times in microseconds.
+
+        What ran from start to end is a complete event, anything else an asynchronous one. Beside them go two
+        counters, looked at from time to time: bytes of arrays on the device (without a pool, of those the step holds),
+        iterations of the step's loops in flight. Each device is a process, and arrows go from Send to Recv. Copies of
+        saved values are complete events on the streams that made them.
+        """
+        devices: dict[str, int] = {}
+        sent: dict[Message, dict[str, Any]] = {}
+        events: list[dict[str, Any]] = []
+        for number, row in enumerate(self.recorder.rows()):
+            span = self._span(row)
+            process = devices.setdefault(span.device, len(devices) + 1)
+            found = _events(span, number, process)
+            events += [*found, *_counters(row, process), *_arrow(self._message(row, span), found[0], sent)]
+        for copy in self._copies:
+            events.append(_copied(copy, devices.setdefault(copy.device, len(devices) + 1)))
+        return [*_names(devices or {DEVICE: 1}), *events]
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write a file `path` that https://ui.perfetto.dev and chrome://tracing open."""
+        Path(path).write_text(json.dumps({"traceEvents": self.events, "displayTimeUnit": "ns"}))
+
+    def _message(self, row: Row, span: Span) -> Message | None:
+        """Return which message a Send sent or a Recv took."""
+        if span.type not in ("Send", "Recv"):
+            return None
+        channel = self.recorder.steps[row[0]][0].nodes[row[1]].index
+        return span.step, channel, span.path, span.iteration
+
+    def _span(self, row: Row) -> Span:
+        index, place, path, iteration, begin, end, dead, stream, _, _ = row
+        plan, step = self.recorder.steps[index]
+        node = plan.nodes[place]
+        device = plan.device or DEVICE
+        return Span(node.name, node.type, path, iteration, step, device, _STREAMS[stream], not dead, begin, end)
+
+
+def recorder_of(trace: Trace | None) -> Recorder | None:
+    """Return what the executors write to."""
+    return None if trace is None else trace.recorder
+
+
+def _names(devices: Mapping[str, int]) -> Iterator[dict[str, Any]]:
+    for device, process in devices.items():
+        yield {"ph": "M", "name": "process_name", "pid": process, "args": {"name": device}}
+        for number, stream in enumerate(_LANES):
+            yield {"ph": "M", "name": "thread_name", "pid": process, "tid": number, "args": {"name": stream}}
+
+
+def _copied(copy: Copy, process: int) -> dict[str, Any]:
+    return {
+        "ph": "X",
+        "name": f"swap, {copy.tier}",
+        "cat": "swap",
+        "pid": process,
+        "tid": _LANES.index(copy.stream),
+        "ts": copy.begin / 1e3,
+        "dur": (copy.end - copy.begin) / 1e3,
+        "args": {"bytes": copy.bytes},
+    }
+
+
+def _arrow(
+    message: Message | None, event: Mapping[str, Any], sent: dict[Message, dict[str, Any]]
+) -> Iterator[dict[str, Any]]:
+    """Yield an arrow from the Send of a message to its Recv, once both are there.
+
+    A Recv that waited for its message has two spans: the second one is after the Send's.
+    """
+    if message is None:
+        return
+    end = {key: event[key] for key in ("pid", "tid", "ts")} | {"name": "message", "cat": "message"}
+    if event["args"]["type"] == "Send":
+        sent[message] = end
+    elif message in sent:
+        number = f"{message}"
+        yield {**sent.pop(message), "ph": "s", "id": number}
+        yield {**end, "ph": "f", "bp": "e", "id": number}
+
+
+def _events(span: Span, number: int, process: int) -> list[dict[str, Any]]:
+    args = {"path": span.path, "iteration": span.iteration, "step": span.step, "type": span.type, "live": span.live}
+    tid = _STREAMS.index(span.stream)
+    event = {"name": span.operation, "cat": "live" if span.live else "dead", "pid": process, "tid": tid, "args": args}
+    if span.stream == "compute":
+        return [{**event, "ph": "X", "ts": span.begin / 1e3, "dur": (span.end - span.begin) / 1e3}]
+    begin = {**event, "ph": "b", "id": number, "ts": span.begin / 1e3}
+    return [begin, {**begin, "ph": "e", "ts": span.end / 1e3}]
+
+
+def _counters(row: Row, process: int) -> Iterator[dict[str, Any]]:
+    end, held, iterations = row[5], row[8], row[9]
+    if held >= 0:
+        for name, value in (("live bytes", held), ("iterations in flight", iterations)):
+            yield {"ph": "C", "name": name, "pid": process, "ts": end / 1e3, "args": {"value": value}}

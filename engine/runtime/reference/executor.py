@@ -1,0 +1,400 @@
+"""The reference executor: the evaluation rules of Yu et al. (2018, Figure 5) in plain Python.
+
+Every operation instance is one ``asyncio.Task`` named ``node@frame/iteration``. This file is the specification:
+what the step machine does must equal what this does. Numbers in brackets are rules of execution, listed in
+``docs/semantics.md``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import random
+from dataclasses import dataclass, field
+from time import monotonic_ns
+from typing import Any
+
+import numpy as np
+
+from ...base.dtypes import DIFFERENTIABLE
+from ...base.tags import DEAD, ROOT_ID, ROOT_PATH, frame_id, frame_path, instance_name, name_hash
+from ...compile.plan.plan import Node, Plan
+from ...kernels.core.table import Kind
+from ...kernels.scheduler.limited import NoRoom
+from ...kernels.scheduler.series import Series
+from ..scheduling.time_slices import outlast
+from .tracing import LoopCounts, Story
+
+_FLOATING = frozenset(dtype.numpy for dtype in DIFFERENTIABLE)
+
+
+@dataclass
+class Frame:
+    """One running instance of a loop."""
+
+    index: int
+    parent: Frame | None
+    parent_iteration: int
+    path: str
+    id: int
+    missing_enters: int
+    iterations: dict[int, Iteration] = field(default_factory=dict)
+    newest: int = 0
+    ran: bool = False
+    invariants: list[tuple[int, Any]] = field(default_factory=list)
+    dead_exits: list[int] = field(default_factory=list)
+    deferred: list[tuple[int, Any]] = field(default_factory=list)
+    series: list[Series] = field(default_factory=list)
+
+
+@dataclass
+class Iteration:
+    """One iteration: what has arrived, what is running, the loops inside it."""
+
+    arrived: dict[int, dict[int, Any]] = field(default_factory=dict)
+    controls: dict[int, list[bool]] = field(default_factory=dict)
+    fired: set[int] = field(default_factory=set)
+    outstanding: int = 0
+    children: dict[int, Frame] = field(default_factory=dict)
+    advanced: int = 0
+
+
+@dataclass
+class Instance:
+    """What a stateful kernel is told about the instance it runs for."""
+
+    step: Any
+    operation: str
+    frame_id: int
+    iteration: int
+    tag: str
+
+
+class ReferenceMachine:
+    """Executes one step of a plan; see the module's text.
+
+    Parameters
+    ----------
+    plan : Plan
+    step : StepContext
+    feeds : list of numpy.ndarray
+    shuffle_seed : int, optional
+        Delay instances at random, reproducibly.
+    guard : callable, optional
+        Called with each floating array that a kernel gives; what it raises fails the step.
+    recorder : Recorder, optional
+        Gets a span for each instance.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        step: Any,
+        feeds: list[Any],
+        shuffle_seed: int | None = None,
+        guard: Any = None,
+        recorder: Any = None,
+    ) -> None:
+        self.plan = plan
+        self.step = step
+        self.feeds = feeds
+        self.fetches: list[Any] = [DEAD] * plan.num_fetches
+        self.failure: tuple[int, str, BaseException, Any] | None = None
+        self.outcomes: dict[int, Any] = {}
+        self.random = None if shuffle_seed is None else random.Random(shuffle_seed)
+        self.tasks: set[asyncio.Task[None]] = set()
+        self.parked: list[asyncio.Future[None]] = []  # of instances that wait for memory; done when others have ended
+        pool = step.contexts.pool
+        self.is_limited = pool is not None and pool.limit is not None
+        self.counts = LoopCounts(plan)
+        self.guard = guard
+        self.story: Story | None = None
+        if recorder is not None:
+            self.story = Story(recorder, recorder.join(plan, step.number), step.contexts.pool)
+
+    def switch_outcomes(self) -> dict[int, Any]:
+        """Return the predicate of each Switch that fired in the root frame."""
+        return self.outcomes
+
+    async def run(self) -> None:
+        """Run the step until nothing is in flight; `failure` or `fetches` hold the outcome."""
+        root = self.root = Frame(0, None, 0, ROOT_PATH, ROOT_ID, 0, {0: Iteration()})
+        for i in self.plan.roots():  # [21]
+            self._start(i, root, 0, [], False)
+        try:
+            while self.tasks:
+                await asyncio.wait(self.tasks, return_when=asyncio.FIRST_COMPLETED)
+                parked, self.parked = self.parked, []
+                for ended in parked:
+                    if not ended.done():
+                        ended.set_result(None)
+                if self.failure is not None:
+                    break
+        finally:
+            await self._stop()
+
+    def abort(self, error: BaseException) -> None:
+        """End the step with `error`, from outside."""
+        if self.failure is None:
+            self.failure = (-1, "", error, None)
+        for task in self.tasks:
+            task.cancel()
+
+    async def _stop(self) -> None:
+        for task in self.tasks:
+            task.cancel()
+        await outlast(lambda: self.tasks)  # [46]
+
+    # ---- readiness
+
+    def _deliver(self, target: int, k: int, value: Any, frame: Frame, i: int, from_enter: bool = False) -> None:
+        """Bring a value to input `k` of a node; start the node if it is ready."""
+        node, iteration = self.plan.nodes[target], frame.iterations[i]
+        if node.kind in (Kind.SERIES_EXIT, Kind.TRIP_COUNT):
+            return  # they speak once, when the frame is done
+        iteration.arrived.setdefault(target, {})[k] = value
+        if node.kind is Kind.MERGE and value is DEAD and from_enter:
+            iteration.arrived[target] = dict.fromkeys(range(node.num_inputs), DEAD)  # [11]
+        self._try(target, frame, i)
+
+    def _signal(self, target: int, dead: bool, frame: Frame, i: int) -> None:
+        frame.iterations[i].controls.setdefault(target, []).append(dead)
+        self._try(target, frame, i)
+
+    def _try(self, target: int, frame: Frame, i: int) -> None:
+        node, iteration = self.plan.nodes[target], frame.iterations[i]
+        if target in iteration.fired or node.kind in (Kind.SERIES_EXIT, Kind.TRIP_COUNT):
+            return
+        arrived = iteration.arrived.get(target, {})
+        controls = iteration.controls.get(target, [])
+        if len(controls) < node.num_controls:
+            return
+        values = [arrived.get(k, DEAD) for k in range(node.num_inputs)]
+        if node.kind is Kind.MERGE:  # [6, 7, 10]
+            dead = all(v is DEAD for v in values)
+            if dead and len(arrived) < node.num_inputs:
+                return
+        else:  # [1]
+            if len(arrived) < node.num_inputs:
+                return
+            dead = any(v is DEAD for v in values) or (any(controls) and node.kind is not Kind.CONTROL_TRIGGER)
+        self._start(target, frame, i, values, dead)
+
+    def _start(self, target: int, frame: Frame, i: int, values: list[Any], dead: bool) -> None:
+        if self.failure is not None:
+            return
+        iteration = frame.iterations[i]
+        iteration.fired.add(target)  # [8]
+        iteration.outstanding += 1
+        name = instance_name(self.plan.nodes[target].name, frame.path, i)
+        task = asyncio.get_running_loop().create_task(self._instance(target, frame, i, values, dead, name), name=name)
+        self.tasks.add(task)
+        task.add_done_callback(self.tasks.discard)
+
+    # ---- evaluation
+
+    async def _instance(self, target: int, frame: Frame, i: int, values: list[Any], dead: bool, name: str) -> None:
+        for _ in range(self.random.randrange(4) if self.random else 0):
+            await asyncio.sleep(0)
+        node = self.plan.nodes[target]
+        if self.failure is not None:
+            return
+        begin = monotonic_ns()
+        try:
+            outputs = await self._evaluate(target, node, frame, i, values, dead, name)
+        except BaseException as error:
+            if self.failure is None:  # [44]; set by the stopping of the step too, which nobody reads
+                self.failure = (target, name, error, [np.shape(v) for v in values])
+            return
+        finally:
+            if self.story is not None:
+                self.story.add(target, name, frame.path, i, begin, dead, self.root)
+        if self.failure is None:
+            self._propagate(target, node, frame, i, outputs, dead)
+            self._finish(frame, i)
+
+    async def _evaluate(
+        self, target: int, node: Node, frame: Frame, i: int, values: list[Any], dead: bool, name: str
+    ) -> list[Any]:
+        kind = node.kind
+        if kind in (Kind.SWITCH, Kind.SWITCH_N) and frame.parent is None:
+            self.outcomes[target] = None if dead else values[1].item()
+        if kind is Kind.FETCH:
+            self.fetches[node.index] = DEAD if dead else values[0]
+            return []
+        if dead:
+            return [DEAD] * len(node.outputs)  # [2]
+        if kind is Kind.SWITCH:  # [4]
+            return [DEAD, values[0]] if values[1] else [values[0], DEAD]
+        elif kind is Kind.SWITCH_N:  # [5]
+            n, chosen = len(node.outputs), int(values[1])
+            return [values[0] if k == (chosen if 0 <= chosen < n else n - 1) else DEAD for k in range(n)]
+        elif kind is Kind.MERGE:
+            chosen = next(k for k, v in enumerate(values) if v is not DEAD)  # [8, 9]
+            return [values[chosen], np.asarray(chosen, np.int32)]
+        elif kind is Kind.LOOP_COND:
+            if not frame.ran:
+                frame.ran = True
+                self.counts.open(frame.index)
+            return values
+        elif kind is Kind.CONST:
+            return [node.value]
+        elif kind is Kind.FEED:
+            return [self.feeds[node.index]]
+        elif kind is Kind.SERIES_PUSH:
+            frame.series[node.index].put(int(values[1]) if len(values) > 1 else i, values[0])
+            return [np.zeros((), np.float32)]
+        elif kind is Kind.SERIES_READ:
+            value = values[0].get(int(values[1]))
+            return [DEAD if value is None else value]
+        elif kind is Kind.KERNEL:
+            return await self._kernel(node, frame, i, values, name)
+        return values
+
+    async def _call(self, node: Node, values: list[Any]) -> Any:
+        """Call a kernel; one that is refused memory is tried again whenever other instances have ended."""
+        pool = self.step.contexts.pool
+        while True:
+            refusals = 0 if pool is None else pool.refusals
+            try:
+                return self.step.contexts.run(node.kernel, *values)
+            except MemoryError:
+                if pool is None or pool.refusals == refusals or not node.retry:
+                    raise
+            ended = asyncio.get_running_loop().create_future()
+            self.parked.append(ended)
+            if len(self.parked) == len(self.tasks):
+                raise NoRoom(pool.refused_bytes, pool.live_bytes, pool.limit, pool.name, [], False)
+            await ended
+
+    async def _kernel(self, node: Node, frame: Frame, i: int, values: list[Any], name: str) -> list[Any]:
+        assert node.kernel is not None
+        if node.stateful:
+            values = [Instance(self.step, node.name, frame.id, i, name), *values]
+        result = await self._call(node, values)
+        if inspect.isawaitable(result):
+            if self.story is not None:
+                self.story.note_awaited(name)
+            with self.counts.awaiting(frame):
+                result = await result
+        if not node.outputs:
+            return []
+        results = list(result) if isinstance(result, (tuple, list)) else [result]
+        outputs = [r if d is None else np.asarray(r, d) for r, d in zip(results, node.outputs, strict=True)]
+        for output, dtype in zip(outputs, node.outputs, strict=True):
+            if self.guard is not None and dtype in _FLOATING:
+                self.guard(output)
+        return outputs
+
+    # ---- propagation
+
+    def _propagate(self, source: int, node: Node, frame: Frame, i: int, outputs: list[Any], dead: bool) -> None:
+        if node.kind is Kind.ENTER:  # [16, 29, 31]
+            self._enter(source, node, frame, i, DEAD if dead else outputs[0])
+        elif node.kind is Kind.EXIT:
+            if not dead:
+                assert frame.parent is not None
+                self._send(source, outputs, False, frame.parent, frame.parent_iteration)  # [15]
+            elif i == frame.newest:
+                frame.dead_exits.append(source)  # [13]
+        elif node.kind is Kind.NEXT_ITERATION:
+            if not dead:  # [12]
+                self._next(source, frame, i, outputs[0])
+        else:
+            self._send(source, outputs, dead, frame, i)
+
+    def _send(self, source: int, outputs: list[Any], dead: bool, frame: Frame, i: int, enter: bool = False) -> None:
+        for value, edges in zip(outputs, self.plan.data_edges[source], strict=True):
+            for target, k in edges:
+                self._deliver(target, k, value, frame, i, enter)
+        for target in self.plan.control_edges[source]:
+            self._signal(target, dead, frame, i)
+
+    def _enter(self, source: int, node: Node, frame: Frame, i: int, value: Any) -> None:
+        child = self._child(node.child, frame, i)
+        if node.is_constant:
+            child.invariants.append((source, value))
+            for k in list(child.iterations):  # [30]
+                self._send(source, [value], value is DEAD, child, k)
+        else:
+            self._send(source, [value], value is DEAD, child, 0, enter=True)
+        child.missing_enters -= 1
+        self._clean(child)
+
+    def _child(self, index: int, frame: Frame, i: int) -> Frame:
+        iteration = frame.iterations[i]
+        if index not in iteration.children:
+            spec = self.plan.frames[index]
+            iteration.children[index] = Frame(
+                index,
+                frame,
+                i,
+                frame_path(frame.path, i, spec.name),
+                frame_id(frame.id, i, name_hash(spec.name)),
+                spec.num_enters,
+                {0: Iteration()},
+                series=[Series() for _ in range(spec.num_series)],
+            )
+        return iteration.children[index]
+
+    def _next(self, source: int, frame: Frame, i: int, value: Any) -> None:
+        frame.iterations[i].advanced += 1
+        self.counts.advance(frame.index, source, frame.iterations[i].advanced)
+        if i == frame.newest:
+            window = 1 if self.is_limited else self.plan.frames[frame.index].parallel_iterations
+            if len(frame.iterations) >= window:
+                self.counts.hold_back(frame.index, first=not frame.deferred)
+                frame.deferred.append((source, value))  # [33]
+                return
+            self._new_iteration(frame)
+        self._send(source, [value], False, frame, i + 1)
+
+    def _new_iteration(self, frame: Frame) -> None:
+        frame.newest += 1
+        frame.iterations[frame.newest] = Iteration()  # [32]
+        self.counts.start(frame.index, len(frame.iterations), len(self.tasks))
+        frame.dead_exits.clear()  # [13]
+        deferred, frame.deferred = frame.deferred, []
+        for source, value in deferred:
+            self._send(source, [value], False, frame, frame.newest)
+        for source, value in frame.invariants:
+            self._send(source, [value], value is DEAD, frame, frame.newest)
+
+    # ---- completion
+
+    def _finish(self, frame: Frame, i: int) -> None:
+        frame.iterations[i].outstanding -= 1
+        self._clean(frame)
+
+    def _clean(self, frame: Frame) -> None:
+        """Delete what is done: iterations in order, then the frame [26, 28]."""
+        if frame.parent is None:
+            return
+        while frame.iterations:
+            oldest = min(frame.iterations)
+            iteration = frame.iterations[oldest]
+            if iteration.outstanding or iteration.children or frame.missing_enters:
+                return
+            if frame.deferred:
+                self._window_opens(frame, oldest)
+            else:
+                del frame.iterations[oldest]
+        self._done(frame)
+
+    def _window_opens(self, frame: Frame, oldest: int) -> None:
+        del frame.iterations[oldest]
+        self._new_iteration(frame)
+
+    def _done(self, frame: Frame) -> None:
+        parent, i = frame.parent, frame.parent_iteration
+        assert parent is not None
+        for source in frame.dead_exits:  # [14]
+            self._send(source, [DEAD], True, parent, i)
+        for source in self.plan.frames[frame.index].finals:
+            node = self.plan.nodes[source]
+            value: Any = np.asarray(frame.newest, np.int64)
+            if node.kind is Kind.SERIES_EXIT:
+                value = frame.series[node.index]
+            self._send(source, [value if frame.ran else DEAD], not frame.ran, parent, i)
+        del parent.iterations[i].children[frame.index]
+        self._clean(parent)

@@ -1,0 +1,147 @@
+"""What the reference executor tells traces and reports."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from time import monotonic_ns
+from typing import Any
+
+from ...compile.plan.plan import Plan
+from ...kernels.core.table import Kind
+from ...kernels.memory.pool import Pool
+from ...kernels.scheduler.series import Series
+from ...kernels.scheduler.tracing import Recorder
+
+_LOOKS = 16  # spans between two looks at the bytes in use and the iterations in flight
+
+
+class Story:
+    """One step's part of a trace.
+
+    Parameters
+    ----------
+    recorder : Recorder
+    step : int
+        Index of the step in the recorder.
+    pool : Pool or None
+        Of the step's device.
+    """
+
+    def __init__(self, recorder: Recorder, step: int, pool: Pool | None) -> None:
+        self.recorder = recorder
+        self.step = step
+        self.pool = pool
+        self.spans = 0
+        self.awaited: set[str] = set()
+
+    def note_awaited(self, name: str) -> None:
+        """Note that an instance has something to await."""
+        self.awaited.add(name)
+
+    def add(self, node: int, name: str, path: str, iteration: int, begin: int, dead: bool, root: Any) -> None:
+        """Record an instance that has ended."""
+        looks = self.spans % _LOOKS == 0
+        self.spans += 1
+        awaited = name in self.awaited
+        self.awaited.discard(name)
+        self.recorder.add(
+            self.step,
+            node,
+            path,
+            iteration,
+            begin,
+            monotonic_ns(),
+            dead=dead,
+            awaited=awaited,
+            holdings=self._holdings(root) if looks else (-1, -1),
+        )
+
+    def _holdings(self, root: Any) -> tuple[int, int]:
+        held, iterations = _holdings(root)
+        return held if self.pool is None else self.pool.live_bytes, iterations
+
+
+class LoopCounts:
+    """What happens in each frame, counted as the step machine does."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.nexts = [_nexts(plan, k) for k in range(len(plan.frames))]
+        names = ("runs", "starts", "alive", "most", "held_back", "launches", "awaited", "queued", "blocked_on_memory")
+        self.counts: list[dict[str, Any]] = [{**dict.fromkeys(names, 0), "last": [0] * len(n)} for n in self.nexts]
+        self.in_flight = 0
+
+    def loop_counts(self) -> list[dict[str, Any]]:
+        """Return the counts of each frame."""
+        return self.counts
+
+    def open(self, frame: int) -> None:
+        """Count a frame instance that is live, and its first iteration."""
+        self.counts[frame]["runs"] += 1
+        self._alive(frame, 1)
+
+    def start(self, frame: int, alive: int, tasks: int) -> None:
+        """Count another iteration, while `alive` are in flight and `tasks` instances too."""
+        self._alive(frame, alive)
+        self.counts[frame]["queued"] += tasks - self.in_flight
+
+    def hold_back(self, frame: int, *, first: bool) -> None:
+        """Count an iteration that found the window full, at the first value that waits for it."""
+        self.counts[frame]["held_back"] += first
+
+    def advance(self, frame: int, source: int, advanced: int) -> None:
+        """Count a NextIteration that was its iteration's last."""
+        if advanced == len(self.nexts[frame]):
+            self.counts[frame]["last"][self.nexts[frame].index(source)] += 1
+
+    @contextmanager
+    def awaiting(self, frame: Any) -> Iterator[None]:
+        """Count an asynchronous instance of a frame, and of those around it, while it is in flight."""
+        self.in_flight += 1
+        while frame.parent is not None:
+            self.counts[frame.index]["launches"] += 1
+            self.counts[frame.index]["awaited"] += self.in_flight
+            frame = frame.parent
+        try:
+            yield
+        finally:
+            self.in_flight -= 1
+
+    def _alive(self, frame: int, alive: int) -> None:
+        counts = self.counts[frame]
+        counts["starts"] += 1
+        counts["alive"] += alive
+        counts["most"] = max(counts["most"], alive)
+
+
+def _nexts(plan: Plan, frame: int) -> list[int]:
+    return [i for i, node in enumerate(plan.nodes) if node.kind is Kind.NEXT_ITERATION and node.frame == frame]
+
+
+def _holdings(root: Any) -> tuple[int, int]:
+    """Return the bytes of the arrays that a frame holds, each once, and its loops' iterations in flight."""
+    frames = list(_frames(root))
+    arrays = {id(array): array for frame in frames for array in _arrays(frame)}
+    return sum(array.nbytes for array in arrays.values()), sum(len(frame.iterations) for frame in frames[1:])
+
+
+def _frames(frame: Any) -> Iterator[Any]:
+    yield frame
+    for iteration in frame.iterations.values():
+        for child in iteration.children.values():
+            yield from _frames(child)
+
+
+def _arrays(frame: Any) -> Iterator[Any]:
+    values = [value for _, value in (*frame.invariants, *frame.deferred)]
+    values += [v for it in frame.iterations.values() for arrived in it.arrived.values() for v in arrived.values()]
+    for value in (*values, *frame.series):
+        yield from _inside(value)
+
+
+def _inside(value: Any) -> Iterator[Any]:
+    if isinstance(value, Series):
+        for index in value.indices():
+            yield from _inside(value.get(index))
+    elif hasattr(value, "nbytes"):
+        yield value

@@ -1,0 +1,143 @@
+"""Admission: how many steps of a session run at once, and who is next."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from time import monotonic
+from types import TracebackType
+
+from ...base.errors import GraphError, Overloaded, TagflowError
+from ...base.source_lines import Source, user_source
+
+_WEIGHT = 0.2  # of the newest interval in the average
+_SOON = 1e-3  # seconds; the least that a refused caller is told to stay away
+
+
+class Admission:
+    """Lets a limited number in at once, the others in the order they came: ``async with admission``.
+
+    Nobody overtakes, and whoever gives up leaves the places of the others as they are. So the k-th in line is let in
+    when k of those before it have left or given up.
+
+    Parameters
+    ----------
+    limit : int
+        How many are let in at once.
+    seconds : float
+        Longest wait; 0 refuses at once.
+
+    Attributes
+    ----------
+    refused : int
+        How many had waited too long.
+
+    Raises
+    ------
+    GraphError
+        If `limit` is less than 1.
+    Overloaded
+        In ``async with``, after the longest wait.
+    """
+
+    def __init__(self, limit: int, seconds: float) -> None:
+        if limit < 1:
+            raise GraphError(
+                "max_steps must be positive",
+                wanted="at least 1, or None for no limit",
+                got=limit,
+                hint="leave max_steps out to admit all",
+            )
+        self.refused = 0
+        self._limit = limit
+        self._seconds = seconds
+        self._admitted = 0
+        self._waiting: dict[asyncio.Future[None], None] = {}  # in the order they came
+        self._since = 0.0  # when the last one left, or the last free place was taken
+        self._interval: float | None = None  # average time between two that leave, while no place is free
+
+    @property
+    def waiting(self) -> int:
+        """How many wait."""
+        return sum(not waiter.done() for waiter in self._waiting)
+
+    async def __aenter__(self) -> None:
+        if self._admitted < self._limit and not self._waiting:
+            self._take_place()
+        else:
+            await self._wait(user_source())
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.leave()
+
+    def close(self, make_error: Callable[[], TagflowError]) -> None:
+        """Send all who wait away, each with an error of its own."""
+        for waiter in self._waiting:
+            if _is_open(waiter):
+                waiter.set_exception(make_error())
+
+    async def _wait(self, source: Source | None) -> None:
+        if self._seconds <= 0:
+            raise self._refusal(source)
+        loop = asyncio.get_running_loop()
+        waiter = loop.create_future()
+        self._waiting[waiter] = None
+        timer = loop.call_later(self._seconds, self._refuse, waiter, source)
+        try:
+            await waiter
+        except BaseException:
+            if waiter.done() and not waiter.cancelled() and waiter.exception() is None:
+                self.leave()  # cancelled when the place was given already: it goes to the next
+            raise
+        finally:
+            timer.cancel()
+            self._waiting.pop(waiter, None)
+            del waiter  # an error of it refers to this frame
+
+    def _take_place(self) -> None:
+        self._admitted += 1
+        if self._admitted == self._limit:
+            self._since = monotonic()
+
+    def leave(self) -> None:
+        """Give the place back; for who entered and leaves elsewhere."""
+        if self._admitted == self._limit:
+            self._note_interval(monotonic())
+        self._admitted -= 1
+        while self._waiting and self._admitted < self._limit:
+            waiter = next(iter(self._waiting))
+            del self._waiting[waiter]
+            if _is_open(waiter):
+                waiter.set_result(None)
+                self._take_place()
+
+    def _note_interval(self, now: float) -> None:
+        passed, self._since = now - self._since, now
+        self._interval = passed if self._interval is None else self._interval + _WEIGHT * (passed - self._interval)
+
+    def _refuse(self, waiter: asyncio.Future[None], source: Source | None) -> None:
+        if not waiter.done():
+            waiter.set_exception(self._refusal(source))
+
+    def _refusal(self, source: Source | None) -> Overloaded:
+        self.refused += 1
+        return Overloaded(
+            f"{self._limit} steps are running and {self.waiting} waiting",
+            source=source,
+            wanted=f"a place within {self._seconds} s",
+            got="none",
+            retry_after=self._retry_after(),
+            hint="try again after error.retry_after seconds, or raise max_steps or Settings.admission_seconds",
+        )
+
+    def _retry_after(self) -> float:
+        """Return when a newcomer may hope for a place: those who leave now and then, and the line before it."""
+        passed = monotonic() - self._since
+        interval = max(self._interval or 0.0, passed)
+        return max(interval * max(self.waiting, 1), _SOON)
+
+
+def _is_open(waiter: asyncio.Future[None]) -> bool:
+    return not waiter.done() and not waiter.get_loop().is_closed()

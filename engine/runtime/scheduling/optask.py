@@ -1,0 +1,165 @@
+"""OpTask: a waiting operation instance, as the tools of asyncio see one.
+
+An instance that waits for a future needs no coroutine and no turn of the event loop to wait in. It should still be
+found by whoever looks for tasks: a debugger that lists them, ``asyncio.run`` that cancels what is left, a scope that
+cancels what it started. They take whatever has a Task's methods, and a few of its private fields besides.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from asyncio.tasks import _register_task, _unregister_task
+from collections.abc import Callable
+from contextvars import Context, copy_context
+from typing import Any, TextIO
+
+from ...ops.control.py_function import Promised
+
+
+class OpTask(asyncio.Future[Any]):
+    """An operation instance that waits for a future.
+
+    Await it, cancel it, give it to ``asyncio.wait`` or ``gather`` like a Task; ``asyncio.all_tasks()`` lists it until
+    it is done. Only its owner and those who await it keep it alive.
+
+    Parameters
+    ----------
+    source : asyncio.Future
+        What the instance waits for, of the running loop. Cancelling the OpTask cancels it.
+    name : str
+        The instance: ``node@frame/iteration``.
+    convert : callable, optional
+        Makes the result from the source's; called in the context of whoever made the OpTask.
+
+    Examples
+    --------
+    >>> import asyncio
+    >>> from tagflow.runtime.scheduling.optask import OpTask
+    >>> async def main():
+    ...     source = asyncio.get_running_loop().create_future()
+    ...     task = OpTask(source, "recv@root/0", convert=lambda value: value + 1)
+    ...     source.set_result(2)
+    ...     return task in asyncio.all_tasks(), await task
+    >>> asyncio.run(main())
+    (True, 3)
+    """
+
+    def __init__(self, source: asyncio.Future[Any], name: str, convert: Callable[[Any], Any] | None = None) -> None:
+        super().__init__(loop=source.get_loop())
+        self._name = name
+        self._convert = convert
+        self._context = copy_context()
+        self._num_cancels_requested = 0
+        self._must_cancel = False  # asked for when the source was done already
+        self._fut_waiter: asyncio.Future[Any] | None = source
+        self._source = source
+        source.add_done_callback(self._wake, context=self._context)
+        _register_task(self)  # type: ignore[arg-type]
+
+    def __repr__(self) -> str:
+        state = "cancelled" if self.cancelled() else "finished" if self.done() else "waiting"
+        return f"<OpTask {self._name} {state}>"
+
+    def get_name(self) -> str:
+        """Return ``node@frame/iteration``, unless it was renamed."""
+        return self._name
+
+    def set_name(self, value: object) -> None:
+        """Set the name."""
+        self._name = str(value)
+
+    def get_coro(self) -> asyncio.Future[Any]:
+        """Return what the instance waits for: an awaitable, though no coroutine."""
+        return self._source
+
+    def get_context(self) -> Context:
+        """Return the context in which the result is made."""
+        return self._context
+
+    def get_stack(self, *, limit: int | None = None) -> list[Any]:
+        """Return no frames, since no Python code is suspended."""
+        return []
+
+    def print_stack(self, *, limit: int | None = None, file: TextIO | None = None) -> None:
+        """Print that there is no stack, by default to stderr."""
+        print(f"No stack for {self!r}", file=sys.stderr if file is None else file)
+
+    def set_result(self, result: Any) -> None:
+        """Refuse: the result comes from the source."""
+        raise RuntimeError("OpTask does not support set_result operation")
+
+    def set_exception(self, exception: Any) -> None:
+        """Refuse: the exception comes from the source."""
+        raise RuntimeError("OpTask does not support set_exception operation")
+
+    def cancel(self, msg: Any | None = None) -> bool:
+        """Ask the source to be cancelled; False if this is done already.
+
+        As with a Task it is not cancelled at once, and never if the source is a task that suppresses cancellation.
+        """
+        if self.done():
+            return False
+        self._num_cancels_requested += 1
+        if not self._source.cancel(msg):
+            self._must_cancel, self._cancel_message = True, msg
+        return True
+
+    def cancelling(self) -> int:
+        """Return how many requests to cancel there were, less those taken back."""
+        return self._num_cancels_requested
+
+    def uncancel(self) -> int:
+        """Take one request to cancel back; return how many are left."""
+        if self._num_cancels_requested > 0:
+            self._num_cancels_requested -= 1
+            if self._num_cancels_requested == 0:
+                self._must_cancel = False
+        return self._num_cancels_requested
+
+    def _wake(self, source: asyncio.Future[Any]) -> None:
+        """End as the source has ended."""
+        self._fut_waiter = None
+        try:
+            self._end(source)
+        finally:
+            self._convert = None
+            _unregister_task(self)  # type: ignore[arg-type]
+
+    def _end(self, source: asyncio.Future[Any]) -> None:
+        try:
+            result = source.result()
+            if self._must_cancel:
+                raise asyncio.CancelledError(self._cancel_message)
+            super().set_result(result if self._convert is None else self._convert(result))
+        except asyncio.CancelledError as error:
+            super().cancel(*error.args[:1])
+        except (KeyboardInterrupt, SystemExit) as error:
+            super().set_exception(error)
+            raise
+        except BaseException as error:
+            super().set_exception(_storable(error))
+
+
+def _storable(error: BaseException) -> BaseException:
+    """Return an error that a future can hold: any but StopIteration, which would end a generator instead."""
+    if not isinstance(error, StopIteration):
+        return error
+    wrapped = RuntimeError("StopIteration was raised")
+    wrapped.__cause__ = error
+    return wrapped
+
+
+def start_task(awaitable: Any, name: str) -> asyncio.Task[Any] | OpTask:
+    """Let an awaitable go on as a task of the running loop: an OpTask if it only waits for a future of that loop."""
+    loop = asyncio.get_running_loop()
+    source, convert = awaitable, None
+    if isinstance(awaitable, Promised):
+        source, convert = awaitable.source, awaitable.convert
+    if isinstance(source, asyncio.Future) and source.get_loop() is loop:
+        return OpTask(source, name, convert)
+    return loop.create_task(_await(awaitable), name=name)
+
+
+async def _await(awaitable: Any) -> Any:
+    return await awaitable

@@ -1,0 +1,150 @@
+"""The cores of the machine: a session's worker threads, and BLAS kept to one thread beside them."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from threading import Lock
+from typing import Any
+from weakref import finalize
+
+from threadpoolctl import ThreadpoolController
+
+from ...base.settings import Settings
+from ...kernels.scheduler.workers import Workers
+
+
+class Cores:
+    """What a session has of the machine's cores besides the event loop's.
+
+    Parameters
+    ----------
+    settings : Settings
+        How many threads (``workers``), and what is worth handing over (``offload_seconds``).
+
+    Attributes
+    ----------
+    workers : Workers or None
+        Started with the first long kernel; None if all work is to be done on the event loop.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        count = usable_cores() if settings.workers is None else settings.workers
+        self.workers = Workers(count, settings.offload_seconds) if count else None
+        self._bell: Bell | None = None  # rings when an orphan ends
+        self._give_back: finalize[Any, Any] | None = None
+
+    @property
+    def orphaned(self) -> int:
+        """How many kernels are still at work whose step is gone."""
+        return 0 if self.workers is None else self.workers.orphaned
+
+    def limit_blas(self) -> None:
+        """Keep BLAS to one thread until `aclose`: large products are cut up for the workers instead.
+
+        Two teams of threads on the same cores would wait for each other, and BLAS's own spin while they wait.
+        """
+        if self.workers is not None and self._give_back is None:
+            _one_blas_thread.hold()
+            self._give_back = finalize(self, _one_blas_thread.release)
+
+    def release_orphans(self) -> None:
+        """Have the arrays of orphaned kernels released when these end; without a running loop, when next asked."""
+        if self._bell is None and self.orphaned and asyncio._get_running_loop() is not None:
+            self._bell = Bell(self._listen)
+            self._listen()
+
+    def _listen(self) -> None:
+        if self.workers is not None and self._bell is not None and not self.workers.notify(self._bell.descriptor):
+            self._bell.close()
+            self._bell = None
+
+    async def aclose(self) -> None:
+        """Wait for what the workers still do, and end them; give BLAS its threads back."""
+        if self._bell is not None:
+            self._bell.close()
+            self._bell = None
+        ended = asyncio.Event()
+        bell = Bell(ended.set) if self.orphaned else None
+        try:
+            while bell is not None and self.workers is not None and self.workers.notify(bell.descriptor):
+                await ended.wait()
+                ended.clear()
+        finally:
+            if bell is not None:
+                bell.close()
+            self.workers = None
+            if self._give_back is not None:
+                self._give_back()
+
+
+class Bell:
+    """A file descriptor that wakes the running event loop when something is written to it, by any thread.
+
+    Parameters
+    ----------
+    call : callable
+        Called on the loop each time.
+    """
+
+    def __init__(self, call: Callable[[], None]) -> None:
+        if hasattr(os, "eventfd"):
+            self._reader = self.descriptor = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        else:
+            self._reader, self.descriptor = os.pipe()
+            os.set_blocking(self._reader, False)
+        self._call = call
+        self._loop = asyncio.get_running_loop()
+        self._loop.add_reader(self._reader, self._ring)
+
+    def _ring(self) -> None:
+        os.read(self._reader, 8)
+        self._call()
+
+    def close(self) -> None:
+        """Stop listening; nobody may write any more."""
+        if not self._loop.is_closed():
+            self._loop.remove_reader(self._reader)
+        for descriptor in {self._reader, self.descriptor}:
+            os.close(descriptor)
+
+
+class _OneBlasThread:
+    """Keeps the BLAS that the kernels call to one thread as long as somebody holds on to it."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._holders = 0
+        self._limit: Any = None
+
+    def hold(self) -> None:
+        with self._lock:
+            self._holders += 1
+            if self._holders == 1:
+                self._limit = _blas().limit(limits=1)
+
+    def release(self) -> None:
+        with self._lock:
+            self._holders -= 1
+            if self._holders == 0:
+                self._limit.restore_original_limits()
+                self._limit = None
+
+
+_one_blas_thread = _OneBlasThread()
+
+
+@cache
+def _blas() -> ThreadpoolController:
+    """Find the BLAS that SciPy brought along; all that are loaded if it uses one that others use too."""
+    found = ThreadpoolController().select(user_api="blas")
+    own = [c.filepath for c in found.lib_controllers if "scipy" in Path(c.filepath).parent.name]
+    return found.select(filepath=own) if own else found
+
+
+def usable_cores() -> int:
+    """Return how many cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

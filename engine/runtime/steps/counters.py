@@ -1,0 +1,45 @@
+"""What a step counted, for reports: kept when its machines are gone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ...compile.plan.plan import Plan
+from ...kernels.scheduler.rendezvous import Rendezvous
+from ...swap.counts import SwapCounts
+from ..devices.simulated_time import Usage
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """What a step counted.
+
+    Attributes
+    ----------
+    machines : sequence of (Plan, callable)
+        For each device that takes part in the step, its plan and what returns the counts of its frames.
+    rendezvous : Rendezvous or None
+        Where they met, if there are several.
+    usages : sequence of mapping
+        How each device's compute stream was used, by frame; empty where no device has a time of its own.
+    swaps : sequence of SwapCounts
+        What saved values did, on each device where they might move.
+    unmoved : str
+        Why they might not on the others.
+    """
+
+    machines: Sequence[tuple[Plan, Callable[[], Sequence[dict[str, Any]]]]]
+    rendezvous: Rendezvous | None = None
+    usages: Sequence[Mapping[int, Usage]] = ()
+    swaps: Sequence[SwapCounts] = ()
+    unmoved: str = "it has no memory_limit"
+
+    def loops(self) -> list[tuple[Plan, Sequence[dict[str, Any]]]]:
+        """Return for each device its plan and the counts of its frames."""
+        return [(plan, counts()) for plan, counts in self.machines]
+
+    def traffic(self) -> list[dict[str, int]]:
+        """Return what went over each channel."""
+        return [] if self.rendezvous is None else self.rendezvous.traffic()

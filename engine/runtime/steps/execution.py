@@ -1,0 +1,370 @@
+"""One running step: the asyncio shell around an executor.
+
+The executor decides, this carries: it lets the step machine drain in bounded slices, starts asynchronous
+instances as tasks, brings their results back, and on an error or a cancellation leaves nothing behind.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from functools import partial
+from math import inf
+from typing import Any
+
+from ...base.errors import GraphError, StepTimeout
+from ...base.settings import Settings
+from ...base.source_lines import Source, user_source
+from ...base.tags import DEAD
+from ...compile.plan.plan import Plan
+from ...kernels.scheduler.group import MachineGroup
+from ...swap.swapper import StepSwapper
+from ..devices.device_values import copies_over
+from ..devices.session_devices import SessionDevice, check_arrays
+from ..devices.simulated_time import held
+from ..memory.arbiter import Shortage
+from ..memory.session_swap import Swapping
+from ..observe.trace import DEVICE, Trace, recorder_of
+from ..reference.executor import ReferenceMachine
+from ..scheduling.optask import OpTask, start_task
+from ..scheduling.time_slices import Turns, outlast, turns_of
+from ..scheduling.worker_pool import Bell, Cores
+from .compiled_step import CompiledStep
+from .counters import Counted
+from .dead_fetch import explain_dead_fetch
+from .failures import complete
+from .launch import counted, hold, launch, switch_outcomes
+
+Guard = Callable[[Any], None]
+_NAMED = 4  # instances that the text of a timeout names
+_NOTED = 40  # lines of state that its note holds
+
+
+class Execution:
+    """A step on the step machine.
+
+    Parameters
+    ----------
+    step : CompiledStep
+    context : StepContext
+    feeds : list of numpy.ndarray
+    settings : Settings
+    turns : Turns, optional
+        Of the running loop, for who has them at hand.
+    guard : callable, optional
+        Called with each floating array that a kernel gives; what it raises fails the step.
+    trace : Trace, optional
+        Gets a span for each instance.
+    cores : Cores, optional
+        Whose workers do the long kernels; without, all are done on the event loop.
+    devices : sequence of SessionDevice, optional
+        Which the device plans of the step are for; only what the context says of the first unless given.
+    shortage : Shortage, optional
+        Shared by steps that may give each other memory.
+    swapping : Swapping, optional
+        The session's.
+    """
+
+    __slots__ = (
+        "bell",
+        "cores",
+        "counts",
+        "devices",
+        "drain",
+        "holds",
+        "machine",
+        "seconds",
+        "shortage",
+        "step",
+        "swaps",
+        "tasks",
+        "turns",
+        "waiter",
+    )
+
+    def __init__(
+        self,
+        step: CompiledStep,
+        context: Any,
+        feeds: list[Any],
+        settings: Settings,
+        turns: Turns | None = None,
+        guard: Guard | None = None,
+        trace: Trace | None = None,
+        cores: Cores | None = None,
+        devices: Sequence[SessionDevice] = (),
+        shortage: Shortage | None = None,
+        swapping: Swapping | None = None,
+    ) -> None:
+        self.step = step
+        self.cores = cores
+        self.shortage = shortage or Shortage()
+        self.turns = turns or turns_of(asyncio.get_running_loop())
+        self.seconds = settings.drain_seconds
+        workers = None if cores is None else cores.workers
+        self.machine, self.drain, self.holds = launch(
+            step,
+            context,
+            feeds,
+            devices,
+            swapping,
+            shuffle_seed=settings.shuffle_seed,
+            guard=guard,
+            recorder=recorder_of(trace),
+            workers=workers,
+        )
+        self.counts = counted(step, self.machine)
+        self.swaps: list[StepSwapper] = self.machine.swaps
+        for swap in self.swaps:
+            swap.copies.wake, swap.copies.fail = self._look, self.abort
+            if trace is not None:
+                swap.copies.show = partial(trace.add_copy, swap.counts.device if len(step.device_plans) > 1 else DEVICE)
+        self.devices = devices
+        self.bell: Bell | None = None  # rings when a worker has done its work
+        self.tasks: dict[asyncio.Task[Any] | OpTask, tuple[int, Any]] = {}
+        self.waiter: asyncio.Future[None] | None = None
+
+    async def run(self, timeout: float | None = None) -> list[Any]:
+        """Run to the end and return the fetched arrays; raises what failed first.
+
+        Without an asynchronous instance, and within the slice, it ends without giving up the event loop.
+        """
+        try:
+            self.shortage.enter(self)
+            mine = self.turns.take(self.seconds)
+            more = True if mine is None else self.drain(mine)
+            if not self.machine.done or self.swaps:
+                await self._go_on(more, timeout)
+            return outcome(self.step, self.machine, self.machine.compiled.plan)
+        except BaseException:
+            self.machine.close()
+            if self.cores is not None:
+                self.cores.release_orphans()
+            raise
+        finally:
+            self.machine.close()
+            self.holds.clear()
+            for swap in self.swaps:
+                swap.close()
+            self.shortage.leave(self)
+            del self.machine, self.drain  # hold the error, whose traceback holds this object
+            if self.bell is not None:
+                self.bell.close()
+
+    def abort(self, error: BaseException) -> None:
+        """End the step with `error`, from outside."""
+        self.machine.abort(error)
+        self._wake()
+
+    def close(self) -> None:
+        """Release what a step holds that was never run."""
+        self.machine.close()
+        self.holds.clear()
+
+    async def _go_on(self, more: bool, timeout: float | None) -> None:
+        """Drain and wait by turns until the machine is done or has failed, and no task is left (rule 46)."""
+        timer = start_timer(self, timeout)
+        try:
+            while True:
+                self._launch()
+                if self.machine.done or self.machine.failure is not None:
+                    break
+                if not more:
+                    await self._news()
+                mine = None if more else self.turns.take(self.seconds)
+                if mine is None:
+                    mine = await self.turns.wait(self.seconds)
+                more = self.drain(mine)
+                if self.shortage.waiting:
+                    self.shortage.look()
+        finally:
+            if timer is not None:
+                timer.cancel()
+            await self._stop()
+
+    def _launch(self) -> None:
+        for ticket, awaitable, _, name in self.machine.launches():
+            task = start_task(awaitable, name)
+            self.tasks[task] = ticket, awaitable
+            task.add_done_callback(self._finished)
+
+    def _finished(self, task: asyncio.Task[Any] | OpTask) -> None:
+        ticket, awaitable = self.tasks.pop(task)
+        if task.cancelled():
+            close(awaitable)
+            self.machine.fail(ticket, asyncio.CancelledError(f"{task.get_name()} was cancelled"))
+        elif (error := task.exception()) is not None:
+            self.machine.fail(ticket, error)
+        else:
+            self.machine.finish(ticket, task.result())
+        self._wake()
+
+    async def _news(self) -> None:
+        """Wait until a task or a worker's kernel has ended, others gave memory back, or the step was aborted."""
+        self.waiter = asyncio.get_running_loop().create_future()
+        try:
+            if self.machine.blocked_on_memory:
+                self.shortage.wait(self)
+            if self.swaps and self._waits_for_copies():
+                with self.swaps[0].stalled():
+                    await self.waiter
+            elif not self.machine.offloaded:
+                await self.waiter
+            elif self._expect_worker():
+                with held([each.device.clock for each in self.devices if each.is_simulated]):
+                    await self.waiter
+        finally:
+            self.waiter = None
+            self.shortage.stop(self)
+
+    def _waits_for_copies(self) -> bool:
+        """Say whether nothing of the step goes on but copies of saved values that are wanted now."""
+        if self.machine.offloaded:
+            return False
+        return self.machine.pending == sum(swap.waiting for swap in self.swaps) or self.machine.blocked_on_memory
+
+    def _expect_worker(self) -> bool:
+        if self.bell is None:
+            self.bell = Bell(self._wake)
+        return self.machine.expect(self.bell.descriptor)
+
+    def _wake(self) -> None:
+        if self.waiter is not None and not self.waiter.done():
+            self.waiter.set_result(None)
+
+    def _look(self) -> None:
+        """Go on if memory that was given back lets this step, or perhaps one that waits for it."""
+        if self.waiter is not None and (
+            self.machine.can_progress or self.machine.blocked_on_memory or self.shortage.waiting
+        ):
+            self._wake()
+
+    async def _stop(self) -> None:
+        if self.tasks:
+            for task in self.tasks:
+                task.cancel()
+            await outlast(lambda: list(self.tasks))
+        if self.swaps or any(each.plan.has_device_arrays for each in self.step.device_plans):
+            settling = asyncio.ensure_future(_settle(self.swaps, self.devices))
+            await outlast(lambda: [] if settling.done() else [settling])
+
+    def activity(self) -> tuple[list[str], list[str]]:
+        """Return the names of the asynchronous instances in flight, and what all iterations wait for (rule 50)."""
+        return [task.get_name() for task in self.tasks], self.machine.dump()
+
+
+class ReferenceExecution:
+    """A step on the reference executor: every instance a task."""
+
+    def __init__(
+        self,
+        step: CompiledStep,
+        context: Any,
+        feeds: list[Any],
+        settings: Settings,
+        turns: Turns | None = None,
+        guard: Guard | None = None,
+        trace: Trace | None = None,
+        cores: Cores | None = None,
+        devices: Sequence[SessionDevice] = (),
+        shortage: Shortage | None = None,
+        swapping: Swapping | None = None,
+    ) -> None:
+        self.step = step
+        self.holds = hold(context.contexts, feeds, step, context)
+        self.machine = ReferenceMachine(step.plan, context, feeds, settings.shuffle_seed, guard, recorder_of(trace))
+        counts = [(step.plan, self.machine.counts.loop_counts)]
+        self.counts = Counted(counts, unmoved="the reference executor does not swap")
+
+    async def run(self, timeout: float | None = None) -> list[Any]:
+        """Run to the end and return the fetched arrays; raises what failed first."""
+        timer = start_timer(self, timeout)
+        try:
+            await self.machine.run()
+            return outcome(self.step, self.machine, self.step.plan)
+        finally:
+            if timer is not None:
+                timer.cancel()
+            self.holds.clear()
+            self.machine.failure = None  # the error's traceback holds the machine
+            del self.machine
+
+    def abort(self, error: BaseException) -> None:
+        """End the step with `error`, from outside."""
+        self.machine.abort(error)
+
+    def close(self) -> None:
+        """Release what a step holds that was never run."""
+        self.holds.clear()
+
+    def activity(self) -> tuple[list[str], list[str]]:
+        """Return the names of the instances that are running."""
+        names = sorted(task.get_name() for task in self.machine.tasks)
+        return names, [f"{name} is active" for name in names]
+
+
+_EXECUTORS: dict[str, Any] = {"machine": Execution, "reference": ReferenceExecution}
+
+
+def executor_named(name: str, devices: Sequence[SessionDevice], is_guarded: bool = False) -> Any:
+    """Return the class of executor that a session with these devices asks for; GraphError if it can not have it."""
+    check_arrays(devices, is_guarded)
+    if name not in _EXECUTORS:
+        raise GraphError(
+            "no such executor", wanted=" or ".join(_EXECUTORS), got=name, hint="leave it out for the step machine"
+        )
+    if name == "reference" and any(each.is_simulated or each.device.arrays is not None for each in devices):
+        raise GraphError("the reference executor has no streams", hint="leave executor= or the devices out")
+    return _EXECUTORS[name]
+
+
+def outcome(step: CompiledStep, machine: Any, plan: Plan) -> list[Any]:
+    """Return the fetched arrays of a finished machine, or raise its failure, which is one of a node of `plan`."""
+    try:
+        if machine.failure is not None:
+            raise complete(step.graph, plan, *machine.failure)
+        if isinstance(machine, MachineGroup) and machine.stuck:
+            raise RuntimeError("internal error: devices wait for each other\n" + "\n".join(machine.dump()))
+        fetched: list[Any] = machine.fetches
+        for k, value in enumerate(fetched):
+            if value is DEAD:
+                raise explain_dead_fetch(step, k, switch_outcomes(step, machine))
+        return fetched
+    finally:
+        del machine  # holds the failure, whose traceback holds this frame
+
+
+def start_timer(execution: Any, timeout: float | None, what: str = "the step") -> asyncio.TimerHandle | None:
+    """Let a step end with StepTimeout after `timeout` seconds; `what` is what did not end."""
+    if timeout is None or timeout == inf:
+        return None
+    return asyncio.get_running_loop().call_later(timeout, _expire, execution, timeout, what, user_source())
+
+
+def _expire(execution: Any, timeout: float, what: str, source: Source | None) -> None:
+    active, lines = execution.activity()
+    names = ", ".join(active[:_NAMED]) + (", ..." if len(active) > _NAMED else "")
+    error = StepTimeout(
+        f"{what} did not end within {timeout} s",
+        wanted=f"at most {timeout} s",
+        got=f"still waiting for {names}" if active else "still computing, a loop that does not end perhaps",
+        source=source,
+        hint="give it a longer timeout=, or look at what it was doing in the notes of this error",
+    )
+    error.add_note("\n".join(lines[:_NOTED]))
+    execution.abort(error)
+
+
+async def _settle(swaps: Sequence[StepSwapper], devices: Sequence[SessionDevice]) -> None:
+    """Take back what copies of saved values have not begun, and wait for the others, and for those of arrays."""
+    for swap in swaps:
+        swap.close()
+    for swap in swaps:
+        await swap.drain()
+    await copies_over([each.device for each in devices])
+
+
+def close(awaitable: Any) -> None:
+    """Close a coroutine, or what stands for one, that was perhaps never started."""
+    if hasattr(awaitable, "close"):
+        awaitable.close()

@@ -1,0 +1,75 @@
+"""Failures of a step, completed: which operation, which instance, which line of the user's program, what to try."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from ...base.errors import OpError
+from ...compile.plan.plan import Node, Plan
+from ...ir.graph import Graph
+from ...ir.operation import Operation
+from ...kernels.scheduler.limited import NoRoom
+from ..memory.limits import no_room
+
+
+def complete(graph: Graph, plan: Plan, index: int, tag: str, error: BaseException, shapes: Any) -> BaseException:
+    """Return what the caller of a step is to see.
+
+    Parameters
+    ----------
+    graph : Graph
+        What the user built.
+    plan : Plan
+        What ran.
+    index : int
+        Node that failed; -1 for an error that came from outside.
+    tag : str
+        Its instance.
+    error : BaseException
+        What was raised.
+    shapes : sequence
+        Shapes of the instance's inputs.
+
+    Returns
+    -------
+    BaseException
+        `error` itself if it came from outside, is a cancellation or an exit, or is an OpError of this very
+        instance, whose empty fields are then filled in; else an OpError with `error` as its cause.
+    """
+    if index < 0:
+        return error
+    if not isinstance(error, Exception):
+        if isinstance(error, asyncio.CancelledError):
+            error.add_note(f"raised by {tag}, not by a cancellation of the step")
+        return error
+    operation = user_operation(graph, plan.nodes[index])
+    if isinstance(error, NoRoom):
+        error = no_room(error)
+    if not isinstance(error, OpError) or error.tag is not None:  # with a tag it comes from another, nested step
+        error = _wrapped(error, operation)
+    error.tag = tag
+    error.device = plan.device or error.device
+    error.input_shapes = shapes
+    error.operation = operation
+    error.source = operation.source or error.source
+    error.hint = error.hint or "fetch the operation's inputs to see the values it was given"
+    return error
+
+
+def user_operation(graph: Graph, node: Node) -> Operation | Node:
+    """Return the operation of the user's graph that a node was made from; the node if it was made by a pass."""
+    operation = graph._by_name.get(node.name)
+    if operation is not None and operation.type == node.type and operation.source is node.source:
+        return operation
+    return node
+
+
+def _wrapped(error: Exception, operation: Operation | Node) -> OpError:
+    failure = OpError(
+        f"{operation.name} failed: {type(error).__name__}: {error}",
+        source=operation.source,
+        hint="see where its cause was raised, or fetch the operation's inputs to see the values it was given",
+    )
+    failure.__cause__ = error
+    return failure

@@ -1,0 +1,164 @@
+"""Start the machines of a step: one, or a group of them that meet, one for each device that takes part."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from ...compile import DevicePlan
+from ...kernels.memory.contexts import KernelContexts
+from ...kernels.memory.pool import MemoryLimitError
+from ...kernels.scheduler.group import MachineGroup
+from ...kernels.scheduler.limited import LimitedMachine
+from ...kernels.scheduler.machine import StepMachine
+from ...kernels.scheduler.rendezvous import Rendezvous
+from ...swap.swapper import StepSwapper
+from ..devices.session_devices import SessionDevice
+from ..devices.simulated_time import Schedule
+from ..memory.limits import refused
+from ..memory.session_swap import Swapping
+from .compiled_step import CompiledStep
+from .counters import Counted
+
+Drain = Callable[[float], bool]
+Devices = Sequence[SessionDevice]
+
+
+def launch(
+    step: CompiledStep, context: Any, feeds: list[Any], devices: Devices, swapping: Swapping | None, **how: Any
+) -> tuple[StepMachine | MachineGroup, Drain, list[Any]]:
+    """Start the machines of a step.
+
+    Parameters
+    ----------
+    context : StepContext
+        Offered to stateful kernels; each machine is given its own device's.
+    feeds : list of numpy.ndarray
+        One for each feed of the step.
+    devices : sequence of SessionDevice
+        The session's; without any, only the context's memory is used.
+    swapping : Swapping or None
+        The session's.
+    **how
+        Shuffle seed, guard, recorder and workers, as the step machine takes them.
+
+    Returns
+    -------
+    StepMachine or MachineGroup
+        The machines as one.
+    callable
+        Drains it, in private contexts.
+    list
+        Charges the fed arrays to their devices as long as it lives.
+    """
+    if len(step.device_plans) > 1:
+        group, holds = _group(step, context, feeds, devices, swapping, how)
+        return group, group.drain, holds
+    (part,) = step.device_plans
+    contexts = context.contexts
+    if devices and contexts is not devices[part.device].contexts:
+        contexts = devices[part.device].contexts
+        context = context._replace(contexts=contexts)
+    swap = _swap(part, devices, swapping)
+    if swap is not None:
+        context = context._replace(swap=swap)
+    holds = hold(contexts, _charged(part, feeds, swap), step, context)
+    machine = machine_for(contexts)(
+        part.tables, context, feeds, **_suited(how, part), submit=_schedule(step.schedulers[0]), swap=swap
+    )
+    # No lambda: the traceback of what a kernel raises would keep its frame, and with it the machine.
+    drain = partial(contexts.run, machine.drain)
+    return machine, drain, holds
+
+
+def _group(
+    step: CompiledStep,
+    context: Any,
+    feeds: list[Any],
+    devices: Devices,
+    swapping: Swapping | None,
+    how: Mapping[str, Any],
+) -> tuple[MachineGroup, list[Any]]:
+    meeting = Rendezvous(len(step.channels))
+    contexts = [devices[part.device].contexts for part in step.device_plans]
+    fed = [[feeds[k] for k in part.feeds] for part in step.device_plans]
+    swaps = [_swap(part, devices, swapping) for part in step.device_plans]
+    parts = list(zip(step.device_plans, step.schedulers, contexts, fed, swaps, strict=True))
+    holds = [
+        each for part, _, own, values, swap in parts for each in hold(own, _charged(part, values, swap), step, context)
+    ]
+    machines = [
+        machine_for(own)(
+            part.tables,
+            context._replace(contexts=own, swap=swap),
+            values,
+            **_suited(how, part),
+            rendezvous=meeting,
+            submit=_schedule(scheduler),
+            swap=swap,
+        )
+        for part, scheduler, own, values, swap in parts
+    ]
+    places = {k: (i, n) for i, part in enumerate(step.device_plans) for n, k in enumerate(part.fetches)}
+    group = MachineGroup(machines, contexts, meeting, [places[k] for k in range(len(places))])
+    return group, holds
+
+
+def _swap(part: DevicePlan, devices: Devices, swapping: Swapping | None) -> StepSwapper | None:
+    """Return what keeps the saved values of a step on a device, if any of them may move."""
+    if swapping is None or not devices or not (part.swaps or part.host_backed):
+        return None
+    return swapping.begin(devices[part.device])
+
+
+def _charged(part: DevicePlan, feeds: list[Any], swap: StepSwapper | None) -> list[Any]:
+    """Return the fed arrays that count on the device."""
+    if part.plan.has_device_arrays:
+        return []
+    return feeds if swap is None else [array for k, array in enumerate(feeds) if k not in part.host_backed]
+
+
+def _suited(how: Mapping[str, Any], part: DevicePlan) -> Mapping[str, Any]:
+    """Return how a machine runs; workers know NumPy's arrays only."""
+    return {**how, "workers": None} if part.plan.has_device_arrays else how
+
+
+def _schedule(scheduler: Callable[[], Schedule] | None) -> Schedule | None:
+    return None if scheduler is None else scheduler()
+
+
+def counted(step: CompiledStep, machine: StepMachine | MachineGroup) -> Counted:
+    """Return who says what a step has counted that runs on these machines."""
+    swaps = [swap.counts for swap in machine.swaps]
+    if isinstance(machine, StepMachine):
+        if machine.submit is None and not swaps:
+            return step.counted
+        usages = [] if machine.submit is None else [machine.submit.usage]
+        return replace(step.counted, usages=usages, swaps=swaps)
+    usages = [schedule.usage for schedule in machine.submits if schedule is not None]
+    return replace(step.counted, rendezvous=machine.rendezvous, usages=usages, swaps=swaps)
+
+
+def machine_for(contexts: KernelContexts) -> type[StepMachine]:
+    """Return the class of machine for a device: one that keeps to a limit of memory where there is one."""
+    return StepMachine if contexts.pool is None or contexts.pool.limit is None else LimitedMachine
+
+
+def hold(contexts: KernelContexts, feeds: list[Any], step: CompiledStep, context: Any) -> list[Any]:
+    """Charge fed arrays to a device, as long as what is returned lives; DeviceMemoryError if they do not fit."""
+    if contexts.pool is None:
+        return []
+    try:
+        return contexts.pool.charge_external(feeds)
+    except MemoryLimitError as error:
+        raise refused(error, "the values fed", [step], contexts.pool, context.variables) from None
+
+
+def switch_outcomes(step: CompiledStep, machine: Any) -> dict[int, Any]:
+    """Return which way the Switches of the root frame went, by their nodes in the plan of the whole step."""
+    if not isinstance(machine, MachineGroup):
+        return machine.switch_outcomes()  # type: ignore[no-any-return]
+    nodes = {node.name: i for i, node in enumerate(step.plan.nodes)}
+    return {nodes[name]: went for name, went in machine.switch_outcomes().items() if name in nodes}

@@ -1,0 +1,377 @@
+"""Partial runs: one step whose feeds are given, and whose fetches are taken, in parts (rules 124 and 125)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Mapping
+from types import TracebackType
+from typing import Any, NoReturn
+
+import numpy as np
+
+from ...base.errors import GraphError, SessionClosed
+from ...base.tags import ROOT_PATH, instance_name
+from ...ir.operation import Operation
+from ...ir.tensor import Tensor
+from ...kernels.memory.contexts import outside
+from ..observe.trace import Trace
+from .compiled_step import CompiledStep, Request, feed_values, make_request
+from .dead_fetch import explain_dead_fetch
+from .execution import start_timer
+
+_AGAIN = "begin another one with partial_run_setup"
+
+
+class PartialRunState:
+    """What lies between the kernels of a step in parts and its handle: values fed, values computed, who waits.
+
+    Parameters
+    ----------
+    step : CompiledStep
+        A step in parts. Its results have numbers, the tensors first and then the targets.
+
+    Attributes
+    ----------
+    error : BaseException or None
+        What ended the step, until somebody was told.
+    ended : str or None
+        How the step ended, in words; None while it runs.
+    """
+
+    def __init__(self, step: CompiledStep) -> None:
+        self.error: BaseException | None = None
+        self.ended: str | None = None
+        self._step = step
+        self._execution: Any = None
+        self._task: asyncio.Task[Any] | None = None
+        self._fed: dict[int, np.ndarray[Any, Any]] = {}  # not yet asked for by the step
+        self._expected: dict[int, asyncio.Future[Any]] = {}  # asked for, not yet fed
+        self._values: dict[int, np.ndarray[Any, Any] | None] = {}  # not yet taken
+        self._done: set[int] = set()  # results that were handed over
+        self._waiters: set[_Waiter] = set()
+
+    def start(self, execution: Any) -> asyncio.Task[Any]:
+        """Let the step run in a task of its own."""
+        self._execution = execution
+        self._task = asyncio.get_running_loop().create_task(execution.run(), name="partial run")
+        return self._task
+
+    # ---- called by the kernels
+
+    def come(self, index: int) -> Any:
+        """Return the value of a feed, or a future of it."""
+        if index in self._fed:
+            return self._fed.pop(index)
+        self._expected[index] = asyncio.get_running_loop().create_future()
+        return self._expected[index]
+
+    def put(self, key: int, value: np.ndarray[Any, Any]) -> None:
+        """Keep a copy of a fetched value until it is taken."""
+        self._values[key] = outside(np.array, value)
+        self._finish(key)
+
+    def finish(self, key: int) -> None:
+        """Note that a result has been computed; a tensor that brought no value is dead, which ends the step."""
+        if key >= len(self._step.tensors):
+            self._values[key] = None
+            self._finish(key)
+        elif key not in self._done:
+            outcomes = self._execution.machine.switch_outcomes()
+            self._execution.abort(explain_dead_fetch(self._step, key, outcomes))
+
+    def _finish(self, key: int) -> None:
+        self._done.add(key)
+        self._tell(None)
+
+    # ---- called by the handle
+
+    def feed(self, index: int, value: np.ndarray[Any, Any]) -> None:
+        """Give the step a value, which it owns from now on."""
+        future = self._expected.pop(index, None)
+        if future is None:
+            self._fed[index] = value
+        elif not future.done():
+            future.set_result(value)
+
+    def has(self, keys: Collection[int]) -> bool:
+        """Whether all these results can be taken."""
+        return all(key in self._values for key in keys)
+
+    def take(self, keys: Collection[int]) -> list[Any]:
+        """Return results, and forget them."""
+        return [self._values.pop(key) for key in keys]
+
+    async def wait(self, keys: Collection[int], until_end: bool) -> None:
+        """Wait until results can be taken, and perhaps until the step has ended; raise what ended it before that."""
+        waiter = _Waiter()
+        self._waiters.add(waiter)
+        try:
+            while not self.has(keys) or (until_end and self.ended is None):
+                await waiter.news()
+        finally:
+            self._waiters.discard(waiter)
+
+    def abort(self, error: BaseException) -> None:
+        """End the step with an error, unless it has ended."""
+        if self._task is not None and not self._task.done():
+            self._execution.abort(error)
+
+    def activity(self) -> tuple[list[str], list[str]]:
+        """Return what :meth:`Execution.activity` does, but for the feeds that are still to come."""
+        if self._task is None or self._task.done():
+            return [], []
+        names, lines = self._execution.activity()
+        nodes = self._step.plan.nodes
+        feeds = {instance_name(node.name, ROOT_PATH, 0) for node in nodes if node.type == "PartialFeed"}
+        return [name for name in names if name not in feeds], lines
+
+    def over(self) -> None:
+        """Note that the step's task has ended; tell those who wait, or keep the error for who comes next."""
+        assert self._task is not None
+        error = _error_of(self._task)
+        if hasattr(self._execution, "machine"):  # cancelled before its first turn
+            self._execution.close()
+        self._execution = self._task = None
+        self._fed.clear()
+        self._expected.clear()
+        self.ended = "all of it was computed" if error is None else f"{type(error).__name__}: {error}".split("\n")[0]
+        if error is not None:
+            self._values.clear()
+        self.error = None if self._waiters else error
+        self._tell(error)
+
+    def _tell(self, error: BaseException | None) -> None:
+        for waiter in self._waiters:
+            waiter.tell(error)
+
+    async def close(self, what: str) -> None:
+        """End the step with SessionClosed and wait for its end; a cancellation ends the waiting only."""
+        task = self._task
+        self.end(what)
+        if task is not None:
+            await asyncio.wait([task])
+        self._values.clear()
+        self.error = None
+
+    def end(self, what: str) -> None:
+        """End the step with SessionClosed, unless it has ended."""
+        self.abort(SessionClosed(what, hint=_AGAIN))
+
+    def abandon(self) -> None:
+        """End the step soon; from any thread."""
+        task = self._task
+        if task is not None and not task.get_loop().is_closed():
+            task.get_loop().call_soon_threadsafe(self.end, "nobody holds this partial run any longer")
+
+
+class _Waiter:
+    """A part that waits: told of each result, and of an error even if it has not yet come round to the last news."""
+
+    def __init__(self) -> None:
+        self._error: BaseException | None = None
+        self._news: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def tell(self, error: BaseException | None) -> None:
+        self._error = error
+        if not self._news.done():
+            self._news.set_result(None)
+
+    async def news(self) -> None:
+        await self._news
+        self._news = asyncio.get_running_loop().create_future()
+        error, self._error = self._error, None
+        if error is not None:
+            try:
+                raise error
+            finally:
+                del error  # its traceback refers to this frame
+
+
+class PartialRun:
+    """A step that is run in parts; made by :meth:`Session.partial_run_setup`.
+
+    Give it to :meth:`Session.partial_run` for each part. It counts as a running step until all its fetches are there,
+    one of its operations fails, it is closed, or nobody holds it any longer. ``async with`` closes it.
+
+    Attributes
+    ----------
+    done : bool
+        Whether no more parts can be run.
+    """
+
+    def __init__(self, session: Any, step: CompiledStep, parts: PartialRunState) -> None:
+        self._parts = parts
+        self._session = session
+        self._step = step
+        self._results = {element: key for key, element in enumerate(_elements(step))}
+        self._feeds = {feed.tensor: index for index, feed in enumerate(step.feeds)}
+        self._fed: set[int] = set()
+        self._asked: set[int] = set()  # fetches taken, or waited for
+        self._taken: set[int] = set()
+        self._closed = False
+
+    def __del__(self) -> None:
+        self._parts.abandon()
+
+    async def __aenter__(self) -> PartialRun:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    @property
+    def done(self) -> bool:
+        """Whether no more parts can be run."""
+        failed = self._parts.ended is not None and not self._parts.has(set(self._results.values()) - self._taken)
+        return self._closed or failed or len(self._taken) == len(self._results)
+
+    async def aclose(self) -> None:
+        """End the step, if it still runs, and wait for its end; parts that wait get SessionClosed. Twice is fine."""
+        self._closed = True
+        await self._parts.close("this partial run was closed")
+
+    async def _part(self, fetches: Any, feeds: Mapping[Any, Any], timeout: float | None) -> Any:
+        """Run a part; see :meth:`Session.partial_run`. What is refused changes nothing."""
+        self._check_alive()
+        request = make_request(self._step.graph, fetches)
+        keys = [self._key(element) for element in _elements(request)]
+        arrays = self._convert(*feed_values(feeds, self._step.graph))
+        for element, key in zip(_elements(request), keys, strict=True):
+            self._check_computable(element, key, self._fed | set(arrays))
+        self._feed(arrays)
+        return await self._fetch(request, keys, timeout)
+
+    def _check_alive(self) -> None:
+        if self._closed:
+            raise SessionClosed("this partial run was closed", hint=_AGAIN)
+        error, self._parts.error = self._parts.error, None
+        if error is not None:
+            try:
+                raise error
+            finally:
+                del error  # its traceback refers to this frame
+        if self.done:
+            got = "all its fetches were taken" if len(self._taken) == len(self._results) else self._parts.ended
+            raise GraphError("this partial run has ended", got=got, hint=_AGAIN)
+
+    def _key(self, element: Tensor | Operation) -> int:
+        key = self._results.get(element)
+        if key is None:
+            _refuse_unknown(element, "fetches", self._results)
+        elif key in self._asked:
+            raise GraphError(
+                f"{element.name} has already been fetched in this partial run",
+                operation=getattr(element, "op", element),
+                hint="keep the value, each is given once",
+            )
+        else:
+            return key
+
+    def _convert(self, tensors: tuple[Tensor, ...], values: list[Any]) -> dict[int, np.ndarray[Any, Any]]:
+        """Return copies of the values by index of their feed, checked against dtype and static shape."""
+        arrays = {}
+        for tensor, value in zip(tensors, values, strict=True):
+            index = self._feeds.get(tensor)
+            if index is None:
+                _refuse_unknown(tensor, "feeds", self._feeds)
+            if index in self._fed:
+                raise GraphError(
+                    f"{tensor.name} has already been fed in this partial run",
+                    operation=tensor.op,
+                    hint="feed each tensor once; begin another partial run for other values",
+                )
+            arrays[index] = self._step.feeds[index].convert(value)
+        return {index: self._session._contexts.run(np.array, array) for index, array in arrays.items()}
+
+    def _check_computable(self, element: Tensor | Operation, key: int, fed: set[int]) -> None:
+        missing = [self._step.feeds[index].tensor.name for index in self._step.needs[key] if index not in fed]
+        if missing:
+            raise GraphError(
+                f"{element.name} can't be computed from the feeds that have been fed so far",
+                wanted=f"values for {', '.join(missing)}",
+                operation=getattr(element, "op", element),
+                hint="feed them in this part or an earlier one",
+            )
+
+    def _feed(self, arrays: dict[int, np.ndarray[Any, Any]]) -> None:
+        self._fed.update(arrays)
+        for index in list(arrays):
+            self._parts.feed(index, arrays.pop(index))
+
+    async def _fetch(self, request: Request, keys: list[int], timeout: float | None) -> Any:
+        """Return results; who is cancelled while waiting for them may ask again."""
+        self._asked.update(keys)
+        try:
+            await self._wait(keys, timeout)
+        except BaseException:
+            self._asked.difference_update(keys)
+            raise
+        self._taken.update(keys)
+        return request.pack(self._parts.take(keys)[: len(request.tensors)])
+
+    async def _wait(self, keys: list[int], timeout: float | None) -> None:
+        """Wait until the results are there; if they are the last ones, until the step has ended."""
+        timer = start_timer(self._parts, timeout, "a part of the step")
+        try:
+            await self._parts.wait(keys, len(self._taken) + len(keys) == len(self._results))
+        finally:
+            if timer is not None:
+                timer.cancel()
+
+
+async def begin(session: Any, step: CompiledStep, trace: Trace | None) -> PartialRun:
+    """Return a partial run of a step, as soon as the session has a place for it."""
+    if session._admission is None:
+        return _begin(session, step, trace)
+    await session._admission.__aenter__()
+    try:
+        return _begin(session, step, trace)
+    except BaseException:
+        session._admission.leave()
+        raise
+
+
+def _begin(session: Any, step: CompiledStep, trace: Trace | None) -> PartialRun:
+    """Let a step begin, in a task of its own; its place is given back when that has ended."""
+    session._check_open()
+    parts = PartialRunState(step)
+    watches = session._watches_of(step)
+
+    def over(_: asyncio.Task[Any]) -> None:
+        session._end(parts, watches)
+        if session._admission is not None:
+            session._admission.leave()
+        parts.over()
+
+    execution = session._begin(step, [], watches, trace, parts)
+    session._running.add(parts)
+    parts.start(execution).add_done_callback(over)
+    return PartialRun(session, step, parts)
+
+
+def _elements(wanted: CompiledStep | Request) -> list[Tensor | Operation]:
+    """Return what is wanted in the order of its numbers."""
+    return [*wanted.tensors, *wanted.targets]
+
+
+def _refuse_unknown(element: Tensor | Operation, role: str, known: Mapping[Any, int]) -> NoReturn:
+    raise GraphError(
+        f"{element.name} was not specified in partial_run_setup",
+        got=element.name,
+        wanted=f"one of its {role}: {[e.name for e in known]}",
+        operation=getattr(element, "op", element),
+        hint=f"name it among the {role} there",
+    )
+
+
+def _error_of(task: asyncio.Task[Any]) -> BaseException | None:
+    if not task.cancelled():
+        return task.exception()
+    try:
+        return task.result()  # type: ignore[no-any-return]  # raises
+    except asyncio.CancelledError as error:
+        return error
+    finally:
+        del task  # the error's traceback refers to this frame

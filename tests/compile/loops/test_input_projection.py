@@ -1,0 +1,110 @@
+"""Products of what a loop reads from an array, in front of the loop."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import tagflow as tg
+from tagflow.base.errors import TensorArrayError
+from tagflow.ir.program import Program
+from tagflow.kernels.scheduler.machine import StepMachine
+from tagflow.kernels.scheduler.plan import CompiledPlan
+from tagflow.ops.state.variables import VariableStore
+from tagflow.runtime.steps.context import StepContext
+
+from tests.settings import ON
+from tests.support.compiling import optimized, plan_of
+
+OFF = replace(ON, hoist_bytes=0, block_bytes=0)
+BATCH, UNITS, LENGTH = 16, 64, 3
+
+
+@pytest.fixture(autouse=True)
+def _graph():
+    with tg.Graph().as_default():
+        yield
+
+
+def run(fetches, feeds, arrays, settings):
+    plan = CompiledPlan(plan_of(Program(fetches[0].graph, feeds, fetches), settings))
+    machine = StepMachine(plan, StepContext(0, 0, VariableStore()), arrays)
+    machine.drain(10)
+    if machine.failure is not None:
+        raise machine.failure[2]
+    return machine.fetches
+
+
+def products(fetches, feeds, settings=ON):
+    """Return the shapes of all products inside loops and of those outside."""
+    program = optimized(Program(fetches[0].graph, feeds, fetches), settings)
+    ops = [op for op in program.graph.root.walk() if op.type == "MatMul"]
+    shapes = [(op.region is program.graph.root, op.inputs[0].shape.as_tuple()) for op in ops]
+    return [s for outside, s in shapes if not outside], [s for outside, s in shapes if outside]
+
+
+def recurrent(length=LENGTH, units=UNITS, index=lambda t: t, **options):
+    x, h, w = (tg.placeholder("float32", s) for s in ([LENGTH, BATCH, units], [BATCH, units], [2 * units, 4 * units]))
+    xs = tg.TensorArray("float32", LENGTH, clear_after_read=False).unstack(x)
+
+    def body(t, h):
+        return t + 1, tg.tanh(tg.split(tg.concat([xs.read(index(t)), h], 1) @ w, 4, axis=1)[2])
+
+    _, last = tg.while_loop(lambda t, h: t < length, body, [0, h], **options)
+    return last, [x, h, w]
+
+
+def assert_close(fetches, feeds):
+    random = np.random.default_rng(2)
+    arrays = [random.standard_normal(t.shape.as_tuple()).astype(np.float32) * np.float32(0.2) for t in feeds]
+    for a, b in zip(run(fetches, feeds, arrays, ON), run(fetches, feeds, arrays, OFF), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
+
+
+def test_inputs_are_multiplied_at_once():
+    last, feeds = recurrent()
+    assert products([last], feeds) == ([(BATCH, UNITS)], [(LENGTH * BATCH, UNITS)])
+    assert products([last], feeds, OFF) == ([(BATCH, 2 * UNITS)], [])
+    assert_close([last], feeds)
+
+
+def test_gradients_stay_the_same():
+    last, feeds = recurrent()
+    assert_close([last, *tg.gradients(tg.reduce_sum(tg.square(last)), feeds)], feeds)
+
+
+def test_products_are_not_held_for_a_loop_that_recomputes():
+    last, feeds = recurrent(checkpoint_every=2)
+    assert products([last], feeds)[1] != []
+    gradients = tg.gradients(tg.reduce_sum(tg.square(last)), feeds)
+    assert (LENGTH * BATCH, UNITS) not in products(gradients, feeds)[1]
+    assert_close([last, *gradients], feeds)
+
+
+def test_elements_may_be_read_in_any_order():
+    last, feeds = recurrent(index=lambda t: LENGTH - 1 - t)
+    assert_close([last], feeds)
+
+
+@pytest.mark.parametrize("length", [0, 1, 2])
+def test_a_loop_may_read_fewer(length):
+    last, feeds = recurrent(length)
+    assert_close([last], feeds)
+
+
+def test_small_products_stay_in_the_loop():
+    last, feeds = recurrent(units=8)
+    assert products([last], feeds)[1] == []
+
+
+def test_large_products_stay_in_the_loop():
+    last, feeds = recurrent()
+    assert products([last], feeds, replace(OFF, hoist_bytes=LENGTH * BATCH * 4 * UNITS * 4 - 1))[1] == []
+    assert products([last], feeds, replace(ON, hoist_bytes=LENGTH * BATCH * 4 * UNITS * 4))[1] != []
+
+
+def test_reading_beyond_the_end_names_the_array():
+    last, feeds = recurrent(LENGTH + 1)
+    arrays = [np.zeros(t.shape.as_tuple(), np.float32) for t in feeds]
+    for settings in (ON, OFF):
+        with pytest.raises(TensorArrayError, match="index 3 of TensorArray 'TensorArray' is out of bounds"):
+            run([last], feeds, arrays, settings)
