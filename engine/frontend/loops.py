@@ -16,7 +16,7 @@ from ..base.shapes import SCALAR, Shape
 from ..base.source_lines import user_source
 from ..ir import scopes
 from ..ir.apply import apply, constant, convert_to_tensor
-from ..ir.loop_dependence import find_chains
+from ..ir.loop_dependence import find_carried
 from ..ir.region import Region
 from ..ir.structured import make_while, new_region
 from ..ir.tensor import Tensor
@@ -190,7 +190,7 @@ class _Loop:
 
     def require_independence(self) -> None:
         """Refuse a dependency that keeps the iterations apart."""
-        for chain in find_chains(self.cond, self.body):
+        for chain in find_carried(self.cond, self.body):
             label = self.labels[chain.variable]
             last = label if chain.carried else "the predicate"
             raise GraphError(

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from ..base.dtypes import resource, series
 from ..ir.operation import Operation
 from ..ir.region import Region
-from ..ir.structured import extras, is_structured, num_results
+from ..ir.structured import is_structured, num_results, saved_outputs
 from ..ir.tensor import Tensor
 from .backward import RULES
 
@@ -57,7 +57,7 @@ def _results(owner: Operation) -> Iterator[tuple[Tensor, list[Tensor]]]:
     for region in owner.regions[owner.is_while :]:
         for i, tensor in enumerate(region.results):
             yield tensor, _variable(owner, i) if owner.is_while else [owner.outputs[i]]
-    for extra, output in zip(extras(owner), owner.outputs[num_results(owner) :], strict=True):
+    for extra, output in zip(saved_outputs(owner), owner.outputs[num_results(owner) :], strict=True):
         if extra.value is not None:
             yield extra.value, [output]
 

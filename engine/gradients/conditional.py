@@ -13,13 +13,13 @@ from ..base.dtypes import int64
 from ..ir import scopes
 from ..ir.apply import apply
 from ..ir.operation import Operation
-from ..ir.structured import Extra, extras, make_cond, new_region, num_results, save_maybe
+from ..ir.structured import SavedOutput, make_cond, new_region, num_results, save_maybe, saved_outputs
 from ..ir.tensor import Tensor
-from ..ir.topological import in_order
+from ..ir.topological import topological_order
 from ..ops.support.indexed_slices import IndexedSlices
 from .backward import RULES, Backward
 from .cotangents import Cotangents, Slot, densify
-from .forward_values import Mirror
+from .forward_values import ForwardValues
 from .liveness import may_be_dead
 from .zeros import no_slices, shape_of_value, zeros_for
 
@@ -28,7 +28,7 @@ def cond_gradient(walk: Backward, op: Operation, cotangents: Cotangents) -> None
     """Build the gradient of a Cond, and contribute to what its branches capture."""
     pred = scopes.current_region().resolve(op.inputs[0])
     totals = [walk.total(cotangents, t) for t in op.outputs]
-    saved = list(zip(extras(op), totals[num_results(op) :], strict=True))
+    saved = list(zip(saved_outputs(op), totals[num_results(op) :], strict=True))
     branches = [_Branch(walk, op, i, totals, saved) for i in range(len(op.regions))]
     _CondGradient(walk, op, branches).build(pred, cotangents)
 
@@ -37,20 +37,20 @@ class _Branch:
     """A branch of the gradient, and the cotangents it has for what the forward branch captures."""
 
     def __init__(
-        self, walk: Backward, op: Operation, i: int, totals: Sequence[Any], saved: Sequence[tuple[Extra, Any]]
+        self, walk: Backward, op: Operation, i: int, totals: Sequence[Any], saved: Sequence[tuple[SavedOutput, Any]]
     ) -> None:
         self.region = new_region(f"gradient of the {op.regions[i].role}")
         self.forward = op.regions[i]
         self.slots: dict[Tensor, list[Slot]] = {}
         self.sums: dict[Tensor, Any] = {}
-        Mirror(self.region, self.forward)
+        ForwardValues(self.region, self.forward)
         with scopes.inside(self.region):
             inner = Cotangents()
             for tensor, total in zip(self.forward.results, totals, strict=False):
                 if total is not None:
                     walk.contribute(inner, tensor, total)
             self._open(walk, inner, [(e.value, total) for e, total in saved if e.branch == i])
-            walk.walk(in_order(self.forward.operations), inner)
+            walk.walk(topological_order(self.forward.operations), inner)
             self._split(inner)
 
     def _open(self, walk: Backward, inner: Cotangents, saved: Sequence[tuple[Tensor | None, Any]]) -> None:

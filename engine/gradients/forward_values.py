@@ -23,7 +23,7 @@ from ..ir.tensor import Tensor
 from .liveness import may_be_dead
 
 
-class Mirror:
+class ForwardValues:
     """Makes tensors of `forward` available in `region`.
 
     Parameters

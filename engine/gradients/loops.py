@@ -15,14 +15,14 @@ from ..base.shapes import SCALAR, Shape
 from ..ir import scopes
 from ..ir.apply import apply, constant
 from ..ir.operation import Operation
-from ..ir.structured import extras, make_while, new_region, num_results, save_series, trip_count
+from ..ir.structured import make_while, new_region, num_results, save_series, saved_outputs, trip_count
 from ..ir.tensor import Tensor
-from ..ir.topological import in_order
+from ..ir.topological import topological_order
 from ..ops.support.common import shape_of, shaped
 from ..ops.support.indexed_slices import IndexedSlices
 from .backward import Backward
 from .cotangents import Cotangents, Slot, add, densify
-from .forward_values import Mirror
+from .forward_values import ForwardValues
 from .liveness import may_be_dead
 from .series import sum_of
 from .zeros import shape_of_value, zeros_for
@@ -46,7 +46,7 @@ class WhileGradient:
         self.outside = outside
         self.forward = op.regions[1]
         self.totals = [walk.total(outside, t) for t in op.outputs]
-        self.saved = list(zip(extras(op), self.totals[num_results(op) :], strict=True))
+        self.saved = list(zip(saved_outputs(op), self.totals[num_results(op) :], strict=True))
         self.variables = [i for i in range(num_results(op)) if self.forward.params[i] in walk.active]
         self.inits: list[Tensor] = []
         self.cond = new_region("gradient of the loop predicate")
@@ -99,12 +99,12 @@ class WhileGradient:
             if extra.value is not None and total is not None:
                 at = index if extra.index is None else self.body.resolve(extra.index)
                 self.walk.contribute(inner, extra.value, _read_back(total, at, extra.value))
-        self.walk.walk(in_order(self.forward.operations), inner)
+        self.walk.walk(topological_order(self.forward.operations), inner)
         return inner
 
     def _mirror(self, index: Tensor) -> Tensor:
         """Give the body what it needs of the forward iteration that it counts as `index`; return its number."""
-        Mirror(self.body, self.forward, index)
+        ForwardValues(self.body, self.forward, index)
         return index
 
     def _leave(self, inner: Cotangents) -> None:

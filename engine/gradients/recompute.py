@@ -20,8 +20,7 @@ from ..ir.builder import copied
 from ..ir.operation import Operation
 from ..ir.region import Region
 from ..ir.structured import (
-    Extra,
-    extras,
+    SavedOutput,
     is_structured,
     make_cond,
     make_while,
@@ -29,12 +28,13 @@ from ..ir.structured import (
     num_results,
     save_maybe,
     save_series,
+    saved_outputs,
     trip_count,
 )
 from ..ir.tensor import Tensor
 from ..ir.topological import uses
 from ..ir.traits import Effect, Role
-from .forward_values import Mirror, counter, read_slot
+from .forward_values import ForwardValues, counter, read_slot
 
 _HAND_MADE = frozenset({Role.ENTER, Role.EXIT, Role.NEXT_ITERATION, Role.LOOP_COND})
 _AGAIN = Effect.SHOWS | Effect.RANDOM  # a random operation is told which instance it repeats
@@ -52,9 +52,9 @@ def _is_kept(op: Operation) -> bool:
     return op.definition.may_be_fed or bool(op.definition.effects & ~_AGAIN)
 
 
-def _extra(tensor: Tensor) -> Extra | None:
+def _extra(tensor: Tensor) -> SavedOutput | None:
     first = num_results(tensor.op)
-    return extras(tensor.op)[tensor.index - first] if tensor.index >= first else None
+    return saved_outputs(tensor.op)[tensor.index - first] if tensor.index >= first else None
 
 
 def _is_told(op: Operation) -> bool:
@@ -74,13 +74,13 @@ def _instance(region: Region) -> list[Tensor]:
     return derived["frame"].op.outputs
 
 
-class Recompute(Mirror):
+class Recompute(ForwardValues):
     """Computes tensors of `forward` again in `region`.
 
     Parameters
     ----------
     region, forward : Region
-        As for a Mirror.
+        As for :class:`ForwardValues`.
     index : Tensor, optional
         For a body: the forward iteration that is repeated.
     """
@@ -218,7 +218,7 @@ class Rerun:
     @staticmethod
     def of_loop(op: Operation, region: Region) -> Rerun:
         """Repeat all of a loop, in a region that repeats the one around it."""
-        attrs = {key: value for key, value in op.attrs.items() if key != "extras"}
+        attrs = {key: value for key, value in op.attrs.items() if key != "saved_outputs"}
         inits = [region.resolve(t) for t in op.inputs]
         return Rerun(op, inits, constant(0, int64), region.resolve(trip_count(op)), attrs)
 
@@ -239,13 +239,13 @@ class Rerun:
         return save_series(self.op, self.mirror.resolve(value))
 
 
-class SegmentMirror(Mirror):
+class SegmentMirror(ForwardValues):
     """Gives a backward loop the values of one segment: those that a rerun has, and those that are kept.
 
     Parameters
     ----------
     region, forward : Region
-        As for a Mirror.
+        As for :class:`ForwardValues`.
     index, slot : Tensor
         The forward iteration, and its number in the segment.
     rerun : Rerun

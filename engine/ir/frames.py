@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from ..base.errors import GraphError
 from .operation import Operation
 from .tensor import Tensor
-from .topological import in_order
+from .topological import topological_order
 from .traits import LEAVES_FRAME, Role
 
 ROOT = ""
@@ -49,7 +49,7 @@ def assign_frames(operations: Sequence[Operation]) -> Frames:
         different parents, a frame has two LoopConds, or there is a cycle that is not a loop.
     """
     frames = Frames({}, {ROOT: FrameInfo(ROOT, ROOT)})
-    for op in in_order(operations):
+    for op in topological_order(operations):
         sources = [(t, t.op) for t in op.inputs if t.op in frames.of] + [
             (c, c) for c in op.control_inputs if c in frames.of
         ]

@@ -35,7 +35,7 @@ class Graph:
         self.version = 0
         self.root = Region(self, None, "graph")
         self.collections: dict[str, list[Any]] = {}
-        self.fixed: set[Tensor] = set()  # their value was used while building, as an axis or a shape
+        self.unfeedable: set[Tensor] = set()  # their value was used while building, as an axis or a shape
         self._by_name: dict[str, Operation] = {}
         self._counts: dict[str, int] = {}
 
@@ -103,7 +103,7 @@ class Graph:
     def is_feedable(self, element: Any) -> bool:
         """Whether a step may be fed a value for `element`: a tensor, variable or name of this graph (rule 61)."""
         found = self.as_graph_element(element)
-        if isinstance(found, Operation) or found in self.fixed:
+        if isinstance(found, Operation) or found in self.unfeedable:
             return False
         return found.op.region is self.root and found.dtype.is_value
 

@@ -15,7 +15,7 @@ import numpy as np
 from .operation import Operation
 from .program import Program
 from .region import Region
-from .structured import extras, num_results
+from .structured import num_results, saved_outputs
 from .tensor import Tensor
 
 _PASSING = frozenset({"Identity", "Cast", "StopGradient"})
@@ -23,7 +23,7 @@ _WRITES = frozenset({"TensorArrayWrite", "TensorArrayScatter"})
 
 
 @dataclass(frozen=True, slots=True)
-class Chain:
+class CarriedDependence:
     """A dependency that keeps iterations apart.
 
     Attributes
@@ -49,14 +49,14 @@ def note_carried(program: Program) -> Program:
     """
     for op in program.graph.root.walk():
         if op.is_while:
-            for chain in find_chains(*op.regions):
+            for chain in find_carried(*op.regions):
                 param = op.regions[1].params[chain.variable].op
                 if not param.attrs.get("block"):
                     param.attrs["carried"] = chain.path
     return program
 
 
-def find_chains(cond: Region, body: Region) -> list[Chain]:
+def find_carried(cond: Region, body: Region) -> list[CarriedDependence]:
     """Return a chain for each variable of a loop that is on one, then one for each that the predicate waits for."""
     loop = _Loop(cond, body)
     chains = [chain for i in range(len(loop.results)) if (chain := loop.cycle(i)) is not None]
@@ -73,25 +73,25 @@ class _Loop:
         self.free = {i for i in range(len(self.results)) if self._stays(i) or self._counts(i)}
         self.reached = [self._reach(self._roots(i)) for i in range(len(self.results))]
 
-    def cycle(self, start: int) -> Chain | None:
+    def cycle(self, start: int) -> CarriedDependence | None:
         """Return the shortest way from a variable's old value to its new one, perhaps through other variables."""
         paths: dict[int, tuple[str, ...]] = {start: ()}
         work = [start]
         for i in work:  # grows while it is read
             for j, path in self.reached[i].items():
                 if j == start:
-                    return Chain(start, path + paths[i])
+                    return CarriedDependence(start, path + paths[i])
                 if j not in paths:
                     paths[j] = path + paths[i]
                     work.append(j)
         return None
 
-    def awaited(self) -> Iterator[Chain]:
+    def awaited(self) -> Iterator[CarriedDependence]:
         """Yield the variables, counters and constant ones apart, that the predicate depends on."""
         places = {tensor: i for i, tensor in enumerate(self.cond.params)}
         for i, path in _reach(self.cond.results, places).items():
             if i not in self.free:
-                yield Chain(i, path, carried=False)
+                yield CarriedDependence(i, path, carried=False)
 
     def _reach(self, roots: Sequence[Tensor]) -> dict[int, tuple[str, ...]]:
         return _reach(roots, self.place)
@@ -187,7 +187,7 @@ def _param(tensor: Tensor) -> Iterator[Tensor]:
 
 def _result(op: Operation, index: int) -> Iterator[Tensor]:
     if index >= num_results(op):
-        value = extras(op)[index - num_results(op)].value
+        value = saved_outputs(op)[index - num_results(op)].value
         yield from [] if value is None else [value]
         yield from op.regions[0].results if op.is_while else op.inputs
     elif op.is_while:

@@ -14,9 +14,9 @@ from ..base.errors import GraphError
 from .graph import Graph
 from .operation import Operation
 from .region import Region
-from .structured import Extra, extras, is_structured, num_results
+from .structured import SavedOutput, is_structured, num_results, saved_outputs
 from .tensor import Tensor
-from .topological import in_order
+from .topological import topological_order
 
 Transform = Callable[[Operation, list[Tensor], Region], "list[Tensor] | None"]
 
@@ -131,7 +131,7 @@ class _Needs:
             else:
                 self._work += [region.results[index] for region in op.regions]
             return
-        extra = extras(op)[index - first]
+        extra = saved_outputs(op)[index - first]
         self._work += [t for t in (extra.value, extra.index) if t is not None]
 
 
@@ -175,7 +175,9 @@ class _Copier:
         )
 
     def region(self, source: Region, target: Region) -> None:
-        for op in in_order([op for op in source.operations if op in self.needs.operations and not op.is_param]):
+        for op in topological_order(
+            [op for op in source.operations if op in self.needs.operations and not op.is_param]
+        ):
             self.operation(op, target)
         self.watches += [self.watch(t, target) for t in self.watched if t.region is source]
 
@@ -283,12 +285,12 @@ class _Copier:
         regions: list[Region],
     ) -> None:
         outputs = [op.outputs[i] for i in kept + saved]
-        moved = [self._extra(extras(op)[i - num_results(op)]) for i in saved]
-        copy = self.append(op, target, inputs, [(t.dtype, t.shape) for t in outputs], regions, extras=moved)
+        moved = [self._extra(saved_outputs(op)[i - num_results(op)]) for i in saved]
+        copy = self.append(op, target, inputs, [(t.dtype, t.shape) for t in outputs], regions, saved_outputs=moved)
         self.ops[op] = copy
         self.bind(outputs, copy.outputs)
 
-    def _extra(self, extra: Extra) -> Extra:
+    def _extra(self, extra: SavedOutput) -> SavedOutput:
         value = None if extra.value is None else self.env[extra.value]
         index = None if extra.index is None else self.env[extra.index]
-        return Extra(extra.kind, value, index, extra.branch)
+        return SavedOutput(extra.kind, value, index, extra.branch)

@@ -59,7 +59,7 @@ def enter(scope: Scope) -> Iterator[Scope]:
         _current.reset(token)
 
 
-class Opened:
+class PersistentScope:
     """A scope that stays current from :meth:`open` to :meth:`close`, which may be called in another task.
 
     Parameters

@@ -19,7 +19,7 @@ def static_value(tensor: Tensor) -> np.ndarray[Any, Any] | None:
     chain = _passed_on(tensor)
     value = _value_of(chain[-1])
     if value is not None and value.size:
-        tensor.graph.fixed.update(chain)
+        tensor.graph.unfeedable.update(chain)
     return value
 
 
@@ -49,7 +49,7 @@ def static_shape(tensor: Tensor) -> Shape:
     chain = _passed_on(tensor, casts=True)
     shape = _shape_in(chain[-1])
     if shape.rank and any(d is not None for d in shape):
-        tensor.graph.fixed.update(chain)
+        tensor.graph.unfeedable.update(chain)
     return shape
 
 
@@ -69,5 +69,5 @@ def static_dimension(tensor: Tensor) -> int | None:
     found = None if rule is None else rule(chain[-1].op)
     if found is None or found.rank != 1 or found[0] is None:
         return None
-    tensor.graph.fixed.update(chain)
+    tensor.graph.unfeedable.update(chain)
     return found[0]  # type: ignore[no-any-return]

@@ -22,7 +22,7 @@ from .tensor import Tensor
 
 
 @dataclass(frozen=True, slots=True)
-class Extra:
+class SavedOutput:
     """A saved value: a 'maybe' of branch `branch`, a 'series' slot written with `value` at `index`, or a 'trip'.
 
     A series is written at the iteration's number when `index` is None.
@@ -39,14 +39,14 @@ def is_structured(op: Operation) -> bool:
     return bool(op.regions)
 
 
-def extras(op: Operation) -> list[Extra]:
+def saved_outputs(op: Operation) -> list[SavedOutput]:
     """Return the saved values, in the order of the outputs that follow the ordinary ones."""
-    return op.attrs["extras"]  # type: ignore[no-any-return]
+    return op.attrs["saved_outputs"]  # type: ignore[no-any-return]
 
 
 def num_results(op: Operation) -> int:
     """Return how many ordinary outputs there are: loop variables, or results of the branches."""
-    return len(op.outputs) - len(extras(op))
+    return len(op.outputs) - len(saved_outputs(op))
 
 
 def new_region(role: str, parent: Region | None = None) -> Region:
@@ -69,7 +69,7 @@ def make_cond(
         regions=branches,
         source=source,
         control_inputs=scopes.current().control_inputs,
-        attrs={"extras": []},
+        attrs={"saved_outputs": []},
     )
     place(op)
     return op
@@ -89,7 +89,7 @@ def make_while(
         regions=(cond, body),
         source=source,
         control_inputs=scopes.current().control_inputs,
-        attrs={"extras": [], **attrs},
+        attrs={"saved_outputs": [], **attrs},
     )
     place(op)
     return op
@@ -108,25 +108,25 @@ def add_variable(op: Operation, init: Tensor, shape: Shape, name: str) -> Tensor
 
 def save_maybe(op: Operation, branch: int, value: Tensor) -> Tensor:
     """Return the extra result of a Cond that holds `value` of one branch, made if there is none yet."""
-    return _saved(op, Extra("maybe", value, None, branch))
+    return _saved(op, SavedOutput("maybe", value, None, branch))
 
 
 def save_series(op: Operation, value: Tensor, index: Tensor | None = None) -> Tensor:
     """Return the extra result of a While that holds `value` of every iteration, made if there is none yet."""
-    return _saved(op, Extra("series", value, index))
+    return _saved(op, SavedOutput("series", value, index))
 
 
 def trip_count(op: Operation) -> Tensor:
     """Return the extra result of a While that counts its iterations, an int64 scalar."""
-    return _saved(op, Extra("trip"))
+    return _saved(op, SavedOutput("trip"))
 
 
-def _saved(op: Operation, wanted: Extra) -> Tensor:
+def _saved(op: Operation, wanted: SavedOutput) -> Tensor:
     first = num_results(op)
-    for i, extra in enumerate(extras(op)):
+    for i, extra in enumerate(saved_outputs(op)):
         if extra.value is wanted.value and extra == wanted:
             return op.outputs[first + i]
-    extras(op).append(wanted)
+    saved_outputs(op).append(wanted)
     if wanted.kind == "maybe":
         assert wanted.value is not None
         return op.add_output(wanted.value.dtype, wanted.value.shape)

@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import replace
 
 from .program import Program
-from .structured import extras, is_structured
+from .structured import is_structured, saved_outputs
 from .tensor import Tensor
 
 
@@ -16,7 +16,7 @@ def returned(program: Program) -> Counter[Tensor]:
     for op in program.graph.root.walk():
         found.update(t for region in op.regions for t in region.results)
         if is_structured(op):
-            found.update(t for e in extras(op) for t in (e.value, e.index) if t is not None)
+            found.update(t for e in saved_outputs(op) for t in (e.value, e.index) if t is not None)
     return found
 
 
@@ -29,8 +29,8 @@ def substitute(program: Program, moved: dict[Tensor, Tensor]) -> None:
         for region in op.regions:
             region.results = [moved.get(t, t) for t in region.results]
         if is_structured(op):
-            op.attrs["extras"] = [
+            op.attrs["saved_outputs"] = [
                 replace(e, value=moved.get(e.value, e.value), index=moved.get(e.index, e.index))  # type: ignore[arg-type]
-                for e in extras(op)
+                for e in saved_outputs(op)
             ]
     program.fetches = [moved.get(t, t) for t in program.fetches]

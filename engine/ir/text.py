@@ -30,7 +30,7 @@ from .definition import definition_of
 from .graph import Graph
 from .operation import Operation
 from .region import Region
-from .structured import Extra, extras
+from .structured import SavedOutput, saved_outputs
 from .tensor import Tensor
 from .text_values import Reader, Token, format_name, format_value
 
@@ -71,13 +71,13 @@ def _regions(op: Operation, depth: int) -> list[str]:
         lines.append(f"{pad}region {format_value(region.role)} ({params})")
         lines += _block(region, depth + 1)
         lines.append(f"{pad}{_INDENT}return {', '.join(map(_reference, region.results))}".rstrip())
-    return lines + [f"{pad}save {_extra(extra)}" for extra in extras(op)]
+    return lines + [f"{pad}save {_extra(extra)}" for extra in saved_outputs(op)]
 
 
 def _line(op: Operation) -> str:
     inputs = [_reference(t) for t in op.inputs] + [f"^{format_name(c.name)}" for c in op.control_inputs]
     words = [f"{format_name(op.name)} = {op.type}({', '.join(inputs)})"]
-    words += [f"{key}={format_value(op.attrs[key])}" for key in sorted(op.attrs) if key != "extras"]
+    words += [f"{key}={format_value(op.attrs[key])}" for key in sorted(op.attrs) if key != "saved_outputs"]
     words += [f"@{format_value(op.device)}"] if op.device else []
     words += [": " + ", ".join(f"{t.dtype}{t.shape}" for t in op.outputs)] if op.outputs else []
     return " ".join(words)
@@ -87,7 +87,7 @@ def _reference(tensor: Tensor) -> str:
     return format_name(tensor.op.name) + (f":{tensor.index}" if tensor.index else "")
 
 
-def _extra(extra: Extra) -> str:
+def _extra(extra: SavedOutput) -> str:
     words = [extra.kind] + ([str(extra.branch)] if extra.kind == "maybe" else [])
     words += [_reference(extra.value)] if extra.value is not None else []
     return " ".join(words + (["at", _reference(extra.index)] if extra.index is not None else []))
@@ -167,8 +167,8 @@ class _Parser:
         self.ops[name] = op
         self.inputs.append((op, inputs, controls))
         if regions:
-            op.attrs["extras"] = []
-            self.extras(op)
+            op.attrs["saved_outputs"] = []
+            self.saved_outputs(op)
 
     def known_type(self) -> str:
         token = self.reader.next
@@ -245,7 +245,7 @@ class _Parser:
         self.check_free(start, name)
         self.ops[name] = region.add_param(*self.reader.typed(), name).op
 
-    def extras(self, op: Operation) -> None:
+    def saved_outputs(self, op: Operation) -> None:
         while self.reader.accept("save"):
             kind = self.reader.name()
             if kind not in ("maybe", "series", "trip"):
@@ -265,8 +265,8 @@ class _Parser:
         for region, results in self.results:
             region.results = [self.tensor(r) for r in results]
         for op, kind, branch, value, index in self.saved:
-            extra = Extra(kind, value and self.tensor(value), index and self.tensor(index), branch)
-            extras(op).append(extra)
+            extra = SavedOutput(kind, value and self.tensor(value), index and self.tensor(index), branch)
+            saved_outputs(op).append(extra)
 
     def named(self, reference: Reference) -> Operation:
         token, name, _ = reference

@@ -10,7 +10,7 @@ from .operation import Operation
 from .traits import Role
 
 
-def in_order(operations: Sequence[Operation]) -> list[Operation]:
+def topological_order(operations: Sequence[Operation]) -> list[Operation]:
     """Return operations of one region, each after those it needs; the order they have is kept where it can be.
 
     Raises

@@ -17,7 +17,7 @@ from .frames import assign_frames
 from .graph import Graph
 from .operation import Operation
 from .region import Region
-from .structured import Extra, extras, is_structured, num_results
+from .structured import SavedOutput, is_structured, num_results, saved_outputs
 from .tensor import Tensor
 from .traits import STRUCTURED, Role
 
@@ -151,14 +151,14 @@ _EXTRA_KINDS = {Role.COND: ("maybe",), Role.WHILE: ("series", "trip")}
 def _extras_agree(op: Operation) -> Complaint:
     if not is_structured(op):
         return None
-    for extra, output in zip(extras(op), op.outputs[num_results(op) :], strict=True):
+    for extra, output in zip(saved_outputs(op), op.outputs[num_results(op) :], strict=True):
         complaint = _extra_agrees(op, extra, output)
         if complaint:
             return complaint
     return None
 
 
-def _extra_agrees(op: Operation, extra: Extra, output: Tensor) -> Complaint:
+def _extra_agrees(op: Operation, extra: SavedOutput, output: Tensor) -> Complaint:
     if extra.kind not in _EXTRA_KINDS[op.role]:
         return "a saved value is of the wrong kind", _EXTRA_KINDS[op.role], extra.kind
     if (extra.value is None) != (extra.kind == "trip"):

@@ -12,7 +12,7 @@ from ..ir.operation import Origin
 from ..kernels.core.table import Kind
 from ..swap.report import SwapReport, not_swapped, swap_report
 from .steps.compiled_step import CompiledStep
-from .steps.counters import Counted
+from .steps.counters import StepCounters
 
 Variables = dict[str, dict[str, Origin]]  # by frame, then by the NextIteration's name
 _ALWAYS = 0.9  # share of a loop's time in which a device is busy, or a chain of kernels runs, that limits the loop
@@ -146,29 +146,29 @@ class Report:
         return "\n".join(map(str, [*self.loops, *self.traffic, *self.swap])) or "no loop ran"
 
 
-def report_of(step: CompiledStep, counted: Counted) -> Report:
+def report_of(step: CompiledStep, counters: StepCounters) -> Report:
     """Explain what was counted in the frames of a step, and between its devices."""
     variables = _variables(step)
     several = len(step.device_plans) > 1
     loops = [
         _loop_report(plan, k, counts[k], variables, str(step.devices[i]) if several else "")
-        for i, (plan, counts) in enumerate(counted.loops())
+        for i, (plan, counts) in enumerate(counters.loops())
         for k in range(1, len(plan.frames))
         if counts[k]["runs"]
     ]
-    if counted.usages:
-        loops = [_timed(loop, counted, variables.get(loop.name, {}).values()) for loop in loops]
-    return Report(tuple(loops), tuple(_traffic(step.channels, counted.traffic())), tuple(_swaps(step, counted)))
+    if counters.usages:
+        loops = [_timed(loop, counters, variables.get(loop.name, {}).values()) for loop in loops]
+    return Report(tuple(loops), tuple(_traffic(step.channels, counters.traffic())), tuple(_swaps(step, counters)))
 
 
-def _swaps(step: CompiledStep, counted: Counted) -> Iterator[SwapReport]:
+def _swaps(step: CompiledStep, counters: StepCounters) -> Iterator[SwapReport]:
     """Yield what saved values did on each device, or why they could not do anything."""
-    known = {counts.device for counts in counted.swaps}
+    known = {counts.device for counts in counters.swaps}
     for each in step.device_plans:
         name = str(each.plan.device)
         if each.swaps and not (name in known if name else known):
-            yield not_swapped(name or "the session's device", counted.unmoved)
-    yield from map(swap_report, counted.swaps)
+            yield not_swapped(name or "the session's device", counters.unmoved)
+    yield from map(swap_report, counters.swaps)
 
 
 def _loop_report(plan: Plan, k: int, counts: dict[str, Any], variables: Variables, device: str) -> LoopReport:
@@ -190,11 +190,11 @@ def _loop_report(plan: Plan, k: int, counts: dict[str, Any], variables: Variable
     )
 
 
-def _timed(loop: LoopReport, counted: Counted, variables: Iterable[Origin]) -> LoopReport:
+def _timed(loop: LoopReport, counters: StepCounters, variables: Iterable[Origin]) -> LoopReport:
     """Say what limits a loop on devices with a time of their own, where the time of its kernels tells."""
     uses = {
         plan.device: usage[k]
-        for (plan, _), usage in zip(counted.machines, counted.usages, strict=True)
+        for (plan, _), usage in zip(counters.machines, counters.usages, strict=True)
         for k, frame in enumerate(plan.frames)
         if frame.name == loop.name and k in usage
     }
@@ -229,10 +229,10 @@ def _variable(node: Node) -> Origin:
     return node.origin or Origin(node.name, "variable", 0, node.name, ())
 
 
-def _traffic(channels: Sequence[Channel], counted: Sequence[Mapping[str, int]]) -> Iterator[Traffic]:
+def _traffic(channels: Sequence[Channel], counters: Sequence[Mapping[str, int]]) -> Iterator[Traffic]:
     """Yield what went between each two devices, over all channels."""
     pairs: dict[tuple[str, str], list[Mapping[str, int]]] = {}
-    for channel, counts in zip(channels, counted, strict=True):
+    for channel, counts in zip(channels, counters, strict=True):
         pairs.setdefault((str(channel.source), str(channel.destination)), []).append(counts)
     for (source, destination), each in pairs.items():
         messages, dead, size, waits = (sum(c[key] for c in each) for key in ("messages", "dead", "bytes", "late"))

@@ -15,14 +15,14 @@ from ..base.errors import GraphError, SessionClosed
 from ..base.settings import DEFAULTS, Settings
 from ..compile import Target
 from ..ir.graph import Graph
-from ..ir.scopes import Opened, Scope, get_default_graph
+from ..ir.scopes import PersistentScope, Scope, get_default_graph
 from ..ir.tensor import Tensor
 from ..ops.internal import partial_run as _parts  # noqa: F401  declares the operation types of steps in parts
 from ..ops.internal import watch as _watching  # noqa: F401  declares the operation type that shows values
 from ..ops.state.variables import VariableStore, fitting
 from ..streams.contract import Device
 from .devices.session_devices import memory_figures, open_devices
-from .memory.arbiter import Shortage
+from .memory.arbiter import MemoryArbiter
 from .memory.limits import Limit, keep, read_variables, set_limits, write_variables
 from .memory.session_swap import Swap, Swapping
 from .observe.numerics import require_finite
@@ -31,9 +31,9 @@ from .observe.trace import Trace
 from .observe.watch import Watch
 from .report import Report, report_of
 from .scheduling.admission import Admission
-from .scheduling.blocking_calls import Threads
-from .scheduling.time_slices import Turns, turns_of
-from .scheduling.worker_pool import Cores
+from .scheduling.blocking_calls import BlockingCalls
+from .scheduling.time_slices import TimeSlices, time_slices_of
+from .scheduling.worker_pool import WorkerPool
 from .steps.compiled_step import CompiledStep, Request, Step, compile_request, feed_values, make_request, resolve_feeds
 from .steps.context import UNWATCHED, StepContext
 from .steps.execution import executor_named
@@ -104,18 +104,18 @@ class Session:
         settings: Settings = DEFAULTS,
     ) -> None:
         self.graph = graph if graph is not None else get_default_graph()
-        self._scope = Opened(Scope(self.graph.root))
+        self._scope = PersistentScope(Scope(self.graph.root))
         self.settings = replace(settings, fuse=False) if check_numerics else settings
         self.timeout = timeout
         self._guard = require_finite if check_numerics else None
         self.variables = VariableStore()
         self._admission = None if max_steps is None else Admission(max_steps, settings.admission_seconds)
-        self._threads = Threads(settings.blocking_threads)
-        self._cores = Cores(settings)
+        self._threads = BlockingCalls(settings.blocking_threads)
+        self._cores = WorkerPool(settings)
         self._devices = open_devices(devices, settings)
         set_limits(self._devices, memory_limit)
         self._swapping = Swapping(swap, self._devices)
-        self._shortage = Shortage(self._threads, self._cores, devices=self._devices)
+        self._arbiter = MemoryArbiter(self._threads, self._cores, devices=self._devices)
         self._contexts, self._soft = self._devices[0].contexts, soft_placement
         self._executor: Any = executor_named(executor, self._devices, check_numerics)
         self._cache: OrderedDict[Any, CompiledStep] = OrderedDict()
@@ -496,7 +496,7 @@ class Session:
             trace,
             self._cores,
             self._devices,
-            self._shortage,
+            self._arbiter,
             self._swapping,
         )
         self._last = step, execution.counts
@@ -512,8 +512,8 @@ class Session:
         if self._idle is not None and not self._running and not self._idle.done():
             self._idle.set_result(None)
 
-    def _turns_here(self) -> Turns:
+    def _turns_here(self) -> TimeSlices:
         loop = asyncio.get_running_loop()
         if loop is not self._loop:
-            self._loop, self._turns = loop, turns_of(loop)
+            self._loop, self._turns = loop, time_slices_of(loop)
         return self._turns

@@ -10,7 +10,7 @@ from typing import Any
 
 from ..base.errors import SessionClosed, TagflowError
 from ..base.source_lines import user_source
-from ..ir.scopes import Opened, Scope
+from ..ir.scopes import PersistentScope, Scope
 from .observe.statistics import Statistics
 from .observe.trace import Trace
 from .report import Report
@@ -49,7 +49,7 @@ class SyncSession:
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         _refuse_running_loop()
         self._session = Session(*args, **kwargs)
-        self._scope = Opened(Scope(self._session.graph.root))
+        self._scope = PersistentScope(Scope(self._session.graph.root))
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=_serve, args=[self._loop], name="tagflow-session", daemon=True)
         self._thread.start()

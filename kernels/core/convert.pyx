@@ -52,7 +52,7 @@ cdef int accept(Counters* live, object result, const Type* type, Value* place) e
     """
     if type.descr != NULL:
         if not cnp.PyArray_CheckExact(result):
-            if type.anywhere and _is_foreign(result, <object>type.descr):
+            if type.any_library and _is_foreign(result, <object>type.descr):
                 hold(live, place, object_value(<PyObject*>result))
                 return 0
             result = _as_array(result, <object>type.descr)

@@ -48,7 +48,7 @@ cdef struct Type:
     uint32_t itemsize  # bytes of an element, 0 without descr
     uint8_t size  # bytes of an element if it travels unboxed, else 0
     uint8_t is_signed  # a signed integer
-    uint8_t anywhere  # its arrays may be of another library than NumPy
+    uint8_t any_library  # its arrays may be of another library than NumPy
 
 
 cdef struct Pending:

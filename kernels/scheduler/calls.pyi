@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-class Resumed:
+class Continuation:
     """What an asynchronous instance gives that has waited for its inputs: what is left, to be called like a kernel."""
 
     call: Callable[[], Any]

@@ -24,7 +24,7 @@ cdef extern from "Python.h":
 import_array()
 
 
-class Resumed:
+class Continuation:
     """What an asynchronous instance gives that has waited for its inputs: what is left, to be called like a kernel.
 
     Parameters

@@ -248,7 +248,7 @@ cdef int _build_types(CompiledPlan self) except -1:
     table.types = <Type*>self.arena.take(len(self.dtypes), sizeof(Type))
     for k, dtype in enumerate(self.dtypes):
         _describe(&table.types[k], dtype)
-        table.types[k].anywhere = self.plan.has_device_arrays
+        table.types[k].any_library = self.plan.has_device_arrays
     return 0
 
 

@@ -21,7 +21,7 @@ from tagflow.kernels.core.table cimport AT_ONCE, RECV, Node, Table
 from tagflow.kernels.core.values cimport TAGFLOW_DEBUG, Counters, Value, drop, take
 from tagflow.kernels.scheduler.awaitable cimport discard, is_awaitable
 from tagflow.kernels.scheduler.calls cimport accept_outputs
-from tagflow.kernels.scheduler.calls import Resumed
+from tagflow.kernels.scheduler.calls import Continuation
 from tagflow.kernels.scheduler.delivery cimport (
     NOT_SCALAR, NO_MEMORY, TWO_LIVE, Machine, Outcome, complete, drop_inputs, emit_outputs, make_ready, settle,
 )
@@ -158,7 +158,7 @@ cdef class StepState:
         if instance.ready.iteration == NULL or self.failure is not None:
             return
         try:
-            if isinstance(result, Resumed):
+            if isinstance(result, Continuation):
                 self._resume(instance, result.call)
             elif instance.outputs == NULL:
                 accept_outputs(&self.machine, &self.machine.table.nodes[instance.ready.node], result)

@@ -225,10 +225,10 @@ class TestContainers:
 
     def test_a_field_that_the_constructor_does_not_take_is_refused(self):
         @dataclasses.dataclass
-        class Counted:
+        class StepCounters:
             value: object
             calls: object = dataclasses.field(default=0, init=False)
 
-        with pytest.raises(tg.GraphError, match="field calls of Counted") as caught:
-            tg.while_loop(lambda v: v.value < 3, lambda v: v, [Counted(number(0))])
+        with pytest.raises(tg.GraphError, match="field calls of StepCounters") as caught:
+            tg.while_loop(lambda v: v.value < 3, lambda v: v, [StepCounters(number(0))])
         assert "constructor" in caught.value.hint

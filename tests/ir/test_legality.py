@@ -16,7 +16,7 @@ from tagflow.ir.apply import constant
 from tagflow.ir.graph import Graph
 from tagflow.ir.operation import Operation
 from tagflow.ir.program import Program
-from tagflow.ir.structured import Extra, save_maybe, save_series, trip_count
+from tagflow.ir.structured import SavedOutput, save_maybe, save_series, trip_count
 from tagflow.ir.verify import STAGES, check
 from tagflow.ops.control.placeholders import placeholder
 
@@ -223,12 +223,12 @@ def _three_regions(choose, loop, p):
 
 
 def _extra_kind(choose, loop, p):
-    loop.attrs["extras"][0] = Extra("maybe", loop.attrs["extras"][0].value, None, 1)
+    loop.attrs["saved_outputs"][0] = SavedOutput("maybe", loop.attrs["saved_outputs"][0].value, None, 1)
     return loop, "a saved value is of the wrong kind"
 
 
 def _extra_without_value(choose, loop, p):
-    loop.attrs["extras"][0] = Extra("series")
+    loop.attrs["saved_outputs"][0] = SavedOutput("series")
     return loop, "a saved value has no value"
 
 
@@ -238,8 +238,8 @@ def _extra_dtype(choose, loop, p):
 
 
 def _extra_scope(choose, loop, p):
-    extra = choose.attrs["extras"][0]
-    choose.attrs["extras"][0] = Extra("maybe", extra.value, None, 0)
+    extra = choose.attrs["saved_outputs"][0]
+    choose.attrs["saved_outputs"][0] = SavedOutput("maybe", extra.value, None, 0)
     return choose, "a saved value is out of scope"
 
 

@@ -15,9 +15,9 @@ from tagflow.frontend.scopes import control_dependencies, device
 from tagflow.ir.apply import apply, constant
 from tagflow.ir.graph import Graph
 from tagflow.ir.program import Program, copy_program
-from tagflow.ir.structured import extras, num_results, save_maybe, save_series, trip_count
+from tagflow.ir.structured import num_results, save_maybe, save_series, saved_outputs, trip_count
 from tagflow.ir.text import to_text
-from tagflow.ir.topological import in_order
+from tagflow.ir.topological import topological_order
 from tagflow.ir.verify import check
 from tagflow.ops.control.placeholders import identity, no_op, placeholder
 from tagflow.ops.control.primitives import enter, exit, loop_cond, merge, next_iteration, switch
@@ -123,11 +123,11 @@ def test_saved_values_that_nobody_reads_are_left_out():
     save_series(i.op, squares[0])
     trips, maybe = trip_count(i.op), save_maybe(choose.op, 1, inner[0])
     loop = the(copied([i]), "While")
-    assert extras(loop) == []
+    assert saved_outputs(loop) == []
     assert "Mul" not in [op.type for op in loop.regions[1].operations]
-    assert [e.kind for e in extras(the(copied([trips]), "While"))] == ["trip"]
+    assert [e.kind for e in saved_outputs(the(copied([trips]), "While"))] == ["trip"]
     program = copied([maybe])
-    assert [e.kind for e in extras(the(program, "Cond"))] == ["maybe"]
+    assert [e.kind for e in saved_outputs(the(program, "Cond"))] == ["maybe"]
     assert num_results(the(program, "Cond")) == 0
     assert num_results(the(program, "While")) == 1
 
@@ -158,7 +158,7 @@ def test_an_operation_given_a_later_input_is_put_in_order():
     early = identity(constant(1))
     late = identity(constant(2)) + 5
     early.op.update_input(0, late)
-    order = [op.name for op in in_order(early.graph.root.operations)]
+    order = [op.name for op in topological_order(early.graph.root.operations)]
     assert order.index("Add") < order.index(early.op.name)
 
 

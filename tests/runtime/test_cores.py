@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import tagflow as tg
-from tagflow.runtime.scheduling.worker_pool import Bell, Cores, _blas
+from tagflow.runtime.scheduling.worker_pool import WakeupFd, WorkerPool, _blas
 
 from tests.settings import ON
 
@@ -149,7 +149,7 @@ async def test_an_orphaned_kernel_is_counted_and_keeps_its_arrays():
         with pytest.raises(asyncio.CancelledError):
             await step
         assert session.statistics().orphaned == 1
-        await until(lambda: session._cores._bell is None)  # told by the workers, not by asking for the count
+        await until(lambda: session._cores._wakeup is None)  # told by the workers, not by asking for the count
         assert session.statistics().orphaned == 0
 
 
@@ -175,7 +175,7 @@ async def test_a_failing_step_takes_back_its_work():
     async with tg.Session(graph, settings=ALWAYS) as session:
         with pytest.raises(tg.OpError, match="division by zero"):
             await session.run([*products, broken], {x: matrix(SIZE, SIZE)})
-        await until(lambda: session._cores._bell is None)
+        await until(lambda: session._cores._wakeup is None)
         assert session.statistics().orphaned == 0
         assert len(await session.run(products, {x: matrix(SIZE, SIZE)})) == 20
 
@@ -211,7 +211,7 @@ async def test_blas_has_one_thread_while_any_session_is_open():
 
 def test_a_session_that_is_dropped_gives_blas_its_threads_back():
     before = blas_threads()
-    cores = Cores(ALWAYS)
+    cores = WorkerPool(ALWAYS)
     cores.limit_blas()
     cores.limit_blas()
     assert set(blas_threads()) == {1}
@@ -221,7 +221,7 @@ def test_a_session_that_is_dropped_gives_blas_its_threads_back():
 
 async def test_a_bell_rings_in_its_loop():
     rung = asyncio.Event()
-    bell = Bell(rung.set)
+    bell = WakeupFd(rung.set)
     await asyncio.to_thread(os.write, bell.descriptor, (1).to_bytes(8, "little"))
     async with asyncio.timeout(10):
         await rung.wait()
@@ -244,7 +244,7 @@ def test_no_threads_are_started_for_short_kernels():
 
 def test_a_pool_needs_a_thread():
     with pytest.raises(ValueError, match="at least 1"):
-        Cores(replace(ON, workers=-1))
+        WorkerPool(replace(ON, workers=-1))
 
 
 async def test_a_numpy_kernel_that_takes_long_is_called_in_a_thread():

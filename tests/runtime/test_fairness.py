@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import tagflow as tg
 from tagflow.runtime.scheduling import time_slices as waiting
-from tagflow.runtime.scheduling.time_slices import Turns
+from tagflow.runtime.scheduling.time_slices import TimeSlices
 
 from tests.settings import ON
 
@@ -111,7 +111,7 @@ async def test_quick_steps_in_a_row_let_others_run(graph):
 
 
 async def test_a_waiter_that_was_cancelled_is_passed_over():
-    turns = Turns()
+    turns = TimeSlices()
     assert turns.take(0.0) == 0.0
     tasks = [asyncio.ensure_future(turns.wait(0.0)) for _ in range(4)]
     await asyncio.sleep(0)
@@ -269,7 +269,7 @@ class Clock:
 @pytest.mark.parametrize("kernel", [0.1, 0.7, 2.5])
 async def test_the_loop_turns_within_two_slices_and_a_kernel_each(monkeypatch, count, kernel):
     """In virtual time, with slices of 1: steps of all lengths, begun one after another or woken while they wait."""
-    chance, turns = random.Random(count), Turns()
+    chance, turns = random.Random(count), TimeSlices()
     with Clock() as clock:
         monkeypatch.setattr(waiting, "monotonic", lambda: clock.now)
 

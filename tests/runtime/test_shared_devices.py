@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 import tagflow as tg
-from tagflow.runtime.memory.arbiter import Shortage
+from tagflow.runtime.memory.arbiter import MemoryArbiter
 from tagflow.streams import CpuDevice
 
 N = 1 << 16
@@ -94,10 +94,10 @@ async def test_a_device_with_a_limit_serves_one_loop_at_a_time(limit):
 
 def test_a_loop_that_was_closed_in_the_middle_of_a_step_is_in_nobodys_way():
     shared = [SimpleNamespace(device=CpuDevice(FIRST, limit=3 * SIZE), owned=False)]
-    parts = [Shortage(devices=shared) for _ in range(2)]
+    parts = [MemoryArbiter(devices=shared) for _ in range(2)]
 
     async def enter(part):
-        part.enter(object())
+        part.register(object())
 
     loop = asyncio.new_event_loop()
     loop.run_until_complete(enter(parts[0]))

@@ -175,7 +175,7 @@ class _Blocks:
             [fresh],
             [(t.dtype, t.shape) for t in made],
             regions=(self.passed, self.fresh),
-            attrs={"extras": [], "block": True},
+            attrs={"saved_outputs": [], "block": True},
             device=like.device,
             source=like.source,
         )

@@ -12,7 +12,7 @@ from ...base.shapes import Shape
 from ...ir.operation import Operation
 from ...ir.program import Program, copy_program
 from ...ir.region import Region
-from ...ir.structured import extras
+from ...ir.structured import saved_outputs
 from ...ir.substitute import substitute
 from ...ir.tensor import Tensor
 from .writer import Writer
@@ -50,7 +50,7 @@ def multiplies_input(op: Operation) -> bool:
 
 def recomputes(loop: Operation) -> bool:
     """Whether a loop runs again for its gradient."""
-    return "checkpoint_every" in loop.attrs and bool(extras(loop))
+    return "checkpoint_every" in loop.attrs and bool(saved_outputs(loop))
 
 
 def _saves_memory(op: Operation) -> bool:

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 
 from ...ir.operation import Operation
 from ...ir.program import Program
-from ...ir.structured import Extra, extras, num_results
+from ...ir.structured import SavedOutput, num_results, saved_outputs
 from ...ir.substitute import returned
 from ...ir.tensor import Tensor
 from ...ir.traits import Role
@@ -29,11 +29,11 @@ def release_saved(program: Program) -> Program:
     return program
 
 
-def _saved(writer: Operation) -> Iterable[tuple[Tensor, Extra]]:
-    return zip(writer.outputs[num_results(writer) :], extras(writer), strict=True)
+def _saved(writer: Operation) -> Iterable[tuple[Tensor, SavedOutput]]:
+    return zip(writer.outputs[num_results(writer) :], saved_outputs(writer), strict=True)
 
 
-def _mark(series: Tensor, extra: Extra, uses: Counter[Tensor]) -> None:
+def _mark(series: Tensor, extra: SavedOutput, uses: Counter[Tensor]) -> None:
     """Mark the read of a series that only one loop goes through, and that of the series which are in its slots."""
     if len(series._consumers) != 1:
         return
@@ -47,7 +47,7 @@ def _mark(series: Tensor, extra: Extra, uses: Counter[Tensor]) -> None:
         _mark(read.outputs[0], inner, uses)
 
 
-def _inner(value: Tensor | None, uses: Counter[Tensor]) -> Extra | None:
+def _inner(value: Tensor | None, uses: Counter[Tensor]) -> SavedOutput | None:
     """Return what an inner loop saves in a series that nobody has but the slot which it is saved in."""
     if value is None or not value.op.is_while or value._consumers or uses[value] != 1:
         return None

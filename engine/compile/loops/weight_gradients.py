@@ -16,7 +16,7 @@ from ...base.shapes import SCALAR
 from ...ir.operation import Operation
 from ...ir.program import Program, copy_program
 from ...ir.region import Region
-from ...ir.structured import extras, num_results
+from ...ir.structured import num_results, saved_outputs
 from ...ir.substitute import substitute
 from ...ir.tensor import Tensor
 
@@ -37,7 +37,7 @@ def batch_products(program: Program) -> Program:
 def running_sums(op: Operation) -> Iterator[tuple[int, Tensor]]:
     """Yield the loop variables that only have a term added to in each iteration, and that term."""
     cond, body = op.regions
-    kept = Counter([*body.results, *(t for e in extras(op) for t in (e.value, e.index))])
+    kept = Counter([*body.results, *(t for e in saved_outputs(op) for t in (e.value, e.index))])
     for i in range(num_results(op)):
         before, total = body.params[i], body.results[i]
         terms = [t for t in total.op.inputs if t is not before]

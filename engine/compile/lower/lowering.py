@@ -20,7 +20,7 @@ from ...ir.graph import Graph
 from ...ir.operation import Operation, Origin
 from ...ir.program import Program
 from ...ir.region import Region
-from ...ir.structured import extras, num_results
+from ...ir.structured import num_results, saved_outputs
 from ...ir.tensor import Tensor
 from ...ir.traits import Role
 
@@ -295,7 +295,7 @@ class _Lowering:
             merge = scope.emit("Merge", f"{op.name}/Merge", inputs, outputs, like=op, origin=origin)
             scope.env[output] = merge.outputs[0]
             merges.append(merge)
-        for extra, output in zip(extras(op), op.outputs[num_results(op) :], strict=True):
+        for extra, output in zip(saved_outputs(op), op.outputs[num_results(op) :], strict=True):
             scope.env[output] = branches[extra.branch].lookup(extra.value)
         self.ops[op] = merges
 
@@ -323,7 +323,7 @@ class _Lowering:
         exits = [self._exit(op, i, s.outputs[0], t) for i, (s, t) in enumerate(zip(switches, op.outputs[:count]))]
         scope.env.update(zip(op.outputs[:count], [e.outputs[0] for e in exits], strict=False))
         self.ops[op] = exits
-        for slot, (extra, output) in enumerate(zip(extras(op), op.outputs[count:], strict=True)):
+        for slot, (extra, output) in enumerate(zip(saved_outputs(op), op.outputs[count:], strict=True)):
             scope.env[output] = self._final(op, body, cond, slot, extra)
 
     def _bind(self, scope: _Scope, params: Sequence[Tensor], values: Sequence[Tensor]) -> None:

@@ -21,12 +21,12 @@ from ...ir.graph import Graph
 from ...ir.operation import Operation
 from ...ir.program import Program, needed
 from ...ir.tensor import Tensor
-from ...ir.topological import in_order
+from ...ir.topological import topological_order
 from ...ir.traits import SWITCHES, Role
 from ...ops.internal import send_recv as transfer  # noqa: F401  (declares Send and Recv)
 from .control_loops import ControlLoops
 from .deadness import dead_leaders
-from .every_iteration import check_steady
+from .every_iteration import check_every_iteration
 from .partitioned import Channel, Partitioned
 
 Value = Tensor | Operation
@@ -57,7 +57,7 @@ def partition(
         If a loop on several devices has no LoopCond, if a handle or a back edge crosses devices, or a value that
         does not exist in every iteration does.
     """
-    operations = in_order(needed(program))
+    operations = topological_order(needed(program))
     return Cutter(program, operations, placement, assign_frames(operations)).run(coalesce_dead_signals)
 
 
@@ -98,7 +98,7 @@ class Cutter:
 
     def run(self, coalesce_dead_signals: bool) -> Partitioned:
         for op in self.operations:
-            if not is_repeatable(op):
+            if not is_rematerializable(op):
                 self.copy(op, self.placement[op])
         feeds = [self.feed(t) for t in self.source.feeds]
         fetches = [self.end(t, self.part(self.placement[t.op]).fetches) for t in self.source.fetches]
@@ -108,7 +108,7 @@ class Cutter:
         for merge, index, tensor, device in self.back_edges:
             merge.update_input(index, self.tensor(tensor, device))
         self.controls.close()
-        check_steady(self.operations, [op_of(value) for value, _ in self.ends])
+        check_every_iteration(self.operations, [op_of(value) for value, _ in self.ends])
         channels = self.channels(self.leading() if coalesce_dead_signals else range(len(self.ends)))
         programs = {device: part.program() for device, part in self.parts.items()}
         return Partitioned(programs, channels, feeds, fetches, self.source)
@@ -192,7 +192,7 @@ class Cutter:
     def tensor(self, tensor: Tensor, device: DeviceSpec) -> Tensor:
         """Return what stands for a tensor on a device."""
         op = tensor.op
-        if is_repeatable(op) or self.placement[op] == device:
+        if is_rematerializable(op) or self.placement[op] == device:
             return self.copy(op, device).outputs[tensor.index]
         if op.role is Role.LOOP_COND:
             return self.controls.predicate(self.frames.of[op], device).outputs[0]
@@ -200,7 +200,7 @@ class Cutter:
 
     def signal(self, op: Operation, device: DeviceSpec) -> Operation:
         """Return what an operation on a device waits for instead of `op`."""
-        if is_repeatable(op) or self.placement[op] == device:
+        if is_rematerializable(op) or self.placement[op] == device:
             return self.copy(op, device)
         if op.role is Role.LOOP_COND:
             return self.controls.predicate(self.frames.of[op], device)
@@ -271,7 +271,7 @@ def op_of(value: Value) -> Operation:
     return value if isinstance(value, Operation) else value.op
 
 
-def is_repeatable(op: Operation) -> bool:
+def is_rematerializable(op: Operation) -> bool:
     """Whether an operation is made on each device that uses it: a constant, a loop's invariant, a Switch of those."""
     while op.role in SWITCHES and not op.control_inputs:
         op = op.inputs[0].op

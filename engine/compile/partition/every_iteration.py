@@ -13,7 +13,7 @@ from ...ir.operation import Operation
 from ...ir.traits import LEAVES_FRAME, Role
 
 
-def check_steady(operations: Sequence[Operation], sent: Iterable[Operation]) -> None:
+def check_every_iteration(operations: Sequence[Operation], sent: Iterable[Operation]) -> None:
     """Refuse operations among `sent` whose results do not exist in every iteration; `operations` are in order.
 
     Raises

@@ -14,7 +14,7 @@ from ...base.errors import GraphError
 from ...ir.operation import Operation
 from ...ir.program import Program, needed
 from ...ir.tensor import Tensor
-from ...ir.topological import in_order
+from ...ir.topological import topological_order
 from ...ir.traits import ABOUT_SERIES, SWITCHES, Role
 from .constraints import Choice, Supports, binds, wished
 from .groups import Group, find_groups, is_invariant, is_loop_merge, stored_by, users_of
@@ -62,7 +62,7 @@ def place(
 
 class _Placement:
     def __init__(self, operations: Sequence[Operation], choice: Choice) -> None:
-        self.operations = in_order(operations)
+        self.operations = topological_order(operations)
         self.users = users_of(operations)
         self.groups = find_groups(operations)
         self.of = {op: group for group in self.groups for op in group.members}

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from ...ir.operation import Operation
 from ...ir.program import Program, copy_program
-from ...ir.structured import extras, is_structured, num_results
+from ...ir.structured import is_structured, num_results, saved_outputs
 from ...ir.tensor import Tensor
 
 
@@ -48,5 +48,5 @@ def _start(tensor: Tensor, moved: dict[Tensor, Tensor]) -> Tensor:
 
 def _saved(program: Program) -> set[Tensor]:
     """Return the values that loops and branches keep for their gradients."""
-    kept = [e for op in program.graph.root.walk() if is_structured(op) for e in extras(op)]
+    kept = [e for op in program.graph.root.walk() if is_structured(op) for e in saved_outputs(op)]
     return {t for e in kept for t in (e.value, e.index) if t is not None}

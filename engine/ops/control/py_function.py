@@ -36,10 +36,10 @@ def _call(
     def check(value: Any) -> Any:
         return _checked(context, function, value, **expected)
 
-    return Promised(result, check) if inspect.isawaitable(result) else check(result)
+    return AsyncResult(result, check) if inspect.isawaitable(result) else check(result)
 
 
-class Promised:
+class AsyncResult:
     """What an asynchronous function will return; awaited once, or closed when its step ends before.
 
     Attributes

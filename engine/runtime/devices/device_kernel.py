@@ -21,7 +21,7 @@ from ...ir.operation import Operation
 from ...kernels.cuda.registry import Compiled, find_compiled
 from ...kernels.memory.contexts import KernelContexts
 from ...kernels.memory.swappable import SwappableArray
-from ...kernels.scheduler.calls import Resumed
+from ...kernels.scheduler.calls import Continuation
 from ...kernels.scheduler.series import Series
 from ...ops.state.variables import VariableSlot
 from ...streams.contract import Device
@@ -151,7 +151,7 @@ class DeviceKernel:
             if not self._device_values.is_limited:
                 return await compute.submit(partial(self._device_values.contexts.run, kernel, *given))
             await compute.submit()  # what it takes counts on its iteration, which only the loop's thread knows
-        return Resumed(partial(self._go_on, kernel, given))
+        return Continuation(partial(self._go_on, kernel, given))
 
     def _go_on(self, kernel: Callable[..., Any], given: list[Any]) -> Any:
         """Call a kernel whose inputs are there, unless a variable was written from outside in the meantime."""

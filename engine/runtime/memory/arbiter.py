@@ -14,10 +14,11 @@ from ..devices.session_devices import SessionDevice
 
 _SECONDS = 0.01  # between two looks at what runs on in threads although its step is over
 _number = count()  # of the steps of all sessions, in the order in which they began
-_sharing: WeakKeyDictionary[Any, WeakValueDictionary[int, Shortage]] = WeakKeyDictionary()  # by device that was given
+# Arbiters of sessions that were given a device, by device; a device that a session made is its own.
+_sharing: WeakKeyDictionary[Any, WeakValueDictionary[int, MemoryArbiter]] = WeakKeyDictionary()
 
 
-class Shortage:
+class MemoryArbiter:
     """Knows which steps are under way, and which of them can only wait for memory.
 
     These are the steps of a session, of those on the same event loop that were given some of its devices, and so on:
@@ -26,7 +27,7 @@ class Shortage:
 
     Parameters
     ----------
-    *outliving : Threads or Cores
+    *outliving : BlockingCalls or WorkerPool
         What runs on, when its step has ended; it will give back what it has.
     devices : sequence of SessionDevice
         Of the session.
@@ -48,7 +49,7 @@ class Shortage:
         """Whether any step can only wait for memory."""
         return bool(self._waiting) or (bool(self._shared) and any(each._waiting for each in self._all()))
 
-    def enter(self, execution: Any) -> None:
+    def register(self, execution: Any) -> None:
         """Note that a step is under way.
 
         Raises
@@ -62,18 +63,18 @@ class Shortage:
         if self._shared:
             self._check_loops()  # now that those of other loops see this one
 
-    def leave(self, execution: Any) -> None:
+    def unregister(self, execution: Any) -> None:
         """Note that a step is over; what it had is there for others."""
         self._running.pop(execution, None)
         self._wake_all()
 
-    def look(self) -> None:
+    def poll(self) -> None:
         """Let those that wait go on for which memory was given back."""
         for execution in [each for part in self._all() for each in part._waiting]:
             if execution.machine.can_progress:
                 execution._wake()
 
-    def _all(self) -> set[Shortage]:
+    def _all(self) -> set[MemoryArbiter]:
         """Return this one, and those of the sessions that share devices with its own, or with theirs."""
         found, unseen = {self}, [self]
         while unseen:
@@ -96,7 +97,7 @@ class Shortage:
         for execution in [each for part in self._all() for each in part._waiting]:
             execution._wake()
 
-    def wait(self, execution: Any) -> None:
+    def block(self, execution: Any) -> None:
         """Let a step wait until another one gives memory back; if none can, one fails."""
         self._waiting.add(execution)
         parts = self._all()
@@ -116,11 +117,11 @@ class Shortage:
         newest.machine.fail_out_of_memory()
         newest._wake()
 
-    def stop(self, execution: Any) -> None:
+    def unblock(self, execution: Any) -> None:
         """Note that a step does not wait, or no longer."""
         self._waiting.discard(execution)
 
 
-def _present(sharers: WeakValueDictionary[int, Shortage]) -> list[Shortage]:
+def _present(sharers: WeakValueDictionary[int, MemoryArbiter]) -> list[MemoryArbiter]:
     """Return those that are, whatever other threads add or drop meanwhile."""
     return [each for found in sharers.valuerefs() if (each := found()) is not None]

@@ -22,8 +22,8 @@ from ...compile.plan.plan import Node, Plan
 from ...kernels.core.table import Kind
 from ...kernels.scheduler.limited import NoRoom
 from ...kernels.scheduler.series import Series
-from ..scheduling.time_slices import outlast
-from .tracing import LoopCounts, Story
+from ..scheduling.time_slices import wait_shielded
+from .tracing import LoopCounts, ReferenceTracer
 
 _FLOATING = frozenset(dtype.numpy for dtype in DIFFERENTIABLE)
 
@@ -108,9 +108,9 @@ class ReferenceMachine:
         self.is_limited = pool is not None and pool.limit is not None
         self.counts = LoopCounts(plan)
         self.guard = guard
-        self.story: Story | None = None
+        self.story: ReferenceTracer | None = None
         if recorder is not None:
-            self.story = Story(recorder, recorder.join(plan, step.number), step.contexts.pool)
+            self.story = ReferenceTracer(recorder, recorder.join(plan, step.number), step.contexts.pool)
 
     def switch_outcomes(self) -> dict[int, Any]:
         """Return the predicate of each Switch that fired in the root frame."""
@@ -143,7 +143,7 @@ class ReferenceMachine:
     async def _stop(self) -> None:
         for task in self.tasks:
             task.cancel()
-        await outlast(lambda: self.tasks)  # [46]
+        await wait_shielded(lambda: self.tasks)  # [46]
 
     # ---- readiness
 

@@ -16,7 +16,7 @@ from ...kernels.scheduler.tracing import Recorder
 _LOOKS = 16  # spans between two looks at the bytes in use and the iterations in flight
 
 
-class Story:
+class ReferenceTracer:
     """One step's part of a trace.
 
     Parameters

@@ -12,8 +12,8 @@ from typing import Any
 _logger = logging.getLogger("tagflow")
 
 
-class Threads:
-    """Calls functions in threads, each in its caller's context; call it as ``threads(function, *args)``.
+class BlockingCalls:
+    """Calls functions in threads, each in its caller's context; call it as ``calls(function, *args)``.
 
     Threads are started when first needed. A call whose future is cancelled is taken out of the queue if it has not
     begun; else it runs on, its result is dropped, and until then it is an orphan.

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from contextvars import Context, copy_context
 from typing import Any, TextIO
 
-from ...ops.control.py_function import Promised
+from ...ops.control.py_function import AsyncResult
 
 
 class OpTask(asyncio.Future[Any]):
@@ -154,7 +154,7 @@ def start_task(awaitable: Any, name: str) -> asyncio.Task[Any] | OpTask:
     """Let an awaitable go on as a task of the running loop: an OpTask if it only waits for a future of that loop."""
     loop = asyncio.get_running_loop()
     source, convert = awaitable, None
-    if isinstance(awaitable, Promised):
+    if isinstance(awaitable, AsyncResult):
         source, convert = awaitable.source, awaitable.convert
     if isinstance(source, asyncio.Future) and source.get_loop() is loop:
         return OpTask(source, name, convert)

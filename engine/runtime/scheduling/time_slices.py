@@ -10,7 +10,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 
-class Turns:
+class TimeSlices:
     """Shares one event loop among all steps that run on it.
 
     However many steps there are, together they take one slice of time in each turn of the loop, first come first
@@ -60,18 +60,18 @@ class Turns:
                 return
 
 
-_turns: WeakKeyDictionary[asyncio.AbstractEventLoop, Turns] = WeakKeyDictionary()
+_turns: WeakKeyDictionary[asyncio.AbstractEventLoop, TimeSlices] = WeakKeyDictionary()
 
 
-def turns_of(loop: asyncio.AbstractEventLoop) -> Turns:
+def time_slices_of(loop: asyncio.AbstractEventLoop) -> TimeSlices:
     """Return the turns of a loop, the same for all sessions on it."""
     turns = _turns.get(loop)
     if turns is None:
-        turns = _turns[loop] = Turns()
+        turns = _turns[loop] = TimeSlices()
     return turns
 
 
-async def outlast(pending: Callable[[], Collection[asyncio.Future[Any]]]) -> None:
+async def wait_shielded(pending: Callable[[], Collection[asyncio.Future[Any]]]) -> None:
     """Wait until `pending` returns nothing; a cancellation meanwhile is raised then, not before.
 
     The first cancellation is the one that is raised: scopes recognise their own by its message.

@@ -17,7 +17,7 @@ from ...base.settings import Settings
 from ...kernels.scheduler.workers import Workers
 
 
-class Cores:
+class WorkerPool:
     """What a session has of the machine's cores besides the event loop's.
 
     Parameters
@@ -34,7 +34,7 @@ class Cores:
     def __init__(self, settings: Settings) -> None:
         count = usable_cores() if settings.workers is None else settings.workers
         self.workers = Workers(count, settings.offload_seconds) if count else None
-        self._bell: Bell | None = None  # rings when an orphan ends
+        self._wakeup: WakeupFd | None = None  # rings when an orphan ends
         self._give_back: finalize[Any, Any] | None = None
 
     @property
@@ -53,35 +53,35 @@ class Cores:
 
     def release_orphans(self) -> None:
         """Have the arrays of orphaned kernels released when these end; without a running loop, when next asked."""
-        if self._bell is None and self.orphaned and asyncio._get_running_loop() is not None:
-            self._bell = Bell(self._listen)
+        if self._wakeup is None and self.orphaned and asyncio._get_running_loop() is not None:
+            self._wakeup = WakeupFd(self._listen)
             self._listen()
 
     def _listen(self) -> None:
-        if self.workers is not None and self._bell is not None and not self.workers.notify(self._bell.descriptor):
-            self._bell.close()
-            self._bell = None
+        if self.workers is not None and self._wakeup is not None and not self.workers.notify(self._wakeup.descriptor):
+            self._wakeup.close()
+            self._wakeup = None
 
     async def aclose(self) -> None:
         """Wait for what the workers still do, and end them; give BLAS its threads back."""
-        if self._bell is not None:
-            self._bell.close()
-            self._bell = None
+        if self._wakeup is not None:
+            self._wakeup.close()
+            self._wakeup = None
         ended = asyncio.Event()
-        bell = Bell(ended.set) if self.orphaned else None
+        wakeup = WakeupFd(ended.set) if self.orphaned else None
         try:
-            while bell is not None and self.workers is not None and self.workers.notify(bell.descriptor):
+            while wakeup is not None and self.workers is not None and self.workers.notify(wakeup.descriptor):
                 await ended.wait()
                 ended.clear()
         finally:
-            if bell is not None:
-                bell.close()
+            if wakeup is not None:
+                wakeup.close()
             self.workers = None
             if self._give_back is not None:
                 self._give_back()
 
 
-class Bell:
+class WakeupFd:
     """A file descriptor that wakes the running event loop when something is written to it, by any thread.
 
     Parameters

@@ -25,7 +25,7 @@ from ...kernels.memory.pool import hand_over
 from ..devices.session_devices import SessionDevice
 from ..devices.simulated_time import schedulers
 from ..observe.trace import Trace
-from .counters import Counted
+from .counters import StepCounters
 
 
 class Feed:
@@ -85,7 +85,7 @@ class CompiledStep:
         For each of these what makes the Schedule of one step, where devices have a time of their own.
     channels : tuple of Channel
         Between the devices.
-    counted : Counted
+    counters : StepCounters
         What its steps count on each device.
     feeds : tuple of Feed
     tensors : tuple of Tensor
@@ -103,7 +103,7 @@ class CompiledStep:
     __slots__ = (
         "__weakref__",
         "channels",
-        "counted",
+        "counters",
         "device_plans",
         "feeds",
         "graph",
@@ -128,7 +128,7 @@ class CompiledStep:
         self.plan = plan.plan
         self.device_plans = plan.devices
         self.schedulers: list[Callable[[], Any] | None] = [None] * len(plan.devices)
-        self.counted = Counted([(each.plan, each.tables.loop_counts) for each in plan.devices])
+        self.counters = StepCounters([(each.plan, each.tables.loop_counts) for each in plan.devices])
         self.channels = plan.channels
         self.feeds = tuple(map(Feed, feeds))
         self.tensors = request.tensors
@@ -242,7 +242,7 @@ def resolve_feeds(graph: Graph, keys: Sequence[Any]) -> tuple[Tensor, ...]:
 
 def _refuse(element: Tensor | Operation, verb: str) -> None:
     op = element.op if isinstance(element, Tensor) else element
-    if verb == "fed" and element in op.graph.fixed:
+    if verb == "fed" and element in op.graph.unfeedable:
         raise GraphError(
             f"{element.name} may not be {verb}: its value was used while the graph was built",
             operation=op,

@@ -11,7 +11,7 @@ from ...kernels.memory.contexts import KernelContexts
 from ...ops.state.variables import VariableStore
 from ...swap.swapper import StepSwapper
 from ..observe.watch import Watch
-from ..scheduling.blocking_calls import Threads
+from ..scheduling.blocking_calls import BlockingCalls
 from .partial_run import PartialRunState
 
 UNWATCHED: dict[str, Watch] = {}
@@ -28,7 +28,7 @@ class StepContext(NamedTuple):
     number: int
     seed: int
     variables: VariableStore
-    threads: Threads | None = None
+    threads: BlockingCalls | None = None
     contexts: KernelContexts = _PLAIN
     watches: Mapping[str, Watch] = UNWATCHED
     parts: PartialRunState | None = None

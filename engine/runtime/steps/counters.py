@@ -13,7 +13,7 @@ from ..devices.simulated_time import Usage
 
 
 @dataclass(frozen=True, slots=True)
-class Counted:
+class StepCounters:
     """What a step counted.
 
     Attributes

@@ -22,18 +22,18 @@ from ...swap.swapper import StepSwapper
 from ..devices.device_values import copies_over
 from ..devices.session_devices import SessionDevice, check_arrays
 from ..devices.simulated_time import held
-from ..memory.arbiter import Shortage
+from ..memory.arbiter import MemoryArbiter
 from ..memory.session_swap import Swapping
 from ..observe.trace import DEVICE, Trace, recorder_of
 from ..reference.executor import ReferenceMachine
 from ..scheduling.optask import OpTask, start_task
-from ..scheduling.time_slices import Turns, outlast, turns_of
-from ..scheduling.worker_pool import Bell, Cores
+from ..scheduling.time_slices import TimeSlices, time_slices_of, wait_shielded
+from ..scheduling.worker_pool import WakeupFd, WorkerPool
 from .compiled_step import CompiledStep
-from .counters import Counted
+from .counters import StepCounters
 from .dead_fetch import explain_dead_fetch
 from .failures import complete
-from .launch import counted, hold, launch, switch_outcomes
+from .launch import counters_of, hold, launch, switch_outcomes
 
 Guard = Callable[[Any], None]
 _NAMED = 4  # instances that the text of a timeout names
@@ -49,24 +49,24 @@ class Execution:
     context : StepContext
     feeds : list of numpy.ndarray
     settings : Settings
-    turns : Turns, optional
+    turns : TimeSlices, optional
         Of the running loop, for who has them at hand.
     guard : callable, optional
         Called with each floating array that a kernel gives; what it raises fails the step.
     trace : Trace, optional
         Gets a span for each instance.
-    cores : Cores, optional
+    cores : WorkerPool, optional
         Whose workers do the long kernels; without, all are done on the event loop.
     devices : sequence of SessionDevice, optional
         Which the device plans of the step are for; only what the context says of the first unless given.
-    shortage : Shortage, optional
+    arbiter : MemoryArbiter, optional
         Shared by steps that may give each other memory.
     swapping : Swapping, optional
         The session's.
     """
 
     __slots__ = (
-        "bell",
+        "wakeup",
         "cores",
         "counts",
         "devices",
@@ -74,7 +74,7 @@ class Execution:
         "holds",
         "machine",
         "seconds",
-        "shortage",
+        "arbiter",
         "step",
         "swaps",
         "tasks",
@@ -88,18 +88,18 @@ class Execution:
         context: Any,
         feeds: list[Any],
         settings: Settings,
-        turns: Turns | None = None,
+        turns: TimeSlices | None = None,
         guard: Guard | None = None,
         trace: Trace | None = None,
-        cores: Cores | None = None,
+        cores: WorkerPool | None = None,
         devices: Sequence[SessionDevice] = (),
-        shortage: Shortage | None = None,
+        arbiter: MemoryArbiter | None = None,
         swapping: Swapping | None = None,
     ) -> None:
         self.step = step
         self.cores = cores
-        self.shortage = shortage or Shortage()
-        self.turns = turns or turns_of(asyncio.get_running_loop())
+        self.arbiter = arbiter or MemoryArbiter()
+        self.turns = turns or time_slices_of(asyncio.get_running_loop())
         self.seconds = settings.drain_seconds
         workers = None if cores is None else cores.workers
         self.machine, self.drain, self.holds = launch(
@@ -113,14 +113,14 @@ class Execution:
             recorder=recorder_of(trace),
             workers=workers,
         )
-        self.counts = counted(step, self.machine)
+        self.counts = counters_of(step, self.machine)
         self.swaps: list[StepSwapper] = self.machine.swaps
         for swap in self.swaps:
             swap.copies.wake, swap.copies.fail = self._look, self.abort
             if trace is not None:
                 swap.copies.show = partial(trace.add_copy, swap.counts.device if len(step.device_plans) > 1 else DEVICE)
         self.devices = devices
-        self.bell: Bell | None = None  # rings when a worker has done its work
+        self.wakeup: WakeupFd | None = None  # rings when a worker has done its work
         self.tasks: dict[asyncio.Task[Any] | OpTask, tuple[int, Any]] = {}
         self.waiter: asyncio.Future[None] | None = None
 
@@ -130,7 +130,7 @@ class Execution:
         Without an asynchronous instance, and within the slice, it ends without giving up the event loop.
         """
         try:
-            self.shortage.enter(self)
+            self.arbiter.register(self)
             mine = self.turns.take(self.seconds)
             more = True if mine is None else self.drain(mine)
             if not self.machine.done or self.swaps:
@@ -146,10 +146,10 @@ class Execution:
             self.holds.clear()
             for swap in self.swaps:
                 swap.close()
-            self.shortage.leave(self)
+            self.arbiter.unregister(self)
             del self.machine, self.drain  # hold the error, whose traceback holds this object
-            if self.bell is not None:
-                self.bell.close()
+            if self.wakeup is not None:
+                self.wakeup.close()
 
     def abort(self, error: BaseException) -> None:
         """End the step with `error`, from outside."""
@@ -175,8 +175,8 @@ class Execution:
                 if mine is None:
                     mine = await self.turns.wait(self.seconds)
                 more = self.drain(mine)
-                if self.shortage.waiting:
-                    self.shortage.look()
+                if self.arbiter.waiting:
+                    self.arbiter.poll()
         finally:
             if timer is not None:
                 timer.cancel()
@@ -204,7 +204,7 @@ class Execution:
         self.waiter = asyncio.get_running_loop().create_future()
         try:
             if self.machine.blocked_on_memory:
-                self.shortage.wait(self)
+                self.arbiter.block(self)
             if self.swaps and self._waits_for_copies():
                 with self.swaps[0].stalled():
                     await self.waiter
@@ -215,7 +215,7 @@ class Execution:
                     await self.waiter
         finally:
             self.waiter = None
-            self.shortage.stop(self)
+            self.arbiter.unblock(self)
 
     def _waits_for_copies(self) -> bool:
         """Say whether nothing of the step goes on but copies of saved values that are wanted now."""
@@ -224,9 +224,9 @@ class Execution:
         return self.machine.pending == sum(swap.waiting for swap in self.swaps) or self.machine.blocked_on_memory
 
     def _expect_worker(self) -> bool:
-        if self.bell is None:
-            self.bell = Bell(self._wake)
-        return self.machine.expect(self.bell.descriptor)
+        if self.wakeup is None:
+            self.wakeup = WakeupFd(self._wake)
+        return self.machine.expect(self.wakeup.descriptor)
 
     def _wake(self) -> None:
         if self.waiter is not None and not self.waiter.done():
@@ -235,7 +235,7 @@ class Execution:
     def _look(self) -> None:
         """Go on if memory that was given back lets this step, or perhaps one that waits for it."""
         if self.waiter is not None and (
-            self.machine.can_progress or self.machine.blocked_on_memory or self.shortage.waiting
+            self.machine.can_progress or self.machine.blocked_on_memory or self.arbiter.waiting
         ):
             self._wake()
 
@@ -243,10 +243,10 @@ class Execution:
         if self.tasks:
             for task in self.tasks:
                 task.cancel()
-            await outlast(lambda: list(self.tasks))
+            await wait_shielded(lambda: list(self.tasks))
         if self.swaps or any(each.plan.has_device_arrays for each in self.step.device_plans):
             settling = asyncio.ensure_future(_settle(self.swaps, self.devices))
-            await outlast(lambda: [] if settling.done() else [settling])
+            await wait_shielded(lambda: [] if settling.done() else [settling])
 
     def activity(self) -> tuple[list[str], list[str]]:
         """Return the names of the asynchronous instances in flight, and what all iterations wait for (rule 50)."""
@@ -262,19 +262,19 @@ class ReferenceExecution:
         context: Any,
         feeds: list[Any],
         settings: Settings,
-        turns: Turns | None = None,
+        turns: TimeSlices | None = None,
         guard: Guard | None = None,
         trace: Trace | None = None,
-        cores: Cores | None = None,
+        cores: WorkerPool | None = None,
         devices: Sequence[SessionDevice] = (),
-        shortage: Shortage | None = None,
+        arbiter: MemoryArbiter | None = None,
         swapping: Swapping | None = None,
     ) -> None:
         self.step = step
         self.holds = hold(context.contexts, feeds, step, context)
         self.machine = ReferenceMachine(step.plan, context, feeds, settings.shuffle_seed, guard, recorder_of(trace))
         counts = [(step.plan, self.machine.counts.loop_counts)]
-        self.counts = Counted(counts, unmoved="the reference executor does not swap")
+        self.counts = StepCounters(counts, unmoved="the reference executor does not swap")
 
     async def run(self, timeout: float | None = None) -> list[Any]:
         """Run to the end and return the fetched arrays; raises what failed first."""

@@ -20,7 +20,7 @@ from ..devices.simulated_time import Schedule
 from ..memory.limits import refused
 from ..memory.session_swap import Swapping
 from .compiled_step import CompiledStep
-from .counters import Counted
+from .counters import StepCounters
 
 Drain = Callable[[float], bool]
 Devices = Sequence[SessionDevice]
@@ -129,16 +129,16 @@ def _schedule(scheduler: Callable[[], Schedule] | None) -> Schedule | None:
     return None if scheduler is None else scheduler()
 
 
-def counted(step: CompiledStep, machine: StepMachine | MachineGroup) -> Counted:
+def counters_of(step: CompiledStep, machine: StepMachine | MachineGroup) -> StepCounters:
     """Return who says what a step has counted that runs on these machines."""
     swaps = [swap.counts for swap in machine.swaps]
     if isinstance(machine, StepMachine):
         if machine.submit is None and not swaps:
-            return step.counted
+            return step.counters
         usages = [] if machine.submit is None else [machine.submit.usage]
-        return replace(step.counted, usages=usages, swaps=swaps)
+        return replace(step.counters, usages=usages, swaps=swaps)
     usages = [schedule.usage for schedule in machine.submits if schedule is not None]
-    return replace(step.counted, rendezvous=machine.rendezvous, usages=usages, swaps=swaps)
+    return replace(step.counters, rendezvous=machine.rendezvous, usages=usages, swaps=swaps)
 
 
 def machine_for(contexts: KernelContexts) -> type[StepMachine]:

@@ -12,7 +12,7 @@ from tagflow.compile.partition.deadness import analyse
 from tagflow.compile.place import place
 from tagflow.ir.frames import assign_frames
 from tagflow.ir.program import Program, needed
-from tagflow.ir.topological import in_order
+from tagflow.ir.topological import topological_order
 
 from tests.compile.partition.machines import run_partitioned
 from tests.support.compiling import lowered
@@ -150,7 +150,7 @@ def test_a_leader_never_waits_for_one_it_leads():
 def conditions(fetches, feeds=()):
     """Return the conditions of the lowered operations by name; channels' tensors by their names."""
     program = lowered(Program(fetches[0].graph, list(feeds), list(fetches)))
-    operations = in_order(needed(program))
+    operations = topological_order(needed(program))
     return {value.name: found for value, found in analyse(operations, assign_frames(operations)).items()}
 
 
