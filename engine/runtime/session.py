@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from types import TracebackType
@@ -11,9 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from ..base.errors import GraphError, SessionClosed
+from ..base.errors import GraphError
 from ..base.settings import DEFAULTS, Settings
-from ..compile import Target
 from ..ir.graph import Graph
 from ..ir.scopes import PersistentScope, Scope, get_default_graph
 from ..ir.tensor import Tensor
@@ -23,23 +20,20 @@ from ..ops.state.variables import VariableStore, fitting
 from ..streams.contract import Device
 from .devices.session_devices import memory_figures, open_devices
 from .memory.arbiter import MemoryArbiter
-from .memory.limits import Limit, keep, read_variables, set_limits, write_variables
+from .memory.limits import Limit, read_variables, set_limits, write_variables
 from .memory.session_swap import Swap, Swapping
 from .observe.numerics import require_finite
 from .observe.statistics import Statistics
 from .observe.trace import Trace
 from .observe.watch import Watch
 from .report import Report, report_of
-from .scheduling.admission import Admission
 from .scheduling.blocking_calls import BlockingCalls
-from .scheduling.time_slices import TimeSlices, time_slices_of
 from .scheduling.worker_pool import WorkerPool
-from .steps.compiled_step import CompiledStep, Request, Step, compile_request, feed_values, make_request, resolve_feeds
-from .steps.context import UNWATCHED, StepContext
+from .steps.compiled_step import Step, feed_values, make_request, resolve_feeds
+from .steps.environment import StepEnvironment
 from .steps.execution import executor_named
-from .steps.partial_run import PartialRun, PartialRunState, begin
-
-_REOPEN = "open a new one with `async with Session(graph)`"
+from .steps.partial_run import PartialRun, begin
+from .steps.runner import StepRunner
 
 
 class Session:
@@ -104,29 +98,35 @@ class Session:
         settings: Settings = DEFAULTS,
     ) -> None:
         self.graph = graph if graph is not None else get_default_graph()
-        self._scope = PersistentScope(Scope(self.graph.root))
         self.settings = replace(settings, fuse=False) if check_numerics else settings
-        self.timeout = timeout
-        self._guard = require_finite if check_numerics else None
         self.variables = VariableStore()
-        self._admission = None if max_steps is None else Admission(max_steps, settings.admission_seconds)
-        self._threads = BlockingCalls(settings.blocking_threads)
-        self._cores = WorkerPool(settings)
+        self._scope = PersistentScope(Scope(self.graph.root))
         self._devices = open_devices(devices, settings)
         set_limits(self._devices, memory_limit)
+        self._threads, self._cores = BlockingCalls(settings.blocking_threads), WorkerPool(settings)
         self._swapping = Swapping(swap, self._devices)
-        self._arbiter = MemoryArbiter(self._threads, self._cores, devices=self._devices)
-        self._contexts, self._soft = self._devices[0].contexts, soft_placement
-        self._executor: Any = executor_named(executor, self._devices, check_numerics)
-        self._cache: OrderedDict[Any, CompiledStep] = OrderedDict()
-        self._watches: dict[Tensor, Watch] = {}
-        self._watched: tuple[Tensor, ...] = ()  # the keys of `_watches`; another object when they change
-        self._running: set[Any] = set()
-        self._started = 0
-        self._closed = False
-        self._last: tuple[CompiledStep, Any] | None = None  # the last step started, and who counts its loops
-        self._idle: asyncio.Future[None] | None = None  # done when a closed session's last step has ended
-        self._loop: asyncio.AbstractEventLoop | None = None  # the one that `_turns` belongs to
+        environment = StepEnvironment(
+            self.settings,
+            self._devices,
+            soft_placement,
+            self.variables,
+            self._threads,
+            self._cores,
+            MemoryArbiter(self._threads, self._cores, devices=self._devices),
+            self._swapping,
+            require_finite if check_numerics else None,
+        )
+        kind = executor_named(executor, self._devices, check_numerics)
+        self._steps = StepRunner(self.graph, environment, kind, timeout, max_steps)
+
+    @property
+    def timeout(self) -> float | None:
+        """Seconds after which a step ends with StepTimeout, unless ``run`` says otherwise."""
+        return self._steps.timeout
+
+    @timeout.setter
+    def timeout(self, seconds: float | None) -> None:
+        self._steps.timeout = seconds
 
     async def __aenter__(self) -> Session:
         self._scope.open()
@@ -177,10 +177,10 @@ class Session:
         Overloaded
             If there was no place among the session's `max_steps` in time.
         """
-        self._check_open()
+        self._steps.check_open()
         tensors, values = feed_values(feeds or {}, self.graph)
         request = make_request(self.graph, fetches)
-        return await self._admitted(request, self._compiled(request, tensors), values, timeout, trace)
+        return await self._steps.run(request, self._steps.compiled(request, tensors), values, timeout, trace)
 
     def make_step(self, fetches: Any, feeds: Sequence[Any] = ()) -> Step:
         """Compile a step once, to run it many times.
@@ -202,8 +202,8 @@ class Session:
         GraphError
             If the step can not be compiled.
         """
-        self._check_open()
-        return Step(self, make_request(self.graph, fetches), resolve_feeds(self.graph, feeds))
+        self._steps.check_open()
+        return Step(self._steps, make_request(self.graph, fetches), resolve_feeds(self.graph, feeds))
 
     async def partial_run_setup(
         self, fetches: Any, feeds: Sequence[Any] = (), *, trace: Trace | None = None
@@ -234,7 +234,7 @@ class Session:
         Overloaded
             If there was no place among the session's `max_steps` in time.
         """
-        self._check_open()
+        self._steps.check_open()
         request = make_request(self.graph, fetches)
         if not request.tensors and not request.targets:
             raise GraphError(
@@ -243,8 +243,8 @@ class Session:
                 wanted="a tensor or an operation",
                 hint="specify at least one target",
             )
-        step = self._compiled(request, resolve_feeds(self.graph, feeds), partial_run=True)
-        return await begin(self, step, trace)
+        step = self._steps.compiled(request, resolve_feeds(self.graph, feeds), partial_run=True)
+        return await begin(self._steps, step, trace)
 
     async def partial_run(
         self, handle: PartialRun, fetches: Any, feeds: Mapping[Any, Any] | None = None, *, timeout: float | None = None
@@ -280,15 +280,15 @@ class Session:
         SessionClosed
             If the partial run or the session is closed.
         """
-        self._check_open()
-        if not isinstance(handle, PartialRun) or handle._session is not self:
+        self._steps.check_open()
+        if not isinstance(handle, PartialRun) or handle.runner is not self._steps:
             raise GraphError(
                 "this is no partial run of this session",
                 wanted="what partial_run_setup returned",
                 got=handle,
                 hint="await session.partial_run_setup(fetches, feeds)",
             )
-        return await handle._part(fetches, feeds or {}, self.timeout if timeout is None else timeout)
+        return await handle.part(fetches, feeds or {}, self.timeout if timeout is None else timeout)
 
     async def read_variables(self, names: Sequence[str] | None = None) -> dict[str, np.ndarray[Any, Any]]:
         """Return copies of the variables' values.
@@ -307,7 +307,7 @@ class Session:
         UninitializedVariableError
             If a variable asked for has no value.
         """
-        self._check_open()
+        self._steps.check_open()
         return await read_variables(self.variables, names, self._devices)
 
     async def write_variables(self, values: Mapping[str, Any]) -> None:
@@ -323,16 +323,17 @@ class Session:
         GraphError
             If the graph has no variable of a name; a DtypeError or ShapeError if a value does not fit its variable.
         """
-        self._check_open()
+        self._steps.check_open()
         arrays = fitting(values, {v.name: v for v in self.graph.collections.get("variables", ())})
-        write_variables(self.variables, arrays, self._contexts)
+        write_variables(self.variables, arrays, self._devices[0].contexts)
 
     def statistics(self) -> Statistics:
         """Return a snapshot of counts."""
         orphaned = self._threads.orphaned + self._cores.orphaned
-        counts = Statistics(self._started, len(self._running), len(self._cache), orphaned)
-        if self._admission is not None:
-            counts = replace(counts, steps_waiting=self._admission.waiting, steps_refused=self._admission.refused)
+        steps = self._steps
+        counts = Statistics(steps.started, len(steps.running), len(steps.cache), orphaned)
+        if steps.admission is not None:
+            counts = replace(counts, steps_waiting=steps.admission.waiting, steps_refused=steps.admission.refused)
         return replace(counts, **memory_figures(self._devices))
 
     def watch(self, tensor: Any, *, limit: int = 16, policy: str = "block") -> Watch:
@@ -361,7 +362,7 @@ class Session:
         GraphError
             If it is no tensor with values of this graph, is watched already, or an option is out of range.
         """
-        self._check_open()
+        self._steps.check_open()
         found = self.graph.as_graph_element(tensor)
         if not isinstance(found, Tensor) or not found.dtype.is_value:
             operation = getattr(found, "op", found)
@@ -372,19 +373,7 @@ class Session:
                 wanted="a tensor with values",
                 hint="watch one of its outputs, or what is read from it",
             )
-        if found in self._watches:
-            raise GraphError(f"{found.name} is watched already", operation=found.op, hint="close the other watch first")
-        watch = self._watches[found] = Watch(self, found, limit, policy)
-        self._watched = tuple(self._watches)
-        return watch
-
-    def _watches_of(self, step: CompiledStep) -> dict[str, Watch]:
-        return {t.name: self._watches[t] for t in step.watched if t in self._watches}
-
-    def _forget(self, watch: Watch) -> None:
-        if self._watches.get(watch.tensor) is watch:
-            del self._watches[watch.tensor]
-            self._watched = tuple(self._watches)
+        return self._steps.watch(found, limit, policy)
 
     def report(self) -> Report:
         """Say of each loop of the last step how far its iterations overlapped and what kept them from more.
@@ -397,11 +386,8 @@ class Session:
         Report
             Empty before the first step; ``print`` it.
         """
-        self._check_open()
-        if self._last is None:
-            return Report()
-        step, counts = self._last
-        return report_of(step, counts)
+        self._steps.check_open()
+        return Report() if self._steps.cache.last is None else report_of(*self._steps.cache.last)
 
     async def aclose(self) -> None:
         """End all running steps with SessionClosed, wait for them, and release everything; twice is fine.
@@ -409,111 +395,14 @@ class Session:
         Blocking functions that outlive their steps are waited for too, at most ``Settings.close_seconds``.
         When cancelled it stops waiting: the steps still end, each in its task.
         """
-        self._closed = True
-        for watch in list(self._watches.values()):
-            watch.close()
-        if self._admission is not None:
-            self._admission.close(lambda: SessionClosed("the session was closed while a step waited", hint=_REOPEN))
-        for execution in self._running:
-            execution.abort(SessionClosed("the session was closed while a step was running", hint=_REOPEN))
         try:
-            if self._running:
-                self._idle = self._idle or asyncio.get_running_loop().create_future()
-                await asyncio.wait([self._idle])
+            await self._steps.aclose()
             await self._threads.aclose(self.settings.close_seconds)
             await self._cores.aclose()
         finally:
-            self._cache.clear()
-            self._last = None
+            self._steps.cache.clear()
             self.variables.clear()
             await self._swapping.aclose()
             for each in self._devices:
                 if each.owned:
                     await each.device.aclose()
-
-    def _check_open(self) -> None:
-        if self._closed:
-            raise SessionClosed("this session is closed", hint=_REOPEN)
-
-    def _compiled(self, request: Request, feeds: tuple[Tensor, ...], partial_run: bool = False) -> CompiledStep:
-        key = (request.tensors, request.targets, feeds, self.graph.version, self._watched, partial_run)
-        step = self._cache.get(key)
-        if step is None:
-            self._cores.limit_blas()
-            step = compile_request(self.graph, request, feeds, self._target(partial_run), self._watched)
-            keep(step, key, self)
-        else:
-            self._cache.move_to_end(key)
-        return step
-
-    def _target(self, partial_run: bool = False) -> Target:
-        """Return what steps of this session are compiled for."""
-        devices = tuple(each.target() for each in self._devices)
-        return Target(self.settings, devices, self._soft, self._swapping.everywhere, partial_run)
-
-    async def _admitted(
-        self, request: Request, step: CompiledStep, values: Sequence[Any], timeout: float | None, trace: Trace | None
-    ) -> Any:
-        """Run a step as soon as there is a place for it."""
-        if self._admission is None:
-            return await self._run(request, step, values, timeout, trace)
-        async with self._admission:
-            self._check_open()
-            return await self._run(request, step, values, timeout, trace)
-
-    async def _run(
-        self, request: Request, step: CompiledStep, values: Sequence[Any], timeout: float | None, trace: Trace | None
-    ) -> Any:
-        watches = self._watches_of(step) if step.watched else UNWATCHED
-        execution = self._begin(step, step.convert(values), watches, trace)
-        del values
-        self._running.add(execution)
-        try:
-            return request.pack(await execution.run(self.timeout if timeout is None else timeout))
-        finally:
-            self._end(execution, watches)
-
-    def _begin(
-        self,
-        step: CompiledStep,
-        feeds: list[Any],
-        watches: Mapping[str, Watch],
-        trace: Trace | None,
-        parts: PartialRunState | None = None,
-    ) -> Any:
-        """Return an execution of a step, to be run."""
-        context = StepContext(
-            self._started, self.graph.seed, self.variables, self._threads, self._contexts, watches, parts
-        )
-        turns = self._turns_here()
-        execution = self._executor(
-            step,
-            context,
-            feeds,
-            self.settings,
-            turns,
-            self._guard,
-            trace,
-            self._cores,
-            self._devices,
-            self._arbiter,
-            self._swapping,
-        )
-        self._last = step, execution.counts
-        self._started += 1
-        for watch in watches.values():
-            watch.step_begins()
-        return execution
-
-    def _end(self, running: Any, watches: Mapping[str, Watch]) -> None:
-        self._running.discard(running)
-        for watch in watches.values():
-            watch.step_ends()
-        if self._idle is not None and not self._running and not self._idle.done():
-            self._idle.set_result(None)
-
-    def _turns_here(self) -> TimeSlices:
-        loop = asyncio.get_running_loop()
-        if loop is not self._loop:
-            self._loop, self._turns = loop, time_slices_of(loop)
-        return self._turns

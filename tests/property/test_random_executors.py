@@ -14,6 +14,7 @@ from tagflow.kernels.scheduler.state import live_counts
 from tagflow.ops.state.variables import VariableStore
 from tagflow.runtime.steps.compiled_step import compile_request, make_request
 from tagflow.runtime.steps.context import StepContext
+from tagflow.runtime.steps.environment import StepEnvironment
 from tagflow.runtime.steps.execution import Execution, ReferenceExecution
 
 from tests.property.interpret import evaluate, initial_values
@@ -35,7 +36,7 @@ async def run_everywhere(built, feeds, initial, salt):
             variables.write(initial)
             context = StepContext(0, built.graph.seed, variables)
             values = step.convert(list(feeds.values()))
-            fetched = await executor(step, context, values, tg.Settings(shuffle_seed=seed)).run()
+            fetched = await executor(step, context, values, StepEnvironment(tg.Settings(shuffle_seed=seed))).run()
             where = f"{executor.__name__} shuffled by {seed}"
             yield where, built.in_order(step.tensors, fetched), variables.read()
 

@@ -190,7 +190,7 @@ def _users(tensor: Tensor, kept: Container[Tensor], fused: set[Operation]) -> It
 def _emit(like: Operation, code: Code, wanted: list[Tensor]) -> Operation:
     registers = code.finish()
     shape = wanted[0].shape
-    attrs = {
+    attrs: dict[str, Any] = {
         "num": len(wanted),
         "steps": tuple((name, tuple(registers[t] for t in used), detail) for name, used, detail, _ in code.steps),
         "constants": tuple(np.asarray(t.op.attrs["value"]) for t in code.constants),

@@ -131,7 +131,8 @@ class _BranchScope(_Scope):
         assert self.parent is not None
         count = len(self.op.regions)
         outputs = [(data.dtype, data.shape)] * count
-        type, attrs = ("Switch", {}) if self.pred.dtype is dtypes.bool_ else ("SwitchN", {"num": count})
+        is_cond = self.pred.dtype is dtypes.bool_
+        type, attrs = "Switch" if is_cond else "SwitchN", dict[str, Any]() if is_cond else {"num": count}
         name, origin = f"{self.op.name}/Switch", Origin(self.op.name, "capture")
         return self.parent.emit(type, name, [data, self.pred], outputs, like=self.op, origin=origin, **attrs).outputs
 

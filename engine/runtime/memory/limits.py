@@ -75,31 +75,6 @@ def _named(devices: Sequence[SessionDevice], name: str) -> SessionDevice:
     return found[0]
 
 
-def keep(step: Any, key: Any, session: Any) -> None:
-    """Keep a compiled step for a session, and charge its constants to the devices; older steps make room for it.
-
-    Raises
-    ------
-    DeviceMemoryError
-        If they do not fit.
-    """
-    while True:
-        try:
-            step.settle(session._devices)
-            break
-        except MemoryLimitError as error:
-            step.holds.clear()
-            if not session._cache:
-                pools = [device.pool for device in session._devices]
-                pool = next(each for each in pools if each is not None and each.name == error.device)
-                raise refused(error, "the constants of a step", [step], pool, session.variables) from None
-        session._cache.popitem(last=False)
-        session._last = None  # keeps the step that is reported on
-    session._cache[key] = step
-    while len(session._cache) > session.settings.step_cache_size:
-        session._cache.popitem(last=False)
-
-
 async def read_variables(
     variables: Any, names: Sequence[str] | None, devices: Sequence[SessionDevice]
 ) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
 from types import TracebackType
 from typing import Any
 
@@ -33,7 +34,7 @@ class Watch:
         Values that were dropped.
     """
 
-    def __init__(self, session: Any, tensor: Tensor, limit: int, policy: str) -> None:
+    def __init__(self, tensor: Tensor, limit: int, policy: str, forget: Callable[[Watch], None]) -> None:
         if policy not in _POLICIES:
             raise GraphError(
                 "no such policy of a watch",
@@ -52,7 +53,7 @@ class Watch:
         self.limit = limit
         self.policy = policy
         self.dropped = 0
-        self._session = session
+        self._forget = forget
         self._values: deque[np.ndarray[Any, Any]] = deque()
         self._steps = 0  # running now
         self._ended = False
@@ -126,7 +127,7 @@ class Watch:
 
     def _end(self) -> None:
         self._ended = True
-        self._session._forget(self)
+        self._forget(self)
         self._admit()
         self._wake()
 

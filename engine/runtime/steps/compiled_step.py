@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from operator import itemgetter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -26,6 +26,9 @@ from ..devices.session_devices import SessionDevice
 from ..devices.simulated_time import schedulers
 from ..observe.trace import Trace
 from .counters import StepCounters
+
+if TYPE_CHECKING:
+    from .runner import StepRunner
 
 
 class Feed:
@@ -328,26 +331,26 @@ class Step:
     # /job:localhost/task:0/device:CPU:1
     """
 
-    __slots__ = ("_compiled", "_feeds", "_request", "_session", "_version", "_watched")
+    __slots__ = ("_compiled", "_feeds", "_request", "_runner", "_version", "_watched")
 
-    def __init__(self, session: Any, request: Request, feeds: tuple[Tensor, ...]) -> None:
-        self._session = session
+    def __init__(self, runner: StepRunner, request: Request, feeds: tuple[Tensor, ...]) -> None:
+        self._runner = runner
         self._request = request
         self._feeds = feeds
         self._compile()
 
     def _compile(self) -> None:
-        self._version = self._session.graph.version
-        self._watched = self._session._watched
-        self._compiled = self._session._compiled(self._request, self._feeds)
+        self._version = self._runner.graph.version
+        self._watched = self._runner.watched
+        self._compiled = self._runner.compiled(self._request, self._feeds)
 
     async def __call__(self, *values: Any, timeout: float | None = None, trace: Trace | None = None) -> Any:
         """Run the step and return the fetched values; see :meth:`Session.run`.
 
         An edge of the graph changed by ``Operation.update_input`` since the last call has it compiled again.
         """
-        session = self._session
-        session._check_open()
+        runner = self._runner
+        runner.check_open()
         if len(values) != len(self._feeds):
             raise GraphError(
                 "wrong number of fed values",
@@ -355,9 +358,9 @@ class Step:
                 got=len(values),
                 hint="give one value for each of the feeds of make_step, in their order",
             )
-        if self._version != session.graph.version or self._watched is not session._watched:
+        if self._version != runner.graph.version or self._watched is not runner.watched:
             self._compile()
-        return await session._admitted(self._request, self._compiled, values, timeout, trace)
+        return await runner.run(self._request, self._compiled, values, timeout, trace)
 
     def to_text(self) -> str:
         """Return what each device does, an operation a line, and the channels between them."""
@@ -368,7 +371,7 @@ class Step:
         return to_dot(self._partitioned())
 
     def _partitioned(self) -> Partitioned:
-        session = self._session
-        program = Program(session.graph, self._feeds, self._request.tensors, self._request.targets)
-        found: Partitioned = compile_until("partition", program, session._target())
+        runner = self._runner
+        program = Program(runner.graph, self._feeds, self._request.tensors, self._request.targets)
+        found: Partitioned = compile_until("partition", program, runner.environment.target())
         return found

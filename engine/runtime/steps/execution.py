@@ -7,13 +7,12 @@ instances as tasks, brings their results back, and on an error or a cancellation
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from math import inf
 from typing import Any
 
 from ...base.errors import GraphError, StepTimeout
-from ...base.settings import Settings
 from ...base.source_lines import Source, user_source
 from ...base.tags import DEAD
 from ...compile.plan.plan import Plan
@@ -22,20 +21,18 @@ from ...swap.swapper import StepSwapper
 from ..devices.device_values import copies_over
 from ..devices.session_devices import SessionDevice, check_arrays
 from ..devices.simulated_time import held
-from ..memory.arbiter import MemoryArbiter
-from ..memory.session_swap import Swapping
 from ..observe.trace import DEVICE, Trace, recorder_of
 from ..reference.executor import ReferenceMachine
 from ..scheduling.optask import OpTask, start_task
 from ..scheduling.time_slices import TimeSlices, time_slices_of, wait_shielded
-from ..scheduling.worker_pool import WakeupFd, WorkerPool
+from ..scheduling.worker_pool import WakeupFd
 from .compiled_step import CompiledStep
 from .counters import StepCounters
 from .dead_fetch import explain_dead_fetch
+from .environment import StepEnvironment
 from .failures import complete
-from .launch import counters_of, hold, launch, switch_outcomes
+from .launch import charge_feeds, counters_of, launch, switch_outcomes
 
-Guard = Callable[[Any], None]
 _NAMED = 4  # instances that the text of a timeout names
 _NOTED = 40  # lines of state that its note holds
 
@@ -48,29 +45,18 @@ class Execution:
     step : CompiledStep
     context : StepContext
     feeds : list of numpy.ndarray
-    settings : Settings
-    turns : TimeSlices, optional
-        Of the running loop, for who has them at hand.
-    guard : callable, optional
-        Called with each floating array that a kernel gives; what it raises fails the step.
+    environment : StepEnvironment
     trace : Trace, optional
         Gets a span for each instance.
-    cores : WorkerPool, optional
-        Whose workers do the long kernels; without, all are done on the event loop.
-    devices : sequence of SessionDevice, optional
-        Which the device plans of the step are for; only what the context says of the first unless given.
-    arbiter : MemoryArbiter, optional
-        Shared by steps that may give each other memory.
-    swapping : Swapping, optional
-        The session's.
+    time_slices : TimeSlices, optional
+        Of the running loop, for who has them at hand.
     """
 
     __slots__ = (
         "wakeup",
-        "cores",
         "counts",
-        "devices",
         "drain",
+        "environment",
         "holds",
         "machine",
         "seconds",
@@ -78,7 +64,7 @@ class Execution:
         "step",
         "swaps",
         "tasks",
-        "turns",
+        "time_slices",
         "waiter",
     )
 
@@ -87,39 +73,22 @@ class Execution:
         step: CompiledStep,
         context: Any,
         feeds: list[Any],
-        settings: Settings,
-        turns: TimeSlices | None = None,
-        guard: Guard | None = None,
+        environment: StepEnvironment,
         trace: Trace | None = None,
-        cores: WorkerPool | None = None,
-        devices: Sequence[SessionDevice] = (),
-        arbiter: MemoryArbiter | None = None,
-        swapping: Swapping | None = None,
+        time_slices: TimeSlices | None = None,
     ) -> None:
         self.step = step
-        self.cores = cores
-        self.arbiter = arbiter or MemoryArbiter()
-        self.turns = turns or time_slices_of(asyncio.get_running_loop())
-        self.seconds = settings.drain_seconds
-        workers = None if cores is None else cores.workers
-        self.machine, self.drain, self.holds = launch(
-            step,
-            context,
-            feeds,
-            devices,
-            swapping,
-            shuffle_seed=settings.shuffle_seed,
-            guard=guard,
-            recorder=recorder_of(trace),
-            workers=workers,
-        )
+        self.environment = environment
+        self.arbiter = environment.arbiter
+        self.time_slices = time_slices or time_slices_of(asyncio.get_running_loop())
+        self.seconds = environment.settings.drain_seconds
+        self.machine, self.drain, self.holds = launch(step, context, feeds, environment, recorder_of(trace))
         self.counts = counters_of(step, self.machine)
         self.swaps: list[StepSwapper] = self.machine.swaps
         for swap in self.swaps:
             swap.copies.wake, swap.copies.fail = self._look, self.abort
             if trace is not None:
                 swap.copies.show = partial(trace.add_copy, swap.counts.device if len(step.device_plans) > 1 else DEVICE)
-        self.devices = devices
         self.wakeup: WakeupFd | None = None  # rings when a worker has done its work
         self.tasks: dict[asyncio.Task[Any] | OpTask, tuple[int, Any]] = {}
         self.waiter: asyncio.Future[None] | None = None
@@ -131,15 +100,15 @@ class Execution:
         """
         try:
             self.arbiter.register(self)
-            mine = self.turns.take(self.seconds)
+            mine = self.time_slices.take(self.seconds)
             more = True if mine is None else self.drain(mine)
             if not self.machine.done or self.swaps:
                 await self._go_on(more, timeout)
             return outcome(self.step, self.machine, self.machine.compiled.plan)
         except BaseException:
             self.machine.close()
-            if self.cores is not None:
-                self.cores.release_orphans()
+            if self.environment.worker_pool is not None:
+                self.environment.worker_pool.release_orphans()
             raise
         finally:
             self.machine.close()
@@ -171,9 +140,9 @@ class Execution:
                     break
                 if not more:
                     await self._news()
-                mine = None if more else self.turns.take(self.seconds)
+                mine = None if more else self.time_slices.take(self.seconds)
                 if mine is None:
-                    mine = await self.turns.wait(self.seconds)
+                    mine = await self.time_slices.wait(self.seconds)
                 more = self.drain(mine)
                 if self.arbiter.waiting:
                     self.arbiter.poll()
@@ -211,7 +180,7 @@ class Execution:
             elif not self.machine.offloaded:
                 await self.waiter
             elif self._expect_worker():
-                with held([each.device.clock for each in self.devices if each.is_simulated]):
+                with held([each.device.clock for each in self.environment.devices if each.is_simulated]):
                     await self.waiter
         finally:
             self.waiter = None
@@ -245,7 +214,7 @@ class Execution:
                 task.cancel()
             await wait_shielded(lambda: list(self.tasks))
         if self.swaps or any(each.plan.has_device_arrays for each in self.step.device_plans):
-            settling = asyncio.ensure_future(_settle(self.swaps, self.devices))
+            settling = asyncio.ensure_future(_settle(self.swaps, self.environment.devices))
             await wait_shielded(lambda: [] if settling.done() else [settling])
 
     def activity(self) -> tuple[list[str], list[str]]:
@@ -261,18 +230,15 @@ class ReferenceExecution:
         step: CompiledStep,
         context: Any,
         feeds: list[Any],
-        settings: Settings,
-        turns: TimeSlices | None = None,
-        guard: Guard | None = None,
+        environment: StepEnvironment,
         trace: Trace | None = None,
-        cores: WorkerPool | None = None,
-        devices: Sequence[SessionDevice] = (),
-        arbiter: MemoryArbiter | None = None,
-        swapping: Swapping | None = None,
+        time_slices: TimeSlices | None = None,
     ) -> None:
         self.step = step
-        self.holds = hold(context.contexts, feeds, step, context)
-        self.machine = ReferenceMachine(step.plan, context, feeds, settings.shuffle_seed, guard, recorder_of(trace))
+        self.holds = charge_feeds(context.contexts, feeds, step, context)
+        self.machine = ReferenceMachine(
+            step.plan, context, feeds, environment.settings.shuffle_seed, environment.guard, recorder_of(trace)
+        )
         counts = [(step.plan, self.machine.counts.loop_counts)]
         self.counts = StepCounters(counts, unmoved="the reference executor does not swap")
 

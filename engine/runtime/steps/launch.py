@@ -21,13 +21,14 @@ from ..memory.limits import refused
 from ..memory.session_swap import Swapping
 from .compiled_step import CompiledStep
 from .counters import StepCounters
+from .environment import StepEnvironment
 
 Drain = Callable[[float], bool]
 Devices = Sequence[SessionDevice]
 
 
 def launch(
-    step: CompiledStep, context: Any, feeds: list[Any], devices: Devices, swapping: Swapping | None, **how: Any
+    step: CompiledStep, context: Any, feeds: list[Any], environment: StepEnvironment, recorder: Any = None
 ) -> tuple[StepMachine | MachineGroup, Drain, list[Any]]:
     """Start the machines of a step.
 
@@ -37,12 +38,10 @@ def launch(
         Offered to stateful kernels; each machine is given its own device's.
     feeds : list of numpy.ndarray
         One for each feed of the step.
-    devices : sequence of SessionDevice
-        The session's; without any, only the context's memory is used.
-    swapping : Swapping or None
-        The session's.
-    **how
-        Shuffle seed, guard, recorder and workers, as the step machine takes them.
+    environment : StepEnvironment
+        The session's; without devices, only the context's memory is used.
+    recorder : Recorder, optional
+        Notes what instances do, for a trace.
 
     Returns
     -------
@@ -53,6 +52,14 @@ def launch(
     list
         Charges the fed arrays to their devices as long as it lives.
     """
+    workers = None if environment.worker_pool is None else environment.worker_pool.workers
+    how = {
+        "shuffle_seed": environment.settings.shuffle_seed,
+        "guard": environment.guard,
+        "recorder": recorder,
+        "workers": workers,
+    }
+    devices, swapping = environment.devices, environment.swapping
     if len(step.device_plans) > 1:
         group, holds = _group(step, context, feeds, devices, swapping, how)
         return group, group.drain, holds
@@ -64,7 +71,7 @@ def launch(
     swap = _swap(part, devices, swapping)
     if swap is not None:
         context = context._replace(swap=swap)
-    holds = hold(contexts, _charged(part, feeds, swap), step, context)
+    holds = charge_feeds(contexts, _charged(part, feeds, swap), step, context)
     machine = machine_for(contexts)(
         part.tables, context, feeds, **_suited(how, part), submit=_schedule(step.schedulers[0]), swap=swap
     )
@@ -86,9 +93,8 @@ def _group(
     fed = [[feeds[k] for k in part.feeds] for part in step.device_plans]
     swaps = [_swap(part, devices, swapping) for part in step.device_plans]
     parts = list(zip(step.device_plans, step.schedulers, contexts, fed, swaps, strict=True))
-    holds = [
-        each for part, _, own, values, swap in parts for each in hold(own, _charged(part, values, swap), step, context)
-    ]
+    charged = [charge_feeds(own, _charged(part, values, swap), step, context) for part, _, own, values, swap in parts]
+    holds = [charge for charges in charged for charge in charges]
     machines = [
         machine_for(own)(
             part.tables,
@@ -146,7 +152,7 @@ def machine_for(contexts: KernelContexts) -> type[StepMachine]:
     return StepMachine if contexts.pool is None or contexts.pool.limit is None else LimitedMachine
 
 
-def hold(contexts: KernelContexts, feeds: list[Any], step: CompiledStep, context: Any) -> list[Any]:
+def charge_feeds(contexts: KernelContexts, feeds: list[Any], step: CompiledStep, context: Any) -> list[Any]:
     """Charge fed arrays to a device, as long as what is returned lives; DeviceMemoryError if they do not fit."""
     if contexts.pool is None:
         return []

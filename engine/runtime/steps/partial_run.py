@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection, Mapping
 from types import TracebackType
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
@@ -18,6 +18,9 @@ from ..observe.trace import Trace
 from .compiled_step import CompiledStep, Request, feed_values, make_request
 from .dead_fetch import explain_dead_fetch
 from .execution import start_timer
+
+if TYPE_CHECKING:
+    from .runner import StepRunner
 
 _AGAIN = "begin another one with partial_run_setup"
 
@@ -197,11 +200,13 @@ class PartialRun:
     ----------
     done : bool
         Whether no more parts can be run.
+    runner : StepRunner
+        Which runs it.
     """
 
-    def __init__(self, session: Any, step: CompiledStep, parts: PartialRunState) -> None:
+    def __init__(self, runner: StepRunner, step: CompiledStep, parts: PartialRunState) -> None:
         self._parts = parts
-        self._session = session
+        self.runner = runner
         self._step = step
         self._results = {element: key for key, element in enumerate(_elements(step))}
         self._feeds = {feed.tensor: index for index, feed in enumerate(step.feeds)}
@@ -232,7 +237,7 @@ class PartialRun:
         self._closed = True
         await self._parts.close("this partial run was closed")
 
-    async def _part(self, fetches: Any, feeds: Mapping[Any, Any], timeout: float | None) -> Any:
+    async def part(self, fetches: Any, feeds: Mapping[Any, Any], timeout: float | None) -> Any:
         """Run a part; see :meth:`Session.partial_run`. What is refused changes nothing."""
         self._check_alive()
         request = make_request(self._step.graph, fetches)
@@ -283,7 +288,8 @@ class PartialRun:
                     hint="feed each tensor once; begin another partial run for other values",
                 )
             arrays[index] = self._step.feeds[index].convert(value)
-        return {index: self._session._contexts.run(np.array, array) for index, array in arrays.items()}
+        contexts = self.runner.environment.devices[0].contexts
+        return {index: contexts.run(np.array, array) for index, array in arrays.items()}
 
     def _check_computable(self, element: Tensor | Operation, key: int, fed: set[int]) -> None:
         missing = [self._step.feeds[index].tensor.name for index in self._step.needs[key] if index not in fed]
@@ -321,34 +327,34 @@ class PartialRun:
                 timer.cancel()
 
 
-async def begin(session: Any, step: CompiledStep, trace: Trace | None) -> PartialRun:
-    """Return a partial run of a step, as soon as the session has a place for it."""
-    if session._admission is None:
-        return _begin(session, step, trace)
-    await session._admission.__aenter__()
+async def begin(runner: StepRunner, step: CompiledStep, trace: Trace | None) -> PartialRun:
+    """Return a partial run of a step, as soon as its runner has a place for it."""
+    if runner.admission is None:
+        return _begin(runner, step, trace)
+    await runner.admission.__aenter__()
     try:
-        return _begin(session, step, trace)
+        return _begin(runner, step, trace)
     except BaseException:
-        session._admission.leave()
+        runner.admission.leave()
         raise
 
 
-def _begin(session: Any, step: CompiledStep, trace: Trace | None) -> PartialRun:
+def _begin(runner: StepRunner, step: CompiledStep, trace: Trace | None) -> PartialRun:
     """Let a step begin, in a task of its own; its place is given back when that has ended."""
-    session._check_open()
+    runner.check_open()
     parts = PartialRunState(step)
-    watches = session._watches_of(step)
+    watches = runner.watches_of(step)
 
     def over(_: asyncio.Task[Any]) -> None:
-        session._end(parts, watches)
-        if session._admission is not None:
-            session._admission.leave()
+        runner.end(parts, watches)
+        if runner.admission is not None:
+            runner.admission.leave()
         parts.over()
 
-    execution = session._begin(step, [], watches, trace, parts)
-    session._running.add(parts)
+    execution = runner.begin(step, [], watches, trace, parts)
+    runner.running.add(parts)
     parts.start(execution).add_done_callback(over)
-    return PartialRun(session, step, parts)
+    return PartialRun(runner, step, parts)
 
 
 def _elements(wanted: CompiledStep | Request) -> list[Tensor | Operation]:

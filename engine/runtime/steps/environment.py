@@ -1,0 +1,59 @@
+"""What the steps of one session share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from ...base.settings import DEFAULTS, Settings
+from ...compile import Target
+from ...ops.state.variables import VariableStore
+from ..devices.session_devices import SessionDevice
+from ..memory.arbiter import MemoryArbiter
+from ..memory.session_swap import Swapping
+from ..scheduling.blocking_calls import BlockingCalls
+from ..scheduling.worker_pool import WorkerPool
+
+Guard = Callable[[Any], None]
+
+
+@dataclass(frozen=True, slots=True)
+class StepEnvironment:
+    """What an execution is given besides its step, feeds and context; by default what a step needs alone.
+
+    Attributes
+    ----------
+    settings : Settings
+    devices : tuple of SessionDevice
+        Which the device plans of steps are for; only the memory that the context names unless given.
+    soft_placement : bool
+        Place operations elsewhere that ask for a device that is not there, or for two.
+    variables : VariableStore
+    blocking_calls : BlockingCalls or None
+        Threads for functions that block.
+    worker_pool : WorkerPool or None
+        Whose workers do the long kernels; without, all are done on the event loop.
+    arbiter : MemoryArbiter
+        Shared by steps that may give each other memory.
+    swapping : Swapping or None
+        How saved values leave the devices' memory.
+    guard : callable or None
+        Called with each floating array that a kernel gives; what it raises fails the step.
+    """
+
+    settings: Settings = DEFAULTS
+    devices: tuple[SessionDevice, ...] = ()
+    soft_placement: bool = False
+    variables: VariableStore = field(default_factory=VariableStore)
+    blocking_calls: BlockingCalls | None = None
+    worker_pool: WorkerPool | None = None
+    arbiter: MemoryArbiter = field(default_factory=MemoryArbiter)
+    swapping: Swapping | None = None
+    guard: Guard | None = None
+
+    def target(self, partial_run: bool = False) -> Target:
+        """Return what steps are compiled for."""
+        devices = tuple(each.target() for each in self.devices)
+        swap = None if self.swapping is None else self.swapping.everywhere
+        return Target(self.settings, devices, self.soft_placement, swap, partial_run)

@@ -1,0 +1,76 @@
+"""Compiled steps that a session keeps, least recently used first out."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import Any
+
+from ...kernels.memory.pool import MemoryLimitError
+from ..memory.limits import refused
+from .compiled_step import CompiledStep
+from .counters import StepCounters
+from .environment import StepEnvironment
+
+
+class StepCache:
+    """Compiled steps by what was asked for; the constants of each are charged to its devices as long as it is kept.
+
+    Parameters
+    ----------
+    environment : StepEnvironment
+
+    Attributes
+    ----------
+    last : (CompiledStep, StepCounters) or None
+        The last step started and what counts its loops, for reports.
+    """
+
+    def __init__(self, environment: StepEnvironment) -> None:
+        self._environment = environment
+        self._steps: OrderedDict[Any, CompiledStep] = OrderedDict()
+        self.last: tuple[CompiledStep, StepCounters] | None = None
+
+    def __len__(self) -> int:
+        return len(self._steps)
+
+    def get(self, key: Any) -> CompiledStep | None:
+        """Return the step of a key, which is now the one used last; None if it is not kept."""
+        step = self._steps.get(key)
+        if step is not None:
+            self._steps.move_to_end(key)
+        return step
+
+    def insert(self, key: Any, step: CompiledStep) -> None:
+        """Keep a step and charge its constants; older steps make room for these.
+
+        Raises
+        ------
+        DeviceMemoryError
+            If they do not fit.
+        """
+        while not self._charge(step):
+            self._steps.popitem(last=False)
+            self.last = None  # keeps the step that is reported on
+        self._steps[key] = step
+        while len(self._steps) > self._environment.settings.step_cache_size:
+            self._steps.popitem(last=False)
+
+    def _charge(self, step: CompiledStep) -> bool:
+        """Charge a step's constants; return False if they do not fit beside those of other steps."""
+        devices = self._environment.devices
+        try:
+            step.settle(devices)
+        except MemoryLimitError as error:
+            step.holds.clear()
+            if self._steps:
+                return False
+            pools = [device.pool for device in devices]
+            pool = next(each for each in pools if each is not None and each.name == error.device)
+            variables = self._environment.variables
+            raise refused(error, "the constants of a step", [step], pool, variables) from None
+        return True
+
+    def clear(self) -> None:
+        """Let go of all steps."""
+        self._steps.clear()
+        self.last = None
