@@ -10,12 +10,12 @@ install: $(PYTHON)  ## editable install with everything the tests need
 $(PYTHON):
 	python3 -m venv $(VENV)
 
-test:  ## the whole suite
-	$(PYTHON) -m pytest
+test:  ## the whole suite, on all cores
+	$(PYTHON) -m pytest -n auto
 
 debug: $(PYTHON)  ## rebuild with bounds checks and counters on, then test; `make install` goes back
 	TAGFLOW_DEBUG=1 $(VENV)/bin/pip install --quiet --editable '.[test]'
-	$(PYTHON) -m pytest
+	$(PYTHON) -m pytest -n auto
 
 lint:
 	$(VENV)/bin/ruff check .

@@ -32,7 +32,7 @@ from .scheduling.worker_pool import WorkerPool
 from .steps.compiled_step import Step, feed_values, make_request, resolve_feeds
 from .steps.environment import StepEnvironment
 from .steps.execution import executor_named
-from .steps.partial_run import PartialRun, begin
+from .steps.partial_run import PartialRun, begin, run_part
 from .steps.runner import StepRunner
 
 
@@ -288,7 +288,7 @@ class Session:
                 got=handle,
                 hint="await session.partial_run_setup(fetches, feeds)",
             )
-        return await handle.part(fetches, feeds or {}, self.timeout if timeout is None else timeout)
+        return await run_part(handle, fetches, feeds or {}, self.timeout if timeout is None else timeout)
 
     async def read_variables(self, names: Sequence[str] | None = None) -> dict[str, np.ndarray[Any, Any]]:
         """Return copies of the variables' values.

@@ -237,7 +237,7 @@ class PartialRun:
         self._closed = True
         await self._parts.close("this partial run was closed")
 
-    async def part(self, fetches: Any, feeds: Mapping[Any, Any], timeout: float | None) -> Any:
+    async def _part(self, fetches: Any, feeds: Mapping[Any, Any], timeout: float | None) -> Any:
         """Run a part; see :meth:`Session.partial_run`. What is refused changes nothing."""
         self._check_alive()
         request = make_request(self._step.graph, fetches)
@@ -337,6 +337,11 @@ async def begin(runner: StepRunner, step: CompiledStep, trace: Trace | None) -> 
     except BaseException:
         runner.admission.leave()
         raise
+
+
+async def run_part(handle: PartialRun, fetches: Any, feeds: Mapping[Any, Any], timeout: float | None) -> Any:
+    """Run a part of a partial run; see :meth:`Session.partial_run`."""
+    return await handle._part(fetches, feeds, timeout)
 
 
 def _begin(runner: StepRunner, step: CompiledStep, trace: Trace | None) -> PartialRun:
