@@ -21,8 +21,8 @@ from tagflow.ir.verify import STAGES, check
 from tagflow.ops.control.placeholders import placeholder
 
 from tests.ops.evaluation import declare_all
-from tests.settings import ON
 from tests.support.compiling import lowered
+from tests.support.settings import ON
 
 declare_all()
 PAIR = [(dtypes.int32, SCALAR)] * 2

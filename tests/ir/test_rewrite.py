@@ -22,10 +22,10 @@ from tagflow.ir.verify import check
 from tagflow.ops.control.placeholders import identity, no_op, placeholder
 from tagflow.ops.control.primitives import enter, exit, loop_cond, merge, next_iteration, switch
 
-from tests.execute import Calls, execute
 from tests.ops.evaluation import declare_all
-from tests.settings import ON
 from tests.support.compiling import lowered, pruned
+from tests.support.execute import Calls, execute
+from tests.support.settings import ON
 
 declare_all()
 

@@ -21,7 +21,7 @@ from tests.property.strategies import mixed_programs, smooth_programs
 from tests.property.test_random_executors import compare, run_session
 from tests.property.test_random_gradients import build_gradients
 from tests.property.translate import build
-from tests.settings import ON
+from tests.support.settings import ON
 
 SWITCHES = {"none": ON} | {name: ON.without(name) for name in [*FAST_PATHS, "all"]}
 

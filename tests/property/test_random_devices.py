@@ -18,7 +18,7 @@ from tests.property.strategies import mixed_programs, smooth_programs
 from tests.property.test_random_executors import compare, run_session
 from tests.property.test_random_gradients import build_gradients
 from tests.property.translate import build
-from tests.settings import ON
+from tests.support.settings import ON
 
 SEEDS = (None, 1, 2)
 

@@ -17,8 +17,8 @@ from tests.property.test_random_devices import check_gradients, check_program
 from tests.property.test_random_executors import compare
 from tests.property.test_random_limits import run as run_in_little
 from tests.property.translate import build
-from tests.settings import ON
-from tests.strict.device import StrictDevice
+from tests.strict_array_library.device import StrictDevice
+from tests.support.settings import ON
 
 PLACES = {
     "layout": st.sampled_from(["s", "sc", "cs", "scs"]),

@@ -19,7 +19,7 @@ from tests.property.test_random_devices import scatter
 from tests.property.test_random_executors import compare
 from tests.property.test_random_gradients import build_gradients
 from tests.property.translate import build
-from tests.settings import ON
+from tests.support.settings import ON
 
 
 async def run(session, built, feeds, initial):

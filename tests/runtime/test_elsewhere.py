@@ -14,8 +14,8 @@ from tagflow.training import AdamOptimizer as Adam
 from tagflow.training import GradientDescentOptimizer as GradientDescent
 from tagflow.training import MomentumOptimizer as Momentum
 
-from tests.strict.device import StrictDevice
-from tests.strict.library import WAITS, Array, xp
+from tests.strict_array_library.device import StrictDevice
+from tests.strict_array_library.library import WAITS, Array, xp
 
 pytestmark = pytest.mark.usefixtures("strict_library")
 X = np.linspace(-1, 1, 12, dtype=np.float32).reshape(4, 3)

@@ -9,8 +9,8 @@ from tagflow.ir.program import Program
 from tagflow.kernels.scheduler.machine import StepMachine
 from tagflow.kernels.scheduler.plan import CompiledPlan
 
-from tests.settings import ON
 from tests.support.compiling import optimized, plan_of
+from tests.support.settings import ON
 
 OFF = replace(ON, fuse=False)
 

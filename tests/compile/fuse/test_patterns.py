@@ -10,8 +10,8 @@ from tagflow.kernels.scheduler.machine import StepMachine
 from tagflow.kernels.scheduler.plan import CompiledPlan
 from tagflow.training import AdamOptimizer, MomentumOptimizer
 
-from tests.settings import ON
 from tests.support.compiling import optimized, plan_of
+from tests.support.settings import ON
 
 OFF = replace(ON, fuse=False)
 STAYS = {"Const", "Feed", "Fused", "MatMul"}

@@ -9,8 +9,8 @@ from tagflow.base.errors import TensorArrayError
 from tagflow.ir.program import Program
 
 from tests.compile.loops.test_input_projection import run
-from tests.settings import ON
 from tests.support.compiling import optimized
+from tests.support.settings import ON
 
 BATCH, UNITS, LENGTH = 16, 64, 7
 ROW = BATCH * UNITS * 4  # bytes

@@ -12,8 +12,8 @@ from tagflow.kernels.scheduler.plan import CompiledPlan
 from tagflow.ops.state.variables import VariableStore
 from tagflow.runtime.steps.context import StepContext
 
-from tests.settings import ON
 from tests.support.compiling import optimized, plan_of
+from tests.support.settings import ON
 
 OFF = replace(ON, hoist_bytes=0, block_bytes=0)
 BATCH, UNITS, LENGTH = 16, 64, 3

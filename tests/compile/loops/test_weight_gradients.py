@@ -10,8 +10,8 @@ from tagflow.kernels.cpu.product_sum import ProductSum
 from tagflow.kernels.scheduler.machine import StepMachine
 from tagflow.kernels.scheduler.plan import CompiledPlan
 
-from tests.settings import ON
 from tests.support.compiling import optimized, plan_of
+from tests.support.settings import ON
 
 OFF = replace(ON, batch=False, accumulate=False)
 

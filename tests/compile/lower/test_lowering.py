@@ -19,10 +19,10 @@ from tagflow.ir.text import parse, to_text
 from tagflow.ops.control.placeholders import identity, no_op, placeholder
 from tagflow.runtime.reference.executor import ReferenceMachine
 
-from tests.execute import Calls, execute
 from tests.ops.evaluation import declare_all
 from tests.ops.instances import Step
 from tests.support.compiling import lowered, plan_of
+from tests.support.execute import Calls, execute
 
 declare_all()
 

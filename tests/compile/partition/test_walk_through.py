@@ -8,7 +8,7 @@ import tagflow as tg
 from tagflow.base.tags import DEAD
 
 from tests.compile.partition.building import cut, on, run, source
-from tests.settings import ON
+from tests.support.settings import ON
 
 ZERO = """
 0: while/LoopCond from 0 to 1: False

@@ -7,8 +7,8 @@ import pytest
 import tagflow as tg
 from tagflow.ir.program import Program
 
-from tests.settings import ON
 from tests.support.compiling import optimized
+from tests.support.settings import ON
 
 OFF = replace(ON, fuse=False)
 

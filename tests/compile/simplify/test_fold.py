@@ -4,8 +4,8 @@ import pytest
 import tagflow as tg
 from tagflow.ir.program import Program
 
-from tests.settings import ON
 from tests.support.compiling import plan_of
+from tests.support.settings import ON
 
 
 @pytest.fixture(autouse=True)

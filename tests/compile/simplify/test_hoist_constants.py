@@ -7,9 +7,9 @@ import pytest
 import tagflow as tg
 from tagflow.ir.program import Program
 
-from tests.execute import execute
-from tests.settings import ON
 from tests.support.compiling import optimized
+from tests.support.execute import execute
+from tests.support.settings import ON
 
 OFF = replace(ON, hoist=False)
 

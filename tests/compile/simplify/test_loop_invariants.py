@@ -7,8 +7,8 @@ import pytest
 import tagflow as tg
 from tagflow.ir.program import Program
 
-from tests.settings import ON
 from tests.support.compiling import lowered
+from tests.support.settings import ON
 
 OFF = replace(ON, loop_invariants=False)
 
