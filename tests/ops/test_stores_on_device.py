@@ -8,7 +8,7 @@ from tagflow.kernels.scheduler.series import Series
 from tagflow.ops.state.stacks import StackStorage
 
 from tests.ops.instances import Instance
-from tests.ops.test_registry import DEFINITIONS
+from tests.ops.samples import DEFINITIONS
 from tests.strict_array_library.kernels import computed
 from tests.strict_array_library.library import WAITS, Array, xp
 
