@@ -21,12 +21,6 @@ from tests.support.execute import Calls, execute
 declare_all()
 
 
-@pytest.fixture(autouse=True)
-def graph():
-    with Graph().as_default() as graph:
-        yield graph
-
-
 def names(operations):
     return [op.name for op in operations]
 

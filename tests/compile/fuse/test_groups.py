@@ -11,6 +11,8 @@ from tests.support.compiling import optimized
 from tests.support.running import machine_results, result_pairs
 from tests.support.settings import ON
 
+pytestmark = pytest.mark.usefixtures("graph")
+
 OFF = replace(ON, fuse=False)
 
 
@@ -31,12 +33,6 @@ def cell(z, c):
     i, f, g, o = tg.split(z, 4, axis=1)
     c = tg.sigmoid(f + 1.0) * c + tg.sigmoid(i) * tg.tanh(g)
     return tg.sigmoid(o) * tg.tanh(c), c
-
-
-@pytest.fixture(autouse=True)
-def _graph():
-    with tg.Graph().as_default():
-        yield
 
 
 @pytest.fixture

@@ -12,14 +12,10 @@ from tests.support.compiling import optimized
 from tests.support.running import machine_results, result_pairs
 from tests.support.settings import ON
 
+pytestmark = pytest.mark.usefixtures("graph")
+
 OFF = replace(ON, fuse=False)
 STAYS = {"Const", "Feed", "Fused", "MatMul"}
-
-
-@pytest.fixture(autouse=True)
-def _graph():
-    with tg.Graph().as_default():
-        yield
 
 
 def left(fetches, feeds):

@@ -12,17 +12,13 @@ from tests.support.compiling import optimized
 from tests.support.running import machine_results, result_pairs
 from tests.support.settings import ON
 
+pytestmark = pytest.mark.usefixtures("graph")
+
 BATCH, UNITS, LENGTH = 16, 64, 7
 ROW = BATCH * UNITS * 4  # bytes
 PRODUCT = 4 * ROW
 OFF = replace(ON, hoist_bytes=0, block_bytes=0)
 BLOCKS = replace(ON, hoist_bytes=0, block_bytes=3 * (PRODUCT + ROW))
-
-
-@pytest.fixture(autouse=True)
-def _graph():
-    with tg.Graph().as_default():
-        yield
 
 
 def recurrent(*, length=LENGTH, start=0, step=1, index=lambda t: t, computed=False, **options):

@@ -12,14 +12,10 @@ from tests.support.compiling import optimized
 from tests.support.running import machine_results, result_pairs
 from tests.support.settings import ON
 
+pytestmark = pytest.mark.usefixtures("graph")
+
 OFF = replace(ON, hoist_bytes=0, block_bytes=0)
 BATCH, UNITS, LENGTH = 16, 64, 3
-
-
-@pytest.fixture(autouse=True)
-def _graph():
-    with tg.Graph().as_default():
-        yield
 
 
 def products(fetches, feeds, settings=ON):

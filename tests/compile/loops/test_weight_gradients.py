@@ -12,13 +12,9 @@ from tests.support.compiling import optimized
 from tests.support.running import result_pairs
 from tests.support.settings import ON
 
+pytestmark = pytest.mark.usefixtures("graph")
+
 OFF = replace(ON, batch=False, accumulate=False)
-
-
-@pytest.fixture(autouse=True)
-def _graph():
-    with tg.Graph().as_default():
-        yield
 
 
 def inside_loops(fetches, feeds, settings=ON):

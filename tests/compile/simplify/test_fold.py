@@ -7,11 +7,7 @@ from tagflow.ir.program import Program
 from tests.support.compiling import plan_of
 from tests.support.settings import ON
 
-
-@pytest.fixture(autouse=True)
-def graph():
-    with tg.Graph().as_default() as graph:
-        yield graph
+pytestmark = pytest.mark.usefixtures("graph")
 
 
 def run(fetches):
