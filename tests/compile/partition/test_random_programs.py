@@ -86,7 +86,7 @@ def test_random_devices(batch, program, seed, count, window):
     variables, expected = VariableStore(), evaluate(program)
     variables.write(initial_values(program))
     running = run_partitioned(partitioned, list(feeds.values()), seed % 3 or None, variables=variables)
-    compare(built.topological_order(fetches, asyncio.run(running)[0]), variables.read(), expected, "partitioned")
+    compare(built.in_order(fetches, asyncio.run(running)[0]), variables.read(), expected, "partitioned")
 
 
 @pytest.mark.rule(115, 116, 118, 119, 120, 123)
