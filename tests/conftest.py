@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.probes import has_gpu
-from tests.rules import FIRST, LAST, coverage, report
-from tests.switches import all_on, switch_off
+from tests.support.fast_path_switches import all_on, switch_off
+from tests.support.probes import has_gpu
+from tests.support.rules import FIRST, LAST, coverage, report
 
 os.environ.setdefault("TAGFLOW_CHECK_PASSES", "1")  # read when tagflow is imported; checks graphs between passes
 

@@ -83,7 +83,7 @@ def test_every_error_is_in_the_index():
 
 
 def test_every_rule_has_its_line():
-    from tests.rules import FIRST, LAST
+    from tests.support.rules import FIRST, LAST
 
     numbers = [int(n) for n in re.findall(r"^(\d+)\. ", NAMES["docs/semantics.md"], re.M)]
     assert numbers == list(range(FIRST, LAST + 1))

@@ -3,11 +3,7 @@
 import pytest
 import tagflow as tg
 
-
-@pytest.fixture(autouse=True)
-def graph():
-    with tg.Graph().as_default() as graph:
-        yield graph
+pytestmark = pytest.mark.usefixtures("graph")
 
 
 def chain(x, length):

@@ -1,6 +1,6 @@
 """The table behind ``pytest --rules``."""
 
-from tests.rules import FIRST, LAST, LATER, report
+from tests.support.rules import FIRST, LAST, LATER, report
 
 
 def test_uncovered_rules_are_holes_unless_listed_for_later():

@@ -29,8 +29,8 @@ from bench import (
     step_overhead,
 )
 from bench.__main__ import experiments
-from tests.settings import ON
 from tests.support.compiling import plan_of
+from tests.support.settings import ON
 
 
 async def run(factory, case, steps=1):

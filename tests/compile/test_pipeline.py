@@ -11,8 +11,8 @@ from tagflow.compile import PIPELINE, Target, compile_until
 from tagflow.ir.program import Program
 from tagflow.training import AdamOptimizer
 
-from tests.settings import ON
 from tests.support.compiling import optimized, plan_of
+from tests.support.settings import ON
 
 SWITCHES = [{}, {"fold": False}, {"merge": False}, {"fold": False, "merge": False}]
 COUNTS = [{"Add": 1, "Mul": 1}, {"Add": 1, "Mul": 2}, {"Add": 2, "Mul": 1}, {"Add": 2, "Mul": 2}]

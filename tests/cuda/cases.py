@@ -9,8 +9,8 @@ from tagflow.ir.program import Program
 from tagflow.kernels.cuda.registry import find_compiled
 from tagflow.training import AdamOptimizer, MomentumOptimizer
 
-from tests.settings import ON
 from tests.support.compiling import optimized
+from tests.support.settings import ON
 
 REALS = ["float32", "float64"]
 

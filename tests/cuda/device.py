@@ -1,7 +1,7 @@
 """A strict device with a compiler of CUDA C, which compiles for this machine."""
 
 from tests.cuda.host import xp
-from tests.strict.device import StrictDevice
+from tests.strict_array_library.device import StrictDevice
 
 
 class CompilingDevice(StrictDevice):

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tests.strict.library import Array, Library
+from tests.strict_array_library.library import Array, Library
 
 SHIM = Path(__file__).with_name("host.h")
 OPTIONS = ("-x", "c++", "-std=c++17", "-O0", "-ffp-contract=off", "-fno-gnu-unique", "-fvisibility=hidden")

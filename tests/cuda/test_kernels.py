@@ -12,9 +12,9 @@ from tagflow.kernels.cuda.writing import KNOWN
 from tests.cuda.cases import PROGRAMS, REALS, Case, adam, cases, layer_norm, lstm, row_cases
 from tests.cuda.host import RawModule, compiler, library, xp
 from tests.cuda.steps import any_steps, every_step
-from tests.ops.test_registry import SAMPLES
-from tests.strict.kernels import compare, run, run_compiled, variants
-from tests.strict.library import WAITS
+from tests.ops.samples import SAMPLES
+from tests.strict_array_library.kernels import compare, run, run_compiled, variants
+from tests.strict_array_library.library import WAITS
 
 pytestmark = pytest.mark.skipif(compiler() is None, reason="compiler() found no C++ compiler")
 SIZES = [(3, 5), (2, 300)]

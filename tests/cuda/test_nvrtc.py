@@ -10,7 +10,7 @@ from tagflow.kernels.cuda.launching import options, over_rows, source
 from tests.cuda.cases import PROGRAMS, REALS, cases
 from tests.cuda.nvrtc import architectures, compiled, nvrtc
 from tests.cuda.steps import any_steps, every_step
-from tests.strict.library import Library
+from tests.strict_array_library.library import Library
 
 pytestmark = pytest.mark.skipif(nvrtc() is None, reason="nvrtc() found no libnvrtc")
 SIZES = {"unsigned": 1000, "size_t": 1 << 31}  # of the largest array, by the type that counts its elements

@@ -6,9 +6,9 @@ from hypothesis import given
 from tests.cuda.device import CompilingDevice
 from tests.cuda.host import RawModule, compiler
 from tests.property.runs import batch_settings, batches
+from tests.property.scattering import check_gradients
 from tests.property.strategies import smooth_programs
-from tests.property.test_random_devices import check_gradients
-from tests.property.test_random_elsewhere import PLACES, run_on
+from tests.property.strict_devices import PLACES, run_on
 
 pytestmark = pytest.mark.skipif(compiler() is None, reason="compiler() found no C++ compiler")
 

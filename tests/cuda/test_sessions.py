@@ -12,9 +12,9 @@ from tagflow.training import MomentumOptimizer as Momentum
 
 from tests.cuda.device import CompilingDevice
 from tests.cuda.host import RawModule, compiler
-from tests.runtime.test_elsewhere import PROGRAMS, lstm
-from tests.settings import ON
-from tests.strict.library import WAITS, Special
+from tests.runtime.device_programs import PROGRAMS, lstm
+from tests.strict_array_library.library import WAITS, Special
+from tests.support.settings import ON
 
 pytestmark = pytest.mark.skipif(compiler() is None, reason="compiler() found no C++ compiler")
 

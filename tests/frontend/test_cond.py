@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import tagflow as tg
 
-from tests.execute import Calls
+from tests.support.execute import Calls
 
 Pair = namedtuple("Pair", "left right")
 

@@ -9,7 +9,6 @@ from tagflow.base.shapes import Shape
 from tagflow.frontend.conditional import case, cond, switch_case
 from tagflow.frontend.loops import while_loop
 from tagflow.ir.apply import apply, constant
-from tagflow.ir.graph import Graph
 from tagflow.ir.program import Program
 from tagflow.ops.control.placeholders import identity, placeholder
 from tagflow.ops.control.primitives import enter, exit, loop_cond, merge, next_iteration, switch
@@ -18,12 +17,6 @@ from tests.ops.evaluation import declare_all
 from tests.support.compiling import plan_of
 
 declare_all()
-
-
-@pytest.fixture(autouse=True)
-def graph():
-    with Graph().as_default() as graph:
-        yield graph
 
 
 def compiled(*fetches):

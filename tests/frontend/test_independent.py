@@ -7,12 +7,6 @@ import pytest
 import tagflow as tg
 
 
-@pytest.fixture(autouse=True)
-def graph():
-    with tg.Graph().as_default() as graph:
-        yield graph
-
-
 def below(n):
     return lambda i, *_: i < n
 

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 import tagflow as tg
 
-from tests.execute import Calls
+from tests.support.execute import Calls
 
 BOTH = pytest.mark.parametrize("chosen", [True, False])
 

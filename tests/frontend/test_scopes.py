@@ -15,16 +15,10 @@ from tagflow.ir.apply import constant
 from tagflow.ir.graph import Graph
 from tagflow.ops.control.placeholders import identity, no_op, placeholder
 
-from tests.execute import Calls, execute
 from tests.ops.evaluation import declare_all
+from tests.support.execute import Calls, execute
 
 declare_all()
-
-
-@pytest.fixture(autouse=True)
-def graph():
-    with Graph().as_default() as graph:
-        yield graph
 
 
 def names(operations):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tagflow as tg
 
-from tests.execute import Calls
+from tests.support.execute import Calls
 
 
 def number(value, dtype="int32"):

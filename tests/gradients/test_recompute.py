@@ -9,8 +9,8 @@ from tagflow.ir.program import Program
 from tagflow.ir.text import parse, to_text
 
 from tests.gradients.building import assert_near, scalar, unknown
-from tests.settings import ON
 from tests.support.compiling import lowered
+from tests.support.settings import ON
 
 EVERY = [1, 2, 3, 100]
 WINDOWS = [1, 32]

@@ -10,7 +10,7 @@ import tagflow as tg
 from tagflow.ir.program import Program
 
 from tests.gradients.building import Dynamic, assert_near, choose, derivatives, repeat, scalar, unknown
-from tests.gradients.test_nesting import PROGRAMS
+from tests.gradients.nested_programs import PROGRAMS
 from tests.support.compiling import lowered
 
 

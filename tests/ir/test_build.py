@@ -4,11 +4,7 @@ import numpy as np
 import pytest
 import tagflow as tg
 
-
-@pytest.fixture(autouse=True)
-def graph():
-    with tg.Graph().as_default() as graph:
-        yield graph
+pytestmark = pytest.mark.usefixtures("graph")
 
 
 def test_a_value_behind_a_long_chain_is_known():

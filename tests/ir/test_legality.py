@@ -21,17 +21,13 @@ from tagflow.ir.verify import STAGES, check
 from tagflow.ops.control.placeholders import placeholder
 
 from tests.ops.evaluation import declare_all
-from tests.settings import ON
 from tests.support.compiling import lowered
+from tests.support.settings import ON
+
+pytestmark = pytest.mark.usefixtures("graph")
 
 declare_all()
 PAIR = [(dtypes.int32, SCALAR)] * 2
-
-
-@pytest.fixture(autouse=True)
-def graph():
-    with Graph().as_default() as graph:
-        yield graph
 
 
 def program():

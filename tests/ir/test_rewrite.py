@@ -13,7 +13,6 @@ from tagflow.frontend.conditional import cond
 from tagflow.frontend.loops import while_loop
 from tagflow.frontend.scopes import control_dependencies, device
 from tagflow.ir.apply import apply, constant
-from tagflow.ir.graph import Graph
 from tagflow.ir.program import Program, copy_program
 from tagflow.ir.structured import num_results, save_maybe, save_series, saved_outputs, trip_count
 from tagflow.ir.text import to_text
@@ -22,18 +21,14 @@ from tagflow.ir.verify import check
 from tagflow.ops.control.placeholders import identity, no_op, placeholder
 from tagflow.ops.control.primitives import enter, exit, loop_cond, merge, next_iteration, switch
 
-from tests.execute import Calls, execute
 from tests.ops.evaluation import declare_all
-from tests.settings import ON
 from tests.support.compiling import lowered, pruned
+from tests.support.execute import Calls, execute
+from tests.support.settings import ON
+
+pytestmark = pytest.mark.usefixtures("graph")
 
 declare_all()
-
-
-@pytest.fixture(autouse=True)
-def graph():
-    with Graph().as_default() as graph:
-        yield graph
 
 
 def copied(fetches, feeds=(), targets=()):

@@ -21,9 +21,9 @@ from tagflow.ir.text_values import Reader, format_value
 from tagflow.ops.control.placeholders import identity, no_op, placeholder
 from tagflow.ops.control.primitives import enter, exit, loop_cond, merge, next_iteration, switch
 
-from tests.execute import execute
 from tests.ops.evaluation import declare_all
 from tests.support.compiling import lowered
+from tests.support.execute import execute
 
 DEFINITIONS = declare_all()
 

@@ -13,8 +13,8 @@ from tagflow.kernels.memory.contexts import KernelContexts
 from tagflow.kernels.memory.pool import Pool
 from tagflow.ops.state.tensor_array_storage import ArrayStorage
 
-from tests.kernels.test_native_kernels import KINDS, odd
-from tests.settings import ON
+from tests.kernels.odd_arrays import KINDS, odd
+from tests.support.settings import ON
 
 
 class Context:

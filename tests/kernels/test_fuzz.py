@@ -16,8 +16,8 @@ from tagflow.kernels.scheduler.machine import StepMachine
 from tagflow.kernels.scheduler.plan import CompiledPlan
 
 from tests.kernels.fuzzing import CASES, LAYOUTS, Subclass, numbers
-from tests.settings import ON
 from tests.support.compiling import plan_of
+from tests.support.settings import ON
 
 ROUNDS = 2 * len(LAYOUTS)
 ELSEWHERE = {  # test_elements.py

@@ -10,40 +10,13 @@ from tagflow.kernels.scheduler.machine import StepMachine
 from tagflow.kernels.scheduler.plan import CompiledPlan
 from tagflow.ops.array.broadcasting import sum_to_shape
 
+from tests.kernels.odd_arrays import KINDS, odd
 from tests.support.compiling import plan_of
 
 DTYPES = ["float32", "float64", "int32", "float16"]
 BINARY = {"add": tg.add, "multiply": tg.multiply, "subtract": tg.subtract, "less": tg.less, "maximum": tg.maximum}
 
 
-class Subclass(np.ndarray):
-    """An array that says nothing new."""
-
-
-def odd(array, kind):
-    """Return the same values in another kind of array."""
-    if kind == "fortran":
-        return np.asfortranarray(array)
-    if kind == "strided":
-        wide = np.zeros((*array.shape[:-1], array.shape[-1] * 2), array.dtype)
-        wide[..., ::2] = array
-        return wide[..., ::2]
-    if kind == "backwards":
-        return array[::-1].copy()[::-1]
-    if kind == "readonly":
-        copy = array.copy()
-        copy.flags.writeable = False
-        return copy
-    if kind == "unaligned":
-        raw = np.zeros(array.nbytes + 1, np.uint8)[1:].view(array.dtype).reshape(array.shape)
-        raw[...] = array
-        return raw
-    if kind == "swapped":
-        return array.astype(array.dtype.newbyteorder())
-    return array.view(Subclass) if kind == "subclass" else array
-
-
-KINDS = ["plain", "fortran", "strided", "backwards", "readonly", "unaligned", "swapped", "subclass"]
 SHAPES = [(2, 3), (1, 1), (0, 3), (3, 0), (5, 1), (17, 9)]
 
 

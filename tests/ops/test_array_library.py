@@ -10,9 +10,9 @@ from tagflow.ir.definition import runs_on
 from tagflow.ir.graph import Graph
 
 from tests.ops.instances import Instance
-from tests.ops.test_registry import DEFINITIONS, SAMPLES, WITHOUT_KERNEL
-from tests.strict.kernels import compare, computed, is_for_device, on_device, run, variants
-from tests.strict.library import WAITS, Array, Special, xp
+from tests.ops.samples import DEFINITIONS, SAMPLES, WITHOUT_KERNEL
+from tests.strict_array_library.kernels import compare, computed, is_for_device, on_device, run, variants
+from tests.strict_array_library.library import WAITS, Array, Special, xp
 
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning", "ignore::numpy.exceptions.ComplexWarning")
 

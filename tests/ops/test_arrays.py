@@ -6,7 +6,6 @@ from tagflow.base import nest
 from tagflow.base.errors import DtypeError, GraphError, ShapeError
 from tagflow.base.shapes import Shape
 from tagflow.ir.apply import constant
-from tagflow.ir.graph import Graph
 from tagflow.ops.array import broadcasting, layout, padding, shapes, slicing, strided
 from tagflow.ops.array import concat as joining
 from tagflow.ops.array import creation as filling
@@ -19,13 +18,9 @@ from tagflow.ops.support.indexed_slices import IndexedSlices
 
 from tests.ops.evaluation import declare_all, evaluate, pull_back
 
+pytestmark = pytest.mark.usefixtures("graph")
+
 declare_all()
-
-
-@pytest.fixture(autouse=True)
-def graph():
-    with Graph().as_default() as graph:
-        yield graph
 
 
 def floats(*dims):

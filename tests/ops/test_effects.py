@@ -7,18 +7,13 @@ from tagflow.frontend.py_function import py_function
 from tagflow.frontend.variables import Variable
 from tagflow.ir import scopes
 from tagflow.ir.apply import constant
-from tagflow.ir.graph import Graph
 from tagflow.ir.region import Region
 from tagflow.ops.control.effects import Assert, assert_equal, assert_less, group, print_, tuple_
 from tagflow.ops.math import arithmetic, comparison  # noqa: F401
 
 from tests.ops.instances import Walk, cotangents
 
-
-@pytest.fixture(autouse=True)
-def graph():
-    with Graph().as_default() as graph:
-        yield graph
+pytestmark = pytest.mark.usefixtures("graph")
 
 
 def test_group_waits_for_everything_in_any_structure():

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from tagflow.ops.verified import write_verified
 
-from tests.ops.test_registry import SAMPLES
-from tests.strict.kernels import compare, is_for_device, run, run_compiled, variants
+from tests.ops.samples import SAMPLES
+from tests.strict_array_library.kernels import compare, is_for_device, run, run_compiled, variants
 
 pytestmark = [
     pytest.mark.gpu,

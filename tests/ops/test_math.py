@@ -9,7 +9,6 @@ from tagflow.base import dtypes
 from tagflow.base.errors import DtypeError, GraphError, ShapeError
 from tagflow.base.shapes import Shape
 from tagflow.ir.apply import apply, constant
-from tagflow.ir.graph import Graph
 from tagflow.ops.array import argminmax as searching
 from tagflow.ops.control import checks
 from tagflow.ops.control.placeholders import placeholder
@@ -20,6 +19,8 @@ from tagflow.ops.nn import activations, normalization
 from tagflow.ops.nn import losses as nn
 
 from tests.ops.evaluation import declare_all, evaluate
+
+pytestmark = pytest.mark.usefixtures("graph")
 
 DEFINITIONS = {d.type: d for d in declare_all()}
 FAMILIES = (
@@ -36,12 +37,6 @@ FAMILIES = (
     searching,
     trigonometry,
 )
-
-
-@pytest.fixture(autouse=True)
-def _graph():
-    with Graph().as_default():
-        yield
 
 
 def value(tensor, feeds=None):

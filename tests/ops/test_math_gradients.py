@@ -5,7 +5,6 @@ import math
 import numpy as np
 import pytest
 from tagflow.ir.apply import constant
-from tagflow.ir.graph import Graph
 from tagflow.ops.control import checks
 from tagflow.ops.control.placeholders import placeholder
 from tagflow.ops.math import arithmetic, elementwise, linear, reductions
@@ -16,13 +15,9 @@ from tagflow.ops.support.common import ones_like
 
 from tests.ops.evaluation import declare_all, evaluate, pull_back
 
+pytestmark = pytest.mark.usefixtures("graph")
+
 declare_all()
-
-
-@pytest.fixture(autouse=True)
-def _graph():
-    with Graph().as_default():
-        yield
 
 
 def f64(values):

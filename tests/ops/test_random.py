@@ -10,11 +10,7 @@ from tagflow.ops.math.random import categorical, random_normal, random_shuffle, 
 
 from tests.ops.instances import Instance, Step, Walk
 
-
-@pytest.fixture(autouse=True)
-def graph():
-    with Graph().as_default() as graph:
-        yield graph
+pytestmark = pytest.mark.usefixtures("graph")
 
 
 def draw(*, number=1, seed=7, frame_id=0, iteration=0, op_seed=3):

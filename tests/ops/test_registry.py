@@ -11,42 +11,14 @@ import tagflow.frontend
 import tagflow.ops
 from tagflow.base import dtypes
 from tagflow.base.shapes import Shape
-from tagflow.ir.apply import apply, constant
+from tagflow.ir.apply import constant
 from tagflow.ir.definition import NotDifferentiable
 from tagflow.ir.graph import Graph
 from tagflow.ir.indexing import slice_tensor
 from tagflow.ops.control.placeholders import placeholder
 
-from tests.ops.evaluation import declare_all, evaluate, pull_back, run_kernel
-
-DEFINITIONS = {d.type: d for d in declare_all()}
-
-# The executors do these themselves: there is no function of arrays to call. Tested with control flow and sessions.
-WITHOUT_KERNEL = {
-    "Feed",
-    "ToHost",
-    "ToDevice",
-    "IntoDevice",
-    "Const",
-    "Param",
-    "Placeholder",
-    "Switch",
-    "SwitchN",
-    "Merge",
-    "Enter",
-    "Exit",
-    "NextIteration",
-    "LoopCond",
-    "ControlTrigger",
-    "Cond",
-    "While",
-    "TripCount",
-    "SeriesPush",
-    "SeriesRead",
-    "SeriesExit",
-    "Send",
-    "Recv",
-}
+from tests.ops.evaluation import evaluate, pull_back, run_kernel
+from tests.ops.samples import DEFINITIONS, SAMPLES, WITHOUT_KERNEL, build, expectation, flat, same
 
 # Their results depend on what ran before them, or they have no value: tested in files of their own.
 WITHOUT_SAMPLES = WITHOUT_KERNEL | {
@@ -156,32 +128,7 @@ INTERNAL = {
     "Recv",
 }
 
-SAMPLES = [pytest.param(d, s, id=f"{d.type}-{i}") for d in DEFINITIONS.values() for i, s in enumerate(d.samples)]
 STEP = 1e-6
-
-
-def flat(arguments):
-    return [np.asarray(a) for x in arguments for a in (x if isinstance(x, list) else [x])]
-
-
-def build(definition, sample, make):
-    """Append the sample's operation, its inputs made by `make`; return it."""
-    inputs = [[make(a) for a in x] if isinstance(x, list) else make(x) for x in sample.inputs]
-    made = apply(definition.type, *inputs, **sample.attrs)
-    return made.op if not isinstance(made, list) else made[0].op
-
-
-def expectation(sample):
-    wanted = sample.expected(*sample.inputs) if callable(sample.expected) else sample.expected
-    return list(wanted) if isinstance(wanted, (tuple, list)) else [wanted]
-
-
-def same(left, right):
-    if np.asarray(left).dtype.kind in "biufc":
-        np.testing.assert_allclose(left, right, rtol=1e-6, atol=1e-12, equal_nan=True)
-    else:
-        np.testing.assert_array_equal(left, right)
-    assert np.shape(left) == np.shape(right)
 
 
 @pytest.mark.parametrize("definition", DEFINITIONS.values(), ids=DEFINITIONS)

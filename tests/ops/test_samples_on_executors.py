@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tagflow as tg
 
-from tests.ops.test_registry import SAMPLES, build, expectation, flat, same
+from tests.ops.samples import SAMPLES, build, expectation, flat, same
 
 EXECUTORS = ("machine", "reference")
 BATCH = 128

@@ -3,16 +3,11 @@ import pytest
 from tagflow.base.errors import StackError
 from tagflow.ir import scopes
 from tagflow.ir.apply import constant
-from tagflow.ir.graph import Graph
 from tagflow.ops.state.stacks import stack, stack_close, stack_pop, stack_push
 
 from tests.ops.instances import Walk
 
-
-@pytest.fixture(autouse=True)
-def graph():
-    with Graph().as_default() as graph:
-        yield graph
+pytestmark = pytest.mark.usefixtures("graph")
 
 
 def after(*tensors):

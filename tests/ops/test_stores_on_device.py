@@ -8,9 +8,9 @@ from tagflow.kernels.scheduler.series import Series
 from tagflow.ops.state.stacks import StackStorage
 
 from tests.ops.instances import Instance
-from tests.ops.test_registry import DEFINITIONS
-from tests.strict.kernels import computed
-from tests.strict.library import WAITS, Array, xp
+from tests.ops.samples import DEFINITIONS
+from tests.strict_array_library.kernels import computed
+from tests.strict_array_library.library import WAITS, Array, xp
 
 FLOW = np.float32(0)
 ROWS = np.arange(6.0).reshape(3, 2)

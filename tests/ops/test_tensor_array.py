@@ -7,20 +7,15 @@ from tagflow.base.shapes import Shape
 from tagflow.frontend.tensor_array import TensorArray
 from tagflow.ir import scopes
 from tagflow.ir.apply import apply, constant
-from tagflow.ir.graph import Graph
 from tagflow.ops.state import gradient_arrays
 from tagflow.ops.state.tensor_array_storage import ArrayStorage
 
 from tests.ops.evaluation import declare_all, pull_back
 from tests.ops.instances import Instance, Walk
 
+pytestmark = pytest.mark.usefixtures("graph")
+
 declare_all()
-
-
-@pytest.fixture(autouse=True)
-def graph():
-    with Graph().as_default() as graph:
-        yield graph
 
 
 def storage(size=3, **options):

@@ -6,18 +6,11 @@ from tagflow.frontend.variables import Variable, global_variables, global_variab
 from tagflow.ir import scopes
 from tagflow.ir.apply import apply, constant
 from tagflow.ir.definition import definition_of
-from tagflow.ir.graph import Graph
 from tagflow.ir.region import Region
 from tagflow.ops.math import arithmetic, elementwise  # noqa: F401
 from tagflow.ops.state.variables import VariableSlot, VariableStore, fitting
 
 from tests.ops.instances import Instance, Step, Walk, cotangents
-
-
-@pytest.fixture
-def graph():
-    with Graph().as_default() as graph:
-        yield graph
 
 
 def initialized():

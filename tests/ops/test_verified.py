@@ -3,7 +3,7 @@
 from tagflow.cli import main
 from tagflow.ops.verified import FILE, describe_operations, verified, write_verified
 
-from tests.ops.test_registry import DEFINITIONS
+from tests.ops.samples import DEFINITIONS
 
 
 def test_every_operation_is_listed(capsys):

@@ -14,10 +14,10 @@ from typing import Any
 from hypothesis import strategies as st
 
 from tests.property import programs as ast
-from tests.property import touches
+from tests.property import variable_touches
 from tests.property.functions import ALL, broadcast
-from tests.property.kinds import MIXED, REAL, SHORT, USUAL, Kind, Limits
 from tests.property.order import Order
+from tests.property.program_kinds import MIXED, REAL, SHORT, USUAL, Kind, Limits
 from tests.property.programs import BOOL, FLOAT, INT, VECTOR, Block, Program, Statement, Type
 
 Finish = Callable[["_Scope"], list[str]]
@@ -44,7 +44,8 @@ def _programs(draw: Any, kind: Kind, limits: Limits, min_inputs: int = 0) -> Pro
     writer = _Writer(draw, kind, limits)
     scope = _Scope(writer, dict(inputs), 0, 1, dict(variables), Order())
     scope.fill_up(draw(st.integers(2, 8)))
-    results = [*scope.choose_results(), *(touches.load(scope, name) for name, _ in variables if scope.chance(30))]
+    loads = (variable_touches.load(scope, name) for name, _ in variables if scope.chance(30))
+    results = [*scope.choose_results(), *loads]
     return Program(inputs, scope.close(results), values, variables, scope.targets(results))
 
 
@@ -199,7 +200,7 @@ class _Scope:
         self.draw(st.sampled_from(simple + nested if self.depth < self.writer.limits.depth else simple))()
 
     def touch(self) -> None:
-        touches.touch(self)
+        variable_touches.touch(self)
 
     def op(self) -> None:
         function = self.draw(st.sampled_from(self.kind.functions))
@@ -230,13 +231,13 @@ class _Scope:
         """Write a Cond; `finish(scope)` gives each branch's `arrays`."""
         several = INT in self.kind.types and self.chance(20)
         chooser = self.value(INT if several else BOOL)
-        variables, after = touches.before_cond(self)
+        variables, after = variable_touches.before_cond(self)
         branches: list[tuple[_Scope, list[str]]] = []
         for _ in range(self.draw(st.integers(1, 3)) if several else 2):
             scope = self.inner({}, 1, variables, self.order.inner(self.order.of([chooser, *after])))
             scope.fill_up(self.draw(st.integers(0, 3)))
             branches.append((scope, [*finish(scope), *map(scope.outcome, types)]))
-        touched, tokens = touches.tokens(self, branches)
+        touched, tokens = variable_touches.tokens(self, branches)
         blocks = tuple(scope.close(results) for scope, results in branches)
         hidden = [None for _ in arrays]
         names = self.add(lambda names: ast.Cond(names, chooser, blocks, after), *hidden, *types, *tokens)
@@ -296,20 +297,20 @@ class _Scope:
         at_most: int | None,
     ) -> tuple[str, ...]:
         """Write a loop that `test` and `finish` end the predicate and the body of; with a token if it may touch."""
-        token = touches.start(self)
+        token = variable_touches.start(self)
         inits, types = [*inits, *token], [*types, *(self.types[name] for name in token)]
         params = [self.writer.name() for _ in inits]
         seen = {n: t for n, t in zip(params, types, strict=True) if t is not None}
         variables = self.variables if token else {}
         predicate = self.inner(seen, trips + 1, variables, self.order.iteration(params[-1], variables))
-        held = touches.tested(predicate, test(predicate, params))
+        held = variable_touches.tested(predicate, test(predicate, params))
         body = self.inner(seen, trips, variables, predicate.order.body(params, held))
         body.fill_up(self.draw(st.integers(0, 4)))
         results = finish(body, params)
         touched = body.order.touched
         if token:
-            results = [*results, touches.behind(body, self.types[token[0]], body.order.pending(touched))]
-        after = touches.waits(self, self.order.pending(touched), token) if touched else ()
+            results = [*results, variable_touches.behind(body, self.types[token[0]], body.order.pending(touched))]
+        after = variable_touches.waits(self, self.order.pending(touched), token) if touched else ()
         parts = tuple(params), tuple(inits), predicate.close([held]), body.close(results), at_most, after
         names = self.add(lambda names: ast.While(names, *parts), *types)
         if touched:

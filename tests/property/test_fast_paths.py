@@ -14,14 +14,14 @@ from hypothesis import strategies as st
 from tagflow.base.settings import FAST_PATHS
 from tagflow.kernels.scheduler.state import live_counts
 
+from tests.property.executors import compare, run_session
+from tests.property.gradient_programs import build_gradients
 from tests.property.interpret import evaluate
 from tests.property.programs import show
 from tests.property.runs import batch_settings, batches
 from tests.property.strategies import mixed_programs, smooth_programs
-from tests.property.test_random_executors import compare, run_session
-from tests.property.test_random_gradients import build_gradients
 from tests.property.translate import build
-from tests.settings import ON
+from tests.support.settings import ON
 
 SWITCHES = {"none": ON} | {name: ON.without(name) for name in [*FAST_PATHS, "all"]}
 

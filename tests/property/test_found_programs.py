@@ -2,9 +2,9 @@
 
 import asyncio
 
-from tests.property import test_random_executors as executors
+from tests.property.executors import check_executors
+from tests.property.finite_differences import Tally, check_differences
 from tests.property.programs import FLOAT, INT, VECTOR, Assign, Block, Cond, Const, Op, Program, While
-from tests.property.test_random_gradients import Tally, check
 
 EMPTY = ()
 
@@ -13,7 +13,7 @@ def check_gradients(program):
     """Check both orders at every window, none of the differences left out."""
     tally = Tally()
     for window in (1, 2, 32):
-        asyncio.run(check(program, window, tally))
+        asyncio.run(check_differences(program, window, tally))
     assert tally.rejected == 0
 
 
@@ -36,7 +36,7 @@ def test_assignment_that_is_computed_with_ahead_of():
     )
     values = {"x": (1.0, 2.0, 3.0), "w": (0.0, 0.0, 0.0)}
     program = Program((("x", VECTOR),), Block(statements, ("b",)), values, (("w", VECTOR),))
-    asyncio.run(executors.check(program))
+    asyncio.run(check_executors(program))
 
 
 def test_assignment_that_waits_for_a_loop_variable():
@@ -56,4 +56,4 @@ def test_assignment_that_waits_for_a_loop_variable():
     )
     statements = (*(Const(name, INT, value) for name, value in (("zero", 0), ("one", 1), ("five", 5))), loop)
     program = Program((("n", INT),), Block(statements, ("last",)), {"n": 3, "w": 0}, (("w", INT),))
-    asyncio.run(executors.check(program))
+    asyncio.run(check_executors(program))

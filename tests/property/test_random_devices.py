@@ -11,24 +11,16 @@ from hypothesis import strategies as st
 from tagflow.kernels.scheduler.state import live_counts
 from tagflow.streams import LatencyDevice, VirtualClock
 
+from tests.property.executors import compare, run_session
 from tests.property.interpret import evaluate
 from tests.property.programs import show
 from tests.property.runs import batch_settings, batches
+from tests.property.scattering import TIMED, check_gradients, check_program, scatter
 from tests.property.strategies import mixed_programs, smooth_programs
-from tests.property.test_random_executors import compare, run_session
-from tests.property.test_random_gradients import build_gradients
 from tests.property.translate import build
-from tests.settings import ON
+from tests.support.settings import ON
 
 SEEDS = (None, 1, 2)
-
-
-def scatter(graph, count, seed):
-    """Ask for a random device for each operation, handles included: soft placement keeps these together."""
-    random = np.random.default_rng(seed)
-    for op in graph.root.walk():
-        if random.random() < 0.8:
-            op.device = f"/cpu:{random.integers(count)}"
 
 
 async def run_scattered(graph, run, count):
@@ -38,38 +30,6 @@ async def run_scattered(graph, run, count):
         async with tg.Session(graph, devices=count, soft_placement=True, settings=settings) as session:
             yield f"shuffled by {seed}", await run(session)
         assert not any(live_counts()[key] for key in ("frames", "iterations", "values")), seed
-
-
-def check_program(program, window, count, seed, runs):
-    """Hold what a program gives on devices, asked for at random, against what it means."""
-
-    async def check():
-        expected = evaluate(program)
-        built = build(program, window)
-        feeds = built.feeds(program.values)
-        scatter(built.graph, count, seed)
-        async for how, found in runs(built.graph, lambda session: run_session(session, built, feeds)):
-            compare(*found, expected, how)
-
-    note(f"{show(program)}\n{program!r}")
-    asyncio.run(check())
-
-
-def check_gradients(program, window, count, seed, runs):
-    """Hold gradients on devices, asked for at random, against those on one CPU."""
-
-    async def check():
-        built, first, second = build_gradients(program, window)
-        feeds = built.feeds(program.values)
-        async with tg.Session(built.graph, settings=ON) as session:
-            expected = await session.run([first, second], feeds)
-        scatter(built.graph, count, seed)
-        async for how, results in runs(built.graph, lambda session: session.run([first, second], feeds)):
-            for got, wanted in zip(results[0] + results[1], expected[0] + expected[1], strict=True):
-                np.testing.assert_allclose(got, wanted, rtol=1e-9, atol=1e-12, err_msg=how)
-
-    note(f"{show(program)}\n{program!r}")
-    asyncio.run(check())
 
 
 PLACES = {"count": st.integers(2, 5), "seed": st.integers(0, 1 << 30), "window": st.sampled_from([1, 2, 7, 32])}
@@ -90,9 +50,6 @@ def test_random_gradients_on_random_devices(batch, program, count, seed, window)
     check_gradients(program, window, count, seed, lambda graph, run: run_scattered(graph, run, count))
 
 
-KINDS = ("Add", "Sub", "Mul", "MatMul", "Tanh", "Less", "Greater", "Fused", "Maximum", "HostToDevice", "DeviceToHost")
-
-
 @batches(40)
 @batch_settings(40)
 @given(program=mixed_programs(), **PLACES)
@@ -104,7 +61,7 @@ def test_random_programs_on_devices_with_time(batch, program, count, seed, windo
         scatter(built.graph, count, seed)
         random = np.random.default_rng(seed)
         async with VirtualClock() as clock:
-            seconds = [dict(zip(KINDS, random.integers(0, 3, len(KINDS)) * 0.5, strict=True)) for _ in range(count)]
+            seconds = [dict(zip(TIMED, random.integers(0, 3, len(TIMED)) * 0.5, strict=True)) for _ in range(count)]
             devices = [LatencyDevice(f"/cpu:{d}", seconds=each, clock=clock) for d, each in enumerate(seconds)]
             async with tg.Session(built.graph, devices=devices, soft_placement=True, settings=ON) as session:
                 compare(*await run_session(session, built, feeds), expected, "with time")

@@ -2,7 +2,7 @@
 
 import asyncio
 import gc
-from contextlib import AsyncExitStack, suppress
+from contextlib import suppress
 from dataclasses import replace
 
 import tagflow as tg
@@ -10,33 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tagflow.kernels.scheduler.state import live_counts
 
+from tests.property.executors import compare, run_from
 from tests.property.interpret import evaluate, initial_values
 from tests.property.runs import batch_settings, batches
+from tests.property.scattering import check_gradients, check_program
 from tests.property.strategies import mixed_programs, smooth_programs
-from tests.property.test_random_devices import check_gradients, check_program
-from tests.property.test_random_executors import compare
-from tests.property.test_random_limits import run as run_in_little
+from tests.property.strict_devices import PLACES, run_on
 from tests.property.translate import build
-from tests.settings import ON
-from tests.strict.device import StrictDevice
-
-PLACES = {
-    "layout": st.sampled_from(["s", "sc", "cs", "scs"]),
-    "seed": st.integers(0, 1 << 30),
-    "window": st.sampled_from([1, 2, 7, 32]),
-}
-
-
-async def run_on(graph, run, layout, seed, strict=StrictDevice):
-    """Yield what running a session gives on devices: strict ones and CPUs."""
-    async with AsyncExitStack() as stack:
-        devices = []
-        for i, kind in enumerate(layout):
-            devices.append(await stack.enter_async_context(strict(f"/cpu:{i}")) if kind == "s" else f"/cpu:{i}")
-        settings = replace(ON, shuffle_seed=seed % 3 or None)
-        async with tg.Session(graph, devices=devices, soft_placement=True, settings=settings) as session:
-            yield f"on {layout}", await run(session)
-    assert not any(live_counts()[key] for key in ("frames", "iterations", "values"))
+from tests.strict_array_library.device import StrictDevice
+from tests.support.settings import ON
 
 
 @batches(150)
@@ -58,13 +40,13 @@ async def check_limit(program, window, fraction, seed):
     expected, built = evaluate(program), build(program, window)
     feeds, initial = built.feeds(program.values), initial_values(program)
     async with StrictDevice() as device, tg.Session(built.graph, devices=[device], settings=ON) as session:
-        compare(*await run_in_little(session, built, feeds, initial), expected, "without a limit")
+        compare(*await run_from(session, built, feeds, initial), expected, "without a limit")
         limit = max(1, int(fraction * device.peak_bytes))
     settings = replace(ON, shuffle_seed=seed)
     async with StrictDevice(limit=limit) as device:
         async with tg.Session(built.graph, devices=[device], settings=settings, timeout=20) as session:
             with suppress(tg.DeviceMemoryError):
-                compare(*await run_in_little(session, built, feeds, initial), expected, f"limit {limit}")
+                compare(*await run_from(session, built, feeds, initial), expected, f"limit {limit}")
         session.variables.clear()
         del session
         gc.collect()

@@ -5,129 +5,17 @@ the number of programs, as for the executors.
 """
 
 import asyncio
-from dataclasses import dataclass
 
-import numpy as np
 import pytest
-import tagflow as tg
 from hypothesis import given, note
 from hypothesis import strategies as st
-from tagflow.kernels.scheduler.state import live_counts
 
-from tests.property.interpret import evaluate
+from tests.property.finite_differences import Tally, check_differences
 from tests.property.programs import show
 from tests.property.runs import batch_settings, batches
 from tests.property.strategies import smooth_programs
-from tests.property.translate import build
 
-H = 1e-4
-STENCIL = {1: 8 / 12, -1: -8 / 12, 2: -1 / 12, -2: 1 / 12}  # fourth order in H
-TOLERANCE = {"rtol": 1e-5, "atol": 1e-8}
 MOST_REJECTED = 0.2
-
-
-@dataclass
-class Tally:
-    """How many differences were taken, and how many of them crossed a decision."""
-
-    taken: int = 0
-    rejected: int = 0
-
-    def counts(self, program, start, direction):
-        """Say whether the difference at `start` along `direction` counts."""
-        self.taken += 1
-        decisions = [evaluate(program, shifted(start, direction, k)).decisions for k in (0, *STENCIL)]
-        same = all(d == decisions[0] for d in decisions)
-        self.rejected += not same
-        return same
-
-
-def shifted(values, direction, k):
-    """Return `values`, moved `k` steps along a direction."""
-    return {name: np.asarray(value) + k * H * direction.get(name, 0.0) for name, value in values.items()}
-
-
-def difference(function, start, direction):
-    """Return the derivative of `function` along a direction."""
-    return sum(weight * function(shifted(start, direction, k)) for k, weight in STENCIL.items()) / H
-
-
-def weights(index, shape):
-    """Return fixed numbers, so that no cotangent is a mere one."""
-    return 1.0 + 0.25 * np.cos(index + np.arange(np.prod(shape, dtype=int), dtype=float)).reshape(shape)
-
-
-def axes(program):
-    """Yield, for each element of each input, its name, its place and the direction of it alone."""
-    for name, type in program.inputs:
-        for place in np.ndindex(*type.shape):
-            unit = np.zeros(type.shape)
-            unit[place] = 1.0
-            yield name, place, {name: unit}
-
-
-def build_gradients(program, window, **options):
-    """Build a program, its gradients, and the gradients of their inner product with fixed numbers."""
-    built = build(program, window, **options)
-    xs = list(built.inputs.values())
-    with built.graph.as_default():
-        seeds = [tg.constant(weights(i, type_shape(y))) for i, y in enumerate(built.results)]
-        first = tg.gradients(built.results, xs, grad_ys=seeds, unconnected_gradients="zero")
-        inner = [tg.reduce_sum(g * tg.constant(weights(i, type_shape(g)))) for i, g in enumerate(first)]
-        second = tg.gradients(inner, xs, unconnected_gradients="zero")
-    return built, first, second
-
-
-def type_shape(tensor):
-    return tensor.shape.as_tuple()
-
-
-def objective(program):
-    """Return the plain function whose gradient was built."""
-
-    def plain(values):
-        results = evaluate(program, values).results
-        return sum(np.sum(y * weights(i, y.shape)) for i, y in enumerate(results))
-
-    return plain
-
-
-async def check(program, window, tally):
-    built, first, second = build_gradients(program, window)
-    async with tg.Session(built.graph) as session, tg.Session(built.graph, executor="reference") as reference:
-        step = session.make_step([first, second], list(built.inputs.values()))
-
-        async def gradients(values):
-            return await step(*(np.asarray(values[name]) for name in built.inputs))
-
-        found = await gradients(program.values)
-        compare(found, await reference.run([first, second], built.feeds(program.values)))
-        check_first(program, found[0], tally)
-        await check_second(program, gradients, found[1], tally)
-    assert not any(live_counts()[key] for key in ("frames", "iterations", "values"))
-
-
-def compare(found, wanted):
-    for result, expected in zip(found[0] + found[1], wanted[0] + wanted[1], strict=True):
-        np.testing.assert_allclose(result, expected, rtol=1e-12, atol=1e-14)
-
-
-def check_first(program, found, tally):
-    numbers = {name: g for (name, _), g in zip(program.inputs, found, strict=True)}
-    for name, place, direction in axes(program):
-        if tally.counts(program, program.values, direction):
-            wanted = difference(objective(program), program.values, direction)
-            np.testing.assert_allclose(numbers[name][place], wanted, err_msg=f"d/d{name}{list(place)}", **TOLERANCE)
-
-
-async def check_second(program, gradients, found, tally):
-    direction = {name: weights(i, type.shape) for i, (name, type) in enumerate(program.inputs)}
-    if not tally.counts(program, program.values, direction):
-        return
-    points = {k: (await gradients(shifted(program.values, direction, k)))[0] for k in STENCIL}
-    for i, (name, _) in enumerate(program.inputs):
-        wanted = sum(weight * points[k][i] for k, weight in STENCIL.items()) / H
-        np.testing.assert_allclose(found[i], wanted, err_msg=f"second order, {name}", **TOLERANCE)
 
 
 @pytest.mark.rule(83, 84, 85, 86, 87, 88, 89, 91, 93, 98, 100, 113)
@@ -139,7 +27,7 @@ def test_random_gradients(batch, capsys):
     @given(smooth_programs(), st.sampled_from([1, 2, 7, 32]))
     def run(program, window):
         note(f"{show(program)}\n{program!r}")
-        asyncio.run(check(program, window, tally))
+        asyncio.run(check_differences(program, window, tally))
 
     run()
     share = tally.rejected / tally.taken

@@ -11,21 +11,15 @@ from hypothesis import strategies as st
 from tagflow.kernels.memory.store import block_counts
 from tagflow.kernels.scheduler.state import live_counts
 
+from tests.property.executors import compare, run_from
+from tests.property.gradient_programs import build_gradients
 from tests.property.interpret import evaluate, initial_values
 from tests.property.programs import show
 from tests.property.runs import batch_settings, batches
+from tests.property.scattering import scatter
 from tests.property.strategies import mixed_programs, smooth_programs
-from tests.property.test_random_devices import scatter
-from tests.property.test_random_executors import compare
-from tests.property.test_random_gradients import build_gradients
 from tests.property.translate import build
-from tests.settings import ON
-
-
-async def run(session, built, feeds, initial):
-    await session.write_variables(initial)
-    results = await session.run(built.fetches, feeds)
-    return results[: len(built.results)], await session.read_variables()
+from tests.support.settings import ON
 
 
 async def check(program, window, fraction, seed, executor):
@@ -34,13 +28,13 @@ async def check(program, window, fraction, seed, executor):
     built = build(program, window)
     feeds, initial = built.feeds(program.values), initial_values(program)
     async with tg.Session(built.graph, settings=ON) as session:
-        compare(*await run(session, built, feeds, initial), expected, "without a limit")
+        compare(*await run_from(session, built, feeds, initial), expected, "without a limit")
         peak = session.statistics().peak_bytes
     limit = max(1, int(fraction * peak))
     settings = replace(ON, shuffle_seed=seed)
     async with tg.Session(built.graph, memory_limit=limit, settings=settings, executor=executor) as session:
         try:
-            compare(*await run(session, built, feeds, initial), expected, f"limit {limit}, window {window}")
+            compare(*await run_from(session, built, feeds, initial), expected, f"limit {limit}, window {window}")
             enough = True
         except tg.DeviceMemoryError:
             enough = False

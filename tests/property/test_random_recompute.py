@@ -8,11 +8,11 @@ from hypothesis import given, note
 from hypothesis import strategies as st
 from tagflow.kernels.scheduler.state import live_counts
 
+from tests.property.gradient_programs import build_gradients, type_shape
 from tests.property.programs import show
 from tests.property.runs import batch_settings, batches
+from tests.property.scattering import scatter
 from tests.property.strategies import smooth_programs
-from tests.property.test_random_devices import scatter
-from tests.property.test_random_gradients import build_gradients, type_shape
 
 FREE = ("frames", "iterations", "values")
 

@@ -17,13 +17,13 @@ from tagflow.kernels.scheduler.state import live_counts
 from tagflow.streams import CpuDevice, LatencyDevice, ManualDevice, VirtualClock
 
 from tests.property.functions import ALL
-from tests.property.kinds import Limits
+from tests.property.program_kinds import Limits
 from tests.property.programs import FLOAT, INT, Block, Const, Op, Program, Type, While, show
 from tests.property.runs import batch_settings, batches
+from tests.property.scattering import TIMED, scatter
 from tests.property.strategies import smooth_programs
-from tests.property.test_random_devices import KINDS, scatter
 from tests.property.translate import build
-from tests.settings import ON
+from tests.support.settings import ON
 from tests.swap.observing import bytes_in_tiers, watched
 
 SHARE = 0.25  # of the programs have something that moves, at least
@@ -120,7 +120,7 @@ async def opened(stack, kind, count, seed):
     names = [f"/cpu:{d}" for d in range(count)]
     if kind == "latency":
         clock = await stack.enter_async_context(VirtualClock())
-        seconds = [dict(zip(KINDS, random.integers(0, 4, len(KINDS)) * 0.5, strict=True)) for _ in names]
+        seconds = [dict(zip(TIMED, random.integers(0, 4, len(TIMED)) * 0.5, strict=True)) for _ in names]
         return [LatencyDevice(name, seconds=each, clock=clock) for name, each in zip(names, seconds, strict=True)]
     devices = [{"cpu": CpuDevice, "manual": ManualDevice}[kind](name) for name in names]
     for device in devices:

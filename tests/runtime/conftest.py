@@ -7,7 +7,7 @@ import pytest
 from tagflow.kernels.memory.store import block_counts
 from tagflow.kernels.scheduler.state import live_counts
 
-from tests.strict.library import WAITS, Special
+from tests.strict_array_library.library import WAITS, Special
 
 
 @pytest.fixture(params=["machine", "reference"])

@@ -6,7 +6,7 @@ import pytest
 import tagflow as tg
 from tagflow.kernels.scheduler.state import live_counts
 
-from tests.settings import ON
+from tests.support.settings import ON
 
 SIZE = 64  # elements of what is sent: 512 bytes
 

@@ -9,7 +9,7 @@ import pytest
 import tagflow as tg
 from tagflow.runtime.scheduling.worker_pool import WakeupFd, WorkerPool, _blas
 
-from tests.settings import ON
+from tests.support.settings import ON
 
 SIZE = 192  # of matrices whose product is long enough to be left to the workers
 ALWAYS = replace(ON, workers=3, offload_seconds=0.0)

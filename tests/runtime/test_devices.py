@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import tagflow as tg
 
-from tests.settings import ON
+from tests.support.settings import ON
 
 CPU = "/job:localhost/task:0/device:CPU:{}"
 

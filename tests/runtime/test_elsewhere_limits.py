@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 import tagflow as tg
 
-from tests.settings import ON
-from tests.strict.device import StrictDevice
+from tests.strict_array_library.device import StrictDevice
+from tests.support.settings import ON
 
 pytestmark = pytest.mark.usefixtures("strict_library")
 N = 1 << 12

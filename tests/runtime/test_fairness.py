@@ -10,7 +10,7 @@ import tagflow as tg
 from tagflow.runtime.scheduling import time_slices as waiting
 from tagflow.runtime.scheduling.time_slices import TimeSlices
 
-from tests.settings import ON
+from tests.support.settings import ON
 
 
 class Heartbeat:

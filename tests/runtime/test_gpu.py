@@ -9,7 +9,7 @@ from tagflow.streams import CudaDevice
 from tagflow.training import AdamOptimizer as Adam
 from tagflow.training import GradientDescentOptimizer as GradientDescent
 
-from tests.runtime.test_elsewhere import lstm
+from tests.runtime.device_programs import lstm
 
 pytestmark = pytest.mark.gpu
 NAME = "/gpu:0"

@@ -10,7 +10,7 @@ import pytest
 import tagflow as tg
 from numpy._core.multiarray import get_handler_name
 
-from tests.settings import ON
+from tests.support.settings import ON
 
 N = 1000  # elements of the arrays here
 SIZE = 4 * N  # their bytes

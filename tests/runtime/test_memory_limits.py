@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import tagflow as tg
 
-from tests.settings import ON
+from tests.support.settings import ON
 
 N = 1 << 16
 SIZE = 4 * N  # bytes of the arrays here

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import tagflow as tg
 
-from tests.crowds import count_right, some_cancelled
-from tests.settings import ON
+from tests.support.many_steps import count_right, some_cancelled
+from tests.support.settings import ON
 
 N = 1 << 12
 SIZE = 4 * N

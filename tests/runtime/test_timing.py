@@ -8,7 +8,7 @@ import tagflow as tg
 from tagflow.streams import DeviceClosed, LatencyDevice, ManualDevice, VirtualClock
 
 from bench.parallel_iterations import ideal, program
-from tests.settings import ON
+from tests.support.settings import ON
 
 pytestmark = pytest.mark.usefixtures("graph", "collected")
 

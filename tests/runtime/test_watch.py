@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import tagflow as tg
 
-from tests.settings import ON
+from tests.support.settings import ON
 
 
 def squares(n, name="loop"):

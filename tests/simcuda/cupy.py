@@ -16,8 +16,8 @@ import numpy as np
 from tagflow.streams import CudaDevice
 
 from tests.simcuda.plugin import simulated
-from tests.strict import device
-from tests.strict.library import _OWNERS, Array, Special, xp
+from tests.strict_array_library import device
+from tests.strict_array_library.library import _OWNERS, Array, Special, xp
 
 DEVICE = 1 << 56  # set in addresses on the device; see machine.h
 simulated.driver.cuStreamSynchronize.argtypes = [ctypes.c_void_p]

@@ -14,7 +14,7 @@ from tagflow.streams.cuda.memory import buffer_of
 from tests.simcuda import cupy
 from tests.simcuda.child import run_python
 from tests.simcuda.plugin import simulated
-from tests.strict.library import xp
+from tests.strict_array_library.library import xp
 
 NAME = "/device:CUDA:0"
 N = 1000

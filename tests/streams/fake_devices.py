@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager, suppress
 import numpy as np
 from tagflow.streams import CpuDevice, LatencyDevice, ManualDevice, VirtualClock
 
-from tests.probes import has_gpu
+from tests.support.probes import has_gpu
 
 SIMULATED = sys.modules.get("tests.simcuda.plugin")  # in a process of its own; see tests/simcuda
 GPU = "TAGFLOW_TEST_GPU" in os.environ and has_gpu()  # set by tests marked ``gpu`` for theirs

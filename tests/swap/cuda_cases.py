@@ -11,9 +11,9 @@ from tagflow.streams.cuda import CudaError
 from tagflow.swap.swapper import StepSwapper
 from tagflow.swap.tiers import Tiers
 
-from tests.settings import ON
 from tests.simcuda.plugin import simulated
 from tests.simcuda.sessions import ArraysByCuda
+from tests.support.settings import ON
 from tests.swap.loops import SIZE, feeds_of, gradient, plain
 from tests.swap.observing import bytes_in_tiers
 

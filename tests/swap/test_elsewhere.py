@@ -1,5 +1,6 @@
-"""The tests of swapping on devices whose arrays are not NumPy's, in processes of their own (`tests.strict.sessions`).
+"""The tests of swapping on devices whose arrays are not NumPy's, in processes of their own.
 
+These load `tests.strict_array_library.sessions`.
 Left out: what no such device has, the reference executor; that feeds count before a step begins; that the first copy is
 one of a saved value.
 """
@@ -11,8 +12,8 @@ from tests.simcuda.library import simulated_cuda
 
 FILES = [f"tests/swap/test_{name}.py" for name in ("results", "rows", "endings")]
 CHOSEN = "not reference and not used_otherwise and not host_to_device-host-1 and not host_to_device-disk-1"
-STEPS = ["-p", "tests.strict.sessions", *FILES, "-k", CHOSEN]
-PROGRAMS = ["-p", "tests.strict.sessions", "tests/property/test_random_swap.py"]
+STEPS = ["-p", "tests.strict_array_library.sessions", *FILES, "-k", CHOSEN]
+PROGRAMS = ["-p", "tests.strict_array_library.sessions", "tests/property/test_random_swap.py"]
 ON_CUDA = ["-p", "tests.simcuda.cupy"]  # its arrays are in simulated memory of the device
 on_cuda = pytest.mark.skipif(simulated_cuda() is not None, reason=str(simulated_cuda()))
 

@@ -15,7 +15,7 @@ import tagflow as tg
 from tagflow.streams import CpuDevice, LatencyDevice, ManualDevice, VirtualClock
 
 from tests.runtime.tasks import only_this_task
-from tests.settings import ON
+from tests.support.settings import ON
 from tests.swap.loops import SIZE, feeds_of, gradient, plain
 from tests.swap.observing import bytes_in_tiers, watched
 

@@ -9,13 +9,13 @@ import pytest
 import tagflow as tg
 import uvloop
 
-from tests.settings import ON
+from tests.support.settings import ON
 from tests.swap.loops import LOOPS, SIZE, TRIPS, feeds_of, gradient, plain
 from tests.swap.observing import bytes_in_tiers, watched
 
 EAGER = tg.SwapPolicy(threshold=0.3, minimum=1)
 ROOM = {"plain": 16, "nested": 16, "branching": 16, "mapped": 50, "scanned": 90, "rows": 10, "written": 50}  # in SIZEs
-MORE = 1.3 if "tests.strict.sessions" in sys.modules else 1  # kernels in Python have temporaries
+MORE = 1.3 if "tests.strict_array_library.sessions" in sys.modules else 1  # kernels in Python have temporaries
 SECOND = {"plain": 20, "nested": 20, "branching": 24, "mapped": 120, "written": 100}
 
 

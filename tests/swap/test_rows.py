@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tagflow as tg
 
-from tests.settings import ON
+from tests.support.settings import ON
 
 pytestmark = pytest.mark.usefixtures("fast_paths")
 LENGTH, WIDTH = 60, 4096  # rows of 16 KiB

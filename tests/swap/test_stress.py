@@ -9,8 +9,8 @@ import pytest
 import tagflow as tg
 import uvloop
 
-from tests.crowds import count_right, some_cancelled
-from tests.settings import ON
+from tests.support.many_steps import count_right, some_cancelled
+from tests.support.settings import ON
 from tests.swap.loops import LOOPS, SIZE, feeds_of, gradient
 from tests.swap.observing import bytes_in_tiers
 

@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 import tagflow as tg
 from tagflow.ir.program import Program
-from tagflow.kernels.scheduler.machine import StepMachine
-from tagflow.kernels.scheduler.plan import CompiledPlan
 
-from tests.settings import ON
-from tests.support.compiling import optimized, plan_of
+from tests.support.compiling import optimized
+from tests.support.running import machine_results, result_pairs
+from tests.support.settings import ON
+
+pytestmark = pytest.mark.usefixtures("graph")
 
 OFF = replace(ON, fuse=False)
 
@@ -21,17 +22,8 @@ def types(fetches, feeds=(), settings=ON, region=None):
     return [op.type for op in program.graph.root.walk()]
 
 
-def run(fetches, feeds, arrays, settings=ON):
-    """Run fetches on the step machine."""
-    machine = StepMachine(CompiledPlan(plan_of(Program(fetches[0].graph, feeds, fetches), settings)), None, arrays)
-    machine.drain(10)
-    if machine.failure is not None:
-        raise machine.failure[2]
-    return machine.fetches
-
-
 def assert_same(fetches, feeds, arrays):
-    for fused, plain in zip(run(fetches, feeds, arrays), run(fetches, feeds, arrays, OFF), strict=True):
+    for fused, plain in result_pairs(fetches, feeds, arrays, OFF):
         assert fused.dtype == plain.dtype
         np.testing.assert_array_equal(fused, plain)
 
@@ -41,12 +33,6 @@ def cell(z, c):
     i, f, g, o = tg.split(z, 4, axis=1)
     c = tg.sigmoid(f + 1.0) * c + tg.sigmoid(i) * tg.tanh(g)
     return tg.sigmoid(o) * tg.tanh(c), c
-
-
-@pytest.fixture(autouse=True)
-def _graph():
-    with tg.Graph().as_default():
-        yield
 
 
 @pytest.fixture
@@ -200,10 +186,10 @@ def test_odd_arrays_give_the_same(random):
     z, c = tg.placeholder("float32", [3, 8]), tg.placeholder("float32", [3, 2])
     fetches = list(cell(z, c))
     whole, state = (random.standard_normal(s).astype(np.float32) for s in ((3, 8), (3, 2)))
-    wanted = run(fetches, [z, c], [whole, state], OFF)
+    wanted = machine_results(fetches, [z, c], [whole, state], OFF)
     for left in odd(whole):
         for right in odd(state):
-            for got, plain in zip(run(fetches, [z, c], [left, right]), wanted, strict=True):
+            for got, plain in zip(machine_results(fetches, [z, c], [left, right]), wanted, strict=True):
                 np.testing.assert_array_equal(got, plain)
     assert whole.sum() == np.float32(whole.copy().sum())
 

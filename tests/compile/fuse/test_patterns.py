@@ -6,21 +6,16 @@ import numpy as np
 import pytest
 import tagflow as tg
 from tagflow.ir.program import Program
-from tagflow.kernels.scheduler.machine import StepMachine
-from tagflow.kernels.scheduler.plan import CompiledPlan
 from tagflow.training import AdamOptimizer, MomentumOptimizer
 
-from tests.settings import ON
-from tests.support.compiling import optimized, plan_of
+from tests.support.compiling import optimized
+from tests.support.running import machine_results, result_pairs
+from tests.support.settings import ON
+
+pytestmark = pytest.mark.usefixtures("graph")
 
 OFF = replace(ON, fuse=False)
 STAYS = {"Const", "Feed", "Fused", "MatMul"}
-
-
-@pytest.fixture(autouse=True)
-def _graph():
-    with tg.Graph().as_default():
-        yield
 
 
 def left(fetches, feeds):
@@ -30,22 +25,12 @@ def left(fetches, feeds):
     return types.count("Fused"), sorted(t for t in types if t not in STAYS)
 
 
-def run(fetches, feeds, arrays, settings=ON):
-    """Run fetches on the step machine."""
-    plan = plan_of(Program(fetches[0].graph, feeds, fetches), settings)
-    machine = StepMachine(CompiledPlan(plan), None, arrays)
-    machine.drain(10)
-    if machine.failure is not None:
-        raise machine.failure[2]
-    return machine.fetches
-
-
 def assert_same(fetches, feeds, batch=5, seed=3):
     random = np.random.default_rng(seed)
     arrays = [
         random.standard_normal([batch if d is None else d for d in t.shape.dims]).astype(t.dtype.numpy) for t in feeds
     ]
-    for fused, plain in zip(run(fetches, feeds, arrays), run(fetches, feeds, arrays, OFF), strict=True):
+    for fused, plain in result_pairs(fetches, feeds, arrays, OFF):
         assert fused.dtype == plain.dtype
         assert fused.shape == plain.shape
         np.testing.assert_allclose(fused, plain, rtol=1e-6, atol=1e-6)
@@ -148,7 +133,7 @@ def test_a_batch_that_is_broadcast_when_run():
         arrays = [
             random.standard_normal((n, t.shape[-1])).astype(np.float32) for n, t in zip(sizes, feeds, strict=True)
         ]
-        for fused, plain in zip(run(fetches, feeds, arrays), run(fetches, feeds, arrays, OFF), strict=True):
+        for fused, plain in result_pairs(fetches, feeds, arrays, OFF):
             assert fused.shape == plain.shape
             np.testing.assert_array_equal(fused, plain)
 
@@ -158,7 +143,7 @@ def test_shapes_that_do_not_fit_are_an_error_as_before():
     arrays = [np.ones((2, 4), np.float32), np.ones((3, 4), np.float32)]
     for settings in (ON, OFF):
         with pytest.raises(ValueError, match="broadcast"):
-            run([tg.tanh(x + y)], feeds, arrays, settings)
+            machine_results([tg.tanh(x + y)], feeds, arrays, settings)
 
 
 @pytest.mark.parametrize("batch", [5, None])
@@ -173,7 +158,7 @@ def test_cross_entropies(batch):
     arrays.append(random.integers(0, 7, len(arrays[0])).astype(np.int32))
     feeds = [x, p, labels]
     assert left(fetches, feeds)[1].count("Softmax") == (batch is None)  # that of the labels
-    for fused, plain in zip(run(fetches, feeds, arrays), run(fetches, feeds, arrays, OFF), strict=True):
+    for fused, plain in result_pairs(fetches, feeds, arrays, OFF):
         np.testing.assert_allclose(fused, plain, rtol=1e-6, atol=1e-7)
 
 

@@ -8,8 +8,10 @@ import pytest
 import tagflow as tg
 from tagflow.ir.program import Program
 
-from tests.settings import ON
 from tests.support.compiling import lowered
+from tests.support.settings import ON
+
+pytestmark = pytest.mark.usefixtures("graph")
 
 ALONE = replace(ON, batch=False, release=False)
 OFF = replace(ALONE, accumulate=False)
@@ -23,12 +25,6 @@ def count(fetches, feeds, settings):
 def results(fetches, feeds, settings):
     with tg.SyncSession(fetches[0].graph, settings=settings) as session:
         return session.run(fetches, feeds)
-
-
-@pytest.fixture(autouse=True)
-def _graph():
-    with tg.Graph().as_default():
-        yield
 
 
 def recurrent(rows, units, times, dtype="float32"):

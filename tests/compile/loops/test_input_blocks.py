@@ -8,21 +8,17 @@ import tagflow as tg
 from tagflow.base.errors import TensorArrayError
 from tagflow.ir.program import Program
 
-from tests.compile.loops.test_input_projection import run
-from tests.settings import ON
 from tests.support.compiling import optimized
+from tests.support.running import machine_results, result_pairs
+from tests.support.settings import ON
+
+pytestmark = pytest.mark.usefixtures("graph")
 
 BATCH, UNITS, LENGTH = 16, 64, 7
 ROW = BATCH * UNITS * 4  # bytes
 PRODUCT = 4 * ROW
 OFF = replace(ON, hoist_bytes=0, block_bytes=0)
 BLOCKS = replace(ON, hoist_bytes=0, block_bytes=3 * (PRODUCT + ROW))
-
-
-@pytest.fixture(autouse=True)
-def _graph():
-    with tg.Graph().as_default():
-        yield
 
 
 def recurrent(*, length=LENGTH, start=0, step=1, index=lambda t: t, computed=False, **options):
@@ -54,7 +50,7 @@ def counted(fetches, feeds, settings=BLOCKS):
 
 
 def assert_same(fetches, feeds, settings=BLOCKS):
-    for a, b in zip(run(fetches, feeds, values(feeds), settings), run(fetches, feeds, values(feeds), OFF), strict=True):
+    for a, b in result_pairs(fetches, feeds, values(feeds), OFF, settings):
         np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-4)
 
 
@@ -119,7 +115,7 @@ def test_reading_beyond_the_end_names_the_array(monkeypatch):
     for swap in (False, True):
         fetches, feeds = recurrent(length=LENGTH + 1, swap_memory=swap)
         with pytest.raises(TensorArrayError, match=r"index 7 of TensorArray .* is out of bounds"):
-            run(fetches, feeds, values(feeds), BLOCKS)
+            machine_results(fetches, feeds, values(feeds), BLOCKS)
 
 
 def test_a_row_that_something_waits_for_is_read_as_it_is(monkeypatch):
@@ -161,7 +157,7 @@ def test_an_element_may_be_read_once(monkeypatch):
     last = once(once(zeros))
     assert counted([last], [x])[1] == ["TensorArray"] * 2
     with pytest.raises(TensorArrayError, match="was already read"):
-        run([last], [x], values([x]), BLOCKS)
+        machine_results([last], [x], values([x]), BLOCKS)
 
 
 def test_what_was_never_written_is_zeros_all_the_same(monkeypatch):
@@ -175,7 +171,8 @@ def test_what_was_never_written_is_zeros_all_the_same(monkeypatch):
         length = options["size"] or LENGTH
         last = tg.while_loop(lambda t, _, n=length: t < n, body, start, swap_memory=True)[1]
         assert counted([last], [x]) == ([], [])
-        np.testing.assert_allclose(run([last], [x], values([x]), BLOCKS)[0], values([x])[0].sum(0), atol=1e-4)
+        (found,) = machine_results([last], [x], values([x]), BLOCKS)
+        np.testing.assert_allclose(found, values([x])[0].sum(0), atol=1e-4)
 
 
 @pytest.mark.parametrize(
@@ -225,4 +222,4 @@ def test_who_multiplies_a_row_has_read_it():
         again = xs.read(3)
     assert counted([last, again], [x, h, w])[0] == [3]
     with pytest.raises(TensorArrayError, match="was already read"):
-        run([last, again], [x, h, w], values([x, h, w]), BLOCKS)
+        machine_results([last, again], [x, h, w], values([x, h, w]), BLOCKS)

@@ -7,31 +7,15 @@ import pytest
 import tagflow as tg
 from tagflow.base.errors import TensorArrayError
 from tagflow.ir.program import Program
-from tagflow.kernels.scheduler.machine import StepMachine
-from tagflow.kernels.scheduler.plan import CompiledPlan
-from tagflow.ops.state.variables import VariableStore
-from tagflow.runtime.steps.context import StepContext
 
-from tests.settings import ON
-from tests.support.compiling import optimized, plan_of
+from tests.support.compiling import optimized
+from tests.support.running import machine_results, result_pairs
+from tests.support.settings import ON
+
+pytestmark = pytest.mark.usefixtures("graph")
 
 OFF = replace(ON, hoist_bytes=0, block_bytes=0)
 BATCH, UNITS, LENGTH = 16, 64, 3
-
-
-@pytest.fixture(autouse=True)
-def _graph():
-    with tg.Graph().as_default():
-        yield
-
-
-def run(fetches, feeds, arrays, settings):
-    plan = CompiledPlan(plan_of(Program(fetches[0].graph, feeds, fetches), settings))
-    machine = StepMachine(plan, StepContext(0, 0, VariableStore()), arrays)
-    machine.drain(10)
-    if machine.failure is not None:
-        raise machine.failure[2]
-    return machine.fetches
 
 
 def products(fetches, feeds, settings=ON):
@@ -56,7 +40,7 @@ def recurrent(length=LENGTH, units=UNITS, index=lambda t: t, **options):
 def assert_close(fetches, feeds):
     random = np.random.default_rng(2)
     arrays = [random.standard_normal(t.shape.as_tuple()).astype(np.float32) * np.float32(0.2) for t in feeds]
-    for a, b in zip(run(fetches, feeds, arrays, ON), run(fetches, feeds, arrays, OFF), strict=True):
+    for a, b in result_pairs(fetches, feeds, arrays, OFF):
         np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
 
 
@@ -107,4 +91,4 @@ def test_reading_beyond_the_end_names_the_array():
     arrays = [np.zeros(t.shape.as_tuple(), np.float32) for t in feeds]
     for settings in (ON, OFF):
         with pytest.raises(TensorArrayError, match="index 3 of TensorArray 'TensorArray' is out of bounds"):
-            run([last], feeds, arrays, settings)
+            machine_results([last], feeds, arrays, settings)

@@ -8,16 +8,12 @@ import pytest
 import tagflow as tg
 from tagflow.ir.program import Program
 
-from tests.settings import ON
 from tests.support.compiling import optimized
+from tests.support.settings import ON
+
+pytestmark = pytest.mark.usefixtures("graph")
 
 WIDE = 1 << 16  # bytes of what an iteration saves
-
-
-@pytest.fixture(autouse=True)
-def _graph():
-    with tg.Graph().as_default():
-        yield
 
 
 def chain(n):

@@ -6,27 +6,14 @@ import numpy as np
 import pytest
 import tagflow as tg
 from tagflow.ir.program import Program
-from tagflow.kernels.scheduler.machine import StepMachine
-from tagflow.kernels.scheduler.plan import CompiledPlan
 
-from tests.settings import ON
-from tests.support.compiling import optimized, plan_of
+from tests.support.compiling import optimized
+from tests.support.running import result_pairs
+from tests.support.settings import ON
+
+pytestmark = pytest.mark.usefixtures("graph")
 
 OFF = replace(ON, narrow=False)
-
-
-@pytest.fixture(autouse=True)
-def _graph():
-    with tg.Graph().as_default():
-        yield
-
-
-def run(fetches, feeds, arrays, settings):
-    machine = StepMachine(CompiledPlan(plan_of(Program(fetches[0].graph, feeds, fetches), settings)), None, arrays)
-    machine.drain(10)
-    if machine.failure is not None:
-        raise machine.failure[2]
-    return machine.fetches
 
 
 def shapes(fetches, feeds, settings=ON):
@@ -45,7 +32,7 @@ def recurrent():
 def assert_close(fetches, feeds):
     random = np.random.default_rng(1)
     arrays = [random.standard_normal(t.shape.as_tuple()).astype(np.float32) for t in feeds]
-    for a, b in zip(run(fetches, feeds, arrays, ON), run(fetches, feeds, arrays, OFF), strict=True):
+    for a, b in result_pairs(fetches, feeds, arrays, OFF):
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
 
 

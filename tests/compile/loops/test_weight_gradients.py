@@ -7,27 +7,14 @@ import pytest
 import tagflow as tg
 from tagflow.ir.program import Program
 from tagflow.kernels.cpu.product_sum import ProductSum
-from tagflow.kernels.scheduler.machine import StepMachine
-from tagflow.kernels.scheduler.plan import CompiledPlan
 
-from tests.settings import ON
-from tests.support.compiling import optimized, plan_of
+from tests.support.compiling import optimized
+from tests.support.running import result_pairs
+from tests.support.settings import ON
+
+pytestmark = pytest.mark.usefixtures("graph")
 
 OFF = replace(ON, batch=False, accumulate=False)
-
-
-@pytest.fixture(autouse=True)
-def _graph():
-    with tg.Graph().as_default():
-        yield
-
-
-def run(fetches, feeds, arrays, settings=ON):
-    machine = StepMachine(CompiledPlan(plan_of(Program(fetches[0].graph, feeds, fetches), settings)), None, arrays)
-    machine.drain(10)
-    if machine.failure is not None:
-        raise machine.failure[2]
-    return machine.fetches
 
 
 def inside_loops(fetches, feeds, settings=ON):
@@ -38,7 +25,7 @@ def inside_loops(fetches, feeds, settings=ON):
 
 
 def assert_close(fetches, feeds, arrays):
-    for a, b in zip(run(fetches, feeds, arrays), run(fetches, feeds, arrays, OFF), strict=True):
+    for a, b in result_pairs(fetches, feeds, arrays, OFF):
         np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
 
 

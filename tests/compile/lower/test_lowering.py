@@ -12,25 +12,20 @@ from tagflow.frontend.py_function import py_function
 from tagflow.frontend.scopes import control_dependencies
 from tagflow.ir import scopes
 from tagflow.ir.apply import constant
-from tagflow.ir.graph import Graph
 from tagflow.ir.program import Program, copy_program
 from tagflow.ir.structured import save_maybe, save_series, trip_count
 from tagflow.ir.text import parse, to_text
 from tagflow.ops.control.placeholders import identity, no_op, placeholder
 from tagflow.runtime.reference.executor import ReferenceMachine
 
-from tests.execute import Calls, execute
 from tests.ops.evaluation import declare_all
 from tests.ops.instances import Step
 from tests.support.compiling import lowered, plan_of
+from tests.support.execute import Calls, execute
+
+pytestmark = pytest.mark.usefixtures("graph")
 
 declare_all()
-
-
-@pytest.fixture(autouse=True)
-def graph():
-    with Graph().as_default() as graph:
-        yield graph
 
 
 def operations(fetches, feeds=(), targets=()):

@@ -4,11 +4,7 @@ import numpy as np
 import pytest
 import tagflow as tg
 
-
-@pytest.fixture(autouse=True)
-def graph():
-    with tg.Graph().as_default() as graph:
-        yield graph
+pytestmark = pytest.mark.usefixtures("graph")
 
 
 @pytest.fixture(params=["machine", "reference"])

@@ -12,8 +12,8 @@ from tagflow.ir.program import Program
 from tagflow.ir.verify import check
 
 from tests.compile.partition.machines import run_partitioned
-from tests.settings import ON
 from tests.support.compiling import lowered
+from tests.support.settings import ON
 
 DEVICES = [parse_device(f"/device:CPU:{i}") for i in range(4)]
 

@@ -18,11 +18,7 @@ from tests.compile.partition.building import DEVICES, counted, cut, on, operatio
 from tests.compile.partition.machines import run_partitioned
 from tests.support.compiling import lowered
 
-
-@pytest.fixture(autouse=True)
-def graph():
-    with tg.Graph().as_default() as graph:
-        yield graph
+pytestmark = pytest.mark.usefixtures("graph")
 
 
 # ---- one Send and Recv for a tensor and device

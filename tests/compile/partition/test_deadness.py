@@ -17,13 +17,9 @@ from tagflow.ir.topological import topological_order
 from tests.compile.partition.machines import run_partitioned
 from tests.support.compiling import lowered
 
+pytestmark = pytest.mark.usefixtures("graph")
+
 DEVICES = [parse_device(f"/device:CPU:{i}") for i in range(3)]
-
-
-@pytest.fixture(autouse=True)
-def graph():
-    with tg.Graph().as_default() as graph:
-        yield graph
 
 
 def on(index, function, *args, **options):

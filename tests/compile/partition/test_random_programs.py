@@ -18,14 +18,14 @@ from tagflow.ir.verify import check
 from tagflow.ops.state.variables import VariableStore
 
 from tests.compile.partition.machines import run_partitioned
-from tests.execute import execute
+from tests.property.executors import compare
 from tests.property.interpret import evaluate, initial_values
 from tests.property.programs import show
 from tests.property.runs import batch_settings, batches
 from tests.property.strategies import mixed_programs, smooth_programs
-from tests.property.test_random_executors import compare
 from tests.property.translate import build
 from tests.support.compiling import lowered
+from tests.support.execute import execute
 
 DEVICES = [parse_device(f"/job:localhost/task:0/device:CPU:{i}") for i in range(5)]
 WINDOWS = (1, 2, 32)

@@ -9,11 +9,7 @@ from tagflow.ir.text import to_text as graph_text
 
 from tests.compile.partition.building import counted, cut, on, run, source, two_devices
 
-
-@pytest.fixture(autouse=True)
-def graph():
-    with tg.Graph().as_default() as graph:
-        yield graph
+pytestmark = pytest.mark.usefixtures("graph")
 
 
 def test_each_part_prints_and_parses(golden):

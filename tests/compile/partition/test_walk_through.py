@@ -8,7 +8,9 @@ import tagflow as tg
 from tagflow.base.tags import DEAD
 
 from tests.compile.partition.building import cut, on, run, source
-from tests.settings import ON
+from tests.support.settings import ON
+
+pytestmark = pytest.mark.usefixtures("graph")
 
 ZERO = """
 0: while/LoopCond from 0 to 1: False
@@ -27,12 +29,6 @@ TWO = """
 2: while/Switch:1 from 0 to 1: dead
 2: Op from 1 to 0: dead
 """
-
-
-@pytest.fixture(autouse=True)
-def graph():
-    with tg.Graph().as_default() as graph:
-        yield graph
 
 
 def program():

@@ -10,13 +10,9 @@ from tagflow.ir.program import Program
 
 from tests.support.compiling import lowered
 
+pytestmark = pytest.mark.usefixtures("graph")
+
 DEVICES = [parse_device(f"/job:localhost/task:0/device:CPU:{i}") for i in range(3)]
-
-
-@pytest.fixture(autouse=True)
-def graph():
-    with tg.Graph().as_default() as graph:
-        yield graph
 
 
 @pytest.fixture

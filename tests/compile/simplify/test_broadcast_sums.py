@@ -7,16 +7,12 @@ import pytest
 import tagflow as tg
 from tagflow.ir.program import Program
 
-from tests.settings import ON
 from tests.support.compiling import optimized
+from tests.support.settings import ON
+
+pytestmark = pytest.mark.usefixtures("graph")
 
 OFF = replace(ON, fuse=False)
-
-
-@pytest.fixture(autouse=True)
-def _graph():
-    with tg.Graph().as_default():
-        yield
 
 
 def types(fetches, feeds):

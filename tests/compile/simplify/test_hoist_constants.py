@@ -7,17 +7,13 @@ import pytest
 import tagflow as tg
 from tagflow.ir.program import Program
 
-from tests.execute import execute
-from tests.settings import ON
 from tests.support.compiling import optimized
+from tests.support.execute import execute
+from tests.support.settings import ON
+
+pytestmark = pytest.mark.usefixtures("graph")
 
 OFF = replace(ON, hoist=False)
-
-
-@pytest.fixture(autouse=True)
-def _graph():
-    with tg.Graph().as_default():
-        yield
 
 
 def constants_inside(fetches, feeds=(), settings=ON):

@@ -7,8 +7,10 @@ import pytest
 import tagflow as tg
 from tagflow.ir.program import Program
 
-from tests.settings import ON
 from tests.support.compiling import lowered
+from tests.support.settings import ON
+
+pytestmark = pytest.mark.usefixtures("graph")
 
 OFF = replace(ON, loop_invariants=False)
 
@@ -27,12 +29,6 @@ def assert_same(fetches, feeds, arrays):
     for one, other in zip(*results, strict=True):
         assert one.shape == other.shape
         np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
-
-
-@pytest.fixture(autouse=True)
-def _graph():
-    with tg.Graph().as_default():
-        yield
 
 
 def loop(times, x, w):

@@ -7,7 +7,7 @@ from tagflow.kernels.memory.contexts import KernelContexts
 from tagflow.kernels.memory.unreserved import allocate_unreserved
 from tagflow.streams.cpu import CpuDevice
 
-from tests.strict.library import CALLS, Array, Calls, charge_of, xp
+from tests.strict_array_library.library import CALLS, Array, Calls, charge_of, xp
 
 
 class Strict:

@@ -1,5 +1,6 @@
-"""For pytest in a process of its own (``-p tests.strict.sessions``): what sessions take for CPUs has strict arrays.
+"""For pytest in a process of its own: what sessions take for CPUs has strict arrays.
 
+It is loaded by ``-p tests.strict_array_library.sessions``.
 After ``-p tests.simcuda.cupy`` these are CUDA devices with simulated memory.
 """
 
@@ -8,8 +9,8 @@ import sys
 import tagflow.streams
 from tagflow.runtime.devices import session_devices as devices
 
-from tests.strict.device import Strict, StrictDevice
-from tests.strict.library import Special
+from tests.strict_array_library.device import Strict, StrictDevice
+from tests.strict_array_library.library import Special
 
 if "tests.simcuda.cupy" in sys.modules:
 

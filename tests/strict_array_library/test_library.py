@@ -5,8 +5,8 @@ import inspect
 import numpy as np
 import pytest
 
-from tests.strict.library import WAITS, Array, xp
-from tests.strict.names import FUNCTIONS, LOOPS, TYPES
+from tests.strict_array_library.library import WAITS, Array, xp
+from tests.strict_array_library.names import FUNCTIONS, LOOPS, TYPES
 
 X = np.arange(6.0).reshape(2, 3)
 

@@ -9,7 +9,7 @@ from weakref import WeakSet, WeakValueDictionary
 
 import numpy as np
 
-from tests.strict.names import ATOMIC, DTYPES, FUNCTIONS, LOOPS, METHODS, SCATTERING, SPECIAL, TYPES, bind
+from tests.strict_array_library.names import ATOMIC, DTYPES, FUNCTIONS, LOOPS, METHODS, SCATTERING, SPECIAL, TYPES, bind
 
 SCALARS = (bool, int, float, complex, np.generic)
 
@@ -386,7 +386,8 @@ class Library:
             return function(name)
         if name in TYPES:
             return getattr(np, name)
-        raise AttributeError(f"module 'cupy' has no attribute '{name}', or it is not in tests/strict/names.py")
+        where = "tests/strict_array_library/names.py"
+        raise AttributeError(f"module 'cupy' has no attribute '{name}', or it is not in {where}")
 
     @staticmethod
     def asarray(a, dtype=None, order=None):
