@@ -49,23 +49,22 @@ def python_scan(fn, elems, initializer=None, reverse=False):
     return np.stack(totals[::-1] if reverse else totals)
 
 
-# The paper's Figure 2, as printed (Yu et al., 2018, section 2.1).
-# fmt: off
+# The paper's Figure 2 (Yu et al., 2018, section 2.1).
 def scan(fn, elems, init):
-    elem_ta = \
-        TensorArray(dtype=elems.dtype).unstack(elems)
+    elem_ta = TensorArray(dtype=elems.dtype).unstack(elems)
     result_ta = TensorArray(dtype=init.dtype)
     n = elem_ta.size()
+
     def pred(i, a, ta):
         return i < n
+
     def body(i, a, ta):
         a_out = fn(a, elem_ta.read(i))
         ta = ta.write(i, a_out)
         return (i + 1, a_out, ta)
-    _, _, r = \
-        while_loop(pred, body, (0, init, result_ta))
+
+    _, _, r = while_loop(pred, body, (0, init, result_ta))
     return r.stack()
-# fmt: on
 
 
 VALUES = [1.5, -2.0, 0.5, 3.0]

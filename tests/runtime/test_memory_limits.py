@@ -113,6 +113,7 @@ async def test_constants_of_older_steps_make_room(graph):
 # ---- an operation that does not fit
 
 
+@pytest.mark.rule(49)
 async def test_a_result_that_does_not_fit(graph, x, executor):
     doubled = tg.multiply(x, 2.0, name="doubled")
     both = tg.concat([doubled, x], 0, name="both")  # here

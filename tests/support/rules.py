@@ -2,12 +2,8 @@
 
 FIRST, LAST = 1, 125
 
-MEMORY = "4 of 4: memory limits and swapping"
-QUEUES = "4 of 4: queues and accumulators"
-
 LATER = {
-    48: QUEUES,  # closing a session cancels blocked queue operations
-    49: MEMORY,  # the report of live allocations when memory is out
+    48: "queues: closing a session cancels operations that wait in one",
 }
 
 

@@ -24,7 +24,7 @@ from ...ir.substitute import returned, substitute
 from ...ir.tensor import Tensor
 from ...ir.traits import FLOW, Effect, Role
 from ...ops.internal import fused as _operation  # noqa: F401  declares Fused
-from .rules import COMPARISONS, MOVES, Code, can_fuse, is_full, operands, write
+from .rules import COMPARISONS, MOVES, FusedProgram, can_fuse, is_full, operands, write
 
 MOST_STEPS = 64
 
@@ -169,7 +169,7 @@ def _replace(
 ) -> None:
     """Append a Fused to the region and note what its outputs stand for."""
     inside = set(group)
-    code = Code()
+    code = FusedProgram()
     for op in group:
         write(op, code)
     outputs = [t for op in group for t in op.outputs]
@@ -187,7 +187,7 @@ def _users(tensor: Tensor, kept: Container[Tensor], fused: set[Operation]) -> It
             yield from later
 
 
-def _emit(like: Operation, code: Code, wanted: list[Tensor]) -> Operation:
+def _emit(like: Operation, code: FusedProgram, wanted: list[Tensor]) -> Operation:
     registers = code.finish()
     shape = wanted[0].shape
     attrs: dict[str, Any] = {

@@ -30,7 +30,7 @@ Value = Tensor | Temporary
 
 
 @dataclass
-class Code:
+class FusedProgram:
     """A program while it is written: values have registers."""
 
     inputs: list[Tensor] = field(default_factory=list)
@@ -61,7 +61,7 @@ def can_fuse(op: Operation) -> bool:
     return all(_has_rows(t.shape) for t in op.outputs) and _fits(op)
 
 
-def write(op: Operation, code: Code) -> None:
+def write(op: Operation, code: FusedProgram) -> None:
     """Append the steps of an operation."""
     STEPS[op.type](op, code)
 
@@ -155,7 +155,7 @@ def _spreads(op: Operation) -> bool:
 _FIT: dict[str, Callable[[Operation], bool]] = {"SumTo": _sums_rows, "Unreduce": _spreads, "BroadcastTo": _spreads}
 
 
-def _loop(op: Operation, code: Code) -> None:
+def _loop(op: Operation, code: FusedProgram) -> None:
     code.add(_ufunc(op), op.inputs, op.outputs[0])
 
 
@@ -169,65 +169,65 @@ def _constant(op: Operation, value: float) -> Tensor:
     return Builder(op.region, op, "number").constant(value, op.outputs[0].dtype)
 
 
-def _relu(op: Operation, code: Code) -> None:
+def _relu(op: Operation, code: FusedProgram) -> None:
     code.add("maximum", [*op.inputs, _constant(op, 0)], op.outputs[0])
 
 
-def _softplus(op: Operation, code: Code) -> None:
+def _softplus(op: Operation, code: FusedProgram) -> None:
     code.add("logaddexp", [*op.inputs, _constant(op, 0)], op.outputs[0])
 
 
-def _sigmoid(op: Operation, code: Code) -> None:
+def _sigmoid(op: Operation, code: FusedProgram) -> None:
     code.add("sigmoid", op.inputs, op.outputs[0])
 
 
-def _rsqrt(op: Operation, code: Code) -> None:
+def _rsqrt(op: Operation, code: FusedProgram) -> None:
     code.add("divide", [_constant(op, 1), code.add("sqrt", op.inputs)], op.outputs[0])
 
 
-def _squared_difference(op: Operation, code: Code) -> None:
+def _squared_difference(op: Operation, code: FusedProgram) -> None:
     difference = code.add("subtract", op.inputs)
     code.add("multiply", [difference, difference], op.outputs[0])
 
 
-def _add_n(op: Operation, code: Code) -> None:
+def _add_n(op: Operation, code: FusedProgram) -> None:
     total: Value = op.inputs[0]
     for term in op.inputs[1:-1]:
         total = code.add("add", [total, term])
     code.add("add", [total, op.inputs[-1]], op.outputs[0])
 
 
-def _softmax(op: Operation, code: Code) -> None:
+def _softmax(op: Operation, code: FusedProgram) -> None:
     (x,) = op.inputs
     exponentials = code.add("exp", [code.add("subtract", [x, code.add("max", [x])])])
     code.add("divide", [exponentials, code.add("sum", [exponentials])], op.outputs[0])
 
 
-def _compare(op: Operation, code: Code) -> Value:
+def _compare(op: Operation, code: FusedProgram) -> Value:
     return code.add(_ufunc(op), op.inputs)
 
 
-def _where(op: Operation, code: Code) -> None:
+def _where(op: Operation, code: FusedProgram) -> None:
     code.add("where", [_compare(op.inputs[0].op, code), *op.inputs[1:]], op.outputs[0])
 
 
-def _cast(op: Operation, code: Code) -> None:
+def _cast(op: Operation, code: FusedProgram) -> None:
     code.add("where", [_compare(op.inputs[0].op, code), _constant(op, 1), _constant(op, 0)], op.outputs[0])
 
 
-def _reduce(op: Operation, code: Code) -> None:
+def _reduce(op: Operation, code: FusedProgram) -> None:
     code.add(_ROW_REDUCTIONS.get(op.type, "sum"), op.inputs[:1], op.outputs[0])
 
 
-def _spread(op: Operation, code: Code) -> None:
+def _spread(op: Operation, code: FusedProgram) -> None:
     code.add("spread", op.inputs[:1], op.outputs[0], (0, op.outputs[0].shape.dims[-1]))
 
 
-def _join(op: Operation, code: Code) -> None:
+def _join(op: Operation, code: FusedProgram) -> None:
     code.add("join", op.inputs, op.outputs[0])
 
 
-def _cut(op: Operation, code: Code) -> None:
+def _cut(op: Operation, code: FusedProgram) -> None:
     start = 0
     for piece in op.outputs:
         stop = start + piece.shape[-1]
@@ -237,7 +237,7 @@ def _cut(op: Operation, code: Code) -> None:
 
 _FIRST_ONLY = frozenset({"Split", "SplitV", "SumTo", "Unreduce", "BroadcastTo"})
 _ROW_REDUCTIONS = {"Sum": "sum", "Mean": "mean", "Max": "max", "Min": "min"}
-STEPS: dict[str, Callable[[Operation, Code], None]] = {
+STEPS: dict[str, Callable[[Operation, FusedProgram], None]] = {
     **dict.fromkeys(
         (
             "Add",
