@@ -182,8 +182,8 @@ from .runtime.observe.trace import Span, Trace
 from .runtime.observe.watch import Watch
 from .runtime.report import LoopReport, Report
 from .runtime.session import Session
-from .runtime.steps.compiled_step import Step
 from .runtime.steps.partial_run import PartialRun
+from .runtime.steps.step import Step
 from .runtime.sync import SyncSession
 from .swap import SwapPolicy, SwapReport
 

@@ -29,11 +29,12 @@ from .observe.watch import Watch
 from .report import Report, report_of
 from .scheduling.blocking_calls import BlockingCalls
 from .scheduling.worker_pool import WorkerPool
-from .steps.compiled_step import Step, feed_values, make_request, resolve_feeds
 from .steps.environment import StepEnvironment
 from .steps.execution import executor_named
 from .steps.partial_run import PartialRun, begin, run_part
+from .steps.request import feed_values, make_request, resolve_feeds
 from .steps.runner import StepRunner
+from .steps.step import Step
 
 
 class Session:

@@ -5,10 +5,11 @@ import tagflow as tg
 from tagflow.compile import Target
 from tagflow.kernels.scheduler.state import live_counts
 from tagflow.ops.state.variables import VariableStore
-from tagflow.runtime.steps.compiled_step import compile_request, make_request
+from tagflow.runtime.steps.compiled_step import compile_request
 from tagflow.runtime.steps.context import StepContext
 from tagflow.runtime.steps.environment import StepEnvironment
 from tagflow.runtime.steps.execution import Execution, ReferenceExecution
+from tagflow.runtime.steps.request import make_request
 
 from tests.property.interpret import evaluate, initial_values
 from tests.property.translate import build

@@ -15,9 +15,10 @@ from ...ir.operation import Operation
 from ...ir.tensor import Tensor
 from ...kernels.memory.contexts import outside
 from ..observe.trace import Trace
-from .compiled_step import CompiledStep, Request, feed_values, make_request
+from .compiled_step import CompiledStep
 from .dead_fetch import explain_dead_fetch
 from .execution import start_timer
+from .request import Request, feed_values, make_request
 
 if TYPE_CHECKING:
     from .runner import StepRunner

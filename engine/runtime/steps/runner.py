@@ -13,10 +13,11 @@ from ..observe.trace import Trace
 from ..observe.watch import Watch
 from ..scheduling.admission import Admission
 from ..scheduling.time_slices import TimeSlices, time_slices_of
-from .compiled_step import CompiledStep, Request, compile_request
+from .compiled_step import CompiledStep, compile_request
 from .context import UNWATCHED, StepContext
 from .environment import StepEnvironment
 from .partial_run import PartialRunState
+from .request import Request
 from .step_cache import StepCache
 
 REOPEN = "open a new one with `async with Session(graph)`"

@@ -1,0 +1,196 @@
+"""What a step is asked for: fetches in a structure, feeds as arrays, and results that their caller owns."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from operator import itemgetter
+from typing import Any
+
+import numpy as np
+
+from ...base import nest
+from ...base.dtypes import as_array
+from ...base.errors import DtypeError, GraphError, ShapeError
+from ...base.shapes import Shape
+from ...ir.graph import Graph
+from ...ir.operation import Operation
+from ...ir.tensor import Tensor
+from ...kernels.memory.pool import hand_over
+
+
+class Feed:
+    """How one fed value becomes an array of the tensor's dtype.
+
+    Parameters
+    ----------
+    tensor : Tensor
+        What is fed.
+    """
+
+    __slots__ = ("_dims", "_dtype", "tensor")
+
+    def __init__(self, tensor: Tensor) -> None:
+        self.tensor = tensor
+        self._dtype = tensor.dtype.numpy
+        self._dims = None if tensor.shape.rank is None else tensor.shape.dims
+
+    def convert(self, value: Any) -> np.ndarray[Any, Any]:
+        """Return an array, the same one if it fits; DtypeError or ShapeError if the value does not."""
+        if type(value) is np.ndarray and value.dtype is self._dtype and self._fits(value.shape):
+            return value
+        return convert_feed(self.tensor, value)
+
+    def _fits(self, shape: tuple[int, ...]) -> bool:
+        if self._dims is None or self._dims == shape:
+            return True
+        if len(self._dims) != len(shape):
+            return False
+        for wanted, size in zip(self._dims, shape):  # noqa: SIM110  a generator costs more than the comparison
+            if wanted is not None and wanted != size:
+                return False
+        return True
+
+
+class Request:
+    """Fetches resolved to graph elements, with the structure to give them back in.
+
+    Parameters
+    ----------
+    structure : object
+        As the user gave it; not kept, so that it may be changed afterwards.
+    elements : sequence of Tensor or Operation
+        What its leaves stand for, in order.
+
+    Attributes
+    ----------
+    tensors : tuple of Tensor
+        The fetched tensors, each once.
+    targets : tuple of Operation
+        The operations to run, each once.
+    """
+
+    __slots__ = ("_pack", "_places", "targets", "tensors")
+
+    def __init__(self, structure: Any, elements: Sequence[Tensor | Operation]) -> None:
+        self.tensors = tuple(dict.fromkeys(e for e in elements if isinstance(e, Tensor)))
+        self.targets = tuple(dict.fromkeys(e for e in elements if isinstance(e, Operation)))
+        place = {tensor: k for k, tensor in enumerate(self.tensors)}
+        self._places = [place[e] if isinstance(e, Tensor) else None for e in elements]
+        self._pack = _packer(structure)
+
+    def pack(self, values: list[Any]) -> Any:
+        """Put one value for each of `tensors` into the structure of the fetches; an operation gives None."""
+        return self._pack([None if place is None else own(values, place) for place in self._places])
+
+
+def _packer(structure: Any) -> Callable[[list[Any]], Any]:
+    parts = nest.children(structure)
+    if parts is None:
+        return itemgetter(0)
+    flat = all(nest.children(part) is None for _, part in parts)
+    if flat and type(structure) in (list, tuple):
+        return type(structure)
+    return partial(nest.pack_as, nest.map_structure(lambda leaf: None, structure))
+
+
+def make_request(graph: Graph, fetches: Any) -> Request:
+    """Resolve fetches (tensors, operations, variables, names, in any structure).
+
+    Raises
+    ------
+    GraphError
+        If one is of another graph, or inside a branch or a loop.
+    """
+    elements = tuple(graph.as_graph_element(leaf) for leaf in nest.flatten(fetches))
+    for element in elements:
+        if not graph.is_fetchable(element):
+            _refuse(element, "fetched")
+    return Request(fetches, elements)
+
+
+def resolve_feeds(graph: Graph, keys: Sequence[Any]) -> tuple[Tensor, ...]:
+    """Resolve the tensors to feed.
+
+    Raises
+    ------
+    GraphError
+        If one is no tensor of this graph, is inside a branch or a loop, or is named twice.
+    """
+    tensors: list[Tensor] = []
+    for key in keys:
+        tensor = graph.as_graph_element(key)
+        if not isinstance(tensor, Tensor):
+            raise GraphError(
+                "only tensors can be fed", got=key, operation=tensor, hint="feed one of the operation's outputs"
+            )
+        if not graph.is_feedable(tensor):
+            _refuse(tensor, "fed")
+        if tensor in tensors:
+            raise GraphError(
+                f"{tensor.name} is fed twice", got=key, operation=tensor.op, hint="give one value for each tensor"
+            )
+        tensors.append(tensor)
+    return tuple(tensors)
+
+
+def _refuse(element: Tensor | Operation, verb: str) -> None:
+    op = element.op if isinstance(element, Tensor) else element
+    if verb == "fed" and element in op.graph.unfeedable:
+        raise GraphError(
+            f"{element.name} may not be {verb}: its value was used while the graph was built",
+            operation=op,
+            hint="what was built from it, as an axis or a shape, keeps that value; use placeholder_with_default for a "
+            "value that a step may change",
+        )
+    inside = op.region is not op.graph.root
+    raise GraphError(
+        f"{element.name} may not be {verb}",
+        wanted="a tensor of the graph's root region",
+        got=f"one inside the {op.region.path()}" if inside else f"a {element.dtype}",  # type: ignore[union-attr]
+        operation=op,
+        hint="return it from the branch or loop body and use the result" if inside else "fetch what is read from it",
+    )
+
+
+def convert_feed(tensor: Tensor, value: Any) -> np.ndarray[Any, Any]:
+    """Convert one fed value; DtypeError or ShapeError when it does not fit the tensor."""
+    try:
+        array = as_array(value, tensor.dtype)
+    except DtypeError as error:
+        raise DtypeError(
+            f"the value fed for {tensor.name} has the wrong dtype",
+            wanted=tensor.dtype,
+            got=error.got,
+            operation=tensor.op,
+            hint=f"convert it with numpy.asarray(value, '{tensor.dtype}')",
+        ) from error
+    if not tensor.shape.is_compatible_with(Shape(array.shape)):
+        raise ShapeError(
+            f"the value fed for {tensor.name} has the wrong shape",
+            wanted=tensor.shape,
+            got=list(array.shape),
+            operation=tensor.op,
+            hint="reshape it, or declare the dimensions that change as None",
+        )
+    return array
+
+
+def feed_values(feeds: Mapping[Any, Any], graph: Graph) -> tuple[tuple[Tensor, ...], list[Any]]:
+    """Split a feeds mapping into tensors and values."""
+    return resolve_feeds(graph, list(feeds)), list(feeds.values())
+
+
+def own(values: list[Any], place: int) -> np.ndarray[Any, Any]:
+    """Return an array the caller may keep and change: the value itself if nobody but `values` holds its memory."""
+    alone = _references(values, place) <= _ALONE
+    value = values[place]
+    return hand_over(value) if alone else value.copy()  # type: ignore[no-any-return]
+
+
+def _references(values: list[Any], place: int) -> int:
+    return sys.getrefcount(values[place])
+
+
+_ALONE = _references([object()], 0)
