@@ -55,6 +55,8 @@ class BlockingCalls:
                 await asyncio.gather(*running, return_exceptions=True)
         except TimeoutError:
             _logger.warning("a session is closed while %d blocking functions still run", self.orphaned)
+        if not any(call.running() for call in list(self._calls)):
+            self._pool.shutdown(wait=True)  # threads that are on their way out, and with them what their last calls held
 
 
 def _call(function: Callable[..., Any], *args: Any) -> Any:
