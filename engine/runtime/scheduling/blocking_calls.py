@@ -56,7 +56,8 @@ class BlockingCalls:
         except TimeoutError:
             _logger.warning("a session is closed while %d blocking functions still run", self.orphaned)
         if not any(call.running() for call in list(self._calls)):
-            self._pool.shutdown(wait=True)  # threads that are on their way out, and with them what their last calls held
+            # The threads are on their way out; what their last calls held is let go of when they have ended.
+            self._pool.shutdown(wait=True)
 
 
 def _call(function: Callable[..., Any], *args: Any) -> Any:
