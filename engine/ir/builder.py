@@ -10,10 +10,9 @@ import numpy as np
 from ..base.dtypes import DType
 from ..base.shapes import Shape
 from ..base.source_lines import Source
-from .definition import REQUIRED, OpDefinition, definition_of
+from .definition import REQUIRED, definition_of
 from .operation import Operation
 from .region import Region
-from .signature import Parameter
 from .tensor import Tensor
 
 
@@ -49,7 +48,7 @@ def append(
     """
     definition = definition_of(type)
     attrs = {**{key: value for key, value in definition.attrs.items() if value is not REQUIRED}, **attrs}
-    pairs = list(zip(flat_parameters(definition, len(inputs)), inputs, strict=True))
+    pairs = list(zip(definition.signature.flat(len(inputs)), inputs, strict=True))
     bound = definition.signature.check([(p, t.dtype) for p, t in pairs], name)
     outputs = [(dtype, Shape(None)) for dtype in definition.signature.output_dtypes(bound, attrs)]
     return Operation(
@@ -63,13 +62,6 @@ def append(
         device=device,
         source=source,
     )
-
-
-def flat_parameters(definition: OpDefinition, count: int) -> list[Parameter]:
-    """Return the parameter of each of so many inputs."""
-    inputs = definition.signature.inputs
-    rest = count - sum(not p.many for p in inputs)
-    return [p for p in inputs for _ in range(rest if p.many else 1)]
 
 
 def infer_shapes(op: Operation) -> None:
@@ -158,5 +150,5 @@ def make_constant(
 def copied(op: Operation, region: Region, inputs: Iterable[Tensor], name: str | None = None, **more: Any) -> Operation:
     """Append a copy of an operation to a region, with other inputs, and what else `more` says of it."""
     fields = {"attrs": dict(op.attrs), "device": op.device, "source": op.source, "origin": op.origin, **more}
-    outputs = fields.pop("outputs", None) or [(t.dtype, t.shape) for t in op.outputs]
+    outputs = [(t.dtype, t.shape) for t in op.outputs]
     return Operation(region, op.type, region.graph.unique_name(name or op.name), inputs, outputs, **fields)

@@ -254,9 +254,7 @@ def runs_on(op: Operation) -> str:
 
 def host_inputs(op: Operation) -> list[bool]:
     """Return for each input of an operation whether its kernel wants it in the host's memory."""
-    parameters = op.definition.signature.inputs
-    rest = len(op.inputs) - sum(not p.many for p in parameters)
-    return [p.is_host for p in parameters for _ in range(rest if p.many else 1)]
+    return [parameter.is_host for parameter in op.definition.signature.flat(len(op.inputs))]
 
 
 class StepContext(Protocol):

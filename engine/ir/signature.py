@@ -54,6 +54,11 @@ class Signature:
             pairs.extend((parameter, a) for a in argument) if parameter.many else pairs.append((parameter, argument))
         return pairs
 
+    def flat(self, count: int) -> list[Parameter]:
+        """Return the parameter of each of so many inputs."""
+        rest = count - sum(not p.many for p in self.inputs)
+        return [p for p in self.inputs for _ in range(rest if p.many else 1)]
+
     def check(self, pairs: Sequence[tuple[Parameter, DType]], operation: str) -> dict[str, DType]:
         """Bind the type variables to the dtypes that came; DtypeError when they disagree."""
         bound: dict[str, DType] = {}

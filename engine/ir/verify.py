@@ -84,7 +84,7 @@ def _fits_signature(op: Operation) -> Complaint:
     extra = len(op.inputs) - sum(not p.many for p in signature.inputs)
     if extra < 0 or (extra and not any(p.many for p in signature.inputs)):
         return "an operation has the wrong number of inputs", [p.name for p in signature.inputs], len(op.inputs)
-    flat = [p for p in signature.inputs for _ in range(extra if p.many else 1)]
+    flat = signature.flat(len(op.inputs))
     try:
         signature.check([(p, t.dtype) for p, t in zip(flat, op.inputs, strict=True)], op.name)
     except DtypeError as error:

@@ -10,12 +10,10 @@ from ...compile.partition import Partitioned, to_dot, to_text
 from ...ir.program import Program
 from ...ir.tensor import Tensor
 from ..observe.trace import Trace
+from .request import Request
 
 if TYPE_CHECKING:
     from .runner import StepRunner
-
-
-from .request import Request
 
 
 class Step:
