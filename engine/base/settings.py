@@ -35,6 +35,10 @@ class Settings:
         Longest time that closing a session waits for functions that can not be interrupted.
     step_cache_size : int
         Compiled steps kept per session, least recently used first out.
+    specialize : int
+        For how many combinations of shapes of its feeds, each fed for the second time, a step with feeds of unknown
+        sizes is compiled once more, for these sizes alone; 0 for none. More would cost more than they save where each
+        step has other shapes.
     fold : bool
         Compute while compiling what depends on constants alone.
     fold_bytes : int
@@ -93,6 +97,7 @@ class Settings:
     offload_seconds: float = 150e-6
     close_seconds: float = 5.0
     step_cache_size: int = 256
+    specialize: int = 8
     fold: bool = True
     fold_bytes: int = 1 << 20
     merge: bool = True
@@ -150,6 +155,7 @@ class Settings:
 
 # What makes steps fast, and changes no result but for rounding: each field with the value that switches it off.
 FAST_PATHS: dict[str, Any] = {
+    "specialize": 0,
     "fold": False,
     "merge": False,
     "loop_invariants": False,

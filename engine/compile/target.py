@@ -48,6 +48,8 @@ class Target:
         ``swap_memory=True``.
     partial_run : bool
         Compile a step whose feeds come, and whose fetches go, while it runs.
+    shapes : tuple of tuple of int, or None
+        Those of the values that are fed, if the step is for no others.
     """
 
     settings: Settings = DEFAULTS
@@ -55,6 +57,7 @@ class Target:
     soft_placement: bool = False
     swap: bool | None = None
     partial_run: bool = False
+    shapes: tuple[tuple[int, ...], ...] | None = None
 
     @property
     def block_bytes(self) -> int:

@@ -119,6 +119,11 @@ class OpDefinition:
         A gradient that needs its result runs it again instead of saving that: it reads what is saved anyway.
     static_shape : callable or None
         Of what gives integer vectors, ``static_shape(op)`` is what is known of the shape that the vector stands for.
+    stores : callable or None
+        Of what writes to an array of values, its first input, ``stores(op)`` is the static shape of an element written.
+    loads : callable or None
+        Of what reads such an array, ``loads(op, element)`` is the static shape of its first output, if all that was
+        written has the static shape `element`.
     samples : tuple of Sample
         Inputs on which tests run it.
     """
@@ -140,6 +145,8 @@ class OpDefinition:
     sparse_gradient: bool = False
     is_reread: bool = False
     static_shape: Callable[[Operation], Shape | None] | None = None
+    stores: Callable[[Operation], Shape] | None = None
+    loads: Callable[[Operation, Shape], Shape] | None = None
     samples: tuple[Sample, ...] = ()
 
     @property
@@ -195,6 +202,8 @@ def define(
     sparse_gradient: bool = False,
     is_reread: bool = False,
     static_shape: Callable[[Any], Shape | None] | None = None,
+    stores: Callable[[Any], Shape] | None = None,
+    loads: Callable[[Any, Shape], Shape] | None = None,
     samples: Sequence[Sample] = (),
 ) -> OpDefinition:
     """Declare an operation type; see :class:`OpDefinition`."""
@@ -222,6 +231,8 @@ def define(
         sparse_gradient,
         is_reread,
         static_shape,
+        stores,
+        loads,
         tuple(samples),
     )
     _REGISTRY[type] = definition

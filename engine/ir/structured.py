@@ -49,6 +49,17 @@ def num_results(op: Operation) -> int:
     return len(op.outputs) - len(saved_outputs(op))
 
 
+def saved_value(saved: Tensor) -> Tensor | None:
+    """Return the tensor that a maybe, or each slot of a series, holds; None for a series that no loop saved."""
+    op = saved.op
+    if is_structured(op) and saved.index >= num_results(op):
+        return saved_outputs(op)[saved.index - num_results(op)].value
+    held = (
+        saved_value(op.inputs[0]) if op.definition.is_reread else None
+    )  # a series in a slot of another, or in a maybe
+    return None if held is None else saved_value(held)
+
+
 def new_region(role: str, parent: Region | None = None) -> Region:
     """Open a region inside `parent` (the current one)."""
     parent = parent or scopes.current_region()

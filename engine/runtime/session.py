@@ -186,6 +186,9 @@ class Session:
     def make_step(self, fetches: Any, feeds: Sequence[Any] = ()) -> Step:
         """Compile a step once, to run it many times.
 
+        A step with feeds of unknown sizes is compiled once more for shapes that it is fed the second time, as far as
+        ``Settings.specialize`` allows; it is then as fast as if the sizes were declared.
+
         Parameters
         ----------
         fetches : structure of Tensor, Operation, Variable or name

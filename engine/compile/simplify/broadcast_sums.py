@@ -42,13 +42,13 @@ def _end(tensor: Tensor, moved: dict[Tensor, Tensor]) -> Tensor:
 def _needless(program: Program, known: _Known) -> Iterator[tuple[Tensor, Tensor]]:
     """Yield the result of each sum that is not needed, or not as such, and what stands for it."""
     for op in list(program.graph.root.walk()):
-        if op.type == "SumTo" and op.inputs[1].op.type == "Shape" and not op.control_inputs:
-            x, target = known.of(op.inputs[0]), known.of(op.inputs[1].op.inputs[0])
-            if x is None or target is None:
+        if op.type == "SumTo" and not op.control_inputs:
+            x, target = known.of(op.inputs[0]), known.standing_for(op.inputs[1])
+            if x is None or target is None or len(x) != len(target):
                 continue
             if x == target:
                 yield op.outputs[0], op.inputs[0]
-            elif x[:-1] == target[:-1] and target[-1] == 1:
+            elif x and x[:-1] == target[:-1] and target[-1] == 1:
                 yield op.outputs[0], _row_sums(op)
 
 
@@ -68,6 +68,12 @@ class _Known:
         if tensor not in self._sizes:
             self._sizes[tensor] = _static(tensor)
         return self._sizes[tensor]
+
+    def standing_for(self, vector: Tensor) -> Sizes:
+        """Return the sizes that a vector of integers stands for."""
+        if vector.op.definition.shape_only and vector.rank == 1:
+            return self.of(vector.op.inputs[0])
+        return tuple(vector.op.attrs["value"].tolist()) if vector.op.is_constant else None
 
     def note(self, op: Operation) -> None:
         """Find the sizes of what an operation makes."""
@@ -120,9 +126,12 @@ def _reduce(known: _Known, op: Operation) -> Sizes:
     return tuple(1 if i in gone else s for i, s in enumerate(x) if keepdims or i not in gone)
 
 
+def _filled(known: _Known, op: Operation) -> Sizes:
+    return known.standing_for(op.inputs[0])
+
+
 def _shaped(known: _Known, op: Operation) -> Sizes:
-    shape = op.inputs[0 if op.type == "Fill" else 1].op
-    return known.of(shape.inputs[0]) if shape.type == "Shape" else None
+    return known.standing_for(op.inputs[1])
 
 
 _RULES: dict[str, Callable[[_Known, Operation], Sizes]] = {
@@ -131,6 +140,7 @@ _RULES: dict[str, Callable[[_Known, Operation], Sizes]] = {
     **dict.fromkeys(("Cast", "Identity", "LogSoftmax", "Relu", "Softmax", "Softplus", "StopGradient"), _same),
     **dict.fromkeys(("AddN", "Where"), _broadcast),
     **dict.fromkeys(("Sum", "Mean", "Max", "Min"), _reduce),
-    **dict.fromkeys(("BroadcastTo", "Fill", "SumTo", "Unreduce"), _shaped),
+    **dict.fromkeys(("BroadcastTo", "SumTo", "Unreduce"), _shaped),
+    "Fill": _filled,
     "MatMul": _matmul,
 }

@@ -1,7 +1,8 @@
 """Fold constants: compute while compiling what depends on constants alone.
 
 Fed tensors are Feed operations by now, so a constant that is fed is none (rule 58). Nothing is folded by algebra
-(as ``x * 0 = 0``): breaking a data dependency changes deadness.
+(as ``x * 0 = 0``): breaking a data dependency changes deadness. For the same reason a shape that is known is a constant
+only in a program without primitives of control flow made by hand: values of regions are never dead where they are used.
 """
 
 from __future__ import annotations
@@ -14,31 +15,74 @@ from ...ir.builder import make_constant
 from ...ir.operation import Operation
 from ...ir.program import Program, copy_program
 from ...ir.region import Region
+from ...ir.structured import saved_value
 from ...ir.tensor import Tensor
+from ...ir.traits import PRIMITIVES, Role
+
+Array = np.ndarray[Any, Any]
 
 
 def fold_constants(program: Program, most_bytes: int) -> Program:
     """Return the program with constant operations computed, where results are at most `most_bytes` large."""
+    return copy_program(program, _Folding(program, most_bytes).transform)
 
-    def transform(op: Operation, inputs: list[Tensor], region: Region) -> list[Tensor] | None:
-        if not inputs or op.control_inputs or any(not t.op.is_constant or t.op.control_inputs for t in inputs):
+
+class _Folding:
+    """What is constant in a program, found as it is copied."""
+
+    def __init__(self, program: Program, most_bytes: int) -> None:
+        self.most_bytes = most_bytes
+        self.is_structured = not any(op.role in PRIMITIVES for op in program.graph.root.walk())
+        self.constants: dict[Tensor, Array] = {}  # by the tensors of the given program
+
+    def transform(self, op: Operation, inputs: list[Tensor], region: Region) -> list[Tensor] | None:
+        """Return constants for the outputs of an operation, if they are."""
+        if op.is_constant:
+            self.constants[op.outputs[0]] = op.attrs["value"]
+        if not inputs or op.control_inputs:
             return None
-        values = _evaluate(op, inputs, most_bytes)
-        return (
-            None if values is None else [_constant(op, region, *pair) for pair in zip(op.outputs, values, strict=True)]
-        )
+        values = self._shape_only(op, inputs) or self._computed(op, inputs)
+        if values is None:
+            return None
+        self.constants.update(zip(op.outputs, values, strict=True))
+        return [_constant(op, region, *pair) for pair in zip(op.outputs, values, strict=True)]
 
-    return copy_program(program, transform)
+    def _shape_only(self, op: Operation, inputs: list[Tensor]) -> list[Array] | None:
+        """Return the values of an operation whose inputs need not be constant, since only their shapes count."""
+        if not self.is_structured:
+            return None
+        if op.role is Role.SERIES_READ and not op.attrs["maybe"]:
+            value = saved_value(op.inputs[0])  # the same in all slots, as a shape that is known by now
+            return [self.constants[value]] if value in self.constants else None
+        if op.definition.shape_only and inputs[0].shape.is_fully_known:
+            return _evaluate(op, [np.broadcast_to(np.False_, inputs[0].shape.as_tuple())], self.most_bytes)
+        return _vector(op)
+
+    def _computed(self, op: Operation, inputs: list[Tensor]) -> list[Array] | None:
+        if any(not t.op.is_constant or t.op.control_inputs for t in inputs):
+            return None
+        return _evaluate(op, [t.op.attrs["value"] for t in inputs], self.most_bytes)
 
 
-def _evaluate(op: Operation, inputs: list[Tensor], most_bytes: int) -> list[np.ndarray[Any, Any]] | None:
+def _vector(op: Operation) -> list[Array] | None:
+    """Return the integers that an operation gives, if they stand for a shape that is known."""
+    rule = op.definition.static_shape
+    if rule is None or op.outputs[0].rank != 1 or not op.outputs[0].dtype.is_integer:
+        return None
+    shape, output = rule(op), op.outputs[0]
+    if shape is None or not shape.is_fully_known or output.shape[0] != len(shape):
+        return None
+    return [np.array(shape.as_tuple(), output.dtype.numpy)]
+
+
+def _evaluate(op: Operation, arrays: list[Array], most_bytes: int) -> list[Array] | None:
     definition = op.definition
     if definition.kernel is None or definition.stateful or not op.outputs or _size(op) > most_bytes:
         return None
     attrs = {key: op.attrs[key] for key in definition.attrs}
     try:
         with np.errstate(all="ignore"):
-            result = definition.kernel(np, *[t.op.attrs["value"] for t in inputs], **attrs)
+            result = definition.kernel(np, *arrays, **attrs)
     except Exception:
         return None  # the step reports it, with its tag, if it is ever run
     results = list(result) if len(op.outputs) > 1 or isinstance(result, (tuple, list)) else [result]
@@ -58,5 +102,5 @@ def _size(op: Operation) -> int:
     return total
 
 
-def _constant(op: Operation, region: Region, output: Tensor, value: np.ndarray[Any, Any]) -> Tensor:
+def _constant(op: Operation, region: Region, output: Tensor, value: Array) -> Tensor:
     return make_constant(region, region.graph.unique_name(op.name), np.array(value), output.dtype, like=op)

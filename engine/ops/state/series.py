@@ -14,14 +14,23 @@ from ...base.shapes import SCALAR, Shape
 from ...ir.definition import REQUIRED, NotDifferentiable, define
 from ...ir.operation import Operation
 from ...ir.static_values import static_shape
+from ...ir.structured import saved_value
 from ...ir.traits import Effect, Role
 from ...kernels.scheduler.series import Series
 
 _BY_WALK = NotDifferentiable("the reverse walk pairs reads with writes of a series")
 
 
-def _declared(op: Operation) -> Shape:
-    return Shape(op.attrs["shape"])
+def _slot_shape(op: Operation) -> Shape:
+    value = saved_value(op.inputs[0])
+    declared = Shape(op.attrs["shape"])
+    return declared if value is None else declared.merge(value.shape)
+
+
+def _shape_in_slot(op: Operation) -> Shape | None:
+    """Return what is known of the shape that a vector stands for which was saved."""
+    value = None if op.attrs["maybe"] else saved_value(op.inputs[0])
+    return None if value is None else static_shape(value)
 
 
 define(
@@ -60,7 +69,8 @@ define(
     "SeriesRead",
     "series: series, index: host int64 -> value: @dtype",
     attrs={"dtype": REQUIRED, "shape": Shape(None), "maybe": False, "last": False},
-    shape=_declared,
+    shape=_slot_shape,
+    static_shape=_shape_in_slot,
     role=Role.SERIES_READ,
     is_reread=True,
     kernel=None,

@@ -18,6 +18,7 @@ from ...base.shapes import SCALAR, Shape
 from ...ir.apply import apply, constant
 from ...ir.definition import REQUIRED, KernelContext, NotDifferentiable, define
 from ...ir.operation import Operation
+from ...ir.static_values import static_dimension, static_shape, static_value
 from ...ir.tensor import Tensor
 from ...ir.traits import Effect
 from ..support.common import nothing, scalar, shape_of
@@ -32,6 +33,24 @@ _READ = {"dtype": REQUIRED, "element_shape": Shape(None)}
 
 def _element_shape(op: Operation) -> Shape:
     return Shape(op.attrs["element_shape"])
+
+
+def _loaded(op: Operation, element: Shape, lead: Shape, zeros: int) -> Shape:
+    """Return the shape of elements read, `lead` in front; input `zeros`, if given, is that of an unwritten one."""
+    if len(op.inputs) <= zeros:
+        return lead + element
+    shape = static_shape(op.inputs[zeros])
+    return lead.merge(shape[: len(lead)]) + element.relax(shape[len(lead) :])
+
+
+def _count(op: Operation) -> Shape:
+    """Return the number of elements that are stacked."""
+    made = op.inputs[0].op
+    size = op.attrs["size"]
+    if size is None and made.type == "TensorArrayNew" and not made.attrs["dynamic_size"]:
+        value = static_value(made.inputs[0])
+        size = static_dimension(made.inputs[0]) if value is None else int(value)
+    return Shape([size])
 
 
 def _start() -> Tensor:
@@ -114,6 +133,7 @@ define(
     shape=_element_shape,
     kernel=lambda xp, context, array, index, flow, *zeros, **_: array.read(index, context, _zeros(zeros)),
     gradient=_read_gradient,
+    loads=lambda op, element: _loaded(op, element, SCALAR, 3),
     effects=Effect.READS,
 )
 
@@ -144,6 +164,7 @@ define(
     shape=scalar,
     kernel=_write,
     gradient=_write_gradient,
+    stores=lambda op: op.inputs[2].shape,
     effects=Effect.WRITES,
 )
 
@@ -175,6 +196,7 @@ define(
     shape=lambda op: op.inputs[1].shape.merge(Shape([None])) + _element_shape(op),
     kernel=_gather,
     gradient=_gather_gradient,
+    loads=lambda op, element: _loaded(op, element, op.inputs[1].shape.merge(Shape([None])), 3),
     effects=Effect.READS,
 )
 
@@ -206,6 +228,7 @@ define(
     retry=False,
     kernel=_scatter,
     gradient=_scatter_gradient,
+    stores=lambda op: op.inputs[2].shape[1:],
     effects=Effect.WRITES,
 )
 
@@ -238,6 +261,7 @@ define(
     shape=lambda op: Shape([op.attrs["size"]]) + _element_shape(op),
     kernel=_stack,
     gradient=_stack_gradient,
+    loads=lambda op, element: _loaded(op, element, _count(op), 2),
     effects=Effect.READS,
 )
 
@@ -283,6 +307,7 @@ define(
     retry=False,
     kernel=_unstack,
     gradient=_unstack_gradient,
+    stores=lambda op: op.inputs[1].shape[1:],
     effects=Effect.WRITES,
 )
 
@@ -363,6 +388,7 @@ define(
     retry=False,
     kernel=_split,
     gradient=_split_gradient,
+    stores=lambda op: Shape([None]) + op.inputs[1].shape[1:],
     effects=Effect.WRITES,
 )
 

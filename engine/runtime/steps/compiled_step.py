@@ -15,6 +15,7 @@ from ...kernels.core.table import Kind
 from ..devices.session_devices import SessionDevice
 from ..devices.simulated_time import schedulers
 from .counters import StepCounters
+from .fed_shapes import FedShapes
 from .request import Feed, Request
 
 
@@ -29,6 +30,8 @@ class CompiledStep:
     request : Request
     watched : sequence of Tensor
         What the session watches.
+    specializations : int
+        For how many combinations of shapes of its feeds the step may be compiled apart.
 
     Attributes
     ----------
@@ -55,6 +58,8 @@ class CompiledStep:
         Of a partial run, the feeds that each result needs, by index; the tensors come first, then the targets.
     holds : list
         Keeps the constants charged to the session's devices.
+    fed_shapes : FedShapes
+        For which shapes there is, or should be, a step of its own.
     """
 
     __slots__ = (
@@ -62,6 +67,7 @@ class CompiledStep:
         "channels",
         "counters",
         "device_plans",
+        "fed_shapes",
         "feeds",
         "graph",
         "holds",
@@ -80,6 +86,7 @@ class CompiledStep:
         feeds: Sequence[Tensor],
         request: Request,
         watched: Sequence[Tensor] = (),
+        specializations: int = 0,
     ) -> None:
         self.graph = graph
         self.plan = plan.plan
@@ -95,6 +102,7 @@ class CompiledStep:
         ends = [node.attrs for node in self.plan.nodes if node.type == "PartialEnd"]
         self.needs = {attrs["key"]: attrs["needs"] for attrs in ends}
         self.holds: list[Any] = []
+        self.fed_shapes = FedShapes(feeds, specializations)
 
     @property
     def devices(self) -> list[str]:
@@ -126,4 +134,5 @@ def compile_request(
         If a placeholder that the fetches need is not fed, a static check fails, or there is no device for an operation.
     """
     program = Program(graph, feeds, request.tensors, request.targets, watched)
-    return CompiledStep(graph, compile_step(program, target), feeds, request, watched)
+    most = target.settings.specialize if target.shapes is None else 0
+    return CompiledStep(graph, compile_step(program, target), feeds, request, watched, most)

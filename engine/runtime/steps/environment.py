@@ -52,8 +52,8 @@ class StepEnvironment:
     swapping: Swapping | None = None
     guard: Guard | None = None
 
-    def target(self, partial_run: bool = False) -> Target:
-        """Return what steps are compiled for."""
+    def target(self, partial_run: bool = False, shapes: tuple[tuple[int, ...], ...] | None = None) -> Target:
+        """Return what steps are compiled for; `shapes`, of feeds, if one is for those alone."""
         devices = tuple(each.target() for each in self.devices)
         swap = None if self.swapping is None else self.swapping.everywhere
-        return Target(self.settings, devices, self.soft_placement, swap, partial_run)
+        return Target(self.settings, devices, self.soft_placement, swap, partial_run, shapes)

@@ -6,7 +6,9 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ...base.errors import GraphError, SessionClosed
+import numpy as np
+
+from ...base.errors import DeviceMemoryError, GraphError, SessionClosed
 from ...ir.graph import Graph
 from ...ir.tensor import Tensor
 from ..observe.trace import Trace
@@ -16,6 +18,7 @@ from ..scheduling.time_slices import TimeSlices, time_slices_of
 from .compiled_step import CompiledStep, compile_request
 from .context import UNWATCHED, StepContext
 from .environment import StepEnvironment
+from .fed_shapes import Shapes
 from .partial_run import PartialRunState
 from .request import Request
 from .step_cache import StepCache
@@ -73,14 +76,17 @@ class StepRunner:
 
     # ---- one step
 
-    def compiled(self, request: Request, feeds: tuple[Tensor, ...], partial_run: bool = False) -> CompiledStep:
-        """Return the compiled step of fetches and feeds, compiling it if it is not kept."""
-        key = (request.tensors, request.targets, feeds, self.graph.version, self.watched, partial_run)
+    def compiled(
+        self, request: Request, feeds: tuple[Tensor, ...], partial_run: bool = False, shapes: Shapes | None = None
+    ) -> CompiledStep:
+        """Return the compiled step of fetches and feeds, of any shapes or of some, compiling it if it is not kept."""
+        key = (request.tensors, request.targets, feeds, self.graph.version, self.watched, partial_run, shapes)
         step = self.cache.get(key)
         if step is None:
             if self.environment.worker_pool is not None:
                 self.environment.worker_pool.limit_blas()
-            step = compile_request(self.graph, request, feeds, self.environment.target(partial_run), self.watched)
+            target = self.environment.target(partial_run, shapes)
+            step = compile_request(self.graph, request, feeds, target, self.watched)
             self.cache.insert(key, step)
         return step
 
@@ -97,14 +103,30 @@ class StepRunner:
     async def _run(
         self, request: Request, step: CompiledStep, values: Sequence[Any], timeout: float | None, trace: Trace | None
     ) -> Any:
+        feeds = step.convert(values)
+        step = self._specialized(request, step, feeds)
         watches = self.watches_of(step)
-        execution = self.begin(step, step.convert(values), watches, trace)
-        del values
+        execution = self.begin(step, feeds, watches, trace)
+        del values, feeds
         self.running.add(execution)
         try:
             return request.pack(await execution.run(self.timeout if timeout is None else timeout))
         finally:
             self.end(execution, watches)
+
+    def _specialized(self, request: Request, step: CompiledStep, feeds: list[np.ndarray[Any, Any]]) -> CompiledStep:
+        """Return the step that is compiled for the shapes of fed values, or the one for any shapes.
+
+        An operation that can not be run on these shapes fails when it is run, if it is, with its tag and not before.
+        """
+        shapes = step.fed_shapes.chosen(feeds)
+        if shapes is None:
+            return step
+        try:
+            return self.compiled(request, tuple([feed.tensor for feed in step.feeds]), shapes=shapes)
+        except (GraphError, DeviceMemoryError):
+            step.fed_shapes.decline(shapes)
+            return step
 
     def begin(
         self,

@@ -1,0 +1,143 @@
+"""Compile for the shapes that are fed: the static shapes of a program, found again from those of its feeds.
+
+A placeholder with a batch of unknown size leaves that size unknown everywhere. A step that is called again and again
+with one batch is worth a plan of its own, as JAX makes one for each signature. Nothing but shapes is decided here; the
+passes behind see constants where the program asked for a shape, and know what a product costs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ...base import dtypes
+from ...base.shapes import Shape
+from ...ir.operation import Operation
+from ...ir.program import Program
+from ...ir.region import Region
+from ...ir.structured import is_structured, num_results, saved_outputs, saved_value
+from ...ir.tensor import Tensor
+from ...ir.traits import Effect, Role
+
+
+def specialize(program: Program, shapes: Sequence[tuple[int, ...]]) -> Program:
+    """Find all static shapes again from those that the feeds have; the given program is changed.
+
+    Parameters
+    ----------
+    program : Program
+    shapes : sequence of tuple of int
+        One for each feed.
+
+    Raises
+    ------
+    ShapeError
+        If an operation can not be run on values of these shapes.
+    """
+    for feed, shape in zip(program.feeds, shapes, strict=True):
+        feed.shape = feed.shape.merge(Shape(shape))
+    inference = _Inference(program)
+    while inference.sweep():
+        pass
+    return program
+
+
+class _Inference:
+    """Static shapes of a whole program; each is what the operation says merged with what was known before.
+
+    Attributes
+    ----------
+    known : dict of Tensor to Shape
+        What holds for any feeds.
+    elements : dict of object to Shape
+        By TensorArray, what holds for all values that are written to it anywhere.
+    is_lost : bool
+        Whether something is written through a handle of which there is no telling where it comes from.
+    """
+
+    def __init__(self, program: Program) -> None:
+        self.root = program.graph.root
+        self.known: dict[Tensor, Shape] = {}
+        self.elements: dict[object, Shape] = {}
+        self.is_lost = False
+
+    def sweep(self) -> bool:
+        """Go through the program once; return whether that took back something which was assumed on the way.
+
+        Elements are assumed to be as those that were written before them. The last sweep finds nothing else anywhere,
+        so that whatever is written is as assumed as long as what was read is.
+        """
+        before = dict(self.elements), self.is_lost
+        self._region(self.root)
+        return before != (self.elements, self.is_lost)
+
+    def _region(self, region: Region) -> None:
+        for op in region.operations:
+            if op.is_while:
+                self._while(op)
+            elif op.is_cond:
+                self._cond(op)
+            elif not op.is_param and op.role is not Role.FEED:
+                self._plain(op)
+
+    def _plain(self, op: Operation) -> None:
+        shapes = op.definition.shape(op)
+        for tensor, shape in zip(op.outputs, [shapes] if isinstance(shapes, Shape) else shapes, strict=True):
+            self._set(tensor, shape)
+        definition = op.definition
+        if definition.stores is not None:
+            self._write(_array(op.inputs[0]), definition.stores(op))
+        if definition.loads is not None:
+            element = Shape(None) if self.is_lost else self.elements.get(_array(op.inputs[0]), Shape(None))
+            self._set(op.outputs[0], op.outputs[0].shape.merge(definition.loads(op, element)))
+
+    def _write(self, array: object, shape: Shape) -> None:
+        self.is_lost |= array is None
+        self.elements[array] = self.elements[array].relax(shape) if array in self.elements else shape
+
+    def _cond(self, op: Operation) -> None:
+        for region in op.regions:
+            self._region(region)
+        for i, output in enumerate(op.outputs[: num_results(op)]):
+            shape, *others = (region.results[i].shape for region in op.regions)
+            for other in others:
+                shape = shape.relax(other)
+            self._set(output, shape)
+        self._saved(op)
+
+    def _while(self, op: Operation) -> None:
+        """Assume that variables keep the shapes they start with; where one does not, begin again knowing less."""
+        count = num_results(op)
+        assumed = [t.shape for t in op.inputs[:count]]
+        while True:
+            for region in op.regions:
+                for param, shape in zip(region.params, assumed, strict=True):
+                    self._set(param, shape)
+                self._region(region)
+            results = [t.shape for t in op.regions[1].results]
+            if all(map(Shape.includes, assumed, results)):
+                break
+            assumed = list(map(Shape.relax, assumed, results))
+        for output, shape in zip(op.outputs[:count], assumed, strict=True):
+            self._set(output, shape)
+        self._saved(op)
+
+    def _saved(self, op: Operation) -> None:
+        for output, extra in zip(op.outputs[num_results(op) :], saved_outputs(op), strict=True):
+            if extra.kind == "maybe" and extra.value is not None:
+                self._set(output, extra.value.shape)
+
+    def _set(self, tensor: Tensor, shape: Shape) -> None:
+        tensor.shape = self.known.setdefault(tensor, tensor.shape).merge(shape)
+
+
+def _array(handle: Tensor) -> object:
+    """Return what is one for all handles of an array; None if there is no telling."""
+    op = handle.op
+    if op.definition.is_reread:  # a handle of the forward region, saved for the gradient
+        saved = saved_value(op.inputs[0])
+        return None if saved is None else _array(saved)
+    made_of = [t for t in op.inputs if t.dtype is dtypes.resource]
+    if not made_of:
+        return handle if Effect.WRITES in op.definition.effects else None
+    inner = None if is_structured(op) else _array(made_of[0])
+    return None if inner is None else (inner, op.type, *(op.attrs[key] for key in op.definition.attrs))
