@@ -15,6 +15,7 @@ import numpy as np
 from ..base.dtypes import int64
 from ..ir import scopes
 from ..ir.apply import apply, constant
+from ..ir.loops import change_of
 from ..ir.operation import Operation
 from ..ir.region import Region
 from ..ir.static_values import static_value
@@ -100,7 +101,7 @@ class ForwardValues:
         if tensor.region is not self.forward or tensor.op.is_constant:
             return True
         if tensor.op.is_param and self.index is not None:
-            return _step(tensor, self.forward.results[self.forward.params.index(tensor)]) is not None
+            return _step(tensor) is not None
         return self._is_cheap(tensor.op)
 
 
@@ -116,7 +117,7 @@ def counter(param: Tensor, index: Tensor) -> Tensor | None:
     body = param.region
     assert body.owner is not None
     i = body.params.index(param)
-    step = _step(param, body.results[i])
+    step = _step(param)
     if step is None:
         return None
     start = scopes.current_region().resolve(body.owner.inputs[i])
@@ -128,20 +129,15 @@ def counter(param: Tensor, index: Tensor) -> Tensor | None:
     return offset if _is_zero(start) else start + offset
 
 
-def _step(param: Tensor, result: Tensor) -> int | None:
+def _step(param: Tensor) -> int | None:
     """Return by how much a loop variable changes in every iteration, if that is a constant."""
-    if result is param:
-        return 0
-    op = result.op
-    if op.type not in ("Add", "Sub") or not param.dtype.is_integer or param.rank != 0:
+    change = change_of(param.region, param.region.params.index(param))
+    if change is None or change.amount is None:
+        return None if change is None else 0
+    value = _fixed_value(change.amount)
+    if value is None or value.ndim or not param.dtype.is_integer or param.rank != 0:
         return None
-    left, right = op.inputs
-    if op.type == "Add" and right is param:
-        left, right = right, left
-    value = _fixed_value(right) if left is param else None
-    if value is None or value.ndim:
-        return None
-    return int(value) if op.type == "Add" else -int(value)
+    return change.sign * int(value)
 
 
 def _is_zero(tensor: Tensor) -> bool:

@@ -19,10 +19,14 @@ from .traits import Effect, Role
 
 if TYPE_CHECKING:
     from ..base.shapes import Shape
+    from .builder import Builder
     from .operation import Operation
+    from .tensor import Tensor
 
 Kernel = Callable[..., Any]
 Gradient = Callable[..., Sequence[Any]]
+Batched = Callable[["Builder", "list[Tensor]"], "list[Tensor]"]
+BatchRule = Callable[["Operation", Sequence[bool]], "Batched | None"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +128,12 @@ class OpDefinition:
     loads : callable or None
         Of what reads such an array, ``loads(op, element)`` is the static shape of its first output, if all that was
         written has the static shape `element`.
+    batch : callable or None
+        ``batch(op, varying)`` returns what emits the operation for many instances at once, or None where there is no
+        way: ``emit(builder, operands)`` returns its outputs, whose first dimension counts the instances as that of
+        each operand does which varies among them, where `varying` says so (a vmap rule of JAX, for axis 0).
+    row : callable or None
+        Of what takes one row of an array, ``row(op)`` is the array and the number of the row; None if it does not.
     samples : tuple of Sample
         Inputs on which tests run it.
     """
@@ -147,6 +157,8 @@ class OpDefinition:
     static_shape: Callable[[Operation], Shape | None] | None = None
     stores: Callable[[Operation], Shape] | None = None
     loads: Callable[[Operation, Shape], Shape] | None = None
+    batch: BatchRule | None = None
+    row: Callable[[Operation], tuple[Tensor, Tensor] | None] | None = None
     samples: tuple[Sample, ...] = ()
 
     @property
@@ -204,6 +216,8 @@ def define(
     static_shape: Callable[[Any], Shape | None] | None = None,
     stores: Callable[[Any], Shape] | None = None,
     loads: Callable[[Any, Shape], Shape] | None = None,
+    batch: BatchRule | None = None,
+    row: Callable[[Any], tuple[Tensor, Tensor] | None] | None = None,
     samples: Sequence[Sample] = (),
 ) -> OpDefinition:
     """Declare an operation type; see :class:`OpDefinition`."""
@@ -233,6 +247,8 @@ def define(
         static_shape,
         stores,
         loads,
+        batch,
+        row,
         tuple(samples),
     )
     _REGISTRY[type] = definition

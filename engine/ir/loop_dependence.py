@@ -12,13 +12,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from .loops import bare, change_of
 from .operation import Operation
 from .program import Program
 from .region import Region
 from .structured import num_results, saved_outputs
 from .tensor import Tensor
 
-_PASSING = frozenset({"Identity", "Cast", "StopGradient"})
 _WRITES = frozenset({"TensorArrayWrite", "TensorArrayScatter"})
 
 
@@ -67,10 +67,11 @@ def find_carried(cond: Region, body: Region) -> list[CarriedDependence]:
 class _Loop:
     def __init__(self, cond: Region, body: Region) -> None:
         self.cond = cond
+        self.body = body
         self.params = body.params
         self.results = body.results
         self.place = {tensor: i for i, tensor in enumerate(body.params)}
-        self.free = {i for i in range(len(self.results)) if self._stays(i) or self._counts(i)}
+        self.free = {i for i in range(len(self.results)) if self._counts(i)}
         self.reached = [self._reach(self._roots(i)) for i in range(len(self.results))]
 
     def cycle(self, start: int) -> CarriedDependence | None:
@@ -103,33 +104,29 @@ class _Loop:
         return self._written(i) or [self.results[i]]
 
     def _stays(self, i: int) -> bool:
-        return _bare(self.results[i]) is self.params[i]
+        change = change_of(self.body, i, casts=True)
+        return change is not None and change.amount is None
 
     def _counts(self, i: int) -> bool:
-        """Whether the new value is the old one plus or minus what does not change."""
-        result = _bare(self.results[i])
-        if result.op.type not in ("Add", "Sub") or not result.dtype.is_numeric or result.rank != 0:
-            return False
-        left, right = map(_bare, result.op.inputs)
-        if left is self.params[i]:
-            return self._is_constant(right)
-        return right is self.params[i] and result.op.type == "Add" and self._is_constant(left)
+        """Whether the new value is the old one, plus or minus what does not change."""
+        change = change_of(self.body, i, casts=True)
+        return change is not None and (change.amount is None or self._is_constant(change.amount))
 
     def _written(self, i: int) -> list[Tensor]:
         """Return what is written to a TensorArray and where; nothing if iterations may write the same elements."""
         roots: list[Tensor] = []
-        tensor = _bare(self.results[i])
+        tensor = bare(self.results[i], casts=True)
         while tensor.op.type in _WRITES:
             _, index, value, flow = tensor.op.inputs
             if not self._is_distinct(index):
                 return []
             roots += [index, value]
-            tensor = _bare(flow)
+            tensor = bare(flow, casts=True)
         return roots if tensor is self.params[i] else []
 
     def _is_distinct(self, index: Tensor) -> bool:
         """Whether a value differs in all iterations: a counter, plus or times what does not change."""
-        tensor = _bare(index)
+        tensor = bare(index, casts=True)
         if tensor in self.place:
             return self.place[tensor] in self.free and not self._stays(self.place[tensor])
         if tensor.op.type not in ("Add", "Sub", "Mul"):
@@ -196,13 +193,6 @@ def _result(op: Operation, index: int) -> Iterator[Tensor]:
         yield from (*op.inputs, *(region.results[index] for region in op.regions))
 
 
-def _bare(tensor: Tensor) -> Tensor:
-    """Return what a tensor is a mere copy of."""
-    while tensor.op.type in _PASSING:
-        tensor = tensor.op.inputs[0]
-    return tensor
-
-
 def _is_nonzero(tensor: Tensor) -> bool:
-    op = _bare(tensor).op
+    op = bare(tensor, casts=True).op
     return op.is_constant and bool(np.all(op.attrs["value"] != 0))

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
+from ...ir.loops import change_of
 from ...ir.operation import Operation
 from ...ir.program import Program
 from ...ir.structured import SavedOutput, num_results, saved_outputs
@@ -70,10 +71,8 @@ def _counts_down(loop: Operation, index: Tensor) -> bool:
         if not _is_constant(factor) or factor.op.attrs["value"] == 0:
             return False
     body = loop.regions[1]
-    if index.op.type != "Sub" or index not in body.results:
-        return False
-    count, one = index.op.inputs
-    return count is body.params[body.results.index(index)] and _is_constant(one) and bool(one.op.attrs["value"] == 1)
+    change = change_of(body, body.results.index(index)) if index in body.results else None
+    return change is not None and change.constant == -1
 
 
 def _is_constant(tensor: Tensor) -> bool:

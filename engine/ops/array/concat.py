@@ -16,6 +16,7 @@ from ...ir.operation import Operation
 from ...ir.static_values import static_dimension, static_shape
 from ...ir.tensor import Tensor
 from ..support.arguments import axis_within, index_tensor, partial_values, static_int, sum_of, with_dimension
+from ..support.batching import along
 from ..support.common import size_along, zeros_like
 from ..support.literals import f64, i32, i64
 
@@ -74,6 +75,7 @@ def _joined_shape(op: Operation) -> Shape:
 define(
     "Concat",
     "values: *T -> output: T",
+    batch=along(),
     attrs={"axis": REQUIRED},
     shape=_concat_shape,
     static_shape=_joined_shape,
@@ -249,6 +251,7 @@ def _join(op: Operation, *cotangents: Any) -> list[Any]:
 define(
     "Split",
     "value: T -> output: num*T",
+    batch=along(),
     attrs={"num": REQUIRED, "axis": 0},
     shape=_split_shape,
     kernel=lambda xp, x, num, axis: xp.split(x, num, axis=axis),
@@ -300,6 +303,7 @@ def _split_v(xp: Any, x: Any, sizes: Any, num: int, axis: int) -> list[Any]:
 define(
     "SplitV",
     "value: T, sizes: host I -> output: num*T",
+    batch=along(),
     where={"I": dtypes.INDEX},
     attrs={"num": REQUIRED, "axis": 0},
     shape=_split_v_shape,

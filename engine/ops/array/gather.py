@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -12,12 +13,13 @@ from ...base.dtypes import DType
 from ...base.errors import ShapeError
 from ...base.shapes import Shape
 from ...ir.apply import apply, constant
-from ...ir.definition import Sample, define
+from ...ir.definition import Batched, Sample, define
 from ...ir.operation import Operation
 from ...ir.static_values import static_shape, static_value
 from ...ir.tensor import Tensor
 from ..support.arguments import as_sizes, axis_within, index_tensor, shape_vector, static_int
 from ..support.array_library import add_at
+from ..support.batching import again
 from ..support.common import scalar_like, shape_of
 from ..support.indexed_slices import IndexedSlices
 from ..support.literals import f64, i32, i64
@@ -90,9 +92,26 @@ def _slices(g: Tensor, indices: Tensor, shape: Tensor) -> IndexedSlices:
     return IndexedSlices(values, apply("Reshape", indices, count), shape)
 
 
+def _batch_gather(op: Operation, varying: Sequence[bool]) -> Batched | None:
+    """Take rows by all indices at once; or the same elements of each of many arrays."""
+    axis, rank = op.attrs["axis"], op.inputs[0].rank
+    if rank is None or op.attrs["batch_dims"] or all(varying) or (varying[1] and axis % rank):
+        return None
+    axis = axis % rank + varying[0]
+    return lambda builder, operands: again(builder, op, operands, axis=axis)
+
+
+def _row(op: Operation) -> tuple[Tensor, Tensor] | None:
+    params, index = op.inputs
+    first = params.rank is not None and op.attrs["axis"] in (0, -params.rank) and index.rank == 0
+    return (params, index) if first else None
+
+
 define(
     "Gather",
     "params: T, indices: I -> output: T",
+    batch=_batch_gather,
+    row=_row,
     where=_INDEX,
     attrs={"axis": 0, "batch_dims": 0},
     shape=_gather_shape,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -10,11 +11,12 @@ from ...base import dtypes
 from ...base.errors import ShapeError
 from ...base.shapes import Shape
 from ...ir.apply import apply, convert_to_tensor
-from ...ir.definition import REQUIRED, Sample, define
+from ...ir.definition import REQUIRED, Batched, Sample, define
 from ...ir.operation import Operation
 from ...ir.static_values import static_shape
 from ...ir.tensor import Tensor
 from ..support.arguments import as_sizes, axis_within, partial_values, shape_vector, static_ints
+from ..support.batching import again, along
 from ..support.common import shape_of
 from ..support.literals import f64, i32, i64
 
@@ -47,9 +49,18 @@ def _transpose_gradient(op: Operation, g: Tensor) -> list[Any]:
     return [apply("Transpose", g, perm=back)]
 
 
+def _batch_transpose(op: Operation, varying: Sequence[bool]) -> Batched | None:
+    rank = op.inputs[0].rank
+    if rank is None:
+        return None
+    perm = (0, *(axis + 1 for axis in _order(op.attrs["perm"], rank)))
+    return lambda builder, operands: again(builder, op, operands, perm=perm)
+
+
 define(
     "Transpose",
     "x: T -> y: T",
+    batch=_batch_transpose,
     attrs={"perm": None},
     shape=_transpose_shape,
     kernel=lambda xp, x, perm: xp.transpose(x, perm),
@@ -103,6 +114,7 @@ def _reverse_shape(op: Operation) -> Shape:
 define(
     "Reverse",
     "tensor: T -> output: T",
+    batch=along(),
     attrs={"axis": REQUIRED},
     shape=_reverse_shape,
     kernel=lambda xp, x, axis: xp.flip(x, axis),

@@ -17,6 +17,7 @@ from ...ir.static_values import static_shape, static_value
 from ...ir.tensor import Tensor
 from ..math.casting import cast
 from ..support.arguments import as_sizes, axis_within, shape_vector, static_int, static_ints
+from ..support.batching import to_known_shape
 from ..support.common import scalar, shape_of
 from ..support.literals import f64, i32
 
@@ -157,6 +158,7 @@ def _like_input(op: Operation, g: Tensor) -> list[Any]:
 define(
     "Reshape",
     "tensor: T, shape: host I -> output: T",
+    batch=to_known_shape,
     where={"I": dtypes.INDEX},
     shape=_reshape_shape,
     keeps_size=True,
@@ -202,6 +204,7 @@ def _expand_shape(op: Operation) -> Shape:
 define(
     "ExpandDims",
     "input: T -> output: T",
+    batch=to_known_shape,
     attrs={"axis": REQUIRED},
     shape=_expand_shape,
     kernel=lambda xp, x, axis: xp.expand_dims(x, axis),
@@ -251,6 +254,7 @@ def _squeeze_shape(op: Operation) -> Shape:
 define(
     "Squeeze",
     "input: T -> output: T",
+    batch=to_known_shape,
     attrs={"axis": None},
     shape=_squeeze_shape,
     kernel=lambda xp, x, axis: xp.squeeze(x, axis),

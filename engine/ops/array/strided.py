@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,12 +11,13 @@ from ...base import dtypes
 from ...base.errors import GraphError, ShapeError
 from ...base.shapes import Shape
 from ...ir.apply import apply, convert_to_tensor
-from ...ir.definition import REQUIRED, Sample, define
+from ...ir.definition import REQUIRED, Batched, Sample, define
 from ...ir.indexing import DYNAMIC, Dynamic, slice_tensor
 from ...ir.operation import Operation
 from ...ir.static_values import static_shape, static_value
 from ...ir.tensor import Tensor
 from ..support.arguments import as_sizes, index_tensor
+from ..support.batching import again, whole_rows
 from ..support.common import shape_of
 from ..support.literals import f64, i32
 
@@ -120,9 +121,23 @@ def _sliced_shape(op: Operation) -> Shape | None:
     return Shape([shape[spec[0]]]) if known else None
 
 
+def _batch_slice(op: Operation, varying: Sequence[bool]) -> Batched | None:
+    if not varying[0] or any(varying[1:]):
+        return None
+    return lambda builder, operands: again(builder, op, operands, spec=(slice(None), *op.attrs["spec"]))
+
+
+def _row(op: Operation) -> tuple[Tensor, Tensor] | None:
+    x, *bounds = op.inputs
+    spec = op.attrs["spec"]
+    return (x, bounds[0]) if spec and spec[0] is DYNAMIC and len(bounds) == 1 and whole_rows(spec) else None
+
+
 define(
     "StridedSlice",
     "input: T, bounds: host *any -> output: T",
+    batch=_batch_slice,
+    row=_row,
     attrs={"spec": REQUIRED},
     shape=_strided_shape,
     static_shape=_sliced_shape,

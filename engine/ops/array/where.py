@@ -13,6 +13,7 @@ from ...ir.apply import apply
 from ...ir.definition import NotDifferentiable, Sample, define
 from ...ir.operation import Operation
 from ...ir.tensor import Tensor
+from ..support.batching import elementwise
 from ..support.common import broadcast_all, scalar_like, sum_to
 from ..support.literals import f32, f64, flags, i32, i64
 
@@ -32,6 +33,7 @@ def _select_gradient(op: Operation, g: Tensor) -> list[Any]:
 define(
     "Where",
     "condition: bool, x: T, y: T -> output: T",
+    batch=elementwise,
     shape=broadcast_all,
     kernel=lambda xp, condition, x, y: xp.where(condition, x, y),
     gradient=_select_gradient,

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import cmath
+import functools
 import math
+from collections.abc import Sequence
 from typing import Any
 
 from ...base import dtypes
 from ...base.errors import DtypeError, GraphError, ShapeError
 from ...base.shapes import UNKNOWN, Shape
 from ...ir.apply import apply, convert_to_tensor
-from ...ir.definition import Sample, Ufunc, define
+from ...ir.builder import Builder
+from ...ir.definition import Batched, Sample, Ufunc, define
 from ...ir.operation import Operation
 from ...ir.static_values import static_value
 from ...ir.tensor import Tensor
 from ..support import array_library as arrays
+from ..support.batching import again
 from ..support.common import broadcast_all, zeros_like
 from ..support.families import binary, sampled, typed
 from ..support.literals import f64, i32
@@ -307,9 +311,21 @@ def _add_all(xp: Any, first: Any, *rest: Any) -> Any:
     return total
 
 
+def _batch_sum(op: Operation, varying: Sequence[bool]) -> Batched | None:
+    """Add all at once, or one after the other where some do not vary and have to be broadcast."""
+    if all(varying):
+        return lambda builder, operands: again(builder, op, operands)
+
+    def emit(builder: Builder, operands: list[Tensor]) -> list[Tensor]:
+        return [functools.reduce(lambda a, b: builder.tensor("Add", a, b), operands)]
+
+    return emit
+
+
 define(
     "AddN",
     "inputs: *T -> sum: T",
+    batch=_batch_sum,
     where={"T": dtypes.NUMERIC},
     shape=_same_shapes,
     kernel=_add_all,

@@ -13,6 +13,7 @@ from ...ir.apply import apply, convert_to_tensor
 from ...ir.definition import REQUIRED, Sample, define
 from ...ir.operation import Operation
 from ...ir.tensor import Tensor
+from ..support.batching import elementwise
 from ..support.literals import c128, f64, flags, i32
 
 _CASTABLE = (dtypes.bool_, *dtypes.NUMERIC)
@@ -48,6 +49,7 @@ def _cast_gradient(op: Operation, g: Tensor) -> list[Any]:
 define(
     "Cast",
     "x: T -> y: @dtype",
+    batch=elementwise,
     where={"T": _CASTABLE},
     attrs={"dtype": REQUIRED},
     shape=_cast_shape,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -10,10 +11,12 @@ from ...base import dtypes
 from ...base.errors import GraphError, ShapeError
 from ...base.shapes import SCALAR, Shape
 from ...ir.apply import apply, convert_to_tensor
-from ...ir.definition import REQUIRED, NotDifferentiable, Sample, define
+from ...ir.builder import Builder
+from ...ir.definition import REQUIRED, Batched, NotDifferentiable, Sample, define
 from ...ir.operation import Operation
 from ...ir.tensor import Tensor
 from ...kernels.cpu.product_sum import ProductSum
+from ..support.batching import reshape, swapped
 from ..support.common import sum_to
 from ..support.families import typed
 from ..support.literals import f64, i32
@@ -76,9 +79,31 @@ def _rows_by_columns(a: Any, b: Any) -> Any:
     return (a[..., :, :, None] * b[..., None, :, :]).sum(-2)
 
 
+def _batch_matmul(op: Operation, varying: Sequence[bool]) -> Batched | None:
+    """Multiply the rows of many matrices with one matrix; columns are rows of the transposes."""
+    left, right = varying
+    if left == right or any(t.rank != 2 or not t.shape.is_fully_known for t in op.inputs):
+        return None
+    transpose_a, transpose_b = op.attrs["transpose_a"], op.attrs["transpose_b"]
+    rows, columns = op.outputs[0].shape.as_tuple()[:: 1 if left else -1]
+    inner = op.inputs[0].shape.as_tuple()[0 if transpose_a else 1]
+
+    def emit(builder: Builder, operands: list[Tensor]) -> list[Tensor]:
+        x, matrix = operands if left else operands[::-1]
+        if transpose_a if left else not transpose_b:
+            x = swapped(builder, x)
+        flat = reshape(builder, x, [-1, inner])
+        product = builder.tensor("MatMul", flat, matrix, transpose_b=transpose_b if left else not transpose_a)
+        result = reshape(builder, product, [-1, rows, columns])
+        return [result if left else swapped(builder, result)]
+
+    return emit
+
+
 define(
     "MatMul",
     "a: T, b: T -> product: T",
+    batch=_batch_matmul,
     where={"T": dtypes.NUMERIC},
     attrs={"transpose_a": False, "transpose_b": False},
     shape=_matmul_shape,

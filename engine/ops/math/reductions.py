@@ -18,6 +18,7 @@ from ...ir.operation import Operation
 from ...ir.static_values import static_shape
 from ...ir.tensor import Tensor
 from ..support.arguments import as_sizes, axis_within, static_ints
+from ..support.batching import along
 from ..support.common import scalar_like, shape_of
 from ..support.families import describe, typed
 from ..support.literals import c128, f64, flags, i32
@@ -119,6 +120,7 @@ def _reduction(
         where={"T": where},
         attrs=AXES,
         shape=_reduction_shape,
+        batch=along(),
         kernel=typed(kernel),
         gradient=gradient if isinstance(gradient, NotDifferentiable) else lambda op, g: [gradient(op, g)],
         samples=samples,

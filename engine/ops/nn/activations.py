@@ -15,6 +15,7 @@ from ...ir.tensor import Tensor
 from ..math.complex import conj
 from ..math.elementwise import abs, erf, square
 from ..math.trigonometry import tanh
+from ..support.batching import elementwise
 from ..support.common import same_as
 from ..support.families import sampled, typed, unary
 from ..support.literals import f64
@@ -53,6 +54,7 @@ def _activation(
         where={"T": where},
         attrs=attrs,
         shape=same_as(0),
+        batch=elementwise,
         kernel=typed(kernel),
         gradient=gradients,
         samples=samples,

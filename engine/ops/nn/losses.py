@@ -15,6 +15,7 @@ from ...ir.operation import Operation
 from ...ir.tensor import Tensor
 from ..math.reductions import log_sum_exp, reduce_sum, reduced_shape
 from ..support.arguments import axis_within, static_int
+from ..support.batching import along
 from ..support.common import shape_of
 from ..support.families import typed
 from ..support.literals import f64, i32, i64
@@ -45,6 +46,7 @@ def _softmax(xp: Any, x: Any, axis: int) -> Any:
 define(
     "Softmax",
     "logits: T -> softmax: T",
+    batch=along(),
     where={"T": dtypes.FLOATING},
     attrs={"axis": -1},
     shape=_same_with_axis,
@@ -82,6 +84,7 @@ def _log_softmax_gradient(op: Operation, g: Tensor) -> list[Any]:
 define(
     "LogSoftmax",
     "logits: T -> log_softmax: T",
+    batch=along(),
     where={"T": dtypes.FLOATING},
     attrs={"axis": -1},
     shape=_same_with_axis,

@@ -125,6 +125,15 @@ def _read_gradient(op: Operation, g: Tensor) -> list[Any]:
     return [None, None, flow, *(None for _ in zeros)]
 
 
+def _row(op: Operation) -> tuple[Tensor, Tensor] | None:
+    """Return the value whose rows are the elements of the array that is read, and which of them it is."""
+    handle, index, flow, *zeros = op.inputs
+    unstack = flow.op
+    if zeros or unstack.type != "TensorArrayUnstack" or unstack.inputs[0] is not handle:
+        return None
+    return (unstack.inputs[1], index) if handle.op.type == "TensorArrayNew" else None
+
+
 define(
     "TensorArrayRead",
     "handle: resource, index: host I, flow: host float32, zeros: host *int32 -> value: @dtype",
@@ -134,6 +143,7 @@ define(
     kernel=lambda xp, context, array, index, flow, *zeros, **_: array.read(index, context, _zeros(zeros)),
     gradient=_read_gradient,
     loads=lambda op, element: _loaded(op, element, SCALAR, 3),
+    row=_row,
     effects=Effect.READS,
 )
 

@@ -15,6 +15,7 @@ from ...ir.apply import apply
 from ...ir.definition import Kernel, NotDifferentiable, Sample, define
 from ...ir.operation import Operation
 from ...ir.tensor import Tensor
+from .batching import elementwise
 from .common import broadcast_all, same_as, sum_to
 from .shape_equality import BINARY, UNARY, keeps_shape
 
@@ -79,6 +80,7 @@ def unary(
         f"x: T -> y: {output}",
         where={"T": where},
         shape=same_as(0),
+        batch=elementwise,
         kernel=kernel,
         samples=samples,
         gradient=gradient if isinstance(gradient, NotDifferentiable) else _unary_gradient(gradient),
@@ -115,6 +117,7 @@ def binary(
         f"x: T, y: T -> z: {output}",
         where={"T": where},
         shape=shape,
+        batch=elementwise,
         kernel=kernel,
         gradient=gradient if isinstance(gradient, NotDifferentiable) else _binary_gradient(gradient),
         reads_values=reads_values,

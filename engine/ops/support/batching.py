@@ -1,0 +1,82 @@
+"""How operations are emitted for many instances at once: batch rules of definitions, for groups of operations."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ...base import dtypes
+from ...ir.builder import Builder
+from ...ir.definition import Batched, BatchRule, host_inputs
+from ...ir.operation import Operation
+from ...ir.tensor import Tensor
+
+
+def again(builder: Builder, op: Operation, operands: Sequence[Tensor], **changed: Any) -> list[Tensor]:
+    """Emit an operation of the same type on other operands, with some attributes changed."""
+    attrs = {key: op.attrs[key] for key in op.definition.attrs}
+    return builder.emit(op.type, *operands, **{**attrs, **changed}).outputs
+
+
+def elementwise(op: Operation, varying: Sequence[bool]) -> Batched | None:
+    """Batch rule: operands are broadcast, so one of lower rank gets dimensions of size 1 behind its first one."""
+    rank = op.outputs[0].rank
+    lower = [v and t.rank != rank for t, v in zip(op.inputs, varying, strict=True)]
+    if rank is None or any(t.rank is None or not t.shape.is_fully_known for t, low in zip(op.inputs, lower) if low):
+        return None
+
+    def emit(builder: Builder, operands: list[Tensor]) -> list[Tensor]:
+        triples = zip(operands, op.inputs, lower, strict=True)
+        return again(builder, op, [_raised(builder, x, old, rank) if low else x for x, old, low in triples])
+
+    return emit
+
+
+def _raised(builder: Builder, x: Tensor, old: Tensor, rank: int) -> Tensor:
+    ones = [1] * (rank - len(old.shape))
+    return reshape(builder, x, [-1, *ones, *old.shape.as_tuple()])
+
+
+def reshape(builder: Builder, x: Tensor, dims: Sequence[int]) -> Tensor:
+    """Emit a Reshape; one dimension may be -1."""
+    return builder.tensor("Reshape", x, builder.constant(dims, dtypes.int32))
+
+
+def along(attr: str = "axis") -> BatchRule:
+    """Return the batch rule of what works along axes of all its operands, those in the host's memory apart."""
+
+    def rule(op: Operation, varying: Sequence[bool]) -> Batched | None:
+        rank = op.inputs[0].rank
+        arrays = [not host for host in host_inputs(op)]
+        if rank is None or list(varying) != arrays or any(t.rank != rank for t, v in zip(op.inputs, varying) if v):
+            return None
+        axis = _behind_first(op.attrs[attr], rank)
+        return lambda builder, operands: again(builder, op, operands, **{attr: axis})
+
+    return rule
+
+
+def _behind_first(axis: Any, rank: int) -> Any:
+    if axis is None:
+        return tuple(range(1, rank + 1))
+    if isinstance(axis, tuple):
+        return tuple(a % rank + 1 for a in axis)
+    return axis % rank + 1
+
+
+def to_known_shape(op: Operation, varying: Sequence[bool]) -> Batched | None:
+    """Batch rule of what gives another shape, which is known, to the elements of its first operand."""
+    shape = op.outputs[0].shape
+    if not varying[0] or any(varying[1:]) or not shape.is_fully_known or 0 in shape.as_tuple():
+        return None
+    return lambda builder, operands: [reshape(builder, operands[0], [-1, *shape.as_tuple()])]
+
+
+def whole_rows(spec: tuple[Any, ...]) -> bool:
+    """Whether an index expression has an index in front, and takes all of what that names."""
+    return all(part is Ellipsis or (isinstance(part, slice) and part == slice(None)) for part in spec[1:])
+
+
+def swapped(builder: Builder, x: Tensor) -> Tensor:
+    """Emit the transposes of a stack of matrices."""
+    return builder.tensor("Transpose", x, perm=(0, 2, 1))
