@@ -53,8 +53,11 @@ class Settings:
         Read loop variables that never change from outside their loop.
     hoist : bool
         Move constants out of loops.
+    merge_products : bool
+        Let products of a loop that share a factor, or are added up, be one product.
     hoist_bytes : int
-        Largest product of all inputs of a loop that is computed at once in front of it; 0 for never.
+        Most bytes of what is computed for all iterations of a loop at once in front of it, as the products of all its
+        inputs; 0 for never.
     block_bytes : int
         Most bytes of a block of fed rows, or of their products, that a loop takes at once where all of them would be
         too many; 0 for never. Under a limit of memory at most a part of that.
@@ -105,6 +108,7 @@ class Settings:
     accumulate: bool = True
     loop_invariants: bool = True
     hoist: bool = True
+    merge_products: bool = True
     hoist_bytes: int = 1 << 25
     block_bytes: int = 1 << 23
     narrow: bool = True
@@ -160,6 +164,7 @@ FAST_PATHS: dict[str, Any] = {
     "merge": False,
     "loop_invariants": False,
     "hoist": False,
+    "merge_products": False,
     "hoist_bytes": 0,
     "block_bytes": 0,
     "narrow": False,

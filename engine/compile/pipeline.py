@@ -21,9 +21,10 @@ from .devices import partition_step, place_step
 from .fuse.forward_assignments import forward_assignments
 from .fuse.groups import fuse_elementwise
 from .loops.accumulate import accumulate_products
-from .loops.input_blocks import read_in_blocks
-from .loops.input_projection import hoist_products
+from .loops.fission import lift_products
+from .loops.input_blocks import compute_in_blocks
 from .loops.mark_swappable import mark_swapped, set_swap_memory
+from .loops.merge_matmul import merge_products
 from .loops.release import release_saved
 from .loops.slice_matmul import narrow_products
 from .loops.weight_gradients import batch_products
@@ -93,8 +94,9 @@ PIPELINE: tuple[Pass, ...] = (
     _structured("loop_invariants", capture_unchanged, "loop_invariants"),
     _structured("hoist", hoist_constants, "hoist"),
     # Loops: what need not be computed in each iteration, and what is faster for many at a time.
-    Pass("hoist_products", lambda p, t: hoist_products(p, t.settings.hoist_bytes), "structured", "hoist_bytes"),
-    Pass("block", lambda p, t: read_in_blocks(p, t.block_bytes), "structured", "block_bytes"),
+    _structured("merge_products", merge_products, "merge_products"),
+    Pass("lift_products", lambda p, t: lift_products(p, t.settings.hoist_bytes), "structured", "hoist_bytes"),
+    Pass("block", lambda p, t: compute_in_blocks(p, t.block_bytes), "structured", "block_bytes"),
     _structured("narrow", narrow_products, "narrow"),
     _structured("batch", batch_products, "batch"),
     _structured("accumulate", accumulate_products, "accumulate"),

@@ -126,6 +126,20 @@ class Builder:
             op.outputs[0].shape = op.outputs[0].shape.merge(known_shape)
         return op
 
+    def cond(self, pred: Tensor, branches: Sequence[Region], shapes: Sequence[Shape], **attrs: Any) -> Operation:
+        """Append a Cond whose branches are built; `shapes` are those of its results, whichever branch they are of."""
+        return Operation(
+            self.region,
+            "Cond",
+            self.region.graph.unique_name(f"{self.like.name}/{self.name or 'Cond'}"),
+            [pred],
+            [(t.dtype, shape) for t, shape in zip(branches[0].results, shapes, strict=True)],
+            regions=branches,
+            attrs={"saved_outputs": [], **attrs},
+            device=self.like.device,
+            source=self.like.source,
+        )
+
     def tensor(self, type: str, *inputs: Tensor, known_shape: Shape | None = None, **attrs: Any) -> Tensor:
         """Append an operation with one output, and return that."""
         (output,) = self.emit(type, *inputs, known_shape=known_shape, **attrs).outputs

@@ -190,3 +190,25 @@ def _evaluate(op: Operation, values: list[Array | None]) -> Array | None:
             return np.asarray(op.definition.kernel(np, *values, **attrs))
     except Exception:
         return None  # the step reports it, if it comes so far
+
+
+def is_counted(op: Operation) -> bool:
+    """Whether how often a While runs depends on counters and on what is known when it begins, not on what it computes.
+
+    The loop of a gradient runs as often as the forward loop did.
+    """
+    loop = Loop(op)
+    work, seen = list(loop.cond.results), set(loop.cond.results)
+    for tensor in work:  # grows while it is read
+        if tensor.op.is_param:
+            start = loop.start(tensor)
+            forward = start.op if start.op.is_while and start.index >= num_results(start.op) else None
+            if loop.step(tensor) is None or (forward is not None and not is_counted(forward)):
+                return False
+        elif not loop.is_outside(tensor):
+            if tensor.op.regions or tensor.op.definition.effects is not Effect.NONE:
+                return False
+            new = [t for t in tensor.op.inputs if t not in seen]
+            work += new
+            seen.update(new)
+    return True

@@ -1,20 +1,27 @@
-"""Read fed rows, and multiply them, in blocks of many iterations, where all at once would be too many.
+"""Do for a block of iterations at once what does not depend on the iterations before.
 
-A loop under swap reads its inputs from the host's memory. One copy for many rows costs less than one for each, and so
-does one product, of all rows of a block with the part of the weights that they meet. The loop carries the block on from
-iteration to iteration; the iteration that needs another one reads it.
+Where a loop's length is data, or all at once would be too much memory, a loop carries a block of rows, and what is
+made of them, on from iteration to iteration; the iteration that finds itself behind the block makes the next one. A
+loop that is counted has blocks of about a thousand rows and none that it does not need. In a loop that may end at any
+time the first block is for one iteration, the second for two: at most as much is in vain as was of use.
+
+A loop under swap reads rows of its feeds from the host's memory. One copy for many rows costs less than one for each,
+so there the rows themselves come in blocks too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Mapping
 
 import numpy as np
 
 from ...base import dtypes
 from ...base.shapes import SCALAR, Shape
+from ...ir.builder import Builder
 from ...ir.definition import Ufunc
+from ...ir.indexing import DYNAMIC
+from ...ir.loops import Loop, is_counted, known_start
 from ...ir.operation import Operation
 from ...ir.program import Program, copy_program
 from ...ir.region import Region
@@ -22,104 +29,274 @@ from ...ir.structured import add_variable
 from ...ir.substitute import returned, substitute
 from ...ir.tensor import Tensor
 from ...ir.traits import Role
-from .input_projection import is_row_read, multiplies_input, recomputes
+from .fission import new_counter, recomputes, row_of
+from .liftable import Choice, Liftable, choose
 from .mark_swappable import is_unstacked_only
-from .writer import Writer
+from .products import nbytes
+from .split_matmul import split_products
 
 _ROWS = 1024  # of a matrix, beyond which its product is hardly faster for more
 _SMALL = 1 << 14  # bytes of a row below which a copy for each is hardly slower
 
 
-@dataclass(frozen=True)
-class _Rows:
-    """What a loop reads from an array that was fed, by a counter."""
+def compute_in_blocks(program: Program, block_bytes: int) -> Program:
+    """Return the program with rows read and multiplied in blocks; the given one is used up.
 
-    read: Operation
-    products: list[Operation]
-    is_cut: bool  # whether the row itself comes from the block, or its products only
-    is_alone: bool  # whether nothing but a product needs it, so that who has that has read it
-
-    @property
-    def row(self) -> Tensor:
-        return self.read.outputs[0]
-
-    @property
-    def counter(self) -> Tensor:
-        return self.read.inputs[1]
-
-    @property
-    def unstack(self) -> Operation:
-        return self.read.inputs[2].op
-
-    @property
-    def length(self) -> int:
-        return int(self.unstack.inputs[1].shape.as_tuple()[0])
-
-    @property
-    def height(self) -> int:
-        """Of the matrix that a row is, or belongs to."""
-        return int(self.row.shape.as_tuple()[0]) if len(self.row.shape.as_tuple()) > 1 else 1
-
-    @property
-    def carried(self) -> list[Tensor]:
-        """What is cut out of blocks."""
-        return [self.row] * self.is_cut + [product.outputs[0] for product in self.products]
+    Parameters
+    ----------
+    program : Program
+    block_bytes : int
+        Most bytes of all blocks of a loop together.
+    """
+    changed = False
+    for op in reversed([op for op in program.graph.root.walk() if op.is_while]):  # inner loops first
+        if op.attrs["swap_memory"]:
+            changed |= _HostBlocks(program, Loop(op)).run(block_bytes)
+        elif not recomputes(op):
+            changed |= _Blocks(program, Loop(op)).run(block_bytes)
+    return copy_program(program) if changed else program
 
 
-def read_in_blocks(program: Program, block_bytes: int) -> Program:
-    """Return the program with rows of feeds read and multiplied in blocks; the given one is used up."""
-    moved: dict[Tensor, Tensor] = {}
-    operations = list(program.graph.root.walk())
-    kept = {*returned(program), *(t for op in operations for c in op.control_inputs for t in c.outputs)}
-    for loop in [op for op in operations if op.is_while]:
-        found = list(_found(loop, kept))
-        count = _count(found, block_bytes)
-        for counter in dict.fromkeys(rows.counter for rows in found if count > 1):
-            moved |= _Blocks(loop, counter, count).write([rows for rows in found if rows.counter is counter])
-    if not moved:
-        return program
-    substitute(program, moved)
-    return copy_program(program)
+class _Blocks:
+    """One loop, and what of it is done in blocks.
+
+    Parameters
+    ----------
+    program : Program
+    loop : Loop
+    """
+
+    def __init__(self, program: Program, loop: Loop) -> None:
+        self.program = program
+        self.loop = loop
+        self.is_counted = is_counted(loop.op)
+
+    def run(self, most: int) -> bool:
+        """Compute in blocks what is worth it; return whether there was anything."""
+        liftable = self._liftable()
+        if split_products(self.program, liftable, self.is_counted, lambda t: 2 * nbytes(t) <= most):
+            liftable = self._liftable()
+        kept = returned(self.program)
+        choice = self._choose(liftable, kept, most)
+        if choice is None or not any(liftable.varies[t] for t in choice.results):
+            return False
+        count = min(_enough(liftable, choice), most // max(self._bytes(liftable, choice), 1))
+        if count > 1:
+            self._write(liftable, choice, count)
+        return count > 1
+
+    def _liftable(self) -> Liftable:
+        return Liftable(self.loop, self.loop.body, self._takes_row, may_fail=self.is_counted)
+
+    def _takes_row(self, op: Operation, rows: Tensor, index: Tensor) -> bool:
+        """Whether each iteration takes the row behind the one before, from one that is there."""
+        first = self.loop.values(index, 1)
+        return first is not None and first[0] >= 0 and self.loop.slope(index) == 1
+
+    def _choose(self, liftable: Liftable, kept: Counter[Tensor], most: int) -> Choice | None:
+        return choose(liftable, kept, most // 2)
+
+    def _bytes(self, liftable: Liftable, choice: Choice) -> int:
+        """Return the bytes that a block has for each iteration."""
+        return sum(nbytes(t) for t in choice.results if liftable.varies[t])
+
+    def _counter(self, like: Operation) -> Tensor:
+        """Return a variable that goes up by one."""
+        found = [p for p in self.loop.body.params if self.loop.step(p) == 1 and p.dtype is dtypes.int32]
+        return found[0] if found else new_counter(self.loop, like)
+
+    def _write(self, liftable: Liftable, choice: Choice, count: int) -> None:
+        """Have the loop carry blocks, and its iterations take their rows out of them."""
+        loop, like = self.loop, choice.results[0].op
+        counter = self._counter(like)
+        inside = Builder(loop.body, like, "block")
+        start = loop.start(counter)
+        begin, end = (self._variable(start, SCALAR, like) for _ in range(2))
+        fresh, passed = (Region(loop.op.graph, loop.body, f"{which} branch") for which in ("true", "false"))
+        olds = [self._variable(self._none(liftable, t), _shape(liftable, t), t.op) for t in choice.results]
+        first, size, made = self._make(liftable, choice, count, fresh, (counter, begin, end))
+        stop = Builder(fresh, like, "block").tensor("Add", first, size)
+        fresh.results = [first, stop, *(made[t] for t in choice.results)]
+        passed.results = [begin, end, *olds]
+        is_behind = inside.tensor("GreaterEqual", counter, end)
+        cond = inside.cond(is_behind, [passed, fresh], [SCALAR, SCALAR, *(t.shape for t in olds)], block=count)
+        loop.body.results[-len(cond.outputs) :] = cond.outputs
+        blocks = dict(zip(choice.results, cond.outputs[2:], strict=True))
+        number = inside.tensor("Sub", counter, cond.outputs[0])
+        moved = {t: block for t, block in blocks.items() if not liftable.varies[t]}
+        varying = {t: block for t, block in blocks.items() if liftable.varies[t]}
+        substitute(self.program, moved | self._take(liftable, choice, varying, number, count))
+
+    def _make(
+        self,
+        liftable: Liftable,
+        choice: Choice,
+        count: int,
+        fresh: Region,
+        now: tuple[Tensor, Tensor, Tensor],
+    ) -> tuple[Tensor, Tensor, dict[Tensor, Tensor]]:
+        """Make a block: return the first iteration that it is for, for how many it is, and what stands for what."""
+        counter, begin, end = now
+        build = Builder(fresh, choice.results[0].op, "block")
+        size = self._counted(build, count) if self.is_counted else _grown(build, begin, end, count)
+        for op in choice.operations:
+            if op in liftable.rows:
+                rows, index = liftable.rows[op]
+                size = build.tensor("Minimum", size, _left(build, rows, index))
+        size = build.tensor("Maximum", size, build.constant(1, dtypes.int32))
+        counters = {t: self._range(build, t, size) for t in liftable.varies if t.op.is_param}
+
+        def take(op: Operation, rows: Tensor, _: Tensor) -> Tensor:
+            inner = Builder(fresh, op, "rows")
+            index = liftable.rows[op][1]
+            stop = inner.tensor("Add", index, _as(inner, size, index.dtype))
+            return inner.tensor("StridedSlice", rows, index, stop, spec=(slice(DYNAMIC, DYNAMIC, None),))
+
+        return counter, size, liftable.emit(choice.operations, fresh, counters, take)
+
+    def _counted(self, build: Builder, count: int) -> Tensor:
+        """Return how many iterations are left, `count` at most: as many as the predicate says for the next counters."""
+        liftable = Liftable(self.loop, self.loop.cond, lambda op, rows, index: False)
+        (going_on,) = self.loop.cond.results
+        if liftable.kind(going_on) is None or not liftable.kind(going_on):
+            return build.constant(count, dtypes.int32)
+        most = build.constant(count, dtypes.int32)
+        params = self.loop.cond.params
+        now = dict(zip(params, self.loop.body.params, strict=True))
+        counters = {t: self._range(build, now[t], most) for t in liftable.varies if t.op.is_param}
+        answers = liftable.emit(liftable.operations, build.region, counters, lambda *_: going_on)[going_on]
+        still = build.tensor("Cumprod", _as(build, answers, dtypes.int32), axis=0)
+        return build.tensor("Sum", still, axis=(0,))
+
+    def _range(self, build: Builder, param: Tensor, size: Tensor) -> Tensor:
+        """Return the values of a counter from now on; of a variable that stays as it is, the one."""
+        step = self.loop.step(param)
+        if not step:
+            return param
+        amount = build.constant(step, param.dtype)
+        far = build.tensor("Mul", _as(build, size, param.dtype), amount)
+        return build.tensor("Range", param, build.tensor("Add", param, far), amount)
+
+    def _take(
+        self,
+        liftable: Liftable,
+        choice: Choice,
+        blocks: Mapping[Tensor, Tensor],
+        number: Tensor,
+        count: int,
+    ) -> dict[Tensor, Tensor]:
+        """Return what stands for the results in an iteration; what it reads it reads as before, and fails as before."""
+        reads = [op for op in choice.operations if op in liftable.rows]
+        return {t: row_of(self.loop, t, block, number, reads) for t, block in blocks.items()}
+
+    def _none(self, liftable: Liftable, old: Tensor) -> Tensor:
+        """Return what the loop carries before there is a block."""
+        lead = (0,) if liftable.varies[old] else ()
+        none = np.zeros((*lead, *old.shape.as_tuple()), old.dtype.numpy)
+        return Builder(self.loop.op.region, old.op, "block").constant(none, old.dtype)
+
+    def _variable(self, start: Tensor, shape: Shape, like: Operation) -> Tensor:
+        """Give the loop a variable, of which reports do not speak."""
+        variable = add_variable(self.loop.op, start, shape, f"{like.name}/block")
+        variable.op.attrs["block"] = True
+        self.loop.body.results.append(variable)  # until there is what it becomes
+        return variable
 
 
-def _count(found: list[_Rows], most: int) -> int:
-    """Return how many iterations of a loop one block is for, if all its blocks together have at most so many bytes."""
-    each = sum(_bytes(t) for rows in found for t in {rows.row, *rows.carried})
-    enough = max((min(rows.length, -(-_ROWS // rows.height)) for rows in found), default=0)
-    return min(enough, most // max(each, 1))
+class _HostBlocks(_Blocks):
+    """A loop under swap, whose feeds stay in the host's memory: blocks begin where these are cut, at multiples."""
 
+    def _takes_row(self, op: Operation, rows: Tensor, index: Tensor) -> bool:
+        """Whether an operation reads a feed by a counter."""
+        fed = rows.op.role is Role.FEED and bool(op.definition.effects)
+        start = known_start(self.loop.start(index)) if index.op.is_param else None
+        return fed and start is not None and start >= 0 and self.loop.step(index) == 1 and index.dtype is dtypes.int32
 
-def _found(loop: Operation, kept: set[Tensor]) -> Iterator[_Rows]:
-    """Yield what a loop reads by a counter from what was fed, as far as blocks are worth it."""
-    body = loop.regions[1]
-    products = [] if recomputes(loop) else [op for op in body.operations if multiplies_input(op)]
-    for read in [op for op in body.operations if op.type == "TensorArrayRead" and _counts(op.inputs[1], body)]:
-        row = read.outputs[0]
-        if not is_row_read(row, body) or not _is_fed(read):
-            continue
-        uses = [p for p in products if p.inputs[0].op.inputs[0] is row]
-        fed = loop.attrs["swap_memory"] and is_unstacked_only(read.inputs[2].op.inputs[1]) and _bytes(row) >= _SMALL
-        alone = _is_needed_once(row, uses, kept)
-        is_cut = fed and not alone and row not in kept and all(map(_makes_new, row._consumers))
-        rows = _Rows(read, uses, is_cut, alone)
-        if rows.carried:
-            yield rows
+    def _liftable(self) -> Liftable:
+        return Liftable(self.loop, self.loop.body, self._takes_row)
 
+    def _choose(self, liftable: Liftable, kept: Counter[Tensor], most: int) -> Choice | None:
+        products = not recomputes(self.loop.op)
+        alone = choose(liftable, kept, most // 2, products)
+        multiplied = set() if alone is None else set(alone.operations)
+        rows = [op for op in liftable.rows if self._is_cut(op, kept, multiplied)]
+        choice = choose(liftable, kept, most // 2, products, rows)
+        counters = {liftable.rows[op][1] for op in choice.operations if op in liftable.rows} if choice else set()
+        others = {t for op in choice.operations for t in op.inputs if t.op.is_param} if choice else set()
+        reads = choice is not None and all(t in counters for t in others)
+        return choice if reads and len(counters) == 1 else None
 
-def _is_fed(read: Operation) -> bool:
-    """Whether the rows of a feed are all elements of the array that an operation reads."""
-    handle, _, flow = read.inputs
-    fed, size = flow.op.inputs[1], handle.op.inputs[0].op
-    if fed.op.role is not Role.FEED or handle.op.attrs["dynamic_size"] or not size.is_constant:
-        return False
-    return bool(size.attrs["value"] == fed.shape.as_tuple()[0])
+    def _is_cut(self, op: Operation, kept: Mapping[Tensor, int], multiplied: set[Operation]) -> bool:
+        """Whether a row comes from the block: it is large, used besides what is made of blocks, and by no view."""
+        row, rest = op.outputs[0], [user for user in op.outputs[0]._consumers if user not in multiplied]
+        waited_for = any(op in other.control_inputs for other in self.loop.body.walk())
+        used = row not in kept and not waited_for and all(map(_makes_new, row._consumers))
+        fed = op.definition.row(op)  # type: ignore[misc]
+        return bool(rest) and used and is_unstacked_only(fed[0]) and nbytes(row) >= _SMALL  # type: ignore[index]
 
+    def _bytes(self, liftable: Liftable, choice: Choice) -> int:
+        rows = [op.outputs[0] for op in choice.operations if op in liftable.rows]
+        return sum(nbytes(t) for t in dict.fromkeys([*choice.results, *rows]) if liftable.varies[t])
 
-def _is_needed_once(row: Tensor, uses: list[Operation], kept: set[Tensor]) -> bool:
-    """Whether a row is there for one product only."""
-    joined = [op.inputs[0] for op in uses]
-    once = len(uses) == 1 and list(row._consumers) == [joined[0].op] and list(joined[0]._consumers) == uses
-    return once and row not in kept and joined[0] not in kept
+    def _counter(self, like: Operation) -> Tensor:
+        (counter,) = self._counters
+        return counter
+
+    def _write(self, liftable: Liftable, choice: Choice, count: int) -> None:
+        self._counters = {liftable.rows[op][1] for op in choice.operations if op in liftable.rows}
+        super()._write(liftable, choice, count)
+
+    def _make(
+        self,
+        liftable: Liftable,
+        choice: Choice,
+        count: int,
+        fresh: Region,
+        now: tuple[Tensor, Tensor, Tensor],
+    ) -> tuple[Tensor, Tensor, dict[Tensor, Tensor]]:
+        counter, _, _ = now
+        build = Builder(fresh, choice.results[0].op, "block")
+        size = build.constant(count, dtypes.int32)
+        first = build.tensor("Mul", build.tensor("FloorDiv", counter, size), size)
+
+        def take(op: Operation, rows: Tensor, _: Tensor) -> Tensor:
+            unstack = op.inputs[2].op
+            unstack.attrs["blocks"] = tuple(dict.fromkeys((*unstack.attrs["blocks"], count)))
+            attrs = {"dtype": op.outputs[0].dtype, "element_shape": op.outputs[0].shape, "count": count}
+            return Builder(fresh, op, "block").tensor("TensorArrayReadBlock", *op.inputs, **attrs)
+
+        return first, size, liftable.emit(choice.operations, fresh, {}, take)
+
+    def _take(
+        self,
+        liftable: Liftable,
+        choice: Choice,
+        blocks: Mapping[Tensor, Tensor],
+        number: Tensor,
+        count: int,
+    ) -> dict[Tensor, Tensor]:
+        """Take each result by the array that it is made of; an array that nothing else reads has then been read."""
+        left = {op: self._reads_on(op, choice, blocks) for op in choice.operations if op in liftable.rows}
+        found = {}
+        for old, block in blocks.items():
+            read = next(op for op in self._sources(liftable, old.op))
+            inputs = [*read.inputs, block]
+            attrs = {"count": count, "reads": not left[read]}
+            left[read] = True
+            inside = Builder(self.loop.body, old.op, "row")
+            found[old] = inside.tensor("TensorArrayRowOf", *inputs, known_shape=old.shape, **attrs)
+        return found
+
+    def _reads_on(self, read: Operation, choice: Choice, blocks: Mapping[Tensor, Tensor]) -> bool:
+        """Whether the loop goes on reading elements by themselves."""
+        return read.outputs[0] not in blocks and any(u not in choice.operations for u in read.outputs[0]._consumers)
+
+    def _sources(self, liftable: Liftable, op: Operation) -> list[Operation]:
+        """Return the reads that an operation's result is made of."""
+        if op in liftable.rows:
+            return [op]
+        varying = [t.op for t in op.inputs if liftable.kind(t) and not t.op.is_param]
+        return list(dict.fromkeys(read for each in varying for read in self._sources(liftable, each)))
 
 
 def _makes_new(op: Operation) -> bool:
@@ -127,104 +304,32 @@ def _makes_new(op: Operation) -> bool:
     return isinstance(op.definition.kernel, Ufunc) or op.type in ("Concat", "MatMul")
 
 
-def _counts(index: Tensor, body: Region) -> bool:
-    """Whether a loop variable goes up by one in each iteration."""
-    if index not in body.params:
-        return False
-    after = body.results[body.params.index(index)].op
-    steps = [t.op for t in after.inputs if t is not index]
-    return after.type == "Add" and len(steps) == 1 and steps[0].type == "Const" and bool(steps[0].attrs["value"] == 1)
+def _enough(liftable: Liftable, choice: Choice) -> int:
+    """Return for how many iterations a block has all the rows that make it worth it, or that there are."""
+    heights = [t.shape.as_tuple()[0] if t.rank and t.rank > 1 else 1 for t in choice.results]
+    lengths = [liftable.rows[op][0].shape[0] for op in choice.operations if op in liftable.rows]
+    return min([max(-(-_ROWS // max(n, 1)) for n in heights), *(n for n in lengths if n is not None)])
 
 
-def _bytes(tensor: Tensor) -> int:
-    assert tensor.dtype.numpy is not None
-    return int(np.prod(tensor.shape.as_tuple(), dtype=np.int64)) * tensor.dtype.numpy.itemsize
+def _shape(liftable: Liftable, old: Tensor) -> Shape:
+    return (Shape([None]) if liftable.varies[old] else SCALAR) + old.shape
 
 
-class _Blocks:
-    """Writes what reads blocks into a loop, which carries them.
+def _as(build: Builder, tensor: Tensor, dtype: dtypes.DType) -> Tensor:
+    return tensor if tensor.dtype is dtype else build.tensor("Cast", tensor, dtype=dtype)
 
-    Parameters
-    ----------
-    loop : Operation
-    counter : Tensor
-        The row that is read.
-    count : int
-        Rows of a block.
-    """
 
-    def __init__(self, loop: Operation, counter: Tensor, count: int) -> None:
-        self.loop, self.counter, self.count = loop, counter, count
-        self.body = loop.regions[1]
-        self.fresh, self.passed = (Region(loop.graph, self.body, f"{which} branch") for which in ("true", "false"))
+def _grown(build: Builder, begin: Tensor, end: Tensor, count: int) -> Tensor:
+    """Return twice the size of the last block, `count` at most."""
+    last = build.tensor("Sub", end, begin)
+    return build.tensor("Minimum", build.tensor("Add", last, last), build.constant(count, dtypes.int32))
 
-    def write(self, found: list[_Rows]) -> dict[Tensor, Tensor]:
-        """Return what stands for what was read or multiplied row by row."""
-        like, dtype = found[0].read, self.counter.dtype
-        inside = Writer(self.body, like, "block")
-        start = Writer(self.loop.region, like, "block").constant(-1, dtype)
-        before = self._variable(start, SCALAR, like)
-        number = inside.emit("FloorDiv", [self.counter, inside.constant(self.count, dtype)], [], dtype=dtype)
-        fresh = inside.emit("NotEqual", [number, before], [], dtype=dtypes.bool_)
-        olds = [(rows, old) for rows in found for old in self._read(rows)]
-        made = self.fresh.results
-        chosen = Operation(
-            self.body,
-            "Cond",
-            self.body.graph.unique_name(f"{like.name}/block"),
-            [fresh],
-            [(t.dtype, t.shape) for t in made],
-            regions=(self.passed, self.fresh),
-            attrs={"saved_outputs": [], "block": True},
-            device=like.device,
-            source=like.source,
-        )
-        self.body.results += [number, *chosen.outputs]
-        return {old: self._row(rows, old, block) for (rows, old), block in zip(olds, chosen.outputs, strict=True)}
 
-    def _read(self, rows: _Rows) -> Iterator[Tensor]:
-        """Read a block, where another is wanted, and multiply it; yield what rows of each result stand for."""
-        read, (row,) = rows.read, rows.read.outputs
-        shape = Shape([None]) + row.shape
-        attrs = {"dtype": row.dtype, "element_shape": row.shape, "count": self.count}
-        block = Writer(self.fresh, read, "block").emit("TensorArrayReadBlock", read.inputs, shape, attrs)
-        cuts = rows.unstack.attrs["blocks"]
-        rows.unstack.attrs["blocks"] = cuts if self.count in cuts else (*cuts, self.count)
-        for old in rows.carried:
-            yield self._carry(block if old is row else self._multiplied(block, old.op), old)
-
-    def _multiplied(self, block: Tensor, product: Operation) -> Tensor:
-        """Multiply all rows of a block with the rows of a matrix that they meet."""
-        fresh, (height, width) = Writer(self.fresh, product), product.inputs[0].op.inputs[0].shape.as_tuple()
-        columns = product.outputs[0].shape.as_tuple()[1]
-        upper = Writer(self.loop.region, product).rows(product.inputs[1], 0, width)
-        flat = fresh.reshape(block, [-1, width])
-        made = fresh.emit("MatMul", [flat, upper], [None, columns], dict(product.attrs))
-        return fresh.reshape(made, [-1, height, columns])
-
-    def _carry(self, made: Tensor, old: Tensor) -> Tensor:
-        """Have the loop carry what is made of a block."""
-        none = np.zeros((0, *old.shape.as_tuple()), made.dtype.numpy)
-        start = Writer(self.loop.region, old.op, "block").constant(none, made.dtype)
-        self.passed.results.append(self._variable(start, made.shape, old.op))
-        self.fresh.results.append(made)
-        return old
-
-    def _variable(self, start: Tensor, shape: Shape, like: Operation) -> Tensor:
-        """Give the loop a variable, of which reports do not speak."""
-        variable = add_variable(self.loop, start, shape, f"{like.name}/block")
-        variable.op.attrs["block"] = True
-        return variable
-
-    def _row(self, rows: _Rows, old: Tensor, block: Tensor) -> Tensor:
-        """Return what stands for a row, or for a product of one and the loop's state."""
-        handle, index, flow = rows.read.inputs
-        attrs = {"count": self.count, "reads": old is rows.row or rows.is_alone}
-        inside = Writer(self.body, old.op, "block")
-        row = inside.emit("TensorArrayRowOf", [handle, index, flow, block], old.shape, attrs)
-        if old is rows.row:
-            return row
-        fed, state = old.op.inputs[0].op.inputs
-        lower = Writer(self.loop.region, old.op).rows(old.op.inputs[1], fed.shape.as_tuple()[1], None)
-        rest = inside.emit("MatMul", [state, lower], old.shape, dict(old.op.attrs))
-        return inside.emit("Add", [row, rest], old.shape)
+def _left(build: Builder, rows: Tensor, index: Tensor) -> Tensor:
+    """Return how many rows there are from an index on."""
+    length = rows.shape[0]
+    if length is not None:
+        total = build.constant(length, dtypes.int32)
+    else:
+        total = build.tensor("StridedSlice", build.tensor("Shape", rows), spec=(0,))
+    return build.tensor("Sub", total, _as(build, index, dtypes.int32))

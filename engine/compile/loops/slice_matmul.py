@@ -1,23 +1,25 @@
-"""Compute only the columns of a product that are used.
+"""Compute only the rows and columns of a product that are used.
 
 The gradient of ``concat([x, h], 1) @ w`` multiplies with all of `w` and splits the result; where `x` needs no gradient,
-half of that is thrown away. A product of which one piece is used takes just the rows of `w` for that piece, cut out
-once, outside the loop.
+half of that is thrown away. A product of which a part is used takes just that part of a factor, cut out once, in front
+of the loop.
 """
 
 from __future__ import annotations
 
-from collections.abc import Container
-from itertools import pairwise
+from collections.abc import Container, Sequence
+from itertools import accumulate, groupby, pairwise
 
-import numpy as np
-
-from ...base.shapes import Shape
+from ...base import dtypes
+from ...ir.builder import Builder
+from ...ir.loops import is_counted
 from ...ir.operation import Operation
 from ...ir.program import Program, copy_program
 from ...ir.substitute import returned, substitute
 from ...ir.tensor import Tensor
-from ...ops.array import strided as _operation  # noqa: F401  declares StridedSlice
+from .products import inner_axis, is_known, is_product
+
+Piece = tuple[Tensor, int, int]  # what is cut out, and from where to where
 
 
 def narrow_products(program: Program) -> Program:
@@ -25,57 +27,71 @@ def narrow_products(program: Program) -> Program:
     kept = returned(program)
     moved: dict[Tensor, Tensor] = {}
     for op in list(program.graph.root.walk()):
-        if op.type in ("Split", "SplitV") and _splits_product(op, kept):
-            used = [t for t in op.outputs if t._consumers or t in kept]
-            if len(used) == 1 and len(op.outputs) > 1:
-                moved[used[0]] = _narrow(op, used[0])
+        axis, pieces = _cut(op)
+        used = [piece for piece in pieces if piece[0]._consumers or piece[0] in kept]
+        if used and _is_narrower(used, op.inputs[0], axis) and _may_narrow(op, axis, kept):
+            for run in _runs(used):
+                moved.update(_narrow(op.inputs[0].op, axis, run))
     if not moved:
         return program
     substitute(program, moved)
     return copy_program(program)
 
 
-def _splits_product(op: Operation, kept: Container[Tensor]) -> bool:
-    """Whether all that an operation does is to split the columns of a product with rows of an outer matrix."""
+def _cut(op: Operation) -> tuple[int, list[Piece]]:
+    """Return the axis along which an operation cuts a matrix, and the pieces; none if that is not all it does."""
+    if not op.inputs or op.inputs[0].rank != 2 or not all(map(is_known, (op.inputs[0], *op.outputs))):
+        return 0, []
+    if op.type in ("Split", "SplitV"):
+        axis = op.attrs["axis"] % 2
+        edges = accumulate((t.shape.as_tuple()[axis] for t in op.outputs), initial=0)
+        return axis, [(t, *edge) for t, edge in zip(op.outputs, pairwise(edges), strict=True)]
+    if op.type != "StridedSlice" or len(op.inputs) > 1:
+        return 0, []
+    spec = [*op.attrs["spec"], slice(None)][:2]
+    sliced = [isinstance(part, slice) and part != slice(None) for part in spec]
+    if not all(isinstance(part, slice) for part in spec) or sum(sliced) != 1 or len(op.attrs["spec"]) > 2:
+        return 0, []
+    axis = sliced.index(True)
+    start, stop, step = spec[axis].indices(op.inputs[0].shape.as_tuple()[axis])
+    return axis, [(op.outputs[0], start, stop)] if step == 1 and start < stop else []
+
+
+def _is_narrower(used: Sequence[Piece], whole: Tensor, axis: int) -> bool:
+    return sum(stop - start for _, start, stop in used) < whole.shape.as_tuple()[axis]
+
+
+def _may_narrow(op: Operation, axis: int, kept: Container[Tensor]) -> bool:
+    """Whether nothing else uses a product, and a factor of it is outside of the loop and cheap enough to be cut."""
     product = op.inputs[0]
-    made = product.op
-    if made.type != "MatMul" or product.rank != 2 or op.attrs["axis"] not in (1, -1):
+    made, loop = product.op, op.region.owner
+    if not is_product(made) or product in kept or set(product._consumers) != {op} or op.control_inputs:
         return False
-    if product in kept or set(product._consumers) != {op} or op.control_inputs or made.control_inputs:
+    if made.region is not op.region or made.inputs[axis].region is op.region:
         return False
-    if made.attrs["transpose_a"] or not made.attrs["transpose_b"] or made.region is not op.region:
-        return False
-    known = all(t.shape.is_fully_known for t in [*op.outputs, *made.inputs])
-    return known and made.inputs[1].region is not op.region
+    # rows are not copied; columns are, which is worth it in a loop that runs often
+    return 1 - inner_axis(made, axis) == 0 or (loop is not None and loop.is_while and is_counted(loop))
 
 
-def _narrow(op: Operation, piece: Tensor) -> Tensor:
-    made = op.inputs[0].op
-    edges = np.cumsum([0, *(t.shape.as_tuple()[1] for t in op.outputs)])
-    start, stop = list(pairwise(map(int, edges)))[piece.index]
-    narrow = Operation(
-        op.region,
-        "MatMul",
-        op.graph.unique_name(f"{made.name}/narrow"),
-        [made.inputs[0], _rows(made.inputs[1], start, stop)],
-        [(piece.dtype, piece.shape)],
-        attrs=dict(made.attrs),
-        device=made.device,
-        source=made.source,
-    )
-    return narrow.outputs[0]
+def _runs(used: Sequence[Piece]) -> list[list[Piece]]:
+    """Return the pieces, those together that lie side by side."""
+    starts = [start for _, start, _ in used]
+    stops = [0, *(stop for _, _, stop in used)]
+    number = list(accumulate(int(start != stop) for start, stop in zip(starts, stops)))
+    return [[piece for _, piece in run] for _, run in groupby(zip(number, used), key=lambda pair: pair[0])]
 
 
-def _rows(matrix: Tensor, start: int, stop: int) -> Tensor:
-    shape = Shape([stop - start, *matrix.shape.as_tuple()[1:]])
-    cut = Operation(
-        matrix.region,
-        "StridedSlice",
-        matrix.graph.unique_name(f"{matrix.op.name}/rows"),
-        [matrix],
-        [(matrix.dtype, shape)],
-        attrs={"spec": (slice(start, stop, None),)},
-        device=matrix.op.device,
-        source=matrix.op.source,
-    )
-    return cut.outputs[0]
+def _narrow(made: Operation, axis: int, run: Sequence[Piece]) -> dict[Tensor, Tensor]:
+    """Return what stands for pieces that lie side by side."""
+    (_, start, _), (_, _, stop) = run[0], run[-1]
+    factor, outer = made.inputs[axis], 1 - inner_axis(made, axis)
+    spec = (slice(None),) * outer + (slice(start, stop),)
+    factors = list(made.inputs)
+    factors[axis] = Builder(factor.region, made, "part").tensor("StridedSlice", factor, spec=spec)
+    inside = Builder(made.region, made, "narrow")
+    product = inside.tensor("MatMul", *factors, **made.attrs)
+    if len(run) == 1:
+        return {run[0][0]: product}
+    sizes = [stop - start for _, start, stop in run]
+    parts = inside.emit("SplitV", product, inside.constant(sizes, dtypes.int32), num=len(sizes), axis=axis).outputs
+    return dict(zip([piece[0] for piece in run], parts, strict=True))

@@ -126,12 +126,14 @@ def _read_gradient(op: Operation, g: Tensor) -> list[Any]:
 
 
 def _row(op: Operation) -> tuple[Tensor, Tensor] | None:
-    """Return the value whose rows are the elements of the array that is read, and which of them it is."""
+    """Return the value whose rows are all elements of the array that is read, and which of them it is."""
     handle, index, flow, *zeros = op.inputs
-    unstack = flow.op
-    if zeros or unstack.type != "TensorArrayUnstack" or unstack.inputs[0] is not handle:
+    unstack, new = flow.op, handle.op
+    if zeros or unstack.type != "TensorArrayUnstack" or new.type != "TensorArrayNew" or new.attrs["dynamic_size"]:
         return None
-    return (unstack.inputs[1], index) if handle.op.type == "TensorArrayNew" else None
+    rows, size = unstack.inputs[1], static_value(new.inputs[0])
+    whole = unstack.inputs[0] is handle and size is not None and rows.rank and rows.shape[0] == int(size)
+    return (rows, index) if whole else None
 
 
 define(

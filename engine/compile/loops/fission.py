@@ -1,0 +1,143 @@
+"""Do in front of a loop, for all its iterations at once, what does not depend on the iterations before.
+
+A loop that runs a known number of times and multiplies a row of its inputs in each of them becomes one product of all
+rows and a loop that reads the rows of that. Whatever is in between goes along: gathered embeddings, normalized inputs,
+masks made of a counter. Nothing is computed that the loop would not, and no error is raised that it would not raise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from ...base import dtypes
+from ...base.shapes import SCALAR
+from ...ir.builder import Builder
+from ...ir.indexing import DYNAMIC
+from ...ir.loops import Loop, known_start
+from ...ir.operation import Operation
+from ...ir.program import Program, copy_program
+from ...ir.structured import add_variable, saved_outputs
+from ...ir.substitute import returned, substitute
+from ...ir.tensor import Tensor
+from .liftable import Choice, Liftable, choose
+from .products import nbytes
+from .split_matmul import split_products
+
+
+def lift_products(program: Program, most_bytes: int) -> Program:
+    """Return the program with products of rows in front of their loops; the given one is used up.
+
+    Parameters
+    ----------
+    program : Program
+    most_bytes : int
+        That what is read in one loop may have.
+    """
+    changed = False
+    for op in reversed([op for op in program.graph.root.walk() if op.is_while]):  # inner loops first
+        count = None if saves_memory(op) else Loop(op).trip_count()
+        if count:
+            changed |= _Fission(program, Loop(op), count).run(most_bytes // count)
+    return copy_program(program) if changed else program
+
+
+def recomputes(loop: Operation) -> bool:
+    """Whether a loop runs again for its gradient."""
+    return "checkpoint_every" in loop.attrs and bool(saved_outputs(loop))
+
+
+def saves_memory(loop: Operation) -> bool:
+    """Whether what a loop reads row by row need not be in memory at once."""
+    return bool(loop.attrs["swap_memory"]) or recomputes(loop)
+
+
+class _Fission:
+    """One loop, and what of it is done in front of it.
+
+    Parameters
+    ----------
+    program : Program
+    loop : Loop
+    count : int
+        Iterations.
+    """
+
+    def __init__(self, program: Program, loop: Loop, count: int) -> None:
+        self.program = program
+        self.loop = loop
+        self.count = count
+
+    def run(self, most: int) -> bool:
+        """Lift what is worth it, at most so many bytes for each iteration; return whether there was anything."""
+        liftable = Liftable(self.loop, self.loop.body, self._takes_row)
+        if split_products(self.program, liftable, True, lambda t: nbytes(t) <= most):
+            liftable = Liftable(self.loop, self.loop.body, self._takes_row)
+        choice = choose(liftable, returned(self.program), most)
+        if choice is not None:
+            self._lift(liftable, choice)
+        return choice is not None
+
+    def _takes_row(self, op: Operation, rows: Tensor, index: Tensor) -> bool:
+        """Whether rows are taken each once, and none that is not there."""
+        numbers = self.loop.values(index, self.count)
+        length = rows.shape[0]
+        if numbers is None or length is None or numbers.min() < 0 or numbers.max() >= length:
+            return False
+        return len(np.unique(numbers)) == self.count
+
+    def _lift(self, liftable: Liftable, choice: Choice) -> None:
+        outside = self.loop.op.region
+        counters = {t: self._counter(t) for t, varies in liftable.varies.items() if t.op.is_param}
+        made = liftable.emit(choice.operations, outside, counters, self._rows)
+        varying = [t for t in choice.results if liftable.varies[t]]
+        number = self._number(varying[0].op) if varying else None
+        reads = [op for op in choice.operations if op in liftable.rows and op.definition.effects]
+        moved = {t: made[t] for t in choice.results}
+        if number is not None:
+            moved |= {t: row_of(self.loop, t, made[t], number, reads) for t in varying}
+        substitute(self.program, moved)
+
+    def _counter(self, param: Tensor) -> Tensor:
+        """Return all values of a counter; of a variable that stays as it is, the one."""
+        values = self.loop.values(param, self.count) if self.loop.step(param) else None
+        start = self.loop.start(param)
+        return start if values is None else Builder(start.region, param.op).constant(values, param.dtype)
+
+    def _rows(self, op: Operation, rows: Tensor, indices: Tensor) -> Tensor:
+        """Return the rows that are read, in the order of the iterations."""
+        numbers = self.loop.values(op.definition.row(op)[1], self.count)  # type: ignore[misc, index]
+        builder = Builder(self.loop.op.region, op, "rows")
+        first, last = int(numbers[0]), int(numbers[-1])  # type: ignore[index]
+        step = int(numbers[1]) - first if self.count > 1 else 1  # type: ignore[index]
+        if np.array_equal(numbers, first + step * np.arange(self.count)):  # type: ignore[arg-type]
+            stop = last + (1 if step > 0 else -1)
+            spec = (slice(first, stop if stop >= 0 else None, step),)
+            return rows if spec == (slice(0, rows.shape[0], 1),) else builder.tensor("StridedSlice", rows, spec=spec)
+        return builder.tensor("Gather", rows, indices)
+
+    def _number(self, like: Operation) -> Tensor:
+        """Return the number of the iteration: a counter from 0, or what is made of one, or a new loop variable."""
+        for param in self.loop.body.params:
+            start = known_start(self.loop.start(param)) if self.loop.step(param) == 1 else None
+            if start is not None:
+                inside = Builder(self.loop.body, like, "number")
+                return inside.tensor("Sub", param, inside.constant(start, param.dtype)) if start else param
+        return new_counter(self.loop, like)
+
+
+def row_of(loop: Loop, old: Tensor, rows: Tensor, number: Tensor, reads: Sequence[Operation]) -> Tensor:
+    """Take the row that stands for a tensor of an iteration, after what the iteration reads, as it would without."""
+    inside = Builder(loop.body, old.op, "row")
+    op = inside.emit("StridedSlice", rows, number, spec=(DYNAMIC,), controls=reads, known_shape=old.shape)
+    return op.outputs[0]
+
+
+def new_counter(loop: Loop, like: Operation) -> Tensor:
+    """Give a loop a variable that counts its iterations, and return it."""
+    start = Builder(loop.op.region, like, "number").constant(0, dtypes.int32)
+    counter = add_variable(loop.op, start, SCALAR, f"{like.name}/number")
+    inside = Builder(loop.body, like, "number")
+    loop.body.results.append(inside.tensor("Add", counter, inside.constant(1, dtypes.int32)))
+    return counter

@@ -1,0 +1,166 @@
+"""Products in a loop that share a factor, or a sum: one product of factors that are joined.
+
+Four gates with weights of their own are four products of one state, and their gradients are sums of four products.
+Where the other factors are the same in all iterations they are joined once, in front of the loop, and one product does
+the work of many: BLAS packs a factor once instead of four times, and the rest of the loop sees one operation.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from ...base import dtypes
+from ...ir.builder import Builder
+from ...ir.loops import Loop, is_counted
+from ...ir.operation import Operation
+from ...ir.program import Program, copy_program
+from ...ir.region import Region
+from ...ir.structured import add_variable
+from ...ir.substitute import returned, substitute
+from ...ir.tensor import Tensor
+from .products import inner_axis, is_product
+from .weight_gradients import running_sums
+
+_SIDES = (0, 1)
+
+
+def merge_products(program: Program) -> Program:
+    """Return the program with products that have much in common made at once; the given one is used up."""
+    merging = _Merging(program)
+    for op in [op for op in program.graph.root.walk() if op.is_while and is_counted(op)]:
+        merging.loop(Loop(op))
+    return copy_program(program) if merging.changed else program
+
+
+class _Merging:
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.changed = False
+        self.joined: dict[tuple[Any, ...], Tensor] = {}  # by region, axis and parts
+
+    def loop(self, loop: Loop) -> None:
+        """Merge what can be merged in the body of a loop."""
+        while self._running_sums(loop):
+            pass
+        self._sharing(loop)
+        self._sums(loop)
+
+    def _sharing(self, loop: Loop) -> None:
+        """Let products that share one factor, the others being the same in all iterations, be one product."""
+        for side in _SIDES:
+            groups: dict[tuple[Any, ...], list[Operation]] = defaultdict(list)
+            for op in loop.body.operations:
+                if is_product(op) and loop.is_outside(op.inputs[1 - side]) and not loop.is_outside(op.inputs[side]):
+                    groups[op.inputs[side], op.device, *op.attrs.values()].append(op)
+            for ops in groups.values():
+                if len({op.inputs[1 - side] for op in ops}) > 1:
+                    product = self._product(ops[0], side, ops[0].inputs[side], [op.inputs[1 - side] for op in ops])
+                    self._replace([op.outputs[0] for op in ops], product, 1 - side)
+
+    def _running_sums(self, loop: Loop) -> bool:
+        """Let running sums of products that share one factor be one; return whether there were any."""
+        for side in _SIDES:
+            groups: dict[tuple[Any, ...], list[tuple[int, Operation]]] = defaultdict(list)
+            for i, term in running_sums(loop.op):
+                if is_product(term.op) and term.shape == loop.body.params[i].shape == loop.op.inputs[i].shape:
+                    groups[term.op.inputs[side], term.op.device, *term.op.attrs.values()].append((i, term.op))
+            for found in groups.values():
+                if len(found) > 1:
+                    self._one_sum(loop, side, found)
+                    return True
+        return False
+
+    def _one_sum(self, loop: Loop, side: int, found: list[tuple[int, Operation]]) -> None:
+        products = [op for _, op in found]
+        like, axis = products[0], 1 - side
+        start = self._join(like, [loop.op.inputs[i] for i, _ in found], axis, loop.op.region)
+        total = add_variable(loop.op, start, start.shape, f"{like.name}/total")
+        product = self._product(like, side, like.inputs[side], [op.inputs[1 - side] for op in products])
+        loop.body.results.append(Builder(loop.body, like).tensor("Add", total, product))
+        after = loop.op.outputs[len(loop.body.results) - 1]
+        sizes = [op.outputs[0].shape.as_tuple()[axis] for op in products]
+        pieces = _pieces(Builder(loop.op.region, like), after, sizes, axis)
+        self._substitute(dict(zip([loop.op.outputs[i] for i, _ in found], pieces, strict=True)))
+        loop.body.results[:] = [loop.body.params[i] if i in dict(found) else t for i, t in enumerate(loop.body.results)]
+
+    def _sums(self, loop: Loop) -> None:
+        """Let sums of products with factors that are the same in all iterations be one product."""
+        kept = returned(self.program)
+        for op in list(loop.body.operations):
+            if _is_sum(op) and not any(_is_sum(user) for user in op.outputs[0]._consumers):
+                terms = list(_terms(op, kept))
+                if not self._one_product(loop, op, terms, 0, kept):
+                    self._one_product(loop, op, terms, 1, kept)
+
+    def _one_product(self, loop: Loop, op: Operation, terms: list[Tensor], side: int, kept: Counter[Tensor]) -> bool:
+        """Let the terms of a sum be one product that differ in one factor only; return whether there are such."""
+        groups: dict[tuple[Any, ...], list[Tensor]] = defaultdict(list)
+        for term in terms:
+            alone = term.region is loop.body and not kept[term] and len(term._consumers) == 1
+            if alone and is_product(term.op) and loop.is_outside(term.op.inputs[1 - side]):
+                groups[term.op.device, *term.op.attrs.values()].append(term)
+        group = max(groups.values(), key=len, default=[])
+        if len(group) < 2:
+            return False
+        like, factors = group[0].op, []
+        for s in _SIDES:
+            region = loop.body if s == side else None
+            factors.append(self._join(like, [t.op.inputs[s] for t in group], inner_axis(like, s), region))
+        inside, rest = Builder(loop.body, like, "sum"), [t for t in terms if t not in group]
+        total = inside.tensor("MatMul", *factors, **like.attrs)
+        self._substitute({op.outputs[0]: inside.tensor("AddN", total, *rest) if rest else total})
+        return True
+
+    def _product(self, like: Operation, side: int, shared: Tensor, others: Sequence[Tensor]) -> Tensor:
+        """Multiply a factor with others that are joined so that the results are side by side."""
+        inside = like.region
+        outer = 1 - inner_axis(like, 1 - side)
+        region = None if all(t.region is not inside for t in others) else inside
+        factors = [shared, self._join(like, others, outer, region)]
+        return Builder(inside, like, "merged").tensor("MatMul", *factors[:: 1 if side == 0 else -1], **like.attrs)
+
+    def _join(self, like: Operation, parts: Sequence[Tensor], axis: int, region: Region | None) -> Tensor:
+        """Join matrices, once for all who ask for it; by default as far outside as all of them are."""
+        region = region or max((t.region for t in parts), key=lambda r: len(list(r.ancestors())))
+        key = (region, axis, *parts)
+        if key not in self.joined:
+            self.joined[key] = Builder(region, like, "joined").tensor("Concat", *parts, axis=axis)
+        return self.joined[key]
+
+    def _replace(self, olds: Sequence[Tensor], whole: Tensor, axis: int) -> None:
+        sizes = [t.shape.as_tuple()[axis] for t in olds]
+        pieces = _pieces(Builder(whole.region, whole.op), whole, sizes, axis)
+        self._substitute(dict(zip(olds, pieces, strict=True)))
+
+    def _substitute(self, moved: dict[Tensor, Tensor]) -> None:
+        substitute(self.program, moved)
+        self.changed = True
+
+
+def _pieces(builder: Builder, whole: Tensor, sizes: Sequence[int], axis: int) -> list[Tensor]:
+    if len(set(sizes)) == 1:
+        return builder.emit("Split", whole, num=len(sizes), axis=axis).outputs
+    return builder.emit("SplitV", whole, builder.constant(sizes, dtypes.int32), num=len(sizes), axis=axis).outputs
+
+
+def _is_sum(op: Operation) -> bool:
+    """Whether an operation adds tensors of one shape."""
+    same = all(t.shape == op.outputs[0].shape and t.rank == 2 for t in op.inputs)
+    return op.type in ("Add", "AddN") and same and not op.control_inputs
+
+
+def _terms(op: Operation, kept: Counter[Tensor]) -> Iterable[Tensor]:
+    """Yield what is added up, by several operations if the sums in between are used for nothing else."""
+    for t in op.inputs:
+        if (
+            _is_sum(t.op)
+            and t.region is op.region
+            and len(t._consumers) == 1
+            and not kept[t]
+            and op.inputs.count(t) == 1
+        ):
+            yield from _terms(t.op, kept)
+        else:
+            yield t
