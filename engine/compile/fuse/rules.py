@@ -97,7 +97,7 @@ def _fits(op: Operation) -> bool:
         return False
     shape = op.outputs[0].shape
     if op.type == "AddN":
-        return all(t.shape == shape for t in op.inputs)
+        return len(op.inputs) > 1 and all(t.shape == shape for t in op.inputs)
     read = operands(op)
     return any(is_full(t.shape, shape) for t in read) and all(_broadcasts(t, op.outputs[0]) for t in read)
 
