@@ -295,8 +295,8 @@ def _fused(rng):
         ("sigmoid", (6,), ()),
         ("maximum", (7, 3), ()),
         ("multiply", (8, 4), ()),
-        ("cut", (9,), (1, width)),
-        ("join", (9, 10), ()),
+        ("slice", (9,), (1, width)),
+        ("concat", (9, 10), ()),
     ]
     results, widths = [7, 11], [width, 2 * width - 1]
     if rng.random() < 0.7:
@@ -305,7 +305,7 @@ def _fused(rng):
             ("subtract", (5, 12), ()),
             ("greater", (13, 4), ()),
             ("where", (14, 13, 3), ()),
-            ("spread", (12,), (0, 3)),
+            ("broadcast", (12,), (0, 3)),
         ]
         results, widths = [*results, 12, 15, 16], [*widths, 1, width, 3]
     unknown = lead and rng.random() < 0.5
@@ -314,9 +314,9 @@ def _fused(rng):
         "constants": (np.asarray(0.5, dtype),),
         "results": tuple(results),
         "steps": tuple(steps),
-        "full": (True, True, False, False),
-        "lead": (None, *lead[1:]) if unknown else lead,
-        "widths": tuple(widths),
+        "has_rows": (True, True, False, False),
+        "batch_dims": (None, *lead[1:]) if unknown else lead,
+        "last_dims": tuple(widths),
     }
 
 

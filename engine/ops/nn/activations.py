@@ -10,6 +10,7 @@ from typing import Any
 from ...base import dtypes
 from ...ir.apply import apply, convert_to_tensor
 from ...ir.definition import Kernel, Sample, define
+from ...ir.fusion import Fusion
 from ...ir.operation import Operation
 from ...ir.tensor import Tensor
 from ..math.complex import conj
@@ -17,6 +18,7 @@ from ..math.elementwise import abs, erf, square
 from ..math.trigonometry import tanh
 from ..support.common import same_as
 from ..support.families import sampled, typed, unary
+from ..support.fusing import by_step
 from ..support.literals import f64
 
 _X = [[0.5, -1.25], [7.5, -0.3]]
@@ -31,6 +33,7 @@ sigmoid = unary(
     "sigmoid",
     "Logistic function ``1 / (1 + exp(-x))``, elementwise.",
     kernel=typed(lambda xp, x: 1 / (1 + xp.exp(-x))),
+    fuse=by_step("sigmoid"),
     gradient=lambda x, y, g: g * conj(y * (1 - y)),
     samples=sampled(_logistic, _X, lambda z: 1 / (1 + cmath.exp(-z)), [0.5 + 0.25j, -1 + 2j]),
 )
@@ -43,6 +46,7 @@ def _activation(
     samples: list[Sample],
     where: tuple[dtypes.DType, ...] = dtypes.FLOATING,
     attrs: dict[str, Any] | None = None,
+    fuse: Fusion | None = None,
 ) -> None:
     def gradients(op: Operation, g: Tensor) -> list[Any]:
         return [gradient(op.inputs[0], op.outputs[0], g, **{key: op.attrs[key] for key in attrs or {}})]
@@ -56,6 +60,7 @@ def _activation(
         kernel=typed(kernel),
         gradient=gradients,
         samples=samples,
+        fuse=fuse,
     )
 
 
@@ -64,6 +69,7 @@ _activation(
     lambda xp, x: xp.logaddexp(x, xp.zeros((), x.dtype)),
     lambda x, y, g: g * sigmoid(x),
     sampled(lambda x: math.log(1 + math.exp(x)), _X),
+    fuse=by_step("logaddexp", 0),
 )
 
 
@@ -111,6 +117,7 @@ _activation(
     lambda x, y, g: apply("Where", y > 0, g, 0),
     sampled(lambda x: max(x, 0.0), _X),
     where=dtypes.REAL,
+    fuse=by_step("maximum", 0),
 )
 
 
