@@ -92,11 +92,7 @@ class StepOp:
 
 def _ufunc(name: str, arity: int, cuda: str, kind: StepKind = StepKind.ELEMENTWISE) -> StepOp:
     """Return the row of a step that is a ufunc, by the ufunc's name."""
-
-    def meaning(xp: Any, operands: Sequence[Any], columns: Sequence[int], batch_dims: Dims) -> Any:
-        return getattr(xp, name)(*operands)
-
-    return StepOp(name, arity, kind, meaning, name, StepCode.APPLY, cuda)
+    return StepOp(name, arity, kind, lambda xp, operands, *_: getattr(xp, name)(*operands), name, StepCode.APPLY, cuda)
 
 
 def _compare(name: str, cuda: str) -> StepOp:
@@ -104,31 +100,38 @@ def _compare(name: str, cuda: str) -> StepOp:
 
 
 def _reduce(name: str, ufunc: str, code: StepCode, cuda: RowLoop) -> StepOp:
-    """Return the row of a reduction along each row."""
+    """Return the row of a reduction, which is a function of array libraries by the same name."""
 
-    def meaning(xp: Any, operands: Sequence[Any], columns: Sequence[int], batch_dims: Dims) -> Any:
+    def meaning(xp: Any, operands: Sequence[Any], *_: Any) -> Any:
         return getattr(xp, name)(operands[0], axis=-1, keepdims=True)
 
     return StepOp(name, 1, StepKind.REDUCE, meaning, ufunc, code, cuda)
 
 
-def _sigmoid(xp: Any, operands: Sequence[Any], columns: Sequence[int], batch_dims: Dims) -> Any:
+def _move(name: str, arity: int | None, code: StepCode, meaning: Meaning) -> StepOp:
+    return StepOp(name, arity, StepKind.MOVE, meaning, None, code, None)
+
+
+def _sigmoid(xp: Any, operands: Sequence[Any], *_: Any) -> Any:
     return 1 / (1 + xp.exp(-operands[0]))
 
 
-def _where(xp: Any, operands: Sequence[Any], columns: Sequence[int], batch_dims: Dims) -> Any:
+def _where(xp: Any, operands: Sequence[Any], *_: Any) -> Any:
     return xp.where(*operands)
 
 
-def _slice(xp: Any, operands: Sequence[Any], columns: Sequence[int], batch_dims: Dims) -> Any:
+def _slice(xp: Any, operands: Sequence[Any], columns: Sequence[int], _: Dims) -> Any:
+    """Return the columns from the first of `columns` to before the second."""
     return operands[0][..., slice(*columns)]
 
 
-def _concat(xp: Any, operands: Sequence[Any], columns: Sequence[int], batch_dims: Dims) -> Any:
+def _concat(xp: Any, operands: Sequence[Any], *_: Any) -> Any:
+    """Return the rows of all operands side by side."""
     return xp.concatenate(operands, axis=-1)
 
 
 def _broadcast(xp: Any, operands: Sequence[Any], columns: Sequence[int], batch_dims: Dims) -> Any:
+    """Return a column, or one number, at all of `columns`."""
     (operand,) = operands
     if isinstance(operand, np.generic):  # a number of the host, which other libraries do not broadcast
         return xp.full((*batch_dims, columns[1]), operand, dtype=operand.dtype)
@@ -171,9 +174,9 @@ _ROWS = (
     _reduce("mean", "add", StepCode.MEAN, _ADDS),
     _reduce("max", "maximum", StepCode.EXTREME, RowLoop("-infinity()", "Larger")),
     _reduce("min", "minimum", StepCode.EXTREME, RowLoop("infinity()", "Smaller")),
-    StepOp("slice", 1, StepKind.MOVE, _slice, None, StepCode.SLICE, None),  # columns from the first to before the last
-    StepOp("concat", None, StepKind.MOVE, _concat, None, StepCode.CONCAT, None),  # operands side by side
-    StepOp("broadcast", 1, StepKind.MOVE, _broadcast, None, StepCode.BROADCAST, None),  # a column or number, repeated
+    _move("slice", 1, StepCode.SLICE, _slice),
+    _move("concat", None, StepCode.CONCAT, _concat),
+    _move("broadcast", 1, StepCode.BROADCAST, _broadcast),
 )
 STEPS = {row.name: row for row in _ROWS}
 

@@ -119,7 +119,7 @@ class OpDefinition:
     is_reread : bool
         A gradient that needs its result runs it again instead of saving that: it reads what is saved anyway.
     result_is_input : int or None
-        Which input comes out as it is, of an operation that is there for its effects.
+        The number of the input that is the result, as it is, of an operation that is there for its effects.
     fuse : Fusion or None
         How it becomes steps of a fused operation. A kernel that is a ufunc of the table of steps says that by itself.
     static_shape : callable or None

@@ -83,19 +83,19 @@ class FusedKernel:
     def _prepared(self, shapes: tuple[Shape | None, ...]) -> Launch | None:
         """Return what to launch, None if shapes do not fit the steps, or they are too much for a kernel."""
         given = [(shape or (), has_rows) for shape, has_rows in zip(shapes, self._has_rows, strict=True)]
-        rows = find_batch_dims(given, self._batch_dims)
-        if None in rows or not all(_fits(shape, rows, has_rows) for shape, has_rows in given):
+        batch_dims = find_batch_dims(given, self._batch_dims)
+        if None in batch_dims or not all(_fits(dims, batch_dims, has_rows) for dims, has_rows in given):
             return None
         inputs = [
-            Input(shape[-1] if shape else 0, has_rows, is_value=number is None)
-            for number, (shape, has_rows) in zip(shapes, given, strict=True)
+            Input(dims[-1] if dims else 0, has_rows, is_value=shape is None)
+            for shape, (dims, has_rows) in zip(shapes, given, strict=True)
         ]
         inputs += [Input(0, False, is_value=True)] * len(self._constants)
         try:
             widths = find_widths(self._steps, inputs)
         except ValueError:
             return None
-        return self._written(inputs, widths, rows) if self._can_run(len(inputs), max(widths)) else None
+        return self._written(inputs, widths, batch_dims) if self._can_run(len(inputs), max(widths)) else None
 
     def _can_run(self, inputs: int, widest: int) -> bool:
         if any(constant.dtype != self._dtype for constant in self._constants):

@@ -82,8 +82,8 @@ class _Groups:
             # computes with: were they unsure, nothing in the loop would be fused.
             if op.attrs.get("block"):
                 continue
-            # A loop in a loop takes long, and what does not wait for it may run meanwhile. At the root all that is
-            # behind a loop would be left alone: its loss, and the updates of the optimizer.
+            # A loop in a loop takes long, and what does not wait for it may run meanwhile. At the root the same rule
+            # would leave all alone that is behind a loop: its loss, and the updates of the optimizer.
             slow = is_structured(op) and region.parent is not None
             maybe = op.role is Role.SERIES_READ and op.attrs["maybe"]
             unsure = op.role in FLOW or Effect.PYTHON in op.definition.effects
@@ -159,7 +159,8 @@ def _kind(op: Operation) -> Any:
 def _arrivals(operations: list[Operation]) -> dict[Operation, frozenset[Operation]]:
     """Return for each operation the feeds of a partial run that it waits for; nothing in a step that is no such run.
 
-    What a feed of the second part is needed for must not hold back what the first part alone can give.
+    What needs a feed of the second part must not hold back what the first part alone can give. Along a way these feeds
+    only become more, so sets that differ in them wait for each other one way only.
     """
     found: dict[Operation, frozenset[Operation]] = {}
     if not any(op.role is Role.PARTIAL_FEED for op in operations):
