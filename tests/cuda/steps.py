@@ -30,19 +30,19 @@ class Writing:
         self.widths = list(widths)
         self.steps = []
 
-    def add(self, name, operands, width, detail=()):
-        self.steps.append((name, tuple(operands), detail))
+    def add(self, name, operands, width, columns=()):
+        self.steps.append((name, tuple(operands), columns))
         self.widths.append(width)
         return len(self.widths) - 1
 
-    def case(self, inputs, full, constants, results, lead):
+    def case(self, inputs, has_rows, constants, results, batch_dims):
         attrs = {
             "num": len(results),
             "steps": tuple(self.steps),
             "constants": tuple(constants),
-            "batch_dims": lead,
+            "batch_dims": batch_dims,
             "results": tuple(results),
-            "has_rows": tuple(full),
+            "has_rows": tuple(has_rows),
             "last_dims": tuple(self.widths[i] for i in results),
         }
         return Case("Fused", attrs, inputs)
@@ -64,8 +64,8 @@ def every_step(dtype):
 
 def any_steps(rng, dtype, count=14):
     """Return a case of random steps."""
-    lead = [(4,), (2, 3), ()][rng.integers(3)]
-    shapes = [((*lead, 5), True), ((*lead, 1), True), ((5,), False), ((), False), ((*lead, 3), True)]
+    batch_dims = [(4,), (2, 3), ()][rng.integers(3)]
+    shapes = [((*batch_dims, 5), True), ((*batch_dims, 1), True), ((5,), False), ((), False), ((*batch_dims, 3), True)]
     inputs = [np.asarray(rng.standard_normal(shape), dtype) for shape, _ in shapes]
     write = Writing([5, 1, 5, 0, 3, 0])
     made = [write.add("add", [0, 2], 5), write.add("multiply", [0, 1], 5)]
@@ -74,7 +74,7 @@ def any_steps(rng, dtype, count=14):
         full.append(_any_step(rng, write, full))
     results = sorted({*map(int, rng.choice(full[3:], 4)), full[-1]})
     constants = [np.asarray(0.5, dtype)]
-    return write.case(inputs, [whole for _, whole in shapes], constants, results, lead)
+    return write.case(inputs, [whole for _, whole in shapes], constants, results, batch_dims)
 
 
 def _any_step(rng, write, full):

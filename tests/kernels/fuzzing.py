@@ -286,9 +286,9 @@ def _add_n(rng):
 
 
 def _fused(rng):
-    lead, width = tuple(int(n) for n in rng.integers(1, 5, rng.integers(0, 3))), int(rng.integers(2, 20))
+    batch_dims, width = tuple(int(n) for n in rng.integers(1, 5, rng.integers(0, 3))), int(rng.integers(2, 20))
     dtype = _pick(rng, FLOATS)
-    arrays = [numbers(rng, s, dtype) for s in ((*lead, width), (*lead, width), (width,), ())]
+    arrays = [numbers(rng, s, dtype) for s in ((*batch_dims, width), (*batch_dims, width), (width,), ())]
     steps = [
         ("add", (0, 2), ()),
         ("multiply", (5, 1), ()),
@@ -298,7 +298,7 @@ def _fused(rng):
         ("slice", (9,), (1, width)),
         ("concat", (9, 10), ()),
     ]
-    results, widths = [7, 11], [width, 2 * width - 1]
+    results, last_dims = [7, 11], [width, 2 * width - 1]
     if rng.random() < 0.7:
         steps += [
             (str(rng.choice(("sum", "mean", "max", "min"))), (5,), ()),
@@ -307,16 +307,16 @@ def _fused(rng):
             ("where", (14, 13, 3), ()),
             ("broadcast", (12,), (0, 3)),
         ]
-        results, widths = [*results, 12, 15, 16], [*widths, 1, width, 3]
-    unknown = lead and rng.random() < 0.5
+        results, last_dims = [*results, 12, 15, 16], [*last_dims, 1, width, 3]
+    unknown = batch_dims and rng.random() < 0.5
     return [arrays], {
         "num": len(results),
         "constants": (np.asarray(0.5, dtype),),
         "results": tuple(results),
         "steps": tuple(steps),
         "has_rows": (True, True, False, False),
-        "batch_dims": (None, *lead[1:]) if unknown else lead,
-        "last_dims": tuple(widths),
+        "batch_dims": (None, *batch_dims[1:]) if unknown else batch_dims,
+        "last_dims": tuple(last_dims),
     }
 
 

@@ -39,9 +39,9 @@ class StepCase:
         return [np.asarray(rng.uniform(self.low, 2, shape), dtype) for shape in shapes]
 
 
-def _pairs(compared):
-    """Return the case of a comparison, of operands that are equal here and there."""
-    return StepCase(lambda x, y: np.vectorize(compared, otypes=[bool])(x, y), (4, 1))
+def _comparison(function):
+    """Return the case of a comparison, from a function of two numbers."""
+    return StepCase(lambda x, y: np.vectorize(function, otypes=[bool])(x, y), (4, 1))
 
 
 CASES = {
@@ -68,12 +68,12 @@ CASES = {
     "cos": StepCase(lambda x: np.exp(1j * x).real),
     "sigmoid": StepCase(expit),
     "where": StepCase(lambda mask, x, y: mask * x + (1 - mask) * y, (4, 4, 1)),
-    "equal": _pairs(lambda x, y: not (x < y or x > y)),
-    "not_equal": _pairs(lambda x, y: x < y or x > y),
-    "greater": _pairs(lambda x, y: y < x),
-    "greater_equal": _pairs(lambda x, y: not x < y),
-    "less": _pairs(lambda x, y: y > x),
-    "less_equal": _pairs(lambda x, y: not x > y),
+    "equal": _comparison(lambda x, y: not (x < y or x > y)),
+    "not_equal": _comparison(lambda x, y: x < y or x > y),
+    "greater": _comparison(lambda x, y: y < x),
+    "greater_equal": _comparison(lambda x, y: not x < y),
+    "less": _comparison(lambda x, y: y > x),
+    "less_equal": _comparison(lambda x, y: not x > y),
     "sum": StepCase(lambda x: x @ np.ones((4, 1))),
     "mean": StepCase(lambda x: x @ np.full((4, 1), 0.25)),
     "max": StepCase(lambda x: np.sort(x)[:, -1:]),
@@ -84,8 +84,8 @@ CASES = {
 }
 
 
-def compared(x, y):
-    """Return operands of a comparison, of which some elements are equal."""
+def with_ties(x, y):
+    """Return operands of a comparison: in the first row all are equal."""
     x = x.copy()
     x[0] = y[0]
     return [x, y]
@@ -95,7 +95,7 @@ def operands(name, dtype):
     """Return the operands of a step's case; the first of `where` is truth values."""
     found = CASES[name].operands(dtype)
     if STEPS[name].kind is StepKind.COMPARE:
-        return compared(*found)
+        return with_ties(*found)
     return [found[0] > 0, *found[1:]] if name == "where" else found
 
 
@@ -137,5 +137,5 @@ def fused(name, dtype):
     case = CASES[name]
     inputs = case.operands(dtype)
     if STEPS[name].kind is StepKind.COMPARE:
-        inputs = compared(*inputs)
+        inputs = with_ties(*inputs)
     return program(name, case.widths, case.columns, dtype, last_dim=wanted(name, dtype).shape[-1]), inputs

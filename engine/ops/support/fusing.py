@@ -72,7 +72,7 @@ def elementwise(
     """
 
     def fits(op: Operation) -> bool:
-        return needs(op) and _broadcast(reads(op), op.outputs[0])
+        return needs(op) and _go_together(reads(op), op.outputs[0])
 
     return Fusion(fits, write, reads)
 
@@ -86,8 +86,8 @@ def by_step(name: str, *numbers: float) -> Fusion:
     return elementwise(write)
 
 
-def _broadcast(operands: Sequence[Tensor], output: Tensor) -> bool:
-    """Whether operands go together as registers: an operand at least has all rows, and each has the width, or 1."""
+def _go_together(operands: Sequence[Tensor], output: Tensor) -> bool:
+    """Whether operands are registers of one row each: at least one has all rows, and each the output's width, or 1."""
     return any(has_rows(t.shape, output.shape) for t in operands) and all(_takes_part(t, output) for t in operands)
 
 
