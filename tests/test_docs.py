@@ -117,6 +117,6 @@ def test_every_folder_stands_in_the_table_of_layers():
     for layer, place in rows:
         name = re.sub(r"^engine/?", "tagflow.", place).removesuffix(".py").removesuffix("__init__").rstrip(".")
         if place.startswith(("kernels/", "streams", "swap")):
-            name = f"tagflow.{place}"
+            name = f"tagflow.{place}".removesuffix(".py")
         name = name.replace("/", ".")
         assert LAYERS[name] == int(layer), place

@@ -14,6 +14,7 @@ import numpy as np
 
 from ..base.dtypes import ON_GPU, DType
 from ..base.errors import GraphError
+from .fusion import Fusion
 from .signature import Signature, parse_signature
 from .traits import Effect, Role
 
@@ -121,6 +122,10 @@ class OpDefinition:
         Its gradient takes IndexedSlices as they are.
     is_reread : bool
         A gradient that needs its result runs it again instead of saving that: it reads what is saved anyway.
+    result_is_input : int or None
+        The number of the input that is the result, as it is, of an operation that is there for its effects.
+    fuse : Fusion or None
+        How it becomes steps of a fused operation. A kernel that is a ufunc of the table of steps says that by itself.
     static_shape : callable or None
         Of what gives integer vectors, ``static_shape(op)`` is what is known of the shape that the vector stands for.
     stores : callable or None
@@ -154,6 +159,8 @@ class OpDefinition:
     may_be_fed: bool = False
     sparse_gradient: bool = False
     is_reread: bool = False
+    result_is_input: int | None = None
+    fuse: Fusion | None = None
     static_shape: Callable[[Operation], Shape | None] | None = None
     stores: Callable[[Operation], Shape] | None = None
     loads: Callable[[Operation, Shape], Shape] | None = None
@@ -213,6 +220,8 @@ def define(
     may_be_fed: bool = False,
     sparse_gradient: bool = False,
     is_reread: bool = False,
+    result_is_input: int | None = None,
+    fuse: Fusion | None = None,
     static_shape: Callable[[Any], Shape | None] | None = None,
     stores: Callable[[Any], Shape] | None = None,
     loads: Callable[[Any, Shape], Shape] | None = None,
@@ -244,6 +253,8 @@ def define(
         may_be_fed,
         sparse_gradient,
         is_reread,
+        result_is_input,
+        fuse,
         static_shape,
         stores,
         loads,

@@ -1,9 +1,8 @@
 """Several elementwise operations as one kernel: NumPy's inner loops, run over blocks of rows that stay in the cache.
 
-A program is a list of steps over registers. Registers are first the inputs, then the constants, then one for each
-step. All of them have the same rows (the dimensions before the last), each its own width: a scalar has none, a column
-has one element in each row, and a row of one input may stand for all rows. The steps run the loops that the operations
-would run one after the other, so the results are the same bit for bit.
+What steps and registers are stands in `kernels/steps.py`: a table that is read when a program is compiled, and not
+while it runs. The steps run the loops that the operations would run one after the other, so the results are the same
+bit for bit.
 
 See docs/design/0005-loops-made-fast.md.
 """
@@ -24,10 +23,12 @@ from tagflow.kernels.cpu.arrays cimport (
 from tagflow.kernels.cpu.loops cimport find_choice
 from tagflow.kernels.cpu.registry cimport register
 from tagflow.kernels.cpu.steps cimport (
-    APPLY, CUT, EXTREME, JOIN, MEAN, MOST_OPERANDS, SIGMOID, SPREAD, SUM, Register, Step, find_width, is_elementwise,
-    run_step,
+    APPLY, BROADCAST, CONCAT, EXTREME, MEAN, MOST_OPERANDS, SIGMOID, SLICE, SUM, Register, Step, find_width,
+    is_elementwise, run_step,
 )
 from tagflow.kernels.cpu.ufuncs cimport find_native_loop
+
+from tagflow.kernels.steps import STEPS, StepCode, StepKind
 
 cnp.import_array()
 
@@ -61,10 +62,10 @@ cdef class Program:
     cdef Register* registers
     cdef int num_inputs, num_registers, num_steps, num_results, rank
     cdef bint moves  # whether a step is not elementwise
-    cdef bint* full  # which inputs have all rows
-    cdef bint any_full
+    cdef bint* has_rows  # which inputs have all rows
+    cdef bint any_has_rows
     cdef cnp.npy_intp rows
-    cdef cnp.npy_intp lead[MOST_DIMS]  # the dimensions before the last, rank - 1 of them; found anew in each run
+    cdef cnp.npy_intp batch_dims[MOST_DIMS]  # the dimensions before the last, rank - 1 of them; found anew in each run
     cdef int* results
     cdef size_t itemsize
     cdef char* scratch
@@ -83,14 +84,14 @@ cdef class Program:
         self.steps = <Step*>self.arena.take(self.num_steps, sizeof(Step))
         self.registers = <Register*>self.arena.take(self.num_registers, sizeof(Register))
         self.results = <int*>self.arena.take(self.num_results, sizeof(int))
-        self.full = <bint*>self.arena.take(num_inputs, sizeof(bint))
-        for i, full in enumerate(attrs["full"]):
-            self.full[i] = full
-            self.any_full = self.any_full or self.full[i]
-        self.rows, self.rank = 1, len(attrs["lead"]) + 1
-        for i, dim in enumerate(attrs["lead"]):
-            self.lead[i] = dim or 0  # what is not known comes with the full inputs
-            self.rows *= self.lead[i]
+        self.has_rows = <bint*>self.arena.take(num_inputs, sizeof(bint))
+        for i, has_rows in enumerate(attrs["has_rows"]):
+            self.has_rows[i] = has_rows
+            self.any_has_rows = self.any_has_rows or self.has_rows[i]
+        self.rows, self.rank = 1, len(attrs["batch_dims"]) + 1
+        for i, dim in enumerate(attrs["batch_dims"]):
+            self.batch_dims[i] = dim or 0  # what is not known comes with the inputs that have all rows
+            self.rows *= self.batch_dims[i]
         for at in range(self.num_registers):
             self.registers[at].result, self.registers[at].size = -1, self.itemsize
         for i, result in enumerate(attrs["results"]):
@@ -104,44 +105,50 @@ cdef class Program:
         free(self.scratch)
 
 
-_CODES = {"apply": APPLY, "sigmoid": SIGMOID, "cut": CUT, "join": JOIN, "sum": SUM, "mean": MEAN, "max": EXTREME,
-          "min": EXTREME, "spread": SPREAD}
-_JOINS = {"sum": "add", "mean": "add", "max": "maximum", "min": "minimum"}
-_COMPARISONS = frozenset({"equal", "not_equal", "greater", "greater_equal", "less", "less_equal"})
+cdef dict _CODES = {
+    StepCode.APPLY: APPLY,
+    StepCode.SIGMOID: SIGMOID,
+    StepCode.SUM: SUM,
+    StepCode.MEAN: MEAN,
+    StepCode.EXTREME: EXTREME,
+    StepCode.SLICE: SLICE,
+    StepCode.CONCAT: CONCAT,
+    StepCode.BROADCAST: BROADCAST,
+}
 
 
 cdef bint _compile(Program program, tuple steps, dtype) except *:
     """Translate the steps; say no if one has no inner loop for the element type."""
     cdef int first = program.num_registers - program.num_steps
     cdef Step* step
-    for i, (name, operands, detail) in enumerate(steps):
+    for i, (name, operands, columns) in enumerate(steps):
+        row = STEPS[name]
         step = &program.steps[i]
-        step.code = _CODES.get(name, APPLY)
+        step.code = _CODES[row.code]
         step.count = len(operands)
         step.operands = <int*>program.arena.take(step.count, sizeof(int))
         for k, operand in enumerate(operands):
             step.operands[k] = operand
         program.moves = program.moves or not is_elementwise(step)
-        if detail:
-            step.start, step.stop = detail
-        if name in _COMPARISONS:
+        if columns:
+            step.start, step.stop = columns
+        if row.kind is StepKind.COMPARE:
             program.registers[first + <int>i].size = 1
-        if name in _JOINS or name not in _CODES:
-            if not _find_loop(step, name, dtype):
-                return False
+        if step.code in (APPLY, SUM, MEAN, EXTREME) and not _find_loop(step, row, dtype):
+            return False
     return True
 
 
-cdef bint _find_loop(Step* step, str name, dtype) except *:
+cdef bint _find_loop(Step* step, row, dtype) except *:
     """Find the inner loop of a step; say no if there is none."""
     cdef int number = dtype.num
-    if name == "where":
+    if row.ufunc is None:  # `where`, for which NumPy has no ufunc
         step.loop = find_choice(dtype.itemsize)
-    elif name in _JOINS:
-        step.loop = find_native_loop(_JOINS[name], [number] * 3, &step.data)
+    elif row.kind is StepKind.REDUCE:
+        step.loop = find_native_loop(row.ufunc, [number] * 3, &step.data)
     else:
-        result = cnp.NPY_BOOL if name in _COMPARISONS else number
-        step.loop = find_native_loop(name, [number] * step.count + [result], &step.data)
+        result = cnp.NPY_BOOL if row.kind is StepKind.COMPARE else number
+        step.loop = find_native_loop(row.ufunc, [number] * step.count + [result], &step.data)
     return step.loop != NULL and step.count <= MOST_OPERANDS
 
 
@@ -155,7 +162,7 @@ cdef bint _bind(Program program, Value* inputs) noexcept:
         register = &program.registers[i]
         register.width = register.advance = register.repeated = 0
         array = plain_in(inputs[i])
-        if inputs[i].form == SCALAR and not program.full[i]:
+        if inputs[i].form == SCALAR and not program.has_rows[i]:
             register.data = <char*>&inputs[i].bits
             continue
         if array == NULL:
@@ -164,9 +171,9 @@ cdef bint _bind(Program program, Value* inputs) noexcept:
         if PyArray_NDIM(array) == 0:
             continue
         register.width = PyArray_DIM(array, PyArray_NDIM(array) - 1)
-        register.repeated = not program.full[i]
-        register.advance = register.width * program.itemsize if program.full[i] else 0
-        if register.width == 0 or not _has_rows(program, array, program.full[i]):
+        register.repeated = not program.has_rows[i]
+        register.advance = register.width * program.itemsize if program.has_rows[i] else 0
+        if register.width == 0 or not _fits(program, array, program.has_rows[i]):
             return False
     return True
 
@@ -175,26 +182,26 @@ cdef bint _find_rows(Program program, Value* inputs) noexcept:
     """Find the dimensions before the last from the first input that has them all."""
     cdef ArrayObject* array
     cdef int d, i
-    for i in range(program.num_inputs if program.any_full else 0):
-        if not program.full[i]:
+    for i in range(program.num_inputs if program.any_has_rows else 0):
+        if not program.has_rows[i]:
             continue
         array = plain_in(inputs[i])
         if array == NULL or PyArray_NDIM(array) != program.rank:
             return False
-        memcpy(program.lead, PyArray_DIMS(array), (program.rank - 1) * sizeof(cnp.npy_intp))
-        program.rows = product(program.lead, 0, program.rank - 1)
+        memcpy(program.batch_dims, PyArray_DIMS(array), (program.rank - 1) * sizeof(cnp.npy_intp))
+        program.rows = product(program.batch_dims, 0, program.rank - 1)
         return True
     return True
 
 
-cdef bint _has_rows(Program program, ArrayObject* array, bint full) noexcept:
-    """Say whether an array has the rows of the program (`full`), or one that stands for all."""
+cdef bint _fits(Program program, ArrayObject* array, bint has_rows) noexcept:
+    """Say whether an array has the rows of the program (`has_rows`), or one that stands for all."""
     cdef int rank = PyArray_NDIM(array)
     cdef int d
-    if rank > program.rank or (full and rank < program.rank):
+    if rank > program.rank or (has_rows and rank < program.rank):
         return False
     for d in range(rank - 1):
-        if PyArray_DIM(array, d) != (program.lead[d] if full else 1):
+        if PyArray_DIM(array, d) != (program.batch_dims[d] if has_rows else 1):
             return False
     return True
 
@@ -274,7 +281,7 @@ cdef int _make_results(Program program, const Table* table, const Node* node, Co
     cdef cnp.npy_intp dims[MOST_DIMS]
     cdef Register* register
     cdef int i
-    memcpy(dims, program.lead, (program.rank - 1) * sizeof(cnp.npy_intp))
+    memcpy(dims, program.batch_dims, (program.rank - 1) * sizeof(cnp.npy_intp))
     for i in range(program.num_results):
         register = &program.registers[program.results[i]]
         dims[program.rank - 1] = register.width
@@ -409,7 +416,7 @@ cdef void _run_part(const void* arguments, int part, int parts) noexcept nogil:
 
 cdef Native _find_fused(str type, dict attrs, list inputs, list outputs, int64_t* params, list kept) except *:
     """Return the kernel of Fused and keep its program alive in `kept`, or return NULL."""
-    if len(attrs["lead"]) >= MOST_DIMS or (None in attrs["lead"] and not any(attrs["full"])):
+    if len(attrs["batch_dims"]) >= MOST_DIMS or (None in attrs["batch_dims"] and not any(attrs["has_rows"])):
         return NULL
     program = Program(attrs, len(inputs), outputs[0])
     if not _compile(program, attrs["steps"], outputs[0]):

@@ -1,4 +1,4 @@
-"""The steps of a fused operation, each over one block of rows."""
+"""The steps of a fused operation, each over one block of rows. What each means is a row of `kernels/steps.py`."""
 
 from libc.string cimport memcpy, memset
 from numpy cimport npy_intp
@@ -11,22 +11,22 @@ cdef enum:
     MOST_OPERANDS = 3  # of an inner loop
 
 
-cdef enum Code:
-    APPLY = 0  # an inner loop
-    SIGMOID = 1
-    CUT = 2  # columns start to stop of its operand
-    JOIN = 3  # its operands side by side
-    SUM = 4  # of each row
-    MEAN = 5
-    EXTREME = 6  # the largest or smallest of each row
-    SPREAD = 7  # a column, or a scalar, repeated along rows of `stop` elements
+cdef enum Code:  # as `StepCode`
+    APPLY  # an inner loop
+    SIGMOID
+    SUM  # of each row
+    MEAN
+    EXTREME  # the largest or smallest of each row
+    SLICE  # columns start to stop of its operand
+    CONCAT  # its operands side by side
+    BROADCAST  # a column, or a scalar, repeated along rows of `stop` elements
 
 
 cdef struct Step:
     Code code
     Loop loop  # APPLY; SUM, MEAN and EXTREME: joins two elements
     void* data  # its last argument
-    int start, stop  # CUT, SPREAD
+    int start, stop  # columns of SLICE and BROADCAST
     int count
     int* operands  # registers, `count` of them
 
@@ -69,14 +69,14 @@ cdef inline void _copy(
 
 
 cdef inline void _move(const Step* step, const Register* registers, const Register* made, npy_intp rows) noexcept nogil:
-    """Cut columns out of a block, or put blocks side by side."""
+    """Copy columns out of a block, or put blocks side by side."""
     cdef size_t size = made.size
     cdef const Register* operand
     cdef char* target = made.data
     cdef int k
     for k in range(step.count):
         operand = &registers[step.operands[k]]
-        if step.code == CUT:
+        if step.code == SLICE:
             _copy(operand.data + step.start * size, operand.width * size, target, made.width * size, made.width * size, rows)
         else:
             _copy(operand.data, operand.width * size, target, made.width * size, operand.width * size, rows)
@@ -104,7 +104,7 @@ cdef inline void _fold(const Step* step, const Register* operand, const Register
             (<double*>pointers[0])[0] /= <double>count
 
 
-cdef inline void _spread(const Register* operand, const Register* made, npy_intp rows) noexcept nogil:
+cdef inline void _broadcast(const Register* operand, const Register* made, npy_intp rows) noexcept nogil:
     """Repeat one element, or one for each row, along rows."""
     cdef npy_intp row
     for row in range(rows):
@@ -118,9 +118,9 @@ cdef inline void run_step(const Step* step, const Register* registers, const Reg
         _apply(step, registers, made, rows)
     elif step.code == SIGMOID:
         logistic(registers[step.operands[0]].data, made.data, rows * made.width, made.size)
-    elif step.code == SPREAD:
-        _spread(&registers[step.operands[0]], made, rows)
-    elif step.code == CUT or step.code == JOIN:
+    elif step.code == BROADCAST:
+        _broadcast(&registers[step.operands[0]], made, rows)
+    elif step.code == SLICE or step.code == CONCAT:
         _move(step, registers, made, rows)
     else:
         _fold(step, &registers[step.operands[0]], made, rows)
@@ -131,9 +131,9 @@ cdef inline bint is_elementwise(const Step* step) noexcept nogil:
 
 
 cdef inline bint find_width(const Step* step, const Register* registers, Register* made) noexcept nogil:
-    """Find the width of a step's result; say no if its operands do not fit."""
+    """Find the width of a step's result; say no if its operands do not fit: the rule `result_width`, for each run."""
     cdef const Register* operand
-    cdef bint whole = step.code == SPREAD
+    cdef bint whole = step.code == BROADCAST
     cdef int k
     made.width, made.by_rows = 0, False
     for k in range(step.count):
@@ -145,15 +145,15 @@ cdef inline bint find_width(const Step* step, const Register* registers, Registe
                     return False
                 made.by_rows = True
             made.width = max(made.width, operand.width)
-        elif operand.repeated or (operand.width == 0 and step.code != SPREAD):
+        elif operand.repeated or (operand.width == 0 and step.code != BROADCAST):
             return False
-        elif step.code == JOIN:
+        elif step.code == CONCAT:
             made.width += operand.width
-        elif step.code == CUT:
+        elif step.code == SLICE:
             made.width = step.stop - step.start
             if step.stop > operand.width:
                 return False
-        elif step.code == SPREAD:
+        elif step.code == BROADCAST:
             made.width = step.stop
             if operand.width > 1:
                 return False

@@ -11,9 +11,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..steps import STEPS, find_batch_dims, has_all_rows, stands_for_all_rows
 from .launching import WIDEST, Function, Grid, contiguous, count, find_function, over_elements, over_rows
 from .registry import register
-from .writing import KNOWN, NAME, Input, find_widths, has_reductions, is_flat, write_fused
+from .writing import NAME, Input, find_widths, has_reductions, is_flat, write_fused
 
 Shape = tuple[int, ...]
 _MOST_SHAPES = 256  # of inputs that are prepared for, before all are forgotten
@@ -52,7 +53,7 @@ class FusedKernel:
         self._otherwise = otherwise
         self._constants = tuple(constant[()] for constant in attrs["constants"])
         self._steps, self._results = attrs["steps"], attrs["results"]
-        self._full, self._lead = attrs["full"], attrs["lead"]
+        self._has_rows, self._batch_dims = attrs["has_rows"], attrs["batch_dims"]
         self._reduces = has_reductions(self._steps)
         self._launches: dict[tuple[Shape | None, ...], Launch | None] = {}
 
@@ -81,26 +82,29 @@ class FusedKernel:
 
     def _prepared(self, shapes: tuple[Shape | None, ...]) -> Launch | None:
         """Return what to launch, None if shapes do not fit the steps, or they are too much for a kernel."""
-        given = list(zip(shapes, self._full, strict=True))
-        lead = next((shape[:-1] for shape, is_full in given if is_full and shape), self._lead)
-        if None in lead or not all(_fits(shape, lead, is_full) for shape, is_full in given):
+        given = [(shape or (), has_rows) for shape, has_rows in zip(shapes, self._has_rows, strict=True)]
+        batch_dims = find_batch_dims(given, self._batch_dims)
+        if None in batch_dims or not all(_fits(dims, batch_dims, has_rows) for dims, has_rows in given):
             return None
-        inputs = [_described(shape, is_full) for shape, is_full in given]
+        inputs = [
+            Input(dims[-1] if dims else 0, has_rows, is_value=shape is None)
+            for shape, (dims, has_rows) in zip(shapes, given, strict=True)
+        ]
         inputs += [Input(0, False, is_value=True)] * len(self._constants)
         try:
             widths = find_widths(self._steps, inputs)
         except ValueError:
             return None
-        return self._written(inputs, widths, lead) if self._can_run(len(inputs), max(widths)) else None
+        return self._written(inputs, widths, batch_dims) if self._can_run(len(inputs), max(widths)) else None
 
     def _can_run(self, inputs: int, widest: int) -> bool:
         if any(constant.dtype != self._dtype for constant in self._constants):
             return False
         return inputs + len(self._results) <= _MOST_PARAMETERS and not (self._reduces and widest > WIDEST)
 
-    def _written(self, inputs: Sequence[Input], widths: Sequence[int], lead: Shape) -> Launch:
+    def _written(self, inputs: Sequence[Input], widths: Sequence[int], batch_dims: Shape) -> Launch:
         """Write and compile the kernel."""
-        rows, widest = math.prod(lead), max(widths)
+        rows, widest = math.prod(batch_dims), max(widths)
         elements = rows * widest  # as many as any array has
         if is_flat(self._steps, inputs):  # every element is a row
             inputs = [each._replace(width=min(each.width, 1)) for each in inputs]
@@ -108,18 +112,12 @@ class FusedKernel:
         code = write_fused(self._steps, inputs, self._results)
         grid = over_rows(rows, widest) if self._reduces else over_elements(elements)
         function = find_function(self._xp, code, NAME, self._dtype, elements, grid) if rows else None
-        return Launch(function, grid, count(rows, elements), tuple((*lead, widths[i]) for i in self._results))
+        return Launch(function, grid, count(rows, elements), tuple((*batch_dims, widths[i]) for i in self._results))
 
 
-def _fits(shape: Shape | None, lead: Shape, is_full: bool) -> bool:
-    """Say whether an input has all rows, or one that stands for all."""
-    if not shape:
-        return not is_full
-    return shape[:-1] == lead if is_full else len(shape) <= len(lead) + 1 and all(d == 1 for d in shape[:-1])
-
-
-def _described(shape: Shape | None, is_full: bool) -> Input:
-    return Input(shape[-1] if shape else 0, is_full, is_value=shape is None)
+def _fits(shape: Shape, batch_dims: Shape, has_rows: bool) -> bool:
+    """Say whether an input is what the operation was made for: all rows, or one that stands for all."""
+    return has_all_rows(shape, batch_dims) if has_rows else stands_for_all_rows(shape, batch_dims)
 
 
 @register("Fused")
@@ -127,5 +125,5 @@ def _find_fused(
     xp: Any, type: str, attrs: Mapping[str, Any], dtype: np.dtype[Any], otherwise: Callable[..., Any]
 ) -> FusedKernel | None:
     """Return the kernel of Fused, if all its steps are known here."""
-    known = all(name in KNOWN for name, *_ in attrs["steps"])
+    known = all(name in STEPS for name, *_ in attrs["steps"])
     return FusedKernel(xp, attrs, dtype, otherwise) if known else None

@@ -1,9 +1,9 @@
 """CUDA C of fused elementwise operations: one function for what an operation ``Fused`` does.
 
-Each register is a value of every row, of some width. Its columns are cut into pieces where a join below it changes from
-one operand to the next. So column c of a piece needs one column of each operand, and one thread computes it for all
-pieces of one length: of an LSTM's gates, all that belongs to a unit. Nothing is kept between threads but the result of
-a reduction; what is needed on both sides of one is computed again.
+What steps and registers are stands in ``kernels/steps.py``. The columns of a register are cut into pieces where a
+concat below it changes from one operand to the next. So column c of a piece needs one column of each operand, and one
+thread computes it for all pieces of one length: of an LSTM's gates, all that belongs to a unit. Nothing is kept between
+threads but the result of a reduction; what is needed on both sides of one is computed again.
 
 See docs/design/0017-cuda-kernels.md.
 """
@@ -13,50 +13,11 @@ from __future__ import annotations
 from collections import ChainMap, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate, pairwise
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-Step = tuple[str, tuple[int, ...], Any]
+from ..steps import STEPS, RowLoop, Step, StepCode, StepKind, StepOp, result_width
+
 NAME = "fused"
-_FORMULAS = {
-    "add": "{} + {}",
-    "subtract": "{} - {}",
-    "multiply": "{} * {}",
-    "divide": "{} / {}",
-    "negative": "-{}",
-    "absolute": "fabs({})",
-    "sign": "sign({})",
-    "square": "{0} * {0}",
-    "sqrt": "sqrt({})",
-    "reciprocal": "1 / {}",
-    "exp": "exp({})",
-    "expm1": "expm1({})",
-    "log": "log({})",
-    "log1p": "log1p({})",
-    "tanh": "tanh({})",
-    "sin": "sin({})",
-    "cos": "cos({})",
-    "power": "pow({}, {})",
-    "maximum": "larger({}, {})",
-    "minimum": "smaller({}, {})",
-    "logaddexp": "log_add_exp({}, {})",
-    "sigmoid": "sigmoid({})",
-    "where": "{} ? {} : {}",
-    "equal": "{} == {}",
-    "not_equal": "{} != {}",
-    "greater": "{} > {}",
-    "greater_equal": "{} >= {}",
-    "less": "{} < {}",
-    "less_equal": "{} <= {}",
-}
-_COMPARISONS = frozenset({"equal", "not_equal", "greater", "greater_equal", "less", "less_equal"})
-_REDUCTIONS = {  # what each thread begins with, how elements are joined, and the threads of a row
-    "sum": ("0", "Add"),
-    "mean": ("0", "Add"),
-    "max": ("-infinity()", "Larger"),
-    "min": ("infinity()", "Smaller"),
-}
-_MOVES = frozenset({"cut", "join", "spread"})
-KNOWN = frozenset(_FORMULAS) | frozenset(_REDUCTIONS) | _MOVES
 
 
 class Input(NamedTuple):
@@ -66,14 +27,14 @@ class Input(NamedTuple):
     ----------
     width : int
         Its last dimension; 0 for one number.
-    is_full : bool
+    has_rows : bool
         Whether it has all rows. If not, it has one for all.
     is_value : bool
         Whether the number itself is given, not where it is.
     """
 
     width: int
-    is_full: bool
+    has_rows: bool
     is_value: bool = False
 
 
@@ -102,31 +63,23 @@ def find_widths(steps: Sequence[Step], inputs: Sequence[Input]) -> list[int]:
         If the operands of a step do not go together.
     """
     widths = [each.width for each in inputs]
-    for name, operands, detail in steps:
-        widths.append(_width(name, [widths[i] for i in operands], detail))
+    have_rows = [each.has_rows for each in inputs] + [True] * len(steps)
+    for name, operands, columns in steps:
+        given = [widths[i] for i in operands], [have_rows[i] for i in operands]
+        widths.append(result_width(STEPS[name], *given, columns))
     return widths
-
-
-def _width(name: str, operands: list[int], detail: Any) -> int:
-    if name in _FORMULAS and len(set(operands) - {0, 1}) > 1 or name == "cut" and detail[1] > operands[0]:
-        raise ValueError(f"the operands of {name} do not go together: their last dimensions are {operands}")
-    if name in ("cut", "spread"):
-        return int(detail[1] - detail[0])
-    if name in _REDUCTIONS:
-        return 1
-    return sum(operands) if name == "join" else max(operands)
 
 
 def has_reductions(steps: Sequence[Step]) -> bool:
     """Say whether the threads of a row work together."""
-    return any(name in _REDUCTIONS for name, *_ in steps)
+    return any(STEPS[name].kind is StepKind.REDUCE for name, *_ in steps)
 
 
 def is_flat(steps: Sequence[Step], inputs: Sequence[Input]) -> bool:
     """Say whether rows do not matter: elements at the same places of inputs of one width become one."""
-    moves = any(name not in _FORMULAS for name, *_ in steps)
+    elementwise = all(STEPS[name].is_elementwise for name, *_ in steps)
     widths = {each.width for each in inputs if each.width}
-    return not moves and len(widths) == 1 and all(each.is_full for each in inputs if each.width)
+    return elementwise and len(widths) == 1 and all(each.has_rows for each in inputs if each.width)
 
 
 def write_fused(steps: Sequence[Step], inputs: Sequence[Input], results: Sequence[int]) -> str:
@@ -134,7 +87,7 @@ def write_fused(steps: Sequence[Step], inputs: Sequence[Input], results: Sequenc
 
     Parameters
     ----------
-    steps : sequence of (what, registers it takes, detail)
+    steps : sequence of (name, registers it takes, columns)
         As the attribute of the operation.
     inputs : sequence of Input
         The first registers; constants among them.
@@ -176,20 +129,20 @@ class _Writer:
     def _all_cuts(self) -> list[list[int]]:
         """Return for each register the columns at which its pieces begin, and its width."""
         found = [[0, max(each.width, 1)] for each in self.inputs]
-        for at, (name, operands, detail) in enumerate(self.steps, len(self.inputs)):
-            width = max(self.widths[at], 1)
+        for at, (name, operands, columns) in enumerate(self.steps, len(self.inputs)):
+            step, width = STEPS[name], max(self.widths[at], 1)
             inner: Iterable[int] = ()
-            if name == "cut":
-                inner = (b - detail[0] for b in found[operands[0]])
-            elif name == "join":
-                inner = (start + b for start, i in self._joined(operands) for b in found[i])
-            elif name in _FORMULAS:
+            if step.code is StepCode.SLICE:
+                inner = (b - columns[0] for b in found[operands[0]])
+            elif step.code is StepCode.CONCAT:
+                inner = (start + b for start, i in self._side_by_side(operands) for b in found[i])
+            elif step.is_elementwise:
                 inner = (b for i in operands if self.widths[i] == width for b in found[i])
             found.append(sorted({0, width, *(b for b in inner if 0 < b < width)}))
         return found
 
-    def _joined(self, operands: Sequence[int]) -> Iterator[tuple[int, int]]:
-        """Yield each operand of a join behind the column where it begins."""
+    def _side_by_side(self, operands: Sequence[int]) -> Iterator[tuple[int, int]]:
+        """Yield each operand of a concat behind the column where it begins."""
         return zip(accumulate((self.widths[i] for i in operands), initial=0), operands)
 
     def _by_length(self, registers: Iterable[tuple[int, int]]) -> dict[int, list[tuple[int, Piece]]]:
@@ -245,13 +198,14 @@ class _Writer:
         """Return what a piece is made from at once."""
         if piece.register < len(self.inputs):
             return []
-        name, operands, detail = self.steps[piece.register - len(self.inputs)]
-        if name in _REDUCTIONS:
+        name, operands, columns = self.steps[piece.register - len(self.inputs)]
+        step = STEPS[name]
+        if step.kind is StepKind.REDUCE:
             return []
-        if name == "join":
-            offset, operand = [(s, i) for s, i in self._joined(operands) if s <= piece.start][-1]
+        if step.code is StepCode.CONCAT:
+            offset, operand = [(s, i) for s, i in self._side_by_side(operands) if s <= piece.start][-1]
             return [self._part(operand, piece.start - offset, piece.is_row)]
-        start = piece.start + detail[0] if name == "cut" else piece.start
+        start = piece.start + columns[0] if step.code is StepCode.SLICE else piece.start
         return [self._part(operand, start, piece.is_row) for operand in operands]
 
     def _part(self, register: int, start: int, is_row: bool) -> Piece:
@@ -264,25 +218,27 @@ class _Writer:
         if at < 0 and self.inputs[piece.register].is_value:
             return [], f"x{piece.register}"
         operands = [names[operand] for operand in self._operands(piece)]
-        if at >= 0 and self.steps[at][0] in _MOVES:
+        step = STEPS[self.steps[at][0]] if at >= 0 else None
+        if step is not None and step.kind is StepKind.MOVE:
             return [], operands[0]
         name = f"{'w' if piece.is_row else 'v'}{piece.register}_{piece.start}"
-        if at < 0:
+        if step is None:
             each = self.inputs[piece.register]
-            index = _index(each.width, each.is_full, piece.start, piece.is_row)
+            index = _index(each.width, each.has_rows, piece.start, piece.is_row)
             return [f"T {name} = x{piece.register}[{index}];"], name
-        what, registers, _ = self.steps[at]
-        if what in _REDUCTIONS:
-            return [self._reduced(what, registers[0], name)], name
-        return [f"{'bool' if what in _COMPARISONS else 'T'} {name} = {_FORMULAS[what].format(*operands)};"], name
+        if isinstance(step.cuda, RowLoop):
+            return [self._reduced(step, step.cuda, self.steps[at][1][0], name)], name
+        assert step.cuda is not None
+        kind = "bool" if step.kind is StepKind.COMPARE else "T"
+        return [f"{kind} {name} = {step.cuda.format(*operands)};"], name
 
-    def _reduced(self, what: str, register: int, name: str) -> str:
+    def _reduced(self, step: StepOp, loop: RowLoop, register: int, name: str) -> str:
         """Add the loops of a reduction to the row; return the line that ends it."""
-        begin, join = _REDUCTIONS[what]
+        begin, join = loop
         self.lines.append(f"T {name}_own = {begin};")
         for length, pieces in self._by_length([(0, register)]).items():
             self._add_loop(length, pieces, lambda _, value: f"{name}_own = {join}::of({name}_own, {value});")
-        divided = f" / {self.widths[register]}" if what == "mean" else ""
+        divided = f" / {self.widths[register]}" if step.code is StepCode.MEAN else ""
         return f"T {name} = over_row<{join}>({name}_own){divided};"
 
 
@@ -296,8 +252,8 @@ def _indented(lines: Iterable[str]) -> str:
     return text
 
 
-def _index(width: int, is_full: bool, start: int, is_row: bool) -> str:
+def _index(width: int, has_rows: bool, start: int, is_row: bool) -> str:
     """Return C of where a column is that begins a piece, or (not `is_row`) is `c` behind."""
-    row = ("r" if width <= 1 else f"r * {width}") if is_full else ""
+    row = ("r" if width <= 1 else f"r * {width}") if has_rows else ""
     columns = [str(start) if start else "", "c" if width > 1 and not is_row else ""]
     return " + ".join(filter(None, [row, *columns])) or "0"

@@ -11,6 +11,7 @@ FOLDERS = {"engine": "tagflow", "kernels": "tagflow.kernels", "streams": "tagflo
 LAYERS = {
     "tagflow.base": 0,
     "tagflow.kernels": 1,  # its rooms have floors
+    "tagflow.kernels.steps": 1,
     "tagflow.kernels.core": 1,
     "tagflow.kernels.memory": 1,
     "tagflow.kernels.cpu": 1,
@@ -41,6 +42,7 @@ LAYERS = {
 
 # Within one layer these rooms stand on each other: each may import those of lower floors.
 FLOORS = {
+    "tagflow.kernels.steps": 0,
     "tagflow.kernels.core": 0,
     "tagflow.kernels.memory": 1,
     "tagflow.kernels.cpu": 2,

@@ -7,7 +7,7 @@ from tagflow.ir.definition import definition_of
 from tagflow.kernels.cuda import launching
 from tagflow.kernels.cuda.launching import Grid
 from tagflow.kernels.cuda.registry import find_compiled, registered_types
-from tagflow.kernels.cuda.writing import KNOWN
+from tagflow.kernels.steps import STEPS
 
 from tests.cuda.cases import PROGRAMS, REALS, Case, adam, cases, layer_norm, lstm, row_cases
 from tests.cuda.host import RawModule, compiler, library, xp
@@ -57,7 +57,7 @@ def test_samples(definition, sample):
 @pytest.mark.parametrize("dtype", REALS)
 def test_every_step(dtype):
     case = every_step(dtype)
-    assert {name for name, *_ in case.attrs["steps"]} == KNOWN
+    assert {name for name, *_ in case.attrs["steps"]} == set(STEPS)
     case.check(xp)
 
 
@@ -78,9 +78,9 @@ def test_special_values_are_numpys():
         "steps": (*steps, *chosen),
         "constants": (),
         "results": tuple(results),
-        "lead": (7,),
-        "full": (True, True),
-        "widths": (),
+        "batch_dims": (7,),
+        "has_rows": (True, True),
+        "last_dims": (),
     }
     Case("Fused", attrs, [x, y]).check(xp)
     for type in ("Softmax", "LogSoftmax"):

@@ -1,15 +1,19 @@
 """Fused operations as text: a cell of an LSTM is the kernel that one would write by hand."""
 
+import re
+
 import numpy as np
+import pytest
 import tagflow as tg
-from tagflow.compile.fuse.rules import COMPARISONS, STEPS
-from tagflow.ir.definition import Ufunc, definition_of
 from tagflow.kernels.cuda.launching import source
 from tagflow.kernels.cuda.registry import find_compiled
-from tagflow.kernels.cuda.writing import KNOWN, Input, is_flat, write_fused
+from tagflow.kernels.cuda.writing import Input, is_flat, write_fused
+from tagflow.kernels.steps import STEPS, RowLoop, StepKind
 
 from tests.cuda.cases import fused
 from tests.cuda.host import xp
+from tests.kernels.step_cases import CASES
+from tests.kernels.step_cases import fused as fused_step
 
 
 def test_a_cell_of_an_lstm(golden):
@@ -18,14 +22,31 @@ def test_a_cell_of_an_lstm(golden):
         i, f, g, o = tg.split(z, 4, axis=1)
         new = tg.sigmoid(f) * c + tg.sigmoid(i) * tg.tanh(g)
         (case,) = fused([tg.sigmoid(o) * tg.tanh(new), new], np.random.default_rng(0))
-    inputs = [Input(x.shape[-1], is_full=True) for x in case.inputs]
+    inputs = [Input(x.shape[-1], has_rows=True) for x in case.inputs]
     golden("cuda_lstm", write_fused(case.attrs["steps"], inputs, case.attrs["results"]))
 
 
-def test_all_that_fuses_can_be_written():
-    kernels = [definition_of(type).kernel for type in {*STEPS, *COMPARISONS}]
-    assert {kernel.name for kernel in kernels if isinstance(kernel, Ufunc)} <= KNOWN
-    attrs = {"steps": [("cbrt", (0,), ())], "constants": (), "results": (1,), "full": (True,), "lead": (2,)}
+@pytest.mark.parametrize("name", STEPS)
+def test_every_step_is_written(name):
+    """With or without a compiler; `test_every_step` of test_kernels.py compiles all steps and runs them."""
+    attrs, arrays = fused_step(name, "float32")
+    inputs = [Input(x.shape[-1] if x.ndim else 0, rows) for x, rows in zip(arrays, attrs["has_rows"], strict=True)]
+    inputs += [Input(0, False, is_value=True)] * len(attrs["constants"])
+    text = write_fused(attrs["steps"], inputs, attrs["results"])
+    step = STEPS[name]
+    if step.kind is StepKind.MOVE:
+        assert step.cuda is None
+        assert text.count("y0[") == len(CASES[name].widths)
+    elif isinstance(step.cuda, RowLoop):
+        assert f"over_row<{step.cuda.join}>" in text
+    else:
+        operators = [part for part in re.split(r"\{\d*\}", step.cuda) if part.strip()]
+        assert operators
+        assert all(part in text for part in operators)
+
+
+def test_a_step_that_is_not_in_the_table_is_left_alone():
+    attrs = {"steps": [("cbrt", (0,), ())], "constants": (), "results": (1,), "has_rows": (True,), "batch_dims": (2,)}
     assert find_compiled(xp, "Fused", attrs, [np.dtype("f")], None) is None
 
 

@@ -286,37 +286,37 @@ def _add_n(rng):
 
 
 def _fused(rng):
-    lead, width = tuple(int(n) for n in rng.integers(1, 5, rng.integers(0, 3))), int(rng.integers(2, 20))
+    batch_dims, width = tuple(int(n) for n in rng.integers(1, 5, rng.integers(0, 3))), int(rng.integers(2, 20))
     dtype = _pick(rng, FLOATS)
-    arrays = [numbers(rng, s, dtype) for s in ((*lead, width), (*lead, width), (width,), ())]
+    arrays = [numbers(rng, s, dtype) for s in ((*batch_dims, width), (*batch_dims, width), (width,), ())]
     steps = [
         ("add", (0, 2), ()),
         ("multiply", (5, 1), ()),
         ("sigmoid", (6,), ()),
         ("maximum", (7, 3), ()),
         ("multiply", (8, 4), ()),
-        ("cut", (9,), (1, width)),
-        ("join", (9, 10), ()),
+        ("slice", (9,), (1, width)),
+        ("concat", (9, 10), ()),
     ]
-    results, widths = [7, 11], [width, 2 * width - 1]
+    results, last_dims = [7, 11], [width, 2 * width - 1]
     if rng.random() < 0.7:
         steps += [
             (str(rng.choice(("sum", "mean", "max", "min"))), (5,), ()),
             ("subtract", (5, 12), ()),
             ("greater", (13, 4), ()),
             ("where", (14, 13, 3), ()),
-            ("spread", (12,), (0, 3)),
+            ("broadcast", (12,), (0, 3)),
         ]
-        results, widths = [*results, 12, 15, 16], [*widths, 1, width, 3]
-    unknown = lead and rng.random() < 0.5
+        results, last_dims = [*results, 12, 15, 16], [*last_dims, 1, width, 3]
+    unknown = batch_dims and rng.random() < 0.5
     return [arrays], {
         "num": len(results),
         "constants": (np.asarray(0.5, dtype),),
         "results": tuple(results),
         "steps": tuple(steps),
-        "full": (True, True, False, False),
-        "lead": (None, *lead[1:]) if unknown else lead,
-        "widths": tuple(widths),
+        "has_rows": (True, True, False, False),
+        "batch_dims": (None, *batch_dims[1:]) if unknown else batch_dims,
+        "last_dims": tuple(last_dims),
     }
 
 

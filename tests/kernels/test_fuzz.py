@@ -1,23 +1,15 @@
 """C kernels against the Python kernels that give their meaning, on arrays of every layout: equal, or the same error."""
 
 import zlib
-from dataclasses import replace
 
 import numpy as np
 import pytest
 import tagflow as tg
-from tagflow.ir.apply import apply
 from tagflow.ir.definition import definition_of
-from tagflow.ir.program import Program
-from tagflow.kernels.core.table import Kind
 from tagflow.kernels.cpu.registry import registered_types
-from tagflow.kernels.memory.contexts import KernelContexts
-from tagflow.kernels.scheduler.machine import StepMachine
-from tagflow.kernels.scheduler.plan import CompiledPlan
 
+from tests.kernels.calling import counting, got
 from tests.kernels.fuzzing import CASES, LAYOUTS, Subclass, numbers
-from tests.support.compiling import plan_of
-from tests.support.settings import ON
 
 ROUNDS = 2 * len(LAYOUTS)
 ELSEWHERE = {  # test_elements.py
@@ -41,29 +33,6 @@ def wanted(type, arguments, attrs):
     except Exception as error:
         return error
     return [np.asarray(r) for r in (result if isinstance(result, (list, tuple)) else [result])]
-
-
-def got(type, arguments, attrs, layout, change=lambda plan: plan):
-    """Return what the step machine gives for a plan, as a list, or the error it ends with."""
-    feeds, arrays = [], []
-
-    def feed(array):
-        feeds.append(tg.placeholder(array.dtype, None))
-        arrays.append(layout(array))
-        return feeds[-1]
-
-    with tg.Graph().as_default() as graph:
-        inputs = [[feed(a) for a in group] if isinstance(group, list) else feed(group) for group in arguments]
-        outputs = apply(type, *inputs, **attrs)
-        fetches = outputs if isinstance(outputs, list) else [outputs]
-        machine = StepMachine(CompiledPlan(change(plan_of(Program(graph, feeds, fetches), ON)), ON), None, arrays)
-    before = [np.array(a) for a in arrays]
-    KernelContexts().run(machine.drain, 10)
-    for array, copy in zip(arrays, before, strict=True):
-        np.testing.assert_array_equal(array, copy)
-    result = machine.fetches if machine.failure is None else machine.failure[2]
-    machine.close()
-    return result
 
 
 def plain(array):
@@ -127,15 +96,6 @@ def test_feeds_of_other_classes(kind):
         results = session.run(fetches, {fed: x.view(kind)})
         expected = session.run(fetches, {fed: x})
     assert_same(results, expected)
-
-
-def counting(plan, calls):
-    """Return a plan whose Python kernels note that they are called."""
-
-    def counted(node):
-        return replace(node, kernel=lambda *args: calls.append(node.name) or node.kernel(*args))
-
-    return replace(plan, nodes=tuple(counted(n) if n.kind == Kind.KERNEL else n for n in plan.nodes))
 
 
 @pytest.mark.parametrize("type", sorted(set(CASES) & registered_types()))

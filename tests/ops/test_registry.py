@@ -142,6 +142,15 @@ def test_definition_is_whole(definition):
     assert bool(definition.samples) != (definition.type in WITHOUT_SAMPLES)
 
 
+def test_a_result_that_is_an_input_has_its_dtype():
+    found = [definition for definition in DEFINITIONS.values() if definition.result_is_input is not None]
+    assert found
+    for definition in found:
+        (output,) = definition.signature.outputs
+        assert definition.signature.inputs[definition.result_is_input].type == output.type
+        assert definition.effects
+
+
 @pytest.mark.parametrize(("definition", "sample"), SAMPLES)
 def test_kernel_gives_what_is_expected(definition, sample):
     results = run_kernel(definition, flat(sample.inputs), {**definition.attrs, **sample.attrs})

@@ -4,6 +4,8 @@ An optimizer updates its moments and goes on with the new ones: ``m = slot.assig
 m)``. The result of an assignment is the value assigned, so elementwise operations may take that and be fused with
 those that made it. The assignment stays, as a target of the program, and what has effects further on still waits for
 it: another assignment, or a read of the variable.
+
+See docs/design/0018-the-house.md, 4.
 """
 
 from __future__ import annotations
@@ -29,7 +31,8 @@ def forward_assignments(program: Program) -> Program:
             controls[control].append(op)
     waits: Waits = []
     for op in program.graph.root.operations:
-        if op.type == "AssignVariable" and _bypass(op, controls, waits) and op not in program.targets:
+        # Who read the result kept the assignment in the program; now that it is read no more, being a target does.
+        if _bypass(op, controls, waits) and op not in program.targets:
             program.targets = [*program.targets, op]
     for effect, assignment in waits:
         effect.control_inputs = list(dict.fromkeys([*effect.control_inputs, assignment]))
@@ -39,27 +42,30 @@ def forward_assignments(program: Program) -> Program:
 
 
 def _bypass(op: Operation, controls: Controls, waits: Waits) -> bool:
-    """Let the elementwise users of an assignment read its value; say whether there are any.
-
-    An assignment with control inputs may be dead while its value is not.
-    """
-    if op.control_inputs or op.inputs[1].shape != op.outputs[0].shape:
+    """Let the elementwise users of an assignment read its value; say whether there are any."""
+    which = op.definition.result_is_input
+    # With control inputs it may be dead while its value is not, and then so must be what uses the result. What is
+    # assigned to a variable of a known shape may have a shape that is not known, and users rely on the former.
+    if which is None or op.control_inputs or op.inputs[which].shape != op.outputs[0].shape:
         return False
-    moved = False
+    value, moved = op.inputs[which], False
     for user in [c for c in op.outputs[0]._consumers if c.region is op.region and can_fuse(c)]:
         effects = _effects(user, controls)
-        if effects is None:
+        if effects is None:  # some effect may be where it can not be made to wait for the assignment
             continue
         moved = True
         for i, tensor in enumerate(user.inputs):
             if tensor is op.outputs[0]:
-                user.update_input(i, op.inputs[1])
+                user.update_input(i, value)
         waits += [(effect, op) for effect in effects]
     return moved
 
 
 def _effects(start: Operation, controls: Controls) -> list[Operation] | None:
-    """Return the first operations with effects on all ways on from one; None if a way leads through control flow."""
+    """Return the first operations with effects on all ways on from one; None if a way leads through control flow.
+
+    The first are enough: what has effects behind those waits for them, and they will wait for the assignment.
+    """
     found: list[Operation] = []
     work = [start]
     seen = {start}

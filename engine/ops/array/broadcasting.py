@@ -11,11 +11,13 @@ from ...base.errors import ShapeError
 from ...base.shapes import Shape
 from ...ir.apply import apply
 from ...ir.definition import Sample, define
+from ...ir.fusion import Fusion
 from ...ir.operation import Operation
 from ...ir.static_values import static_shape
 from ...ir.tensor import Tensor
 from ..support.arguments import as_sizes, shape_vector
 from ..support.common import shape_of, sum_to
+from ..support.fusing import broadcast, first_input, has_rows, is_register, reduce_by
 from ..support.literals import f64, i32, i64
 
 
@@ -42,6 +44,7 @@ define(
     where={"I": dtypes.INDEX},
     shape=_broadcast_shape,
     kernel=lambda xp, x, shape: xp.broadcast_to(x, as_sizes(shape)).copy(),
+    fuse=broadcast(),
     gradient=lambda op, g: [sum_to(g, op.inputs[0]), None],
     samples=[
         Sample([f64([[1], [2]]), i32([2, 2, 3])], lambda x, s: np.ones((2, 2, 3)) * x),
@@ -86,6 +89,13 @@ def _sum_to(xp: Any, x: Any, shape: Any) -> Any:
     return xp.asarray(x.sum(axis=axes, dtype=x.dtype)).reshape(sizes)
 
 
+def _sums_rows(op: Operation) -> bool:
+    """Whether the last dimension is all that is summed; where a dimension is not known, it may be summed too."""
+    x, y = op.inputs[0].shape, op.outputs[0].shape
+    known = x.is_fully_known and y.is_fully_known and is_register(x)
+    return known and has_rows(x, y) and y.dims[-1] == 1 != x.dims[-1]
+
+
 define(
     "SumTo",
     "x: T, shape: host I -> y: T",
@@ -93,6 +103,7 @@ define(
     shape=_sum_to_shape,
     keeps_size=True,
     kernel=_sum_to,
+    fuse=Fusion(_sums_rows, reduce_by("sum"), first_input),
     gradient=lambda op, g: [apply("BroadcastTo", g, shape_of(op.inputs[0])), None],
     samples=[
         Sample([np.arange(12.0).reshape(2, 2, 3), i32([2, 1])], f64([[24], [42]])),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,12 +12,14 @@ from ...base.errors import GraphError, ShapeError
 from ...base.shapes import SCALAR, Shape
 from ...ir.apply import apply, convert_to_tensor
 from ...ir.definition import REQUIRED, Sample, define
+from ...ir.fusion import Fusion, StepWriter, all_inputs
 from ...ir.operation import Operation
 from ...ir.static_values import static_dimension, static_shape
 from ...ir.tensor import Tensor
 from ..support.arguments import axis_within, index_tensor, partial_values, static_int, sum_of, with_dimension
 from ..support.batching import along
 from ..support.common import size_along, zeros_like
+from ..support.fusing import first_input, has_rows, is_along_last, is_register
 from ..support.literals import f64, i32, i64
 
 _X = np.arange(6.0).reshape(2, 3)
@@ -72,6 +74,30 @@ def _joined_shape(op: Operation) -> Shape:
     return result
 
 
+def _keeps_rows(reads: Callable[[Operation], Sequence[Tensor]]) -> Callable[[Operation], bool]:
+    """Return the rule whether an operation joins or cuts rows along the last dimension, whose sizes are known."""
+
+    def fits(op: Operation) -> bool:
+        whole = reads(op)
+        return is_along_last(op) and all(is_register(t.shape) and has_rows(t.shape, op.outputs[0].shape) for t in whole)
+
+    return fits
+
+
+def _concat_steps(op: Operation, writer: StepWriter) -> None:
+    writer.add("concat", op.inputs, op.outputs[0])
+
+
+def _slices(op: Operation, writer: StepWriter) -> None:
+    start = 0
+    for piece in op.outputs:
+        stop = start + piece.shape[-1]
+        writer.add("slice", op.inputs[:1], piece, (start, stop))
+        start = stop
+
+
+_SPLIT = Fusion(_keeps_rows(first_input), _slices, first_input, moves=True)
+
 define(
     "Concat",
     "values: *T -> output: T",
@@ -80,6 +106,7 @@ define(
     shape=_concat_shape,
     static_shape=_joined_shape,
     kernel=lambda xp, *arrays, axis: xp.concatenate(arrays, axis=axis),
+    fuse=Fusion(_keeps_rows(all_inputs), _concat_steps, moves=True),
     gradient=_concat_gradient,
     samples=[
         Sample([[_X, 10 + _X[:, :1]]], f64([[0, 1, 2, 10], [3, 4, 5, 13]]), {"axis": -1}),
@@ -255,6 +282,7 @@ define(
     attrs={"num": REQUIRED, "axis": 0},
     shape=_split_shape,
     kernel=lambda xp, x, num, axis: xp.split(x, num, axis=axis),
+    fuse=_SPLIT,
     gradient=_join,
     samples=[Sample([np.arange(4.0)], (f64([0, 1]), f64([2, 3])), {"num": 2})],
 )
@@ -309,6 +337,7 @@ define(
     shape=_split_v_shape,
     keeps_size=True,
     kernel=_split_v,
+    fuse=_SPLIT,
     gradient=_join,
     samples=[
         Sample([_X, i32([1, -1])], (_X[:, [0]], _X[:, [1, 2]]), {"num": 2, "axis": 1}),

@@ -11,10 +11,12 @@ from ...base.errors import GraphError
 from ...base.shapes import Shape
 from ...ir.apply import apply
 from ...ir.definition import NotDifferentiable, Sample, define
+from ...ir.fusion import StepWriter
 from ...ir.operation import Operation
 from ...ir.tensor import Tensor
-from ..support.batching import elementwise
+from ..support.batching import pointwise
 from ..support.common import broadcast_all, scalar_like, sum_to
+from ..support.fusing import compare, masked
 from ..support.literals import f32, f64, flags, i32, i64
 
 _C = flags([[True, False], [False, True]])
@@ -30,12 +32,17 @@ def _select_gradient(op: Operation, g: Tensor) -> list[Any]:
     ]
 
 
+def _where_steps(op: Operation, writer: StepWriter) -> None:
+    writer.add("where", [compare(op, writer), *op.inputs[1:]], op.outputs[0])
+
+
 define(
     "Where",
     "condition: bool, x: T, y: T -> output: T",
-    batch=elementwise,
+    batch=pointwise,
     shape=broadcast_all,
     kernel=lambda xp, condition, x, y: xp.where(condition, x, y),
+    fuse=masked(_where_steps),
     gradient=_select_gradient,
     samples=[
         Sample([_C, f64([[1, 2], [3, 4]]), f64([10, 20])], f64([[1, 20], [10, 4]])),

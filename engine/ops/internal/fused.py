@@ -11,13 +11,12 @@ from ...base import dtypes
 from ...base.shapes import Shape
 from ...ir.definition import REQUIRED, NotDifferentiable, Sample, define
 from ...ir.operation import Operation
+from ...kernels.steps import STEPS, Step, find_batch_dims
 from ..support.literals import f64
-
-Step = tuple[str, tuple[int, ...], Any]
 
 
 def _shapes(op: Operation) -> list[Shape]:
-    return [Shape([*op.attrs["lead"], width]) for width in op.attrs["widths"]]
+    return [Shape([*op.attrs["batch_dims"], last_dim]) for last_dim in op.attrs["last_dims"]]
 
 
 def _run(
@@ -26,34 +25,17 @@ def _run(
     steps: Sequence[Step],
     constants: Any,
     results: Sequence[int],
-    full: Sequence[bool],
-    lead: Sequence[Any],
+    has_rows: Sequence[bool],
+    batch_dims: Sequence[Any],
     **_: Any,
 ) -> list[Any]:
     registers = [*arrays, *(c[()] for c in constants)]  # scalars, which are in nobody's memory
-    rows = next((x.shape[:-1] for x, whole in zip(arrays, full, strict=True) if whole), tuple(lead))
-    for name, operands, detail in steps:
-        registers.append(_step(xp, name, [registers[i] for i in operands], detail, rows))
+    rows = find_batch_dims(zip((x.shape for x in arrays), has_rows, strict=True), tuple(batch_dims))
+    for name, operands, columns in steps:
+        registers.append(STEPS[name].numpy(xp, [registers[i] for i in operands], columns, rows))
     return [xp.ascontiguousarray(registers[i]) for i in results]
 
 
-def _step(xp: Any, name: str, operands: list[Any], detail: Any, rows: tuple[int, ...]) -> Any:
-    if name == "cut":
-        return operands[0][..., slice(*detail)]
-    if name == "join":
-        return xp.concatenate(operands, axis=-1)
-    if name == "sigmoid":
-        return 1 / (1 + xp.exp(-operands[0]))
-    if name == "spread" and isinstance(operands[0], np.generic):
-        return xp.full((*rows, detail[1]), operands[0], dtype=operands[0].dtype)
-    if name == "spread":
-        return xp.broadcast_to(operands[0], (*(operands[0].shape[:-1] or rows), detail[1]))
-    if name in _REDUCTIONS:
-        return getattr(xp, name)(operands[0], axis=-1, keepdims=True)
-    return getattr(xp, name)(*operands)
-
-
-_REDUCTIONS = frozenset({"sum", "mean", "max", "min"})
 _X = np.arange(6.0).reshape(2, 3)
 
 define(
@@ -62,12 +44,12 @@ define(
     where={"T": (dtypes.float32, dtypes.float64)},
     attrs={
         "num": REQUIRED,  # of outputs
-        "steps": REQUIRED,  # (what, registers it takes, columns of a cut): registers are inputs, constants, steps
-        "full": REQUIRED,  # for each input: whether it has all rows
+        "steps": REQUIRED,  # (name, registers it takes, columns): registers are inputs, constants, steps
+        "has_rows": REQUIRED,  # for each input: whether it has all rows
         "constants": (),  # arrays of no dimensions
         "results": REQUIRED,  # registers that are outputs
-        "lead": REQUIRED,  # dimensions before the last, the same for all; None where not known
-        "widths": REQUIRED,  # last dimension of each output
+        "batch_dims": REQUIRED,  # dimensions before the last, the same for all; None where not known
+        "last_dims": REQUIRED,  # last dimension of each output
     },
     shape=_shapes,
     kernel=_run,
@@ -80,14 +62,14 @@ define(
                 "num": 2,
                 "constants": (f64(2),),
                 "results": (4, 6),
-                "lead": (2,),
-                "widths": (3, 4),
-                "full": (True, False),
+                "batch_dims": (2,),
+                "last_dims": (3, 4),
+                "has_rows": (True, False),
                 "steps": (
                     ("add", (0, 1), ()),
                     ("multiply", (3, 2), ()),
-                    ("cut", (3,), (1, 3)),
-                    ("join", (5, 5), ()),
+                    ("slice", (3,), (1, 3)),
+                    ("concat", (5, 5), ()),
                 ),
             },
         ),

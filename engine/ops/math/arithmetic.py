@@ -14,6 +14,7 @@ from ...base.shapes import UNKNOWN, Shape
 from ...ir.apply import apply, convert_to_tensor
 from ...ir.builder import Builder
 from ...ir.definition import Batched, Sample, Ufunc, define
+from ...ir.fusion import Fusion, StepWriter
 from ...ir.operation import Operation
 from ...ir.static_values import static_value
 from ...ir.tensor import Tensor
@@ -21,6 +22,7 @@ from ..support import array_library as arrays
 from ..support.batching import again
 from ..support.common import broadcast_all, zeros_like
 from ..support.families import binary, sampled, typed
+from ..support.fusing import elementwise
 from ..support.literals import f64, i32
 from .complex import conj
 
@@ -194,11 +196,17 @@ def _squared_difference(xp: Any, x: Any, y: Any) -> Any:
     return difference * xp.conjugate(difference)
 
 
+def _squared_difference_steps(op: Operation, writer: StepWriter) -> None:
+    difference = writer.add("subtract", op.inputs)
+    writer.add("multiply", [difference, difference], op.outputs[0])
+
+
 squared_difference = binary(
     "SquaredDifference",
     "squared_difference",
     "``(x - y) * conj(x - y)``, elementwise.",
     kernel=_squared_difference,
+    fuse=elementwise(_squared_difference_steps),
     gradient=_squared_difference_gradient,
     samples=sampled(lambda x, y: (x - y) ** 2, (_A, _B), lambda x, y: abs(x - y) ** 2 + 0j, _Z),
 )
@@ -322,6 +330,19 @@ def _batch_sum(op: Operation, varying: Sequence[bool]) -> Batched | None:
     return emit
 
 
+def _has_equal_terms(op: Operation) -> bool:
+    """Whether there is something to add, and no term may be broadcast, which this sum refuses."""
+    return len(op.inputs) > 1 and all(t.shape == op.outputs[0].shape for t in op.inputs)
+
+
+def _add_n_steps(op: Operation, writer: StepWriter) -> None:
+    first, *middle, last = op.inputs
+    total: Any = first
+    for term in middle:
+        total = writer.add("add", [total, term])
+    writer.add("add", [total, last], op.outputs[0])
+
+
 define(
     "AddN",
     "inputs: *T -> sum: T",
@@ -329,6 +350,7 @@ define(
     where={"T": dtypes.NUMERIC},
     shape=_same_shapes,
     kernel=_add_all,
+    fuse=Fusion(_has_equal_terms, _add_n_steps),
     gradient=lambda op, g: [g] * len(op.inputs),
     samples=[
         Sample([[f64([1, 2]), f64([3, 4]), f64([5, 6])]], f64([9, 12])),

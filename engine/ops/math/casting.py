@@ -11,9 +11,11 @@ from ...base.errors import DtypeError
 from ...base.shapes import Shape
 from ...ir.apply import apply, convert_to_tensor
 from ...ir.definition import REQUIRED, Sample, define
+from ...ir.fusion import StepWriter
 from ...ir.operation import Operation
 from ...ir.tensor import Tensor
-from ..support.batching import elementwise
+from ..support.batching import pointwise
+from ..support.fusing import compare, masked
 from ..support.literals import c128, f64, flags, i32
 
 _CASTABLE = (dtypes.bool_, *dtypes.NUMERIC)
@@ -46,14 +48,19 @@ def _cast_gradient(op: Operation, g: Tensor) -> list[Any]:
     return [apply("Cast", g, dtype=source)]
 
 
+def _cast_steps(op: Operation, writer: StepWriter) -> None:
+    writer.add("where", [compare(op, writer), writer.number(op, 1), writer.number(op, 0)], op.outputs[0])
+
+
 define(
     "Cast",
     "x: T -> y: @dtype",
-    batch=elementwise,
+    batch=pointwise,
     where={"T": _CASTABLE},
     attrs={"dtype": REQUIRED},
     shape=_cast_shape,
     kernel=_cast,
+    fuse=masked(_cast_steps),
     gradient=_cast_gradient,
     samples=[
         Sample([f64([1.7, -1.7])], i32([1, -1]), {"dtype": dtypes.int32}, differentiable=False),

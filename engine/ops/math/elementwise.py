@@ -11,11 +11,13 @@ import numpy as np
 from ...base import dtypes
 from ...ir.apply import apply, convert_to_tensor
 from ...ir.definition import NotDifferentiable, Sample, Ufunc, define
+from ...ir.fusion import StepWriter
 from ...ir.operation import Operation
 from ...ir.tensor import Tensor
 from ..support import array_library as arrays
 from ..support.common import same_as, zeros_like
 from ..support.families import sampled, typed, unary
+from ..support.fusing import elementwise
 from ..support.literals import f64, flags, i32
 from .arithmetic import div_no_nan, maximum, minimum
 from .complex import conj
@@ -108,11 +110,17 @@ sqrt = unary(
     samples=sampled(math.sqrt, _POSITIVE, cmath.sqrt, _Z),
 )
 
+
+def _rsqrt_steps(op: Operation, writer: StepWriter) -> None:
+    writer.add("divide", [writer.number(op, 1), writer.add("sqrt", op.inputs)], op.outputs[0])
+
+
 rsqrt = unary(
     "Rsqrt",
     "rsqrt",
     "Reciprocal of the square root, elementwise.",
     kernel=typed(lambda xp, x: 1 / xp.sqrt(x)),
+    fuse=elementwise(_rsqrt_steps),
     gradient=lambda x, y, g: g * conj(y * y * y * -0.5),
     samples=sampled(lambda x: x**-0.5, _POSITIVE, lambda z: 1 / cmath.sqrt(z), _Z),
 )

@@ -14,6 +14,7 @@ from ...base.errors import ShapeError
 from ...base.shapes import SCALAR, Shape
 from ...ir.apply import apply
 from ...ir.definition import Kernel, NotDifferentiable, Sample, define
+from ...ir.fusion import Fusion
 from ...ir.operation import Operation
 from ...ir.static_values import static_shape
 from ...ir.tensor import Tensor
@@ -21,6 +22,7 @@ from ..support.arguments import as_sizes, axis_within, static_ints
 from ..support.batching import along
 from ..support.common import scalar_like, shape_of
 from ..support.families import describe, typed
+from ..support.fusing import broadcast, reduces_last, reduction
 from ..support.literals import c128, f64, flags, i32
 
 _X = f64([[[1, 2, -1], [0.5, 4, 1.5]], [[3, -2, 7], [2.5, 6, 0.25]]])
@@ -87,6 +89,7 @@ define(
     attrs=AXES,
     shape=lambda op: static_shape(op.inputs[1]),
     kernel=_unreduce_kernel,
+    fuse=broadcast(reduces_last),
     gradient=lambda op, g: [apply("Sum", g, **op.attrs), None],
     samples=[
         Sample([f64([5, 7]), i32([2, 3])], f64([[5, 5, 5], [7, 7, 7]]), {"axis": (1,)}),
@@ -112,6 +115,7 @@ def _reduction(
     kernel: Kernel,
     gradient: Callable[[Operation, Tensor], Tensor] | NotDifferentiable,
     samples: list[Sample],
+    fuse: Fusion | None = None,
 ) -> Reduction:
     """Declare a reduction and return its public function, whose docstring begins with `summary`."""
     define(
@@ -124,6 +128,7 @@ def _reduction(
         kernel=typed(kernel),
         gradient=gradient if isinstance(gradient, NotDifferentiable) else lambda op, g: [gradient(op, g)],
         samples=samples,
+        fuse=fuse,
     )
 
     def public(input_tensor: Any, axis: Any = None, keepdims: bool = False, name: str | None = None) -> Tensor:
@@ -167,6 +172,7 @@ reduce_sum = _reduction(
     "Sum over axes.",
     where=dtypes.NUMERIC,
     kernel=lambda xp, x, axis, keepdims: xp.sum(x, axis, _wide(xp, x), keepdims=keepdims),
+    fuse=reduction("sum"),
     gradient=lambda op, g: spread(g, op),
     samples=[
         Sample([_X], f64(24.75)),
@@ -194,6 +200,7 @@ reduce_mean = _reduction(
     "Mean over axes; NaN over nothing.",
     where=dtypes.DIFFERENTIABLE,
     kernel=lambda xp, x, axis, keepdims: xp.mean(x, axis, _wide(xp, x), keepdims=keepdims),
+    fuse=reduction("mean"),
     gradient=lambda op, g: spread(g / _count(op), op),
     samples=[
         Sample([_X], f64(24.75 / 12)),
@@ -215,6 +222,7 @@ reduce_max = _reduction(
     "Largest value over axes; equal largest values share the gradient.",
     where=dtypes.REAL,
     kernel=lambda xp, x, axis, keepdims: xp.max(x, axis, keepdims=keepdims),
+    fuse=reduction("max"),
     gradient=_extreme_gradient,
     samples=[
         Sample([_X], f64(7)),
@@ -230,6 +238,7 @@ reduce_min = _reduction(
     "Smallest value over axes; equal smallest values share the gradient.",
     where=dtypes.REAL,
     kernel=lambda xp, x, axis, keepdims: xp.min(x, axis, keepdims=keepdims),
+    fuse=reduction("min"),
     gradient=_extreme_gradient,
     samples=[
         Sample([_X], f64(-2)),

@@ -10,14 +10,16 @@ from typing import Any
 from ...base import dtypes
 from ...ir.apply import apply, convert_to_tensor
 from ...ir.definition import Kernel, Sample, define
+from ...ir.fusion import Fusion
 from ...ir.operation import Operation
 from ...ir.tensor import Tensor
 from ..math.complex import conj
 from ..math.elementwise import abs, erf, square
 from ..math.trigonometry import tanh
-from ..support.batching import elementwise
+from ..support.batching import pointwise
 from ..support.common import same_as
 from ..support.families import sampled, typed, unary
+from ..support.fusing import by_step
 from ..support.literals import f64
 
 _X = [[0.5, -1.25], [7.5, -0.3]]
@@ -32,6 +34,7 @@ sigmoid = unary(
     "sigmoid",
     "Logistic function ``1 / (1 + exp(-x))``, elementwise.",
     kernel=typed(lambda xp, x: 1 / (1 + xp.exp(-x))),
+    fuse=by_step("sigmoid"),
     gradient=lambda x, y, g: g * conj(y * (1 - y)),
     samples=sampled(_logistic, _X, lambda z: 1 / (1 + cmath.exp(-z)), [0.5 + 0.25j, -1 + 2j]),
 )
@@ -44,6 +47,7 @@ def _activation(
     samples: list[Sample],
     where: tuple[dtypes.DType, ...] = dtypes.FLOATING,
     attrs: dict[str, Any] | None = None,
+    fuse: Fusion | None = None,
 ) -> None:
     def gradients(op: Operation, g: Tensor) -> list[Any]:
         return [gradient(op.inputs[0], op.outputs[0], g, **{key: op.attrs[key] for key in attrs or {}})]
@@ -54,10 +58,11 @@ def _activation(
         where={"T": where},
         attrs=attrs,
         shape=same_as(0),
-        batch=elementwise,
+        batch=pointwise,
         kernel=typed(kernel),
         gradient=gradients,
         samples=samples,
+        fuse=fuse,
     )
 
 
@@ -66,6 +71,7 @@ _activation(
     lambda xp, x: xp.logaddexp(x, xp.zeros((), x.dtype)),
     lambda x, y, g: g * sigmoid(x),
     sampled(lambda x: math.log(1 + math.exp(x)), _X),
+    fuse=by_step("logaddexp", 0),
 )
 
 
@@ -113,6 +119,7 @@ _activation(
     lambda x, y, g: apply("Where", y > 0, g, 0),
     sampled(lambda x: max(x, 0.0), _X),
     where=dtypes.REAL,
+    fuse=by_step("maximum", 0),
 )
 
 

@@ -11,6 +11,7 @@ from ...base.errors import ShapeError
 from ...base.shapes import Shape
 from ...ir.apply import apply, constant, convert_to_tensor
 from ...ir.definition import Sample, define
+from ...ir.fusion import Fusion, StepWriter
 from ...ir.operation import Operation
 from ...ir.tensor import Tensor
 from ..math.reductions import log_sum_exp, reduce_sum, reduced_shape
@@ -18,6 +19,7 @@ from ..support.arguments import axis_within, static_int
 from ..support.batching import along
 from ..support.common import shape_of
 from ..support.families import typed
+from ..support.fusing import is_along_last, is_register
 from ..support.literals import f64, i32, i64
 from .activations import softplus
 
@@ -43,6 +45,12 @@ def _softmax(xp: Any, x: Any, axis: int) -> Any:
     return e / xp.sum(e, axis, keepdims=True)
 
 
+def _softmax_steps(op: Operation, writer: StepWriter) -> None:
+    (x,) = op.inputs
+    exponentials = writer.add("exp", [writer.add("subtract", [x, writer.add("max", [x])])])
+    writer.add("divide", [exponentials, writer.add("sum", [exponentials])], op.outputs[0])
+
+
 define(
     "Softmax",
     "logits: T -> softmax: T",
@@ -51,6 +59,7 @@ define(
     attrs={"axis": -1},
     shape=_same_with_axis,
     kernel=_softmax,
+    fuse=Fusion(lambda op: is_along_last(op) and is_register(op.inputs[0].shape), _softmax_steps),
     gradient=_softmax_gradient,
     samples=[
         Sample([_X], lambda x: np.exp(x) / np.exp(x).sum(1)[:, None]),

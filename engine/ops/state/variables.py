@@ -286,6 +286,7 @@ define(
     attrs={"shape": Shape(None)},
     shape=lambda op: Shape(op.attrs["shape"]).merge(op.inputs[1].shape),
     kernel=_assign,
+    result_is_input=1,
     gradient=_STATE,
     effects=Effect.WRITES,
 )

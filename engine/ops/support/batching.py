@@ -18,7 +18,7 @@ def again(builder: Builder, op: Operation, operands: Sequence[Tensor], **changed
     return builder.emit(op.type, *operands, **{**attrs, **changed}).outputs
 
 
-def elementwise(op: Operation, varying: Sequence[bool]) -> Batched | None:
+def pointwise(op: Operation, varying: Sequence[bool]) -> Batched | None:
     """Batch rule: operands are broadcast, so one of lower rank gets dimensions of size 1 behind its first one."""
     rank = op.outputs[0].rank
     lower = [v and t.rank != rank for t, v in zip(op.inputs, varying, strict=True)]

@@ -13,9 +13,10 @@ from ...base import dtypes
 from ...base.dtypes import DType
 from ...ir.apply import apply
 from ...ir.definition import Kernel, NotDifferentiable, Sample, define
+from ...ir.fusion import Fusion
 from ...ir.operation import Operation
 from ...ir.tensor import Tensor
-from .batching import elementwise
+from .batching import pointwise
 from .common import broadcast_all, same_as, sum_to
 from .shape_equality import BINARY, UNARY, keeps_shape
 
@@ -53,6 +54,7 @@ def unary(
     samples: Sequence[Sample],
     where: tuple[DType, ...] = dtypes.DIFFERENTIABLE,
     output: str = "T",
+    fuse: Fusion | None = None,
 ) -> Unary:
     """Declare an elementwise operation of one operand.
 
@@ -60,7 +62,7 @@ def unary(
     ----------
     type, function, summary : str
         The operation type, the name of its public function, and the first line of that function's docstring.
-    kernel, samples
+    kernel, samples, fuse
         As in `define`.
     gradient : callable or NotDifferentiable
         ``gradient(x, y, g)`` gives the cotangent of the operand `x` from the result `y` and its cotangent `g`.
@@ -80,10 +82,11 @@ def unary(
         f"x: T -> y: {output}",
         where={"T": where},
         shape=same_as(0),
-        batch=elementwise,
+        batch=pointwise,
         kernel=kernel,
         samples=samples,
         gradient=gradient if isinstance(gradient, NotDifferentiable) else _unary_gradient(gradient),
+        fuse=fuse,
     )
 
     def public(x: Any, name: str | None = None) -> Tensor:
@@ -106,6 +109,7 @@ def binary(
     output: str = "T",
     shape: Callable[[Operation], Any] = broadcast_all,
     reads_values: bool = False,
+    fuse: Fusion | None = None,
 ) -> Binary:
     """Declare an elementwise operation of two operands that broadcast; see :func:`unary`.
 
@@ -117,10 +121,11 @@ def binary(
         f"x: T, y: T -> z: {output}",
         where={"T": where},
         shape=shape,
-        batch=elementwise,
+        batch=pointwise,
         kernel=kernel,
         gradient=gradient if isinstance(gradient, NotDifferentiable) else _binary_gradient(gradient),
         reads_values=reads_values,
+        fuse=fuse,
         samples=samples,
     )
 

@@ -162,6 +162,13 @@ def test_long_rows_and_many_rows(random, shape):
     assert_same([tg.relu(x + b), tg.concat([x + y, tg.exp(y)], -1)], [x, y, b], arrays)
 
 
+@pytest.mark.parametrize("terms", [1, 2, 3])
+def test_sums_of_few_terms(random, terms):
+    x = tg.placeholder("float32", [2, 3])
+    y = tg.add_n([tg.exp(x), x, x * 2.0][:terms]) * 0.5
+    assert_same([y], [x], [random.standard_normal((2, 3)).astype(np.float32)])
+
+
 def test_long_chains_become_several(random):
     x = tg.placeholder("float64", [5])
     y = x
