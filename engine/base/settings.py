@@ -52,7 +52,7 @@ class Settings:
     loop_invariants : bool
         Read loop variables that never change from outside their loop.
     hoist : bool
-        Move constants out of loops.
+        Move constants out of loops, and what is the same in all iterations out of those that surely run.
     merge_products : bool
         Let products of a loop that share a factor, or are added up, be one product.
     hoist_bytes : int

@@ -35,7 +35,7 @@ from .partition.partitioned import Partitioned
 from .simplify.broadcast_sums import drop_sums
 from .simplify.cse import merge_duplicates
 from .simplify.fold import fold_constants
-from .simplify.hoist_constants import hoist_constants
+from .simplify.hoist_invariants import hoist_invariants
 from .simplify.loop_invariants import capture_unchanged
 from .simplify.prune import prune, require_feeds
 from .simplify.specialize import specialize
@@ -92,7 +92,7 @@ PIPELINE: tuple[Pass, ...] = (
     Pass("fold", lambda p, t: fold_constants(p, t.settings.fold_bytes), "structured", "fold"),
     _structured("merge", merge_duplicates, "merge"),
     _structured("loop_invariants", capture_unchanged, "loop_invariants"),
-    _structured("hoist", hoist_constants, "hoist"),
+    _structured("hoist", hoist_invariants, "hoist"),
     # Loops: what need not be computed in each iteration, and what is faster for many at a time.
     _structured("merge_products", merge_products, "merge_products"),
     Pass("lift_products", lambda p, t: lift_products(p, t.settings.hoist_bytes), "structured", "hoist_bytes"),

@@ -102,22 +102,15 @@ class Loop:
 
     def slope(self, tensor: Tensor) -> int | None:
         """Return by which integer a scalar goes on from one iteration to the next; None if that is not known."""
-        if self.is_outside(tensor) or tensor.op.is_constant:
-            return 0
-        if tensor.op.is_param:
-            return self.step(tensor) if tensor.region in (self.cond, self.body) else None
         op = tensor.op
-        if op.type in ("Identity", "Cast") and {op.inputs[0].dtype, tensor.dtype} <= {dtypes.int32, dtypes.int64}:
-            return self.slope(op.inputs[0])
-        if op.type not in ("Add", "Sub", "Mul") or not tensor.dtype.is_integer:
+        if self.is_outside(tensor) or op.is_constant:
+            return 0
+        if op.is_param:
+            return self.step(tensor) if tensor.region in (self.cond, self.body) else None
+        if not {t.dtype for t in (*op.inputs, tensor)} <= {dtypes.int32, dtypes.int64}:
             return None
-        left, right = (self.slope(t) for t in op.inputs)
-        if left is None or right is None:
-            return None
-        if op.type != "Mul":
-            return left + right if op.type == "Add" else left - right
-        factors = [(t, slope) for t, slope in zip(op.inputs, (right, left), strict=True) if t.op.is_constant]
-        return int(factors[0][0].op.attrs["value"]) * factors[0][1] if factors else None
+        slopes = [self.slope(t) for t in op.inputs]
+        return None if None in slopes else _slope(op, slopes)  # type: ignore[arg-type]
 
     def trip_count(self) -> int | None:
         """Return how often the body runs, if its counters and their bounds are constants."""
@@ -162,6 +155,19 @@ class Loop:
         last = start + step * (count - 1)
         info = np.iinfo(tensor.dtype.numpy)  # type: ignore[arg-type]
         return start + step * np.arange(count, dtype=tensor.dtype.numpy) if info.min <= last <= info.max else None
+
+
+def _slope(op: Operation, slopes: list[int]) -> int | None:
+    """Return the slope of what integers of known slopes are made into."""
+    if op.type in ("Identity", "Cast"):
+        return slopes[0]
+    if op.type in ("Add", "Sub"):
+        return slopes[0] + (slopes[1] if op.type == "Add" else -slopes[1])
+    if op.type == "Mul":
+        for factor, slope in zip(op.inputs, reversed(slopes), strict=True):
+            if factor.op.is_constant:
+                return int(factor.op.attrs["value"]) * slope
+    return 0 if not any(slopes) and op.definition.batch is not None else None
 
 
 def known_start(tensor: Tensor) -> int | None:

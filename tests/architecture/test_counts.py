@@ -6,10 +6,10 @@ from tests.architecture.counts import counts
 
 # A new operation, pass or session should need none of these. Whoever brings a count down lowers its bar here.
 BARS = {
-    "comparisons of op.type": 47,
-    "tables of operation types": 6,
+    "comparisons of op.type": 40,
+    "tables of operation types": 5,
     "private attributes of sessions": 0,
-    "hand-made Operation(...)": 21,
+    "hand-made Operation(...)": 17,
     "formatter pragmas": 0,
     "functions with more than 12 branches": 8,
     "files of more than 500 lines": 1,

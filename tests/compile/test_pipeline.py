@@ -103,7 +103,19 @@ def small_lstm():
     return [x], fetches[:3], []
 
 
-WORK = {"broadcast_sums": product, "forward_assignments": adam, "loop_invariants": adam}  # others have some in lstm
+def gates():
+    """Build a loop with two products of one state."""
+    x, v, w = (tg.placeholder("float64", [2, 2]) for _ in range(3))
+    y = tg.while_loop(lambda i, y: i < 3, lambda i, y: (i + 1, tg.tanh(y @ v) * (y @ w)), [0, x])[1]
+    return [x, v, w], [y], []
+
+
+WORK = {
+    "merge_products": gates,
+    "broadcast_sums": product,
+    "forward_assignments": adam,
+    "loop_invariants": adam,
+}  # others have some in lstm
 
 
 @pytest.mark.parametrize("off", sorted({row.switch for row in PIPELINE} - {None}))

@@ -10,7 +10,7 @@ from ...ir.builder import Builder
 from ...ir.program import Program, copy_program
 from ...ir.substitute import substitute
 from ...ir.tensor import Tensor
-from .weight_gradients import is_product, running_sums
+from .weight_gradients import is_batchable, running_sums
 
 
 def accumulate_products(program: Program) -> Program:
@@ -19,7 +19,7 @@ def accumulate_products(program: Program) -> Program:
     for op in [op for op in program.graph.root.walk() if op.is_while]:
         body = op.regions[1]
         for index, term in running_sums(op):
-            if is_product(term) and term.shape == body.params[index].shape:
+            if is_batchable(term) and term.shape == body.params[index].shape:
                 moved[body.results[index]] = _added(term, body.params[index])
     if not moved:
         return program

@@ -69,24 +69,28 @@ class Liftable:
         return False if self.loop.is_outside(tensor) else self.varies.get(tensor)
 
     def _varies(self, op: Operation) -> bool | None:
-        definition = op.definition
-        row = None if definition.row is None else definition.row(op)
+        """Return whether an operation has other operands in each iteration; None if it can not be lifted."""
+        row = None if op.definition.row is None else op.definition.row(op)
         if row is not None and self.loop.is_outside(row[0]) and self.kind(row[1]) and self._takes_row(op, *row):
             self.rows[op] = row
             return True
         kinds = [self.kind(t) for t in op.inputs]
-        values = all(t.dtype.is_value for t in (*op.inputs, *op.outputs))
-        if None in kinds or not values or definition.effects is not Effect.NONE or definition.kernel is None:
-            return None
-        if definition.reads_values and not self.may_fail:
+        if None in kinds or not self._is_pure(op):
             return None
         if not any(kinds):
             return False
-        emit = None if definition.batch is None else definition.batch(op, [bool(kind) for kind in kinds])
+        emit = None if op.definition.batch is None else op.definition.batch(op, [bool(kind) for kind in kinds])
         if emit is None:
             return None
         self._emits[op] = emit
         return True
+
+    def _is_pure(self, op: Operation) -> bool:
+        """Whether to do an operation for iterations that perhaps never are changes nothing but what is computed."""
+        definition = op.definition
+        values = all(t.dtype.is_value for t in (*op.inputs, *op.outputs))
+        safe = self.may_fail or not definition.reads_values
+        return values and safe and definition.kernel is not None and definition.effects is Effect.NONE
 
     def emit(
         self,

@@ -8,9 +8,14 @@ from ...ir.tensor import Tensor
 WORTH = 1 << 18  # multiplications in an iteration below which a row that is read costs more than it saves
 
 
+def is_matmul(op: Operation) -> bool:
+    """Whether an operation multiplies two matrices, and waits for nothing else."""
+    return op.type == "MatMul" and not op.control_inputs and all(t.rank == 2 for t in op.inputs)
+
+
 def is_product(op: Operation) -> bool:
     """Whether an operation multiplies two matrices of known shape, and waits for nothing else."""
-    return op.type == "MatMul" and not op.control_inputs and all(t.rank == 2 and is_known(t) for t in op.inputs)
+    return is_matmul(op) and all(map(is_known, op.inputs))
 
 
 def is_known(tensor: Tensor) -> bool:

@@ -46,15 +46,19 @@ def _cut(op: Operation) -> tuple[int, list[Piece]]:
         axis = op.attrs["axis"] % 2
         edges = accumulate((t.shape.as_tuple()[axis] for t in op.outputs), initial=0)
         return axis, [(t, *edge) for t, edge in zip(op.outputs, pairwise(edges), strict=True)]
-    if op.type != "StridedSlice" or len(op.inputs) > 1:
+    return _sliced(op) if op.type == "StridedSlice" and len(op.inputs) == 1 else (0, [])
+
+
+def _sliced(op: Operation) -> tuple[int, list[Piece]]:
+    """Return the same of an index expression with one slice that is not whole."""
+    parts = [*op.attrs["spec"], slice(None)][:2]
+    if len(op.attrs["spec"]) > 2 or not all(isinstance(part, slice) for part in parts):
         return 0, []
-    spec = [*op.attrs["spec"], slice(None)][:2]
-    sliced = [isinstance(part, slice) and part != slice(None) for part in spec]
-    if not all(isinstance(part, slice) for part in spec) or sum(sliced) != 1 or len(op.attrs["spec"]) > 2:
+    cut = [axis for axis, part in enumerate(parts) if part != slice(None)]
+    if len(cut) != 1:
         return 0, []
-    axis = sliced.index(True)
-    start, stop, step = spec[axis].indices(op.inputs[0].shape.as_tuple()[axis])
-    return axis, [(op.outputs[0], start, stop)] if step == 1 and start < stop else []
+    start, stop, step = parts[cut[0]].indices(op.inputs[0].shape.as_tuple()[cut[0]])
+    return cut[0], [(op.outputs[0], start, stop)] if step == 1 and start < stop else []
 
 
 def _is_narrower(used: Sequence[Piece], whole: Tensor, axis: int) -> bool:

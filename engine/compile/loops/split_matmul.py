@@ -46,24 +46,32 @@ def split_products(program: Program, liftable: Liftable, may_copy: bool, fits: C
 
 def _pieces(op: Operation, side: int, liftable: Liftable, may_copy: bool) -> list[list[Tensor]]:
     """Return the parts of a factor, those together that are multiplied together; nothing if all are."""
-    joined, other = op.inputs[side].op, op.inputs[1 - side]
-    axis = inner_axis(op, side)
-    if joined.type != "Concat" or joined.control_inputs or joined.attrs["axis"] not in (axis, axis - 2):
-        return []
-    if not liftable.loop.is_outside(other) or not all(map(is_known, joined.inputs)):
+    axis, (factor, other) = inner_axis(op, side), op.inputs[:: 1 if side == 0 else -1]
+    if not _is_joined(factor, axis) or not liftable.loop.is_outside(other):
         return []
     if inner_axis(op, 1 - side) != 0 and not may_copy:
         return []
-    pieces: list[tuple[bool | None, list[Tensor]]] = []
-    for kind, group in groupby(joined.inputs, liftable.kind):
-        parts = list(group)
-        part = sum(t.shape.as_tuple()[axis] for t in parts) * work(op) // op.inputs[side].shape.as_tuple()[axis]
-        kind = kind if part >= WORTH else None
-        if pieces and pieces[-1][0] is kind:
-            pieces[-1][1].extend(parts)
-        else:
-            pieces.append((kind, parts))
-    return [parts for _, parts in pieces] if any(kind is not None for kind, _ in pieces) and len(pieces) > 1 else []
+    each = work(op) // factor.shape.as_tuple()[axis]  # multiplications for a row or column of a part
+    groups = [list(parts) for _, parts in groupby(_parts(factor, axis), liftable.kind)]
+
+    def kind(parts: list[Tensor]) -> bool | None:
+        width = sum(t.shape.as_tuple()[axis] for t in parts)
+        return liftable.kind(parts[0]) if each * width >= WORTH else None
+
+    pieces = [[t for parts in same for t in parts] for _, same in groupby(groups, kind)]
+    return pieces if len(pieces) > 1 else []
+
+
+def _parts(factor: Tensor, axis: int) -> list[Tensor]:
+    """Return the parts of a joined matrix, and those of parts that are joined in the same way."""
+    return [t for part in factor.op.inputs for t in (_parts(part, axis) if _is_joined(part, axis) else [part])]
+
+
+def _is_joined(factor: Tensor, axis: int) -> bool:
+    """Whether a matrix is made of parts of known shape side by side along an axis."""
+    op = factor.op
+    along = op.type == "Concat" and op.attrs["axis"] in (axis, axis - 2)
+    return along and not op.control_inputs and all(map(is_known, op.inputs))
 
 
 def _split(op: Operation, side: int, pieces: list[list[Tensor]]) -> Tensor:

@@ -19,6 +19,7 @@ from ...ir.region import Region
 from ...ir.structured import num_results, saved_outputs
 from ...ir.substitute import substitute
 from ...ir.tensor import Tensor
+from .products import is_known, is_matmul
 
 MATRICES = (dtypes.float32, dtypes.float64)
 
@@ -26,7 +27,9 @@ MATRICES = (dtypes.float32, dtypes.float64)
 def batch_products(program: Program) -> Program:
     """Return the program with many products of a running sum made at once; the given one is used up."""
     loops = [op for op in program.graph.root.walk() if op.is_while]
-    found = [(op, i, term) for op in loops for i, term in running_sums(op) if is_product(term) and _joins_rows(term.op)]
+    found = [
+        (op, i, term) for op in loops for i, term in running_sums(op) if is_batchable(term) and _joins_rows(term.op)
+    ]
     if not found:
         return program
     for op, i, term in found:
@@ -52,10 +55,9 @@ def running_sums(op: Operation) -> Iterator[tuple[int, Tensor]]:
             yield i, term
 
 
-def is_product(term: Tensor) -> bool:
-    """Whether a tensor is the product of two matrices of floating-point numbers, of known shape."""
-    matrices = all(t.rank == 2 for t in term.op.inputs)
-    return term.op.type == "MatMul" and matrices and term.dtype in MATRICES and term.shape.is_fully_known
+def is_batchable(term: Tensor) -> bool:
+    """Whether a tensor is a product that BLAS can make, of known shape; how many rows meet may change."""
+    return is_matmul(term.op) and is_known(term) and term.dtype in MATRICES
 
 
 def _joins_rows(product: Operation) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -12,11 +13,12 @@ from ...base import dtypes
 from ...base.errors import DtypeError, ShapeError
 from ...base.shapes import Shape
 from ...ir.apply import apply, constant, convert_to_tensor
-from ...ir.definition import NotDifferentiable, Sample, define
+from ...ir.definition import Batched, NotDifferentiable, Sample, define
 from ...ir.operation import Operation
 from ...ir.static_values import static_shape, static_value
 from ...ir.tensor import Tensor
 from ..support.arguments import as_sizes, index_tensor, shape_vector, static_int
+from ..support.batching import again
 from ..support.common import scalar_like, shape_of, sum_to
 from ..support.literals import f32, f64, i32, i64
 
@@ -314,11 +316,19 @@ def _one_hot_gradient(op: Operation, g: Tensor) -> list[Any]:
     return [None, None, sum_to(g * hot, on), sum_to(g * (1 - hot), off)]
 
 
+def _batch_one_hot(op: Operation, varying: Sequence[bool]) -> Batched | None:
+    """Mark all indices at once; the new dimension is the last one."""
+    if any(varying[1:]) or op.attrs["axis"] not in (-1, op.inputs[0].rank):
+        return None
+    return lambda builder, operands: again(builder, op, operands, axis=-1)
+
+
 define(
     "OneHot",
     "indices: I, depth: host int32, on_value: T, off_value: T -> output: T",
     where={"I": (dtypes.int8, dtypes.uint8, dtypes.int16, *dtypes.INDEX)},
     attrs={"axis": -1},
+    batch=_batch_one_hot,
     shape=_one_hot_shape,
     kernel=_one_hot,
     gradient=_one_hot_gradient,

@@ -1,0 +1,80 @@
+"""Move what is the same in all iterations out of loops: made once, it comes to each iteration as an invariant.
+
+Constants leave any loop. What is computed from invariants leaves those that surely run: where a loop may run no
+iteration at all, it would be computed, and perhaps fail, in vain.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container
+
+from ...ir.loops import Loop
+from ...ir.operation import Operation
+from ...ir.program import Program
+from ...ir.region import Region
+from ...ir.structured import is_structured, num_results, saved_outputs
+from ...ir.substitute import substitute
+from ...ir.tensor import Tensor
+from ...ir.traits import Effect, Role
+
+
+def hoist_invariants(program: Program) -> Program:
+    """Return the program with invariants in front of the outermost loop they can leave; the given one is changed."""
+    operations = list(program.graph.root.walk())
+    pinned = {control for op in operations for control in op.control_inputs} | set(program.targets)
+    for op in reversed(operations):  # inner loops first
+        if op.is_while:
+            for region in op.regions:
+                _move([c for c in region.operations if c.is_constant and c not in pinned], region, op.region)
+            loop = Loop(op)
+            if loop.trip_count():
+                found, read = _invariants(loop, pinned)
+                _move(found, loop.body, op.region, front=False)
+                substitute(program, read)
+    return program
+
+
+def _move(operations: list[Operation], source: Region, target: Region, front: bool = True) -> None:
+    moving = {op for op in operations if not op.control_inputs}
+    source.operations = [op for op in source.operations if op not in moving]
+    ordered = [op for op in operations if op in moving]
+    target.operations = ordered + target.operations if front else target.operations + ordered
+    for op in moving:
+        op.region = target
+
+
+def _invariants(loop: Loop, pinned: Container[Operation]) -> tuple[list[Operation], dict[Tensor, Tensor]]:
+    """Return what a body computes from invariants; and for what reads this where it was saved, what was saved."""
+    found: list[Operation] = []
+    outside: set[Tensor] = set()
+    read: dict[Tensor, Tensor] = {}
+    for op in loop.body.operations:
+        if op not in pinned and _is_pure(op) and all(t in outside or loop.is_outside(t) for t in op.inputs):
+            reads = [_reads(loop, t) for t in op.outputs]
+            if None not in reads:
+                found.append(op)
+                outside.update(op.outputs)
+                read.update((user, t) for t, users in zip(op.outputs, reads, strict=True) for user in users or ())
+    return found, read
+
+
+def _is_pure(op: Operation) -> bool:
+    definition = op.definition
+    values = bool(op.outputs) and all(t.dtype.is_value for t in (*op.inputs, *op.outputs))
+    computes = definition.kernel is not None and definition.effects is Effect.NONE and not is_structured(op)
+    return values and computes and not op.control_inputs
+
+
+def _reads(loop: Loop, tensor: Tensor) -> list[Tensor] | None:
+    """Return what reads a tensor of the body where it was saved; None if it has to stay where it is saved."""
+    op, first = loop.op, num_results(loop.op)
+    found: list[Tensor] = []
+    for series, extra in zip(op.outputs[first:], saved_outputs(op), strict=True):
+        if tensor is extra.index:
+            return None
+        if tensor is extra.value:
+            for user in series._consumers:
+                if user.role is not Role.SERIES_READ or not op.region.encloses(user.region):
+                    return None
+                found += user.outputs
+    return found
