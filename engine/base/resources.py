@@ -24,7 +24,10 @@ class Resource:
         return type(self).__name__
 
     def arrays(self) -> Iterable[Any]:
-        """Return the arrays that it holds now, on whatever device, or the SwappableArrays in their places."""
+        """Return the arrays that it holds now, on whatever device, or the SwappableArrays in their places.
+
+        Statistics ask from any thread, so what changes meanwhile is copied first.
+        """
         return ()
 
     def cancel(self, error: BaseException) -> None:

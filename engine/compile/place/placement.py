@@ -68,7 +68,7 @@ class _Placement:
         self.of = {op: group for group in self.groups for op in group.members}
         for group in self.groups:
             group.candidates = choice.candidates(group)
-            if _has_variable(group) or len(group.candidates) == 1:
+            if _outlives_step(group) or len(group.candidates) == 1:
                 group.device = group.candidates[0]
         self.states()
         self.loops()
@@ -154,9 +154,9 @@ class _Placement:
             self.settle(group, group.candidates)
 
 
-def _has_variable(group: Group) -> bool:
-    """Whether a variable is in the group: every step must find it in the same place."""
-    return bool(group.of_type("VariableHandle"))
+def _outlives_step(group: Group) -> bool:
+    """Whether the group has the handle of what outlives steps: every step must find that in the same place."""
+    return any(op.definition.outlives_step for op in group.members)
 
 
 def _is_source(group: Group) -> bool:

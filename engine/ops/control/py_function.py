@@ -12,10 +12,11 @@ from ...base import dtypes
 from ...base.dtypes import DType
 from ...base.errors import DtypeError, OpError
 from ...base.shapes import Shape
-from ...ir.definition import REQUIRED, KernelContext, NotDifferentiable, define
+from ...ir.definition import REQUIRED, NotDifferentiable, define
 from ...ir.operation import Operation
 from ...ir.traits import Effect
 from ...kernels.memory.contexts import outside
+from ..support.context import KernelContext
 
 
 def _frozen(value: Any) -> Any:

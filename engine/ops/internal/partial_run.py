@@ -6,9 +6,10 @@ from typing import Any
 
 from ...base import dtypes
 from ...base.dtypes import DType
-from ...ir.definition import REQUIRED, KernelContext, NotDifferentiable, define
+from ...ir.definition import REQUIRED, NotDifferentiable, define
 from ...ir.traits import Effect, Role
 from ..support.common import nothing
+from ..support.context import KernelContext
 
 
 def _wait(xp: Any, context: KernelContext, *, index: int, dtype: DType) -> Any:

@@ -22,6 +22,7 @@ from ...compile.plan.plan import Node, Plan
 from ...kernels.core.table import Kind
 from ...kernels.scheduler.limited import NoRoom
 from ...kernels.scheduler.series import Series
+from ...ops.support.context import StepContext
 from ..scheduling.time_slices import wait_shielded
 from .tracing import LoopCounts, ReferenceTracer
 
@@ -63,7 +64,7 @@ class Iteration:
 class Instance:
     """What a stateful kernel is told about the instance it runs for."""
 
-    step: Any
+    step: StepContext
     operation: str
     frame_id: int
     iteration: int
@@ -89,7 +90,7 @@ class ReferenceMachine:
     def __init__(
         self,
         plan: Plan,
-        step: Any,
+        step: StepContext,
         feeds: list[Any],
         shuffle_seed: int | None = None,
         guard: Any = None,
@@ -141,6 +142,9 @@ class ReferenceMachine:
             task.cancel()
 
     async def _stop(self) -> None:
+        if self.tasks:
+            ended = asyncio.CancelledError("the step was cancelled") if self.failure is None else self.failure[2]
+            self.step.resources.cancel_step(self.step.number, ended)
         for task in self.tasks:
             task.cancel()
         await wait_shielded(lambda: self.tasks)  # [46]
