@@ -66,8 +66,9 @@ def _new(
     array = ArrayStorage(
         dtype, int(size), name=array_name or context.operation, element_shape=Shape(element_shape), xp=xp, **options
     )
-    context.step.resources.add_to_step(context.step.number, array)
-    array.swapper = context.step.swap if accepts_host_rows else None
+    step = context.step
+    step.resources.add_to_step(step.number, array)
+    array.swapper = step.swap if accepts_host_rows else None
     array.swappable = swappable and array.swapper is not None
     return array, _FLOW
 

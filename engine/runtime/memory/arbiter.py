@@ -25,14 +25,6 @@ _number = count()  # of the steps of all sessions, in the order in which they be
 _sharing: WeakKeyDictionary[Device, WeakValueDictionary[int, MemoryArbiter]] = WeakKeyDictionary()
 
 
-class LimitedSteps(Protocol):
-    """The machine of a step, or its group of machines, within limits of memory."""
-
-    @property
-    def can_progress(self) -> bool: ...
-    def fail_out_of_memory(self) -> None: ...
-
-
 class StepSwap(Protocol):
     """What moves the saved values of a step out of a device's memory."""
 
@@ -44,7 +36,8 @@ class RunningStep(Protocol):
 
     Attributes
     ----------
-    machine : LimitedSteps
+    can_progress : bool
+        Whether a parked instance fits into memory that was given back, or anything else is ready.
     swaps : sequence of StepSwap
         One for each device whose saved values may move.
     waiter : asyncio.Future or None
@@ -52,12 +45,13 @@ class RunningStep(Protocol):
     """
 
     @property
-    def machine(self) -> LimitedSteps: ...
+    def can_progress(self) -> bool: ...
     @property
     def swaps(self) -> Sequence[StepSwap]: ...
     @property
     def waiter(self) -> asyncio.Future[None] | None: ...
     def wake(self) -> None: ...
+    def fail_out_of_memory(self) -> None: ...
 
 
 class Outliving(Protocol):
@@ -120,7 +114,7 @@ class MemoryArbiter:
     def poll(self) -> None:
         """Wake the waiting steps whose parked instances fit into memory that was given back."""
         for execution in [each for part in self._all() for each in part._waiting]:
-            if execution.machine.can_progress:
+            if execution.can_progress:
                 execution.wake()
 
     def _all(self) -> set[MemoryArbiter]:
@@ -135,7 +129,8 @@ class MemoryArbiter:
     def _check_loops(self) -> None:
         for device in (each.device for each in self._devices if not each.owned and each.device.limit is not None):
             for other in _present(_sharing[device]):
-                if other._running and other._loop is not self._loop and not other._loop.is_closed():
+                loop = other._loop
+                if other._running and loop is not None and loop is not self._loop and not loop.is_closed():
                     raise TagflowError(
                         f"{device.name} has a limit, so it serves one loop at a time, and steps of another one are "
                         "under way",
@@ -173,9 +168,7 @@ class MemoryArbiter:
             self._wake_all()
             return
         # The newest fails, not the one that asks for most: so the oldest step always ends, whatever comes after it.
-        newest = max(running, key=running.__getitem__)
-        newest.machine.fail_out_of_memory()
-        newest.wake()
+        max(running, key=running.__getitem__).fail_out_of_memory()
 
     def unblock(self, execution: RunningStep) -> None:
         """Note that a step does not wait for memory, or no longer."""

@@ -90,7 +90,7 @@ def from_outside(
 ) -> R:
     """Call a function that gives values from outside to resources; DeviceMemoryError if they do not fit."""
     try:
-        return contexts.run(function, *arguments)  # type: ignore[no-any-return]
+        return contexts.run(function, *arguments)
     except MemoryError:
         pool = contexts.pool
         if pool is None or pool.limit is None:

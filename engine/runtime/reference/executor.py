@@ -257,6 +257,7 @@ class ReferenceMachine:
 
     async def _call(self, node: Node, values: list[Any]) -> Any:
         """Call a kernel; one that is refused memory is tried again whenever other instances have ended."""
+        assert node.kernel is not None
         pool = self.step.contexts.pool
         while True:
             refusals = 0 if pool is None else pool.refusals
@@ -272,7 +273,6 @@ class ReferenceMachine:
             await ended
 
     async def _kernel(self, node: Node, frame: Frame, i: int, values: list[Any], name: str) -> list[Any]:
-        assert node.kernel is not None
         if node.stateful:
             values = [Instance(self.step, node.name, frame.id, i, name), *values]
         result = await self._call(node, values)

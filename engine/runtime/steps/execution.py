@@ -17,6 +17,7 @@ from ...base.source_lines import Source, user_source
 from ...base.tags import DEAD
 from ...compile.plan.plan import Plan
 from ...kernels.scheduler.group import MachineGroup
+from ...kernels.scheduler.limited import LimitedMachine
 from ...ops.support.context import StepContext
 from ...swap.swapper import StepSwapper
 from ..devices.device_values import copies_over
@@ -206,6 +207,17 @@ class Execution:
         """Let the step look again at what it waits for."""
         if self.waiter is not None and not self.waiter.done():
             self.waiter.set_result(None)
+
+    @property
+    def can_progress(self) -> bool:
+        """Whether a drain would find something to run."""
+        return bool(self.machine.can_progress)
+
+    def fail_out_of_memory(self) -> None:
+        """End the step, since nothing will give memory to its parked instances."""
+        assert isinstance(self.machine, LimitedMachine | MachineGroup)  # others never wait for memory
+        self.machine.fail_out_of_memory()
+        self.wake()
 
     def _look(self) -> None:
         """Go on if memory that was given back lets this step, or perhaps one that waits for it."""

@@ -77,7 +77,8 @@ def launch(
         part.tables, context, feeds, **_suited(how, part), submit=_schedule(step.schedulers[0]), swap=swap
     )
     # No lambda: the traceback of what a kernel raises would keep its frame, and with it the machine.
-    drain = partial(contexts.run, machine.drain)
+    run: Callable[..., bool] = contexts.run
+    drain = partial(run, machine.drain)
     return machine, drain, holds
 
 
