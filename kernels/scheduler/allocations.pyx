@@ -51,7 +51,7 @@ class Found(dict):
     byte_counter : ByteCounter or None
         Says what is in the memory, where not all arrays of a plan are.
     of_resources : set of int
-        Ids of the arrays that belong to a resource, whose bytes stand at the resource.
+        Ids of resources that were looked at, and of the arrays that they hold here: their bytes stand at the resource.
     """
 
 
@@ -68,6 +68,7 @@ cdef object _resources_in(Pool pool, object resources):
 cdef int _add_resource(object found, object resource, Pool pool, str label, object source) except -1:
     """Add all that a resource holds as one; with a pool only what the pool counts, as others are on other devices."""
     cdef int64_t size = 0
+    found.of_resources.add(id(resource))
     for array in resource.arrays():
         owner = _owner(array)
         if id(owner) in found or id(owner) in found.of_resources or not _takes(found, owner):
@@ -129,8 +130,8 @@ cdef int _add_value(
     held = <object><PyObject*>value.bits
     if isinstance(held, Series):
         return _add_each(found, <Series>held, f"values saved for {node.name}", None, node.source)
-    if isinstance(held, Resource):  # of this step: the session's are there already
-        return 0 if id(held) in found else _add_resource(found, held, None, held.label, node.source)
+    if isinstance(held, Resource):  # of this step, or it was looked at before
+        return 0 if id(held) in found.of_resources else _add_resource(found, held, None, held.label, node.source)
     return _add(found, held, node.name, tag, node.source)
 
 

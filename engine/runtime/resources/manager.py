@@ -8,19 +8,19 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 from weakref import ref
 
 import numpy as np
 
 from ...base import nest
 from ...base.resources import Resource
+from ...kernels.memory.contexts import outside
 from ...kernels.memory.pool import Pool
 from ...kernels.scheduler.allocations import resource_allocations
 
 R = TypeVar("R", bound=Resource)
 Snapshot = dict[str, dict[str, Any]]  # what resources hold, by container and name
-Key = tuple[str, str]
 _logger = logging.getLogger("tagflow")
 
 
@@ -34,10 +34,11 @@ class ResourceManager:
         made nothing is not there.
     """
 
-    __slots__ = ("_resources", "_saved", "of_steps")
+    __slots__ = ("_kinds", "_made", "_saved", "of_steps")
 
     def __init__(self) -> None:
-        self._resources: dict[Key, Resource] = {}  # in the order of making
+        self._kinds: dict[str, dict[str, Any]] = {}  # resources by container and name
+        self._made: list[Resource] = []  # the same, in the order of making
         self._saved: Snapshot = {}  # restored, but not asked for yet
         self.of_steps: dict[int, dict[ref[Resource], None]] = {}
 
@@ -54,8 +55,10 @@ class ResourceManager:
         factory : callable
             ``factory(name)`` makes the resource when there is none yet.
         """
-        found = self._resources.get((container, name))
-        return self._create(container, name, factory) if found is None else cast(R, found)
+        try:
+            return self._kinds[container][name]  # type: ignore[no-any-return]
+        except KeyError:
+            return self._create(container, name, factory)
 
     def _create(self, container: str, name: str, factory: Callable[[str], R]) -> R:
         made = factory(name)
@@ -64,26 +67,28 @@ class ResourceManager:
             # The kernel that asks may be refused memory here and begin again, so nothing is noted before.
             made.restore(saved[name])()
             del saved[name]
-        self._resources[container, name] = made
+        self._kinds.setdefault(container, {})[name] = made
+        self._made.append(made)
         return made
 
     def add_to_step(self, number: int, resource: Resource) -> None:
         """Close a resource, if it still lives, when the step of this number ends. Its handles alone keep it alive."""
-        alive = self.of_steps.get(number)
-        if alive is None:
+        try:
+            alive = self.of_steps[number]
+        except KeyError:
             alive = self.of_steps[number] = {}
         # A loop may make an array in each iteration, so a reference goes when its array does.
         alive[ref(resource, alive.pop)] = None
 
     def __iter__(self) -> Iterator[Resource]:
         """Yield what outlives steps, in the order of making; from any thread."""
-        return iter(list(self._resources.values()))
+        return iter(list(self._made))
 
     # ---- what they hold
 
     def names(self, container: str) -> list[str]:
         """Return the names of one kind of resources, those that were restored and not asked for yet last."""
-        return [name for kind, name in self._resources if kind == container] + list(self._saved.get(container, ()))
+        return [*self._kinds.get(container, ()), *self._saved.get(container, ())]
 
     def nbytes_by_device(self, pools: Mapping[str, Pool]) -> dict[str, int]:
         """Return the bytes that the session's resources hold of each of some pools, each array once."""
@@ -92,9 +97,10 @@ class ResourceManager:
     def snapshot(self) -> Snapshot:
         """Return copies of what the session's resources hold, all at one time: no step runs meanwhile."""
         found = {container: nest.map_structure(_copied, saved) for container, saved in self._saved.items() if saved}
-        for (container, name), resource in self._resources.items():
-            if (saved := resource.snapshot()) is not None:
-                found.setdefault(container, {})[name] = saved
+        for container, resources in self._kinds.items():
+            for name, resource in resources.items():
+                if (saved := resource.snapshot()) is not None:
+                    found.setdefault(container, {})[name] = saved
         return found
 
     def restore(self, snapshot: Mapping[str, Mapping[str, Any]]) -> None:
@@ -105,9 +111,10 @@ class ResourceManager:
         changes, later = [], {kind: dict(saved) for kind, saved in self._saved.items()}
         for container, saved in snapshot.items():
             for name, state in saved.items():
-                resource = self._resources.get((container, name))
+                resource = self._kinds.get(container, {}).get(name)
                 if resource is None:
-                    later.setdefault(container, {})[name] = nest.map_structure(_copied, state)
+                    # In the host's memory, as no step has asked for room for it yet.
+                    later.setdefault(container, {})[name] = outside(nest.map_structure, _copied, state)
                 else:
                     changes.append(resource.restore(state))
         for change in changes:
@@ -133,8 +140,8 @@ class ResourceManager:
 
     async def aclose(self) -> None:
         """Close the session's resources, the newest first, and forget them; twice is fine."""
-        closing = list(self)
-        self._resources.clear()
+        closing, self._made = self._made, []
+        self._kinds.clear()
         self._saved.clear()
         await _close(closing)
 
