@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -126,6 +126,8 @@ class OpDefinition:
         The number of the input that is the result, as it is, of an operation that is there for its effects.
     fuse : Fusion or None
         How it becomes steps of a fused operation. A kernel that is a ufunc of the table of steps says that by itself.
+    outlives_step : bool
+        Its result is the handle of what the session keeps from step to step, so every step finds it on one device.
     static_shape : callable or None
         Of what gives integer vectors, ``static_shape(op)`` is what is known of the shape that the vector stands for.
     stores : callable or None
@@ -161,6 +163,7 @@ class OpDefinition:
     is_reread: bool = False
     result_is_input: int | None = None
     fuse: Fusion | None = None
+    outlives_step: bool = False
     static_shape: Callable[[Operation], Shape | None] | None = None
     stores: Callable[[Operation], Shape] | None = None
     loads: Callable[[Operation, Shape], Shape] | None = None
@@ -170,7 +173,7 @@ class OpDefinition:
 
     @property
     def stateful(self) -> bool:
-        """Whether it has effects, and its kernel takes a KernelContext."""
+        """Whether it has effects, and its kernel takes a `KernelContext` (see `engine/ops/support/context.py`)."""
         return bool(self.effects)
 
     @property
@@ -222,6 +225,7 @@ def define(
     is_reread: bool = False,
     result_is_input: int | None = None,
     fuse: Fusion | None = None,
+    outlives_step: bool = False,
     static_shape: Callable[[Any], Shape | None] | None = None,
     stores: Callable[[Any], Shape] | None = None,
     loads: Callable[[Any, Shape], Shape] | None = None,
@@ -255,6 +259,7 @@ def define(
         is_reread,
         result_is_input,
         fuse,
+        outlives_step,
         static_shape,
         stores,
         loads,
@@ -293,40 +298,3 @@ def runs_on(op: Operation) -> str:
 def host_inputs(op: Operation) -> list[bool]:
     """Return for each input of an operation whether its kernel wants it in the host's memory."""
     return [parameter.is_host for parameter in op.definition.signature.flat(len(op.inputs))]
-
-
-class StepContext(Protocol):
-    """What a step offers to stateful kernels."""
-
-    number: int
-    seed: int
-    variables: Any
-    threads: Any
-    contexts: Any
-    parts: Any
-    swap: Any
-
-    def show(self, key: str, value: Any) -> Any:
-        """Show a value to who watches the tensor named `key`; return what must be awaited, if anything."""
-
-
-class KernelContext(Protocol):
-    """Which instance a stateful kernel runs for.
-
-    Attributes
-    ----------
-    step : StepContext
-        Step number, graph seed, the session's variables, its threads for functions that block, and its contexts for
-        kernels.
-    operation : str
-        Name of the operation.
-    frame_id : int
-        Pure function of the path of the loop frame; 0 in the root frame.
-    iteration : int
-        Iteration within the frame.
-    """
-
-    step: StepContext
-    operation: str
-    frame_id: int
-    iteration: int

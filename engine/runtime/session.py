@@ -2,39 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
-from ..base.errors import GraphError
+from ..base.errors import GraphError, SessionClosed
 from ..base.settings import DEFAULTS, Settings
 from ..ir.graph import Graph
 from ..ir.scopes import PersistentScope, Scope, get_default_graph
 from ..ir.tensor import Tensor
 from ..ops.internal import partial_run as _parts  # noqa: F401  declares the operation types of steps in parts
 from ..ops.internal import watch as _watching  # noqa: F401  declares the operation type that shows values
-from ..ops.state.variables import VariableStore, fitting
+from ..ops.state.variables import CONTAINER, fitting, slots_of, write_slots
 from ..streams.contract import Device
+from .devices.device_values import copied_out
 from .devices.session_devices import memory_figures, open_devices
 from .memory.arbiter import MemoryArbiter
-from .memory.limits import Limit, read_variables, set_limits, write_variables
+from .memory.limits import Limit, from_outside, set_limits
 from .memory.session_swap import Swap, Swapping
 from .observe.numerics import require_finite
 from .observe.statistics import Statistics
 from .observe.trace import Trace
 from .observe.watch import Watch
 from .report import Report, report_of
+from .resources.manager import ResourceManager, Snapshot
 from .scheduling.blocking_calls import BlockingCalls
 from .scheduling.worker_pool import WorkerPool
 from .steps.environment import StepEnvironment
 from .steps.execution import executor_named
 from .steps.partial_run import PartialRun, begin, run_part
 from .steps.request import feed_values, make_request, resolve_feeds
-from .steps.runner import StepRunner
+from .steps.runner import REOPEN, StepRunner
 from .steps.step import Step
+
+R = TypeVar("R")
 
 
 class Session:
@@ -100,7 +104,7 @@ class Session:
     ) -> None:
         self.graph = graph if graph is not None else get_default_graph()
         self.settings = replace(settings, fuse=False) if check_numerics else settings
-        self.variables = VariableStore()
+        self.resources = ResourceManager()
         self._scope = PersistentScope(Scope(self.graph.root))
         self._devices = open_devices(devices, settings)
         set_limits(self._devices, memory_limit)
@@ -110,7 +114,7 @@ class Session:
             self.settings,
             self._devices,
             soft_placement,
-            self.variables,
+            self.resources,
             self._threads,
             self._cores,
             MemoryArbiter(self._threads, self._cores, devices=self._devices),
@@ -312,7 +316,10 @@ class Session:
             If a variable asked for has no value.
         """
         self._steps.check_open()
-        return await read_variables(self.variables, names, self._devices)
+        wanted = self.resources.names(CONTAINER) if names is None else names
+        slots = self._from_outside("the values restored", slots_of, self.resources, wanted)
+        values = {slot.name: slot.copied() for slot in slots if names is not None or slot.is_initialized}
+        return await self._copied_out(values)  # type: ignore[no-any-return]
 
     async def write_variables(self, values: Mapping[str, Any]) -> None:
         """Set variables, all or (when one does not fit) none.
@@ -328,8 +335,45 @@ class Session:
             If the graph has no variable of a name; a DtypeError or ShapeError if a value does not fit its variable.
         """
         self._steps.check_open()
-        arrays = fitting(values, {v.name: v for v in self.graph.collections.get("variables", ())})
-        write_variables(self.variables, arrays, self._devices[0].contexts)
+        arrays = self._fitting(values)
+        self._from_outside("the new values of variables", write_slots, self.resources, arrays)
+
+    async def snapshot(self) -> Snapshot:
+        """Return copies of all that the session keeps from step to step, taken at one time: between two updates.
+
+        Returns
+        -------
+        dict of str to dict of str to object
+            By kind ("variables") and name: arrays in the host's memory, or structures of them.
+        """
+        self._steps.check_open()
+        return await self._copied_out(self.resources.snapshot())  # type: ignore[no-any-return]
+
+    async def restore(self, snapshot: Mapping[str, Mapping[str, Any]]) -> None:
+        """Let the session hold again what it held at a snapshot, its own or that of another session of this graph.
+
+        Parameters
+        ----------
+        snapshot : mapping of str to mapping of str to object
+            What :meth:`snapshot` returned, or a part of it; what is not in it stays as it is.
+
+        Raises
+        ------
+        GraphError, DtypeError, ShapeError
+            If a value does not fit its variable. Then nothing has changed, nor if there is no memory.
+        """
+        self._steps.check_open()
+        variables = self._fitting(snapshot.get(CONTAINER, {}))
+        self._from_outside("the values restored", self.resources.restore, {**snapshot, CONTAINER: variables})
+
+    def _fitting(self, values: Mapping[str, Any]) -> dict[str, np.ndarray[Any, Any]]:
+        return fitting(values, {v.name: v for v in self.graph.collections.get("variables", ())})
+
+    def _from_outside(self, what: str, function: Callable[..., R], *arguments: Any) -> R:
+        return from_outside(self._devices[0].contexts, self.resources, what, function, *arguments)
+
+    async def _copied_out(self, values: Any) -> Any:
+        return await copied_out(values, [each.device for each in self._devices])
 
     def statistics(self) -> Statistics:
         """Return a snapshot of counts."""
@@ -338,7 +382,7 @@ class Session:
         counts = Statistics(steps.started, len(steps.running), len(steps.cache), orphaned)
         if steps.admission is not None:
             counts = replace(counts, steps_waiting=steps.admission.waiting, steps_refused=steps.admission.refused)
-        return replace(counts, **memory_figures(self._devices))
+        return replace(counts, **memory_figures(self._devices, self.resources))
 
     def watch(self, tensor: Any, *, limit: int = 16, policy: str = "block") -> Watch:
         """Return an async iterator over the values of a tensor in the steps that start from now on.
@@ -399,13 +443,14 @@ class Session:
         Blocking functions that outlive their steps are waited for too, at most ``Settings.close_seconds``.
         When cancelled it stops waiting: the steps still end, each in its task.
         """
+        self.resources.cancel(SessionClosed("the session was closed", hint=REOPEN))
         try:
             await self._steps.aclose()
             await self._threads.aclose(self.settings.close_seconds)
             await self._cores.aclose()
         finally:
             self._steps.cache.clear()
-            self.variables.clear()
+            await self.resources.aclose()
             await self._swapping.aclose()
             for each in self._devices:
                 if each.owned:

@@ -110,6 +110,14 @@ class SyncSession:
         """Set variables to `values` by name; see :meth:`Session.write_variables`."""
         self._call(self._session.write_variables, values)
 
+    def snapshot(self) -> dict[str, dict[str, Any]]:
+        """Return copies of all that the session keeps from step to step; see :meth:`Session.snapshot`."""
+        return self._call(self._session.snapshot)  # type: ignore[no-any-return]
+
+    def restore(self, snapshot: Mapping[str, Mapping[str, Any]]) -> None:
+        """Let the session hold again what `snapshot` says; see :meth:`Session.restore`."""
+        self._call(self._session.restore, snapshot)
+
     def statistics(self) -> Statistics:
         """Return a snapshot of counts."""
         return self._session.statistics()

@@ -1,10 +1,11 @@
-"""What has memory of a device: the arrays that instances, loops and variables hold, for errors."""
+"""What has memory of a device: the arrays that instances, loops and resources hold, for errors and statistics."""
 
 from cpython.object cimport PyObject
 from libc.stdint cimport int64_t, uint32_t
 
 import numpy as np
 
+from tagflow.base.resources import Resource
 from tagflow.kernels.core.table import Kind
 
 from tagflow.kernels.core.frames cimport Frame, Iteration
@@ -19,11 +20,7 @@ from tagflow.kernels.scheduler.series cimport Series
 
 cdef list allocations_of(Machine* m, CompiledPlan compiled, Pool pool, object step):
     """Return (bytes, operation, tag or None, user's line) of what holds memory, each array once."""
-    found = Found()
-    found.byte_counter = None if pool.is_allocator else pool
-    for slot in getattr(step, "variables", ()):
-        if slot.is_initialized and pool.counts(slot.read()):
-            _add(found, slot.read(), f"variable {slot.name}", None, None)
+    found = _resources_in(pool, getattr(step, "resources", ()))
     for node in compiled.plan.nodes:
         if node.kind == Kind.CONST:
             _add(found, node.value, node.name, None, node.source)
@@ -41,8 +38,47 @@ cdef list allocations_of(Machine* m, CompiledPlan compiled, Pool pool, object st
     return allocations
 
 
+def resource_allocations(resources, Pool pool):
+    """Return (bytes, label, None, None) of what resources hold of the memory that a pool counts, each array once."""
+    return list(_resources_in(pool, resources).values())
+
+
 class Found(dict):
-    """What has memory, by the id of an array or series; `ledger` says what is in the memory, where not all is."""
+    """What has memory, by the id of an array, series or resource.
+
+    Attributes
+    ----------
+    byte_counter : ByteCounter or None
+        Says what is in the memory, where not all arrays of a plan are.
+    of_resources : set of int
+        Ids of resources that were looked at, and of the arrays that they hold here: their bytes stand at the resource.
+    """
+
+
+cdef object _resources_in(Pool pool, object resources):
+    """Begin with what outlives the step: an array that a variable and an edge both hold is the variable's."""
+    found = Found()
+    found.byte_counter = None if pool.is_allocator else pool
+    found.of_resources = set()
+    for resource in resources:
+        _add_resource(found, resource, pool, resource.label, None)
+    return found
+
+
+cdef int _add_resource(object found, object resource, Pool pool, str label, object source) except -1:
+    """Add all that a resource holds as one; with a pool only what the pool counts, as others are on other devices."""
+    cdef int64_t size = 0
+    found.of_resources.add(id(resource))
+    for array in resource.arrays():
+        owner = _owner(array)
+        if id(owner) in found or id(owner) in found.of_resources or not _takes(found, owner):
+            continue
+        if pool is None or pool.counts(owner):
+            found.of_resources.add(id(owner))
+            size += owner.nbytes
+    if size:
+        found[id(resource)] = size, label, None, source
+    return 0
 
 
 cdef dict _producers(plan):
@@ -94,8 +130,8 @@ cdef int _add_value(
     held = <object><PyObject*>value.bits
     if isinstance(held, Series):
         return _add_each(found, <Series>held, f"values saved for {node.name}", None, node.source)
-    for each in getattr(held, "elements", ()):  # of a TensorArray
-        _add(found, each.value, f"elements of {held.name}", None, node.source)
+    if isinstance(held, Resource):  # of this step, or it was looked at before
+        return 0 if id(held) in found.of_resources else _add_resource(found, held, None, held.label, node.source)
     return _add(found, held, node.name, tag, node.source)
 
 
@@ -116,7 +152,7 @@ cdef int _add_each(object found, Series series, str operation, object tag, objec
     for i in range(series.capacity):
         if series.slots[i].form == OBJECT:
             owner = _owner(<object><PyObject*>series.slots[i].bits)
-            if id(owner) not in seen and id(owner) not in found:
+            if not (id(owner) in seen or id(owner) in found or id(owner) in found.of_resources):
                 seen.add(id(owner))
                 size += owner.nbytes if _takes(found, owner) else 0
     if size:
@@ -127,7 +163,7 @@ cdef int _add_each(object found, Series series, str operation, object tag, objec
 cdef int _add(object found, object held, str operation, object tag, object source) except -1:
     """Add an array, or that which it is a view of, unless it is there."""
     owner = _owner(held)
-    if _takes(found, owner) and owner.nbytes > 8:
+    if id(owner) not in found.of_resources and _takes(found, owner) and owner.nbytes > 8:
         found.setdefault(id(owner), (owner.nbytes, operation, tag, source))
     return 0
 

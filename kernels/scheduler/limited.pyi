@@ -26,3 +26,6 @@ class NoRoom(MemoryError):
 
 class LimitedMachine(StepMachine):
     """One execution of a compiled plan within the limit of the context's pool."""
+
+    def fail_out_of_memory(self) -> None:
+        """Fail the step, since nothing will give memory to what is parked."""

@@ -11,8 +11,6 @@ from libc.stdint cimport int64_t
 from libc.stdlib cimport free, realloc
 from libc.string cimport memset
 
-import numpy as np
-
 from tagflow.kernels.core.convert cimport box
 from tagflow.kernels.core.table cimport Type
 from tagflow.kernels.core.values cimport EMPTY, SCALAR, Counters, Value, drop, empty, hold, object_value
@@ -68,20 +66,6 @@ cdef class Series:
         """Return the numbers of the slots written, in order."""
         return [i for i in range(self.capacity) if self.slots[i].form != EMPTY]
 
-    def add(self, Series other):
-        """Return a series with the slots of both; where both have one it holds the sum.
-
-        Series in slots are added in the same way.
-        """
-        result = Series()
-        for index in self.indices():
-            result.put(index, self.get(index))
-        for index in other.indices():
-            mine = self.get(index)
-            theirs = other.get(index)
-            result.put(index, theirs if mine is None else _add(mine, theirs))
-        return result
-
     def __repr__(self):
         return f"Series({self.indices()})"
 
@@ -126,10 +110,3 @@ cdef class Series:
         self.slots = grown
         self.capacity = capacity
         return 0
-
-
-cdef object _add(object mine, object theirs):
-    """Return the sum of what two slots hold."""
-    if isinstance(mine, Series):
-        return mine.add(theirs)
-    return np.asarray(np.add(mine, theirs))

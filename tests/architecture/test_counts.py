@@ -12,7 +12,7 @@ BARS = {
     "hand-made Operation(...)": 17,
     "formatter pragmas": 0,
     "functions with more than 12 branches": 8,
-    "files of more than 500 lines": 1,
+    "files of more than 500 lines": 0,
 }
 COUNTS = counts()
 

@@ -75,7 +75,7 @@ async def test_who_has_read_variables_keeps_what_they_were(optimizer, device):
     async with tg.Session(graph, devices=[device], settings=ON) as session:
         await session.run(init)
         await session.run(train)
-        kept = session.variables.read()
+        kept = session.resources.snapshot()["variables"]
         before = await session.read_variables()
         RawModule.launched.clear()
         await session.run(train)

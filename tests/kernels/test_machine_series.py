@@ -192,21 +192,6 @@ def test_series_by_hand():
         series.put(2**60, 0)
 
 
-def test_series_add():
-    left, right, nested = Series(), Series(), Series()
-    nested.put(2, np.float32(1))
-    for index, value in [(0, np.arange(2)), (1, np.float32(2)), (5, nested)]:
-        left.put(index, value)
-    for index, value in [(1, np.asarray(np.float32(3))), (4, np.ones(1)), (5, nested)]:
-        right.put(index, value)
-    total = left.add(right)
-    assert total.indices() == [0, 1, 4, 5]
-    assert total.get(1) == 5
-    assert (type(total.get(1)), total.get(1).dtype) == (np.ndarray, np.float32)
-    assert total.get(5).get(2) == 2
-    assert left.get(1) == 2
-
-
 def test_i32_is_the_dtype_of_what_was_saved():
     plan = Planner()
     series, _ = saving_loop(plan, 1, lambda i: push(plan, i))

@@ -3,21 +3,18 @@
 from dataclasses import dataclass, field
 
 import numpy as np
-from tagflow.kernels.memory.contexts import KernelContexts
-from tagflow.ops.state.variables import VariableStore
+from tagflow.ops.support.context import StepContext
+from tagflow.runtime.resources.manager import ResourceManager
 
 
-@dataclass
-class Step:
-    number: int = 1
-    seed: int = 7
-    variables: VariableStore = field(default_factory=VariableStore)
-    contexts: KernelContexts = field(default_factory=KernelContexts)
+def make_step(number=1, seed=7, resources=None):
+    """Return the context of a step, with resources of its own unless some are given."""
+    return StepContext(number, seed, ResourceManager() if resources is None else resources)
 
 
 @dataclass
 class Instance:
-    step: Step = field(default_factory=Step)
+    step: StepContext = field(default_factory=make_step)
     operation: str = "op"
     frame_id: int = 0
     iteration: int = 0
@@ -27,7 +24,7 @@ class Walk:
     """Values of one step, each operation run once, inputs before it."""
 
     def __init__(self, step=None):
-        self.step = step or Step()
+        self.step = step or make_step()
         self.values = {}
 
     def run(self, element):

@@ -8,13 +8,13 @@ from tagflow.ir.graph import Graph
 from tagflow.ops.math import arithmetic, elementwise  # noqa: F401
 from tagflow.ops.math.random import categorical, random_normal, random_shuffle, random_uniform, truncated_normal
 
-from tests.ops.instances import Instance, Step, Walk
+from tests.ops.instances import Instance, Walk, make_step
 
 pytestmark = pytest.mark.usefixtures("graph")
 
 
 def draw(*, number=1, seed=7, frame_id=0, iteration=0, op_seed=3):
-    context = Instance(Step(number, seed), "op", frame_id, iteration)
+    context = Instance(make_step(number, seed), "op", frame_id, iteration)
     return tuple(definition_of("RandomUniform").kernel(np, context, [4], dtype=float32, seed=op_seed).tolist())
 
 

@@ -8,9 +8,10 @@ from tagflow.ir.apply import apply, constant
 from tagflow.ir.definition import definition_of
 from tagflow.ir.region import Region
 from tagflow.ops.math import arithmetic, elementwise  # noqa: F401
-from tagflow.ops.state.variables import VariableSlot, VariableStore, fitting
+from tagflow.ops.state.variables import VariableSlot, fitting, slots_of, write_slots
+from tagflow.runtime.resources.manager import ResourceManager
 
-from tests.ops.instances import Instance, Step, Walk, cotangents
+from tests.ops.instances import Instance, Walk, cotangents, make_step
 
 
 def initialized():
@@ -205,24 +206,25 @@ def test_the_initializer_is_a_step_of_its_own(graph):
         global_variables_initializer()
 
 
-def test_a_store_writes_all_or_nothing(graph):
+def test_slots_are_written_all_or_none(graph):
     w, n = Variable([1.0, 2.0], name="w"), Variable(3, name="n")
-    store, known = VariableStore(), {"w": w, "n": n}
+    resources, known = ResourceManager(), {"w": w, "n": n}
     for wrong, error in (({"x": 1}, GraphError), ({"n": 2, "w": [1.0]}, ShapeError), ({"n": 1.5}, DtypeError)):
         with pytest.raises(error):
-            store.write(fitting(wrong, known))
-    assert store.read() == {}
-    store.write(fitting({"n": 4, "w": [5.0, 6.0]}, known))
-    copies = store.read(["n", "w"])
+            write_slots(resources, fitting(wrong, known))
+    assert resources.snapshot() == {}
+    write_slots(resources, fitting({"n": 4, "w": [5.0, 6.0]}, known))
+    copies = resources.snapshot()["variables"]
     copies["w"][:] = 0
-    np.testing.assert_array_equal(store.slot("w").read(), [5, 6])
-    assert (copies["n"], store.nbytes()) == (4, 12)
+    slot, missing = slots_of(resources, ["w", "missing"])
+    np.testing.assert_array_equal(slot.read(), [5, 6])
+    assert (copies["n"], sum(a.nbytes for each in resources for a in each.arrays())) == (4, 12)
     with pytest.raises(UninitializedVariableError):
-        store.read(["missing"])
+        missing.copied()
 
 
 def test_slots_are_shared_by_name():
-    step = Step()
+    step = make_step()
     kernel = definition_of("VariableHandle").kernel
     first, second = (kernel(np, Instance(step, name), shared_name="w") for name in ("a", "b"))
     assert first is second

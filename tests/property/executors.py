@@ -4,9 +4,9 @@ import numpy as np
 import tagflow as tg
 from tagflow.compile import Target
 from tagflow.kernels.scheduler.state import live_counts
-from tagflow.ops.state.variables import VariableStore
+from tagflow.ops.support.context import StepContext
+from tagflow.runtime.resources.manager import ResourceManager
 from tagflow.runtime.steps.compiled_step import compile_request
-from tagflow.runtime.steps.context import StepContext
 from tagflow.runtime.steps.environment import StepEnvironment
 from tagflow.runtime.steps.execution import Execution, ReferenceExecution
 from tagflow.runtime.steps.request import make_request
@@ -23,13 +23,13 @@ async def run_everywhere(built, feeds, initial, salt):
     step = compile_request(built.graph, make_request(built.graph, built.fetches), tuple(feeds), Target())
     for executor, seeds in SHUFFLES.items():
         for seed in [seed and seed + salt for seed in seeds]:
-            variables = VariableStore()
-            variables.write(initial)
-            context = StepContext(0, built.graph.seed, variables)
+            resources = ResourceManager()
+            resources.restore({"variables": initial})
+            context = StepContext(0, built.graph.seed, resources)
             values = step.convert(list(feeds.values()))
             fetched = await executor(step, context, values, StepEnvironment(tg.Settings(shuffle_seed=seed))).run()
             where = f"{executor.__name__} shuffled by {seed}"
-            yield where, built.in_order(step.tensors, fetched), variables.read()
+            yield where, built.in_order(step.tensors, fetched), resources.snapshot().get("variables", {})
 
 
 async def check_executors(program):

@@ -47,7 +47,6 @@ async def check_limit(program, window, fraction, seed):
         async with tg.Session(built.graph, devices=[device], settings=settings, timeout=20) as session:
             with suppress(tg.DeviceMemoryError):
                 compare(*await run_from(session, built, feeds, initial), expected, f"limit {limit}")
-        session.variables.clear()
         del session
         gc.collect()
         assert (device.live_bytes, device.peak_bytes <= limit) == (0, True)

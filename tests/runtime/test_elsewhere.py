@@ -9,6 +9,7 @@ import pytest
 import tagflow as tg
 from tagflow.base.errors import GraphError, OpError
 from tagflow.base.settings import DEFAULTS
+from tagflow.ops.state.variables import slots_of
 from tagflow.streams import Event
 from tagflow.training import AdamOptimizer as Adam
 from tagflow.training import GradientDescentOptimizer as GradientDescent
@@ -128,11 +129,11 @@ async def test_variables_are_on_the_device_and_read_and_written_from_outside(dev
         init = tg.global_variables_initializer()
     async with tg.Session(graph, devices=[device]) as session:
         await session.run(init)
-        assert isinstance(session.variables.slot("v").read(), Array)
+        assert isinstance(slots_of(session.resources, "v")[0].read(), Array)
         np.testing.assert_array_equal((await session.read_variables())["v"], W)
         await session.write_variables({"v": 3 * W})
         np.testing.assert_array_equal(await session.run(read), 3 * W)
-        assert isinstance(session.variables.slot("v").read(), Array)
+        assert isinstance(slots_of(session.resources, "v")[0].read(), Array)
         np.testing.assert_array_equal(await session.run(after), 3 * W + W)
         await session.write_variables({"v": W})
         np.testing.assert_array_equal((await session.read_variables(["v"]))["v"], W)

@@ -7,7 +7,7 @@ from tagflow.ir.apply import convert_to_tensor
 from tagflow.ir.program import Program
 from tagflow.runtime.reference.executor import ReferenceMachine
 
-from tests.ops.instances import Step
+from tests.ops.instances import make_step
 from tests.support.compiling import plan_of
 
 
@@ -17,7 +17,7 @@ async def execute(fetches, feeds=None, targets=(), shuffle_seed=None):
     graph = (list(fetches) + list(targets))[0].graph
     plan = plan_of(Program(graph, list(feeds), list(fetches), list(targets)))
     values = [np.asarray(value, tensor.dtype.numpy) for tensor, value in feeds.items()]
-    machine = ReferenceMachine(plan, Step(), values, shuffle_seed)
+    machine = ReferenceMachine(plan, make_step(), values, shuffle_seed)
     await machine.run()
     if machine.failure is not None:
         raise machine.failure[2]

@@ -3,8 +3,8 @@
 from tagflow.ir.program import Program
 from tagflow.kernels.scheduler.machine import StepMachine
 from tagflow.kernels.scheduler.plan import CompiledPlan
-from tagflow.ops.state.variables import VariableStore
-from tagflow.runtime.steps.context import StepContext
+from tagflow.ops.support.context import StepContext
+from tagflow.runtime.resources.manager import ResourceManager
 
 from tests.support.compiling import plan_of
 from tests.support.settings import ON
@@ -13,7 +13,7 @@ from tests.support.settings import ON
 def machine_results(fetches, feeds, arrays, settings=ON):
     """Return what fetches are when arrays are fed, on one device; raises what failed first."""
     plan = CompiledPlan(plan_of(Program(fetches[0].graph, feeds, fetches), settings))
-    machine = StepMachine(plan, StepContext(0, 0, VariableStore()), arrays)
+    machine = StepMachine(plan, StepContext(0, 0, ResourceManager()), arrays)
     machine.drain(10)
     if machine.failure is not None:
         raise machine.failure[2]

@@ -4,6 +4,10 @@ A value is alive if all conditions of its set hold: a predicate came alive with 
 this iteration, or a symbol for what is not analysed. Values with equal sets are alive and dead together. That all
 variables of a loop are alive together is assumed first; for a frame where it does not come out, each variable gets a
 symbol of its own and the analysis is done again.
+
+A condition is a tuple: ("choice", predicate, side, sides), ("loop", frame), ("enter", conditions of the value that
+entered) or ("symbol", operation). Equal sets mean equal deadness; unequal sets mean nothing, so every rule here may be
+too careful, and none may be too clever. See docs/design/0009-devices.md.
 """
 
 from __future__ import annotations
@@ -59,13 +63,23 @@ def analyse(operations: Sequence[Operation], frames: Frames) -> dict[Value, Cond
 
 
 class _Analysis:
-    """One walk over the operations; variables of the frames in `apart` are not taken to be alive together."""
+    """One walk over the operations; the variables of the frames in `apart` are not taken to be alive together.
+
+    Attributes
+    ----------
+    of : dict of Tensor or Operation to frozenset
+        Conditions of what was visited.
+    starts : dict of str to frozenset
+        By frame, the conditions under which the variable visited first enters; `holds` compares the others with it.
+    merges : dict of str to list of Operation
+        By frame, the Merges of its variables.
+    """
 
     def __init__(self, frames: Frames, apart: set[str]) -> None:
         self.frames = frames
         self.apart = apart
         self.of: dict[Value, Conditions] = {}
-        self.starts: dict[str, Conditions] = {}  # by frame: under which conditions its variables enter
+        self.starts: dict[str, Conditions] = {}
         self.merges: dict[str, list[Operation]] = {}
 
     def visit(self, op: Operation) -> None:
@@ -84,7 +98,15 @@ class _Analysis:
         return self.simple(frozenset().union(*(self.of[source] for source in sources)))
 
     def simple(self, found: Conditions) -> Conditions:
-        """Leave out that an invariant entered a loop, where the loop's variables did under the same conditions."""
+        """Leave out ("enter", conditions) of an invariant where a loop in the set is alive only under these conditions.
+
+        In a body, `x * c` with a variable x and an invariant c has ("loop", frame) from x and ("enter", s) from c. The
+        loop is alive only if its variables entered, that is under `starts[frame]`. If s is a part of these, c entered
+        whenever the loop is alive, and the product is alive exactly if x is. Without this rule every message that
+        depends on an invariant would be a group of its own, and in most loops that is all of them.
+
+        Only whole "enter" conditions go: what is in s besides `starts[frame]` could make c dead in a live loop.
+        """
         known = [self.starts[c[1]] for c in found if c[0] == "loop"]
         return frozenset(c for c in found if c[0] != "enter" or not any(c[1] <= start for start in known))
 
@@ -97,15 +119,18 @@ class _Analysis:
             return self.leave(op)
         if op.role is Role.CONTROL_TRIGGER:
             return frozenset()
+        # A slot of a branch that did not run reads as dead: when that is, only the forward step knows.
         unsure = op.role is Role.SERIES_READ and op.attrs["maybe"]
         return self.inputs(op) | ({("symbol", op)} if unsure else frozenset())
 
     def merge(self, op: Operation) -> Conditions:
         frame = self.frames.of[op]
         if not any(t.op.role is Role.NEXT_ITERATION for t in op.inputs):
+            # The Merge of a cond: alive whatever was chosen, if every branch is there under the same other conditions.
             found = _rejoined([self.of[t] for t in op.inputs])
             return frozenset([("symbol", op)]) if found is None else found
         self.merges.setdefault(frame, []).append(op)
+        # Recorded before the back edge is visited: operations of the body need it, and NextIterations come after them.
         self.starts.setdefault(frame, self.start(op))
         return frozenset([("symbol", op) if frame in self.apart else ("loop", frame)])
 

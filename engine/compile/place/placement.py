@@ -1,13 +1,14 @@
-"""Placement: a device for each operation.
+"""Placement: a device for each group of operations that must be together.
 
-What the user asked for comes first. Then loop variables go where their next value is computed, and the rest goes
-where most of its data comes from; constants, feeds and invariants, which cost nothing to have, go where they are used.
+What the user asked for comes first. Then four phases place the groups that are left, each by what earlier phases have
+placed (`_PHASES`): arrays and stacks, loop variables, computations, and last the constants, feeds and invariants, which
+cost nothing to have. See docs/design/0009-devices.md.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from ...base.device_names import DeviceSpec
 from ...base.errors import GraphError
@@ -61,19 +62,33 @@ def place(
 
 
 class _Placement:
+    """Placement of one program: its groups, and the phases that give each a device.
+
+    Attributes
+    ----------
+    operations : list of Operation
+        Inputs before the operations that use them.
+    users : dict of Operation to list of Operation
+    groups : list of Group
+    of : dict of Operation to Group
+    """
+
     def __init__(self, operations: Sequence[Operation], choice: Choice) -> None:
         self.operations = topological_order(operations)
         self.users = users_of(operations)
         self.groups = find_groups(operations)
         self.of = {op: group for group in self.groups for op in group.members}
+        self.place_asked(choice)
+        for phase in _PHASES:
+            phase(self)
+
+    def place_asked(self, choice: Choice) -> None:
+        """Place groups that may go to one device only: as the user asked, or as another step must find them there."""
         for group in self.groups:
             group.candidates = choice.candidates(group)
-            if _has_variable(group) or len(group.candidates) == 1:
+            # What outlives steps may not depend on what else a step computes: it goes to the first device allowed.
+            if _outlives_step(group) or len(group.candidates) == 1:
                 group.device = group.candidates[0]
-        self.states()
-        self.loops()
-        self.others()
-        self.sources()
 
     def device(self, op: Operation) -> DeviceSpec:
         found = self.of[op].device
@@ -81,12 +96,12 @@ class _Placement:
         return found
 
     def settle(self, group: Group, places: Iterable[DeviceSpec | None]) -> None:
-        """Put a group at the first of some places that it may go to, if there is one."""
+        """Put a group on the first device of `places` that the group may go to, if it has no device yet."""
         if group.device is None:
             group.device = next((p for p in places if p in group.candidates), None)
 
-    def loops(self) -> None:
-        """Loop variables, inner ones first: to where the next value is made, else to where the value is used."""
+    def place_loops(self) -> None:
+        """Place loop variables, inner ones first: where the next value is computed, else where the value is used."""
         for op in reversed(self.operations):
             group = self.of[op]
             if is_loop_merge(op) and group.device is None:
@@ -95,7 +110,7 @@ class _Placement:
                 self.wish(group, group.members)
 
     def maker(self, op: Operation, seen: set[Group]) -> DeviceSpec | None:
-        """Return where a value is made: if that is not decided, where the first of its data comes from that is."""
+        """Return the device of an operation, or of the first placed operation that its data comes from."""
         todo = [op]
         while todo:
             group = self.of[op := todo.pop()]
@@ -106,20 +121,21 @@ class _Placement:
                 todo += [t.op for member in group.members for t in reversed(_data(member))]
         return None
 
-    def states(self) -> None:
-        """Arrays and stacks: to where a value is stored first (rule 114). Series: to where the value is made."""
+    def place_states(self) -> None:
+        """Place arrays and stacks where a value is stored first (rule 114), series where their value is computed."""
         for group in self.groups:
             if group.device is None and group.holds_state:
                 self.wish(group, sorted((op for op in group.members if _is_wish(op)), key=lambda op: not stored_by(op)))
                 self.settle(group, (self.of[source].device for source in group.stored))
 
     def wish(self, group: Group, operations: Sequence[Operation]) -> None:
+        """Narrow a group to the devices that its operations would like, and place it if that leaves one."""
         if group.device is None:
             group.candidates = wished([op for op in operations if not binds(op)], group.candidates)
             group.device = group.candidates[0] if len(group.candidates) == 1 else None
 
-    def others(self) -> None:
-        """What is left: to where its data comes from."""
+    def place_computations(self) -> None:
+        """Place what computes where most of its data comes from."""
         for op in self.operations:
             group = self.of[op]
             if not _is_source(group) and (stored_by(op) or not group.stored):
@@ -127,13 +143,14 @@ class _Placement:
                 self.settle(group, group.candidates)
 
     def places(self, group: Group) -> Iterator[DeviceSpec | None]:
-        """Yield the places that a group may go to, the best first."""
+        """Yield devices for a group, the best first: by bytes of data that are there, then by users."""
         sizes: dict[DeviceSpec, int] = {}
         for op in _suppliers(group):
             if (found := self.origin(op)) is not None:
                 sizes[found] = sizes.get(found, 0) + (0 if group.holds_state else _size(op))
         most = max(sizes.values(), default=0)
         largest = [device for device in sizes if sizes[device] == most]
+        # A tie goes to the preferred device, so that a program which asks for nothing stays on the first one.
         if group.candidates[0] in largest and not group.holds_state:
             yield group.candidates[0]
         yield from largest
@@ -141,12 +158,12 @@ class _Placement:
         yield from (self.of[u].device for op in group.members for u in self.users[op] if self.of[u] is not group)
 
     def origin(self, op: Operation) -> DeviceSpec | None:
-        """Return where a value comes from; an invariant comes from outside its loop."""
+        """Return the device that a value comes from; a loop invariant comes from outside its loop."""
         found = self.of[op].device
         return self.origin(op.inputs[0].op) if found is None and is_invariant(op) else found
 
-    def sources(self) -> None:
-        """Constants, feeds and invariants: to where they are used first."""
+    def place_sources(self) -> None:
+        """Place constants, feeds and invariants where they are used first; groups without users where they may be."""
         for op in reversed(self.operations):
             group = self.of[op]
             self.settle(group, (self.of[u].device for m in group.members for u in self.users[m]))
@@ -154,9 +171,20 @@ class _Placement:
             self.settle(group, group.candidates)
 
 
-def _has_variable(group: Group) -> bool:
-    """Whether a variable is in the group: every step must find it in the same place."""
-    return bool(group.of_type("VariableHandle"))
+# States come before loops, so that the device of an array draws the loop variables computed from it. Loops come before
+# computations, since a body follows its variables: a variable on another device than its next value would cost a
+# message in each iteration. Sources go wherever they are used, so they come last.
+_PHASES: tuple[Callable[[_Placement], None], ...] = (
+    _Placement.place_states,
+    _Placement.place_loops,
+    _Placement.place_computations,
+    _Placement.place_sources,
+)
+
+
+def _outlives_step(group: Group) -> bool:
+    """Whether the group has the handle of what outlives steps: every step must find that in the same place."""
+    return any(op.definition.outlives_step for op in group.members)
 
 
 def _is_source(group: Group) -> bool:

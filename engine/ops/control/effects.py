@@ -11,12 +11,13 @@ from ...base import nest
 from ...base.errors import GraphError, OpError
 from ...ir import scopes
 from ...ir.apply import apply, convert_to_tensor
-from ...ir.definition import KernelContext, NotDifferentiable, define
+from ...ir.definition import NotDifferentiable, define
 from ...ir.operation import Operation
 from ...ir.tensor import Tensor
 from ...ir.traits import Effect
 from ...kernels.memory.contexts import outside
 from ..support.common import nothing, same_as
+from ..support.context import KernelContext
 from .placeholders import identity, no_op
 
 

@@ -12,10 +12,11 @@ from ...base import dtypes
 from ...base.dtypes import DType
 from ...base.errors import DtypeError, OpError
 from ...base.shapes import Shape
-from ...ir.definition import REQUIRED, KernelContext, NotDifferentiable, define
+from ...ir.definition import REQUIRED, NotDifferentiable, define
 from ...ir.operation import Operation
 from ...ir.traits import Effect
 from ...kernels.memory.contexts import outside
+from ..support.context import KernelContext
 
 
 def _frozen(value: Any) -> Any:
@@ -27,11 +28,17 @@ def _frozen(value: Any) -> Any:
     return view
 
 
+def _threads(context: KernelContext) -> Callable[..., Awaitable[Any]]:
+    threads = context.step.threads
+    assert threads is not None  # a session has some
+    return threads
+
+
 def _call(
     context: KernelContext, function: Callable[..., Any], inputs: Sequence[Any], blocking: bool, **expected: Any
 ) -> Any:
     values = map(_frozen, inputs)
-    result = context.step.threads(function, *values) if blocking else function(*values)
+    result = _threads(context)(function, *values) if blocking else function(*values)
 
     def check(value: Any) -> Any:
         return _checked(context, function, value, **expected)

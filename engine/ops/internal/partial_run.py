@@ -6,21 +6,28 @@ from typing import Any
 
 from ...base import dtypes
 from ...base.dtypes import DType
-from ...ir.definition import REQUIRED, KernelContext, NotDifferentiable, define
+from ...ir.definition import REQUIRED, NotDifferentiable, define
 from ...ir.traits import Effect, Role
 from ..support.common import nothing
+from ..support.context import KernelContext, PartialFeeds
+
+
+def _of(context: KernelContext) -> PartialFeeds:
+    parts = context.step.parts
+    assert parts is not None  # such operations are in partial runs alone
+    return parts
 
 
 def _wait(xp: Any, context: KernelContext, *, index: int, dtype: DType) -> Any:
-    return context.step.parts.come(index)
+    return _of(context).come(index)
 
 
 def _hand_over(xp: Any, context: KernelContext, value: Any, *, key: int) -> None:
-    context.step.parts.put(key, value)
+    _of(context).put(key, value)
 
 
 def _end(xp: Any, context: KernelContext, *, key: int, needs: tuple[int, ...]) -> None:
-    context.step.parts.finish(key)
+    _of(context).finish(key)
 
 
 define(

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from ...base import dtypes
-from ...ir.definition import REQUIRED, KernelContext, NotDifferentiable, define
+from ...ir.definition import REQUIRED, NotDifferentiable, define
 from ...ir.traits import Effect
 from ..support.common import nothing
+from ..support.context import KernelContext
 
 
 def _show(xp: Any, context: KernelContext, value: Any, *, key: str) -> Any:

@@ -19,13 +19,14 @@ from ...base.errors import GraphError
 from ...base.shapes import SCALAR, Shape
 from ...ir import scopes
 from ...ir.apply import apply, convert_to_tensor
-from ...ir.definition import REQUIRED, KernelContext, NotDifferentiable, define
+from ...ir.definition import REQUIRED, NotDifferentiable, define
 from ...ir.operation import Operation
 from ...ir.static_values import static_shape, static_value
 from ...ir.tensor import Tensor
 from ...ir.traits import Effect
 from ..support.arguments import shape_vector
 from ..support.common import same_as
+from ..support.context import KernelContext
 
 Array = np.ndarray[Any, Any]
 

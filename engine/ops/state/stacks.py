@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -9,16 +10,18 @@ import numpy as np
 from ...base import dtypes
 from ...base.dtypes import DType
 from ...base.errors import StackError
+from ...base.resources import Resource
 from ...base.shapes import SCALAR, Shape
 from ...ir.apply import apply
-from ...ir.definition import REQUIRED, KernelContext, NotDifferentiable, define
+from ...ir.definition import REQUIRED, NotDifferentiable, define
 from ...ir.operation import Operation
 from ...ir.tensor import Tensor
 from ...ir.traits import Effect
 from ..support.common import nothing, same_as
+from ..support.context import KernelContext
 
 
-class StackStorage:
+class StackStorage(Resource):
     """The values on one stack; `max_size` below 0 means unbounded."""
 
     __slots__ = ("closed", "dtype", "max_size", "name", "values")
@@ -29,6 +32,19 @@ class StackStorage:
         self.name = name
         self.values: list[Any] = []
         self.closed = False
+
+    @property
+    def label(self) -> str:
+        """What it is called in errors."""
+        return f"values on stack {self.name}"
+
+    def arrays(self) -> Iterable[Any]:
+        """Return its values."""
+        return self.values
+
+    async def aclose(self) -> None:
+        """Free the values at the end of the step."""
+        self.close()
 
     def push(self, value: Any, operation: str) -> Any:
         """Put `value` on top, and return it."""
@@ -88,7 +104,9 @@ _REASON = NotDifferentiable("a stack moves values outside the graph's edges; gra
 
 
 def _new(xp: Any, context: KernelContext, max_size: Any, *, elem_type: DType, stack_name: str) -> StackStorage:
-    return StackStorage(elem_type, int(max_size), stack_name or context.operation)
+    made = StackStorage(elem_type, int(max_size), stack_name or context.operation)
+    context.step.resources.add_to_step(context.step.number, made)
+    return made
 
 
 define(

@@ -16,12 +16,13 @@ from ...base.dtypes import DType
 from ...base.errors import TensorArrayError
 from ...base.shapes import SCALAR, Shape
 from ...ir.apply import apply, constant
-from ...ir.definition import REQUIRED, KernelContext, NotDifferentiable, define
+from ...ir.definition import REQUIRED, NotDifferentiable, define
 from ...ir.operation import Operation
 from ...ir.static_values import static_dimension, static_shape, static_value
 from ...ir.tensor import Tensor
 from ...ir.traits import Effect
 from ..support.common import nothing, scalar, shape_of
+from ..support.context import KernelContext
 from .gradient_arrays import gradient_array
 from .tensor_array_storage import ArrayStorage
 
@@ -84,7 +85,9 @@ def _new(
     array = ArrayStorage(
         dtype, int(size), name=array_name or context.operation, element_shape=Shape(element_shape), xp=xp, **options
     )
-    array.swapper = context.step.swap if accepts_host_rows else None
+    step = context.step
+    step.resources.add_to_step(step.number, array)
+    array.swapper = step.swap if accepts_host_rows else None
     array.swappable = swappable and array.swapper is not None
     return array, _FLOW
 

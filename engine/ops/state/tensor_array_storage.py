@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from itertools import accumulate, pairwise
 from typing import Any
 
 import numpy as np
 
 from ...base.dtypes import DType, as_dtype
 from ...base.errors import TensorArrayError
+from ...base.resources import Resource
 from ...base.shapes import UNKNOWN, Shape
-from ...ir.definition import KernelContext
 from ...kernels.cpu.elements import Element, Elements
 from ...kernels.memory.swappable import SwappableArray
+from ..support.context import KernelContext
+from .joined_arrays import concatenated, stacked
 
 Array = np.ndarray[Any, Any]
 
@@ -40,7 +41,7 @@ class Blocks:
         return self.parts[index] if 0 <= index < len(self.parts) else None
 
 
-class ArrayStorage(Elements):
+class ArrayStorage(Elements, Resource):
     """The elements of one TensorArray, or (with a primal) of one of its gradient arrays.
 
     A gradient array sums repeated writes, may be read many times, reads as zeros where nothing was written, and
@@ -99,6 +100,19 @@ class ArrayStorage(Elements):
         """Number of elements; at least that of its primal for a gradient array."""
         return len(self.elements) if self.primal is None else max(len(self.elements), self.primal.size)
 
+    @property
+    def label(self) -> str:
+        """What it is called in errors."""
+        return f"elements of {self.name}"
+
+    def arrays(self) -> Iterable[Any]:
+        """Return the values of its elements."""
+        return [element.value for element in self.elements if element.value is not None]
+
+    async def aclose(self) -> None:
+        """Free the elements at the end of the step."""
+        self.close()
+
     def gradient(self, source: str | None, context: KernelContext) -> ArrayStorage:
         """Return a new gradient array, or with a `source` the one it names; naming one freezes the size (rule 112)."""
         self._check_open(context)
@@ -114,6 +128,7 @@ class ArrayStorage(Elements):
             primal=self,
             xp=self.xp,
         )
+        context.step.resources.add_to_step(context.step.number, made)
         if source is not None:
             self.gradients[source] = made
             self.frozen = True
@@ -228,7 +243,7 @@ class ArrayStorage(Elements):
             values = self.read_many(indices, context, zeros)
             if values:
                 self._check_equal(indices, values, context)
-                return _stack(self.xp, values)
+                return stacked(self.xp, values)
         shape = static if zeros is None else Shape(zeros[1:])
         if not shape.is_fully_known:
             shape = self.element_shape
@@ -274,7 +289,7 @@ class ArrayStorage(Elements):
             if not values:
                 return self._nothing(like, context), np.zeros(0, np.int32)
             self._check_concat(values, context)
-            return _concatenate(self.xp, values), np.array([value.shape[0] for value in values], np.int32)
+            return concatenated(self.xp, values), np.array([value.shape[0] for value in values], np.int32)
 
     @contextmanager
     def _not_read_if_refused(self, indices: Any) -> Iterator[None]:
@@ -471,33 +486,3 @@ class ArrayStorage(Elements):
 
 def _who(instance: tuple[str, int] | None) -> str:
     return "nobody" if instance is None else f"'{instance[0]}' in iteration {instance[1]}"
-
-
-def _stack(xp: Any, values: list[Any]) -> Array:
-    """Do what `numpy.stack` does, without a view of each value."""
-    if any(isinstance(value, SwappableArray) for value in values):
-        count = len(values)
-        return _gathered(xp, values, (count, *values[0].shape), lambda result: [result[k, ...] for k in range(count)])
-    if values[0].size == 0 or values[0].ndim == 0:
-        return xp.stack(values)  # type: ignore[no-any-return]
-    return xp.concatenate(values).reshape(len(values), *values[0].shape)  # type: ignore[no-any-return]
-
-
-def _concatenate(xp: Any, values: list[Any]) -> Array:
-    """Do what `numpy.concatenate` does, with values that may be elsewhere."""
-    if not any(isinstance(value, SwappableArray) for value in values):
-        return xp.concatenate(values)  # type: ignore[no-any-return]
-    bounds = [0, *accumulate(value.shape[0] for value in values)]
-    shape = (bounds[-1], *values[0].shape[1:])
-    return _gathered(xp, values, shape, lambda result: [result[a:b] for a, b in pairwise(bounds)])
-
-
-def _gathered(xp: Any, values: list[Any], shape: tuple[int, ...], pieces: Callable[[Array], Iterable[Array]]) -> Array:
-    """Return an array whose pieces are the values, each copied straight from where it is."""
-    result: Array = xp.empty(shape, values[0].dtype)
-    for piece, value in zip(pieces(result), values, strict=True):
-        if isinstance(value, SwappableArray):
-            value.copy_to(piece)
-        else:
-            piece[...] = value
-    return result

@@ -4,27 +4,30 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from ...base import dtypes
 from ...base.errors import GraphError, OpError, ShapeError, UninitializedVariableError
+from ...base.resources import Resource
 from ...base.shapes import SCALAR, Shape
-from ...ir.definition import REQUIRED, KernelContext, NotDifferentiable, define
+from ...ir.definition import REQUIRED, NotDifferentiable, define
 from ...ir.operation import Operation
 from ...ir.traits import Effect
 from ..support.array_library import add_at
 from ..support.common import same_as
+from ..support.context import KernelContext, Resources
 
 Array = np.ndarray[Any, Any]
+CONTAINER = "variables"  # what this kind of resources is called in snapshots
 
 # `sys.getrefcount(self._buffer)` of a buffer that only the slot holds: the slot's reference and the argument's.
 _ALONE = 2
 
 
-class VariableSlot:
+class VariableSlot(Resource):
     """The value of one variable in one session.
 
     Whoever reads holds the buffer itself, read-only. An update writes in place only if the slot alone holds the
@@ -58,6 +61,32 @@ class VariableSlot:
     def in_host(self) -> Array | None:
         """The buffer if it is an array in the host's memory."""
         return self._buffer if isinstance(self._buffer, np.ndarray) else None
+
+    @property
+    def label(self) -> str:
+        """What it is called in errors."""
+        return f"variable {self.name}"
+
+    def arrays(self) -> Sequence[Array]:
+        """Return the buffer, if a value was assigned."""
+        return () if self._buffer is None else (self._buffer,)
+
+    async def aclose(self) -> None:
+        """Drop the value."""
+        self._buffer = None
+
+    def copied(self) -> Array:
+        """Return a copy of the value; on another device the buffer, which is not written as long as somebody has it."""
+        value = self.read()
+        return value.copy() if isinstance(value, np.ndarray) else value
+
+    def snapshot(self) -> Array | None:
+        """Return a copy of the value, if there is one."""
+        return self.copied() if self.is_initialized else None
+
+    def restore(self, saved: Array) -> Callable[[], object]:
+        """Make the buffer for a value, unless it can be copied into the one that is there."""
+        return functools.partial(self.store, saved, self.made_for(saved))
 
     def move(self, old: Array, new: Any) -> None:
         """Hold a copy of the buffer in its place, in another memory, unless it was written since."""
@@ -148,48 +177,16 @@ def _shape_of(value: Any) -> tuple[int, ...]:
     return value.shape if hasattr(value, "shape") else np.shape(value)
 
 
-class VariableStore:
-    """The variables of a session: a slot for each name, made when first asked for."""
+def slots_of(resources: Resources, names: Iterable[str]) -> list[VariableSlot]:
+    """Return the slots of variables in a session, each made when first asked for."""
+    return [resources.get_or_create(CONTAINER, name, VariableSlot) for name in names]
 
-    def __init__(self) -> None:
-        self._slots: dict[str, VariableSlot] = {}
 
-    def slot(self, name: str) -> VariableSlot:
-        """Return the slot of a variable."""
-        slot = self._slots.get(name)
-        if slot is None:
-            slot = self._slots[name] = VariableSlot(name)
-        return slot
-
-    def __iter__(self) -> Iterator[VariableSlot]:
-        return iter(self._slots.values())
-
-    def nbytes(self) -> int:
-        """Return the bytes that all values take."""
-        return sum(slot.read().nbytes for slot in self if slot.is_initialized)
-
-    def read(self, names: Sequence[str] | None = None) -> dict[str, Array]:
-        """Return values by name: all there are, or those of `names`, which must have one.
-
-        Of those in the host's memory copies; others are not written in place as long as somebody has them.
-        """
-        if names is None:
-            names = [slot.name for slot in self if slot.is_initialized]
-        values = {name: self._present(name).read() for name in names}
-        return {name: value.copy() if isinstance(value, np.ndarray) else value for name, value in values.items()}
-
-    def write(self, arrays: Mapping[str, Array]) -> None:
-        """Assign copies of arrays by name, which must fit (see `fitting`): all, or none if there is no memory."""
-        made = {name: self.slot(name).made_for(array) for name, array in arrays.items()}
-        for name, array in arrays.items():
-            self.slot(name).store(array, made.pop(name))
-
-    def clear(self) -> None:
-        """Drop all values."""
-        self._slots.clear()
-
-    def _present(self, name: str) -> VariableSlot:
-        return self._slots.get(name) or VariableSlot(name)
+def write_slots(resources: Resources, arrays: Mapping[str, Array]) -> None:
+    """Assign copies of arrays by name, which must fit (see `fitting`): all, or none if there is no memory."""
+    changes = [slot.restore(arrays[slot.name]) for slot in slots_of(resources, arrays)]
+    for change in changes:
+        change()
 
 
 def fitting(values: Mapping[str, Any], variables: Mapping[str, Any]) -> dict[str, Array]:
@@ -234,7 +231,7 @@ _STATE = NotDifferentiable("it changes state; gradients flow through the values 
 
 
 def _handle(xp: Any, context: KernelContext, *, shared_name: str, **_: Any) -> VariableSlot:
-    return context.step.variables.slot(shared_name)  # type: ignore[no-any-return]
+    return context.step.resources.get_or_create(CONTAINER, shared_name, VariableSlot)
 
 
 define(
@@ -245,6 +242,7 @@ define(
     kernel=_handle,
     gradient=NotDifferentiable("a handle has no inputs; a variable's gradient is the cotangent of its handle"),
     effects=Effect.READS,
+    outlives_step=True,
 )
 
 define(

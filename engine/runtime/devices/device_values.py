@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -11,6 +11,7 @@ from weakref import WeakKeyDictionary, WeakSet
 
 import numpy as np
 
+from ...base import nest
 from ...compile.plan.plan import Plan
 from ...kernels.core.table import Kind
 from ...kernels.memory.contexts import KernelContexts
@@ -177,11 +178,12 @@ async def copies_over(devices: Iterable[Device]) -> None:
                     await stream.submit().over()
 
 
-async def copied_out(values: Mapping[str, Any], devices: Iterable[Device]) -> dict[str, Any]:
-    """Return copies of variables' values in the host's memory."""
+async def copied_out(values: Any, devices: Iterable[Device]) -> Any:
+    """Return a structure of values with copies in the host's memory of the arrays on devices, all begun at once."""
     found = list(devices)
-    copies = {name: _copied_out(value, found) for name, value in values.items()}
-    return {name: await copy if isinstance(copy, Event) else copy for name, copy in copies.items()}
+    copies = nest.map_structure(lambda value: _copied_out(value, found), values)
+    copied = [await copy if isinstance(copy, Event) else copy for copy in nest.flatten(copies)]
+    return nest.pack_as(copies, copied)
 
 
 def _copied_out(value: Any, devices: Iterable[Device]) -> Any:

@@ -20,6 +20,7 @@ from ...streams.contract import Device
 from ...streams.cpu import CpuDevice
 from ...streams.cuda import CudaDevice, CudaUnavailable
 from ...streams.host import HostDevice
+from ..resources.manager import ResourceManager
 from .device_kernel import device_backend
 
 HOME = DeviceSpec(job="localhost", task=0)
@@ -75,25 +76,25 @@ class DeviceMemory:
         Of freed arrays, kept for new ones.
     limit_bytes : int or None
         What `live_bytes` may reach, None for any number.
+    resource_bytes : int
+        What variables and all else that the session keeps from step to step hold of `live_bytes`.
     """
 
     live_bytes: int
     peak_bytes: int
     cached_bytes: int
     limit_bytes: int | None = None
+    resource_bytes: int = 0
 
 
-def memory_of(device: SessionDevice) -> DeviceMemory | None:
-    """Return the figures of a device's allocator, None if that is switched off."""
-    pool = device.pool
-    if pool is None:
-        return None
-    return DeviceMemory(pool.live_bytes, pool.peak_bytes, pool.cached_bytes, pool.limit)
-
-
-def memory_figures(devices: Iterable[SessionDevice]) -> dict[str, Any]:
+def memory_figures(devices: Iterable[SessionDevice], resources: ResourceManager) -> dict[str, Any]:
     """Return the figures of all devices that count, by name, and their sums; nothing where none counts."""
-    found = {str(device.spec): figures for device in devices if (figures := memory_of(device)) is not None}
+    pools = {str(device.spec): device.pool for device in devices if device.pool is not None}
+    held = resources.nbytes_by_device(pools)
+    found = {
+        name: DeviceMemory(pool.live_bytes, pool.peak_bytes, pool.cached_bytes, pool.limit, held[name])
+        for name, pool in pools.items()
+    }
     names = ("live_bytes", "peak_bytes", "cached_bytes") if found else ()
     totals: dict[str, Any] = {name: sum(getattr(figures, name) for figures in found.values()) for name in names}
     return totals | {"devices": found}

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, SupportsIndex
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Protocol, SupportsIndex, TypeVar
 
 from ...base.device_names import parse_device
 from ...base.errors import Allocation, DeviceMemoryError, GraphError
+from ...base.resources import Resource
 from ...base.sizes import format_size, parse_size
+from ...compile import DevicePlan
 from ...kernels.core.table import Kind
 from ...kernels.memory.contexts import KernelContexts
 from ...kernels.memory.pool import MemoryLimitError, Pool
+from ...kernels.scheduler.allocations import resource_allocations
 from ...kernels.scheduler.limited import NoRoom
-from ..devices.device_values import copied_out
 from ..devices.session_devices import SessionDevice
 
 Limit = SupportsIndex | str
+R = TypeVar("R")
 _MOST_ALLOCATIONS = 8
 _HINT = "allow more by memory_limit=, or take less at once: smaller feeds, fewer steps, parallel_iterations='auto'"
 _SWAP_HINT = (
@@ -23,6 +26,13 @@ _SWAP_HINT = (
     "while_loop(..., swap_memory=True), or save less of it by checkpoint_every="
 )
 _LESS_HINT = "let smaller saved values move (SwapPolicy.minimum), and give them room in a tier"
+
+
+class HasDevicePlans(Protocol):
+    """A compiled step, as far as it says what constants it has."""
+
+    @property
+    def device_plans(self) -> Sequence[DevicePlan]: ...
 
 
 def set_limits(devices: Sequence[SessionDevice], limit: Limit | Mapping[str, Limit] | None) -> None:
@@ -75,28 +85,25 @@ def _named(devices: Sequence[SessionDevice], name: str) -> SessionDevice:
     return found[0]
 
 
-async def read_variables(
-    variables: Any, names: Sequence[str] | None, devices: Sequence[SessionDevice]
-) -> dict[str, Any]:
-    """Return copies of variables' values, as arrays in the host's memory."""
-    return await copied_out(variables.read(names), [each.device for each in devices])
-
-
-def write_variables(variables: Any, arrays: Mapping[str, Any], contexts: KernelContexts) -> None:
-    """Assign copies of arrays to variables; DeviceMemoryError, with nothing done, if they do not fit."""
+def from_outside(
+    contexts: KernelContexts, resources: Iterable[Resource], what: str, function: Callable[..., R], *arguments: Any
+) -> R:
+    """Call a function that gives values from outside to resources; DeviceMemoryError if they do not fit."""
     try:
-        contexts.run(variables.write, arrays)
+        return contexts.run(function, *arguments)
     except MemoryError:
         pool = contexts.pool
         if pool is None or pool.limit is None:
             raise
         error = MemoryLimitError(pool.refused_bytes, pool.live_bytes, pool.limit, pool.name)
-        raise refused(error, "the new values of variables", (), pool, variables) from None
+        raise refused(error, what, (), pool, resources) from None
 
 
-def refused(error: MemoryLimitError, what: str, steps: Iterable[Any], pool: Pool, variables: Any) -> DeviceMemoryError:
+def refused(
+    error: MemoryLimitError, what: str, steps: Iterable[HasDevicePlans], pool: Pool, resources: Iterable[Resource]
+) -> DeviceMemoryError:
     """Return the error of a step that can not begin, or of what comes from outside, since that does not fit."""
-    return _error(f"{what} do not fit into", error, _kept(pool, steps, variables), hint=_HINT)
+    return _error(f"{what} do not fit into", error, _kept(pool, steps, resources), hint=_HINT)
 
 
 def no_room(error: NoRoom) -> DeviceMemoryError:
@@ -123,11 +130,10 @@ def _error(what: str, error: Any, allocations: Iterable[Allocation], **fields: A
     )
 
 
-def _kept(pool: Pool, steps: Iterable[Any], variables: Any) -> Iterator[Allocation]:
-    """Yield what variables and the constants of compiled steps hold on a device."""
-    for slot in variables:
-        if slot.is_initialized and pool.counts(slot.read()):
-            yield Allocation(f"variable {slot.name}", None, slot.read().nbytes)
+def _kept(pool: Pool, steps: Iterable[HasDevicePlans], resources: Iterable[Resource]) -> Iterator[Allocation]:
+    """Yield what a session's resources and the constants of compiled steps hold on a device."""
+    for size, label, tag, source in resource_allocations(resources, pool):
+        yield Allocation(label, tag, size, source)
     constants: dict[int, Allocation] = {}
     for step in steps:
         for node in (node for each in step.device_plans for node in each.plan.nodes if node.kind is Kind.CONST):

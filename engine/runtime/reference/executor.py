@@ -22,6 +22,7 @@ from ...compile.plan.plan import Node, Plan
 from ...kernels.core.table import Kind
 from ...kernels.scheduler.limited import NoRoom
 from ...kernels.scheduler.series import Series
+from ...ops.support.context import StepContext
 from ..scheduling.time_slices import wait_shielded
 from .tracing import LoopCounts, ReferenceTracer
 
@@ -63,7 +64,7 @@ class Iteration:
 class Instance:
     """What a stateful kernel is told about the instance it runs for."""
 
-    step: Any
+    step: StepContext
     operation: str
     frame_id: int
     iteration: int
@@ -89,7 +90,7 @@ class ReferenceMachine:
     def __init__(
         self,
         plan: Plan,
-        step: Any,
+        step: StepContext,
         feeds: list[Any],
         shuffle_seed: int | None = None,
         guard: Any = None,
@@ -141,6 +142,9 @@ class ReferenceMachine:
             task.cancel()
 
     async def _stop(self) -> None:
+        if self.tasks:
+            ended = asyncio.CancelledError("the step was cancelled") if self.failure is None else self.failure[2]
+            self.step.resources.cancel_step(self.step.number, ended)
         for task in self.tasks:
             task.cancel()
         await wait_shielded(lambda: self.tasks)  # [46]
@@ -253,6 +257,7 @@ class ReferenceMachine:
 
     async def _call(self, node: Node, values: list[Any]) -> Any:
         """Call a kernel; one that is refused memory is tried again whenever other instances have ended."""
+        assert node.kernel is not None
         pool = self.step.contexts.pool
         while True:
             refusals = 0 if pool is None else pool.refusals
@@ -268,7 +273,6 @@ class ReferenceMachine:
             await ended
 
     async def _kernel(self, node: Node, frame: Frame, i: int, values: list[Any], name: str) -> list[Any]:
-        assert node.kernel is not None
         if node.stateful:
             values = [Instance(self.step, node.name, frame.id, i, name), *values]
         result = await self._call(node, values)

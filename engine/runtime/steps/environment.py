@@ -8,10 +8,10 @@ from typing import Any
 
 from ...base.settings import DEFAULTS, Settings
 from ...compile import Target
-from ...ops.state.variables import VariableStore
 from ..devices.session_devices import SessionDevice
 from ..memory.arbiter import MemoryArbiter
 from ..memory.session_swap import Swapping
+from ..resources.manager import ResourceManager
 from ..scheduling.blocking_calls import BlockingCalls
 from ..scheduling.worker_pool import WorkerPool
 
@@ -29,7 +29,8 @@ class StepEnvironment:
         Which the device plans of steps are for; only the memory that the context names unless given.
     soft_placement : bool
         Place operations elsewhere that ask for a device that is not there, or for two.
-    variables : VariableStore
+    resources : ResourceManager
+        What outlives steps.
     blocking_calls : BlockingCalls or None
         Threads for functions that block.
     worker_pool : WorkerPool or None
@@ -45,7 +46,7 @@ class StepEnvironment:
     settings: Settings = DEFAULTS
     devices: tuple[SessionDevice, ...] = ()
     soft_placement: bool = False
-    variables: VariableStore = field(default_factory=VariableStore)
+    resources: ResourceManager = field(default_factory=ResourceManager)
     blocking_calls: BlockingCalls | None = None
     worker_pool: WorkerPool | None = None
     arbiter: MemoryArbiter = field(default_factory=MemoryArbiter)

@@ -17,6 +17,8 @@ from ...base.source_lines import Source, user_source
 from ...base.tags import DEAD
 from ...compile.plan.plan import Plan
 from ...kernels.scheduler.group import MachineGroup
+from ...kernels.scheduler.limited import LimitedMachine
+from ...ops.support.context import StepContext
 from ...swap.swapper import StepSwapper
 from ..devices.device_values import copies_over
 from ..devices.session_devices import SessionDevice, check_arrays
@@ -54,6 +56,7 @@ class Execution:
 
     __slots__ = (
         "wakeup",
+        "context",
         "counts",
         "drain",
         "environment",
@@ -71,13 +74,14 @@ class Execution:
     def __init__(
         self,
         step: CompiledStep,
-        context: Any,
+        context: StepContext,
         feeds: list[Any],
         environment: StepEnvironment,
         trace: Trace | None = None,
         time_slices: TimeSlices | None = None,
     ) -> None:
         self.step = step
+        self.context = context
         self.environment = environment
         self.arbiter = environment.arbiter
         self.time_slices = time_slices or time_slices_of(asyncio.get_running_loop())
@@ -119,11 +123,13 @@ class Execution:
             del self.machine, self.drain  # hold the error, whose traceback holds this object
             if self.wakeup is not None:
                 self.wakeup.close()
+            if self.context.number in self.context.resources.of_steps:
+                await self.context.resources.aclose_step(self.context.number)
 
     def abort(self, error: BaseException) -> None:
         """End the step with `error`, from outside."""
         self.machine.abort(error)
-        self._wake()
+        self.wake()
 
     def close(self) -> None:
         """Release what a step holds that was never run."""
@@ -166,7 +172,7 @@ class Execution:
             self.machine.fail(ticket, error)
         else:
             self.machine.finish(ticket, task.result())
-        self._wake()
+        self.wake()
 
     async def _news(self) -> None:
         """Wait until a task or a worker's kernel has ended, others gave memory back, or the step was aborted."""
@@ -194,28 +200,46 @@ class Execution:
 
     def _expect_worker(self) -> bool:
         if self.wakeup is None:
-            self.wakeup = WakeupFd(self._wake)
+            self.wakeup = WakeupFd(self.wake)
         return self.machine.expect(self.wakeup.descriptor)
 
-    def _wake(self) -> None:
+    def wake(self) -> None:
+        """Let the step look again at what it waits for."""
         if self.waiter is not None and not self.waiter.done():
             self.waiter.set_result(None)
+
+    @property
+    def can_progress(self) -> bool:
+        """Whether a drain would find something to run."""
+        return bool(self.machine.can_progress)
+
+    def fail_out_of_memory(self) -> None:
+        """End the step, since nothing will give memory to its parked instances."""
+        assert isinstance(self.machine, LimitedMachine | MachineGroup)  # others never wait for memory
+        self.machine.fail_out_of_memory()
+        self.wake()
 
     def _look(self) -> None:
         """Go on if memory that was given back lets this step, or perhaps one that waits for it."""
         if self.waiter is not None and (
             self.machine.can_progress or self.machine.blocked_on_memory or self.arbiter.waiting
         ):
-            self._wake()
+            self.wake()
 
     async def _stop(self) -> None:
         if self.tasks:
+            # First, since a task may wait for a resource in a way that only the resource can end.
+            self.context.resources.cancel_step(self.context.number, self._why_ended())
             for task in self.tasks:
                 task.cancel()
             await wait_shielded(lambda: list(self.tasks))
         if self.swaps or any(each.plan.has_device_arrays for each in self.step.device_plans):
             settling = asyncio.ensure_future(_settle(self.swaps, self.environment.devices))
             await wait_shielded(lambda: [] if settling.done() else [settling])
+
+    def _why_ended(self) -> BaseException:
+        failure = self.machine.failure
+        return asyncio.CancelledError("the step was cancelled") if failure is None else failure[2]
 
     def activity(self) -> tuple[list[str], list[str]]:
         """Return the names of the asynchronous instances in flight, and what all iterations wait for (rule 50)."""
@@ -228,13 +252,14 @@ class ReferenceExecution:
     def __init__(
         self,
         step: CompiledStep,
-        context: Any,
+        context: StepContext,
         feeds: list[Any],
         environment: StepEnvironment,
         trace: Trace | None = None,
         time_slices: TimeSlices | None = None,
     ) -> None:
         self.step = step
+        self.context = context
         self.holds = charge_feeds(context.contexts, feeds, step, context)
         self.machine = ReferenceMachine(
             step.plan, context, feeds, environment.settings.shuffle_seed, environment.guard, recorder_of(trace)
@@ -254,6 +279,8 @@ class ReferenceExecution:
             self.holds.clear()
             self.machine.failure = None  # the error's traceback holds the machine
             del self.machine
+            if self.context.number in self.context.resources.of_steps:
+                await self.context.resources.aclose_step(self.context.number)
 
     def abort(self, error: BaseException) -> None:
         """End the step with `error`, from outside."""

@@ -14,6 +14,7 @@ from ...kernels.scheduler.group import MachineGroup
 from ...kernels.scheduler.limited import LimitedMachine
 from ...kernels.scheduler.machine import StepMachine
 from ...kernels.scheduler.rendezvous import Rendezvous
+from ...ops.support.context import StepContext
 from ...swap.swapper import StepSwapper
 from ..devices.session_devices import SessionDevice
 from ..devices.simulated_time import Schedule
@@ -28,7 +29,7 @@ Devices = Sequence[SessionDevice]
 
 
 def launch(
-    step: CompiledStep, context: Any, feeds: list[Any], environment: StepEnvironment, recorder: Any = None
+    step: CompiledStep, context: StepContext, feeds: list[Any], environment: StepEnvironment, recorder: Any = None
 ) -> tuple[StepMachine | MachineGroup, Drain, list[Any]]:
     """Start the machines of a step.
 
@@ -76,13 +77,14 @@ def launch(
         part.tables, context, feeds, **_suited(how, part), submit=_schedule(step.schedulers[0]), swap=swap
     )
     # No lambda: the traceback of what a kernel raises would keep its frame, and with it the machine.
-    drain = partial(contexts.run, machine.drain)
+    run: Callable[..., bool] = contexts.run
+    drain = partial(run, machine.drain)
     return machine, drain, holds
 
 
 def _group(
     step: CompiledStep,
-    context: Any,
+    context: StepContext,
     feeds: list[Any],
     devices: Devices,
     swapping: Swapping | None,
@@ -152,14 +154,14 @@ def machine_for(contexts: KernelContexts) -> type[StepMachine]:
     return StepMachine if contexts.pool is None or contexts.pool.limit is None else LimitedMachine
 
 
-def charge_feeds(contexts: KernelContexts, feeds: list[Any], step: CompiledStep, context: Any) -> list[Any]:
+def charge_feeds(contexts: KernelContexts, feeds: list[Any], step: CompiledStep, context: StepContext) -> list[Any]:
     """Charge fed arrays to a device, as long as what is returned lives; DeviceMemoryError if they do not fit."""
     if contexts.pool is None:
         return []
     try:
         return contexts.pool.charge_external(feeds)
     except MemoryLimitError as error:
-        raise refused(error, "the values fed", [step], contexts.pool, context.variables) from None
+        raise refused(error, "the values fed", [step], contexts.pool, context.resources) from None
 
 
 def switch_outcomes(step: CompiledStep, machine: Any) -> dict[int, Any]:

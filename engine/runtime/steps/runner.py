@@ -11,18 +11,19 @@ import numpy as np
 from ...base.errors import DeviceMemoryError, GraphError, SessionClosed
 from ...ir.graph import Graph
 from ...ir.tensor import Tensor
+from ...ops.support.context import StepContext
 from ..observe.trace import Trace
 from ..observe.watch import Watch
 from ..scheduling.admission import Admission
 from ..scheduling.time_slices import TimeSlices, time_slices_of
 from .compiled_step import CompiledStep, compile_request
-from .context import UNWATCHED, StepContext
 from .environment import StepEnvironment
 from .fed_shapes import Shapes
 from .partial_run import PartialRunState
 from .request import Request
 from .step_cache import StepCache
 
+_UNWATCHED: dict[str, Watch] = {}
 REOPEN = "open a new one with `async with Session(graph)`"
 
 
@@ -141,7 +142,7 @@ class StepRunner:
         context = StepContext(
             self.started,
             self.graph.seed,
-            environment.variables,
+            environment.resources,
             environment.blocking_calls,
             environment.devices[0].contexts,
             watches,
@@ -183,7 +184,7 @@ class StepRunner:
     def watches_of(self, step: CompiledStep) -> Mapping[str, Watch]:
         """Return the watches of what a step computes, by the tensors' names."""
         if not step.watched:
-            return UNWATCHED
+            return _UNWATCHED
         return {t.name: self._watches[t] for t in step.watched if t in self._watches}
 
     def _forget(self, watch: Watch) -> None:

@@ -66,8 +66,7 @@ class StepCache:
                 return False
             pools = [device.pool for device in devices]
             pool = next(each for each in pools if each is not None and each.name == error.device)
-            variables = self._environment.variables
-            raise refused(error, "the constants of a step", [step], pool, variables) from None
+            raise refused(error, "the constants of a step", [step], pool, self._environment.resources) from None
         return True
 
     def clear(self) -> None:

@@ -19,7 +19,7 @@ from tagflow.ops.control.placeholders import identity, no_op, placeholder
 from tagflow.runtime.reference.executor import ReferenceMachine
 
 from tests.ops.evaluation import declare_all
-from tests.ops.instances import Step
+from tests.ops.instances import make_step
 from tests.support.compiling import lowered, plan_of
 from tests.support.execute import Calls, execute
 
@@ -405,7 +405,7 @@ async def test_a_saved_series_holds_a_value_for_each_iteration():
 async def execute_series(series, feeds):
     """Return saved values as they are: a series is no array."""
     plan = plan_of(Program(series.graph, list(feeds), [series]))
-    machine = ReferenceMachine(plan, Step(), [np.asarray(v, t.dtype.numpy) for t, v in feeds.items()])
+    machine = ReferenceMachine(plan, make_step(), [np.asarray(v, t.dtype.numpy) for t, v in feeds.items()])
     await machine.run()
     assert machine.failure is None
     return machine.fetches

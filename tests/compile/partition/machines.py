@@ -6,10 +6,9 @@ import numpy as np
 from tagflow.base.tags import DEAD
 from tagflow.compile.plan.build import build_plan
 from tagflow.kernels.core.table import Kind
-from tagflow.ops.state.variables import VariableStore
 from tagflow.runtime.reference.executor import ReferenceMachine
 
-from tests.ops.instances import Step
+from tests.ops.instances import make_step
 
 
 class Rendezvous:
@@ -51,10 +50,10 @@ class Machine(ReferenceMachine):
         super()._propagate(source, node, frame, i, outputs, dead)
 
 
-async def run_partitioned(partitioned, feeds, shuffle_seed=None, timeout=20.0, variables=None):
+async def run_partitioned(partitioned, feeds, shuffle_seed=None, timeout=20.0, resources=None):
     """Return the fetched values and the messages sent; `feeds` are arrays in the program's order."""
     rendezvous, given = Rendezvous(), {device: {} for device in partitioned.programs}
-    step = Step(variables=variables or VariableStore())
+    step = make_step(resources=resources)
     for (device, index), value in zip(partitioned.feeds, feeds, strict=True):
         given[device][index] = value
     machines = {

@@ -15,7 +15,7 @@ from tagflow.compile.plan.build import build_plan
 from tagflow.ir.frames import ROOT, assign_frames
 from tagflow.ir.program import Program
 from tagflow.ir.verify import check
-from tagflow.ops.state.variables import VariableStore
+from tagflow.runtime.resources.manager import ResourceManager
 
 from tests.compile.partition.machines import run_partitioned
 from tests.property.executors import compare
@@ -83,10 +83,15 @@ def test_random_devices(batch, program, seed, count, window):
     feeds = built.feeds(program.values)
     fetches = list(dict.fromkeys(built.results))
     partitioned = cut(built.graph, fetches, list(feeds), count, built.targets)
-    variables, expected = VariableStore(), evaluate(program)
-    variables.write(initial_values(program))
-    running = run_partitioned(partitioned, list(feeds.values()), seed % 3 or None, variables=variables)
-    compare(built.in_order(fetches, asyncio.run(running)[0]), variables.read(), expected, "partitioned")
+    resources, expected = ResourceManager(), evaluate(program)
+    resources.restore({"variables": initial_values(program)})
+    running = run_partitioned(partitioned, list(feeds.values()), seed % 3 or None, resources=resources)
+    compare(
+        built.in_order(fetches, asyncio.run(running)[0]),
+        resources.snapshot().get("variables", {}),
+        expected,
+        "partitioned",
+    )
 
 
 @pytest.mark.rule(115, 116, 118, 119, 120, 123)

@@ -1,0 +1,180 @@
+"""The resources of a session: what its steps find again, and what they leave behind.
+
+See docs/design/0019-resources.md.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, TypeVar
+from weakref import ref
+
+import numpy as np
+
+from ...base import nest
+from ...base.resources import Resource
+from ...kernels.memory.contexts import outside
+from ...kernels.memory.pool import Pool
+from ...kernels.scheduler.allocations import resource_allocations
+
+R = TypeVar("R", bound=Resource)
+Snapshot = dict[str, dict[str, Any]]  # what resources hold, by container and name
+_logger = logging.getLogger("tagflow")
+
+
+class ResourceManager:
+    """Keeps the resources of one session, and knows those of its steps as long as they live.
+
+    Attributes
+    ----------
+    of_steps : dict of int to dict
+        Weak references to what steps that run have made, by number of the step, in the order of making; a step that
+        made nothing is not there.
+    """
+
+    __slots__ = ("_kinds", "_made", "_saved", "of_steps")
+
+    def __init__(self) -> None:
+        self._kinds: dict[str, dict[str, Any]] = {}  # resources by container and name
+        self._made: list[Resource] = []  # the same, in the order of making
+        self._saved: Snapshot = {}  # restored, but not asked for yet
+        self.of_steps: dict[int, dict[ref[Resource], None]] = {}
+
+    # ---- used by kernels
+
+    def get_or_create(self, container: str, name: str, factory: Callable[[str], R]) -> R:
+        """Return the resource of a name, which lives until the session is closed.
+
+        Parameters
+        ----------
+        container : str
+            The kind of state, so that resources of two kinds may have one name.
+        name : str
+        factory : callable
+            ``factory(name)`` makes the resource when there is none yet.
+        """
+        try:
+            return self._kinds[container][name]  # type: ignore[no-any-return]
+        except KeyError:
+            return self._create(container, name, factory)
+
+    def _create(self, container: str, name: str, factory: Callable[[str], R]) -> R:
+        made = factory(name)
+        saved = self._saved.get(container, {})
+        if name in saved:
+            # The kernel that asks may be refused memory here and begin again, so nothing is noted before.
+            made.restore(saved[name])()
+            del saved[name]
+        self._kinds.setdefault(container, {})[name] = made
+        self._made.append(made)
+        return made
+
+    def add_to_step(self, number: int, resource: Resource) -> None:
+        """Close a resource, if it still lives, when the step of this number ends. Its handles alone keep it alive."""
+        try:
+            alive = self.of_steps[number]
+        except KeyError:
+            alive = self.of_steps[number] = {}
+        # A loop may make an array in each iteration, so a reference goes when its array does.
+        alive[ref(resource, alive.pop)] = None
+
+    def __iter__(self) -> Iterator[Resource]:
+        """Yield what outlives steps, in the order of making; from any thread."""
+        return iter(list(self._made))
+
+    # ---- what they hold
+
+    def names(self, container: str) -> list[str]:
+        """Return the names of one kind of resources, those that were restored and not asked for yet last."""
+        return [*self._kinds.get(container, ()), *self._saved.get(container, ())]
+
+    def nbytes_by_device(self, pools: Mapping[str, Pool]) -> dict[str, int]:
+        """Return the bytes that the session's resources hold of each of some pools, each array once."""
+        return {name: sum(size for size, *_ in resource_allocations(self, pool)) for name, pool in pools.items()}
+
+    def snapshot(self) -> Snapshot:
+        """Return copies of what the session's resources hold, all at one time: no step runs meanwhile."""
+        found = {container: nest.map_structure(_copied, saved) for container, saved in self._saved.items() if saved}
+        for container, resources in self._kinds.items():
+            for name, resource in resources.items():
+                if (saved := resource.snapshot()) is not None:
+                    found.setdefault(container, {})[name] = saved
+        return found
+
+    def restore(self, snapshot: Mapping[str, Mapping[str, Any]]) -> None:
+        """Let resources hold what they held at a snapshot: all that it names, or none if something does not fit.
+
+        Those that are not there yet get it when a step asks for them; those that it does not name stay as they are.
+        """
+        changes, later = [], {kind: dict(saved) for kind, saved in self._saved.items()}
+        for container, saved in snapshot.items():
+            for name, state in saved.items():
+                resource = self._kinds.get(container, {}).get(name)
+                if resource is None:
+                    # In the host's memory, as no step has asked for room for it yet.
+                    later.setdefault(container, {})[name] = outside(nest.map_structure, _copied, state)
+                else:
+                    changes.append(resource.restore(state))
+        for change in changes:
+            change()
+        self._saved = later
+
+    # ---- the end
+
+    def cancel(self, error: BaseException) -> None:
+        """Wake what waits in the session's resources."""
+        _cancel(self, error)
+
+    def cancel_step(self, number: int, error: BaseException) -> None:
+        """Wake what waits in the resources of a step that ends early."""
+        _cancel(_living(self.of_steps.get(number, ())), error)
+
+    async def aclose_step(self, number: int) -> None:
+        """Close what a step made and somebody still holds, the newest first."""
+        alive = self.of_steps.pop(number)
+        closing = _living(alive)
+        alive.clear()  # their ends need not be noted any longer
+        await _close(closing)
+
+    async def aclose(self) -> None:
+        """Close the session's resources, the newest first, and forget them; twice is fine."""
+        closing, self._made = self._made, []
+        self._kinds.clear()
+        self._saved.clear()
+        await _close(closing)
+
+
+def _living(references: Iterable[ref[Resource]]) -> list[Resource]:
+    return [resource for each in list(references) if (resource := each()) is not None]
+
+
+def _cancel(resources: Iterable[Resource], error: BaseException) -> None:
+    for resource in resources:
+        try:
+            resource.cancel(error)
+        except Exception:
+            _logger.exception("%s could not be cancelled", resource.label)
+
+
+async def _close(resources: list[Resource]) -> None:
+    """Close resources, the newest first, and all of them: what one raises is logged, a cancellation is raised then."""
+    cancellation = None
+    while resources:
+        resource = resources.pop()
+        try:
+            await resource.aclose()
+        except asyncio.CancelledError as error:
+            cancellation = cancellation or error
+        except Exception:
+            _logger.exception("%s could not be closed", resource.label)
+    if cancellation is not None:
+        try:
+            raise cancellation
+        finally:
+            del cancellation  # the traceback refers to this frame
+
+
+def _copied(value: Any) -> Any:
+    return value.copy() if isinstance(value, np.ndarray) else value
