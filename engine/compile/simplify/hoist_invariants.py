@@ -6,6 +6,7 @@ iteration at all, it would be computed, and perhaps fail, in vain.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Container
 
 from ...ir.loops import Loop
@@ -13,7 +14,7 @@ from ...ir.operation import Operation
 from ...ir.program import Program
 from ...ir.region import Region
 from ...ir.structured import is_structured, num_results, saved_outputs
-from ...ir.substitute import substitute
+from ...ir.substitute import returned, substitute
 from ...ir.tensor import Tensor
 from ...ir.traits import Effect, Role
 
@@ -25,32 +26,36 @@ def hoist_invariants(program: Program) -> Program:
     for op in reversed(operations):  # inner loops first
         if op.is_while:
             for region in op.regions:
-                _move([c for c in region.operations if c.is_constant and c not in pinned], region, op.region)
+                _move([c for c in region.operations if c.is_constant and c not in pinned], region, op)
             loop = Loop(op)
             if loop.trip_count():
-                found, read = _invariants(loop, pinned)
-                _move(found, loop.body, op.region, front=False)
+                found, read = _invariants(loop, pinned, returned(program))
+                _move(found, loop.body, op)
                 substitute(program, read)
     return program
 
 
-def _move(operations: list[Operation], source: Region, target: Region, front: bool = True) -> None:
-    moving = {op for op in operations if not op.control_inputs}
-    source.operations = [op for op in source.operations if op not in moving]
-    ordered = [op for op in operations if op in moving]
-    target.operations = ordered + target.operations if front else target.operations + ordered
+def _move(operations: list[Operation], source: Region, loop: Operation) -> None:
+    """Move operations of a region of a loop in front of the loop."""
+    moving = [op for op in operations if not op.control_inputs]
+    gone = set(moving)
+    source.operations = [op for op in source.operations if op not in gone]
+    place = loop.region.operations.index(loop)
+    loop.region.operations[place:place] = moving
     for op in moving:
-        op.region = target
+        op.region = loop.region
 
 
-def _invariants(loop: Loop, pinned: Container[Operation]) -> tuple[list[Operation], dict[Tensor, Tensor]]:
+def _invariants(
+    loop: Loop, pinned: Container[Operation], kept: Counter[Tensor]
+) -> tuple[list[Operation], dict[Tensor, Tensor]]:
     """Return what a body computes from invariants; and for what reads this where it was saved, what was saved."""
     found: list[Operation] = []
     outside: set[Tensor] = set()
     read: dict[Tensor, Tensor] = {}
     for op in loop.body.operations:
         if op not in pinned and _is_pure(op) and all(t in outside or loop.is_outside(t) for t in op.inputs):
-            reads = [_reads(loop, t) for t in op.outputs]
+            reads = [_reads(loop, t, kept) for t in op.outputs]
             if None not in reads:
                 found.append(op)
                 outside.update(op.outputs)
@@ -65,16 +70,10 @@ def _is_pure(op: Operation) -> bool:
     return values and computes and not op.control_inputs
 
 
-def _reads(loop: Loop, tensor: Tensor) -> list[Tensor] | None:
-    """Return what reads a tensor of the body where it was saved; None if it has to stay where it is saved."""
+def _reads(loop: Loop, tensor: Tensor, kept: Counter[Tensor]) -> list[Tensor] | None:
+    """Return what reads a tensor of the body where it was saved; None if something else than operations needs it."""
     op, first = loop.op, num_results(loop.op)
-    found: list[Tensor] = []
-    for series, extra in zip(op.outputs[first:], saved_outputs(op), strict=True):
-        if tensor is extra.index:
-            return None
-        if tensor is extra.value:
-            for user in series._consumers:
-                if user.role is not Role.SERIES_READ or not op.region.encloses(user.region):
-                    return None
-                found += user.outputs
-    return found
+    saved = [series for series, e in zip(op.outputs[first:], saved_outputs(op), strict=True) if e.value is tensor]
+    users = [user for series in saved for user in series._consumers]
+    visible = all(user.role is Role.SERIES_READ and op.region.encloses(user.region) for user in users)
+    return [t for user in users for t in user.outputs] if visible and kept[tensor] == len(saved) else None

@@ -19,7 +19,10 @@ def again(builder: Builder, op: Operation, operands: Sequence[Tensor], **changed
 
 
 def pointwise(op: Operation, varying: Sequence[bool]) -> Batched | None:
-    """Batch rule: operands are broadcast, so one of lower rank gets dimensions of size 1 behind its first one."""
+    """Batch rule of an `op` that works element by element: operands `varying` among instances are broadcast as before.
+
+    One of lower rank than the result gets dimensions of size 1 behind that of the instances.
+    """
     rank = op.outputs[0].rank
     lower = [v and t.rank != rank for t, v in zip(op.inputs, varying, strict=True)]
     if rank is None or any(t.rank is None or not t.shape.is_fully_known for t, low in zip(op.inputs, lower) if low):
@@ -38,7 +41,7 @@ def _raised(builder: Builder, x: Tensor, old: Tensor, rank: int) -> Tensor:
 
 
 def reshape(builder: Builder, x: Tensor, dims: Sequence[int]) -> Tensor:
-    """Emit a Reshape; one dimension may be -1."""
+    """Emit, by `builder`, a Reshape of `x` to `dims`, of which one may be -1."""
     return builder.tensor("Reshape", x, builder.constant(dims, dtypes.int32))
 
 
@@ -65,7 +68,7 @@ def _behind_first(axis: Any, rank: int) -> Any:
 
 
 def to_known_shape(op: Operation, varying: Sequence[bool]) -> Batched | None:
-    """Batch rule of what gives another shape, which is known, to the elements of its first operand."""
+    """Batch rule of an `op` that gives its first operand, alone `varying` among instances, a shape that is known."""
     shape = op.outputs[0].shape
     if not varying[0] or any(varying[1:]) or not shape.is_fully_known or 0 in shape.as_tuple():
         return None
@@ -78,5 +81,5 @@ def whole_rows(spec: tuple[Any, ...]) -> bool:
 
 
 def swapped(builder: Builder, x: Tensor) -> Tensor:
-    """Emit the transposes of a stack of matrices."""
+    """Emit, by `builder`, the transposes of `x`, a stack of matrices."""
     return builder.tensor("Transpose", x, perm=(0, 2, 1))

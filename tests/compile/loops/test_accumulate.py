@@ -73,7 +73,8 @@ def test_nothing_as_large_as_the_weights_is_made():
 def test_a_total_that_others_hold_is_not_written_to():
     start = np.ones((3, 3), np.float32)
     x, total = tg.placeholder("float32", [3, 3]), tg.placeholder("float32", [3, 3])
-    ends = tg.while_loop(lambda i, t: i < 4, lambda i, t: (i + 1, t + tg.matmul(x, x)), [0, total])[1]
+    body = lambda i, t: (i + 1, t + tg.matmul(x, x * tg.cast(i > -1, "float32")))  # noqa: E731
+    ends = tg.while_loop(lambda i, t: i < 4, body, [0, total])[1]
     assert count([ends], [x, total], ALONE) == 1
     feeds = {x: np.eye(3, dtype=np.float32), total: start}
     end, before = results([ends, total], feeds, ALONE)

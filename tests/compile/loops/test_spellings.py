@@ -29,7 +29,6 @@ OTHERS = (
     "normalized_inputs",
     "masked",
     "affine_index",
-    "weights_made_inside",
 )
 
 

@@ -218,19 +218,19 @@ def test_an_invariant_enters_on_each_device_that_uses_it():
 @pytest.mark.parametrize("positive", [True, False])
 def test_what_a_branch_uses_of_a_loops_invariants_crosses_once(positive):
     """The branch's predicate crosses in each iteration, and the Switch of the invariant is made where it is used."""
-    w = source(2, "w")
+    w, n = source(2, "w"), source(0, "n", "int32")  # with a known length, the predicate would leave the loop
 
     def body(i, y):
         with tg.device("/cpu:0"):
             inside = lambda: tg.cond(w > 9.0, lambda: on(1, tg.negative, w), lambda: on(1, tg.exp, w))  # noqa: E731
             return i + 1, y + tg.cond(w > 0.0, inside, lambda: 1.0)
 
-    _, y = tg.while_loop(lambda i, _: i < 3, body, [0, 0.0])
-    found = cut([y], [w])
+    _, y = tg.while_loop(lambda i, _: i < n, body, [0, 0.0])
+    found = cut([y], [w, n])
     assert {c.frame for c in found.channels if c.name == "w:0"} == {""}
     assert not [c for c in found.channels if "Switch" in c.name and c.dtype != "bool"]
     value = 0.0 if positive else -1.0
-    assert run([y], {w: value + 1.0})[0] == [3 * np.exp(np.float32(1.0)) if positive else 3.0]
+    assert run([y], {w: value + 1.0, n: 3})[0] == [3 * np.exp(np.float32(1.0)) if positive else 3.0]
 
 
 @pytest.mark.parametrize("window", [1, 2, 32])
