@@ -29,7 +29,9 @@ def parse(arguments: list[str] | None, names: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench", description="Measure tagflow beside other engines.")
     parser.add_argument("name", choices=names, metavar="NAME", help=f"one of: {', '.join(names)}")
     parser.add_argument("--peer", action="append", default=[], choices=list(PEER_MODULES), help="measure this too")
-    parser.add_argument("--quick", action="store_true", help="end in under 50 seconds")
+    parser.add_argument(
+        "--quick", action="store_true", help="end in under 50 seconds, or in two minutes where many cases are compared"
+    )
     parser.add_argument("--device", metavar="NAME", help="where, if not on the CPU: cuda")
     parser.add_argument("--seconds", type=float, metavar="N", help="add no rounds after so many")
     parser.add_argument("--json", action="store_true", help="print one JSON object a line")
@@ -44,6 +46,7 @@ def measure(options: argparse.Namespace, experiment: Experiment) -> None:
     engines = experiment.chosen(options.peer)
     effort = QUICK if options.quick else FULL
     if options.quick:
+        effort = replace(effort, seconds=experiment.quick_seconds or effort.seconds)
         experiment = experiment.quick()
     if options.seconds:
         effort = replace(effort, seconds=options.seconds)

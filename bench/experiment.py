@@ -84,6 +84,8 @@ class Experiment:
         Whether only the best of the others is.
     quick_cases : tuple of mapping
         Cases of a quick run, where `cases` take too long for one.
+    quick_seconds : float or None
+        Time after which a quick run adds no more rounds, where it needs another than most.
     picture : callable or None
         Draws into a file what says more than the medians do.
     devices : mapping of str to callable
@@ -115,6 +117,7 @@ class Experiment:
     baseline: str | None = None
     best_only: bool = False
     quick_cases: tuple[Case, ...] = ()
+    quick_seconds: float | None = None
     picture: Callable[[Path], None] | None = None
     devices: Mapping[str, Callable[[Sequence[str]], Experiment]] = field(default_factory=dict)
     together: tuple[str, ...] = ()

@@ -96,6 +96,8 @@ async def tagflow(case: Case, stack: AsyncExitStack) -> Observed:
     await session.run(initialize)
     step = session.make_step(fetches, fed)
     values = [values for values, _ in feeds(case, problem(case))]
+    if case["batch_kind"] == "none":
+        await step(*values)  # when these shapes come for the second time, the step is compiled for them
     return Observed(lambda: step(*values), compared=compared(case))
 
 
@@ -232,4 +234,5 @@ EXPERIMENT = Experiment(
     same_values=("spelling", "batch_kind"),
     peer_case=lambda case: {**case, "batch_kind": "static"},  # no peer has programs for batches of unknown size
     sides=sides,
+    quick_seconds=110.0,  # forty cases: with fewer rounds, the best of eight would be the luckiest
 )
