@@ -103,7 +103,8 @@ class Session:
         settings: Settings = DEFAULTS,
     ) -> None:
         self.graph = graph if graph is not None else get_default_graph()
-        self.settings = replace(settings, fuse=False) if check_numerics else settings
+        # Each operation is looked at by itself, and nothing is computed for an iteration that may never come.
+        self.settings = replace(settings, fuse=False, block_bytes=0) if check_numerics else settings
         self.resources = ResourceManager()
         self._scope = PersistentScope(Scope(self.graph.root))
         self._devices = open_devices(devices, settings)

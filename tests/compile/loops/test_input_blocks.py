@@ -234,3 +234,48 @@ def test_who_multiplies_a_row_has_read_it():
     assert counted([last, again], [x, h, w])[0] == [3]
     with pytest.raises(TensorArrayError, match="was already read"):
         machine_results([last, again], [x, h, w], values([x, h, w]), BLOCKS)
+
+
+def ending(count, rows, source=lambda x, t: x[t]):
+    """Return a loop that ends after some iterations because of what it computes, and what is fed."""
+    x, w = tg.placeholder("float32", [rows, BATCH, UNITS]), tg.placeholder("float32", [UNITS, 4 * UNITS])
+
+    def body(t, h, budget):
+        h = tg.tanh(h + source(x, t) @ w)
+        return t + 1, h, budget - tg.cast(tg.reduce_max(h) < 9.0, "float32")
+
+    start = [0, tg.zeros([BATCH, 4 * UNITS]), float(count)]
+    going_on = lambda t, h, budget: tg.logical_and(t < rows, budget > 0.5)  # noqa: E731
+    return tg.while_loop(going_on, body, start)[1], x, w
+
+
+@pytest.mark.parametrize(("count", "made"), [(1, 1), (3, 3), (4, 7), (7, 7), (8, 15), (20, 20)])
+def test_a_loop_that_may_end_at_any_time_makes_no_rows_in_vain(monkeypatch, count, made):
+    """Blocks are for 1, 2, 4 ... iterations: rows behind those are never multiplied."""
+    last, x, w = ending(count, 20)
+    multiply, heights = np.matmul, []
+    monkeypatch.setattr(np, "matmul", lambda a, b: (heights.append(len(a)), multiply(a, b))[1])
+    (found,) = machine_results([last], [x, w], values([x, w]), ON.without("native"))
+    assert sum(heights) == made * BATCH
+    np.testing.assert_allclose(found, machine_results([last], [x, w], values([x, w]), OFF)[0], rtol=1e-4, atol=1e-5)
+
+
+def test_rows_that_are_not_reached_are_not_checked_for_numbers():
+    last, x, w = ending(4, 20)
+    rows, weights = values([x, w])
+    rows[4:] = np.nan
+    with tg.SyncSession(last.graph, check_numerics=True) as session:
+        assert np.isfinite(session.run(last, {x: rows, w: weights})).all()
+
+
+def test_what_may_fail_is_not_done_before_its_iteration():
+    ids, table = tg.placeholder("int32", [20, BATCH]), tg.placeholder("float32", [5, UNITS])
+    last, _, w = ending(4, 20, lambda x, t: tg.gather(table, ids[t]))
+    values = np.zeros((20, BATCH), np.int32)
+    values[4:] = 99
+    feeds = {ids: values, table: np.ones((5, UNITS), np.float32), w: np.ones((UNITS, 4 * UNITS), np.float32)}
+    with tg.SyncSession(last.graph) as session:
+        session.run(last, feeds)
+        values[3] = 99
+        with pytest.raises(tg.OpError, match="gather"):
+            session.run(last, feeds)

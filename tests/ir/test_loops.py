@@ -1,0 +1,92 @@
+"""What is known of loops: counters, how often they run, and how values go on from iteration to iteration."""
+
+import numpy as np
+import pytest
+import tagflow as tg
+from tagflow.compile import compile_until
+from tagflow.ir.loops import Loop, is_counted
+from tagflow.ir.program import Program
+
+pytestmark = pytest.mark.usefixtures("graph")
+
+
+def loops(fetches, feeds=()):
+    program = compile_until("hoist", Program(fetches[0].graph, list(feeds), fetches))
+    return [op for op in program.graph.root.walk() if op.is_while]
+
+
+def counting(predicate, start=0, step=1, dtype="int32"):
+    """Return a loop over a counter whose predicate is given."""
+    change = lambda i, a: (i + step, a * 2.0)  # noqa: E731
+    init = [tg.constant(np.asarray(start, dtype)), 1.0]
+    (loop,) = loops([tg.while_loop(lambda i, a: predicate(i), change, init)[1]])
+    return loop
+
+
+@pytest.mark.parametrize(
+    ("predicate", "start", "step", "wanted"),
+    [
+        (lambda i: i < 7, 0, 1, 7),
+        (lambda i: i < 7, 9, 1, 0),
+        (lambda i: i < 7, 0, 2, 4),
+        (lambda i: i <= 7, 0, 1, 8),
+        (lambda i: tg.not_equal(i, 5), 0, 1, 5),
+        (lambda i: i > 0, 300, -1, 300),
+        (lambda i: tg.logical_and(i < 70, i * 3 < 30), 0, 1, 10),
+        (lambda i: tg.logical_not(tg.logical_or(i >= 40, i < 0)), 0, 1, 40),
+        (lambda i: tg.cast(i, "float32") * 0.5 < 8.0, 0, 1, 16),
+        (lambda i: i % 1000 < 999, 0, 1, 999),
+    ],
+)
+@pytest.mark.parametrize("dtype", ["int32", "int64"])
+def test_a_predicate_is_tried_for_its_counters(predicate, start, step, wanted, dtype):
+    loop = counting(predicate, start, step, dtype)
+    assert Loop(loop).trip_count() == wanted
+    assert is_counted(loop)
+
+
+def test_a_loop_that_is_too_long_to_try_has_no_trip_count():
+    loop = counting(lambda i: i < 1 << 20)
+    assert Loop(loop).trip_count() is None
+    assert is_counted(loop)
+
+
+def test_a_counter_that_would_overflow_is_not_tried():
+    assert Loop(counting(lambda i: i >= 2**31 - 5, 2**31 - 5, 1)).trip_count() is None
+
+
+def test_the_backward_loop_runs_as_often():
+    x = tg.placeholder("float32", [3])
+    y = tg.while_loop(lambda i, a: i < 5, lambda i, a: (i + 1, tg.tanh(a)), [0, x])[1]
+    forward, backward = loops(tg.gradients(y, [x]), [x])
+    assert [Loop(op).trip_count() for op in (forward, backward)] == [5, 5]
+
+
+def test_a_loop_ended_by_what_it_computes_is_not_counted_nor_is_its_gradient():
+    x = tg.placeholder("float32", [3])
+    ends = lambda i, a: tg.logical_and(i < 5, tg.reduce_sum(a) < 9.0)  # noqa: E731
+    y = tg.while_loop(ends, lambda i, a: (i + 1, tg.tanh(a)), [0, x])[1]
+    found = loops([y, *tg.gradients(y, [x])], [x])
+    assert [(Loop(op).trip_count(), is_counted(op)) for op in found] == [(None, False)] * 2
+
+
+def test_a_length_that_is_fed_is_counted():
+    n = tg.placeholder("int32", [])
+    (loop,) = loops([tg.while_loop(lambda i, a: i < n, lambda i, a: (i + 1, a * 2.0), [0, 1.0])[1]], [n])
+    assert Loop(loop).trip_count() is None
+    assert is_counted(loop)
+
+
+def test_slopes_of_what_is_made_of_counters():
+    n, values = tg.placeholder("int32", []), {}
+
+    def body(i, j, a):
+        values.update(
+            i=i, j=j, sum=i + n, back=n - i, twice=2 * i + j, both=i * j, cast=tg.cast(i, "int64"), square=i * i
+        )
+        return i + 1, j - 3, a + tg.cast(tg.add_n([tg.cast(v, "int32") for v in values.values()]), "float32")
+
+    tg.while_loop(lambda i, j, a: i < n, body, [0, 0, 0.0])
+    loop = Loop(next(op for op in n.graph.root.operations if op.is_while))
+    slopes = {name: loop.slope(t) for name, t in values.items()}
+    assert slopes == {"i": 1, "j": -3, "sum": 1, "back": -1, "twice": -1, "both": None, "cast": 1, "square": None}
