@@ -1,8 +1,10 @@
 """What is known of a While: its counters, how often it runs, and which rows of arrays its iterations read.
 
-The one place that knows when a loop variable is a counter. Passes, gradients and reports ask different questions of
-it: whether a variable changes by what stays the same (:func:`change_of`), by which number (`Change.constant`), or how
-a value that is computed from counters goes on from iteration to iteration (`Loop.slope`).
+The one place that knows how a loop variable changes. Passes, gradients and reports ask different questions of it: by
+what (:func:`change_of`), which reports follow to what stays the same and gradients to what no step may feed; by which
+number (`Change.constant`); or how a value made of counters goes on from iteration to iteration (`Loop.slope`).
+
+See docs/design/0020.
 """
 
 from __future__ import annotations

@@ -22,6 +22,8 @@ def returned(program: Program) -> Counter[Tensor]:
 
 def substitute(program: Program, moved: dict[Tensor, Tensor]) -> None:
     """Use other tensors instead of those that are keys of `moved`, everywhere in the program."""
+    if not moved:
+        return
     for op in list(program.graph.root.walk()):
         for i, tensor in enumerate(op.inputs):
             if tensor in moved:

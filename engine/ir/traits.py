@@ -30,7 +30,7 @@ class Role(Enum):
     NEXT_ITERATION = auto()
     LOOP_COND = auto()
     CONTROL_TRIGGER = auto()
-    # what hands its input on while it is delivered
+    # what hands its input on before the ready queue is looked at
     IDENTITY = auto()
     MAYBE_GET = auto()
     # saved values

@@ -35,7 +35,7 @@ cpdef enum Kind:  # the one list: Python imports it from here
 cdef enum NodeFlag:
     INVARIANT = 1  # a constant Enter
     STATEFUL = 2  # the kernel takes the instance as first argument
-    AT_ONCE = 4  # resolved while delivering: everything but a live KERNEL
+    AT_ONCE = 4  # taken from the stack, before the ready queue: everything but a live KERNEL
     LAST = 8  # a SERIES_READ that is the only one of its slot
     DEAD_SILENT = 16  # a SEND that says nothing when it is dead; its RECV, which then waits for its leader only
     SWAPPABLE = 32  # a SERIES_PUSH of a loop whose saved values may leave the device's memory

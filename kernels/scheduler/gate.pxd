@@ -14,7 +14,7 @@ from tagflow.kernels.memory.accounts cimport close_account, open_account, reserv
 from tagflow.kernels.memory.blocks cimport Account, Store
 
 cdef enum:
-    UNKNOWN = -1  # in Gate.needs: no iteration has ended yet
+    UNKNOWN = -1  # in MemoryGate.iteration_bytes: no iteration has ended yet
 
 
 cdef struct MemoryGate:

@@ -94,7 +94,7 @@ cdef inline bint push(Queue* queue, Ready ready, bint at_once) noexcept nogil:
 
 @cython.overflowcheck(False)
 cdef inline void bring_forward(Queue* queue) noexcept nogil:
-    """RendezvousTable the oldest instance of the ring with a random one (xorshift)."""
+    """Exchange the oldest instance of the ring with a random one (xorshift)."""
     queue.random ^= queue.random << 13
     queue.random ^= queue.random >> 7
     queue.random ^= queue.random << 17
@@ -133,7 +133,7 @@ cdef inline Ready* newest(const Queue* queue) noexcept nogil:
 
 
 cdef inline void prefer_older(Queue* queue) noexcept nogil:
-    """RendezvousTable the two newest instances if the newest is of a younger iteration."""
+    """Exchange the two newest instances if the newest is of a younger iteration."""
     cdef Ready* last = newest(queue)
     cdef Ready* other = &queue.ring[(queue.head + queue.length - 2) & queue.mask]
     if queue.length > 1 and is_younger(last.iteration, other.iteration):

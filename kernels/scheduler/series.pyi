@@ -19,6 +19,3 @@ class Series:
 
     def indices(self) -> list[int]:
         """Return the numbers of the slots written, in order."""
-
-    def add(self, other: Series) -> Series:
-        """Return a series with the slots of both; where both have one it holds the sum."""

@@ -49,7 +49,7 @@ class Core:
     ----------
     memory, host : BlockPool
         On the device, and page-locked.
-    markers, marks_lock
+    markers, markers_lock
         Events of pycuda's that are not in use. One is recorded anew only when no other device can be about to have a
         stream wait for what it was.
     closed : Event

@@ -10,6 +10,7 @@ import tagflow as tg
 from tagflow.base.errors import GraphError, OpError
 from tagflow.base.settings import DEFAULTS
 from tagflow.ops.state.variables import slots_of
+from tagflow.runtime.steps import execution
 from tagflow.streams import Event
 from tagflow.training import AdamOptimizer as Adam
 from tagflow.training import GradientDescentOptimizer as GradientDescent
@@ -23,10 +24,13 @@ pytestmark = pytest.mark.usefixtures("strict_library")
 NUMPY = replace(DEFAULTS, native=False, loops=False)  # the kernels that are in C round elsewhere
 
 
-def scattered(graph, count):
+def scattered(graph, names):
     """Ask for one of some devices for each operation, in turn."""
     for number, op in enumerate(graph.root.walk()):
-        op.device = f"/cpu:{number % count}"
+        op.device = names[number % len(names)]
+
+
+KINDS = {"s": "gpu", "c": "cpu"}  # a strict device stands for a GPU
 
 
 async def compared(build, layout):
@@ -35,13 +39,11 @@ async def compared(build, layout):
         fetches, feeds = build()
     async with tg.Session(graph, settings=NUMPY) as session:
         wanted = [await session.run(fetches, feeds) for _ in range(2)]
+    names = [f"/{kind}:{layout[:i].count(letter)}" for i, letter in enumerate(layout) for kind in [KINDS[letter]]]
     if len(layout) > 1:
-        scattered(graph, len(layout))
-    strict = [StrictDevice(f"/cpu:{i}") for i, kind in enumerate(layout) if kind == "s"]
-    devices = [
-        next(d for d in strict if d.name == f"/cpu:{i}") if kind == "s" else f"/cpu:{i}"
-        for i, kind in enumerate(layout)
-    ]
+        scattered(graph, names)
+    strict = [StrictDevice(name) for name, letter in zip(names, layout, strict=True) if letter == "s"]
+    devices = [next((d for d in strict if d.name == name), name) for name in names]
     async with tg.Session(graph, devices=devices, soft_placement=True, settings=NUMPY) as session:
         for expecteds in wanted:
             found = await session.run(fetches, feeds)
@@ -289,3 +291,47 @@ async def test_series_of_integers_are_joined_where_they_are(device):
         wanted = await session.run(found, feeds)
     async with tg.Session(graph, devices=[device], settings=NUMPY) as session:
         np.testing.assert_array_equal(await session.run(found, feeds), wanted)
+
+
+async def test_a_gpu_beside_a_cpu_is_where_a_program_asks_for_it():
+    with tg.Graph().as_default() as graph:
+        x, array = fed(X)
+        with tg.device("/gpu:0"):
+            y = tg.matmul(x, tg.constant(W), name="there")
+        z = tg.tanh(y, name="here")
+    async with StrictDevice("/gpu:0") as device, tg.Session(graph, devices=["/cpu:0", device]) as session:
+        np.testing.assert_array_equal(await session.run(z, {x: array}), np.tanh(X @ W))
+        assert (X @ W).shape in device.outs
+
+
+async def test_cancelled_twice_a_step_still_waits_for_its_copies(device, monkeypatch):
+    inside, settled = [], []
+    settle = execution._settle
+
+    async def noted(*arguments):
+        await asyncio.sleep(0)
+        await settle(*arguments)
+        settled.append(1)
+
+    async def slow_to_end():
+        inside.append(1)
+        try:
+            await asyncio.sleep(60)
+        finally:
+            for _ in range(5):
+                await asyncio.sleep(0)
+
+    monkeypatch.setattr(execution, "_settle", noted)
+    with tg.Graph().as_default() as graph:
+        x, array = fed(X)
+        fetches = [x * 2.0, tg.py_function(slow_to_end, [], [])]
+    async with tg.Session(graph, devices=[device]) as session:
+        step = asyncio.ensure_future(session.run(fetches, {x: array}))
+        while not inside:
+            await asyncio.sleep(0)
+        for _ in range(3):
+            step.cancel()
+            await asyncio.sleep(0)
+        with pytest.raises(asyncio.CancelledError):
+            await step
+        assert settled == [1]

@@ -1,5 +1,5 @@
 """Layer 4: which device each operation of a lowered program runs on."""
 
-from .placement import on_cpu, place
+from .placement import anywhere, place
 
-__all__ = ["on_cpu", "place"]
+__all__ = ["anywhere", "place"]

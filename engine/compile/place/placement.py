@@ -23,13 +23,13 @@ from .groups import Group, find_groups, is_invariant, is_loop_merge, stored_by, 
 _SOURCES = SWITCHES | {Role.CONST, Role.FEED, Role.PARTIAL_FEED, Role.ENTER}  # a Switch is grouped with its data
 
 
-def on_cpu(type: str, device: DeviceSpec) -> bool:
-    """Whether a device runs operations of a type: today, CPU devices run all."""
-    return device.type in (None, "CPU")
+def anywhere(type: str, device: DeviceSpec) -> bool:
+    """Whether a device runs operations of a type: all do, with what has no kernel there done in the host's memory."""
+    return True
 
 
 def place(
-    program: Program, devices: Sequence[DeviceSpec], soft: bool = False, supports: Supports = on_cpu
+    program: Program, devices: Sequence[DeviceSpec], soft: bool = False, supports: Supports = anywhere
 ) -> dict[Operation, DeviceSpec]:
     """Give each operation that is needed a device.
 

@@ -120,11 +120,13 @@ class Execution:
             for swap in self.swaps:
                 swap.close()
             self.arbiter.unregister(self)
-            del self.machine, self.drain  # hold the error, whose traceback holds this object
-            if self.wakeup is not None:
-                self.wakeup.close()
-            if self.context.number in self.context.resources.of_steps:
-                await self.context.resources.aclose_step(self.context.number)
+            try:
+                if self.context.number in self.context.resources.of_steps:
+                    await self.context.resources.aclose_step(self.context.number)
+            finally:  # only now: a session that is closed meanwhile still aborts this step
+                del self.machine, self.drain  # hold the error, whose traceback holds this object
+                if self.wakeup is not None:
+                    self.wakeup.close()
 
     def abort(self, error: BaseException) -> None:
         """End the step with `error`, from outside."""
@@ -227,15 +229,18 @@ class Execution:
             self.wake()
 
     async def _stop(self) -> None:
-        if self.tasks:
-            # First, since a task may wait for a resource in a way that only the resource can end.
-            self.context.resources.cancel_step(self.context.number, self._why_ended())
-            for task in self.tasks:
-                task.cancel()
-            await wait_shielded(lambda: list(self.tasks))
-        if self.swaps or any(each.plan.has_device_arrays for each in self.step.device_plans):
-            settling = asyncio.ensure_future(_settle(self.swaps, self.environment.devices))
-            await wait_shielded(lambda: [] if settling.done() else [settling])
+        """Wait until nothing that the step began is under way, however often it is cancelled meanwhile."""
+        try:
+            if self.tasks:
+                # First, since a task may wait for a resource in a way that only the resource can end.
+                self.context.resources.cancel_step(self.context.number, self._why_ended())
+                for task in self.tasks:
+                    task.cancel()
+                await wait_shielded(lambda: list(self.tasks))
+        finally:  # a second cancellation, which the wait raises when the tasks have ended, ends no copy
+            if self.swaps or any(each.plan.has_device_arrays for each in self.step.device_plans):
+                settling = asyncio.ensure_future(_settle(self.swaps, self.environment.devices))
+                await wait_shielded(lambda: [] if settling.done() else [settling])
 
     def _why_ended(self) -> BaseException:
         failure = self.machine.failure
@@ -277,10 +282,12 @@ class ReferenceExecution:
             if timer is not None:
                 timer.cancel()
             self.holds.clear()
-            self.machine.failure = None  # the error's traceback holds the machine
-            del self.machine
-            if self.context.number in self.context.resources.of_steps:
-                await self.context.resources.aclose_step(self.context.number)
+            try:
+                if self.context.number in self.context.resources.of_steps:
+                    await self.context.resources.aclose_step(self.context.number)
+            finally:
+                self.machine.failure = None  # the error's traceback holds the machine
+                del self.machine
 
     def abort(self, error: BaseException) -> None:
         """End the step with `error`, from outside."""
