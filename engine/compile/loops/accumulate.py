@@ -1,7 +1,7 @@
 """Add products to a running sum where it stands.
 
-Where many products of a running sum can not be made at once (``batch.py``), since it is not the rows of both factors
-that meet, BLAS adds each to the total, and nothing else as large as the total is made.
+Where many products of a running sum can not be made at once (``weight_gradients.py``), since it is not the rows of both
+factors that meet, BLAS adds each to the total, and nothing else as large as the total is made.
 """
 
 from __future__ import annotations

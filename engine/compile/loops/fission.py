@@ -94,16 +94,22 @@ class _Fission:
         varying = [t for t in choice.results if liftable.varies[t]]
         number = self._number(varying[0].op) if varying else None
         reads = [op for op in choice.operations if op in liftable.rows and op.definition.effects]
-        moved = {t: made[t] for t in choice.results}
+        # What is the same in all iterations may be a result of the body or be saved, so it has to be of the body.
+        same = [t for t in choice.results if not liftable.varies[t]]
+        moved = {t: Builder(self.loop.body, t.op).tensor("Identity", made[t]) for t in same}
         if number is not None:
             moved |= {t: row_of(self.loop, t, made[t], number, reads) for t in varying}
         substitute(self.program, moved)
 
     def _counter(self, param: Tensor) -> Tensor:
         """Return all values of a counter; of a variable that stays as it is, the one."""
-        values = self.loop.values(param, self.count) if self.loop.step(param) else None
-        start = self.loop.start(param)
-        return start if values is None else Builder(start.region, param.op).constant(values, param.dtype)
+        step, start = self.loop.step(param), self.loop.start(param)
+        if not step:
+            return start
+        builder, values = Builder(self.loop.op.region, param.op), self.loop.values(param, self.count)
+        if values is not None:
+            return builder.constant(values, param.dtype)
+        return builder.tensor("Add", start, builder.constant(step * np.arange(self.count), param.dtype))
 
     def _rows(self, op: Operation, rows: Tensor, indices: Tensor) -> Tensor:
         """Return the rows that are read, in the order of the iterations."""

@@ -213,7 +213,7 @@ class _HostBlocks(_Blocks):
         return fed and start is not None and start >= 0 and self.loop.step(index) == 1 and index.dtype is dtypes.int32
 
     def _liftable(self) -> Liftable:
-        return Liftable(self.loop, self.loop.body, self._takes_row)
+        return Liftable(self.loop, self.loop.body, self._takes_row, takes_counters=False)
 
     def _choose(self, liftable: Liftable, kept: Counter[Tensor], most: int) -> Choice | None:
         products = not recomputes(self.loop.op)
@@ -222,9 +222,7 @@ class _HostBlocks(_Blocks):
         rows = [op for op in liftable.rows if self._is_cut(op, kept, multiplied)]
         choice = choose(liftable, kept, most // 2, products, rows)
         counters = {liftable.rows[op][1] for op in choice.operations if op in liftable.rows} if choice else set()
-        others = {t for op in choice.operations for t in op.inputs if t.op.is_param} if choice else set()
-        reads = choice is not None and all(t in counters for t in others)
-        return choice if reads and len(counters) == 1 else None
+        return choice if len(counters) == 1 else None
 
     def _is_cut(self, op: Operation, kept: Mapping[Tensor, int], multiplied: set[Operation]) -> bool:
         """Whether a row comes from the block: it is large, used besides what is made of blocks, and by no view."""

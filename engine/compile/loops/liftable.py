@@ -38,6 +38,8 @@ class Liftable:
         iteration, whether this can be had for many iterations at once.
     may_fail : bool
         Whether what may fail can be done for iterations that perhaps never are.
+    takes_counters : bool
+        Whether the values of counters can be had for many iterations at once.
 
     Attributes
     ----------
@@ -49,9 +51,12 @@ class Liftable:
         Those that take a row of an array: the array and the number.
     """
 
-    def __init__(self, loop: Loop, region: Region, takes_row: TakesRow, may_fail: bool = True) -> None:
+    def __init__(
+        self, loop: Loop, region: Region, takes_row: TakesRow, may_fail: bool = True, takes_counters: bool = True
+    ) -> None:
         self.loop = loop
         self.may_fail = may_fail
+        self.takes_counters = takes_counters
         self.varies: dict[Tensor, bool] = {}
         self.operations: list[Operation] = []
         self.rows: dict[Operation, tuple[Tensor, Tensor]] = {}
@@ -75,7 +80,8 @@ class Liftable:
             self.rows[op] = row
             return True
         kinds = [self.kind(t) for t in op.inputs]
-        if None in kinds or not self._is_pure(op):
+        counts = any(t.op.is_param and kind for t, kind in zip(op.inputs, kinds, strict=True))
+        if None in kinds or not self._is_pure(op) or (counts and not self.takes_counters):
             return None
         if not any(kinds):
             return False

@@ -1,8 +1,9 @@
 """Saved values: what a loop keeps for its gradient, one slot per iteration.
 
-A series is a result of a While (see ``engine/ir/structured.py``). Reading does not remove, but for a read that is known to be the last of its slot. The cotangent of a
-series is a series too, whose unwritten slots are zero; the reverse walk in ``engine/gradients`` handles the
-pairing of reads and writes, so these operations have no gradient function of their own.
+A series is a result of a While (see ``engine/ir/structured.py``). Reading does not remove, but for a read that is
+known to be the last of its slot. The cotangent of a series is a series too, whose unwritten slots are zero; the
+reverse walk in ``engine/gradients`` handles the pairing of reads and writes, so these operations have no gradient
+function of their own.
 """
 
 from __future__ import annotations

@@ -92,3 +92,36 @@ def test_reading_beyond_the_end_names_the_array():
     for settings in (ON, OFF):
         with pytest.raises(TensorArrayError, match="index 3 of TensorArray 'TensorArray' is out of bounds"):
             machine_results([last], feeds, arrays, settings)
+
+
+def test_a_counter_that_begins_with_what_is_fed_is_one_all_the_same():
+    x, h, w = (tg.placeholder("float32", s) for s in ([LENGTH, BATCH, 64], [BATCH, 256], [64, 256]))
+    first = tg.placeholder("int32", [])
+
+    def body(t, k, h):
+        return t + 1, k - 2, tg.tanh(h + (x[t] * tg.cast(k, "float32")) @ w)
+
+    last = tg.while_loop(lambda t, k, h: t < LENGTH, body, [0, first, h])[2]
+    feeds = [x, h, w, first]
+    assert products([last], feeds) == ([], [(LENGTH * BATCH, 64)])
+    random = np.random.default_rng(0)
+    arrays = [random.standard_normal(t.shape.as_tuple(), np.float32) * np.float32(0.1) for t in feeds[:3]]
+    for a, b in result_pairs([last], feeds, [*arrays, np.int32(3)], OFF):
+        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("hoist", [True, False])
+def test_a_product_of_invariants_may_be_the_next_value_and_be_saved(hoist):
+    x, w = (tg.placeholder("float32", s) for s in ([64, 64], [64, 64]))
+
+    def body(i, a, b):
+        product = x @ w
+        return i + 1, product, b * tg.tanh(product) + a
+
+    ends = tg.while_loop(lambda i, a, b: i < 3, body, [0, x, w])[1:]
+    fetches = [*ends, *tg.gradients(tg.reduce_sum(ends[0] + ends[1]), [x, w])]
+    on = replace(ON, hoist=hoist)
+    random = np.random.default_rng(0)
+    arrays = [random.standard_normal((64, 64), np.float32) * np.float32(0.1) for _ in range(2)]
+    for a, b in result_pairs(fetches, [x, w], arrays, replace(OFF, hoist=False), on):
+        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
