@@ -189,10 +189,10 @@ async def test_more_iterations_begin_where_there_is_room(graph):
         return value
 
     def body(i):
-        one = tg.fill([N], 1.0)
+        many = tg.fill([N], tg.cast(i, "float32"))
         held = tg.py_function(later, [i], "int32")
         with tg.control_dependencies([held]):
-            total = tg.reduce_sum(one)
+            total = tg.reduce_sum(many)
         return i + 1, total
 
     loop = tg.while_loop(lambda i, _: i < 20, lambda i, _: body(i), (0, 0.0), parallel_iterations="auto")

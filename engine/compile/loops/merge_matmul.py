@@ -147,8 +147,9 @@ def _pieces(builder: Builder, whole: Tensor, sizes: Sequence[int], axis: int) ->
 
 def _is_sum(op: Operation) -> bool:
     """Whether an operation adds tensors of one shape."""
-    same = all(t.shape == op.outputs[0].shape and t.rank == 2 for t in op.inputs)
-    return op.type in ("Add", "AddN") and same and not op.control_inputs
+    if op.type not in ("Add", "AddN") or op.control_inputs:
+        return False
+    return all(t.shape == op.outputs[0].shape and t.rank == 2 for t in op.inputs)
 
 
 def _terms(op: Operation, kept: Counter[Tensor]) -> Iterable[Tensor]:
