@@ -1,5 +1,6 @@
 """No chain and no nest meets Python's recursion limit."""
 
+import numpy as np
 import pytest
 import tagflow as tg
 
@@ -29,3 +30,21 @@ def test_a_deep_nest_of_conds_runs(graph):
     with tg.SyncSession(graph) as session:
         assert session.run(gradient, {x: 1.1, p: True}) == pytest.approx(31 * 1.1**30)
         assert session.run(gradient, {x: 1.1, p: False}) == 1.0
+
+
+def test_a_long_body_with_products_runs(graph):
+    x, w = tg.placeholder("float64", [2, 64, 64]), tg.placeholder("float64", [64, 64])
+
+    def body(t, a):
+        index = t
+        for _ in range(1500):
+            index = index + 1 - 1
+        a = a + x[index] @ w
+        for _ in range(1500):
+            a = a + x[t]
+        return t + 1, a
+
+    last = tg.while_loop(lambda t, a: t < 2, body, [0, tg.zeros([64, 64], "float64")])[1]
+    values = np.ones((2, 64, 64))
+    with tg.SyncSession(graph) as session:
+        np.testing.assert_allclose(session.run(last, {x: values, w: np.eye(64)}), 2 * 1501 * values[0])

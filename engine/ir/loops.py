@@ -104,15 +104,32 @@ class Loop:
 
     def slope(self, tensor: Tensor) -> int | None:
         """Return by which integer a scalar goes on from one iteration to the next; None if that is not known."""
+        found: dict[Tensor, int | None] = {}
+        work = [tensor]
+        while work:  # each operand before what is made of it
+            top = work[-1]
+            inner = self._integers(top)
+            missing = [t for t in inner if t not in found]
+            if missing:
+                work += missing
+            else:
+                slopes = [found[t] for t in inner]
+                known = inner and None not in slopes
+                found[work.pop()] = _slope(top.op, slopes) if known else self._own_slope(top)  # type: ignore[arg-type]
+        return found[tensor]
+
+    def _integers(self, tensor: Tensor) -> list[Tensor]:
+        """Return the operands of a scalar of the loop that is made of integers alone."""
         op = tensor.op
-        if self.is_outside(tensor) or op.is_constant:
+        if self.is_outside(tensor) or op.is_constant or op.is_param:
+            return []
+        return op.inputs if {t.dtype for t in (*op.inputs, tensor)} <= {dtypes.int32, dtypes.int64} else []
+
+    def _own_slope(self, tensor: Tensor) -> int | None:
+        """Return the slope of what is no sum or product: 0 for invariants, the step of a counter."""
+        if self.is_outside(tensor) or tensor.op.is_constant:
             return 0
-        if op.is_param:
-            return self.step(tensor) if tensor.region in (self.cond, self.body) else None
-        if not {t.dtype for t in (*op.inputs, tensor)} <= {dtypes.int32, dtypes.int64}:
-            return None
-        slopes = [self.slope(t) for t in op.inputs]
-        return None if None in slopes else _slope(op, slopes)  # type: ignore[arg-type]
+        return self.step(tensor) if tensor.op.is_param and tensor.region in (self.cond, self.body) else None
 
     def trip_count(self) -> int | None:
         """Return how often the body runs, if its counters and their bounds are constants."""

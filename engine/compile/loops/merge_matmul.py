@@ -8,7 +8,7 @@ the work of many: BLAS packs a factor once instead of four times, and the rest o
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from ...base import dtypes
@@ -90,7 +90,7 @@ class _Merging:
         kept = returned(self.program)
         for op in list(loop.body.operations):
             if _is_sum(op) and not any(_is_sum(user) for user in op.outputs[0]._consumers):
-                terms = list(_terms(op, kept))
+                terms = _terms(op, kept)
                 if not self._one_product(loop, op, terms, 0, kept):
                     self._one_product(loop, op, terms, 1, kept)
 
@@ -152,16 +152,13 @@ def _is_sum(op: Operation) -> bool:
     return all(t.shape == op.outputs[0].shape and t.rank == 2 for t in op.inputs)
 
 
-def _terms(op: Operation, kept: Counter[Tensor]) -> Iterable[Tensor]:
-    """Yield what is added up, by several operations if the sums in between are used for nothing else."""
-    for t in op.inputs:
-        if (
-            _is_sum(t.op)
-            and t.region is op.region
-            and len(t._consumers) == 1
-            and not kept[t]
-            and op.inputs.count(t) == 1
-        ):
-            yield from _terms(t.op, kept)
+def _terms(op: Operation, kept: Counter[Tensor]) -> list[Tensor]:
+    """Return what is added up, by several operations if the sums in between are used for nothing else."""
+    found, work = [], list(reversed(op.inputs))
+    while work:
+        t = work.pop()
+        if _is_sum(t.op) and t.region is op.region and len(t._consumers) == 1 and not kept[t] and t not in work:
+            work += reversed(t.op.inputs)
         else:
-            yield t
+            found.append(t)
+    return found
