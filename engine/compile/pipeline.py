@@ -86,7 +86,7 @@ PIPELINE: tuple[Pass, ...] = (
     Pass("partial_run", lambda p, _: to_partial_run(p), "structured", when=lambda target: target.partial_run),
     _structured("prune", prune),
     _structured("require_feeds", require_feeds),
-    Pass("specialize", lambda p, t: specialize(p, t.shapes), "structured", when=lambda t: t.shapes is not None),
+    Pass("specialize", lambda p, t: specialize(p, t.shapes or ()), "structured", when=lambda t: t.shapes is not None),
     Pass("swap_memory", lambda p, t: set_swap_memory(p, t.swap), "structured", when=lambda t: t.swap is not None),
     # Compute less.
     Pass("fold", lambda p, t: fold_constants(p, t.settings.fold_bytes), "structured", "fold"),

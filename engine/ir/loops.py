@@ -172,7 +172,7 @@ class Loop:
         if start is None or step is None:
             return None
         last = start + step * (count - 1)
-        info = np.iinfo(tensor.dtype.numpy)  # type: ignore[arg-type]
+        info = np.iinfo(tensor.dtype.numpy)
         return start + step * np.arange(count, dtype=tensor.dtype.numpy) if info.min <= last <= info.max else None
 
 

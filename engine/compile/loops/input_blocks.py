@@ -260,8 +260,11 @@ class _HostBlocks(_Blocks):
         def take(op: Operation, rows: Tensor, _: Tensor) -> Tensor:
             unstack = op.inputs[2].op
             unstack.attrs["blocks"] = tuple(dict.fromkeys((*unstack.attrs["blocks"], count)))
-            attrs = {"dtype": op.outputs[0].dtype, "element_shape": op.outputs[0].shape, "count": count}
-            return Builder(fresh, op, "block").tensor("TensorArrayReadBlock", *op.inputs, **attrs)
+            (row,) = op.outputs
+            block = Builder(fresh, op, "block")
+            return block.tensor(
+                "TensorArrayReadBlock", *op.inputs, dtype=row.dtype, element_shape=row.shape, count=count
+            )
 
         return first, size, liftable.emit(choice.operations, fresh, {}, take)
 
@@ -279,10 +282,11 @@ class _HostBlocks(_Blocks):
         for old, block in blocks.items():
             read = next(op for op in self._sources(liftable, old.op))
             inputs = [*read.inputs, block]
-            attrs = {"count": count, "reads": not left[read]}
-            left[read] = True
             inside = Builder(self.loop.body, old.op, "row")
-            found[old] = inside.tensor("TensorArrayRowOf", *inputs, known_shape=old.shape, **attrs)
+            found[old] = inside.tensor(
+                "TensorArrayRowOf", *inputs, known_shape=old.shape, count=count, reads=not left[read]
+            )
+            left[read] = True
         return found
 
     def _reads_on(self, read: Operation, choice: Choice, blocks: Mapping[Tensor, Tensor]) -> bool:
@@ -306,7 +310,8 @@ def _enough(liftable: Liftable, choice: Choice) -> int:
     """Return for how many iterations a block has all the rows that make it worth it, or that there are."""
     heights = [t.shape.as_tuple()[0] if t.rank and t.rank > 1 else 1 for t in choice.results]
     lengths = [liftable.rows[op][0].shape[0] for op in choice.operations if op in liftable.rows]
-    return min([max(-(-_ROWS // max(n, 1)) for n in heights), *(n for n in lengths if n is not None)])
+    enough = max(-(-_ROWS // max(n, 1)) for n in heights)
+    return int(min([enough, *(n for n in lengths if n is not None)]))
 
 
 def _shape(liftable: Liftable, old: Tensor) -> Shape:
