@@ -75,9 +75,7 @@ class Liftable:
 
     def _varies(self, op: Operation) -> bool | None:
         """Return whether an operation has other operands in each iteration; None if it can not be lifted."""
-        row = None if op.definition.row is None else op.definition.row(op)
-        if row is not None and self.loop.is_outside(row[0]) and self.kind(row[1]) and self._takes_row(op, *row):
-            self.rows[op] = row
+        if self._is_row(op):
             return True
         kinds = [self.kind(t) for t in op.inputs]
         counts = any(t.op.is_param and kind for t, kind in zip(op.inputs, kinds, strict=True))
@@ -89,6 +87,14 @@ class Liftable:
         if emit is None:
             return None
         self._emits[op] = emit
+        return True
+
+    def _is_row(self, op: Operation) -> bool:
+        """Whether an operation takes a row that can be had for many iterations, which is then noted."""
+        row = None if op.definition.row is None else op.definition.row(op)
+        if row is None or not (self.loop.is_outside(row[0]) and self.kind(row[1]) and self._takes_row(op, *row)):
+            return False
+        self.rows[op] = row
         return True
 
     def _is_pure(self, op: Operation) -> bool:
