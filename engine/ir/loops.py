@@ -88,6 +88,7 @@ class Loop:
     def __init__(self, op: Operation) -> None:
         self.op = op
         self.cond, self.body = op.regions
+        self._starts: dict[Tensor, int | None] = {}  # asked for again and again; each may be the trip count of a loop
 
     def is_outside(self, tensor: Tensor) -> bool:
         """Whether a tensor is the same for all iterations since it is made around the loop."""
@@ -163,12 +164,17 @@ class Loop:
                 found[work.pop()] = None if value is None else np.broadcast_to(value, (count,))
         return found[tensor]
 
+    def _known_start(self, tensor: Tensor) -> int | None:
+        if tensor not in self._starts:
+            self._starts[tensor] = known_start(tensor)
+        return self._starts[tensor]
+
     def _first(self, tensor: Tensor, count: int) -> Array | None:
         """Return the values of a counter, or of a constant."""
         if tensor.op.is_constant:
             return tensor.op.attrs["value"] if tensor.rank == 0 else None
         step = self.step(tensor) if tensor.op.is_param and tensor.region in (self.cond, self.body) else None
-        start = None if step is None else known_start(self.start(tensor))
+        start = None if step is None else self._known_start(self.start(tensor))
         if start is None or step is None:
             return None
         last = start + step * (count - 1)
