@@ -16,7 +16,7 @@ from ...ir.definition import REQUIRED, Batched, NotDifferentiable, Sample, defin
 from ...ir.operation import Operation
 from ...ir.tensor import Tensor
 from ...kernels.cpu.product_sum import ProductSum
-from ..support.batching import reshape, swapped
+from ..support.batching import reshaped, swapped
 from ..support.common import sum_to
 from ..support.families import typed
 from ..support.literals import f64, i32
@@ -92,9 +92,9 @@ def _batch_matmul(op: Operation, varying: Sequence[bool]) -> Batched | None:
         x, matrix = operands if left else operands[::-1]
         if transpose_a if left else not transpose_b:
             x = swapped(builder, x)
-        flat = reshape(builder, x, [-1, inner])
+        flat = reshaped(builder, x, [-1, inner])
         product = builder.tensor("MatMul", flat, matrix, transpose_b=transpose_b if left else not transpose_a)
-        result = reshape(builder, product, [-1, rows, columns])
+        result = reshaped(builder, product, [-1, rows, columns])
         return [result if left else swapped(builder, result)]
 
     return emit

@@ -37,10 +37,10 @@ def pointwise(op: Operation, varying: Sequence[bool]) -> Batched | None:
 
 def _raised(builder: Builder, x: Tensor, old: Tensor, rank: int) -> Tensor:
     ones = [1] * (rank - len(old.shape))
-    return reshape(builder, x, [-1, *ones, *old.shape.as_tuple()])
+    return reshaped(builder, x, [-1, *ones, *old.shape.as_tuple()])
 
 
-def reshape(builder: Builder, x: Tensor, dims: Sequence[int]) -> Tensor:
+def reshaped(builder: Builder, x: Tensor, dims: Sequence[int]) -> Tensor:
     """Emit, by `builder`, a Reshape of `x` to `dims`, of which one may be -1."""
     return builder.tensor("Reshape", x, builder.constant(dims, dtypes.int32))
 
@@ -72,7 +72,7 @@ def to_known_shape(op: Operation, varying: Sequence[bool]) -> Batched | None:
     shape = op.outputs[0].shape
     if not varying[0] or any(varying[1:]) or not shape.is_fully_known or 0 in shape.as_tuple():
         return None
-    return lambda builder, operands: [reshape(builder, operands[0], [-1, *shape.as_tuple()])]
+    return lambda builder, operands: [reshaped(builder, operands[0], [-1, *shape.as_tuple()])]
 
 
 def whole_rows(spec: tuple[Any, ...]) -> bool:
