@@ -95,7 +95,9 @@ class Loop:
         return not (self.body.encloses(tensor.region) or self.cond.encloses(tensor.region))
 
     def step(self, param: Tensor) -> int | None:
-        """Return by which integer a parameter of the predicate or the body changes in every iteration."""
+        """Return by which integer a loop variable changes in every iteration; None for parameters of other regions."""
+        if param.region not in (self.cond, self.body):
+            return None
         change = change_of(self.body, param.region.params.index(param))
         return None if change is None or not param.dtype.is_integer or param.rank != 0 else change.constant
 
@@ -130,7 +132,7 @@ class Loop:
         """Return the slope of what is no sum or product: 0 for invariants, the step of a counter."""
         if self.is_outside(tensor) or tensor.op.is_constant:
             return 0
-        return self.step(tensor) if tensor.op.is_param and tensor.region in (self.cond, self.body) else None
+        return self.step(tensor) if tensor.op.is_param else None
 
     def trip_count(self) -> int | None:
         """Return how often the body runs, if its counters and their bounds are constants."""
@@ -173,7 +175,7 @@ class Loop:
         """Return the values of a counter, or of a constant."""
         if tensor.op.is_constant:
             return tensor.op.attrs["value"] if tensor.rank == 0 else None
-        step = self.step(tensor) if tensor.op.is_param and tensor.region in (self.cond, self.body) else None
+        step = self.step(tensor) if tensor.op.is_param else None
         start = None if step is None else self._known_start(self.start(tensor))
         if start is None or step is None:
             return None
@@ -231,12 +233,14 @@ def is_counted(op: Operation) -> bool:
     loop = Loop(op)
     work, seen = list(loop.cond.results), set(loop.cond.results)
     for tensor in work:  # grows while it is read
+        if loop.is_outside(tensor):
+            continue  # a variable of a loop around this one, too
         if tensor.op.is_param:
             start = loop.start(tensor)
             forward = start.op if start.op.is_while and start.index >= num_results(start.op) else None
             if loop.step(tensor) is None or (forward is not None and not is_counted(forward)):
                 return False
-        elif not loop.is_outside(tensor):
+        else:
             if tensor.op.regions or tensor.op.definition.effects is not Effect.NONE:
                 return False
             new = [t for t in tensor.op.inputs if t not in seen]

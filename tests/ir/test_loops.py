@@ -70,6 +70,27 @@ def test_a_loop_ended_by_what_it_computes_is_not_counted_nor_is_its_gradient():
     assert [(Loop(op).trip_count(), is_counted(op)) for op in found] == [(None, False)] * 2
 
 
+@pytest.mark.parametrize("before", [0, 5])
+def test_a_variable_of_the_loop_around_is_known_when_the_inner_loop_begins(before):
+    """Though the outer loop changes it by what it computes, and wherever it stands among the outer loop's variables."""
+
+    def outer(*values):
+        i, a = values[0], values[-1]
+        end = tg.while_loop(lambda j: tg.cast(j, "float32") < a, lambda j: j + 2, [i])
+        return (i + 1, *values[1:-1], tg.tanh(a) + tg.cast(end, "float32"))
+
+    init = [0, *[tg.constant(1.0)] * before, tg.placeholder("float32", [])]
+    result = tg.while_loop(lambda i, *_: i < 3, outer, init)[-1]
+    found = {len(op.regions[1].params): op for op in loops([result], [init[-1]])}
+    inner, around = found[min(found)], found[max(found)]
+    assert Loop(inner).trip_count() is None
+    assert is_counted(inner)
+    (mine,) = [p for p in inner.regions[1].params if Loop(inner).step(p) == 2]
+    assert Loop(inner).start(mine).region is around.regions[1]
+    assert all(Loop(inner).step(p) is None for p in around.regions[1].params)
+    assert Loop(around).trip_count() == 3
+
+
 def test_a_length_that_is_fed_is_counted():
     n = tg.placeholder("int32", [])
     (loop,) = loops([tg.while_loop(lambda i, a: i < n, lambda i, a: (i + 1, a * 2.0), [0, 1.0])[1]], [n])

@@ -209,8 +209,10 @@ class _HostBlocks(_Blocks):
     def _takes_row(self, op: Operation, rows: Tensor, index: Tensor) -> bool:
         """Whether an operation reads a feed by a counter."""
         fed = rows.op.role is Role.FEED and bool(op.definition.effects)
-        start = known_start(self.loop.start(index)) if index.op.is_param else None
-        return fed and start is not None and start >= 0 and self.loop.step(index) == 1 and index.dtype is dtypes.int32
+        if not (fed and index.op.is_param and index.dtype is dtypes.int32 and self.loop.step(index) == 1):
+            return False
+        start = known_start(self.loop.start(index))
+        return start is not None and start >= 0
 
     def _liftable(self) -> Liftable:
         return Liftable(self.loop, self.loop.body, self._takes_row, takes_counters=False)

@@ -74,8 +74,8 @@ def check_channel(channel, send, recv, ends):
 
 
 @pytest.mark.rule(115, 116, 118, 119, 120, 123)
-@batches(40)
-@batch_settings(40)
+@batches(150)
+@batch_settings(150)
 @given(program=mixed_programs(), seed=st.integers(0, 999), count=st.integers(2, 5), window=st.sampled_from(WINDOWS))
 def test_random_devices(batch, program, seed, count, window):
     note(show(program))
@@ -95,8 +95,8 @@ def test_random_devices(batch, program, seed, count, window):
 
 
 @pytest.mark.rule(115, 116, 118, 119, 120, 123)
-@batches(8)
-@batch_settings(8)
+@batches(20)
+@batch_settings(20)
 @given(program=smooth_programs(), seed=st.integers(0, 999), window=st.sampled_from(WINDOWS))
 def test_gradients_on_random_devices(batch, program, seed, window):
     note(show(program))
