@@ -52,7 +52,7 @@ class Region:
 
     def encloses(self, other: Region) -> bool:
         """Whether `other` is this region or inside it."""
-        return any(region is self for region in other.ancestors())
+        return other is self or any(region is self for region in other.ancestors())
 
     def sees(self, tensor: Tensor) -> bool:
         """Whether operations of this region may use the tensor."""

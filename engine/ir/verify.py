@@ -6,18 +6,20 @@ came) about one operation. Adding a stage or a fact is a line in the table.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 from ..base import dtypes
+from ..base.dtypes import DType
 from ..base.errors import DtypeError, GraphError
 from .definition import definition_of
 from .frames import assign_frames
 from .graph import Graph
 from .operation import Operation
 from .region import Region
-from .structured import SavedOutput, is_structured, num_results, saved_outputs
+from .structured import SavedOutput, num_results, saved_outputs
 from .tensor import Tensor
 from .traits import STRUCTURED, Role
 
@@ -37,12 +39,15 @@ class Stage:
         Operation types that may not occur; all other declared types may.
     facts : sequence of callable
         Facts about each operation.
+    of_role : mapping of Role to sequence of callable
+        Facts about the operations of a role.
     whole : sequence of callable
         Checks of the list of all operations; they raise GraphError.
     """
 
     forbidden: frozenset[str]
     facts: Sequence[Fact]
+    of_role: Mapping[Role, Sequence[Fact]] = field(default_factory=dict)
     whole: Sequence[Callable[[list[Operation]], object]] = ()
 
 
@@ -78,22 +83,26 @@ def _controls_in_scope(op: Operation) -> Complaint:
 
 
 def _fits_signature(op: Operation) -> Complaint:
-    if is_structured(op):
-        return None
-    signature = definition_of(op.type).signature
-    extra = len(op.inputs) - sum(not p.many for p in signature.inputs)
+    return None if op.regions else _fits(op.type, tuple([t.dtype for t in op.inputs]))
+
+
+@lru_cache(1 << 12)  # a program has few of them, and is checked behind every pass
+def _fits(type_: str, given: tuple[DType, ...]) -> Complaint:
+    signature = definition_of(type_).signature
+    extra = len(given) - sum(not p.many for p in signature.inputs)
     if extra < 0 or (extra and not any(p.many for p in signature.inputs)):
-        return "an operation has the wrong number of inputs", [p.name for p in signature.inputs], len(op.inputs)
-    flat = signature.flat(len(op.inputs))
+        return "an operation has the wrong number of inputs", [p.name for p in signature.inputs], len(given)
     try:
-        signature.check([(p, t.dtype) for p, t in zip(flat, op.inputs, strict=True)], op.name)
+        signature.check(list(zip(signature.flat(len(given)), given, strict=True)), type_)
     except DtypeError as error:
         return error.what, error.wanted, error.got
     return None
 
 
 def _only_owners_have_regions(op: Operation) -> Complaint:
-    if op.regions and op.role not in STRUCTURED:
+    if not op.regions:
+        return None
+    if op.role not in STRUCTURED:
         return "an operation owns regions", "regions in Cond and While alone", op.type
     for region in op.regions:
         if region.owner is not op or region.parent is not op.region:
@@ -102,7 +111,7 @@ def _only_owners_have_regions(op: Operation) -> Complaint:
 
 
 def _params_belong(op: Operation) -> Complaint:
-    if op.is_param and not any(t is op.outputs[0] for t in op.region.params):
+    if not any(t is op.outputs[0] for t in op.region.params):
         return "a Param is not a parameter of its region", op.region.params, op
     return None
 
@@ -112,8 +121,6 @@ def _dtypes(tensors: Sequence[Tensor]) -> list[str]:
 
 
 def _cond_agrees(op: Operation) -> Complaint:
-    if not op.is_cond:
-        return None
     if len(op.inputs) != 1 or op.inputs[0].dtype not in (dtypes.bool_, dtypes.int32):
         return "a Cond has one bool or int32 predicate", "bool or int32", _dtypes(op.inputs)
     if not op.regions or (op.inputs[0].dtype is dtypes.bool_ and len(op.regions) != 2):
@@ -128,8 +135,6 @@ def _cond_agrees(op: Operation) -> Complaint:
 
 
 def _while_agrees(op: Operation) -> Complaint:
-    if not op.is_while:
-        return None
     if len(op.regions) != 2:
         return "a While has a predicate and a body", 2, len(op.regions)
     variables = _dtypes(op.outputs[: num_results(op)])
@@ -149,8 +154,6 @@ _EXTRA_KINDS = {Role.COND: ("maybe",), Role.WHILE: ("series", "trip")}
 
 
 def _extras_agree(op: Operation) -> Complaint:
-    if not is_structured(op):
-        return None
     for extra, output in zip(saved_outputs(op), op.outputs[num_results(op) :], strict=True):
         complaint = _extra_agrees(op, extra, output)
         if complaint:
@@ -171,7 +174,7 @@ def _extra_agrees(op: Operation, extra: SavedOutput, output: Tensor) -> Complain
 
 
 def _merge_has_inputs(op: Operation) -> Complaint:
-    return ("a Merge has no inputs", "at least one", 0) if op.role is Role.MERGE and not op.inputs else None
+    return None if op.inputs else ("a Merge has no inputs", "at least one", 0)
 
 
 def _in_root(op: Operation) -> Complaint:
@@ -180,28 +183,31 @@ def _in_root(op: Operation) -> Complaint:
     return None
 
 
-_ANYWHERE = (
-    _registered,
-    _inputs_in_scope,
-    _controls_in_scope,
-    _fits_signature,
-    _merge_has_inputs,
-    _only_owners_have_regions,
-)
+_ANYWHERE = (_registered, _inputs_in_scope, _controls_in_scope, _fits_signature, _only_owners_have_regions)
+_PRIMITIVE = (*_ANYWHERE, _in_root)
+_OF_ROLE: Mapping[Role, Sequence[Fact]] = {Role.MERGE: (_merge_has_inputs,)}
 
 STAGES = {
     "structured": Stage(
         forbidden=frozenset({"SeriesPush", "SeriesExit", "TripCount", "Send", "Recv"}),
-        facts=(*_ANYWHERE, _params_belong, _cond_agrees, _while_agrees, _extras_agree),
+        facts=_ANYWHERE,
+        of_role={
+            **_OF_ROLE,
+            Role.PARAM: (_params_belong,),
+            Role.COND: (_cond_agrees, _extras_agree),
+            Role.WHILE: (_while_agrees, _extras_agree),
+        },
     ),
     "lowered": Stage(
         forbidden=frozenset({"Cond", "While", "Param", "Send", "Recv"}),
-        facts=(*_ANYWHERE, _in_root),
+        facts=_PRIMITIVE,
+        of_role=_OF_ROLE,
         whole=(assign_frames,),
     ),
     "partitioned": Stage(
         forbidden=frozenset({"Cond", "While", "Param"}),
-        facts=(*_ANYWHERE, _in_root),
+        facts=_PRIMITIVE,
+        of_role=_OF_ROLE,
         whole=(assign_frames,),
     ),
 }
@@ -235,8 +241,7 @@ def check(graph: Graph, stage: str) -> None:
 def _check_operation(op: Operation, stage: str, rules: Stage) -> None:
     if op.type in rules.forbidden:
         raise GraphError(f"a {stage} graph may not hold a {op.type}", operation=op, hint=_MISTAKE)
-    definition_of(op.type)
-    for fact in rules.facts:
+    for fact in (*rules.facts, *rules.of_role.get(op.role, ())):
         complaint = fact(op)
         if complaint is not None:
             what, wanted, got = complaint
