@@ -1,8 +1,14 @@
-"""No chain and no nest meets Python's recursion limit."""
+"""No chain and no nest meets Python's recursion limit, and compiling takes time in proportion to the graph."""
+
+import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import tagflow as tg
+from tagflow.base.settings import DEFAULTS
+from tagflow.compile import pipeline
+from tagflow.ir.program import Program
 
 pytestmark = pytest.mark.usefixtures("graph")
 
@@ -48,3 +54,77 @@ def test_a_long_body_with_products_runs(graph):
     values = np.ones((2, 64, 64))
     with tg.SyncSession(graph) as session:
         np.testing.assert_allclose(session.run(last, {x: values, w: np.eye(64)}), 2 * 1501 * values[0])
+
+
+def calls(run, *args):
+    """Return what something gives, and how many calls of Python functions it takes, resumed generators included."""
+    count = 0
+
+    def note(frame, event, _):
+        nonlocal count
+        count += event == "call"
+
+    before = sys.getprofile()
+    sys.setprofile(note)
+    try:
+        result = run(*args)
+    finally:
+        sys.setprofile(before)
+    return result, count
+
+
+def layers(count):
+    """Return a program of recurrent layers on one another, with the gradients of their weights."""
+    graph = tg.Graph()
+    with graph.as_default():
+        x = tg.placeholder("float32", [6, 4, 8])
+        y, weights = x, []
+        for _ in range(count):
+            w = tg.placeholder("float32", [16, 8])
+            rows = tg.TensorArray("float32", 6, element_shape=[4, 8]).unstack(y)
+            cell = lambda h, row, w=w: tg.tanh(tg.concat([row, h], 1) @ w)  # noqa: E731
+            last = tg.while_loop(
+                lambda t, *_: t < 6,
+                lambda t, h, out, rows=rows, cell=cell: (
+                    t + 1,
+                    (new := cell(h, rows.read(t))),
+                    out.write(t, new),
+                ),
+                [0, tg.zeros([4, 8]), tg.TensorArray("float32", 6, element_shape=[4, 8])],
+            )
+            y, weights = last[2].stack(), [*weights, w]
+        fetches = [y, *tg.gradients(y, weights)]
+    return Program(graph, [x, *weights], fetches)
+
+
+def branches(count):
+    """Return a program of conds on one another that read and assign variables, with gradients."""
+    graph = tg.Graph()
+    with graph.as_default():
+        x = tg.placeholder("float32", [4])
+        y, assigned = x, []
+        for _ in range(count):
+            v = tg.Variable(np.ones(4, "float32"))
+            y = tg.cond(tg.reduce_sum(y) > 0.0, lambda y=y, v=v: y * v + 1.0, lambda y=y: tg.exp(y))
+            assigned.append(v.assign_add(y))
+        fetches = [y, *tg.gradients(y, [x]), *assigned]
+    return Program(graph, [x], fetches)
+
+
+@pytest.mark.parametrize("build", [layers, branches])
+def test_no_pass_takes_more_for_each_part_when_there_are_more(monkeypatch, build):
+    taken = {}
+
+    def counted(row):
+        def run(form, target):
+            result, taken[row.name] = calls(row.run, form, target)
+            return result
+
+        return replace(row, run=run)
+
+    monkeypatch.setattr(pipeline, "PIPELINE", tuple(map(counted, pipeline.PIPELINE)))
+    few, many = ({} for _ in range(2))
+    for found, count in ((few, 8), (many, 32)):
+        pipeline.compile_step(build(count), pipeline.Target(replace(DEFAULTS, check_passes=False)))
+        found.update(taken)
+    assert {name: many[name] / few[name] for name in few if many[name] > 4.8 * few[name] + 1000} == {}

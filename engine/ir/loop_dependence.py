@@ -89,13 +89,12 @@ class _Loop:
 
     def awaited(self) -> Iterator[CarriedDependence]:
         """Yield the variables, counters and constant ones apart, that the predicate depends on."""
-        places = {tensor: i for i, tensor in enumerate(self.cond.params)}
-        for i, path in _reach(self.cond.results, places).items():
+        for i, path in _reach(self.cond.results, self.cond).items():
             if i not in self.free:
                 yield CarriedDependence(i, path, carried=False)
 
     def _reach(self, roots: Sequence[Tensor]) -> dict[int, tuple[str, ...]]:
-        return _reach(roots, self.place)
+        return _reach(roots, self.body)
 
     def _roots(self, i: int) -> list[Tensor]:
         """Return the tensors through which the new value of a variable may depend on old ones."""
@@ -140,8 +139,9 @@ class _Loop:
         return not self._reach([tensor])
 
 
-def _reach(roots: Sequence[Tensor], places: dict[Tensor, int]) -> dict[int, tuple[str, ...]]:
-    """Return the variables that tensors depend on, each with the names of the operations on the way."""
+def _reach(roots: Sequence[Tensor], region: Region) -> dict[int, tuple[str, ...]]:
+    """Return the parameters of a region that tensors depend on, each with the names of the operations on the way."""
+    places = {tensor: i for i, tensor in enumerate(region.params)}
     found: dict[int, tuple[str, ...]] = {}
     towards: dict[Tensor, Tensor | None] = dict.fromkeys(roots)  # the tensor that each was found from
     work = list(towards)
@@ -150,7 +150,7 @@ def _reach(roots: Sequence[Tensor], places: dict[Tensor, int]) -> dict[int, tupl
             found.setdefault(places[tensor], tuple(_names(towards[tensor], towards)))
             continue
         for source in _sources(tensor):
-            if source not in towards:
+            if source not in towards and region.encloses(source.region):
                 towards[source] = tensor
                 work.append(source)
     return found

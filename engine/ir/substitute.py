@@ -3,20 +3,32 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
+from .operation import Operation
 from .program import Program
+from .region import Region
 from .structured import is_structured, saved_outputs
 from .tensor import Tensor
 
 
-def returned(program: Program) -> Counter[Tensor]:
-    """Return how often tensors are used by something else than operations: as results of regions, saved, fetched."""
+def returned(program: Program, region: Region | None = None) -> Counter[Tensor]:
+    """Return how often tensors are used by something else than operations: as results of regions, saved, fetched.
+
+    Parameters
+    ----------
+    program : Program
+    region : Region, optional
+        Of whose tensors it is asked; of all by default. One who asks it of each loop should name the body, since
+        otherwise the whole graph is read for each.
+    """
     found = Counter(program.fetches)
-    for op in program.graph.root.walk():
-        found.update(t for region in op.regions for t in region.results)
+    for op in _that_may_see(region or program.graph.root):
+        for inner in op.regions:
+            found.update(inner.results)
         if is_structured(op):
-            found.update(t for e in saved_outputs(op) for t in (e.value, e.index) if t is not None)
+            found.update([t for e in saved_outputs(op) for t in (e.value, e.index) if t is not None])
     return found
 
 
@@ -24,7 +36,7 @@ def substitute(program: Program, moved: dict[Tensor, Tensor]) -> None:
     """Use other tensors instead of those that are keys of `moved`, everywhere in the program."""
     if not moved:
         return
-    for op in list(program.graph.root.walk()):
+    for op in list(_that_may_see(_around(moved))):
         for i, tensor in enumerate(op.inputs):
             if tensor in moved:
                 op.update_input(i, moved[tensor])
@@ -36,3 +48,16 @@ def substitute(program: Program, moved: dict[Tensor, Tensor]) -> None:
                 for e in saved_outputs(op)
             ]
     program.fetches = [moved.get(t, t) for t in program.fetches]
+
+
+def _that_may_see(region: Region) -> Iterator[Operation]:
+    """Yield the operations that tensors of a region may be inputs, results or saved values of."""
+    if region.owner is not None:
+        yield region.owner
+    yield from region.walk()
+
+
+def _around(tensors: Iterable[Tensor]) -> Region:
+    """Return the innermost region around several tensors."""
+    first, *others = {t.region for t in tensors}
+    return next(region for region in first.ancestors() if all(region.encloses(other) for other in others))

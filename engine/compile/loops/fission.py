@@ -74,7 +74,7 @@ class _Fission:
         liftable = Liftable(self.loop, self.loop.body, self._takes_row)
         if split_products(self.program, liftable, True, lambda t: nbytes(t) <= most):
             liftable = Liftable(self.loop, self.loop.body, self._takes_row)
-        choice = choose(liftable, returned(self.program), most)
+        choice = choose(liftable, returned(self.program, self.loop.body), most)
         if choice is not None:
             self._lift(liftable, choice)
         return choice is not None

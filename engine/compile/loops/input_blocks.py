@@ -76,7 +76,7 @@ class _Blocks:
         liftable = self._liftable()
         if split_products(self.program, liftable, self.is_counted, lambda t: 2 * nbytes(t) <= most):
             liftable = self._liftable()
-        kept = returned(self.program)
+        kept = returned(self.program, self.loop.body)
         choice = self._choose(liftable, kept, most)
         if choice is None or not any(liftable.varies[t] for t in choice.results):
             return False

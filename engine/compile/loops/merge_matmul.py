@@ -87,7 +87,7 @@ class _Merging:
 
     def _sums(self, loop: Loop) -> None:
         """Let sums of products with factors that are the same in all iterations be one product."""
-        kept = returned(self.program)
+        kept = returned(self.program, loop.body)
         for op in list(loop.body.operations):
             if _is_sum(op) and not any(_is_sum(user) for user in op.outputs[0]._consumers):
                 terms = _terms(op, kept)

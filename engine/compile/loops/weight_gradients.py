@@ -32,8 +32,12 @@ def batch_products(program: Program) -> Program:
     ]
     if not found:
         return program
+    moved: dict[Tensor, Tensor] = {}
     for op, i, term in found:
-        _gather(program, op, i, term)
+        moved.update(_gather(op, i, term))
+    substitute(program, moved)
+    for op, i, _ in found:
+        _make_handles(op, i, moved[op.outputs[i]])
     return copy_program(program)
 
 
@@ -64,16 +68,21 @@ def _joins_rows(product: Operation) -> bool:
     return bool(product.attrs["transpose_a"] and not product.attrs["transpose_b"])
 
 
-def _gather(program: Program, op: Operation, i: int, term: Tensor) -> None:
-    """Make variable `i` of a loop a sum that gathers the factors of a term."""
+def _gather(op: Operation, i: int, term: Tensor) -> dict[Tensor, Tensor]:
+    """Make variable `i` of a loop a sum that gathers the factors of a term; return what stands for what."""
     before, total, after = op.regions[1].params[i], op.regions[1].results[i], op.outputs[i]
     begin = _emit("ProductSumBegin", op.region, [op.inputs[i]], total, term.op)
     add = _emit("ProductSumAdd", op.regions[1], [before, *term.op.inputs], total, term.op)
     end = _emit("ProductSumEnd", op.region, [after], total, term.op, dtype=total.dtype, shape=total.shape)
-    substitute(program, {after: end, total: add})
-    end.op.update_input(0, after)
     op.update_input(i, begin)
-    for handle in (begin, op.regions[0].params[i], before, add, after):
+    return {after: end, total: add}
+
+
+def _make_handles(op: Operation, i: int, end: Tensor) -> None:
+    """Have variable `i` of a loop be handles of a sum, which ends behind the loop."""
+    cond, body = op.regions
+    end.op.update_input(0, op.outputs[i])
+    for handle in (op.inputs[i], cond.params[i], body.params[i], body.results[i], op.outputs[i]):
         handle.dtype, handle.shape = dtypes.resource, SCALAR
 
 

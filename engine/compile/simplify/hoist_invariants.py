@@ -29,7 +29,7 @@ def hoist_invariants(program: Program) -> Program:
                 _move([c for c in region.operations if c.is_constant and c not in pinned], region, op)
             loop = Loop(op)
             if loop.trip_count():
-                found, read = _invariants(loop, pinned, returned(program))
+                found, read = _invariants(loop, pinned, returned(program, loop.body))
                 _move(found, loop.body, op)
                 substitute(program, read)
     return program
