@@ -33,10 +33,14 @@ def pytest_collection_modifyitems(items):
                 item.add_marker(pytest.mark.skip(reason="has_gpu() found no CUDA device"))
 
 
-def pytest_collection_finish(session):
-    """Let collections of garbage leave out what stays to the end: the modules, and thousands of collected tests."""
+def leave_out_of_collections():
+    """Let collections of garbage leave out what stays to the end, since some tests collect, and many of them do."""
     gc.collect()
     gc.freeze()
+
+
+def pytest_collection_finish(session):
+    leave_out_of_collections()  # the modules, and thousands of collected tests
 
 
 def pytest_runtestloop(session):
@@ -57,6 +61,13 @@ def pytest_sessionfinish(session, exitstatus):
         if holes:
             session.exitstatus = 1
     return (yield)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def what_tests_leave_is_not_looked_at_again():
+    """The reports of thousands of tests, and what Hypothesis notes of them."""
+    yield
+    leave_out_of_collections()
 
 
 @pytest.fixture(autouse=True)
