@@ -46,7 +46,8 @@ def measure(options: argparse.Namespace, experiment: Experiment) -> None:
     engines = experiment.chosen(options.peer)
     effort = QUICK if options.quick else FULL
     if options.quick:
-        effort = replace(effort, seconds=experiment.quick_seconds or effort.seconds)
+        if experiment.quick_seconds:
+            effort = replace(effort, seconds=experiment.quick_seconds, most_rounds=FULL.most_rounds)
         experiment = experiment.quick()
     if options.seconds:
         effort = replace(effort, seconds=options.seconds)

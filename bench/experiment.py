@@ -85,7 +85,7 @@ class Experiment:
     quick_cases : tuple of mapping
         Cases of a quick run, where `cases` take too long for one.
     quick_seconds : float or None
-        Time after which a quick run adds no more rounds, where it needs another than most.
+        Time after which a quick run adds no more rounds, where its usual time and rounds are too few.
     picture : callable or None
         Draws into a file what says more than the medians do.
     devices : mapping of str to callable

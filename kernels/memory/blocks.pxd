@@ -36,11 +36,13 @@ cdef struct Account:  # what one iteration of a loop takes; freed when it is clo
 cdef struct Block:  # in front of the data
     size_t size  # bytes asked for
     size_t capacity  # bytes of data there is room for
-    Block* next  # free block of the same size class
+    Block* next  # free block of the same size class, given back before this one
+    Block* newer  # the one given back after it
     uint32_t size_class  # which free list it goes to
     uint32_t handed_over  # to the caller: no longer counted
     Account* account  # on which it counts; NULL for none, and in a free block
-    uint64_t unused[3]  # the data begins at a multiple of 64 bytes
+    int64_t freed_at  # `Store.steps` when it was given back
+    uint64_t unused  # the data begins at a multiple of 64 bytes
 
 
 cdef struct Store:  # freed with the handler's capsule, which every array of the pool holds
@@ -53,9 +55,11 @@ cdef struct Store:  # freed with the handler's capsule, which every array of the
     int64_t current_limit  # the same for who allocates now: less than `limit` where others come first
     int64_t refused  # bytes asked for by the last allocation or external array that was refused
     int64_t short  # what `live` would have been had it not been refused
+    int64_t steps  # how many have begun
     int64_t given  # how often anything was given back
     int64_t reserved  # bytes that open accounts should still need
     Account* account  # of who allocates now, or NULL
     int64_t refusals  # how many were
-    Block* free[NUM_CLASSES]  # owned
+    Block* free[NUM_CLASSES]  # owned; the newest of each size class
+    Block* oldest[NUM_CLASSES]  # of the same lists
     Region* region  # that new blocks come from, or NULL

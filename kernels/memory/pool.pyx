@@ -144,6 +144,7 @@ cdef class Pool:
         MemoryLimitError
             If they would take the count beyond the limit; then none of them is charged.
         """
+        self.store.steps += 1
         charges = [self._charge_external(array, True) for array in arrays]
         return [charge for charge in charges if charge is not None]
 

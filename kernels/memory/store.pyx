@@ -20,6 +20,7 @@ from tagflow.kernels.memory.size_classes cimport LARGEST_BIT, NUM_CLASSES, capac
 
 cdef enum:
     SLACK = 80 << 20  # bytes that live and kept blocks together may exceed the peak by
+    FORGOTTEN = 8  # steps after which a block that was not taken is of no use
 
 cdef extern from "Python.h":
     int PyGILState_Check() nogil
@@ -110,8 +111,7 @@ cdef void* _find(Store* store, size_t size) noexcept nogil:
     cdef uint32_t size_class = size_class_of(size)
     block = store.free[size_class]
     if block != NULL:
-        store.free[size_class] = block.next
-        store.cached -= block.capacity
+        _unlink(store, block)
     else:
         block = _new_block(store, size_class)
         if block == NULL:
@@ -152,15 +152,61 @@ cdef void _make_room(Store* store, int64_t size) noexcept nogil:
 cdef void _evict(Store* store, int64_t excess) noexcept nogil:
     """Give so many bytes of free blocks back to the system, large ones first: they cost the least."""
     cdef uint32_t size_class = NUM_CLASSES
-    cdef Block* block
+    if excess > 0:
+        excess -= _evict_forgotten(store, excess)
     while excess > 0 and size_class > 0:
         size_class -= 1
         while excess > 0 and store.free[size_class] != NULL:
-            block = store.free[size_class]
-            store.free[size_class] = block.next
-            store.cached -= block.capacity
-            excess -= block.capacity
-            free_pages(&store.region, block, sizeof(Block) + block.capacity)
+            excess -= _give_back(store, store.free[size_class])
+
+
+cdef int64_t _evict_forgotten(Store* store, int64_t excess) noexcept nogil:
+    """Give back what no step has taken for a while; return the bytes.
+
+    Else blocks of a plan that runs no more would stay, and the largest of the one that does be mapped in each step.
+    """
+    cdef int64_t freed = 0
+    cdef Block* block
+    cdef uint32_t size_class
+    for size_class in range(size_class_of(LARGE), NUM_CLASSES):
+        block = store.oldest[size_class]
+        while freed < excess and block != NULL and store.steps - block.freed_at > FORGOTTEN:
+            freed += _give_back(store, block)
+            block = store.oldest[size_class]
+    return freed
+
+
+cdef size_t _give_back(Store* store, Block* block) noexcept nogil:
+    """Give a free block back to the system; return how many bytes of data there was room for."""
+    cdef size_t capacity = block.capacity
+    _unlink(store, block)
+    free_pages(&store.region, block, sizeof(Block) + capacity)
+    return capacity
+
+
+cdef inline void _unlink(Store* store, Block* block) noexcept nogil:
+    """Take a block out of its free list."""
+    if block.newer == NULL:
+        store.free[block.size_class] = block.next
+    else:
+        block.newer.next = block.next
+    if block.next == NULL:
+        store.oldest[block.size_class] = block.newer
+    else:
+        block.next.newer = block.newer
+    store.cached -= block.capacity
+
+
+cdef inline void _keep(Store* store, Block* block) noexcept nogil:
+    """Put a block into the free list of its size class."""
+    cdef Block* newest = store.free[block.size_class]
+    block.next, block.newer, block.freed_at = newest, NULL, store.steps
+    if newest == NULL:
+        store.oldest[block.size_class] = block
+    else:
+        newest.newer = block
+    store.free[block.size_class] = block
+    store.cached += block.capacity
 
 
 cdef void* _take_zeroed(void* ctx, size_t count, size_t size) noexcept nogil:
@@ -221,20 +267,9 @@ cdef void _give(void* ctx, void* data, size_t size) noexcept nogil:
         free_pages(&store.region, block, sizeof(Block) + block.capacity)
         return
     _evict(store, store.cached + <int64_t>block.capacity - store.most_cached)
-    store.cached += block.capacity
-    block.next = store.free[block.size_class]
-    store.free[block.size_class] = block
+    _keep(store, block)
 
 
 cdef void trim_store(Store* store) noexcept nogil:
     """Give all free blocks back to the operating system."""
-    cdef uint32_t size_class
-    cdef Block* block
-    if store.cached == 0:
-        return
-    for size_class in range(NUM_CLASSES):
-        while store.free[size_class] != NULL:
-            block = store.free[size_class]
-            store.free[size_class] = block.next
-            free_pages(&store.region, block, sizeof(Block) + block.capacity)
-    store.cached = 0
+    _evict(store, store.cached)

@@ -414,6 +414,31 @@ def test_free_blocks_do_not_pile_up_beyond_the_peak():
     assert 64 << 20 <= pool.cached_bytes <= (64 << 20) + slack
 
 
+def test_blocks_that_no_step_takes_any_more_go_first():
+    pool = Pool(1 << 30)
+
+    def step(*megabytes):
+        """Make arrays in turn; return which of them were not in a kept block."""
+        pool.charge_external([])
+        new = []
+        for size in megabytes:
+            before = pool.cached_bytes
+            np.empty(size << 20, np.uint8)
+            new += [size] * (pool.cached_bytes != before)
+        return new
+
+    run = KernelContexts(pool).run
+    often, rarely = (64, 28, 24), (20, 16, 14, 12, 10)  # altogether more than the peak and what is kept beyond it
+    run(step, *often)
+    run(step, *rarely)
+    assert run(step, *often) != []
+    for _ in range(10):
+        run(step, *often)
+    assert run(step, *often) == []
+    assert run(step, *rarely, *often) != []
+    assert run(step, *often) != []
+
+
 @pytest.mark.parametrize("size", [(1 << k) + more for k in (14, 17, 20, 22) for more in (-64, 0, 1)] + [5 << 22])
 def test_blocks_with_pages_of_their_own(size):
     pool = Pool(0)
