@@ -20,7 +20,7 @@ from tagflow.kernels.memory.size_classes cimport LARGEST_BIT, NUM_CLASSES, capac
 
 cdef enum:
     SLACK = 80 << 20  # bytes that live and kept blocks together may exceed the peak by
-    FORGOTTEN = 8  # steps after which a block that was not taken is of no use
+    FORGOTTEN = 3  # steps after which a block that was not taken is of no use
 
 cdef extern from "Python.h":
     int PyGILState_Check() nogil

@@ -432,7 +432,7 @@ def test_blocks_that_no_step_takes_any_more_go_first():
     run(step, *often)
     run(step, *rarely)
     assert run(step, *often) != []
-    for _ in range(10):
+    for _ in range(5):
         run(step, *often)
     assert run(step, *often) == []
     assert run(step, *rarely, *often) != []
