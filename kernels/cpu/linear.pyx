@@ -70,20 +70,29 @@ cdef inline bint _as_matrix(ArrayObject* array, bint transposed, Matrix* found) 
 
 cdef inline void _small(const Product* p, real* product) noexcept nogil:
     """Multiply matrices of a few elements."""
-    cdef real* x = <real*>p.a.data
-    cdef real* y = <real*>p.b.data
     cdef int x_row = 1 if p.a.transposed else p.a.columns
     cdef int x_step = p.a.columns if p.a.transposed else 1
     cdef int y_column = p.b.columns if p.b.transposed else 1
     cdef int y_step = 1 if p.b.transposed else p.b.columns
+    cdef real* row = <real*>p.a.data
+    cdef real* column
+    cdef real* x
+    cdef real* y
     cdef real total
     cdef int i, j, k
     for i in range(p.rows):
+        column = <real*>p.b.data
         for j in range(p.columns):
-            total = product[i * p.columns + j] if p.adds else 0
+            x, y = row, column
+            total = product[0] if p.adds else 0
             for k in range(p.inner):
-                total += x[i * x_row + k * x_step] * y[j * y_column + k * y_step]
-            product[i * p.columns + j] = total
+                total += x[0] * y[0]
+                x += x_step
+                y += y_step
+            product[0] = total
+            product += 1
+            column += y_column
+        row += x_row
 
 
 cdef inline void _gemm(const Product* p, int row, int rows, int column, int columns, real* product) noexcept nogil:

@@ -186,27 +186,32 @@ cdef size_t _give_back(Store* store, Block* block) noexcept nogil:
 
 cdef inline void _unlink(Store* store, Block* block) noexcept nogil:
     """Take a block out of its free list."""
+    store.cached -= block.capacity
     if block.newer == NULL:
         store.free[block.size_class] = block.next
     else:
         block.newer.next = block.next
+    if block.capacity < LARGE:
+        return
     if block.next == NULL:
         store.oldest[block.size_class] = block.newer
     else:
         block.next.newer = block.newer
-    store.cached -= block.capacity
 
 
 cdef inline void _keep(Store* store, Block* block) noexcept nogil:
     """Put a block into the free list of its size class."""
     cdef Block* newest = store.free[block.size_class]
-    block.next, block.newer, block.freed_at = newest, NULL, store.steps
+    block.next, block.newer = newest, NULL
+    store.free[block.size_class] = block
+    store.cached += block.capacity
+    if block.capacity < LARGE:
+        return  # small ones are looked at from one end only
+    block.freed_at = store.steps
     if newest == NULL:
         store.oldest[block.size_class] = block
     else:
         newest.newer = block
-    store.free[block.size_class] = block
-    store.cached += block.capacity
 
 
 cdef void* _take_zeroed(void* ctx, size_t count, size_t size) noexcept nogil:
