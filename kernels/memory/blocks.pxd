@@ -55,7 +55,7 @@ cdef struct Store:  # freed with the handler's capsule, which every array of the
     int64_t current_limit  # the same for who allocates now: less than `limit` where others come first
     int64_t refused  # bytes asked for by the last allocation or external array that was refused
     int64_t short  # what `live` would have been had it not been refused
-    int64_t steps  # how many have begun
+    int64_t steps  # how often feeds or constants were charged: about the steps that have begun
     int64_t given  # how often anything was given back
     int64_t reserved  # bytes that open accounts should still need
     Account* account  # of who allocates now, or NULL
