@@ -198,7 +198,7 @@ async def test_statistics_and_errors_say_what_it_holds(graph, executor):
             assert ("mailbox box", 3 * SIZE // 2) in {(each.operation, each.bytes) for each in caught.value.allocations}
 
 
-async def test_an_array_that_two_hold_counts_once(graph):
+async def test_an_array_that_two_hold_counts_once(fast_paths, graph):
     v = tg.Variable(np.zeros(N, np.float32), name="v")
     sent = post(mailbox("box"), v.value())
     async with tg.Session(graph) as session:

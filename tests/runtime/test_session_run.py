@@ -182,7 +182,7 @@ async def test_strings_and_halves(graph, executor):
 # ---- compiled steps
 
 
-async def test_a_step_is_compiled_once(program, graph):
+async def test_a_step_is_compiled_once(fast_paths, program, graph):
     x, y, z, _ = program
     async with tg.Session(graph) as session:
         for _ in range(3):

@@ -250,7 +250,7 @@ def ending(count, rows, source=lambda x, t: x[t]):
 
 
 @pytest.mark.parametrize(("count", "blocks"), [(1, 1), (2, 2), (3, 2), (4, 3), (7, 3), (8, 4), (20, 5)])
-def test_a_loop_that_may_end_at_any_time_makes_no_rows_in_vain(count, blocks):
+def test_a_loop_that_may_end_at_any_time_makes_no_rows_in_vain(fast_paths, count, blocks):
     """Blocks are for 1, 2, 4 ... iterations, so rows that are not reached are hardly ever multiplied."""
     last, x, w = ending(count, 20)
     trace, (rows, weights) = tg.Trace(), values([x, w])
