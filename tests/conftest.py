@@ -34,7 +34,7 @@ def pytest_collection_modifyitems(items):
 
 
 def leave_out_of_collections():
-    """Let collections of garbage leave out what stays to the end, since some tests collect, and many of them do."""
+    """Let later collections of garbage, of which some tests begin two, pass over all that there is now."""
     gc.collect()
     gc.freeze()
 

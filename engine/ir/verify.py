@@ -8,18 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import Any
 
 from ..base import dtypes
-from ..base.dtypes import DType
 from ..base.errors import DtypeError, GraphError
 from .definition import definition_of
 from .frames import assign_frames
 from .graph import Graph
 from .operation import Operation
 from .region import Region
-from .structured import SavedOutput, num_results, saved_outputs
+from .structured import SavedOutput, is_structured, num_results, saved_outputs
 from .tensor import Tensor
 from .traits import STRUCTURED, Role
 
@@ -83,17 +81,15 @@ def _controls_in_scope(op: Operation) -> Complaint:
 
 
 def _fits_signature(op: Operation) -> Complaint:
-    return None if op.regions else _fits(op.type, tuple([t.dtype for t in op.inputs]))
-
-
-@lru_cache(1 << 12)  # a program has few of them, and is checked behind every pass
-def _fits(type_: str, given: tuple[DType, ...]) -> Complaint:
-    signature = definition_of(type_).signature
-    extra = len(given) - sum(not p.many for p in signature.inputs)
+    if is_structured(op):
+        return None
+    signature = definition_of(op.type).signature
+    extra = len(op.inputs) - sum(not p.many for p in signature.inputs)
     if extra < 0 or (extra and not any(p.many for p in signature.inputs)):
-        return "an operation has the wrong number of inputs", [p.name for p in signature.inputs], len(given)
+        return "an operation has the wrong number of inputs", [p.name for p in signature.inputs], len(op.inputs)
+    flat = signature.flat(len(op.inputs))
     try:
-        signature.check(list(zip(signature.flat(len(given)), given, strict=True)), type_)
+        signature.check([(p, t.dtype) for p, t in zip(flat, op.inputs, strict=True)], op.name)
     except DtypeError as error:
         return error.what, error.wanted, error.got
     return None

@@ -434,9 +434,9 @@ def test_blocks_that_no_step_takes_any_more_go_first():
     assert run(step, *often) != []
     for _ in range(5):
         run(step, *often)
-    assert run(step, *often) == []
+    assert run(step, *often) == []  # what was left of the others has gone
     assert run(step, *rarely, *often) != []
-    assert run(step, *often) != []
+    assert run(step, *often) != []  # what the last step took has not
 
 
 @pytest.mark.parametrize("size", [(1 << k) + more for k in (14, 17, 20, 22) for more in (-64, 0, 1)] + [5 << 22])
