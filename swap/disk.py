@@ -131,8 +131,9 @@ class DiskTier:
                 await running.over()
         for stream in (self.writing, self.reading):
             stream.join()
-        os.close(self._file)
-        self._file = -1
+        if self._file >= 0:  # nobody has closed it meanwhile
+            os.close(self._file)
+            self._file = -1
 
     def __del__(self) -> None:
         if getattr(self, "_file", -1) >= 0:

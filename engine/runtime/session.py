@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import replace
 from types import TracebackType
 from typing import Any, TypeVar
@@ -442,17 +443,22 @@ class Session:
         """End all running steps with SessionClosed, wait for them, and release everything; twice is fine.
 
         Blocking functions that outlive their steps are waited for too, at most ``Settings.close_seconds``.
-        When cancelled it stops waiting: the steps still end, each in its task.
+        When cancelled it stops waiting: the steps still end, each in its task, and the last of them releases all.
         """
         self.resources.cancel(SessionClosed("the session was closed", hint=REOPEN))
         try:
             await self._steps.aclose()
             await self._threads.aclose(self.settings.close_seconds)
-            await self._cores.aclose()
         finally:
-            self._steps.cache.clear()
-            await self.resources.aclose()
-            await self._swapping.aclose()
+            await self._steps.after_last(self._release)
+
+    async def _release(self) -> None:
+        """Release what steps use, when none runs any longer, also when cancelled; again is fine, and at one time."""
+        self._steps.cache.clear()
+        self._threads.shutdown()
+        async with AsyncExitStack() as closing:  # the last first
             for each in self._devices:
                 if each.owned:
-                    await each.device.aclose()
+                    closing.push_async_callback(each.device.aclose)
+            for close in (self._swapping.aclose, self.resources.aclose, self._cores.aclose):
+                closing.push_async_callback(close)

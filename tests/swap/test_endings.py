@@ -12,6 +12,7 @@ from itertools import count
 import numpy as np
 import pytest
 import tagflow as tg
+from tagflow.base.resources import Resource
 from tagflow.streams import CpuDevice, LatencyDevice, ManualDevice, VirtualClock
 
 from tests.runtime.tasks import only_this_task
@@ -350,4 +351,50 @@ async def test_closing_a_session_again_and_when_cancelled(graph, program, tmp_pa
     await session.aclose()
     with pytest.raises(tg.SessionClosed):
         await step
+    assert threads() == []
+
+
+@pytest.mark.parametrize("later", range(4))
+async def test_a_close_that_is_cancelled_in_the_middle_of_a_copy(graph, program, tmp_path, caplog, later):
+    """The file stays open for what the copy is to be written to, and is closed as the step ends."""
+    device = ManualDevice("/cpu:0")
+    options = {"memory_limit": LIMIT, "swap": policy_for("disk", tmp_path), "settings": PLAIN}
+    async with asyncio.timeout(20), device:
+        session = tg.Session(graph, devices=[device], **options)
+        step = asyncio.ensure_future(session.run(*program[:2]))
+        await until(lambda: held(device, "device_to_host"), device, HELD["device_to_host"])
+        closing = asyncio.ensure_future(session.aclose())
+        await turns(1)
+        closing.cancel()
+        device.device_to_host.release()
+        await turns(later)
+        device.release_all()
+        with pytest.raises(tg.SessionClosed):
+            await step
+        assert only_this_task()
+        assert threads() == []
+        with pytest.raises(asyncio.CancelledError):
+            await closing
+        await session.aclose()
+    assert caplog.records == []
+
+
+async def test_a_close_that_is_cancelled_at_a_resource_releases_the_rest(graph, program, tmp_path):
+    class Slow(Resource):
+        label = "slow"
+
+        async def aclose(self):
+            began.set()
+            await asyncio.sleep(20)
+
+    began = asyncio.Event()
+    session = tg.Session(graph, memory_limit=LIMIT, swap=policy_for("disk", tmp_path), settings=PLAIN)
+    await session.run(*program[:2])
+    session.resources.get_or_create("slow", "slow", lambda _: Slow())
+    assert threads()
+    closing = asyncio.ensure_future(session.aclose())
+    await began.wait()
+    closing.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await closing
     assert threads() == []

@@ -44,11 +44,16 @@ class BlockingCalls:
         """How many calls still run that nobody waits for."""
         return sum(future.cancelled() and call.running() for call, future in list(self._calls.items()))
 
+    def shutdown(self) -> None:
+        """Start no more calls; threads end with those that run."""
+        if self._pool is not None:
+            self._pool.shutdown(wait=False, cancel_futures=True)
+
     async def aclose(self, seconds: float) -> None:
         """Start no more calls, and wait for those that run, at most for `seconds`; then a warning is logged."""
         if self._pool is None:
             return
-        self._pool.shutdown(wait=False, cancel_futures=True)
+        self.shutdown()
         running = [asyncio.wrap_future(call) for call in list(self._calls) if call.running()]
         try:
             async with asyncio.timeout(seconds):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -67,6 +67,8 @@ class StepRunner:
         self._executor = executor
         self._closed = False
         self._idle: asyncio.Future[None] | None = None  # done when the last step of a closed session has ended
+        self._release: Callable[[], Coroutine[Any, Any, None]] | None = None  # to be called after the last step
+        self._releasing: asyncio.Task[None] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None  # the one that `_slices` belong to
         self._slices: TimeSlices
 
@@ -114,6 +116,8 @@ class StepRunner:
             return request.pack(await execution.run(self.timeout if timeout is None else timeout))
         finally:
             self.end(execution, watches)
+            if self._releasing is not None:
+                await self._releasing
 
     def _specialized(self, request: Request, step: CompiledStep, feeds: list[np.ndarray[Any, Any]]) -> CompiledStep:
         """Return the step that is compiled for the shapes of fed values, or the one for any shapes.
@@ -160,8 +164,13 @@ class StepRunner:
         self.running.discard(running)
         for watch in watches.values():
             watch.step_ends()
-        if self._idle is not None and not self.running and not self._idle.done():
+        if self.running:
+            return
+        if self._idle is not None and not self._idle.done():
             self._idle.set_result(None)
+        if self._release is not None:
+            self._releasing = asyncio.get_running_loop().create_task(self._release(), name="release")
+            self._release = None
 
     def _slices_here(self) -> TimeSlices:
         loop = asyncio.get_running_loop()
@@ -206,3 +215,14 @@ class StepRunner:
         if self.running:
             self._idle = self._idle or asyncio.get_running_loop().create_future()
             await asyncio.wait([self._idle])
+
+    async def after_last(self, release: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Release what steps use: now, or if steps still run, as the last of them ends. That is not waited for here.
+
+        A close that was cancelled may not wait, for the steps it is called from among others; but copies of a step
+        that ends are still under way, and what they come to must be open.
+        """
+        if self.running:
+            self._release = release
+        else:
+            await release()
