@@ -16,6 +16,7 @@ from ..ir.region import Region
 from ..ir.tensor import Tensor
 from ..ir.topological import uses
 from ..ir.traits import Role
+from .order_effects import add_order
 
 Needs = tuple[int, ...]  # indices of feeds, in order
 
@@ -36,6 +37,7 @@ def to_partial_run(program: Program) -> Program:
         goes into it: its iterations go no further than their window until all that enters the loop is there.
     """
     copy, targets = copy_with_targets(program)
+    add_order(copy)
     needs = _feeds_needed(copy, targets)
     ends = [_partial_fetch(tensor, key, needs[key]) for key, tensor in enumerate(copy.fetches)]
     ends += [_partial_end(copy, op, key, needs[key]) for key, op in enumerate(targets, len(ends))]

@@ -29,6 +29,7 @@ from .loops.release import release_saved
 from .loops.slice_matmul import narrow_products
 from .loops.weight_gradients import batch_products
 from .lower.lowering import lower
+from .order_effects import order_effects
 from .partial_run import to_partial_run
 from .partition import partitioned as _partitioned
 from .partition.partitioned import Partitioned
@@ -86,6 +87,7 @@ PIPELINE: tuple[Pass, ...] = (
     Pass("partial_run", lambda p, _: to_partial_run(p), "structured", when=lambda target: target.partial_run),
     _structured("prune", prune),
     _structured("require_feeds", require_feeds),
+    Pass("order", lambda p, _: order_effects(p), "structured", when=lambda target: not target.partial_run),
     Pass("specialize", lambda p, t: specialize(p, t.shapes or ()), "structured", when=lambda t: t.shapes is not None),
     Pass("swap_memory", lambda p, t: set_swap_memory(p, t.swap), "structured", when=lambda t: t.swap is not None),
     # Compute less.

@@ -25,8 +25,9 @@ def py_function(
 ) -> Any:
     """Call a Python function each time the operation runs.
 
-    An ``async def`` function is awaited in a task of its own, while other operations and other iterations go on. So
-    they do while a `blocking` function runs in its thread.
+    An ``async def`` function is awaited in a task of its own, while other operations go on. So they do while a
+    `blocking` function runs in its thread. Calls of one step begin and end in the order in which they were built, and
+    in a loop iteration after iteration (rule 144), as calls of `print_` do; with ``stateful=False`` they overlap.
 
     Parameters
     ----------
@@ -38,7 +39,8 @@ def py_function(
     Tout : dtype-like or list of them
         Dtypes of the outputs; an empty list for a function called for its effect.
     stateful : bool
-        Whether two calls may differ. Calls are never merged or folded, so False promises what is not used yet.
+        Whether a call has to wait for the stateful calls before it. False for a function whose calls do not depend on
+        each other: those of several iterations then run at the same time. Calls are never merged or folded.
     name : str, optional
         Name of the operation.
     output_shapes : shape or list of shapes, optional
@@ -80,6 +82,7 @@ def py_function(
         output_shapes=shapes,
         single=single,
         blocking=blocking,
+        stateful=bool(stateful),
     )
     return op.outputs[0] if single else list(op.outputs) or op
 

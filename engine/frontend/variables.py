@@ -9,19 +9,22 @@ from ..base.errors import GraphError, ShapeError
 from ..base.shapes import Shape
 from ..base.source_lines import user_source
 from ..ir import scopes
+from ..ir.accesses import plain_read
 from ..ir.apply import apply, convert_to_tensor, scoped_name
 from ..ir.graph import Graph
 from ..ir.operation import Operation
+from ..ir.region import Region
 from ..ir.tensor import Operators, Tensor
 from ..ops.control.effects import group
-from ..ops.state import variables as _operations  # noqa: F401  declares the operation types used below
+from ..ops.state.variables import variable_key
 
 
 class Variable(Operators):
     """A value that a session keeps between steps, and that operations update.
 
-    Used as a tensor it is the value that its snapshot read gives: one read for a step, or a new read where
-    control dependencies ask for one. All its own operations stand in the graph's root region.
+    Used as a tensor it is the value it has where it is used: what a step reads and writes of one variable happens in
+    the order in which it was built, in a loop iteration after iteration, and a branch or loop counts as one access
+    where it stands (rules 140 to 146). Updates of steps that run at the same time come in any order.
 
     Parameters
     ----------
@@ -52,7 +55,7 @@ class Variable(Operators):
     initial_value : Tensor
         The value it assigns.
     op : Operation
-        The snapshot read.
+        The read that was built first; it gives the value before all updates but the initializer.
 
     Raises
     ------
@@ -100,6 +103,7 @@ class Variable(Operators):
         )
         self.initializer: Operation = self._assign(self.initial_value, "initialize").op
         self.op = self._named_read()
+        plain_read(self.graph.root, self._key, lambda _: self.op.outputs[0])
 
     def _named_read(self) -> Operation:
         # Built directly, since the variable's name is taken already: fetching "w:0" gives the value of w.
@@ -130,17 +134,30 @@ class Variable(Operators):
         return self.shape
 
     def value(self) -> Tensor:
-        """Return its value: the snapshot of the step, or a new read under the control dependencies active here.
+        """Return its value where it is used, behind the updates built so far.
+
+        A loop that does not write the variable reads it once, in front of it. Under control dependencies the value is
+        read behind those, as by `read_value`.
 
         Returns
         -------
         Tensor
             Of the variable's dtype and shape.
         """
-        return self.read_value() if scopes.current().control_inputs else self.op.outputs[0]
+        if scopes.current().control_inputs:
+            return self.read_value()
+        return plain_read(scopes.current_region(), self._key, self._read_in)
+
+    def _read_in(self, region: Region) -> Tensor:
+        with scopes.inside(region):
+            return self.read_value()
+
+    @property
+    def _key(self) -> Any:
+        return variable_key(self.handle)
 
     def read_value(self) -> Tensor:
-        """Read the variable here and now; two reads may differ when an update runs between them.
+        """Read the variable here, in a loop in each iteration, so that updates by other steps are seen too.
 
         Returns
         -------
@@ -156,30 +173,34 @@ class Variable(Operators):
         """Return a bool scalar tensor: whether it has a value."""
         return apply("IsInitialized", self.handle)  # type: ignore[no-any-return]
 
-    def assign(self, value: Any, name: str | None = None) -> Tensor:
+    def assign(self, value: Any, name: str | None = None, *, ordered: bool = True) -> Tensor:
         """Replace its value.
 
         Parameters
         ----------
         value : Tensor of the variable's dtype
             Of a shape that fits the variable's.
+        ordered : bool, optional
+            False for an update that may come at any time, in a step, before or after other reads and updates.
 
         Returns
         -------
         Tensor
             The new value; run its ``op`` to update only.
         """
-        return self._assign(value, name)
+        return self._assign(value, name, ordered)
 
-    def assign_add(self, delta: Any, name: str | None = None) -> Tensor:
-        """Add `delta`, a tensor of its dtype and shape; returns the new value."""
-        return self._update("AssignAddVariable", delta, name)
+    def assign_add(self, delta: Any, name: str | None = None, *, ordered: bool = True) -> Tensor:
+        """Add `delta`, a tensor of its dtype and shape; returns the new value. `ordered` as in `assign`."""
+        return self._update("AssignAddVariable", delta, name, ordered)
 
-    def assign_sub(self, delta: Any, name: str | None = None) -> Tensor:
-        """Subtract `delta`, a tensor of its dtype and shape; returns the new value."""
-        return self._update("AssignSubVariable", delta, name)
+    def assign_sub(self, delta: Any, name: str | None = None, *, ordered: bool = True) -> Tensor:
+        """Subtract `delta`, a tensor of its dtype and shape; returns the new value. `ordered` as in `assign`."""
+        return self._update("AssignSubVariable", delta, name, ordered)
 
-    def scatter_update(self, indices: Any, updates: Any = None, name: str | None = None) -> Tensor:
+    def scatter_update(
+        self, indices: Any, updates: Any = None, name: str | None = None, *, ordered: bool = True
+    ) -> Tensor:
         """Replace rows.
 
         Parameters
@@ -188,40 +209,50 @@ class Variable(Operators):
             The rows, in any shape; slices bring their updates along.
         updates : Tensor of the variable's dtype
             Of shape ``indices.shape + variable.shape[1:]``. Of repeated rows the last one holds.
+        ordered : bool, optional
+            As in `assign`.
 
         Returns
         -------
         Tensor
             The new value of the whole variable.
         """
-        return self._scatter("ScatterUpdate", indices, updates, name)
+        return self._scatter("ScatterUpdate", indices, updates, name, ordered)
 
-    def scatter_add(self, indices: Any, updates: Any = None, name: str | None = None) -> Tensor:
-        """Add `updates` to rows `indices`, as in `scatter_update`; repeated rows add up."""
-        return self._scatter("ScatterAdd", indices, updates, name)
+    def scatter_add(
+        self, indices: Any, updates: Any = None, name: str | None = None, *, ordered: bool = True
+    ) -> Tensor:
+        """Add `updates` to rows `indices`: as in `scatter_update`, `ordered` too; repeated rows add up."""
+        return self._scatter("ScatterAdd", indices, updates, name, ordered)
 
-    def scatter_sub(self, indices: Any, updates: Any = None, name: str | None = None) -> Tensor:
-        """Subtract `updates` from rows `indices`, as in `scatter_update`; repeated rows add up."""
-        return self._scatter("ScatterSub", indices, updates, name)
+    def scatter_sub(
+        self, indices: Any, updates: Any = None, name: str | None = None, *, ordered: bool = True
+    ) -> Tensor:
+        """Subtract `updates` from rows `indices`: as in `scatter_update`, `ordered` too; repeated rows add up."""
+        return self._scatter("ScatterSub", indices, updates, name, ordered)
 
-    def _assign(self, value: Any, name: str | None) -> Tensor:
+    def _assign(self, value: Any, name: str | None, ordered: bool = True) -> Tensor:
         tensor = self._fitting(value)
         with self._where():
-            return apply("AssignVariable", self.handle, tensor, name=name, shape=self.shape)  # type: ignore[no-any-return]
+            return apply(  # type: ignore[no-any-return]
+                "AssignVariable", self.handle, tensor, name=name, shape=self.shape, ordered=ordered
+            )
 
-    def _update(self, type: str, delta: Any, name: str | None) -> Tensor:
+    def _update(self, type: str, delta: Any, name: str | None, ordered: bool) -> Tensor:
         tensor = self._fitting(delta)
         with self._where():
-            result: Tensor = apply(type, self.handle, tensor, name=name)
+            result: Tensor = apply(type, self.handle, tensor, name=name, ordered=ordered)
         result.set_shape(self.shape)
         return result
 
-    def _scatter(self, type: str, indices: Any, updates: Any, name: str | None) -> Tensor:
+    def _scatter(self, type: str, indices: Any, updates: Any, name: str | None, ordered: bool) -> Tensor:
         if updates is None:
             indices, updates = indices.indices, indices.values
         rows = convert_to_tensor(updates, self.dtype)
         with self._where():
-            return apply(type, self.handle, indices, rows, name=name, shape=self.shape)  # type: ignore[no-any-return]
+            return apply(  # type: ignore[no-any-return]
+                type, self.handle, indices, rows, name=name, shape=self.shape, ordered=ordered
+            )
 
     def _fitting(self, value: Any) -> Tensor:
         tensor = convert_to_tensor(value, self.dtype)

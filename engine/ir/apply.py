@@ -13,6 +13,7 @@ from ..base.errors import DtypeError, GraphError, TagflowError
 from ..base.shapes import Shape
 from ..base.source_lines import user_source
 from . import scopes
+from .accesses import note_access
 from .builder import append, infer_shapes
 from .definition import REQUIRED, OpDefinition, definition_of
 from .operation import Operation
@@ -73,6 +74,7 @@ def build(type: str, tensors: list[Tensor], *, name: str | None = None, **attrs:
         if error.operation is None:
             error.operation = op
         raise
+    note_access(op)
     return op
 
 

@@ -126,6 +126,9 @@ class OpDefinition:
         The number of the input that is the result, as it is, of an operation that is there for its effects.
     fuse : Fusion or None
         How it becomes steps of a fused operation. A kernel that is a ufunc of the table of steps says that by itself.
+    ordered : callable or None
+        Of what happens in the order of building (rule 140), ``ordered(op)`` is the key of what it reads or writes, as
+        ("variables", "w"), or None for an operation that is free.
     outlives_step : bool
         Its result is the handle of what the session keeps from step to step, so every step finds it on one device.
     static_shape : callable or None
@@ -163,6 +166,7 @@ class OpDefinition:
     is_reread: bool = False
     result_is_input: int | None = None
     fuse: Fusion | None = None
+    ordered: Callable[[Operation], tuple[str, str] | None] | None = None
     outlives_step: bool = False
     static_shape: Callable[[Operation], Shape | None] | None = None
     stores: Callable[[Operation], Shape] | None = None
@@ -225,6 +229,7 @@ def define(
     is_reread: bool = False,
     result_is_input: int | None = None,
     fuse: Fusion | None = None,
+    ordered: Callable[[Any], tuple[str, str] | None] | None = None,
     outlives_step: bool = False,
     static_shape: Callable[[Any], Shape | None] | None = None,
     stores: Callable[[Any], Shape] | None = None,
@@ -259,6 +264,7 @@ def define(
         is_reread,
         result_is_input,
         fuse,
+        ordered,
         outlives_step,
         static_shape,
         stores,

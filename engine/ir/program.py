@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..base.errors import GraphError
+from .accesses import key_of
 from .graph import Graph
 from .operation import Operation
 from .region import Region
@@ -149,14 +150,14 @@ class _Copier:
 
     def run(self) -> Program:
         for i, tensor in enumerate(self.program.feeds):
-            name = self.graph.unique_name(tensor.op.name)
+            name, key = self.graph.unique_name(tensor.op.name), key_of(tensor.op)
             feed = Operation(
                 self.graph.root,
                 "Feed",
                 name,
                 (),
                 [(tensor.dtype, tensor.shape)],
-                attrs={"index": i, "dtype": tensor.dtype},
+                attrs={"index": i, "dtype": tensor.dtype, **({} if key is None else {"key": key})},
                 source=tensor.op.source,
                 device=tensor.op.device,
             )

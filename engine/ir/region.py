@@ -21,9 +21,16 @@ class Region:
 
     An operation may use tensors of its own region and of every region around it (a capture). `resolver`, set on
     regions that gradients build, turns a tensor of the forward region they mirror into its saved value.
+
+    Attributes
+    ----------
+    reads : dict
+        While a graph is built: by key, the reads that further plain uses share, the newest write being before them.
+    written : set
+        The keys that operations of the region, or inside of it, write (see `engine/ir/accesses.py`).
     """
 
-    __slots__ = ("graph", "parent", "owner", "role", "operations", "params", "results", "resolver")
+    __slots__ = ("graph", "parent", "owner", "role", "operations", "params", "results", "resolver", "reads", "written")
 
     def __init__(self, graph: Graph, parent: Region | None, role: str) -> None:
         self.graph = graph
@@ -34,6 +41,8 @@ class Region:
         self.params: list[Tensor] = []
         self.results: list[Tensor] = []
         self.resolver: Callable[[Tensor], Tensor] | None = None
+        self.reads: dict[tuple[str, str], list[Tensor]] = {}
+        self.written: set[tuple[str, str]] = set()
 
     def add_param(self, dtype: DType, shape: Shape, name: str) -> Tensor:
         """Append a parameter, produced by an operation of type Param."""

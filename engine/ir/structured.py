@@ -13,8 +13,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..base import dtypes
+from ..base.dtypes import DType
 from ..base.shapes import SCALAR, Shape
 from . import scopes
+from .accesses import close_branches, close_loop
 from .apply import place, scoped_name
 from .operation import Operation
 from .region import Region
@@ -70,6 +72,7 @@ def make_cond(
     pred: Tensor, branches: Sequence[Region], shapes: Sequence[Any], *, name: str, source: Any = None
 ) -> Operation:
     """Append a Cond whose branches are built; their results agree in number and dtype."""
+    close_branches(scopes.current_region(), branches)
     outputs = [(t.dtype, shape) for t, shape in zip(branches[0].results, shapes, strict=True)]
     op = Operation(
         scopes.current_region(),
@@ -90,6 +93,7 @@ def make_while(
     inits: Sequence[Tensor], cond: Region, body: Region, *, name: str, source: Any = None, **attrs: Any
 ) -> Operation:
     """Append a While whose regions are built; the body's results agree with its parameters."""
+    close_loop(scopes.current_region(), cond, body)
     outputs = [(t.dtype, t.shape) for t in body.params]
     op = Operation(
         scopes.current_region(),
@@ -108,13 +112,29 @@ def make_while(
 
 def add_variable(op: Operation, init: Tensor, shape: Shape, name: str) -> Tensor:
     """Give a While one more loop variable, and return it in the body, whose results then lack its next value."""
-    first = num_results(op)
     op.inputs.append(init)
     init._consumers[op] = None
-    op.outputs.insert(first, Tensor(op, first, init.dtype, shape))
+    _insert_result(op, init.dtype, shape)
+    return [region.add_param(init.dtype, shape, name) for region in op.regions][1]
+
+
+def add_result(op: Operation, values: Sequence[Tensor]) -> Tensor:
+    """Give a Cond one more result: one of `values` of one dtype, that of the branch that runs."""
+    shape = values[0].shape
+    for region, value in zip(op.regions, values, strict=True):
+        region.results.append(value)
+        shape = shape.relax(value.shape)
+    return _insert_result(op, values[0].dtype, shape)
+
+
+def _insert_result(op: Operation, dtype: DType, shape: Shape) -> Tensor:
+    """Make an output behind the ordinary results, in front of what is saved."""
+    first = num_results(op)
+    made = Tensor(op, first, dtype, shape)
+    op.outputs.insert(first, made)
     for i, tensor in enumerate(op.outputs):
         tensor.index = i
-    return [region.add_param(init.dtype, shape, name) for region in op.regions][1]
+    return made
 
 
 def save_maybe(op: Operation, branch: int, value: Tensor) -> Tensor:

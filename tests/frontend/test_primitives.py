@@ -133,9 +133,9 @@ class TestMerge:
             await event.wait()
             return 2
 
-        late = tg.py_function(wait, [], "int32", output_shapes=[])
+        late = tg.py_function(wait, [], "int32", output_shapes=[], stateful=False)
         merged, _ = tg.merge([late, tg.constant(1)])
-        opened = tg.py_function(lambda x: event.set() or x, [merged], "int32")
+        opened = tg.py_function(lambda x: event.set() or x, [merged], "int32", stateful=False)
         assert run([opened, late]) == [1, 2]
 
     @pytest.mark.rule(7)
@@ -236,10 +236,10 @@ class TestLoopsByHand:
 
         i, x = tg.while_loop(
             lambda i, x: i < 3,
-            lambda i, x: (i + 1, tg.py_function(slow, [x], "int32", output_shapes=[])),
+            lambda i, x: (i + 1, tg.py_function(slow, [x], "int32", output_shapes=[], stateful=False)),
             (0, 0),
         )
-        opened = tg.py_function(lambda i: event.set() or i, [i], "int32")
+        opened = tg.py_function(lambda i: event.set() or i, [i], "int32", stateful=False)
         assert run([opened, x]) == [3, 3]
 
     @pytest.mark.rule(27)

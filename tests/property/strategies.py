@@ -24,9 +24,9 @@ Finish = Callable[["_Scope"], list[str]]
 BodyFinish = Callable[["_Scope", list[str]], list[str]]
 
 
-def mixed_programs(limits: Limits = USUAL) -> st.SearchStrategy[Program]:
+def mixed_programs(limits: Limits = USUAL, kind: Kind = MIXED) -> st.SearchStrategy[Program]:
     """Draw programs of all types, with values of their inputs."""
-    return _programs(MIXED, limits)
+    return _programs(kind, limits)
 
 
 def smooth_programs(limits: Limits = SHORT) -> st.SearchStrategy[Program]:

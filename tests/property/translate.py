@@ -66,18 +66,20 @@ def build(
     around: Around = lambda statement: nullcontext(),
     every: Sequence[int | None] = (None,),
     change: Change = lambda statement, tensor: tensor,
+    read: str = "read_value",
 ) -> Built:
     """Build a program.
 
     All its loops get `window` parallel iterations and, in turn, what is in `every` as ``checkpoint_every``; each
-    statement is built inside `around`, and `change` gives what stands for the result of an Op.
+    statement is built inside `around`, `change` gives what stands for the result of an Op, and `read` is the method
+    that reads a variable.
     """
     with tg.Graph().as_default() as graph:
         inputs = {name: tg.placeholder(type.dtype, type.shape, name) for name, type in program.inputs}
         variables = {
             name: tg.Variable(value, name=name, dtype=value.dtype) for name, value in initial_values(program).items()
         }
-        builder = _Builder(window, around, variables, every, change)
+        builder = _Builder(window, around, variables, every, change, read)
         scope = dict(inputs)
         results = builder.block(program.body, scope)
     return Built(graph, inputs, variables, results, [scope[name].op for name in program.targets])
@@ -85,13 +87,20 @@ def build(
 
 class _Builder:
     def __init__(
-        self, window: int, around: Around, variables: Environment, every: Sequence[int | None], change: Change
+        self,
+        window: int,
+        around: Around,
+        variables: Environment,
+        every: Sequence[int | None],
+        change: Change,
+        read: str,
     ) -> None:
         self.window = window
         self.around = around
         self.variables = variables
         self.every = itertools.cycle(every)
         self.change = change
+        self.read = read
 
     def block(self, block: Block, scope: Environment) -> list[Any]:
         for statement in block.statements:
@@ -124,7 +133,7 @@ class _Builder:
                 scope[name] = scope[array].stack()
             case Load(name, variable, after):
                 with tg.control_dependencies([scope[a] for a in after]):
-                    scope[name] = self.variables[variable].read_value()
+                    scope[name] = getattr(self.variables[variable], self.read)()
             case Assign(name, variable, how, value, after):
                 with tg.control_dependencies([scope[a] for a in after]):
                     scope[name] = getattr(self.variables[variable], how)(scope[value])

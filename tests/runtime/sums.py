@@ -31,7 +31,7 @@ def gated(gate, value):
         await gate.wait()
         return x
 
-    return tg.py_function(wait, [value], "float32", output_shapes=[])
+    return tg.py_function(wait, [value], "float32", stateful=False, output_shapes=[])
 
 
 async def turns(count=20):

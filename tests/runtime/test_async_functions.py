@@ -36,7 +36,7 @@ def gated_loop(gate, count, window):
     array = tg.TensorArray("int32", count)
     _, array = tg.while_loop(
         lambda i, a: i < count,
-        lambda i, a: (i + 1, a.write(i, tg.py_function(gate, [i], "int32", output_shapes=[]))),
+        lambda i, a: (i + 1, a.write(i, tg.py_function(gate, [i], "int32", output_shapes=[], stateful=False))),
         [0, array],
         parallel_iterations=window,
     )
@@ -140,7 +140,7 @@ async def test_a_function_that_never_starts_is_closed(graph, executor, wrap):
         raise ValueError("no")
 
     x = tg.placeholder("float32", [])
-    doubled, failed = (tg.py_function(f, [x], "float32") for f in (wrap(double), fail))
+    doubled, failed = (tg.py_function(f, [x], "float32", stateful=False) for f in (wrap(double), fail))
     async with tg.Session(graph, executor=executor) as session:
         for fetches in ([doubled, failed], [failed, doubled]):
             with pytest.raises(tg.OpError):

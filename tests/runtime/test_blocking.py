@@ -65,8 +65,8 @@ async def test_it_runs_in_another_thread_with_the_callers_context(graph, executo
 async def test_the_loop_and_other_operations_go_on(graph, executor, latch):
     others = []
     x = tg.placeholder("float32", [])
-    slow = tg.py_function(latch, [x], "float32", blocking=True)
-    quick = tg.py_function(lambda v: others.append(float(v)) or v, [x], "float32")
+    slow = tg.py_function(latch, [x], "float32", blocking=True, stateful=False)
+    quick = tg.py_function(lambda v: others.append(float(v)) or v, [x], "float32", stateful=False)
     async with tg.Session(graph, executor=executor) as session:
         step = asyncio.ensure_future(session.run([slow, quick], feeds={x: 3.0}))
         await latch.entered()
@@ -88,7 +88,10 @@ async def test_iterations_overlap_and_their_values_are_in_order(graph, executor)
     array = tg.TensorArray("int32", 8)
     _, array = tg.while_loop(
         lambda i, a: i < 8,
-        lambda i, a: (i + 1, a.write(i, tg.py_function(meet, [i], "int32", output_shapes=[], blocking=True))),
+        lambda i, a: (
+            i + 1,
+            a.write(i, tg.py_function(meet, [i], "int32", output_shapes=[], blocking=True, stateful=False)),
+        ),
         [0, array],
         parallel_iterations=4,
     )
@@ -141,7 +144,7 @@ async def test_an_error_elsewhere_does_not_wait_for_it(graph, executor, latch):
         await latch.entered()
         raise ValueError("no")
 
-    fetches = [tg.py_function(latch, [], "float32", blocking=True), tg.py_function(fail, [], [])]
+    fetches = [tg.py_function(latch, [], "float32", stateful=False, blocking=True), tg.py_function(fail, [], [])]
     async with tg.Session(graph, executor=executor) as session:
         with pytest.raises(tg.OpError, match="no"):
             await session.run(fetches)

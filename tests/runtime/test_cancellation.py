@@ -272,7 +272,10 @@ async def test_a_timeout_says_what_was_going_on(graph, executor):
 
     _, result = tg.while_loop(
         lambda i, a: i < 2,
-        lambda i, a: (i + 1, a + tg.py_function(lookup, [i], "float32", output_shapes=[], name="lookup")),
+        lambda i, a: (
+            i + 1,
+            a + tg.py_function(lookup, [i], "float32", output_shapes=[], name="lookup", stateful=False),
+        ),
         [0, 0.0],
         name="rows",
     )

@@ -75,7 +75,7 @@ class Waiting:
             self.quick = tg.constant(1.0) + 1.0
 
     def _body(self, i, array):
-        return i + 1, array.write(i, tg.py_function(self.waiting, [i], "int32", output_shapes=[]))
+        return i + 1, array.write(i, tg.py_function(self.waiting, [i], "int32", output_shapes=[], stateful=False))
 
     def waiting(self, i):
         self.futures.append(asyncio.get_running_loop().create_future())

@@ -51,7 +51,7 @@ async def test_an_error_ends_it_for_all_parts(session, sums):
     def fail(x):
         raise ValueError("no luck")
 
-    failing = tg.py_function(fail, [sums.c], "float32", name="failing")
+    failing = tg.py_function(fail, [sums.c], "float32", name="failing", stateful=False)
     stuck = gated(asyncio.Event(), sums.a)
     handle = await session.partial_run_setup([sums.sum, stuck, failing], sums.feeds)
     waiting = asyncio.create_task(session.partial_run(handle, [sums.sum, stuck], {sums.a: 1, sums.b: 2}))

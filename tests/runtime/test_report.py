@@ -19,7 +19,7 @@ def waiting_sum(n, **options):
         return i
 
     def body(i, total):
-        return i + 1, total + tg.py_function(answer, [i], "int32", output_shapes=[])
+        return i + 1, total + tg.py_function(answer, [i], "int32", output_shapes=[], stateful=False)
 
     return tg.while_loop(below(n), body, [0, 0], name="asking", **options)[1]
 
@@ -82,7 +82,7 @@ async def test_all_iterations_at_once(graph, executor):
         return i
 
     def body(i, total):
-        return i + 1, total + tg.py_function(meet, [i], "int32", output_shapes=[])
+        return i + 1, total + tg.py_function(meet, [i], "int32", output_shapes=[], stateful=False)
 
     loop = await only_loop(graph, executor, tg.while_loop(below(5), body, [0, 0])[1])
     assert loop.limited_by == "nothing"

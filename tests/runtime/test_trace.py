@@ -65,7 +65,7 @@ async def test_awaited_instances_overlap(graph, executor):
         return i
 
     def body(i, total):
-        return i + 1, total + tg.py_function(meet, [i], "int32", name="meet", output_shapes=[])
+        return i + 1, total + tg.py_function(meet, [i], "int32", name="meet", output_shapes=[], stateful=False)
 
     y = tg.while_loop(lambda i, _: i < 3, body, [0, 0])[1]
     trace = await traced(graph, executor, y)

@@ -36,7 +36,7 @@ class Calls:
 
     def watch(self, value):
         tensor = convert_to_tensor(value)
-        return py_function(self, [tensor], tensor.dtype, output_shapes=tensor.shape)
+        return py_function(self, [tensor], tensor.dtype, stateful=False, output_shapes=tensor.shape)
 
     @property
     def count(self):

@@ -44,9 +44,10 @@ def forward_assignments(program: Program) -> Program:
 def _bypass(op: Operation, controls: Controls, waits: Waits) -> bool:
     """Let the elementwise users of an assignment read its value; say whether there are any."""
     which = op.definition.result_is_input
-    # With control inputs it may be dead while its value is not, and then so must be what uses the result. What is
+    # What waits for something may be dead while its value is not, and then so must be what uses the result. What is
     # assigned to a variable of a known shape may have a shape that is not known, and users rely on the former.
-    if which is None or op.control_inputs or op.inputs[which].shape != op.outputs[0].shape:
+    live = all(map(_is_live, op.control_inputs))
+    if which is None or not live or op.inputs[which].shape != op.outputs[0].shape:
         return False
     value, moved = op.inputs[which], False
     for user in [c for c in op.outputs[0]._consumers if c.region is op.region and can_fuse(c)]:
@@ -59,6 +60,13 @@ def _bypass(op: Operation, controls: Controls, waits: Waits) -> bool:
                 user.update_input(i, value)
         waits += [(effect, op) for effect in effects]
     return moved
+
+
+def _is_live(op: Operation) -> bool:
+    """Whether an operation of the root surely runs: one that reads a variable, as assignments to it wait for."""
+    sources = [t.op for t in op.inputs]
+    waits = any(source.control_inputs for source in (op, *sources))
+    return op.role not in _FLOW and not waits and not any(source.inputs for source in sources)
 
 
 def _effects(start: Operation, controls: Controls) -> list[Operation] | None:

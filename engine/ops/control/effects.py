@@ -16,7 +16,7 @@ from ...ir.operation import Operation
 from ...ir.tensor import Tensor
 from ...ir.traits import Effect
 from ...kernels.memory.contexts import outside
-from ..support.common import nothing, same_as
+from ..support.common import PYTHON, nothing, same_as
 from ..support.context import KernelContext
 from .placeholders import identity, no_op
 
@@ -100,6 +100,7 @@ define(
     kernel=_print,
     gradient=lambda op, g: [g] + [None] * (len(op.inputs) - 1),
     effects=Effect.SHOWS,
+    ordered=lambda op: PYTHON,
 )
 
 

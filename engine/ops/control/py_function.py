@@ -16,6 +16,7 @@ from ...ir.definition import REQUIRED, NotDifferentiable, define
 from ...ir.operation import Operation
 from ...ir.traits import Effect
 from ...kernels.memory.contexts import outside
+from ..support.common import PYTHON
 from ..support.context import KernelContext
 
 
@@ -133,6 +134,7 @@ def _kernel(
     output_shapes: Sequence[Shape],
     single: bool,
     blocking: bool,
+    stateful: bool,
 ) -> Any:
     expected = {"dtypes_": Tout, "shapes": output_shapes, "single": single}
     return outside(_call, context, function, inputs, blocking, **expected)
@@ -145,10 +147,18 @@ def _shapes(op: Operation) -> list[Shape]:
 define(
     "PyFunction",
     "inputs: host *any -> outputs: host *@Tout",
-    attrs={"function": REQUIRED, "Tout": REQUIRED, "output_shapes": REQUIRED, "single": False, "blocking": False},
+    attrs={
+        "function": REQUIRED,
+        "Tout": REQUIRED,
+        "output_shapes": REQUIRED,
+        "single": False,
+        "blocking": False,
+        "stateful": True,
+    },
     shape=_shapes,
     retry=False,
     kernel=_kernel,
     gradient=NotDifferentiable("what a Python function computes is not known; give it one with custom_gradient"),
     effects=Effect.PYTHON | Effect.WAITS,
+    ordered=lambda op: PYTHON if op.attrs["stateful"] else None,
 )

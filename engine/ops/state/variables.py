@@ -15,6 +15,7 @@ from ...base.resources import Resource
 from ...base.shapes import SCALAR, Shape
 from ...ir.definition import REQUIRED, NotDifferentiable, define
 from ...ir.operation import Operation
+from ...ir.tensor import Tensor
 from ...ir.traits import Effect
 from ..support.array_library import add_at
 from ..support.common import same_as
@@ -227,6 +228,15 @@ def _fitting(name: str, value: Any, variables: Mapping[str, Any]) -> Array:
     return array
 
 
+def variable_key(handle: Tensor) -> tuple[str, str] | None:
+    """Return what reads and writes of a variable are in order by; None for a handle that came by hand-made ways."""
+    return (CONTAINER, handle.op.attrs["shared_name"]) if handle.op.type == "VariableHandle" else None
+
+
+def _ordered(op: Operation) -> tuple[str, str] | None:
+    return variable_key(op.inputs[0]) if op.attrs.get("ordered", True) else None
+
+
 _STATE = NotDifferentiable("it changes state; gradients flow through the values that variables are read as")
 
 
@@ -254,6 +264,7 @@ define(
     kernel=lambda xp, context, slot, **_: slot.read(context.operation),
     gradient=lambda op, g: [g],
     effects=Effect.READS,
+    ordered=_ordered,
 )
 
 define(
@@ -263,10 +274,11 @@ define(
     kernel=lambda xp, context, slot: np.bool_(slot.is_initialized),
     gradient=NotDifferentiable("its result is a bool"),
     effects=Effect.READS,
+    ordered=_ordered,
 )
 
 
-def _assign(xp: Any, context: KernelContext, slot: VariableSlot, value: Any, *, shape: Shape) -> Array:
+def _assign(xp: Any, context: KernelContext, slot: VariableSlot, value: Any, *, shape: Shape, **_: Any) -> Array:
     if not shape.includes(Shape(_shape_of(value))):
         raise OpError(
             f"variable '{slot.name}' was assigned a value of another shape",
@@ -281,12 +293,13 @@ def _assign(xp: Any, context: KernelContext, slot: VariableSlot, value: Any, *, 
 define(
     "AssignVariable",
     "handle: resource, value: T -> result: T",
-    attrs={"shape": Shape(None)},
+    attrs={"shape": Shape(None), "ordered": True},
     shape=lambda op: Shape(op.attrs["shape"]).merge(op.inputs[1].shape),
     kernel=_assign,
     result_is_input=1,
     gradient=_STATE,
     effects=Effect.WRITES,
+    ordered=_ordered,
 )
 
 
@@ -299,10 +312,12 @@ def _define_update(type: str, function: np.ufunc) -> None:
         type,
         "handle: resource, value: T -> result: T",
         where={"T": dtypes.NUMERIC},
+        attrs={"ordered": True},
         shape=same_as(1),
-        kernel=lambda xp, context, slot, value: slot.combine(function, value, context.operation),
+        kernel=lambda xp, context, slot, value, **_: slot.combine(function, value, context.operation),
         gradient=_STATE,
         effects=Effect.WRITES,
+        ordered=_ordered,
     )
 
 
@@ -324,11 +339,12 @@ def _define_scatter(type: str, allowed: tuple[dtypes.DType, ...], change: Change
         type,
         "handle: resource, indices: host I, updates: T -> result: T",
         where={"I": dtypes.INDEX, "T": allowed},
-        attrs={"shape": Shape(None)},
+        attrs={"shape": Shape(None), "ordered": True},
         shape=_state_shape,
         kernel=kernel,
         gradient=_STATE,
         effects=Effect.WRITES,
+        ordered=_ordered,
     )
 
 

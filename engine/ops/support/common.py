@@ -13,6 +13,8 @@ from ...ir.operation import Operation
 from ...ir.tensor import Tensor
 from .shape_equality import shape_source
 
+PYTHON = ("python", "calls")  # what calls of the user's functions, and what is printed, are in order by
+
 
 def same_as(index: int) -> Callable[[Operation], Shape]:
     """Shape rule: the output has the shape of input `index`."""

@@ -1,0 +1,221 @@
+"""Let what reads and writes one variable, calls Python or prints run in the order in which it was built (rule 140).
+
+A region counts as one access where it stands: what follows a Cond waits for the token of the branch that ran, what
+follows a While for a token that goes round as a loop variable. Keys that nothing in the step writes need no order.
+
+See docs/design/0021-effects-in-order.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from ..base import dtypes
+from ..base.shapes import SCALAR
+from ..ir.accesses import Key, is_write, key_of
+from ..ir.builder import Builder
+from ..ir.frames import ROOT, assign_frames
+from ..ir.operation import Operation
+from ..ir.program import Program, copy_program
+from ..ir.region import Region
+from ..ir.structured import add_result, add_variable, num_results
+from ..ir.substitute import substitute
+from ..ir.tensor import Tensor
+from ..ir.traits import SWITCHES, Role
+
+
+def order_effects(program: Program) -> Program:
+    """Return the program with control inputs, tokens and loop variables that keep the order; it may be changed."""
+    return copy_program(program) if add_order(program) else program
+
+
+def add_order(program: Program) -> bool:
+    """Change a program as :func:`order_effects` does; say whether it is to be copied.
+
+    A copy has each operation behind what it waits for now, and is without the reads that were merged.
+    """
+    accesses = _Accesses(program.graph.root)
+    equal = _equal_reads(program, accesses)
+    substitute(program, equal)
+    if accesses.written:
+        _Order(accesses).region(program.graph.root, {})
+    return bool(accesses.written or equal)
+
+
+class _Accesses:
+    """What the operations of a program, and those in their regions, read and write.
+
+    Attributes
+    ----------
+    of : dict of Operation to dict
+        By key, the first operation in there that reads or writes it.
+    writes : dict of Operation to set
+        The keys that are written.
+    written : set
+        All keys that something writes.
+    """
+
+    def __init__(self, root: Region) -> None:
+        self.of: dict[Operation, dict[Key, Operation]] = {}
+        self.writes: dict[Operation, set[Key]] = {}
+        self.written: set[Key] = set()
+        self._region(root)
+
+    def _region(self, region: Region) -> None:
+        frames = _frames(region)
+        for op in region.operations:
+            for inner in op.regions:
+                self._region(inner)
+            if frames.get(op, ROOT) == ROOT:
+                self._note(op)
+
+    def _note(self, op: Operation) -> None:
+        found: dict[Key, Operation] = {}
+        writes: set[Key] = set()
+        key = key_of(op)
+        if key is not None:
+            found[key] = op
+            if is_write(op):
+                writes.add(key)
+        for inner in [inner for region in op.regions for inner in region.operations]:
+            for key, access in self.of.get(inner, {}).items():
+                found.setdefault(key, access)
+            writes |= self.writes.get(inner, set())
+        if found:
+            self.of[op], self.writes[op] = found, writes
+            self.written |= writes
+
+
+def _frames(region: Region) -> dict[Operation, str]:
+    """Return the frames of hand-made loops that operations stand in; what is in one is not ordered (rule 146)."""
+    by_hand = any(op.role is Role.ENTER for op in region.operations)
+    return assign_frames(region.operations).of if by_hand else {}
+
+
+def _equal_reads(program: Program, accesses: _Accesses) -> dict[Tensor, Tensor]:
+    """Return the reads that give what one before them in their region gave, with the value of that.
+
+    A fed variable has the value that was fed, until the step writes it.
+    """
+    keys = [(t, t.op.attrs["key"]) for t in program.feeds if "key" in t.op.attrs]
+    fed = {key: t for t, key in keys if t.op.name == key[1]}
+    equal: dict[Tensor, Tensor] = {}
+    for region in [program.graph.root, *(r for op in program.graph.root.walk() for r in op.regions)]:
+        known: dict[Key, dict[str, Tensor]] = {}  # by the type of the operation that reads
+        if region.parent is None:
+            known = {key: {"ReadVariable": value} for key, value in fed.items()}
+        for op in region.operations:
+            for written in accesses.writes.get(op, ()):
+                known.pop(written, None)
+            read = key_of(op)
+            if read is not None and not is_write(op) and not op.control_inputs:
+                first = known.setdefault(read, {}).setdefault(op.type, op.outputs[0])
+                if first is not op.outputs[0]:
+                    equal[op.outputs[0]] = first
+    return equal
+
+
+@dataclass
+class _State:
+    """What happened to a key so far.
+
+    Attributes
+    ----------
+    writes : list of Operation
+        What a read waits for: the last write, or what stands for it.
+    reads : list of Operation
+        What a write waits for besides.
+    """
+
+    writes: list[Operation] = field(default_factory=list)
+    reads: list[Operation] = field(default_factory=list)
+
+    def before(self, write: bool) -> list[Operation]:
+        return [*self.writes, *self.reads] if write else self.writes
+
+
+States = dict[Key, _State]
+
+
+class _Order:
+    def __init__(self, accesses: _Accesses) -> None:
+        self.accesses = accesses
+        regions = {op.region for op in accesses.of}
+        self.by_hand = {region for region in regions if any(op.role in SWITCHES for op in region.operations)}
+
+    def region(self, region: Region, states: States) -> None:
+        """Order what stands in a region, given the state in which it begins; `states` are then those at its end."""
+        for op in list(region.operations):
+            keys = {k: access for k, access in self.accesses.of.get(op, {}).items() if k in self.accesses.written}
+            if op.is_while and keys:
+                self._loop(op, keys, states)
+            elif op.is_cond and keys:
+                self._cond(op, keys, states)
+            else:
+                for key in keys:
+                    _wait(op, states.setdefault(key, _State()).before(is_write(op)))
+                    self._note(op, key, states, is_write(op))
+
+    def _note(self, op: Operation, key: Key, states: States, write: bool) -> None:
+        """Let what follows wait for an operation, or for a token that stands for what is done."""
+        if op.region in self.by_hand:  # it may be dead, and must not make dead what waits for it
+            op = Builder(op.region, op, "order").emit("ControlTrigger", controls=[op])
+        if write:
+            states[key] = _State([op])
+        else:
+            states[key].reads.append(op)
+
+    def _cond(self, op: Operation, keys: dict[Key, Operation], states: States) -> None:
+        ends = []
+        for branch in op.regions:
+            inside = {key: _State([*s.writes], [*s.reads]) for key, s in states.items()}
+            self.region(branch, inside)
+            ends.append(inside)
+        for key, access in keys.items():
+            before, write = states.setdefault(key, _State()), key in self.accesses.writes[op]
+            tokens = []
+            for branch, end in zip(op.regions, ends, strict=True):
+                done = end.get(key, before)
+                waits = done.before(True) if write else [r for r in done.reads if r not in before.reads]
+                tokens.append(_token(branch, access, waits))
+            self._leave(access, key, states, add_result(op, tokens), write)
+
+    def _loop(self, op: Operation, keys: dict[Key, Operation], states: States) -> None:
+        cond, body = op.regions
+        before = {key: states.setdefault(key, _State()) for key in keys}
+        writes = self.accesses.writes[op]
+        for key, access in keys.items():
+            start = _token(op.region, access, before[key].before(key in writes))
+            add_variable(op, start, SCALAR, f"{access.name}/order")
+            for region in op.regions:
+                region.params[-1].op.attrs["label"] = f"order of {key[1]}"
+        tokens = [dict(zip(keys, region.params[-len(keys) :], strict=True)) for region in (cond, body)]
+        states_in = [
+            {key: _State([token.op] if key in writes else [*before[key].writes]) for key, token in of_region.items()}
+            for of_region in tokens
+        ]
+        for region, inside in zip((cond, body), states_in, strict=True):
+            self.region(region, inside)
+        first = num_results(op) - len(keys)
+        for i, (key, access) in enumerate(keys.items()):
+            end, token = states_in[1][key], tokens[1][key]
+            after = Builder(body, access, "order").tensor("Identity", token)
+            _wait(after.op, end.before(True) if key in writes else end.reads)
+            body.results.append(after)
+            self._leave(access, key, states, op.outputs[first + i], key in writes)
+
+    def _leave(self, access: Operation, key: Key, states: States, token: Tensor, write: bool) -> None:
+        """Let what follows a Cond or While wait for the token it gives."""
+        self._note(Builder(token.region, access, "order").emit("Identity", token), key, states, write)
+
+
+def _token(region: Region, like: Operation, waits: Sequence[Operation]) -> Tensor:
+    """Append a constant that comes when some operations have run."""
+    token = Builder(region, like, "order").constant(True, dtypes.bool_)
+    _wait(token.op, waits)
+    return token
+
+
+def _wait(op: Operation, waits: Sequence[Operation]) -> None:
+    op.control_inputs = list(dict.fromkeys([*op.control_inputs, *waits]))
