@@ -38,9 +38,10 @@ def add_order(program: Program) -> bool:
     accesses = _Accesses(program.graph.root)
     equal = _equal_reads(program, accesses)
     substitute(program, equal)
+    order = _Order(accesses)
     if accesses.written:
-        _Order(accesses).region(program.graph.root, {})
-    return bool(accesses.written or equal)
+        order.region(program.graph.root, {})
+    return bool(equal or order.made)
 
 
 class _Accesses:
@@ -139,8 +140,19 @@ States = dict[Key, _State]
 
 
 class _Order:
+    """Walks regions in order.
+
+    Attributes
+    ----------
+    by_hand : set of Region
+        In which a Switch made by hand may make operations dead.
+    made : bool
+        Whether operations were added, which stand at the ends of regions.
+    """
+
     def __init__(self, accesses: _Accesses) -> None:
         self.accesses = accesses
+        self.made = False
         regions = {op.region for op in accesses.of}
         self.by_hand = {region for region in regions if any(op.role in SWITCHES for op in region.operations)}
 
@@ -160,6 +172,7 @@ class _Order:
     def _note(self, op: Operation, key: Key, states: States, write: bool) -> None:
         """Let what follows wait for an operation, or for a token that stands for what is done."""
         if op.region in self.by_hand:  # it may be dead, and must not make dead what waits for it
+            self.made = True
             op = Builder(op.region, op, "order").emit("ControlTrigger", controls=[op])
         if write:
             states[key] = _State([op])
@@ -167,6 +180,7 @@ class _Order:
             states[key].reads.append(op)
 
     def _cond(self, op: Operation, keys: dict[Key, Operation], states: States) -> None:
+        self.made = True
         ends = []
         for branch in op.regions:
             inside = {key: _State([*s.writes], [*s.reads]) for key, s in states.items()}
@@ -182,6 +196,7 @@ class _Order:
             self._leave(access, key, states, add_result(op, tokens), write)
 
     def _loop(self, op: Operation, keys: dict[Key, Operation], states: States) -> None:
+        self.made = True
         cond, body = op.regions
         before = {key: states.setdefault(key, _State()) for key in keys}
         writes = self.accesses.writes[op]
