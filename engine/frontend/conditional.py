@@ -193,7 +193,10 @@ def _build_branches(predicate: Tensor, functions: Sequence[Function], strict: bo
         ["false branch", "true branch"] if predicate.dtype is bool_ else [f"branch {i}" for i in range(len(functions))]
     )
     regions = [new_region(role) for role in roles]
-    structures = [_unpack(trace(r, f, ()), strict) for r, f in zip(regions, functions, strict=True)]
+    count = len(functions)
+    order = [1, 0] if predicate.dtype is bool_ else range(count)  # true_fn is called first
+    traced = {i: _unpack(trace(regions[i], functions[i], ()), strict) for i in order}
+    structures = [traced[i] for i in range(count)]
     for role, structure in zip(roles[1:], structures[1:], strict=True):
         found = nest.difference(structures[0], structure, outer=False)
         if found:

@@ -50,8 +50,21 @@ def custom_gradient(f: Callable[..., Any]) -> Callable[..., Any]:
     ...     (g,) = tg.gradients(bounded(x) * 100.0, [x])
     """
 
-    @functools.wraps(f)
-    def decorated(*args: Any, **kwargs: Any) -> Any:
+    return _CustomGradient(f)
+
+
+class _CustomGradient:
+    """A function with a gradient of its own; in a class it is a method, whose `self` is no argument."""
+
+    def __init__(self, f: Callable[..., Any]) -> None:
+        self.f = f
+        functools.update_wrapper(self, f)
+
+    def __get__(self, instance: Any, owner: type | None = None) -> _CustomGradient:
+        return _CustomGradient(self.f.__get__(instance, owner)) if hasattr(self.f, "__get__") else self
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        f = self.f
         given = nest.map_structure(convert_to_tensor, args)
         made = f(*given, **kwargs)
         if not (isinstance(made, tuple) and len(made) == 2 and callable(made[1])):
@@ -72,5 +85,3 @@ def custom_gradient(f: Callable[..., Any]) -> Callable[..., Any]:
             gradient=gradient,
         )
         return nest.pack_as(values, outputs)
-
-    return decorated

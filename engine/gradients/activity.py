@@ -9,13 +9,15 @@ from ..ir.operation import Operation
 from ..ir.region import Region
 from ..ir.structured import is_structured, num_results, saved_outputs
 from ..ir.tensor import Tensor
+from ..ir.traits import Role
 from .backward import RULES
 
 
-def active_tensors(xs: Iterable[Tensor], stops: set[Tensor], here: Region) -> set[Tensor]:
+def active_tensors(xs: Iterable[Tensor], stops: set[Tensor], here: Region, *, in_loops: bool = False) -> set[Tensor]:
     """Return every tensor through which a change of some x can be felt, `stops` and what only they feed left out.
 
-    `here` is the region of the gradient: variables of loops that are still being built there count, too.
+    `here` is the region of the gradient: variables of loops that are still being built there count, too. With
+    `in_loops` a stop_gradient in a loop's body is passed, as if it were felt behind it.
     """
     active: set[Tensor] = set()
     becomes = _becomes(here)
@@ -24,6 +26,8 @@ def active_tensors(xs: Iterable[Tensor], stops: set[Tensor], here: Region) -> se
         if tensor not in active:
             active.add(tensor)
             reached = [t for op in tensor.consumers() for t in _through(op, tensor)] + becomes.get(tensor, [])
+            if in_loops:
+                reached += [t for op in tensor.consumers() if stops_in_loop(op) for t in op.outputs]
             work += [t for t in reached if t not in stops and _carries(t)]
     return active
 
@@ -38,6 +42,12 @@ def _through(op: Operation, tensor: Tensor) -> list[Tensor]:
     if is_structured(op) or not (op.type in RULES or op.definition.is_differentiable):
         return []
     return op.outputs
+
+
+def stops_in_loop(op: Operation) -> bool:
+    """Whether an operation stops gradients in the body of a loop, where a path is zero and not none."""
+    stops = op.role is Role.IDENTITY and not op.definition.is_differentiable
+    return stops and any(r.owner is not None and r.owner.is_while for r in op.region.ancestors())
 
 
 def _becomes(here: Region) -> dict[Tensor, list[Tensor]]:

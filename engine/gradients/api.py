@@ -9,12 +9,13 @@ from ..base import nest
 from ..base.errors import DtypeError, GraphError, ShapeError
 from ..ir import scopes
 from ..ir.apply import convert_to_tensor
+from ..ir.region import Region
 from ..ir.tensor import Tensor
 from ..ops.state import gradient_arrays
 from ..ops.support.common import ones_like
 from ..ops.support.indexed_slices import IndexedSlices
 from . import arrays, conditional, segments, series  # noqa: F401  (they add their rules to the walk)
-from .activity import active_tensors
+from .activity import active_tensors, stops_in_loop
 from .backward import Backward
 from .cotangents import Cotangents, densify
 from .zeros import zeros_for
@@ -38,11 +39,11 @@ def gradients(
     Parameters
     ----------
     ys : Tensor or structure of Tensor
-        Real or complex floating dtype.
+        Real or complex floating dtype; others beside them count as not connected.
     xs : Tensor, Variable, TensorArray or structure of them
         What to differentiate with respect to.
-    grad_ys : structure of Tensor or None, optional
-        Cotangent of each y; ones by default.
+    grad_ys : structure of array-like or None, optional
+        Cotangent of each y, in the structure of `ys`; ones by default.
     name : str, optional
         Name scope of the new operations.
     stop_gradients : structure of Tensor, optional
@@ -62,7 +63,7 @@ def gradients(
         If the path goes through a hand-made loop, or out of a loop that is still being built; if an x is inside a
         branch or loop that the gradient is not.
     DtypeError
-        If a y is not of a differentiable dtype.
+        If no y is of a differentiable dtype.
 
     Examples
     --------
@@ -79,13 +80,14 @@ def gradients(
             hint="'zero' gives zeros where there is no path, 'none' gives None",
         )
     outputs, targets = [convert_to_tensor(y) for y in _leaves(ys)], nest.flatten(xs)
-    seeds = _leaves(grad_ys) if grad_ys is not None else [None] * len(outputs)
-    if len(seeds) != len(outputs):
-        raise GraphError(
-            "grad_ys must have one entry for each y",
-            wanted=len(outputs),
-            got=len(seeds),
-            hint="give None for a y whose cotangent is ones",
+    seeds = [None] * len(outputs) if grad_ys is None else _seeds(*_as_lists(ys, grad_ys))
+    if outputs and not any(y.dtype.is_differentiable for y in outputs):
+        raise DtypeError(
+            "only floating and complex tensors have gradients",
+            wanted="float or complex",
+            got=outputs[0].dtype,
+            operation=outputs[0].op,
+            hint="cast it before the computation that should be differentiated",
         )
     stops = {key_of(t) for t in nest.flatten(stop_gradients)} if stop_gradients is not None else set()
     with scopes.within(name=scopes.current().name and f"{scopes.current().name}/{name}" or name):
@@ -97,6 +99,33 @@ def _leaves(structure: Any) -> list[Any]:
     """Flatten, but keep slices whole: they stand for one tensor."""
     parts = None if isinstance(structure, IndexedSlices) else nest.children(structure)
     return [structure] if parts is None else [leaf for _, child in parts for leaf in _leaves(child)]
+
+
+def _seeds(ys: Any, given: Any) -> list[Any]:
+    """Return what stands in the place of each y: its cotangent, nested lists of numbers too."""
+    parts = None if isinstance(ys, IndexedSlices) else nest.children(ys)
+    if parts is None:
+        return [given]
+    others = nest.children(given)
+    if isinstance(ys, dict) and isinstance(given, dict) and ys.keys() == given.keys():
+        others = [(key, given[key]) for key in ys]
+    if others is None or len(others) != len(parts):
+        raise GraphError(
+            "grad_ys must have one entry for each y",
+            wanted=len(parts),
+            got=given if others is None else len(others),
+            hint="give None for a y whose cotangent is ones",
+        )
+    return [seed for (_, y), (_, entry) in zip(parts, others, strict=True) for seed in _seeds(y, entry)]
+
+
+def _as_lists(ys: Any, given: Any) -> tuple[Any, Any]:
+    """Return both as lists: one y needs none around it, nor does its cotangent."""
+    if isinstance(ys, IndexedSlices) or nest.children(ys) is None:
+        listed = isinstance(given, (list, tuple)) and len(given) == 1
+        return [ys], given if listed and not isinstance(given[0], (int, float, complex)) else [given]
+    alone = isinstance(given, IndexedSlices) or nest.children(given) is None
+    return ys, [given] if alone and len(_leaves(ys)) == 1 else given
 
 
 def key_of(x: Any) -> Tensor:
@@ -122,11 +151,20 @@ def _reverse(
     cotangents = Cotangents()
     with arrays.scope(here):
         for y, seed in zip(ys, seeds, strict=True):
-            walk.contribute(cotangents, y, _seed(y, seed))
+            if y.dtype.is_differentiable:
+                walk.contribute(cotangents, y, _seed(y, seed))
         for region in here.ancestors():
             walk.walk(region.operations, cotangents)
-        totals = [zeros_for(k) if zero and k not in cotangents.parts else cotangents.sum(k) for k in keys]
+        reached = _reach(ys, keys, stops, here) if not zero else set(keys)
+        totals = [zeros_for(k) if k in reached and k not in cotangents.parts else cotangents.sum(k) for k in keys]
         return [_result(x, total) for x, total in zip(xs, totals, strict=True)]
+
+
+def _reach(ys: Sequence[Tensor], keys: Sequence[Tensor], stops: set[Tensor], here: Region) -> set[Tensor]:
+    """Return the xs that reach a y only through what a loop stops: their gradient is zero, not None (rule 99)."""
+    if not any(stops_in_loop(op) for op in here.graph.root.walk()):
+        return set()
+    return {key for key in keys if not active_tensors([key], stops, here, in_loops=True).isdisjoint(ys)}
 
 
 def _result(x: Any, total: Any) -> Any:
@@ -137,14 +175,6 @@ def _result(x: Any, total: Any) -> Any:
 
 
 def _seed(y: Tensor, seed: Any) -> Tensor:
-    if not y.dtype.is_differentiable:
-        raise DtypeError(
-            "only floating and complex tensors have gradients",
-            wanted="float or complex",
-            got=y.dtype,
-            operation=y.op,
-            hint="cast it before the computation that should be differentiated",
-        )
     if seed is None:
         return ones_like(y)
     tensor = convert_to_tensor(densify(seed), y.dtype)

@@ -144,7 +144,7 @@ def _literal_dtype(
 
 
 def as_typed(value: Any) -> Tensor | None:
-    """Return a tensor for a tensor, variable, slices or NumPy array; None for a Python literal."""
+    """Return a tensor for a tensor, variable, slices, NumPy array, or lists with tensors; None for a literal."""
     if isinstance(value, Tensor):
         return value
     if hasattr(value, "_as_tensor"):
@@ -152,6 +152,8 @@ def as_typed(value: Any) -> Tensor | None:
         return tensor
     if isinstance(value, (np.ndarray, np.generic)) or (hasattr(value, "__dlpack__")):
         return constant(value)
+    if isinstance(value, (list, tuple)) and as_symbolic(value):
+        return convert_to_tensor(value)
     return None
 
 
@@ -178,8 +180,9 @@ def convert_to_tensor(value: Any, dtype: Any = None, name: str | None = None) ->
         If it was made in a branch or a loop body that is not around the current region.
     """
     wanted = None if dtype is None else dtypes.as_dtype(dtype)
-    if isinstance(value, (list, tuple)) and any(as_symbolic(v) for v in value):
-        tensor: Tensor | None = apply("Stack", [convert_to_tensor(v, wanted) for v in value], axis=0)
+    if isinstance(value, (list, tuple)) and as_symbolic(value):
+        inner = wanted or _dtype_within(value)
+        tensor: Tensor | None = apply("Stack", [convert_to_tensor(v, inner) for v in value], axis=0)
     else:
         tensor = value if isinstance(value, Tensor) else value._as_tensor() if hasattr(value, "_as_tensor") else None
     if tensor is None:
@@ -193,6 +196,14 @@ def convert_to_tensor(value: Any, dtype: Any = None, name: str | None = None) ->
             hint=f"use cast(..., '{wanted}')",
         )
     return scopes.current_region().resolve(tensor)
+
+
+def _dtype_within(value: Any) -> DType | None:
+    """Return the dtype of the first tensor or array in nested lists, which literals beside it take."""
+    if isinstance(value, (list, tuple)):
+        return next((dtype for each in value if (dtype := _dtype_within(each)) is not None), None)
+    dtype = getattr(value, "dtype", None)
+    return None if dtype is None else dtypes.as_dtype(dtype)
 
 
 def as_symbolic(value: Any) -> bool:

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ..compile.partition.partitioned import Channel
 from ..compile.plan.plan import Node, Plan
 from ..ir.operation import Origin
 from ..kernels.core.table import Kind
@@ -158,7 +157,7 @@ def report_of(step: CompiledStep, counters: StepCounters) -> Report:
     ]
     if counters.usages:
         loops = [_timed(loop, counters, variables.get(loop.name, {}).values()) for loop in loops]
-    return Report(tuple(loops), tuple(_traffic(step.channels, counters.traffic())), tuple(_swaps(step, counters)))
+    return Report(tuple(loops), tuple(_traffic(step, counters)), tuple(_swaps(step, counters)))
 
 
 def _swaps(step: CompiledStep, counters: StepCounters) -> Iterator[SwapReport]:
@@ -229,10 +228,12 @@ def _variable(node: Node) -> Origin:
     return node.origin or Origin(node.name, "variable", 0, node.name, ())
 
 
-def _traffic(channels: Sequence[Channel], counters: Sequence[Mapping[str, int]]) -> Iterator[Traffic]:
-    """Yield what went between each two devices, over all channels."""
+def _traffic(step: CompiledStep, counters: StepCounters) -> Iterator[Traffic]:
+    """Yield what went between each two devices, over all channels; the reference executor sends nothing."""
+    if counters.rendezvous is None:
+        return
     pairs: dict[tuple[str, str], list[Mapping[str, int]]] = {}
-    for channel, counts in zip(channels, counters, strict=True):
+    for channel, counts in zip(step.channels, counters.traffic(), strict=True):
         pairs.setdefault((str(channel.source), str(channel.destination)), []).append(counts)
     for (source, destination), each in pairs.items():
         messages, dead, size, waits = (sum(c[key] for c in each) for key in ("messages", "dead", "bytes", "late"))

@@ -52,6 +52,10 @@ class SyncSession:
         self._scope = PersistentScope(Scope(self._session.graph.root))
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=_serve, args=[self._loop], name="tagflow-session", daemon=True)
+        self._lock = threading.Lock()  # guards the two below
+        self._calls: set[_Call] = set()  # under way, in any thread
+        self._closer: threading.Thread | None = None
+        self._closed = threading.Event()
         self._thread.start()
 
     def __enter__(self) -> SyncSession:
@@ -127,15 +131,23 @@ class SyncSession:
         return self._session.report()
 
     def close(self) -> None:
-        """End running steps and the thread; closing twice is fine."""
-        if self._loop.is_closed():
+        """End running steps and the thread; closing twice is fine, and so is closing in several threads."""
+        _refuse_running_loop()
+        with self._lock:
+            first, self._closer = self._closer is None, self._closer or threading.current_thread()
+        if not first:
+            if self._closer is not threading.current_thread():  # as in a handler of a signal that came while closing
+                self._closed.wait()
             return
         try:
-            self._call(self._session.aclose)
+            self._await(_Call(self._session.aclose))
         finally:
+            for call in list(self._calls):  # they came before, and end with the session's steps
+                call.wait()
             self._loop.call_soon_threadsafe(self._loop.stop)
             self._thread.join()
             self._loop.close()
+            self._closed.set()
 
     def _call(self, function: Callable[..., Coroutine[Any, Any, Any]], *args: Any, **kwargs: Any) -> Any:
         """Await ``function(*args, **kwargs)`` in the session's loop, in the caller's context.
@@ -143,9 +155,17 @@ class SyncSession:
         An interrupt of the waiting thread cancels the call, and is raised when that has ended.
         """
         _refuse_running_loop()
-        if self._loop.is_closed():
-            raise SessionClosed("this session is closed", hint="open a new one with `with SyncSession(graph)`")
         call = _Call(partial(function, *args, **kwargs))
+        with self._lock:
+            if self._closer is not None:
+                raise SessionClosed("this session is closed", hint="open a new one with `with SyncSession(graph)`")
+            self._calls.add(call)
+        try:
+            return self._await(call)
+        finally:
+            self._calls.discard(call)
+
+    def _await(self, call: _Call) -> Any:
         try:
             self._loop.call_soon_threadsafe(call.start)
             call.wait()

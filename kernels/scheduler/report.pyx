@@ -145,7 +145,7 @@ cdef tuple _held(Machine* m, Node* node, uint32_t i, Value value):
     if value.form == SCALAR:
         return f"{<object>dtype}[]", input_type(m.table, node, i).size
     held = <object><PyObject*>value.bits
-    if dtype == NULL:
+    if dtype == NULL or not hasattr(held, "shape"):  # a handle; or a series, which goes by the dtype of what is in it
         return type(held).__name__, 0
     return f"{<object>dtype}{list(held.shape)}", held.nbytes
 

@@ -1,5 +1,6 @@
 """TensorArrays of unusual dtypes and sizes."""
 
+import numpy as np
 import pytest
 import tagflow as tg
 
@@ -21,3 +22,14 @@ def test_a_negative_size_is_refused():
         size = tg.TensorArray("float32", tg.placeholder_with_default(-1, [])).size()
     with tg.SyncSession(graph) as session, pytest.raises(tg.TensorArrayError, match="is negative"):
         session.run(size)
+
+
+def test_lists_with_tensors_are_stacked(run):
+    a, b, t = tg.constant(1.0), tg.constant(2.0), tg.constant([1.0, 2.0], "float64")
+    assert run(tg.reduce_sum([a, b])) == 3.0
+    np.testing.assert_array_equal(run(tg.add([a, 5], [[b, 1.0], [0.0, 0.0]])), [[3.0, 6.0], [1.0, 5.0]])
+    np.testing.assert_array_equal(run(t + [t[0], 2.0]), [2.0, 4.0])
+    stacked = tg.convert_to_tensor([[0.0, 0.0], t, [1, t[1]]])
+    assert stacked.dtype is tg.float64
+    np.testing.assert_array_equal(run(stacked), [[0.0, 0.0], [1.0, 2.0], [1.0, 2.0]])
+    run(tg.Assert(a < b, [a, [10], [b]]))

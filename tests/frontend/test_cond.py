@@ -386,3 +386,11 @@ def test_gradient_of_what_one_branch_uses(run, chosen):
     gx, gy = run(tg.gradients(z, [x, y]))
     assert gx.tolist() == ([2.0, 4.0] if chosen else [0.0, 0.0])
     assert gy.tolist() == ([0.0, 0.0] if chosen else [5.0, 5.0])
+
+
+def test_true_fn_is_called_first(run):
+    order = []
+    x = tg.constant(1.0)
+    result = tg.cond(x > 0.0, lambda: order.append("true") or x, lambda: order.append("false") or -x)
+    assert order == ["true", "false"]
+    assert run(result) == 1.0

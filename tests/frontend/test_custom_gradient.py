@@ -184,3 +184,22 @@ def test_a_function_without_gradient():
 def test_name_and_docstring_stay():
     assert tripled.__name__ == "tripled"
     assert tripled.__doc__.startswith("A square")
+
+
+def test_on_a_method(run):
+    class Model:
+        @tg.custom_gradient
+        def product(self, x, y):
+            return x * y, lambda g: (g * x * self.factor, g * y)
+
+        @staticmethod
+        @tg.custom_gradient
+        def double(x):
+            return x * 2.0, lambda g: g * 7.0
+
+        factor = 10.0
+
+    x, y = tg.constant(3.0), tg.constant(5.0)
+    assert run(tg.gradients(Model().product(x, y), [x, y])) == [30.0, 5.0]
+    assert run(tg.gradients(Model().double(x), [x])) == [7.0]
+    assert Model.product.__name__ == "product"

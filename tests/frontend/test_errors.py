@@ -197,8 +197,8 @@ def test_a_tensor_of_a_body_is_not_used_outside():
 @pytest.mark.rule(63)
 def test_a_tensor_of_a_branch_is_not_used_outside_nor_in_another():
     leaked, p = [], placeholder("bool", [])
-    with pytest.raises(GraphError, match="used outside the false branch it was made in"):
-        cond(p, lambda: leaked[0] + 1, lambda: leaked.append(constant(1) + 1) or leaked[0])
+    with pytest.raises(GraphError, match="used outside the true branch it was made in"):
+        cond(p, lambda: leaked.append(constant(1) + 1) or leaked[0], lambda: leaked[0] + 1)
 
 
 @pytest.mark.rule(63)

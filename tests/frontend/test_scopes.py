@@ -100,15 +100,15 @@ def test_an_operation_of_an_inner_region_can_not_be_waited_for_outside():
 def test_an_operation_of_a_sibling_region_can_not_be_waited_for():
     leaked, p = [], placeholder("bool", [])
 
-    def false():
+    def true():
         leaked.append(no_op("inside"))
         return constant(1)
 
-    def true():
+    def false():
         with control_dependencies([leaked[0]]):
             return constant(2)
 
-    with pytest.raises(GraphError, match="outside the false branch"):
+    with pytest.raises(GraphError, match="outside the true branch"):
         cond(p, true, false)
 
 

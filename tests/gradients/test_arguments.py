@@ -255,3 +255,58 @@ class TestDevices:
         with tg.device("/job:worker"):
             made = self.made_by(graph, y, x)
         assert {op.device for op in made if op.type == "Cos"} == {"/job:worker/device:CPU:1"}
+
+
+# ---- literals, integers, and what is stopped
+
+
+def test_cotangents_may_be_nested_lists(session):
+    x = tg.constant([1.0, 2.0])
+    y = x * x
+    found = [
+        tg.gradients([y], [x], grad_ys=[[3.0, 4.0]])[0],
+        tg.gradients(y, x, grad_ys=[3.0, 4.0])[0],
+        tg.gradients(y, x, grad_ys=[[3.0, 4.0]])[0],
+        tg.gradients([y], x, grad_ys=np.float32([3.0, 4.0]))[0],
+        tg.gradients({"a": y, "b": [y]}, x, grad_ys={"b": [None], "a": [2.0, 3.0]})[0],
+    ]
+    for slope in session.run(found):
+        np.testing.assert_array_equal(slope, [6.0, 16.0])
+
+
+def test_cotangents_of_another_structure_are_refused():
+    x = tg.constant([1.0, 2.0])
+    for given in ([1.0, 2.0, 3.0], [[1.0, 1.0]] * 3, 1.0):
+        with pytest.raises(tg.GraphError, match="one entry for each y"):
+            tg.gradients([x * x, x], [x], grad_ys=given)
+
+
+def test_integers_beside_others_count_as_not_connected(session):
+    x = tg.constant(1.0)
+    loop = tg.while_loop(lambda i, a: i < 3, lambda i, a: (i + 1, a * 2.0), [0, x])
+    assert session.run(tg.gradients(loop, [x])) == [8.0]
+    with pytest.raises(tg.DtypeError, match="only floating and complex"):
+        tg.gradients([loop[0]], [x])
+
+
+@pytest.mark.rule(99)
+def test_what_a_loop_stops_is_zero_and_not_none(session):
+    x, y, z = tg.constant(3.0), tg.constant(2.0), tg.constant([1.0, 2.0])
+
+    def body(x, y):
+        stopped = tg.stop_gradient(tg.square(y) + tg.reduce_sum(z))
+        return tg.square(x) + stopped, stopped
+
+    result, _ = tg.while_loop(lambda x, y: x < 100.0, body, [x, y])
+    found = tg.gradients(result, [y, z])
+    assert [each.tolist() for each in session.run(found)] == [0.0, [0.0, 0.0]]
+    assert tg.gradients(tg.stop_gradient(y) * x, [y]) == [None]
+
+
+@pytest.mark.rule(90)
+@pytest.mark.parametrize("taken", [False, True])
+def test_the_gradient_of_one_output_of_a_switch(session, taken):
+    x = tg.constant(2.0)
+    sides = tg.switch(x, tg.constant(taken))
+    slopes = [tg.gradients(side, x)[0] for side in sides]
+    assert session.run(slopes) == [float(not taken), float(taken)]

@@ -311,6 +311,8 @@ def codes(code):
 
 def helpers(function, code):
     known = [function.__globals__.get(name) for name in code.co_names]
+    classes = [c for c in known if inspect.isclass(c) and c.__module__ == function.__module__]
+    known += [f for c in classes for f in vars(c).values()]
     return [f for f in known if inspect.isfunction(f) and (f.__module__ == function.__module__ or f is slice_tensor)]
 
 

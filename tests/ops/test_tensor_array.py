@@ -128,7 +128,10 @@ def test_unwritten_elements_read_as_zeros_of_a_known_shape_only():
 
 @pytest.mark.rule(108)
 def test_stack_and_concat_fill_holes():
-    for function in (lambda a: a.stack(range(3), at("s"), None, Shape(None)), lambda a: a.concat((), at("c"))[0]):
+    for function in (
+        lambda a: a.stack(range(3), at("s"), None, Shape(None)),
+        lambda a: a.concat((), at("c"), Shape(None))[0],
+    ):
         array = storage(identical_shapes=True)
         array.write(1, f32(1, 2), at("w"))
         np.testing.assert_array_equal(function(array).reshape(3, 2), [[0, 0], [1, 2], [0, 0]])
@@ -165,10 +168,10 @@ def test_concat_needs_rank_and_equal_trailing_dimensions():
         array.write(0, first, at("w"))
         array.write(1, second, at("w"))
         with pytest.raises(TensorArrayError, match="trailing dimensions"):
-            array.concat((), at("c"))
+            array.concat((), at("c"), Shape(None))
     with pytest.raises(TensorArrayError, match="known element shape"):
-        storage(0).concat((), at("c"))
-    value, lengths = storage(0, element_shape=Shape([None, 2])).concat((), at("c"))
+        storage(0).concat((), at("c"), Shape(None))
+    value, lengths = storage(0, element_shape=Shape([None, 2])).concat((), at("c"), Shape(None))
     assert (value.shape, lengths.shape) == ((0, 2), (0,))
 
 
@@ -460,3 +463,11 @@ def test_the_size_is_a_scalar():
     with pytest.raises(ShapeError, match="size of a TensorArray") as refused:
         TensorArray("float32", size=[3])
     assert refused.value.hint
+
+
+def test_no_elements_of_a_known_shape_are_joined():
+    value, lengths = storage(0).concat((), at("c"), Shape([3, 5]))
+    assert [value.shape, lengths.shape] == [(0, 5), (0,)]
+    array = TensorArray("float32", size=0, dynamic_size=False)
+    array.unstack(np.zeros([0, 3, 5], np.float32))
+    assert Walk().run(array.concat()).shape == (0, 5)

@@ -410,3 +410,14 @@ async def test_a_fetch_dead_by_a_control_edge_or_a_loop(graph, executor):
         for fetch in (after, looped):
             with pytest.raises(tg.DeadFetchError, match="Switch sorted, whose predicate was False"):
                 await session.run(fetch, feeds={x: -1.0})
+
+
+def test_an_unfed_placeholder_is_the_users_own():
+    with tg.Graph().as_default() as graph:
+        x = tg.placeholder("float32", [], name="x")
+        y = tg.while_loop(lambda i, a: i < 3, lambda i, a: (i + 1, a + x), [0, 1.0])[1]
+    with tg.SyncSession(graph) as session:
+        for fetch in (x, y):
+            with pytest.raises(tg.GraphError, match="you must feed") as caught:
+                session.run(fetch)
+            assert caught.value.operation is x.op

@@ -159,3 +159,14 @@ def test_sync_session_reports(graph):
     with tg.SyncSession(graph) as session:
         session.run(y)
         assert session.report().loops[0].iterations == 4
+
+
+async def test_devices_of_the_reference_executor(graph):
+    """It sends nothing, as it runs the step as a whole."""
+    with tg.device("/cpu:0"):
+        x = tg.constant(1.0) + 1.0
+    with tg.device("/cpu:1"):
+        y = tg.while_loop(lambda i, a: i < 3, lambda i, a: (i + 1, tg.tanh(a)), [0, x])[1]
+    async with tg.Session(graph, devices=2, executor="reference") as session:
+        await session.run(y)
+        assert "4 iterations" in str(session.report())

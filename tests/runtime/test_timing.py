@@ -5,6 +5,7 @@ import asyncio
 import numpy as np
 import pytest
 import tagflow as tg
+from tagflow.runtime.steps.execution import Execution
 from tagflow.streams import DeviceClosed, LatencyDevice, ManualDevice, VirtualClock
 
 from bench.parallel_iterations import ideal, program
@@ -226,3 +227,34 @@ async def test_a_loop_whose_kernels_end_as_they_begin_is_reported():
             await session.run(y, {x: np.eye(2, dtype=np.float32)})
             (loop,) = session.report().loops
             assert (loop.iterations, loop.busy, clock.now()) == (6, None, 0.0)
+
+
+async def test_a_timeout_that_can_not_say_what_went_on_still_ends_the_step(graph, monkeypatch, caplog):
+    async def forever():
+        await asyncio.sleep(60)
+
+    result = tg.py_function(forever, [], [])
+    async with tg.Session(graph) as session:
+        monkeypatch.setattr(Execution, "activity", lambda self: 1 / 0)
+        with pytest.raises(tg.StepTimeout):
+            await session.run(result, timeout=0.01)
+    assert "could not be listed" in caplog.text
+
+
+async def test_what_waits_with_a_series_can_be_listed(graph):
+    """An Enter may hold saved values, which go by the dtype of what is in them."""
+    x = tg.placeholder("float32", [])
+    n = tg.placeholder("int32", [])
+    y = tg.while_loop(lambda i, a: i < n, lambda i, a: (i + 1, tg.tanh(a * a) + 0.1), [0, x], checkpoint_every=2)[1]
+    (gradient,) = tg.gradients(y, [x])
+    settings = tg.Settings(drain_seconds=0.0)
+    async with tg.Session(graph, settings=settings) as session:
+        step = session.make_step(gradient, feeds=[x, n])
+        running = asyncio.ensure_future(step(0.5, 300))
+        listed = 0
+        while not running.done():
+            await asyncio.sleep(0)
+            for execution in session._steps.running:
+                listed += len(execution.machine.dump())
+        assert listed
+        assert np.isfinite(await running)

@@ -45,10 +45,11 @@ def _switch_shape(op: Operation) -> list[Shape]:
 
 def _switch_gradient(op: Operation, *cotangents: Any) -> list[Any]:
     data, predicate = op.inputs
-    sides = list(cotangents)
-    if None in sides:
-        zeros = apply(op.type, zeros_like(data), predicate, **op.attrs)
-        sides = [zero if side is None else side for side, zero in zip(sides, zeros, strict=True)]
+    if None in cotangents:
+        zeros = zeros_like(data)
+        cotangents = tuple(zeros if each is None else each for each in cotangents)
+    # A cotangent may be live although its side is dead, as ones of a known shape are.
+    sides = [apply(op.type, each, predicate, **op.attrs)[i] for i, each in enumerate(cotangents)]
     return [apply("Merge", sides)[0], None]
 
 

@@ -354,7 +354,7 @@ define(
 def _concat(
     xp: Any, context: KernelContext, array: ArrayStorage, flow: Any, *like: Any, dtype: DType, element_shape: Shape
 ) -> Any:
-    return array.concat(like, context)
+    return array.concat(like, context, element_shape)
 
 
 def _concat_gradient(op: Operation, g: Tensor, _: Any = None) -> list[Any]:

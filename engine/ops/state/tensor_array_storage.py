@@ -278,7 +278,7 @@ class ArrayStorage(Elements, Resource):
         for k in range(done, len(rows)):
             self.write(indices[k], rows[k, ...], context)  # an array, where rows[k] might be a Python string
 
-    def concat(self, like: Sequence[Any], context: KernelContext) -> tuple[Array, Array]:
+    def concat(self, like: Sequence[Any], context: KernelContext, static: Shape) -> tuple[Array, Array]:
         """Read all elements joined along their first dimension, and their lengths (rule 110)."""
         with self._not_read_if_refused(range(self.size)):
             if like:
@@ -287,7 +287,7 @@ class ArrayStorage(Elements, Resource):
             else:
                 values = self.read_many(range(self.size), context)
             if not values:
-                return self._nothing(like, context), np.zeros(0, np.int32)
+                return self._nothing(like, context, static), np.zeros(0, np.int32)
             self._check_concat(values, context)
             return concatenated(self.xp, values), np.array([value.shape[0] for value in values], np.int32)
 
@@ -433,8 +433,8 @@ class ArrayStorage(Elements, Resource):
             return self.primal.shape_at(index)
         return self.element_shape if known is None else Shape(known)
 
-    def _nothing(self, like: Sequence[Any], context: KernelContext) -> Array:
-        shape = Shape(like[0][1:]) if like else self.element_shape[1:]
+    def _nothing(self, like: Sequence[Any], context: KernelContext, static: Shape) -> Array:
+        shape = Shape(like[0][1:]) if like else static.merge(self.element_shape)[1:]
         if not shape.is_fully_known:
             raise self._error(
                 f"no elements of TensorArray '{self.name}' can be joined without a known element shape",

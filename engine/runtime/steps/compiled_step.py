@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ...base.errors import TagflowError
 from ...compile import StepPlan, Target, compile_step
 from ...ir.graph import Graph
 from ...ir.program import Program
@@ -15,6 +16,7 @@ from ...kernels.core.table import Kind
 from ..devices.session_devices import SessionDevice
 from ..devices.simulated_time import schedulers
 from .counters import StepCounters
+from .failures import users_own
 from .fed_shapes import FedShapes
 from .request import Feed, Request
 
@@ -135,4 +137,9 @@ def compile_request(
     """
     program = Program(graph, feeds, request.tensors, request.targets, watched)
     most = target.settings.specialize if target.shapes is None else 0
-    return CompiledStep(graph, compile_step(program, target), feeds, request, watched, most)
+    try:
+        plan = compile_step(program, target)
+    except TagflowError as error:
+        error.operation = users_own(graph, error.operation)
+        raise
+    return CompiledStep(graph, plan, feeds, request, watched, most)

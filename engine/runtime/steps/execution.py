@@ -7,6 +7,7 @@ instances as tasks, brings their results back, and on an error or a cancellation
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Sequence
 from functools import partial
 from math import inf
@@ -35,6 +36,8 @@ from .environment import StepEnvironment
 from .failures import complete
 from .launch import charge_feeds, counters_of, launch, switch_outcomes
 
+_logger = logging.getLogger("tagflow")
+
 _NAMED = 4  # instances that the text of a timeout names
 _NOTED = 40  # lines of state that its note holds
 
@@ -61,6 +64,7 @@ class Execution:
         "drain",
         "environment",
         "holds",
+        "loop",
         "machine",
         "seconds",
         "arbiter",
@@ -84,7 +88,8 @@ class Execution:
         self.context = context
         self.environment = environment
         self.arbiter = environment.arbiter
-        self.time_slices = time_slices or time_slices_of(asyncio.get_running_loop())
+        self.loop = asyncio.get_running_loop()
+        self.time_slices = time_slices or time_slices_of(self.loop)
         self.seconds = environment.settings.drain_seconds
         self.machine, self.drain, self.holds = launch(step, context, feeds, environment, recorder_of(trace))
         self.counts = counters_of(step, self.machine)
@@ -133,8 +138,8 @@ class Execution:
         self.machine.abort(error)
         self.wake()
 
-    def close(self) -> None:
-        """Release what a step holds that was never run."""
+    def release(self) -> None:
+        """Release what a step holds that was never run, or will not go on."""
         self.machine.close()
         self.holds.clear()
 
@@ -265,6 +270,7 @@ class ReferenceExecution:
     ) -> None:
         self.step = step
         self.context = context
+        self.loop = asyncio.get_running_loop()
         self.holds = charge_feeds(context.contexts, feeds, step, context)
         self.machine = ReferenceMachine(
             step.plan, context, feeds, environment.settings.shuffle_seed, environment.guard, recorder_of(trace)
@@ -293,8 +299,8 @@ class ReferenceExecution:
         """End the step with `error`, from outside."""
         self.machine.abort(error)
 
-    def close(self) -> None:
-        """Release what a step holds that was never run."""
+    def release(self) -> None:
+        """Release what a step holds that was never run, or will not go on."""
         self.holds.clear()
 
     def activity(self) -> tuple[list[str], list[str]]:
@@ -342,7 +348,11 @@ def start_timer(execution: Any, timeout: float | None, what: str = "the step") -
 
 
 def _expire(execution: Any, timeout: float, what: str, source: Source | None) -> None:
-    active, lines = execution.activity()
+    try:
+        active, lines = execution.activity()
+    except Exception:  # whatever can not be listed, the step ends
+        _logger.exception("what a step was doing could not be listed")
+        active, lines = [], []
     names = ", ".join(active[:_NAMED]) + (", ..." if len(active) > _NAMED else "")
     error = StepTimeout(
         f"{what} did not end within {timeout} s",

@@ -57,6 +57,14 @@ def complete(graph: Graph, plan: Plan, index: int, tag: str, error: BaseExceptio
     return error
 
 
+def users_own(graph: Graph, operation: Any) -> Any:
+    """Return the operation of the user's graph that one of a copy stands for, by its name or that of its origin."""
+    if not isinstance(operation, Operation) or operation.graph is graph:
+        return operation
+    names = [operation.name, *([operation.origin.operation] if operation.origin else [])]
+    return next((graph._by_name[name] for name in names if name in graph._by_name), operation)
+
+
 def user_operation(graph: Graph, node: Node) -> Operation | Node:
     """Return the operation of the user's graph that a node was made from; the node if it was made by a pass."""
     operation = graph._by_name.get(node.name)

@@ -54,6 +54,11 @@ class PartialRunState:
         self._done: set[int] = set()  # results that were handed over
         self._waiters: set[_Waiter] = set()
 
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """The event loop that it runs in."""
+        return self._execution.loop  # type: ignore[no-any-return]
+
     def start(self, execution: Any) -> asyncio.Task[Any]:
         """Let the step run in a task of its own."""
         self._execution = execution
@@ -134,7 +139,7 @@ class PartialRunState:
         assert self._task is not None
         error = _error_of(self._task)
         if hasattr(self._execution, "machine"):  # cancelled before its first turn
-            self._execution.close()
+            self._execution.release()
         self._execution = self._task = None
         self._fed.clear()
         self._expected.clear()
@@ -160,6 +165,10 @@ class PartialRunState:
     def end(self, what: str) -> None:
         """End the step with SessionClosed, unless it has ended."""
         self.abort(SessionClosed(what, hint=_AGAIN))
+
+    def release(self) -> None:
+        """Release what a step holds that will not go on."""
+        self._execution.release()
 
     def abandon(self) -> None:
         """End the step soon; from any thread."""

@@ -210,6 +210,9 @@ class StepRunner:
             watch.close()
         if self.admission is not None:
             self.admission.close(lambda: SessionClosed("the session was closed while a step waited", hint=REOPEN))
+        for execution in [each for each in self.running if each.loop.is_closed()]:  # no loop will run it again
+            execution.release()
+            self.running.discard(execution)
         for execution in self.running:
             execution.abort(SessionClosed("the session was closed while a step was running", hint=REOPEN))
         if self.running:
