@@ -1,5 +1,6 @@
 """No chain and no nest meets Python's recursion limit, and compiling takes time in proportion to the graph."""
 
+import gc
 import sys
 from dataclasses import replace
 
@@ -8,6 +9,8 @@ import pytest
 import tagflow as tg
 from tagflow.base.settings import DEFAULTS
 from tagflow.compile import pipeline
+from tagflow.compile.fuse.groups import _Groups
+from tagflow.ir.operation import Operation
 from tagflow.ir.program import Program
 
 pytestmark = pytest.mark.usefixtures("graph")
@@ -128,3 +131,55 @@ def test_no_pass_takes_more_for_each_part_when_there_are_more(monkeypatch, build
         pipeline.compile_step(build(count), pipeline.Target(replace(DEFAULTS, check_passes=False)))
         found.update(taken)
     assert {name: many[name] / few[name] for name in few if many[name] > 4.8 * few[name] + 1000} == {}
+
+
+def test_sets_of_a_long_chain_are_found_by_short_ways(graph):
+    """The leaders of a chain's operations are a chain themselves, unless looks shorten it."""
+    x = tg.placeholder("float32", [4])
+    y = x
+    for _ in range(2000):
+        y = tg.sin(y)
+    groups = _Groups(graph.root, set(), {})
+    groups.leader = Counted()
+    assert sum(map(len, groups.found())) == 2000
+    assert groups.leader.looks < 20 * 2000
+
+
+class Counted(dict):
+    looks = 0
+
+    def get(self, *args):
+        self.looks += 1
+        return super().get(*args)
+
+
+def test_a_sum_of_many_is_rewritten_at_one_go(graph, monkeypatch):
+    """Each of the terms is replaced by another when the products they are made of are fused."""
+    x = tg.placeholder("float32", [4])
+    total = tg.add_n([tg.sin(x) * float(i) for i in range(500)])
+    replaced = []
+    monkeypatch.setattr(Operation, "update_input", lambda self, *_: replaced.append(self))
+    with tg.SyncSession(graph) as session:
+        got = session.run(total, {x: np.zeros(4, np.float32)})
+    np.testing.assert_array_equal(got, np.zeros(4))
+    assert replaced == []
+
+
+def test_what_a_compilation_made_goes_at_once(graph):
+    """Programs are cycles of operations and tensors, which only the collector would find, and it is paused."""
+    x = tg.placeholder("float32", [4])
+    y = chain(tg.cond(x[0] > 0, lambda: x * 2.0, lambda: x), 50)
+
+    def operations():
+        return sum(isinstance(each, Operation) for each in gc.get_objects())
+
+    gc.collect()
+    gc.disable()
+    try:
+        before = operations()
+        step = pipeline.compile_step(Program(graph, [x], [y]))
+        made = operations() - before
+    finally:
+        gc.enable()
+    assert step.devices
+    assert made < 3 * len(graph.get_operations()), "those of the last program or two, not of all"

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from ..base.collector import paused
 from ..base.errors import GraphError
 from ..ir.loop_dependence import note_carried
 from ..ir.program import Program
@@ -166,14 +167,22 @@ def compile_until(name: str, program: Program, target: Target = DEFAULT) -> Any:
     dumped = _named(target.settings.dump)
     last = _index(name)
     form: Any = program
-    for row in PIPELINE[: last + 1]:
-        if row.is_on(target):
-            form = row.run(form, target)
-            if target.settings.check_passes:
-                _check(form, row.stage)
-            if row.name in dumped:
-                print(f"# behind {row.name} ({row.stage})", _text(form), sep="\n", file=sys.stderr)
+    with paused():
+        for row in PIPELINE[: last + 1]:
+            if row.is_on(target):
+                before, form = form, row.run(form, target)
+                if target.settings.check_passes:
+                    _check(form, row.stage)
+                if row.name in dumped:
+                    print(f"# behind {row.name} ({row.stage})", _text(form), sep="\n", file=sys.stderr)
+                _let_go(before, form, program)
     return form
+
+
+def _let_go(before: Any, form: Any, program: Program) -> None:
+    """Give the memory of a program back that another has taken the place of; the user's graph stays as it is."""
+    if isinstance(form, Program) and before.graph is not form.graph and before.graph is not program.graph:
+        before.graph.dismantle()
 
 
 def _named(dump: str) -> set[str]:

@@ -116,7 +116,7 @@ def counter(param: Tensor, index: Tensor) -> Tensor | None:
     """Compute a loop variable that does not change, or by a constant, from its initial value; None for others."""
     body = param.region
     assert body.owner is not None
-    i = body.params.index(param)
+    i = body.place_of(param)
     step = _step(param)
     if step is None:
         return None
@@ -131,7 +131,7 @@ def counter(param: Tensor, index: Tensor) -> Tensor | None:
 
 def _step(param: Tensor) -> int | None:
     """Return by how much a loop variable changes in every iteration, if that is a constant."""
-    change = change_of(param.region, param.region.params.index(param))
+    change = change_of(param.region, param.region.place_of(param))
     if change is None or change.amount is None:
         return None if change is None else 0
     value = _fixed_value(change.amount)

@@ -136,7 +136,7 @@ class Recompute(ForwardValues):
 
     def _parameter(self, param: Tensor) -> Tensor:
         counted = self._counted(param)
-        return self.region.params[1 + self.forward.params.index(param)] if counted is None else counted
+        return self.region.params[1 + self.forward.place_of(param)] if counted is None else counted
 
     def _copy(self, op: Operation) -> Operation:
         if op.role in _HAND_MADE:

@@ -39,6 +39,18 @@ class Graph:
         self._by_name: dict[str, Operation] = {}
         self._counts: dict[str, int] = {}
 
+    def dismantle(self) -> None:
+        """Let the operations go of each other, so that their memory comes back at once; the graph is of no use then."""
+        for op in self._by_name.values():
+            for tensor in op.outputs:
+                tensor._consumers.clear()
+            op.outputs.clear()
+            op.inputs.clear()
+            for region in op.regions:
+                region.operations.clear()
+        self.root.operations.clear()
+        self._by_name.clear()
+
     @contextmanager
     def as_default(self) -> Iterator[Graph]:
         """Make this the graph that new operations go to, in this task or thread only."""

@@ -141,13 +141,12 @@ class _Loop:
 
 def _reach(roots: Sequence[Tensor], region: Region) -> dict[int, tuple[str, ...]]:
     """Return the parameters of a region that tensors depend on, each with the names of the operations on the way."""
-    places = {tensor: i for i, tensor in enumerate(region.params)}
     found: dict[int, tuple[str, ...]] = {}
     towards: dict[Tensor, Tensor | None] = dict.fromkeys(roots)  # the tensor that each was found from
     work = list(towards)
     for tensor in work:  # grows while it is read
-        if tensor in places:
-            found.setdefault(places[tensor], tuple(_names(towards[tensor], towards)))
+        if tensor.region is region and tensor.op.is_param:
+            found.setdefault(region.place_of(tensor), tuple(_names(towards[tensor], towards)))
             continue
         for source in _sources(tensor):
             if source not in towards and region.encloses(source.region):
@@ -178,7 +177,7 @@ def _sources(tensor: Tensor) -> Iterator[Tensor]:
 def _param(tensor: Tensor) -> Iterator[Tensor]:
     owner = tensor.region.owner
     if owner is not None and owner.is_while:
-        i = tensor.region.params.index(tensor)
+        i = tensor.region.place_of(tensor)
         yield from (owner.inputs[i], owner.regions[1].results[i])
 
 

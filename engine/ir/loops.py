@@ -98,12 +98,12 @@ class Loop:
         """Return by which integer a loop variable changes in every iteration; None for parameters of other regions."""
         if param.region not in (self.cond, self.body):
             return None
-        change = change_of(self.body, param.region.params.index(param))
+        change = change_of(self.body, param.region.place_of(param))
         return None if change is None or not param.dtype.is_integer or param.rank != 0 else change.constant
 
     def start(self, param: Tensor) -> Tensor:
         """Return the first value of a loop variable."""
-        return self.op.inputs[param.region.params.index(param)]
+        return self.op.inputs[param.region.place_of(param)]
 
     def slope(self, tensor: Tensor) -> int | None:
         """Return by which integer a scalar goes on from one iteration to the next; None if that is not known."""

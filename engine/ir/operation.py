@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -213,6 +213,16 @@ class Operation:
             old._consumers.pop(self, None)
         tensor._consumers[self] = None
         self.graph.version += 1
+
+    def replace_inputs(self, moved: Mapping[Tensor, Tensor]) -> None:
+        """Use other tensors, of the same dtypes and in scope, in place of the inputs that are keys of `moved`."""
+        if any(t in moved for t in self.inputs):
+            for tensor in self.inputs:
+                tensor._consumers.pop(self, None)
+            self.inputs = [moved.get(t, t) for t in self.inputs]
+            for tensor in self.inputs:
+                tensor._consumers[self] = None
+            self.graph.version += 1
 
     def add_output(self, dtype: DType, shape: Shape) -> Tensor:
         """Append a result of a dtype and static shape (Cond and While gain saved values this way), and return it."""

@@ -17,7 +17,7 @@ from .operation import Operation
 from .region import Region
 from .structured import SavedOutput, is_structured, num_results, saved_outputs
 from .tensor import Tensor
-from .topological import topological_order
+from .topological import Captured, topological_order
 
 Transform = Callable[[Operation, list[Tensor], Region], "list[Tensor] | None"]
 
@@ -121,7 +121,7 @@ class _Needs:
     def _param(self, tensor: Tensor) -> None:
         owner = tensor.region.owner
         if owner is not None and owner.is_while:
-            self._work.append(owner.outputs[tensor.region.params.index(tensor)])
+            self._work.append(owner.outputs[tensor.region.place_of(tensor)])
 
     def _result(self, op: Operation, index: int) -> None:
         first = num_results(op)
@@ -145,6 +145,7 @@ class _Copier:
         self.ops: dict[Operation, Operation | None] = {}
         self.patches: list[tuple[Operation, int, Tensor]] = []
         self.needs = _Needs(set(program.feeds))
+        self.captured: Captured = {}
         self.watched: list[Tensor] = []
         self.watches: list[Operation] = []
 
@@ -176,9 +177,8 @@ class _Copier:
         )
 
     def region(self, source: Region, target: Region) -> None:
-        for op in topological_order(
-            [op for op in source.operations if op in self.needs.operations and not op.is_param]
-        ):
+        wanted = [op for op in source.operations if op in self.needs.operations and not op.is_param]
+        for op in topological_order(wanted, self.captured):
             self.operation(op, target)
         self.watches += [self.watch(t, target) for t in self.watched if t.region is source]
 

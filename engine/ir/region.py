@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from ..base.dtypes import DType
@@ -30,7 +31,19 @@ class Region:
         The keys that operations of the region, or inside of it, write (see `engine/ir/accesses.py`).
     """
 
-    __slots__ = ("graph", "parent", "owner", "role", "operations", "params", "results", "resolver", "reads", "written")
+    __slots__ = (
+        "graph",
+        "parent",
+        "owner",
+        "role",
+        "operations",
+        "params",
+        "results",
+        "resolver",
+        "reads",
+        "written",
+        "_places",
+    )
 
     def __init__(self, graph: Graph, parent: Region | None, role: str) -> None:
         self.graph = graph
@@ -39,6 +52,7 @@ class Region:
         self.role = role
         self.operations: list[Operation] = []
         self.params: list[Tensor] = []
+        self._places: dict[Tensor, int] = {}
         self.results: list[Tensor] = []
         self.resolver: Callable[[Tensor], Tensor] | None = None
         self.reads: dict[tuple[str, str], list[Tensor]] = {}
@@ -49,8 +63,13 @@ class Region:
         from .operation import Operation
 
         op = Operation(self, "Param", self.graph.unique_name(name), (), [(dtype, shape)])
+        self._places[op.outputs[0]] = len(self.params)
         self.params.append(op.outputs[0])
         return op.outputs[0]
+
+    def place_of(self, param: Tensor) -> int:
+        """Return which parameter of the region a tensor is."""
+        return self._places[param]
 
     def ancestors(self) -> Iterator[Region]:
         """Yield this region and those around it, innermost first."""
@@ -99,10 +118,15 @@ class Region:
 
     def walk(self) -> Iterator[Operation]:
         """Yield the operations of this region and of all inside it."""
-        for op in self.operations:
-            yield op
-            for inner in op.regions:
-                yield from inner.walk()
+        levels = [iter(self.operations)]
+        while levels:
+            for op in levels[-1]:
+                yield op
+                if op.regions:
+                    levels.append(chain.from_iterable([inner.operations for inner in op.regions]))
+                    break
+            else:
+                levels.pop()
 
     def __repr__(self) -> str:
         return f"<Region {self.path()}: {len(self.operations)} operations>"

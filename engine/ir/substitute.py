@@ -37,9 +37,7 @@ def substitute(program: Program, moved: dict[Tensor, Tensor]) -> None:
     if not moved:
         return
     for op in list(_that_may_see(_around(moved))):
-        for i, tensor in enumerate(op.inputs):
-            if tensor in moved:
-                op.update_input(i, moved[tensor])
+        op.replace_inputs(moved)
         for region in op.regions:
             region.results = [moved.get(t, t) for t in region.results]
         if is_structured(op):

@@ -9,16 +9,25 @@ from ..base.errors import GraphError
 from .operation import Operation
 from .traits import Role
 
+Captured = dict[Operation, list[Operation]]
 
-def topological_order(operations: Sequence[Operation]) -> list[Operation]:
+
+def topological_order(operations: Sequence[Operation], captured: Captured | None = None) -> list[Operation]:
     """Return operations of one region, each after those it needs; the order they have is kept where it can be.
+
+    Parameters
+    ----------
+    operations : sequence of Operation
+    captured : dict, optional
+        Kept by who asks for one region after another of a graph that does not change meanwhile: what the regions in
+        each Cond and While use from outside.
 
     Raises
     ------
     GraphError
         If there is a cycle that does not go from a NextIteration to a Merge.
     """
-    needs = _needs(operations)
+    needs = _needs(operations, {} if captured is None else captured)
     seen: set[Operation] = set()
     for op in operations:
         if not needs[op] <= seen:
@@ -27,22 +36,38 @@ def topological_order(operations: Sequence[Operation]) -> list[Operation]:
     return list(operations)
 
 
-def _needs(operations: Sequence[Operation]) -> dict[Operation, set[Operation]]:
+def _needs(operations: Sequence[Operation], captured: Captured) -> dict[Operation, set[Operation]]:
     """Return for each operation those of `operations` that it, or what is in its regions, uses."""
     inside = set(operations)
-    return {op: {source for source in uses(op) if source in inside} for op in operations}
+    return {op: {source for source in uses(op, captured) if source in inside} for op in operations}
 
 
-def uses(op: Operation) -> Iterator[Operation]:
+def uses(op: Operation, captured: Captured | None = None) -> Iterator[Operation]:
     """Yield the operations that an operation, or what is in its regions, uses; the back edges of loops left out."""
     for tensor in op.inputs:
         if not (op.role is Role.MERGE and tensor.op.role is Role.NEXT_ITERATION):
             yield tensor.op
     yield from op.control_inputs
-    for region in op.regions:
-        yield from (tensor.op for tensor in region.results)
-        for inner in region.operations:
-            yield from uses(inner)
+    if op.regions:
+        yield from captures(op, {} if captured is None else captured)
+
+
+def captures(op: Operation, known: Captured) -> list[Operation]:
+    """Return the operations outside of a Cond or While that its regions use; `known` are those of others."""
+    work = [] if op in known else [op]
+    while work:
+        inner = [o for region in work[-1].regions for o in region.operations if o.regions and o not in known]
+        if inner:
+            work += inner
+        else:
+            owner = work.pop()
+            found: dict[Operation, None] = {}
+            for region in owner.regions:
+                found.update(dict.fromkeys(tensor.op for tensor in region.results))
+                for each in region.operations:
+                    found.update(dict.fromkeys(uses(each, known)))
+            known[owner] = [source for source in found if source.region not in owner.regions]
+    return known[op]
 
 
 def _sorted(operations: Sequence[Operation], needs: dict[Operation, set[Operation]]) -> list[Operation]:

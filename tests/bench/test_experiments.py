@@ -13,6 +13,7 @@ from tagflow.kernels.core.table import Kind
 from tagflow.streams import LatencyDevice, VirtualClock
 
 from bench import (
+    compile_time,
     cond_loop,
     dead_signals,
     loop_gradient,
@@ -59,6 +60,14 @@ def multiplied(iterations):
     return [np.sum(steps[-1] * loop_gradient.WEIGHTS), cotangents[-1], by_w]
 
 
+def chained(x, count):
+    y = x
+    for _ in range(count):
+        y = np.sin(y) * x
+    return y
+
+
+COMPILED = chained(compile_time.VALUE, 4)
 SMALL = [
     (null_ops, {"work": "scalar_add", "width": 3, "length": 4}, [1.0 + 4 * 1.0]),
     (null_ops, {"work": "matrix_add", "width": 3, "length": 4}, [np.arange(1.0, 17.0).reshape(4, 4) * 5]),
@@ -67,6 +76,7 @@ SMALL = [
     (cond_loop, {"iterations": 12}, branching(12)),
     (loop_gradient, {"iterations": 3}, multiplied(3)),
     (step_overhead, {"operations": 5, "iterations": 3}, [np.tanh(step_overhead.VALUE * 3 + 0.5) * 2 - 1]),
+    (compile_time, {"operations": 8}, [COMPILED]),
     (loop_lag, {"mode": "python_kernel", "iterations": 2}, [np.tanh(np.tanh(loop_lag.START))]),
 ]
 

@@ -77,8 +77,8 @@ JOINS = {
     "stack": (4, lambda array: [array.stack(range(4), Context(), None, UNKNOWN)]),
     "gather": (4, lambda array: [array.stack(np.array([2, 0]), Context(), None, UNKNOWN)]),
     "zeros": (2, lambda array: [array.stack(range(4), Context(), None, UNKNOWN)]),
-    "concat": (4, lambda array: array.concat((), Context())),
-    "concat_like": (2, lambda array: array.concat(((32,), [8] * 4), Context())),
+    "concat": (4, lambda array: array.concat((), Context(), Shape(None))),
+    "concat_like": (2, lambda array: array.concat(((32,), [8] * 4), Context(), Shape(None))),
 }
 
 

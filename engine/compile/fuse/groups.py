@@ -23,6 +23,7 @@ from ...ir.region import Region
 from ...ir.structured import is_structured
 from ...ir.substitute import returned, substitute
 from ...ir.tensor import Tensor
+from ...ir.topological import Captured, captures
 from ...ir.traits import FLOW, Effect, Role
 from ...ops.internal import fused as _operation  # noqa: F401  declares Fused
 from ...ops.support.fusing import has_rows, is_comparison
@@ -38,7 +39,8 @@ def fuse_elementwise(program: Program) -> Program:
     regions = [program.graph.root, *(r for op in program.graph.root.walk() for r in op.regions)]
     kept = returned(program)
     moved: dict[Tensor, Tensor] = {}
-    groups = [group for region in regions for group in _Groups(region, pinned).found()]
+    captured: Captured = {}
+    groups = [group for region in regions for group in _Groups(region, pinned, captured).found()]
     fused = {op for group in groups for op in group}
     for group in groups:
         _replace(group, kept, fused, moved)
@@ -51,12 +53,13 @@ def fuse_elementwise(program: Program) -> Program:
 class _Groups:
     """The sets of operations of one region that can be fused."""
 
-    def __init__(self, region: Region, pinned: set[Operation]) -> None:
+    def __init__(self, region: Region, pinned: set[Operation], captured: Captured) -> None:
+        self.captured = captured
         self.operations = region.operations
         self.members = {op for op in region.operations if op not in pinned and can_fuse(op)}
         self.members -= self._unsure(region)
         self.levels = self._levels()
-        self.arrivals = _arrivals(region.operations)
+        self.arrivals = _arrivals(region.operations, captured)
         self.leader: dict[Operation, Operation] = {}
 
     def found(self) -> Iterator[list[Operation]]:
@@ -134,7 +137,7 @@ class _Groups:
 
     def _sources(self, op: Operation) -> Iterable[Operation]:
         """Return what an operation will wait for: a member not for masks and shapes, which its steps do not read."""
-        return {t.op for t in operands(op)} if op in self.members else _sources(op)
+        return {t.op for t in operands(op)} if op in self.members else _sources(op, self.captured)
 
     def _connect(self, op: Operation) -> None:
         for source in {t.op for t in operands(op)} & self.members:
@@ -142,8 +145,10 @@ class _Groups:
                 self.leader[self._find(source)] = self._find(op)
 
     def _find(self, op: Operation) -> Operation:
-        while op in self.leader and self.leader[op] is not op:
-            op = self.leader[op]
+        """Return the leader of a set; each look shortens the way to it (path halving), so that chains stay cheap."""
+        leader = self.leader
+        while (above := leader.get(op, op)) is not op:
+            leader[op] = op = leader.get(above, above)
         return op
 
     def _key(self, op: Operation) -> Any:
@@ -156,7 +161,7 @@ def _kind(op: Operation) -> Any:
     return output.dtype, output.shape.dims[:-1], _place(op)
 
 
-def _arrivals(operations: list[Operation]) -> dict[Operation, frozenset[Operation]]:
+def _arrivals(operations: list[Operation], captured: Captured) -> dict[Operation, frozenset[Operation]]:
     """Return for each operation the feeds of a partial run that it waits for; nothing in a step that is no such run.
 
     What needs a feed of the second part must not hold back what the first part alone can give. Along a way these feeds
@@ -166,7 +171,7 @@ def _arrivals(operations: list[Operation]) -> dict[Operation, frozenset[Operatio
     if not any(op.role is Role.PARTIAL_FEED for op in operations):
         return found
     for op in operations:
-        before = {arrival for source in _sources(op) for arrival in found.get(source, ())}
+        before = {arrival for source in _sources(op, captured) for arrival in found.get(source, ())}
         found[op] = frozenset(before | ({op} if op.role is Role.PARTIAL_FEED else set()))
     return found
 
@@ -175,15 +180,13 @@ def _place(op: Operation) -> Any:
     return op.device, op.attrs.get("colocate")
 
 
-def _sources(op: Operation) -> Iterator[Operation]:
+def _sources(op: Operation, captured: Captured) -> Iterator[Operation]:
     """Yield the operations that an operation, or what is in its regions, waits for."""
     yield from (t.op for t in op.inputs)
     forwarded = op.attrs.get("forwarded", ())  # assignments whose values it comes behind whatever is fused
     yield from (control for control in op.control_inputs if control.name not in forwarded)
-    for region in op.regions:
-        yield from (t.op for t in region.results)
-        for inner in region.operations:
-            yield from _sources(inner)
+    if op.regions:
+        yield from captures(op, captured)
 
 
 def _knows_rows(group: list[Operation]) -> bool:

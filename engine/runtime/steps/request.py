@@ -118,7 +118,7 @@ def resolve_feeds(graph: Graph, keys: Sequence[Any]) -> tuple[Tensor, ...]:
     GraphError
         If one is no tensor of this graph, is inside a branch or a loop, or is named twice.
     """
-    tensors: list[Tensor] = []
+    tensors: dict[Tensor, None] = {}
     for key in keys:
         tensor = graph.as_graph_element(key)
         if not isinstance(tensor, Tensor):
@@ -131,7 +131,7 @@ def resolve_feeds(graph: Graph, keys: Sequence[Any]) -> tuple[Tensor, ...]:
             raise GraphError(
                 f"{tensor.name} is fed twice", got=key, operation=tensor.op, hint="give one value for each tensor"
             )
-        tensors.append(tensor)
+        tensors[tensor] = None
     return tuple(tensors)
 
 

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from time import perf_counter
 from typing import Any
 
 import numpy as np
 
-from ...base.errors import DeviceMemoryError, GraphError, SessionClosed
+from ...base.errors import DeviceMemoryError, GraphError, SessionClosed, TagflowError
+from ...base.source_lines import user_source
+from ...compile import Target
 from ...ir.graph import Graph
 from ...ir.tensor import Tensor
 from ...ops.support.context import StepContext
@@ -23,6 +27,8 @@ from .partial_run import PartialRunState
 from .request import Request
 from .step_cache import StepCache
 
+_logger = logging.getLogger("tagflow")
+_NAMED = 3  # fetches that the log names
 _UNWATCHED: dict[str, Watch] = {}
 REOPEN = "open a new one with `async with Session(graph)`"
 
@@ -83,14 +89,43 @@ class StepRunner:
         self, request: Request, feeds: tuple[Tensor, ...], partial_run: bool = False, shapes: Shapes | None = None
     ) -> CompiledStep:
         """Return the compiled step of fetches and feeds, of any shapes or of some, compiling it if it is not kept."""
-        key = (request.tensors, request.targets, feeds, self.graph.version, self.watched, partial_run, shapes)
+        key = self._key(request, feeds, partial_run, shapes)
         step = self.cache.get(key)
         if step is None:
-            if self.environment.worker_pool is not None:
-                self.environment.worker_pool.limit_blas()
-            target = self.environment.target(partial_run, shapes)
-            step = compile_request(self.graph, request, feeds, target, self.watched)
+            step = self._compile(request, feeds, self._target(partial_run, shapes), self.watched)
             self.cache.insert(key, step)
+        return step
+
+    async def compile(self, request: Request, feeds: tuple[Tensor, ...]) -> None:
+        """Compile a step in a thread, unless it is kept."""
+        key = self._key(request, feeds)
+        if self.cache.get(key) is None:
+            target, source = self._target(), user_source()
+            try:
+                step = await asyncio.to_thread(self._compile, request, feeds, target, self.watched)
+            except TagflowError as error:
+                error.source = error.source or source  # the caller's line is not on the stack of the thread
+                raise
+            self.cache.insert(key, step)
+
+    def _key(
+        self, request: Request, feeds: tuple[Tensor, ...], partial_run: bool = False, shapes: Shapes | None = None
+    ) -> Any:
+        return request.tensors, request.targets, feeds, self.graph.version, self.watched, partial_run, shapes
+
+    def _target(self, partial_run: bool = False, shapes: Shapes | None = None) -> Target:
+        if self.environment.worker_pool is not None:
+            self.environment.worker_pool.limit_blas()
+        return self.environment.target(partial_run, shapes)
+
+    def _compile(
+        self, request: Request, feeds: tuple[Tensor, ...], target: Target, watched: tuple[Tensor, ...]
+    ) -> CompiledStep:
+        began = perf_counter()
+        step = compile_request(self.graph, request, feeds, target, watched)
+        count = sum(len(each.plan.nodes) for each in step.device_plans)
+        names = ", ".join(element.name for element in (*request.tensors, *request.targets)[:_NAMED])
+        _logger.debug("compiled %s in %.3f s: %d operations", names, perf_counter() - began, count)
         return step
 
     async def run(

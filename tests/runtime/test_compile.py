@@ -1,0 +1,54 @@
+"""Compiling beside the event loop, and what the log says of it."""
+
+import asyncio
+import logging
+
+import numpy as np
+import pytest
+import tagflow as tg
+
+from tests.runtime.tasks import only_this_task
+
+
+async def test_a_step_is_compiled_in_a_thread(graph, executor, caplog):
+    x = tg.placeholder("float32", [4], name="x")
+    y = x
+    for _ in range(2000):
+        y = tg.sin(y) * x
+    async with tg.Session(graph, executor=executor) as session:
+        with caplog.at_level(logging.DEBUG, "tagflow"):
+            compiling = asyncio.ensure_future(session.compile(y, feeds=[x]))
+            turns = 0
+            while not compiling.done():
+                await asyncio.sleep(0)
+                turns += 1
+            step = await compiling
+        assert turns > 2
+        assert session.statistics().cached_steps == 1
+        np.testing.assert_array_equal(await step(np.zeros(4, np.float32)), np.zeros(4))
+        assert await session.compile(y, feeds=["x:0"]) is not step
+        assert session.statistics().cached_steps == 1
+        assert only_this_task()
+    assert f"compiled {y.name} in " in caplog.text
+    assert "operations" in caplog.text
+
+
+async def test_every_compilation_is_logged(graph, caplog):
+    x = tg.placeholder("float32", [], name="x")
+    async with tg.Session(graph) as session:
+        with caplog.at_level(logging.DEBUG, "tagflow"):
+            for _ in range(3):
+                await session.run(x + 1.0, {x: 1.0})
+                await session.run(x, {x: 1.0})
+    assert [record.levelname for record in caplog.records] == ["DEBUG"] * 4
+
+
+async def test_errors_of_the_thread_name_the_callers_line(graph):
+    x = tg.placeholder("float32", [], name="x")
+    async with tg.Session(graph) as session:
+        with pytest.raises(tg.GraphError, match="you must feed a value for placeholder x") as caught:
+            await session.compile(x * 2.0)
+        assert caught.value.operation is x.op
+        assert caught.value.source.file == __file__
+    with pytest.raises(tg.SessionClosed):
+        await session.compile(x)
