@@ -55,7 +55,6 @@ EXPERIMENT = Experiment(
     engines={"tagflow": tagflow, "tf": tf},
     metric="seconds",
     tolerance=1e-5,
-    unable=lambda case: {"tf": "its time grows with the square, to minutes"} if case["operations"] > 20_000 else {},
     time_unit=1.0,
     quick_seconds=240.0,
 )

@@ -139,6 +139,39 @@ class Graph:
 
         return to_text(self)
 
+    @staticmethod
+    def from_text(text: str) -> Graph:
+        """Return the graph that a text of `to_text` stands for.
+
+        Parameters
+        ----------
+        text : str
+            From anywhere: dtypes and shapes are inferred anew, and nothing in a text is executed.
+
+        Returns
+        -------
+        Graph
+            Its operations and tensors are found by their names; variables are operations.
+
+        Raises
+        ------
+        GraphError
+            If the text is wrong, naming the line and what was wanted there; if it holds a Python callable, or a cycle.
+
+        Examples
+        --------
+        >>> import tagflow as tg
+        >>> with tg.Graph().as_default() as graph:
+        ...     y = tg.add(tg.constant(2.0), 3.0, name="y")
+        >>> again = tg.Graph.from_text(graph.to_text())
+        >>> with tg.SyncSession(again) as session:
+        ...     float(session.run("y:0"))
+        5.0
+        """
+        from .text import parse
+
+        return parse(text)
+
     def _register(self, operation: Operation) -> None:
         self._by_name[operation.name] = operation
 

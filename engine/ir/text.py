@@ -20,21 +20,46 @@ an array larger than 64 elements as base64 of its bytes. The text says nothing o
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NoReturn
 
+import numpy as np
+
+from ..base import dtypes
 from ..base.dtypes import DType
 from ..base.errors import GraphError
+from ..base.settings import WINDOW
 from ..base.shapes import Shape
 from ..base.source_lines import user_source
-from .definition import definition_of
+from .definition import REQUIRED, definition_of
 from .graph import Graph
 from .operation import Operation
 from .region import Region
 from .structured import SavedOutput, saved_outputs
 from .tensor import Tensor
 from .text_values import Reader, Token, format_name, format_value
+from .topological import topological_order
+from .traits import Role
+from .verify import complaint_of
 
 _INDENT = "  "
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value > 0
+
+
+def _is_bool(value: Any) -> bool:
+    return isinstance(value, bool)
+
+
+# The attributes of a While with their defaults, if they have one, and what they may be.
+_OF_LOOPS: dict[str, tuple[Any, Callable[[Any], bool]]] = {
+    "parallel_iterations": (WINDOW, lambda value: value == "auto" or _is_count(value)),
+    "back_prop": (True, _is_bool),
+    "swap_memory": (False, _is_bool),
+    "checkpoint_every": (None, _is_count),
+}
 _BY_COMPILER = ("Feed",)  # types that passes make, without a definition of their own
 
 
@@ -97,7 +122,8 @@ def parse(text: str) -> Graph:
     """Return the graph that a text of :func:`to_text` stands for.
 
     Names, static shapes, seed, devices and saved values are those of the text. What lives beside a graph does not
-    come back: collections (the initialisers of variables are operations by their names) and lines of source.
+    come back: collections (the initialisers of variables are operations by their names) and lines of source. A text
+    is input like any other: the dtypes and shapes of results are found anew, whatever the text says.
 
     Parameters
     ----------
@@ -110,7 +136,7 @@ def parse(text: str) -> Graph:
     Raises
     ------
     GraphError
-        If the text is wrong, naming the line and what was wanted there, or holds a Python callable.
+        If the text is wrong, naming the line and what was wanted there; if it holds a Python callable, or a cycle.
     """
     return _Parser(text).graph()
 
@@ -123,6 +149,7 @@ class _Parser:
         self.reader = Reader(text)
         self.source = user_source()
         self.ops: dict[str, Operation] = {}
+        self.lines: dict[Operation, Token] = {}
         self.inputs: list[tuple[Operation, list[Reference], list[Reference]]] = []
         self.results: list[tuple[Region, list[Reference]]] = []
         self.saved: list[tuple[Operation, str, int, Reference | None, Reference | None]] = []
@@ -139,6 +166,7 @@ class _Parser:
         while self.reader.at < len(self.reader.tokens) - 1:
             self.operation(graph.root)
         self.connect()
+        self.check(graph.root)
         return graph
 
     def operation(self, region: Region) -> None:
@@ -165,6 +193,7 @@ class _Parser:
             source=self.source,
         )
         self.ops[name] = op
+        self.lines[op] = start
         self.inputs.append((op, inputs, controls))
         if regions:
             op.attrs["saved_outputs"] = []
@@ -268,6 +297,53 @@ class _Parser:
             extra = SavedOutput(kind, value and self.tensor(value), index and self.tensor(index), branch)
             saved_outputs(op).append(extra)
 
+    def check(self, region: Region) -> None:
+        """Hold each operation against its definition, and infer what the text says of its outputs."""
+        for op in topological_order([op for op in region.operations if not op.is_param]):
+            for inner in op.regions:
+                self.check(inner)
+            complaint = complaint_of(op)
+            if complaint is not None:
+                what, wanted, got = complaint
+                self.refuse(op, f"{what}: {wanted}", got)
+            if op.is_while:
+                self.check_loop(op)
+            if not op.regions:
+                self.infer(op)
+
+    def check_loop(self, op: Operation) -> None:
+        for key, (default, is_right) in _OF_LOOPS.items():
+            if default is not None:
+                op.attrs.setdefault(key, default)
+            if key in op.attrs and not is_right(op.attrs[key]):
+                self.refuse(op, f"attribute {key}, as {default or 1!r}", repr(op.attrs[key]))
+
+    def infer(self, op: Operation) -> None:
+        """Give the outputs the dtypes and shapes that follow from the inputs, whatever the text says of them."""
+        for key, default in op.definition.attrs.items():
+            if key not in op.attrs and default is REQUIRED and not op.is_constant:
+                self.refuse(op, f"attribute {key}", "none")
+            if default is not REQUIRED and op.role is not Role.SERIES_PUSH:  # lowering leaves its defaults out
+                op.attrs.setdefault(key, default)
+            if key in op.attrs and not _is_like(op.attrs[key], default):
+                self.refuse(op, f"attribute {key}, as {default!r}", repr(op.attrs[key]))
+        try:
+            typed = _of_value(op.attrs["value"]) if op.is_constant else _of_inputs(op)
+            for tensor, (dtype, shape) in zip(op.outputs, typed, strict=True):
+                tensor.dtype = dtype
+                tensor.shape = shape.merge(tensor.shape) if shape.is_compatible_with(tensor.shape) else shape
+        except Exception as error:  # whatever a rule makes of a wrong text
+            self.refuse(op, f"what fits {op.type}", f"{type(error).__name__}: {error}".split("\n")[0], error)
+
+    def refuse(self, op: Operation, wanted: str, got: Any, cause: Exception | None = None) -> NoReturn:
+        raise GraphError(
+            f"line {self.lines[op].line} of a graph's text is wrong",
+            wanted=wanted,
+            got=got,
+            operation=op,
+            hint="compare it with what to_text prints",
+        ) from cause
+
     def named(self, reference: Reference) -> Operation:
         token, name, _ = reference
         if name not in self.ops:
@@ -280,3 +356,32 @@ class _Parser:
         if index >= len(outputs):
             self.reader.fail(f"one of the {len(outputs)} outputs of {name}", token)
         return outputs[index]
+
+
+def _is_like(value: Any, default: Any) -> bool:
+    """Whether an attribute is of the kind of its default; one without a default is looked at by the shape rule."""
+    if default is REQUIRED or default is None or value is None:
+        return True
+    if isinstance(default, bool) or isinstance(value, bool):
+        return isinstance(value, type(default)) and isinstance(default, type(value))
+    if isinstance(default, (int, float, complex)):
+        return isinstance(value, (int, float, complex))
+    if isinstance(default, (list, tuple)):
+        return isinstance(value, (list, tuple))
+    return isinstance(value, type(default))
+
+
+def _of_value(value: Any) -> list[tuple[DType, Shape]]:
+    """Return dtype and shape of a constant."""
+    if not isinstance(value, np.ndarray):
+        raise TypeError(f"an array was wanted, not {value!r}")
+    return [(dtypes.as_dtype(value.dtype), Shape(value.shape))]
+
+
+def _of_inputs(op: Operation) -> list[tuple[DType, Shape]]:
+    """Return dtype and shape of each output, by the signature and the shape rule."""
+    signature = op.definition.signature
+    pairs = [(p, t.dtype) for p, t in zip(signature.flat(len(op.inputs)), op.inputs, strict=True)]
+    found = signature.output_dtypes(signature.check(pairs, op.name), op.attrs)
+    shapes = op.definition.shape(op)
+    return list(zip(found, [shapes] if isinstance(shapes, Shape) else shapes, strict=True))

@@ -17,6 +17,9 @@ from ..base.shapes import Shape
 from .indexing import DYNAMIC, Dynamic
 
 _INLINE_ELEMENTS = 64
+_DIGITS = 18  # of a size or an index: an int64 holds them
+_LONGEST = 400  # characters of a number: a float64 has no more digits before or behind its point
+_DEPTH = 50  # of lists in lists
 _PLAIN_NAME = re.compile(r'[^\s()\[\]{},:=@^?"<>#]+')
 _TOKEN = re.compile(
     r'(?P<string>"(?:[^"\\]|\\.)*")|(?P<opaque><[^<>]*>)|(?P<word>[^\s()\[\]{},:=@^?"<>#]+)|(?P<mark>[()\[\]{},:=@^?])'
@@ -100,7 +103,7 @@ class Reader:
             if line.strip() and not line.lstrip().startswith("#"):
                 self.tokens += [*_tokens(line, number), Token("end", "the end of the line", number)]
         self.tokens.append(Token("end", "the end of the text", self.tokens[-1].line if self.tokens else 1))
-        self.at = 0
+        self.at = self.depth = 0
 
     @property
     def next(self) -> Token:
@@ -156,8 +159,8 @@ class Reader:
 
     def integer(self) -> int:
         """Read a number from 0 up."""
-        if not self.next.text.isdecimal():
-            self.fail("a number")
+        if not self.next.text.isdecimal() or len(self.next.text) > _DIGITS:
+            self.fail(f"a number of at most {_DIGITS} digits")
         return int(self.take().text)
 
     def typed(self) -> tuple[DType, Shape]:
@@ -188,6 +191,15 @@ class Reader:
 
     def value(self) -> Any:
         """Read an attribute."""
+        self.depth += 1
+        if self.depth > _DEPTH:
+            self.fail(f"values nested less than {_DEPTH} deep")
+        try:
+            return self._value()
+        finally:
+            self.depth -= 1
+
+    def _value(self) -> Any:
         token = self.take()
         if token.kind == "string":
             return _unquote(self, token)
@@ -206,7 +218,11 @@ class Reader:
         if token.text == "[":
             return self.sequence("]", self.value)
         if token.text == "{":
-            return dict(self.sequence("}", self._pair))
+            pairs = self.sequence("}", self._pair)
+            try:
+                return dict(pairs)
+            except TypeError:
+                self.fail("keys that are no lists", token)
         return self.fail("a value", token)
 
     def _pair(self) -> tuple[Any, Any]:
@@ -220,9 +236,12 @@ class Reader:
         if token.text == "shape" and self.next.text == "[":
             return self.shape()
         if token.text == "slice" and self.accept("("):
-            return slice(*self.sequence(")", self.value))
+            parts = self.sequence(")", self.value)
+            return slice(*parts) if len(parts) == 3 else self.fail("a slice of three", token)
         if token.text in _DTYPES:
             return self._array(_DTYPES[token.text]) if self.next.text == "[" else _DTYPES[token.text]
+        if len(token.text) > _LONGEST:
+            self.fail("a shorter number", token)
         for number in (int, float, complex):
             try:
                 return number(token.text)
@@ -234,13 +253,13 @@ class Reader:
         start = self.next
         shape = self.shape()
         self.expect("{")
-        if self.accept("base64"):
-            data = base64.b64decode(self.string())
-            self.expect("}")
-            flat: Any = np.frombuffer(data, dtype.numpy.newbyteorder("<")).astype(dtype.numpy)  # type: ignore[union-attr]
-        else:
-            flat = self.sequence("}", lambda: self._element(dtype))
+        encoded = self.accept("base64") and self.string()
+        flat: Any = [] if encoded else self.sequence("}", lambda: self._element(dtype))
         try:
+            if encoded:
+                self.expect("}")
+                data = base64.b64decode(encoded, validate=True)
+                flat = np.frombuffer(data, dtype.numpy.newbyteorder("<")).astype(dtype.numpy)  # type: ignore[union-attr]
             array = np.array(flat, dtype.numpy).reshape(shape.as_tuple())
         except (ValueError, OverflowError, TagflowError) as error:
             self.fail(f"elements for {dtype}{shape} ({error})", start)

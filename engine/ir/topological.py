@@ -61,7 +61,8 @@ def captures(op: Operation, known: Captured) -> list[Operation]:
             work += inner
         else:
             owner = work.pop()
-            found: dict[Operation, None] = {}
+            saved = owner.attrs.get("saved_outputs", ())
+            found = {t.op: None for e in saved for t in (e.value, e.index) if t is not None}
             for region in owner.regions:
                 found.update(dict.fromkeys(tensor.op for tensor in region.results))
                 for each in region.operations:

@@ -165,6 +165,8 @@ def _extra_agrees(op: Operation, extra: SavedOutput, output: Tensor) -> Complain
     wanted = {"series": dtypes.series, "trip": dtypes.int64}.get(extra.kind) or extra.value.dtype  # type: ignore[union-attr]
     if output.dtype is not wanted:
         return "a saved value has the wrong dtype", wanted, output.dtype
+    if op.is_cond and not 0 <= extra.branch < len(op.regions):
+        return "a saved value is of a branch that is not there", f"0 to {len(op.regions) - 1}", extra.branch
     region = op.regions[extra.branch if op.is_cond else 1]
     return _first_outside(region, [t for t in (extra.value, extra.index) if t is not None], "a saved value")
 
@@ -207,6 +209,16 @@ STAGES = {
         whole=(assign_frames,),
     ),
 }
+
+
+def complaint_of(op: Operation) -> Complaint:
+    """Return what is wrong with an operation at any stage, what was wanted and what came; None if it is right."""
+    rules = STAGES["structured"]
+    for fact in (*rules.facts, *rules.of_role.get(op.role, ())):
+        complaint = fact(op)
+        if complaint is not None:
+            return complaint
+    return None
 
 
 def check(graph: Graph, stage: str) -> None:

@@ -218,34 +218,7 @@ class Session:
     async def compile(self, fetches: Any, feeds: Sequence[Any] = ()) -> Step:
         """Compile a step as `make_step` does, in a thread: the event loop goes on, and so do other steps.
 
-        Parameters
-        ----------
-        fetches, feeds
-            As for :meth:`make_step`. The graph must not be added to meanwhile.
-
-        Returns
-        -------
-        Step
-            ``await step(*values)`` gives what :meth:`run` would.
-
-        Raises
-        ------
-        GraphError
-            If the step can not be compiled.
-
-        Examples
-        --------
-        >>> import asyncio
-        >>> import tagflow as tg
-        >>> with tg.Graph().as_default() as graph:
-        ...     x = tg.placeholder("float32", [])
-        ...     y = x * 2.0
-        >>> async def main():
-        ...     async with tg.Session(graph) as session:
-        ...         step = await session.compile(y, feeds=[x])
-        ...         return float(await step(3.0))
-        >>> asyncio.run(main())
-        6.0
+        The graph must not be added to meanwhile. For `fetches`, `feeds`, the result and errors see :meth:`make_step`.
         """
         self._steps.check_open()
         request, tensors = make_request(self.graph, fetches), resolve_feeds(self.graph, feeds)

@@ -1,8 +1,11 @@
 """Graphs as text: what is printed is read back alike, runs alike, and says what is wrong with it."""
 
+import re
+
 import ml_dtypes
 import numpy as np
 import pytest
+import tagflow as tg
 from tagflow.base import dtypes
 from tagflow.base.errors import GraphError
 from tagflow.base.shapes import Shape
@@ -326,3 +329,51 @@ WRONG = [
 def test_a_wrong_text_is_refused_with_its_line_and_what_was_wanted(text, line, wanted):
     with pytest.raises(GraphError, match=rf"^line {line} of a graph's text is wrong\n  wanted: .*{wanted}"):
         parse(text)
+
+
+# ---- texts are input like any other
+
+UNREDUCE = """graph seed=0
+  c = Placeholder() dtype=float64 shape=shape[] : float64[]
+  s = Placeholder() dtype=int32 shape=shape[1] : int32[1]
+  u = Unreduce(c, s) axis=None keepdims=False : float32[?]
+"""
+
+
+def test_what_a_text_says_of_results_is_not_believed():
+    graph = parse(UNREDUCE)
+    assert graph.get_tensor_by_name("u:0").dtype is tg.float64
+    with tg.SyncSession(graph) as session:
+        result = session.run("u:0", {"c:0": 1.0, "s:0": [5]})
+    np.testing.assert_array_equal(result, np.ones(5), strict=True)
+
+
+@pytest.mark.parametrize(
+    ("line", "wanted"),
+    [
+        ('  c = Const() value=float32[3]{base64 "AAAA"} : float32[3]', "elements for float32"),
+        ('  c = Const() value=float32[3]{base64 "A!"} : float32[3]', "elements for float32"),
+        ("  c = Const() value=slice() : float32[3]", "a slice of three"),
+        ("  c = Const() value=slice(1, 2, 3, 4) : float32[3]", "a slice of three"),
+        ("  c = Const() value={[1]: 2} : float32[3]", "keys that are no lists"),
+        (f"  c = Const() value={'(' * 5000} : float32[3]", "nested less than"),
+        (f"  c = Const() value=1 : float32[{'9' * 5000}]", "at most 18 digits"),
+        (f"  c = Const() value={'9' * 5000} : float32[]", "a shorter number"),
+        ("  c = Const() value=1 : float32[3]", "what fits Const"),
+        ("  c = Add(p) : float32[]", "wrong number of inputs"),
+        ("  c = Add(p, b) : float32[]", "mixed dtypes"),
+        ("  c = Neg(p) : float32[], float32[]", "what fits Neg"),
+        ("  c = Sum(p) axis=(9,) keepdims=False : float32[]", "what fits Sum"),
+        ('  c = Sum(p) axis=None keepdims="yes" : float32[]', "attribute keepdims"),
+        ("  c = Cast(p) : float32[]", "attribute dtype"),
+        ("  c = Neg(d) : float32[]\n  d = Neg(c) : float32[]", "the only cycles allowed"),
+        ('  c = Cond(p) : float32[]\n    region "a" ()\n      return p', "Cond"),
+    ],
+)
+def test_a_wrong_text_is_refused_with_its_line(line, wanted):
+    text = "graph seed=0\n  p = Placeholder() dtype=float32 shape=shape[] : float32[]\n"
+    text += f"  b = Placeholder() dtype=bool shape=shape[] : bool[]\n{line}\n"
+    with pytest.raises(tg.GraphError) as caught:
+        parse(text)
+    assert re.search(wanted, str(caught.value)), str(caught.value)
+    assert "line 4 of" in str(caught.value) or "cycle" in str(caught.value)

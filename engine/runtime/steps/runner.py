@@ -14,6 +14,7 @@ from ...base.errors import DeviceMemoryError, GraphError, SessionClosed, Tagflow
 from ...base.source_lines import user_source
 from ...compile import Target
 from ...ir.graph import Graph
+from ...ir.operation import Operation
 from ...ir.tensor import Tensor
 from ...ops.support.context import StepContext
 from ..observe.trace import Trace
@@ -124,7 +125,8 @@ class StepRunner:
         began = perf_counter()
         step = compile_request(self.graph, request, feeds, target, watched)
         count = sum(len(each.plan.nodes) for each in step.device_plans)
-        names = ", ".join(element.name for element in (*request.tensors, *request.targets)[:_NAMED])
+        wanted: list[Tensor | Operation] = [*request.tensors, *request.targets]
+        names = ", ".join(element.name for element in wanted[:_NAMED])
         _logger.debug("compiled %s in %.3f s: %d operations", names, perf_counter() - began, count)
         return step
 
