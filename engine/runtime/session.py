@@ -218,7 +218,12 @@ class Session:
     async def compile(self, fetches: Any, feeds: Sequence[Any] = ()) -> Step:
         """Compile a step as `make_step` does, in a thread: the event loop goes on, and so do other steps.
 
-        The graph must not be added to meanwhile. For `fetches`, `feeds`, the result and errors see :meth:`make_step`.
+        The graph must not be added to meanwhile. For `fetches`, `feeds` and errors see :meth:`make_step`.
+
+        Returns
+        -------
+        Step
+            ``await step(*values)`` gives what :meth:`run` would.
         """
         self._steps.check_open()
         request, tensors = make_request(self.graph, fetches), resolve_feeds(self.graph, feeds)
