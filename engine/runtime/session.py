@@ -228,7 +228,6 @@ class Session:
         self._steps.check_open()
         request, tensors = make_request(self.graph, fetches), resolve_feeds(self.graph, feeds)
         await self._steps.compile(request, tensors)
-        self._steps.check_open()
         return Step(self._steps, request, tensors)
 
     async def partial_run_setup(

@@ -1,6 +1,6 @@
 """Texts of graphs with mistakes: parsing them and running what they stand for ends in errors of tagflow, if in any.
 
-``TAGFLOW_TEXTS=100000 pytest tests/property/test_random_texts.py`` is the long run, best in the build of ``make asan``.
+``TAGFLOW_TEXTS=100000 pytest tests/property/test_random_texts.py`` is the long run.
 """
 
 import asyncio

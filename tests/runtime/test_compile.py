@@ -52,3 +52,17 @@ async def test_errors_of_the_thread_name_the_callers_line(graph):
         assert caught.value.source.file == __file__
     with pytest.raises(tg.SessionClosed):
         await session.compile(x)
+
+
+async def test_a_session_closed_meanwhile_keeps_nothing(graph):
+    x = tg.placeholder("float32", [4], name="x")
+    y = x
+    for _ in range(1000):
+        y = tg.sin(y) * x
+    session = tg.Session(graph)
+    compiling = asyncio.ensure_future(session.compile(y, feeds=[x]))
+    await asyncio.sleep(0)
+    await session.aclose()
+    with pytest.raises(tg.SessionClosed):
+        await compiling
+    assert session.statistics().cached_steps == 0

@@ -107,6 +107,7 @@ class StepRunner:
             except TagflowError as error:
                 error.source = error.source or source  # the caller's line is not on the stack of the thread
                 raise
+            self.check_open()  # a closed session keeps nothing
             self.cache.insert(key, step)
 
     def _key(
