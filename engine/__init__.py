@@ -177,6 +177,9 @@ from .ops.nn.losses import (
 from .ops.nn.normalization import bias_add, l2_normalize, moments
 from .ops.state.stacks import stack_close, stack_pop, stack_push
 from .ops.support.indexed_slices import IndexedSlices
+from .runtime.functions.arguments import TensorSpec
+from .runtime.functions.differentiate import grad, value_and_grad
+from .runtime.functions.function import Function, function
 from .runtime.observe.statistics import Statistics
 from .runtime.observe.trace import Span, Trace
 from .runtime.observe.watch import Watch
@@ -196,6 +199,7 @@ __all__ = [
     "DeadFetchError",
     "DeviceMemoryError",
     "DtypeError",
+    "Function",
     "Graph",
     "GraphError",
     "IndexedSlices",
@@ -225,6 +229,7 @@ __all__ = [
     "Tensor",
     "TensorArray",
     "TensorArrayError",
+    "TensorSpec",
     "Trace",
     "UninitializedVariableError",
     "Variable",
@@ -304,6 +309,7 @@ __all__ = [
     "floormod",
     "foldl",
     "foldr",
+    "function",
     "gather",
     "gather_nd",
     "gelu",
@@ -311,6 +317,7 @@ __all__ = [
     "global_norm",
     "global_variables",
     "global_variables_initializer",
+    "grad",
     "gradients",
     "greater",
     "greater_equal",
@@ -433,6 +440,7 @@ __all__ = [
     "uint8",
     "unsorted_segment_sum",
     "unstack",
+    "value_and_grad",
     "variables_initializer",
     "where",
     "while_loop",

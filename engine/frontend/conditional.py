@@ -15,6 +15,7 @@ from ..ir.region import Region
 from ..ir.structured import make_cond, new_region
 from ..ir.tensor import Tensor
 from ..ops.support.indexed_slices import IndexedSlices
+from .function_scope import keep_effects
 from .leaves import dtype_hint, from_tensor, is_typed, to_tensor, trace
 
 Function = Callable[[], Any]
@@ -233,6 +234,8 @@ def _finish(regions: Sequence[Region], roles: Sequence[str], structures: Sequenc
         if of_slices:
             _widen_indices(regions)
         _check_dtypes(path, roles, [r.results[-1] for r in regions], name)
+    for region in regions:
+        keep_effects(region, region.results)
 
 
 def _indices_of_slices(structure: Any) -> list[bool]:

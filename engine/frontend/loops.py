@@ -21,6 +21,7 @@ from ..ir.region import Region
 from ..ir.structured import make_while, new_region
 from ..ir.tensor import Tensor
 from ..ops.control.primitives import checked_window
+from .function_scope import keep_effects
 from .leaves import from_tensor, to_tensor, trace
 
 
@@ -225,6 +226,7 @@ class _Loop:
             if self.maximum is not None:
                 predicate = apply("LogicalAnd", self.cond.params[-1] < self.maximum, predicate)
             self.cond.results.append(predicate)
+            keep_effects(self.cond, self.cond.results)
 
     def trace_body(self, function: Callable[..., Any]) -> None:
         structure = trace(self.body, function, self._arguments(self.body))
@@ -242,6 +244,7 @@ class _Loop:
         with scopes.inside(self.body):
             for i, leaf in enumerate(nest.flatten_as(self.loop_vars, structure)):
                 self.body.results.append(self._result(i, leaf))
+            keep_effects(self.body, self.body.results)
             if self.maximum is not None:
                 self.body.results.append(self.body.params[-1] + 1)
 

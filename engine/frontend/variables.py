@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from ..base.dtypes import DType
@@ -17,9 +18,25 @@ from ..ir.region import Region
 from ..ir.tensor import Operators, Tensor
 from ..ops.control.effects import group
 from ..ops.state.variables import variable_key
+from .function_scope import get_or_make
 
 
-class Variable(Operators):
+class _Kept(type):
+    """Gives a function that is called again while a graph is built the variables that it made the first time."""
+
+    def __call__(
+        cls, initial_value: Any, trainable: bool = True, name: str | None = None, dtype: Any = None, shape: Any = None
+    ) -> Any:
+        scope = scopes.current().name
+        asked = name or "Variable"
+        return get_or_make(
+            scopes.get_default_graph(),
+            f"{scope}/{asked}" if scope else asked,
+            partial(super().__call__, initial_value, trainable, name, dtype, shape),
+        )
+
+
+class Variable(Operators, metaclass=_Kept):
     """A value that a session keeps between steps, and that operations update.
 
     Used as a tensor it is the value it has where it is used: what a step reads and writes of one variable happens in

@@ -35,6 +35,7 @@ class Graph:
         self.version = 0
         self.root = Region(self, None, "graph")
         self.collections: dict[str, list[Any]] = {}
+        self.kept_variables: dict[int, dict[tuple[str, int], Any]] = {}  # by the function that made them, and name
         self.unfeedable: set[Tensor] = set()  # their value was used while building, as an axis or a shape
         self._by_name: dict[str, Operation] = {}
         self._counts: dict[str, int] = {}

@@ -140,7 +140,7 @@ class SyncSession:
                 self._closed.wait()
             return
         try:
-            self._await(_Call(self._session.aclose))
+            self._await(_Call(self._end))
         finally:
             for call in list(self._calls):  # they came before, and end with the session's steps
                 call.wait()
@@ -148,6 +148,16 @@ class SyncSession:
             self._thread.join()
             self._loop.close()
             self._closed.set()
+
+    async def _end(self) -> None:
+        """Close the session, and end what functions have begun in the loop."""
+        await self._session.aclose()
+        await self._loop.shutdown_asyncgens()
+        await self._loop.shutdown_default_executor()
+
+    def call(self, function: Callable[..., Coroutine[Any, Any, Any]], *args: Any) -> Any:
+        """Return what ``await function(session, *args)`` gives in the session's event loop, with the Session in it."""
+        return self._call(function, self._session, *args)
 
     def _call(self, function: Callable[..., Coroutine[Any, Any, Any]], *args: Any, **kwargs: Any) -> Any:
         """Await ``function(*args, **kwargs)`` in the session's loop, in the caller's context.

@@ -1,0 +1,183 @@
+"""What a Python function that is traced expects of the graph: its variables are made once, its effects happen."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from itertools import count
+from typing import Any
+
+from ..base import nest
+from ..base.errors import GraphError
+from ..ir import scopes
+from ..ir.accesses import key_of
+from ..ir.apply import apply, convert_to_tensor
+from ..ir.graph import Graph
+from ..ir.operation import Operation
+from ..ir.region import Region
+from ..ir.tensor import Tensor
+from ..ir.topological import Captured, uses
+from ..ir.traits import Effect
+from ..ops.control.effects import group
+from ..ops.control.placeholders import no_op
+
+_numbers = count()
+
+
+class FunctionScope:
+    """Entered whenever one function is called while a graph is built.
+
+    The n-th variable of a name that a call makes is the n-th of that name which the first call made. Their graph keeps
+    them, so that they live as long as it does.
+
+    Parameters
+    ----------
+    name : str
+        Prefix of what the function builds, wherever it is called, so that its variables are always called the same.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._number = next(_numbers)
+
+    @contextmanager
+    def call(self) -> Iterator[None]:
+        """Build inside as the function does."""
+        token = _calls.set(_Call(self._number))
+        try:
+            with scopes.within(name=self.name):
+                yield
+        finally:
+            _calls.reset(token)
+
+
+class _Call:
+    def __init__(self, number: int) -> None:
+        self._number = number
+        self._seen: Counter[str] = Counter()
+
+    def get_or_make(self, graph: Graph, name: str, make: Callable[[], Any]) -> Any:
+        kept = graph.kept_variables.setdefault(self._number, {})
+        place = (name, self._seen[name])
+        self._seen[name] += 1
+        if place not in kept:
+            kept[place] = make()
+        return kept[place]
+
+
+_calls: ContextVar[_Call | None] = ContextVar("tagflow_function", default=None)
+
+
+def get_or_make(graph: Graph, name: str, make: Callable[[], Any]) -> Any:
+    """Return what ``make()`` makes, or in a function that is called again what it made the first time.
+
+    Parameters
+    ----------
+    graph : Graph
+        That is built.
+    name : str
+        Before it is made unique.
+    make : callable
+    """
+    call = _calls.get()
+    return make() if call is None else call.get_or_make(graph, name, make)
+
+
+def is_inside() -> bool:
+    """Whether a function is called here."""
+    return _calls.get() is not None
+
+
+def outlasts(op: Operation) -> bool:
+    """Whether an operation, or one in its regions, does what is noticed after its step, or outside of it."""
+    if op.regions:
+        return any(outlasts(inner) for region in op.regions for inner in region.operations)
+    effects = op.definition.effects
+    if effects & Effect.PYTHON:
+        return key_of(op) is not None  # else it is pure
+    if effects & Effect.WRITES:
+        return op.inputs[0].op.definition.outlives_step
+    return bool(effects & Effect.SHOWS)
+
+
+def keep_effects(region: Region, tensors: list[Tensor]) -> None:
+    """In a function, let the first of a branch's, a body's or a predicate's results wait for all its effects.
+
+    Elsewhere only what is needed for the fetches runs; a function in Python runs every line.
+
+    Parameters
+    ----------
+    region : Region
+    tensors : list of Tensor
+        The results; changed.
+    """
+    effects = [op for op in region.operations if outlasts(op)] if is_inside() else []
+    if effects and not tensors:
+        raise GraphError(
+            f"a {region.role} of a function has effects and returns nothing that could wait for them",
+            wanted="a tensor or an operation returned from it",
+            got=effects[0].name,
+            operation=effects[0],
+            hint="return a value, or the operation itself",
+        )
+    if effects:
+        with scopes.inside(region):
+            tensors[0] = behind(tensors[0], effects)
+
+
+def with_effects(structure: Any, built: Sequence[Operation], name: str) -> Any:
+    """Return what a function returns as something to fetch, the first of it when all that lasts has happened.
+
+    Parameters
+    ----------
+    structure : structure of tensors, operations and None
+    built : sequence of Operation
+        All that the function has built in the region around it.
+    name : str
+        Of the function.
+    """
+    graph = scopes.get_default_graph()
+    initial = ancestors([v.initializer for v in graph.collections.get("variables", ())])
+    effects = [op for op in built if outlasts(op) and op not in initial]
+    leaves = [_fetchable(leaf, name) for leaf in nest.flatten(structure)]
+    if effects and not leaves:
+        raise GraphError(
+            f"{name} has effects and returns an empty {type(structure).__name__}",
+            wanted="tensors, operations or None",
+            got=effects[0].name,
+            operation=effects[0],
+            hint="return None",
+        )
+    if effects:
+        first = leaves[0]
+        leaves[0] = group(first, *effects) if isinstance(first, Operation) else behind(first, effects)
+    return nest.pack_as(structure, leaves)
+
+
+def _fetchable(leaf: Any, name: str) -> Tensor | Operation:
+    if leaf is None or isinstance(leaf, Operation):
+        return leaf or no_op()
+    if hasattr(leaf, "with_flow"):
+        raise GraphError(f"{name} returns a TensorArray", wanted="tensors", got=leaf, hint="return array.stack()")
+    return convert_to_tensor(leaf)
+
+
+def ancestors(operations: Iterable[Operation]) -> set[Operation]:
+    """Return operations of the root region, and all that they depend on there."""
+    found: set[Operation] = set()
+    captured: Captured = {}
+    work = list(operations)
+    while work:
+        op = work.pop()
+        if op not in found:
+            found.add(op)
+            work += uses(op, captured)
+    return found
+
+
+def behind(tensor: Tensor, operations: Iterable[Operation]) -> Tensor:
+    """Return a tensor that is there when operations have run, as well as the tensor given."""
+    with scopes.within(control_inputs=(*scopes.current().control_inputs, *operations)):
+        return apply("Identity", tensor)  # type: ignore[no-any-return]

@@ -1,0 +1,244 @@
+"""What a traced function is called with: which of its arguments are tensors, and what makes two calls alike."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ...base import nest
+from ...base.dtypes import as_array, as_dtype
+from ...base.errors import GraphError
+from ...base.shapes import Shape
+from ...ir.apply import as_symbolic
+from ...ir.tensor import Tensor
+from ...ops.control.placeholders import placeholder
+
+_NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_.]+")
+
+
+@dataclass(frozen=True)
+class TensorSpec:
+    """Shape and dtype of an argument, for the `input_signature` of a function.
+
+    Parameters
+    ----------
+    shape : sequence of int or None
+        None for dimensions that change from call to call; None itself for any shape.
+    dtype : dtype-like, optional
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> tg.TensorSpec([None, 3])
+    float32[?,3]
+    """
+
+    shape: Any
+    dtype: Any = "float32"
+    _is_leaf = True
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "shape", Shape(self.shape))
+        object.__setattr__(self, "dtype", as_dtype(self.dtype))
+
+    def __repr__(self) -> str:
+        return f"{self.dtype}{self.shape}"
+
+
+@dataclass
+class Arguments:
+    """The arguments of one call.
+
+    Attributes
+    ----------
+    values : dict of str to object
+        By parameter, in their order.
+    key : tuple
+        Equal for calls that one trace serves.
+    leaves : list of array-like
+        The tensors among the arguments, in order.
+    symbolic : bool
+        Whether one of them belongs to a graph.
+    """
+
+    values: dict[str, Any]
+    key: tuple[Any, ...] = ()
+    leaves: list[Any] = field(default_factory=list)
+    symbolic: bool = False
+
+
+class Parameters:
+    """The parameters of a function, and which of them are what.
+
+    Parameters
+    ----------
+    function : callable
+    input_signature : sequence of structures of TensorSpec, or None
+        Of the first parameters.
+    static_argnames : str or sequence of str
+        Parameters whose values Python has to know.
+    """
+
+    def __init__(
+        self, function: Callable[..., Any], input_signature: Sequence[Any] | None, static_argnames: str | Sequence[str]
+    ) -> None:
+        self._name = getattr(function, "__qualname__", repr(function))
+        self._signature = inspect.signature(function)
+        names = list(self._signature.parameters)
+        self._static = {static_argnames} if isinstance(static_argnames, str) else set(static_argnames)
+        if unknown := self._static - set(names):
+            raise GraphError(
+                f"{self._name} has no parameter of this name",
+                wanted=", ".join(names),
+                got=", ".join(sorted(unknown)),
+                hint="static_argnames names parameters of the function",
+            )
+        specs = [] if input_signature is None else list(input_signature)
+        if len(specs) > len(names) or not all(isinstance(s, TensorSpec) for s in nest.flatten(specs)):
+            raise GraphError(
+                f"input_signature does not fit {self._name}",
+                wanted=f"a TensorSpec, or a structure of them, for each of the first of {', '.join(names) or 'none'}",
+                got=input_signature,
+                hint="input_signature=[tagflow.TensorSpec([None, 3], 'float32')]",
+            )
+        self._specs: dict[str, Any] = dict(zip(names, specs))
+        self.fully_specified = input_signature is not None and all(
+            p.name in self._specs or p.default is not p.empty for p in self._signature.parameters.values()
+        )
+
+    def bind(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Arguments:
+        """Return the arguments of a call; TypeError if they do not fit the parameters, as Python has it."""
+        bound = self._signature.bind(*args, **kwargs)
+        bound.apply_defaults()
+        arguments = Arguments(bound.arguments)
+        arguments.key = tuple(self._key(name, value, arguments) for name, value in bound.arguments.items())
+        return arguments
+
+    def specified(self) -> Arguments:
+        """Return the arguments that the input signature stands for."""
+        bound = self._signature.bind_partial(**self._specs)
+        bound.apply_defaults()
+        arguments = Arguments(bound.arguments)
+        arguments.key = tuple(self._key(name, value, arguments) for name, value in bound.arguments.items())
+        return arguments
+
+    def call(self, function: Callable[..., Any], values: Mapping[str, Any]) -> Any:
+        """Call a function with values for its parameters."""
+        bound = inspect.BoundArguments(self._signature, dict(values))
+        return function(*bound.args, **bound.kwargs)
+
+    def placeholders(self, arguments: Arguments) -> tuple[dict[str, Any], list[Tensor]]:
+        """Make a placeholder for each leaf; return the arguments with these in their places, and the placeholders."""
+        made: list[Tensor] = []
+
+        def stand_in(path: str, leaf: Any) -> Any:
+            spec = leaf if isinstance(leaf, TensorSpec) else _spec_of(leaf)
+            if spec is None:
+                return leaf
+            made.append(placeholder(spec.dtype, spec.shape, name=_NOT_IN_NAMES.sub("_", path).strip("_")))
+            return made[-1]
+
+        values = {}
+        for name, value in arguments.values.items():
+            if name in self._static:
+                values[name] = value
+            else:
+                like = self._specs.get(name, value)
+                leaves = [stand_in(name + path, leaf) for path, leaf in nest.walk(like)]
+                values[name] = nest.pack_as(like, leaves)
+        return values, made
+
+    def describe(self, arguments: Arguments) -> dict[str, str]:
+        """Return text for each argument: dtype and shape of tensors, the values of others."""
+        found = {}
+        for name, value in arguments.values.items():
+            like = value if name in self._static else self._specs.get(name, value)
+            for path, leaf in [("", value)] if name in self._static else nest.walk(like):
+                spec = leaf if isinstance(leaf, TensorSpec) else None if name in self._static else _spec_of(leaf)
+                found[name + path] = repr(leaf if spec is None else spec)
+        return found
+
+    def _key(self, name: str, value: Any, arguments: Arguments) -> Any:
+        if name in self._static:
+            return self._constant(name, value)
+        if name in self._specs:
+            arguments.leaves += self._matching(name, self._specs[name], value)
+            arguments.symbolic = arguments.symbolic or as_symbolic(value)
+            return None
+        return self._key_of(name, value, arguments)
+
+    def _key_of(self, name: str, value: Any, arguments: Arguments) -> Any:
+        if type(value) is np.ndarray:  # what most arguments are
+            arguments.leaves.append(value)
+            return value.dtype, value.shape
+        parts = nest.children(value)
+        if parts is not None:
+            return type(value), tuple((label, self._key_of(name, part, arguments)) for label, part in parts)
+        if as_symbolic(value):
+            arguments.symbolic = True
+            return None
+        spec = _spec_of(value)
+        if spec is None:
+            return self._constant(name, value)
+        arguments.leaves.append(value)
+        return spec.dtype.numpy, spec.shape.as_tuple()
+
+    def _constant(self, name: str, value: Any) -> Any:
+        try:
+            hash(value)
+        except TypeError:
+            raise GraphError(
+                f"{self._name} can not be traced with this value of {name}",
+                wanted="an array, a number, a structure of them, or something hashable, which is a constant",
+                got=f"an unhashable {type(value).__name__}",
+                hint=f"give {name} as an array",
+            ) from None
+        return type(value), value  # types too, as 1 equals True
+
+    def _matching(self, name: str, spec: Any, value: Any) -> list[Any]:
+        """Return the leaves of an argument in the order of its spec's, where a list may stand for an array."""
+        parts = nest.children(spec)
+        if parts is None:
+            return [value]
+        others = nest.children(value)
+        if others is None or [label for label, _ in parts] != [label for label, _ in others]:
+            raise GraphError(
+                f"argument {name} of {self._name} has another structure than its input_signature",
+                wanted=spec,
+                got=type(value).__name__ if others is None else [label for label, _ in others],
+                hint="give the structure that the signature has",
+            )
+        return [
+            leaf
+            for (label, part), (_, other) in zip(parts, others)
+            for leaf in self._matching(name + label, part, other)
+        ]
+
+
+def _spec_of(leaf: Any) -> TensorSpec | None:
+    """Return what a leaf is as a tensor; None for a constant: of Python's own types only numbers are tensors."""
+    if isinstance(leaf, TensorSpec):
+        return leaf
+    if isinstance(leaf, bool) or not (isinstance(leaf, (int, float, complex)) or _is_array(leaf)):
+        return None
+    array = as_array(leaf) if isinstance(leaf, (int, float, complex)) else np.asarray(leaf)
+    return TensorSpec(array.shape, array.dtype)
+
+
+def _is_array(leaf: Any) -> bool:
+    known = isinstance(leaf, (np.ndarray, np.generic))
+    return known or (not isinstance(leaf, type) and (hasattr(leaf, "__array__") or hasattr(leaf, "__dlpack__")))
+
+
+def changes(before: Mapping[str, str], now: Mapping[str, str]) -> Iterator[str]:
+    """Yield what differs between the descriptions of two calls."""
+    for name, text in now.items():
+        if before.get(name) != text:
+            yield f"{name}: {text}" + (f" (was {before[name]})" if name in before else "")
+    for name in before.keys() - now.keys():
+        yield f"no {name} (was {before[name]})"

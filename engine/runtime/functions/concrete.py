@@ -1,0 +1,117 @@
+"""One trace of a function: what it builds for arguments of certain dtypes and shapes, and how that is run."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
+
+from ...base import nest
+from ...base.errors import GraphError
+from ...frontend.function_scope import ancestors
+from ...frontend.variables import Variable
+from ...ir.graph import Graph
+from ...ir.operation import Operation
+from ...ir.tensor import Tensor
+from ..steps.step import Step
+
+if TYPE_CHECKING:
+    from ..session import Session
+
+_locks: WeakKeyDictionary[Session, asyncio.Lock] = WeakKeyDictionary()  # held while variables are initialized
+
+
+class ConcreteFunction:
+    """Placeholders, results and effects of one trace.
+
+    Parameters
+    ----------
+    graph : Graph
+    build : callable
+        ``build()`` returns placeholders and results; it is called with the graph's root current.
+
+    Attributes
+    ----------
+    placeholders : list of Tensor
+        What is fed.
+    built : list of Operation
+        What the trace has added to the graph's root region.
+    """
+
+    def __init__(self, graph: Graph, build: Callable[[], tuple[list[Tensor], Any]]) -> None:
+        first = len(graph.root.operations)
+        with graph.as_default():
+            self.placeholders, self._fetches = build()
+            self.built = graph.root.operations[first:]
+            self._variables = _read(graph, self._fetches)
+            self._flags = [v.is_initialized() for v in self._variables]
+        self._steps: WeakKeyDictionary[Session, Step] = WeakKeyDictionary()
+
+    async def step(self, session: Session, values: Sequence[Any]) -> Step:
+        """Return the step in a session, whose variables are initialized; compiled beside the event loop if it is new.
+
+        Parameters
+        ----------
+        session : Session
+        values : sequence of array-like
+            The arguments of the call, on which initial values may depend.
+        """
+        step = self._steps.get(session)
+        if step is None:
+            if self._variables:
+                await self._initialize(session, values)
+            step = await session.compile(self._fetches, self.placeholders)
+            self._steps[session] = step
+        return step
+
+    def find(self, name: Any) -> Any:
+        """Return the tensor of a name, of which the end is enough; anything but a name as it is.
+
+        Raises
+        ------
+        GraphError
+            If no tensor of this trace has the name, or several have.
+        """
+        if not isinstance(name, str):
+            return name
+        wanted = name if ":" in name else f"{name}:0"
+        found = [t for op in self.built for inner in (op, *_inner(op)) for t in inner.outputs if _ends(t.name, wanted)]
+        if len(found) != 1:
+            raise GraphError(
+                "no tensor of the function has this name" if not found else "several tensors have this name",
+                wanted="the name of one tensor, or its last parts",
+                got=repr(name) if not found else ", ".join(t.name for t in found),
+                hint="give the tensor a name, as in tagflow.identity(x, name='token')",
+            )
+        return found[0]
+
+    async def _initialize(self, session: Session, values: Sequence[Any]) -> None:
+        """Give variables that have none in the session their initial values, once for all functions that run in it."""
+        async with _locks.setdefault(session, asyncio.Lock()):
+            known = await session.run(self._flags)
+            missing = [v.initializer for v, is_known in zip(self._variables, known) if not is_known]
+            if missing:
+                await session.run(missing, dict(zip(self.placeholders, values)))
+
+
+def _read(graph: Graph, fetches: Any) -> list[Variable]:
+    """Return the variables that fetches, or initial values of those variables, depend on."""
+    variables: list[Variable] = graph.collections.get("variables", [])
+    elements = [graph.as_graph_element(leaf) for leaf in nest.flatten(fetches)]
+    wanted = [e.op if isinstance(e, Tensor) else e for e in elements]
+    found: list[Variable] = []
+    while True:
+        reached = ancestors([*wanted, *(v.initializer for v in found)])
+        now = [v for v in variables if v.handle.op in reached]
+        if len(now) == len(found):
+            return now
+        found = now
+
+
+def _inner(op: Operation) -> list[Operation]:
+    return [each for region in op.regions for inner in region.operations for each in (inner, *_inner(inner))]
+
+
+def _ends(name: str, wanted: str) -> bool:
+    return name == wanted or name.endswith("/" + wanted)

@@ -1,0 +1,145 @@
+"""``tagflow.grad`` and ``tagflow.value_and_grad``: functions that give gradients of functions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import wraps
+from typing import Any
+
+from ...base import nest
+from ...base.errors import DtypeError, GraphError, ShapeError
+from ...gradients import gradients
+from ...ir.apply import convert_to_tensor
+from ...ir.tensor import Tensor
+from ...ops.control.placeholders import identity
+from .function import Function
+
+
+def value_and_grad(function: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False) -> Function:
+    """Return a function that gives what `function` gives, and its gradient with respect to some arguments.
+
+    Parameters
+    ----------
+    function : callable or Function
+        Gives a floating scalar.
+    argnums : int or sequence of int, optional
+        Which positional arguments; each may be a structure of floating tensors.
+    has_aux : bool, optional
+        Whether `function` gives a pair of the scalar and something besides.
+
+    Returns
+    -------
+    Function
+        Of the same parameters. Gives ``(value, gradient)``: the gradient of an argument has its structure, and zeros
+        where the value does not depend on it; of several arguments there is a tuple.
+
+    Raises
+    ------
+    GraphError
+        When called, if there is no such argument, or the function gives no floating scalar.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> f = tg.value_and_grad(lambda w, x: tg.reduce_sum(w * x * x), argnums=(0, 1))
+    >>> value, (by_w, by_x) = f.sync(2.0, [3.0, 1.0])
+    >>> float(value), float(by_w), [float(g) for g in by_x]
+    (20.0, 10.0, [12.0, 4.0])
+    """
+    numbers = (argnums,) if isinstance(argnums, int) else tuple(argnums)
+
+    @wraps(function)
+    def differentiated(*args: Any, **kwargs: Any) -> Any:
+        given = list(args)
+        for number in numbers:
+            if not -len(given) <= number < len(given):
+                raise GraphError(
+                    "there is no such argument to differentiate with respect to",
+                    wanted=f"one of the {len(given)} positional arguments",
+                    got=f"argnums={argnums}",
+                    hint="give the argument by its position",
+                )
+            # A tensor of its own for each, as one may be given twice.
+            given[number] = nest.map_structure(_variable, given[number])
+        result = function(*given, **kwargs)
+        value = convert_to_tensor(result[0] if has_aux else result)
+        _require_scalar(value)
+        places = [given[number] for number in numbers]
+        found = gradients(value, nest.flatten(places), unconnected_gradients="zero")
+        packed = tuple(nest.pack_as(places, [convert_to_tensor(g) for g in found]))
+        return result, packed[0] if isinstance(argnums, int) else packed
+
+    return _like(function, differentiated)
+
+
+def grad(function: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False) -> Function:
+    """Return a function that gives the gradient of `function` with respect to some arguments.
+
+    Parameters
+    ----------
+    function, argnums, has_aux
+        As for :func:`value_and_grad`.
+
+    Returns
+    -------
+    Function
+        Of the same parameters. Gives the gradient as :func:`value_and_grad` does; with `has_aux` a pair of the
+        gradient and what `function` gives besides.
+
+    Raises
+    ------
+    GraphError
+        As for :func:`value_and_grad`.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> cube = lambda x: x * x * x
+    >>> float(tg.grad(tg.grad(cube)).sync(2.0))
+    12.0
+    """
+    both = value_and_grad(function, argnums, has_aux)
+
+    @wraps(function)
+    def differentiated(*args: Any, **kwargs: Any) -> Any:
+        value, gradient = both.python_function(*args, **kwargs)
+        return (gradient, value[1]) if has_aux else gradient
+
+    return _like(function, differentiated)
+
+
+def _variable(leaf: Any) -> Tensor:
+    tensor = convert_to_tensor(leaf)
+    if not tensor.dtype.is_differentiable:
+        raise DtypeError(
+            "a gradient is asked for with respect to an argument that has none",
+            wanted="a floating or complex tensor",
+            got=tensor,
+            operation=tensor.op,
+            hint="give it as a float, or choose other arguments by argnums",
+        )
+    return identity(tensor)
+
+
+def _require_scalar(value: Tensor) -> None:
+    if not value.dtype.is_floating:
+        raise DtypeError(
+            "only a floating value has a gradient",
+            wanted="a real floating scalar",
+            got=value,
+            operation=value.op,
+            hint="cast it",
+        )
+    if value.rank != 0:
+        raise ShapeError(
+            "only a scalar has a gradient",
+            wanted="a function that gives a scalar",
+            got=value,
+            operation=value.op,
+            hint="return tagflow.reduce_sum(...) or reduce_mean(...) of it",
+        )
+
+
+def _like(function: Callable[..., Any], differentiated: Callable[..., Any]) -> Function:
+    """Return a Function with the options of another, if that is one."""
+    return Function(differentiated, **(function.options if isinstance(function, Function) else {}))
