@@ -33,7 +33,7 @@ async def default_session(graph: Graph) -> Session:
             _told.add(graph)
             _logger.warning(
                 "functions run in another event loop than before: their variables have their initial values again; "
-                "call them in one asyncio.run(), or carry the values over by snapshot() and restore() of `await f.session()`"
+                "call them in one asyncio.run(), or carry the values over by `await f.session()`"
             )
         session = Session(graph)
         until_closed = _living(session, held)
