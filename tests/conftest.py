@@ -83,6 +83,15 @@ def all_that_was_allocated_is_freed():
         assert counts["allocated"] == counts["freed"], counts
 
 
+@pytest.fixture(autouse=True, scope="session")
+def the_engine_compares_no_tensors():
+    """All tests show it: see `tests/support/identity.py`."""
+    from tests.support.identity import no_comparisons
+
+    with no_comparisons():
+        yield
+
+
 @pytest.fixture
 def golden(request):
     """Compare a text with ``tests/golden/NAME.txt``: ``golden(name, text)``."""

@@ -90,7 +90,7 @@ def while_loop(
     LoopVariableError
         If the body returns another structure, dtype or a less specific shape.
     GraphError
-        If the predicate is not a bool scalar, a value of an inner region is used outside it, `checkpoint_every` is
+        If the predicate is not a bool scalar, or is a Python bool and there is no `maximum_iterations`; a value of an inner region is used outside it, `checkpoint_every` is
         not a positive integer, or a variable breaks the promise of `independent`; the text names it and the
         operations on the way. In ``gradients()``, if a hand-made loop would have to be recomputed.
 
@@ -205,6 +205,14 @@ class _Loop:
 
     def trace_predicate(self, function: Callable[..., Any]) -> None:
         result = trace(self.cond, function, self._arguments(self.cond))
+        if isinstance(result, (bool, np.bool_)) and self.maximum is None:
+            raise GraphError(
+                "the predicate of while_loop is a Python bool, which is the same in every iteration",
+                got=result,
+                wanted="a bool tensor made of the loop variables",
+                source=self.source,
+                hint="compare the variables with something, as in i < n; or pass maximum_iterations as well",
+            )
         with scopes.inside(self.cond):
             predicate = convert_to_tensor(result)
             if predicate.dtype is not bool_:

@@ -6,14 +6,12 @@ of one must not carry the sum in a loop variable (a dead token never returns fro
 
 from __future__ import annotations
 
-from weakref import WeakKeyDictionary
-
 from ..ir.structured import num_results
 from ..ir.tensor import Tensor
 from ..ir.traits import FLOW, SWITCHES, Role
 
 _LIVE = (FLOW - SWITCHES) | {Role.MAYBE_GET, Role.PARAM, Role.WHILE}
-_known: WeakKeyDictionary[Tensor, bool] = WeakKeyDictionary()
+_KEY = "may be dead"
 
 
 def may_be_dead(tensor: Tensor) -> bool:
@@ -21,12 +19,13 @@ def may_be_dead(tensor: Tensor) -> bool:
     work = [tensor]
     while work:
         top = work[-1]
-        missing = [] if top in _known else [t for t in _made_of(top) if t not in _known]
+        missing = [] if _KEY in top._derived else [t for t in _made_of(top) if _KEY not in t._derived]
         if missing:
             work += missing
         else:
-            _known.setdefault(work.pop(), _is_source(top) or any(_known[t] for t in _made_of(top)))
-    return _known[tensor]
+            found = _is_source(top) or any(t._derived[_KEY] for t in _made_of(top))
+            work.pop()._derived.setdefault(_KEY, found)
+    return bool(tensor._derived[_KEY])
 
 
 def _is_source(tensor: Tensor) -> bool:

@@ -209,7 +209,7 @@ class Operation:
                 hint="return it from the branch or body it is in",
             )
         self.inputs[index] = tensor
-        if old not in self.inputs:
+        if all(other is not old for other in self.inputs):
             old._consumers.pop(self, None)
         tensor._consumers[self] = None
         self.graph.version += 1

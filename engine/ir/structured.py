@@ -23,7 +23,7 @@ from .region import Region
 from .tensor import Tensor
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class SavedOutput:
     """A saved value: a 'maybe' of branch `branch`, a 'series' slot written with `value` at `index`, or a 'trip'.
 
@@ -155,7 +155,8 @@ def trip_count(op: Operation) -> Tensor:
 def _saved(op: Operation, wanted: SavedOutput) -> Tensor:
     first = num_results(op)
     for i, extra in enumerate(saved_outputs(op)):
-        if extra.value is wanted.value and extra == wanted:
+        same = extra.value is wanted.value and extra.index is wanted.index
+        if same and (extra.kind, extra.branch) == (wanted.kind, wanted.branch):
             return op.outputs[first + i]
     saved_outputs(op).append(wanted)
     if wanted.kind == "maybe":

@@ -20,16 +20,23 @@ def _apply(type: str, *inputs: Any, **attrs: Any) -> Tensor:
     return apply(type, *inputs, **attrs)  # type: ignore[no-any-return]
 
 
+_NO_TRUTH = (
+    "use cond(t, ...) or where(t, ...) to choose by it; for `and`, `or`, `not` write `&`, `|`, `~`, for `0 < t < 1` "
+    "write `(0 < t) & (t < 1)`; `a is b` says whether two names are one tensor"
+)
+
+
 class Operators:
     """What tensors and variables have in common: Python operators and slicing, each building an operation."""
 
     __slots__ = ()
     __array_ufunc__ = None
+    __hash__ = object.__hash__  # by identity, also where it is compared elementwise: dicts and sets look at that first
     op: Operation
     dtype: DType
 
     def __bool__(self) -> NoReturn:
-        self._refuse("has no truth value while the graph is built", "use cond(t, ...) or where(t, ...)")
+        self._refuse("has no truth value while the graph is built", _NO_TRUTH)
 
     def __iter__(self) -> NoReturn:
         self._refuse("can not be iterated over while the graph is built", "use unstack(t), map_fn or while_loop")
@@ -107,6 +114,13 @@ class Operators:
     def __abs__(self) -> Tensor:
         return _apply("Abs", self)
 
+    def __eq__(self, other: Any) -> Any:
+        """Return where the values are equal, elementwise; no tensor is None, and which one it is, says ``is``."""
+        return NotImplemented if other is None else _apply("Equal", self, other)
+
+    def __ne__(self, other: Any) -> Any:
+        return NotImplemented if other is None else _apply("NotEqual", self, other)
+
     def __lt__(self, other: Any) -> Tensor:
         return _apply("Less", self, other)
 
@@ -163,7 +177,7 @@ class Tensor(Operators):
         self.dtype = dtype
         self.shape = shape
         self._consumers: dict[Operation, None] = {}
-        self._derived: dict[str, Tensor] = {}
+        self._derived: dict[str, Any] = {}  # what was found out about it, or made of it, once
 
     @property
     def name(self) -> str:

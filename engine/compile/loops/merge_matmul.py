@@ -108,7 +108,8 @@ class _Merging:
         for s in _SIDES:
             region = loop.body if s == side else None
             factors.append(self._join(like, [t.op.inputs[s] for t in group], inner_axis(like, s), region))
-        inside, rest = Builder(loop.body, like, "sum"), [t for t in terms if t not in group]
+        joined = set(group)
+        inside, rest = Builder(loop.body, like, "sum"), [t for t in terms if t not in joined]
         total = inside.tensor("MatMul", *factors, **like.attrs)
         self._substitute({op.outputs[0]: inside.tensor("AddN", total, *rest) if rest else total})
         return True
@@ -157,7 +158,8 @@ def _terms(op: Operation, kept: Counter[Tensor]) -> list[Tensor]:
     found, work = [], list(reversed(op.inputs))
     while work:
         t = work.pop()
-        if _is_sum(t.op) and t.region is op.region and len(t._consumers) == 1 and not kept[t] and t not in work:
+        alone = len(t._consumers) == 1 and not kept[t] and not any(t is other for other in work)
+        if alone and _is_sum(t.op) and t.region is op.region:
             work += reversed(t.op.inputs)
         else:
             found.append(t)

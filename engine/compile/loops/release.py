@@ -71,8 +71,8 @@ def _counts_down(loop: Operation, index: Tensor) -> bool:
         if not _is_constant(factor) or factor.op.attrs["value"] == 0:
             return False
     body = loop.regions[1]
-    change = change_of(body, body.results.index(index)) if index in body.results else None
-    return change is not None and change.constant == -1
+    changes = [change_of(body, i) for i, result in enumerate(body.results) if result is index]
+    return bool(changes) and changes[0] is not None and changes[0].constant == -1
 
 
 def _is_constant(tensor: Tensor) -> bool:

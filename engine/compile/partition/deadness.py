@@ -39,7 +39,8 @@ def dead_leaders(
     groups: dict[Any, list[int]] = {}
     for number, (value, source, destination) in enumerate(channels):
         frame, found = frames.of_output(_op(value)), conditions[value]
-        if any(_is_choice(c) and c[1] not in _predicates(frames, frame) for c in found):
+        goes_on = set(_predicates(frames, frame))
+        if any(_is_choice(c) and c[1] not in goes_on for c in found):
             groups.setdefault((frame, source, destination, found), []).append(number)
     leading = list(range(len(channels)))
     for members in groups.values():

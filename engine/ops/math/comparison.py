@@ -1,4 +1,4 @@
-"""Comparisons, logic and bits, elementwise with NumPy broadcasting. A tensor does not override ``==``: use `equal`."""
+"""Comparisons, logic and bits, elementwise with NumPy broadcasting."""
 
 from __future__ import annotations
 
