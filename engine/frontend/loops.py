@@ -90,9 +90,10 @@ def while_loop(
     LoopVariableError
         If the body returns another structure, dtype or a less specific shape.
     GraphError
-        If the predicate is not a bool scalar, or is a Python bool and there is no `maximum_iterations`; a value of an inner region is used outside it, `checkpoint_every` is
-        not a positive integer, or a variable breaks the promise of `independent`; the text names it and the
-        operations on the way. In ``gradients()``, if a hand-made loop would have to be recomputed.
+        If the predicate is not a bool scalar, or is a Python bool without `maximum_iterations`; if a value of an inner
+        region is used outside it, `checkpoint_every` is not a positive integer, or a variable breaks the promise of
+        `independent`: the text names it and the operations on the way. In ``gradients()``, if a hand-made loop would
+        have to be recomputed.
 
     Examples
     --------

@@ -7,15 +7,15 @@ from typing import Any
 import numpy as np
 
 from ...base import dtypes
-from ...base.errors import GraphError
+from ...base.errors import GraphError, ShapeError
 from ...base.shapes import Shape
-from ...ir.apply import apply
-from ...ir.definition import NotDifferentiable, Sample, define
+from ...ir.apply import apply, convert_inputs
+from ...ir.definition import NotDifferentiable, Sample, define, definition_of
 from ...ir.fusion import StepWriter
 from ...ir.operation import Operation
 from ...ir.tensor import Tensor
 from ..support.batching import pointwise
-from ..support.common import broadcast_all, scalar_like, sum_to
+from ..support.common import broadcast_all, same_as, scalar_like, sum_to
 from ..support.fusing import compare, masked
 from ..support.literals import f32, f64, flags, i32, i64
 
@@ -50,6 +50,34 @@ define(
     ],
 )
 
+
+def _require_clear(condition: int, *values: int) -> None:
+    """Refuse a vector as condition of matrices: TensorFlow 1 chose rows by it, NumPy's broadcasting chooses columns."""
+    rank = max(values)
+    if condition == 1 and rank > 1:
+        more = ["None"] * (rank - 1)
+        raise ShapeError(
+            "a vector as condition does not say whether it chooses rows or columns",
+            wanted=f"a condition of rank {rank}, as x or y has, or a scalar",
+            got="rank 1",
+            hint=f"cond[{', '.join([':', *more])}] chooses rows, cond[{', '.join([*more, ':'])}] columns",
+        )
+
+
+def _checked(xp: Any, condition: Any, x: Any, y: Any) -> Any:
+    _require_clear(condition.ndim, x.ndim, y.ndim)
+    return condition
+
+
+define(
+    "CheckedCondition",  # of ranks that are not known before
+    "condition: bool, x: T, y: T -> output: bool",
+    shape=same_as(0),
+    kernel=_checked,
+    gradient=NotDifferentiable("its result is bool"),
+    samples=[Sample([_C, f64([[1, 2], [3, 4]]), f64([10, 20])], _C), Sample([_C[0], f64(1), f64([2, 3])], _C[0])],
+)
+
 define(
     "NonZero",
     "condition: T -> indices: int64",
@@ -72,7 +100,8 @@ def where(condition: Any, x: Any = None, y: Any = None, name: str | None = None)
     ----------
     condition : bool Tensor (bool or numeric when it comes alone)
     x, y : Tensor of one dtype, optional
-        Taken where the condition is true, and where it is false. All three broadcast as in NumPy.
+        Taken where the condition is true, and where it is false. All three broadcast as in NumPy; but a condition of
+        rank 1 goes with no `x` or `y` of a higher rank, of which TensorFlow 1 chose rows by it.
 
     Returns
     -------
@@ -84,6 +113,16 @@ def where(condition: Any, x: Any = None, y: Any = None, name: str | None = None)
     ------
     GraphError
         If only one of `x` and `y` is given.
+    ShapeError
+        If a vector shall choose from matrices; when the step runs, as the cause of an OpError, if a rank is not known
+        before.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> with tg.Graph().as_default():
+    ...     done, state = tg.placeholder("bool", [None]), tg.placeholder("float32", [None, 8])
+    ...     kept = tg.where(done[:, None], 0.0, state)
     """
     if x is None and y is None:
         return apply("NonZero", condition, name=name)  # type: ignore[no-any-return]
@@ -94,4 +133,10 @@ def where(condition: Any, x: Any = None, y: Any = None, name: str | None = None)
             wanted="both or neither",
             hint="the condition alone gives the indices of what is true",
         )
+    condition, x, y = convert_inputs(definition_of("Where"), (condition, x, y), name or "Where")
+    ranks = [t.rank for t in (condition, x, y)]
+    if None not in ranks or (ranks[0] == 1 and max(filter(None, ranks)) > 1):
+        _require_clear(*(rank or 0 for rank in ranks))
+    elif ranks[0] in (1, None):
+        condition = apply("CheckedCondition", condition, x, y)
     return apply("Where", condition, x, y, name=name)  # type: ignore[no-any-return]
