@@ -1,4 +1,4 @@
-"""Element types of tensors, and the rules for Python literals (no silent promotion)."""
+"""Element types of tensors."""
 
 from __future__ import annotations
 
@@ -155,68 +155,3 @@ def as_dtype(value: Any) -> DType:
     if found is None:
         raise DtypeError("this NumPy dtype has no tagflow counterpart", got=numpy, hint="cast the array first")
     return found
-
-
-def as_array(value: Any, dtype: DType | None = None) -> np.ndarray[Any, Any]:
-    """Convert a literal or array-like to an array by the literal rules.
-
-    Python ints become int32, floats float32, bools bool, strings string; NumPy arrays keep their dtype.
-    With `dtype` given, Python literals take it when the kind fits (an int fits any number, a float any
-    floating or complex type); arrays must have it already.
-    """
-    if hasattr(value, "__dlpack__") and not isinstance(value, np.ndarray):
-        value = np.from_dlpack(value)
-    if isinstance(value, (np.ndarray, np.generic)):
-        return _typed_array(np.asarray(value), dtype)
-    kinds = _literal_kinds(value)
-    if "a" in kinds:
-        return _typed_array(np.asarray(value), dtype)
-    if "s" in kinds and len(kinds) > 1:
-        raise DtypeError("a literal holds strings and other values", got=repr(value), hint="use one kind of value")
-    kind = max(kinds, key="?ifcs".index) if kinds else "f"
-    if dtype is None:
-        dtype = {"?": bool_, "i": int32, "f": float32, "c": complex64, "s": string}[kind]
-    elif not _literal_fits(kind, dtype) and kinds:
-        raise DtypeError(
-            "this literal does not fit the dtype",
-            wanted=dtype,
-            got=repr(value),
-            hint="write another literal, or cast the tensor it meets",
-        )
-    try:
-        with np.errstate(over="raise"):
-            return np.array(value, dtype.numpy)
-    except (OverflowError, FloatingPointError, ValueError, TypeError) as error:
-        raise DtypeError(
-            f"this literal can not be converted: {error}",
-            wanted=dtype,
-            got=repr(value),
-            hint="give it a dtype that can hold it, and every element the same shape",
-        ) from error
-
-
-def _typed_array(array: np.ndarray[Any, Any], dtype: DType | None) -> np.ndarray[Any, Any]:
-    found = as_dtype(array.dtype)
-    if dtype is not None and dtype is not found:
-        raise DtypeError("this array has another dtype", wanted=dtype, got=found, hint="cast it with cast or astype")
-    return array.astype(found.numpy, copy=False)
-
-
-def _literal_kinds(value: Any) -> set[str]:
-    if isinstance(value, (list, tuple)):
-        return set().union(*(_literal_kinds(v) for v in value)) if value else set()
-    for types, kind in (((bool,), "?"), ((int,), "i"), ((float,), "f"), ((complex,), "c"), ((str, bytes), "s")):
-        if isinstance(value, types):
-            return {kind}
-    return {"a"}
-
-
-def _literal_fits(kind: str, dtype: DType) -> bool:
-    fits = {
-        "?": dtype is bool_,
-        "i": dtype.is_numeric,
-        "f": dtype.is_differentiable,
-        "c": dtype.is_complex,
-        "s": dtype is string,
-    }
-    return fits[kind]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from ..base.dtypes import DType
 from ..base.errors import GraphError
 from ..ir import scopes
@@ -35,7 +37,9 @@ def from_tensor(leaf: Any, tensor: Tensor) -> Any:
 
 
 def is_typed(leaf: Any) -> bool:
-    """Whether the leaf has a dtype of its own (a literal has none)."""
+    """Whether the leaf has a dtype of its own (a literal has none, nor has a scalar of NumPy)."""
+    if isinstance(leaf, np.generic):
+        return False
     return hasattr(leaf, "dtype") or isinstance(leaf, Operation) or hasattr(leaf, "_as_tensor")
 
 

@@ -32,8 +32,8 @@ def py_function(
     Parameters
     ----------
     func : callable
-        Called with one read-only array for each input; returns one value for each dtype in `Tout`. Python
-        literals take that dtype, arrays must have it. What it returns must not be changed afterwards.
+        Called with one read-only array for each input; returns one value for each dtype in `Tout`. Literals
+        and NumPy's scalars take that dtype, arrays must have it. What it returns must not be changed afterwards.
     inp : list of Tensor
         The inputs, of any dtypes and shapes.
     Tout : dtype-like or list of them

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from ..base import dtypes
+from ..base.array_like import as_array
 from ..base.device_names import merge_devices
 from ..base.dtypes import DType
 from ..base.errors import DtypeError, GraphError, TagflowError
@@ -135,22 +136,20 @@ def _literal_dtype(
     if dtype is not None or parameter.type == "any":
         return dtype
     allowed = definition.signature.where.get(parameter.type, dtypes.VALUES)
-    if isinstance(argument, (np.ndarray, np.generic)):
-        return None
-    natural = dtypes.as_dtype(dtypes.as_array(argument).dtype)
+    natural = dtypes.as_dtype(as_array(argument).dtype)
     if natural in allowed:
         return natural
     return dtypes.float32 if dtypes.float32 in allowed else None
 
 
 def as_typed(value: Any) -> Tensor | None:
-    """Return a tensor for a tensor, variable, slices, NumPy array, or lists with tensors; None for a literal."""
+    """Return a tensor for a tensor, variable, slices, array, or lists with tensors; None for a literal or scalar."""
     if isinstance(value, Tensor):
         return value
     if hasattr(value, "_as_tensor"):
         tensor: Tensor = value._as_tensor()
         return tensor
-    if isinstance(value, (np.ndarray, np.generic)) or (hasattr(value, "__dlpack__")):
+    if hasattr(value, "__dlpack__"):
         return constant(value)
     if isinstance(value, (list, tuple)) and as_symbolic(value):
         return convert_to_tensor(value)
@@ -165,7 +164,7 @@ def convert_to_tensor(value: Any, dtype: Any = None, name: str | None = None) ->
     value : Tensor, Variable, IndexedSlices, array-like, or nested lists with tensors in them
         Python literals become int32, float32, bool or string.
     dtype : dtype-like, optional
-        The dtype a literal takes; anything else must have it already.
+        The dtype a literal or a scalar of NumPy takes; anything else must have it already.
 
     Returns
     -------
@@ -203,7 +202,7 @@ def _dtype_within(value: Any) -> DType | None:
     if isinstance(value, (list, tuple)):
         return next((dtype for each in value if (dtype := _dtype_within(each)) is not None), None)
     dtype = getattr(value, "dtype", None)
-    return None if dtype is None else dtypes.as_dtype(dtype)
+    return None if dtype is None or isinstance(value, np.generic) else dtypes.as_dtype(dtype)
 
 
 def as_symbolic(value: Any) -> bool:
@@ -219,9 +218,9 @@ def constant(value: Any, dtype: Any = None, shape: Any = None, name: str | None 
     Parameters
     ----------
     value : array-like
-        Python literals become int32, float32, bool or string; arrays keep their dtype.
+        Python literals become int32, float32, bool or string; NumPy's scalars and arrays keep their dtype.
     dtype : dtype-like, optional
-        The dtype a literal takes; an array must have it already.
+        The dtype a literal or scalar takes, if its kind fits; an array must have it already.
     shape : sequence of int, optional
         Shape to broadcast `value` to.
 
@@ -232,7 +231,7 @@ def constant(value: Any, dtype: Any = None, shape: Any = None, name: str | None 
     """
     if as_symbolic(value):
         raise GraphError("a constant can not hold tensors", got=value, hint="use stack or convert_to_tensor")
-    array = dtypes.as_array(value, None if dtype is None else dtypes.as_dtype(dtype))
+    array = as_array(value, None if dtype is None else dtypes.as_dtype(dtype))
     if shape is not None:
         array = np.broadcast_to(array, Shape(shape).as_tuple())
     array = np.array(array, order="C")

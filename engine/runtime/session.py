@@ -159,7 +159,8 @@ class Session:
         ----------
         fetches : structure of Tensor, Operation, Variable or name
         feeds : mapping, optional
-            Values for tensors; used without a copy until the step ends.
+            Values for tensors; arrays of the tensor's dtype are used without a copy until the step ends, those of
+            another are converted where their kind fits and every value is in range.
         timeout : float, optional
             Seconds until StepTimeout, from when the step is admitted; the session's own unless given,
             ``math.inf`` for none.

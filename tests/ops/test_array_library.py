@@ -5,6 +5,7 @@ import sys
 import numpy as np
 import pytest
 from tagflow.base import dtypes
+from tagflow.base.array_like import as_array
 from tagflow.ir.apply import apply, constant
 from tagflow.ir.definition import runs_on
 from tagflow.ir.graph import Graph
@@ -122,7 +123,7 @@ def test_strings_and_bfloat16_stay_on_the_host():
     with Graph().as_default():
         words, rough = (
             constant(np.array(["a"], np.dtypes.StringDType())),
-            constant(dtypes.as_array([1], dtypes.bfloat16)),
+            constant(as_array([1], dtypes.bfloat16)),
         )
         assert runs_on((words + words).op) == runs_on((rough + rough).op) == "host"
         assert runs_on(apply("Add", constant(1.5), 2).op) == "device"

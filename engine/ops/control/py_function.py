@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ...base import dtypes
+from ...base.array_like import as_array
 from ...base.dtypes import DType
 from ...base.errors import DtypeError, OpError
 from ...base.shapes import Shape
@@ -98,7 +98,7 @@ def _checked(
 
 def _output(context: KernelContext, function: Any, index: int, value: Any, dtype: DType, shape: Shape) -> Any:
     try:
-        array = dtypes.as_array(value, dtype)
+        array = as_array(value, dtype)
     except DtypeError as error:
         what = f"returned another dtype than Tout says, as output {index}"
         raise _error(context, function, what, dtype, _described(value)) from error

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from ...base import dtypes
+from ...base.array_like import as_array
 from ...base.errors import GraphError, OpError, ShapeError, UninitializedVariableError
 from ...base.resources import Resource
 from ...base.shapes import SCALAR, Shape
@@ -216,7 +217,7 @@ def _fitting(name: str, value: Any, variables: Mapping[str, Any]) -> Array:
             hint="use the names that read_variables gives",
         )
     variable = variables[name]
-    array = dtypes.as_array(value, variable.dtype)
+    array = as_array(value, variable.dtype)
     if not variable.shape.includes(Shape(array.shape)):
         raise ShapeError(
             f"a value does not fit variable '{name}'",

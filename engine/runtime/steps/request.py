@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ...base import nest
-from ...base.dtypes import as_array
+from ...base.array_like import as_fed_array
 from ...base.errors import DtypeError, GraphError, ShapeError
 from ...base.shapes import Shape
 from ...ir.graph import Graph
@@ -157,14 +157,14 @@ def _refuse(element: Tensor | Operation, verb: str) -> None:
 def convert_feed(tensor: Tensor, value: Any) -> np.ndarray[Any, Any]:
     """Convert one fed value; DtypeError or ShapeError when it does not fit the tensor."""
     try:
-        array = as_array(value, tensor.dtype)
+        array = as_fed_array(value, tensor.dtype)
     except DtypeError as error:
         raise DtypeError(
             f"the value fed for {tensor.name} has the wrong dtype",
             wanted=tensor.dtype,
             got=error.got,
             operation=tensor.op,
-            hint=f"convert it with numpy.asarray(value, '{tensor.dtype}')",
+            hint=error.hint,
         ) from error
     if not tensor.shape.is_compatible_with(Shape(array.shape)):
         raise ShapeError(

@@ -1,0 +1,180 @@
+"""What becomes an array: literals, NumPy's scalars and arrays, and those of other libraries (no silent promotion)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from .dtypes import DType, as_dtype, bool_, complex64, float32, int32, string
+from .errors import DtypeError
+
+Array = np.ndarray[Any, Any]
+
+
+def as_array(value: Any, dtype: DType | None = None) -> Array:
+    """Convert a literal or array-like to an array by the literal rules.
+
+    Python ints become int32, floats float32, bools bool, strings string; NumPy's scalars and arrays keep their dtype.
+    With `dtype` given, Python literals and NumPy's scalars take it when the kind fits (an int fits any number, a float
+    any floating or complex type) and it can hold them; arrays must have it already.
+    """
+    kinds = _literal_kinds(value, dtype)
+    if kinds is not None:
+        return _of_literal(value, kinds, dtype)
+    array = _as_numpy(value)
+    found = as_dtype(array.dtype)
+    if dtype is not None and dtype is not found:
+        raise DtypeError("this array has another dtype", wanted=dtype, got=found, hint="cast it with cast or astype")
+    return array.astype(found.numpy, copy=False)
+
+
+def as_fed_array(value: Any, dtype: DType) -> Array:
+    """Convert as `as_array` does; an array too takes `dtype` when its kind fits, and every value is in range."""
+    kinds = _literal_kinds(value, dtype)
+    if kinds is not None:
+        return _of_literal(value, kinds, dtype)
+    array = _as_numpy(value)
+    found = as_dtype(array.dtype)
+    if found is dtype:
+        return array.astype(dtype.numpy, copy=False)
+    if not _fits(_kind(found), dtype):
+        raise DtypeError("this array is of another kind", wanted=dtype, got=found, hint=_CONVERT.format(dtype))
+    if dtype.is_integer and array.size and not np.can_cast(array.dtype, dtype.numpy):  # type: ignore[arg-type]
+        _require_range(array, dtype)
+    try:
+        with np.errstate(over="raise"):
+            return array.astype(dtype.numpy)
+    except FloatingPointError as error:
+        largest = f"{np.abs(array).max()} in an array of {found}"
+        raise DtypeError("a value is too large", wanted=dtype, got=largest, hint="scale or clip the values") from error
+
+
+_CONVERT = "convert it with numpy.asarray(value, '{}')"
+
+
+def _require_range(array: Array, dtype: DType) -> None:
+    limits = np.iinfo(dtype.numpy)  # type: ignore[arg-type]
+    for value in (int(array.min()), int(array.max())):
+        if not limits.min <= value <= limits.max:
+            raise DtypeError(
+                "a value is out of range",
+                wanted=f"{dtype}, from {limits.min} to {limits.max}",
+                got=f"{value} in an array of {array.dtype}",
+                hint="feed a tensor of a wider dtype, or clip the values",
+            )
+
+
+def _as_numpy(value: Any) -> Array:
+    imported = hasattr(value, "__dlpack__") and not isinstance(value, np.ndarray)
+    array = _imported(value) if imported else np.asarray(value)
+    if array.dtype != object:
+        return array
+    if array.ndim == 0 and not isinstance(value, np.ndarray):
+        raise DtypeError(
+            "this can not become a tensor",
+            wanted="numbers, strings, or an array of them",
+            got=repr(value),
+            hint="give a list, a NumPy array, or a tensor",
+        )
+    return _of_objects(array)
+
+
+def _imported(value: Any) -> Array:
+    """Return an array of another library by DLPack; by way of ``__array__`` where it has no word for the dtype."""
+    try:
+        return np.from_dlpack(value)
+    except (RuntimeError, BufferError, TypeError, ValueError) as error:
+        try:
+            return np.asarray(value)
+        except (RuntimeError, TypeError, ValueError):
+            kind = f"{type(value).__module__}.{type(value).__qualname__}"
+            raise DtypeError(
+                f"this array can not be read: {error}",
+                wanted="an array of NumPy, or what DLPack or __array__ gives one for",
+                got=f"{kind} of {getattr(value, 'dtype', 'no dtype')}",
+                hint="of a tensor of PyTorch, give tensor.detach().cpu(), and .float() if it is bfloat16",
+            ) from error
+
+
+def _of_objects(array: Array) -> Array:
+    """Return an array of Python strings as one of NumPy's string dtype."""
+    if not all(isinstance(each, (str, bytes)) for each in array.flat):
+        other = next(each for each in array.flat if not isinstance(each, (str, bytes)))
+        raise DtypeError(
+            "an array of objects holds something else than strings",
+            wanted="strings, or an array of a dtype of NumPy's",
+            got=f"{type(other).__name__} {other!r}",
+            hint="give the array a dtype, as in numpy.array(values, 'float32')",
+        )
+    return np.array(array.tolist(), string.numpy)
+
+
+def _of_literal(value: Any, kinds: set[str], dtype: DType | None) -> Array:
+    if "s" in kinds and len(kinds) > 1:
+        raise DtypeError("a literal holds strings and other values", got=repr(value), hint="use one kind of value")
+    kind = max(kinds, key="?ifcs".index) if kinds else "f"
+    if dtype is None:
+        dtype = {"?": bool_, "i": int32, "f": float32, "c": complex64, "s": string}[kind]
+    elif not _fits(kind, dtype) and kinds:
+        raise DtypeError(
+            "this literal does not fit the dtype",
+            wanted=dtype,
+            got=repr(value),
+            hint="write another literal, or cast the tensor it meets",
+        )
+    try:
+        with np.errstate(over="raise"):
+            return np.array(_without_scalars(value), dtype.numpy)
+    except (OverflowError, FloatingPointError, ValueError, TypeError) as error:
+        raise DtypeError(
+            f"this literal can not be converted: {error}",
+            wanted=dtype,
+            got=repr(value),
+            hint="give it a dtype that can hold it, and every element the same shape",
+        ) from error
+
+
+def _without_scalars(value: Any) -> Any:
+    """Return a literal with Python's numbers for NumPy's scalars, which wrap around where they are out of range."""
+    if isinstance(value, (list, tuple)):
+        return [_without_scalars(each) for each in value]
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def _literal_kinds(value: Any, dtype: DType | None) -> set[str] | None:
+    """Return the kinds of the numbers in a literal that takes `dtype`; None for what has a dtype of its own."""
+    if hasattr(value, "__dlpack__") or (dtype is None and isinstance(value, np.generic)):
+        return None
+    kinds = _kinds(value, scalars=dtype is not None)
+    return None if "a" in kinds else kinds
+
+
+_PYTHON = ((bool, "?"), (int, "i"), (float, "f"), (complex, "c"), ((str, bytes), "s"))
+
+
+def _kinds(value: Any, scalars: bool) -> set[str]:
+    """Return the kinds of what nested lists hold: "a" for arrays, and for NumPy's scalars unless these count too."""
+    if isinstance(value, (list, tuple)):
+        return set().union(*(_kinds(v, scalars) for v in value)) if value else set()
+    for types, kind in _PYTHON:  # NumPy's float64 is a float of Python too
+        if isinstance(value, types):
+            return {kind}
+    return {_kind(as_dtype(value.dtype))} if scalars and isinstance(value, np.generic) else {"a"}
+
+
+def _kind(dtype: DType) -> str:
+    if dtype.is_floating:
+        return "f"
+    return {"bool": "?", "string": "s"}.get(dtype.name, "c" if dtype.is_complex else "i")
+
+
+def _fits(kind: str, dtype: DType) -> bool:
+    fits = {
+        "?": dtype is bool_,
+        "i": dtype.is_numeric,
+        "f": dtype.is_differentiable,
+        "c": dtype.is_complex,
+        "s": dtype is string,
+    }
+    return fits[kind]
