@@ -13,6 +13,7 @@ import tagflow
 import tagflow.frontend
 import tagflow.ops
 from tagflow import training
+from tagflow.ir.entry import PUBLIC as PUBLIC_NAMES
 
 CONSTRUCTION = """
     Graph placeholder constant Variable global_variables_initializer cond case switch_case while_loop map_fn foldl foldr
@@ -53,6 +54,18 @@ def test_star_import_gives_no_modules():
     exec("from tagflow import *", names)
     assert [n for n, v in names.items() if isinstance(v, ModuleType)] == []
     assert [n for n in names if n.startswith("_")] == ["__builtins__", "__version__"]
+
+
+SCOPES = {"colocate_with", "control_dependencies", "device", "name_scope"}  # they look for the graph themselves
+NOT_BUILDING = {"as_dtype", "get_default_graph"}
+
+
+def test_functions_are_marked_as_public():
+    """So that they find the graph of their arguments, and say how they are called: see `engine/ir/entry.py`."""
+    unmarked = {
+        f.__name__ for f in CALLABLE.values() if f.__name__ not in PUBLIC_NAMES or not hasattr(f, "__wrapped__")
+    }
+    assert unmarked == SCOPES | NOT_BUILDING
 
 
 def rooms():

@@ -11,6 +11,7 @@ from ..base.errors import BranchMismatchError, DtypeError, GraphError, ShapeErro
 from ..base.source_lines import user_source
 from ..ir import scopes
 from ..ir.apply import apply, constant, convert_to_tensor
+from ..ir.entry import public
 from ..ir.region import Region
 from ..ir.structured import make_cond, new_region
 from ..ir.tensor import Tensor
@@ -21,6 +22,7 @@ from .leaves import dtype_hint, from_tensor, is_typed, to_tensor, trace
 Function = Callable[[], Any]
 
 
+@public
 def cond(
     pred: Any,
     true_fn: Function,
@@ -67,6 +69,7 @@ def cond(
     return _build_branches(predicate, [false_fn, true_fn], strict, name or "cond")
 
 
+@public
 def switch_case(branch_index: Any, branch_fns: Any, default: Function | None = None, name: str | None = None) -> Any:
     """Run the branch with number `branch_index`.
 
@@ -106,6 +109,7 @@ def switch_case(branch_index: Any, branch_fns: Any, default: Function | None = N
     return _build_branches(_predicate(branch_index, int32, "switch_case"), functions, False, name or "switch_case")
 
 
+@public
 def case(
     pred_fn_pairs: Any,
     default: Function | None = None,

@@ -9,9 +9,11 @@ from typing import Any
 from ..base import nest
 from ..base.errors import GraphError
 from ..ir.apply import apply, convert_to_tensor
+from ..ir.entry import public
 from ..ops.control import custom as _operations  # noqa: F401  declares the operation type used below
 
 
+@public
 def custom_gradient(f: Callable[..., Any]) -> Callable[..., Any]:
     """Give a function of tensors a gradient of its own.
 
@@ -63,6 +65,7 @@ class _CustomGradient:
     def __get__(self, instance: Any, owner: type | None = None) -> _CustomGradient:
         return _CustomGradient(self.f.__get__(instance, owner)) if hasattr(self.f, "__get__") else self
 
+    @public
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         f = self.f
         given = nest.map_structure(convert_to_tensor, args)

@@ -9,6 +9,7 @@ from ..base import nest
 from ..base.dtypes import as_dtype
 from ..base.errors import DtypeError, GraphError, LoopVariableError
 from ..base.settings import WINDOW
+from ..ir.entry import public
 from ..ir.tensor import Tensor
 from .elements import Elements
 from .leaves import to_tensor
@@ -18,6 +19,7 @@ from .tensor_array import TensorArray
 Function = Callable[..., Any]
 
 
+@public
 def map_fn(
     fn: Function,
     elems: Any,
@@ -89,6 +91,7 @@ def map_fn(
         return nest.pack_as(kinds, [a.stack() for a in arrays])
 
 
+@public
 def foldl(
     fn: Function,
     elems: Any,
@@ -149,6 +152,7 @@ def foldl(
         return _fold(fn, source, initializer, parallel_iterations, back_prop, swap_memory, checkpoint_every)
 
 
+@public
 def foldr(
     fn: Function,
     elems: Any,
@@ -207,6 +211,7 @@ def foldr(
         return _fold(fn, source, initializer, parallel_iterations, back_prop, swap_memory, checkpoint_every)
 
 
+@public
 def scan(
     fn: Function,
     elems: Any,

@@ -16,6 +16,7 @@ from ..base.shapes import SCALAR, Shape
 from ..base.source_lines import user_source
 from ..ir import scopes
 from ..ir.apply import apply, constant, convert_to_tensor
+from ..ir.entry import public
 from ..ir.loop_dependence import find_carried
 from ..ir.region import Region
 from ..ir.structured import make_while, new_region
@@ -25,6 +26,7 @@ from .function_scope import keep_effects
 from .leaves import from_tensor, to_tensor, trace
 
 
+@public
 def while_loop(
     cond: Callable[..., Any],
     body: Callable[..., Any],

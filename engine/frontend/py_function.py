@@ -10,9 +10,11 @@ from ..base import dtypes
 from ..base.errors import GraphError
 from ..base.shapes import Shape
 from ..ir.apply import build, convert_to_tensor
+from ..ir.entry import public
 from ..ops.control import py_function as _operations  # noqa: F401  declares the operation type used below
 
 
+@public
 def py_function(
     func: Callable[..., Any],
     inp: Any,

@@ -10,6 +10,7 @@ from typing import Any
 from ..base.device_names import parse_device
 from ..base.errors import GraphError
 from ..ir import scopes
+from ..ir.entry import region_for
 from ..ir.operation import Operation
 from ..ir.tensor import Tensor
 
@@ -58,7 +59,7 @@ def _visible(item: Any) -> Operation:
         item = item.flow
     elif hasattr(item, "_as_tensor") and not hasattr(item, "_as_graph_element"):
         item = item._as_tensor()
-    region = scopes.current_region()
+    region = region_for(item)
     element = region.graph.as_graph_element(item)
     op = element.op if isinstance(element, Tensor) else element
     if not op.region.encloses(region):
@@ -161,7 +162,7 @@ def colocate_with(op: Any, ignore_existing: bool = False) -> Iterator[None]:
 
 
 def _operation(op: Any) -> Operation:
-    element = scopes.get_default_graph().as_graph_element(op)
+    element = region_for(op).graph.as_graph_element(op)
     return element.op if isinstance(element, Tensor) else element
 
 
@@ -178,8 +179,8 @@ def name_scope(name: str | None, default_name: str | None = None, values: Any = 
         (with no `default_name`) for no prefix at all.
     default_name : str, optional
         The name when `name` is None.
-    values : optional
-        Accepted as in TensorFlow 1, not needed here.
+    values : structure of Tensor, optional
+        What the operations inside are made of: where no graph is open, they say which one has the names.
 
     Yields
     ------
@@ -207,15 +208,15 @@ def name_scope(name: str | None, default_name: str | None = None, values: Any = 
             got=repr(name),
             hint="replace the other characters",
         )
-    full = _full_scope(name)
+    full = _full_scope(name, values)
     with scopes.within(name=full):
         yield f"{full}/" if full else ""
 
 
-def _full_scope(name: str | None) -> str:
+def _full_scope(name: str | None, values: Any) -> str:
     if not name:
         return ""
     if name.endswith("/"):
         return name.rstrip("/")
     outer = scopes.current().name
-    return scopes.get_default_graph().unique_name(f"{outer}/{name}" if outer else name)
+    return region_for(values).graph.unique_name(f"{outer}/{name}" if outer else name)

@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from ..base.errors import GraphError
+from ..ir.entry import public
 from ..ir.tensor import Tensor
 from ..ops.array import concat as joining
 from ..ops.state import stacks
 
 
+@public
 def stack(
     values: Any = None,
     axis: Any = 0,

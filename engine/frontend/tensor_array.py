@@ -9,6 +9,8 @@ from ..base.dtypes import DType
 from ..base.errors import GraphError, ShapeError
 from ..base.shapes import Shape
 from ..ir.apply import apply, constant, convert_to_tensor
+from ..ir.entry import public
+from ..ir.graph import Graph
 from ..ir.operation import Operation
 from ..ir.static_values import static_value
 from ..ir.tensor import Tensor
@@ -92,6 +94,7 @@ class TensorArray:
     _is_leaf = True
     __slots__ = ("_static", "dtype", "flow", "handle")
 
+    @public
     def __init__(
         self,
         dtype: Any,
@@ -140,6 +143,11 @@ class TensorArray:
         )
 
     @property
+    def graph(self) -> Graph:
+        """The graph it belongs to."""
+        return self.handle.graph
+
+    @property
     def element_shape(self) -> Shape:
         """What is known of the shape of the elements, from the declaration and the writes so far."""
         return self._static.element_shape
@@ -161,10 +169,12 @@ class TensorArray:
         array.dtype, array.handle, array.flow, array._static = self.dtype, self.handle, flow, self._static
         return array
 
+    @public
     def identity(self) -> TensorArray:
         """Return the same array, its flow passed through an operation of the current region."""
         return self.with_flow(identity(self.flow))
 
+    @public
     def read(self, index: Any, name: str | None = None) -> Tensor:
         """Read one element.
 
@@ -189,6 +199,7 @@ class TensorArray:
             element_shape=self.element_shape,
         )
 
+    @public
     def write(self, index: Any, value: Any, name: str | None = None) -> TensorArray:
         """Write one element.
 
@@ -208,6 +219,7 @@ class TensorArray:
         self._static.learn(tensor.shape, tensor)
         return self.with_flow(apply("TensorArrayWrite", self.handle, index, tensor, self.flow, name=name))
 
+    @public
     def stack(self, name: str | None = None) -> Tensor:
         """Read all elements, which must have one shape.
 
@@ -227,6 +239,7 @@ class TensorArray:
             size=self._static.size,
         )
 
+    @public
     def unstack(self, value: Any, name: str | None = None) -> TensorArray:
         """Write the rows of `value` to the indices 0, 1, ...
 
@@ -251,6 +264,7 @@ class TensorArray:
             )
         return self.with_flow(apply("TensorArrayUnstack", self.handle, tensor, self.flow, name=name))
 
+    @public
     def gather(self, indices: Any, name: str | None = None) -> Tensor:
         """Read several elements, which must have one shape.
 
@@ -275,6 +289,7 @@ class TensorArray:
             element_shape=self.element_shape,
         )
 
+    @public
     def scatter(self, indices: Any, value: Any, name: str | None = None) -> TensorArray:
         """Write the rows of `value` to `indices`.
 
@@ -294,6 +309,7 @@ class TensorArray:
         flow = apply("TensorArrayScatter", self.handle, _integers(indices), tensor, self.flow, name=name)
         return self.with_flow(flow)
 
+    @public
     def concat(self, name: str | None = None) -> Tensor:
         """Read all elements, joined along their first dimension; the other dimensions must be equal.
 
@@ -313,6 +329,7 @@ class TensorArray:
         )
         return value  # type: ignore[no-any-return]
 
+    @public
     def split(self, value: Any, lengths: Any, name: str | None = None) -> TensorArray:
         """Write consecutive pieces of `value` to the indices 0, 1, ...
 
@@ -334,10 +351,12 @@ class TensorArray:
         self._static.learn(_piece(tensor, counts), tensor)
         return self.with_flow(apply("TensorArraySplit", self.handle, tensor, counts, self.flow, name=name))
 
+    @public
     def size(self, name: str | None = None) -> Tensor:
         """Return the number of elements, an int32 scalar."""
         return apply("TensorArraySize", self.handle, self.flow, name=name)  # type: ignore[no-any-return]
 
+    @public
     def grad(self, source: str, flow: Tensor | None = None, name: str | None = None) -> TensorArray:
         """Return the gradient array of this one that `source` names, made when first asked for in a step.
 
@@ -361,6 +380,7 @@ class TensorArray:
         array._static = self._static
         return array
 
+    @public
     def close(self, name: str | None = None) -> Operation:
         """Return an operation that frees the elements; later use is an error."""
         return apply("TensorArrayClose", self.handle, self.flow, name=name)  # type: ignore[no-any-return]

@@ -12,6 +12,7 @@ from ..base.source_lines import user_source
 from ..ir import scopes
 from ..ir.accesses import plain_read
 from ..ir.apply import apply, convert_to_tensor, scoped_name
+from ..ir.entry import public
 from ..ir.graph import Graph
 from ..ir.operation import Operation
 from ..ir.region import Region
@@ -93,6 +94,7 @@ class Variable(Operators, metaclass=_Kept):
     _is_leaf = True
     __slots__ = ("dtype", "handle", "initial_value", "initializer", "name", "op", "shape", "trainable")
 
+    @public
     def __init__(
         self,
         initial_value: Any,
@@ -150,6 +152,7 @@ class Variable(Operators, metaclass=_Kept):
         """Return the static shape."""
         return self.shape
 
+    @public
     def value(self) -> Tensor:
         """Return its value where it is used, behind the updates built so far.
 
@@ -173,6 +176,7 @@ class Variable(Operators, metaclass=_Kept):
     def _key(self) -> Any:
         return variable_key(self.handle)
 
+    @public
     def read_value(self) -> Tensor:
         """Read the variable here, in a loop in each iteration, so that updates by other steps are seen too.
 
@@ -186,10 +190,12 @@ class Variable(Operators, metaclass=_Kept):
                 "ReadVariable", self.handle, name="read", dtype=self.dtype, shape=self.shape
             )
 
+    @public
     def is_initialized(self) -> Tensor:
         """Return a bool scalar tensor: whether it has a value."""
         return apply("IsInitialized", self.handle)  # type: ignore[no-any-return]
 
+    @public
     def assign(self, value: Any, name: str | None = None, *, ordered: bool = True) -> Tensor:
         """Replace its value.
 
@@ -207,14 +213,17 @@ class Variable(Operators, metaclass=_Kept):
         """
         return self._assign(value, name, ordered)
 
+    @public
     def assign_add(self, delta: Any, name: str | None = None, *, ordered: bool = True) -> Tensor:
         """Add `delta`, a tensor of its dtype and shape; returns the new value. `ordered` as in `assign`."""
         return self._update("AssignAddVariable", delta, name, ordered)
 
+    @public
     def assign_sub(self, delta: Any, name: str | None = None, *, ordered: bool = True) -> Tensor:
         """Subtract `delta`, a tensor of its dtype and shape; returns the new value. `ordered` as in `assign`."""
         return self._update("AssignSubVariable", delta, name, ordered)
 
+    @public
     def scatter_update(
         self, indices: Any, updates: Any = None, name: str | None = None, *, ordered: bool = True
     ) -> Tensor:
@@ -236,12 +245,14 @@ class Variable(Operators, metaclass=_Kept):
         """
         return self._scatter("ScatterUpdate", indices, updates, name, ordered)
 
+    @public
     def scatter_add(
         self, indices: Any, updates: Any = None, name: str | None = None, *, ordered: bool = True
     ) -> Tensor:
         """Add `updates` to rows `indices`: as in `scatter_update`, `ordered` too; repeated rows add up."""
         return self._scatter("ScatterAdd", indices, updates, name, ordered)
 
+    @public
     def scatter_sub(
         self, indices: Any, updates: Any = None, name: str | None = None, *, ordered: bool = True
     ) -> Tensor:
@@ -296,16 +307,19 @@ class Variable(Operators, metaclass=_Kept):
         return f"<Variable {self.name} {self.dtype}{self.shape}>"
 
 
+@public
 def global_variables() -> list[Variable]:
     """Return the variables of the current graph, in the order they were made."""
     return list(scopes.get_default_graph().collections.get("variables", []))
 
 
+@public
 def trainable_variables() -> list[Variable]:
     """Return the variables of the current graph that were made with ``trainable=True``."""
     return list(scopes.get_default_graph().collections.get("trainable_variables", []))
 
 
+@public
 def global_variables_initializer(name: str = "init") -> Operation:
     """Return an operation that assigns every variable made so far its initial value.
 
@@ -324,6 +338,7 @@ def global_variables_initializer(name: str = "init") -> Operation:
     return group(*(v.initializer for v in global_variables()), name=name)
 
 
+@public
 def variables_initializer(variables: list[Variable], name: str = "init") -> Operation:
     """Return an operation that assigns the given variables their initial values."""
     return group(*(v.initializer for v in variables), name=name)

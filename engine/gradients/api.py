@@ -9,6 +9,7 @@ from ..base import nest
 from ..base.errors import DtypeError, GraphError, ShapeError
 from ..ir import scopes
 from ..ir.apply import convert_to_tensor
+from ..ir.entry import public
 from ..ir.region import Region
 from ..ir.tensor import Tensor
 from ..ops.state import gradient_arrays
@@ -23,6 +24,7 @@ from .zeros import zeros_for
 NONE, ZERO = "none", "zero"
 
 
+@public
 def gradients(
     ys: Any,
     xs: Any,

@@ -11,6 +11,7 @@ from ..base.shapes import SCALAR
 from ..base.source_lines import user_source
 from ..ir import scopes
 from ..ir.apply import apply, constant
+from ..ir.entry import public
 from ..ir.structured import make_while, new_region, save_series
 from ..ir.tensor import Tensor
 from ..ops.support.common import shape_of
@@ -19,6 +20,7 @@ from .cotangents import densify
 from .zeros import zeros_for
 
 
+@public
 def hessians(ys: Any, xs: Any, name: str = "hessians") -> list[Tensor]:
     """Build the matrix of second derivatives of the sum of `ys` with respect to each x.
 

@@ -17,6 +17,7 @@ from . import scopes
 from .accesses import note_access
 from .builder import append, infer_shapes
 from .definition import REQUIRED, OpDefinition, definition_of
+from .entry import opened_for, public
 from .operation import Operation
 from .region import Region
 from .signature import Parameter
@@ -24,7 +25,7 @@ from .tensor import Tensor
 
 
 def apply(type: str, *inputs: Any, name: str | None = None, **attrs: Any) -> Any:
-    """Append an operation to the current region.
+    """Append an operation to the current region; where no graph is open, to the graph of its inputs.
 
     Parameters
     ----------
@@ -43,6 +44,9 @@ def apply(type: str, *inputs: Any, name: str | None = None, **attrs: Any) -> Any
     Tensor, list of Tensor or Operation
         The output; the outputs when the signature has several or a list; the operation when it has none.
     """
+    if not scopes.is_open():
+        with opened_for(inputs):
+            return apply(type, *inputs, name=name, **attrs)
     definition = definition_of(type)
     region = scopes.current_region()
     tensors = convert_inputs(definition, inputs, name or type)
@@ -156,6 +160,7 @@ def as_typed(value: Any) -> Tensor | None:
     return None
 
 
+@public
 def convert_to_tensor(value: Any, dtype: Any = None, name: str | None = None) -> Tensor:
     """Return `value` as a tensor, in scope of the current region.
 
@@ -212,6 +217,7 @@ def as_symbolic(value: Any) -> bool:
     return isinstance(value, Tensor) or hasattr(value, "_as_tensor")
 
 
+@public
 def constant(value: Any, dtype: Any = None, shape: Any = None, name: str | None = None) -> Tensor:
     """Make a constant tensor.
 

@@ -28,6 +28,7 @@ class Scope:
     colocate: Operation | None = None
 
 
+_OPEN = "build inside `with graph.as_default():`, where graph is yours or a new one, tagflow.Graph()"
 _current: ContextVar[Scope] = ContextVar("tagflow_scope", default=Scope())
 
 
@@ -36,11 +37,16 @@ def current() -> Scope:
     return _current.get()
 
 
-def current_region() -> Region:
-    """Return the region new operations go to; GraphError when no graph is open."""
+def is_open() -> bool:
+    """Whether there is a region that new operations go to."""
+    return _current.get().region is not None
+
+
+def current_region(hint: str = _OPEN) -> Region:
+    """Return the region new operations go to; GraphError, with a hint, when no graph is open."""
     region = _current.get().region
     if region is None:
-        raise GraphError("no graph is open here", hint="build inside `with tagflow.Graph().as_default():`")
+        raise GraphError("no graph is open here", hint=hint)
     return region
 
 

@@ -12,8 +12,9 @@ import numpy as np
 
 from ..base.errors import GraphError, SessionClosed
 from ..base.settings import DEFAULTS, Settings
+from ..ir.entry import explained
 from ..ir.graph import Graph
-from ..ir.scopes import PersistentScope, Scope, get_default_graph
+from ..ir.scopes import PersistentScope, Scope, current_region
 from ..ir.tensor import Tensor
 from ..ops.internal import partial_run as _parts  # noqa: F401  declares the operation types of steps in parts
 from ..ops.internal import watch as _watching  # noqa: F401  declares the operation type that shows values
@@ -89,6 +90,7 @@ class Session:
     6.0
     """
 
+    @explained
     def __init__(
         self,
         graph: Graph | None = None,
@@ -103,7 +105,7 @@ class Session:
         swap: Swap = None,
         settings: Settings = DEFAULTS,
     ) -> None:
-        self.graph = graph if graph is not None else get_default_graph()
+        self.graph = graph if graph is not None else current_region("pass it: tagflow.Session(graph)").graph
         # Each operation is looked at by itself, and nothing is computed for an iteration that may never come.
         self.settings = replace(settings, fuse=False, block_bytes=0) if check_numerics else settings
         self.resources = ResourceManager()
@@ -145,6 +147,7 @@ class Session:
         self._scope.close()
         await self.aclose()
 
+    @explained
     async def run(
         self,
         fetches: Any,
@@ -272,6 +275,7 @@ class Session:
         step = self._steps.compiled(request, resolve_feeds(self.graph, feeds), partial_run=True)
         return await begin(self._steps, step, trace)
 
+    @explained
     async def partial_run(
         self, handle: PartialRun, fetches: Any, feeds: Mapping[Any, Any] | None = None, *, timeout: float | None = None
     ) -> Any:

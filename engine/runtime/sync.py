@@ -10,6 +10,7 @@ from typing import Any
 
 from ..base.errors import SessionClosed, TagflowError
 from ..base.source_lines import user_source
+from ..ir.entry import explained
 from ..ir.scopes import PersistentScope, Scope
 from .observe.statistics import Statistics
 from .observe.trace import Trace
@@ -71,6 +72,7 @@ class SyncSession:
         """The session's graph."""
         return self._session.graph
 
+    @explained
     def run(
         self,
         fetches: Any,
@@ -94,6 +96,7 @@ class SyncSession:
         handle = self._call(self._session.partial_run_setup, fetches, feeds, trace=trace)
         return SyncPartialRun(handle, partial(self._call, handle.aclose))
 
+    @explained
     def partial_run(
         self,
         handle: SyncPartialRun,

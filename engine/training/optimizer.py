@@ -15,6 +15,7 @@ from ..frontend.variables import Variable, trainable_variables
 from ..gradients import gradients
 from ..ir import scopes
 from ..ir.apply import convert_to_tensor
+from ..ir.entry import public
 from ..ir.operation import Operation
 from ..ir.tensor import Tensor
 from ..ops.array.creation import zeros_like
@@ -44,6 +45,7 @@ class Optimizer:
         self._learning_rate = learning_rate
         self._slots: dict[tuple[str, str], Variable] = {}
 
+    @public
     def minimize(
         self,
         loss: Any,
@@ -80,6 +82,7 @@ class Optimizer:
         pairs = self.compute_gradients(loss, var_list, grad_loss)
         return self.apply_gradients(pairs, global_step, name)
 
+    @public
     def compute_gradients(
         self, loss: Any, var_list: Sequence[Variable] | None = None, grad_loss: Any = None
     ) -> list[tuple[Gradient, Variable]]:
@@ -101,6 +104,7 @@ class Optimizer:
         found = gradients([loss], variables, grad_ys=None if grad_loss is None else [grad_loss])
         return list(zip(found, variables, strict=True))
 
+    @public
     def apply_gradients(
         self,
         grads_and_vars: Iterable[tuple[Gradient, Variable]],

@@ -9,6 +9,7 @@ from ...base.dtypes import as_dtype
 from ...base.shapes import Shape
 from ...ir.apply import apply
 from ...ir.definition import REQUIRED, NotDifferentiable, Sample, define
+from ...ir.entry import public
 from ...ir.operation import Operation
 from ...ir.tensor import Tensor
 from ..math.reductions import reduced_shape
@@ -49,6 +50,7 @@ _position(
 _position("ArgMin", "argmin", [Sample([_X], i64([0, 1]), {"axis": -1})])
 
 
+@public
 def argmax(input: Any, axis: Any = None, name: str | None = None, output_type: Any = dtypes.int64) -> Tensor:
     """Index of the largest value along an axis; of equals, the first.
 
@@ -68,6 +70,7 @@ def argmax(input: Any, axis: Any = None, name: str | None = None, output_type: A
     return _find("ArgMax", input, axis, name, output_type)
 
 
+@public
 def argmin(input: Any, axis: Any = None, name: str | None = None, output_type: Any = dtypes.int64) -> Tensor:
     """Index of the smallest value along an axis; of equals, the first.
 

@@ -11,6 +11,7 @@ from ...base.errors import ShapeError
 from ...base.shapes import Shape
 from ...ir.apply import apply
 from ...ir.definition import Sample, define
+from ...ir.entry import public
 from ...ir.fusion import Fusion
 from ...ir.operation import Operation
 from ...ir.static_values import static_shape
@@ -53,6 +54,7 @@ define(
 )
 
 
+@public
 def broadcast_to(input: Any, shape: Any, name: str | None = None) -> Tensor:
     """Repeat along dimensions of size 1 or missing ones, as NumPy's broadcasting does.
 

@@ -12,6 +12,7 @@ from ...base.errors import GraphError, ShapeError
 from ...base.shapes import SCALAR, Shape
 from ...ir.apply import apply, convert_to_tensor
 from ...ir.definition import REQUIRED, Sample, define
+from ...ir.entry import public
 from ...ir.fusion import Fusion, StepWriter, all_inputs
 from ...ir.operation import Operation
 from ...ir.static_values import static_dimension, static_shape
@@ -115,6 +116,7 @@ define(
 )
 
 
+@public
 def concat(values: Any, axis: Any, name: str | None = None) -> Tensor:
     """Join tensors along an existing axis.
 
@@ -220,6 +222,7 @@ define(
 )
 
 
+@public
 def unstack(value: Any, num: int | None = None, axis: Any = 0, name: str | None = None) -> list[Tensor]:
     """Take a tensor apart into its rows along an axis.
 
@@ -346,6 +349,7 @@ define(
 )
 
 
+@public
 def split(
     value: Any, num_or_size_splits: Any, axis: Any = 0, num: int | None = None, name: str | None = None
 ) -> list[Tensor]:

@@ -14,6 +14,7 @@ from ...base.errors import DtypeError, ShapeError
 from ...base.shapes import Shape
 from ...ir.apply import apply, constant, convert_to_tensor
 from ...ir.definition import Batched, NotDifferentiable, Sample, define
+from ...ir.entry import public
 from ...ir.operation import Operation
 from ...ir.static_values import static_shape, static_value
 from ...ir.tensor import Tensor
@@ -61,6 +62,7 @@ define(
 )
 
 
+@public
 def fill(dims: Any, value: Any, name: str | None = None) -> Tensor:
     """Make a tensor that holds one value everywhere.
 
@@ -90,6 +92,7 @@ def _filled(shape: Any, number: int, dtype: Any, name: str | None) -> Tensor:
     return fill(shape, constant(np.full((), number, kind) if number else np.zeros((), kind)), name)
 
 
+@public
 def zeros(shape: Any, dtype: Any = dtypes.float32, name: str | None = None) -> Tensor:
     """Make a tensor of zeros (false, empty strings).
 
@@ -106,6 +109,7 @@ def zeros(shape: Any, dtype: Any = dtypes.float32, name: str | None = None) -> T
     return _filled(shape, 0, dtype, name)
 
 
+@public
 def ones(shape: Any, dtype: Any = dtypes.float32, name: str | None = None) -> Tensor:
     """Make a tensor of ones (true).
 
@@ -130,6 +134,7 @@ def ones(shape: Any, dtype: Any = dtypes.float32, name: str | None = None) -> Te
     return _filled(shape, 1, dtype, name)
 
 
+@public
 def zeros_like(tensor: Any, dtype: Any = None, name: str | None = None) -> Tensor:
     """Make zeros of the shape of a tensor.
 
@@ -149,6 +154,7 @@ def zeros_like(tensor: Any, dtype: Any = None, name: str | None = None) -> Tenso
     return zeros(shape_of(like), like.dtype if dtype is None else dtype, name)
 
 
+@public
 def ones_like(tensor: Any, dtype: Any = None, name: str | None = None) -> Tensor:
     """Make ones of the shape of a tensor.
 
@@ -208,6 +214,7 @@ define(
 )
 
 
+@public
 def range(start: Any, limit: Any = None, delta: Any = 1, dtype: Any = None, name: str | None = None) -> Tensor:
     """Count from `start` to before `limit`; with one number, from 0 to before that.
 
@@ -279,6 +286,7 @@ define(
 )
 
 
+@public
 def linspace(start: Any, stop: Any, num: Any, name: str | None = None) -> Tensor:
     """Make evenly spaced numbers, both ends included.
 
@@ -353,6 +361,7 @@ def _hot_values(on: Any, off: Any, dtype: Any) -> list[Tensor]:
     return [one if on is None else given[0], zero if off is None else given[-1]]
 
 
+@public
 def one_hot(
     indices: Any,
     depth: Any,
@@ -395,6 +404,7 @@ def one_hot(
     return apply("OneHot", marks, depth, *values, name=name, axis=place)  # type: ignore[no-any-return]
 
 
+@public
 def eye(
     num_rows: Any,
     num_columns: Any = None,

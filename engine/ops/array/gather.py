@@ -14,6 +14,7 @@ from ...base.errors import ShapeError
 from ...base.shapes import Shape
 from ...ir.apply import apply, constant
 from ...ir.definition import Batched, Sample, define
+from ...ir.entry import public
 from ...ir.operation import Operation
 from ...ir.static_values import static_shape, static_value
 from ...ir.tensor import Tensor
@@ -163,6 +164,7 @@ def _axes(op: Operation) -> dict[str, Any]:
     return {"axis": op.attrs["axis"], "batch_dims": op.attrs["batch_dims"]}
 
 
+@public
 def gather(
     params: Any,
     indices: Any,
@@ -249,6 +251,7 @@ define(
 )
 
 
+@public
 def gather_nd(params: Any, indices: Any, name: str | None = None) -> Tensor:
     """Take elements or blocks by index vectors.
 
@@ -305,6 +308,7 @@ define(
 )
 
 
+@public
 def scatter_nd(indices: Any, updates: Any, shape: Any, name: str | None = None) -> Tensor:
     """Put elements or blocks into a tensor of zeros; repeated indices add up.
 
@@ -383,6 +387,7 @@ define(
 )
 
 
+@public
 def unsorted_segment_sum(data: Any, segment_ids: Any, num_segments: Any, name: str | None = None) -> Tensor:
     """Sum the rows that have the same id.
 

@@ -12,6 +12,7 @@ from ...base.errors import ShapeError
 from ...base.shapes import Shape
 from ...ir.apply import apply, convert_to_tensor
 from ...ir.definition import REQUIRED, Batched, Sample, define
+from ...ir.entry import public
 from ...ir.operation import Operation
 from ...ir.static_values import static_shape
 from ...ir.tensor import Tensor
@@ -72,6 +73,7 @@ define(
 )
 
 
+@public
 def transpose(a: Any, perm: Any = None, name: str | None = None, conjugate: bool = False) -> Tensor:
     """Permute the dimensions.
 
@@ -127,6 +129,7 @@ define(
 )
 
 
+@public
 def reverse(tensor: Any, axis: Any, name: str | None = None) -> Tensor:
     """Turn a tensor around along some axes.
 
@@ -183,6 +186,7 @@ define(
 )
 
 
+@public
 def tile(input: Any, multiples: Any, name: str | None = None) -> Tensor:
     """Repeat a tensor along each dimension.
 

@@ -11,6 +11,7 @@ from ...base.errors import GraphError, ShapeError
 from ...base.shapes import SCALAR, Shape
 from ...ir.apply import apply, constant, convert_to_tensor
 from ...ir.definition import REQUIRED, Sample, define
+from ...ir.entry import public
 from ...ir.operation import Operation
 from ...ir.static_values import static_value
 from ...ir.tensor import Tensor
@@ -176,6 +177,7 @@ define(
 )
 
 
+@public
 def pad(
     tensor: Any, paddings: Any, mode: str = "constant", name: str | None = None, constant_values: Any = 0
 ) -> Tensor:

@@ -12,6 +12,7 @@ from ...base.errors import ShapeError
 from ...base.shapes import Shape
 from ...ir.apply import apply, constant, convert_to_tensor
 from ...ir.definition import REQUIRED, NotDifferentiable, Sample, define
+from ...ir.entry import public
 from ...ir.operation import Operation
 from ...ir.static_values import static_shape, static_value
 from ...ir.tensor import Tensor
@@ -61,6 +62,7 @@ define(
 )
 
 
+@public
 def shape(input: Any, name: str | None = None, out_type: Any = dtypes.int32) -> Tensor:
     """Return the shape of a tensor as a value.
 
@@ -80,6 +82,7 @@ def shape(input: Any, name: str | None = None, out_type: Any = dtypes.int32) -> 
     return _integers("Shape", tensor, known, name, out_type)
 
 
+@public
 def size(input: Any, name: str | None = None, out_type: Any = dtypes.int32) -> Tensor:
     """Return the number of elements of a tensor.
 
@@ -98,6 +101,7 @@ def size(input: Any, name: str | None = None, out_type: Any = dtypes.int32) -> T
     return _integers("Size", tensor, tensor.shape.num_elements, name, out_type)
 
 
+@public
 def rank(input: Any, name: str | None = None) -> Tensor:
     """Return the number of dimensions of a tensor.
 
@@ -171,6 +175,7 @@ define(
 )
 
 
+@public
 def reshape(tensor: Any, shape: Any, name: str | None = None) -> Tensor:
     """Give the same elements another shape.
 
@@ -216,6 +221,7 @@ define(
 )
 
 
+@public
 def expand_dims(input: Any, axis: Any, name: str | None = None) -> Tensor:
     """Insert a dimension of size 1.
 
@@ -266,6 +272,7 @@ define(
 )
 
 
+@public
 def squeeze(input: Any, axis: Any = None, name: str | None = None) -> Tensor:
     """Drop dimensions of size 1.
 

@@ -12,6 +12,7 @@ from ...base.errors import ShapeError
 from ...base.shapes import Shape
 from ...ir.apply import apply, convert_to_tensor
 from ...ir.definition import Sample, define
+from ...ir.entry import public
 from ...ir.operation import Operation
 from ...ir.tensor import Tensor
 from ..support.arguments import axis_within, index_tensor, partial_values, static_int
@@ -82,6 +83,7 @@ define(
 )
 
 
+@public
 def slice(input_: Any, begin: Any, size: Any, name: str | None = None) -> Tensor:
     """Cut a block out of a tensor.
 
@@ -151,6 +153,7 @@ define(
 )
 
 
+@public
 def boolean_mask(tensor: Any, mask: Any, name: str | None = None, axis: Any = 0) -> Tensor:
     """Choose the rows where a mask is true; the same as ``tensor[mask]``.
 

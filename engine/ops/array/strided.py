@@ -12,6 +12,7 @@ from ...base.errors import GraphError, ShapeError
 from ...base.shapes import Shape
 from ...ir.apply import apply, convert_to_tensor
 from ...ir.definition import REQUIRED, Batched, Sample, define
+from ...ir.entry import public
 from ...ir.indexing import DYNAMIC, Dynamic, slice_tensor
 from ...ir.operation import Operation
 from ...ir.static_values import static_shape, static_value
@@ -176,6 +177,7 @@ define(
 )
 
 
+@public
 def strided_slice(
     input_: Any,
     begin: Any,

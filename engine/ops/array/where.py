@@ -11,6 +11,7 @@ from ...base.errors import GraphError, ShapeError
 from ...base.shapes import Shape
 from ...ir.apply import apply, convert_inputs
 from ...ir.definition import NotDifferentiable, Sample, define, definition_of
+from ...ir.entry import public
 from ...ir.fusion import StepWriter
 from ...ir.operation import Operation
 from ...ir.tensor import Tensor
@@ -93,6 +94,7 @@ define(
 )
 
 
+@public
 def where(condition: Any, x: Any = None, y: Any = None, name: str | None = None) -> Tensor:
     """Choose elements by a condition; with the condition alone, find where it is true.
 

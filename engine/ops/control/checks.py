@@ -9,6 +9,7 @@ from ...base import dtypes
 from ...base.errors import GraphError
 from ...ir.apply import apply, convert_to_tensor
 from ...ir.definition import REQUIRED, Sample, define
+from ...ir.entry import public
 from ...ir.operation import Operation
 from ...ir.tensor import Tensor
 from ..math.linear import l2_loss
@@ -41,6 +42,7 @@ define(
 )
 
 
+@public
 def check_numerics(tensor: Any, message: str, name: str | None = None) -> Tensor:
     """Return a tensor, failing the step where it (or its cotangent, in a gradient) holds NaN or infinity.
 
@@ -63,6 +65,7 @@ def check_numerics(tensor: Any, message: str, name: str | None = None) -> Tensor
     return apply("CheckNumerics", tensor, name=name, message=str(message))  # type: ignore[no-any-return]
 
 
+@public
 def clip_by_norm(t: Any, clip_norm: Any, axes: Any = None, name: str | None = None) -> Tensor:
     """Scale a tensor down to a Euclidean norm, if its own is larger.
 
@@ -87,6 +90,7 @@ def clip_by_norm(t: Any, clip_norm: Any, axes: Any = None, name: str | None = No
     return apply("RealDiv", t * clip_norm, apply("Maximum", length, clip_norm), name=name)  # type: ignore[no-any-return]
 
 
+@public
 def global_norm(t_list: Sequence[Any], name: str | None = None) -> Tensor:
     """Euclidean norm of all values of several tensors.
 
@@ -113,6 +117,7 @@ def global_norm(t_list: Sequence[Any], name: str | None = None) -> Tensor:
     return apply("Sqrt", apply("AddN", halves) * 2, name=name)  # type: ignore[no-any-return]
 
 
+@public
 def clip_by_global_norm(
     t_list: Sequence[Any], clip_norm: Any, use_norm: Any = None, name: str | None = None
 ) -> tuple[list[Tensor | None], Tensor]:

@@ -12,6 +12,7 @@ from ...base.errors import GraphError, OpError
 from ...ir import scopes
 from ...ir.apply import apply, convert_to_tensor
 from ...ir.definition import NotDifferentiable, define
+from ...ir.entry import public
 from ...ir.operation import Operation
 from ...ir.tensor import Tensor
 from ...ir.traits import Effect
@@ -21,6 +22,7 @@ from ..support.context import KernelContext
 from .placeholders import identity, no_op
 
 
+@public
 def group(*inputs: Any, name: str | None = None) -> Operation:
     """Return an operation that has run when all of `inputs` have.
 
@@ -38,6 +40,7 @@ def group(*inputs: Any, name: str | None = None) -> Operation:
         return no_op(name)
 
 
+@public
 def tuple_(tensors: Any, control_inputs: Any = (), name: str | None = None) -> Any:
     """Return the tensors, each available only when all of them, and `control_inputs`, have been computed.
 
@@ -104,6 +107,7 @@ define(
 )
 
 
+@public
 def print_(input: Any, data: Any, message: str = "", summarize: int | None = 3, name: str | None = None) -> Tensor:
     """Return `input`, and print `data` to the standard error each time it is computed.
 
@@ -148,6 +152,7 @@ define(
 )
 
 
+@public
 def Assert(
     condition: Any, data: Any = (), summarize: int | None = 3, message: str = "", name: str | None = None
 ) -> Operation:
@@ -183,26 +188,31 @@ def _compare(type: str, words: str, x: Any, y: Any, message: str, name: str | No
     return Assert(apply(type, x, y), [x, y], message=text, name=name)
 
 
+@public
 def assert_equal(x: Any, y: Any, message: str = "", name: str | None = None) -> Operation:
     """Return an operation that fails unless ``x == y`` everywhere, with `message`; any dtype, shapes broadcast."""
     return _compare("Equal", "==", x, y, message, name)
 
 
+@public
 def assert_less(x: Any, y: Any, message: str = "", name: str | None = None) -> Operation:
     """Return an operation that fails unless ``x < y`` everywhere, with `message`; any real dtype, shapes broadcast."""
     return _compare("Less", "<", x, y, message, name)
 
 
+@public
 def assert_less_equal(x: Any, y: Any, message: str = "", name: str | None = None) -> Operation:
     """Return an operation that fails unless ``x <= y`` everywhere, with `message`; any real dtype, shapes broadcast."""
     return _compare("LessEqual", "<=", x, y, message, name)
 
 
+@public
 def assert_greater(x: Any, y: Any, message: str = "", name: str | None = None) -> Operation:
     """Return an operation that fails unless ``x > y`` everywhere, with `message`; any real dtype, shapes broadcast."""
     return _compare("Greater", ">", x, y, message, name)
 
 
+@public
 def assert_greater_equal(x: Any, y: Any, message: str = "", name: str | None = None) -> Operation:
     """Return an operation that fails unless ``x >= y`` everywhere, with `message`; any real dtype, shapes broadcast."""
     return _compare("GreaterEqual", ">=", x, y, message, name)

@@ -10,6 +10,7 @@ import numpy as np
 from ...base.shapes import Shape
 from ...ir.apply import apply, convert_to_tensor
 from ...ir.definition import REQUIRED, Sample, define
+from ...ir.entry import public
 from ...ir.operation import Operation
 from ...ir.tensor import Tensor
 from ..support.literals import f64
@@ -37,6 +38,7 @@ define(
 )
 
 
+@public
 def identity_n(input: Sequence[Any], name: str | None = None) -> list[Tensor]:
     """Return tensors with the values of `input`, all of which exist once all inputs do.
 

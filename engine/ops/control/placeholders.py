@@ -10,6 +10,7 @@ from ...base import dtypes
 from ...base.shapes import Shape
 from ...ir.apply import apply
 from ...ir.definition import REQUIRED, NotDifferentiable, Sample, define
+from ...ir.entry import public
 from ...ir.operation import Operation
 from ...ir.tensor import Tensor
 from ...ir.traits import Role
@@ -58,6 +59,7 @@ define(
 )
 
 
+@public
 def placeholder(dtype: Any, shape: Any = None, name: str | None = None) -> Tensor:
     """Declare a value that is fed when a step runs.
 
@@ -91,6 +93,7 @@ define(
 )
 
 
+@public
 def placeholder_with_default(input: Any, shape: Any, name: str | None = None) -> Tensor:
     """Declare a value that may be fed, and is `input` when it is not.
 
@@ -122,6 +125,7 @@ define(
 )
 
 
+@public
 def identity(input: Any, name: str | None = None) -> Tensor:
     """Return a tensor with the value of `input`.
 
@@ -148,6 +152,7 @@ define(
 )
 
 
+@public
 def stop_gradient(input: Any, name: str | None = None) -> Tensor:
     """Return `input`, through which no gradient flows.
 
@@ -172,6 +177,7 @@ define(
 )
 
 
+@public
 def no_op(name: str | None = None) -> Operation:
     """Return an operation that does nothing, a place to hang control dependencies on."""
     return apply("NoOp", name=name)  # type: ignore[no-any-return]

@@ -16,6 +16,7 @@ from ...base.settings import AUTO, WINDOW
 from ...base.shapes import SCALAR, Shape
 from ...ir.apply import apply
 from ...ir.definition import REQUIRED, NotDifferentiable, define
+from ...ir.entry import public
 from ...ir.operation import Operation
 from ...ir.tensor import Tensor
 from ...ir.traits import Role
@@ -64,6 +65,7 @@ define(
 )
 
 
+@public
 def switch(data: Any, pred: Any, name: str | None = None) -> tuple[Tensor, Tensor]:
     """Send `data` to one of two outputs; what uses the other one is dead (Yu et al., 2018, section 4.1).
 
@@ -119,6 +121,7 @@ define(
 )
 
 
+@public
 def merge(inputs: Any, name: str | None = None) -> tuple[Tensor, Tensor]:
     """Forward whichever input is live, as soon as it arrives; dead only when all inputs are dead.
 
@@ -172,6 +175,7 @@ define(
 )
 
 
+@public
 def enter(
     data: Any,
     frame_name: str,
@@ -220,6 +224,7 @@ for _type, _role in (("Exit", Role.EXIT), ("NextIteration", Role.NEXT_ITERATION)
     )
 
 
+@public
 def exit(data: Any, name: str | None = None) -> Tensor:
     """Return a value from a loop frame to the frame around it, once.
 
@@ -235,6 +240,7 @@ def exit(data: Any, name: str | None = None) -> Tensor:
     return apply("Exit", data, name=name)  # type: ignore[no-any-return]
 
 
+@public
 def next_iteration(data: Any, name: str | None = None) -> Tensor:
     """Pass a value on to the next iteration; a dead one goes no further.
 
@@ -265,6 +271,7 @@ define(
 )
 
 
+@public
 def loop_cond(pred: Any, name: str | None = None) -> Tensor:
     """Mark the predicate of a hand-made loop; it forwards its input, and ends when the step is cancelled.
 
@@ -290,6 +297,7 @@ define(
 )
 
 
+@public
 def control_trigger(name: str | None = None) -> Operation:
     """Return an operation that waits for its control inputs and is live even when they are dead."""
     return apply("ControlTrigger", name=name)  # type: ignore[no-any-return]

@@ -14,6 +14,7 @@ from ...base.shapes import UNKNOWN, Shape
 from ...ir.apply import apply, convert_to_tensor
 from ...ir.builder import Builder
 from ...ir.definition import Batched, Sample, Ufunc, define
+from ...ir.entry import public
 from ...ir.fusion import Fusion, StepWriter
 from ...ir.operation import Operation
 from ...ir.static_values import static_value
@@ -228,6 +229,7 @@ binary(
 )
 
 
+@public
 def atan2(y: Any, x: Any, name: str | None = None) -> Tensor:
     """Angle of the point (`x`, `y`) in radians, from -pi to pi, elementwise.
 
@@ -359,6 +361,7 @@ define(
 )
 
 
+@public
 def add_n(inputs: Any, name: str | None = None) -> Tensor:
     """Add tensors of one shape.
 
@@ -385,6 +388,7 @@ def add_n(inputs: Any, name: str | None = None) -> Tensor:
     return apply("AddN", terms, name=name)  # type: ignore[no-any-return]
 
 
+@public
 def accumulate_n(inputs: Any, shape: Any = None, tensor_dtype: Any = None, name: str | None = None) -> Tensor:
     """Add tensors of one shape, stating shape and dtype.
 

@@ -11,6 +11,7 @@ from ...base.errors import DtypeError
 from ...base.shapes import Shape
 from ...ir.apply import apply, convert_to_tensor
 from ...ir.definition import REQUIRED, Sample, define
+from ...ir.entry import public
 from ...ir.fusion import StepWriter
 from ...ir.operation import Operation
 from ...ir.tensor import Tensor
@@ -71,6 +72,7 @@ define(
 )
 
 
+@public
 def cast(x: Any, dtype: Any, name: str | None = None) -> Tensor:
     """Convert to another dtype.
 

@@ -10,6 +10,7 @@ import numpy as np
 from ...base import dtypes
 from ...ir.apply import apply, as_typed, constant, convert_to_tensor
 from ...ir.definition import REQUIRED, Sample, Ufunc, define
+from ...ir.entry import public
 from ...ir.operation import Operation
 from ...ir.tensor import Tensor
 from ..support.common import broadcast_all, sum_to, zeros_like
@@ -30,6 +31,7 @@ unary(
 )
 
 
+@public
 def conj(x: Any, name: str | None = None) -> Tensor:
     """Complex conjugate, elementwise.
 
@@ -81,6 +83,7 @@ angle = unary(
 )
 
 
+@public
 def real(input: Any, name: str | None = None) -> Tensor:
     """Real part, elementwise.
 
@@ -98,6 +101,7 @@ def real(input: Any, name: str | None = None) -> Tensor:
     return apply("Real", x, name=name) if x.dtype.is_complex else x
 
 
+@public
 def imag(input: Any, name: str | None = None) -> Tensor:
     """Imaginary part, elementwise.
 
@@ -138,6 +142,7 @@ define(
 )
 
 
+@public
 def complex(real: Any, imag: Any, name: str | None = None) -> Tensor:
     """Make complex numbers of their parts.
 

@@ -12,6 +12,7 @@ from ...base import dtypes
 from ...base.shapes import Shape
 from ...ir.apply import apply, convert_to_tensor
 from ...ir.definition import REQUIRED, Kernel, Sample, define
+from ...ir.entry import public
 from ...ir.operation import Operation
 from ...ir.tensor import Tensor
 from ..support.arguments import axis_within, static_int, static_ints
@@ -69,6 +70,7 @@ define(
 )
 
 
+@public
 def cumsum(x: Any, axis: Any = 0, exclusive: bool = False, reverse: bool = False, name: str | None = None) -> Tensor:
     """Running sum along an axis.
 
@@ -148,6 +150,7 @@ define(
 )
 
 
+@public
 def reduce_prod(input_tensor: Any, axis: Any = None, keepdims: bool = False, name: str | None = None) -> Tensor:
     """Product over axes; its gradient is right where factors are 0.
 
@@ -208,6 +211,7 @@ define(
 )
 
 
+@public
 def cumprod(x: Any, axis: Any = 0, exclusive: bool = False, reverse: bool = False, name: str | None = None) -> Tensor:
     """Running product along an axis; see `cumsum`. Its gradient takes memory for the square of the axis.
 

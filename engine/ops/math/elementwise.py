@@ -11,6 +11,7 @@ import numpy as np
 from ...base import dtypes
 from ...ir.apply import apply, convert_to_tensor
 from ...ir.definition import NotDifferentiable, Sample, Ufunc, define
+from ...ir.entry import public
 from ...ir.fusion import StepWriter
 from ...ir.operation import Operation
 from ...ir.tensor import Tensor
@@ -56,6 +57,7 @@ define(
 )
 
 
+@public
 def abs(x: Any, name: str | None = None) -> Tensor:
     """Magnitude, elementwise.
 
@@ -236,6 +238,7 @@ rint = unary(
 )
 
 
+@public
 def round(x: Any, name: str | None = None) -> Tensor:
     """Round to the nearest whole number, halves to the even one, elementwise.
 
@@ -287,6 +290,7 @@ is_finite = unary(
 )
 
 
+@public
 def clip_by_value(t: Any, clip_value_min: Any, clip_value_max: Any, name: str | None = None) -> Tensor:
     """Limit values to an interval; gradients pass where the value is inside it, bounds included.
 

@@ -13,6 +13,7 @@ from ...base.shapes import SCALAR, Shape
 from ...ir.apply import apply, convert_to_tensor
 from ...ir.builder import Builder
 from ...ir.definition import REQUIRED, Batched, NotDifferentiable, Sample, define
+from ...ir.entry import public
 from ...ir.operation import Operation
 from ...ir.tensor import Tensor
 from ...kernels.cpu.product_sum import ProductSum
@@ -177,6 +178,7 @@ define(
 )
 
 
+@public
 def matmul(a: Any, b: Any, transpose_a: bool = False, transpose_b: bool = False, name: str | None = None) -> Tensor:
     """Multiply matrices; the dimensions before the last two broadcast.
 
@@ -202,6 +204,7 @@ def matmul(a: Any, b: Any, transpose_a: bool = False, transpose_b: bool = False,
     )
 
 
+@public
 def l2_loss(t: Any, name: str | None = None) -> Tensor:
     """Half the sum of squares.
 
@@ -217,6 +220,7 @@ def l2_loss(t: Any, name: str | None = None) -> Tensor:
     return apply("Mul", reduce_sum(apply("Square", t)), 0.5, name=name)  # type: ignore[no-any-return]
 
 
+@public
 def norm(
     tensor: Any, ord: Any = "euclidean", axis: Any = None, keepdims: bool = False, name: str | None = None
 ) -> Tensor:

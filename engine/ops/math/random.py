@@ -20,6 +20,7 @@ from ...base.shapes import SCALAR, Shape
 from ...ir import scopes
 from ...ir.apply import apply, convert_to_tensor
 from ...ir.definition import REQUIRED, NotDifferentiable, define
+from ...ir.entry import public
 from ...ir.operation import Operation
 from ...ir.static_values import static_shape, static_value
 from ...ir.tensor import Tensor
@@ -135,6 +136,7 @@ define(
 )
 
 
+@public
 def random_uniform(
     shape: Any,
     minval: Any = 0,
@@ -196,6 +198,7 @@ def _is(value: Any, number: int) -> bool:
     return isinstance(value, (int, float)) and value == number
 
 
+@public
 def random_normal(
     shape: Any,
     mean: Any = 0.0,
@@ -225,6 +228,7 @@ def random_normal(
     return _around("RandomStandardNormal", shape, mean, stddev, dtype, seed, name)
 
 
+@public
 def truncated_normal(
     shape: Any,
     mean: Any = 0.0,
@@ -282,6 +286,7 @@ define(
 )
 
 
+@public
 def categorical(
     logits: Any, num_samples: Any, dtype: Any = "int64", seed: int | None = None, name: str | None = None
 ) -> Tensor:
@@ -324,6 +329,7 @@ define(
 )
 
 
+@public
 def random_shuffle(value: Any, seed: int | None = None, name: str | None = None) -> Tensor:
     """Return the rows of `value`, a tensor of any dtype and rank 1 or more, in the order that `seed` gives."""
     return apply("RandomShuffle", value, [], name=name, seed=_seed(seed))  # type: ignore[no-any-return]

@@ -12,6 +12,7 @@ from ...base import dtypes
 from ...base.dtypes import DType
 from ...base.errors import ShapeError
 from ...base.shapes import SCALAR, Shape
+from ...ir import entry
 from ...ir.apply import apply
 from ...ir.definition import Kernel, NotDifferentiable, Sample, define
 from ...ir.fusion import Fusion
@@ -158,7 +159,7 @@ def _reduction(
     ShapeError
         If there is no such axis, or one is given twice.
     """
-    return public
+    return entry.public(public)
 
 
 def _wide(xp: Any, x: Any) -> Any:

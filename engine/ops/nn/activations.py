@@ -10,6 +10,7 @@ from typing import Any
 from ...base import dtypes
 from ...ir.apply import apply, convert_to_tensor
 from ...ir.definition import Kernel, Sample, define
+from ...ir.entry import public
 from ...ir.fusion import Fusion
 from ...ir.operation import Operation
 from ...ir.tensor import Tensor
@@ -75,6 +76,7 @@ _activation(
 )
 
 
+@public
 def softplus(features: Any, name: str | None = None) -> Tensor:
     """``log(1 + exp(x))`` without overflow, elementwise.
 
@@ -98,6 +100,7 @@ _activation(
 )
 
 
+@public
 def softsign(features: Any, name: str | None = None) -> Tensor:
     """``x / (1 + abs(x))``, elementwise.
 
@@ -123,6 +126,7 @@ _activation(
 )
 
 
+@public
 def relu(features: Any, name: str | None = None) -> Tensor:
     """``max(x, 0)``, elementwise; the gradient at 0 is 0.
 
@@ -147,6 +151,7 @@ _activation(
 )
 
 
+@public
 def relu6(features: Any, name: str | None = None) -> Tensor:
     """``min(max(x, 0), 6)``, elementwise; the gradient at 0 and 6 is 0.
 
@@ -170,6 +175,7 @@ _activation(
 )
 
 
+@public
 def elu(features: Any, name: str | None = None) -> Tensor:
     """``x`` where positive, else ``exp(x) - 1``, elementwise (Clevert et al., 2015).
 
@@ -196,6 +202,7 @@ _activation(
 )
 
 
+@public
 def selu(features: Any, name: str | None = None) -> Tensor:
     """Scaled exponential linear unit, elementwise (Klambauer et al., 2017).
 
@@ -220,6 +227,7 @@ _activation(
 )
 
 
+@public
 def leaky_relu(features: Any, alpha: float = 0.2, name: str | None = None) -> Tensor:
     """``x`` where positive, else ``alpha * x``, elementwise.
 
@@ -237,6 +245,7 @@ def leaky_relu(features: Any, alpha: float = 0.2, name: str | None = None) -> Te
     return apply("LeakyRelu", features, name=name, alpha=float(alpha))  # type: ignore[no-any-return]
 
 
+@public
 def gelu(features: Any, approximate: bool = False, name: str | None = None) -> Tensor:
     """Gaussian error linear unit, elementwise (Hendrycks and Gimpel, 2016).
 
@@ -259,6 +268,7 @@ def gelu(features: Any, approximate: bool = False, name: str | None = None) -> T
     return apply("Mul", x * 0.5, inner + 1, name=name)  # type: ignore[no-any-return]
 
 
+@public
 def log_sigmoid(x: Any, name: str | None = None) -> Tensor:
     """``log(sigmoid(x))`` without overflow, elementwise.
 

@@ -11,6 +11,7 @@ from ...base.errors import ShapeError
 from ...base.shapes import Shape
 from ...ir.apply import apply, constant, convert_to_tensor
 from ...ir.definition import Sample, define
+from ...ir.entry import public
 from ...ir.fusion import Fusion, StepWriter
 from ...ir.operation import Operation
 from ...ir.tensor import Tensor
@@ -69,6 +70,7 @@ define(
 )
 
 
+@public
 def softmax(logits: Any, axis: Any = -1, name: str | None = None) -> Tensor:
     """``exp(x) / sum(exp(x))`` along an axis, without overflow.
 
@@ -107,6 +109,7 @@ define(
 )
 
 
+@public
 def log_softmax(logits: Any, axis: Any = -1, name: str | None = None) -> Tensor:
     """Logarithm of `softmax`, without overflow.
 
@@ -167,6 +170,7 @@ define(
 )
 
 
+@public
 def softmax_cross_entropy_with_logits(*, labels: Any, logits: Any, axis: Any = -1, name: str | None = None) -> Tensor:
     """Cross-entropy between given probabilities and the softmax of `logits`; gradients go to both.
 
@@ -245,6 +249,7 @@ define(
 )
 
 
+@public
 def sparse_softmax_cross_entropy_with_logits(*, labels: Any, logits: Any, name: str | None = None) -> Tensor:
     """Cross-entropy of class numbers under the softmax of `logits`.
 
@@ -268,6 +273,7 @@ def sparse_softmax_cross_entropy_with_logits(*, labels: Any, logits: Any, name: 
     return apply("SparseSoftmaxCrossEntropyWithLogits", labels, logits, name=name)  # type: ignore[no-any-return]
 
 
+@public
 def sigmoid_cross_entropy_with_logits(*, labels: Any, logits: Any, name: str | None = None) -> Tensor:
     """Cross-entropy of independent yes/no probabilities with ``sigmoid(logits)``, elementwise.
 

@@ -7,11 +7,13 @@ from typing import Any
 from ...base.errors import GraphError, ShapeError
 from ...base.shapes import Shape
 from ...ir.apply import apply, convert_to_tensor
+from ...ir.entry import public
 from ...ir.tensor import Tensor
 from ..math.reductions import reduce_mean, reduce_sum
 from ..support.arguments import static_ints
 
 
+@public
 def bias_add(value: Any, bias: Any, data_format: str | None = None, name: str | None = None) -> Tensor:
     """Add a vector along the last dimension.
 
@@ -48,6 +50,7 @@ def bias_add(value: Any, bias: Any, data_format: str | None = None, name: str | 
     return apply("Add", value, bias, name=name)  # type: ignore[no-any-return]
 
 
+@public
 def moments(x: Any, axes: Any, name: str | None = None, keepdims: bool = False) -> tuple[Tensor, Tensor]:
     """Mean and variance over axes.
 
@@ -69,6 +72,7 @@ def moments(x: Any, axes: Any, name: str | None = None, keepdims: bool = False) 
     return (mean if keepdims else reduce_mean(x, axes)), variance
 
 
+@public
 def l2_normalize(x: Any, axis: Any = None, epsilon: float = 1e-12, name: str | None = None) -> Tensor:
     """Divide by the Euclidean norm along axes.
 

@@ -14,6 +14,7 @@ from ...base.resources import Resource
 from ...base.shapes import SCALAR, Shape
 from ...ir.apply import apply
 from ...ir.definition import REQUIRED, NotDifferentiable, define
+from ...ir.entry import public
 from ...ir.operation import Operation
 from ...ir.tensor import Tensor
 from ...ir.traits import Effect
@@ -153,6 +154,7 @@ define(
 )
 
 
+@public
 def stack_push(handle: Tensor, value: Any, swap_memory: bool = False, name: str | None = None) -> Tensor:
     """Push a value.
 
@@ -189,6 +191,7 @@ define(
 )
 
 
+@public
 def stack_pop(handle: Tensor, elem_type: Any = "float32", name: str | None = None) -> Tensor:
     """Pop the value pushed last.
 
@@ -222,6 +225,7 @@ define(
 )
 
 
+@public
 def stack_close(handle: Tensor, name: str | None = None) -> Operation:
     """Return an operation that frees the values of stack `handle`; later use of it is a StackError."""
     return apply("StackClose", handle, name=name)  # type: ignore[no-any-return]

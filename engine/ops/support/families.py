@@ -5,12 +5,13 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
 from ...base import dtypes
 from ...base.dtypes import DType
+from ...ir import entry
 from ...ir.apply import apply
 from ...ir.definition import Kernel, NotDifferentiable, Sample, define
 from ...ir.fusion import Fusion
@@ -19,6 +20,8 @@ from ...ir.tensor import Tensor
 from .batching import pointwise
 from .common import broadcast_all, same_as, sum_to
 from .shape_equality import BINARY, UNARY, keeps_shape
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Unary(Protocol):
@@ -93,8 +96,7 @@ def unary(
         return apply(type, x, name=name)  # type: ignore[no-any-return]
 
     operand = f"x : Tensor of {describe(where)}"
-    _publish(public, function, summary, operand, f"{_RESULTS[output]} and its shape.")
-    return public
+    return _publish(public, function, summary, operand, f"{_RESULTS[output]} and its shape.")
 
 
 def binary(
@@ -133,8 +135,7 @@ def binary(
         return apply(type, x, y, name=name)  # type: ignore[no-any-return]
 
     operands = f"x, y : Tensor of {describe(where)}\n        Same dtype; shapes broadcast."
-    _publish(public, function, summary, operands, f"{_RESULTS[output]} and broadcast shape.")
-    return public
+    return _publish(public, function, summary, operands, f"{_RESULTS[output]} and broadcast shape.")
 
 
 def _unary_gradient(rule: Callable[..., Any]) -> Callable[[Operation, Tensor], list[Any]]:
@@ -155,7 +156,7 @@ def describe(where: tuple[DType, ...]) -> str:
     return _DTYPES.get(where) or "dtype " + " or ".join(d.name for d in where)
 
 
-def _publish(function: Any, name: str, summary: str, operands: str, result: str) -> None:
+def _publish(function: F, name: str, summary: str, operands: str, result: str) -> F:
     function.__name__ = function.__qualname__ = name
     function.__module__ = sys._getframe(2).f_globals["__name__"]
     function.__doc__ = f"""{summary}
@@ -176,6 +177,7 @@ def _publish(function: Any, name: str, summary: str, operands: str, result: str)
     DtypeError
         If an operand has another dtype.
     """
+    return entry.public(function)
 
 
 def typed(kernel: Kernel) -> Kernel:

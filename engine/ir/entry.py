@@ -1,0 +1,122 @@
+"""Where users come in: functions that build in the graph of their arguments, and say what an argument is called here.
+
+Every function and method that users build with is marked by :func:`public`.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import re
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
+from difflib import get_close_matches
+from typing import Any, TypeVar, cast
+
+from ..base import nest
+from . import scopes
+from .graph import Graph
+from .region import Region
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+PUBLIC: set[str] = set()  # the names of the functions marked
+KEYWORDS = {  # what TensorFlow 1, PyTorch and NumPy call an argument, and what it is called here
+    "dim": "axis",
+    "dims": "axis",
+    "dimension": "axis",
+    "concat_dim": "axis",
+    "split_dim": "axis",
+    "squeeze_dims": "axis",
+    "reduction_indices": "axis",
+    "keep_dims": "keepdims",
+    "keepdim": "keepdims",
+    "fn1": "true_fn",
+    "fn2": "false_fn",
+    "feed_dict": "feeds",
+}
+
+
+def public(function: F) -> F:
+    """Mark a function or method that users build with.
+
+    Where no graph is open it builds in that of its arguments. An argument that it does not take, or is not given, is a
+    TypeError with a note on how it is called.
+    """
+
+    @functools.wraps(function)
+    def called(*args: Any, **kwargs: Any) -> Any:
+        try:
+            if scopes.is_open() or (graph := graph_of((args, kwargs))) is None:
+                return function(*args, **kwargs)
+            with scopes.within(region=graph.root):
+                return function(*args, **kwargs)
+        except TypeError as error:
+            _explain(function, error)
+            raise
+
+    if "." not in function.__qualname__:
+        PUBLIC.add(function.__name__)
+    return cast(F, called)
+
+
+def explained(function: F) -> F:
+    """Mark a method that users run steps with: TypeErrors get the note on how it is called, as those of `public`."""
+    if inspect.iscoroutinefunction(function):
+
+        @functools.wraps(function)
+        async def called(*args: Any, **kwargs: Any) -> Any:
+            try:
+                return await function(*args, **kwargs)
+            except TypeError as error:
+                _explain(function, error)
+                raise
+
+    else:
+
+        @functools.wraps(function)
+        def called(*args: Any, **kwargs: Any) -> Any:
+            try:
+                return function(*args, **kwargs)
+            except TypeError as error:
+                _explain(function, error)
+                raise
+
+    return cast(F, called)
+
+
+def graph_of(values: Any) -> Graph | None:
+    """Return the graph that the first tensor, variable, array or operation in a structure is of; None without one."""
+    found = (getattr(leaf, "graph", None) for leaf in nest.flatten(values))
+    return next((graph for graph in found if isinstance(graph, Graph)), None)
+
+
+def region_for(values: Any) -> Region:
+    """Return the region that is open, else the root of the graph that `values` are of; GraphError without either."""
+    graph = None if scopes.is_open() else graph_of(values)
+    return scopes.current_region() if graph is None else graph.root
+
+
+def opened_for(values: Iterable[Any]) -> AbstractContextManager[Any]:
+    """Open the graph that `values` are of; GraphError if they are of none."""
+    return scopes.within(region=region_for(values))
+
+
+def _explain(function: Callable[..., Any], error: TypeError) -> None:
+    """Add to an error how a function is called, if it was not: the error has no line of the function then."""
+    if error.__traceback__ is None or error.__traceback__.tb_next is not None:
+        return
+    parameters = [p for p in inspect.signature(function).parameters.values() if p.name != "self"]
+    taken = str(inspect.Signature(list(map(_brief, parameters)))).replace("Ellipsis", "...")
+    usage = function.__qualname__.removesuffix(".__init__") + taken
+    unknown = re.search(r"unexpected keyword argument '(\w+)'", str(error))
+    names = [p.name for p in parameters]
+    near = [KEYWORDS.get(unknown[1], ""), *get_close_matches(unknown[1], names, 1)] if unknown else []
+    meant = next((each for each in near if each in names), None)
+    error.add_note(f"  try: {meant}=, as in {usage}" if meant else f"  try: {usage}")
+
+
+def _brief(parameter: inspect.Parameter) -> inspect.Parameter:
+    """Return a parameter without its annotation, and without a default that is more than a word."""
+    is_long = parameter.default is not parameter.empty and len(repr(parameter.default)) > 20
+    return parameter.replace(annotation=parameter.empty, default=... if is_long else parameter.default)
