@@ -187,6 +187,7 @@ from .runtime.report import LoopReport, Report
 from .runtime.session import Session
 from .runtime.steps.partial_run import PartialRun
 from .runtime.steps.step import Step
+from .runtime.steps.stream import StepStream
 from .runtime.sync import SyncSession
 from .swap import SwapPolicy, SwapReport
 
@@ -220,6 +221,7 @@ __all__ = [
     "StackError",
     "Statistics",
     "Step",
+    "StepStream",
     "StepTimeout",
     "SwapError",
     "SwapPolicy",

@@ -2,37 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from types import TracebackType
-from typing import Any, TypeVar
-
-import numpy as np
+from typing import Any
 
 from ..base.errors import GraphError, SessionClosed
 from ..base.settings import DEFAULTS, Settings
 from ..ir.entry import explained
 from ..ir.graph import Graph
 from ..ir.scopes import PersistentScope, Scope, current_region
-from ..ir.tensor import Tensor
 from ..ops.internal import partial_run as _parts  # noqa: F401  declares the operation types of steps in parts
 from ..ops.internal import watch as _watching  # noqa: F401  declares the operation type that shows values
-from ..ops.state.variables import CONTAINER, fitting, slots_of, write_slots
 from ..streams.contract import Device
-from .devices.device_values import copied_out
 from .devices.session_devices import memory_figures, open_devices
 from .memory.arbiter import MemoryArbiter
-from .memory.limits import Limit, from_outside, set_limits
+from .memory.limits import Limit, set_limits
 from .memory.session_swap import Swap, Swapping
 from .observe.numerics import require_finite
 from .observe.statistics import Statistics
 from .observe.trace import Trace
-from .observe.watch import Watch
+from .observe.watch import Watch, watches_of_run
 from .report import Report, report_of
-from .resources.manager import ResourceManager, Snapshot
+from .resources.manager import ResourceManager
 from .scheduling.blocking_calls import BlockingCalls
 from .scheduling.worker_pool import WorkerPool
+from .session_state import SessionState
 from .steps.environment import StepEnvironment
 from .steps.execution import executor_named
 from .steps.partial_run import PartialRun, begin, run_part
@@ -40,10 +36,8 @@ from .steps.request import feed_values, make_request, resolve_feeds
 from .steps.runner import REOPEN, StepRunner
 from .steps.step import Step
 
-R = TypeVar("R")
 
-
-class Session:
+class Session(SessionState):
     """Runs steps of a graph; owns its variables. ``async with Session(graph)`` makes the graph current as well.
 
     Parameters
@@ -105,28 +99,27 @@ class Session:
         swap: Swap = None,
         settings: Settings = DEFAULTS,
     ) -> None:
-        self.graph = graph if graph is not None else current_region("pass it: tagflow.Session(graph)").graph
+        graph = graph if graph is not None else current_region("pass it: tagflow.Session(graph)").graph
         # Each operation is looked at by itself, and nothing is computed for an iteration that may never come.
         self.settings = replace(settings, fuse=False, block_bytes=0) if check_numerics else settings
-        self.resources = ResourceManager()
-        self._scope = PersistentScope(Scope(self.graph.root))
-        self._devices = open_devices(devices, settings)
-        set_limits(self._devices, memory_limit)
+        resources, opened = ResourceManager(), open_devices(devices, settings)
+        set_limits(opened, memory_limit)
+        self._scope = PersistentScope(Scope(graph.root))
         self._threads, self._cores = BlockingCalls(settings.blocking_threads), WorkerPool(settings)
-        self._swapping = Swapping(swap, self._devices)
+        self._swapping = Swapping(swap, opened)
         environment = StepEnvironment(
             self.settings,
-            self._devices,
+            opened,
             soft_placement,
-            self.resources,
+            resources,
             self._threads,
             self._cores,
-            MemoryArbiter(self._threads, self._cores, devices=self._devices),
+            MemoryArbiter(self._threads, self._cores, devices=opened),
             self._swapping,
             require_finite if check_numerics else None,
         )
-        kind = executor_named(executor, self._devices, check_numerics)
-        self._steps = StepRunner(self.graph, environment, kind, timeout, max_steps)
+        kind = executor_named(executor, opened, check_numerics)
+        super().__init__(graph, resources, opened, StepRunner(graph, environment, kind, timeout, max_steps))
 
     @property
     def timeout(self) -> float | None:
@@ -155,6 +148,7 @@ class Session:
         *,
         timeout: float | None = None,
         trace: Trace | None = None,
+        watch: Watch | Sequence[Watch] = (),
     ) -> Any:
         """Run one step and return the fetched values.
 
@@ -169,6 +163,8 @@ class Session:
             ``math.inf`` for none.
         trace : Trace, optional
             Gets a span for each operation instance of the step.
+        watch : Watch or sequence of Watch, optional
+            Are shown what their tensors are in this step alone, and end with it; see also :meth:`Step.stream`.
 
         Returns
         -------
@@ -188,10 +184,16 @@ class Session:
         Overloaded
             If there was no place among the session's `max_steps` in time.
         """
-        self._steps.check_open()
-        tensors, values = feed_values(feeds or {}, self.graph)
-        request = make_request(self.graph, fetches)
-        return await self._steps.run(request, self._steps.compiled(request, tensors), values, timeout, trace)
+        steps = self._steps
+        watches = watches_of_run(watch, self.graph) if watch else ()
+        try:
+            steps.check_open()
+            tensors, values = feed_values(feeds or {}, self.graph)
+            request = make_request(self.graph, fetches)
+            return await steps.run(request, steps.compiled(request, tensors, watches), values, timeout, trace, watches)
+        finally:
+            for each in watches:
+                each.end()
 
     def make_step(self, fetches: Any, feeds: Sequence[Any] = ()) -> Step:
         """Compile a step once, to run it many times.
@@ -219,10 +221,11 @@ class Session:
         self._steps.check_open()
         return Step(self._steps, make_request(self.graph, fetches), resolve_feeds(self.graph, feeds))
 
-    async def compile(self, fetches: Any, feeds: Sequence[Any] = ()) -> Step:
+    async def compile(self, fetches: Any, feeds: Sequence[Any] = (), *, watch: Sequence[Any] = ()) -> Step:
         """Compile a step as `make_step` does, in a thread: the event loop goes on, and so do other steps.
 
-        The graph must not be added to meanwhile. For `fetches`, `feeds` and errors see :meth:`make_step`.
+        The graph must not be added to meanwhile. For `fetches`, `feeds` and errors see :meth:`make_step`; the step is
+        also compiled for :meth:`Step.stream` of each tensor, or name of one, in `watch`.
 
         Returns
         -------
@@ -231,7 +234,10 @@ class Session:
         """
         self._steps.check_open()
         request, tensors = make_request(self.graph, fetches), resolve_feeds(self.graph, feeds)
-        await self._steps.compile(request, tensors)
+        watched = self._steps.watches.tensors
+        for each in ((), *((Watch(self.graph.as_graph_element(tensor)).tensor,) for tensor in watch)):
+            found = tuple(dict.fromkeys([*watched, *each]))
+            await self._steps.compiler.compile(request, tensors, found, self._steps.check_open)
         return Step(self._steps, request, tensors)
 
     async def partial_run_setup(
@@ -320,88 +326,11 @@ class Session:
             )
         return await run_part(handle, fetches, feeds or {}, self.timeout if timeout is None else timeout)
 
-    async def read_variables(self, names: Sequence[str] | None = None) -> dict[str, np.ndarray[Any, Any]]:
-        """Return copies of the variables' values.
-
-        Parameters
-        ----------
-        names : sequence of str, optional
-            Which variables; all that have a value by default.
-
-        Returns
-        -------
-        dict of str to numpy.ndarray
-
-        Raises
-        ------
-        UninitializedVariableError
-            If a variable asked for has no value.
-        """
-        self._steps.check_open()
-        wanted = self.resources.names(CONTAINER) if names is None else names
-        slots = self._from_outside("the values restored", slots_of, self.resources, wanted)
-        values = {slot.name: slot.copied() for slot in slots if names is not None or slot.is_initialized}
-        return await self._copied_out(values)  # type: ignore[no-any-return]
-
-    async def write_variables(self, values: Mapping[str, Any]) -> None:
-        """Set variables, all or (when one does not fit) none.
-
-        Parameters
-        ----------
-        values : mapping of str to array-like
-            New values by the variables' names, of their dtypes and shapes.
-
-        Raises
-        ------
-        GraphError
-            If the graph has no variable of a name; a DtypeError or ShapeError if a value does not fit its variable.
-        """
-        self._steps.check_open()
-        arrays = self._fitting(values)
-        self._from_outside("the new values of variables", write_slots, self.resources, arrays)
-
-    async def snapshot(self) -> Snapshot:
-        """Return copies of all that the session keeps from step to step, taken at one time: between two updates.
-
-        Returns
-        -------
-        dict of str to dict of str to object
-            By kind ("variables") and name: arrays in the host's memory, or structures of them.
-        """
-        self._steps.check_open()
-        return await self._copied_out(self.resources.snapshot())  # type: ignore[no-any-return]
-
-    async def restore(self, snapshot: Mapping[str, Mapping[str, Any]]) -> None:
-        """Let the session hold again what it held at a snapshot, its own or that of another session of this graph.
-
-        Parameters
-        ----------
-        snapshot : mapping of str to mapping of str to object
-            What :meth:`snapshot` returned, or a part of it; what is not in it stays as it is.
-
-        Raises
-        ------
-        GraphError, DtypeError, ShapeError
-            If a value does not fit its variable. Then nothing has changed, nor if there is no memory.
-        """
-        self._steps.check_open()
-        variables = self._fitting(snapshot.get(CONTAINER, {}))
-        self._from_outside("the values restored", self.resources.restore, {**snapshot, CONTAINER: variables})
-
-    def _fitting(self, values: Mapping[str, Any]) -> dict[str, np.ndarray[Any, Any]]:
-        return fitting(values, {v.name: v for v in self.graph.collections.get("variables", ())})
-
-    def _from_outside(self, what: str, function: Callable[..., R], *arguments: Any) -> R:
-        return from_outside(self._devices[0].contexts, self.resources, what, function, *arguments)
-
-    async def _copied_out(self, values: Any) -> Any:
-        return await copied_out(values, [each.device for each in self._devices])
-
     def statistics(self) -> Statistics:
         """Return a snapshot of counts."""
         orphaned = self._threads.orphaned + self._cores.orphaned
         steps = self._steps
-        counts = Statistics(steps.started, len(steps.running), len(steps.cache), orphaned)
+        counts = Statistics(steps.started, len(steps.running), len(steps.compiler.cache), orphaned)
         if steps.admission is not None:
             counts = replace(counts, steps_waiting=steps.admission.waiting, steps_refused=steps.admission.refused)
         return replace(counts, **memory_figures(self._devices, self.resources))
@@ -433,17 +362,7 @@ class Session:
             If it is no tensor with values of this graph, is watched already, or an option is out of range.
         """
         self._steps.check_open()
-        found = self.graph.as_graph_element(tensor)
-        if not isinstance(found, Tensor) or not found.dtype.is_value:
-            operation = getattr(found, "op", found)
-            raise GraphError(
-                "only tensors with values can be watched",
-                got=tensor,
-                operation=operation,
-                wanted="a tensor with values",
-                hint="watch one of its outputs, or what is read from it",
-            )
-        return self._steps.watch(found, limit, policy)
+        return self._steps.watches.add(Watch(self.graph.as_graph_element(tensor), limit=limit, policy=policy))
 
     def report(self) -> Report:
         """Say of each loop of the last step how far its iterations overlapped and what kept them from more.
@@ -457,7 +376,7 @@ class Session:
             Empty before the first step; ``print`` it.
         """
         self._steps.check_open()
-        return Report() if self._steps.cache.last is None else report_of(*self._steps.cache.last)
+        return Report() if self._steps.compiler.cache.last is None else report_of(*self._steps.compiler.cache.last)
 
     async def aclose(self) -> None:
         """End all running steps with SessionClosed, wait for them, and release everything; twice is fine.
@@ -474,7 +393,7 @@ class Session:
 
     async def _release(self) -> None:
         """Release what steps use, when none runs any longer, also when cancelled; again is fine, and at one time."""
-        self._steps.cache.clear()
+        self._steps.compiler.cache.clear()
         self._threads.shutdown()
         async with AsyncExitStack() as closing:  # the last first
             for each in self._devices:

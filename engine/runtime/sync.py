@@ -16,7 +16,7 @@ from .observe.statistics import Statistics
 from .observe.trace import Trace
 from .report import Report
 from .session import Session
-from .steps.partial_run import PartialRun
+from .sync_handles import SyncPartialRun, SyncStep
 
 _LONGEST_WAIT = 0.1  # seconds until a lost interrupt is noticed
 
@@ -84,10 +84,9 @@ class SyncSession:
         """Run one step: `fetches`, `feeds`, `timeout` and `trace` are those of :meth:`Session.run`."""
         return self._call(self._session.run, fetches, feeds, timeout=timeout, trace=trace)
 
-    def make_step(self, fetches: Any, feeds: Sequence[Any] = ()) -> Callable[..., Any]:
+    def make_step(self, fetches: Any, feeds: Sequence[Any] = ()) -> SyncStep:
         """Compile a step, to be called with values for `feeds`, that gives `fetches`; see :meth:`Session.make_step`."""
-        step = self._call(_at_once, self._session.make_step, fetches, feeds)
-        return partial(self._call, step)
+        return SyncStep(self._call(_at_once, self._session.make_step, fetches, feeds), self._call)
 
     def partial_run_setup(
         self, fetches: Any, feeds: Sequence[Any] = (), *, trace: Trace | None = None
@@ -106,7 +105,7 @@ class SyncSession:
         timeout: float | None = None,
     ) -> Any:
         """Run a part: `handle`, `fetches`, `feeds` and `timeout` are those of :meth:`Session.partial_run`."""
-        inner = getattr(handle, "_handle", handle)
+        inner = handle.handle if isinstance(handle, SyncPartialRun) else handle
         return self._call(self._session.partial_run, inner, fetches, feeds, timeout=timeout)
 
     def read_variables(self, names: Sequence[str] | None = None) -> dict[str, Any]:
@@ -191,42 +190,6 @@ class SyncSession:
         except TagflowError as error:
             error.source = error.source or user_source()  # the caller's line is not on the stack of the loop's thread
             raise
-
-
-class SyncPartialRun:
-    """A PartialRun of a SyncSession; ``with`` closes it.
-
-    Parameters
-    ----------
-    handle : PartialRun
-    close : callable
-        Closes it in the session's loop.
-
-    Attributes
-    ----------
-    done : bool
-        Whether no more parts can be run.
-    """
-
-    def __init__(self, handle: PartialRun, close: Callable[[], None]) -> None:
-        self._handle = handle
-        self._close = close
-
-    def __enter__(self) -> SyncPartialRun:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    @property
-    def done(self) -> bool:
-        """Whether no more parts can be run."""
-        return self._handle.done
-
-    def close(self) -> None:
-        """End the step, if it still runs, and wait for its end; twice is fine, and so is after its session's end."""
-        if not self._handle.done:
-            self._close()
 
 
 class _Call:

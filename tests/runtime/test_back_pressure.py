@@ -38,7 +38,7 @@ class Consumer:
 
 
 def rendezvous_of(session):
-    return session._steps.cache.last[1].rendezvous
+    return session._steps.compiler.cache.last[1].rendezvous
 
 
 def produce(consumer, trips, window, start=0.0):

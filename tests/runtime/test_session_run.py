@@ -244,6 +244,34 @@ async def test_variables_are_read_and_written_by_name(program, graph, executor):
         assert (await session.run(other)).tolist() == [3.0, 4.0]
 
 
+async def test_variables_stand_for_their_names(program, graph, executor):
+    w = program[3]
+    other = tg.Variable([1.0, 2.0], name="other")
+    async with tg.Session(graph, executor=executor) as session:
+        await session.write_variables({w: 6.0, "other": [3.0, 4.0]})
+        assert await session.read_variables("w") == await session.read_variables(w) == {"w": 6.0}
+        assert list(await session.read_variables([other, "w"])) == ["other", "w"]
+
+
+async def test_what_names_no_variable(program, graph):
+    w = program[3]
+    with tg.Graph().as_default():
+        elsewhere = tg.Variable(1.0, name="w")
+    async with tg.Session(graph) as session:
+        for call in (session.read_variables, lambda name: session.write_variables({name: 1.0})):
+            for wrong, text in [("typo", "no variable of this name"), (elsewhere, "another graph")]:
+                with pytest.raises(tg.GraphError, match=text):
+                    await call(wrong)
+        for wrong in (["typo"], [w, "kernel"]):
+            with pytest.raises(tg.GraphError, match=r"(?s)no variable of this name.*wanted: w\n"):
+                await session.read_variables(wrong)
+        for wrong in ([3], {1.0: w}):
+            with pytest.raises(tg.GraphError, match="names no variable"):
+                await session.read_variables(wrong)
+        with pytest.raises(tg.UninitializedVariableError):
+            await session.read_variables(w)
+
+
 async def test_a_variable_that_does_not_fit_leaves_all_as_they_were(program, graph):
     tg.Variable([1.0, 2.0], name="other")
     async with tg.Session(graph) as session:

@@ -170,3 +170,34 @@ def test_an_error_names_the_callers_line(wrong):
             wrong(session)
         assert caught.value.source.file == __file__
         assert session.run("x:0") == 1.0
+
+
+def test_streams(session):
+    inside = []
+    n = tg.placeholder("int32", [])
+
+    def body(i):
+        inside.append(i * i)
+        return i + 1
+
+    y = tg.while_loop(lambda i: i < n, body, [0])
+    step = session.make_step(y, [n])
+    stream = step.stream(inside[0], 5)
+    assert [int(value) for value in stream] == [0, 1, 4, 9, 16]
+    assert stream.result() == 5
+    with step.stream(inside[0], 10_000, limit=1) as stream:
+        assert [int(value) for value, _ in zip(stream, range(3))] == [0, 1, 4]
+        assert session.statistics().steps_running == 1
+    assert session.statistics().steps_running == 0
+    assert list(stream) == []
+    for value in step.stream(inside[0], 10_000, limit=1):
+        if value == 9:
+            break
+    while session.statistics().steps_running:
+        pass
+    left = step.stream(inside[0], 10_000, limit=1)
+    assert next(left) == 0
+    session.close()
+    left.close()
+    with pytest.raises(tg.SessionClosed):
+        next(left)

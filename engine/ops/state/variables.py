@@ -210,12 +210,7 @@ def fitting(values: Mapping[str, Any], variables: Mapping[str, Any]) -> dict[str
 
 def _fitting(name: str, value: Any, variables: Mapping[str, Any]) -> Array:
     if name not in variables:
-        raise GraphError(
-            "the graph has no variable of this name",
-            wanted=", ".join(variables) or "none",
-            got=name,
-            hint="use the names that read_variables gives",
-        )
+        raise no_such_variable(name, variables)
     variable = variables[name]
     array = as_array(value, variable.dtype)
     if not variable.shape.includes(Shape(array.shape)):
@@ -227,6 +222,16 @@ def _fitting(name: str, value: Any, variables: Mapping[str, Any]) -> Array:
             hint="reshape the value, or make the variable with shape=None dimensions",
         )
     return array
+
+
+def no_such_variable(name: object, known: Iterable[str]) -> GraphError:
+    """Return the error about a name that is none of the known variables'."""
+    return GraphError(
+        "the graph has no variable of this name",
+        wanted=", ".join(known) or "none",
+        got=name,
+        hint="use the names that read_variables gives",
+    )
 
 
 def variable_key(handle: Tensor) -> tuple[str, str] | None:

@@ -1,40 +1,77 @@
-"""Watching a value: the values a tensor takes while steps run, one for each iteration, as an async iterator."""
+"""Watching a value: what a tensor is while steps run, one value for each iteration, as an async iterator."""
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Iterable, Mapping
 from types import TracebackType
 from typing import Any
 
 import numpy as np
 
 from ...base.errors import GraphError
+from ...ir.graph import Graph
 from ...ir.tensor import Tensor
 from ...kernels.memory.contexts import outside
+from ...ops.support.context import Watcher
 
 _POLICIES = ("block", "latest")
 
 
 class Watch:
-    """The values of one tensor, as steps compute them; made by :meth:`Session.watch`.
+    """The values of one tensor, as steps compute them: of one run that it is given to, or made by `Session.watch`.
 
-    Iterate over it with ``async for``. It ends when the steps that compute the tensor have ended, when it is closed,
-    and with its session. A step that was already running when it was made is not watched.
+    Iterate over it with ``async for``. It ends when the run, or the steps that compute the tensor, have ended, when it
+    is closed, and with its session.
+
+    Parameters
+    ----------
+    tensor : Tensor
+        Of any dtype with values, in the body of a loop or branch, or outside.
+    limit : int, optional
+        Most values kept for the reader.
+    policy : {'block', 'latest'}, optional
+        When there is no room the step waits for the reader, at most a window of iterations ahead; or the oldest
+        value is dropped.
 
     Attributes
     ----------
-    tensor : Tensor
-    limit : int
-        Most values kept for the reader.
-    policy : {'block', 'latest'}
-        What happens to a value when there is no room: the step waits, or the oldest value is dropped.
+    tensor, limit, policy
+        As given.
     dropped : int
         Values that were dropped.
+
+    Raises
+    ------
+    GraphError
+        If it is no tensor with values, or an option is out of range.
+
+    Examples
+    --------
+    >>> import asyncio, tagflow as tg
+    >>> inside = []
+    >>> with tg.Graph().as_default() as graph:
+    ...     y = tg.while_loop(lambda i: i < 3, lambda i: inside.append(i * i) or i + 1, [0])
+    >>> async def main():
+    ...     watch = tg.Watch(inside[0])
+    ...     async with tg.Session(graph) as session, asyncio.TaskGroup() as group:
+    ...         group.create_task(session.run(y, watch=watch))
+    ...         return [int(value) async for value in watch]
+    >>> asyncio.run(main())
+    [0, 1, 4]
     """
 
-    def __init__(self, tensor: Tensor, limit: int, policy: str, forget: Callable[[Watch], None]) -> None:
+    def __init__(self, tensor: Tensor, *, limit: int = 16, policy: str = "block") -> None:
+        if not isinstance(tensor, Tensor) or not tensor.dtype.is_value:
+            operation = getattr(tensor, "op", tensor)
+            raise GraphError(
+                "only tensors with values can be watched",
+                got=tensor,
+                operation=operation if hasattr(operation, "type") else None,
+                wanted="a tensor with values",
+                hint="watch one of its outputs, or what is read from it",
+            )
         if policy not in _POLICIES:
             raise GraphError(
                 "no such policy of a watch",
@@ -53,7 +90,8 @@ class Watch:
         self.limit = limit
         self.policy = policy
         self.dropped = 0
-        self._forget = forget
+        self._owner: SessionWatches | None = None
+        self._taken = False
         self._values: deque[np.ndarray[Any, Any]] = deque()
         self._steps = 0  # running now
         self._ended = False
@@ -85,7 +123,21 @@ class Watch:
     def close(self) -> None:
         """Stop watching: values not read are dropped, steps that wait for room go on; twice is fine."""
         self._values.clear()
-        self._end()
+        self.end()
+
+    def check_unused(self) -> None:
+        """Raise GraphError if it was given to a run already."""
+        if self._taken:
+            raise GraphError(
+                f"this watch of {self.tensor.name} was used already",
+                operation=self.tensor.op,
+                wanted="one watch for each run",
+                hint="give each run a tagflow.Watch(tensor) of its own",
+            )
+
+    def take(self, owner: SessionWatches | None = None) -> None:
+        """Note that it is the watch of a run, or of its owner's steps."""
+        self._taken, self._owner = True, owner
 
     def show(self, value: np.ndarray[Any, Any]) -> asyncio.Future[None] | None:
         """Take a value; return what the step must await where there is no room."""
@@ -110,7 +162,15 @@ class Watch:
         """Note that such a step is over; the watch ends with the last one."""
         self._steps -= 1
         if not self._steps:
-            self._end()
+            self.end()
+
+    def end(self) -> None:
+        """Note that no more values come; those that are kept can be read. Twice is fine."""
+        self._ended = True
+        if self._owner is not None:
+            self._owner.forget(self)
+        self._admit()
+        self._wake()
 
     def _admit(self) -> None:
         """Let values that wait for room in, the oldest first; when the watch has ended they just go on."""
@@ -125,14 +185,87 @@ class Watch:
         self._values.append(outside(np.array, value))
         self._wake()
 
-    def _end(self) -> None:
-        self._ended = True
-        self._forget(self)
-        self._admit()
-        self._wake()
-
     def _wake(self) -> None:
         readers, self._readers = self._readers, []
         for reader in readers:
             if not reader.done():
                 reader.set_result(None)
+
+
+class SessionWatches:
+    """The watches of a session, at most one of a tensor: each for all steps that start while it is there.
+
+    Attributes
+    ----------
+    tensors : tuple of Tensor
+        What is watched; another object whenever that changes.
+    """
+
+    def __init__(self) -> None:
+        self.tensors: tuple[Tensor, ...] = ()
+        self._watches: dict[Tensor, Watch] = {}
+
+    def add(self, watch: Watch) -> Watch:
+        """Watch a tensor from now on; GraphError if it is watched."""
+        if watch.tensor in self._watches:
+            raise GraphError(
+                f"{watch.tensor.name} is watched already", operation=watch.tensor.op, hint="close the other watch first"
+            )
+        watch.take(self)
+        self._watches[watch.tensor] = watch
+        self.tensors = tuple(self._watches)
+        return watch
+
+    def forget(self, watch: Watch) -> None:
+        """Watch a tensor no longer."""
+        if self._watches.get(watch.tensor) is watch:
+            del self._watches[watch.tensor]
+            self.tensors = tuple(self._watches)
+
+    def of(self, tensors: Iterable[Tensor]) -> list[Watch]:
+        """Return the watches that there are of some tensors."""
+        return [self._watches[tensor] for tensor in tensors if tensor in self._watches]
+
+    def close(self) -> None:
+        """Close all of them."""
+        for watch in list(self._watches.values()):
+            watch.close()
+
+
+def watches_of_run(watch: Watch | Iterable[Watch], graph: Graph) -> tuple[Watch, ...]:
+    """Take the watches that a run is given, of tensors of its graph."""
+    found = (watch,) if isinstance(watch, Watch) else tuple(dict.fromkeys(watch))
+    for each in found:
+        if not isinstance(each, Watch):
+            raise GraphError(
+                "this is no watch",
+                wanted="a tagflow.Watch, or several",
+                got=repr(each),
+                hint="watch=tagflow.Watch(tensor)",
+            )
+        graph.as_graph_element(each.tensor)
+        each.check_unused()
+    for each in found:
+        each.take()
+    return found
+
+
+def watchers(watches: Iterable[Watch]) -> Mapping[str, Watcher]:
+    """Return who is shown the values of each tensor, by its name."""
+    found: dict[str, Watcher] = {}
+    for watch in watches:
+        name = watch.tensor.name
+        found[name] = _Both(found[name], watch) if name in found else watch
+    return found
+
+
+class _Both:
+    """Two who watch one tensor in one step."""
+
+    def __init__(self, one: Watcher, other: Watcher) -> None:
+        self._pair = one, other
+
+    def show(self, value: np.ndarray[Any, Any]) -> Awaitable[Any] | None:
+        """Show a value to both; return what must be awaited before both have room for it."""
+        full = [room for each in self._pair if (room := each.show(value)) is not None]
+        return asyncio.gather(*full) if full else None

@@ -358,7 +358,7 @@ def _begin(runner: StepRunner, step: CompiledStep, trace: Trace | None) -> Parti
     """Let a step begin, in a task of its own; its place is given back when that has ended."""
     runner.check_open()
     parts = PartialRunState(step)
-    watches = runner.watches_of(step)
+    watches = runner.watches.of(step.watched)
 
     def over(_: asyncio.Task[Any]) -> None:
         runner.end(parts, watches)

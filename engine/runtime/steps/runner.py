@@ -3,34 +3,26 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from time import perf_counter
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
-from ...base.errors import DeviceMemoryError, GraphError, SessionClosed, TagflowError
-from ...base.source_lines import user_source
-from ...compile import Target
+from ...base.errors import DeviceMemoryError, GraphError, SessionClosed
 from ...ir.graph import Graph
-from ...ir.operation import Operation
 from ...ir.tensor import Tensor
-from ...ops.support.context import StepContext
+from ...ops.support.context import StepContext, Watcher
 from ..observe.trace import Trace
-from ..observe.watch import Watch
+from ..observe.watch import SessionWatches, Watch, watchers
 from ..scheduling.admission import Admission
 from ..scheduling.time_slices import TimeSlices, time_slices_of
-from .compiled_step import CompiledStep, compile_request
+from .compiled_step import CompiledStep
+from .compiler import StepCompiler
 from .environment import StepEnvironment
-from .fed_shapes import Shapes
 from .partial_run import PartialRunState
 from .request import Request
-from .step_cache import StepCache
 
-_logger = logging.getLogger("tagflow")
-_NAMED = 3  # fetches that the log names
-_UNWATCHED: dict[str, Watch] = {}
+_UNWATCHED: Mapping[str, Watcher] = {}
 REOPEN = "open a new one with `async with Session(graph)`"
 
 
@@ -50,13 +42,12 @@ class StepRunner:
 
     Attributes
     ----------
-    cache : StepCache
+    compiler : StepCompiler
     running : set
         Executions under way, and the states of partial runs.
     started : int
         Steps started so far.
-    watched : tuple of Tensor
-        What is watched; another object whenever that changes.
+    watches : SessionWatches
     """
 
     def __init__(
@@ -65,12 +56,11 @@ class StepRunner:
         self.graph = graph
         self.environment = environment
         self.timeout = timeout
-        self.cache = StepCache(environment)
+        self.compiler = StepCompiler(graph, environment)
         self.admission = None if max_steps is None else Admission(max_steps, environment.settings.admission_seconds)
         self.running: set[Any] = set()
         self.started = 0
-        self.watched: tuple[Tensor, ...] = ()
-        self._watches: dict[Tensor, Watch] = {}
+        self.watches = SessionWatches()
         self._executor = executor
         self._closed = False
         self._idle: asyncio.Future[None] | None = None  # done when the last step of a closed session has ended
@@ -87,66 +77,53 @@ class StepRunner:
     # ---- one step
 
     def compiled(
-        self, request: Request, feeds: tuple[Tensor, ...], partial_run: bool = False, shapes: Shapes | None = None
+        self, request: Request, feeds: tuple[Tensor, ...], watches: Sequence[Watch] = (), partial_run: bool = False
     ) -> CompiledStep:
-        """Return the compiled step of fetches and feeds, of any shapes or of some, compiling it if it is not kept."""
-        key = self._key(request, feeds, partial_run, shapes)
-        step = self.cache.get(key)
-        if step is None:
-            step = self._compile(request, feeds, self._target(partial_run, shapes), self.watched)
-            self.cache.insert(key, step)
-        return step
+        """Return the compiled step of fetches and feeds, with what the session watches, and what a run of it does.
 
-    async def compile(self, request: Request, feeds: tuple[Tensor, ...]) -> None:
-        """Compile a step in a thread, unless it is kept."""
-        key = self._key(request, feeds)
-        if self.cache.get(key) is None:
-            target, source = self._target(), user_source()
-            try:
-                step = await asyncio.to_thread(self._compile, request, feeds, target, self.watched)
-            except TagflowError as error:
-                error.source = error.source or source  # the caller's line is not on the stack of the thread
-                raise
-            self.check_open()  # a closed session keeps nothing
-            self.cache.insert(key, step)
-
-    def _key(
-        self, request: Request, feeds: tuple[Tensor, ...], partial_run: bool = False, shapes: Shapes | None = None
-    ) -> Any:
-        return request.tensors, request.targets, feeds, self.graph.version, self.watched, partial_run, shapes
-
-    def _target(self, partial_run: bool = False, shapes: Shapes | None = None) -> Target:
-        if self.environment.worker_pool is not None:
-            self.environment.worker_pool.limit_blas()
-        return self.environment.target(partial_run, shapes)
-
-    def _compile(
-        self, request: Request, feeds: tuple[Tensor, ...], target: Target, watched: tuple[Tensor, ...]
-    ) -> CompiledStep:
-        began = perf_counter()
-        step = compile_request(self.graph, request, feeds, target, watched)
-        count = sum(len(each.plan.nodes) for each in step.device_plans)
-        wanted: list[Tensor | Operation] = [*request.tensors, *request.targets]
-        names = ", ".join(element.name for element in wanted[:_NAMED])
-        _logger.debug("compiled %s in %.3f s: %d operations", names, perf_counter() - began, count)
+        Raises
+        ------
+        GraphError
+            If the step does not compute what the run watches, or can not be compiled.
+        """
+        watched = self.watches.tensors
+        if watches:
+            watched = tuple(dict.fromkeys([*watched, *(watch.tensor for watch in watches)]))
+        step = self.compiler.compiled(request, feeds, watched, partial_run)
+        for watch in watches:
+            if watch.tensor not in step.watched:
+                _refuse_watch(watch.tensor)
         return step
 
     async def run(
-        self, request: Request, step: CompiledStep, values: Sequence[Any], timeout: float | None, trace: Trace | None
+        self,
+        request: Request,
+        step: CompiledStep,
+        values: Sequence[Any],
+        timeout: float | None,
+        trace: Trace | None,
+        watches: Sequence[Watch] = (),
     ) -> Any:
         """Run a step as soon as there is a place for it, and return what was fetched."""
         if self.admission is None:
-            return await self._run(request, step, values, timeout, trace)
+            return await self._run(request, step, values, timeout, trace, watches)
         async with self.admission:
             self.check_open()
-            return await self._run(request, step, values, timeout, trace)
+            return await self._run(request, step, values, timeout, trace, watches)
 
     async def _run(
-        self, request: Request, step: CompiledStep, values: Sequence[Any], timeout: float | None, trace: Trace | None
+        self,
+        request: Request,
+        step: CompiledStep,
+        values: Sequence[Any],
+        timeout: float | None,
+        trace: Trace | None,
+        watches: Sequence[Watch],
     ) -> Any:
         feeds = step.convert(values)
         step = self._specialized(request, step, feeds)
-        watches = self.watches_of(step)
+        if step.watched:
+            watches = [*self.watches.of(step.watched), *watches]
         execution = self.begin(step, feeds, watches, trace)
         del values, feeds
         self.running.add(execution)
@@ -166,7 +143,8 @@ class StepRunner:
         if shapes is None:
             return step
         try:
-            return self.compiled(request, tuple([feed.tensor for feed in step.feeds]), shapes=shapes)
+            feeds_of_step = tuple([feed.tensor for feed in step.feeds])
+            return self.compiler.compiled(request, feeds_of_step, step.watched, shapes=shapes)
         except (GraphError, DeviceMemoryError):
             step.fed_shapes.decline(shapes)
             return step
@@ -175,7 +153,7 @@ class StepRunner:
         self,
         step: CompiledStep,
         feeds: list[Any],
-        watches: Mapping[str, Watch],
+        watches: Sequence[Watch],
         trace: Trace | None,
         state: PartialRunState | None = None,
     ) -> Any:
@@ -187,20 +165,20 @@ class StepRunner:
             environment.resources,
             environment.blocking_calls,
             environment.devices[0].contexts,
-            watches,
+            watchers(watches) if watches else _UNWATCHED,
             state,
         )
         execution = self._executor(step, context, feeds, environment, trace, self._slices_here())
-        self.cache.last = step, execution.counts
+        self.compiler.cache.last = step, execution.counts
         self.started += 1
-        for watch in watches.values():
+        for watch in watches:
             watch.step_begins()
         return execution
 
-    def end(self, running: Any, watches: Mapping[str, Watch]) -> None:
+    def end(self, running: Any, watches: Sequence[Watch]) -> None:
         """Note that an execution, or a partial run, has ended."""
         self.running.discard(running)
-        for watch in watches.values():
+        for watch in watches:
             watch.step_ends()
         if self.running:
             return
@@ -216,36 +194,12 @@ class StepRunner:
             self._loop, self._slices = loop, time_slices_of(loop)
         return self._slices
 
-    # ---- watches
-
-    def watch(self, tensor: Tensor, limit: int, policy: str) -> Watch:
-        """Show a tensor's values in the steps that start from now on."""
-        if tensor in self._watches:
-            raise GraphError(
-                f"{tensor.name} is watched already", operation=tensor.op, hint="close the other watch first"
-            )
-        watch = self._watches[tensor] = Watch(tensor, limit, policy, self._forget)
-        self.watched = tuple(self._watches)
-        return watch
-
-    def watches_of(self, step: CompiledStep) -> Mapping[str, Watch]:
-        """Return the watches of what a step computes, by the tensors' names."""
-        if not step.watched:
-            return _UNWATCHED
-        return {t.name: self._watches[t] for t in step.watched if t in self._watches}
-
-    def _forget(self, watch: Watch) -> None:
-        if self._watches.get(watch.tensor) is watch:
-            del self._watches[watch.tensor]
-            self.watched = tuple(self._watches)
-
     # ---- the end
 
     async def aclose(self) -> None:
         """End all steps with SessionClosed and wait for them; twice is fine, and so is a cancellation."""
         self._closed = True
-        for watch in list(self._watches.values()):
-            watch.close()
+        self.watches.close()
         if self.admission is not None:
             self.admission.close(lambda: SessionClosed("the session was closed while a step waited", hint=REOPEN))
         for execution in [each for each in self.running if each.loop.is_closed()]:  # no loop will run it again
@@ -267,3 +221,12 @@ class StepRunner:
             self._release = release
         else:
             await release()
+
+
+def _refuse_watch(tensor: Tensor) -> NoReturn:
+    raise GraphError(
+        f"the step does not compute {tensor.name}",
+        wanted="a tensor that the fetches need, or one in a loop or branch that they need",
+        operation=tensor.op,
+        hint="fetch what the loop or branch that it is in returns",
+    )

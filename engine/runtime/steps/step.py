@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ...base.errors import GraphError
@@ -10,7 +12,9 @@ from ...compile.partition import Partitioned, to_dot, to_text
 from ...ir.program import Program
 from ...ir.tensor import Tensor
 from ..observe.trace import Trace
+from ..observe.watch import Watch, watches_of_run
 from .request import Request
+from .stream import StepStream
 
 if TYPE_CHECKING:
     from .runner import StepRunner
@@ -39,16 +43,97 @@ class Step:
 
     def _compile(self) -> None:
         self._version = self._runner.graph.version
-        self._watched = self._runner.watched
+        self._watched = self._runner.watches.tensors
         self._compiled = self._runner.compiled(self._request, self._feeds)
 
-    async def __call__(self, *values: Any, timeout: float | None = None, trace: Trace | None = None) -> Any:
+    async def __call__(
+        self,
+        *values: Any,
+        timeout: float | None = None,
+        trace: Trace | None = None,
+        watch: Watch | Sequence[Watch] = (),
+    ) -> Any:
         """Run the step and return the fetched values; see :meth:`Session.run`.
 
         An edge of the graph changed by ``Operation.update_input`` since the last call has it compiled again.
         """
         runner = self._runner
-        runner.check_open()
+        watches = watches_of_run(watch, runner.graph) if watch else ()
+        try:
+            runner.check_open()
+            self._check_count(values)
+            if self._version != runner.graph.version or self._watched is not runner.watches.tensors:
+                self._compile()
+            compiled = runner.compiled(self._request, self._feeds, watches) if watches else self._compiled
+            return await runner.run(self._request, compiled, values, timeout, trace, watches)
+        finally:
+            for each in watches:
+                each.end()
+
+    def stream(
+        self,
+        tensor: Any,
+        *values: Any,
+        limit: int = 16,
+        policy: str = "block",
+        timeout: float | None = None,
+        trace: Trace | None = None,
+    ) -> StepStream:
+        """Run the step, and read the values that a tensor takes in it as they are computed.
+
+        Any number of streams may run at once, of the same tensor too: each gives the values of its own run. The first
+        one of a tensor has the step compiled with it, unless ``Session.compile(..., watch=[tensor])`` has done so.
+
+        Parameters
+        ----------
+        tensor : Tensor or name
+            Of any dtype with values, in a loop or branch that the step runs, or outside.
+        *values : array-like
+            One for each of the step's feeds, in their order.
+        limit : int, optional
+            Most values kept for the reader.
+        policy : {'block', 'latest'}, optional
+            When there is no room the run waits for the reader, at most a window of iterations ahead; or the oldest
+            value is dropped.
+        timeout : float, optional
+            Seconds until StepTimeout, as for :meth:`Session.run`; while the run waits for the reader they go on.
+        trace : Trace, optional
+            Gets a span for each operation instance of the run.
+
+        Returns
+        -------
+        StepStream
+            Iterate with ``async for``, which raises what the run raises; leaving early ends the run. ``await
+            stream.result()`` gives what was fetched.
+
+        Raises
+        ------
+        GraphError
+            If it is no tensor with values of this graph, an option is out of range, or the number of values is wrong.
+
+        Examples
+        --------
+        >>> import asyncio, tagflow as tg
+        >>> inside = []
+        >>> with tg.Graph().as_default() as graph:
+        ...     n = tg.placeholder("int32", [])
+        ...     y = tg.while_loop(lambda i: i < n, lambda i: inside.append(i * i) or i + 1, [0])
+        >>> async def squares(step, n):
+        ...     stream = step.stream(inside[0], n)
+        ...     return [int(value) async for value in stream], int(await stream.result())
+        >>> async def main():
+        ...     async with tg.Session(graph) as session:
+        ...         step = session.make_step(y, feeds=[n])
+        ...         return await asyncio.gather(squares(step, 2), squares(step, 4))
+        >>> asyncio.run(main())
+        [([0, 1], 2), ([0, 1, 4, 9], 4)]
+        """
+        self._runner.check_open()
+        self._check_count(values)
+        watch = Watch(self._runner.graph.as_graph_element(tensor), limit=limit, policy=policy)
+        return StepStream(watch, partial(self, *values, timeout=timeout, trace=trace, watch=watch))
+
+    def _check_count(self, values: Sequence[Any]) -> None:
         if len(values) != len(self._feeds):
             raise GraphError(
                 "wrong number of fed values",
@@ -56,9 +141,6 @@ class Step:
                 got=len(values),
                 hint="give one value for each of the feeds of make_step, in their order",
             )
-        if self._version != runner.graph.version or self._watched is not runner.watched:
-            self._compile()
-        return await runner.run(self._request, self._compiled, values, timeout, trace)
 
     def to_text(self) -> str:
         """Return what each device does, an operation a line, and the channels between them."""

@@ -1,0 +1,126 @@
+"""The compiled steps of one session: each compiled once for what is asked of it, and kept."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from time import perf_counter
+from typing import Any
+
+from ...base.errors import TagflowError
+from ...base.source_lines import user_source
+from ...compile import Target
+from ...ir.graph import Graph
+from ...ir.operation import Operation
+from ...ir.tensor import Tensor
+from .compiled_step import CompiledStep, compile_request
+from .environment import StepEnvironment
+from .fed_shapes import Shapes
+from .request import Request
+from .step_cache import StepCache
+
+_logger = logging.getLogger("tagflow")
+_NAMED = 3  # fetches that the log names
+
+Tensors = tuple[Tensor, ...]
+
+
+class StepCompiler:
+    """Compiles the steps of one session.
+
+    Parameters
+    ----------
+    graph : Graph
+    environment : StepEnvironment
+
+    Attributes
+    ----------
+    cache : StepCache
+        What has been compiled.
+    count : int
+        How many times a step was compiled so far.
+    seconds : float
+        The time that took.
+    """
+
+    def __init__(self, graph: Graph, environment: StepEnvironment) -> None:
+        self.graph = graph
+        self.cache = StepCache(environment)
+        self.count = 0
+        self.seconds = 0.0
+        self._environment = environment
+
+    def compiled(
+        self,
+        request: Request,
+        feeds: Tensors,
+        watched: Tensors = (),
+        partial_run: bool = False,
+        shapes: Shapes | None = None,
+    ) -> CompiledStep:
+        """Return the compiled step of fetches and feeds, of any shapes or of some, compiling it if it is not kept.
+
+        Parameters
+        ----------
+        request : Request
+        feeds : tuple of Tensor
+        watched : tuple of Tensor
+            Whose values the step shows as it computes them.
+        partial_run : bool
+            Whether its feeds and fetches come and go in parts.
+        shapes : tuple of tuple of int, optional
+            Those of the fed values, for a step that is for no others.
+        """
+        key = self._key(request, feeds, watched, partial_run, shapes)
+        step = self.cache.get(key)
+        if step is None:
+            step, seconds = self._compile(request, feeds, watched, self._target(partial_run, shapes))
+            self._keep(key, step, seconds)
+        return step
+
+    async def compile(self, request: Request, feeds: Tensors, watched: Tensors, check_open: Callable[[], None]) -> None:
+        """Compile a step in a thread, unless it is kept; keep nothing if the session is closed meanwhile."""
+        key = self._key(request, feeds, watched)
+        if self.cache.get(key) is None:
+            target, source = self._target(), user_source()
+            try:
+                step, seconds = await asyncio.to_thread(self._compile, request, feeds, watched, target)
+            except TagflowError as error:
+                error.source = error.source or source  # the caller's line is not on the stack of the thread
+                raise
+            check_open()
+            self._keep(key, step, seconds)
+
+    def _key(
+        self,
+        request: Request,
+        feeds: Tensors,
+        watched: Tensors,
+        partial_run: bool = False,
+        shapes: Shapes | None = None,
+    ) -> Any:
+        return request.tensors, request.targets, feeds, self.graph.version, watched, partial_run, shapes
+
+    def _target(self, partial_run: bool = False, shapes: Shapes | None = None) -> Target:
+        if self._environment.worker_pool is not None:
+            self._environment.worker_pool.limit_blas()
+        return self._environment.target(partial_run, shapes)
+
+    def _compile(
+        self, request: Request, feeds: Tensors, watched: Tensors, target: Target
+    ) -> tuple[CompiledStep, float]:
+        """Return a compiled step, and the seconds that it took; from any thread."""
+        began = perf_counter()
+        step = compile_request(self.graph, request, feeds, target, watched)
+        seconds = perf_counter() - began
+        operations = sum(len(each.plan.nodes) for each in step.device_plans)
+        wanted: list[Tensor | Operation] = [*request.tensors, *request.targets]
+        names = ", ".join(element.name for element in wanted[:_NAMED])
+        _logger.debug("compiled %s in %.3f s: %d operations", names, seconds, operations)
+        return step, seconds
+
+    def _keep(self, key: Any, step: CompiledStep, seconds: float) -> None:
+        self.count += 1
+        self.seconds += seconds
+        self.cache.insert(key, step)

@@ -1,0 +1,141 @@
+"""What a SyncSession gives out: steps, streams and partial runs that are used without an event loop."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+
+from ..base.errors import SessionClosed
+from .observe.trace import Trace
+from .steps.partial_run import PartialRun
+from .steps.step import Step
+from .steps.stream import StepStream
+
+Call = Callable[..., Any]  # ``call(function, *args)`` awaits ``function(*args)`` in the session's loop
+_END = object()
+
+
+class SyncStep:
+    """A Step of a SyncSession; call it with the fed values in the order of its feeds.
+
+    Parameters
+    ----------
+    step : Step
+    call : callable
+        Awaits a coroutine function in the session's loop.
+    """
+
+    def __init__(self, step: Step, call: Call) -> None:
+        self._step = step
+        self._call = call
+
+    def __call__(self, *values: Any, timeout: float | None = None, trace: Trace | None = None) -> Any:
+        """Run the step and return the fetched values; see :meth:`Session.run`."""
+        return self._call(self._step, *values, timeout=timeout, trace=trace)
+
+    def stream(
+        self,
+        tensor: Any,
+        *values: Any,
+        limit: int = 16,
+        policy: str = "block",
+        timeout: float | None = None,
+        trace: Trace | None = None,
+    ) -> SyncStream:
+        """Run the step, and read the values of a tensor as they are computed: ``for value in step.stream(...)``.
+
+        `tensor`, `values`, `limit`, `policy`, `timeout` and `trace` are those of :meth:`Step.stream`.
+        """
+        stream = self._step.stream(tensor, *values, limit=limit, policy=policy, timeout=timeout, trace=trace)
+        return SyncStream(stream, self._call)
+
+    def to_text(self) -> str:
+        """Return what each device does, an operation a line, and the channels between them."""
+        return self._step.to_text()
+
+    def to_dot(self) -> str:
+        """Return the same as text that Graphviz draws: ``dot -Tsvg``."""
+        return self._step.to_dot()
+
+
+class SyncStream:
+    """A StepStream of a SyncSession: iterate with ``for``; ``with`` ends its run early.
+
+    Parameters
+    ----------
+    stream : StepStream
+    call : callable
+        Awaits a coroutine function in the session's loop.
+    """
+
+    def __init__(self, stream: StepStream, call: Call) -> None:
+        self._stream = stream
+        self._call = call
+
+    def __iter__(self) -> SyncStream:
+        return self
+
+    def __next__(self) -> np.ndarray[Any, Any]:
+        value = self._call(_next, self._stream)
+        if value is _END:
+            raise StopIteration
+        return value  # type: ignore[no-any-return]
+
+    def __enter__(self) -> SyncStream:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def result(self) -> Any:
+        """Return what was fetched, once the run has ended; see :meth:`StepStream.result`."""
+        return self._call(self._stream.result)
+
+    def close(self) -> None:
+        """End the run, unless it has ended, and wait for its end; twice is fine, and so is after its session's end."""
+        with suppress(SessionClosed):
+            self._call(self._stream.aclose)
+
+
+class SyncPartialRun:
+    """A PartialRun of a SyncSession; ``with`` closes it.
+
+    Parameters
+    ----------
+    handle : PartialRun
+    close : callable
+        Closes it in the session's loop.
+
+    Attributes
+    ----------
+    handle : PartialRun
+    done : bool
+        Whether no more parts can be run.
+    """
+
+    def __init__(self, handle: PartialRun, close: Callable[[], None]) -> None:
+        self.handle = handle
+        self._close = close
+
+    def __enter__(self) -> SyncPartialRun:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def done(self) -> bool:
+        """Whether no more parts can be run."""
+        return self.handle.done
+
+    def close(self) -> None:
+        """End the step, if it still runs, and wait for its end; twice is fine, and so is after its session's end."""
+        if not self.handle.done:
+            self._close()
+
+
+async def _next(stream: StepStream) -> Any:
+    return await anext(stream, _END)
