@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from ...base import nest
-from ...base.dtypes import as_array, as_dtype
+from ...base.array_like import as_array
+from ...base.dtypes import as_dtype
 from ...base.errors import GraphError
 from ...base.shapes import Shape
 from ...ir.apply import as_symbolic

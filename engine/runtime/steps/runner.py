@@ -91,7 +91,7 @@ class StepRunner:
             watched = tuple(dict.fromkeys([*watched, *(watch.tensor for watch in watches)]))
         step = self.compiler.compiled(request, feeds, watched, partial_run)
         for watch in watches:
-            if watch.tensor not in step.watched:
+            if watch.tensor not in set(step.watched):
                 _refuse_watch(watch.tensor)
         return step
 
