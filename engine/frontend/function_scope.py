@@ -14,7 +14,6 @@ from ..base.errors import GraphError
 from ..ir import scopes
 from ..ir.accesses import key_of
 from ..ir.apply import apply, convert_to_tensor
-from ..ir.graph import Graph
 from ..ir.operation import Operation
 from ..ir.region import Region
 from ..ir.tensor import Tensor
@@ -35,54 +34,63 @@ class FunctionScope:
     Parameters
     ----------
     name : str
-        Prefix of what the function builds, wherever it is called, so that its variables are always called the same.
+        Prefix of the variables' names, wherever and however often the function is called. That of other operations is
+        made unique for each call.
     """
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self._number = next(_numbers)
+        self.number = next(_numbers)
 
     @contextmanager
     def call(self) -> Iterator[None]:
         """Build inside as the function does."""
-        token = _calls.set(_Call(self._number))
+        prefix = scopes.get_default_graph().unique_name(self.name)
+        token = _calls.set(_Call(self, prefix))
         try:
-            with scopes.within(name=self.name):
+            with scopes.within(name=prefix):
                 yield
         finally:
             _calls.reset(token)
 
 
 class _Call:
-    def __init__(self, number: int) -> None:
-        self._number = number
+    def __init__(self, function: FunctionScope, prefix: str) -> None:
+        self._function = function
+        self._prefix = prefix
         self._seen: Counter[str] = Counter()
 
-    def get_or_make(self, graph: Graph, name: str, make: Callable[[], Any]) -> Any:
-        kept = graph.kept_variables.setdefault(self._number, {})
-        place = (name, self._seen[name])
-        self._seen[name] += 1
+    def get_or_make(self, name: str, make: Callable[[], Any]) -> Any:
+        kept = scopes.get_default_graph().kept_variables.setdefault(self._function.number, {})
+        scope = self._scope_of_variables()
+        wanted = f"{scope}/{name}" if scope else name
+        place = (wanted, self._seen[wanted])
+        self._seen[wanted] += 1
         if place not in kept:
-            kept[place] = make()
+            with scopes.within(name=scope):
+                kept[place] = make()
         return kept[place]
+
+    def _scope_of_variables(self) -> str:
+        scope = scopes.current().name
+        inside = scope == self._prefix or scope.startswith(f"{self._prefix}/")
+        return self._function.name + scope[len(self._prefix) :] if inside else scope
 
 
 _calls: ContextVar[_Call | None] = ContextVar("tagflow_function", default=None)
 
 
-def get_or_make(graph: Graph, name: str, make: Callable[[], Any]) -> Any:
+def get_or_make(name: str, make: Callable[[], Any]) -> Any:
     """Return what ``make()`` makes, or in a function that is called again what it made the first time.
 
     Parameters
     ----------
-    graph : Graph
-        That is built.
     name : str
-        Before it is made unique.
+        As asked for, before scopes and numbers.
     make : callable
     """
     call = _calls.get()
-    return make() if call is None else call.get_or_make(graph, name, make)
+    return make() if call is None else call.get_or_make(name, make)
 
 
 def is_inside() -> bool:

@@ -28,13 +28,8 @@ class _Kept(type):
     def __call__(
         cls, initial_value: Any, trainable: bool = True, name: str | None = None, dtype: Any = None, shape: Any = None
     ) -> Any:
-        scope = scopes.current().name
-        asked = name or "Variable"
-        return get_or_make(
-            scopes.get_default_graph(),
-            f"{scope}/{asked}" if scope else asked,
-            partial(super().__call__, initial_value, trainable, name, dtype, shape),
-        )
+        make = partial(super().__call__, initial_value, trainable, name, dtype, shape)
+        return get_or_make(name or "Variable", make)
 
 
 class Variable(Operators, metaclass=_Kept):

@@ -487,3 +487,68 @@ async def test_many_traces_are_warned_about_with_what_changed(caplog):
     assert [level for level, _ in texts] == ["DEBUG"] * 8 + ["WARNING"]
     assert "lambda is traced again, for the 9. time: x: float32[8] (was float32[7])" in texts[-1][1]
     assert "input_signature" in texts[-1][1]
+
+
+# ---- streams
+
+
+@pytest.fixture
+def tokens():
+    @tg.function
+    def generate(seed, length):
+        state = tg.Variable(0, name="calls")
+        state.assign_add(1)
+
+        def body(i, token):
+            return i + 1, tg.identity(token * 3 % 101, name="token")
+
+        last = tg.while_loop(lambda i, _: i < length, body, [0, seed])[1]
+        return last, tg.identity(state.value(), name="count")
+
+    return generate
+
+
+async def test_values_are_streamed_to_each_caller(tokens):
+    async def read(seed):
+        stream = tokens.stream("token", seed, 6)
+        found = [int(token) async for token in stream]
+        last, _ = await stream.result()
+        assert int(last) == found[-1]
+        return found
+
+    expected = []
+    for seed in range(1, 5):
+        row = [seed]
+        for _ in range(6):
+            row.append(row[-1] * 3 % 101)
+        expected.append(row[1:])
+    assert await asyncio.gather(*(read(seed) for seed in range(1, 5))) == expected
+    assert tokens.traces == 1
+    assert int((await tokens(1, 1))[1]) == 5
+
+
+async def test_who_leaves_a_stream_ends_the_call(tokens):
+    async with tokens.stream("token", 1, 10**6) as stream:
+        async for token in stream:
+            assert int(token) == 3
+            break
+    session = await tokens.session()
+    assert session.statistics().steps_running == 0
+
+
+async def test_a_name_that_is_none_or_several_is_refused(tokens):
+    with pytest.raises(tg.GraphError, match="no tensor of the function has this name"):
+        tokens.stream("tokens", 1, 2)
+    twice = tg.function(lambda x: tg.identity(x, name="a/y") + tg.identity(x, name="b/y"))
+    with pytest.raises(tg.GraphError, match="several tensors have this name"):
+        twice.stream("y", 1.0)
+    assert [float(y) async for y in twice.stream("b/y", 1.0)] == [1]
+
+
+async def test_a_stream_whose_call_fails_before_it_begins_raises_that():
+    @tg.function
+    def f(x):
+        return tg.identity(tg.Variable(tg.check_numerics(x, "initial value")) * 1.0, name="y")
+
+    with pytest.raises(tg.OpError, match="NaN"):
+        [y async for y in f.stream("y", float("nan"))]

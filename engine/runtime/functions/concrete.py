@@ -48,7 +48,7 @@ class ConcreteFunction:
             self._flags = [v.is_initialized() for v in self._variables]
         self._steps: WeakKeyDictionary[Session, Step] = WeakKeyDictionary()
 
-    async def step(self, session: Session, values: Sequence[Any]) -> Step:
+    async def step(self, session: Session, values: Sequence[Any], watch: Sequence[Tensor] = ()) -> Step:
         """Return the step in a session, whose variables are initialized; compiled beside the event loop if it is new.
 
         Parameters
@@ -56,14 +56,15 @@ class ConcreteFunction:
         session : Session
         values : sequence of array-like
             The arguments of the call, on which initial values may depend.
+        watch : sequence of Tensor, optional
+            What will be streamed.
         """
         step = self._steps.get(session)
         if step is None:
             if self._variables:
                 await self._initialize(session, values)
-            step = await session.compile(self._fetches, self.placeholders)
-            self._steps[session] = step
-        return step
+            step = self._steps[session] = await session.compile(self._fetches, self.placeholders)
+        return await session.compile(self._fetches, self.placeholders, watch=watch) if watch else step
 
     def find(self, name: Any) -> Any:
         """Return the tensor of a name, of which the end is enough; anything but a name as it is.

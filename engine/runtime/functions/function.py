@@ -14,8 +14,10 @@ from ...frontend.function_scope import FunctionScope, is_inside, with_effects
 from ...ir import scopes
 from ...ir.graph import Graph
 from ...ir.tensor import Tensor
+from ..observe.watch import Watch
 from ..session import Session
 from ..steps.step import Step
+from ..steps.stream import StepStream
 from ..sync import SyncSession
 from .arguments import Arguments, Parameters, changes
 from .concrete import ConcreteFunction
@@ -155,6 +157,64 @@ class Function:
         concrete = self._concrete.get(arguments.key) or self._trace(arguments)
         step = await concrete.step(session, arguments.leaves)
         return await step(*arguments.leaves)
+
+    def stream(
+        self,
+        tensor: Any,
+        *args: Any,
+        limit: int = 16,
+        policy: str = "block",
+        timeout: float | None = None,
+        **kwargs: Any,
+    ) -> StepStream:
+        """Call the function, and read the values that a tensor takes in it as they are computed.
+
+        Parameters
+        ----------
+        tensor : str or Tensor
+            A tensor in the function, also in its loops and branches: its name, of which the end is enough.
+        *args, **kwargs
+            As for a call.
+        limit, policy, timeout
+            As for :meth:`Step.stream`.
+
+        Returns
+        -------
+        StepStream
+            Iterate with ``async for``; ``await stream.result()`` gives what a call would. Leaving early ends the call.
+
+        Raises
+        ------
+        GraphError
+            If no tensor of the function has the name, or several have.
+
+        Examples
+        --------
+        >>> import asyncio, tagflow as tg
+        >>> @tg.function
+        ... def powers(n):
+        ...     def body(i, x):
+        ...         return i + 1, tg.identity(x * 2, name="power")
+        ...     return tg.while_loop(lambda i, x: i < n, body, [0, 1])[1]
+        >>> async def main():
+        ...     return [int(x) async for x in powers.stream("power", 5)]
+        >>> asyncio.run(main())
+        [2, 4, 8, 16, 32]
+        """
+        arguments = self._parameters.bind(args, kwargs)
+        concrete = self._trace(arguments)
+        watch = Watch(concrete.find(tensor), limit=limit, policy=policy)
+        return StepStream(watch, partial(self._watched, concrete, arguments, watch, timeout))
+
+    async def _watched(
+        self, concrete: ConcreteFunction, arguments: Arguments, watch: Watch, timeout: float | None
+    ) -> Any:
+        try:
+            step = await concrete.step(await self.session(), arguments.leaves, watch=[watch.tensor])
+        except BaseException:
+            watch.end()
+            raise
+        return await step(*arguments.leaves, timeout=timeout, watch=watch)
 
     async def session(self) -> Session:
         """Return the session that a call runs in here, to read and write variables, or for a report.
