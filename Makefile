@@ -1,20 +1,26 @@
 VENV ?= .venv
 PYTHON := $(VENV)/bin/python
+BUILD_REQUIRES := 'setuptools>=77' 'cython>=3.1,<4' 'numpy>=2.0' 'scipy>=1.13'
+INSTALL := $(VENV)/bin/pip install --no-build-isolation
 BENCH ?= counter_loop --quick
 
-.PHONY: install test debug lint format types rules bench gpu golden demo clean
+.PHONY: install kernels test debug lint format types rules bench gpu golden demo clean
 
-install: $(PYTHON)  ## editable install with everything the tests need
-	$(VENV)/bin/pip install --quiet --editable '.[test,bench]'
+install: $(PYTHON)  ## editable install with everything the tests need; compiles what changed
+	$(INSTALL) --editable '.[test,bench]'
 
-$(PYTHON):
+kernels: $(PYTHON)  ## compile what changed, and nothing else
+	$(PYTHON) setup.py --quiet build_ext --inplace
+
+$(PYTHON):  # the build requirements of pyproject.toml, so that builds need no environment of their own
 	python3 -m venv $(VENV)
+	$(VENV)/bin/pip install $(BUILD_REQUIRES)
 
 test:  ## the whole suite, on all cores
 	$(PYTHON) -m pytest -n auto
 
 debug: $(PYTHON)  ## rebuild with bounds checks and counters on, then test; `make install` goes back
-	TAGFLOW_DEBUG=1 $(VENV)/bin/pip install --quiet --editable '.[test]'
+	TAGFLOW_DEBUG=1 $(INSTALL) --editable '.[test]'
 	$(PYTHON) -m pytest -n auto
 
 lint:

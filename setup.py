@@ -3,15 +3,18 @@
 ``TAGFLOW_DEBUG=1`` builds the same sources with bounds checks and with the debug counters on.
 """
 
+import multiprocessing
 import os
 from pathlib import Path
 
 import numpy
 from Cython.Build import cythonize
 from setuptools import Extension, find_packages, setup
+from setuptools.command.build_ext import build_ext
 
 FOLDERS = {"tagflow": "engine", "tagflow.kernels": "kernels", "tagflow.streams": "streams", "tagflow.swap": "swap"}
 DEBUG = os.environ.get("TAGFLOW_DEBUG", "0") not in ("", "0")
+CORES = os.cpu_count() or 1
 FLAVOUR = "debug" if DEBUG else "release"
 BUILD = Path("build")
 CIMPORT_ROOT = BUILD / "cimport_root"
@@ -74,6 +77,7 @@ def extensions():
         compiler_directives=DIRECTIVES,
         annotate=True,
         quiet=True,
+        nthreads=CORES if multiprocessing.get_start_method() == "fork" else 0,  # others would run this file again
     )
 
 
@@ -86,9 +90,20 @@ def flavour_changed():
     return last != FLAVOUR
 
 
+class BuildKernels(build_ext):
+    """Compiles on all cores; in place, only what has changed since the last time, which an editable install forgets."""
+
+    def finalize_options(self):
+        super().finalize_options()
+        self.parallel = CORES
+        self.force = flavour_changed() or self.force
+        if self.inplace or self.editable_mode:
+            self.build_lib, self.build_temp = str(BUILD / "in_place"), str(BUILD / "objects")
+
+
 setup(
     packages=packages(),
     package_dir=folders(),
     ext_modules=extensions(),
-    options={"build_ext": {"force": flavour_changed()}},
+    cmdclass={"build_ext": BuildKernels},
 )
