@@ -3,6 +3,10 @@
 Build a graph with ``cond``, ``while_loop`` and ``TensorArray``, differentiate it, and await steps of it.
 """
 
+import typing as _typing
+
+from . import streams as streams
+from . import training as training
 from .base.dtypes import (
     DType,
     as_dtype,
@@ -22,7 +26,7 @@ from .base.dtypes import (
     uint32,
     uint64,
 )
-from .base.dtypes import bool_ as bool
+from .base.dtypes import bool_ as _bool
 from .base.errors import (
     BranchMismatchError,
     CheckpointError,
@@ -63,18 +67,21 @@ from .frontend.variables import (
 from .gradients import gradients, hessians
 from .ir.apply import constant, convert_to_tensor
 from .ir.graph import Graph
+from .ir.indexing import newaxis
 from .ir.operation import Operation
 from .ir.scopes import get_default_graph
 from .ir.tensor import Tensor
 from .ops.array.argminmax import argmax, argmin
 from .ops.array.broadcasting import broadcast_to
 from .ops.array.concat import concat, split, unstack
-from .ops.array.creation import eye, fill, linspace, one_hot, ones, ones_like, range, zeros, zeros_like
+from .ops.array.creation import eye, fill, linspace, one_hot, ones, ones_like, zeros, zeros_like
+from .ops.array.creation import range as range
 from .ops.array.gather import gather, gather_nd, scatter_nd, unsorted_segment_sum
 from .ops.array.layout import reverse, tile, transpose
 from .ops.array.padding import pad
 from .ops.array.shapes import expand_dims, rank, reshape, shape, size, squeeze
-from .ops.array.slicing import boolean_mask, slice
+from .ops.array.slicing import boolean_mask
+from .ops.array.slicing import slice as slice
 from .ops.array.strided import strided_slice
 from .ops.array.where import where
 from .ops.control.checks import check_numerics, clip_by_global_norm, clip_by_norm, global_norm
@@ -91,7 +98,8 @@ from .ops.control.effects import (
 )
 from .ops.control.identity import identity_n
 from .ops.control.placeholders import identity, no_op, placeholder, placeholder_with_default, stop_gradient
-from .ops.control.primitives import control_trigger, enter, exit, loop_cond, merge, next_iteration, switch
+from .ops.control.primitives import control_trigger, enter, loop_cond, merge, next_iteration, switch
+from .ops.control.primitives import exit as exit
 from .ops.math.arithmetic import (
     accumulate_n,
     add,
@@ -105,11 +113,11 @@ from .ops.math.arithmetic import (
     minimum,
     mod,
     multiply,
-    pow,
     squared_difference,
     subtract,
     xlogy,
 )
+from .ops.math.arithmetic import pow as pow
 from .ops.math.casting import cast
 from .ops.math.comparison import (
     bitwise_and,
@@ -129,10 +137,11 @@ from .ops.math.comparison import (
     not_equal,
     right_shift,
 )
-from .ops.math.complex import angle, complex, conj, imag, real
+from .ops.math.complex import angle, conj, imag, real
+from .ops.math.complex import complex as complex
 from .ops.math.cumulative import cumprod, cumsum, reduce_prod
+from .ops.math.elementwise import abs as abs
 from .ops.math.elementwise import (
-    abs,
     ceil,
     clip_by_value,
     erf,
@@ -148,12 +157,12 @@ from .ops.math.elementwise import (
     negative,
     reciprocal,
     rint,
-    round,
     rsqrt,
     sign,
     sqrt,
     square,
 )
+from .ops.math.elementwise import round as round
 from .ops.math.linear import l2_loss, matmul, norm
 from .ops.math.random import categorical, random_normal, random_shuffle, random_uniform, truncated_normal
 from .ops.math.reductions import (
@@ -191,8 +200,13 @@ from .runtime.steps.stream import StepStream
 from .runtime.sync import SyncSession
 from .swap import SwapPolicy, SwapReport
 
+if not _typing.TYPE_CHECKING:  # for which a module with `__getattr__` has all names
+    from .frontend.missing_names import __dir__ as __dir__
+    from .frontend.missing_names import __getattr__ as __getattr__
+
 __version__ = "0.1.0"
-__all__ = [
+bool = _bool
+__all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, range, round, slice
     "Assert",
     "BranchMismatchError",
     "CheckpointError",
@@ -237,7 +251,6 @@ __all__ = [
     "Variable",
     "Watch",
     "__version__",
-    "abs",
     "accumulate_n",
     "acos",
     "acosh",
@@ -262,7 +275,6 @@ __all__ = [
     "bitwise_and",
     "bitwise_or",
     "bitwise_xor",
-    "bool",
     "boolean_mask",
     "broadcast_to",
     "case",
@@ -274,7 +286,6 @@ __all__ = [
     "clip_by_norm",
     "clip_by_value",
     "colocate_with",
-    "complex",
     "complex128",
     "complex64",
     "concat",
@@ -297,7 +308,6 @@ __all__ = [
     "equal",
     "erf",
     "erfc",
-    "exit",
     "exp",
     "expand_dims",
     "expm1",
@@ -362,6 +372,7 @@ __all__ = [
     "multiply",
     "name_scope",
     "negative",
+    "newaxis",
     "next_iteration",
     "no_op",
     "norm",
@@ -372,13 +383,11 @@ __all__ = [
     "pad",
     "placeholder",
     "placeholder_with_default",
-    "pow",
     "print_",
     "py_function",
     "random_normal",
     "random_shuffle",
     "random_uniform",
-    "range",
     "rank",
     "real",
     "reciprocal",
@@ -396,7 +405,6 @@ __all__ = [
     "reverse",
     "right_shift",
     "rint",
-    "round",
     "rsqrt",
     "scan",
     "scatter_nd",
@@ -408,7 +416,6 @@ __all__ = [
     "sin",
     "sinh",
     "size",
-    "slice",
     "softmax",
     "softmax_cross_entropy_with_logits",
     "softplus",

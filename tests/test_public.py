@@ -1,6 +1,7 @@
 """The public face: what `import tagflow` gives is complete, documented, and lives in one place."""
 
 import ast
+import builtins
 import importlib
 import inspect
 import pkgutil
@@ -31,22 +32,28 @@ ERRORS = """
 ALIASES = {("floormod", "mod")}  # two names of one function, as in TensorFlow
 HOMONYMS = {"stack"}  # one name for two functions: see frontend/stacking.py
 
-PUBLIC = {name: getattr(tagflow, name) for name in tagflow.__all__}
+MODULES = {"streams", "training"}
+PUBLIC = {name: getattr(tagflow, name) for name in dir(tagflow) if name not in MODULES}
 CALLABLE = {n: v for n, v in PUBLIC.items() if inspect.isfunction(v)}
 CLASSES = {n: v for n, v in PUBLIC.items() if inspect.isclass(v)}
 
 
 @pytest.mark.parametrize("name", (CONSTRUCTION + RUNNING + ERRORS).split())
 def test_names_of_the_design_are_exported(name):
-    assert name in tagflow.__all__
+    assert name in dir(tagflow)
     assert callable(getattr(tagflow, name))
 
 
-def test_all_is_what_the_package_imports():
+def test_dir_is_what_the_package_imports():
     tree = ast.parse(Path(tagflow.__file__).read_text())
     imported = [a.asname or a.name for node in tree.body if isinstance(node, ast.ImportFrom) for a in node.names]
-    assert tagflow.__all__ == sorted([*imported, "__version__"])
-    assert len(set(tagflow.__all__)) == len(tagflow.__all__)
+    assert dir(tagflow) == sorted({*imported, "bool", "__version__"} - {"_bool"})
+    assert {name for name in dir(tagflow) if isinstance(getattr(tagflow, name), ModuleType)} == MODULES
+
+
+def test_all_is_what_hides_nothing_of_pythons():
+    assert tagflow.__all__ == sorted(set(dir(tagflow)) - MODULES - set(dir(builtins)))
+    assert {"abs", "bool", "range", "slice"} <= set(dir(tagflow)) - set(tagflow.__all__)
 
 
 def test_star_import_gives_no_modules():
@@ -54,6 +61,12 @@ def test_star_import_gives_no_modules():
     exec("from tagflow import *", names)
     assert [n for n, v in names.items() if isinstance(v, ModuleType)] == []
     assert [n for n in names if n.startswith("_")] == ["__builtins__", "__version__"]
+
+
+def test_no_module_takes_a_public_name():
+    for info in pkgutil.iter_modules(tagflow.__path__, "tagflow."):
+        importlib.import_module(info.name)
+    assert [name for name, value in PUBLIC.items() if getattr(tagflow, name) is not value] == []
 
 
 SCOPES = {"colocate_with", "control_dependencies", "device", "name_scope"}  # they look for the graph themselves

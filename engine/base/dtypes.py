@@ -54,6 +54,30 @@ class DType:
         return self.numpy is not None
 
     @property
+    def as_numpy_dtype(self) -> Any:
+        """NumPy's scalar type of its elements, as TensorFlow calls it; `numpy` is the dtype."""
+        return None if self.numpy is None else self.numpy.type
+
+    @property
+    def min(self) -> int | float:
+        """Its smallest finite value."""
+        return self._limit("min")
+
+    @property
+    def max(self) -> int | float:
+        """Its largest finite value."""
+        return self._limit("max")
+
+    def _limit(self, which: str) -> int | float:
+        if self.is_integer:
+            return int(getattr(np.iinfo(self.numpy), which))  # type: ignore[arg-type]
+        if self.is_floating:
+            return float(getattr(ml_dtypes.finfo(self.numpy), which))
+        raise DtypeError(
+            "only integers and floats have limits", wanted="such a dtype", got=self, hint="see its real part"
+        )
+
+    @property
     def real(self) -> DType:
         """The type of the real part."""
         return {"complex64": float32, "complex128": float64}.get(self.name, self)

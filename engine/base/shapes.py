@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from .errors import ShapeError
 
 Dimension = int | None
+
+_NAMES = {  # of TensorFlow's TensorShape
+    "assert_has_rank": "shape.with_rank(rank)",
+    "assert_is_compatible_with": "shape.merge(other)",
+    "assert_is_fully_defined": "shape.as_tuple()",
+    "is_fully_defined": "shape.is_fully_known",
+    "merge_with": "shape.merge(other)",
+    "value": "the dimension itself: it is an int, or None",
+}
 
 
 class Shape:
@@ -46,6 +55,8 @@ class Shape:
         """Number of dimensions, or None when unknown."""
         return None if self._dims is None else len(self._dims)
 
+    ndims = rank
+
     @property
     def dims(self) -> tuple[Dimension, ...]:
         """The dimensions; raises ShapeError when the rank is unknown."""
@@ -78,6 +89,25 @@ class Shape:
                 hint="use shape(t), which is known when the step runs",
             )
         return self.dims  # type: ignore[return-value]
+
+    def as_list(self) -> list[Dimension]:
+        """Return the dimensions, None for those that are unknown; ShapeError when the rank is."""
+        return list(self.dims)
+
+    def with_rank(self, rank: int) -> Shape:
+        """Return the shape, known to have `rank` dimensions; ShapeError when it has another number of them."""
+        return self.merge(Shape([None] * rank))
+
+    def with_rank_at_least(self, rank: int) -> Shape:
+        """Return the shape; ShapeError when it has fewer than `rank` dimensions."""
+        if self.rank is not None and self.rank < rank:
+            raise ShapeError(
+                "this shape has too few dimensions",
+                wanted=f"{rank} or more",
+                got=self,
+                hint="add some with reshape or expand_dims",
+            )
+        return self
 
     def is_compatible_with(self, other: Shape) -> bool:
         """Whether some concrete shape fits both this one and `other`."""
@@ -125,10 +155,20 @@ class Shape:
         right = (1,) * (n - len(other._dims)) + other._dims
         return Shape([_broadcast(a, b, self, other) for a, b in zip(left, right, strict=True)])
 
+    def concatenate(self, other: Any) -> Shape:
+        """Return the dimensions of this shape and then those of `other`, a shape too."""
+        return self + Shape(other)
+
     def __add__(self, other: Shape) -> Shape:
         if self._dims is None or other._dims is None:
             return Shape(None)
         return Shape(self._dims + other._dims)
+
+    if not TYPE_CHECKING:  # for which a class with it has all attributes
+
+        def __getattr__(self, name: str) -> NoReturn:
+            hint = f"\n  try: {_NAMES[name]}" if name in _NAMES else ""
+            raise AttributeError(f"a Shape has no attribute '{name}'{hint}", name=name)
 
     def __getitem__(self, key: Any) -> Any:
         if isinstance(key, slice):

@@ -20,7 +20,7 @@ from .region import Region
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-PUBLIC: set[str] = set()  # the names of the functions marked
+PUBLIC: dict[str, Callable[..., Any]] = {}  # the functions marked, by their names
 KEYWORDS = {  # what TensorFlow 1, PyTorch and NumPy call an argument, and what it is called here
     "dim": "axis",
     "dims": "axis",
@@ -56,7 +56,7 @@ def public(function: F) -> F:
             raise
 
     if "." not in function.__qualname__:
-        PUBLIC.add(function.__name__)
+        PUBLIC[function.__name__] = called
     return cast(F, called)
 
 

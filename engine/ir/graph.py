@@ -94,7 +94,7 @@ class Graph:
         """Return the tensor or operation that `element` (an object or a name) stands for."""
         if isinstance(element, str):
             return self.get_tensor_by_name(element) if ":" in element else self.get_operation_by_name(element)
-        if hasattr(element, "_as_graph_element"):
+        if not isinstance(element, (Tensor, Operation)) and hasattr(element, "_as_graph_element"):
             element = element._as_graph_element()
         if not isinstance(element, (Tensor, Operation)):
             raise GraphError(

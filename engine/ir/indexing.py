@@ -11,6 +11,8 @@ from ..base.errors import GraphError
 from .apply import apply, as_symbolic, convert_to_tensor
 from .tensor import Tensor
 
+newaxis = None  # a dimension of size 1 in ``t[key]``, as NumPy and TensorFlow call it
+
 
 def slice_tensor(tensor: Tensor, key: Any) -> Tensor:
     """Build ``tensor[key]``: integers, slices, ellipsis, None and scalar tensors, or one boolean mask."""

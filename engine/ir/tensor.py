@@ -14,6 +14,12 @@ if TYPE_CHECKING:
     from .region import Region
 
 
+def _call(function: str, *arguments: Any) -> Tensor:
+    from .entry import PUBLIC
+
+    return PUBLIC[function](*arguments)  # type: ignore[no-any-return]
+
+
 def _apply(type: str, *inputs: Any, **attrs: Any) -> Tensor:
     from .apply import apply
 
@@ -34,6 +40,14 @@ class Operators:
     __hash__ = object.__hash__  # by identity, also where it is compared elementwise: dicts and sets look at that first
     op: Operation
     dtype: DType
+    shape: Shape
+
+    if not TYPE_CHECKING:  # for which a class with it has all attributes
+
+        def __getattr__(self, name: str) -> NoReturn:
+            from .other_names import missing_attribute
+
+            raise AttributeError(missing_attribute(type(self).__name__, name), name=name)
 
     def __bool__(self) -> NoReturn:
         self._refuse("has no truth value while the graph is built", _NO_TRUTH)
@@ -51,6 +65,11 @@ class Operators:
         self._refuse("has no value while the graph is built", "fetch it: await session.run(t)")
 
     __int__ = __index__ = __complex__ = __float__
+
+    def __format__(self, spec: str) -> str:
+        if spec:
+            self._refuse("has no value to format while the graph is built", "fetch it: await session.run(t)")
+        return str(self)
 
     def _refuse(self, what: str, hint: str) -> NoReturn:
         raise GraphError(f"a symbolic tensor {what}", got=repr(self), operation=self.op, hint=hint)
@@ -91,6 +110,12 @@ class Operators:
     def __rmod__(self, other: Any) -> Tensor:
         return _apply("FloorMod", other, self)
 
+    def __divmod__(self, other: Any) -> tuple[Tensor, Tensor]:
+        return self // other, self % other
+
+    def __rdivmod__(self, other: Any) -> tuple[Tensor, Tensor]:
+        return other // self, other % self
+
     def __pow__(self, other: Any) -> Tensor:
         return _apply("Pow", self, other)
 
@@ -120,6 +145,11 @@ class Operators:
 
     def __ne__(self, other: Any) -> Any:
         return NotImplemented if other is None else _apply("NotEqual", self, other)
+
+    def __round__(self, ndigits: None = None) -> Tensor:
+        if ndigits is not None:
+            self._refuse("is rounded to whole numbers only", "scale it: round(t * 100.0) / 100.0")
+        return _call("round", self)
 
     def __lt__(self, other: Any) -> Tensor:
         return _apply("Less", self, other)
@@ -153,6 +183,36 @@ class Operators:
 
     def __invert__(self) -> Tensor:
         return _apply("LogicalNot" if self.dtype.name == "bool" else "Invert", self)
+
+    def __lshift__(self, other: Any) -> Tensor:
+        return _apply("LeftShift", self, other)
+
+    def __rlshift__(self, other: Any) -> Tensor:
+        return _apply("LeftShift", other, self)
+
+    def __rshift__(self, other: Any) -> Tensor:
+        return _apply("RightShift", self, other)
+
+    def __rrshift__(self, other: Any) -> Tensor:
+        return _apply("RightShift", other, self)
+
+    @property
+    def ndim(self) -> int | None:
+        """Number of dimensions, or None when unknown."""
+        return self.shape.rank
+
+    @property
+    def T(self) -> Tensor:
+        """The tensor with its dimensions in reverse order."""
+        return _call("transpose", self)
+
+    def astype(self, dtype: Any) -> Tensor:
+        """Return the tensor converted to another dtype; see :func:`tagflow.cast` for `dtype`."""
+        return _call("cast", self, dtype)
+
+    def reshape(self, *shape: Any) -> Tensor:
+        """Return the same elements in another `shape`: sizes, or a list or vector of them."""
+        return _call("reshape", self, shape[0] if len(shape) == 1 else list(shape))
 
     def __getitem__(self, key: Any) -> Tensor:
         from .apply import convert_to_tensor

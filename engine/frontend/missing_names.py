@@ -1,0 +1,55 @@
+"""What the package says of a name that it does not have, and which names it shows."""
+
+from __future__ import annotations
+
+import sys
+from difflib import get_close_matches
+from types import ModuleType
+from typing import Any, NoReturn
+
+from ..ir.other_names import NAMES, name_here
+
+_PACKAGE = __name__.partition(".")[0]
+_MODULES = ("streams", "training")  # those for users
+_FLAT = ("bitwise", "debugging", "linalg", "losses", "manip", "math", "nn", "random", "strings")
+
+
+def __getattr__(name: str) -> NoReturn:
+    """Refuse a name with that of the same thing here, or with near ones."""
+    hint = _hint(name)
+    raise AttributeError(f"{_PACKAGE} has no '{name}'" + (f"\n  try: {hint}" if hint else ""), name=name)
+
+
+def __dir__() -> list[str]:
+    """Return the public names."""
+    return sorted(name for name, value in _contents().items() if not _is_internal(name, value))
+
+
+def _contents() -> dict[str, Any]:
+    return vars(sys.modules[_PACKAGE])
+
+
+def _is_internal(name: str, value: Any) -> bool:
+    if isinstance(value, ModuleType):
+        return name not in _MODULES
+    return name.startswith("_") and name != "__version__"
+
+
+def _hint(name: str) -> str | None:
+    if name.startswith("_"):
+        return None  # asked by Python, of any module
+    if name == "train":
+        return f"{_PACKAGE}.training, which has the optimizers"
+    if name in _FLAT:
+        functions = [n for n in __dir__() if name == "nn" and _is_of_nn(_contents()[n])]
+        listed = f", {', '.join(functions)} too" if functions else ""
+        return f"{_PACKAGE}.f for tf.{name}.f: all functions are here{listed}"
+    known = name_here(name)
+    if known is not None:
+        return f"{_PACKAGE}.{known}"
+    near = get_close_matches(name, [*__dir__(), *NAMES], 3)
+    return ", ".join(f"{_PACKAGE}.{NAMES.get(each, each)}" for each in dict.fromkeys(near)) or None
+
+
+def _is_of_nn(value: Any) -> bool:
+    return callable(value) and str(getattr(value, "__module__", "")).startswith(f"{_PACKAGE}.ops.nn.")

@@ -1,0 +1,73 @@
+"""Names of TensorFlow 1, NumPy, JAX and PyTorch: those that tagflow has otherwise are refused with its own."""
+
+import pytest
+import tagflow as tg
+from tagflow.ir.other_names import ATTRIBUTES, NAMES
+
+HINTS = {
+    "neg": "tagflow.negative",
+    "to_float": 'tagflow.cast(x, "float32")',
+    "sum": "tagflow.reduce_sum",
+    "concatenate": "tagflow.concat",
+    "train": "tagflow.training, which has the optimizers",
+    "math": "tagflow.f for tf.math.f",
+    "while_lop": "tagflow.while_loop",
+    "softmax_crossentropy_with_logits": "tagflow.softmax_cross_entropy_with_logits",
+    "multinomal": "tagflow.categorical",
+}
+
+
+@pytest.mark.parametrize("name", HINTS)
+def test_a_name_of_another_library_is_refused_with_the_name_here(name):
+    with pytest.raises(AttributeError) as caught:
+        getattr(tg, name)
+    text = str(caught.value)
+    assert text.startswith(f"tagflow has no '{name}'\n  try: ")
+    assert HINTS[name] in text
+    assert caught.value.name == name
+    assert not hasattr(tg, name)
+
+
+def test_the_namespace_nn_lists_what_is_here():
+    with pytest.raises(AttributeError, match=r"tagflow.f for tf.nn.f") as caught:
+        tg.nn.relu  # noqa: B018
+    listed = str(caught.value).split("here, ")[1].removesuffix(" too").split(", ")
+    assert {"relu", "softmax", "bias_add", "sparse_softmax_cross_entropy_with_logits"} <= set(listed)
+    assert all(callable(getattr(tg, name)) for name in listed)
+
+
+def test_a_name_like_none_is_refused_without_a_hint():
+    for name in ("zzzzzz", "_private", "__wrapped__"):
+        with pytest.raises(AttributeError) as caught:
+            getattr(tg, name)
+        assert "try" not in str(caught.value)
+
+
+def test_names_in_the_table_are_not_here_and_those_they_stand_for_are():
+    assert [name for name in NAMES if name in dir(tg)] == []
+    assert [known for known in NAMES.values() if not hasattr(tg, known.partition("(")[0])] == []
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("eval", "await session.run(t)"),
+        ("numpy", "await session.run(t)"),
+        ("sum", "tagflow.reduce_sum(t)"),
+        ("exp", "tagflow.exp(t)"),
+        ("unsqueeze", "tagflow.expand_dims(t)"),
+        ("backward", "tagflow.gradients(t, xs)"),
+    ],
+)
+def test_attributes_of_tensors_and_variables(graph, name, hint):
+    for x in (tg.constant(1.0), tg.Variable(1.0)):
+        with pytest.raises(AttributeError) as caught:
+            getattr(x, name)
+        assert str(caught.value) == f"a {type(x).__name__} has no attribute '{name}'\n  try: {hint}"
+        assert not hasattr(x, name)
+    with pytest.raises(AttributeError, match=r"a Tensor has no attribute 'zzz'$"):
+        tg.constant(1.0).zzz  # noqa: B018
+
+
+def test_no_attribute_that_is_there_is_in_the_table():
+    assert [name for name in ATTRIBUTES if name in dir(tg.Tensor) or name in dir(tg.Variable)] == []
