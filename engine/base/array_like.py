@@ -54,7 +54,7 @@ _CONVERT = "convert it with numpy.asarray(value, '{}')"
 
 
 def _require_range(array: Array, dtype: DType) -> None:
-    limits = np.iinfo(dtype.numpy)  # type: ignore[arg-type]
+    limits = np.iinfo(dtype.numpy)
     for value in (int(array.min()), int(array.max())):
         if not limits.min <= value <= limits.max:
             raise DtypeError(

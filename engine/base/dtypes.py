@@ -70,9 +70,9 @@ class DType:
 
     def _limit(self, which: str) -> int | float:
         if self.is_integer:
-            return int(getattr(np.iinfo(self.numpy), which))  # type: ignore[arg-type]
+            return int(getattr(np.iinfo(self.numpy), which))
         if self.is_floating:
-            return float(getattr(ml_dtypes.finfo(self.numpy), which))
+            return float(getattr(ml_dtypes.finfo(self.numpy), which))  # type: ignore[no-untyped-call]
         raise DtypeError(
             "only integers and floats have limits", wanted="such a dtype", got=self, hint="see its real part"
         )

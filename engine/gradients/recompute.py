@@ -71,7 +71,7 @@ def _instance(region: Region) -> list[Tensor]:
     if "frame" not in derived:
         with scopes.inside(region):
             derived["frame"], _ = apply("Instance")
-    return derived["frame"].op.outputs
+    return derived["frame"].op.outputs  # type: ignore[no-any-return]
 
 
 class Recompute(ForwardValues):
@@ -290,4 +290,4 @@ def _beginnings(op: Operation) -> Operation:
         derived["begins"] = apply("Equal", place, constant(0, int64))
         branches = [new_region("middle of a segment"), new_region("beginning of a segment")]
         make_cond(derived["begins"], branches, [], name=f"{op.name}/begins", source=op.source)
-    return derived["begins"].consumers()[0]
+    return derived["begins"].consumers()[0]  # type: ignore[no-any-return]

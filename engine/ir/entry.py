@@ -9,7 +9,6 @@ import functools
 import inspect
 import re
 from collections.abc import Callable, Iterable
-from contextlib import AbstractContextManager
 from difflib import get_close_matches
 from typing import Any, TypeVar, cast
 
@@ -97,7 +96,7 @@ def region_for(values: Any) -> Region:
     return scopes.current_region() if graph is None else graph.root
 
 
-def opened_for(values: Iterable[Any]) -> AbstractContextManager[Any]:
+def opened_for(values: Iterable[Any]) -> Any:
     """Open the graph that `values` are of; GraphError if they are of none."""
     return scopes.within(region=region_for(values))
 

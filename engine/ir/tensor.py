@@ -36,7 +36,6 @@ class Operators:
     """What tensors and variables have in common: Python operators and slicing, each building an operation."""
 
     __slots__ = ()
-    __array_ufunc__ = None
     __hash__ = object.__hash__  # by identity, also where it is compared elementwise: dicts and sets look at that first
     op: Operation
     dtype: DType
@@ -60,6 +59,16 @@ class Operators:
 
     def __array__(self, *_: Any, **__: Any) -> NoReturn:
         self._refuse("is not an array", "fetch it: await session.run(t); or use tagflow operations on it")
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
+        from .numpy_protocol import apply_ufunc
+
+        return apply_ufunc(self, ufunc, method, inputs, options)
+
+    def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> NoReturn:
+        from .numpy_protocol import refuse_function
+
+        refuse_function(self, function)
 
     def __float__(self) -> NoReturn:
         self._refuse("has no value while the graph is built", "fetch it: await session.run(t)")

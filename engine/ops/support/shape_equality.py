@@ -25,7 +25,7 @@ def shape_source(tensor: Tensor) -> Tensor:
             work += missing
         else:
             work.pop()._derived.setdefault(_KEY, _agreed(top))
-    return tensor._derived[_KEY]
+    return tensor._derived[_KEY]  # type: ignore[no-any-return]
 
 
 def _agreed(tensor: Tensor) -> Tensor:

@@ -1,0 +1,69 @@
+"""NumPy's functions given tensors: universal functions build operations, the others are refused with the name here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NoReturn
+
+import numpy as np
+
+from ..base import dtypes
+from ..base.errors import GraphError
+from .entry import PUBLIC
+from .other_names import name_here
+from .tensor import Operators
+
+_LOGICAL = {  # NumPy's functions of bits are those of truth values too
+    "bitwise_and": "logical_and",
+    "bitwise_or": "logical_or",
+    "bitwise_xor": "logical_xor",
+    "invert": "logical_not",
+}
+_OTHERS: dict[str, Callable[..., Any]] = {
+    "positive": lambda x: +x,
+    "divmod": lambda x, y: (PUBLIC["floordiv"](x, y), PUBLIC["floormod"](x, y)),
+}
+_COMPARISONS = {"equal", "not_equal", "less", "less_equal", "greater", "greater_equal"}
+_REDUCTIONS = {"add": "sum", "multiply": "prod", "maximum": "max", "minimum": "min"}
+
+
+def apply_ufunc(tensor: Operators, ufunc: np.ufunc, method: str, inputs: Sequence[Any], options: Any) -> Any:
+    """Build what a universal function of NumPy means, as ``numpy.add(array, tensor)`` and ``array + tensor``.
+
+    Raises
+    ------
+    GraphError
+        If there is no such operation, or it was asked for in another way (``out=``, ``where=``, ``reduce``).
+    """
+    name = ufunc.__name__
+    if method == "reduce" and name in _REDUCTIONS:
+        _refuse(tensor, f"{name}.reduce", f"reduce_{_REDUCTIONS[name]}")
+    if tensor.dtype is dtypes.bool_:
+        name = _LOGICAL.get(name, name)
+    function = _OTHERS.get(name) or PUBLIC.get(name_here(name) or "")
+    if function is None or method != "__call__":
+        _refuse(tensor, name if method == "__call__" else f"{name}.{method}", None)
+    if options:
+        given = ", ".join(f"{option}=" for option in options)
+        _refuse(tensor, f"{name} with {given}", name_here(name))
+    return function(*map(_scalar, inputs) if name in _COMPARISONS else inputs)
+
+
+def _scalar(value: Any) -> Any:
+    """Return the scalar in an array without dimensions, which NumPy makes of one that is compared."""
+    return value[()] if isinstance(value, np.ndarray) and value.ndim == 0 else value
+
+
+def refuse_function(tensor: Operators, function: Callable[..., Any]) -> NoReturn:
+    """Refuse another function of NumPy, which would want arrays."""
+    _refuse(tensor, function.__name__, name_here(function.__name__))
+
+
+def _refuse(tensor: Operators, what: str, known: str | None) -> NoReturn:
+    call = known if known is None or "(" in known else f"{known}(t)"
+    raise GraphError(
+        f"numpy.{what} wants arrays, and a symbolic tensor is none",
+        got=repr(tensor),
+        operation=tensor.op,
+        hint=f"tagflow.{call}" if call else "fetch it: await session.run(t); or use tagflow operations on it",
+    )
