@@ -72,11 +72,11 @@ class GraphError(TagflowError):
     """The graph can not be built or compiled as asked."""
 
 
-class ShapeError(GraphError):
+class ShapeError(GraphError, ValueError):
     """Shapes do not fit."""
 
 
-class DtypeError(GraphError):
+class DtypeError(GraphError, TypeError):
     """Dtypes do not fit; tagflow never promotes silently."""
 
 

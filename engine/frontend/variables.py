@@ -31,6 +31,9 @@ class _Kept(type):
         make = partial(super().__call__, initial_value, trainable, name, dtype, shape)
         return get_or_make(name or "Variable", make)
 
+    __call__.__qualname__ = "Variable"  # what is called, for errors
+    __call__ = public(__call__)
+
 
 class Variable(Operators, metaclass=_Kept):
     """A value that a session keeps between steps, and that operations update.
@@ -89,7 +92,6 @@ class Variable(Operators, metaclass=_Kept):
     _is_leaf = True
     __slots__ = ("dtype", "handle", "initial_value", "initializer", "name", "op", "shape", "trainable")
 
-    @public
     def __init__(
         self,
         initial_value: Any,

@@ -54,7 +54,7 @@ def public(function: F) -> F:
             _explain(function, error)
             raise
 
-    if "." not in function.__qualname__:
+    if function.__qualname__ == function.__name__:
         PUBLIC[function.__name__] = called
     return cast(F, called)
 
@@ -105,7 +105,7 @@ def _explain(function: Callable[..., Any], error: TypeError) -> None:
     """Add to an error how a function is called, if it was not: the error has no line of the function then."""
     if error.__traceback__ is None or error.__traceback__.tb_next is not None:
         return
-    parameters = [p for p in inspect.signature(function).parameters.values() if p.name != "self"]
+    parameters = [p for p in inspect.signature(function).parameters.values() if p.name not in ("self", "cls")]
     taken = str(inspect.Signature(list(map(_brief, parameters)))).replace("Ellipsis", "...")
     usage = function.__qualname__.removesuffix(".__init__") + taken
     unknown = re.search(r"unexpected keyword argument '(\w+)'", str(error))

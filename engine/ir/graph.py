@@ -113,9 +113,14 @@ class Graph:
             )
         return element
 
-    def is_feedable(self, element: Any) -> bool:
-        """Whether a step may be fed a value for `element`: a tensor, variable or name of this graph (rule 61)."""
+    def fed_tensor(self, element: Any) -> Tensor | Operation:
+        """Return the tensor that `element` stands for when it is fed: an operation for the one tensor it gives."""
         found = self.as_graph_element(element)
+        return found.outputs[0] if isinstance(found, Operation) and len(found.outputs) == 1 else found
+
+    def is_feedable(self, element: Any) -> bool:
+        """Whether a step may be fed a value for `element`: a tensor, variable or name; or operation of one output."""
+        found = self.fed_tensor(element)
         if isinstance(found, Operation) or found in self.unfeedable:
             return False
         return found.op.region is self.root and found.dtype.is_value

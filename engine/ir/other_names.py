@@ -50,7 +50,6 @@ NAMES = {  # what follows `tagflow.`
     "full": "fill",
     "full_like": "fill(shape(x), value)",
     "get_variable": "Variable",
-    "grad": "gradients",
     "half": "float16",
     "index_select": "gather",
     "initialize_all_variables": "global_variables_initializer",

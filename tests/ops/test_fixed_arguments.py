@@ -95,8 +95,9 @@ def test_what_is_feedable_may_be_asked_by_name():
     with tg.Graph().as_default() as graph:
         x = tg.placeholder("float32", [], name="x")
         w = tg.Variable(1.0, name="w")
-    assert [graph.is_feedable(element) for element in (x, "x:0", w, "w:0")] == [True] * 4
-    assert [graph.is_feedable(element) for element in (x.op, "x", w.handle)] == [False] * 3
+        nothing = tg.no_op(name="nothing")
+    assert [graph.is_feedable(element) for element in (x, "x:0", "x", x.op, w, "w:0")] == [True] * 6
+    assert [graph.is_feedable(element) for element in (nothing, "nothing", w.handle)] == [False] * 3
     assert [graph.is_fetchable(element) for element in ("x:0", "x", w, w.handle)] == [True, True, True, False]
     with pytest.raises(tg.GraphError, match="no such operation"):
         graph.is_feedable("y:0")

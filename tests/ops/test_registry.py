@@ -291,7 +291,7 @@ def strings(function):
     """Return the strings that a function, or a helper in its module, mentions or closes over."""
     seen, waiting, found = set(), [function], set()
     while waiting:
-        current = waiting.pop()
+        current = inspect.unwrap(waiting.pop())  # the function itself, not what marks it as public
         if current in seen:
             continue
         seen.add(current)

@@ -347,7 +347,8 @@ async def test_a_closed_session_names_the_line_that_used_it(graph, executor):
         (["x:7"], {}, "no such output"),
         ([None], {}, "not a tensor"),
         ([1.0], {}, "not a tensor"),
-        ([], {"x": 1.0}, "only tensors can be fed"),
+        ([], {"both": 1.0}, r"only tensors can be fed(.|\n)*feed one of its outputs, both:0, both:1"),
+        ([], {"nothing_to_feed": 1.0}, "only tensors can be fed"),
         ([], {"x:0": "text"}, "wrong dtype"),
         ([], {"x:0": [[1.0], [2.0, 3.0]]}, "wrong dtype"),
         ([], {"x:0": object()}, "wrong dtype"),
@@ -355,7 +356,9 @@ async def test_a_closed_session_names_the_line_that_used_it(graph, executor):
     ],
 )
 async def test_what_is_no_tensor_or_no_value(graph, fetches, feeds, match):
-    tg.placeholder("float32", None, name="x")
+    x = tg.placeholder("float32", None, name="x")
+    tg.identity_n([x, x], name="both")
+    tg.no_op(name="nothing_to_feed")
     async with tg.Session(graph) as session:
         with pytest.raises(tg.GraphError, match=match):
             await session.run(fetches, feeds=feeds)

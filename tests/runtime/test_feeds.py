@@ -49,3 +49,13 @@ async def test_strings_in_an_array_of_objects(session, graph):
         words + tg.constant(np.array(["!", "?"], dtype=object)), {words: np.array(["a", "b"], object)}
     )
     assert found.tolist() == ["a!", "b?"]
+
+
+async def test_an_operation_stands_for_the_one_tensor_it_gives(session, graph):
+    x = tg.placeholder("float32", [], name="x")
+    y = x * 2.0
+    assert [await session.run(y, {key: 3.0}) for key in ("x", x.op, "x:0")] == [6.0] * 3
+    step = session.make_step(y, feeds=["x"])
+    assert await step(4.0) == 8.0
+    with pytest.raises(tg.GraphError, match="fed twice"):
+        await session.run(y, {"x": 1.0, x: 2.0})

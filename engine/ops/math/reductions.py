@@ -195,17 +195,25 @@ def _count(op: Operation) -> Tensor:
     return apply("Cast", size, dtype=x.dtype)  # type: ignore[no-any-return]
 
 
+def _mean(xp: Any, x: Any, axis: Any, keepdims: bool) -> Any:
+    if x.size:
+        return xp.mean(x, axis, _wide(xp, x), keepdims=keepdims)
+    return xp.sum(x, axis, _wide(xp, x), keepdims=keepdims) * math.nan  # NumPy's mean of nothing is NaN and a warning
+
+
 reduce_mean = _reduction(
     "Mean",
     "reduce_mean",
     "Mean over axes; NaN over nothing.",
     where=dtypes.DIFFERENTIABLE,
-    kernel=lambda xp, x, axis, keepdims: xp.mean(x, axis, _wide(xp, x), keepdims=keepdims),
+    kernel=_mean,
     fuse=reduction("mean"),
     gradient=lambda op, g: spread(g / _count(op), op),
     samples=[
         Sample([_X], f64(24.75 / 12)),
         Sample([_X], f64([8 / 6, 16.75 / 6]), {"axis": (1, 2)}),
+        Sample([np.zeros((2, 0))], f64([np.nan, np.nan]), {"axis": (1,)}, differentiable=False),
+        Sample([np.zeros((0, 2))], np.zeros(0), {"axis": (1,)}, differentiable=False),
     ],
 )
 

@@ -38,7 +38,12 @@ def _is_nested(value: Any) -> bool:
 def _index_array(value: Any) -> np.ndarray[Any, Any]:
     array = np.asarray(value)
     if array.size and array.dtype.kind not in "iu":
-        raise DtypeError("this has to be integers", wanted="int32 or int64", got=repr(value), hint="use -1, not None")
+        raise DtypeError(
+            "this has to be integers",
+            wanted="int32 or int64",
+            got=repr(value),
+            hint="a size that only a step knows is shape(x)[0]; of the sizes of reshape one may be -1",
+        )
     if isinstance(value, (np.ndarray, np.generic)) and array.dtype in (np.int32, np.int64):
         return array
     small = not array.size or (array.min() >= -(2**31) and array.max() < 2**31)

@@ -120,10 +120,14 @@ def resolve_feeds(graph: Graph, keys: Sequence[Any]) -> tuple[Tensor, ...]:
     """
     tensors: dict[Tensor, None] = {}
     for key in keys:
-        tensor = graph.as_graph_element(key)
+        tensor = graph.fed_tensor(key)
         if not isinstance(tensor, Tensor):
+            names = [output.name for output in tensor.outputs]
             raise GraphError(
-                "only tensors can be fed", got=key, operation=tensor, hint="feed one of the operation's outputs"
+                "only tensors can be fed",
+                got=key,
+                operation=tensor,
+                hint=f"feed one of its outputs, {', '.join(names)}" if names else "it gives none that could be fed",
             )
         if not graph.is_feedable(tensor):
             _refuse(tensor, "fed")
