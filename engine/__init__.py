@@ -192,9 +192,10 @@ from .runtime.functions.function import Function, function
 from .runtime.observe.statistics import Statistics
 from .runtime.observe.trace import Span, Trace
 from .runtime.observe.watch import Watch
-from .runtime.report import LoopReport, Report
 from .runtime.session import Session
+from .runtime.steps.outcomes import StepRecord
 from .runtime.steps.partial_run import PartialRun
+from .runtime.steps.report import LoopReport, Report
 from .runtime.steps.step import Step
 from .runtime.steps.stream import StepStream
 from .runtime.sync import SyncSession
@@ -235,6 +236,7 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "StackError",
     "Statistics",
     "Step",
+    "StepRecord",
     "StepStream",
     "StepTimeout",
     "SwapError",

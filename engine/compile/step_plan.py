@@ -108,16 +108,24 @@ def _plan(program: Program, device: DeviceSpec, target: Target) -> Plan:
 def _device_plan(
     plan: Plan, device: DeviceSpec, feeds: Sequence[int], fetches: Sequence[int], target: Target
 ) -> DevicePlan:
-    settings = _without_c(target.settings) if plan.has_device_arrays else target.settings
     return DevicePlan(
         _target_of(device, target)[0],
         plan,
-        CompiledPlan(plan, settings),
+        _tables(plan, target.settings),
         tuple(feeds),
         tuple(fetches),
         any(node.is_swappable or node.attrs.get("swappable") for node in plan.nodes),
         frozenset(_host_backed(plan)),
     )
+
+
+def with_own_tables(part: DevicePlan, settings: Settings) -> DevicePlan:
+    """Return a plan with tables that no other step counts in."""
+    return replace(part, tables=_tables(part.plan, settings))
+
+
+def _tables(plan: Plan, settings: Settings) -> CompiledPlan:
+    return CompiledPlan(plan, _without_c(settings) if plan.has_device_arrays else settings)
 
 
 def _without_c(settings: Settings) -> Settings:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import warnings
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from types import TracebackType
-from typing import Any
+from typing import Any, NoReturn
 
-from ..base.errors import GraphError, SessionClosed
+from ..base.device_names import short_name
+from ..base.errors import GraphError, SessionClosed, TagflowError
 from ..base.settings import DEFAULTS, Settings
 from ..ir.entry import explained
 from ..ir.graph import Graph
@@ -24,14 +26,16 @@ from .observe.numerics import require_finite
 from .observe.statistics import Statistics
 from .observe.trace import Trace
 from .observe.watch import Watch, watches_of_run
-from .report import Report, report_of
 from .resources.manager import ResourceManager
 from .scheduling.blocking_calls import BlockingCalls
+from .scheduling.timeouts import check_seconds
 from .scheduling.worker_pool import WorkerPool
 from .session_state import SessionState
 from .steps.environment import StepEnvironment
 from .steps.execution import executor_named
+from .steps.outcomes import StepRecord
 from .steps.partial_run import PartialRun, begin, run_part
+from .steps.report import Report, report_of
 from .steps.request import feed_values, make_request, resolve_feeds
 from .steps.runner import REOPEN, StepRunner
 from .steps.step import Step
@@ -47,7 +51,7 @@ class Session(SessionState):
     executor : {'machine', 'reference'}, optional
         The compiled step machine, or the readable one in which every operation instance is an asyncio task.
     timeout : float, optional
-        Seconds after which a step ends with StepTimeout, unless ``run`` says otherwise.
+        Seconds after which a step ends with StepTimeout, unless ``run`` says otherwise; 0 is over at once.
     max_steps : int, optional
         How many steps run at once; unlimited by default. The others wait, first come first served, at most
         ``Settings.admission_seconds``: then they end with Overloaded.
@@ -70,6 +74,8 @@ class Session(SessionState):
         in all loops (True: by the default policy) or in none; unless given, in those that say ``swap_memory=True``.
     settings : Settings, optional
         The knobs of the engine.
+    on_step : callable, optional
+        Called with a :class:`StepRecord` when a step has ended, in whatever way; what it raises is logged.
 
     Examples
     --------
@@ -98,8 +104,16 @@ class Session(SessionState):
         memory_limit: Limit | Mapping[str, Limit] | None = None,
         swap: Swap = None,
         settings: Settings = DEFAULTS,
+        on_step: Callable[[StepRecord], object] | None = None,
     ) -> None:
         graph = graph if graph is not None else current_region("pass it: tagflow.Session(graph)").graph
+        if not isinstance(graph, Graph):
+            raise GraphError(
+                "a session runs steps of a graph",
+                wanted="a tagflow.Graph",
+                got=repr(graph),
+                hint="tagflow.Session(tensor.graph); give what it is to compute to run()",
+            )
         # Each operation is looked at by itself, and nothing is computed for an iteration that may never come.
         self.settings = replace(settings, fuse=False, block_bytes=0) if check_numerics else settings
         resources, opened = ResourceManager(), open_devices(devices, settings)
@@ -119,7 +133,8 @@ class Session(SessionState):
             require_finite if check_numerics else None,
         )
         kind = executor_named(executor, opened, check_numerics)
-        super().__init__(graph, resources, opened, StepRunner(graph, environment, kind, timeout, max_steps))
+        super().__init__(graph, resources, opened, StepRunner(graph, environment, kind, timeout, max_steps, on_step))
+        self._last_report = Report()  # once it is closed
 
     @property
     def timeout(self) -> float | None:
@@ -128,9 +143,32 @@ class Session(SessionState):
 
     @timeout.setter
     def timeout(self, seconds: float | None) -> None:
-        self._steps.timeout = seconds
+        self._steps.set_timeout(seconds)
+
+    def __repr__(self) -> str:
+        steps = self._steps
+        devices = ", ".join(short_name(each.spec) for each in self._devices)
+        state = "closed" if steps.is_closed else "open"
+        return f"<Session on {devices}, {state}: {steps.started} steps started, {len(steps.running)} running>"
+
+    def __del__(self) -> None:
+        steps = getattr(self, "_steps", None)  # there is none if the arguments were refused
+        if steps is not None and steps.started and not steps.is_closed:
+            warnings.warn(f"unclosed {self!r}", ResourceWarning, source=self, stacklevel=1)
+
+    def __enter__(self) -> NoReturn:
+        raise TagflowError(
+            "a Session is awaited, so its block is too",
+            wanted="async with",
+            got="with",
+            hint="`async with Session(graph) as session:`, or `with SyncSession(graph) as session:` in a script",
+        )
+
+    def __exit__(self, *_: object) -> None:
+        """Do nothing: ``with`` wants it to be there before it calls `__enter__`."""
 
     async def __aenter__(self) -> Session:
+        self._steps.enter_loop()
         self._scope.open()
         return self
 
@@ -149,6 +187,7 @@ class Session(SessionState):
         timeout: float | None = None,
         trace: Trace | None = None,
         watch: Watch | Sequence[Watch] = (),
+        report: Report | None = None,
     ) -> Any:
         """Run one step and return the fetched values.
 
@@ -165,6 +204,9 @@ class Session(SessionState):
             Gets a span for each operation instance of the step.
         watch : Watch or sequence of Watch, optional
             Are shown what their tensors are in this step alone, and end with it; see also :meth:`Step.stream`.
+        report : Report, optional
+            An empty one, filled with what the loops of this step alone did when it ends. Tables of its own are made
+            for that with the first such step, which takes some 30 us for each operation.
 
         Returns
         -------
@@ -187,10 +229,11 @@ class Session(SessionState):
         steps = self._steps
         watches = watches_of_run(watch, self.graph) if watch else ()
         try:
-            steps.check_open()
+            steps.check_admits()
             tensors, values = feed_values(feeds or {}, self.graph)
             request = make_request(self.graph, fetches)
-            return await steps.run(request, steps.compiled(request, tensors, watches), values, timeout, trace, watches)
+            step = steps.compiled(request, tensors, watches)
+            return await steps.run(request, step, values, timeout, trace, watches, report)
         finally:
             for each in watches:
                 each.end()
@@ -218,7 +261,7 @@ class Session(SessionState):
         GraphError
             If the step can not be compiled.
         """
-        self._steps.check_open()
+        self._steps.check_admits()
         return Step(self._steps, make_request(self.graph, fetches), resolve_feeds(self.graph, feeds))
 
     async def compile(self, fetches: Any, feeds: Sequence[Any] = (), *, watch: Sequence[Any] = ()) -> Step:
@@ -232,12 +275,12 @@ class Session(SessionState):
         Step
             ``await step(*values)`` gives what :meth:`run` would.
         """
-        self._steps.check_open()
+        self._steps.check_admits()
         request, tensors = make_request(self.graph, fetches), resolve_feeds(self.graph, feeds)
         watched = self._steps.watches.tensors
         for each in ((), *((Watch(self.graph.as_graph_element(tensor)).tensor,) for tensor in watch)):
             found = tuple(dict.fromkeys([*watched, *each]))
-            await self._steps.compiler.compile(request, tensors, found, self._steps.check_open)
+            await self._steps.compiler.compile(request, tensors, found, self._steps.check_admits)
         return Step(self._steps, request, tensors)
 
     async def partial_run_setup(
@@ -269,7 +312,7 @@ class Session(SessionState):
         Overloaded
             If there was no place among the session's `max_steps` in time.
         """
-        self._steps.check_open()
+        self._steps.check_admits()
         request = make_request(self.graph, fetches)
         if not request.tensors and not request.targets:
             raise GraphError(
@@ -324,16 +367,33 @@ class Session(SessionState):
                 got=handle,
                 hint="await session.partial_run_setup(fetches, feeds)",
             )
-        return await run_part(handle, fetches, feeds or {}, self.timeout if timeout is None else timeout)
+        return await run_part(handle, fetches, feeds or {}, timeout)
 
     def statistics(self) -> Statistics:
-        """Return a snapshot of counts."""
-        orphaned = self._threads.orphaned + self._cores.orphaned
-        steps = self._steps
-        counts = Statistics(steps.started, len(steps.running), len(steps.compiler.cache), orphaned)
-        if steps.admission is not None:
-            counts = replace(counts, steps_waiting=steps.admission.waiting, steps_refused=steps.admission.refused)
-        return replace(counts, **memory_figures(self._devices, self.resources))
+        """Return a snapshot of counts; those of a closed session too."""
+        steps, ends, admission = self._steps, self._steps.outcomes, self._steps.admission
+        return Statistics(
+            steps.started,
+            len(steps.running),
+            len(steps.compiler.cache),
+            self._threads.orphaned + self._cores.orphaned,
+            0 if admission is None else admission.waiting,
+            0 if admission is None else admission.refused,
+            ends.finished,
+            ends.failed,
+            ends.cancelled,
+            ends.timed_out,
+            steps.compiler.count,
+            steps.compiler.seconds,
+            0.0 if admission is None else admission.waited,
+            **memory_figures(self._devices, self.resources),
+        )
+
+    def reset_peak_memory_stats(self) -> None:
+        """Let ``statistics().peak_bytes``, and that of each device, begin anew from what is in use now."""
+        for device in self._devices:
+            if device.pool is not None:
+                device.pool.reset_peak()
 
     def watch(self, tensor: Any, *, limit: int = 16, policy: str = "block") -> Watch:
         """Return an async iterator over the values of a tensor in the steps that start from now on.
@@ -361,7 +421,7 @@ class Session(SessionState):
         GraphError
             If it is no tensor with values of this graph, is watched already, or an option is out of range.
         """
-        self._steps.check_open()
+        self._steps.check_admits()
         return self._steps.watches.add(Watch(self.graph.as_graph_element(tensor), limit=limit, policy=policy))
 
     def report(self) -> Report:
@@ -373,17 +433,40 @@ class Session(SessionState):
         Returns
         -------
         Report
-            Empty before the first step; ``print`` it.
+            Empty before the first step; ``print`` it. That of a session which is closed stays as it was then.
         """
-        self._steps.check_open()
-        return Report() if self._steps.compiler.cache.last is None else report_of(*self._steps.compiler.cache.last)
+        last = self._steps.compiler.cache.last
+        return self._last_report if last is None else report_of(*last)
 
-    async def aclose(self) -> None:
-        """End all running steps with SessionClosed, wait for them, and release everything; twice is fine.
+    @property
+    def closed(self) -> bool:
+        """Whether it was closed."""
+        return self._steps.is_closed
+
+    async def aclose(self, *, drain: float = 0.0) -> None:
+        """Close the session: end running steps with SessionClosed, wait for them, and release everything.
 
         Blocking functions that outlive their steps are waited for too, at most ``Settings.close_seconds``.
         When cancelled it stops waiting: the steps still end, each in its task, and the last of them releases all.
+        Twice is fine, also while another call drains.
+
+        Parameters
+        ----------
+        drain : float, optional
+            Seconds in which running steps, and partial runs, may come to their own end; ``math.inf`` for as long as it
+            takes. No more steps begin, also those that functions of running steps ask for, and those that wait for a
+            place end with SessionClosed at once. Variables can be read meanwhile.
         """
+        check_seconds(drain, "drain")
+        if self._steps.is_stranded:
+            return
+        self._steps.enter_loop()
+        try:
+            await self._steps.drain(drain)
+        finally:
+            await self._end()
+
+    async def _end(self) -> None:
         self.resources.cancel(SessionClosed("the session was closed", hint=REOPEN))
         try:
             await self._steps.aclose()
@@ -393,6 +476,7 @@ class Session(SessionState):
 
     async def _release(self) -> None:
         """Release what steps use, when none runs any longer, also when cancelled; again is fine, and at one time."""
+        self._last_report = self.report()  # figures only, which keep nothing of the step
         self._steps.compiler.cache.clear()
         self._threads.shutdown()
         async with AsyncExitStack() as closing:  # the last first

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import warnings
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NoReturn
 
 from ..base.errors import SessionClosed, TagflowError
 from ..base.source_lines import user_source
@@ -14,8 +15,10 @@ from ..ir.entry import explained
 from ..ir.scopes import PersistentScope, Scope
 from .observe.statistics import Statistics
 from .observe.trace import Trace
-from .report import Report
+from .scheduling.forks import strand_in_children
+from .scheduling.timeouts import check_seconds
 from .session import Session
+from .steps.report import Report
 from .sync_handles import SyncPartialRun, SyncStep
 
 _LONGEST_WAIT = 0.1  # seconds until a lost interrupt is noticed
@@ -57,7 +60,36 @@ class SyncSession:
         self._calls: set[_Call] = set()  # under way, in any thread
         self._closer: threading.Thread | None = None
         self._closed = threading.Event()
+        self._why_closed = "this session is closed"
         self._thread.start()
+        strand_in_children(self)
+
+    def __repr__(self) -> str:
+        return repr(self._session).replace("<Session", "<SyncSession", 1)
+
+    def __del__(self) -> None:
+        thread = getattr(self, "_thread", None)  # there is none if the arguments were refused
+        if thread is not None and self._closer is None:
+            warnings.warn(f"unclosed {self!r}", ResourceWarning, source=self, stacklevel=1)
+            self._loop.call_soon_threadsafe(_leave, self._session, self._loop)
+
+    async def __aenter__(self) -> NoReturn:
+        raise TagflowError(
+            "a SyncSession is not awaited",
+            wanted="with",
+            got="async with",
+            hint="`async with Session(graph) as session:`",
+        )
+
+    async def __aexit__(self, *_: object) -> None:
+        """Do nothing: ``async with`` wants it to be there before it calls `__aenter__`."""
+
+    def strand(self, parent: int) -> None:
+        """Be closed for this process, a child of the one `parent` that has the session's thread."""
+        if self._closer is None:
+            self._why_closed = f"this session was opened in process {parent}, this is a child of it"
+            self._lock, self._closer = threading.Lock(), threading.current_thread()
+            self._closed.set()
 
     def __enter__(self) -> SyncSession:
         self._scope.open()
@@ -80,9 +112,10 @@ class SyncSession:
         *,
         timeout: float | None = None,
         trace: Trace | None = None,
+        report: Report | None = None,
     ) -> Any:
-        """Run one step: `fetches`, `feeds`, `timeout` and `trace` are those of :meth:`Session.run`."""
-        return self._call(self._session.run, fetches, feeds, timeout=timeout, trace=trace)
+        """Run one step: `fetches`, `feeds`, `timeout`, `trace` and `report` are those of :meth:`Session.run`."""
+        return self._call(self._session.run, fetches, feeds, timeout=timeout, trace=trace, report=report)
 
     def make_step(self, fetches: Any, feeds: Sequence[Any] = ()) -> SyncStep:
         """Compile a step, to be called with values for `feeds`, that gives `fetches`; see :meth:`Session.make_step`."""
@@ -108,11 +141,11 @@ class SyncSession:
         inner = handle.handle if isinstance(handle, SyncPartialRun) else handle
         return self._call(self._session.partial_run, inner, fetches, feeds, timeout=timeout)
 
-    def read_variables(self, names: Sequence[str] | None = None) -> dict[str, Any]:
+    def read_variables(self, names: Any = None) -> dict[str, Any]:
         """Return copies of the variables' values by name; see :meth:`Session.read_variables` for `names`."""
         return self._call(self._session.read_variables, names)  # type: ignore[no-any-return]
 
-    def write_variables(self, values: Mapping[str, Any]) -> None:
+    def write_variables(self, values: Mapping[Any, Any]) -> None:
         """Set variables to `values` by name; see :meth:`Session.write_variables`."""
         self._call(self._session.write_variables, values)
 
@@ -128,12 +161,25 @@ class SyncSession:
         """Return a snapshot of counts."""
         return self._session.statistics()
 
+    def reset_peak_memory_stats(self) -> None:
+        """Let peaks of memory begin anew; see :meth:`Session.reset_peak_memory_stats`."""
+        self._session.reset_peak_memory_stats()
+
     def report(self) -> Report:
         """Say what the loops of the last step did; see :meth:`Session.report`."""
         return self._session.report()
 
-    def close(self) -> None:
-        """End running steps and the thread; closing twice is fine, and so is closing in several threads."""
+    @property
+    def closed(self) -> bool:
+        """Whether it was closed."""
+        return self._session.closed
+
+    def close(self, *, drain: float = 0.0) -> None:
+        """End running steps and the thread; closing twice is fine, and so is closing in several threads.
+
+        `drain` is that of :meth:`Session.aclose`, for steps that other threads run.
+        """
+        check_seconds(drain, "drain")
         _refuse_running_loop()
         with self._lock:
             first, self._closer = self._closer is None, self._closer or threading.current_thread()
@@ -142,18 +188,17 @@ class SyncSession:
                 self._closed.wait()
             return
         try:
-            self._await(_Call(self._end))
+            self._await(_Call(partial(self._end, drain)))
         finally:
             for call in list(self._calls):  # they came before, and end with the session's steps
                 call.wait()
             self._loop.call_soon_threadsafe(self._loop.stop)
             self._thread.join()
-            self._loop.close()
             self._closed.set()
 
-    async def _end(self) -> None:
+    async def _end(self, drain: float | None) -> None:
         """Close the session, and end what functions have begun in the loop."""
-        await self._session.aclose()
+        await self._session.aclose(drain=drain)
         await self._loop.shutdown_asyncgens()
         await self._loop.shutdown_default_executor()
 
@@ -170,7 +215,7 @@ class SyncSession:
         call = _Call(partial(function, *args, **kwargs))
         with self._lock:
             if self._closer is not None:
-                raise SessionClosed("this session is closed", hint="open a new one with `with SyncSession(graph)`")
+                raise SessionClosed(self._why_closed, hint="open a new one with `with SyncSession(graph)`")
             self._calls.add(call)
         try:
             return self._await(call)
@@ -225,9 +270,15 @@ def _serve(loop: asyncio.AbstractEventLoop) -> None:
     """Run a loop until it is stopped; an exit that a kernel raises is the caller's, the thread goes on."""
     while True:
         try:
-            return loop.run_forever()
+            loop.run_forever()
         except (KeyboardInterrupt, SystemExit):
             continue
+        return loop.close()
+
+
+def _leave(session: Session, loop: asyncio.AbstractEventLoop) -> None:
+    """Close a session that nobody holds, and end the thread of its loop."""
+    loop.create_task(session.aclose()).add_done_callback(lambda _: loop.stop())
 
 
 async def _at_once(function: Callable[..., Any], *args: Any) -> Any:

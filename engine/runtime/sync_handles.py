@@ -11,6 +11,7 @@ import numpy as np
 from ..base.errors import SessionClosed
 from .observe.trace import Trace
 from .steps.partial_run import PartialRun
+from .steps.report import Report
 from .steps.step import Step
 from .steps.stream import StepStream
 
@@ -32,9 +33,15 @@ class SyncStep:
         self._step = step
         self._call = call
 
-    def __call__(self, *values: Any, timeout: float | None = None, trace: Trace | None = None) -> Any:
+    def __call__(
+        self,
+        *values: Any,
+        timeout: float | None = None,
+        trace: Trace | None = None,
+        report: Report | None = None,
+    ) -> Any:
         """Run the step and return the fetched values; see :meth:`Session.run`."""
-        return self._call(self._step, *values, timeout=timeout, trace=trace)
+        return self._call(self._step, *values, timeout=timeout, trace=trace, report=report)
 
     def stream(
         self,

@@ -45,6 +45,9 @@ class Optimizer:
         self._learning_rate = learning_rate
         self._slots: dict[tuple[str, str], Variable] = {}
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.name}, learning_rate={self._learning_rate!r}: {len(self._slots)} slots>"
+
     @public
     def minimize(
         self,

@@ -20,5 +20,8 @@ class Workers:
     def orphaned(self) -> int:
         """How many kernels are still at work whose step is gone; the arrays of those that have ended are released."""
 
+    def strand(self) -> None:
+        """Go on without threads, in a process forked from the one that has them."""
+
     def notify(self, descriptor: int) -> bool:
         """Have a descriptor written to when the next orphan ends; say False, with nothing done, if there is none."""

@@ -193,6 +193,16 @@ cdef class Workers:
                 return True
         return False
 
+    def strand(self):
+        """Go on without threads, in a process forked from the one that has them; a lock may be held that none gives up."""
+        pthread_mutex_init(&self.pool.lock, NULL)
+        pthread_cond_init(&self.pool.offer, NULL)
+        self.pool.first = self.pool.last = NULL
+        self.pool.busy = self.started = 0
+        self.refused = True
+        self.open_inbox(&self.pool.orphans)
+        self.lost.clear()
+
     cdef int open_inbox(self, Inbox* inbox) except -1:
         """Prepare an inbox."""
         inbox.done, inbox.descriptor, inbox.waiting = NULL, -1, False

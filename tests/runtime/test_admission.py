@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+from contextlib import asynccontextmanager
 
 import anyio
 import pytest
@@ -46,6 +47,15 @@ class Gate:
         while k not in self.inside:
             await asyncio.sleep(0)
         self.inside[k].set()
+
+
+@asynccontextmanager
+async def place_in(admission):
+    place = await admission.enter("visitor")
+    try:
+        yield
+    finally:
+        admission.leave(place)
 
 
 async def turns(count=4):
@@ -110,18 +120,18 @@ async def test_cancelled_when_its_place_was_given_already():
     admission = Admission(1, LONG)
 
     async def enter():
-        async with admission:
+        async with place_in(admission):
             pass
 
-    await admission.__aenter__()
+    place = await admission.enter("first")
     first, second = asyncio.ensure_future(enter()), asyncio.ensure_future(enter())
     await turns()
-    await admission.__aexit__(None, None, None)
+    admission.leave(place)
     first.cancel()
     await asyncio.wait([first, second], timeout=LONG)
     assert first.cancelled()
     assert second.exception() is None
-    async with asyncio.timeout(LONG), admission:
+    async with asyncio.timeout(LONG), place_in(admission):
         assert admission.waiting == 0
 
 
@@ -130,13 +140,13 @@ async def test_a_newcomer_does_not_overtake():
     order = []
 
     async def enter(name):
-        async with admission:
+        async with place_in(admission):
             order.append(name)
 
-    await admission.__aenter__()
+    place = await admission.enter("first")
     waiting = asyncio.ensure_future(enter("waiting"))
     await turns()
-    await admission.__aexit__(None, None, None)
+    admission.leave(place)
     await enter("newcomer")
     await waiting
     assert order == ["waiting", "newcomer"]
@@ -282,7 +292,7 @@ async def test_random_comings_and_goings_lose_no_place():
 
     async def visit(stay):
         nonlocal inside, most
-        async with admission:
+        async with place_in(admission):
             inside += 1
             most = max(most, inside)
             try:
@@ -303,3 +313,27 @@ async def test_random_comings_and_goings_lose_no_place():
     assert (inside, most, admission.waiting) == (0, 3, 0)
     await asyncio.gather(*(visit(1) for _ in range(3)))
     assert most == 3
+
+
+@pytest.mark.parametrize("way", ["run", "task", "partial run"])
+async def test_a_refused_step_that_a_step_with_a_place_asks_for(executor, way):
+    async def ask():
+        asking = session.run(inner)
+        return float(await (asyncio.ensure_future(asking) if way == "task" else asking))
+
+    with tg.Graph().as_default() as graph:
+        inner = tg.constant(1.0, name="inner") + 1.0
+        outer = tg.py_function(ask, [], "float32", name="outer")
+    session = tg.Session(graph, executor=executor, max_steps=1, settings=settings(0.01))
+    async with session:
+        handle = await session.partial_run_setup(outer) if way == "partial run" else None
+        with pytest.raises(tg.OpError) as caught:
+            await (session.run(outer) if handle is None else session.partial_run(handle, outer))
+        refusal = caught.value.__cause__
+        assert isinstance(refusal, tg.Overloaded)
+        assert refusal.got == "none, but the step of outer:0, a function of which asks for this one, has a place itself"
+        async with await session.partial_run_setup(outer, trace=tg.Trace()):
+            with pytest.raises(tg.Overloaded) as caught:
+                await session.run(inner)
+        assert caught.value.got == "none"
+        assert await session.run(inner) == 2.0

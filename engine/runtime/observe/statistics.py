@@ -16,6 +16,12 @@ class Statistics:
     ----------
     steps_started, steps_running : int
         Since the session was opened; now.
+    steps_finished, steps_failed, steps_cancelled, steps_timed_out : int
+        How those that do not run any longer have ended; cancelled were also those that ended with their session.
+    steps_compiled : int
+        How many times a step was compiled, for other fetches, other shapes or a graph that was changed.
+    compile_seconds, waited_seconds : float
+        Time that compiling took; that steps have waited for their places, all together.
     cached_steps : int
         Compiled steps kept.
     orphaned : int
@@ -23,7 +29,8 @@ class Statistics:
     steps_waiting, steps_refused : int
         Now waiting to be admitted; ended with Overloaded since the session was opened.
     live_bytes, peak_bytes : int or None
-        Bytes of the arrays on the session's device: now, the most so far. Those are what kernels made and variables
+        Bytes of the arrays on the session's device: now, the most so far, or since
+        :meth:`Session.reset_peak_memory_stats`. Those are what kernels made and variables
         hold; and from elsewhere, as long as they are used, feeds, what functions of Python return, and the constants
         of compiled steps. A view counts as what it is a view of, a fetched array not at all. None without a pool.
     cached_bytes : int or None
@@ -38,6 +45,13 @@ class Statistics:
     orphaned: int = 0
     steps_waiting: int = 0
     steps_refused: int = 0
+    steps_finished: int = 0
+    steps_failed: int = 0
+    steps_cancelled: int = 0
+    steps_timed_out: int = 0
+    steps_compiled: int = 0
+    compile_seconds: float = 0.0
+    waited_seconds: float = 0.0
     live_bytes: int | None = None
     peak_bytes: int | None = None
     cached_bytes: int | None = None

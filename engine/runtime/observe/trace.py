@@ -125,6 +125,9 @@ class Trace:
         self.recorder = Recorder(capacity)
         self._copies: deque[Copy] = deque(maxlen=capacity)
 
+    def __repr__(self) -> str:
+        return f"<Trace: {min(self.recorder.recorded, self.recorder.capacity)} spans, {self.dropped} dropped>"
+
     @property
     def copies(self) -> list[Copy]:
         """The copies of saved values that were swapped, the newest last; at most `capacity` of them."""

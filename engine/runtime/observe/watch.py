@@ -98,6 +98,10 @@ class Watch:
         self._readers: list[asyncio.Future[None]] = []  # wait for a value, or the end
         self._blocked: deque[tuple[np.ndarray[Any, Any], asyncio.Future[None]]] = deque()  # wait for room, in order
 
+    def __repr__(self) -> str:
+        state = "ended" if self._ended else "open"
+        return f"<Watch of {self.tensor.name}, {state}: {len(self._values)} values kept, {self.dropped} dropped>"
+
     def __aiter__(self) -> Watch:
         return self
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextvars import ContextVar
+from dataclasses import dataclass
 from time import monotonic
-from types import TracebackType
 
 from ...base.errors import GraphError, Overloaded, TagflowError
 from ...base.source_lines import Source, user_source
@@ -14,8 +15,33 @@ _WEIGHT = 0.2  # of the newest interval in the average
 _SOON = 1e-3  # seconds; the least that a refused caller is told to stay away
 
 
+@dataclass(eq=False, slots=True)
+class Place:
+    """A place that was taken.
+
+    Attributes
+    ----------
+    admission : Admission
+    name : str
+        Who has it.
+    is_held : bool
+        Whether it was not given back yet.
+    """
+
+    admission: Admission
+    name: str
+    is_held: bool = True
+
+    def hide(self) -> None:
+        """Let what is called from here on not be taken for what who has the place calls."""
+        _places.set(tuple(place for place in _places.get() if place is not self))
+
+
+_places: ContextVar[tuple[Place, ...]] = ContextVar("tagflow_places", default=())  # of those who called this, in turn
+
+
 class Admission:
-    """Lets a limited number in at once, the others in the order they came: ``async with admission``.
+    """Lets a limited number in at once, the others in the order they came.
 
     Nobody overtakes, and whoever gives up leaves the places of the others as they are. So the k-th in line is let in
     when k of those before it have left or given up.
@@ -31,13 +57,13 @@ class Admission:
     ----------
     refused : int
         How many had waited too long.
+    waited : float
+        Seconds that all together have waited so far.
 
     Raises
     ------
     GraphError
         If `limit` is less than 1.
-    Overloaded
-        In ``async with``, after the longest wait.
     """
 
     def __init__(self, limit: int, seconds: float) -> None:
@@ -49,6 +75,7 @@ class Admission:
                 hint="leave max_steps out to admit all",
             )
         self.refused = 0
+        self.waited = 0.0
         self._limit = limit
         self._seconds = seconds
         self._admitted = 0
@@ -61,16 +88,37 @@ class Admission:
         """How many wait."""
         return sum(not waiter.done() for waiter in self._waiting)
 
-    async def __aenter__(self) -> None:
+    async def enter(self, name: str) -> Place:
+        """Wait for a place, and take it; whatever is called by who has it knows of it.
+
+        Parameters
+        ----------
+        name : str
+            Who comes.
+
+        Returns
+        -------
+        Place
+            To be given back, in any task.
+
+        Raises
+        ------
+        Overloaded
+            After the longest wait.
+        """
         if self._admitted < self._limit and not self._waiting:
             self._take_place()
         else:
             await self._wait(user_source())
+        place = Place(self, name)
+        _places.set((*_places.get(), place))
+        return place
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.leave()
+    def leave(self, place: Place) -> None:
+        """Give a place back."""
+        place.is_held = False
+        place.hide()
+        self._free_place()
 
     def close(self, make_error: Callable[[], TagflowError]) -> None:
         """Send all who wait away, each with an error of its own."""
@@ -81,7 +129,7 @@ class Admission:
     async def _wait(self, source: Source | None) -> None:
         if self._seconds <= 0:
             raise self._refusal(source)
-        loop = asyncio.get_running_loop()
+        loop, since = asyncio.get_running_loop(), monotonic()
         waiter = loop.create_future()
         self._waiting[waiter] = None
         timer = loop.call_later(self._seconds, self._refuse, waiter, source)
@@ -89,9 +137,10 @@ class Admission:
             await waiter
         except BaseException:
             if waiter.done() and not waiter.cancelled() and waiter.exception() is None:
-                self.leave()  # cancelled when the place was given already: it goes to the next
+                self._free_place()  # cancelled when the place was given already: it goes to the next
             raise
         finally:
+            self.waited += monotonic() - since
             timer.cancel()
             self._waiting.pop(waiter, None)
             del waiter  # an error of it refers to this frame
@@ -101,8 +150,7 @@ class Admission:
         if self._admitted == self._limit:
             self._since = monotonic()
 
-    def leave(self) -> None:
-        """Give the place back; for who entered and leaves elsewhere."""
+    def _free_place(self) -> None:
         if self._admitted == self._limit:
             self._note_interval(monotonic())
         self._admitted -= 1
@@ -123,13 +171,21 @@ class Admission:
 
     def _refusal(self, source: Source | None) -> Overloaded:
         self.refused += 1
+        outer = [place.name for place in _places.get() if place.admission is self and place.is_held]
+        got, hint = (
+            "none",
+            "try again after error.retry_after seconds, or raise max_steps or Settings.admission_seconds",
+        )
+        if outer:
+            got = f"none, but the step of {outer[-1]}, a function of which asks for this one, has a place itself"
+            hint = "let max_steps be larger by the steps that functions of steps run, or run them in another session"
         return Overloaded(
             f"{self._limit} steps are running and {self.waiting} waiting",
             source=source,
             wanted=f"a place within {self._seconds} s",
-            got="none",
+            got=got,
             retry_after=self._retry_after(),
-            hint="try again after error.retry_after seconds, or raise max_steps or Settings.admission_seconds",
+            hint=hint,
         )
 
     def _retry_after(self) -> float:

@@ -62,6 +62,11 @@ class WorkerPool:
             self._wakeup.close()
             self._wakeup = None
 
+    def strand(self) -> None:
+        """Go on without threads, in a process forked from the one that has them."""
+        if self.workers is not None:
+            self.workers.strand()
+
     async def aclose(self) -> None:
         """Wait for what the workers still do, and end them; give BLAS its threads back."""
         if self._wakeup is not None:

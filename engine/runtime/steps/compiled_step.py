@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from copy import copy
 from typing import Any
 
 import numpy as np
 
 from ...base.errors import TagflowError
-from ...compile import StepPlan, Target, compile_step
+from ...base.settings import Settings
+from ...compile import DevicePlan, StepPlan, Target, compile_step, with_own_tables
 from ...ir.graph import Graph
 from ...ir.program import Program
 from ...ir.tensor import Tensor
@@ -60,6 +62,8 @@ class CompiledStep:
         Of a partial run, the feeds that each result needs, by index; the tensors come first, then the targets.
     holds : list
         Keeps the constants charged to the session's devices.
+    spares : list of CompiledStep
+        The same step with tables of their own, that nobody runs.
     fed_shapes : FedShapes
         For which shapes there is, or should be, a step of its own.
     """
@@ -76,6 +80,7 @@ class CompiledStep:
         "needs",
         "plan",
         "schedulers",
+        "spares",
         "targets",
         "tensors",
         "watched",
@@ -94,7 +99,7 @@ class CompiledStep:
         self.plan = plan.plan
         self.device_plans = plan.devices
         self.schedulers: list[Callable[[], Any] | None] = [None] * len(plan.devices)
-        self.counters = StepCounters([(each.plan, each.tables.loop_counts) for each in plan.devices])
+        self.counters = _counters(plan.devices)
         self.channels = plan.channels
         self.feeds = tuple(map(Feed, feeds))
         self.tensors = request.tensors
@@ -104,6 +109,7 @@ class CompiledStep:
         ends = [node.attrs for node in self.plan.nodes if node.type == "PartialEnd"]
         self.needs = {attrs["key"]: attrs["needs"] for attrs in ends}
         self.holds: list[Any] = []
+        self.spares: list[CompiledStep] = []
         self.fed_shapes = FedShapes(feeds, specializations)
 
     @property
@@ -120,9 +126,23 @@ class CompiledStep:
             if pool is not None and not plan.has_device_arrays:
                 self.holds += pool.charge_external(node.value for node in plan.nodes if node.kind is Kind.CONST)
 
+    def alone(self, settings: Settings) -> CompiledStep:
+        """Return this step with tables, and so counts, of its own: for one run, which puts it into `spares` then."""
+        if self.spares:
+            return self.spares.pop()
+        step = copy(self)
+        step.spares = []
+        step.device_plans = tuple(with_own_tables(part, settings) for part in self.device_plans)
+        step.counters = _counters(step.device_plans)
+        return step
+
     def convert(self, values: Sequence[Any]) -> list[np.ndarray[Any, Any]]:
         """Return the fed values as arrays, checked against dtype and static shape."""
         return [feed.convert(value) for feed, value in zip(self.feeds, values)]
+
+
+def _counters(parts: Sequence[DevicePlan]) -> StepCounters:
+    return StepCounters([(each.plan, each.tables.loop_counts) for each in parts])
 
 
 def compile_request(

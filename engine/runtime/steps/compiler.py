@@ -79,7 +79,9 @@ class StepCompiler:
             self._keep(key, step, seconds)
         return step
 
-    async def compile(self, request: Request, feeds: Tensors, watched: Tensors, check_open: Callable[[], None]) -> None:
+    async def compile(
+        self, request: Request, feeds: Tensors, watched: Tensors, check_admits: Callable[[], None]
+    ) -> None:
         """Compile a step in a thread, unless it is kept; keep nothing if the session is closed meanwhile."""
         key = self._key(request, feeds, watched)
         if self.cache.get(key) is None:
@@ -89,7 +91,7 @@ class StepCompiler:
             except TagflowError as error:
                 error.source = error.source or source  # the caller's line is not on the stack of the thread
                 raise
-            check_open()
+            check_admits()
             self._keep(key, step, seconds)
 
     def _key(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Mapping
+from time import perf_counter
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -15,6 +16,8 @@ from ...ir.operation import Operation
 from ...ir.tensor import Tensor
 from ...kernels.memory.contexts import outside
 from ..observe.trace import Trace
+from ..scheduling.admission import Place
+from ..scheduling.timeouts import check_seconds
 from .compiled_step import CompiledStep
 from .dead_fetch import explain_dead_fetch
 from .execution import start_timer
@@ -339,32 +342,43 @@ class PartialRun:
 
 async def begin(runner: StepRunner, step: CompiledStep, trace: Trace | None) -> PartialRun:
     """Return a partial run of a step, as soon as its runner has a place for it."""
-    if runner.admission is None:
-        return _begin(runner, step, trace)
-    await runner.admission.__aenter__()
+    came = perf_counter()
+    place = await runner.admit(step)
     try:
-        return _begin(runner, step, trace)
+        return _begin(runner, step, trace, place, perf_counter() - came)
     except BaseException:
-        runner.admission.leave()
+        runner.leave(place)
         raise
+    finally:
+        if place is not None:
+            place.hide()  # the step's task has it, and not who uses the handle
 
 
 async def run_part(handle: PartialRun, fetches: Any, feeds: Mapping[Any, Any], timeout: float | None) -> Any:
     """Run a part of a partial run; see :meth:`Session.partial_run`."""
+    if timeout is None:
+        timeout = handle.runner.timeout
+    else:
+        check_seconds(timeout)
     return await handle._part(fetches, feeds, timeout)
 
 
-def _begin(runner: StepRunner, step: CompiledStep, trace: Trace | None) -> PartialRun:
+def _begin(
+    runner: StepRunner, step: CompiledStep, trace: Trace | None, place: Place | None, waited: float
+) -> PartialRun:
     """Let a step begin, in a task of its own; its place is given back when that has ended."""
-    runner.check_open()
+    runner.check_admits()
     parts = PartialRunState(step)
     watches = runner.watches.of(step.watched)
+    began = perf_counter()
 
-    def over(_: asyncio.Task[Any]) -> None:
+    def over(task: asyncio.Task[Any]) -> None:
+        error = _error_of(task)
+        runner.outcomes.note(error)
         runner.end(parts, watches)
-        if runner.admission is not None:
-            runner.admission.leave()
+        runner.leave(place)
         parts.over()
+        runner.outcomes.tell(step, perf_counter() - began, waited, error)
 
     execution = runner.begin(step, [], watches, trace, parts)
     runner.running.add(parts)

@@ -4,26 +4,34 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from math import inf
+from time import perf_counter
 from typing import Any, NoReturn
 
 import numpy as np
 
-from ...base.errors import DeviceMemoryError, GraphError, SessionClosed
+from ...base.errors import DeviceMemoryError, GraphError, SessionClosed, StepTimeout, TagflowError
 from ...ir.graph import Graph
 from ...ir.tensor import Tensor
 from ...ops.support.context import StepContext, Watcher
 from ..observe.trace import Trace
 from ..observe.watch import SessionWatches, Watch, watchers
-from ..scheduling.admission import Admission
+from ..scheduling.admission import Admission, Place
+from ..scheduling.forks import strand_in_children
 from ..scheduling.time_slices import TimeSlices, time_slices_of
+from ..scheduling.timeouts import check_seconds
 from .compiled_step import CompiledStep
 from .compiler import StepCompiler
 from .environment import StepEnvironment
+from .outcomes import Hook, Outcomes, names_of
 from .partial_run import PartialRunState
+from .report import Report, fill
 from .request import Request
 
 _UNWATCHED: Mapping[str, Watcher] = {}
+_CLOSED, _CLOSING = "this session is closed", "this session is closing"
 REOPEN = "open a new one with `async with Session(graph)`"
+_OPEN_HERE = "open a session in each process, after the fork"
 
 
 class StepRunner:
@@ -39,6 +47,8 @@ class StepRunner:
         Seconds after which a step ends unless it says otherwise.
     max_steps : int or None
         How many steps run at once; None for any number.
+    on_step : callable or None
+        Called with a StepRecord when a step has ended.
 
     Attributes
     ----------
@@ -47,32 +57,70 @@ class StepRunner:
         Executions under way, and the states of partial runs.
     started : int
         Steps started so far.
+    outcomes : Outcomes
     watches : SessionWatches
+    is_stranded : bool
+        Whether this process was forked from the one that the session was opened in.
     """
 
     def __init__(
-        self, graph: Graph, environment: StepEnvironment, executor: Any, timeout: float | None, max_steps: int | None
+        self,
+        graph: Graph,
+        environment: StepEnvironment,
+        executor: Any,
+        timeout: float | None,
+        max_steps: int | None,
+        on_step: Hook | None = None,
     ) -> None:
         self.graph = graph
         self.environment = environment
-        self.timeout = timeout
+        self.timeout: float | None = None
+        self.set_timeout(timeout)
         self.compiler = StepCompiler(graph, environment)
         self.admission = None if max_steps is None else Admission(max_steps, environment.settings.admission_seconds)
         self.running: set[Any] = set()
         self.started = 0
+        self.outcomes = Outcomes(on_step)
         self.watches = SessionWatches()
         self._executor = executor
-        self._closed = False
+        self._closing = ""  # why no step may begin any longer
+        self._closed = ""  # why nothing may be asked for any longer
         self._idle: asyncio.Future[None] | None = None  # done when the last step of a closed session has ended
         self._release: Callable[[], Coroutine[Any, Any, None]] | None = None  # to be called after the last step
         self._releasing: asyncio.Task[None] | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None  # the one that `_slices` belong to
-        self._slices: TimeSlices
+        self._here: tuple[asyncio.AbstractEventLoop | None, TimeSlices | None] = None, None
+        self.is_stranded = False
+        strand_in_children(self)
+
+    def set_timeout(self, seconds: float | None) -> None:
+        """Let steps that say nothing else end after some seconds; GraphError if it is no such number."""
+        if seconds is not None:
+            check_seconds(seconds)
+        self.timeout = seconds
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether nothing may be asked for any longer."""
+        return bool(self._closed)
 
     def check_open(self) -> None:
         """Raise SessionClosed if the session is closed."""
         if self._closed:
-            raise SessionClosed("this session is closed", hint=REOPEN)
+            raise SessionClosed(self._closed, hint=_OPEN_HERE if self.is_stranded else REOPEN)
+
+    def check_admits(self) -> None:
+        """Raise SessionClosed if no step may begin any longer."""
+        if self._closing:
+            self.check_open()
+            raise SessionClosed(self._closing, hint=REOPEN)
+
+    def strand(self, parent: int) -> None:
+        """Be closed for this process, a child of the one that has the session's threads and runs its steps."""
+        if not self._closed:
+            self._closed = self._closing = f"this session was opened in process {parent}, this is a child of it"
+            self.is_stranded = True
+            if self.environment.worker_pool is not None:
+                self.environment.worker_pool.strand()
 
     # ---- one step
 
@@ -100,16 +148,41 @@ class StepRunner:
         request: Request,
         step: CompiledStep,
         values: Sequence[Any],
-        timeout: float | None,
-        trace: Trace | None,
+        timeout: float | None = None,
+        trace: Trace | None = None,
         watches: Sequence[Watch] = (),
+        report: Report | None = None,
     ) -> Any:
         """Run a step as soon as there is a place for it, and return what was fetched."""
-        if self.admission is None:
-            return await self._run(request, step, values, timeout, trace, watches)
-        async with self.admission:
-            self.check_open()
-            return await self._run(request, step, values, timeout, trace, watches)
+        if timeout is None:
+            timeout = self.timeout
+        else:
+            check_seconds(timeout)
+        if self.admission is None and self.outcomes.hook is None:
+            return await self._run(request, step, values, timeout, trace, watches, report)
+        came = perf_counter()
+        place = await self.admit(step)
+        began, error = perf_counter(), None
+        try:
+            self.check_admits()
+            return await self._run(request, step, values, timeout, trace, watches, report)
+        except BaseException as failure:
+            error = failure
+            raise
+        finally:
+            self.leave(place)
+            self.outcomes.tell(step, perf_counter() - began, began - came, error)
+            del error  # its traceback refers to this frame
+
+    async def admit(self, step: CompiledStep) -> Place | None:
+        """Wait for a place for a step."""
+        self.enter_loop()
+        return None if self.admission is None else await self.admission.enter(", ".join(names_of(step)))
+
+    def leave(self, place: Place | None) -> None:
+        """Give a place back, if one was needed."""
+        if self.admission is not None and place is not None:
+            self.admission.leave(place)
 
     async def _run(
         self,
@@ -119,20 +192,45 @@ class StepRunner:
         timeout: float | None,
         trace: Trace | None,
         watches: Sequence[Watch],
+        report: Report | None,
     ) -> Any:
+        if timeout == 0.0:
+            raise self._no_time()
         feeds = step.convert(values)
         step = self._specialized(request, step, feeds)
         if step.watched:
             watches = [*self.watches.of(step.watched), *watches]
+        shared = step
+        if report is not None:
+            step = shared.alone(self.environment.settings)
         execution = self.begin(step, feeds, watches, trace)
         del values, feeds
         self.running.add(execution)
         try:
-            return request.pack(await execution.run(self.timeout if timeout is None else timeout))
+            result = request.pack(await execution.run(timeout))
+        except BaseException as error:
+            self.outcomes.note(error)
+            raise
         finally:
             self.end(execution, watches)
+            if report is not None:
+                fill(report, step, execution.counts)
+                shared.spares.append(step)
             if self._releasing is not None:
                 await self._releasing
+        self.outcomes.finished += 1
+        return result
+
+    def _no_time(self) -> StepTimeout:
+        """Count a step that may take no time, which does not begin; return its error."""
+        self.started += 1
+        self.outcomes.timed_out += 1
+        return StepTimeout(
+            "the step did not end within 0 s",
+            wanted="some time to run in",
+            got="timeout=0, which is over at once",
+            hint="give it a longer timeout=",
+        )
 
     def _specialized(self, request: Request, step: CompiledStep, feeds: list[np.ndarray[Any, Any]]) -> CompiledStep:
         """Return the step that is compiled for the shapes of fed values, or the one for any shapes.
@@ -168,7 +266,7 @@ class StepRunner:
             watchers(watches) if watches else _UNWATCHED,
             state,
         )
-        execution = self._executor(step, context, feeds, environment, trace, self._slices_here())
+        execution = self._executor(step, context, feeds, environment, trace, self.enter_loop())
         self.compiler.cache.last = step, execution.counts
         self.started += 1
         for watch in watches:
@@ -188,28 +286,57 @@ class StepRunner:
             self._releasing = asyncio.get_running_loop().create_task(self._release(), name="release")
             self._release = None
 
-    def _slices_here(self) -> TimeSlices:
-        loop = asyncio.get_running_loop()
-        if loop is not self._loop:
-            self._loop, self._slices = loop, time_slices_of(loop)
-        return self._slices
+    def enter_loop(self) -> TimeSlices:
+        """Return the turns of the running loop; TagflowError if there is none, or steps are under way on another."""
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            raise TagflowError(
+                "no asyncio event loop runs here",
+                hint="asyncio.run(main()), or anyio on asyncio; trio's loop can not run a session",
+            ) from None
+        known, slices = self._here
+        if loop is known and slices is not None:
+            return slices
+        if (
+            known is not None
+            and not known.is_closed()
+            and (self.running or (self.admission and self.admission.waiting))
+        ):
+            raise TagflowError(
+                "a session serves one event loop at a time, and steps of another one are under way",
+                hint="await them first, or open a session in each loop",
+            )
+        slices = time_slices_of(loop)
+        self._here = loop, slices
+        return slices
 
     # ---- the end
 
-    async def aclose(self) -> None:
-        """End all steps with SessionClosed and wait for them; twice is fine, and so is a cancellation."""
-        self._closed = True
-        self.watches.close()
+    async def drain(self, seconds: float) -> None:
+        """Let no more steps begin, send those away that wait, and give those that run some time to end."""
+        self._closing = self._closing or _CLOSING
         if self.admission is not None:
             self.admission.close(lambda: SessionClosed("the session was closed while a step waited", hint=REOPEN))
         for execution in [each for each in self.running if each.loop.is_closed()]:  # no loop will run it again
             execution.release()
             self.running.discard(execution)
+        if seconds and self.running:
+            await asyncio.wait([self._until_idle()], timeout=None if seconds == inf else seconds)
+
+    async def aclose(self) -> None:
+        """End all steps with SessionClosed and wait for them; twice is fine, and so is a cancellation."""
+        self._closed = self._closed or _CLOSED
+        self.watches.close()
         for execution in self.running:
             execution.abort(SessionClosed("the session was closed while a step was running", hint=REOPEN))
         if self.running:
-            self._idle = self._idle or asyncio.get_running_loop().create_future()
-            await asyncio.wait([self._idle])
+            await asyncio.wait([self._until_idle()])
+
+    def _until_idle(self) -> asyncio.Future[None]:
+        """Return what is done when no step runs any longer."""
+        self._idle = self._idle or asyncio.get_running_loop().create_future()
+        return self._idle
 
     async def after_last(self, release: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Release what steps use: now, or if steps still run, as the last of them ends. That is not waited for here.

@@ -13,6 +13,8 @@ from ...ir.program import Program
 from ...ir.tensor import Tensor
 from ..observe.trace import Trace
 from ..observe.watch import Watch, watches_of_run
+from .outcomes import names_of
+from .report import Report
 from .request import Request
 from .stream import StepStream
 
@@ -41,6 +43,11 @@ class Step:
         self._feeds = feeds
         self._compile()
 
+    def __repr__(self) -> str:
+        return (
+            f"<Step of {', '.join(names_of(self._request))}; feeds: {', '.join(t.name for t in self._feeds) or 'none'}>"
+        )
+
     def _compile(self) -> None:
         self._version = self._runner.graph.version
         self._watched = self._runner.watches.tensors
@@ -52,6 +59,7 @@ class Step:
         timeout: float | None = None,
         trace: Trace | None = None,
         watch: Watch | Sequence[Watch] = (),
+        report: Report | None = None,
     ) -> Any:
         """Run the step and return the fetched values; see :meth:`Session.run`.
 
@@ -60,12 +68,12 @@ class Step:
         runner = self._runner
         watches = watches_of_run(watch, runner.graph) if watch else ()
         try:
-            runner.check_open()
+            runner.check_admits()
             self._check_count(values)
             if self._version != runner.graph.version or self._watched is not runner.watches.tensors:
                 self._compile()
             compiled = runner.compiled(self._request, self._feeds, watches) if watches else self._compiled
-            return await runner.run(self._request, compiled, values, timeout, trace, watches)
+            return await runner.run(self._request, compiled, values, timeout, trace, watches, report)
         finally:
             for each in watches:
                 each.end()
@@ -128,7 +136,7 @@ class Step:
         >>> asyncio.run(main())
         [([0, 1], 2), ([0, 1, 4, 9], 4)]
         """
-        self._runner.check_open()
+        self._runner.check_admits()
         self._check_count(values)
         watch = Watch(self._runner.graph.as_graph_element(tensor), limit=limit, policy=policy)
         return StepStream(watch, partial(self, *values, timeout=timeout, trace=trace, watch=watch))

@@ -6,12 +6,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ..compile.plan.plan import Node, Plan
-from ..ir.operation import Origin
-from ..kernels.core.table import Kind
-from ..swap.report import SwapReport, not_swapped, swap_report
-from .steps.compiled_step import CompiledStep
-from .steps.counters import StepCounters
+from ...compile.plan.plan import Node, Plan
+from ...ir.operation import Origin
+from ...kernels.core.table import Kind
+from ...swap.report import SwapReport, not_swapped, swap_report
+from .compiled_step import CompiledStep
+from .counters import StepCounters
 
 Variables = dict[str, dict[str, Origin]]  # by frame, then by the NextIteration's name
 _ALWAYS = 0.9  # share of a loop's time in which a device is busy, or a chain of kernels runs, that limits the loop
@@ -123,9 +123,12 @@ class Traffic:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Report:
-    """What the loops of a session's last step did, together with the steps like it that ran beside it.
+    """What the loops of a session's last step did, together with the steps like it that ran beside it; or of one step.
+
+    Give an empty one to a step, ``await session.run(fetches, report=report)``: it is filled when that ends, however it
+    ends, with what this step did alone.
 
     Attributes
     ----------
@@ -143,6 +146,12 @@ class Report:
 
     def __str__(self) -> str:
         return "\n".join(map(str, [*self.loops, *self.traffic, *self.swap])) or "no loop ran"
+
+
+def fill(report: Report, step: CompiledStep, counters: StepCounters) -> None:
+    """Let a report say what was counted in a step."""
+    found = report_of(step, counters)
+    report.loops, report.traffic, report.swap = found.loops, found.traffic, found.swap
 
 
 def report_of(step: CompiledStep, counters: StepCounters) -> Report:

@@ -1,0 +1,31 @@
+"""Child processes made by ``fork()``: they have a copy of what a session is, but not the threads that it works with."""
+
+from __future__ import annotations
+
+import os
+from typing import Protocol
+from weakref import WeakSet
+
+
+class Stranded(Protocol):
+    """What is of no use in a child process."""
+
+    def strand(self, parent: int) -> None:
+        """Note that this process is a child of the one that made the object, whose number is `parent`."""
+
+
+_living: WeakSet[Stranded] = WeakSet()
+
+
+def strand_in_children(each: Stranded) -> None:
+    """Have an object told in each child process that is forked while it lives."""
+    _living.add(each)
+
+
+def _strand_all() -> None:
+    for each in list(_living):
+        each.strand(os.getppid())
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_strand_all)
