@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ..base.sizes import format_size
+from ..base.wording import format_number, short_device
 from .counts import SwapCounts
 
 
@@ -42,14 +43,16 @@ class SwapReport:
     reason: str | None = None
 
     def __str__(self) -> str:
+        device = short_device(self.device)
         if self.reason is not None:
-            return f"swapping on {self.device}: nothing moved, since {self.reason}"
+            return f"swapping on {device}: nothing moved, since {self.reason}"
         out, back = (_sizes(sizes) for sizes in (self.bytes_out, self.bytes_in))
         reads = self.hits + self.misses
+        stalled, copied = (format_number(1e3 * seconds) for seconds in (self.stalled_seconds, self.copy_seconds))
         return (
-            f"swapping on {self.device}: {out or 'nothing'} out, {back or 'nothing'} in; {self.hits} of {reads} values "
-            f"that were away were back before they were read; waited {1e3 * self.stalled_seconds:.3g} ms for copies "
-            f"that took {1e3 * self.copy_seconds:.3g} ms; peak {_sizes(self.peak_bytes)}"
+            f"swapping on {device}: {out or 'nothing'} out, {back or 'nothing'} in; {self.hits} of {reads} values "
+            f"that were away were back before they were read; waited {stalled} ms for copies that took {copied} ms; "
+            f"peak {_sizes(self.peak_bytes)}"
         )
 
 

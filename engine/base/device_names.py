@@ -119,19 +119,6 @@ def merge_devices(inner: str, outer: str) -> str:
     return str(parse_device(inner).within(parse_device(outer)))
 
 
-def short_name(device: DeviceSpec | str) -> str:
-    """Return the name of a device as people are told it: what all devices of this process share is left out.
-
-    Examples
-    --------
-    >>> short_name("/job:localhost/task:0/device:CPU:1"), short_name("/job:worker/task:1/device:GPU:0")
-    ('cpu:1', '/job:worker/task:1/device:GPU:0')
-    """
-    spec = parse_device(device) if isinstance(device, str) else device
-    here = spec.job in (None, "localhost") and not spec.task and not spec.replica
-    return f"{spec.type.lower()}:{spec.index}" if here and spec.type and spec.index is not None else str(device)
-
-
 def _read(part: str, name: str) -> dict[str, str | int]:
     key, *values = part.split(":")
     if key == "job" and len(values) == 1 and values[0]:

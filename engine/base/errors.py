@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .source_lines import Source, user_source
+from .wording import format_number, short_device
 
 
 class TagflowError(Exception):
@@ -24,7 +25,7 @@ class TagflowError(Exception):
     operation : object, optional
         The operation concerned (its ``name`` and ``type`` are shown), or a plain name.
     source : Source, optional
-        The user's line; defaults to the operation's, else to the line now running.
+        The user's line; defaults to the operation's, "built at", else to the line now running, "called at".
     hint : str, optional
         One thing to try.
     """
@@ -53,9 +54,13 @@ class TagflowError(Exception):
             ("wanted", self.wanted),
             ("got", self.got),
             ("operation", _describe(self.operation)),
-            ("built at", self.source),
+            (self._where(), self.source),
             ("try", self.hint),
         ]
+
+    def _where(self) -> str:
+        """Return what the line did that the error names: it built the operation concerned, or called what failed."""
+        return "built at" if self.source == getattr(self.operation, "source", None) else "called at"
 
     def __str__(self) -> str:
         lines = [f"  {label}: {value}" for label, value in self.details() if value is not None]
@@ -108,7 +113,8 @@ class OpError(TagflowError):
         super().__init__(what, **fields)
 
     def details(self) -> list[tuple[str, Any]]:
-        own = [("instance", self.tag), ("device", self.device), ("input shapes", self.input_shapes)]
+        device = None if self.device is None else short_device(self.device)
+        own = [("instance", self.tag), ("device", device), ("input shapes", self.input_shapes)]
         return [*own, *super().details()]
 
 
@@ -150,7 +156,7 @@ class Overloaded(TagflowError):
         super().__init__(what, **fields)
 
     def details(self) -> list[tuple[str, Any]]:
-        return [*super().details(), ("retry after", f"{self.retry_after:.3g} s")]
+        return [*super().details(), ("retry after", f"{format_number(self.retry_after)} s")]
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ import re
 from typing import SupportsIndex
 
 from .errors import GraphError
+from .wording import format_number
 
 _UNITS = {
     "": 1,
@@ -80,4 +81,4 @@ def format_size(size: int) -> str:
         if abs(value) < 1000 or unit == "TiB":
             break
         value /= 1024
-    return f"{value:.3g} {unit}"
+    return f"{format_number(value)} {unit}"

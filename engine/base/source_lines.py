@@ -10,6 +10,8 @@ import sys
 import threading
 from dataclasses import dataclass
 
+from .wording import shortened
+
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _DEMO = os.path.join(_PACKAGE, "demo") + os.sep  # written as a user would
 _LOOP = os.path.dirname(asyncio.__file__) + os.sep
@@ -25,7 +27,7 @@ class Source:
     function: str
 
     def __str__(self) -> str:
-        code = linecache.getline(self.file, self.line).strip()
+        code = shortened(linecache.getline(self.file, self.line).strip())
         return f"{self.file}:{self.line} in {self.function}" + (f": {code}" if code else "")
 
 

@@ -21,6 +21,11 @@ class Graph:
     seed : int, optional
         Seed of all random operations that have no seed of their own; each still draws other numbers.
 
+    Attributes
+    ----------
+    finalized : bool
+        Whether `finalize` was called.
+
     Examples
     --------
     >>> import tagflow as tg
@@ -33,12 +38,28 @@ class Graph:
     def __init__(self, seed: int = 0) -> None:
         self.seed = seed
         self.version = 0
+        self.finalized = False
         self.root = Region(self, None, "graph")
         self.collections: dict[str, list[Any]] = {}
         self.kept_variables: dict[int, dict[tuple[str, int], Any]] = {}  # by the function that made them, and name
         self.unfeedable: set[Tensor] = set()  # their value was used while building, as an axis or a shape
         self._by_name: dict[str, Operation] = {}
         self._counts: dict[str, int] = {}
+
+    def finalize(self) -> None:
+        """Let no more operations be added, nor inputs be changed: what tries is a GraphError at its own line.
+
+        Call it when all is built that sessions will run; an operation that a request adds has its step compiled anew.
+        """
+        self.finalized = True
+
+    def check_open(self) -> None:
+        """Raise GraphError if nothing may be added any longer."""
+        if self.finalized:
+            raise GraphError(
+                "the graph is finalized: operations can not be added, nor inputs changed",
+                hint="build all that steps fetch in front of graph.finalize(), and feed what differs between steps",
+            )
 
     def dismantle(self) -> None:
         """Let the operations go of each other, so that their memory comes back at once; the graph is of no use then."""
@@ -180,6 +201,11 @@ class Graph:
 
     def _register(self, operation: Operation) -> None:
         self._by_name[operation.name] = operation
+
+    @property
+    def num_operations(self) -> int:
+        """How many operations there are, those inside regions included."""
+        return len(self._by_name)
 
     def __repr__(self) -> str:
         return f"<Graph: {len(self._by_name)} operations>"

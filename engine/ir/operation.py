@@ -102,6 +102,7 @@ class Operation:
         source: Source | None = None,
         origin: Origin | None = None,
     ) -> None:
+        region.graph.check_open()
         self.region = region
         self.type = type
         self.name = name
@@ -181,8 +182,9 @@ class Operation:
         Raises
         ------
         GraphError
-            If the index is out of range, or the tensor's dtype or region does not fit.
+            If the index is out of range, the tensor's dtype or region does not fit, or the graph is finalized.
         """
+        self.graph.check_open()
         if not 0 <= index < len(self.inputs):
             raise GraphError(
                 "no such input",

@@ -9,9 +9,9 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Any, NoReturn
 
-from ..base.device_names import short_name
 from ..base.errors import GraphError, SessionClosed, TagflowError
 from ..base.settings import DEFAULTS, Settings
+from ..base.wording import short_device
 from ..ir.entry import explained
 from ..ir.graph import Graph
 from ..ir.scopes import PersistentScope, Scope, current_region
@@ -147,13 +147,13 @@ class Session(SessionState):
 
     def __repr__(self) -> str:
         steps = self._steps
-        devices = ", ".join(short_name(each.spec) for each in self._devices)
+        devices = ", ".join(short_device(each.spec) for each in self._devices)
         state = "closed" if steps.is_closed else "open"
-        return f"<Session on {devices}, {state}: {steps.started} steps started, {len(steps.running)} running>"
+        return f"<Session on {devices}, {state}: {steps.counts.started} steps started, {len(steps.running)} running>"
 
     def __del__(self) -> None:
         steps = getattr(self, "_steps", None)  # there is none if the arguments were refused
-        if steps is not None and steps.started and not steps.is_closed:
+        if steps is not None and steps.counts.started and not steps.is_closed:
             warnings.warn(f"unclosed {self!r}", ResourceWarning, source=self, stacklevel=1)
 
     def __enter__(self) -> NoReturn:
@@ -371,9 +371,9 @@ class Session(SessionState):
 
     def statistics(self) -> Statistics:
         """Return a snapshot of counts; those of a closed session too."""
-        steps, ends, admission = self._steps, self._steps.outcomes, self._steps.admission
+        steps, ends, admission = self._steps, self._steps.counts, self._steps.admission
         return Statistics(
-            steps.started,
+            steps.counts.started,
             len(steps.running),
             len(steps.compiler.cache),
             self._threads.orphaned + self._cores.orphaned,

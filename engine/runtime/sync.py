@@ -177,7 +177,7 @@ class SyncSession:
     def close(self, *, drain: float = 0.0) -> None:
         """End running steps and the thread; closing twice is fine, and so is closing in several threads.
 
-        `drain` is that of :meth:`Session.aclose`, for steps that other threads run.
+        For `drain`, which is for steps that other threads run, see :meth:`Session.aclose`.
         """
         check_seconds(drain, "drain")
         _refuse_running_loop()
@@ -196,7 +196,7 @@ class SyncSession:
             self._thread.join()
             self._closed.set()
 
-    async def _end(self, drain: float | None) -> None:
+    async def _end(self, drain: float) -> None:
         """Close the session, and end what functions have begun in the loop."""
         await self._session.aclose(drain=drain)
         await self._loop.shutdown_asyncgens()

@@ -88,7 +88,7 @@ class Case:
     async def restore(self):
         """Put the variables and the number of the next step back."""
         await self.session.write_variables(self.before)
-        self.session._steps.started = self.number
+        self.session._steps.counts.started = self.number
 
     async def check(self):
         """After a step that was ended early; return how many variables it had updated."""
@@ -111,7 +111,7 @@ class Case:
         assert not any(counts[key] for key in ("frames", "iterations", "values")), counts
         assert self.program.inside == 0
         assert only_this_task()
-        assert all(waiter.done() for waiter in self.session._steps._slices._waiting)
+        assert all(waiter.done() for waiter in self.session._steps.enter_loop()._waiting)
 
 
 async def cancelled_after(case, turns):

@@ -66,3 +66,47 @@ async def test_a_session_closed_meanwhile_keeps_nothing(graph):
     with pytest.raises(tg.SessionClosed):
         await compiling
     assert session.statistics().cached_steps == 0
+
+
+async def test_a_program_that_builds_between_its_steps_is_told_once(graph, caplog):
+    x = tg.placeholder("float32", [], name="x")
+    async with tg.Session(graph) as session:
+        with caplog.at_level(logging.WARNING, "tagflow"):
+            for k in range(40):  # at first without any step between
+                session.make_step(x + float(k), [x])
+            for _ in range(40):
+                await session.run(x, {x: 1.0})
+            assert not caplog.records
+            for k in range(80):
+                await session.run(x * float(k), {x: 1.0})
+    (record,) = caplog.records
+    assert "32 times" in record.message
+    assert "graph.finalize()" in record.message
+
+
+async def test_a_finalized_graph(graph, executor):
+    x = tg.placeholder("float32", [None], name="x")
+    w = tg.Variable(2.0, name="w")
+    y = tg.while_loop(lambda i, _: i < 3, lambda i, a: (i + 1, a * w), [0, x])[1]
+    (slope,) = tg.gradients(y, [x])
+    initialize = tg.global_variables_initializer()
+    graph.finalize()
+    async with tg.Session(graph, executor=executor) as session:
+        await session.run(initialize)
+        for _ in range(3):  # specialized for the shape meanwhile, in copies of the graph
+            assert (await session.run([y, slope, w], {x: [1.0]}))[:2] == [8.0, 8.0]
+        before = graph.to_text()
+        for build in (
+            lambda: y + 1.0,
+            lambda: tg.constant(1.0),
+            lambda: tg.gradients(y, [w]),
+            lambda: tg.cond(w > 0.0, lambda: 1, lambda: 2),
+            lambda: tg.Variable(1.0),
+            lambda: y.op.update_input(0, x),
+        ):
+            with pytest.raises(tg.GraphError, match="is finalized") as caught:
+                build()
+            assert caught.value.source.file == __file__
+        assert graph.to_text() == before
+        assert graph.finalized
+        assert (await session.run(y, {x: [2.0]})).tolist() == [16.0]

@@ -146,7 +146,7 @@ async def test_of_many_devices_an_error_names_the_first():
     with on(64):
         y = tg.identity(1.0)
     async with tg.Session(y.graph, devices=64) as session:
-        with pytest.raises(tg.GraphError, match="CPU:3, 60 more"):
+        with pytest.raises(tg.GraphError, match="cpu:3, 60 more"):
             await session.run(y)
 
 
@@ -161,7 +161,7 @@ async def test_an_error_on_another_device_names_the_users_line():
         assert "test_devices.py" in str(caught.value)
         assert caught.value.tag.endswith("/while/0")
         assert caught.value.device == CPU.format(1)
-        assert f"device: {CPU.format(1)}" in str(caught.value)
+        assert "device: cpu:1" in str(caught.value)
         assert await session.run(x, {x: X}) is not None
 
 
@@ -261,8 +261,8 @@ async def test_the_report_says_what_went_between_devices():
     assert traffic.messages == 1 + 6  # what is fed, and the predicate of each iteration
     assert traffic.dead == 0
     assert traffic.bytes == X.nbytes + 6
-    assert "device:CPU:0 to /job:localhost" in str(report)
-    assert "while on /job:localhost" in str(report)
+    assert "cpu:0 to cpu:1: " in str(report)
+    assert "while on cpu:" in str(report)
 
 
 async def test_a_trace_has_a_lane_for_each_device_and_arrows_between_them():

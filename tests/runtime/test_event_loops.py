@@ -108,14 +108,15 @@ def test_leaving_asyncio_run_with_a_step_running_does_not_hang(executor):
                     ended.append(1)
 
             result = tg.py_function(wait, [], [])
-        session = tg.Session(graph, executor=executor)
-        main.step = asyncio.ensure_future(session.run(result))
+        main.session = tg.Session(graph, executor=executor)
+        main.step = asyncio.ensure_future(main.session.run(result))
         for _ in range(4):
             await asyncio.sleep(0)
 
     asyncio.run(main())
     assert main.step.cancelled()
     assert ended
+    asyncio.run(main.session.aclose())
 
 
 def test_building_in_concurrent_tasks_keeps_graphs_apart():

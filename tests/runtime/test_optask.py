@@ -105,9 +105,9 @@ def test_waiting_instances_are_listed_by_name(run):
 @pytest.mark.parametrize("run", RUNS)
 def test_a_loop_ends_cleanly_with_an_instance_left_waiting(run):
     program = Waiting()
+    session = tg.Session(program.graph)
 
     async def main():
-        session = tg.Session(program.graph)
         main.step = asyncio.ensure_future(session.run(program.result))
         main.tasks = [weakref.ref(task) for task in await all_waiting(program)]
 
@@ -117,6 +117,7 @@ def test_a_loop_ends_cleanly_with_an_instance_left_waiting(run):
     del main.step
     gc.collect()
     assert [ref() for ref in main.tasks] == [None] * 3
+    run(session.aclose())
 
 
 @pytest.mark.parametrize("run", RUNS)

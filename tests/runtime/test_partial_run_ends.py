@@ -254,6 +254,7 @@ def test_the_end_of_the_loop_ends_it(graph, executor, sums):
     handle = asyncio.run(main())
     assert handle.done
     assert session.statistics().steps_running == 0
+    asyncio.run(session.aclose())
 
 
 # ---- with the other features of sessions

@@ -1,6 +1,7 @@
 """Traces: a span for each instance, as Chrome's format wants it, the same on both executors."""
 
 import asyncio
+import gzip
 import json
 from collections import Counter
 
@@ -82,6 +83,8 @@ async def test_file_is_what_viewers_read(graph, executor, tmp_path):
     trace.save(tmp_path / "trace.json")
     saved = json.loads((tmp_path / "trace.json").read_text())
     assert saved["traceEvents"] == trace.events
+    trace.save(tmp_path / "trace.json.gz")
+    assert json.loads(gzip.decompress((tmp_path / "trace.json.gz").read_bytes())) == saved
     phases = {event["ph"]: event for event in trace.events}
     assert set(phases) == {"M", "X", "C"}
     assert {"name", "cat", "pid", "tid", "ts", "dur", "args"} <= set(phases["X"])

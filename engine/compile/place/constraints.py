@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 
 from ...base.device_names import DeviceSpec, parse_device
 from ...base.errors import GraphError
+from ...base.wording import short_device
 from ...ir.operation import Operation
 from ...ir.traits import ABOUT_SERIES
 from .groups import PLUMBING, Group, is_loop_merge, takes_handle
@@ -82,7 +83,7 @@ class Choice:
         op = asking[0]
         raise GraphError(
             f"{op.name} can not run on the device asked for",
-            wanted=spec,
+            wanted=short_device(spec),
             got=f"devices {_names(able)}",
             operation=op,
             hint="ask for one of these, give the session more devices, or ask for soft placement",
@@ -130,4 +131,4 @@ def wished(operations: Sequence[Operation], candidates: list[DeviceSpec]) -> lis
 
 def _names(devices: Sequence[DeviceSpec]) -> str:
     more = [f"{len(devices) - _NAMED} more"] if len(devices) > _NAMED else []
-    return ", ".join([*map(str, devices[:_NAMED]), *more])
+    return ", ".join([*map(short_device, devices[:_NAMED]), *more])

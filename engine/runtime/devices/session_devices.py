@@ -12,6 +12,7 @@ import numpy as np
 from ...base.device_names import DeviceSpec, parse_device
 from ...base.errors import GraphError
 from ...base.settings import Settings
+from ...base.wording import short_device
 from ...compile import DeviceTarget
 from ...kernels.memory.contexts import KernelContexts
 from ...kernels.memory.pool import Pool
@@ -131,7 +132,7 @@ def open_devices(wanted: Wanted, settings: Settings) -> tuple[SessionDevice, ...
             raise GraphError(
                 "two devices of a session have one name",
                 wanted="a name for each",
-                got=f"{spec} twice",
+                got=f"{short_device(spec)} twice",
                 hint="number them",
             )
         specs[spec] = each
@@ -155,7 +156,7 @@ def _gpu(spec: DeviceSpec, settings: Settings) -> CudaDevice:
         return CudaDevice(str(spec), spec.index or 0, most_cached=settings.pool_bytes, computes=True)
     except CudaUnavailable as error:
         raise GraphError(
-            f"{spec} is not to be had here",
+            f"{short_device(spec)} is not to be had here",
             wanted="a GPU, and pycuda and CuPy, which compute there",
             got=error.what,
             hint=error.hint,
@@ -204,6 +205,6 @@ def check_arrays(devices: Sequence[SessionDevice], is_guarded: bool) -> None:
     if foreign and (is_guarded or any(place.is_simulated for place in devices)):
         what = "check_numerics=True" if is_guarded else "a device that takes stated times"
         raise GraphError(
-            f"{what} is not to be had with {foreign[0].spec}, whose arrays are not NumPy's",
+            f"{what} is not to be had with {short_device(foreign[0].spec)}, whose arrays are not NumPy's",
             hint="use check_numerics() in the graph, or leave it out" if is_guarded else "leave one of them out",
         )

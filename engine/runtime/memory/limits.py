@@ -9,6 +9,7 @@ from ...base.device_names import parse_device
 from ...base.errors import Allocation, DeviceMemoryError, GraphError
 from ...base.resources import Resource
 from ...base.sizes import format_size, parse_size
+from ...base.wording import short_device
 from ...compile import DevicePlan
 from ...kernels.core.table import Kind
 from ...kernels.memory.contexts import KernelContexts
@@ -61,7 +62,7 @@ def set_limits(devices: Sequence[SessionDevice], limit: Limit | Mapping[str, Lim
 
 
 def _limit(device: SessionDevice, limit: Limit) -> None:
-    size = parse_size(limit, f"memory limit of {device.spec}")
+    size = parse_size(limit, f"memory limit of {short_device(device.spec)}")
     if device.pool is None:
         raise GraphError(
             "memory can not be limited where it is not counted",
@@ -79,7 +80,7 @@ def _named(devices: Sequence[SessionDevice], name: str) -> SessionDevice:
         raise GraphError(
             "a memory limit is not for one device of the session",
             got=name,
-            wanted=", ".join(str(device.spec) for device in devices),
+            wanted=", ".join(short_device(device.spec) for device in devices),
             hint="give it the device's name, as '/cpu:0'",
         )
     return found[0]
@@ -118,7 +119,7 @@ def no_room(error: NoRoom) -> DeviceMemoryError:
 def _error(what: str, error: Any, allocations: Iterable[Allocation], **fields: Any) -> DeviceMemoryError:
     left = format_size(max(0, error.limit - error.live))
     return DeviceMemoryError(
-        f"{what} the memory of {error.device}",
+        f"{what} the memory of {short_device(error.device)}",
         device=error.device,
         requested=error.wanted,
         live=error.live,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from collections import deque
 from collections.abc import Iterator, Mapping
@@ -171,8 +172,9 @@ class Trace:
         return [*_names(devices or {DEVICE: 1}), *events]
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Write a file `path` that https://ui.perfetto.dev and chrome://tracing open."""
-        Path(path).write_text(json.dumps({"traceEvents": self.events, "displayTimeUnit": "ns"}))
+        """Write a file `path` that https://ui.perfetto.dev and chrome://tracing open; ``.gz`` at its end compresses."""
+        text = json.dumps({"traceEvents": self.events, "displayTimeUnit": "ns"}).encode()
+        Path(path).write_bytes(gzip.compress(text) if Path(path).suffix == ".gz" else text)
 
     def _message(self, row: Row, span: Span) -> Message | None:
         """Return which message a Send sent or a Recv took."""

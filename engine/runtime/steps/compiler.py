@@ -17,11 +17,13 @@ from ...ir.tensor import Tensor
 from .compiled_step import CompiledStep, compile_request
 from .environment import StepEnvironment
 from .fed_shapes import Shapes
+from .outcomes import StepCounts
 from .request import Request
 from .step_cache import StepCache
 
 _logger = logging.getLogger("tagflow")
 _NAMED = 3  # fetches that the log names
+_MOST_GROWTHS = 32  # times that a graph grows between steps before the log says so
 
 Tensors = tuple[Tensor, ...]
 
@@ -33,6 +35,8 @@ class StepCompiler:
     ----------
     graph : Graph
     environment : StepEnvironment
+    counts : StepCounts
+        Of the session's steps.
 
     Attributes
     ----------
@@ -44,12 +48,15 @@ class StepCompiler:
         The time that took.
     """
 
-    def __init__(self, graph: Graph, environment: StepEnvironment) -> None:
+    def __init__(self, graph: Graph, environment: StepEnvironment, counts: StepCounts) -> None:
         self.graph = graph
         self.cache = StepCache(environment)
         self.count = 0
         self.seconds = 0.0
         self._environment = environment
+        self._counts = counts
+        self._size = self._started = 0  # operations of the graph, and steps begun, when one was compiled last
+        self._growths = 0  # times that a step was compiled for operations which were added after others had run
 
     def compiled(
         self,
@@ -125,4 +132,18 @@ class StepCompiler:
     def _keep(self, key: Any, step: CompiledStep, seconds: float) -> None:
         self.count += 1
         self.seconds += seconds
+        self._note_growth()
         self.cache.insert(key, step)
+
+    def _note_growth(self) -> None:
+        """Warn, once, about a program that goes on building between its steps."""
+        size, started = self.graph.num_operations, self._counts.started
+        if size > self._size and started > self._started:
+            self._growths += 1
+            if self._growths == _MOST_GROWTHS:
+                _logger.warning(
+                    "operations were added to a graph between its steps, and steps compiled for them, %d times: build "
+                    "all in front of the first step and feed what differs; graph.finalize() shows the lines that add",
+                    self._growths,
+                )
+        self._size, self._started = size, started

@@ -43,8 +43,8 @@ class StepRecord:
 Hook = Callable[[StepRecord], object]
 
 
-class Outcomes:
-    """Counts how the steps of a session ended.
+class StepCounts:
+    """Counts the steps of a session, and how they ended.
 
     Parameters
     ----------
@@ -53,10 +53,10 @@ class Outcomes:
 
     Attributes
     ----------
-    finished, failed, cancelled, timed_out : int
+    started, finished, failed, cancelled, timed_out : int
     """
 
-    __slots__ = ("cancelled", "failed", "finished", "hook", "timed_out")
+    __slots__ = ("cancelled", "failed", "finished", "hook", "started", "timed_out")
 
     def __init__(self, hook: Hook | None) -> None:
         if hook is not None and (not callable(hook) or inspect.iscoroutinefunction(hook)):
@@ -67,7 +67,7 @@ class Outcomes:
                 hint="put what is to be awaited into an asyncio.Queue there",
             )
         self.hook = hook
-        self.finished = self.failed = self.cancelled = self.timed_out = 0
+        self.started = self.finished = self.failed = self.cancelled = self.timed_out = 0
 
     def note(self, error: BaseException | None) -> None:
         """Count a step that ended with an error, or without."""

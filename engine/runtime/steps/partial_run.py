@@ -374,11 +374,11 @@ def _begin(
 
     def over(task: asyncio.Task[Any]) -> None:
         error = _error_of(task)
-        runner.outcomes.note(error)
+        runner.counts.note(error)
         runner.end(parts, watches)
         runner.leave(place)
         parts.over()
-        runner.outcomes.tell(step, perf_counter() - began, waited, error)
+        runner.counts.tell(step, perf_counter() - began, waited, error)
 
     execution = runner.begin(step, [], watches, trace, parts)
     runner.running.add(parts)

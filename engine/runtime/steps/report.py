@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from ...base.wording import short_device
 from ...compile.plan.plan import Node, Plan
 from ...ir.operation import Origin
 from ...kernels.core.table import Kind
@@ -72,7 +73,7 @@ class LoopReport:
             "window": f"the window, parallel_iterations={self.window}",
             "memory": "memory",
             "cores": "the cores",
-            "device": self.bottleneck or "the device",
+            "device": short_device(self.bottleneck or "the device"),
         }[self.limited_by]
 
     def __str__(self) -> str:
@@ -81,7 +82,7 @@ class LoopReport:
             limit = "all iterations were in flight at once"
         busy = "" if self.busy is None else f"; busy {self.busy:.0%} of the time"
         runs = f" in {self.runs} runs" if self.runs != 1 else ""
-        place = f" on {self.device}" if self.device else ""
+        place = f" on {short_device(self.device)}" if self.device else ""
         return (
             f"{self.name}{place}: {self.iterations} iterations{runs}, {self.mean_in_flight:.1f} in flight on average, "
             f"at most {self.max_in_flight} of {self.window}; {limit}{busy}"
@@ -117,8 +118,9 @@ class Traffic:
     most_waiting: int
 
     def __str__(self) -> str:
+        source, destination = short_device(self.source), short_device(self.destination)
         return (
-            f"{self.source} to {self.destination}: {self.messages} messages, {self.dead} of them dead, "
+            f"{source} to {destination}: {self.messages} messages, {self.dead} of them dead, "
             f"{self.bytes} bytes; {self.waits} were waited for, at most {self.most_waiting} of an edge waited"
         )
 

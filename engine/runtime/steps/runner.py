@@ -23,7 +23,7 @@ from ..scheduling.timeouts import check_seconds
 from .compiled_step import CompiledStep
 from .compiler import StepCompiler
 from .environment import StepEnvironment
-from .outcomes import Hook, Outcomes, names_of
+from .outcomes import Hook, StepCounts, names_of
 from .partial_run import PartialRunState
 from .report import Report, fill
 from .request import Request
@@ -55,9 +55,7 @@ class StepRunner:
     compiler : StepCompiler
     running : set
         Executions under way, and the states of partial runs.
-    started : int
-        Steps started so far.
-    outcomes : Outcomes
+    counts : StepCounts
     watches : SessionWatches
     is_stranded : bool
         Whether this process was forked from the one that the session was opened in.
@@ -76,11 +74,10 @@ class StepRunner:
         self.environment = environment
         self.timeout: float | None = None
         self.set_timeout(timeout)
-        self.compiler = StepCompiler(graph, environment)
+        self.counts = StepCounts(on_step)
+        self.compiler = StepCompiler(graph, environment, self.counts)
         self.admission = None if max_steps is None else Admission(max_steps, environment.settings.admission_seconds)
         self.running: set[Any] = set()
-        self.started = 0
-        self.outcomes = Outcomes(on_step)
         self.watches = SessionWatches()
         self._executor = executor
         self._closing = ""  # why no step may begin any longer
@@ -158,7 +155,7 @@ class StepRunner:
             timeout = self.timeout
         else:
             check_seconds(timeout)
-        if self.admission is None and self.outcomes.hook is None:
+        if self.admission is None and self.counts.hook is None:
             return await self._run(request, step, values, timeout, trace, watches, report)
         came = perf_counter()
         place = await self.admit(step)
@@ -171,7 +168,7 @@ class StepRunner:
             raise
         finally:
             self.leave(place)
-            self.outcomes.tell(step, perf_counter() - began, began - came, error)
+            self.counts.tell(step, perf_counter() - began, began - came, error)
             del error  # its traceback refers to this frame
 
     async def admit(self, step: CompiledStep) -> Place | None:
@@ -209,7 +206,7 @@ class StepRunner:
         try:
             result = request.pack(await execution.run(timeout))
         except BaseException as error:
-            self.outcomes.note(error)
+            self.counts.note(error)
             raise
         finally:
             self.end(execution, watches)
@@ -218,13 +215,13 @@ class StepRunner:
                 shared.spares.append(step)
             if self._releasing is not None:
                 await self._releasing
-        self.outcomes.finished += 1
+        self.counts.finished += 1
         return result
 
     def _no_time(self) -> StepTimeout:
         """Count a step that may take no time, which does not begin; return its error."""
-        self.started += 1
-        self.outcomes.timed_out += 1
+        self.counts.started += 1
+        self.counts.timed_out += 1
         return StepTimeout(
             "the step did not end within 0 s",
             wanted="some time to run in",
@@ -258,7 +255,7 @@ class StepRunner:
         """Return an execution of a step, to be run; of a partial run, with its state."""
         environment = self.environment
         context = StepContext(
-            self.started,
+            self.counts.started,
             self.graph.seed,
             environment.resources,
             environment.blocking_calls,
@@ -268,7 +265,7 @@ class StepRunner:
         )
         execution = self._executor(step, context, feeds, environment, trace, self.enter_loop())
         self.compiler.cache.last = step, execution.counts
-        self.started += 1
+        self.counts.started += 1
         for watch in watches:
             watch.step_begins()
         return execution
