@@ -3,27 +3,33 @@
     tagflow demo --save weights.npz
     python examples/serve_async.py weights.npz
     curl -d '{"prompt": "The ", "max_chars": 300, "temperature": 0.5, "seed": 1}' localhost:8000/generate
+    curl -N -d '{"prompt": "The ", "max_chars": 300}' localhost:8000/stream
     curl localhost:8000/health
 
-A client that hangs up cancels its own step and no other. When too many ask at once, those who have waited for
-`--patience` seconds are told when to come back. Needs starlette and uvicorn (in the `test` extra).
+/generate answers with the whole text, /stream with each character as soon as it is written, as server-sent events. A
+client that hangs up cancels its own step and no other. When too many ask at once, those who have waited for
+`--patience` seconds are told when to come back; a server that ends lets what runs go on for some seconds. Needs
+starlette and uvicorn (in the `test` extra).
 """
 
 import argparse
 import asyncio
+import json
 import math
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import asdict, dataclass, fields
 
 import numpy as np
 import tagflow as tg
 import uvicorn
 from starlette.applications import Starlette
-from starlette.responses import JSONResponse, Response
+from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 from tagflow.demo import CharacterModel, load_weights
 
 SERVICE_UNAVAILABLE = 503
+CHARACTER = "character:0"  # what the model has drawn, in its loop
+DRAIN = 5.0  # seconds that running requests have when the server ends
 CLIENT_CLOSED_REQUEST = 499  # nobody reads it; it is what the access log shows
 
 
@@ -58,7 +64,6 @@ class Writer:
     def __init__(self, alphabet, weights, max_steps, patience):
         self.alphabet = alphabet
         self.limits = {"max_steps": max_steps, "settings": tg.Settings(admission_seconds=patience)}
-        self.finished = self.cancelled = 0
         with tg.Graph().as_default() as self.graph:
             model = CharacterModel(weights)
             self.feeds = [
@@ -75,24 +80,24 @@ class Writer:
         """Open the session for as long as the server lives."""
         async with tg.Session(self.graph, **self.limits) as self.session:
             await self.session.run(self.initialize)
-            self.step = self.session.make_step(self.text, self.feeds)
+            self.step = await self.session.compile(self.text, self.feeds, watch=[CHARACTER])
             yield
+            await self.session.aclose(drain=DRAIN)
+
+    def inputs(self, wish):
+        """Return what a step is fed; the same wish always gives the same text, whatever else runs."""
+        draws = np.random.default_rng(wish.seed).random(wish.max_chars, np.float32)
+        return self.alphabet.encode(wish.prompt), draws, wish.temperature, wish.max_chars // 2
 
     async def write(self, wish):
-        """Await one step; the same wish always gives the same text, whatever else runs."""
-        prompt = self.alphabet.encode(wish.prompt)
-        draws = np.random.default_rng(wish.seed).random(wish.max_chars, np.float32)
-        try:
-            numbers = await self.step(prompt, draws, wish.temperature, wish.max_chars // 2)
-        except asyncio.CancelledError:
-            self.cancelled += 1
-            raise
-        self.finished += 1
-        return self.alphabet.decode(numbers)
+        """Await one step."""
+        return self.alphabet.decode(await self.step(*self.inputs(wish)))
 
-    def statistics(self):
-        """Return counts of the session's steps, and of how they ended here."""
-        return {**asdict(self.session.statistics()), "finished": self.finished, "cancelled": self.cancelled}
+    async def stream(self, wish):
+        """Yield the characters of one step as they are written; who leaves early ends it."""
+        async with self.step.stream(CHARACTER, *self.inputs(wish)) as characters:
+            async for number in characters:
+                yield self.alphabet.decode([number])
 
 
 async def unless_disconnected(request, coroutine):
@@ -105,6 +110,20 @@ async def unless_disconnected(request, coroutine):
         work.cancel()
         gone.cancel()
         await asyncio.gather(work, gone, return_exceptions=True)
+
+
+async def events(first, characters):
+    """Yield server-sent events, one for each character."""
+    async with aclosing(characters):
+        yield f"data: {json.dumps(first)}\n\n"
+        async for character in characters:
+            yield f"data: {json.dumps(character)}\n\n"
+
+
+def come_back(error):
+    """Tell a client that too many ask."""
+    headers = {"Retry-After": str(math.ceil(error.retry_after))}
+    return JSONResponse({"error": error.what}, SERVICE_UNAVAILABLE, headers)
 
 
 async def hang_up(request):
@@ -137,14 +156,27 @@ def create_app(alphabet, weights, limit=2000, max_steps=64, patience=5.0):
         except ValueError as error:
             return JSONResponse({"error": str(error)}, status_code=400)
         except tg.Overloaded as error:
-            headers = {"Retry-After": str(math.ceil(error.retry_after))}
-            return JSONResponse({"error": error.what}, SERVICE_UNAVAILABLE, headers)
+            return come_back(error)
         return Response(status_code=CLIENT_CLOSED_REQUEST) if text is None else JSONResponse({"text": text})
 
-    async def health(request):
-        return JSONResponse({"status": "ok", **writer.statistics()})
+    async def stream(request):
+        try:
+            characters = writer.stream(Wish.parse(await request.json(), limit))
+            first = await anext(characters)
+        except ValueError as error:
+            return JSONResponse({"error": str(error)}, status_code=400)
+        except tg.Overloaded as error:
+            return come_back(error)
+        return StreamingResponse(events(first, characters), media_type="text/event-stream")
 
-    routes = [Route("/generate", generate, methods=["POST"]), Route("/health", health)]
+    async def health(request):
+        return JSONResponse({"status": "ok", **asdict(writer.session.statistics())})
+
+    routes = [
+        Route("/generate", generate, methods=["POST"]),
+        Route("/stream", stream, methods=["POST"]),
+        Route("/health", health),
+    ]
     return Starlette(routes=routes, lifespan=lambda app: writer.open())
 
 

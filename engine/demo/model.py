@@ -139,7 +139,7 @@ class CharacterModel:
         Returns
         -------
         int32 Tensor
-            Of shape [n], the characters written; n is at most `most`.
+            Of shape [n], the characters written; n is at most `most`. In the loop each is ``character:0``.
         """
         zeros = tg.zeros([1, self.units])
         outputs, h, c = self.states(tg.expand_dims(prompt, 1), zeros, zeros)
@@ -151,7 +151,8 @@ class CharacterModel:
         def body(t: Any, last: Any, logits: Any, h: Any, c: Any, text: tg.TensorArray) -> tuple[Any, ...]:
             drawn = draw(logits / temperature, draws[t])
             h, c = self._cell(self._inputs(drawn), h, c)
-            return t + 1, drawn[0], self.logits(h), h, c, text.write(t, drawn[0])
+            character = tg.squeeze(drawn, name="character")
+            return t + 1, character, self.logits(h), h, c, text.write(t, character)
 
         start = [0, prompt[-1], self.logits(outputs[-1]), h, c, tg.TensorArray("int32", element_shape=[])]
         return tg.while_loop(unfinished, body, start, name="writing")[-1].stack()

@@ -102,7 +102,8 @@ class Operation:
         source: Source | None = None,
         origin: Origin | None = None,
     ) -> None:
-        region.graph.check_open()
+        if region.graph.finalized:
+            region.graph.check_open()
         self.region = region
         self.type = type
         self.name = name

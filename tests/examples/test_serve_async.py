@@ -1,6 +1,7 @@
 """The example server, driven over real sockets by a real client."""
 
 import asyncio
+import json
 import socket
 from contextlib import asynccontextmanager
 
@@ -74,9 +75,9 @@ async def test_many_requests_at_once_each_get_their_own_text():
     ]
     async with serving() as client:
         answers = await asyncio.gather(*(client.post("/generate", json=wish) for wish in wishes))
-        found = await until(client, finished=24)
+        found = await until(client, steps_finished=25)
     assert [a.json()["text"] for a in answers] == [expected(**wish) for wish in wishes]
-    assert (found["steps_running"], found["cancelled"], found["cached_steps"]) == (0, 0, 2)
+    assert (found["steps_running"], found["steps_cancelled"], found["cached_steps"]) == (0, 0, 3)
 
 
 async def test_a_disconnect_cancels_its_own_step_only():
@@ -89,15 +90,43 @@ async def test_a_disconnect_cancels_its_own_step_only():
         await until(client, steps_running=2)
         beside = asyncio.create_task(client.post("/generate", json=wish))
         endless[0].cancel()
-        found = await until(client, cancelled=1)
+        found = await until(client, steps_cancelled=1)
         assert not endless[1].done()
         assert found["steps_running"] >= 1
         assert (await beside).json()["text"] == expected(**wish)
         endless[1].cancel()
-        await until(client, cancelled=2, steps_running=0, finished=1)
+        await until(client, steps_cancelled=2, steps_running=0, steps_finished=2)
         assert (await client.post("/generate", json=wish)).json()["text"] == expected(**wish)
         await asyncio.wait(endless)
         assert all(task.cancelled() for task in endless)
+
+
+async def streamed(client, wish, most=LIMIT):
+    """Return the first characters of a stream, and hang up."""
+    text = ""
+    async with client.stream("POST", "/stream", json=wish) as answer:
+        assert answer.headers["content-type"].startswith("text/event-stream")
+        async for line in answer.aiter_lines():
+            if line:
+                text += json.loads(line.removeprefix("data: "))
+            if len(text) == most:
+                break
+    return text
+
+
+async def test_each_client_gets_the_characters_of_its_own_step():
+    wishes = [{"prompt": "abc", "max_chars": 30 + i, "temperature": 1.0, "seed": i} for i in range(5)]
+    endless = {"prompt": "abc", "max_chars": LIMIT, "temperature": 1.0, "seed": 9}
+    async with serving() as client:
+        *texts, start = await asyncio.gather(
+            *(streamed(client, wish) for wish in wishes), streamed(client, endless, most=20)
+        )
+        assert texts == [expected(**wish) for wish in wishes]
+        assert start == expected(**{**endless, "max_chars": 300})[:20]
+        await until(client, steps_running=0, steps_cancelled=1)
+        assert (await client.post("/stream", json={"prompt": ""})).status_code == 400
+    async with serving(max_steps=1, patience=0.0) as client, client.stream("POST", "/stream", json=endless):
+        assert (await client.post("/stream", json=endless)).status_code == 503
 
 
 async def test_one_request_too_many_is_told_when_to_come_back():
@@ -109,7 +138,7 @@ async def test_one_request_too_many_is_told_when_to_come_back():
         assert int(answer.headers["Retry-After"]) >= 1
         assert "1 steps are running" in answer.json()["error"]
         endless.cancel()
-        await until(client, cancelled=1, steps_running=0, steps_refused=1)
+        await until(client, steps_cancelled=1, steps_running=0, steps_refused=1)
         assert (await client.post("/generate", json={"prompt": "a", "max_chars": 9})).status_code == 200
 
 
