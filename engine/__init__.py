@@ -184,8 +184,10 @@ from .ops.nn.losses import (
     sparse_softmax_cross_entropy_with_logits,
 )
 from .ops.nn.normalization import bias_add, l2_normalize, moments
+from .ops.state.session_handles import get_session_handle
 from .ops.state.stacks import stack_close, stack_pop, stack_push
 from .ops.support.indexed_slices import IndexedSlices
+from .runtime.devices.session_devices import DeviceAttributes
 from .runtime.functions.arguments import TensorSpec
 from .runtime.functions.differentiate import grad, value_and_grad
 from .runtime.functions.function import Function, function
@@ -198,6 +200,7 @@ from .runtime.steps.partial_run import PartialRun
 from .runtime.steps.report import LoopReport, Report
 from .runtime.steps.step import Step
 from .runtime.steps.stream import StepStream
+from .runtime.steps.tensor_handle import TensorHandle
 from .runtime.sync import SyncSession
 from .swap import SwapPolicy, SwapReport
 
@@ -213,6 +216,7 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "CheckpointError",
     "DType",
     "DeadFetchError",
+    "DeviceAttributes",
     "DeviceMemoryError",
     "DtypeError",
     "Function",
@@ -247,6 +251,7 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "Tensor",
     "TensorArray",
     "TensorArrayError",
+    "TensorHandle",
     "TensorSpec",
     "Trace",
     "UninitializedVariableError",
@@ -328,6 +333,7 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "gather_nd",
     "gelu",
     "get_default_graph",
+    "get_session_handle",
     "global_norm",
     "global_variables",
     "global_variables_initializer",

@@ -118,6 +118,8 @@ class OpDefinition:
         An instance that finds no room for its result has done nothing and may begin again.
     may_be_fed : bool
         Its value comes from outside, or may.
+    may_be_fetched : bool
+        Its result is a handle that a step may give out.
     sparse_gradient : bool
         Its gradient takes IndexedSlices as they are.
     is_reread : bool
@@ -162,6 +164,7 @@ class OpDefinition:
     keeps_size: bool = False
     retry: bool = True
     may_be_fed: bool = False
+    may_be_fetched: bool = False
     sparse_gradient: bool = False
     is_reread: bool = False
     result_is_input: int | None = None
@@ -225,6 +228,7 @@ def define(
     keeps_size: bool = False,
     retry: bool = True,
     may_be_fed: bool = False,
+    may_be_fetched: bool = False,
     sparse_gradient: bool = False,
     is_reread: bool = False,
     result_is_input: int | None = None,
@@ -260,6 +264,7 @@ def define(
         keeps_size,
         retry,
         may_be_fed,
+        may_be_fetched,
         sparse_gradient,
         is_reread,
         result_is_input,

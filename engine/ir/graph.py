@@ -150,7 +150,8 @@ class Graph:
         """Whether a step may fetch `element`: a tensor, operation, variable or name of this graph (rule 62)."""
         found = self.as_graph_element(element)
         op = found.op if isinstance(found, Tensor) else found
-        return op.region is self.root and (isinstance(found, Operation) or found.dtype.is_value)
+        gives = isinstance(found, Operation) or found.dtype.is_value or op.definition.may_be_fetched
+        return op.region is self.root and gives
 
     def unique_name(self, name: str) -> str:
         """Return `name`, or the first of name_1, name_2, ... that is free, and take it."""

@@ -18,7 +18,7 @@ from ..ir.scopes import PersistentScope, Scope, current_region
 from ..ops.internal import partial_run as _parts  # noqa: F401  declares the operation types of steps in parts
 from ..ops.internal import watch as _watching  # noqa: F401  declares the operation type that shows values
 from ..streams.contract import Device
-from .devices.session_devices import memory_figures, open_devices
+from .devices.session_devices import DeviceAttributes, memory_figures, open_devices
 from .memory.arbiter import MemoryArbiter
 from .memory.limits import Limit, set_limits
 from .memory.session_swap import Swap, Swapping
@@ -321,6 +321,8 @@ class Session(SessionState):
                 wanted="a tensor or an operation",
                 hint="specify at least one target",
             )
+        if request.has_handles:
+            raise GraphError("handles can not be fetched in parts", got=fetches, hint="fetch them by run()")
         step = self._steps.compiled(request, resolve_feeds(self.graph, feeds), partial_run=True)
         return await begin(self._steps, step, trace)
 
@@ -388,6 +390,10 @@ class Session(SessionState):
             0.0 if admission is None else admission.waited,
             **memory_figures(self._devices, self.resources),
         )
+
+    def list_devices(self) -> list[DeviceAttributes]:
+        """Return the session's devices: their names, types, and limits of memory."""
+        return [each.attributes() for each in self._devices]
 
     def reset_peak_memory_stats(self) -> None:
         """Let ``statistics().peak_bytes``, and that of each device, begin anew from what is in use now."""

@@ -13,6 +13,7 @@ from ..base.errors import SessionClosed, TagflowError
 from ..base.source_lines import user_source
 from ..ir.entry import explained
 from ..ir.scopes import PersistentScope, Scope
+from .devices.session_devices import DeviceAttributes
 from .observe.statistics import Statistics
 from .observe.trace import Trace
 from .scheduling.forks import strand_in_children
@@ -160,6 +161,10 @@ class SyncSession:
     def statistics(self) -> Statistics:
         """Return a snapshot of counts."""
         return self._session.statistics()
+
+    def list_devices(self) -> list[DeviceAttributes]:
+        """Return the session's devices; see :meth:`Session.list_devices`."""
+        return self._session.list_devices()
 
     def reset_peak_memory_stats(self) -> None:
         """Let peaks of memory begin anew; see :meth:`Session.reset_peak_memory_stats`."""

@@ -75,6 +75,7 @@ WITHOUT_SAMPLES = WITHOUT_KERNEL | {
     "RandomShuffle",
     "Instance",
     "PyFunction",
+    "GetSessionHandle",
     "Watch",
     "PartialFeed",
     "PartialFetch",

@@ -29,6 +29,25 @@ _HINT = "give a number of CPU devices, or a list of names as ['/cpu:0', '/cpu:1'
 
 
 @dataclass(frozen=True, slots=True)
+class DeviceAttributes:
+    """One device of a session, as :meth:`Session.list_devices` gives it.
+
+    Attributes
+    ----------
+    name : str
+        In full.
+    device_type : str
+        "CPU" or "GPU".
+    memory_limit_bytes : int or None
+        What its arrays may take; None for any number.
+    """
+
+    name: str
+    device_type: str
+    memory_limit_bytes: int | None
+
+
+@dataclass(frozen=True, slots=True)
 class SessionDevice:
     """One device of a session.
 
@@ -58,6 +77,11 @@ class SessionDevice:
     def is_simulated(self) -> bool:
         """Whether its kernels take a time that is made up."""
         return isinstance(self.device, SimulatedTime)
+
+    def attributes(self) -> DeviceAttributes:
+        """Return what users are told of it."""
+        limit = self.device.limit if self.pool is None or self.pool.limit is None else self.pool.limit
+        return DeviceAttributes(str(self.spec), self.spec.type or "", limit)
 
     def target(self) -> DeviceTarget:
         """Return what steps are compiled for that may run on it."""

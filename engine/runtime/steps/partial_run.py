@@ -22,6 +22,7 @@ from .compiled_step import CompiledStep
 from .dead_fetch import explain_dead_fetch
 from .execution import start_timer
 from .request import Request, feed_values, make_request
+from .tensor_handle import check_on_host
 
 if TYPE_CHECKING:
     from .runner import StepRunner
@@ -301,6 +302,7 @@ class PartialRun:
                     hint="feed each tensor once; begin another partial run for other values",
                 )
             arrays[index] = self._step.feeds[index].convert(value)
+            check_on_host(tensor, arrays[index])
         contexts = self.runner.environment.devices[0].contexts
         return {index: contexts.run(np.array, array) for index, array in arrays.items()}
 

@@ -12,12 +12,14 @@ import numpy as np
 
 from ...base import nest
 from ...base.array_like import as_fed_array
+from ...base.dtypes import DType
 from ...base.errors import DtypeError, GraphError, ShapeError
 from ...base.shapes import Shape
 from ...ir.graph import Graph
 from ...ir.operation import Operation
 from ...ir.tensor import Tensor
 from ...kernels.memory.pool import hand_over
+from .tensor_handle import TensorHandle
 
 
 class Feed:
@@ -69,9 +71,11 @@ class Request:
         The fetched tensors, each once.
     targets : tuple of Operation
         The operations to run, each once.
+    has_handles : bool
+        Whether some of the tensors are handles and not values.
     """
 
-    __slots__ = ("_pack", "_places", "targets", "tensors")
+    __slots__ = ("_own", "_pack", "_places", "has_handles", "targets", "tensors")
 
     def __init__(self, structure: Any, elements: Sequence[Tensor | Operation]) -> None:
         self.tensors = tuple(dict.fromkeys(e for e in elements if isinstance(e, Tensor)))
@@ -79,9 +83,12 @@ class Request:
         place = {tensor: k for k, tensor in enumerate(self.tensors)}
         self._places = [place[e] if isinstance(e, Tensor) else None for e in elements]
         self._pack = _packer(structure)
+        self.has_handles = not all(tensor.dtype.is_value for tensor in self.tensors)
+        self._own = _own_or_handle if self.has_handles else own
 
     def pack(self, values: list[Any]) -> Any:
         """Put one value for each of `tensors` into the structure of the fetches; an operation gives None."""
+        own = self._own
         return self._pack([None if place is None else own(values, place) for place in self._places])
 
 
@@ -161,7 +168,7 @@ def _refuse(element: Tensor | Operation, verb: str) -> None:
 def convert_feed(tensor: Tensor, value: Any) -> np.ndarray[Any, Any]:
     """Convert one fed value; DtypeError or ShapeError when it does not fit the tensor."""
     try:
-        array = as_fed_array(value, tensor.dtype)
+        array = _kept(value, tensor.dtype) if isinstance(value, TensorHandle) else as_fed_array(value, tensor.dtype)
     except DtypeError as error:
         raise DtypeError(
             f"the value fed for {tensor.name} has the wrong dtype",
@@ -181,6 +188,13 @@ def convert_feed(tensor: Tensor, value: Any) -> np.ndarray[Any, Any]:
     return array
 
 
+def _kept(handle: TensorHandle, dtype: DType) -> Any:
+    """Return the value of a handle, on whatever device it is."""
+    if handle.dtype is not dtype:
+        raise DtypeError("a handle is of another dtype", wanted=dtype, got=handle.dtype, hint="cast what is kept")
+    return handle.value
+
+
 def feed_values(feeds: Mapping[Any, Any], graph: Graph) -> tuple[tuple[Tensor, ...], list[Any]]:
     """Split a feeds mapping into tensors and values."""
     return resolve_feeds(graph, list(feeds)), list(feeds.values())
@@ -191,6 +205,10 @@ def own(values: list[Any], place: int) -> np.ndarray[Any, Any]:
     alone = _references(values, place) <= _ALONE
     value = values[place]
     return hand_over(value) if alone else value.copy()  # type: ignore[no-any-return]
+
+
+def _own_or_handle(values: list[Any], place: int) -> Any:
+    return own(values, place) if isinstance(values[place], np.ndarray) else values[place]
 
 
 def _references(values: list[Any], place: int) -> int:

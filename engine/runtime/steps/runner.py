@@ -13,7 +13,9 @@ import numpy as np
 from ...base.errors import DeviceMemoryError, GraphError, SessionClosed, StepTimeout, TagflowError
 from ...ir.graph import Graph
 from ...ir.tensor import Tensor
+from ...ops.state.session_handles import KeptTensor
 from ...ops.support.context import StepContext, Watcher
+from ..devices.device_values import copied_out
 from ..observe.trace import Trace
 from ..observe.watch import SessionWatches, Watch, watchers
 from ..scheduling.admission import Admission, Place
@@ -27,6 +29,7 @@ from .outcomes import Hook, StepCounts, names_of
 from .partial_run import PartialRunState
 from .report import Report, fill
 from .request import Request
+from .tensor_handle import TensorHandle, check_on_host
 
 _UNWATCHED: Mapping[str, Watcher] = {}
 _CLOSED, _CLOSING = "this session is closed", "this session is closing"
@@ -80,6 +83,7 @@ class StepRunner:
         self.running: set[Any] = set()
         self.watches = SessionWatches()
         self._executor = executor
+        self._has_device_arrays = any(each.device.arrays is not None for each in environment.devices)
         self._closing = ""  # why no step may begin any longer
         self._closed = ""  # why nothing may be asked for any longer
         self._idle: asyncio.Future[None] | None = None  # done when the last step of a closed session has ended
@@ -194,6 +198,8 @@ class StepRunner:
         if timeout == 0.0:
             raise self._no_time()
         feeds = step.convert(values)
+        if self._has_device_arrays:
+            feeds = await self._within_reach(step, feeds)
         step = self._specialized(request, step, feeds)
         if step.watched:
             watches = [*self.watches.of(step.watched), *watches]
@@ -204,7 +210,10 @@ class StepRunner:
         del values, feeds
         self.running.add(execution)
         try:
-            result = request.pack(await execution.run(timeout))
+            fetched = await execution.run(timeout)
+            if request.has_handles:
+                fetched = self._handles(fetched)
+            result = request.pack(fetched)
         except BaseException as error:
             self.counts.note(error)
             raise
@@ -217,6 +226,24 @@ class StepRunner:
                 await self._releasing
         self.counts.finished += 1
         return result
+
+    def _handles(self, fetched: list[Any]) -> list[Any]:
+        """Return what was fetched with handles for what the session keeps."""
+        devices = [each.device for each in self.environment.devices]
+        return [TensorHandle(each, devices) if isinstance(each, KeptTensor) else each for each in fetched]
+
+    async def _within_reach(self, step: CompiledStep, feeds: list[Any]) -> list[Any]:
+        """Return fed values with copies in the host's memory of those that are on another device than reads them."""
+        devices = self.environment.devices
+        found = list(feeds)
+        for part in step.device_plans:
+            for place, k in enumerate(part.feeds):
+                if not isinstance(feeds[k], np.ndarray) and (
+                    place in part.host_backed or not devices[part.device].device.owns(feeds[k])
+                ):
+                    found[k] = await copied_out(feeds[k], [each.device for each in devices])
+                    check_on_host(step.feeds[k].tensor, found[k])
+        return found
 
     def _no_time(self) -> StepTimeout:
         """Count a step that may take no time, which does not begin; return its error."""

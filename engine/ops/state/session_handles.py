@@ -1,0 +1,117 @@
+"""Tensors that a session keeps for whoever holds their handles, as ``get_session_handle`` of TensorFlow 1."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+from weakref import WeakSet
+
+import numpy as np
+
+from ...base import dtypes
+from ...base.resources import Resource
+from ...ir.apply import apply
+from ...ir.definition import NotDifferentiable, define
+from ...ir.tensor import Tensor
+from ...ir.traits import Effect
+from ..support.common import scalar
+from ..support.context import KernelContext
+
+_CONTAINER = "session handles"
+
+
+class KeptTensor:
+    """A value that a session keeps, where it was computed, as long as somebody holds this.
+
+    Attributes
+    ----------
+    name : str
+        Of the operation that kept it.
+    value : array or None
+        Read-only; None once it was let go of.
+    """
+
+    __slots__ = ("__weakref__", "name", "value")
+
+    def __init__(self, name: str, value: Any) -> None:
+        self.name = name
+        self.value: Any = value
+
+
+class KeptTensors(Resource):
+    """The values that a session keeps for handles; a handle that nobody holds is gone from here."""
+
+    __slots__ = ("_kept", "name")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._kept: WeakSet[KeptTensor] = WeakSet()
+
+    @property
+    def label(self) -> str:
+        """What they are called in errors."""
+        return "tensors kept for handles"
+
+    def keep(self, name: str, value: Any) -> KeptTensor:
+        """Keep a value for whoever holds what is returned."""
+        kept = KeptTensor(name, value)
+        self._kept.add(kept)
+        return kept
+
+    def arrays(self) -> Iterable[Any]:
+        """Return the values."""
+        return [kept.value for kept in list(self._kept) if kept.value is not None]
+
+    async def aclose(self) -> None:
+        """Let go of all values."""
+        for kept in list(self._kept):
+            kept.value = None
+
+
+def _keep(xp: Any, context: KernelContext, value: Any) -> KeptTensor:
+    """Keep a copy, so that nothing else keeps it alive or changes it: a feed, a variable's buffer, a larger array."""
+    on_host = isinstance(value, (np.ndarray, np.generic))
+    copy = np.array(value, order="C") if on_host else value.copy()
+    if on_host:
+        copy.flags.writeable = False
+    keeper = context.step.resources.get_or_create(_CONTAINER, "all", KeptTensors)
+    return keeper.keep(context.operation, copy)
+
+
+define(
+    "GetSessionHandle",
+    "value: T -> handle: resource",
+    where={"T": dtypes.VALUES},
+    shape=scalar,
+    kernel=_keep,
+    gradient=NotDifferentiable("a handle has no elements; the gradient is that of the value"),
+    effects=Effect.WRITES,
+    may_be_fetched=True,
+)
+
+
+def get_session_handle(value: Any, name: str | None = None) -> Tensor:
+    """Return what is fetched as a handle: the session keeps the value where it is, for steps that are fed the handle.
+
+    ``handle = await session.run(get_session_handle(y))`` is a :class:`TensorHandle`. A later step that is fed it, as in
+    ``await session.run(z, feeds={x: handle})``, computes with the value itself: on the device that it is on it is neither
+    copied nor converted. The memory counts as the session's until nobody holds the handle, or ``handle.delete()``.
+
+    Parameters
+    ----------
+    value : Tensor
+        What to keep, of any dtype with values.
+    name : str, optional
+        Name of the operation.
+
+    Returns
+    -------
+    Tensor
+        To be fetched.
+
+    Raises
+    ------
+    DtypeError
+        If it is a tensor without values.
+    """
+    return apply("GetSessionHandle", value, name=name or "get_session_handle")  # type: ignore[no-any-return]

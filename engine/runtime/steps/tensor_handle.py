@@ -1,0 +1,78 @@
+"""Handles of tensors that a session keeps between its steps."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ...base.dtypes import DType, as_dtype
+from ...base.errors import GraphError
+from ...base.shapes import Shape
+from ...ir.tensor import Tensor
+from ...ops.state.session_handles import KeptTensor
+from ...streams.contract import Device
+from ..devices.device_values import copied_out
+
+_GONE = "fetch get_session_handle(tensor) again, and hold the handle as long as it is used"
+
+
+class TensorHandle:
+    """A tensor that a session keeps, where it was computed; fetched as ``get_session_handle(tensor)``.
+
+    Feed it in the place of the value, of any placeholder of its dtype and shape. The value is gone when nobody holds the
+    handle, when it is deleted, and with its session; steps that run keep what they were fed.
+
+    Attributes
+    ----------
+    dtype : DType
+    shape : Shape
+    """
+
+    __slots__ = ("_devices", "_kept", "dtype", "shape")
+
+    def __init__(self, kept: KeptTensor, devices: Sequence[Device]) -> None:
+        self._kept = kept
+        self._devices = devices
+        self.dtype: DType = as_dtype(kept.value.dtype)
+        self.shape = Shape(kept.value.shape)
+
+    def __repr__(self) -> str:
+        state = ", deleted" if self._kept.value is None else ""
+        return f"<TensorHandle of {self._kept.name} {self.dtype}{self.shape}{state}>"
+
+    @property
+    def value(self) -> Any:
+        """The array as the session keeps it, of its device's array library; GraphError if it is gone."""
+        if self._kept.value is None:
+            raise GraphError(
+                "what this handle stands for is gone",
+                got=f"{self!r}",
+                wanted="one that was not deleted, of a session that is open",
+                hint=_GONE,
+            )
+        return self._kept.value
+
+    async def get(self) -> np.ndarray[Any, Any]:
+        """Return a copy of the value in the host's memory; GraphError if it is gone."""
+        value = self.value
+        if isinstance(value, np.ndarray):
+            return value.copy()
+        return await copied_out(value, self._devices)  # type: ignore[no-any-return]
+
+    def delete(self) -> None:
+        """Let go of the value; twice is fine."""
+        self._kept.value = None
+
+
+def check_on_host(tensor: Tensor, value: Any) -> None:
+    """Raise GraphError about a value that is fed for a tensor and can not be reached."""
+    if not isinstance(value, np.ndarray):
+        raise GraphError(
+            f"the handle fed for {tensor.name} is of a value that can not be reached from here",
+            wanted="a value of the host's memory, or of one of the session's devices",
+            got=type(value).__name__,
+            operation=tensor.op,
+            hint="feed `await handle.get()`",
+        )
