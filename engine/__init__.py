@@ -49,18 +49,20 @@ from .base.errors import (
 )
 from .base.settings import Settings
 from .base.shapes import Shape
-from .frontend.conditional import case, cond, switch_case
-from .frontend.custom_gradient import custom_gradient
+from .frontend.conditional import case, cond, smart_cond, switch_case
+from .frontend.custom_gradient import custom_gradient, grad_pass_through, recompute_grad
 from .frontend.functional import foldl, foldr, map_fn, scan
 from .frontend.loops import while_loop
 from .frontend.py_function import py_function
 from .frontend.scopes import colocate_with, control_dependencies, device, name_scope
-from .frontend.stacking import stack
+from .frontend.stacking import parallel_stack, stack
 from .frontend.tensor_array import TensorArray
 from .frontend.variables import (
     Variable,
     global_variables,
     global_variables_initializer,
+    is_variable_initialized,
+    report_uninitialized_variables,
     trainable_variables,
     variables_initializer,
 )
@@ -79,6 +81,7 @@ from .ops.array.creation import range as range
 from .ops.array.gather import gather, gather_nd, scatter_nd, unsorted_segment_sum
 from .ops.array.layout import reverse, tile, transpose
 from .ops.array.padding import pad
+from .ops.array.partitioning import dynamic_partition, dynamic_stitch
 from .ops.array.shapes import expand_dims, rank, reshape, shape, size, squeeze
 from .ops.array.slicing import boolean_mask
 from .ops.array.slicing import slice as slice
@@ -97,7 +100,14 @@ from .ops.control.effects import (
     tuple_,
 )
 from .ops.control.identity import identity_n
-from .ops.control.placeholders import identity, no_op, placeholder, placeholder_with_default, stop_gradient
+from .ops.control.placeholders import (
+    identity,
+    no_op,
+    placeholder,
+    placeholder_with_default,
+    prevent_gradient,
+    stop_gradient,
+)
 from .ops.control.primitives import control_trigger, enter, loop_cond, merge, next_iteration, switch
 from .ops.control.primitives import exit as exit
 from .ops.math.arithmetic import (
@@ -310,6 +320,8 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "device",
     "div_no_nan",
     "divide",
+    "dynamic_partition",
+    "dynamic_stitch",
     "elu",
     "enter",
     "equal",
@@ -338,6 +350,7 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "global_variables",
     "global_variables_initializer",
     "grad",
+    "grad_pass_through",
     "gradients",
     "greater",
     "greater_equal",
@@ -354,6 +367,7 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "is_finite",
     "is_inf",
     "is_nan",
+    "is_variable_initialized",
     "l2_loss",
     "l2_normalize",
     "leaky_relu",
@@ -389,8 +403,10 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "ones",
     "ones_like",
     "pad",
+    "parallel_stack",
     "placeholder",
     "placeholder_with_default",
+    "prevent_gradient",
     "print_",
     "py_function",
     "random_normal",
@@ -399,6 +415,7 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "rank",
     "real",
     "reciprocal",
+    "recompute_grad",
     "reduce_all",
     "reduce_any",
     "reduce_logsumexp",
@@ -409,6 +426,7 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "reduce_sum",
     "relu",
     "relu6",
+    "report_uninitialized_variables",
     "reshape",
     "reverse",
     "right_shift",
@@ -424,6 +442,7 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "sin",
     "sinh",
     "size",
+    "smart_cond",
     "softmax",
     "softmax_cross_entropy_with_logits",
     "softplus",

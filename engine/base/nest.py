@@ -1,4 +1,7 @@
-"""Nested structures of tuples, named tuples, lists, dicts and dataclasses."""
+"""Nested structures of tuples, named tuples, lists, dicts and dataclasses.
+
+Of a dataclass, a field that is None, and is so by default, holds nothing.
+"""
 
 from __future__ import annotations
 
@@ -21,8 +24,14 @@ def children(structure: Any) -> list[tuple[str, Any]] | None:
     if getattr(structure, "_is_leaf", False):
         return None
     if dataclasses.is_dataclass(structure) and not isinstance(structure, type):
-        return [(f".{f.name}", getattr(structure, f.name)) for f in dataclasses.fields(structure)]
+        return [(f".{f.name}", getattr(structure, f.name)) for f in _held(structure)]
     return None
+
+
+def _held(structure: Any) -> list[Any]:
+    """Return the fields of a dataclass that hold something."""
+    fields = dataclasses.fields(structure)
+    return [f for f in fields if f.default is not None or getattr(structure, f.name) is not None]
 
 
 def flatten(structure: Any) -> list[Any]:
@@ -84,7 +93,7 @@ def _with_values(structure: dict[Any, Any], values: list[Any]) -> dict[Any, Any]
 
 def _with_fields(structure: Any, values: list[Any]) -> Any:
     """Return a dataclass with other values in all its fields."""
-    fields = dataclasses.fields(structure)
+    fields = _held(structure)
     for field in fields:
         if not field.init:
             raise GraphError(

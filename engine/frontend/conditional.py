@@ -1,9 +1,11 @@
-"""``cond``, ``case`` and ``switch_case``: run one of several branches, chosen by data."""
+"""``cond``, ``smart_cond``, ``case`` and ``switch_case``: run one of several branches, chosen by data."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import Any
+
+import numpy as np
 
 from ..base import nest
 from ..base.dtypes import bool_, int32, int64
@@ -13,6 +15,7 @@ from ..ir import scopes
 from ..ir.apply import apply, constant, convert_to_tensor
 from ..ir.entry import public
 from ..ir.region import Region
+from ..ir.static_values import static_value
 from ..ir.structured import make_cond, new_region
 from ..ir.tensor import Tensor
 from ..ops.support.indexed_slices import IndexedSlices
@@ -66,7 +69,49 @@ def cond(
     if isinstance(pred, bool):
         raise GraphError("the predicate of cond is a Python bool", got=pred, hint="use Python's `if` for it")
     predicate = _predicate(pred, bool_, "cond")
-    return _build_branches(predicate, [false_fn, true_fn], strict, name or "cond")
+    return build_branches(predicate, [false_fn, true_fn], strict, name or "cond")
+
+
+@public
+def smart_cond(pred: Any, true_fn: Function, false_fn: Function, name: str | None = None) -> Any:
+    """Choose a branch while the graph is built if `pred` is known by then; else run one of them, as `cond` does.
+
+    In Python: ``true_fn() if pred else false_fn()``. Of a choice that is known only the function chosen is called, and
+    what it builds is conditional on nothing. The result is the same either way.
+
+    Parameters
+    ----------
+    pred : bool, or Tensor of bool, scalar
+        Known are Python's and NumPy's bools, and constants; a constant that was looked at can no longer be fed.
+    true_fn, false_fn : callable
+        As for :func:`cond`.
+    name : str, optional
+        As for :func:`cond`.
+
+    Returns
+    -------
+    structure of Tensor
+        As for :func:`cond`.
+
+    Raises
+    ------
+    BranchMismatchError, GraphError
+        As for :func:`cond`; functions that are not called are not compared.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> training = True
+    >>> with tg.Graph().as_default():
+    ...     x = tg.constant([1.0, -2.0])
+    ...     y = tg.smart_cond(training, lambda: x * tg.random_uniform([2]), lambda: x)
+    """
+    predicate = None if isinstance(pred, (bool, np.bool_)) else _predicate(pred, bool_, "smart_cond")
+    known = pred if predicate is None else static_value(predicate)
+    if known is None:
+        return cond(predicate, true_fn, false_fn, name=name)
+    result = _unpack(true_fn() if known else false_fn(), strict=False)
+    return nest.map_structure(lambda leaf: from_tensor(leaf, to_tensor(leaf, done=bool(known))), result)
 
 
 @public
@@ -106,7 +151,7 @@ def switch_case(branch_index: Any, branch_fns: Any, default: Function | None = N
             got="neither",
             hint="pass a list of functions",
         )
-    return _build_branches(_predicate(branch_index, int32, "switch_case"), functions, False, name or "switch_case")
+    return build_branches(_predicate(branch_index, int32, "switch_case"), functions, False, name or "switch_case")
 
 
 @public
@@ -157,7 +202,7 @@ def case(
         predicates = predicates[:-1]
     with scopes.within(control_inputs=(*scopes.current().control_inputs, *controls)):
         if not pairs:
-            return _build_branches(constant(0), [default], strict, name)
+            return build_branches(constant(0), [default], strict, name)
         return _chain(list(zip(predicates, [fn for _, fn in pairs], strict=True)), default, strict, name)
 
 
@@ -191,8 +236,22 @@ def _predicate(value: Any, dtype: Any, construct: str) -> Tensor:
     return tensor
 
 
-def _build_branches(predicate: Tensor, functions: Sequence[Function], strict: bool, name: str) -> Any:
-    """Build a Cond with one branch for each function; see :func:`cond`."""
+def build_branches(predicate: Tensor, functions: Sequence[Function], strict: bool, name: str, **attrs: Any) -> Any:
+    """Build a Cond, and return what its branches do.
+
+    Parameters
+    ----------
+    predicate : Tensor
+        As for a Cond.
+    functions : sequence of callable
+        One for each branch.
+    strict : bool
+        As for :func:`cond`.
+    name : str
+        Of the Cond.
+    **attrs
+        More attributes.
+    """
     source = user_source()
     roles = (
         ["false branch", "true branch"] if predicate.dtype is bool_ else [f"branch {i}" for i in range(len(functions))]
@@ -214,7 +273,7 @@ def _build_branches(predicate: Tensor, functions: Sequence[Function], strict: bo
             )
     _finish(regions, roles, structures, name)
     shapes = [_common_shape([r.results[i] for r in regions]) for i in range(len(regions[0].results))]
-    op = make_cond(predicate, regions, shapes, name=name, source=source)
+    op = make_cond(predicate, regions, shapes, name=name, source=source, **attrs)
     leaves = nest.flatten(structures[0])
     return nest.pack_as(structures[0], [from_tensor(leaf, t) for leaf, t in zip(leaves, op.outputs, strict=True)])
 
@@ -244,9 +303,9 @@ def _finish(regions: Sequence[Region], roles: Sequence[str], structures: Sequenc
 
 def _indices_of_slices(structure: Any) -> list[bool]:
     """Say of each leaf whether it is the indices or the dense shape of IndexedSlices."""
-    if isinstance(structure, IndexedSlices):
-        return [False, True, True]
     parts = nest.children(structure)
+    if isinstance(structure, IndexedSlices) and parts is not None:
+        return [label != ".values" for label, _ in parts]
     return [False] if parts is None else [found for _, part in parts for found in _indices_of_slices(part)]
 
 

@@ -1,4 +1,4 @@
-"""``custom_gradient``: a function of tensors with a gradient of one's own."""
+"""Functions of tensors with another gradient than that of what they compute, or with one that saves less."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from typing import Any
 
 from ..base import nest
 from ..base.errors import GraphError
-from ..ir.apply import apply, convert_to_tensor
-from ..ir.entry import public
+from ..ir.apply import apply, constant, convert_to_tensor
+from ..ir.entry import opened_for, public
 from ..ops.control import custom as _operations  # noqa: F401  declares the operation type used below
+from .conditional import build_branches
 
 
 @public
@@ -88,3 +89,86 @@ class _CustomGradient:
             gradient=gradient,
         )
         return nest.pack_as(values, outputs)
+
+
+@public
+def grad_pass_through(f: Callable[..., Any]) -> Callable[..., Any]:
+    """Compute with a function that the gradient passes by, as if it gave back its arguments.
+
+    A straight-through estimator (Bengio et al., 2013, "Estimating or Propagating Gradients Through Stochastic Neurons
+    for Conditional Computation"): for rounding, sampling and what else has no gradient of use.
+
+    Parameters
+    ----------
+    f : callable
+        Takes tensors; returns as many, of their shapes. No gradient flows to what it closes over.
+
+    Returns
+    -------
+    callable
+        Computes what `f` does; the cotangent of each result is that of the argument in its place.
+
+    Raises
+    ------
+    GraphError
+        In ``gradients()``, if `f` does not give one tensor for each in its arguments.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> with tg.Graph().as_default():
+    ...     x = tg.constant([0.2, 1.7])
+    ...     (g,) = tg.gradients(tg.grad_pass_through(tg.round)(x) * 3.0, [x])
+    """
+
+    @functools.wraps(f)
+    def passing(*args: Any, **kwargs: Any) -> Any:
+        return f(*args, **kwargs), lambda *dys: dys
+
+    return _CustomGradient(passing)
+
+
+@public
+def recompute_grad(f: Callable[..., Any]) -> Callable[..., Any]:
+    """Let the gradient of a function compute again what it needs, instead of keeping it until then.
+
+    Between the forward and the backward run only what `f` takes from outside is held: its arguments, and what it closes
+    over; for a chain of such functions the values between them (Chen et al., 2016, "Training Deep Nets with Sublinear
+    Memory Cost"). The price is one more forward run of `f`, which begins when the cotangents of its results are there.
+    Values and gradients are those of `f`, to any order, for variables and other tensors that it closes over too.
+    Random operations draw again what they drew; what has effects is not repeated, its results are kept.
+
+    Parameters
+    ----------
+    f : callable
+        Takes any arguments and returns a structure of tensors; called once in each call, while the graph is built.
+        What is made inside is seen there only, as in a branch of :func:`cond`.
+
+    Returns
+    -------
+    callable
+        Takes the arguments of `f`, returns what it returns.
+
+    See Also
+    --------
+    while_loop : whose `checkpoint_every` does this for segments of its iterations.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> @tg.recompute_grad
+    ... def block(x, w):
+    ...     return tg.tanh(tg.tanh(x @ w) @ w)
+    >>> with tg.Graph().as_default():
+    ...     x, w = tg.ones([2, 3]), tg.ones([3, 3])
+    ...     (g,) = tg.gradients(block(block(x, w), w), [w])
+    """
+
+    @functools.wraps(f)
+    def recomputed(*args: Any, **kwargs: Any) -> Any:
+        name = getattr(f, "__name__", "")
+        name = name if name.isidentifier() else "recompute_grad"
+        with opened_for((args, kwargs)):
+            return build_branches(constant(0), [lambda: f(*args, **kwargs)], strict=True, name=name, recompute=True)
+
+    return recomputed

@@ -1,10 +1,11 @@
-"""``stack``: the one name for two things that TensorFlow 1 calls so."""
+"""``stack``, the one name for two things that TensorFlow 1 calls so, and ``parallel_stack``."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from ..base.errors import GraphError
+from ..base.errors import GraphError, ShapeError
+from ..ir.apply import convert_to_tensor
 from ..ir.entry import public
 from ..ir.tensor import Tensor
 from ..ops.array import concat as joining
@@ -71,3 +72,40 @@ def stack(
     if elem_type is None:
         return joining.stack(values, axis, name)
     return stacks.stack(max_size, elem_type, stack_name, name)
+
+
+@public
+def parallel_stack(values: Any, name: str | None = None) -> Tensor:
+    """Join tensors whose shapes are known along a new first axis.
+
+    The same as ``stack(values)``, under the name of TensorFlow's operation that copies each value as soon as it is
+    there. Here all are copied when the last has come, at once, and there is a gradient.
+
+    Parameters
+    ----------
+    values : sequence of Tensor
+        One dtype, one shape, which is known while the graph is built.
+    name : str, optional
+        Name of the operation.
+
+    Returns
+    -------
+    Tensor
+        The values as one tensor of one rank more.
+
+    Raises
+    ------
+    ShapeError
+        If a shape is not fully known, or the shapes differ.
+    """
+    tensors = [convert_to_tensor(value) for value in values]
+    for tensor in tensors:
+        if not tensor.shape.is_fully_known:
+            raise ShapeError(
+                "parallel_stack needs shapes that are known while the graph is built",
+                wanted="a shape without unknown dimensions",
+                got=tensor.shape,
+                operation=tensor.op,
+                hint="use stack, which takes any shapes",
+            )
+    return joining.stack(tensors, 0, name)

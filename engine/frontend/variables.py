@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from ..base.dtypes import DType
+import numpy as np
+
+from ..base.dtypes import DType, string
 from ..base.errors import GraphError, ShapeError
 from ..base.shapes import Shape
 from ..base.source_lines import user_source
 from ..ir import scopes
 from ..ir.accesses import plain_read
-from ..ir.apply import apply, convert_to_tensor, scoped_name
+from ..ir.apply import apply, constant, convert_to_tensor, scoped_name
 from ..ir.entry import public
 from ..ir.graph import Graph
 from ..ir.operation import Operation
@@ -339,3 +342,46 @@ def global_variables_initializer(name: str = "init") -> Operation:
 def variables_initializer(variables: list[Variable], name: str = "init") -> Operation:
     """Return an operation that assigns the given variables their initial values."""
     return group(*(v.initializer for v in variables), name=name)
+
+
+@public
+def is_variable_initialized(variable: Variable) -> Tensor:
+    """Return a bool scalar tensor: whether `variable` has a value when a step computes it."""
+    return variable.is_initialized()
+
+
+@public
+def report_uninitialized_variables(
+    var_list: Sequence[Variable] | None = None, name: str = "report_uninitialized_variables"
+) -> Tensor:
+    """Return the names of the variables that have no value when a step computes it.
+
+    Parameters
+    ----------
+    var_list : sequence of Variable, optional
+        Which to look at; all variables of the graph made so far by default.
+    name : str, optional
+        Name of the result.
+
+    Returns
+    -------
+    Tensor of string, of shape [n]
+        In the order of `var_list`; empty once all have values.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> with tg.Graph().as_default() as graph:
+    ...     v, w = tg.Variable(1.0, name="v"), tg.Variable(2.0, name="w")
+    ...     missing = tg.report_uninitialized_variables()
+    >>> with tg.SyncSession(graph) as session:
+    ...     session.run(v.initializer)
+    ...     session.run(missing).tolist()
+    ['w']
+    """
+    variables = global_variables() if var_list is None else list(var_list)
+    names = constant(np.array([v.name for v in variables], string.numpy))
+    if not variables:
+        return names
+    unset = apply("LogicalNot", apply("Stack", [v.is_initialized() for v in variables], axis=0))
+    return apply("BooleanMask", names, unset, name=name)  # type: ignore[no-any-return]

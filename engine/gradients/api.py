@@ -19,7 +19,7 @@ from . import arrays, conditional, segments, series  # noqa: F401  (they add the
 from .activity import active_tensors, stops_in_loop
 from .backward import Backward
 from .cotangents import Cotangents, densify
-from .zeros import zeros_for
+from .zeros import with_shape, zeros_for
 
 NONE, ZERO = "none", "zero"
 
@@ -179,7 +179,7 @@ def _result(x: Any, total: Any) -> Any:
 def _seed(y: Tensor, seed: Any) -> Tensor:
     if seed is None:
         return ones_like(y)
-    tensor = convert_to_tensor(densify(seed), y.dtype)
+    tensor = convert_to_tensor(densify(with_shape(seed, y)), y.dtype)
     if not tensor.shape.is_compatible_with(y.shape):
         raise ShapeError(
             "an entry of grad_ys does not have the shape of its y",

@@ -10,6 +10,7 @@ from ..ir import scopes
 from ..ir.operation import Operation
 from ..ir.tensor import Tensor
 from .cotangents import Cotangents, densify
+from .zeros import with_shape
 
 Rule = Callable[["Backward", Operation, Cotangents], None]
 RULES: dict[str, Rule] = {}  # filled by the modules that know how to leave a region or read a series
@@ -70,7 +71,7 @@ class Backward:
     def contribute(self, cotangents: Cotangents, tensor: Tensor, contribution: Any) -> None:
         """Note a contribution if the tensor matters."""
         if tensor in self.active:
-            cotangents.add(tensor, contribution)
+            cotangents.add(tensor, with_shape(contribution, tensor))
 
     def _parameter(self, op: Operation) -> None:
         """Refuse to leave a loop that is still being built by its initial values (rule 97)."""

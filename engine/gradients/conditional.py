@@ -1,7 +1,9 @@
 """The gradient of a Cond: a Cond on the same predicate (Yu et al., 2018, section 5.1).
 
 Its results are the cotangents of what the branches capture, zeros from a branch that does not. A slot of a series
-leaves its branch as a saved value, so that it is written only if the branch ran.
+leaves its branch as a saved value, so that it is written only if the branch ran. Of a Cond with the attribute
+``recompute`` (see `recompute_grad`) a branch of the gradient computes again what it needs instead of reading what was
+saved.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from ..base.dtypes import int64
 from ..ir import scopes
 from ..ir.apply import apply
 from ..ir.operation import Operation
-from ..ir.structured import SavedOutput, make_cond, new_region, num_results, save_maybe, saved_outputs
+from ..ir.structured import SavedOutput, make_cond, new_region, num_results, recomputes, save_maybe, saved_outputs
 from ..ir.tensor import Tensor
 from ..ir.topological import topological_order
 from ..ops.support.indexed_slices import IndexedSlices
@@ -21,16 +23,27 @@ from .backward import RULES, Backward
 from .cotangents import Cotangents, Slot, densify
 from .forward_values import ForwardValues
 from .liveness import may_be_dead
+from .recompute import Recompute
 from .zeros import no_slices, shape_of_value, zeros_for
 
 
 def cond_gradient(walk: Backward, op: Operation, cotangents: Cotangents) -> None:
     """Build the gradient of a Cond, and contribute to what its branches capture."""
-    pred = scopes.current_region().resolve(op.inputs[0])
     totals = [walk.total(cotangents, t) for t in op.outputs]
+    pred = _predicate(op, totals)
     saved = list(zip(saved_outputs(op), totals[num_results(op) :], strict=True))
     branches = [_Branch(walk, op, i, totals, saved) for i in range(len(op.regions))]
     _CondGradient(walk, op, branches).build(pred, cotangents)
+
+
+def _predicate(op: Operation, totals: Sequence[Any]) -> Tensor:
+    """Return the predicate here; what is computed again begins with it, and is not wanted before its cotangents."""
+    pred = scopes.current_region().resolve(op.inputs[0])
+    if not recomputes(op):
+        return pred
+    given = [t.values if isinstance(t, IndexedSlices) else t for t in totals[: num_results(op)] if t is not None]
+    with scopes.within(control_inputs=tuple(t.op for t in given)):
+        return apply("Identity", pred)  # type: ignore[no-any-return]
 
 
 class _Branch:
@@ -43,7 +56,7 @@ class _Branch:
         self.forward = op.regions[i]
         self.slots: dict[Tensor, list[Slot]] = {}
         self.sums: dict[Tensor, Any] = {}
-        ForwardValues(self.region, self.forward)
+        (Recompute if recomputes(op) else ForwardValues)(self.region, self.forward)
         with scopes.inside(self.region):
             inner = Cotangents()
             for tensor, total in zip(self.forward.results, totals, strict=False):
@@ -87,7 +100,9 @@ class _CondGradient:
                     branch.region.results += self._leaves(tensor, branch.sums.get(tensor))
         regions = [b.region for b in self.branches]
         shapes = [self._shape(i) for i in range(len(regions[0].results))]
-        self.gradient = make_cond(pred, regions, shapes, name=f"{self.op.name}_grad", source=self.op.source)
+        attrs = {"recompute": True} if recomputes(self.op) else {}  # so that a second derivative saves as little
+        name = f"{self.op.name}_grad"
+        self.gradient = make_cond(pred, regions, shapes, name=name, source=self.op.source, **attrs)
         for tensor, total in self._results():
             self.walk.contribute(cotangents, tensor, total)
         for i, branch in enumerate(self.branches):

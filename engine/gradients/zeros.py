@@ -1,6 +1,9 @@
-"""Zero cotangents of anything a gradient can flow to."""
+"""Zero cotangents, and the shape, of anything a gradient can flow to."""
 
 from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -32,6 +35,13 @@ def no_slices(like: IndexedSlices, shape: Tensor) -> IndexedSlices:
     """Return slices without rows, with the row shape of a tensor of shape `shape`."""
     rows = apply("Concat", [constant([0], shape.dtype), shape[1:]], axis=0)
     return IndexedSlices(_fill(rows, like.values.dtype), constant(np.zeros(0, np.int64)), shape)
+
+
+def with_shape(cotangent: Any, tensor: Tensor) -> Any:
+    """Return a cotangent of a tensor; slices that do not know what they are slices of get its shape."""
+    if isinstance(cotangent, IndexedSlices) and cotangent.dense_shape is None:
+        return replace(cotangent, dense_shape=shape_of_value(tensor))
+    return cotangent
 
 
 def _fill(shape: Tensor, dtype: DType) -> Tensor:

@@ -2,7 +2,8 @@
 
 A type is a dtype's name, a type variable (one dtype for all its uses), ``T.real`` (the real type of a variable),
 ``@attr`` (taken from an attribute) or ``any`` (each value its own). ``*T`` takes a list, ``num*T`` makes as many
-outputs as attribute `num` says, ``*@attr`` one output for each dtype in attribute `attr`.
+outputs as attribute `num` says, ``*@attr`` one output for each dtype in attribute `attr`. Lists of one operation have
+one length.
 
 Before a type, ``host`` says that the value lies in the host's memory whatever the operation runs on: shapes, bounds
 and counts, by which memory is taken before anything is computed. All else lies where the operation runs.
@@ -56,8 +57,9 @@ class Signature:
 
     def flat(self, count: int) -> list[Parameter]:
         """Return the parameter of each of so many inputs."""
-        rest = count - sum(not p.many for p in self.inputs)
-        return [p for p in self.inputs for _ in range(rest if p.many else 1)]
+        lists = sum(p.many for p in self.inputs)
+        length = (count - len(self.inputs) + lists) // max(lists, 1)
+        return [p for p in self.inputs for _ in range(length if p.many else 1)]
 
     def check(self, pairs: Sequence[tuple[Parameter, DType]], operation: str) -> dict[str, DType]:
         """Bind the type variables to the dtypes that came; DtypeError when they disagree."""

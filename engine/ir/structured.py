@@ -51,6 +51,11 @@ def num_results(op: Operation) -> int:
     return len(op.outputs) - len(saved_outputs(op))
 
 
+def recomputes(op: Operation) -> bool:
+    """Whether the gradient of a Cond computes again what its branches computed, rather than let them save it."""
+    return bool(op.attrs.get("recompute"))
+
+
 def saved_value(saved: Tensor) -> Tensor | None:
     """Return the tensor that a maybe, or each slot of a series, holds; None for a series that no loop saved."""
     op = saved.op
@@ -69,7 +74,7 @@ def new_region(role: str, parent: Region | None = None) -> Region:
 
 
 def make_cond(
-    pred: Tensor, branches: Sequence[Region], shapes: Sequence[Any], *, name: str, source: Any = None
+    pred: Tensor, branches: Sequence[Region], shapes: Sequence[Any], *, name: str, source: Any = None, **attrs: Any
 ) -> Operation:
     """Append a Cond whose branches are built; their results agree in number and dtype."""
     close_branches(scopes.current_region(), branches)
@@ -83,7 +88,7 @@ def make_cond(
         regions=branches,
         source=source,
         control_inputs=scopes.current().control_inputs,
-        attrs={"saved_outputs": []},
+        attrs={"saved_outputs": [], **attrs},
     )
     place(op)
     return op

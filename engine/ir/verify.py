@@ -84,10 +84,9 @@ def _fits_signature(op: Operation) -> Complaint:
     if is_structured(op):
         return None
     signature = definition_of(op.type).signature
-    extra = len(op.inputs) - sum(not p.many for p in signature.inputs)
-    if extra < 0 or (extra and not any(p.many for p in signature.inputs)):
-        return "an operation has the wrong number of inputs", [p.name for p in signature.inputs], len(op.inputs)
     flat = signature.flat(len(op.inputs))
+    if len(flat) != len(op.inputs):
+        return "an operation has the wrong number of inputs", [p.name for p in signature.inputs], len(op.inputs)
     try:
         signature.check([(p, t.dtype) for p, t in zip(flat, op.inputs, strict=True)], op.name)
     except DtypeError as error:

@@ -394,3 +394,38 @@ def test_true_fn_is_called_first(run):
     result = tg.cond(x > 0.0, lambda: order.append("true") or x, lambda: order.append("false") or -x)
     assert order == ["true", "false"]
     assert run(result) == 1.0
+
+
+class TestSmartCond:
+    @pytest.mark.parametrize("pred", [True, False, np.True_, np.False_])
+    def test_a_choice_that_is_known_calls_one_function(self, graph, pred):
+        x = tg.constant(1.0)
+        for known in (pred, tg.constant(pred)):
+            called = []
+            tg.smart_cond(known, lambda: called.append(True) or x, lambda: called.append(False) or x)  # noqa: B023
+            assert called == [bool(pred)]
+        assert not [op for op in graph.get_operations() if op.is_cond]
+
+    def test_any_other_is_a_cond(self, run):
+        pred, x = tg.placeholder("bool", []), tg.constant(2.0)
+        y = tg.smart_cond(pred, lambda: x * x, lambda: -x)
+        assert [run(y, {pred: p}) for p in (True, False)] == [4.0, -2.0]
+
+    @BOTH
+    def test_the_result_is_what_cond_gives(self, run, chosen):
+        def branch():
+            return {"a": [3.0], "ran": tg.no_op()}
+
+        known, late = tg.smart_cond(chosen, branch, branch), tg.cond(flag(chosen), branch, branch)
+        assert run(known) == run(late) == {"a": [3.0], "ran": chosen}
+        assert run(tg.smart_cond(chosen, lambda: [1], lambda: [1])) == 1
+
+    def test_what_was_looked_at_can_not_be_fed(self, run):
+        pred = tg.constant(True)
+        y = tg.smart_cond(pred, lambda: 1, lambda: 2)
+        with pytest.raises(tg.GraphError, match="fed"):
+            run(y, {pred: False})
+
+    def test_what_is_no_bool_is_refused(self, graph):
+        with pytest.raises(tg.DtypeError, match="predicate of smart_cond"):
+            tg.smart_cond(1, lambda: 1, lambda: 2)

@@ -203,3 +203,67 @@ def test_on_a_method(run):
     assert run(tg.gradients(Model().product(x, y), [x, y])) == [30.0, 5.0]
     assert run(tg.gradients(Model().double(x), [x])) == [7.0]
     assert Model.product.__name__ == "product"
+
+
+class TestPassThrough:
+    def test_the_gradient_passes_by(self, run):
+        x = double([0.2, 1.7])
+        y = tg.grad_pass_through(tg.round)(x)
+        assert [part.tolist() for part in run([y, *tg.gradients(y * y, [x])])] == [[0.0, 2.0], [0.0, 4.0]]
+
+    def test_of_several_values_in_a_loop(self, run):
+        a, b = double(2.0), double(5.0)
+
+        @tg.grad_pass_through
+        def swapped(x, y):
+            """Trade places."""
+            return y, x
+
+        def body(i, x, y):
+            x, y = swapped(x * 2.0, y * 3.0)
+            return i + 1, x, y
+
+        _, x, y = tg.while_loop(lambda i, *_: i < 3, body, [0, a, b])
+        assert swapped.__doc__ == "Trade places."
+        assert run([x, y, tg.gradients(x, [a, b], unconnected_gradients="zero")]) == [90.0, 24.0, [8.0, 0.0]]
+
+    def test_as_a_method(self, run):
+        class Quantizer:
+            scale = 10.0
+
+            @tg.grad_pass_through
+            def __call__(self, x):
+                return tg.round(x * self.scale) / self.scale
+
+        x = double(0.123)
+        y = Quantizer()(x)
+        assert run([y, tg.gradients(y, [x])]) == [0.1, [1.0]]
+
+    def test_needs_as_many_results_as_arguments(self, graph):
+        x, y = double(1.0), double(2.0)
+        z = tg.grad_pass_through(lambda a, b: a + b)(x, y)
+        with pytest.raises(tg.GraphError, match="wrong number of gradients"):
+            tg.gradients(z, [x])
+
+
+class TestPreventGradient:
+    def test_the_value_passes(self, run):
+        x = double([1.0, 2.0])
+        assert run(tg.prevent_gradient(x)).tolist() == [1.0, 2.0]
+
+    def test_a_gradient_through_it_is_an_error_that_names_the_line(self, graph):
+        x = double(2.0)
+        y = tg.prevent_gradient(x * x, "not here") + x
+        with pytest.raises(tg.GraphError, match="no gradient may flow through this tensor: not here") as caught:
+            tg.gradients(y, [x])
+        assert "tg.prevent_gradient(x * x" in str(caught.value)
+
+    def test_in_a_loop(self, graph):
+        x = double(2.0)
+        _, y = tg.while_loop(lambda i, _: i < 3, lambda i, a: (i + 1, tg.prevent_gradient(a)), [0, x])
+        with pytest.raises(tg.GraphError, match="no gradient may flow"):
+            tg.gradients(y, [x])
+
+    def test_beside_it_gradients_flow(self, run):
+        x, y = double(2.0), double(3.0)
+        assert run(tg.gradients(tg.prevent_gradient(x) * y, [y])) == [2.0]

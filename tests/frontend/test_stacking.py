@@ -90,3 +90,15 @@ class TestErrors:
 def test_it_is_one_or_the_other(arguments):
     with pytest.raises(tg.GraphError, match="either joins tensors or makes"):
         tg.stack(**arguments)
+
+
+def test_parallel_stack_is_stack_for_shapes_that_are_known(run):
+    x = tg.constant([1.0, 2.0])
+    y = tg.parallel_stack([x, x * 3.0], name="both")
+    assert y.op.name == "both"
+    assert y.shape == [2, 2]
+    assert run(y).tolist() == [[1.0, 2.0], [3.0, 6.0]]
+    assert run(tg.gradients(y, [x]))[0].tolist() == [4.0, 4.0]
+    with pytest.raises(tg.ShapeError, match="shapes that are known") as caught:
+        tg.parallel_stack([tg.placeholder("float32", [None])])
+    assert "use stack" in str(caught.value)

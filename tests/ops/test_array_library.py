@@ -56,6 +56,8 @@ def test_what_the_rules_refuse_is_refused(type, inputs, error):
 WAITING = {
     "BooleanMask": {"mask"},
     "CheckNumerics": {"bool"},
+    "DynamicPartition": {"int", "mask"},
+    "DynamicStitch": {"int"},
     "FloorDiv": {"bool"},
     "FloorMod": {"bool"},
     "Gather": {"int"},

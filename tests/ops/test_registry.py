@@ -112,6 +112,7 @@ INTERNAL = {
     "ProductSumAdd",
     "ProductSumBegin",
     "ProductSumEnd",
+    "DynamicStitchGrad",
     "GatherGrad",
     "MirrorPadGrad",
     "StridedSliceGrad",

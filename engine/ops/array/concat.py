@@ -19,7 +19,7 @@ from ...ir.static_values import static_dimension, static_shape
 from ...ir.tensor import Tensor
 from ..support.arguments import axis_within, index_tensor, partial_values, static_int, sum_of, with_dimension
 from ..support.batching import along
-from ..support.common import size_along, zeros_like
+from ..support.common import cotangents_of, size_along
 from ..support.fusing import first_input, has_rows, is_along_last, is_register
 from ..support.literals import f64, i32, i64
 
@@ -37,10 +37,6 @@ def _listed(values: Any, function: str) -> list[Any]:
             hint="use zeros with a dimension of 0 for nothing",
         )
     return list(values)
-
-
-def _present(op: Operation, cotangents: Sequence[Any]) -> list[Any]:
-    return [zeros_like(t) if g is None else g for t, g in zip(op.outputs, cotangents, strict=True)]
 
 
 def _common(shapes: Sequence[Shape], what: str) -> Shape:
@@ -217,7 +213,7 @@ define(
     attrs={"num": REQUIRED, "axis": 0},
     shape=_unstack_shape,
     kernel=_unstack,
-    gradient=lambda op, *gs: [apply("Stack", _present(op, gs), axis=op.attrs["axis"])],
+    gradient=lambda op, *gs: [apply("Stack", cotangents_of(op, gs), axis=op.attrs["axis"])],
     samples=[Sample([_X], (f64([0, 3]), f64([1, 4]), f64([2, 5])), {"num": 3, "axis": -1})],
 )
 
@@ -274,7 +270,7 @@ def _split_shape(op: Operation) -> list[Shape]:
 
 
 def _join(op: Operation, *cotangents: Any) -> list[Any]:
-    joined = apply("Concat", _present(op, cotangents), axis=op.attrs["axis"])
+    joined = apply("Concat", cotangents_of(op, cotangents), axis=op.attrs["axis"])
     return [joined, *[None] * (len(op.inputs) - 1)]
 
 

@@ -29,7 +29,7 @@ _X = np.arange(12.0).reshape(3, 4)
 _INDEX: dict[str, tuple[DType, ...]] = {"I": dtypes.INDEX}
 
 
-def _check_bounds(indices: Any, limit: int, what: str) -> None:
+def check_bounds(indices: Any, limit: int, what: str) -> None:
     """Raise IndexError unless all are in [0, limit); read as unsigned, one maximum tells both ends."""
     if indices.size and int(indices.view(f"u{indices.dtype.itemsize}").max()) >= limit:
         raise IndexError(f"{what}: indices have to be in [0, {limit}), got {indices.min()} to {indices.max()}")
@@ -69,7 +69,7 @@ def _rows(xp: Any, shape: tuple[int, ...], indices: Any, axis: int, batch: int) 
 
 def _gather(xp: Any, params: Any, indices: Any, axis: int, batch_dims: int) -> Any:
     axis %= params.ndim
-    _check_bounds(indices, params.shape[axis], "gather")
+    check_bounds(indices, params.shape[axis], "gather")
     if not batch_dims:
         return xp.asarray(xp.take(params, indices, axis=axis), dtype=params.dtype)
     rows, inner = _rows(xp, params.shape, indices, axis, batch_dims)
@@ -130,7 +130,7 @@ define(
 def _gather_grad(xp: Any, g: Any, indices: Any, shape: Any, axis: int, batch_dims: int) -> Any:
     sizes = as_sizes(shape)
     axis %= len(sizes)
-    _check_bounds(indices, sizes[axis], "gather")
+    check_bounds(indices, sizes[axis], "gather")
     rows, inner = _rows(xp, sizes, indices, axis, batch_dims)
     updates = g.reshape(rows.size, inner)
     return _add_rows(xp, math.prod(sizes[: axis + 1]), rows, updates).reshape(sizes)
@@ -223,7 +223,7 @@ def _flat(xp: Any, indices: Any, sizes: tuple[int, ...], what: str) -> Any:
     """Return the row numbers of index vectors into the leading dimensions `sizes`."""
     rows = xp.zeros(indices.shape[:-1], dtype=xp.intp)
     for i, size in enumerate(sizes):
-        _check_bounds(indices[..., i], size, what)
+        check_bounds(indices[..., i], size, what)
         rows = rows * size + indices[..., i]
     return rows
 
@@ -350,7 +350,7 @@ def _segment_sum(xp: Any, data: Any, ids: Any, count: Any) -> Any:
     rest = data.shape[ids.ndim :]
     keep = ids.reshape(-1) >= 0
     rows = ids.reshape(-1)[keep]
-    _check_bounds(rows, int(count), "unsorted_segment_sum")
+    check_bounds(rows, int(count), "unsorted_segment_sum")
     updates = data.reshape(ids.size, math.prod(rest))[keep]
     return _add_rows(xp, int(count), rows, updates).reshape(int(count), *rest)
 

@@ -12,7 +12,7 @@ from ...base.errors import GraphError
 from ...base.shapes import Shape
 from ...ir.definition import REQUIRED, Sample, define
 from ...ir.operation import Operation
-from ..support.common import zeros_like
+from ..support.common import cotangents_of
 from ..support.indexed_slices import IndexedSlices
 from ..support.literals import f64
 
@@ -23,8 +23,7 @@ def _shapes(op: Operation) -> list[Shape]:
 
 def _gradient(op: Operation, *cotangents: Any) -> list[Any]:
     num, function = op.attrs["num"], op.attrs["gradient"]
-    given = [zeros_like(y) if g is None else g for y, g in zip(op.outputs, cotangents, strict=True)]
-    found = _flat(function(*given))
+    found = _flat(function(*cotangents_of(op, cotangents)))
     if len(found) != len(op.inputs) - num:
         raise GraphError(
             f"the gradient function {_name(function)} returns the wrong number of gradients",

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
 from ...base import dtypes
+from ...base.errors import GraphError
 from ...base.shapes import Shape
 from ...ir.apply import apply
 from ...ir.definition import REQUIRED, NotDifferentiable, Sample, define
@@ -166,6 +167,60 @@ def stop_gradient(input: Any, name: str | None = None) -> Tensor:
         Same dtype and shape.
     """
     return apply("StopGradient", input, name=name)  # type: ignore[no-any-return]
+
+
+def _prevented(op: Operation, g: Tensor) -> NoReturn:
+    message = op.attrs["message"]
+    raise GraphError(
+        f"no gradient may flow through this tensor{': ' + message if message else ''}",
+        wanted="ys that do not depend on the xs through it",
+        got=f"a gradient through {op.inputs[0].name}",
+        operation=op,
+        hint="use stop_gradient where the gradient should be zero, or differentiate what comes before it",
+    )
+
+
+define(
+    "PreventGradient",
+    "input: T -> output: T",
+    attrs={"message": ""},
+    shape=same_as(0),
+    role=Role.IDENTITY,
+    kernel=lambda xp, x, message: x,
+    gradient=_prevented,
+    samples=[
+        Sample([np.array([1, 2], np.float64)], np.array([1, 2], np.float64), {"message": "no"}, differentiable=False)
+    ],
+)
+
+
+@public
+def prevent_gradient(input: Any, message: str = "", name: str | None = None) -> Tensor:
+    """Return `input`, through which no gradient may be taken: an error where `stop_gradient` gives a silent zero.
+
+    Parameters
+    ----------
+    input : Tensor of any dtype and shape
+    message : str
+        Why; part of the error.
+
+    Returns
+    -------
+    Tensor
+        Same dtype and shape.
+
+    Raises
+    ------
+    GraphError
+        In ``gradients()``, if a gradient would flow through it; it names the line that called this function.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> with tg.Graph().as_default():
+    ...     rounded = tg.prevent_gradient(tg.constant([1.4]), "it is going to be rounded")
+    """
+    return apply("PreventGradient", input, name=name, message=str(message))  # type: ignore[no-any-return]
 
 
 define(

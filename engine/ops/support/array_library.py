@@ -73,3 +73,17 @@ def _add_integers(xp: Any, out: Any, places: Any, updates: Any, function: str) -
     total = out.astype(xp.uint64)
     getattr(xp, function).at(total, places, updates.astype(xp.uint64))
     out[...] = total.astype(out.dtype)
+
+
+def last_writers(xp: Any, places: Any, count: int) -> Any:
+    """Return for each of `count` places the number of the last of `places` that is it, -1 for one that none is.
+
+    Of assignments to one place NumPy keeps the last; a GPU may keep any.
+    """
+    if xp is np:
+        last = np.full(count, -1)
+        last[places] = np.arange(places.size)
+        return last
+    last = xp.zeros(count, dtype=xp.uint64)  # of numbers that begin with 1
+    xp.maximum.at(last, places, xp.arange(1, places.size + 1, dtype=xp.uint64))
+    return last.astype(xp.intp) - 1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -70,6 +70,11 @@ def ones_like(tensor: Tensor) -> Tensor:
 def _filled(like: Tensor, value: Any) -> Tensor:
     scalar = constant(value)
     return scalar if like.shape == SCALAR else shaped(apply("Fill", shape_of(like), scalar), like)
+
+
+def cotangents_of(op: Operation, given: Sequence[Any]) -> list[Any]:
+    """Return the cotangents of the outputs of an operation, zeros where there is none."""
+    return [zeros_like(t) if g is None else g for t, g in zip(op.outputs, given, strict=True)]
 
 
 def sum_to(cotangent: Tensor, like: Tensor) -> Tensor:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ...base.dtypes import DType
+from ...base.errors import GraphError
 from ...base.shapes import Shape
 from ...ir.apply import apply
 from ...ir.static_values import static_shape
@@ -15,8 +16,8 @@ from ...ir.tensor import Tensor
 class IndexedSlices:
     """Rows ``values[i]`` that stand at ``indices[i]`` of a tensor that is zero elsewhere.
 
-    A nested structure of three tensors. Given to an operation that wants one tensor it is made dense, repeated
-    indices adding up; accumulation and variable updates keep it sparse.
+    A nested structure of its tensors. Given to an operation that wants one tensor it is made dense, repeated indices
+    adding up, which takes the dense shape; accumulation and variable updates keep it sparse, and do without.
 
     Attributes
     ----------
@@ -24,13 +25,13 @@ class IndexedSlices:
         The rows.
     indices : int32 or int64 Tensor of shape [n]
         Their positions along axis 0, in any order, with repeats.
-    dense_shape : int32 or int64 vector
-        Shape of the tensor they stand for.
+    dense_shape : int32 or int64 vector, or None
+        Shape of the tensor they stand for, if that is known.
     """
 
     values: Tensor
     indices: Tensor
-    dense_shape: Tensor
+    dense_shape: Tensor | None = None
 
     @property
     def dtype(self) -> DType:
@@ -40,8 +41,18 @@ class IndexedSlices:
     @property
     def shape(self) -> Shape:
         """Static shape of the tensor it stands for."""
+        if self.dense_shape is None:
+            return Shape([None]) + self.values.shape[1:]
         return static_shape(self.dense_shape)
 
     def _as_tensor(self) -> Tensor:
+        if self.dense_shape is None:
+            raise GraphError(
+                "IndexedSlices without a dense shape can not be made one tensor",
+                wanted="slices that know how many rows there are",
+                got="dense_shape=None",
+                operation=self.values.op,
+                hint="give IndexedSlices(values, indices, dense_shape), with dense_shape=tg.shape(x)",
+            )
         places = apply("ExpandDims", self.indices, axis=-1)
         return apply("ScatterNd", places, self.values, self.dense_shape)  # type: ignore[no-any-return]

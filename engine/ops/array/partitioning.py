@@ -1,0 +1,252 @@
+"""Rows that are dealt out to several tensors by a number, and rows of several tensors put into one by their index."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ...base import dtypes
+from ...base.errors import GraphError, ShapeError
+from ...base.shapes import Shape
+from ...ir.apply import apply, constant
+from ...ir.definition import REQUIRED, Sample, define
+from ...ir.entry import public
+from ...ir.operation import Operation
+from ...ir.static_values import static_value
+from ...ir.tensor import Tensor
+from ..support.arguments import index_tensor, static_int
+from ..support.array_library import last_writers
+from ..support.common import cotangents_of, shape_of
+from ..support.literals import f64, i32, i64
+from .gather import check_bounds
+
+_X = f64([[1, 2], [3, 4], [5, 6]])
+
+
+def _partition_shape(op: Operation) -> list[Shape]:
+    data, partitions = (t.shape for t in op.inputs)
+    if op.attrs["num"] < 1:
+        raise ShapeError(
+            "dynamic_partition makes at least one part",
+            wanted="1 or more",
+            got=op.attrs["num"],
+            hint="give the number of parts as num_partitions",
+        )
+    if data.rank is None or partitions.rank is None:
+        return [Shape(None)] * op.attrs["num"]
+    if not data[: partitions.rank].is_compatible_with(partitions):
+        raise ShapeError(
+            "the partitions have to fit the leading dimensions of the data",
+            wanted=data,
+            got=partitions,
+            hint="give one number for each row",
+        )
+    return [Shape([None]) + data[partitions.rank :]] * op.attrs["num"]
+
+
+def _partition(xp: Any, data: Any, partitions: Any, num: int) -> list[Any]:
+    if data.shape[: partitions.ndim] != partitions.shape:
+        raise ValueError(f"dynamic_partition: partitions {partitions.shape} do not fit data {data.shape}")
+    check_bounds(partitions, num, "dynamic_partition")
+    numbers = partitions.reshape(-1)
+    rows = data.reshape(numbers.size, *data.shape[partitions.ndim :])
+    return [rows[numbers == i] for i in range(num)]
+
+
+def _partition_gradient(op: Operation, *gs: Tensor | None) -> list[Any]:
+    """Put the cotangent of each row back where the row came from: its place goes the way that the row went."""
+    data, partitions = op.inputs
+    places = apply("Range", constant(i32(0)), apply("Size", partitions), constant(i32(1)))
+    dealt = apply("DynamicPartition", apply("Reshape", places, shape_of(partitions)), partitions, num=op.attrs["num"])
+    return [apply("Reshape", apply("DynamicStitch", dealt, cotangents_of(op, gs)), shape_of(data)), None]
+
+
+define(
+    "DynamicPartition",
+    "data: T, partitions: I -> outputs: num*T",
+    where={"I": dtypes.INDEX},
+    attrs={"num": REQUIRED},
+    shape=_partition_shape,
+    reads_values=True,
+    kernel=_partition,
+    gradient=_partition_gradient,
+    samples=[
+        Sample([_X, i32([1, 0, 1])], (f64([[3, 4]]), f64([[1, 2], [5, 6]])), {"num": 2}),
+        Sample([_X, i64([[2, 0], [0, 2], [2, 2]])], (f64([2, 3]), f64([]), f64([1, 4, 5, 6])), {"num": 3}),
+        Sample([f64(7), i32(0)], (f64([7]),), {"num": 1}),
+    ],
+)
+
+
+@public
+def dynamic_partition(data: Any, partitions: Any, num_partitions: int, name: str | None = None) -> list[Tensor]:
+    """Deal rows out to several tensors.
+
+    In Python: ``[data[partitions == i] for i in range(num_partitions)]``.
+
+    Parameters
+    ----------
+    data : Tensor of any dtype
+    partitions : int32 or int64 Tensor
+        The number of the part that each row goes to, in [0, num_partitions); its shape is that of the leading
+        dimensions of `data`.
+    num_partitions : int
+
+    Returns
+    -------
+    list of Tensor
+        For each part its rows, in their order, of shape ``[n] + data.shape[partitions.rank:]``; `dynamic_stitch` puts
+        them together again.
+
+    Raises
+    ------
+    ShapeError
+        If the shapes are known not to fit, or there is no part.
+    OpError
+        When a step runs it, if a number is out of range.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> with tg.Graph().as_default():
+    ...     even, odd = tg.dynamic_partition(tg.range(5), tg.range(5) % 2, 2)
+    """
+    num = static_int(num_partitions, "num_partitions")
+    return apply("DynamicPartition", data, index_tensor(partitions), name=name, num=num)  # type: ignore[no-any-return]
+
+
+def _halves(arrays: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any]]:
+    return arrays[: len(arrays) // 2], arrays[len(arrays) // 2 :]
+
+
+def _stitch_shape(op: Operation) -> Shape:
+    indices, data = _halves(op.inputs)
+    row = Shape(None)
+    for index, values in zip(indices, data, strict=True):
+        if index.rank is None or values.rank is None:
+            continue
+        if not values.shape[: index.rank].is_compatible_with(index.shape):
+            raise ShapeError(
+                "dynamic_stitch: data have to have a row for each index",
+                wanted=f"a shape that begins with {index.shape}",
+                got=values.shape,
+                hint="data[m] has the shape indices[m].shape + the shape of a row",
+            )
+        row = row.merge(values.shape[index.rank :])
+    known = [static_value(index) for index in indices]
+    count = None if any(k is None for k in known) else max((int(k.max()) + 1 for k in known if k.size), default=0)
+    return Shape([count]) + row
+
+
+def _where_true(xp: Any, mask: Any, rows: Any) -> Any:
+    """Return rows, those for which the mask is false as zeros."""
+    return xp.where(mask.reshape(-1, *[1] * (rows.ndim - 1)), rows, xp.zeros((), rows.dtype))
+
+
+def _stitch(xp: Any, *arrays: Any) -> Any:
+    indices, data = _halves(arrays)
+    row = data[0].shape[indices[0].ndim :]
+    for index, values in zip(indices, data, strict=True):
+        if values.shape != index.shape + row:
+            raise ValueError(f"dynamic_stitch: data {values.shape} do not fit indices {index.shape} and rows {row}")
+    places = xp.concatenate([index.reshape(-1) for index in indices])
+    values = xp.concatenate([v.reshape(i.size, *row) for i, v in zip(indices, data, strict=True)])
+    if not places.size:
+        return values
+    if int(places.min()) < 0:
+        raise IndexError(f"dynamic_stitch: indices have to be at least 0, got {int(places.min())}")
+    last = last_writers(xp, places, int(places.max()) + 1)
+    return _where_true(xp, last >= 0, values[last])
+
+
+define(
+    "DynamicStitch",
+    "indices: *I, data: *T -> merged: T",
+    where={"I": dtypes.INDEX},
+    shape=_stitch_shape,
+    reads_values=True,
+    kernel=_stitch,
+    gradient=lambda op, g: [None] * (len(op.inputs) // 2) + _stitch_gradients(op, g),
+    samples=[
+        Sample([[i32([2, 0]), i32(1)], [f64([[1, 2], [3, 4]]), f64([5, 6])]], f64([[3, 4], [5, 6], [1, 2]])),
+        Sample([[i64([[0, 3]]), i64([3, 3])], [f64([[1, 2]]), f64([3, 4])]], f64([1, 0, 0, 4])),
+        Sample([[i32([])], [f64([])]], f64([])),
+    ],
+)
+
+
+def _stitch_gradients(op: Operation, g: Tensor) -> list[Tensor]:
+    indices, _ = _halves(op.inputs)
+    return apply("DynamicStitchGrad", g, indices, num=len(indices))  # type: ignore[no-any-return]
+
+
+def _stitch_grad(xp: Any, g: Any, *indices: Any, num: int) -> list[Any]:
+    places = xp.concatenate([index.reshape(-1) for index in indices])
+    written = last_writers(xp, places, g.shape[0])[places] == xp.arange(places.size)
+    rows = _where_true(xp, written, g[places])
+    ends = [sum(i.size for i in indices[: k + 1]) for k in range(num)]
+    return [rows[e - i.size : e].reshape(*i.shape, *g.shape[1:]) for i, e in zip(indices, ends, strict=True)]
+
+
+define(
+    "DynamicStitchGrad",
+    "g: T, indices: *I -> dx: num*T",
+    where={"T": dtypes.DIFFERENTIABLE, "I": dtypes.INDEX},
+    attrs={"num": REQUIRED},
+    shape=lambda op: [t.shape + op.inputs[0].shape[1:] for t in op.inputs[1:]],
+    reads_values=True,
+    kernel=_stitch_grad,
+    gradient=lambda op, *gs: [apply("DynamicStitch", op.inputs[1:], cotangents_of(op, gs)), *[None] * op.attrs["num"]],
+    samples=[
+        Sample([f64([1, 2, 3]), [i32([[0, 2]]), i32([2, 1])]], (f64([[1, 0]]), f64([3, 2])), {"num": 2}),
+        Sample([f64([[1, 2]]), [i32(0)]], (f64([1, 2]),), {"num": 1}),
+    ],
+)
+
+
+@public
+def dynamic_stitch(indices: Sequence[Any], data: Sequence[Any], name: str | None = None) -> Tensor:
+    """Put rows of several tensors into one, each at its index.
+
+    In Python: ``for i, rows in zip(indices, data): merged[i] = rows``. So of an index that comes twice the row that
+    stands last holds, and gets all of the gradient. An index that does not come has a row of zeros.
+
+    Parameters
+    ----------
+    indices : list of int32 or int64 Tensor of any shapes
+        One dtype; from 0 up.
+    data : list of Tensor of one dtype
+        Each of the shape of its indices, and of a row: ``indices[m].shape + row``.
+
+    Returns
+    -------
+    Tensor
+        Of shape ``[largest index + 1] + row``.
+
+    Raises
+    ------
+    GraphError
+        If there are no tensors, or not as many of one as of the other.
+    ShapeError
+        If the shapes are known not to fit.
+    OpError
+        When a step runs it, if an index is negative or the shapes do not fit.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> with tg.Graph().as_default():
+    ...     x = tg.constant([1.0, -2.0, 3.0])
+    ...     sign = tg.cast(x > 0.0, "int32")
+    ...     below, above = tg.dynamic_partition(x, sign, 2)
+    ...     places = tg.dynamic_partition(tg.range(3), sign, 2)
+    ...     y = tg.dynamic_stitch(places, [tg.exp(below), tg.sqrt(above)])
+    """
+    if len(indices) != len(data) or not indices:
+        raise GraphError(
+            "dynamic_stitch takes a tensor of data for each of indices",
+            wanted="two lists of one length, at least 1",
+            got=f"{len(indices)} of indices, {len(data)} of data",
+            hint="give dynamic_stitch([i, j], [rows_at_i, rows_at_j])",
+        )
+    return apply("DynamicStitch", list(map(index_tensor, indices)), list(data), name=name)  # type: ignore[no-any-return]
