@@ -109,6 +109,9 @@ class OpDefinition:
         Its outputs are its inputs, as they are.
     shape_only : bool
         The result depends on the shape of its input alone (Shape, Size, Rank).
+    is_part : bool
+        The result is a part of the first input (Gather, Slice): it is taken where that is, so that the part goes to
+        another device and not the whole.
     reads_values : bool
         What it gives, or whether it fails, depends on values in a way that a kernel has to wait for: how large the
         result is, which index is out of range.
@@ -160,6 +163,7 @@ class OpDefinition:
     effects: Effect = Effect.NONE
     forwards: bool = False
     shape_only: bool = False
+    is_part: bool = False
     reads_values: bool = False
     keeps_size: bool = False
     retry: bool = True
@@ -224,6 +228,7 @@ def define(
     effects: Effect = Effect.NONE,
     forwards: bool = False,
     shape_only: bool = False,
+    is_part: bool = False,
     reads_values: bool = False,
     keeps_size: bool = False,
     retry: bool = True,
@@ -260,6 +265,7 @@ def define(
         effects,
         forwards,
         shape_only,
+        is_part,
         reads_values,
         keeps_size,
         retry,

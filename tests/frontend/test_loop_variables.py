@@ -232,3 +232,19 @@ class TestContainers:
         with pytest.raises(tg.GraphError, match="field calls of StepCounters") as caught:
             tg.while_loop(lambda v: v.value < 3, lambda v: v, [StepCounters(number(0))])
         assert "constructor" in caught.value.hint
+
+
+@dataclasses.dataclass
+class Optional:
+    total: object
+    bias: object = None
+
+
+def test_a_field_that_is_none_unless_given_holds_nothing(run):
+    state = tg.while_loop(lambda s: s.total < 5, lambda s: Optional(s.total + 2), [Optional(0)])
+    assert state.bias is None
+    assert run(state) == Optional(6)
+    both = tg.while_loop(lambda s: s.total < 5, lambda s: Optional(s.total + 2, s.bias * 2), [Optional(0, 1)])
+    assert run(both) == Optional(6, 8)
+    with pytest.raises(tg.LoopVariableError, match="1 elements on one side and 2 on the other"):
+        tg.while_loop(lambda s: s.total < 5, lambda s: Optional(s.total + 2, 1), [Optional(0)])

@@ -65,6 +65,10 @@ class Choice:
                 return able
             raise
 
+    def runs(self, type: str, device: DeviceSpec) -> bool:
+        """Whether a device runs operations of a type."""
+        return device not in self._without_kernel(type)
+
     def _without_kernel(self, type: str) -> set[DeviceSpec]:
         if type not in self._unable:
             self._unable[type] = {d for d in self.devices if not self.supports(type, d)}

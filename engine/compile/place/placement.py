@@ -1,13 +1,12 @@
 """Placement: a device for each group of operations that must be together.
 
-What the user asked for comes first. Then four phases place the groups that are left, each by what earlier phases have
-placed (`_PHASES`): arrays and stacks, loop variables, computations, and last the constants, feeds and invariants, which
-cost nothing to have. See docs/design/0009-devices.md.
+What the user asked for comes first. Then phases place the groups that are left, each by what earlier phases have placed
+(`_PHASES`): arrays and stacks, loop variables, computations, and last the constants, feeds and invariants, which cost
+nothing to have. What takes a part of a value moves to where that is. See docs/design/0009-devices.md.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from ...base.device_names import DeviceSpec
@@ -18,7 +17,8 @@ from ...ir.tensor import Tensor
 from ...ir.topological import topological_order
 from ...ir.traits import ABOUT_SERIES, SWITCHES, Role
 from .constraints import Choice, Supports, binds, wished
-from .groups import Group, find_groups, is_invariant, is_loop_merge, stored_by, users_of
+from .groups import PLUMBING, Group, find_groups, is_invariant, is_loop_merge, stored_by, users_of
+from .parts import moves, size_of
 
 _SOURCES = SWITCHES | {Role.CONST, Role.FEED, Role.PARTIAL_FEED, Role.ENTER}  # a Switch is grouped with its data
 
@@ -78,14 +78,15 @@ class _Placement:
         self.users = users_of(operations)
         self.groups = find_groups(operations)
         self.of = {op: group for group in self.groups for op in group.members}
-        self.place_asked(choice)
+        self.choice = choice
+        self.place_asked()
         for phase in _PHASES:
             phase(self)
 
-    def place_asked(self, choice: Choice) -> None:
+    def place_asked(self) -> None:
         """Place groups that may go to one device only: as the user asked, or as another step must find them there."""
         for group in self.groups:
-            group.candidates = choice.candidates(group)
+            group.candidates = self.choice.candidates(group)
             # What outlives steps may not depend on what else a step computes: it goes to the first device allowed.
             if _outlives_step(group) or len(group.candidates) == 1:
                 group.device = group.candidates[0]
@@ -147,7 +148,7 @@ class _Placement:
         sizes: dict[DeviceSpec, int] = {}
         for op in _suppliers(group):
             if (found := self.origin(op)) is not None:
-                sizes[found] = sizes.get(found, 0) + (0 if group.holds_state else _size(op))
+                sizes[found] = sizes.get(found, 0) + (0 if group.holds_state else size_of(op.outputs))
         most = max(sizes.values(), default=0)
         largest = [device for device in sizes if sizes[device] == most]
         # A tie goes to the preferred device, so that a program which asks for nothing stays on the first one.
@@ -162,6 +163,19 @@ class _Placement:
         found = self.of[op].device
         return self.origin(op.inputs[0].op) if found is None and is_invariant(op) else found
 
+    def take_parts(self) -> None:
+        """Move what takes a part of a value to that value, if less crosses to other devices then.
+
+        Until here it counted as being where it was asked for; so what uses the part is there, and gets it there.
+        """
+        for op, device in list(moves(self.operations, lambda op: self.of[op].device, self.is_free)):
+            if self.choice.runs(op.type, device):
+                self.of[op].device = device
+
+    def is_free(self, op: Operation) -> bool:
+        """Whether nothing has to be with an operation but what passes its result on."""
+        return all(member is op or member.role in PLUMBING for member in self.of[op].members)
+
     def place_sources(self) -> None:
         """Place constants, feeds and invariants where they are used first; groups without users where they may be."""
         for op in reversed(self.operations):
@@ -173,12 +187,15 @@ class _Placement:
 
 # States come before loops, so that the device of an array draws the loop variables computed from it. Loops come before
 # computations, since a body follows its variables: a variable on another device than its next value would cost a
-# message in each iteration. Sources go wherever they are used, so they come last.
+# message in each iteration. Sources go wherever they are used, so they come last; parts are
+# taken before that, as what chooses them may be fed where they are taken, and behind it, as they may be of a feed.
 _PHASES: tuple[Callable[[_Placement], None], ...] = (
     _Placement.place_states,
     _Placement.place_loops,
     _Placement.place_computations,
+    _Placement.take_parts,
     _Placement.place_sources,
+    _Placement.take_parts,
 )
 
 
@@ -198,12 +215,6 @@ def _is_wish(op: Operation) -> bool:
 def _suppliers(group: Group) -> list[Operation]:
     """Return what a group gets its data from: what is stored, if it is an array or a series."""
     return group.stored or [t.op for op in group.members for t in _data(op) if t.op not in group.members]
-
-
-def _size(op: Operation) -> int:
-    """Return how many bytes of results there are, as far as that is known: what is not counts as one element."""
-    arrays = [(t.dtype.numpy.itemsize, t.shape) for t in op.outputs if t.dtype.numpy is not None]
-    return sum(itemsize * math.prod(n or 1 for n in (shape if shape.rank else ())) for itemsize, shape in arrays)
 
 
 def _data(op: Operation) -> Sequence[Tensor]:

@@ -141,6 +141,7 @@ define(
     row=_row,
     attrs={"spec": REQUIRED},
     shape=_strided_shape,
+    is_part=True,
     static_shape=_sliced_shape,
     keeps_size=True,
     kernel=lambda xp, x, *bounds, spec: x[_key(spec, bounds)],

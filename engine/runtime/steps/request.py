@@ -99,7 +99,7 @@ def _packer(structure: Any) -> Callable[[list[Any]], Any]:
     flat = all(nest.children(part) is None for _, part in parts)
     if flat and type(structure) in (list, tuple):
         return type(structure)
-    return partial(nest.pack_as, nest.map_structure(lambda leaf: None, structure))
+    return partial(nest.pack_as, nest.map_structure(lambda leaf: ..., structure))
 
 
 def make_request(graph: Graph, fetches: Any) -> Request:
