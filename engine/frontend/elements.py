@@ -15,14 +15,20 @@ from .tensor_array import TensorArray
 
 
 class Elements:
-    """What is gone through: an array for each tensor of `elems`, and the order."""
+    """What is gone through: an array for each tensor of `elems`, the order, and whether the first one begins it."""
 
-    def __init__(self, elems: Any, function: str, reverse: bool = False) -> None:
-        self.function = function
+    def __init__(self, elems: Any, function: str, reverse: bool = False, from_first: bool = False) -> None:
         self.reverse = reverse
         self.tensors = nest.map_structure(convert_to_tensor, elems)
         tensors = nest.flatten(self.tensors)
         self.count = _common_length(tensors, function)
+        if from_first and isinstance(self.count, int) and self.count == 0:
+            raise ShapeError(
+                f"{function} was given no elements and no initializer",
+                wanted="at least one element",
+                got=0,
+                hint="give it an initializer",
+            )
         self.arrays = [TensorArray(t.dtype, self.count).unstack(t) for t in tensors]
 
     def place(self, k: Any) -> Any:
@@ -37,13 +43,6 @@ class Elements:
         """Return the number of the element to begin with, and what has accumulated before it."""
         if initializer is not None:
             return 0, nest.map_structure(convert_to_tensor, initializer)
-        if isinstance(self.count, int) and self.count == 0:
-            raise ShapeError(
-                f"{self.function} was given no elements and no initializer",
-                wanted="at least one element",
-                got=0,
-                hint="give it an initializer",
-            )
         return 1, self.read(0)
 
     def loop(

@@ -148,7 +148,7 @@ def foldl(
     ...     total = tg.foldl(lambda a, x: a + x, tg.constant([1.0, 2.0, 3.0]))
     """
     with name_scope(name, "foldl"):
-        source = Elements(elems, "foldl")
+        source = Elements(elems, "foldl", from_first=initializer is None)
         return _fold(fn, source, initializer, parallel_iterations, back_prop, swap_memory, checkpoint_every)
 
 
@@ -207,7 +207,7 @@ def foldr(
     ...     value = tg.foldr(lambda a, c: a * 0.5 + c, tg.constant([1.0, 2.0, 3.0]))
     """
     with name_scope(name, "foldr"):
-        source = Elements(elems, "foldr", reverse=True)
+        source = Elements(elems, "foldr", reverse=True, from_first=initializer is None)
         return _fold(fn, source, initializer, parallel_iterations, back_prop, swap_memory, checkpoint_every)
 
 
@@ -273,7 +273,7 @@ def scan(
     ...     sums = tg.scan(lambda a, x: a + x, tg.constant([1.0, 2.0, 3.0]))
     """
     with name_scope(name, "scan"):
-        source = Elements(elems, "scan", reverse)
+        source = Elements(elems, "scan", reverse, from_first=initializer is None)
         start, first = source.start(initializer)
         arrays = [
             TensorArray(t.dtype, source.count, infer_shape=infer_shape, element_shape=t.shape if infer_shape else None)

@@ -14,6 +14,7 @@ from ..ir.graph import Graph
 from ..ir.operation import Operation
 from ..ir.static_values import static_value
 from ..ir.tensor import Tensor
+from ..ir.unused import must_be_used
 from ..ops.control.placeholders import identity
 from ..ops.state import tensor_array as _operations  # noqa: F401  declares the operation types used below
 
@@ -217,7 +218,7 @@ class TensorArray:
         """
         tensor = self._element(value)
         self._static.learn(tensor.shape, tensor)
-        return self.with_flow(apply("TensorArrayWrite", self.handle, index, tensor, self.flow, name=name))
+        return self._written(name, "TensorArrayWrite", self.handle, index, tensor, self.flow)
 
     @public
     def stack(self, name: str | None = None) -> Tensor:
@@ -262,7 +263,7 @@ class TensorArray:
                 operation=tensor.op,
                 hint="make it larger, or with dynamic_size=True",
             )
-        return self.with_flow(apply("TensorArrayUnstack", self.handle, tensor, self.flow, name=name))
+        return self._written(name, "TensorArrayUnstack", self.handle, tensor, self.flow)
 
     @public
     def gather(self, indices: Any, name: str | None = None) -> Tensor:
@@ -306,8 +307,7 @@ class TensorArray:
             The array to use from now on.
         """
         tensor = self._rows(value)
-        flow = apply("TensorArrayScatter", self.handle, _integers(indices), tensor, self.flow, name=name)
-        return self.with_flow(flow)
+        return self._written(name, "TensorArrayScatter", self.handle, _integers(indices), tensor, self.flow)
 
     @public
     def concat(self, name: str | None = None) -> Tensor:
@@ -349,7 +349,7 @@ class TensorArray:
         if counts.dtype is not dtypes.int32:
             counts = apply("Cast", counts, dtype=dtypes.int32)
         self._static.learn(_piece(tensor, counts), tensor)
-        return self.with_flow(apply("TensorArraySplit", self.handle, tensor, counts, self.flow, name=name))
+        return self._written(name, "TensorArraySplit", self.handle, tensor, counts, self.flow)
 
     @public
     def size(self, name: str | None = None) -> Tensor:
@@ -384,6 +384,11 @@ class TensorArray:
     def close(self, name: str | None = None) -> Operation:
         """Return an operation that frees the elements; later use is an error."""
         return apply("TensorArrayClose", self.handle, self.flow, name=name)  # type: ignore[no-any-return]
+
+    def _written(self, name: str | None, type: str, *inputs: Any) -> TensorArray:
+        flow = apply(type, *inputs, name=name)
+        must_be_used(flow.op, name)
+        return self.with_flow(flow)
 
     def _element(self, value: Any) -> Tensor:
         return convert_to_tensor(value, self.dtype)

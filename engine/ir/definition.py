@@ -149,6 +149,8 @@ class OpDefinition:
         each operand does which varies among them, where `varying` says so (a vmap rule of JAX, for axis 0).
     row : callable or None
         Of what takes one row of an array, ``row(op)`` is the array and the number of the row; None if it does not.
+    unused : str
+        Of what does nothing unless it is used, the warning where it is not: what is wrong, and what to do.
     samples : tuple of Sample
         Inputs on which tests run it.
     """
@@ -180,6 +182,7 @@ class OpDefinition:
     loads: Callable[[Operation, Shape], Shape] | None = None
     batch: BatchRule | None = None
     row: Callable[[Operation], tuple[Tensor, Tensor] | None] | None = None
+    unused: str = ""
     samples: tuple[Sample, ...] = ()
 
     @property
@@ -245,6 +248,7 @@ def define(
     loads: Callable[[Any, Shape], Shape] | None = None,
     batch: BatchRule | None = None,
     row: Callable[[Any], tuple[Tensor, Tensor] | None] | None = None,
+    unused: str = "",
     samples: Sequence[Sample] = (),
 ) -> OpDefinition:
     """Declare an operation type; see :class:`OpDefinition`."""
@@ -282,6 +286,7 @@ def define(
         loads,
         batch,
         row,
+        unused,
         tuple(samples),
     )
     _REGISTRY[type] = definition

@@ -16,6 +16,7 @@ from ...ir.entry import public
 from ...ir.operation import Operation
 from ...ir.tensor import Tensor
 from ...ir.traits import Effect
+from ...ir.unused import must_be_used
 from ...kernels.memory.contexts import outside
 from ..support.common import PYTHON, nothing, same_as
 from ..support.context import KernelContext
@@ -149,6 +150,8 @@ define(
     kernel=_assert,
     gradient=NotDifferentiable("it has no value"),
     effects=Effect.SHOWS,
+    unused="nothing waits for this assertion, so it is never checked: put what it guards under "
+    "`with control_dependencies([check]):`, where check is what this call returned",
 )
 
 
@@ -158,7 +161,8 @@ def Assert(
 ) -> Operation:
     """Return an operation that fails the step with an OpError unless the condition holds.
 
-    Only what a fetch depends on runs: put uses of what is asserted under ``control_dependencies([operation])``.
+    Only what a fetch depends on runs: put uses of what is asserted under ``control_dependencies([operation])``. A step
+    that is compiled when nothing depends on it, and nobody holds it any more, warns of that.
 
     Parameters
     ----------
@@ -176,9 +180,9 @@ def Assert(
     Operation
         Without outputs.
     """
-    return apply(  # type: ignore[no-any-return]
-        "Assert", condition, list(data), name=name, message=message, summarize=summarize
-    )
+    op: Operation = apply("Assert", condition, list(data), name=name, message=message, summarize=summarize)
+    must_be_used(op, name)
+    return op
 
 
 def _compare(type: str, words: str, x: Any, y: Any, message: str, name: str | None) -> Operation:

@@ -27,6 +27,9 @@ from .gradient_arrays import gradient_array
 from .tensor_array_storage import ArrayStorage
 
 _FLOW = np.float32(0)
+_UNUSED = (
+    "nobody uses the array that this write returned, so nothing is written: go on with that, as in ta = ta.write(...)"
+)
 _HANDLE = NotDifferentiable("it only names an array; cotangents travel along the flow")
 _ANY = {"T": dtypes.VALUES, "I": dtypes.INDEX}
 _READ = {"dtype": REQUIRED, "element_shape": Shape(None)}
@@ -181,6 +184,7 @@ define(
     gradient=_write_gradient,
     stores=lambda op: op.inputs[2].shape,
     effects=Effect.WRITES,
+    unused=_UNUSED,
 )
 
 
@@ -245,6 +249,7 @@ define(
     gradient=_scatter_gradient,
     stores=lambda op: op.inputs[2].shape[1:],
     effects=Effect.WRITES,
+    unused=_UNUSED,
 )
 
 
@@ -324,6 +329,7 @@ define(
     gradient=_unstack_gradient,
     stores=lambda op: op.inputs[1].shape[1:],
     effects=Effect.WRITES,
+    unused=_UNUSED,
 )
 
 _LATE = NotDifferentiable("programs get it when their gradients are built")
@@ -405,6 +411,7 @@ define(
     gradient=_split_gradient,
     stores=lambda op: Shape([None]) + op.inputs[1].shape[1:],
     effects=Effect.WRITES,
+    unused=_UNUSED,
 )
 
 define(

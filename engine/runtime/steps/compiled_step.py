@@ -14,6 +14,7 @@ from ...compile import DevicePlan, StepPlan, Target, compile_step, with_own_tabl
 from ...ir.graph import Graph
 from ...ir.program import Program
 from ...ir.tensor import Tensor
+from ...ir.unused import warn_of_unused
 from ...kernels.core.table import Kind
 from ..devices.session_devices import SessionDevice
 from ..devices.simulated_time import schedulers
@@ -148,13 +149,14 @@ def _counters(parts: Sequence[DevicePlan]) -> StepCounters:
 def compile_request(
     graph: Graph, request: Request, feeds: Sequence[Tensor], target: Target, watched: Sequence[Tensor] = ()
 ) -> CompiledStep:
-    """Compile fetches and feeds into a step.
+    """Compile fetches and feeds into a step, with a warning of what the user forgot in the graph.
 
     Raises
     ------
     GraphError
         If a placeholder that the fetches need is not fed, a static check fails, or there is no device for an operation.
     """
+    warn_of_unused(graph)
     program = Program(graph, feeds, request.tensors, request.targets, watched)
     most = target.settings.specialize if target.shapes is None else 0
     try:
