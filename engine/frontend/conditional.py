@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..base import nest
+from ..base.calling import call
 from ..base.dtypes import bool_, int32, int64
 from ..base.errors import BranchMismatchError, DtypeError, GraphError, ShapeError
 from ..base.source_lines import user_source
@@ -110,7 +111,9 @@ def smart_cond(pred: Any, true_fn: Function, false_fn: Function, name: str | Non
     known = pred if predicate is None else static_value(predicate)
     if known is None:
         return cond(predicate, true_fn, false_fn, name=name)
-    result = _unpack(true_fn() if known else false_fn(), strict=False)
+    result = _unpack(
+        call(true_fn if known else false_fn, (), f"{'true' if known else 'false'}_fn of smart_cond"), False
+    )
     return nest.map_structure(lambda leaf: from_tensor(leaf, to_tensor(leaf, done=bool(known))), result)
 
 
@@ -208,7 +211,7 @@ def case(
 
 def _chain(pairs: list[tuple[Tensor, Function]], default: Function, strict: bool, name: str) -> Any:
     if not pairs:
-        return default()
+        return call(default, (), f"the default of {name}")
     (predicate, function), rest = pairs[0], pairs[1:]
     return cond(predicate, function, lambda: _chain(rest, default, strict, name), strict, name)
 
@@ -259,7 +262,7 @@ def build_branches(predicate: Tensor, functions: Sequence[Function], strict: boo
     regions = [new_region(role) for role in roles]
     count = len(functions)
     order = [1, 0] if predicate.dtype is bool_ else range(count)  # true_fn is called first
-    traced = {i: _unpack(trace(regions[i], functions[i], ()), strict) for i in order}
+    traced = {i: _unpack(trace(regions[i], functions[i], (), f"the {roles[i]} of {name}"), strict) for i in order}
     structures = [traced[i] for i in range(count)]
     for role, structure in zip(roles[1:], structures[1:], strict=True):
         found = nest.difference(structures[0], structure, outer=False)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ..base import nest
+from ..base.calling import call
 from ..base.errors import GraphError
 from ..ir.apply import apply, constant, convert_to_tensor
 from ..ir.entry import opened_for, public
@@ -70,7 +71,7 @@ class _CustomGradient:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         f = self.f
         given = nest.map_structure(convert_to_tensor, args)
-        made = f(*given, **kwargs)
+        made = _called(f, given, kwargs)
         if not (isinstance(made, tuple) and len(made) == 2 and callable(made[1])):
             name = getattr(f, "__qualname__", repr(f))
             raise GraphError(
@@ -123,7 +124,7 @@ def grad_pass_through(f: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(f)
     def passing(*args: Any, **kwargs: Any) -> Any:
-        return f(*args, **kwargs), lambda *dys: dys
+        return _called(f, args, kwargs), lambda *dys: dys
 
     return _CustomGradient(passing)
 
@@ -169,6 +170,12 @@ def recompute_grad(f: Callable[..., Any]) -> Callable[..., Any]:
         name = getattr(f, "__name__", "")
         name = name if name.isidentifier() else "recompute_grad"
         with opened_for((args, kwargs)):
-            return build_branches(constant(0), [lambda: f(*args, **kwargs)], strict=True, name=name, recompute=True)
+            return build_branches(
+                constant(0), [lambda: _called(f, args, kwargs)], strict=True, name=name, recompute=True
+            )
 
     return recomputed
+
+
+def _called(f: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    return call(f, args, f"the function {getattr(f, '__qualname__', f)}", kwargs)

@@ -18,6 +18,7 @@ class Elements:
     """What is gone through: an array for each tensor of `elems`, the order, and whether the first one begins it."""
 
     def __init__(self, elems: Any, function: str, reverse: bool = False, from_first: bool = False) -> None:
+        self.function = function
         self.reverse = reverse
         self.tensors = nest.map_structure(convert_to_tensor, elems)
         tensors = nest.flatten(self.tensors)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..base import nest
+from ..base.calling import call
 from ..base.dtypes import as_dtype
 from ..base.errors import DtypeError, GraphError, LoopVariableError
 from ..base.settings import WINDOW
@@ -84,7 +85,7 @@ def map_fn(
         arrays = [TensorArray(d, source.count, infer_shape=infer_shape) for d in nest.flatten(kinds)]
 
         def step(k: Tensor, arrays: list[TensorArray]) -> Any:
-            values = _mapped(fn(source.read(k)), kinds)
+            values = _mapped(call(fn, [source.read(k)], "the function of map_fn"), kinds)
             return k + 1, [a.write(k, v) for a, v in zip(arrays, values, strict=True)]
 
         _, arrays = source.loop(step, 0, (arrays,), parallel_iterations, back_prop, swap_memory, checkpoint_every)
@@ -283,7 +284,7 @@ def scan(
             arrays = _write(arrays, source.place(0), first)
 
         def step(k: Tensor, total: Any, arrays: list[TensorArray]) -> Any:
-            total = _combine(fn, total, source.read(k))
+            total = _combine(fn, source, total, k)
             return k + 1, total, _write(arrays, source.place(k), total)
 
         _, _, arrays = source.loop(
@@ -328,13 +329,13 @@ def _fold(
     start, first = source.start(initializer)
 
     def step(k: Tensor, total: Any) -> Any:
-        return k + 1, _combine(fn, total, source.read(k))
+        return k + 1, _combine(fn, source, total, k)
 
     return source.loop(step, start, (first,), parallel, back_prop, swap, checkpoint_every)[1]
 
 
-def _combine(fn: Function, total: Any, element: Any) -> Any:
-    result = fn(total, element)
+def _combine(fn: Function, source: Elements, total: Any, k: Tensor) -> Any:
+    result = call(fn, [total, source.read(k)], f"the function of {source.function}")
     found = nest.difference(total, result)
     if found:
         raise LoopVariableError(

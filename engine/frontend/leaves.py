@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from ..base.calling import call
 from ..base.dtypes import DType
 from ..base.errors import GraphError
 from ..ir import scopes
@@ -50,7 +51,7 @@ def dtype_hint(leaf: Any) -> DType | None:
     return leaf.dtype  # type: ignore[no-any-return]
 
 
-def trace(region: Region, function: Any, arguments: Any) -> Any:
-    """Call a user's function once, building what it builds in `region`."""
+def trace(region: Region, function: Any, arguments: Any, what: str) -> Any:
+    """Call a user's function once, building what it builds in `region`; `what` says what it is."""
     with scopes.inside(region):
-        return function(*arguments)
+        return call(function, arguments, what)

@@ -207,7 +207,7 @@ class _Loop:
             )
 
     def trace_predicate(self, function: Callable[..., Any]) -> None:
-        result = trace(self.cond, function, self._arguments(self.cond))
+        result = trace(self.cond, function, self._arguments(self.cond), "the predicate of while_loop")
         if isinstance(result, (bool, np.bool_)) and self.maximum is None:
             raise GraphError(
                 "the predicate of while_loop is a Python bool, which is the same in every iteration",
@@ -240,7 +240,7 @@ class _Loop:
             keep_effects(self.cond, self.cond.results)
 
     def trace_body(self, function: Callable[..., Any]) -> None:
-        structure = trace(self.body, function, self._arguments(self.body))
+        structure = trace(self.body, function, self._arguments(self.body), "the body of while_loop")
         if self.is_sequence and len(self.loop_vars) == 1 and type(structure) not in (list, tuple):
             structure = [structure]
         found = nest.difference(self.loop_vars, structure)

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ..base.calling import call
 from ..base.dtypes import DType, string
 from ..base.errors import GraphError, ShapeError
 from ..base.shapes import Shape
@@ -113,7 +114,7 @@ class Variable(Operators, metaclass=_Kept):
             graph.collections.setdefault("trainable_variables", []).append(self)
 
     def _build(self, initial_value: Any, dtype: Any, shape: Any) -> None:
-        made = initial_value() if callable(initial_value) else initial_value
+        made = call(initial_value, (), "the initial value of a variable") if callable(initial_value) else initial_value
         self.initial_value = convert_to_tensor(made, dtype, name="initial_value")
         self.dtype: DType = self.initial_value.dtype
         self.shape = self.initial_value.shape if shape is None else Shape(shape)

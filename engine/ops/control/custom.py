@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ...base import nest
+from ...base.calling import call
 from ...base.errors import GraphError
 from ...base.shapes import Shape
 from ...ir.definition import REQUIRED, Sample, define
@@ -23,7 +24,7 @@ def _shapes(op: Operation) -> list[Shape]:
 
 def _gradient(op: Operation, *cotangents: Any) -> list[Any]:
     num, function = op.attrs["num"], op.attrs["gradient"]
-    found = _flat(function(*cotangents_of(op, cotangents)))
+    found = _flat(call(function, cotangents_of(op, cotangents), f"the gradient function {_name(function)}"))
     if len(found) != len(op.inputs) - num:
         raise GraphError(
             f"the gradient function {_name(function)} returns the wrong number of gradients",

@@ -1,0 +1,93 @@
+"""Calling a user's function while a graph is built: what is wrong with the function itself is told as such."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from .errors import GraphError
+
+
+def call(function: Any, arguments: Sequence[Any], what: str, named: Mapping[str, Any] | None = None) -> Any:
+    """Return what a function of the user gives for some arguments.
+
+    Parameters
+    ----------
+    function : callable
+        Anything else is refused, as are functions that are ``async def`` or yield.
+    arguments : sequence
+    what : str
+        What the function is, as "the body of while_loop".
+    named : mapping, optional
+        Arguments by name.
+
+    Raises
+    ------
+    GraphError
+        If it is no function, does not take these arguments, or gives what has to be awaited or iterated over. What the
+        function itself raises comes through as it is.
+    """
+    if not callable(function):
+        raise GraphError(
+            f"{what} is not a function",
+            wanted=_wanted(arguments),
+            got=repr(function),
+            hint=f"write {_like(arguments)}: it is called once, while the graph is built",
+        )
+    if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
+        raise _not_plain(function, what)
+    try:
+        result = function(*arguments, **(named or {}))
+    except TypeError as error:
+        # One that was raised by the call itself has no frame below this one.
+        if error.__traceback__ is None or error.__traceback__.tb_next or _takes(function, arguments, named or {}):
+            raise
+        raise GraphError(
+            f"{what} does not take what it is given",
+            wanted=_wanted(arguments),
+            got=f"{_name(function)}{inspect.signature(function, follow_wrapped=False)}",
+            hint=f"give it as many parameters, as in {_like(arguments)}",
+        ) from error
+    if inspect.isawaitable(result) or inspect.isgenerator(result) or inspect.isasyncgen(result):
+        if hasattr(result, "close"):
+            result.close()  # so that nobody is told that it was never awaited
+        raise _not_plain(function, what)
+    return result
+
+
+def _takes(function: Callable[..., Any], arguments: Sequence[Any], named: Mapping[str, Any]) -> bool:
+    """Whether a function takes arguments; true where Python can not tell."""
+    try:
+        signature = inspect.signature(function, follow_wrapped=False)
+    except (TypeError, ValueError):
+        return True
+    try:
+        signature.bind(*arguments, **named)
+    except TypeError:
+        return False
+    return True
+
+
+def _not_plain(function: Callable[..., Any], what: str) -> GraphError:
+    return GraphError(
+        f"{what} is async, or a generator",
+        wanted="a plain function that returns tensors; it is called once, while the graph is built",
+        got=_name(function),
+        hint="await what has to be awaited in a py_function, which steps call",
+    )
+
+
+def _wanted(arguments: Sequence[Any]) -> str:
+    count = len(arguments)
+    return f"a function of {count or 'no'} argument{'' if count == 1 else 's'}"
+
+
+def _like(arguments: Sequence[Any]) -> str:
+    """Return how such a function begins: ``lambda a, b: ...``."""
+    names = ", ".join("abcdefgh"[: len(arguments)]) if len(arguments) <= 8 else "*values"
+    return f"lambda {names}: ..." if names else "lambda: ..."
+
+
+def _name(function: Callable[..., Any]) -> str:
+    return getattr(function, "__qualname__", repr(function))
