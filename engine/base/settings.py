@@ -57,7 +57,7 @@ class Settings:
         Let products of a loop that share a factor, or are added up, be one product.
     hoist_bytes : int
         Most bytes of what is computed for all iterations of a loop at once in front of it, as the products of all its
-        inputs; 0 for never.
+        inputs; 0 for never. Under a limit of memory at most a part of that.
     block_bytes : int
         Most bytes of a block of fed rows, or of their products, that a loop takes at once where all of them would be
         too many; 0 for never. Under a limit of memory at most a part of that.

@@ -98,7 +98,7 @@ PIPELINE: tuple[Pass, ...] = (
     _structured("hoist", hoist_invariants, "hoist"),
     # Loops: what need not be computed in each iteration, and what is faster for many at a time.
     _structured("merge_products", merge_products, "merge_products"),
-    Pass("lift_products", lambda p, t: lift_products(p, t.settings.hoist_bytes), "structured", "hoist_bytes"),
+    Pass("lift_products", lambda p, t: lift_products(p, t.hoist_bytes), "structured", "hoist_bytes"),
     Pass("block", lambda p, t: compute_in_blocks(p, t.block_bytes), "structured", "block_bytes"),
     _structured("narrow", narrow_products, "narrow"),
     _structured("batch", batch_products, "batch"),

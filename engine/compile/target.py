@@ -62,5 +62,13 @@ class Target:
     @property
     def block_bytes(self) -> int:
         """Most bytes of a block of rows or products: little of the least memory limit."""
+        return self._within_limits(self.settings.block_bytes)
+
+    @property
+    def hoist_bytes(self) -> int:
+        """Most bytes of what is computed in front of a loop for all its iterations: as much as a block may have."""
+        return self._within_limits(self.settings.hoist_bytes)
+
+    def _within_limits(self, bytes: int) -> int:
         limits = [device.memory_limit for device in self.devices if device.memory_limit is not None]
-        return min([self.settings.block_bytes, *(limit // _BLOCKS for limit in limits)])
+        return min([bytes, *(limit // _BLOCKS for limit in limits)])
