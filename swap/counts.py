@@ -19,7 +19,7 @@ class SwapCounts:
     limit : int
         Bytes.
     swappable : int
-        Saved values that were large enough to move.
+        Saved values that were large enough to move, if only where no larger one was left to.
     small, held, soon, full : int
         How often a value was too small to move; had another owner, or was part of something larger; would have been
         read again before it could be out and back; found no room in a tier.

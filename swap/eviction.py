@@ -29,18 +29,24 @@ class EvictionQueue:
     ----------
     device : SwapSupport
     slots : SavedSlots
-        The slots saved last, which have no entries yet.
+        Is told that something may have moved.
+    notes : collections.deque
+        Of these slots, those saved last of one kind, which have no entries yet.
     fetch : callable
         That of a SwapEntry.
     """
 
     def __init__(
-        self, device: SwapSupport, slots: SavedSlots, fetch: Callable[[SwapEntry, Array | None], Array]
+        self,
+        device: SwapSupport,
+        slots: SavedSlots,
+        notes: deque[Any],
+        fetch: Callable[[SwapEntry, Array | None], Array],
     ) -> None:
         self._device, self._slots, self._fetch = device, slots, fetch
         self._known: WeakValueDictionary[int, SwapEntry] = WeakValueDictionary()  # by the id of the resident array
         self._front: deque[ref[SwapEntry]] = deque()  # taken next
-        self._queue: deque[ref[SwapEntry] | Slot] = slots.queue  # behind the front
+        self._queue: deque[ref[SwapEntry] | Slot] = notes  # behind the front
         self._origins: dict[int, tuple[ref[Array], Array]] = {}  # array id -> the array, the rows it is a copy of
 
     def __len__(self) -> int:

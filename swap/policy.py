@@ -12,6 +12,7 @@ from ..base.sizes import parse_size
 
 Size = SupportsIndex | str
 MOST_AHEAD = 64  # slots that are brought back before they are read
+NEGLIGIBLE = 256  # bytes of a value below which what is noted of one that moved is hardly less than itself
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +28,8 @@ class SwapPolicy:
         Share of a device's limit, above 0 and at most 1, from which on saved values leave it, oldest first; up to it
         they are brought back ahead of need (Yu et al., 2018, section 5.3).
     minimum : int or str
-        Bytes of the smallest value that moves; what is smaller costs more than it gives.
+        Bytes from which on a value moves. Moving a smaller one costs more than it gives: it moves only where no larger
+        one is left to, and not at all below 256 bytes, unless the minimum is less than that.
     host_limit : int, str or None
         Bytes of the host's memory, outside the devices' limits, that moved values may take; None for any number. What
         goes to the disk, or comes from it, passes through at most 32 MiB more, or one value.
@@ -70,7 +72,8 @@ class SwapPolicy:
         for name in ("minimum", "host_limit", "disk_limit"):
             value = getattr(self, name)
             if value is not None:
-                object.__setattr__(self, name, parse_size(value, f"{name} of a SwapPolicy"))
+                least = 0 if name == "minimum" else 1
+                object.__setattr__(self, name, parse_size(value, f"{name} of a SwapPolicy", least))
         if self.prefetch != "auto" and not self._is_depth():
             raise GraphError(
                 "prefetch of a SwapPolicy is a number of slots",

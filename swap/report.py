@@ -78,7 +78,7 @@ def not_swapped(device: str, reason: str) -> SwapReport:
 
 def _reason(counts: SwapCounts) -> str:
     if not counts.swappable:
-        return "every saved value is smaller than SwapPolicy.minimum" if counts.small else "no loop saved anything"
+        return "every saved value is too small, see SwapPolicy.minimum" if counts.small else "no loop saved anything"
     if counts.full:
         return "there was no room in the tiers: see host_limit and disk of SwapPolicy"
     if counts.soon:

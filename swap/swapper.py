@@ -23,7 +23,7 @@ from .counts import SwapCounts
 from .disk import Extent
 from .entry import Array, State, SwapEntry
 from .eviction import EvictionQueue
-from .policy import SwapPolicy
+from .policy import NEGLIGIBLE, SwapPolicy
 from .prefetch import Prefetcher
 from .tiers import Tiers
 
@@ -76,6 +76,7 @@ class StepSwapper:
             counted,
             device.buffer,
             policy.minimum,
+            NEGLIGIBLE,
             self._goal,
             self.counts,
             device.clock.now,
@@ -83,7 +84,8 @@ class StepSwapper:
             self._prefetch_after,
         )
         self.save, self.note_read = self._slots.save, self._slots.note_read
-        self._queue = EvictionQueue(device, self._slots, self._fetch)
+        self._queue = EvictionQueue(device, self._slots, self._slots.queue, self._fetch)
+        self._small = EvictionQueue(device, self._slots, self._slots.small, self._fetch)
         self._cached: dict[int, ref[SwapEntry]] = {}  # by the entry's id, in the order of arrival: not read yet
         self._prefetcher = Prefetcher(policy, self._batch_bytes, device.clock)
         self._closed = False
@@ -183,6 +185,7 @@ class StepSwapper:
         self._closed = True
         self.copies.close()
         self._queue.clear()
+        self._small.clear()
         self._cached.clear()
         self._prefetcher.clear()
 
@@ -194,53 +197,69 @@ class StepSwapper:
     # ---- out
 
     def _swap_out(self, forced: bool = False) -> bool:
-        """Begin to swap values out, oldest first, until use is below the threshold.
+        """Begin to swap values out until use is below the threshold: large ones, and small ones if there is no other.
 
         Parameters
         ----------
         forced : bool
-            Look at all values, also those that return soon, and stop at the first that gives memory back: the step
-            can not go on otherwise.
+            Look at all values, also those that return soon, and stop at the first large one that gives memory back, or
+            after many small ones: the step can not go on otherwise.
 
         Returns
         -------
         bool
             Whether memory was given back, or will be.
         """
-        begun, stuck, staying = False, False, []
+        for queue, least in ((self._queue, 1), (self._small, self._batch_bytes)):
+            if self._evict(queue, least if forced else None):
+                return True
+            if queue and not forced:
+                return False
+        return False
+
+    def _evict(self, queue: EvictionQueue, wanted: int | None) -> bool:
+        """Begin to swap values of a queue out, oldest first, until so many bytes are, or use is below the threshold."""
+        given, stuck, staying = 0, False, []
         leaving: list[SwapOut] = []
         goal = self._goal - self._batch_bytes  # a batch below the threshold, so that not every push begins a copy
-        if forced:
-            self._queue.gather()
+        if wanted is not None:
+            queue.gather()
         # The queue can hold thousands of values that somebody else has, and this runs at every push above the
         # threshold: so a push looks at a few only. Values held elsewhere go to the end, where later pushes find them.
-        for _ in range(len(self._queue) if forced else min(len(self._queue), _LOOKS)):
+        for _ in range(min(len(queue), _LOOKS) if wanted is None else len(queue)):
             # Bytes on their way out count as free: else each push until the copy ends would send more after them.
-            if (begun and forced) or (not forced and self._pool.live_bytes - self._slots.leaving <= goal):
+            if self._pool.live_bytes - self._slots.leaving <= goal if wanted is None else given and given >= wanted:
                 break
-            entry = self._queue.oldest()
+            entry = queue.oldest()
             # The slot was emptied, or a read has seen to the value; one that is away has nothing to give.
             if entry is None or entry.state not in (State.RESIDENT, State.CACHED):
                 continue
             if not self._device.is_sole_owner(entry):
-                self._queue.append(entry)
+                queue.append(entry)
                 self.counts.held += 1
                 continue
             if entry.state is State.CACHED:
                 entry.become(State.SWAPPED_OUT, location=entry.location)
                 self._schedule_wake()
-                begun = True
-            elif not stuck and (forced or not self._returns_soon(entry)) and self._reserve_location(entry, leaving):
-                begun = True
+                given += entry.size
+            elif (
+                not stuck
+                and (wanted is not None or not self._returns_soon(entry))
+                and self._reserve_location(entry, leaving)
+            ):
+                given += entry.size
             else:
                 # All behind it are younger and return sooner, and a full tier is full for them as well. They stay in
                 # front, in their order; but a CACHED one among them needs no copy and can still be dropped.
                 stuck = True
                 staying.append(entry)
-        self._queue.put_back(staying)
+        queue.put_back(staying)
         for batch in in_batches(leaving, self._batch_bytes):
             self._copy_out(batch)
-        return begun
+        return given > 0
+
+    def _queue_of(self, entry: SwapEntry) -> EvictionQueue:
+        return self._queue if entry.size >= self._minimum else self._small
 
     def _returns_soon(self, entry: SwapEntry) -> bool:
         """Whether a value will be read before it could be out and back: about as long from now as it is old."""
@@ -286,7 +305,7 @@ class StepSwapper:
         else:
             for entry, _, _ in batch:
                 entry.become(State.RESIDENT, array=entry.array)
-            self._queue.put_back([entry for entry, _, _ in batch])
+            self._queue_of(batch[0][0]).put_back([entry for entry, _, _ in batch])
             self.copies.complain(event.error, batch[0][0], "could not be copied out of the device's memory")
         batch.clear()
         self.copies.wake()

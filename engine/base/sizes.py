@@ -25,7 +25,7 @@ _FORM = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-z]*)\s*", re.IGNORECASE | re.ASCII
 _HINT = "write bytes as an int, or '512MiB', '1.5 GiB', '800 MB' (kB, MB, GB, TB: powers of 1000; KiB ... of 1024)"
 
 
-def parse_size(size: SupportsIndex | str, name: str = "size") -> int:
+def parse_size(size: SupportsIndex | str, name: str = "size", least: int = 1) -> int:
     """Read a number of bytes.
 
     Parameters
@@ -34,16 +34,18 @@ def parse_size(size: SupportsIndex | str, name: str = "size") -> int:
         Bytes, or a number with a unit; upper and lower case are the same.
     name : str
         What it is the size of, for the error.
+    least : int
+        The smallest size allowed, 0 or 1.
 
     Returns
     -------
     int
-        Bytes, at least 1; fractions of a byte are dropped.
+        Bytes; fractions of a byte are dropped.
 
     Raises
     ------
     GraphError
-        If it is no size, or none above zero.
+        If it is no size, or smaller.
 
     Examples
     --------
@@ -53,19 +55,20 @@ def parse_size(size: SupportsIndex | str, name: str = "size") -> int:
     try:
         found = _read(size) if isinstance(size, str) else operator.index(size)
     except (TypeError, ValueError, OverflowError):
-        found = 0
-    if isinstance(size, bool) or not 0 < found < 1 << 63:
-        raise GraphError(f"not a size in bytes: {name}", wanted="a number above zero", got=repr(size), hint=_HINT)
+        found = -1
+    if isinstance(size, bool) or not least <= found < 1 << 63:
+        wanted = "a number above zero" if least else "zero, or a number above it"
+        raise GraphError(f"not a size in bytes: {name}", wanted=wanted, got=repr(size), hint=_HINT)
     return found
 
 
 def _read(text: str) -> int:
-    """Return the bytes that a text says, 0 if it says none."""
+    """Return the bytes that a text says, -1 if it says none."""
     match = _FORM.fullmatch(text)
-    unit = _UNITS.get(match[2].lower(), 0) if match else 0
-    if match is None or "." not in match[1]:
-        return int(match[1]) * unit if match else 0
-    return int(float(match[1]) * unit)
+    unit = _UNITS.get(match[2].lower()) if match else None
+    if match is None or unit is None:
+        return -1
+    return int(float(match[1]) * unit) if "." in match[1] else int(match[1]) * unit
 
 
 def format_size(size: int) -> str:

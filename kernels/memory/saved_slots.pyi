@@ -10,6 +10,7 @@ class SavedSlots:
     """The slots of series that hold arrays which may move, in the order in which they were saved."""
 
     queue: deque[Any]
+    small: deque[Any]
     leaving: int
     has_moved: bool
 
@@ -18,6 +19,7 @@ class SavedSlots:
         pool: Pool,
         buffer: type[Any],
         minimum: int,
+        least: int,
         goal: int,
         counts: Any,
         now: Callable[[], float],
@@ -25,7 +27,7 @@ class SavedSlots:
         prefetch_after: Callable[[Any, int], object],
     ) -> None: ...
     def is_swappable(self, value: Any) -> bool:
-        """Say whether a value may move, and count it."""
+        """Say whether a value is large enough to move, and count it."""
 
     def save(self, value: Any, series: Any, index: int) -> None:
         """Note that a slot of a series holds a value."""

@@ -25,7 +25,9 @@ cdef class SavedSlots:
     buffer : type
         Of arrays that may move.
     minimum : int
-        Bytes of the smallest one that does.
+        Bytes from which on one moves.
+    least : int
+        Bytes from which on a smaller one may, where no larger one can.
     goal : int
         Bytes in use beyond which something must leave.
     counts : SwapCounts
@@ -39,8 +41,9 @@ cdef class SavedSlots:
 
     Attributes
     ----------
-    queue : collections.deque
-        Of (weakref to Series, index, seconds), and of weakrefs to what took the place of an array.
+    queue, small : collections.deque
+        Of (weakref to Series, index, seconds), and of weakrefs to what took the place of an array: of the large ones,
+        and of the smaller ones.
     leaving : int
         Bytes that are in use but on their way out.
     has_moved : bool
@@ -49,39 +52,48 @@ cdef class SavedSlots:
 
     cdef Pool pool
     cdef object buffer, counts, now, over_threshold, prefetch_after
-    cdef int64_t minimum, goal, most
-    cdef readonly object queue
+    cdef int64_t minimum, least, goal, most
+    cdef readonly object queue, small
     cdef public int64_t leaving
     cdef public bint has_moved
 
     def __init__(
-            self, Pool pool, type buffer, int64_t minimum, int64_t goal, counts, now, over_threshold, prefetch_after):
-        self.pool, self.buffer, self.minimum, self.goal = pool, buffer, minimum, goal
+            self, Pool pool, type buffer, int64_t minimum, int64_t least, int64_t goal, counts, now, over_threshold,
+            prefetch_after):
+        self.pool, self.buffer, self.minimum, self.least, self.goal = pool, buffer, max(minimum, 1), least, goal
         self.counts, self.now, self.over_threshold, self.prefetch_after = counts, now, over_threshold, prefetch_after
-        self.queue, self.most = deque(), FEW
+        self.queue, self.small, self.most = deque(), deque(), FEW
 
     cpdef bint is_swappable(self, value) except -1:
-        """Say whether a value may move, and count it."""
+        """Say whether a value is large enough to move, and count it."""
+        return self._notes_of(value, self.minimum) is not None
+
+    cdef object _notes_of(self, value, int64_t least):
+        """Return where a value of at least so many bytes is noted, and count it; None for one that does not move."""
         if type(value) is not self.buffer or value.dtype.hasobject:
-            return False
-        if value.nbytes < self.minimum or not value.flags.c_contiguous:
+            return None
+        cdef int64_t nbytes = value.nbytes
+        if nbytes < least or not value.flags.c_contiguous:
             self.counts.small += 1
-            return False
+            return None
         self.counts.swappable += 1
-        return True
+        return self.queue if nbytes >= self.minimum else self.small
 
     def save(self, value, series, int64_t index):
         """Note that a slot of a series holds a value."""
-        if self.is_swappable(value):
-            self.queue.append((ref(series), index, self.now()))
+        notes = self._notes_of(value, min(self.least, self.minimum))
+        if notes is not None:
+            notes.append((ref(series), index, self.now()))
             self.look()
 
     cdef int _sweep(self) except -1:
         """Forget the slots that hold no array any more: many, where inner loops end again and again."""
-        kept = [each for each in self.queue if self._is_of_use(each)]
-        self.queue.clear()
-        self.queue.extend(kept)
-        self.most = max(FEW, 2 * len(kept))
+        self.most = FEW
+        for notes in (self.queue, self.small):
+            kept = [each for each in notes if self._is_of_use(each)]
+            notes.clear()
+            notes.extend(kept)
+            self.most += 2 * len(kept)
 
     cdef bint _is_of_use(self, each) except -1:
         if not isinstance(each, tuple):
@@ -93,7 +105,7 @@ cdef class SavedSlots:
     cpdef look(self):
         """See whether something must leave, now that a value was saved."""
         cdef int64_t live = self.pool.store.live
-        if len(self.queue) > self.most:  # which a sweep sets to twice what is left, so that sweeps cost little in all
+        if len(self.queue) + len(self.small) > self.most:  # which a sweep sets to twice what is left, so that sweeps cost little in all
             self._sweep()
         if live > self.counts.peak:
             self.counts.peak = live

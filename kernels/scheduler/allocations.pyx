@@ -50,8 +50,8 @@ class Found(dict):
     ----------
     byte_counter : ByteCounter or None
         Says what is in the memory, where not all arrays of a plan are.
-    of_resources : set of int
-        Ids of resources that were looked at, and of the arrays that they hold here: their bytes stand at the resource.
+    counted : set of int
+        Ids of resources that were looked at, and of arrays whose bytes stand at the resource or series that holds them.
     """
 
 
@@ -59,7 +59,7 @@ cdef object _resources_in(Pool pool, object resources):
     """Begin with what outlives the step: an array that a variable and an edge both hold is the variable's."""
     found = Found()
     found.byte_counter = None if pool.is_allocator else pool
-    found.of_resources = set()
+    found.counted = set()
     for resource in resources:
         _add_resource(found, resource, pool, resource.label, None)
     return found
@@ -68,13 +68,13 @@ cdef object _resources_in(Pool pool, object resources):
 cdef int _add_resource(object found, object resource, Pool pool, str label, object source) except -1:
     """Add all that a resource holds as one; with a pool only what the pool counts, as others are on other devices."""
     cdef int64_t size = 0
-    found.of_resources.add(id(resource))
+    found.counted.add(id(resource))
     for array in resource.arrays():
         owner = _owner(array)
-        if id(owner) in found or id(owner) in found.of_resources or not _takes(found, owner):
+        if id(owner) in found or id(owner) in found.counted or not _takes(found, owner):
             continue
         if pool is None or pool.counts(owner):
-            found.of_resources.add(id(owner))
+            found.counted.add(id(owner))
             size += owner.nbytes
     if size:
         found[id(resource)] = size, label, None, source
@@ -131,7 +131,7 @@ cdef int _add_value(
     if isinstance(held, Series):
         return _add_each(found, <Series>held, f"values saved for {node.name}", None, node.source)
     if isinstance(held, Resource):  # of this step, or it was looked at before
-        return 0 if id(held) in found.of_resources else _add_resource(found, held, None, held.label, node.source)
+        return 0 if id(held) in found.counted else _add_resource(found, held, None, held.label, node.source)
     return _add(found, held, node.name, tag, node.source)
 
 
@@ -148,13 +148,12 @@ cdef int _add_series(
 cdef int _add_each(object found, Series series, str operation, object tag, object source) except -1:
     """Add all that a series holds as one, without what is there already."""
     cdef int64_t i, size = 0
-    cdef set seen = set()
     for i in range(series.capacity):
         if series.slots[i].form == OBJECT:
             owner = _owner(<object><PyObject*>series.slots[i].bits)
-            if not (id(owner) in seen or id(owner) in found or id(owner) in found.of_resources):
-                seen.add(id(owner))
-                size += owner.nbytes if _takes(found, owner) else 0
+            if not (id(owner) in found or id(owner) in found.counted) and _takes(found, owner):
+                found.counted.add(id(owner))
+                size += owner.nbytes
     if size:
         found[id(series)] = size, operation, tag, source
     return 0
@@ -163,7 +162,7 @@ cdef int _add_each(object found, Series series, str operation, object tag, objec
 cdef int _add(object found, object held, str operation, object tag, object source) except -1:
     """Add an array, or that which it is a view of, unless it is there."""
     owner = _owner(held)
-    if id(owner) not in found.of_resources and _takes(found, owner) and owner.nbytes > 8:
+    if id(owner) not in found.counted and _takes(found, owner) and owner.nbytes > 8:
         found.setdefault(id(owner), (owner.nbytes, operation, tag, source))
     return 0
 

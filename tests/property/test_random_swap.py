@@ -6,6 +6,7 @@ import sys
 import tempfile
 from collections import Counter
 from contextlib import AsyncExitStack, suppress
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 from tagflow.kernels.memory.store import block_counts
 from tagflow.kernels.scheduler.state import live_counts
 from tagflow.streams import CpuDevice, LatencyDevice, ManualDevice, VirtualClock
+from tagflow.swap import swapper
 
 from tests.property.functions import ALL
 from tests.property.program_kinds import Limits
@@ -32,13 +34,20 @@ SMALL = Limits(trips=3, instances=40, depth=3)
 POLICIES = st.fixed_dictionaries(
     {
         "threshold": st.sampled_from([0.3, 0.01, 0.1, 0.5, 0.7, 0.9, 1.0]),
-        "minimum": st.sampled_from([1, 1, 1, 1, 24, 25, 4096]),
+        "minimum": st.sampled_from([0, 1, 1, 1, 24, 25, 4096, 4096]),
         "prefetch": st.one_of(st.just("auto"), st.integers(0, 64)),
     }
 )
 TIERS = st.sampled_from(["host limit and disk", "disk", "host", "host limit", "both limited"])
 BY_CUDA = "tests.simcuda.sessions" in sys.modules  # in a process of its own
 DEVICES = st.sampled_from(["cpu"] if BY_CUDA else ["cpu", "latency", "latency", "manual"])
+
+
+@pytest.fixture(autouse=True, scope="module")
+def small_values_move():
+    """The programs have no values as large as those that may move in earnest."""
+    with mock.patch.object(swapper, "NEGLIGIBLE", 1):
+        yield
 
 
 def types_of(program):

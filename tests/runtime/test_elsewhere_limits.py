@@ -231,7 +231,7 @@ async def test_copies_have_lanes_and_are_reported(graph, x):
     [
         (None, 1, "no memory_limit"),
         (1000, 1, "below the threshold"),
-        (60, 1 << 30, "smaller than SwapPolicy.minimum"),
+        (60, 1 << 30, None),  # what is smaller moves, since nothing else is left to
     ],
 )
 async def test_why_nothing_moved(graph, x, limit, minimum, reason):
@@ -241,9 +241,6 @@ async def test_why_nothing_moved(graph, x, limit, minimum, reason):
         StrictDevice(limit=None if limit is None else limit * SIZE) as device,
         tg.Session(graph, devices=[device], settings=PLAIN, swap=policy) as session,
     ):
-        try:
-            await session.run(gradient, {x: X})
-        except tg.DeviceMemoryError:
-            assert minimum > SIZE
+        await session.run(gradient, {x: X})
         (report,) = session.report().swap
-        assert reason in report.reason
+        assert report.reason is None if reason is None else reason in report.reason

@@ -26,6 +26,9 @@ def test_what_is_no_threshold(threshold):
 @pytest.mark.parametrize("name", ["minimum", "host_limit", "disk_limit"])
 @pytest.mark.parametrize("size", [0, -1, "much", "", True, 2.5, "-3KiB"])
 def test_what_is_no_size(tmp_path, name, size):
+    if (name, size) == ("minimum", 0):
+        assert tg.SwapPolicy(minimum=size).minimum == 0  # all that may move does
+        return
     with pytest.raises(tg.GraphError, match=f"{name} of a SwapPolicy"):
         tg.SwapPolicy(disk=tmp_path, **{name: size})
 
