@@ -25,6 +25,8 @@ from ..ops.control.effects import group
 from ..ops.state.variables import variable_key
 from .function_scope import get_or_make
 
+_INITIALIZERS = "initializers"  # the collection of what initializes all variables
+
 
 class _Kept(type):
     """Gives a function that is called again while a graph is built the variables that it made the first time."""
@@ -324,6 +326,8 @@ def trainable_variables() -> list[Variable]:
 def global_variables_initializer(name: str = "init") -> Operation:
     """Return an operation that assigns every variable made so far its initial value.
 
+    Of variables that are made later, as the slots of an optimizer, it knows nothing: build it last.
+
     Raises
     ------
     GraphError
@@ -336,7 +340,16 @@ def global_variables_initializer(name: str = "init") -> Operation:
             got=f"a call in the {scopes.current_region().path()}",
             hint="call this outside cond and while_loop",
         )
-    return group(*(v.initializer for v in global_variables()), name=name)
+    op = group(*(v.initializer for v in global_variables()), name=name)
+    graph.collections.setdefault(_INITIALIZERS, []).append(op)
+    return op
+
+
+def older_initializer(graph: Graph, name: str) -> Operation | None:
+    """Return the newest initializer of all variables of a graph, if there is one and all are older than a variable."""
+    made = graph.collections.get(_INITIALIZERS, [])
+    own = next((v.initializer for v in graph.collections.get("variables", []) if v.name == name), None)
+    return made[-1] if made and own is not None and own not in made[-1].control_inputs else None
 
 
 @public

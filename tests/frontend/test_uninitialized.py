@@ -2,6 +2,7 @@
 
 import pytest
 import tagflow as tg
+from tagflow.training import AdamOptimizer
 
 
 @pytest.fixture(params=["machine", "reference"])
@@ -39,3 +40,33 @@ def test_in_the_order_of_building(session):
     v.assign(2.0)
     after = tg.report_uninitialized_variables()
     assert session.run([before, after, v.initializer])[1].tolist() == []
+
+
+class TestOfAnInitializerThatIsOlder:
+    def test_the_error_says_so(self, graph):
+        w = tg.Variable([1.0, 2.0], name="w")
+        init = tg.global_variables_initializer()
+        train = AdamOptimizer(0.1).minimize(tg.reduce_sum(tg.square(w)))
+        with tg.SyncSession(graph) as session:
+            session.run(init)
+            with pytest.raises(tg.UninitializedVariableError, match="'w/Adam/") as caught:
+                session.run(train)
+            assert "init = tg.global_variables_initializer()" in caught.value.hint
+            assert "is older than this variable" in caught.value.hint
+
+    def test_nor_does_it_where_a_newer_one_was_not_run(self, graph):
+        tg.global_variables_initializer()
+        w = tg.Variable([1.0, 2.0], name="w")
+        tg.global_variables_initializer()
+        with tg.SyncSession(graph) as session:
+            for read in (w, w + 1.0, tg.tanh(w.read_value())):
+                with pytest.raises(tg.UninitializedVariableError) as caught:
+                    session.run(read)
+                assert caught.value.hint.startswith("run global_variables_initializer() first")
+
+    def test_in_a_loop(self, session):
+        tg.global_variables_initializer()
+        v = tg.Variable(1.0, name="v")
+        y = tg.while_loop(lambda i, _: i < 3, lambda i, _: (i + 1, v.read_value()), [0, 0.0])[1]
+        with pytest.raises(tg.UninitializedVariableError, match="is older than this variable"):
+            session.run(y)

@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from ...base.errors import OpError
+from ...base.errors import OpError, UninitializedVariableError
 from ...compile.plan.plan import Node, Plan
+from ...frontend.variables import older_initializer
 from ...ir.graph import Graph
 from ...ir.operation import Operation
 from ...kernels.scheduler.limited import NoRoom
+from ...ops.state.variables import variable_key
 from ..memory.limits import no_room
 
 
@@ -48,6 +50,8 @@ def complete(graph: Graph, plan: Plan, index: int, tag: str, error: BaseExceptio
         error = no_room(error)
     if not isinstance(error, OpError) or error.tag is not None:  # with a tag it comes from another, nested step
         error = _wrapped(error, operation)
+    if isinstance(error, UninitializedVariableError) and isinstance(operation, Operation):
+        error.hint = _late_variable(graph, operation) or error.hint
     error.tag = tag
     error.device = plan.device or error.device
     error.input_shapes = shapes
@@ -71,6 +75,18 @@ def user_operation(graph: Graph, node: Node) -> Operation | Node:
     if operation is not None and operation.type == node.type and operation.source is node.source:
         return operation
     return node
+
+
+def _late_variable(graph: Graph, read: Operation) -> str | None:
+    """Return what to do if a variable was made behind the initializer of all variables; None if it was not."""
+    key = variable_key(read.inputs[0]) if read.inputs else None
+    older = None if key is None else older_initializer(graph, key[1])
+    if older is None:
+        return None
+    return (
+        f"the initializer built at {older.source} is older than this variable: call global_variables_initializer() "
+        "after all variables are made, those of the optimizer too, and run that"
+    )
 
 
 def _wrapped(error: Exception, operation: Operation | Node) -> OpError:
