@@ -19,6 +19,7 @@ from ..ir.region import Region
 from ..ir.tensor import Tensor
 from ..ir.topological import Captured, uses
 from ..ir.traits import Effect
+from ..ir.unused import unless_it_fails
 from ..ops.control.effects import group
 from ..ops.control.placeholders import no_op
 
@@ -48,7 +49,7 @@ class FunctionScope:
         prefix = scopes.get_default_graph().unique_name(self.name)
         token = _calls.set(_Call(self, prefix))
         try:
-            with scopes.within(name=prefix):
+            with scopes.within(name=prefix), unless_it_fails(scopes.get_default_graph()):
                 yield
         finally:
             _calls.reset(token)

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from ..base.source_lines import Source
@@ -23,6 +24,17 @@ def must_be_used(op: Operation, name: str | None) -> None:
     """Note an operation that the user asked for, unless by a name, under which it may be run later."""
     if name is None:
         op.graph.collections.setdefault(_NOTED, []).append(op)
+
+
+@contextmanager
+def unless_it_fails(graph: Graph) -> Iterator[None]:
+    """Forget what was noted inside if that raises: what was to use it was not built."""
+    before = list(graph.collections.get(_NOTED, ()))
+    try:
+        yield
+    except BaseException:
+        graph.collections[_NOTED] = before
+        raise
 
 
 def warn_of_unused(graph: Graph) -> None:
@@ -39,10 +51,12 @@ def warn_of_unused(graph: Graph) -> None:
         At the line that asked for the operation, with the text of its definition.
     """
     noted: list[Operation] = graph.collections.pop(_NOTED, [])
-    forgotten = [_is_forgotten(noted, i) for i in range(len(noted))]
+    lost = [i for i in range(len(noted)) if _is_held_by_none(noted, i)]
+    waited_for = {control for op in graph.root.walk() for control in op.control_inputs} if lost else set()
+    forgotten = {noted[i] for i in lost} - waited_for
     warning: dict[tuple[Source | None, str], None] = {}
-    for op, lost in zip(noted, forgotten, strict=True):
-        if lost:
+    for op in noted:
+        if op in forgotten:
             warning[op.source, op.definition.unused] = None
         elif not any(tensor._consumers for tensor in op.outputs):
             must_be_used(op, None)
@@ -51,11 +65,12 @@ def warn_of_unused(graph: Graph) -> None:
             warnings.warn_explicit(text, RuntimeWarning, source.file, source.line)
 
 
-def _is_forgotten(noted: Sequence[Operation], i: int) -> bool:
-    """Whether nothing but the graph refers to an operation, or to what it gives."""
+def _is_held_by_none(noted: Sequence[Operation], i: int) -> bool:
+    """Whether nothing but the graph refers to what an operation gives, or to one that gives nothing."""
     outputs = noted[i].outputs
-    known = 2 + len(set(noted[i].inputs)) + len(outputs)  # its region, the graph's names; the tensors that know of it
-    return _others(noted, i) == known and all(_others(outputs, k) == 0 for k in range(len(outputs)))
+    if outputs:
+        return all(_others(outputs, k) == 0 for k in range(len(outputs)))
+    return _others(noted, i) == 2 + len(set(noted[i].inputs))  # its region, the graph's names, the inputs' users
 
 
 def _others(items: Sequence[Any], i: int) -> int:

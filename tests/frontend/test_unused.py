@@ -123,6 +123,25 @@ def test_not_of_what_gradients_and_functions_of_elements_build(warned):
     assert warned(ignored, y, *tg.gradients([tg.reduce_sum(y), read], [x])) == []
 
 
+async def test_not_of_what_a_function_built_that_failed():
+    @tg.function
+    def failing(x):
+        tg.TensorArray("float32", 1).write(0, x)
+        raise KeyError(tg.Assert(x > 0.0).name)
+
+    @tg.function
+    def forgetting(x):
+        tg.TensorArray("float32", 1).write(0, x)
+        tg.assert_greater(x, 0.0)  # a function runs what it checks
+        return x
+
+    with pytest.raises(KeyError):
+        await failing(1.0)
+    with pytest.warns(RuntimeWarning, match="nothing is written") as caught:
+        assert await forgetting(1.0) == 1.0
+    assert len(caught) == 1
+
+
 def test_as_an_error_where_warnings_are(graph):
     x = tg.constant(1.0)
     tg.Assert(x > 0.0)
