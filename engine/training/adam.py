@@ -56,8 +56,8 @@ class AdamOptimizer(Optimizer):
         self._epsilon = epsilon
         self._first: list[Variable] = []
 
-    def _prepare(self, variables: list[Variable]) -> None:
-        """Choose where the powers of beta stand: one pair for each dtype, beside its first variable."""
+    def prepare(self, variables: list[Variable]) -> None:
+        """Choose where the powers of beta stand: one pair for each dtype of `variables`, beside the first of it."""
         for var in variables:
             if all(var.dtype is not v.dtype for v in self._first):
                 self._first.append(var)
@@ -65,18 +65,18 @@ class AdamOptimizer(Optimizer):
     def _powers(self, var: Variable) -> tuple[Variable, Variable]:
         first = next(v for v in self._first if v.dtype is var.dtype)
         beta1, beta2 = (lambda beta=beta: _scalar(beta, var.dtype) for beta in (self._beta1, self._beta2))
-        return self._slot(first, "beta1_power", beta1), self._slot(first, "beta2_power", beta2)
+        return self.slot(first, "beta1_power", beta1), self.slot(first, "beta2_power", beta2)
 
-    def _apply_dense(self, gradient: Tensor, var: Variable) -> Tensor:
+    def apply_dense(self, gradient: Tensor, var: Variable) -> Tensor:
         beta1, beta2 = _scalar(self._beta1, var.dtype), _scalar(self._beta2, var.dtype)
-        m, v = self._zeros_slot(var, "m"), self._zeros_slot(var, "v")
+        m, v = self.zeros_slot(var, "m"), self.zeros_slot(var, "v")
         power1, power2 = self._powers(var)
-        rate = self._rate(var.dtype) * sqrt(1 - power2) / (1 - power1)
+        rate = self.rate(var.dtype) * sqrt(1 - power2) / (1 - power1)
         first = m.assign(beta1 * m + (1 - beta1) * gradient)
         second = v.assign(beta2 * v + (1 - beta2) * square(gradient))
         return var.assign_sub(rate * first / (sqrt(second) + _scalar(self._epsilon, var.dtype)))
 
-    def _finish(self) -> list[Tensor]:
+    def finish(self) -> list[Tensor]:
         return [
             power.assign(power * _scalar(beta, var.dtype))
             for var in self._first

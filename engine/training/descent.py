@@ -30,11 +30,11 @@ class GradientDescentOptimizer(Optimizer):
     def __init__(self, learning_rate: Any, name: str = "GradientDescent") -> None:
         super().__init__(learning_rate, name)
 
-    def _apply_dense(self, gradient: Tensor, var: Variable) -> Tensor:
-        return var.assign_sub(self._rate(var.dtype) * gradient)
+    def apply_dense(self, gradient: Tensor, var: Variable) -> Tensor:
+        return var.assign_sub(self.rate(var.dtype) * gradient)
 
-    def _apply_sparse(self, gradient: IndexedSlices, var: Variable) -> Tensor:
-        return var.scatter_sub(gradient.indices, self._rate(var.dtype) * gradient.values)
+    def apply_sparse(self, gradient: IndexedSlices, var: Variable) -> Tensor:
+        return var.scatter_sub(gradient.indices, self.rate(var.dtype) * gradient.values)
 
 
 class MomentumOptimizer(Optimizer):
@@ -58,9 +58,9 @@ class MomentumOptimizer(Optimizer):
         self._momentum = momentum
         self._use_nesterov = use_nesterov
 
-    def _apply_dense(self, gradient: Tensor, var: Variable) -> Tensor:
+    def apply_dense(self, gradient: Tensor, var: Variable) -> Tensor:
         decay = _scalar(self._momentum, var.dtype)
-        slot = self._zeros_slot(var, "momentum")
+        slot = self.zeros_slot(var, "momentum")
         total = slot.assign(decay * slot.value() + gradient)
         direction = gradient + decay * total if self._use_nesterov else total
-        return var.assign_sub(self._rate(var.dtype) * direction)
+        return var.assign_sub(self.rate(var.dtype) * direction)

@@ -27,10 +27,13 @@ Gradient = Tensor | IndexedSlices | None
 
 
 class Optimizer:
-    """Base of the optimizers: a subclass says what one gradient does to one variable.
+    """Base of the optimizers: a subclass says by `apply_dense` what one gradient does to one variable.
 
     Updates run inside the graph. Every gradient of a step is computed from the values its variables had when the
     step began. Clip between ``compute_gradients`` and ``apply_gradients``.
+
+    A subclass may also define `apply_sparse`, and `prepare` and `finish` for what comes before and after all updates.
+    What it keeps from step to step are slots (`zeros_slot`, `slot`); `rate` is the learning rate.
 
     Parameters
     ----------
@@ -38,6 +41,32 @@ class Optimizer:
         Step size; a tensor may change from step to step, a callable is called when the update is built.
     name : str
         Begins the names of slots.
+
+    Examples
+    --------
+    RMSProp, whose steps are divided by a running root mean square of the gradient:
+
+    >>> import tagflow as tg
+    >>> from tagflow.training import Optimizer
+    >>> class RMSProp(Optimizer):
+    ...     def __init__(self, learning_rate=0.001, decay=0.9, epsilon=1e-7, name="RMSProp"):
+    ...         super().__init__(learning_rate, name)
+    ...         self.decay, self.epsilon = decay, epsilon
+    ...
+    ...     def apply_dense(self, gradient, var):
+    ...         slot = self.zeros_slot(var, "rms")
+    ...         mean = slot.assign(self.decay * slot + (1 - self.decay) * tg.square(gradient))
+    ...         return var.assign_sub(self.rate(var.dtype) * gradient * tg.rsqrt(mean + self.epsilon))
+    >>> with tg.Graph().as_default() as graph:
+    ...     w = tg.Variable([1.0, -2.0], name="w")
+    ...     train = RMSProp(0.1).minimize(tg.reduce_sum(tg.square(w)))
+    ...     init = tg.global_variables_initializer()
+    >>> with tg.SyncSession(graph) as session:
+    ...     session.run(init)
+    ...     for _ in range(30):
+    ...         session.run(train)
+    ...     bool(abs(session.run(w)).max() < 0.1)
+    True
     """
 
     def __init__(self, learning_rate: Any, name: str) -> None:
@@ -144,10 +173,10 @@ class Optimizer:
                 got=", ".join(v.name for _, v in pairs) or "none",
                 hint="look for stop_gradient or an integer cast",
             )
-        self._prepare([v for _, v in updated])
+        self.prepare([v for _, v in updated])
         updates = [self._apply(g, v) for g, v in updated]
         with control_dependencies(updates):
-            after = self._finish()
+            after = self.finish()
             if global_step is not None:
                 after.append(global_step.assign_add(1))
         return group(*updates, *after, name=name or self.name)
@@ -167,33 +196,99 @@ class Optimizer:
     def _apply(self, gradient: Any, var: Variable) -> Tensor:
         with scopes.within(device=(var.device,) if var.device else scopes.current().device):
             if isinstance(gradient, IndexedSlices):
-                return self._apply_sparse(gradient, var)
-            return self._apply_dense(gradient, var)
+                return self.apply_sparse(gradient, var)
+            return self.apply_dense(gradient, var)
 
-    def _prepare(self, variables: list[Variable]) -> None:
-        """Make what the updates need; called before any of them."""
+    # ---- what a subclass defines, and what it does that with
 
-    def _apply_dense(self, gradient: Tensor, var: Variable) -> Tensor:
-        """Return the update of one variable."""
+    def prepare(self, variables: list[Variable]) -> None:
+        """Make what the updates of `variables` need; called before any of them. Does nothing here."""
+
+    def apply_dense(self, gradient: Tensor, var: Variable) -> Tensor:
+        """Return the update of one variable; every optimizer defines this.
+
+        Parameters
+        ----------
+        gradient : Tensor of the shape and dtype of the variable
+        var : Variable
+
+        Returns
+        -------
+        Tensor
+            Of an operation that changes `var`, as ``var.assign_sub(...)``. It is on the variable's device, and every
+            gradient is computed from what variables were before the step.
+        """
         raise NotImplementedError
 
-    def _apply_sparse(self, gradient: IndexedSlices, var: Variable) -> Tensor:
-        """Return the update of one variable by rows; made dense unless a subclass knows better."""
-        return self._apply_dense(gradient._as_tensor(), var)
+    def apply_sparse(self, gradient: IndexedSlices, var: Variable) -> Tensor:
+        """Return the update of one variable of which only rows have a gradient; here that is made dense.
 
-    def _finish(self) -> list[Tensor]:
-        """Return the updates that follow all others."""
+        Parameters
+        ----------
+        gradient : IndexedSlices
+            Rows may repeat; their gradients add up.
+        var : Variable
+
+        Returns
+        -------
+        Tensor
+            As for `apply_dense`.
+        """
+        return self.apply_dense(gradient._as_tensor(), var)
+
+    def finish(self) -> list[Tensor]:
+        """Return the updates that follow all others, as those of counters. None here."""
         return []
 
-    def _rate(self, dtype: DType) -> Tensor:
+    def rate(self, dtype: DType) -> Tensor:
+        """Return the learning rate.
+
+        Parameters
+        ----------
+        dtype : DType
+            Of the variable that is updated.
+
+        Returns
+        -------
+        Tensor
+            A scalar of that dtype.
+        """
         rate = self._learning_rate
         return _scalar(rate() if callable(rate) else rate, dtype)
 
-    def _zeros_slot(self, var: Variable, name: str) -> Variable:
-        """Return a slot of the variable's shape and dtype that begins as zeros."""
-        return self._slot(var, name, lambda: _zeros(var), var.shape)
+    def zeros_slot(self, var: Variable, name: str) -> Variable:
+        """Return a slot of the shape and dtype of a variable that begins as zeros: `slot` with that initial value.
 
-    def _slot(self, var: Variable, name: str, initial: Any, shape: Any = None) -> Variable:
+        Parameters
+        ----------
+        var : Variable
+        name : str
+
+        Returns
+        -------
+        Variable
+        """
+        return self.slot(var, name, lambda: _zeros(var), var.shape)
+
+    def slot(self, var: Variable, name: str, initial: Any, shape: Any = None) -> Variable:
+        """Return a value that the optimizer keeps for a variable from step to step, made when first asked for.
+
+        Parameters
+        ----------
+        var : Variable
+            On whose device the slot is.
+        name : str
+            What the slot is called, in ``get_slot`` and behind the variable's name.
+        initial : array-like, Tensor or callable
+            As for a Variable, in the dtype of `var`.
+        shape : sequence of int or None, optional
+            As for a Variable.
+
+        Returns
+        -------
+        Variable
+            Not trainable. `global_variables_initializer` initializes it if that is called later.
+        """
         key = (var.name, name)
         if key not in self._slots:
             with scopes.within(name="", device=(), colocate=var.op):

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 import tagflow as tg
-from tagflow.training import AdamOptimizer, GradientDescentOptimizer, MomentumOptimizer
+from tagflow.training import AdamOptimizer, GradientDescentOptimizer, MomentumOptimizer, Optimizer
 
 START = np.array([[1.0, -2.0], [3.0, 0.5], [-1.0, 4.0]])
 TARGET = np.array([[0.5, 1.0], [-1.0, 2.0], [0.0, 0.25]])
@@ -199,3 +199,34 @@ def test_what_can_not_be_optimized_is_refused():
         w = tg.Variable(1.0, name="w")
         with pytest.raises(tg.GraphError, match=r"no variable has a gradient(.|\n)*got: w"):
             AdamOptimizer().minimize(tg.stop_gradient(w * 2.0))
+
+
+class Counting(Optimizer):
+    """An optimizer of a user's own, by all that there is to define: rows lose their gradient over the step's number."""
+
+    def __init__(self, learning_rate):
+        super().__init__(learning_rate, "Counting")
+
+    def prepare(self, variables):
+        self.steps = self.slot(variables[0], "steps", 1.0)
+
+    def apply_dense(self, gradient, var):
+        return var.assign_sub(self.rate(var.dtype) * gradient / tg.cast(self.steps, var.dtype))
+
+    def finish(self):
+        return [self.steps.assign_add(1.0)]
+
+
+def test_an_optimizer_of_ones_own():
+    with tg.Graph().as_default() as graph:
+        w, table = tg.Variable(8.0, name="w"), tg.Variable(np.zeros((3, 2)), name="table")
+        optimizer = Counting(lambda: 0.5)
+        train = optimizer.minimize(w * 2.0 + tg.cast(tg.reduce_sum(tg.gather(table, [1, 1])), "float32"))
+        initialize = tg.global_variables_initializer()
+    assert optimizer.get_slot_names() == ["steps"]
+    with tg.SyncSession(graph) as session:
+        session.run(initialize)
+        for _ in range(2):
+            session.run(train)
+        assert session.run([w, optimizer.get_slot(w, "steps")]) == [8.0 - 1.0 - 0.5, 3.0]
+        assert session.run(table).tolist() == [[0, 0], [-1.5, -1.5], [0, 0]]
