@@ -9,6 +9,7 @@ from tagflow.base import dtypes
 from tagflow.base.errors import DtypeError, GraphError, ShapeError
 from tagflow.base.shapes import Shape
 from tagflow.ir.apply import apply, constant
+from tagflow.ir.definition import NotDifferentiable, Sample, define
 from tagflow.ops.array import argminmax as searching
 from tagflow.ops.control import checks
 from tagflow.ops.control.placeholders import placeholder
@@ -66,10 +67,30 @@ def as_kind(array, dtype):
 
 @pytest.mark.parametrize(("definition", "dtype"), CASES)
 def test_kernel_takes_every_dtype_it_declares(definition, dtype):
+    takes(definition, dtype)
+
+
+TOP_AND_BOTTOM = define(
+    "TestTopAndBottom",
+    "places: *int32, values: *T -> top: T, bottom: T, count: int32",
+    where={"T": dtypes.REAL},
+    shape=lambda op: [Shape([]), Shape([]), Shape([])],
+    kernel=lambda xp, *a: (xp.max(xp.stack(a[2:])), xp.min(xp.stack(a[2:])), np.int32(len(a[2:]))),
+    gradient=NotDifferentiable("it is for a test"),
+    samples=[Sample([[np.int32(0), np.int32(1)], [np.float64(2), np.float64(3)]], (3.0, 2.0, np.int32(2)))],
+)
+
+
+@pytest.mark.parametrize("dtype", dtypes.REAL, ids=str)
+def test_a_kernel_of_several_results_and_lists_takes_every_dtype_too(dtype):
+    takes(TOP_AND_BOTTOM, dtype)
+
+
+def takes(definition, dtype):
+    """Run the first sample of a definition with inputs of a dtype, and hold what comes against what was inferred."""
     sample = definition.samples[0]
-    first = next(p.type for p in definition.signature.inputs if p.type == "T")
     inputs = [
-        [as_kind(a, dtype) for a in x] if p.many else as_kind(np.asarray(x), dtype) if p.type == first else x
+        x if p.type != "T" else [as_kind(a, dtype) for a in x] if p.many else as_kind(np.asarray(x), dtype)
         for p, x in zip(definition.signature.inputs, sample.inputs, strict=True)
     ]
     if definition.type in ("FloorDiv", "FloorMod"):
@@ -77,8 +98,8 @@ def test_kernel_takes_every_dtype_it_declares(definition, dtype):
     if definition.type == "Pow":
         inputs[1] = as_kind(np.abs(inputs[1]), dtype)
     made = apply(definition.type, *inputs, **{**sample.attrs, **wider(definition, dtype)})
-    result = value(made)
-    assert np.shape(result) == made.shape
+    for tensor in made if isinstance(made, list) else [made]:
+        assert np.shape(value(tensor)) == tensor.shape
 
 
 def wider(definition, dtype):
