@@ -11,6 +11,7 @@ import pytest
 import tagflow as tg
 from tagflow import streams
 from tagflow.compile import PIPELINE
+from tagflow.ir.definition import _REGISTRY, all_definitions
 
 from tests.architecture.layers import LAYERS
 
@@ -36,8 +37,18 @@ EXAMPLES = [example(name, line, code) for name, text in NAMES.items() for line, 
 def run(name, line, code):
     """Execute a block as a module of its own, its lines numbered as in its page."""
     namespace = {"__name__": "example"}
-    exec(compile("\n" * (line - 1) + code, ROOT / name, "exec"), namespace)
+    try:
+        exec(compile("\n" * (line - 1) + code, ROOT / name, "exec"), namespace)
+    finally:
+        forget_operations(namespace["__name__"])
     return namespace
+
+
+def forget_operations(module):
+    """Take back what a module has defined, which other tests would take for operations of tagflow."""
+    for definition in all_definitions():
+        if definition.shape.__module__ == module:
+            del _REGISTRY[definition.type]
 
 
 @pytest.mark.usefixtures("fast_paths")

@@ -33,6 +33,7 @@ LAYERS = {
     "tagflow.compile": 5,
     "tagflow.runtime": 6,
     "tagflow.training": 7,
+    "tagflow.operations": 7,
     "tagflow.distributed": 7,
     "tagflow.profiling": 7,
     "tagflow": 8,

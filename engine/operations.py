@@ -1,0 +1,21 @@
+"""What definitions of operations are made of, for those that stand outside of this package.
+
+See docs/operations.md.
+"""
+
+from .ir.apply import apply
+from .ir.definition import REQUIRED, NotDifferentiable, OpDefinition, Sample, Ufunc, define
+from .ir.traits import Effect
+from .ops.support.context import KernelContext
+
+__all__ = [
+    "REQUIRED",
+    "Effect",
+    "KernelContext",
+    "NotDifferentiable",
+    "OpDefinition",
+    "Sample",
+    "Ufunc",
+    "apply",
+    "define",
+]
