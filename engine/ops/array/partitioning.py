@@ -133,9 +133,9 @@ def _stitch_shape(op: Operation) -> Shape:
                 hint="data[m] has the shape indices[m].shape + the shape of a row",
             )
         row = row.merge(values.shape[index.rank :])
-    known = [static_value(index) for index in indices]
-    count = None if any(k is None for k in known) else max((int(k.max()) + 1 for k in known if k.size), default=0)
-    return Shape([count]) + row
+    known = [value for index in indices if (value := static_value(index)) is not None]
+    largest = max((int(value.max()) for value in known if value.size), default=-1)
+    return Shape([largest + 1 if len(known) == len(indices) else None]) + row
 
 
 def _where_true(xp: Any, mask: Any, rows: Any) -> Any:

@@ -42,7 +42,8 @@ class IndexedSlices:
     def shape(self) -> Shape:
         """Static shape of the tensor it stands for."""
         if self.dense_shape is None:
-            return Shape([None]) + self.values.shape[1:]
+            rows: Shape = self.values.shape[1:]
+            return Shape([None]) + rows
         return static_shape(self.dense_shape)
 
     def _as_tensor(self) -> Tensor:
