@@ -40,7 +40,7 @@ async def test_a_kept_value_is_fed_as_it_is(graph, program, executor):
 
 
 async def test_nobody_else_can_change_it(graph, program, executor):
-    x, y, handle, w = program
+    x, _, handle, w = program
     of_feed, of_variable, of_constant = (tg.get_session_handle(value) for value in (x, w, tg.constant(X)))
     async with tg.Session(graph, executor=executor) as session:
         await session.run(w.initializer)

@@ -94,8 +94,8 @@ def get_session_handle(value: Any, name: str | None = None) -> Tensor:
     """Return what is fetched as a handle: the session keeps the value where it is, for steps that are fed the handle.
 
     ``handle = await session.run(get_session_handle(y))`` is a :class:`TensorHandle`. A later step that is fed it, as in
-    ``await session.run(z, feeds={x: handle})``, computes with the value itself: on the device that it is on it is neither
-    copied nor converted. The memory counts as the session's until nobody holds the handle, or ``handle.delete()``.
+    ``await session.run(z, feeds={x: handle})``, computes with the value itself, which on its device is neither copied
+    nor converted. The memory counts as the session's until nobody holds the handle, or ``handle.delete()``.
 
     Parameters
     ----------

@@ -62,7 +62,7 @@ class Watch:
     [0, 1, 4]
     """
 
-    def __init__(self, tensor: Tensor, *, limit: int = 16, policy: str = "block") -> None:
+    def __init__(self, tensor: Any, *, limit: int = 16, policy: str = "block") -> None:
         if not isinstance(tensor, Tensor) or not tensor.dtype.is_value:
             operation = getattr(tensor, "op", tensor)
             raise GraphError(
@@ -86,7 +86,7 @@ class Watch:
                 got=limit,
                 hint="limit=1 with policy='latest' keeps the newest value",
             )
-        self.tensor = tensor
+        self.tensor: Tensor = tensor
         self.limit = limit
         self.policy = policy
         self.dropped = 0

@@ -21,8 +21,8 @@ _GONE = "fetch get_session_handle(tensor) again, and hold the handle as long as 
 class TensorHandle:
     """A tensor that a session keeps, where it was computed; fetched as ``get_session_handle(tensor)``.
 
-    Feed it in the place of the value, of any placeholder of its dtype and shape. The value is gone when nobody holds the
-    handle, when it is deleted, and with its session; steps that run keep what they were fed.
+    Feed it in the place of the value, to any placeholder of its dtype and shape. The value is gone when nobody holds
+    the handle, when it is deleted, and with its session; steps that run keep what they were fed.
 
     Attributes
     ----------
