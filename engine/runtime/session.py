@@ -278,9 +278,9 @@ class Session(SessionState):
         self._steps.check_admits()
         request, tensors = make_request(self.graph, fetches), resolve_feeds(self.graph, feeds)
         watched = self._steps.watches.tensors
-        for each in ((), *((Watch(self.graph.as_graph_element(tensor)).tensor,) for tensor in watch)):
-            found = tuple(dict.fromkeys([*watched, *each]))
-            await self._steps.compiler.compile(request, tensors, found, self._steps.check_admits)
+        streamed = [Watch(self.graph.as_graph_element(each)).tensor for each in watch]
+        for shown in [watched, *((*watched, each) for each in streamed if each not in watched)]:
+            await self._steps.compiler.compile(request, tensors, shown, self._steps.check_admits)
         return Step(self._steps, request, tensors)
 
     async def partial_run_setup(
@@ -373,23 +373,24 @@ class Session(SessionState):
 
     def statistics(self) -> Statistics:
         """Return a snapshot of counts; those of a closed session too."""
-        steps, ends, admission = self._steps, self._steps.counts, self._steps.admission
-        return Statistics(
-            steps.counts.started,
-            len(steps.running),
-            len(steps.compiler.cache),
-            self._threads.orphaned + self._cores.orphaned,
-            0 if admission is None else admission.waiting,
-            0 if admission is None else admission.refused,
-            ends.finished,
-            ends.failed,
-            ends.cancelled,
-            ends.timed_out,
-            steps.compiler.count,
-            steps.compiler.seconds,
-            0.0 if admission is None else admission.waited,
+        steps, counts, admission = self._steps, self._steps.counts, self._steps.admission
+        found = Statistics(
+            steps_started=counts.started,
+            steps_running=len(steps.running),
+            steps_finished=counts.finished,
+            steps_failed=counts.failed,
+            steps_cancelled=counts.cancelled,
+            steps_timed_out=counts.timed_out,
+            steps_compiled=steps.compiler.count,
+            compile_seconds=steps.compiler.seconds,
+            cached_steps=len(steps.compiler.cache),
+            orphaned=self._threads.orphaned + self._cores.orphaned,
             **memory_figures(self._devices, self.resources),
         )
+        if admission is None:
+            return found
+        waiting, refused, waited = admission.waiting, admission.refused, admission.waited
+        return replace(found, steps_waiting=waiting, steps_refused=refused, waited_seconds=waited)
 
     def list_devices(self) -> list[DeviceAttributes]:
         """Return the session's devices: their names, types, and limits of memory."""
