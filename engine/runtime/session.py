@@ -279,7 +279,7 @@ class Session(SessionState):
         request, tensors = make_request(self.graph, fetches), resolve_feeds(self.graph, feeds)
         watched = self._steps.watches.tensors
         streamed = [Watch(self.graph.as_graph_element(each)).tensor for each in watch]
-        for shown in [watched, *((*watched, each) for each in streamed if each not in watched)]:
+        for shown in [watched, *(tuple(dict.fromkeys([*watched, each])) for each in streamed)]:
             await self._steps.compiler.compile(request, tensors, shown, self._steps.check_admits)
         return Step(self._steps, request, tensors)
 

@@ -326,3 +326,10 @@ async def test_a_stream_leaves_no_garbage(tokens, session):
         assert not [each for each in gc.get_objects() if isinstance(each, tg.StepStream)]
     finally:
         gc.enable()
+
+
+async def test_compiled_beside_watches_of_the_session(tokens, session):
+    session.watch(tokens.total)
+    feeds = [tokens.start, tokens.count]
+    await session.compile(tokens.total, feeds=feeds, watch=[tokens.token, tokens.total])
+    assert session.statistics().cached_steps == 2

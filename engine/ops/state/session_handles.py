@@ -12,6 +12,7 @@ from ...base import dtypes
 from ...base.resources import Resource
 from ...ir.apply import apply
 from ...ir.definition import NotDifferentiable, define
+from ...ir.entry import public
 from ...ir.tensor import Tensor
 from ...ir.traits import Effect
 from ..support.common import scalar
@@ -90,6 +91,7 @@ define(
 )
 
 
+@public
 def get_session_handle(value: Any, name: str | None = None) -> Tensor:
     """Return what is fetched as a handle: the session keeps the value where it is, for steps that are fed the handle.
 
