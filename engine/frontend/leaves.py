@@ -15,6 +15,8 @@ from ..ir.operation import Operation
 from ..ir.region import Region
 from ..ir.tensor import Tensor
 
+_DEEP = 16  # levels of branches and loops from which on a RecursionError is about them
+
 
 def to_tensor(leaf: Any, dtype: DType | None = None, *, done: bool = True) -> Tensor:
     """Return the tensor that carries `leaf` in and out of a region.
@@ -53,5 +55,16 @@ def dtype_hint(leaf: Any) -> DType | None:
 
 def trace(region: Region, function: Any, arguments: Any, what: str) -> Any:
     """Call a user's function once, building what it builds in `region`; `what` says what it is."""
-    with scopes.inside(region):
-        return call(function, arguments, what)
+    try:
+        with scopes.inside(region):
+            return call(function, arguments, what)
+    except RecursionError:
+        depth = len(list(region.ancestors())) - 1
+        if depth < _DEEP:
+            raise  # that is the function's own
+        raise GraphError(
+            "branches and loops are nested too deep",
+            wanted="functions that end when they are called once, while the graph is built",
+            got=f"{what}, {depth} levels deep",
+            hint="a function that calls itself in a branch never ends, since both branches are built: use while_loop",
+        ) from None

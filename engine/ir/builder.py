@@ -166,3 +166,10 @@ def copied(op: Operation, region: Region, inputs: Iterable[Tensor], name: str | 
     fields = {"attrs": dict(op.attrs), "device": op.device, "source": op.source, "origin": op.origin, **more}
     outputs = [(t.dtype, t.shape) for t in op.outputs]
     return Operation(region, op.type, region.graph.unique_name(name or op.name), inputs, outputs, **fields)
+
+
+def made_again(
+    region: Region, type: str, name: str, outputs: Sequence[tuple[DType, Shape]], **fields: Any
+) -> Operation:
+    """Append an operation of a text or a pickle, with the outputs it had; its inputs follow when all are there."""
+    return Operation(region, type, name, (), outputs, **fields)

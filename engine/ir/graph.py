@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from copy import deepcopy
 from typing import Any
 
 from ..base.errors import GraphError
@@ -200,6 +201,19 @@ class Graph:
 
         return parse(text)
 
+    def __reduce__(self) -> Any:
+        from .pickling import details, skeleton
+
+        return _remade, skeleton(self), details(self)
+
+    def __setstate__(self, found: dict[str, Any]) -> None:
+        from .pickling import restore
+
+        restore(self, found)
+
+    def __copy__(self) -> Graph:
+        return deepcopy(self)  # operations belong to one graph
+
     def _register(self, operation: Operation) -> None:
         self._by_name[operation.name] = operation
 
@@ -210,3 +224,11 @@ class Graph:
 
     def __repr__(self) -> str:
         return f"<Graph: {len(self._by_name)} operations>"
+
+
+def _remade(blocks: list[Any], nodes: list[Any]) -> Graph:
+    from .pickling import rebuild
+
+    graph = Graph()
+    rebuild(graph, blocks, nodes)
+    return graph

@@ -233,5 +233,8 @@ class Operation:
         self.outputs.append(tensor)
         return tensor
 
+    def __reduce__(self) -> Any:
+        return type(self.graph).get_operation_by_name, (self.graph, self.name)  # see pickling.py
+
     def __repr__(self) -> str:
         return f"<Operation {self.name} ({self.type})>"

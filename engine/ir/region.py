@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..base.dtypes import DType
 from ..base.errors import GraphError
@@ -127,6 +127,13 @@ class Region:
                     break
             else:
                 levels.pop()
+
+    def __reduce__(self) -> Any:
+        from .pickling import inner_region
+
+        if self.owner is None:
+            return getattr, (self.graph, "root")
+        return inner_region, (self.owner, [region is self for region in self.owner.regions].index(True))
 
     def __repr__(self) -> str:
         return f"<Region {self.path()}: {len(self.operations)} operations>"

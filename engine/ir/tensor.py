@@ -289,5 +289,8 @@ class Tensor(Operators):
         """Return the static shape."""
         return self.shape
 
+    def __reduce__(self) -> Any:
+        return type(self.graph).get_tensor_by_name, (self.graph, self.name)  # see pickling.py
+
     def __repr__(self) -> str:
         return f"<Tensor {self.name} {self.dtype}{self.shape}>"

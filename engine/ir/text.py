@@ -31,6 +31,7 @@ from ..base.errors import GraphError
 from ..base.settings import WINDOW
 from ..base.shapes import Shape
 from ..base.source_lines import user_source
+from .builder import made_again
 from .definition import REQUIRED, definition_of
 from .graph import Graph
 from .operation import Operation
@@ -181,17 +182,9 @@ class _Parser:
         self.reader.end_line()
         regions = self.regions(region) if type_ in ("Cond", "While") else []
         self.check_free(start, name)
-        op = Operation(
-            region,
-            type_,
-            region.graph.unique_name(name),
-            (),
-            outputs,
-            attrs=attrs,
-            regions=regions,
-            device=device,
-            source=self.source,
-        )
+        unique = region.graph.unique_name(name)
+        fields = {"attrs": attrs, "regions": regions, "device": device, "source": self.source}
+        op = made_again(region, type_, unique, outputs, **fields)
         self.ops[name] = op
         self.lines[op] = start
         self.inputs.append((op, inputs, controls))

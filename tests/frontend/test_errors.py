@@ -179,6 +179,29 @@ def test_maximum_iterations_is_an_integer_scalar(maximum):
         while_loop(lambda i: i < 3, lambda i: i + 1, [0], maximum_iterations=maximum)
 
 
+def countdown(n):
+    return cond(n > 0, lambda: countdown(n - 1), lambda: n)
+
+
+def forever(n):
+    return while_loop(lambda i: i < n, lambda i: forever(i), [n])
+
+
+@pytest.mark.parametrize("function", [countdown, forever])
+def test_a_function_that_calls_itself_while_it_is_built(function):
+    with pytest.raises(GraphError, match="nested too deep") as caught:
+        function(constant(3))
+    assert "while_loop" in caught.value.hint
+
+
+def test_a_recursion_of_the_users_own_is_his():
+    def recurse():
+        return recurse()
+
+    with pytest.raises(RecursionError):
+        cond(placeholder("bool", []), recurse, lambda: 1)
+
+
 # ---- tensors out of scope
 
 

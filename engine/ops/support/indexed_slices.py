@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from ...base.dtypes import DType
 from ...base.errors import GraphError
 from ...base.shapes import Shape
 from ...ir.apply import apply
 from ...ir.static_values import static_shape
-from ...ir.tensor import Tensor
+from ...ir.tensor import Operators, Tensor
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,6 +29,8 @@ class IndexedSlices:
     dense_shape : int32 or int64 vector, or None
         Shape of the tensor they stand for, if that is known.
     """
+
+    __array_ufunc__ = None
 
     values: Tensor
     indices: Tensor
@@ -57,3 +60,19 @@ class IndexedSlices:
             )
         places = apply("ExpandDims", self.indices, axis=-1)
         return apply("ScatterNd", places, self.values, self.dense_shape)  # type: ignore[no-any-return]
+
+    def _refuse(self, other: Any = None) -> Any:
+        """Refuse an operator; a tensor on the other side makes a tensor of the rows."""
+        if isinstance(other, Operators):
+            return NotImplemented
+        raise GraphError(
+            "IndexedSlices have no operators",
+            wanted="a tensor",
+            got=f"rows of a tensor of shape {self.shape}",
+            operation=self.values.op,
+            hint="convert_to_tensor(slices) is dense; IndexedSlices(2.0 * slices.values, slices.indices, "
+            "slices.dense_shape) are other rows",
+        )
+
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __matmul__ = __rmatmul__ = __neg__ = _refuse
+    __truediv__ = __rtruediv__ = __floordiv__ = __rfloordiv__ = __mod__ = __rmod__ = __pow__ = __rpow__ = _refuse

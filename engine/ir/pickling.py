@@ -1,0 +1,154 @@
+"""Graphs as values of pickle and copy: flat, so that a long chain of operations is no deep recursion.
+
+A graph is made again from a list of its operations, in which they refer to each other by their places. All else that it
+holds (attributes, variables, what is known of tensors) follows when these are there, and refers to them by their names;
+so do tensors, operations and regions that somebody holds besides the graph.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ..base.dtypes import DType
+from ..base.shapes import Shape
+from ..base.source_lines import Source
+from .builder import made_again
+from .operation import Operation, Origin
+from .region import Region
+from .tensor import Tensor
+
+if TYPE_CHECKING:
+    from .graph import Graph
+
+Place = tuple[int, int]  # of a tensor: the number of its operation, and its own
+
+
+class Block(NamedTuple):
+    """A region, by numbers of regions and operations."""
+
+    parent: int  # -1 for the root
+    role: str
+    operations: list[int]
+    params: list[Place]
+    results: list[Place]
+
+
+class Node(NamedTuple):
+    """An operation without its attributes, by numbers of regions and operations."""
+
+    type: str
+    name: str
+    region: int
+    outputs: list[tuple[DType, Shape, list[int]]]  # with what uses them
+    inputs: list[Place]
+    controls: list[int]
+    regions: list[int]
+    device: str
+    source: Source | None
+    origin: Origin | None
+
+
+def skeleton(graph: Graph) -> tuple[list[Block], list[Node]]:
+    """Return what the regions and the operations of a graph are, without attributes."""
+    operations = graph.get_operations()
+    regions = _regions(graph, operations)
+    of_op = {op: i for i, op in enumerate(operations)}
+    of_region = {region: i for i, region in enumerate(regions)}
+
+    def numbers(found: Iterable[Operation]) -> list[int]:
+        return [of_op[op] for op in found]
+
+    def places(tensors: Iterable[Tensor]) -> list[Place]:
+        return [(of_op[t.op], t.index) for t in tensors]
+
+    blocks = [
+        Block(
+            -1 if r.parent is None else of_region[r.parent],
+            r.role,
+            numbers(r.operations),
+            places(r.params),
+            places(r.results),
+        )
+        for r in regions
+    ]
+    nodes = [
+        Node(
+            op.type,
+            op.name,
+            of_region[op.region],
+            [(t.dtype, t.shape, numbers(t._consumers)) for t in op.outputs],
+            places(op.inputs),
+            numbers(op.control_inputs),
+            [of_region[inner] for inner in op.regions],
+            op.device,
+            op.source,
+            op.origin,
+        )
+        for op in operations
+    ]
+    return blocks, nodes
+
+
+def rebuild(graph: Graph, blocks: Sequence[Block], nodes: Sequence[Node]) -> None:
+    """Fill an empty graph with what `skeleton` returned."""
+    regions = [graph.root]
+    for block in blocks[1:]:
+        regions.append(Region(graph, regions[block.parent], block.role))
+    operations = [
+        made_again(regions[n.region], n.type, n.name, [(dtype, shape) for dtype, shape, _ in n.outputs]) for n in nodes
+    ]
+    for op, node in zip(operations, nodes, strict=True):
+        _connect(op, node, operations, regions)
+    for region, block in zip(regions, blocks, strict=True):
+        region.operations = [operations[i] for i in block.operations]
+        region.params, region.results = _tensors(block.params, operations), _tensors(block.results, operations)
+        region._places = {param: i for i, param in enumerate(region.params)}
+
+
+def _connect(op: Operation, node: Node, operations: Sequence[Operation], regions: Sequence[Region]) -> None:
+    op.inputs = _tensors(node.inputs, operations)
+    op.control_inputs = [operations[i] for i in node.controls]
+    op.regions = tuple(regions[i] for i in node.regions)
+    op.device, op.source, op.origin = node.device, node.source, node.origin
+    for region in op.regions:
+        region.owner = op
+    for tensor, (_, _, users) in zip(op.outputs, node.outputs, strict=True):
+        tensor._consumers = {operations[i]: None for i in users}
+
+
+def _tensors(places: Iterable[Place], operations: Sequence[Operation]) -> list[Tensor]:
+    return [operations[i].outputs[k] for i, k in places]
+
+
+def details(graph: Graph) -> dict[str, Any]:
+    """Return what else a graph holds, which may refer to its tensors, operations and regions."""
+    operations = graph.get_operations()
+    return {
+        "graph": {key: value for key, value in vars(graph).items() if key not in ("root", "_by_name")},
+        "attrs": [op.attrs for op in operations],
+        "derived": [(t, t._derived) for op in operations for t in op.outputs if t._derived],
+        "regions": [(r.resolver, r.reads, r.written) for r in _regions(graph, operations)],
+    }
+
+
+def restore(graph: Graph, found: dict[str, Any]) -> None:
+    """Give a graph made by `rebuild` what `details` returned."""
+    vars(graph).update(found["graph"])
+    operations = graph.get_operations()
+    for op, attrs in zip(operations, found["attrs"], strict=True):
+        op.attrs = attrs
+    for tensor, derived in found["derived"]:
+        tensor._derived = derived
+    for region, noted in zip(_regions(graph, operations), found["regions"], strict=True):
+        region.resolver, region.reads, region.written = noted
+
+
+def inner_region(op: Operation, index: int) -> Region:
+    """Return one of the regions that an operation owns."""
+    return op.regions[index]
+
+
+def _regions(graph: Graph, operations: Iterable[Operation]) -> list[Region]:
+    """Return the regions of a graph, each behind the one that it is in."""
+    return [graph.root, *(region for op in operations for region in op.regions)]
