@@ -174,7 +174,14 @@ from .ops.math.elementwise import (
 )
 from .ops.math.elementwise import round as round
 from .ops.math.linear import l2_loss, matmul, norm
-from .ops.math.random import categorical, random_normal, random_shuffle, random_uniform, truncated_normal
+from .ops.math.random import (
+    categorical,
+    random_normal,
+    random_shuffle,
+    random_uniform,
+    set_random_seed,
+    truncated_normal,
+)
 from .ops.math.reductions import (
     reduce_all,
     reduce_any,
@@ -435,6 +442,7 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "scan",
     "scatter_nd",
     "selu",
+    "set_random_seed",
     "shape",
     "sigmoid",
     "sigmoid_cross_entropy_with_logits",

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from copy import deepcopy
 from typing import Any
+
+import numpy as np
 
 from ..base.errors import GraphError
 from . import scopes
@@ -19,8 +22,9 @@ class Graph:
 
     Parameters
     ----------
-    seed : int, optional
-        Seed of all random operations that have no seed of their own; each still draws other numbers.
+    seed : int or None, optional
+        By which random operations draw, each other numbers; None for one of the operating system's. See
+        :func:`tagflow.set_random_seed`.
 
     Attributes
     ----------
@@ -36,8 +40,8 @@ class Graph:
     True
     """
 
-    def __init__(self, seed: int = 0) -> None:
-        self.seed = seed
+    def __init__(self, seed: int | None = 0) -> None:
+        self.seed = checked_seed(seed)
         self.version = 0
         self.finalized = False
         self.root = Region(self, None, "graph")
@@ -232,3 +236,12 @@ def _remade(blocks: list[Any], nodes: list[Any]) -> Graph:
     graph = Graph()
     rebuild(graph, blocks, nodes)
     return graph
+
+
+def checked_seed(seed: int | None) -> int:
+    """Return a seed of a graph: the one given, or one of the operating system's for None."""
+    if seed is None:
+        return secrets.randbits(63)
+    if isinstance(seed, (int, np.integer)) and not isinstance(seed, bool):
+        return int(seed)
+    raise GraphError("not a seed", wanted="an integer, or None", got=repr(seed), hint="give an integer, as in 7")

@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+import tagflow as tg
 from tagflow.base.dtypes import float32
 from tagflow.base.errors import GraphError
 from tagflow.ir.apply import constant
@@ -137,3 +138,44 @@ def test_shuffle_keeps_the_rows():
 def test_draws_have_no_gradient_and_are_never_merged(type):
     assert not definition_of(type).is_differentiable
     assert definition_of(type).stateful
+
+
+def drawn(graph, build):
+    with graph.as_default():
+        numbers = build()
+    with tg.SyncSession(graph) as session:
+        return session.run(numbers).tolist()
+
+
+def test_the_seed_of_a_graph_changes_all_that_it_draws():
+    def with_seed(seed):
+        def build():
+            tg.set_random_seed(seed)
+            return tg.concat([tg.random_normal([2]), tg.random_normal([2], seed=5)], 0)
+
+        return build
+
+    default = drawn(tg.Graph(), with_seed(0))
+    assert default == drawn(tg.Graph(0), lambda: tg.concat([tg.random_normal([2]), tg.random_normal([2], seed=5)], 0))
+    assert default == drawn(tg.Graph(7), with_seed(0))
+    other = drawn(tg.Graph(), with_seed(1))
+    assert not set(default) & set(other)
+
+
+def test_a_seed_of_the_systems_differs_from_graph_to_graph():
+    graphs = [tg.Graph(seed=None) for _ in range(3)]
+    assert len({graph.seed for graph in graphs}) == 3
+    assert tg.Graph.from_text(graphs[0].to_text()).seed == graphs[0].seed
+    with graphs[0].as_default():
+        before = graphs[0].seed
+        tg.set_random_seed(None)
+    assert graphs[0].seed != before
+    for wrong in ("7", 1.5, True):
+        with pytest.raises(GraphError, match="not a seed"):
+            tg.Graph(wrong)
+
+
+def test_one_more_operation_changes_the_numbers_of_those_built_behind_it():
+    first = drawn(tg.Graph(), lambda: tg.random_uniform([2]))
+    assert first != drawn(tg.Graph(), lambda: [tg.random_uniform([2]), tg.random_uniform([2])][1])
+    assert first == drawn(tg.Graph(), lambda: [tg.random_uniform([2]), tg.random_uniform([2])][0])

@@ -21,6 +21,7 @@ from ...ir import scopes
 from ...ir.apply import apply, convert_to_tensor
 from ...ir.definition import REQUIRED, NotDifferentiable, define
 from ...ir.entry import public
+from ...ir.graph import checked_seed
 from ...ir.operation import Operation
 from ...ir.static_values import static_shape, static_value
 from ...ir.tensor import Tensor
@@ -58,6 +59,39 @@ define(
     gradient=NotDifferentiable("it has no inputs"),
     effects=Effect.INSTANCE,
 )
+
+
+@public
+def set_random_seed(seed: int | None) -> None:
+    """Set the seed of the current graph, by which all its random operations draw: those with a `seed` of their own too.
+
+    The default, 0, is the same in every graph, so each run of a program draws the same numbers. An operation without a
+    `seed` takes the next one of its graph when it is built: one more in front of it changes the numbers it draws, but
+    neither the order in which operations run nor the devices they run on ever do.
+
+    Parameters
+    ----------
+    seed : int or None
+        None for one of the operating system's, so that each run draws other numbers.
+
+    Returns
+    -------
+    None
+
+    Raises
+    ------
+    GraphError
+        If it is something else, or no graph is open.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> with tg.Graph().as_default() as graph:
+    ...     tg.set_random_seed(7)
+    >>> graph.seed
+    7
+    """
+    scopes.get_default_graph().seed = checked_seed(seed)
 
 
 def _seed(seed: int | None) -> int:
