@@ -68,7 +68,7 @@ def cond(
     ...     y = tg.cond(x > 0.0, lambda: x * 2.0, lambda: -x)
     """
     if isinstance(pred, bool):
-        raise GraphError("the predicate of cond is a Python bool", got=pred, hint="use Python's `if` for it")
+        raise GraphError("the predicate of cond is a Python bool", got=pred, hint="use Python's `if`, or smart_cond")
     predicate = _predicate(pred, bool_, "cond")
     return build_branches(predicate, [false_fn, true_fn], strict, name or "cond")
 

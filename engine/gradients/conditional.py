@@ -42,7 +42,7 @@ def _predicate(op: Operation, totals: Sequence[Any]) -> Tensor:
     if not recomputes(op):
         return pred
     given = [t.values if isinstance(t, IndexedSlices) else t for t in totals[: num_results(op)] if t is not None]
-    with scopes.within(control_inputs=tuple(t.op for t in given)):
+    with scopes.within(control_inputs=(*scopes.current().control_inputs, *(t.op for t in given))):
         return apply("Identity", pred)  # type: ignore[no-any-return]
 
 

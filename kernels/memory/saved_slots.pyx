@@ -93,7 +93,7 @@ cdef class SavedSlots:
             kept = [each for each in notes if self._is_of_use(each)]
             notes.clear()
             notes.extend(kept)
-            self.most += 2 * len(kept)
+            self.most += 2 * len(kept)  # twice what is left, so that sweeps cost little in all
 
     cdef bint _is_of_use(self, each) except -1:
         if not isinstance(each, tuple):
@@ -105,7 +105,7 @@ cdef class SavedSlots:
     cpdef look(self):
         """See whether something must leave, now that a value was saved."""
         cdef int64_t live = self.pool.store.live
-        if len(self.queue) + len(self.small) > self.most:  # which a sweep sets to twice what is left, so that sweeps cost little in all
+        if len(self.queue) + len(self.small) > self.most:
             self._sweep()
         if live > self.counts.peak:
             self.counts.peak = live

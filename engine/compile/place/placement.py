@@ -187,8 +187,8 @@ class _Placement:
 
 # States come before loops, so that the device of an array draws the loop variables computed from it. Loops come before
 # computations, since a body follows its variables: a variable on another device than its next value would cost a
-# message in each iteration. Sources go wherever they are used, so they come last; parts are
-# taken before that, as what chooses them may be fed where they are taken, and behind it, as they may be of a feed.
+# message in each iteration. Sources go wherever they are used, so they come last. Parts are taken before that, as what
+# chooses them may be fed where they are taken, and behind it, as they may be of what is fed.
 _PHASES: tuple[Callable[[_Placement], None], ...] = (
     _Placement.place_states,
     _Placement.place_loops,
