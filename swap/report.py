@@ -30,6 +30,19 @@ class SwapReport:
         In which the step could only wait for copies.
     reason : str or None
         Why nothing moved, if nothing did.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> with tg.Graph().as_default() as graph:
+    ...     x = tg.ones([16384])
+    ...     _, y = tg.while_loop(lambda i, a: i < 40, lambda i, a: (i + 1, tg.sin(a)), [0, x])
+    ...     (g,) = tg.gradients(y, [x])
+    >>> with tg.SyncSession(graph, swap=True, memory_limit="1MiB") as session:
+    ...     value = session.run(g)
+    ...     (report,) = session.report().swap
+    >>> report.bytes_out["host"] > 0, report.reason
+    (True, None)
     """
 
     device: str

@@ -9,7 +9,7 @@ from pathlib import Path
 import httpx
 import pytest
 import tagflow as tg
-from tagflow import streams
+from tagflow import streams, swap, training
 from tagflow.compile import PIPELINE
 from tagflow.ir.definition import _REGISTRY, all_definitions
 
@@ -103,13 +103,20 @@ def test_every_rule_has_its_line():
 
 
 MODULES = {m.name for m in pkgutil.walk_packages(tg.__path__, "tagflow.") if ".kernels" not in m.name}
-MODULES |= {m.name for m in pkgutil.walk_packages(streams.__path__, "tagflow.streams.")}
+for package in (streams, swap):
+    MODULES |= {m.name for m in pkgutil.walk_packages(package.__path__, f"{package.__name__}.")}
 
 
+@pytest.mark.usefixtures("fast_paths")
 @pytest.mark.parametrize("name", sorted(MODULES))
 def test_examples_in_docstrings(name):
     result = doctest.testmod(importlib.import_module(name), optionflags=doctest.ELLIPSIS)
     assert result.failed == 0
+
+
+def test_examples_of_the_public_names_are_among_them():
+    public = [getattr(module, name) for module in (tg, training) for name in module.__all__]
+    assert {value.__module__ for value in public if callable(value)} <= MODULES
 
 
 def test_the_pipeline_names_every_row_in_order():

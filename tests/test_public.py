@@ -2,6 +2,7 @@
 
 import ast
 import builtins
+import doctest
 import importlib
 import inspect
 import pkgutil
@@ -121,11 +122,21 @@ def test_docstring_of_a_function_is_whole(name):
     signature = inspect.signature(function)
     takes = [p for p in signature.parameters if p != "name"]
     assert [p for p in takes if not re.search(rf"\b{p}\b", text)] == []
-    if not takes or text.count("\n\n") == 0:  # one sentence says it all
+    if not takes or "\n\n" not in text.partition("\n\nExamples\n")[0]:  # one sentence says it all
         return
     assert "Parameters\n----------" in text
     gives = "Iterator[None]" not in str(signature.return_annotation)
     assert not gives or re.search(r"^(Returns|Yields)\n-", text, re.M)
+
+
+SHOWN = {n: v for n, v in (CALLABLE | CLASSES).items() if not (inspect.isclass(v) and issubclass(v, Exception))}
+SHOWN |= {n: getattr(training, n) for n in training.__all__}
+
+
+@pytest.mark.parametrize("name", SHOWN)
+def test_docstring_has_an_example_that_shows_a_result(name):
+    _, _, examples = inspect.getdoc(SHOWN[name]).partition("\n\nExamples\n--------\n")
+    assert any(example.want for example in doctest.DocTestParser().get_examples(examples))
 
 
 METHODS = {

@@ -15,6 +15,14 @@ class DType:
 
     Values of `resource` tensors are handles (variables, arrays, stacks); a `series` holds one saved value
     per loop iteration. Neither has NumPy elements, and neither can be fed or fetched.
+
+    Examples
+    --------
+    >>> import numpy as np, tagflow as tg
+    >>> tg.complex64.real, tg.bfloat16.is_floating
+    (tagflow.float32, True)
+    >>> tg.float32 == "float32", tg.float32 == np.float32
+    (True, True)
     """
 
     __slots__ = ("name", "numpy")
@@ -160,7 +168,14 @@ _BY_NUMPY = {d.numpy: d for d in ALL if d.numpy is not None}
 
 
 def as_dtype(value: Any) -> DType:
-    """Return the DType that `value` names: a DType, its name, a NumPy dtype or scalar type, or bool/int/float."""
+    """Return the DType that `value` names: a DType, its name, a NumPy dtype or scalar type, or bool/int/float.
+
+    Examples
+    --------
+    >>> import numpy as np, tagflow as tg
+    >>> tg.as_dtype("int64"), tg.as_dtype(np.float16), tg.as_dtype(float)
+    (tagflow.int64, tagflow.float16, tagflow.float32)
+    """
     if isinstance(value, DType):
         return value
     if value is int:

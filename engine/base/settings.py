@@ -91,6 +91,14 @@ class Settings:
     dump : str
         Names of passes, separated by commas, behind which the program is printed to the standard error, or "all". The
         environment variable TAGFLOW_DUMP gives the default.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> settings = tg.Settings(drain_seconds=0.005, workers=0)
+    >>> with tg.Graph().as_default() as graph, tg.SyncSession(graph, settings=settings) as session:
+    ...     int(session.run(tg.reduce_sum(tg.range(5))))
+    10
     """
 
     drain_seconds: float = 1e-3

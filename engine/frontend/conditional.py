@@ -63,9 +63,9 @@ def cond(
     Examples
     --------
     >>> import tagflow as tg
-    >>> with tg.Graph().as_default():
-    ...     x = tg.constant(3.0)
-    ...     y = tg.cond(x > 0.0, lambda: x * 2.0, lambda: -x)
+    >>> f = tg.function(lambda x: tg.cond(x > 0.0, lambda: x * 2.0, lambda: -x))
+    >>> float(f.sync(3.0)), float(f.sync(-5.0))
+    (6.0, 5.0)
     """
     if isinstance(pred, bool):
         raise GraphError("the predicate of cond is a Python bool", got=pred, hint="use Python's `if`, or smart_cond")
@@ -134,6 +134,14 @@ def switch_case(branch_index: Any, branch_fns: Any, default: Function | None = N
     -------
     structure of Tensor
         As for :func:`cond`.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> fns = [lambda: tg.constant("zero"), lambda: tg.constant("one")]
+    >>> f = tg.function(lambda k: tg.switch_case(k, fns, default=lambda: tg.constant("many")))
+    >>> [f.sync(k).item() for k in (0, 1, 7, -1)]
+    ['zero', 'one', 'many', 'many']
     """
     if not isinstance(branch_fns, dict) and any(isinstance(fn, tuple) for fn in branch_fns):
         branch_fns = dict(branch_fns)
@@ -183,6 +191,15 @@ def case(
     -------
     structure of Tensor
         As for :func:`cond`.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> def size(x):
+    ...     pairs = [(x < 10, lambda: tg.constant("small")), (x < 100, lambda: tg.constant("medium"))]
+    ...     return tg.case(pairs, default=lambda: tg.constant("large"))
+    >>> [tg.function(size).sync(x).item() for x in (5, 50, 500)]
+    ['small', 'medium', 'large']
     """
     pairs = list(pred_fn_pairs.items()) if isinstance(pred_fn_pairs, dict) else list(pred_fn_pairs)
     if not pairs:

@@ -76,8 +76,10 @@ def map_fn(
     Examples
     --------
     >>> import tagflow as tg
-    >>> with tg.Graph().as_default():
-    ...     squares = tg.map_fn(lambda x: x * x, tg.constant([1.0, 2.0, 3.0]))
+    >>> tg.function(lambda: tg.map_fn(lambda x: x * x, tg.range(4))).sync()
+    array([0, 1, 4, 9], dtype=int32)
+    >>> tg.function(lambda: tg.map_fn(lambda x: x > 1, tg.range(4), dtype="bool")).sync()
+    array([False, False,  True,  True])
     """
     with name_scope(name, "map"):
         source = Elements(elems, "map_fn")
@@ -145,8 +147,8 @@ def foldl(
     Examples
     --------
     >>> import tagflow as tg
-    >>> with tg.Graph().as_default():
-    ...     total = tg.foldl(lambda a, x: a + x, tg.constant([1.0, 2.0, 3.0]))
+    >>> tg.function(lambda: tg.foldl(lambda a, x: a * 10 + x, tg.constant([1, 2, 3]))).sync()
+    array(123, dtype=int32)
     """
     with name_scope(name, "foldl"):
         source = Elements(elems, "foldl", from_first=initializer is None)
@@ -204,8 +206,8 @@ def foldr(
     Examples
     --------
     >>> import tagflow as tg
-    >>> with tg.Graph().as_default():
-    ...     value = tg.foldr(lambda a, c: a * 0.5 + c, tg.constant([1.0, 2.0, 3.0]))
+    >>> tg.function(lambda: tg.foldr(lambda a, x: a * 10 + x, tg.constant([1, 2, 3]))).sync()
+    array(321, dtype=int32)
     """
     with name_scope(name, "foldr"):
         source = Elements(elems, "foldr", reverse=True, from_first=initializer is None)
@@ -270,8 +272,10 @@ def scan(
     Examples
     --------
     >>> import tagflow as tg
-    >>> with tg.Graph().as_default():
-    ...     sums = tg.scan(lambda a, x: a + x, tg.constant([1.0, 2.0, 3.0]))
+    >>> tg.function(lambda: tg.scan(lambda a, x: a + x, tg.constant([1, 2, 3]))).sync()
+    array([1, 3, 6], dtype=int32)
+    >>> tg.function(lambda: tg.scan(lambda a, x: a + x, tg.constant([1, 2, 3]), initializer=10)).sync()
+    array([11, 13, 16], dtype=int32)
     """
     with name_scope(name, "scan"):
         source = Elements(elems, "scan", reverse, from_first=initializer is None)

@@ -100,8 +100,11 @@ def while_loop(
     Examples
     --------
     >>> import tagflow as tg
-    >>> with tg.Graph().as_default():
-    ...     i, total = tg.while_loop(lambda i, s: i < 10, lambda i, s: (i + 1, s + i), [0, 0])
+    >>> @tg.function
+    ... def digits(n):
+    ...     return tg.while_loop(lambda n, k: n >= 10, lambda n, k: (n // 10, k + 1), [n, 1])[1]
+    >>> int(digits.sync(98765))
+    5
     """
     window = checked_window(parallel_iterations)
     saving = {} if checkpoint_every is None else {"checkpoint_every": _checked_segment(checkpoint_every)}

@@ -64,6 +64,16 @@ def py_function(
         For a blocking function that is ``async def``.
     OpError
         When a step runs it: the function raised (its error is ``__cause__``), or its result does not fit `Tout`.
+
+    Examples
+    --------
+    >>> import asyncio, tagflow as tg
+    >>> async def look_up(key):
+    ...     await asyncio.sleep(0)
+    ...     return {1: "one", 2: "two"}[int(key)]
+    >>> f = tg.function(lambda key: tg.py_function(look_up, [key], "string", output_shapes=[]))
+    >>> f.sync(2).item()
+    'two'
     """
     if blocking and inspect.iscoroutinefunction(func):
         raise GraphError(

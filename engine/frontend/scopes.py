@@ -155,6 +155,17 @@ def colocate_with(op: Any, ignore_existing: bool = False) -> Iterator[None]:
     ------
     GraphError
         If it is of another graph.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> with tg.Graph().as_default():
+    ...     with tg.device("/cpu:1"):
+    ...         x = tg.identity(1.0)
+    ...     with tg.device("/cpu:0"), tg.colocate_with(x):
+    ...         y = tg.identity(2.0)
+    >>> y.device
+    '/device:CPU:1'
     """
     devices = scopes.current().device if op is None and not ignore_existing else ()
     with scopes.within(colocate=None if op is None else _operation(op), device=devices):

@@ -82,14 +82,15 @@ class TensorArray:
     --------
     The squares of a vector's elements:
 
-    >>> import tagflow as tg
-    >>> with tg.Graph().as_default():
-    ...     elems = tg.constant([1.0, 2.0, 3.0])
+    >>> import numpy as np, tagflow as tg
+    >>> @tg.function
+    ... def squares(elems):
     ...     read = tg.TensorArray(dtype=elems.dtype).unstack(elems)
     ...     write = tg.TensorArray(dtype=elems.dtype, size=3)
-    ...     _, write = tg.while_loop(
-    ...         lambda i, ta: i < 3, lambda i, ta: (i + 1, ta.write(i, read.read(i) ** 2.0)), [0, write])
-    ...     squares = write.stack()
+    ...     body = lambda i, ta: (i + 1, ta.write(i, read.read(i) ** 2))
+    ...     return tg.while_loop(lambda i, ta: i < 3, body, [0, write])[1].stack()
+    >>> squares.sync(np.array([1, 2, 3]))
+    array([1, 4, 9])
     """
 
     _is_leaf = True

@@ -89,10 +89,15 @@ class Variable(Operators, metaclass=_Kept):
     Examples
     --------
     >>> import tagflow as tg
-    >>> with tg.Graph().as_default():
+    >>> with tg.Graph().as_default() as graph:
     ...     w = tg.Variable([[1.0, 2.0]], name="w")
-    ...     w
+    ...     before, after = w * 10.0, w.assign_add([[1.0, 1.0]])
+    >>> w
     <Variable w float32[1,2]>
+    >>> with tg.SyncSession(graph) as session:
+    ...     session.run(w.initializer)
+    ...     session.run([before, after])
+    [array([[10., 20.]], dtype=float32), array([[2., 3.]], dtype=float32)]
     """
 
     _is_leaf = True
@@ -312,13 +317,31 @@ class Variable(Operators, metaclass=_Kept):
 
 @public
 def global_variables() -> list[Variable]:
-    """Return the variables of the current graph, in the order they were made."""
+    """Return the variables of the current graph, in the order they were made.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> with tg.Graph().as_default():
+    ...     w, step = tg.Variable(1.0, name="w"), tg.Variable(0, trainable=False, name="step")
+    ...     tg.global_variables()
+    [<Variable w float32[]>, <Variable step int32[]>]
+    """
     return list(scopes.get_default_graph().collections.get("variables", []))
 
 
 @public
 def trainable_variables() -> list[Variable]:
-    """Return the variables of the current graph that were made with ``trainable=True``."""
+    """Return the variables of the current graph that were made with ``trainable=True``.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> with tg.Graph().as_default():
+    ...     w, step = tg.Variable(1.0, name="w"), tg.Variable(0, trainable=False, name="step")
+    ...     tg.trainable_variables()
+    [<Variable w float32[]>]
+    """
     return list(scopes.get_default_graph().collections.get("trainable_variables", []))
 
 
@@ -332,6 +355,17 @@ def global_variables_initializer(name: str = "init") -> Operation:
     ------
     GraphError
         If called inside a branch or a loop body: a step starts it, not a loop.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> with tg.Graph().as_default() as graph:
+    ...     w = tg.Variable([1.0, 2.0], name="w")
+    ...     init = tg.global_variables_initializer()
+    >>> with tg.SyncSession(graph) as session:
+    ...     session.run(init)
+    ...     session.run(w)
+    array([1., 2.], dtype=float32)
     """
     graph = scopes.get_default_graph()
     if scopes.current_region() is not graph.root:
@@ -354,7 +388,19 @@ def older_initializer(graph: Graph, name: str) -> Operation | None:
 
 @public
 def variables_initializer(variables: list[Variable], name: str = "init") -> Operation:
-    """Return an operation that assigns the given variables their initial values."""
+    """Return an operation that assigns the given variables their initial values.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> with tg.Graph().as_default() as graph:
+    ...     v, w = tg.Variable(1.0, name="v"), tg.Variable(2.0, name="w")
+    ...     init = tg.variables_initializer([w])
+    >>> with tg.SyncSession(graph) as session:
+    ...     session.run(init)
+    ...     session.run([v.is_initialized(), w.is_initialized()])
+    [array(False), array(True)]
+    """
     return group(*(v.initializer for v in variables), name=name)
 
 

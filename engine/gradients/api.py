@@ -70,9 +70,13 @@ def gradients(
     Examples
     --------
     >>> import tagflow as tg
-    >>> with tg.Graph().as_default():
+    >>> with tg.Graph().as_default() as graph:
     ...     x = tg.constant(3.0)
-    ...     (g,) = tg.gradients(x * x, [x])
+    ...     (slope,) = tg.gradients(x * x * x, [x])
+    ...     (curvature,) = tg.gradients(slope, [x])
+    >>> with tg.SyncSession(graph) as session:
+    ...     [float(value) for value in session.run([slope, curvature])]
+    [27.0, 18.0]
     """
     if unconnected_gradients not in (NONE, ZERO):
         raise GraphError(

@@ -36,6 +36,17 @@ def hessians(ys: Any, xs: Any, name: str = "hessians") -> list[Tensor]:
     -------
     list of Tensor
         For each x a tensor of shape s + s.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> with tg.Graph().as_default() as graph:
+    ...     x = tg.constant([1.0, 2.0])
+    ...     (h,) = tg.hessians(x[0] * x[0] * x[1], [x])
+    >>> with tg.SyncSession(graph) as session:
+    ...     session.run(h)
+    array([[4., 2.],
+           [2., 0.]], dtype=float32)
     """
     values = nest.flatten(xs)
     first = gradients(ys, values, name=name)

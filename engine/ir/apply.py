@@ -182,6 +182,14 @@ def convert_to_tensor(value: Any, dtype: Any = None, name: str | None = None) ->
         If it has another dtype than asked for.
     GraphError
         If it was made in a branch or a loop body that is not around the current region.
+
+    Examples
+    --------
+    >>> import numpy as np, tagflow as tg
+    >>> with tg.Graph().as_default():
+    ...     x = tg.convert_to_tensor([1.0, 2.0])
+    ...     tg.convert_to_tensor(x) is x, tg.convert_to_tensor([x, x]), tg.convert_to_tensor(np.arange(3)).dtype
+    (True, <Tensor Stack:0 float32[2,2]>, tagflow.int64)
     """
     wanted = None if dtype is None else dtypes.as_dtype(dtype)
     if isinstance(value, (list, tuple)) and as_symbolic(value):
@@ -234,6 +242,19 @@ def constant(value: Any, dtype: Any = None, shape: Any = None, name: str | None 
     -------
     Tensor
         Of the value's shape.
+
+    Examples
+    --------
+    >>> import numpy as np, tagflow as tg
+    >>> with tg.Graph().as_default():
+    ...     for value in (1, 1.0, True, np.float64(1.0)):
+    ...         print(tg.constant(value).dtype)
+    ...     tg.constant(0.5, shape=[2, 3]).shape
+    int32
+    float32
+    bool
+    float64
+    Shape(2, 3)
     """
     if as_symbolic(value):
         raise GraphError("a constant can not hold tensors", got=value, hint="use stack or convert_to_tensor")

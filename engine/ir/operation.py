@@ -69,6 +69,14 @@ class Operation:
         The user's line that asked for it.
     origin : Origin or None
         Which part of a Cond or While it was lowered from.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> with tg.Graph().as_default():
+    ...     y = tg.add(tg.constant([1.0, 2.0], name="x"), 1.0, name="y")
+    >>> y.op, y.op.inputs[0]
+    (<Operation y (Add)>, <Tensor x:0 float32[2]>)
     """
 
     __slots__ = (

@@ -51,7 +51,15 @@ def current_region(hint: str = _OPEN) -> Region:
 
 
 def get_default_graph() -> Graph:
-    """Return the graph new operations go to."""
+    """Return the graph new operations go to.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> with tg.Graph().as_default() as graph:
+    ...     tg.get_default_graph() is graph
+    True
+    """
     return current_region().graph
 
 

@@ -235,6 +235,15 @@ class Tensor(Operators):
 
     Python operators, slicing and NumPy broadcasting build further operations. A tensor has no value outside a
     step, so `bool`, `len`, `iter` and conversion to an array are refused with the construct to use instead.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> with tg.Graph().as_default():
+    ...     x = tg.placeholder("float32", [None, 4], name="x")
+    ...     y = (x[:, ::2] + 1.0) / 2.0
+    >>> x, y.shape, x.rank
+    (<Tensor x:0 float32[?,4]>, Shape(None, 2), 2)
     """
 
     __slots__ = ("op", "index", "dtype", "shape", "_consumers", "_derived", "__weakref__")

@@ -22,9 +22,14 @@ class GradientDescentOptimizer(Optimizer):
     --------
     >>> import tagflow as tg
     >>> from tagflow.training import GradientDescentOptimizer
-    >>> with tg.Graph().as_default():
+    >>> with tg.Graph().as_default() as graph:
     ...     w = tg.Variable(5.0, name="w")
     ...     train = GradientDescentOptimizer(0.1).minimize(tg.square(w))
+    >>> with tg.SyncSession(graph) as session:
+    ...     session.run(w.initializer)
+    ...     session.run(train)
+    ...     float(session.run(w))
+    4.0
     """
 
     def __init__(self, learning_rate: Any, name: str = "GradientDescent") -> None:
@@ -51,6 +56,19 @@ class MomentumOptimizer(Optimizer):
     name : str, optional
     use_nesterov : bool, optional
         Look ahead: step along ``gradient + decay * momentum``.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> from tagflow.training import MomentumOptimizer
+    >>> with tg.Graph().as_default() as graph:
+    ...     w = tg.Variable(8.0, name="w")
+    ...     train = MomentumOptimizer(0.125, momentum=0.5).minimize(tg.square(w))
+    ...     init = tg.global_variables_initializer()
+    >>> with tg.SyncSession(graph) as session:
+    ...     session.run(init)
+    ...     [(session.run(train), float(session.run(w)))[1] for _ in range(3)]
+    [6.0, 3.5, 1.375]
     """
 
     def __init__(self, learning_rate: Any, momentum: Any, name: str = "Momentum", use_nesterov: bool = False) -> None:

@@ -66,6 +66,14 @@ def argmax(input: Any, axis: Any = None, name: str | None = None, output_type: A
     -------
     Tensor
         Of dtype `output_type`, without the axis.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> tg.function(lambda: tg.argmax([[3, 9, 9], [4, -1, 0]], axis=1)).sync()
+    array([1, 0])
+    >>> tg.function(lambda: tg.argmax([[3, 9, 9], [4, -1, 0]])).sync()
+    array([1, 0, 0])
     """
     return _find("ArgMax", input, axis, name, output_type)
 
@@ -83,6 +91,12 @@ def argmin(input: Any, axis: Any = None, name: str | None = None, output_type: A
     -------
     Tensor
         Of dtype `output_type`, without the axis.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> tg.function(lambda: tg.argmin([[3, 9, 9], [4, -1, 0]], axis=1, output_type="int32")).sync()
+    array([0, 1], dtype=int32)
     """
     return _find("ArgMin", input, axis, name, output_type)
 

@@ -72,6 +72,13 @@ def broadcast_to(input: Any, shape: Any, name: str | None = None) -> Tensor:
     ------
     ShapeError
         If `input` does not broadcast to `shape`.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> tg.function(lambda: tg.broadcast_to([[1], [2]], [2, 3])).sync()
+    array([[1, 1, 1],
+           [2, 2, 2]], dtype=int32)
     """
     return apply("BroadcastTo", input, shape_vector(shape), name=name)  # type: ignore[no-any-return]
 

@@ -131,6 +131,14 @@ def concat(values: Any, axis: Any, name: str | None = None) -> Tensor:
     ------
     ShapeError
         If the shapes do not fit.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> tg.function(lambda: tg.concat([[[1, 2]], [[3, 4], [5, 6]]], axis=0)).sync()
+    array([[1, 2],
+           [3, 4],
+           [5, 6]], dtype=int32)
     """
     return apply("Concat", _listed(values, "concat"), name=name, axis=static_int(axis))  # type: ignore[no-any-return]
 
@@ -238,6 +246,14 @@ def unstack(value: Any, num: int | None = None, axis: Any = 0, name: str | None 
     ------
     ShapeError
         If `num` is unknown, or not the number of rows.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> tg.function(lambda: tg.unstack([[1, 2], [3, 4]])).sync()
+    [array([1, 2], dtype=int32), array([3, 4], dtype=int32)]
+    >>> tg.function(lambda: tg.unstack([[1, 2], [3, 4]], axis=1)).sync()
+    [array([1, 3], dtype=int32), array([2, 4], dtype=int32)]
     """
     tensor, axis = convert_to_tensor(value), static_int(axis)
     if num is None and tensor.rank is not None:
@@ -369,6 +385,14 @@ def split(
     ------
     ShapeError
         If the pieces do not add up.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> tg.function(lambda: tg.split(tg.range(4), 2)).sync()
+    [array([0, 1], dtype=int32), array([2, 3], dtype=int32)]
+    >>> tg.function(lambda: tg.split(tg.range(4), [1, -1])).sync()
+    [array([0], dtype=int32), array([1, 2, 3], dtype=int32)]
     """
     axis = static_int(axis)
     if isinstance(num_or_size_splits, (int, np.integer)):

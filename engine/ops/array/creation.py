@@ -76,6 +76,13 @@ def fill(dims: Any, value: Any, name: str | None = None) -> Tensor:
     -------
     Tensor
         Of shape `dims` and the dtype of `value`.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> tg.function(lambda: tg.fill([2, 3], 7)).sync()
+    array([[7, 7, 7],
+           [7, 7, 7]], dtype=int32)
     """
     return apply("Fill", shape_vector(dims), value, name=name)  # type: ignore[no-any-return]
 
@@ -105,6 +112,15 @@ def zeros(shape: Any, dtype: Any = dtypes.float32, name: str | None = None) -> T
     -------
     Tensor
         Of that shape and dtype.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> tg.function(lambda: tg.zeros([2, 3])).sync()
+    array([[0., 0., 0.],
+           [0., 0., 0.]], dtype=float32)
+    >>> tg.function(lambda: tg.zeros([2], "string")).sync()
+    array(['', ''], dtype=StringDType())
     """
     return _filled(shape, 0, dtype, name)
 
@@ -128,6 +144,13 @@ def ones(shape: Any, dtype: Any = dtypes.float32, name: str | None = None) -> Te
     ------
     DtypeError
         If the dtype has no one.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> tg.function(lambda: tg.ones([2, 3], "int32")).sync()
+    array([[1, 1, 1],
+           [1, 1, 1]], dtype=int32)
     """
     if dtypes.as_dtype(dtype) is dtypes.string:
         raise DtypeError("strings have no one", got=dtype, hint="use fill")
@@ -149,6 +172,13 @@ def zeros_like(tensor: Any, dtype: Any = None, name: str | None = None) -> Tenso
     -------
     Tensor
         Of that dtype.
+
+    Examples
+    --------
+    >>> import numpy as np, tagflow as tg
+    >>> f = tg.function(lambda x: tg.zeros_like(x, "int32"), input_signature=[tg.TensorSpec([None])])
+    >>> f.sync([0.5, 1.5, 2.5])
+    array([0, 0, 0], dtype=int32)
     """
     like = convert_to_tensor(tensor)
     return zeros(shape_of(like), like.dtype if dtype is None else dtype, name)
@@ -169,6 +199,12 @@ def ones_like(tensor: Any, dtype: Any = None, name: str | None = None) -> Tensor
     -------
     Tensor
         Of that dtype.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> tg.function(lambda: tg.ones_like([0.5, 1.5, 2.5])).sync()
+    array([1., 1., 1.], dtype=float32)
     """
     like = convert_to_tensor(tensor)
     return ones(shape_of(like), like.dtype if dtype is None else dtype, name)
@@ -233,6 +269,16 @@ def range(start: Any, limit: Any = None, delta: Any = 1, dtype: Any = None, name
     ------
     ShapeError
         If `delta` is known to be zero.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> tg.function(lambda: tg.range(5)).sync()
+    array([0, 1, 2, 3, 4], dtype=int32)
+    >>> tg.function(lambda: tg.range(3, 0, -1)).sync()
+    array([3, 2, 1], dtype=int32)
+    >>> tg.function(lambda: tg.range(0, 1, 0.25)).sync()
+    array([0.  , 0.25, 0.5 , 0.75], dtype=float32)
     """
     bounds = [0, start, delta] if limit is None else [start, limit, delta]
     if dtype is not None:
@@ -299,6 +345,12 @@ def linspace(start: Any, stop: Any, num: Any, name: str | None = None) -> Tensor
     -------
     Tensor
         Vector of length `num`.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> tg.function(lambda: tg.linspace(0, 1, 5)).sync()
+    array([0.  , 0.25, 0.5 , 0.75, 1.  ], dtype=float32)
     """
     ends = _alike([float(v) if isinstance(v, int) else v for v in (start, stop)])
     return apply("LinSpace", *ends, index_tensor(num), name=name)  # type: ignore[no-any-return]
@@ -389,6 +441,16 @@ def one_hot(
     -------
     Tensor
         Of one rank more than `indices`.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> tg.function(lambda: tg.one_hot([2, 0, 7], 3)).sync()
+    array([[0., 0., 1.],
+           [1., 0., 0.],
+           [0., 0., 0.]], dtype=float32)
+    >>> tg.function(lambda: tg.one_hot([1], 2, on_value="hot", off_value="cold")).sync()
+    array([['cold', 'hot']], dtype=StringDType())
     """
     place = -1 if axis is None else static_int(axis)
     marks = index_tensor(indices)
@@ -427,6 +489,15 @@ def eye(
     -------
     Tensor
         Of shape ``batch_shape + [num_rows, num_columns]``.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> tg.function(lambda: tg.eye(2)).sync()
+    array([[1., 0.],
+           [0., 1.]], dtype=float32)
+    >>> tg.function(lambda: tg.eye(1, 3, dtype="int32")).sync()
+    array([[1, 0, 0]], dtype=int32)
     """
     columns = num_rows if num_columns is None else num_columns
     matrix = one_hot(range(num_rows), columns, dtype=dtype, name=None if batch_shape is not None else name)

@@ -193,6 +193,15 @@ def gather(
     Tensor
         Of shape ``params.shape[:axis] + indices.shape[batch_dims:] + params.shape[axis+1:]``. The gradient for
         `params` along axis 0 is an IndexedSlices.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> tg.function(lambda: tg.gather([10, 20, 30], [2, 0, 2])).sync()
+    array([30, 10, 30], dtype=int32)
+    >>> tg.function(lambda: tg.gather([[1, 2, 3], [4, 5, 6]], [2, 0], axis=1)).sync()
+    array([[3, 1],
+           [6, 4]], dtype=int32)
     """
     axis = batch_dims if axis is None else static_int(axis)
     return apply("Gather", params, index_tensor(indices), name=name, axis=axis, batch_dims=batch_dims)  # type: ignore[no-any-return]
@@ -267,6 +276,14 @@ def gather_nd(params: Any, indices: Any, name: str | None = None) -> Tensor:
     -------
     Tensor
         Of shape ``indices.shape[:-1] + params.shape[k:]``.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> tg.function(lambda: tg.gather_nd([[1, 2], [3, 4]], [[0, 1], [1, 0]])).sync()
+    array([2, 3], dtype=int32)
+    >>> tg.function(lambda: tg.gather_nd([[1, 2], [3, 4]], [[1]])).sync()
+    array([[3, 4]], dtype=int32)
     """
     return apply("GatherNd", params, index_tensor(indices), name=name)  # type: ignore[no-any-return]
 
@@ -329,6 +346,12 @@ def scatter_nd(indices: Any, updates: Any, shape: Any, name: str | None = None) 
     ------
     ShapeError
         If the shapes are known not to fit.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> tg.function(lambda: tg.scatter_nd([[1], [3], [1]], [10, 20, 5], [5])).sync()
+    array([ 0, 15,  0, 20,  0], dtype=int32)
     """
     return apply("ScatterNd", index_tensor(indices), updates, shape_vector(shape), name=name)  # type: ignore[no-any-return]
 
@@ -404,6 +427,12 @@ def unsorted_segment_sum(data: Any, segment_ids: Any, num_segments: Any, name: s
     -------
     Tensor
         Of shape ``[num_segments] + data.shape[segment_ids.rank:]``.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> tg.function(lambda: tg.unsorted_segment_sum([1, 2, 3, 4], [1, 0, 1, -1], 3)).sync()
+    array([2, 4, 0], dtype=int32)
     """
     ids, count = index_tensor(segment_ids), index_tensor(num_segments)
     return apply("UnsortedSegmentSum", data, ids, count, name=name)  # type: ignore[no-any-return]

@@ -94,6 +94,14 @@ def transpose(a: Any, perm: Any = None, name: str | None = None, conjugate: bool
     ------
     ShapeError
         If `perm` is not a permutation of the dimensions.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> tg.function(lambda: tg.transpose([[1, 2, 3], [4, 5, 6]])).sync()
+    array([[1, 4],
+           [2, 5],
+           [3, 6]], dtype=int32)
     """
     x = convert_to_tensor(a)
     if conjugate and x.dtype.is_complex:
@@ -147,6 +155,13 @@ def reverse(tensor: Any, axis: Any, name: str | None = None) -> Tensor:
     ------
     ShapeError
         If an axis does not exist or comes twice.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> tg.function(lambda: tg.reverse([[1, 2, 3], [4, 5, 6]], axis=1)).sync()
+    array([[3, 2, 1],
+           [6, 5, 4]], dtype=int32)
     """
     return apply("Reverse", tensor, name=name, axis=static_ints(axis))  # type: ignore[no-any-return]
 
@@ -204,6 +219,13 @@ def tile(input: Any, multiples: Any, name: str | None = None) -> Tensor:
     ------
     ShapeError
         If there is not one multiple for each dimension.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> tg.function(lambda: tg.tile([[1, 2]], [2, 3])).sync()
+    array([[1, 2, 1, 2, 1, 2],
+           [1, 2, 1, 2, 1, 2]], dtype=int32)
     """
     return apply("Tile", input, shape_vector(multiples), name=name)  # type: ignore[no-any-return]
 

@@ -203,6 +203,16 @@ def pad(
         If there is not one pair for each dimension, or a mirror would reach beyond the tensor.
     GraphError
         If the mode is unknown.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> tg.function(lambda: tg.pad([1, 2, 3], [[1, 2]])).sync()
+    array([0, 1, 2, 3, 0, 0], dtype=int32)
+    >>> tg.function(lambda: tg.pad([1, 2, 3], [[1, 2]], "reflect")).sync()
+    array([2, 1, 2, 3, 2, 1], dtype=int32)
+    >>> tg.function(lambda: tg.pad([1, 2, 3], [[1, 2]], "symmetric")).sync()
+    array([1, 1, 2, 3, 3, 2], dtype=int32)
     """
     x, pairs, kind = convert_to_tensor(tensor), index_tensor(paddings), mode.lower()
     if kind in _MODES:

@@ -76,6 +76,13 @@ def shape(input: Any, name: str | None = None, out_type: Any = dtypes.int32) -> 
     -------
     Tensor
         Vector of length rank; a constant when the static shape is fully known.
+
+    Examples
+    --------
+    >>> import numpy as np, tagflow as tg
+    >>> f = tg.function(lambda x: tg.shape(x), input_signature=[tg.TensorSpec([None, 3])])
+    >>> f.sync(np.zeros([5, 3]))
+    array([5, 3], dtype=int32)
     """
     tensor = convert_to_tensor(input)
     known = tensor.shape.as_tuple() if tensor.shape.is_fully_known else None
@@ -96,6 +103,12 @@ def size(input: Any, name: str | None = None, out_type: Any = dtypes.int32) -> T
     -------
     Tensor
         Scalar; a constant when the static shape is fully known.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> tg.function(lambda: tg.size([[1, 2, 3], [4, 5, 6]])).sync()
+    array(6, dtype=int32)
     """
     tensor = convert_to_tensor(input)
     return _integers("Size", tensor, tensor.shape.num_elements, name, out_type)
@@ -113,6 +126,12 @@ def rank(input: Any, name: str | None = None) -> Tensor:
     -------
     Tensor
         Scalar int32; a constant when the rank is known.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> tg.function(lambda: tg.rank([[1, 2, 3], [4, 5, 6]])).sync()
+    array(2, dtype=int32)
     """
     tensor = convert_to_tensor(input)
     return _integers("Rank", tensor, tensor.rank, name, dtypes.int32)
@@ -194,6 +213,14 @@ def reshape(tensor: Any, shape: Any, name: str | None = None) -> Tensor:
     ------
     ShapeError
         If the number of elements would change.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> tg.function(lambda: tg.reshape(tg.range(6), [-1, 2])).sync()
+    array([[0, 1],
+           [2, 3],
+           [4, 5]], dtype=int32)
     """
     return apply("Reshape", tensor, shape_vector(shape), name=name)  # type: ignore[no-any-return]
 
@@ -235,6 +262,14 @@ def expand_dims(input: Any, axis: Any, name: str | None = None) -> Tensor:
     -------
     Tensor
         Of one rank more.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> with tg.Graph().as_default():
+    ...     x = tg.zeros([2, 3])
+    ...     tg.expand_dims(x, 0).shape, tg.expand_dims(x, -1).shape
+    (Shape(1, 2, 3), Shape(2, 3, 1))
     """
     return apply("ExpandDims", input, name=name, axis=static_int(axis))  # type: ignore[no-any-return]
 
@@ -291,6 +326,14 @@ def squeeze(input: Any, axis: Any = None, name: str | None = None) -> Tensor:
     ------
     ShapeError
         If a dimension in `axis` has another size.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> with tg.Graph().as_default():
+    ...     x = tg.zeros([1, 2, 1])
+    ...     tg.squeeze(x).shape, tg.squeeze(x, axis=0).shape
+    (Shape(2), Shape(2, 1))
     """
     axes = None if axis is None else static_ints(axis) or None
     return apply("Squeeze", input, name=name, axis=axes)  # type: ignore[no-any-return]

@@ -103,6 +103,12 @@ def slice(input_: Any, begin: Any, size: Any, name: str | None = None) -> Tensor
     ------
     ShapeError
         If the block is known to reach outside.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> tg.function(lambda: tg.slice([[1, 2, 3], [4, 5, 6]], begin=[0, 1], size=[1, -1])).sync()
+    array([[2, 3]], dtype=int32)
     """
     return apply("Slice", input_, index_tensor(begin), index_tensor(size), name=name)  # type: ignore[no-any-return]
 
@@ -176,6 +182,16 @@ def boolean_mask(tensor: Any, mask: Any, name: str | None = None, axis: Any = 0)
     ------
     ShapeError
         If the mask does not fit.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> tg.function(lambda: tg.boolean_mask([[1, 2], [3, 4], [5, 6]], [True, False, True])).sync()
+    array([[1, 2],
+           [5, 6]], dtype=int32)
+    >>> tg.function(lambda: tg.boolean_mask([[1, 2], [3, 4]], [False, True], axis=1)).sync()
+    array([[2],
+           [4]], dtype=int32)
     """
     x, chosen, axis = convert_to_tensor(tensor), convert_to_tensor(mask, dtypes.bool_), static_int(axis)
     if axis == 0:

@@ -214,6 +214,14 @@ def strided_slice(
         If the vectors have unknown or different lengths.
     ShapeError
         If there are more entries than dimensions, or an index is out of range.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> tg.function(lambda: tg.strided_slice(tg.range(10), [1], [9], [3])).sync()
+    array([1, 4, 7], dtype=int32)
+    >>> tg.function(lambda: tg.strided_slice([[1, 2], [3, 4]], [0, -1], [2, 0], shrink_axis_mask=0b10)).sync()
+    array([2, 4], dtype=int32)
     """
     starts, stops = _entries(begin), _entries(end)
     steps = [None] * len(starts) if strides is None else _entries(strides)

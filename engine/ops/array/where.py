@@ -122,6 +122,14 @@ def where(condition: Any, x: Any = None, y: Any = None, name: str | None = None)
     Examples
     --------
     >>> import tagflow as tg
+    >>> tg.function(lambda: tg.where([True, False, True], [1, 2, 3], 0)).sync()
+    array([1, 0, 3], dtype=int32)
+    >>> tg.function(lambda: tg.where([0, 7, 7])).sync()
+    array([[1],
+           [2]])
+
+    A mask of rows has to be given the rank of what it chooses from:
+
     >>> with tg.Graph().as_default():
     ...     done, state = tg.placeholder("bool", [None]), tg.placeholder("float32", [None, 8])
     ...     kept = tg.where(done[:, None], 0.0, state)

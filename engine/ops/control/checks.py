@@ -61,6 +61,14 @@ def check_numerics(tensor: Any, message: str, name: str | None = None) -> Tensor
     ------
     OpError
         While the step runs; its cause is a FloatingPointError that says what was found.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> tg.function(lambda x: tg.check_numerics(tg.log(x), "loss")).sync(0.0)
+    Traceback (most recent call last):
+        ...
+    tagflow.base.errors.OpError: ...loss: the tensor has Inf values...
     """
     return apply("CheckNumerics", tensor, name=name, message=str(message))  # type: ignore[no-any-return]
 
@@ -81,6 +89,15 @@ def clip_by_norm(t: Any, clip_norm: Any, axes: Any = None, name: str | None = No
     -------
     Tensor
         Same dtype and shape.
+
+    Examples
+    --------
+    >>> import numpy as np, tagflow as tg
+    >>> clip = tg.function(lambda t: tg.clip_by_norm(t, 1.0))
+    >>> clip.sync(np.array([3.0, 4.0]))
+    array([0.6, 0.8])
+    >>> clip.sync(np.array([0.3, 0.4]))
+    array([0.3, 0.4])
     """
     t = convert_to_tensor(t)
     squares = reduce_sum(apply("Square", t), axes, keepdims=True)
@@ -108,6 +125,12 @@ def global_norm(t_list: Sequence[Any], name: str | None = None) -> Tensor:
     ------
     GraphError
         If no tensor is given.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> tg.function(lambda: tg.global_norm([[3.0], None, [0.0, 4.0]])).sync()
+    array(5., dtype=float32)
     """
     halves = [l2_loss(t) for t in t_list if t is not None]
     if not halves:
@@ -138,6 +161,14 @@ def clip_by_global_norm(
         Entries of the given list, scaled; all NaN if the norm is not finite.
     norm : Tensor
         The norm before clipping.
+
+    Examples
+    --------
+    >>> import numpy as np, tagflow as tg
+    >>> a, b = np.array([3.0]), np.array([0.0, 4.0])
+    >>> (a, b), norm = tg.function(lambda: tg.clip_by_global_norm([a, b], 1.0)).sync()
+    >>> a, b, norm
+    (array([0.6]), array([0. , 0.8]), array(5.))
     """
     tensors = [None if t is None else convert_to_tensor(t) for t in t_list]
     norm = global_norm(tensors) if use_norm is None else convert_to_tensor(use_norm)

@@ -36,6 +36,18 @@ def group(*inputs: Any, name: str | None = None) -> Operation:
     -------
     Operation
         Without outputs.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> with tg.Graph().as_default() as graph:
+    ...     u, v = tg.Variable(1.0, name="u"), tg.Variable(2.0, name="v")
+    ...     update = tg.group(u.assign_add(1.0), v.assign_add(1.0))
+    >>> with tg.SyncSession(graph) as session:
+    ...     session.run(tg.group(u.initializer, v.initializer))
+    ...     session.run(update)
+    ...     [float(value) for value in session.run([u, v])]
+    [2.0, 3.0]
     """
     with _after(inputs):
         return no_op(name)
@@ -56,6 +68,16 @@ def tuple_(tensors: Any, control_inputs: Any = (), name: str | None = None) -> A
     -------
     nested structure of Tensor
         Same structure, dtypes and shapes.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> with tg.Graph().as_default() as graph:
+    ...     v = tg.Variable(1.0, name="v")
+    ...     result = tg.tuple_([tg.constant(5.0)], control_inputs=[v.assign(7.0)])
+    >>> with tg.SyncSession(graph) as session:
+    ...     [float(value) for value in session.run(result)], float(session.run(v))
+    ([5.0], 7.0)
     """
     with _after([tensors, control_inputs]):
         return nest.map_structure(lambda tensor: identity(tensor, name=name), tensors)
@@ -127,6 +149,15 @@ def print_(input: Any, data: Any, message: str = "", summarize: int | None = 3, 
     -------
     Tensor
         Same dtype and shape.
+
+    Examples
+    --------
+    >>> import contextlib, sys, tagflow as tg
+    >>> with contextlib.redirect_stderr(sys.stdout):
+    ...     y = tg.function(lambda x: tg.print_(x * 2.0, [x], message="x = ")).sync(1.5)
+    x = [1.5]
+    >>> float(y)
+    3.0
     """
     return apply("Print", input, list(data), name=name, message=message, summarize=summarize)  # type: ignore[no-any-return]
 
@@ -179,6 +210,18 @@ def Assert(
     -------
     Operation
         Without outputs.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> @tg.function
+    ... def root(x):
+    ...     tg.Assert(x >= 0.0, [x], message="root of a negative number")
+    ...     return tg.sqrt(x)
+    >>> root.sync(-9.0)
+    Traceback (most recent call last):
+        ...
+    tagflow.base.errors.OpError: assertion failed: root of a negative number...
     """
     op: Operation = apply("Assert", condition, list(data), name=name, message=message, summarize=summarize)
     must_be_used(op, name)
@@ -194,29 +237,74 @@ def _compare(type: str, words: str, x: Any, y: Any, message: str, name: str | No
 
 @public
 def assert_equal(x: Any, y: Any, message: str = "", name: str | None = None) -> Operation:
-    """Return an operation that fails unless ``x == y`` everywhere, with `message`; any dtype, shapes broadcast."""
+    """Return an operation that fails unless ``x == y`` everywhere, with `message`; any dtype, shapes broadcast.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> tg.function(lambda: tg.assert_equal([1, 2], [1, 3], message="sizes")).sync()
+    Traceback (most recent call last):
+        ...
+    tagflow.base.errors.OpError: assertion failed: sizes: ... does not hold everywhere...
+    """
     return _compare("Equal", "==", x, y, message, name)
 
 
 @public
 def assert_less(x: Any, y: Any, message: str = "", name: str | None = None) -> Operation:
-    """Return an operation that fails unless ``x < y`` everywhere, with `message`; any real dtype, shapes broadcast."""
+    """Return an operation that fails unless ``x < y`` everywhere, with `message`; any real dtype, shapes broadcast.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> tg.function(lambda: tg.assert_less([1, 2], 2, message="sizes")).sync()
+    Traceback (most recent call last):
+        ...
+    tagflow.base.errors.OpError: assertion failed: sizes: ... does not hold everywhere...
+    """
     return _compare("Less", "<", x, y, message, name)
 
 
 @public
 def assert_less_equal(x: Any, y: Any, message: str = "", name: str | None = None) -> Operation:
-    """Return an operation that fails unless ``x <= y`` everywhere, with `message`; any real dtype, shapes broadcast."""
+    """Return an operation that fails unless ``x <= y`` everywhere, with `message`; any real dtype, shapes broadcast.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> tg.function(lambda: tg.assert_less_equal([1, 3], 2, message="sizes")).sync()
+    Traceback (most recent call last):
+        ...
+    tagflow.base.errors.OpError: assertion failed: sizes: ... does not hold everywhere...
+    """
     return _compare("LessEqual", "<=", x, y, message, name)
 
 
 @public
 def assert_greater(x: Any, y: Any, message: str = "", name: str | None = None) -> Operation:
-    """Return an operation that fails unless ``x > y`` everywhere, with `message`; any real dtype, shapes broadcast."""
+    """Return an operation that fails unless ``x > y`` everywhere, with `message`; any real dtype, shapes broadcast.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> tg.function(lambda: tg.assert_greater([1, 2], 1, message="sizes")).sync()
+    Traceback (most recent call last):
+        ...
+    tagflow.base.errors.OpError: assertion failed: sizes: ... does not hold everywhere...
+    """
     return _compare("Greater", ">", x, y, message, name)
 
 
 @public
 def assert_greater_equal(x: Any, y: Any, message: str = "", name: str | None = None) -> Operation:
-    """Return an operation that fails unless ``x >= y`` everywhere, with `message`; any real dtype, shapes broadcast."""
+    """Return an operation that fails unless ``x >= y`` everywhere, with `message`; any real dtype, shapes broadcast.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> tg.function(lambda: tg.assert_greater_equal([0, 1], 1, message="sizes")).sync()
+    Traceback (most recent call last):
+        ...
+    tagflow.base.errors.OpError: assertion failed: sizes: ... does not hold everywhere...
+    """
     return _compare("GreaterEqual", ">=", x, y, message, name)

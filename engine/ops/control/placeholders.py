@@ -75,6 +75,16 @@ def placeholder(dtype: Any, shape: Any = None, name: str | None = None) -> Tenso
     -------
     Tensor
         Feeding is checked against dtype and shape.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> with tg.Graph().as_default() as graph:
+    ...     x = tg.placeholder("float32", [None, 2], name="x")
+    ...     rows = tg.reduce_sum(x, axis=1)
+    >>> with tg.SyncSession(graph) as session:
+    ...     session.run(rows, feeds={x: [[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]})
+    array([ 3.,  7., 11.], dtype=float32)
     """
     return apply(  # type: ignore[no-any-return]
         "Placeholder", name=name, dtype=dtypes.as_dtype(dtype), shape=Shape(shape)
@@ -109,6 +119,16 @@ def placeholder_with_default(input: Any, shape: Any, name: str | None = None) ->
     -------
     Tensor
         Of the default's dtype.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> with tg.Graph().as_default() as graph:
+    ...     rate = tg.placeholder_with_default(0.5, [], name="rate")
+    ...     y = rate * 8.0
+    >>> with tg.SyncSession(graph) as session:
+    ...     float(session.run(y)), float(session.run(y, feeds={rate: 0.25}))
+    (4.0, 2.0)
     """
     return apply("PlaceholderWithDefault", input, name=name, shape=Shape(shape))  # type: ignore[no-any-return]
 
@@ -138,6 +158,15 @@ def identity(input: Any, name: str | None = None) -> Tensor:
     -------
     Tensor
         Same dtype and shape.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> with tg.Graph().as_default() as graph:
+    ...     y = tg.identity(tg.constant([1.0, 2.0]) * 3.0, name="y")
+    >>> with tg.SyncSession(graph) as session:
+    ...     session.run("y:0")
+    array([3., 6.], dtype=float32)
     """
     return apply("Identity", input, name=name)  # type: ignore[no-any-return]
 
@@ -165,6 +194,12 @@ def stop_gradient(input: Any, name: str | None = None) -> Tensor:
     -------
     Tensor
         Same dtype and shape.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> float(tg.grad(lambda x: x * tg.stop_gradient(x)).sync(3.0))
+    3.0
     """
     return apply("StopGradient", input, name=name)  # type: ignore[no-any-return]
 
@@ -234,5 +269,17 @@ define(
 
 @public
 def no_op(name: str | None = None) -> Operation:
-    """Return an operation that does nothing, a place to hang control dependencies on."""
+    """Return an operation that does nothing, a place to hang control dependencies on.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> with tg.Graph().as_default() as graph:
+    ...     v = tg.Variable(1.0, name="v")
+    ...     with tg.control_dependencies([v.assign(5.0)]):
+    ...         done = tg.no_op()
+    >>> with tg.SyncSession(graph) as session:
+    ...     session.run(done), float(session.run(v))
+    (None, 5.0)
+    """
     return apply("NoOp", name=name)  # type: ignore[no-any-return]

@@ -80,6 +80,17 @@ def switch(data: Any, pred: Any, name: str | None = None) -> tuple[Tensor, Tenso
     -------
     tuple of Tensor
         Output 0 is live when `pred` is false, output 1 when it is true.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> with tg.Graph().as_default() as graph:
+    ...     x = tg.placeholder("float32", [])
+    ...     small, large = tg.switch(x, x > 10.0)
+    ...     y, _ = tg.merge([small * 2.0, large])
+    >>> with tg.SyncSession(graph) as session:
+    ...     [float(session.run(y, feeds={x: value})) for value in (3.0, 30.0)]
+    [6.0, 30.0]
     """
     false, true = apply("Switch", data, pred, name=name)
     return false, true
@@ -136,6 +147,16 @@ def merge(inputs: Any, name: str | None = None) -> tuple[Tensor, Tensor]:
         The live input.
     value_index : Tensor of int32, scalar
         Which one it was.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> with tg.Graph().as_default() as graph:
+    ...     small, large = tg.switch(tg.constant(30.0), tg.placeholder("bool", [], name="is_large"))
+    ...     value, index = tg.merge([small * 2.0, large])
+    >>> with tg.SyncSession(graph) as session:
+    ...     [int(session.run(index, feeds={"is_large:0": each})) for each in (False, True)]
+    [0, 1]
     """
     output, index = apply("Merge", inputs, name=name)
     return output, index
@@ -199,6 +220,16 @@ def enter(
     -------
     Tensor
         The value, inside the frame.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> with tg.Graph().as_default() as graph:
+    ...     y = tg.exit(tg.enter(3.0, "square") * tg.enter(3.0, "square"))
+    >>> with tg.SyncSession(graph) as session:
+    ...     trace = tg.Trace()
+    ...     float(session.run(y, trace=trace)), {span.path for span in trace.spans if span.type == "Mul"}
+    (9.0, {'root/0/square'})
     """
     if not frame_name:
         raise GraphError("a frame needs a name", got=repr(frame_name), hint="give every loop its own name")
@@ -236,6 +267,16 @@ def exit(data: Any, name: str | None = None) -> Tensor:
     -------
     Tensor
         The value, in the parent frame and iteration.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> with tg.Graph().as_default() as graph:
+    ...     doubled = tg.enter(3.0, "frame") * tg.enter(2.0, "frame")
+    ...     y = tg.exit(doubled) + 1.0
+    >>> with tg.SyncSession(graph) as session:
+    ...     float(session.run(y))
+    7.0
     """
     return apply("Exit", data, name=name)  # type: ignore[no-any-return]
 
@@ -252,6 +293,22 @@ def next_iteration(data: Any, name: str | None = None) -> Tensor:
     -------
     Tensor
         The value, one iteration later.
+
+    Examples
+    --------
+    A loop made by hand, which counts to 10:
+
+    >>> import tagflow as tg
+    >>> with tg.Graph().as_default() as graph:
+    ...     begin = tg.enter(0, "count")
+    ...     one, ten = (tg.enter(k, "count", is_constant=True) for k in (1, 10))
+    ...     i, _ = tg.merge([begin, begin])
+    ...     done, body = tg.switch(i, tg.loop_cond(i < ten))
+    ...     i.op.update_input(1, tg.next_iteration(body + one))
+    ...     y = tg.exit(done)
+    >>> with tg.SyncSession(graph) as session:
+    ...     int(session.run(y))
+    10
     """
     return apply("NextIteration", data, name=name)  # type: ignore[no-any-return]
 
@@ -283,6 +340,17 @@ def loop_cond(pred: Any, name: str | None = None) -> Tensor:
     -------
     Tensor
         The predicate.
+
+    Examples
+    --------
+    The example of `next_iteration` is a whole loop.
+
+    >>> import tagflow as tg
+    >>> with tg.Graph().as_default():
+    ...     i, ten = tg.enter(0, "count"), tg.enter(10, "count", is_constant=True)
+    ...     done, body = tg.switch(i, tg.loop_cond(i < ten))
+    >>> done.op.inputs[1].op
+    <Operation LoopCond (LoopCond)>
     """
     return apply("LoopCond", pred, name=name)  # type: ignore[no-any-return]
 
@@ -299,7 +367,21 @@ define(
 
 @public
 def control_trigger(name: str | None = None) -> Operation:
-    """Return an operation that waits for its control inputs and is live even when they are dead."""
+    """Return an operation that waits for its control inputs and is live even when they are dead.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> with tg.Graph().as_default() as graph:
+    ...     dead, live = tg.switch(1.0, True)
+    ...     with tg.control_dependencies([dead, live]):
+    ...         both = tg.control_trigger()
+    ...     with tg.control_dependencies([both]):
+    ...         y = tg.constant(5.0)
+    >>> with tg.SyncSession(graph) as session:
+    ...     float(session.run(y))
+    5.0
+    """
     return apply("ControlTrigger", name=name)  # type: ignore[no-any-return]
 
 

@@ -40,6 +40,10 @@ add = binary(
     kernel=Ufunc("add"),
     gradient=lambda x, y, z, g: (g, g),
     samples=[*sampled(lambda x, y: x + y, (_A, _B)), Sample([i32(3), i32(4)], i32(7))],
+    examples={
+        "[1, 2], 10": "array([11, 12], dtype=int32)",
+        '["a", "b"], "c"': "array(['ac', 'bc'], dtype=StringDType())",
+    },
 )
 
 subtract = binary(
@@ -49,6 +53,7 @@ subtract = binary(
     kernel=Ufunc("subtract"),
     gradient=lambda x, y, z, g: (g, -g),
     samples=[*sampled(lambda x, y: x - y, (_A, _B)), Sample([i32(3), i32(4)], i32(-1))],
+    examples={"[[10], [20]], [1, 2, 3]": "array([[ 9,  8,  7],\n       [19, 18, 17]], dtype=int32)"},
 )
 
 multiply = binary(
@@ -58,6 +63,7 @@ multiply = binary(
     kernel=Ufunc("multiply"),
     gradient=lambda x, y, z, g: (g * conj(y), g * conj(x)),
     samples=sampled(lambda x, y: x * y, (_A, _B), lambda x, y: x * y, _Z),
+    examples={"[1.5, -2.0], 2": "array([ 3., -4.], dtype=float32)"},
 )
 
 
@@ -81,6 +87,7 @@ divide = binary(
     shape=_division,
     gradient=lambda x, y, z, g: (g / conj(y), -(g * conj(z / y))),
     samples=sampled(lambda x, y: x / y, (_A, _B), lambda x, y: x / y, _Z),
+    examples={"[7.0, -7.0], 2": "array([ 3.5, -3.5], dtype=float32)"},
 )
 realdiv = truediv = div = divide
 
@@ -114,6 +121,7 @@ floordiv = binary(
         *sampled(lambda x, y: math.floor(x / y), ([7.5, -7.5, 3.2], 2.0)),
         Sample([i32([7, -7, 6]), i32(2)], i32([3, -4, 3])),
     ],
+    examples={"[7, -7], 2": "array([ 3, -4], dtype=int32)"},
 )
 
 floormod = mod = binary(
@@ -128,6 +136,7 @@ floormod = mod = binary(
         *sampled(lambda x, y: x - y * math.floor(x / y), ([7.5, -7.5, 3.2], 2.0)),
         Sample([i32([7, -7, 6]), i32([2, 2, -4])], i32([1, 1, -2])),
     ],
+    examples={"[7, -7, 7], [3, 3, -3]": "array([ 1,  2, -2], dtype=int32)"},
 )
 
 
@@ -158,6 +167,7 @@ pow = binary(
         *sampled(math.pow, (_POSITIVE, [[2.0], [-0.5]]), lambda x, y: cmath.exp(y * cmath.log(x)), _Z),
         Sample([i32([2, -3]), i32([10, 3])], i32([1024, -27])),
     ],
+    examples={"[2, -3], [10, 3]": "array([1024,  -27], dtype=int32)"},
 )
 
 
@@ -173,6 +183,7 @@ maximum = binary(
     kernel=Ufunc("maximum"),
     gradient=lambda x, y, z, g: _pick_gradient(x, y, x >= y, g),
     samples=sampled(max, (_A, _B)),
+    examples={'[1.0, -1.0, float("nan")], 0.0': "array([ 1.,  0., nan], dtype=float32)"},
 )
 
 minimum = binary(
@@ -183,6 +194,7 @@ minimum = binary(
     kernel=Ufunc("minimum"),
     gradient=lambda x, y, z, g: _pick_gradient(x, y, x <= y, g),
     samples=sampled(min, (_A, _B)),
+    examples={'[1.0, -1.0, float("nan")], 0.0': "array([ 0., -1., nan], dtype=float32)"},
 )
 
 
@@ -210,6 +222,7 @@ squared_difference = binary(
     fuse=elementwise(_squared_difference_steps),
     gradient=_squared_difference_gradient,
     samples=sampled(lambda x, y: (x - y) ** 2, (_A, _B), lambda x, y: abs(x - y) ** 2 + 0j, _Z),
+    examples={"[1.0, 5.0], 2.0": "array([1., 9.], dtype=float32)"},
 )
 
 
@@ -242,6 +255,12 @@ def atan2(y: Any, x: Any, name: str | None = None) -> Tensor:
     -------
     Tensor
         Of the operands' dtype and broadcast shape.
+
+    Examples
+    --------
+    >>> import numpy as np, tagflow as tg
+    >>> tg.function(lambda: tg.atan2(np.array([1.0, -1.0]), -1.0)).sync()
+    array([ 2.35619449, -2.35619449])
     """
     return apply("Atan2", y, x, name=name)  # type: ignore[no-any-return]
 
@@ -267,6 +286,7 @@ div_no_nan = binary(
         *sampled(lambda x, y: x / y, (_A, _B)),
         Sample([f64([1, 0, 3]), f64([0, 0, 2])], f64([0, 0, 1.5]), differentiable=False),
     ],
+    examples={"[3.0, 1.0, 0.0], [2.0, 0.0, 0.0]": "array([1.5, 0. , 0. ], dtype=float32)"},
 )
 
 
@@ -292,6 +312,7 @@ xlogy = binary(
         *sampled(lambda x, y: x * math.log(y), (_A, _B)),
         Sample([f64([0, 0]), f64([0, 2])], f64([0, 0]), differentiable=False),
     ],
+    examples={"np.array([0.0, 2.0]), np.array([0.0, np.e])": "array([0., 2.])"},
 )
 
 
@@ -381,6 +402,12 @@ def add_n(inputs: Any, name: str | None = None) -> Tensor:
         If shapes differ: terms do not broadcast.
     GraphError
         If there are no terms.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> tg.function(lambda: tg.add_n([[1, 2], [3, 4], [5, 6]])).sync()
+    array([ 9, 12], dtype=int32)
     """
     terms = [inputs] if isinstance(inputs, Tensor) else list(inputs)
     if not terms:
@@ -405,6 +432,12 @@ def accumulate_n(inputs: Any, shape: Any = None, tensor_dtype: Any = None, name:
     -------
     Tensor
         Of that dtype and shape.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> tg.function(lambda: tg.accumulate_n([[1.0, 2.0], [3.0, 4.0]], shape=[2], tensor_dtype="float64")).sync()
+    array([4., 6.])
     """
     result = add_n([convert_to_tensor(x, tensor_dtype) for x in inputs], name)
     if shape is not None:

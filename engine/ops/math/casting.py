@@ -93,6 +93,14 @@ def cast(x: Any, dtype: Any, name: str | None = None) -> Tensor:
     ------
     DtypeError
         If either dtype is string, resource or series.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> tg.function(lambda: tg.cast([1.7, -1.7, 0.0], "int32")).sync()
+    array([ 1, -1,  0], dtype=int32)
+    >>> tg.function(lambda: tg.cast([1.7, -1.7, 0.0], "bool")).sync()
+    array([ True,  True, False])
     """
     tensor, wanted = convert_to_tensor(x), dtypes.as_dtype(dtype)
     if tensor.dtype is wanted:

@@ -38,6 +38,7 @@ equal = binary(
     kernel=Ufunc("equal"),
     gradient=_DISCRETE,
     samples=_pairs(operator.eq, _A, _B),
+    examples={'[1.0, 2.0, float("nan")], [1.0, 3.0, float("nan")]': "array([ True, False, False])"},
 )
 
 not_equal = binary(
@@ -49,6 +50,7 @@ not_equal = binary(
     kernel=Ufunc("not_equal"),
     gradient=_DISCRETE,
     samples=_pairs(operator.ne, _A, _B),
+    examples={'[1.0, 2.0, float("nan")], [1.0, 3.0, float("nan")]': "array([False,  True,  True])"},
 )
 
 less = binary(
@@ -60,6 +62,7 @@ less = binary(
     kernel=Ufunc("less"),
     gradient=_DISCRETE,
     samples=_pairs(operator.lt, _A, _B),
+    examples={"[1, 2, 3], 2": "array([ True, False, False])"},
 )
 
 less_equal = binary(
@@ -71,6 +74,7 @@ less_equal = binary(
     kernel=Ufunc("less_equal"),
     gradient=_DISCRETE,
     samples=_pairs(operator.le, _A, _B),
+    examples={"[1, 2, 3], 2": "array([ True,  True, False])"},
 )
 
 greater = binary(
@@ -82,6 +86,7 @@ greater = binary(
     kernel=Ufunc("greater"),
     gradient=_DISCRETE,
     samples=_pairs(operator.gt, _A, _B),
+    examples={"[1, 2, 3], 2": "array([False, False,  True])"},
 )
 
 greater_equal = binary(
@@ -93,6 +98,7 @@ greater_equal = binary(
     kernel=Ufunc("greater_equal"),
     gradient=_DISCRETE,
     samples=_pairs(operator.ge, _A, _B),
+    examples={"[1, 2, 3], 2": "array([False,  True,  True])"},
 )
 
 logical_and = binary(
@@ -104,6 +110,7 @@ logical_and = binary(
     kernel=Ufunc("logical_and"),
     gradient=_DISCRETE,
     samples=_pairs(lambda p, q: p and q, _P, _Q),
+    examples={"[True, True, False], [True, False, False]": "array([ True, False, False])"},
 )
 
 logical_or = binary(
@@ -115,6 +122,7 @@ logical_or = binary(
     kernel=Ufunc("logical_or"),
     gradient=_DISCRETE,
     samples=_pairs(lambda p, q: p or q, _P, _Q),
+    examples={"[True, True, False], [True, False, False]": "array([ True,  True, False])"},
 )
 
 logical_xor = binary(
@@ -126,6 +134,7 @@ logical_xor = binary(
     kernel=Ufunc("logical_xor"),
     gradient=_DISCRETE,
     samples=_pairs(lambda p, q: bool(p) != bool(q), _P, _Q),
+    examples={"[True, True, False], [True, False, False]": "array([False,  True, False])"},
 )
 
 logical_not = unary(
@@ -137,6 +146,7 @@ logical_not = unary(
     kernel=Ufunc("logical_not"),
     gradient=_DISCRETE,
     samples=[Sample([_P], flags([False, False, True, True]))],
+    examples={"[True, False]": "array([False,  True])"},
 )
 
 bitwise_and = binary(
@@ -147,6 +157,7 @@ bitwise_and = binary(
     kernel=Ufunc("bitwise_and"),
     gradient=_BITS,
     samples=[Sample([_I, _J], i32([8, 6, 0]))],
+    examples={"[0b1100, -1], 0b1010": "array([ 8, 10], dtype=int32)"},
 )
 
 bitwise_or = binary(
@@ -157,6 +168,7 @@ bitwise_or = binary(
     kernel=Ufunc("bitwise_or"),
     gradient=_BITS,
     samples=[Sample([_I, _J], i32([14, -1, 7]))],
+    examples={"[0b1100, -1], 0b1010": "array([14, -1], dtype=int32)"},
 )
 
 bitwise_xor = binary(
@@ -167,6 +179,7 @@ bitwise_xor = binary(
     kernel=Ufunc("bitwise_xor"),
     gradient=_BITS,
     samples=[Sample([_I, _J], i32([6, -7, 7]))],
+    examples={"[0b1100, -1], 0b1010": "array([  6, -11], dtype=int32)"},
 )
 
 left_shift = binary(
@@ -177,6 +190,7 @@ left_shift = binary(
     kernel=Ufunc("left_shift", elsewhere=arrays.shifted_left),
     gradient=_BITS,
     samples=[Sample([i32([1, -3, 5]), i32([4, 1, 0])], i32([16, -6, 5]))],
+    examples={"[1, -3], 4": "array([ 16, -48], dtype=int32)"},
 )
 
 right_shift = binary(
@@ -187,6 +201,7 @@ right_shift = binary(
     kernel=Ufunc("right_shift", elsewhere=arrays.shifted_right),
     gradient=_BITS,
     samples=[Sample([i32([16, -6, 5]), i32([4, 1, 1])], i32([1, -3, 2]))],
+    examples={"[16, -6], 1": "array([ 8, -3], dtype=int32)"},
 )
 
 invert = unary(
@@ -197,4 +212,5 @@ invert = unary(
     kernel=Ufunc("invert"),
     gradient=_BITS,
     samples=[Sample([_I], i32([-13, 0, -8]))],
+    examples={"[0, 5]": "array([-1, -6], dtype=int32)"},
 )

@@ -44,6 +44,12 @@ def conj(x: Any, name: str | None = None) -> Tensor:
     -------
     Tensor
         Same dtype and shape.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> tg.function(lambda: tg.conj([1 + 2j, 3 - 1j])).sync()
+    array([1.-2.j, 3.+1.j], dtype=complex64)
     """
     tensor = x if isinstance(x, Tensor) else convert_to_tensor(x)
     return apply("Conj", tensor, name=name) if tensor.dtype.is_complex else tensor
@@ -80,6 +86,7 @@ angle = unary(
     kernel=lambda xp, x: xp.asarray(xp.angle(x), x.real.dtype),
     gradient=lambda x, y, g: complex(zeros_like(g), g) / conj(x),
     samples=[Sample([_Z], np.vectorize(cmath.phase))],
+    examples={"np.array([1j, -1 + 0j])": "array([1.57079633, 3.14159265])"},
 )
 
 
@@ -96,6 +103,12 @@ def real(input: Any, name: str | None = None) -> Tensor:
     -------
     Tensor
         Of the real dtype and the same shape.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> tg.function(lambda: tg.real([1 + 2j, 3])).sync()
+    array([1., 3.], dtype=float32)
     """
     x = convert_to_tensor(input)
     return apply("Real", x, name=name) if x.dtype.is_complex else x
@@ -114,6 +127,12 @@ def imag(input: Any, name: str | None = None) -> Tensor:
     -------
     Tensor
         Of the real dtype and the same shape.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> tg.function(lambda: tg.imag([1 + 2j, 3])).sync()
+    array([2., 0.], dtype=float32)
     """
     x = convert_to_tensor(input)
     return apply("Imag", x, name=name) if x.dtype.is_complex else zeros_like(x)
@@ -155,6 +174,12 @@ def complex(real: Any, imag: Any, name: str | None = None) -> Tensor:
     -------
     Tensor
         complex64 or complex128, of the broadcast shape.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> tg.function(lambda: tg.complex([1.0, 3.0], 2.0)).sync()
+    array([1.+2.j, 3.+2.j], dtype=complex64)
     """
     typed = [as_typed(part) for part in (real, imag)]
     known = next((t.dtype for t in typed if t is not None), dtypes.float32)

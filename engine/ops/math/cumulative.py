@@ -88,6 +88,16 @@ def cumsum(x: Any, axis: Any = 0, exclusive: bool = False, reverse: bool = False
     -------
     Tensor
         Same dtype and shape.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> tg.function(lambda: tg.cumsum([1, 2, 3])).sync()
+    array([1, 3, 6], dtype=int32)
+    >>> tg.function(lambda: tg.cumsum([1, 2, 3], exclusive=True)).sync()
+    array([0, 1, 3], dtype=int32)
+    >>> tg.function(lambda: tg.cumsum([1, 2, 3], reverse=True)).sync()
+    array([6, 5, 3], dtype=int32)
     """
     return _run("Cumsum", x, axis, exclusive, reverse, name)
 
@@ -166,6 +176,14 @@ def reduce_prod(input_tensor: Any, axis: Any = None, keepdims: bool = False, nam
     -------
     Tensor
         Same dtype, without the reduced axes.
+
+    Examples
+    --------
+    >>> import numpy as np, tagflow as tg
+    >>> tg.function(lambda: tg.reduce_prod([[2, 3], [4, 5]], axis=1)).sync()
+    array([ 6, 20], dtype=int32)
+    >>> tg.grad(lambda x: tg.reduce_prod(x)).sync(np.array([2.0, 0.0, 3.0]))
+    array([0., 6., 0.])
     """
     x = convert_to_tensor(input_tensor)
     if axis is None:
@@ -225,5 +243,13 @@ def cumprod(x: Any, axis: Any = 0, exclusive: bool = False, reverse: bool = Fals
     -------
     Tensor
         Same dtype and shape.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> tg.function(lambda: tg.cumprod([2, 3, 4])).sync()
+    array([ 2,  6, 24], dtype=int32)
+    >>> tg.function(lambda: tg.cumprod([2, 3, 4], exclusive=True)).sync()
+    array([1, 2, 6], dtype=int32)
     """
     return _run("Cumprod", x, axis, exclusive, reverse, name)

@@ -35,6 +35,7 @@ negative = unary(
     kernel=Ufunc("negative"),
     gradient=lambda x, y, g: -g,
     samples=[*sampled(lambda x: 0 - x, _X), Sample([i32([3, -4])], i32([-3, 4]))],
+    examples={"[1.5, -2.0]": "array([-1.5,  2. ], dtype=float32)"},
 )
 
 
@@ -69,6 +70,14 @@ def abs(x: Any, name: str | None = None) -> Tensor:
     -------
     Tensor
         Same shape; same dtype, but of a complex one the real dtype.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> tg.function(lambda: tg.abs([-1.5, 2.0])).sync()
+    array([1.5, 2. ], dtype=float32)
+    >>> tg.function(lambda: tg.abs([3 + 4j])).sync()
+    array([5.], dtype=float32)
     """
     return apply("Abs", x, name=name)  # type: ignore[no-any-return]
 
@@ -91,6 +100,7 @@ sign = unary(
         *sampled(lambda x: math.copysign(1.0, x), _X, lambda z: z / math.hypot(z.real, z.imag), _Z),
         Sample([i32([3, 0, -4])], i32([1, 0, -1])),
     ],
+    examples={"[-2.5, 0.0, 3.0]": "array([-1.,  0.,  1.], dtype=float32)"},
 )
 
 square = unary(
@@ -101,6 +111,7 @@ square = unary(
     kernel=Ufunc("square"),
     gradient=lambda x, y, g: g * conj(x * 2),
     samples=sampled(lambda x: x * x, _X, lambda x: x * x, _Z),
+    examples={"[3, -4]": "array([ 9, 16], dtype=int32)"},
 )
 
 sqrt = unary(
@@ -110,6 +121,7 @@ sqrt = unary(
     kernel=Ufunc("sqrt"),
     gradient=lambda x, y, g: g / conj(y * 2),
     samples=sampled(math.sqrt, _POSITIVE, cmath.sqrt, _Z),
+    examples={"[9.0, 2.25]": "array([3. , 1.5], dtype=float32)"},
 )
 
 
@@ -125,6 +137,7 @@ rsqrt = unary(
     fuse=elementwise(_rsqrt_steps),
     gradient=lambda x, y, g: g * conj(y * y * y * -0.5),
     samples=sampled(lambda x: x**-0.5, _POSITIVE, lambda z: 1 / cmath.sqrt(z), _Z),
+    examples={"[4.0, 0.25]": "array([0.5, 2. ], dtype=float32)"},
 )
 
 reciprocal = unary(
@@ -134,6 +147,7 @@ reciprocal = unary(
     kernel=Ufunc("reciprocal"),
     gradient=lambda x, y, g: -(g * conj(y * y)),
     samples=sampled(lambda x: 1 / x, _X, lambda z: 1 / z, _Z),
+    examples={"[4.0, -0.5]": "array([ 0.25, -2.  ], dtype=float32)"},
 )
 
 exp = unary(
@@ -143,6 +157,7 @@ exp = unary(
     kernel=Ufunc("exp"),
     gradient=lambda x, y, g: g * conj(y),
     samples=sampled(math.exp, _X, cmath.exp, _Z),
+    examples={"np.array([0.0, 1.0])": "array([1.        , 2.71828183])"},
 )
 
 expm1 = unary(
@@ -152,6 +167,7 @@ expm1 = unary(
     kernel=Ufunc("expm1"),
     gradient=lambda x, y, g: g * conj(y + 1),
     samples=sampled(math.expm1, [*_X[0], 1e-12], lambda z: cmath.exp(z) - 1, _Z),
+    examples={"np.array([1e-20])": "array([1.e-20])"},
 )
 
 log = unary(
@@ -161,6 +177,7 @@ log = unary(
     kernel=Ufunc("log"),
     gradient=lambda x, y, g: g / conj(x),
     samples=sampled(math.log, _POSITIVE, cmath.log, _Z),
+    examples={"np.array([1.0, np.e])": "array([0., 1.])"},
 )
 
 log1p = unary(
@@ -170,6 +187,7 @@ log1p = unary(
     kernel=Ufunc("log1p"),
     gradient=lambda x, y, g: g / conj(x + 1),
     samples=sampled(math.log1p, [0.5, 2.0, -0.3, 1e-5], lambda z: cmath.log(1 + z), _Z),
+    examples={"np.array([1e-20])": "array([1.e-20])"},
 )
 
 
@@ -192,6 +210,7 @@ erf = unary(
     kernel=_special("erf"),
     gradient=lambda x, y, g: g * (exp(-square(x)) * _SLOPE),
     samples=sampled(math.erf, _X),
+    examples={"np.array([0.0, 1.0, 10.0])": "array([0.        , 0.84270079, 1.        ])"},
 )
 
 erfc = unary(
@@ -202,6 +221,7 @@ erfc = unary(
     kernel=_special("erfc"),
     gradient=lambda x, y, g: g * (exp(-square(x)) * -_SLOPE),
     samples=sampled(math.erfc, [*_X[0], 9.0]),
+    examples={"np.array([10.0])": "array([2.08848758e-45])"},
 )
 
 floor = unary(
@@ -212,6 +232,7 @@ floor = unary(
     kernel=Ufunc("floor"),
     gradient=lambda x, y, g: zeros_like(x),
     samples=sampled(lambda x: float(math.floor(x)), [0.5, -1.25, 2.7]),
+    examples={"[1.7, -1.7]": "array([ 1., -2.], dtype=float32)"},
 )
 
 ceil = unary(
@@ -222,6 +243,7 @@ ceil = unary(
     kernel=Ufunc("ceil"),
     gradient=lambda x, y, g: zeros_like(x),
     samples=sampled(lambda x: float(math.ceil(x)), [0.5, -1.25, 2.7]),
+    examples={"[1.7, -1.7]": "array([ 2., -1.], dtype=float32)"},
 )
 
 rint = unary(
@@ -235,6 +257,7 @@ rint = unary(
         Sample([f64([0.3, -1.25, 2.6])], f64([0, -1, 3])),
         Sample([f64([0.5, 1.5, -2.5])], f64([0, 2, -2]), differentiable=False),
     ],
+    examples={"[0.5, 1.5, -2.6]": "array([ 0.,  2., -3.], dtype=float32)"},
 )
 
 
@@ -251,6 +274,12 @@ def round(x: Any, name: str | None = None) -> Tensor:
     -------
     Tensor
         Same dtype and shape.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> tg.function(lambda: tg.round([0.5, 1.5, -2.5])).sync()
+    array([ 0.,  2., -2.], dtype=float32)
     """
     x = convert_to_tensor(x)
     return x if x.dtype.is_integer else rint(x, name)
@@ -267,6 +296,7 @@ is_nan = unary(
     kernel=Ufunc("isnan"),
     gradient=_TEST,
     samples=[Sample([_ODD], flags([False, True, False, False]))],
+    examples={'[1.0, float("nan"), float("inf")]': "array([False,  True, False])"},
 )
 
 is_inf = unary(
@@ -277,6 +307,7 @@ is_inf = unary(
     kernel=Ufunc("isinf"),
     gradient=_TEST,
     samples=[Sample([_ODD], flags([False, False, True, True]))],
+    examples={'[1.0, float("nan"), float("inf")]': "array([False, False,  True])"},
 )
 
 is_finite = unary(
@@ -287,6 +318,7 @@ is_finite = unary(
     kernel=Ufunc("isfinite"),
     gradient=_TEST,
     samples=[Sample([_ODD], flags([True, False, False, False]))],
+    examples={'[1.0, float("nan"), float("inf")]': "array([ True, False, False])"},
 )
 
 
@@ -304,5 +336,11 @@ def clip_by_value(t: Any, clip_value_min: Any, clip_value_max: Any, name: str | 
     -------
     Tensor
         Of the operands' dtype and broadcast shape.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> tg.function(lambda: tg.clip_by_value([-3.0, 0.5, 2.0], 0.0, 1.0)).sync()
+    array([0. , 0.5, 1. ], dtype=float32)
     """
     return maximum(minimum(t, clip_value_max), clip_value_min, name)

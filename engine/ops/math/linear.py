@@ -198,6 +198,15 @@ def matmul(a: Any, b: Any, transpose_a: bool = False, transpose_b: bool = False,
     ------
     ShapeError
         If an operand is no matrix, or the inner or leading dimensions do not fit.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> tg.function(lambda: tg.matmul([[1, 2], [3, 4]], [[10], [1]])).sync()
+    array([[12],
+           [34]], dtype=int32)
+    >>> tg.function(lambda: tg.matmul(tg.ones([5, 1, 2, 3]), tg.ones([4, 3, 6]))).sync().shape
+    (5, 4, 2, 6)
     """
     return apply(  # type: ignore[no-any-return]
         "MatMul", a, b, name=name, transpose_a=bool(transpose_a), transpose_b=bool(transpose_b)
@@ -216,6 +225,12 @@ def l2_loss(t: Any, name: str | None = None) -> Tensor:
     -------
     Tensor
         A scalar of the same dtype.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> tg.function(lambda: tg.l2_loss([3.0, 4.0])).sync()
+    array(12.5, dtype=float32)
     """
     return apply("Mul", reduce_sum(apply("Square", t)), 0.5, name=name)  # type: ignore[no-any-return]
 
@@ -243,6 +258,14 @@ def norm(
     ------
     GraphError
         If `ord` is none of those.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> tg.function(lambda: tg.norm([[3.0, 4.0], [6.0, 8.0]], axis=1)).sync()
+    array([ 5., 10.], dtype=float32)
+    >>> tg.function(lambda: tg.norm([3.0, -4.0], ord=1)).sync()
+    array(7., dtype=float32)
     """
     size = apply("Abs", convert_to_tensor(tensor))
     if ord in ("euclidean", 2):

@@ -201,6 +201,16 @@ def random_uniform(
     ------
     GraphError
         If an integer `dtype` has no `maxval`.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> roll = tg.function(lambda: tg.random_uniform([1000], 1, 7, "int32"))
+    >>> dice = roll.sync()
+    >>> int(dice.min()), int(dice.max())
+    (1, 6)
+    >>> bool((dice == roll.sync()).all())
+    False
     """
     wanted, size = dtypes.as_dtype(dtype), shape_vector(shape)
     if wanted.is_integer:
@@ -258,6 +268,15 @@ def random_normal(
     -------
     Tensor
         Of `dtype` and `shape`; another one in each step, iteration and frame.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> draw = tg.function(lambda: tg.random_normal([10000], mean=5.0, stddev=0.1))
+    >>> round(float(draw.sync().mean()), 1)
+    5.0
+    >>> bool((draw.sync() == draw.sync()).all())
+    False
     """
     return _around("RandomStandardNormal", shape, mean, stddev, dtype, seed, name)
 
@@ -282,6 +301,13 @@ def truncated_normal(
     -------
     Tensor
         Of `dtype` and `shape`; another one in each step, iteration and frame.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> draw = tg.function(lambda: tg.truncated_normal([10000], stddev=0.1))
+    >>> bool(abs(draw.sync()).max() <= 0.2)
+    True
     """
     return _around("TruncatedNormal", shape, mean, stddev, dtype, seed, name)
 
@@ -341,6 +367,14 @@ def categorical(
     -------
     Tensor
         Of `dtype` and shape [batch, num_samples].
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> never = float("-inf")
+    >>> tg.function(lambda: tg.categorical([[0.0, never], [never, 0.0]], num_samples=3)).sync()
+    array([[0, 0, 0],
+           [1, 1, 1]])
     """
     return apply(  # type: ignore[no-any-return]
         "Categorical", logits, num_samples, [], name=name, dtype=dtypes.as_dtype(dtype), seed=_seed(seed)
@@ -365,5 +399,13 @@ define(
 
 @public
 def random_shuffle(value: Any, seed: int | None = None, name: str | None = None) -> Tensor:
-    """Return the rows of `value`, a tensor of any dtype and rank 1 or more, in the order that `seed` gives."""
+    """Return the rows of `value`, a tensor of any dtype and rank 1 or more, in the order that `seed` gives.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> cards = tg.function(lambda: tg.random_shuffle(tg.range(52))).sync()
+    >>> sorted(cards.tolist()) == list(range(52))
+    True
+    """
     return apply("RandomShuffle", value, [], name=name, seed=_seed(seed))  # type: ignore[no-any-return]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 import numpy as np
@@ -22,7 +22,7 @@ from ...ir.tensor import Tensor
 from ..support.arguments import as_sizes, axis_within, static_ints
 from ..support.batching import along
 from ..support.common import scalar_like, shape_of
-from ..support.families import describe, typed
+from ..support.families import describe, example_section, typed
 from ..support.fusing import broadcast, reduces_last, reduction
 from ..support.literals import c128, f64, flags, i32
 
@@ -116,9 +116,10 @@ def _reduction(
     kernel: Kernel,
     gradient: Callable[[Operation, Tensor], Tensor] | NotDifferentiable,
     samples: list[Sample],
+    examples: Mapping[str, str],
     fuse: Fusion | None = None,
 ) -> Reduction:
-    """Declare a reduction and return its public function, whose docstring begins with `summary`."""
+    """Declare a reduction; return its public function, whose docstring begins with `summary`, ends with `examples`."""
     define(
         type,
         "x: T -> y: T",
@@ -158,6 +159,8 @@ def _reduction(
     ------
     ShapeError
         If there is no such axis, or one is given twice.
+
+{example_section(function, examples)}
     """
     return entry.public(public)
 
@@ -181,6 +184,10 @@ reduce_sum = _reduction(
         Sample([_X], f64([[[2], [6]], [[8], [8.75]]]), {"axis": (-1,), "keepdims": True}),
         Sample([c128([1 + 2j, 3 - 1j])], c128(4 + 1j)),
     ],
+    examples={
+        "[[1, 2], [3, 4]], axis=0": "array([4, 6], dtype=int32)",
+        "[[1, 2], [3, 4]], keepdims=True": "array([[10]], dtype=int32)",
+    },
 )
 
 
@@ -215,6 +222,7 @@ reduce_mean = _reduction(
         Sample([np.zeros((2, 0))], f64([np.nan, np.nan]), {"axis": (1,)}, differentiable=False),
         Sample([np.zeros((0, 2))], np.zeros(0), {"axis": (1,)}, differentiable=False),
     ],
+    examples={"[[1.0, 2.0], [3.0, 6.0]], axis=1": "array([1.5, 4.5], dtype=float32)"},
 )
 
 
@@ -238,6 +246,7 @@ reduce_max = _reduction(
         Sample([_X], f64([[2, 4], [7, 6]]), {"axis": (2,)}),
         Sample([i32([[3, 8], [9, -1]])], i32([[9, 8]]), {"axis": (0,), "keepdims": True}),
     ],
+    examples={"[[1, 7], [8, 3]], axis=1": "array([7, 8], dtype=int32)"},
 )
 
 
@@ -253,6 +262,7 @@ reduce_min = _reduction(
         Sample([_X], f64(-2)),
         Sample([_X], f64([[-1, 0.5], [-2, 0.25]]), {"axis": (2,)}),
     ],
+    examples={"[[1, 7], [8, 3]], axis=1": "array([1, 3], dtype=int32)"},
 )
 
 
@@ -264,6 +274,7 @@ reduce_any = _reduction(
     kernel=lambda xp, x, axis, keepdims: xp.any(x, axis, keepdims=keepdims),
     gradient=NotDifferentiable("its result is bool"),
     samples=[Sample([_BOOLS], np.bool_(True)), Sample([~_BOOLS], flags([False, True]), {"axis": (0,)})],
+    examples={"[[True, False], [False, False]], axis=1": "array([ True, False])"},
 )
 
 
@@ -275,6 +286,7 @@ reduce_all = _reduction(
     kernel=lambda xp, x, axis, keepdims: xp.all(x, axis, keepdims=keepdims),
     gradient=NotDifferentiable("its result is bool"),
     samples=[Sample([_BOOLS], np.bool_(False)), Sample([_BOOLS], flags([True, False]), {"axis": (0,)})],
+    examples={"[[True, True], [False, True]], axis=1": "array([ True, False])", 'tg.zeros([0], "bool")': "array(True)"},
 )
 
 
@@ -298,4 +310,5 @@ reduce_logsumexp = _reduction(
         Sample([_X], lambda x: np.log(np.exp(x).sum((0, 2))), {"axis": (0, 2)}),
         Sample([f64([1000, 1000])], f64(1000 + np.log(2))),
     ],
+    examples={"np.array([1000.0, 1000.0])": "array(1000.69314718)"},
 )

@@ -20,6 +20,7 @@ sin: Unary = unary(
     kernel=Ufunc("sin"),
     gradient=lambda x, y, g: g * conj(cos(x)),
     samples=sampled(math.sin, _X, cmath.sin, _Z),
+    examples={"np.array([0.0, np.pi / 2])": "array([0., 1.])"},
 )
 
 cos: Unary = unary(
@@ -29,6 +30,7 @@ cos: Unary = unary(
     kernel=Ufunc("cos"),
     gradient=lambda x, y, g: -(g * conj(sin(x))),
     samples=sampled(math.cos, _X, cmath.cos, _Z),
+    examples={"np.array([0.0, np.pi])": "array([ 1., -1.])"},
 )
 
 tan = unary(
@@ -38,6 +40,7 @@ tan = unary(
     kernel=Ufunc("tan"),
     gradient=lambda x, y, g: g * conj(square(y) + 1),
     samples=sampled(math.tan, _X, cmath.tan, _Z),
+    examples={"np.array([0.0, np.pi / 4])": "array([0., 1.])"},
 )
 
 asin: Unary = unary(
@@ -47,6 +50,7 @@ asin: Unary = unary(
     kernel=Ufunc("arcsin"),
     gradient=lambda x, y, g: g / conj(sqrt(1 - square(x))),
     samples=sampled(math.asin, _X, cmath.asin, _Z),
+    examples={"np.array([0.0, 1.0])": "array([0.        , 1.57079633])"},
 )
 
 acos = unary(
@@ -56,6 +60,7 @@ acos = unary(
     kernel=Ufunc("arccos"),
     gradient=lambda x, y, g: -(g / conj(sqrt(1 - square(x)))),
     samples=sampled(math.acos, _X, cmath.acos, _Z),
+    examples={"np.array([1.0, -1.0])": "array([0.        , 3.14159265])"},
 )
 
 atan = unary(
@@ -65,6 +70,7 @@ atan = unary(
     kernel=Ufunc("arctan"),
     gradient=lambda x, y, g: g / conj(square(x) + 1),
     samples=sampled(math.atan, _X, cmath.atan, _Z),
+    examples={"np.array([1.0, np.inf])": "array([0.78539816, 1.57079633])"},
 )
 
 sinh = unary(
@@ -74,6 +80,7 @@ sinh = unary(
     kernel=Ufunc("sinh"),
     gradient=lambda x, y, g: g * conj(cosh(x)),
     samples=sampled(math.sinh, _X, cmath.sinh, _Z),
+    examples={"np.array([0.0, 1.0])": "array([0.        , 1.17520119])"},
 )
 
 cosh: Unary = unary(
@@ -83,6 +90,7 @@ cosh: Unary = unary(
     kernel=Ufunc("cosh"),
     gradient=lambda x, y, g: g * conj(sinh(x)),
     samples=sampled(math.cosh, _X, cmath.cosh, _Z),
+    examples={"np.array([0.0, 1.0])": "array([1.        , 1.54308063])"},
 )
 
 tanh = unary(
@@ -92,6 +100,7 @@ tanh = unary(
     kernel=Ufunc("tanh"),
     gradient=lambda x, y, g: g * conj(1 - square(y)),
     samples=sampled(math.tanh, _X, cmath.tanh, _Z),
+    examples={"np.array([0.0, 1.0, 100.0])": "array([0.        , 0.76159416, 1.        ])"},
 )
 
 asinh = unary(
@@ -101,6 +110,7 @@ asinh = unary(
     kernel=Ufunc("arcsinh"),
     gradient=lambda x, y, g: g / conj(sqrt(square(x) + 1)),
     samples=sampled(math.asinh, _X, cmath.asinh, _Z),
+    examples={"np.array([0.0, 1.0])": "array([0.        , 0.88137359])"},
 )
 
 acosh = unary(
@@ -110,6 +120,7 @@ acosh = unary(
     kernel=Ufunc("arccosh"),
     gradient=lambda x, y, g: g / conj(sqrt(x - 1) * sqrt(x + 1)),
     samples=sampled(math.acosh, [1.5, 3.0, 10.0], cmath.acosh, _Z),
+    examples={"np.array([1.0, 2.0])": "array([0.       , 1.3169579])"},
 )
 
 atanh = unary(
@@ -119,4 +130,5 @@ atanh = unary(
     kernel=Ufunc("arctanh"),
     gradient=lambda x, y, g: g / conj(1 - square(x)),
     samples=sampled(math.atanh, _X, cmath.atanh, _Z),
+    examples={"np.array([0.0, 0.5])": "array([0.        , 0.54930614])"},
 )

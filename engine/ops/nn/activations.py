@@ -38,6 +38,7 @@ sigmoid = unary(
     fuse=by_step("sigmoid"),
     gradient=lambda x, y, g: g * conj(y * (1 - y)),
     samples=sampled(_logistic, _X, lambda z: 1 / (1 + cmath.exp(-z)), [0.5 + 0.25j, -1 + 2j]),
+    examples={"np.array([0.0, 1.0, -1.0])": "array([0.5       , 0.73105858, 0.26894142])"},
 )
 
 
@@ -88,6 +89,12 @@ def softplus(features: Any, name: str | None = None) -> Tensor:
     -------
     Tensor
         Same dtype and shape.
+
+    Examples
+    --------
+    >>> import numpy as np, tagflow as tg
+    >>> tg.function(lambda: tg.softplus(np.array([0.0, 100.0]))).sync()
+    array([  0.69314718, 100.        ])
     """
     return apply("Softplus", features, name=name)  # type: ignore[no-any-return]
 
@@ -112,6 +119,12 @@ def softsign(features: Any, name: str | None = None) -> Tensor:
     -------
     Tensor
         Same dtype and shape.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> tg.function(lambda: tg.softsign([1.0, -3.0])).sync()
+    array([ 0.5 , -0.75], dtype=float32)
     """
     return apply("Softsign", features, name=name)  # type: ignore[no-any-return]
 
@@ -138,6 +151,14 @@ def relu(features: Any, name: str | None = None) -> Tensor:
     -------
     Tensor
         Same dtype and shape.
+
+    Examples
+    --------
+    >>> import numpy as np, tagflow as tg
+    >>> tg.function(lambda: tg.relu([-1.0, 2.0])).sync()
+    array([0., 2.], dtype=float32)
+    >>> tg.grad(lambda x: tg.reduce_sum(tg.relu(x))).sync(np.array([-1.0, 0.0, 2.0]))
+    array([0., 0., 1.])
     """
     return apply("Relu", features, name=name)  # type: ignore[no-any-return]
 
@@ -163,6 +184,12 @@ def relu6(features: Any, name: str | None = None) -> Tensor:
     -------
     Tensor
         Same dtype and shape.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> tg.function(lambda: tg.relu6([-1.0, 2.0, 8.0])).sync()
+    array([0., 2., 6.], dtype=float32)
     """
     return apply("Relu6", features, name=name)  # type: ignore[no-any-return]
 
@@ -187,6 +214,12 @@ def elu(features: Any, name: str | None = None) -> Tensor:
     -------
     Tensor
         Same dtype and shape.
+
+    Examples
+    --------
+    >>> import numpy as np, tagflow as tg
+    >>> tg.function(lambda: tg.elu(np.array([-1.0, 2.0]))).sync()
+    array([-0.63212056,  2.        ])
     """
     return apply("Elu", features, name=name)  # type: ignore[no-any-return]
 
@@ -214,6 +247,12 @@ def selu(features: Any, name: str | None = None) -> Tensor:
     -------
     Tensor
         Same dtype and shape.
+
+    Examples
+    --------
+    >>> import numpy as np, tagflow as tg
+    >>> tg.function(lambda: tg.selu(np.array([-1.0, 2.0]))).sync()
+    array([-1.11133074,  2.10140197])
     """
     return apply("Selu", features, name=name)  # type: ignore[no-any-return]
 
@@ -241,6 +280,14 @@ def leaky_relu(features: Any, alpha: float = 0.2, name: str | None = None) -> Te
     -------
     Tensor
         Same dtype and shape.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> tg.function(lambda: tg.leaky_relu([-1.0, 2.0])).sync()
+    array([-0.2,  2. ], dtype=float32)
+    >>> tg.function(lambda: tg.leaky_relu([-1.0, 2.0], alpha=0.5)).sync()
+    array([-0.5,  2. ], dtype=float32)
     """
     return apply("LeakyRelu", features, name=name, alpha=float(alpha))  # type: ignore[no-any-return]
 
@@ -259,6 +306,14 @@ def gelu(features: Any, approximate: bool = False, name: str | None = None) -> T
     -------
     Tensor
         Same dtype and shape.
+
+    Examples
+    --------
+    >>> import numpy as np, tagflow as tg
+    >>> tg.function(lambda: tg.gelu(np.array([-1.0, 2.0]))).sync()
+    array([-0.15865525,  1.95449974])
+    >>> tg.function(lambda: tg.gelu(np.array([-1.0, 2.0]), approximate=True)).sync()
+    array([-0.15880801,  1.95459769])
     """
     x = convert_to_tensor(features)
     if approximate:
@@ -280,5 +335,11 @@ def log_sigmoid(x: Any, name: str | None = None) -> Tensor:
     -------
     Tensor
         Same dtype and shape.
+
+    Examples
+    --------
+    >>> import numpy as np, tagflow as tg
+    >>> tg.function(lambda: tg.log_sigmoid(np.array([0.0, -100.0]))).sync()
+    array([  -0.69314718, -100.        ])
     """
     return apply("Neg", softplus(-convert_to_tensor(x)), name=name)  # type: ignore[no-any-return]

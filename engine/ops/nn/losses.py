@@ -84,6 +84,13 @@ def softmax(logits: Any, axis: Any = -1, name: str | None = None) -> Tensor:
     -------
     Tensor
         Same dtype and shape.
+
+    Examples
+    --------
+    >>> import numpy as np, tagflow as tg
+    >>> tg.function(lambda: tg.softmax(np.array([[1.0, 1.0], [1000.0, 0.0]]))).sync()
+    array([[0.5, 0.5],
+           [1. , 0. ]])
     """
     return apply("Softmax", logits, name=name, axis=static_int(axis))  # type: ignore[no-any-return]
 
@@ -123,6 +130,12 @@ def log_softmax(logits: Any, axis: Any = -1, name: str | None = None) -> Tensor:
     -------
     Tensor
         Same dtype and shape.
+
+    Examples
+    --------
+    >>> import numpy as np, tagflow as tg
+    >>> tg.function(lambda: tg.log_softmax(np.array([1000.0, 0.0]))).sync()
+    array([    0., -1000.])
     """
     return apply("LogSoftmax", logits, name=name, axis=static_int(axis))  # type: ignore[no-any-return]
 
@@ -190,6 +203,13 @@ def softmax_cross_entropy_with_logits(*, labels: Any, logits: Any, axis: Any = -
     ------
     ShapeError
         If the shapes differ.
+
+    Examples
+    --------
+    >>> import numpy as np, tagflow as tg
+    >>> loss = tg.function(lambda p, x: tg.softmax_cross_entropy_with_logits(labels=p, logits=x))
+    >>> loss.sync(np.array([[0.5, 0.5], [0.0, 1.0]]), np.array([[1.0, 1.0], [0.0, 100.0]]))
+    array([ 0.69314718, -0.        ])
     """
     return apply(  # type: ignore[no-any-return]
         "SoftmaxCrossEntropyWithLogits", labels, logits, name=name, axis=static_int(axis)
@@ -269,6 +289,13 @@ def sparse_softmax_cross_entropy_with_logits(*, labels: Any, logits: Any, name: 
     ------
     ShapeError
         If the shapes do not fit.
+
+    Examples
+    --------
+    >>> import numpy as np, tagflow as tg
+    >>> loss = tg.function(lambda k, x: tg.sparse_softmax_cross_entropy_with_logits(labels=k, logits=x))
+    >>> loss.sync(np.array([3, 1]), np.array([[1.0, 1.0, 1.0, 1.0], [0.0, 100.0, 0.0, 0.0]]))
+    array([1.38629436, 0.        ])
     """
     return apply("SparseSoftmaxCrossEntropyWithLogits", labels, logits, name=name)  # type: ignore[no-any-return]
 
@@ -286,6 +313,13 @@ def sigmoid_cross_entropy_with_logits(*, labels: Any, logits: Any, name: str | N
     -------
     Tensor
         Of the operands' dtype and broadcast shape, in nats.
+
+    Examples
+    --------
+    >>> import numpy as np, tagflow as tg
+    >>> loss = tg.function(lambda p, x: tg.sigmoid_cross_entropy_with_logits(labels=p, logits=x))
+    >>> loss.sync(np.array([1.0, 0.0]), np.array([0.0, 100.0]))
+    array([  0.69314718, 100.        ])
     """
     logits = convert_to_tensor(logits)
     return apply("Sub", softplus(logits), logits * labels, name=name)  # type: ignore[no-any-return]

@@ -34,6 +34,13 @@ def bias_add(value: Any, bias: Any, data_format: str | None = None, name: str | 
     ------
     ShapeError
         If `bias` is no vector or has another length.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> tg.function(lambda: tg.bias_add(tg.zeros([2, 3]), [1.0, 2.0, 3.0])).sync()
+    array([[1., 2., 3.],
+           [1., 2., 3.]], dtype=float32)
     """
     if data_format not in (None, "NHWC"):
         raise GraphError("no such data format", wanted="'NHWC'", got=repr(data_format), hint="transpose the value")
@@ -64,6 +71,12 @@ def moments(x: Any, axes: Any, name: str | None = None, keepdims: bool = False) 
     -------
     mean, variance : Tensor
         Same dtype, without the reduced axes.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> tg.function(lambda: tg.moments([[1.0, 3.0], [2.0, 6.0]], axes=1)).sync()
+    (array([2., 4.], dtype=float32), array([1., 4.], dtype=float32))
     """
     axes = None if axes is None else static_ints(axes)
     x = convert_to_tensor(x)
@@ -88,6 +101,13 @@ def l2_normalize(x: Any, axis: Any = None, epsilon: float = 1e-12, name: str | N
     -------
     Tensor
         Same dtype and shape.
+
+    Examples
+    --------
+    >>> import numpy as np, tagflow as tg
+    >>> tg.function(lambda: tg.l2_normalize(np.array([[3.0, 4.0], [0.0, 0.0]]), axis=1)).sync()
+    array([[0.6, 0.8],
+           [0. , 0. ]])
     """
     x = convert_to_tensor(x)
     total = reduce_sum(apply("Square", x), axis, keepdims=True)

@@ -176,6 +176,19 @@ def stack_push(handle: Tensor, value: Any, swap_memory: bool = False, name: str 
     ------
     StackError
         When a step runs it on a full or closed stack, or one of another dtype.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> with tg.Graph().as_default() as graph:
+    ...     handle = tg.stack(elem_type="int32")
+    ...     with tg.control_dependencies([tg.stack_push(handle, 1)]):
+    ...         pushed = tg.stack_push(handle, 2)
+    ...     with tg.control_dependencies([pushed]):
+    ...         top = tg.stack_pop(handle, "int32")
+    >>> with tg.SyncSession(graph) as session:
+    ...     int(session.run(top))
+    2
     """
     return apply("StackPush", handle, value, name=name, swap_memory=swap_memory)  # type: ignore[no-any-return]
 
@@ -211,6 +224,17 @@ def stack_pop(handle: Tensor, elem_type: Any = "float32", name: str | None = Non
     ------
     StackError
         When a step runs it on an empty or closed stack, or one of another dtype.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> with tg.Graph().as_default() as graph:
+    ...     top = tg.stack_pop(tg.stack(elem_type="float32"))
+    >>> with tg.SyncSession(graph) as session:
+    ...     session.run(top)
+    Traceback (most recent call last):
+        ...
+    tagflow.base.errors.StackError: stack ... is empty when calling stack_pop...
     """
     return apply("StackPop", handle, name=name, elem_type=dtypes.as_dtype(elem_type))  # type: ignore[no-any-return]
 
@@ -227,5 +251,19 @@ define(
 
 @public
 def stack_close(handle: Tensor, name: str | None = None) -> Operation:
-    """Return an operation that frees the values of stack `handle`; later use of it is a StackError."""
+    """Return an operation that frees the values of stack `handle`; later use of it is a StackError.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> with tg.Graph().as_default() as graph:
+    ...     handle = tg.stack(elem_type="int32")
+    ...     with tg.control_dependencies([tg.stack_close(handle)]):
+    ...         pushed = tg.stack_push(handle, 5)
+    >>> with tg.SyncSession(graph) as session:
+    ...     session.run(pushed)
+    Traceback (most recent call last):
+        ...
+    tagflow.base.errors.StackError: stack ... was used after it was closed...
+    """
     return apply("StackClose", handle, name=name)  # type: ignore[no-any-return]

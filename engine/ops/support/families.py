@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Callable, Sequence
+import textwrap
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
@@ -58,6 +59,7 @@ def unary(
     where: tuple[DType, ...] = dtypes.DIFFERENTIABLE,
     output: str = "T",
     fuse: Fusion | None = None,
+    examples: Mapping[str, str] | None = None,
 ) -> Unary:
     """Declare an elementwise operation of one operand.
 
@@ -73,6 +75,8 @@ def unary(
         Dtypes of the operand.
     output : str
         Type expression of the result.
+    examples : mapping of str to str, optional
+        For the docstring: arguments, as a call is written, and what Python shows of the result.
 
     Returns
     -------
@@ -96,7 +100,7 @@ def unary(
         return apply(type, x, name=name)  # type: ignore[no-any-return]
 
     operand = f"x : Tensor of {describe(where)}"
-    return _publish(public, function, summary, operand, f"{_RESULTS[output]} and its shape.")
+    return _publish(public, function, summary, operand, f"{_RESULTS[output]} and its shape.", examples)
 
 
 def binary(
@@ -112,6 +116,7 @@ def binary(
     shape: Callable[[Operation], Any] = broadcast_all,
     reads_values: bool = False,
     fuse: Fusion | None = None,
+    examples: Mapping[str, str] | None = None,
 ) -> Binary:
     """Declare an elementwise operation of two operands that broadcast; see :func:`unary`.
 
@@ -135,7 +140,7 @@ def binary(
         return apply(type, x, y, name=name)  # type: ignore[no-any-return]
 
     operands = f"x, y : Tensor of {describe(where)}\n        Same dtype; shapes broadcast."
-    return _publish(public, function, summary, operands, f"{_RESULTS[output]} and broadcast shape.")
+    return _publish(public, function, summary, operands, f"{_RESULTS[output]} and broadcast shape.", examples)
 
 
 def _unary_gradient(rule: Callable[..., Any]) -> Callable[[Operation, Tensor], list[Any]]:
@@ -156,7 +161,29 @@ def describe(where: tuple[DType, ...]) -> str:
     return _DTYPES.get(where) or "dtype " + " or ".join(d.name for d in where)
 
 
-def _publish(function: F, name: str, summary: str, operands: str, result: str) -> F:
+def example_section(function: str, examples: Mapping[str, str]) -> str:
+    """Return the section of a docstring that shows calls of a public function and what they give.
+
+    Parameters
+    ----------
+    function : str
+        Its name.
+    examples : mapping of str to str
+        Arguments, as a call is written, and what Python shows of the result.
+
+    Returns
+    -------
+    str
+        Indented as docstrings of functions are.
+    """
+    imports = "numpy as np, tagflow as tg" if any("np." in arguments for arguments in examples) else "tagflow as tg"
+    lines = ["Examples", "--------", f">>> import {imports}"]
+    for arguments, shown in examples.items():
+        lines += [f">>> tg.function(lambda: tg.{function}({arguments})).sync()", shown]
+    return textwrap.indent("\n".join(lines), "    ")
+
+
+def _publish(function: F, name: str, summary: str, operands: str, result: str, examples: Mapping[str, str] | None) -> F:
     function.__name__ = function.__qualname__ = name
     function.__module__ = sys._getframe(2).f_globals["__name__"]
     function.__doc__ = f"""{summary}
@@ -176,6 +203,8 @@ def _publish(function: F, name: str, summary: str, operands: str, result: str) -
     ------
     DtypeError
         If an operand has another dtype.
+
+{example_section(name, examples) if examples else ""}
     """
     return entry.public(function)
 

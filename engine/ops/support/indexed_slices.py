@@ -28,6 +28,17 @@ class IndexedSlices:
         Their positions along axis 0, in any order, with repeats.
     dense_shape : int32 or int64 vector, or None
         Shape of the tensor they stand for, if that is known.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> with tg.Graph().as_default() as graph:
+    ...     table = tg.constant([[1.0], [2.0], [3.0]])
+    ...     (g,) = tg.gradients(tg.gather(table, [2, 0, 2]), [table])
+    ...     dense = tg.convert_to_tensor(g)
+    >>> with tg.SyncSession(graph) as session:
+    ...     [value.tolist() for value in session.run([g.indices, dense])]
+    [[2, 0, 2], [[1.0], [0.0], [2.0]]]
     """
 
     __array_ufunc__ = None

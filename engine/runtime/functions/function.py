@@ -40,6 +40,15 @@ class Function:
         What the traces are built in.
     traces : int
         How many there are.
+
+    Examples
+    --------
+    >>> import numpy as np, tagflow as tg
+    >>> double = tg.function(lambda x: x * 2)
+    >>> double.sync(np.array([1.0, 2.0])), double.sync(np.array([3.0, 4.0])), double.sync(5)
+    (array([2., 4.]), array([6., 8.]), array(10, dtype=int32))
+    >>> double.traces
+    2
     """
 
     def __init__(

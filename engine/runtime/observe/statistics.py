@@ -37,6 +37,17 @@ class Statistics:
         Bytes of freed arrays kept for new ones.
     devices : mapping of str to DeviceMemory
         The same of each device, by its full name; the figures above are their sums.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> with tg.Graph().as_default() as graph:
+    ...     y = tg.constant(1.0) + 1.0
+    >>> with tg.SyncSession(graph) as session:
+    ...     values = [session.run(y) for _ in range(3)]
+    ...     statistics = session.statistics()
+    >>> statistics.steps_started, statistics.cached_steps
+    (3, 1)
     """
 
     steps_started: int

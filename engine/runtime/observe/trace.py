@@ -45,6 +45,17 @@ class Span:
         False for an instance that only passed deadness on.
     begin, end : int
         Nanoseconds on the clock of ``time.monotonic_ns``.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> with tg.Graph().as_default() as graph:
+    ...     y = tg.while_loop(lambda i: i < 2, lambda i: i + 1, [0], name="count")
+    >>> trace = tg.Trace()
+    >>> with tg.SyncSession(graph) as session:
+    ...     n = session.run(y, trace=trace)
+    >>> [span.tag for span in trace.spans if span.type == "Add" and span.live]
+    ['Add@root/0/count/0', 'Add@root/0/count/1']
     """
 
     operation: str

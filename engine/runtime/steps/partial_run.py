@@ -216,6 +216,20 @@ class PartialRun:
         Whether no more parts can be run.
     runner : StepRunner
         Which runs it.
+
+    Examples
+    --------
+    >>> import asyncio, tagflow as tg
+    >>> with tg.Graph().as_default() as graph:
+    ...     x, y = tg.placeholder("float32", []), tg.placeholder("float32", [])
+    ...     double, total = x * 2.0, x * 2.0 + y
+    >>> async def main():
+    ...     async with tg.Session(graph) as session:
+    ...         async with await session.partial_run_setup([double, total], feeds=[x, y]) as handle:
+    ...             first = await session.partial_run(handle, double, feeds={x: 3.0})
+    ...             return float(await session.partial_run(handle, total, feeds={y: first + 1.0})), handle.done
+    >>> asyncio.run(main())
+    (13.0, True)
     """
 
     def __init__(self, runner: StepRunner, step: CompiledStep, parts: PartialRunState) -> None:

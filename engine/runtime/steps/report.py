@@ -50,6 +50,17 @@ class LoopReport:
         it had one.
     bottleneck : str or None
         The device that was busy almost all the time.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> with tg.Graph().as_default() as graph:
+    ...     y = tg.while_loop(lambda a: a < 100.0, lambda a: a * 2.0, [1.0], name="double")
+    >>> with tg.SyncSession(graph) as session:
+    ...     value = session.run(y)
+    ...     (loop,) = session.report().loops
+    >>> loop.iterations, loop.limited_by, loop.variable
+    (8, 'variable', 'a')
     """
 
     name: str
@@ -140,6 +151,16 @@ class Report:
         Between the devices of the last step alone.
     swap : tuple of SwapReport
         What saved values did on each device, in the last step alone, if any of its loops may swap them.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> with tg.Graph().as_default() as graph:
+    ...     y = tg.while_loop(lambda a: a < 100.0, lambda a: a * 2.0, [1.0], name="double")
+    >>> with tg.SyncSession(graph) as session:
+    ...     value = session.run(y)
+    ...     print(session.report())
+    double: 8 iterations, 1.9 in flight on average, at most 2 of 32; limited by loop variable a
     """
 
     loops: tuple[LoopReport, ...] = ()

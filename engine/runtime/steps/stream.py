@@ -26,6 +26,18 @@ class StepStream:
     ----------
     watch : Watch
         What keeps the values for the reader.
+
+    Examples
+    --------
+    >>> import asyncio, tagflow as tg
+    >>> inside = []
+    >>> with tg.Graph().as_default() as graph:
+    ...     y = tg.while_loop(lambda i: i < 3, lambda i: inside.append(i * i) or i + 1, [0])
+    >>> async def main():
+    ...     async with tg.Session(graph) as session, session.make_step(y).stream(inside[0]) as stream:
+    ...         return [int(value) async for value in stream], int(await stream.result())
+    >>> asyncio.run(main())
+    ([0, 1, 4], 3)
     """
 
     def __init__(self, watch: Watch, run: Callable[[], Coroutine[Any, Any, Any]]) -> None:
