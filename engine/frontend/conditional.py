@@ -102,10 +102,11 @@ def smart_cond(pred: Any, true_fn: Function, false_fn: Function, name: str | Non
     Examples
     --------
     >>> import tagflow as tg
-    >>> training = True
-    >>> with tg.Graph().as_default():
-    ...     x = tg.constant([1.0, -2.0])
-    ...     y = tg.smart_cond(training, lambda: x * tg.random_uniform([2]), lambda: x)
+    >>> @tg.function
+    ... def double(x, training):
+    ...     return tg.smart_cond(training, lambda: x * 2.0, lambda: x)
+    >>> float(double.sync(3.0, True)), float(double.sync(3.0, False))  # a constant: only one function is called
+    (6.0, 3.0)
     """
     predicate = None if isinstance(pred, (bool, np.bool_)) else _predicate(pred, bool_, "smart_cond")
     known = pred if predicate is None else static_value(predicate)

@@ -97,6 +97,12 @@ def parallel_stack(values: Any, name: str | None = None) -> Tensor:
     ------
     ShapeError
         If a shape is not fully known, or the shapes differ.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> tg.function(lambda: tg.parallel_stack([tg.constant([1, 2]), tg.constant([3, 4])])).sync().tolist()
+    [[1, 2], [3, 4]]
     """
     tensors = [convert_to_tensor(value) for value in values]
     for tensor in tensors:

@@ -406,7 +406,20 @@ def variables_initializer(variables: list[Variable], name: str = "init") -> Oper
 
 @public
 def is_variable_initialized(variable: Variable) -> Tensor:
-    """Return a bool scalar tensor: whether `variable` has a value when a step computes it."""
+    """Return a bool scalar tensor: whether `variable` has a value when a step computes it.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> with tg.Graph().as_default() as graph:
+    ...     w = tg.Variable(1.0)
+    ...     known = tg.is_variable_initialized(w)
+    >>> with tg.SyncSession(graph) as session:
+    ...     before = session.run(known)
+    ...     session.run(w.initializer)
+    ...     bool(before), bool(session.run(known))
+    (False, True)
+    """
     return variable.is_initialized()
 
 

@@ -108,8 +108,9 @@ def dynamic_partition(data: Any, partitions: Any, num_partitions: int, name: str
     Examples
     --------
     >>> import tagflow as tg
-    >>> with tg.Graph().as_default():
-    ...     even, odd = tg.dynamic_partition(tg.range(5), tg.range(5) % 2, 2)
+    >>> even, odd = tg.function(lambda: tg.dynamic_partition(tg.range(5), tg.range(5) % 2, 2)).sync()
+    >>> even.tolist(), odd.tolist()
+    ([0, 2, 4], [1, 3])
     """
     num = static_int(num_partitions, "num_partitions")
     return apply("DynamicPartition", data, index_tensor(partitions), name=name, num=num)  # type: ignore[no-any-return]
@@ -235,12 +236,13 @@ def dynamic_stitch(indices: Sequence[Any], data: Sequence[Any], name: str | None
     Examples
     --------
     >>> import tagflow as tg
-    >>> with tg.Graph().as_default():
-    ...     x = tg.constant([1.0, -2.0, 3.0])
+    >>> def f(x):
     ...     sign = tg.cast(x > 0.0, "int32")
     ...     below, above = tg.dynamic_partition(x, sign, 2)
     ...     places = tg.dynamic_partition(tg.range(3), sign, 2)
-    ...     y = tg.dynamic_stitch(places, [tg.exp(below), tg.sqrt(above)])
+    ...     return tg.dynamic_stitch(places, [tg.abs(below), tg.sqrt(above)])
+    >>> tg.function(lambda: f(tg.constant([1.0, -2.0, 9.0]))).sync().tolist()
+    [1.0, 2.0, 3.0]
     """
     if len(indices) != len(data) or not indices:
         raise GraphError(

@@ -252,8 +252,10 @@ def prevent_gradient(input: Any, message: str = "", name: str | None = None) -> 
     Examples
     --------
     >>> import tagflow as tg
-    >>> with tg.Graph().as_default():
-    ...     rounded = tg.prevent_gradient(tg.constant([1.4]), "it is going to be rounded")
+    >>> tg.grad(lambda x: tg.prevent_gradient(x, "it is going to be rounded")).sync(1.4)
+    Traceback (most recent call last):
+        ...
+    tagflow.base.errors.GraphError: ...
     """
     return apply("PreventGradient", input, name=name, message=str(message))  # type: ignore[no-any-return]
 

@@ -40,6 +40,13 @@ class DeviceAttributes:
         "CPU" or "GPU".
     memory_limit_bytes : int or None
         What its arrays may take; None for any number.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> with tg.SyncSession(tg.Graph(), devices=2, memory_limit="1GiB") as session:
+    ...     [(each.device_type, each.memory_limit_bytes) for each in session.list_devices()]
+    [('CPU', 1073741824), ('CPU', 1073741824)]
     """
 
     name: str

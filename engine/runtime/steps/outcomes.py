@@ -31,6 +31,18 @@ class StepRecord:
         Seconds until it was admitted, among the session's `max_steps`.
     error : BaseException or None
         What it raised.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> ended = []
+    >>> with tg.Graph().as_default() as graph:
+    ...     y = tg.identity(1.0, name="y")
+    >>> with tg.SyncSession(graph, on_step=ended.append) as session:
+    ...     float(session.run(y))
+    1.0
+    >>> ended[0].fetches, ended[0].outcome
+    (('y:0',), 'finished')
     """
 
     fetches: tuple[str, ...]

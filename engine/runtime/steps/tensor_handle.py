@@ -28,6 +28,19 @@ class TensorHandle:
     ----------
     dtype : DType
     shape : Shape
+
+    Examples
+    --------
+    >>> import asyncio, tagflow as tg
+    >>> with tg.Graph().as_default() as graph:
+    ...     x = tg.placeholder("float32", [])
+    ...     kept, y = tg.get_session_handle(x * 2.0), x + 1.0
+    >>> async def main():
+    ...     async with tg.Session(graph) as session:
+    ...         handle = await session.run(kept, {x: 3.0})
+    ...         return float(await session.run(y, {x: handle}))
+    >>> asyncio.run(main())
+    7.0
     """
 
     __slots__ = ("_devices", "_kept", "dtype", "shape")
