@@ -4,7 +4,7 @@ BUILD_REQUIRES := 'setuptools>=77' 'cython>=3.1,<4' 'numpy>=2.0' 'scipy>=1.13'
 INSTALL := $(VENV)/bin/pip install --no-build-isolation
 BENCH ?= counter_loop --quick
 
-.PHONY: install kernels test debug lint format types rules bench gpu golden demo clean
+.PHONY: install kernels test debug lint format types rules docs bench gpu golden demo clean
 
 install: $(PYTHON)  ## editable install with everything the tests need; compiles what changed
 	$(INSTALL) --editable '.[test,bench]'
@@ -37,6 +37,11 @@ types:  ## mypy sees the package only as it is installed: a wheel in a venv of i
 
 rules:  ## which test covers which rule of the semantics
 	$(PYTHON) -m pytest --rules
+
+docs: $(PYTHON)  ## the documents as a site; a warning is an error
+	$(INSTALL) --quiet --editable '.[docs]'
+	NO_MKDOCS_2_WARNING=1 $(PYTHON) -m mkdocs build --strict --quiet
+	@echo build/site/index.html
 
 bench:  ## make bench BENCH='lstm_train --quick --peer torch'
 	$(PYTHON) -m bench $(BENCH)

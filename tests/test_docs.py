@@ -119,6 +119,20 @@ def test_examples_of_the_public_names_are_among_them():
     assert {value.__module__ for value in public if callable(value)} <= MODULES
 
 
+def test_each_public_name_is_on_one_page_of_the_api():
+    pages = [text for name, text in NAMES.items() if name.startswith("docs/api/")]
+    named = [name for text in pages for name in re.findall(r"^(?:::: |\| `)tagflow\.([\w.]+)", text, re.M)]
+    public = [*tg.__all__, *(f"training.{name}" for name in training.__all__)]
+    assert sorted(named) == sorted(name for name in public if name != "__version__")
+
+
+def test_every_page_is_in_the_navigation():
+    entries = re.findall(r"^ +- (?:[^:]+: )?(\S+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.M)
+    pages = [p.relative_to(ROOT / "docs") for p in (ROOT / "docs").rglob("*.md")]
+    assert [p for p in pages if not any(p.match(entry) for entry in entries)] == []
+    assert [e for e in entries if "*" not in e and not any((ROOT / top / e).exists() for top in ("docs", ""))] == []
+
+
 def test_the_pipeline_names_every_row_in_order():
     text = NAMES["ARCHITECTURE.md"]
     rows = re.findall(r"^\| `(\w+)` \| `([\w/]+\.py)`", text, re.M)

@@ -136,7 +136,9 @@ SHOWN |= {n: getattr(training, n) for n in training.__all__}
 @pytest.mark.parametrize("name", SHOWN)
 def test_docstring_has_an_example_that_shows_a_result(name):
     _, _, examples = inspect.getdoc(SHOWN[name]).partition("\n\nExamples\n--------\n")
-    assert any(example.want for example in doctest.DocTestParser().get_examples(examples))
+    found = doctest.DocTestParser().get_examples(examples)
+    assert found[0].source.endswith("tagflow as tg\n")
+    assert any(example.want for example in found)
 
 
 METHODS = {

@@ -153,7 +153,8 @@ class Settings:
 
         Examples
         --------
-        >>> Settings().without("fuse", "native").fuse
+        >>> import tagflow as tg
+        >>> tg.Settings().without("fuse", "native").fuse
         False
         """
         wanted = [*FAST_PATHS] if "all" in names else names

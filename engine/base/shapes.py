@@ -34,9 +34,10 @@ class Shape:
 
     Examples
     --------
-    >>> Shape([None, 3]).merge(Shape([2, None]))
+    >>> import tagflow as tg
+    >>> tg.Shape([None, 3]).merge(tg.Shape([2, None]))
     Shape(2, 3)
-    >>> str(Shape([None, 3])), str(Shape(None))
+    >>> str(tg.Shape([None, 3])), str(tg.Shape(None))
     ('[?,3]', '[...]')
     """
 

@@ -43,6 +43,7 @@ _DTYPES = {
     dtypes.FLOATING: "a floating dtype",
     dtypes.REAL: "an integer or floating dtype",
     dtypes.INTEGER: "an integer dtype",
+    (*dtypes.NUMERIC, dtypes.string): "any numeric dtype, or string",
     dtypes.VALUES: "any dtype",
 }
 _RESULTS = {"T": "Of the same dtype", "bool": "Of dtype bool", "T.real": "Of the real dtype"}
