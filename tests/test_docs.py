@@ -5,11 +5,12 @@ import importlib
 import pkgutil
 import re
 from pathlib import Path
+from types import ModuleType
 
 import httpx
 import pytest
 import tagflow as tg
-from tagflow import streams, swap, training
+from tagflow import operations, streams, swap, training
 from tagflow.compile import PIPELINE
 from tagflow.ir.definition import _REGISTRY, all_definitions
 
@@ -115,15 +116,16 @@ def test_examples_in_docstrings(name):
 
 
 def test_examples_of_the_public_names_are_among_them():
-    public = [getattr(module, name) for module in (tg, training) for name in module.__all__]
+    public = [getattr(tg, name) for name in dir(tg)] + [getattr(training, name) for name in training.__all__]
     assert {value.__module__ for value in public if callable(value)} <= MODULES
 
 
 def test_each_public_name_is_on_one_page_of_the_api():
     pages = [text for name, text in NAMES.items() if name.startswith("docs/api/")]
     named = [name for text in pages for name in re.findall(r"^(?:::: |\| `)tagflow\.([\w.]+)", text, re.M)]
-    public = [*tg.__all__, *(f"training.{name}" for name in training.__all__)]
-    assert sorted(named) == sorted(name for name in public if name != "__version__")
+    public = {name for name in dir(tg) if not isinstance(getattr(tg, name), ModuleType)} - {"__version__"}
+    public |= {f"{m.__name__.partition('.')[2]}.{name}" for m in (training, operations) for name in m.__all__}
+    assert sorted(named) == sorted(public)
 
 
 def test_every_page_is_in_the_navigation():
