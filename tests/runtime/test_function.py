@@ -54,6 +54,15 @@ async def test_numbers_are_tensors_and_bools_are_constants():
     assert f.traces == 2
 
 
+async def test_defaults_are_known_to_python():
+    @tg.function
+    def f(x, n=2, more=[1.0], *rest, **options):  # noqa: B006  a default that can not be hashed
+        return [x * k + more[0] for k in range(n)]
+
+    assert [float(y) for y in await f(3.0)] == [1, 4]
+    assert (await tg.function(tg.cumsum)(np.float32([1, 2, 3]))).tolist() == [1, 3, 6]
+
+
 async def test_static_arguments_are_known_to_python():
     @tg.function(static_argnames="n")
     def power(x, n):

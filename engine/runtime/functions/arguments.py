@@ -65,9 +65,12 @@ class Arguments:
         The tensors among the arguments, in order.
     symbolic : bool
         Whether one of them belongs to a graph.
+    constants : set of str
+        Parameters whose values Python has to know: by name, or as nobody gave them and they have their defaults.
     """
 
     values: dict[str, Any]
+    constants: set[str]
     key: tuple[Any, ...] = ()
     leaves: list[Any] = field(default_factory=list)
     symbolic: bool = False
@@ -108,24 +111,17 @@ class Parameters:
                 hint="input_signature=[tagflow.TensorSpec([None, 3], 'float32')]",
             )
         self._specs: dict[str, Any] = dict(zip(names, specs))
-        self.fully_specified = input_signature is not None and all(
-            p.name in self._specs or p.default is not p.empty for p in self._signature.parameters.values()
-        )
 
     def bind(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Arguments:
         """Return the arguments of a call; TypeError if they do not fit the parameters, as Python has it."""
         bound = self._signature.bind(*args, **kwargs)
+        given = set(bound.arguments)
         bound.apply_defaults()
-        arguments = Arguments(bound.arguments)
-        arguments.key = tuple(self._key(name, value, arguments) for name, value in bound.arguments.items())
-        return arguments
-
-    def specified(self) -> Arguments:
-        """Return the arguments that the input signature stands for."""
-        bound = self._signature.bind_partial(**self._specs)
-        bound.apply_defaults()
-        arguments = Arguments(bound.arguments)
-        arguments.key = tuple(self._key(name, value, arguments) for name, value in bound.arguments.items())
+        arguments = Arguments(bound.arguments, self._static | (bound.arguments.keys() - given))
+        arguments.key = tuple(
+            self._key(name, value, arguments) if name in given else _default_key(value)
+            for name, value in bound.arguments.items()
+        )
         return arguments
 
     def call(self, function: Callable[..., Any], values: Mapping[str, Any]) -> Any:
@@ -138,7 +134,7 @@ class Parameters:
         made: list[Tensor] = []
 
         def stand_in(path: str, leaf: Any) -> Any:
-            spec = leaf if isinstance(leaf, TensorSpec) else _spec_of(leaf)
+            spec = _spec_of(leaf)
             if spec is None:
                 return leaf
             made.append(placeholder(spec.dtype, spec.shape, name=_NOT_IN_NAMES.sub("_", path).strip("_")))
@@ -146,7 +142,7 @@ class Parameters:
 
         values = {}
         for name, value in arguments.values.items():
-            if name in self._static:
+            if name in arguments.constants:
                 values[name] = value
             else:
                 like = self._specs.get(name, value)
@@ -158,14 +154,14 @@ class Parameters:
         """Return text for each argument: dtype and shape of tensors, the values of others."""
         found = {}
         for name, value in arguments.values.items():
-            like = value if name in self._static else self._specs.get(name, value)
-            for path, leaf in [("", value)] if name in self._static else nest.walk(like):
-                spec = leaf if isinstance(leaf, TensorSpec) else None if name in self._static else _spec_of(leaf)
+            constant = name in arguments.constants
+            for path, leaf in [("", value)] if constant else nest.walk(self._specs.get(name, value)):
+                spec = None if constant else _spec_of(leaf)
                 found[name + path] = repr(leaf if spec is None else spec)
         return found
 
     def _key(self, name: str, value: Any, arguments: Arguments) -> Any:
-        if name in self._static:
+        if name in arguments.constants:
             return self._constant(name, value)
         if name in self._specs:
             arguments.leaves += self._matching(name, self._specs[name], value)
@@ -229,6 +225,15 @@ def _spec_of(leaf: Any) -> TensorSpec | None:
         return None
     array = as_array(leaf) if isinstance(leaf, (int, float, complex)) else np.asarray(leaf)
     return TensorSpec(array.shape, array.dtype)
+
+
+def _default_key(value: Any) -> Any:
+    """Return what makes calls alike that leave a parameter its default, and those that give it the same constant."""
+    try:
+        hash(value)
+    except TypeError:
+        return None
+    return type(value), value
 
 
 def _is_array(leaf: Any) -> bool:

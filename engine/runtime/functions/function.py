@@ -332,7 +332,7 @@ def function(
     also those in branches and loop bodies: updates of variables, prints, checks and stateful calls of Python.
 
     * Arrays, NumPy scalars, ints, floats and structures of them are tensors; bools, strings, None and other hashable
-      objects are constants, as is what `static_argnames` names.
+      objects are constants, as is what `static_argnames` names, and the default of a parameter that a call leaves out.
     * Variables are made once, however often the function is traced, and have their initial values in each session
       that it runs in.
     * Called while another function is traced, or with tensors, it builds its operations there and returns tensors.
