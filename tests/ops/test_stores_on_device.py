@@ -189,6 +189,8 @@ WITHOUT_ARRAYS = {
     "TensorArraySize",
 }
 
+ELSEWHERE = {"GetSessionHandle"}  # what it gives outlives the step: tests/runtime/test_session_handles.py
+
 
 def test_every_store_is_covered():
-    assert {t for t, d in DEFINITIONS.items() if d.runs_on == "store"} == COVERED | WITHOUT_ARRAYS
+    assert {t for t, d in DEFINITIONS.items() if d.runs_on == "store"} == COVERED | WITHOUT_ARRAYS | ELSEWHERE
