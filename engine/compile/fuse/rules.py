@@ -53,8 +53,10 @@ class FusedProgram:
         made = {value for *_, value in self.steps}
         used = dict.fromkeys(t for _, operands, *_ in self.steps for t in operands if t not in made)
         read = [t for t in used if isinstance(t, Tensor)]
-        self.constants = [t for t in read if _is_number(t)]
-        self.inputs = [t for t in read if not _is_number(t)]
+        numbers = [t for t in read if _is_number(t)]
+        others = [t for t in read if not _is_number(t)]
+        self.inputs = others or numbers[:1]  # it has one at least
+        self.constants = numbers if others else numbers[1:]
         values: list[Value] = [*self.inputs, *self.constants, *(value for *_, value in self.steps)]
         return {value: i for i, value in enumerate(values)}
 

@@ -77,6 +77,18 @@ def test_an_lstm_written_by_hand_is_fused_in_its_loops(random):
     assert_same(fetches, [x], [random.standard_normal((6, 2, 3)).astype(np.float32)])
 
 
+async def test_numbers_alone_that_are_too_large_to_be_folded_are_fused():
+    with tg.Graph().as_default() as graph:
+        x = tg.placeholder("float32", [2, 3000])
+        summed = tg.reduce_sum(x * 2.0) + tg.reduce_sum(x * 3.0)
+        (gradient,) = tg.gradients(summed, [x])
+        large = tg.fill([2, 3000], 2.0) * 3.0 + tg.fill([2, 3000], 4.0)
+    async with tg.Session(graph, settings=replace(ON, fold_bytes=0)) as session:
+        found = await session.run([gradient, large], {x: np.ones((2, 3000))})
+    np.testing.assert_array_equal(found[0], np.full((2, 3000), 5))
+    np.testing.assert_array_equal(found[1], np.full((2, 3000), 10))
+
+
 def test_a_setting_turns_it_off():
     x = tg.placeholder("float32", [3])
     assert "Fused" in types([tg.tanh(x + 1.0)], [x])
