@@ -76,10 +76,11 @@ from .ir.tensor import Tensor
 from .ops.array.argminmax import argmax, argmin
 from .ops.array.broadcasting import broadcast_to
 from .ops.array.concat import concat, split, unstack
-from .ops.array.creation import eye, fill, linspace, one_hot, ones, ones_like, zeros, zeros_like
+from .ops.array.creation import fill, linspace, ones, ones_like, zeros, zeros_like
 from .ops.array.creation import range as range
 from .ops.array.gather import gather, gather_nd, scatter_nd, unsorted_segment_sum
 from .ops.array.layout import reverse, tile, transpose
+from .ops.array.one_hot import eye, one_hot
 from .ops.array.padding import pad
 from .ops.array.partitioning import dynamic_partition, dynamic_stitch
 from .ops.array.shapes import expand_dims, rank, reshape, shape, size, squeeze

@@ -9,14 +9,22 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from .turns import Turns
+
 
 class Resource:
     """State that operations share by a handle; the defaults are those of state that holds, awaits and saves nothing.
 
     Used on the loop's thread only, hence without locks.
+
+    Attributes
+    ----------
+    turns : Turns or None
+        Who has one is the only one to read or change it; None where no thread does that.
     """
 
     __slots__ = ("__weakref__",)  # nothing else, so that it stands beside a base class in C
+    turns: Turns | None = None
 
     @property
     def label(self) -> str:
@@ -39,8 +47,8 @@ class Resource:
     def snapshot(self) -> Any:
         """Return a copy of what it holds, to be saved: arrays in a structure of tuples, lists and dicts.
 
-        An array of another device than the host's may be handed out itself, if whoever holds it keeps it from being
-        written in place. None says that there is nothing to save.
+        An array that is read-only, or of another device than the host's, may be handed out itself, if it is not written
+        in place as long as somebody holds it: it is copied then. None says that there is nothing to save.
         """
         return None
 

@@ -115,6 +115,10 @@ class OpDefinition:
     reads_values : bool
         What it gives, or whether it fails, depends on values in a way that a kernel has to wait for: how large the
         result is, which index is out of range.
+    elements : callable or None
+        ``elements(*arrays, **attrs)`` is about how many elements the kernel goes through that its inputs do not have:
+        of what may make a large result of small inputs. It is asked before the kernel is called, which runs elsewhere
+        than on the event loop if it should take long. What broadcasts its inputs needs none.
     keeps_size : bool
         The result is not larger than the inputs in the device's memory, although others are in the host's.
     retry : bool
@@ -167,6 +171,7 @@ class OpDefinition:
     shape_only: bool = False
     is_part: bool = False
     reads_values: bool = False
+    elements: Callable[..., int] | None = None
     keeps_size: bool = False
     retry: bool = True
     may_be_fed: bool = False
@@ -189,6 +194,12 @@ class OpDefinition:
     def stateful(self) -> bool:
         """Whether it has effects, and its kernel takes a `KernelContext` (see `engine/ops/support/context.py`)."""
         return bool(self.effects)
+
+    @property
+    def only_computes(self) -> bool:
+        """Whether its kernel does nothing but compute, so that any thread may call it."""
+        reads_one_slot = self.is_reread and self.elements is None
+        return self.effects in (Effect.NONE, Effect.RANDOM) and not reads_one_slot
 
     @property
     def is_differentiable(self) -> bool:
@@ -233,6 +244,7 @@ def define(
     shape_only: bool = False,
     is_part: bool = False,
     reads_values: bool = False,
+    elements: Callable[..., int] | None = None,
     keeps_size: bool = False,
     retry: bool = True,
     may_be_fed: bool = False,
@@ -271,6 +283,7 @@ def define(
         shape_only,
         is_part,
         reads_values,
+        elements,
         keeps_size,
         retry,
         may_be_fed,

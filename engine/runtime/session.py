@@ -133,7 +133,8 @@ class Session(SessionState):
             require_finite if check_numerics else None,
         )
         kind = executor_named(executor, opened, check_numerics)
-        super().__init__(graph, resources, opened, StepRunner(graph, environment, kind, timeout, max_steps, on_step))
+        steps = StepRunner(graph, environment, kind, timeout, max_steps, on_step)
+        super().__init__(graph, resources, opened, steps, self._cores)
         self._last_report = Report()  # once it is closed
 
     @property

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
 
 from ..base.errors import GraphError
+from ..base.resources import Resource
 from ..frontend.variables import Variable
 from ..ir.graph import Graph
-from ..ops.state.variables import CONTAINER, fitting, no_such_variable, slots_of, write_slots
-from .devices.device_values import copied_out
+from ..ops.state.variables import CONTAINER, fitting, no_such_variable, prepare_slots, slots_of
+from ..ops.support.context import allowed_in
 from .devices.session_devices import SessionDevice
 from .memory.limits import from_outside
 from .resources.manager import ResourceManager, Snapshot
+from .scheduling.worker_pool import WorkerPool
 from .steps.runner import StepRunner
+from .steps.values import made_elsewhere, taken_out, turns_at
 
 R = TypeVar("R")
 Named = str | Variable
@@ -32,15 +36,23 @@ class SessionState:
     devices : tuple of SessionDevice
     steps : StepRunner
         Says whether the session is open.
+    cores : WorkerPool
+        Its threads copy large values.
     """
 
     def __init__(
-        self, graph: Graph, resources: ResourceManager, devices: tuple[SessionDevice, ...], steps: StepRunner
+        self,
+        graph: Graph,
+        resources: ResourceManager,
+        devices: tuple[SessionDevice, ...],
+        steps: StepRunner,
+        cores: WorkerPool,
     ) -> None:
         self.graph = graph
         self.resources = resources
         self._devices = devices
         self._steps = steps
+        self._cores = cores
 
     async def read_variables(self, names: Named | Iterable[Named] | None = None) -> dict[str, np.ndarray[Any, Any]]:
         """Return copies of the variables' values.
@@ -65,8 +77,10 @@ class SessionState:
         self._steps.check_open()
         wanted = self.resources.names(CONTAINER) if names is None else self._wanted(names)
         slots = self._from_outside("the values restored", slots_of, self.resources, wanted)
-        values = {slot.name: slot.copied() for slot in slots if names is not None or slot.is_initialized}
-        return await self._copied_out(values)  # type: ignore[no-any-return]
+        async with turns_at(slots):
+            self._steps.check_open()
+            values = {slot.name: slot.read() for slot in slots if names is not None or slot.is_initialized}
+        return await self._taken_out(values)  # type: ignore[no-any-return]
 
     async def write_variables(self, values: Mapping[Any, Any]) -> None:
         """Set variables, all or (when one does not fit) none.
@@ -83,7 +97,8 @@ class SessionState:
         """
         self._steps.check_open()
         arrays = self._fitting({self._name(key): value for key, value in values.items()})
-        self._from_outside("the new values of variables", write_slots, self.resources, arrays)
+        slots = self._from_outside("the values restored", slots_of, self.resources, arrays)
+        await self._put_in("the new values of variables", arrays, slots, partial(prepare_slots, slots))
 
     async def snapshot(self) -> Snapshot:
         """Return copies of all that the session keeps from step to step, taken at one time: between two updates.
@@ -94,7 +109,10 @@ class SessionState:
             By kind ("variables") and name: arrays in the host's memory, or structures of them.
         """
         self._steps.check_open()
-        return await self._copied_out(self.resources.snapshot())  # type: ignore[no-any-return]
+        async with turns_at(self.resources):
+            self._steps.check_open()
+            values = self.resources.snapshot()
+        return await self._taken_out(values)  # type: ignore[no-any-return]
 
     async def restore(self, snapshot: Mapping[str, Mapping[str, Any]]) -> None:
         """Let the session hold again what it held at a snapshot, its own or that of another session of this graph.
@@ -111,7 +129,8 @@ class SessionState:
         """
         self._steps.check_open()
         variables = self._fitting(snapshot.get(CONTAINER, {}))
-        self._from_outside("the values restored", self.resources.restore, {**snapshot, CONTAINER: variables})
+        saved = {**snapshot, CONTAINER: variables}
+        await self._put_in("the values restored", saved, self.resources, self.resources.prepare)
 
     def _wanted(self, names: Named | Iterable[Named]) -> list[str]:
         """Return names, each of a variable of the graph or of a value that the session keeps."""
@@ -142,8 +161,22 @@ class SessionState:
     def _fitting(self, values: Mapping[str, Any]) -> dict[str, np.ndarray[Any, Any]]:
         return fitting(values, self._variables())
 
+    async def _put_in(
+        self,
+        what: str,
+        values: Mapping[str, Any],
+        resources: Iterable[Resource],
+        prepare: Callable[[Mapping[str, Any]], Callable[[], None]],
+    ) -> None:
+        """Give values to resources: ``prepare(values)`` makes what that takes, and returns what does it at once."""
+        async with turns_at(resources):
+            allowed = partial(allowed_in(self._devices[0].contexts.pool, prepare), values)
+            change = await made_elsewhere(self._cores.calls, values, partial(self._from_outside, what, allowed))
+            self._steps.check_open()
+            self._from_outside(what, change)
+
     def _from_outside(self, what: str, function: Callable[..., R], *arguments: Any) -> R:
         return from_outside(self._devices[0].contexts, self.resources, what, function, *arguments)
 
-    async def _copied_out(self, values: Any) -> Any:
-        return await copied_out(values, [each.device for each in self._devices])
+    async def _taken_out(self, values: Any) -> Any:
+        return await taken_out(values, [each.device for each in self._devices], self._cores.calls)

@@ -4,14 +4,18 @@ See docs/design/0006-cores.md.
 """
 
 from cpython.object cimport PyObject
-from libc.stdint cimport int64_t, uint32_t
+from libc.stdint cimport int64_t, uint32_t, uint64_t
 from numpy cimport PyArray_CheckExact, PyArray_NBYTES, ndarray
 
 from tagflow.kernels.core.clock cimport nanoseconds
-from tagflow.kernels.core.table cimport Compute, Node, Work
-from tagflow.kernels.core.values cimport OBJECT, SCALAR, Value, pointer
+from tagflow.kernels.core.table cimport DECLINED, RESULT, Compute, Node, Table, Work
+from tagflow.kernels.core.values cimport OBJECT, SCALAR, Py_INCREF, Value, pointer
 
 cdef extern from "Python.h":
+    object PyByteArray_FromStringAndSize(const char*, Py_ssize_t)
+    char* PyByteArray_AS_STRING(object)
+
+cdef extern from "Python.h" nogil:  # whoever calls holds the GIL
     void Py_CLEAR(PyObject*)
 
 cdef enum:
@@ -42,7 +46,7 @@ cdef inline int array_cost(const Node* node, const Value* inputs, const Value* o
 
 
 cdef enum:
-    LONG = 50000  # nanoseconds from which on a kernel leaves its work instead of doing it
+    LONG = 50000  # nanoseconds from which on a kernel leaves its work instead of doing it, at most
     SHORTEST = 75000  # nanoseconds of a part, so that handing it over does not matter
     LONGEST = 70000000  # nanoseconds of a part, so that what a step leaves behind ends soon and others get their turn
 
@@ -50,6 +54,58 @@ cdef enum:
 cdef inline void leave(Work* work, Compute compute, double cost, int most_parts) noexcept nogil:
     """Say what is left to be done and into how many parts it can be cut; the arguments are there already."""
     work.compute, work.cost, work.parts = compute, cost, most_parts
+    work.arguments[DECLINED] = work.arguments[RESULT] = 0
+
+
+cdef inline void keep(Work* work, PyObject* memory) noexcept:
+    """Keep an object alive until the work is done."""
+    Py_INCREF(memory)  # given back then
+    Py_CLEAR(work.kept)  # of a kernel that failed
+    work.kept = memory
+
+
+cdef inline char* take_memory(Work* work, size_t size) except NULL:
+    """Return memory that lives until the work is done."""
+    memory = PyByteArray_FromStringAndSize(NULL, size)
+    keep(work, <PyObject*>memory)
+    return PyByteArray_AS_STRING(memory)
+
+
+cdef inline int do_or_leave(
+        const Table* table, Work* work, Compute compute, double cost, int most_parts, Value* output) noexcept nogil:
+    """Do what the arguments describe, or leave it if it takes long.
+
+    An unboxed `output` is a result that the work finds a place for by `place_of`.
+
+    Returns
+    -------
+    int
+        1; 0 if it was done, and found that the inputs want the Python kernel.
+    """
+    leave(work, compute, cost, most_parts)
+    if cost >= table.at_once:
+        return 1
+    work.compute = NULL
+    compute(work.arguments, 0, 1)
+    Py_CLEAR(work.kept)
+    return take_result(work, output)
+
+
+cdef inline int take_result(const Work* work, Value* output) noexcept nogil:
+    """Take the result of work that is done, if it is unboxed; return 0 if the inputs want the Python kernel."""
+    if output.form == SCALAR:
+        output.bits = work.arguments[RESULT]
+    return work.arguments[DECLINED] == 0
+
+
+cdef inline char* place_of(const void* arguments, char* array) noexcept nogil:
+    """Return where a result goes: into an array, or if that is NULL into the arguments, unboxed."""
+    return array if array != NULL else <char*>(<uint64_t*>arguments + RESULT)
+
+
+cdef inline void decline(const void* arguments) noexcept nogil:
+    """Say, while computing, that the inputs want the Python kernel."""
+    (<uint64_t*>arguments)[DECLINED] = 1
 
 
 cdef inline void cut(Work* work, int threads) noexcept nogil:
@@ -72,4 +128,4 @@ cdef inline void do_work(Work* work, Node* node) noexcept:
 
 cdef inline void correct(Node* node, const Work* work, int64_t spent) noexcept:
     """Take into account what an estimate was worth."""
-    node.pace = max(0.1, min(10, 0.75 * node.pace + 0.25 * <double>spent / work.cost))
+    node.pace = max(0.1, min(10, 0.75 * node.pace + 0.25 * <double>spent / max(work.cost, 1)))

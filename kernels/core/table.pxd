@@ -40,6 +40,7 @@ cdef enum NodeFlag:
     DEAD_SILENT = 16  # a SEND that says nothing when it is dead; its RECV, which then waits for its leader only
     SWAPPABLE = 32  # a SERIES_PUSH of a loop whose saved values may leave the device's memory
     HOST_BACKED = 64  # one whose saved values may where they are rows that lie in host memory anyway
+    DETACHED = 128  # a KERNEL that does nothing but compute, so that any thread may call its Python kernel
 
 
 cdef struct Type:
@@ -72,11 +73,14 @@ ctypedef void (*Loop)(char**, const npy_intp*, const npy_intp*, void*) noexcept 
 cdef struct Node
 cdef struct Table
 
-# Does part `part` of `parts` of a kernel's work; reads and writes nothing but what the arguments point to.
+# Does part `part` of `parts` of a kernel's work; reads and writes nothing but what the arguments point to, and the two
+# last of them.
 ctypedef void (*Compute)(const void* arguments, int part, int parts) noexcept nogil
 
 cdef enum:
     MOST_ARGUMENTS = 128
+    DECLINED = MOST_ARGUMENTS - 2  # not 0: the inputs want the Python kernel, as was only found while computing
+    RESULT = MOST_ARGUMENTS - 1  # the result, if that is unboxed
 
 
 cdef struct Work:  # what a C kernel leaves to be done once its outputs are there
@@ -114,9 +118,13 @@ cdef struct Node:
     PyObject* kernel  # borrowed from CompiledPlan.kernels; NULL if not a KERNEL
     Loop loop  # NumPy inner loop, or NULL
     void* loop_data  # its last argument
+    double loop_cost  # nanoseconds that it takes for an element, about
+    bint loop_raises  # whether it may set an error, which needs the GIL
     Native native  # C kernel, or NULL
     double pace  # what its work takes, measured, in proportion to its estimate
-    double python_pace  # nanoseconds its Python kernel takes for a byte of its inputs; 0 until measured
+    double python_pace  # nanoseconds its Python kernel takes for a byte; a high guess until measured
+    PyObject* elements  # borrowed from CompiledPlan.kernels: says how many a result has that its inputs do not; or NULL
+    int64_t made_bytes  # of its outputs, -1 where their shapes are not known
     PyObject* name  # str, borrowed from the plan
     int64_t params[NUM_PARAMS]  # what the C kernel takes from the operation's attributes
 
@@ -181,6 +189,7 @@ cdef struct Table:  # every array is owned by the Arena of the CompiledPlan
     uint16_t* feed_types  # index into `types`
     uint16_t* fetch_types  # index into `types`
     FrameType* frames
+    double at_once  # nanoseconds below which a kernel does its work instead of leaving it
     bint reuse  # whether a result may be written into an input that only its instance holds
     uint32_t* roots  # nodes that wait for nothing
     uint32_t num_roots

@@ -4,18 +4,23 @@ cimport numpy as cnp
 from libc.stdint cimport int64_t, uint32_t
 from libc.string cimport memcpy
 
+from tagflow.kernels.core.cost cimport do_or_leave
 from tagflow.kernels.core.table cimport Native, Node, Table, Work, input_type, output_type
 from tagflow.kernels.core.values cimport Counters, Value, drop
 from tagflow.kernels.cpu.arrays cimport (
     MOST_DIMS, ArrayObject, PyArray_DATA, PyArray_DIM, PyArray_DIMS, PyArray_NDIM, are_copyable, array_in, new_array,
     plain_in, product,
 )
+from tagflow.kernels.cpu.moves cimport Move, begin_moves, finish_moves
 from tagflow.kernels.cpu.registry cimport register
 
 cnp.import_array()
 
+cdef double TURN = 1  # nanoseconds that an element of a transposed matrix takes, about
+
 cdef enum:
     MOST_PARTS = 32
+    BLOCK = 32  # rows and columns that are transposed together
 
 
 cdef inline int _axis(const Node* node, int rank) noexcept nogil:
@@ -42,7 +47,10 @@ cdef int _concat(
     cdef ArrayObject* first = plain_in(inputs[0])
     cdef ArrayObject* array
     cdef cnp.npy_intp dims[MOST_DIMS]
+    cdef size_t element
     cdef int rank, axis
+    cdef char* target
+    cdef Move* move
     if first == NULL:
         return 0
     rank = PyArray_NDIM(first)
@@ -56,27 +64,16 @@ cdef int _concat(
         if array == NULL or not _fits(first, array, axis):
             return 0
         dims[axis] += PyArray_DIM(array, axis)
-    _join(table, node, inputs, axis, new_array(live, output_type(table, node, 0), rank, dims, outputs))
-    return 1
-
-
-cdef inline void _join(const Table* table, const Node* node, Value* inputs, int axis, ArrayObject* whole) noexcept nogil:
-    """Copy the parts into the whole, row by row of what lies outside the axis."""
-    cdef cnp.npy_intp* dims = PyArray_DIMS(whole)
-    cdef size_t element = output_type(table, node, 0).itemsize * product(dims, axis + 1, PyArray_NDIM(whole))
-    cdef cnp.npy_intp outer = product(dims, 0, axis)
-    cdef size_t stride = element * dims[axis]
-    cdef char* target = <char*>PyArray_DATA(whole)
-    cdef char* source
-    cdef size_t size
-    cdef cnp.npy_intp row
-    cdef uint32_t i
+    target = <char*>PyArray_DATA(new_array(live, output_type(table, node, 0), rank, dims, outputs))
+    element = output_type(table, node, 0).itemsize * product(dims, axis + 1, rank)
+    move = begin_moves(work, node.num_inputs, product(dims, 0, axis))
     for i in range(node.num_inputs):
-        source = <char*>PyArray_DATA(array_in(inputs[i]))
-        size = element * PyArray_DIM(array_in(inputs[i]), axis)
-        for row in range(outer):
-            memcpy(target + row * stride, source + row * size, size)
-        target += size
+        array = array_in(inputs[i])
+        move.source, move.target, move.size = <char*>PyArray_DATA(array), target, element * PyArray_DIM(array, axis)
+        move.source_step, move.target_step = move.size, element * dims[axis]
+        target += move.size
+        move += 1
+    return finish_moves(table, work, outputs)
 
 
 cdef int _split(
@@ -87,6 +84,9 @@ cdef int _split(
     cdef cnp.npy_intp lengths[MOST_PARTS]
     cdef cnp.npy_intp dims[MOST_DIMS]
     cdef char* starts[MOST_PARTS]
+    cdef char* source
+    cdef size_t element
+    cdef Move* move
     cdef int axis
     cdef uint32_t i
     if whole == NULL or node.num_outputs > MOST_PARTS or PyArray_NDIM(whole) > MOST_DIMS:
@@ -104,8 +104,15 @@ cdef int _split(
             for made in range(i):
                 drop(live, &outputs[made])
             raise
-    _cut(whole, axis, input_type(table, node, 0).itemsize, node.num_outputs, lengths, starts)
-    return 1
+    element = input_type(table, node, 0).itemsize * product(dims, axis + 1, PyArray_NDIM(whole))
+    source = <char*>PyArray_DATA(whole)
+    move = begin_moves(work, node.num_outputs, product(dims, 0, axis))
+    for i in range(node.num_outputs):
+        move.source, move.target, move.size = source, starts[i], element * lengths[i]
+        move.source_step, move.target_step = element * PyArray_DIM(whole, axis), move.size
+        source += move.size
+        move += 1
+    return finish_moves(table, work, outputs)
 
 
 cdef inline bint _lengths(
@@ -128,21 +135,12 @@ cdef inline bint _lengths(
     return sum == total
 
 
-cdef inline void _cut(
-        ArrayObject* whole, int axis, size_t itemsize, uint32_t parts, cnp.npy_intp* lengths, char** starts) noexcept nogil:
-    cdef cnp.npy_intp* dims = PyArray_DIMS(whole)
-    cdef size_t element = itemsize * product(dims, axis + 1, PyArray_NDIM(whole))
-    cdef cnp.npy_intp outer = product(dims, 0, axis)
-    cdef size_t stride = element * dims[axis]
-    cdef char* source = <char*>PyArray_DATA(whole)
-    cdef size_t size
-    cdef cnp.npy_intp row
-    cdef uint32_t i
-    for i in range(parts):
-        size = element * lengths[i]
-        for row in range(outer):
-            memcpy(starts[i] + row * size, source + row * stride, size)
-        source += size
+cdef struct Turn:  # of a matrix
+    const void* source
+    void* target
+    cnp.npy_intp rows
+    cnp.npy_intp columns
+    size_t size  # bytes of an element
 
 
 cdef int _transpose(
@@ -151,16 +149,26 @@ cdef int _transpose(
     cdef ArrayObject* matrix = plain_in(inputs[0])
     cdef size_t size = input_type(table, node, 0).itemsize
     cdef cnp.npy_intp dims[2]
-    cdef void* target
+    cdef Turn* turn = <Turn*>work.arguments
+    cdef double count
     if matrix == NULL or PyArray_NDIM(matrix) != 2 or (size != 4 and size != 8):
         return 0
     dims[0], dims[1] = PyArray_DIM(matrix, 1), PyArray_DIM(matrix, 0)
-    target = PyArray_DATA(new_array(live, output_type(table, node, 0), 2, dims, outputs))
-    if size == 4:
-        _swap(<int*>PyArray_DATA(matrix), <int*>target, dims[1], dims[0])
+    turn.source, turn.rows, turn.columns, turn.size = PyArray_DATA(matrix), dims[1], dims[0], size
+    turn.target = PyArray_DATA(new_array(live, output_type(table, node, 0), 2, dims, outputs))
+    count = <double>turn.rows * turn.columns
+    return do_or_leave(table, work, _turn, TURN * count, <int>max(1, min(MOST_PARTS, turn.rows // BLOCK)), outputs)
+
+
+cdef void _turn(const void* arguments, int part, int parts) noexcept nogil:
+    """Write some of the rows as columns."""
+    cdef const Turn* turn = <const Turn*>arguments
+    cdef cnp.npy_intp start = turn.rows * part // parts
+    cdef cnp.npy_intp stop = turn.rows * (part + 1) // parts
+    if turn.size == 4:
+        _swap(turn, start, stop, <int*>NULL)
     else:
-        _swap(<int64_t*>PyArray_DATA(matrix), <int64_t*>target, dims[1], dims[0])
-    return 1
+        _swap(turn, start, stop, <int64_t*>NULL)
 
 
 cdef fused word:
@@ -168,11 +176,20 @@ cdef fused word:
     int64_t
 
 
-cdef inline void _swap(word* source, word* target, cnp.npy_intp rows, cnp.npy_intp columns) noexcept nogil:
-    cdef cnp.npy_intp i, j
-    for i in range(rows):
-        for j in range(columns):
-            target[j * rows + i] = source[i * columns + j]
+cdef inline void _swap(const Turn* turn, cnp.npy_intp start, cnp.npy_intp stop, word* _) noexcept nogil:
+    """Go through blocks of rows and columns that stay in the cache."""
+    cdef const word* source = <const word*>turn.source
+    cdef word* target = <word*>turn.target
+    cdef cnp.npy_intp i, j, left, end, right
+    while start < stop:
+        end, left = min(start + BLOCK, stop), 0
+        while left < turn.columns:
+            right = min(left + BLOCK, turn.columns)
+            for j in range(left, right):
+                for i in range(start, end):
+                    target[j * turn.rows + i] = source[i * turn.columns + j]
+            left = right
+        start = end
 
 
 cdef Native _find_concat(str type, dict attrs, list inputs, list outputs, int64_t* params, list kept) except *:

@@ -12,6 +12,7 @@ from libc.string cimport memcpy
 import numpy as np
 
 from tagflow.kernels.core.convert cimport as_integer
+from tagflow.kernels.core.cost cimport do_or_leave, take_memory
 from tagflow.kernels.core.table cimport Loop, Native, Node, Table, Type, Work, input_type, output_type
 from tagflow.kernels.core.values cimport OBJECT, SCALAR, Counters, Value, hold, object_value, scalar
 from tagflow.kernels.cpu.arrays cimport (
@@ -36,9 +37,32 @@ cdef Chain _floats, _doubles
 cdef float _one_float = 1
 cdef double _one_double = 1
 
+cdef double LOGISTIC_PACE = 4  # nanoseconds that an element takes, about
+cdef double SUM_PACE = 0.3  # the same for each term of a sum
+
+cdef enum:
+    MOST_PARTS = 64
+    MOST_TERMS = 16  # of a sum that needs no memory of its own to name them
+
 cdef fused real:
     float
     double
+
+
+cdef struct Logistic:  # of all elements of an array
+    char* source
+    char* target
+    cnp.npy_intp count
+    size_t size  # bytes of an element
+
+
+cdef struct Sum:  # of arrays of one shape
+    char* total
+    cnp.npy_intp count
+    int num_terms
+    bint is_double
+    char* terms[MOST_TERMS]
+    char** more  # if there are more terms: all of them
 
 
 cdef int _load(Chain* chain, object dtype) except -1:
@@ -80,9 +104,10 @@ cdef void logistic(char* source, char* target, cnp.npy_intp count, size_t size) 
 
 
 cdef inline int _sigmoid(
-        const Table* table, const Node* node, Value* inputs, Counters* live, Value* outputs, real* _) except -1:
+        const Table* table, const Node* node, Value* inputs, Counters* live, Value* outputs, Work* work, real* _) except -1:
     cdef ArrayObject* x = plain_in(inputs[0])
     cdef ArrayObject* y
+    cdef Logistic* left = <Logistic*>work.arguments
     cdef const Chain* chain = &_floats if real is float else &_doubles
     cdef char* one = <char*>&_one_float if real is float else <char*>&_one_double
     if inputs[0].form == SCALAR:
@@ -96,28 +121,36 @@ cdef inline int _sigmoid(
         hold(live, outputs, object_value(<PyObject*>y))
     else:
         y = new_array(live, output_type(table, node, 0), PyArray_NDIM(x), PyArray_DIMS(x), outputs)
-    if PyArray_SIZE(y):
-        _logistic(chain, <char*>PyArray_DATA(x), <char*>PyArray_DATA(y), PyArray_SIZE(y), sizeof(real), one)
-    return 1
+    if PyArray_SIZE(y) == 0:
+        return 1
+    left.source, left.target = <char*>PyArray_DATA(x), <char*>PyArray_DATA(y)
+    left.count, left.size = PyArray_SIZE(y), sizeof(real)
+    return do_or_leave(table, work, _logistic_part, left.count * LOGISTIC_PACE, MOST_PARTS, outputs)
+
+
+cdef void _logistic_part(const void* arguments, int part, int parts) noexcept nogil:
+    cdef const Logistic* left = <const Logistic*>arguments
+    cdef cnp.npy_intp start = left.count * part // parts
+    cdef cnp.npy_intp count = left.count * (part + 1) // parts - start
+    logistic(left.source + start * left.size, left.target + start * left.size, count, left.size)
 
 
 cdef int _sigmoid_float(
         const Table* table, const Node* node, Value* inputs, Counters* live, Value* outputs, Work* work) except -1:
-    return _sigmoid(table, node, inputs, live, outputs, <float*>NULL)
+    return _sigmoid(table, node, inputs, live, outputs, work, <float*>NULL)
 
 
 cdef int _sigmoid_double(
         const Table* table, const Node* node, Value* inputs, Counters* live, Value* outputs, Work* work) except -1:
-    return _sigmoid(table, node, inputs, live, outputs, <double*>NULL)
+    return _sigmoid(table, node, inputs, live, outputs, work, <double*>NULL)
 
 
 cdef inline int _add_n(
-        const Table* table, const Node* node, Value* inputs, Counters* live, Value* outputs, real* _) except -1:
+        const Table* table, const Node* node, Value* inputs, Counters* live, Value* outputs, Work* work, real* _) except -1:
     """Add plain arrays of one shape, or scalars."""
     cdef ArrayObject* first = plain_in(inputs[0])
     cdef ArrayObject* each
-    cdef real* total
-    cdef real* term
+    cdef Sum* sum = <Sum*>work.arguments
     if node.num_inputs == 1:
         hold(live, outputs, inputs[0])
         return 1
@@ -129,13 +162,42 @@ cdef inline int _add_n(
         each = plain_in(inputs[i])
         if each == NULL or not same_shape(first, each):
             return 0
+    _name_terms(sum, node, inputs, work)
     each = new_array(live, output_type(table, node, 0), PyArray_NDIM(first), PyArray_DIMS(first), outputs)
-    total = <real*>PyArray_DATA(each)
-    _add_pair(<real*>PyArray_DATA(first), <real*>PyArray_DATA(plain_in(inputs[1])), total, PyArray_SIZE(first))
-    for i in range(2, node.num_inputs):
-        term = <real*>PyArray_DATA(plain_in(inputs[i]))
-        _add_pair(total, term, total, PyArray_SIZE(first))
-    return 1
+    sum.total, sum.count, sum.num_terms = <char*>PyArray_DATA(each), PyArray_SIZE(each), node.num_inputs
+    sum.is_double = real is double
+    return do_or_leave(table, work, _add_part, sum.count * sum.num_terms * SUM_PACE, MOST_PARTS, outputs)
+
+
+cdef int _name_terms(Sum* sum, const Node* node, const Value* inputs, Work* work) except -1:
+    """Note where the terms are, in memory of their own if there are many."""
+    cdef char** terms = sum.terms
+    sum.more = NULL
+    if node.num_inputs > MOST_TERMS:
+        sum.more = terms = <char**>take_memory(work, node.num_inputs * sizeof(char*))
+    for i in range(node.num_inputs):
+        terms[i] = <char*>PyArray_DATA(plain_in(inputs[i]))
+    return 0
+
+
+cdef void _add_part(const void* arguments, int part, int parts) noexcept nogil:
+    """Add up some of the elements."""
+    cdef const Sum* sum = <const Sum*>arguments
+    if sum.is_double:
+        _add_arrays(sum, part, parts, <double*>NULL)
+    else:
+        _add_arrays(sum, part, parts, <float*>NULL)
+
+
+cdef inline void _add_arrays(const Sum* sum, int part, int parts, real* _) noexcept nogil:
+    cdef cnp.npy_intp start = sum.count * part // parts
+    cdef cnp.npy_intp count = sum.count * (part + 1) // parts - start
+    cdef char* const* terms = &sum.terms[0] if sum.more == NULL else sum.more
+    cdef real* total = <real*>sum.total + start
+    cdef int i
+    _add_pair(<real*>terms[0] + start, <real*>terms[1] + start, total, count)
+    for i in range(2, sum.num_terms):
+        _add_pair(total, <real*>terms[i] + start, total, count)
 
 
 cdef inline int _add_scalars(const Node* node, Value* inputs, Value* outputs, real* _) noexcept nogil:
@@ -160,12 +222,12 @@ cdef inline void _add_pair(real* a, real* b, real* sum, cnp.npy_intp count) noex
 
 cdef int _add_n_float(
         const Table* table, const Node* node, Value* inputs, Counters* live, Value* outputs, Work* work) except -1:
-    return _add_n(table, node, inputs, live, outputs, <float*>NULL)
+    return _add_n(table, node, inputs, live, outputs, work, <float*>NULL)
 
 
 cdef int _add_n_double(
         const Table* table, const Node* node, Value* inputs, Counters* live, Value* outputs, Work* work) except -1:
-    return _add_n(table, node, inputs, live, outputs, <double*>NULL)
+    return _add_n(table, node, inputs, live, outputs, work, <double*>NULL)
 
 
 cdef int _cast_integer(

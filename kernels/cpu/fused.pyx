@@ -14,9 +14,9 @@ from libc.stdlib cimport free, realloc
 from libc.string cimport memcpy
 
 from tagflow.kernels.core.arena cimport Arena
-from tagflow.kernels.core.cost cimport LONG, leave
+from tagflow.kernels.core.cost cimport leave, take_memory
 from tagflow.kernels.core.table cimport Native, Node, Table, Work, output_type
-from tagflow.kernels.core.values cimport SCALAR, Counters, Py_INCREF, Value, drop
+from tagflow.kernels.core.values cimport SCALAR, Counters, Value, drop
 from tagflow.kernels.cpu.arrays cimport (
     MOST_DIMS, ArrayObject, PyArray_DATA, PyArray_DIM, PyArray_DIMS, PyArray_NDIM, new_array, plain_in, product,
 )
@@ -31,10 +31,6 @@ from tagflow.kernels.cpu.ufuncs cimport find_native_loop
 from tagflow.kernels.steps import STEPS, StepCode, StepKind
 
 cnp.import_array()
-
-cdef extern from "Python.h":
-    object PyByteArray_FromStringAndSize(const char*, Py_ssize_t)
-    char* PyByteArray_AS_STRING(object)
 
 cdef double PACE = 0.7  # nanoseconds that an element takes in each step, about
 
@@ -329,7 +325,7 @@ cdef int _run(
     _make_results(program, table, node, live, outputs)
     _lay_out(program, widest, &run)
     try:
-        if cost < LONG:
+        if cost < table.at_once:
             _run_now(program, &run)
         else:
             _leave(&run, inputs, program.num_inputs, cost, work)
@@ -373,8 +369,7 @@ cdef int _leave(const Run* run, const Value* inputs, int num_inputs, double cost
     cdef int parts = <int>max(1, min(MOST_PARTS, run.rows // run.block))
     cdef size_t head = _aligned(run.num_registers * sizeof(Register))
     cdef size_t body = _aligned(num_inputs * sizeof(uint64_t))
-    memory = PyByteArray_FromStringAndSize(NULL, head + body + parts * _part_size(run))
-    cdef char* start = PyByteArray_AS_STRING(memory)
+    cdef char* start = take_memory(work, head + body + parts * _part_size(run))
     cdef uint64_t* scalars = <uint64_t*>(start + head)
     cdef Run* left = <Run*>work.arguments
     left[0] = run[0]
@@ -384,8 +379,6 @@ cdef int _leave(const Run* run, const Value* inputs, int num_inputs, double cost
         scalars[i] = inputs[i].bits
         if inputs[i].form == SCALAR:
             left.registers[i].data = <char*>&scalars[i]
-    work.kept = <PyObject*>memory
-    Py_INCREF(work.kept)  # given back when the work is done
     leave(work, _run_part, cost, parts)
     return 0
 

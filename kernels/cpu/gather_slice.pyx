@@ -4,11 +4,12 @@ A part that lies in order is a view, as in NumPy; any other is copied, so that t
 """
 
 cimport numpy as cnp
-from libc.stdint cimport int64_t, uint32_t
-from libc.string cimport memcpy, memset
+from libc.stdint cimport int64_t, uint32_t, uint64_t
+from libc.string cimport memcpy
 
 from tagflow.kernels.core.arena cimport Arena
 from tagflow.kernels.core.convert cimport as_integer
+from tagflow.kernels.core.cost cimport decline, do_or_leave, place_of
 from tagflow.kernels.core.table cimport Native, Node, Table, Type, Work, input_type, output_type
 from tagflow.kernels.core.values cimport SCALAR, Counters, Value
 from tagflow.kernels.cpu.arrays cimport (
@@ -16,53 +17,77 @@ from tagflow.kernels.cpu.arrays cimport (
     are_copyable, array_in, integer_at, is_usable, new_result, new_view, open_plain, plain_in, product,
 )
 from tagflow.kernels.cpu.registry cimport register
+from tagflow.kernels.cpu.windows cimport Window, copy_window_to
 
 cnp.import_array()
 
 
-cdef inline bint _are_within(const Operand* indices, size_t itemsize, cnp.npy_intp limit) noexcept nogil:
-    cdef cnp.npy_intp i
-    for i in range(indices.size):
-        if not 0 <= integer_at(indices.data, itemsize, i) < limit:
-            return False
-    return True
+cdef enum:
+    MOST_PARTS = 64
+
+
+cdef struct Taking:  # elements by index along an axis
+    const char* source
+    char* target  # NULL for an unboxed element
+    Operand indices
+    uint64_t index  # an unboxed one
+    size_t index_size  # bytes
+    size_t size  # bytes that lie behind one index
+    cnp.npy_intp outer  # places before the axis
+    cnp.npy_intp length  # of the axis
 
 
 cdef int _gather(
         const Table* table, const Node* node, Value* inputs, Counters* live, Value* outputs, Work* work) except -1:
     """Take elements of a plain array along an axis; indices out of range are left to the Python kernel."""
+    cdef Taking* taking = <Taking*>work.arguments
     cdef ArrayObject* x = plain_in(inputs[0])
-    cdef size_t itemsize = input_type(table, node, 1).itemsize
     cdef cnp.npy_intp dims[2 * MOST_DIMS]
     cdef Operand indices
+    cdef double cost
     cdef int axis, rank
     if x == NULL or not open_plain(&inputs[1], &indices) or PyArray_NDIM(x) > MOST_DIMS:
         return 0
     rank = PyArray_NDIM(x)
     axis = <int>node.params[0] + (rank if node.params[0] < 0 else 0)
-    if not 0 <= axis < rank or not _are_within(&indices, itemsize, PyArray_DIM(x, axis)):
+    if not 0 <= axis < rank:
         return 0
     memcpy(dims, PyArray_DIMS(x), axis * sizeof(cnp.npy_intp))
     if indices.rank:
         memcpy(dims + axis, indices.dims, indices.rank * sizeof(cnp.npy_intp))
     memcpy(dims + axis + indices.rank, PyArray_DIMS(x) + axis + 1, (rank - axis - 1) * sizeof(cnp.npy_intp))
-    _take(x, axis, &indices, itemsize, input_type(table, node, 0).itemsize,
-          new_result(live, output_type(table, node, 0), rank - 1 + indices.rank, dims, outputs))
-    return 1
+    taking.source, taking.indices, taking.length = <const char*>PyArray_DATA(x), indices, PyArray_DIM(x, axis)
+    taking.index, taking.index_size = inputs[1].bits, input_type(table, node, 1).itemsize
+    taking.size = input_type(table, node, 0).itemsize * product(PyArray_DIMS(x), axis + 1, rank)
+    taking.outer = product(PyArray_DIMS(x), 0, axis)
+    taking.target = new_result(live, output_type(table, node, 0), rank - 1 + indices.rank, dims, outputs)
+    if outputs[0].form == SCALAR:
+        taking.target = NULL
+    if indices.rank == 0:
+        taking.indices.data = NULL
+    cost = indices.size * (2 + taking.outer * (3 + 0.2 * taking.size))
+    return do_or_leave(table, work, _take, cost, <int>max(1, min(MOST_PARTS, indices.size)), outputs)
 
 
-cdef inline void _take(
-        ArrayObject* x, int axis, const Operand* indices, size_t index_size, size_t itemsize, char* target) noexcept nogil:
-    """Copy what lies behind each index, for every place before the axis."""
-    cdef cnp.npy_intp* dims = PyArray_DIMS(x)
-    cdef size_t size = itemsize * product(dims, axis + 1, PyArray_NDIM(x))
-    cdef char* source = <char*>PyArray_DATA(x)
+cdef void _take(const void* arguments, int part, int parts) noexcept nogil:
+    """Copy what lies behind some of the indices, for every place before the axis; decline if one is out of range."""
+    cdef Taking taking = (<const Taking*>arguments)[0]
+    cdef cnp.npy_intp start = taking.indices.size * part // parts
+    cdef cnp.npy_intp stop = taking.indices.size * (part + 1) // parts
+    cdef char* data = taking.indices.data if taking.indices.data != NULL else <char*>&taking.index
+    cdef const char* source = taking.source
+    cdef char* target = place_of(arguments, taking.target) + start * taking.size
     cdef cnp.npy_intp outer, i
-    for outer in range(product(dims, 0, axis)):
-        for i in range(indices.size):
-            memcpy(target, source + integer_at(indices.data, index_size, i) * size, size)
-            target += size
-        source += dims[axis] * size
+    for i in range(start, stop):
+        if not 0 <= integer_at(data, taking.index_size, i) < taking.length:
+            decline(arguments)
+            return
+    for outer in range(taking.outer):
+        for i in range(start, stop):
+            memcpy(target, source + integer_at(data, taking.index_size, i) * taking.size, taking.size)
+            target += taking.size
+        target += (taking.indices.size - (stop - start)) * taking.size
+        source += taking.length * taking.size
 
 
 MOST_BOUND = 1 << 62  # beyond it all bounds of a slice mean the same
@@ -92,13 +117,6 @@ cdef struct Limit:
 cdef struct Part:
     Piece piece
     Limit start, stop, step  # an index is its start
-
-
-cdef struct Window:  # the elements that a key chooses
-    char* data
-    int rank
-    cnp.npy_intp dims[MOST_DIMS]
-    cnp.npy_intp strides[MOST_DIMS]
 
 
 cdef class Key:
@@ -253,37 +271,6 @@ cdef inline bint _lies_in_order(const Window* window, size_t itemsize) noexcept 
     return fits
 
 
-cdef void _copy(const Window* window, size_t itemsize, char* target) noexcept nogil:
-    """Copy the elements in order; there is at least one, and at least one dimension."""
-    cdef cnp.npy_intp place[MOST_DIMS]
-    cdef int last = window.rank - 1
-    cdef char* source = window.data
-    cdef int d = 0
-    memset(place, 0, sizeof(place))
-    while d >= 0:
-        target = _copy_row(source, window.dims[last], window.strides[last], itemsize, target)
-        d = last - 1
-        while d >= 0:
-            place[d] += 1
-            source += window.strides[d]
-            if place[d] < window.dims[d]:
-                break
-            source -= window.strides[d] * window.dims[d]
-            place[d] = 0
-            d -= 1
-
-
-cdef inline char* _copy_row(
-        char* source, cnp.npy_intp count, cnp.npy_intp stride, size_t itemsize, char* target) noexcept nogil:
-    cdef cnp.npy_intp i
-    if stride == <cnp.npy_intp>itemsize:
-        memcpy(target, source, count * itemsize)
-    else:
-        for i in range(count):
-            memcpy(target + i * itemsize, source + i * stride, itemsize)
-    return target + count * itemsize
-
-
 cdef int _slice(
         const Table* table, const Node* node, Value* inputs, Counters* live, Value* outputs, Work* work) except -1:
     """Take the part of an array that a key chooses."""
@@ -300,7 +287,8 @@ cdef int _slice(
     elif _lies_in_order(&window, type.itemsize):
         new_view(live, type, x, window.data, window.rank, window.dims, outputs)
     else:
-        _copy(&window, type.itemsize, new_result(live, type, window.rank, window.dims, outputs))
+        made = new_result(live, type, window.rank, window.dims, outputs)
+        return copy_window_to(table, &window, type.itemsize, made, work, outputs)
     return 1
 
 

@@ -1,6 +1,8 @@
 """Products of matrices."""
 
-from tagflow.kernels.core.table cimport Work
+from tagflow.kernels.core.table cimport Table, Work
 from tagflow.kernels.cpu.arrays cimport ArrayObject
 
-cdef void multiply_columns(ArrayObject* a, ArrayObject* b, int rows, ArrayObject* total, Work* work) noexcept nogil
+cdef void multiply_columns(
+    const Table* table, ArrayObject* a, ArrayObject* b, int rows, ArrayObject* more_a, ArrayObject* more_b,
+    ArrayObject* total, const void* before, Work* work) noexcept nogil

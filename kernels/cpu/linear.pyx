@@ -11,7 +11,7 @@ from scipy.linalg.cython_blas cimport dgemm, sgemm
 
 import numpy as np
 
-from tagflow.kernels.core.cost cimport LONG, leave
+from tagflow.kernels.core.cost cimport leave
 from tagflow.kernels.core.table cimport Native, Node, Table, Work, output_type
 from tagflow.kernels.core.values cimport Counters, Value, hold
 from tagflow.kernels.cpu.arrays cimport (
@@ -27,6 +27,7 @@ cdef enum:
     PANEL = 64  # rows or columns that a part has at least
 
 cdef double PACE = 0.02  # nanoseconds that a multiplication and addition takes in float32, about; twice that in float64
+cdef double MOVE = 0.1  # nanoseconds that a byte of the operands and the product takes, about
 
 
 cdef struct Matrix:  # an operand as BLAS wants it
@@ -42,8 +43,12 @@ cdef struct Product:
     int rows
     int columns
     int inner
-    bint adds  # to what the data holds
+    bint adds  # to what the data holds, or to the total
     void* data
+    const void* total  # what the data is to hold first, NULL if it does
+    void* more_a  # where the operands go on, NULL if they end
+    void* more_b
+    int more_inner
 
 
 cdef fused real:
@@ -122,6 +127,35 @@ cdef inline int _bound(int whole, int part, int parts) noexcept nogil:
     return whole if part == parts else <int>(<double>whole * part / parts) // 16 * 16
 
 
+cdef inline void _copy_total(const Product* p, int row, int rows, int column, int columns, real* product) noexcept nogil:
+    """Copy some rows and columns of the total to where the product is added to them."""
+    cdef const real* total = <const real*>p.total
+    cdef size_t at
+    cdef int i
+    if columns == p.columns:
+        at = <size_t>row * columns
+        memcpy(product + at, total + at, <size_t>rows * columns * sizeof(real))
+        return
+    for i in range(row, row + rows):
+        at = <size_t>i * p.columns + column
+        memcpy(product + at, total + at, columns * sizeof(real))
+
+
+cdef inline void _block(const Product* p, int row, int rows, int column, int columns, real* product) noexcept nogil:
+    """Compute some rows and columns of a product, or of its sum with the total."""
+    cdef Product more
+    if p.total != NULL:
+        _copy_total(p, row, rows, column, columns, product)
+    if <double>p.rows * <double>p.columns * p.inner <= TINY:
+        _small(p, product)  # which is one part
+    else:
+        _gemm(p, row, rows, column, columns, product)
+    if p.more_a != NULL:
+        more = p[0]
+        more.a.data, more.b.data, more.inner, more.adds = p.more_a, p.more_b, p.more_inner, True
+        _gemm(&more, row, rows, column, columns, product)
+
+
 cdef inline void _part(const Product* p, int part, int parts, real* product) noexcept nogil:
     """Compute one part of a product: some columns, or some rows if there are more of these."""
     cdef bint by_rows = p.rows > p.columns
@@ -129,9 +163,9 @@ cdef inline void _part(const Product* p, int part, int parts, real* product) noe
     cdef int start = _bound(whole, part, parts)
     cdef int count = _bound(whole, part + 1, parts) - start
     if by_rows:
-        _gemm(p, start, count, 0, p.columns, product)
+        _block(p, start, count, 0, p.columns, product)
     else:
-        _gemm(p, 0, p.rows, start, count, product)
+        _block(p, 0, p.rows, start, count, product)
 
 
 cdef void _part_float(const void* product, int part, int parts) noexcept nogil:
@@ -144,10 +178,11 @@ cdef void _part_double(const void* product, int part, int parts) noexcept nogil:
 
 cdef inline int _place(
         const Table* table, const Node* node, Value* inputs, Counters* live, Value* outputs, Product* p) except -1:
-    """Make room for a product: a new array, or the one that it is added to, copied if others hold it too."""
+    """Make room for a product: a new array, or the one that it is added to if nobody else holds that."""
     cdef cnp.npy_intp dims[2]
     cdef ArrayObject* total = plain_in(inputs[2]) if p.adds else NULL
     dims[0], dims[1] = p.rows, p.columns
+    p.total = p.more_a = NULL
     if p.adds and (total == NULL or PyArray_NDIM(total) != 2 or not PyArray_CompareLists(PyArray_DIMS(total), dims, 2)):
         return 0
     if p.adds and is_unshared(table, total):
@@ -156,7 +191,7 @@ cdef inline int _place(
         return 1
     p.data = PyArray_DATA(new_array(live, output_type(table, node, 0), 2, dims, outputs))
     if p.adds:
-        memcpy(p.data, PyArray_DATA(total), PyArray_NBYTES(total))
+        p.total = PyArray_DATA(total)
     return 1
 
 
@@ -177,39 +212,46 @@ cdef inline int _multiply(
     p.adds = node.params[2] != 0
     if not _place(table, node, inputs, live, outputs, p):
         return 0
-    _compute(p, work, _)
+    _compute(table, p, work, _)
     return 1
 
 
-cdef inline void _compute(Product* p, Work* work, real* _) noexcept nogil:
+cdef inline void _compute(const Table* table, Product* p, Work* work, real* _) noexcept nogil:
     """Compute a product, the work's arguments, or leave that to be done."""
-    cdef double steps = <double>p.rows * <double>p.columns * p.inner
-    if steps <= TINY:
-        _small(p, <real*>p.data)
-    elif steps * PACE < LONG:
-        _gemm(p, 0, p.rows, 0, p.columns, <real*>p.data)
-    elif real is float:
-        leave(work, _part_float, steps * PACE, max(p.rows, p.columns) // PANEL)
+    cdef double inner = p.inner + (0 if p.more_a == NULL else p.more_inner)
+    cdef double steps = <double>p.rows * <double>p.columns * inner
+    cdef double moved = p.rows * inner + inner * p.columns + <double>p.rows * p.columns
+    cdef double cost = sizeof(real) * max(steps * PACE / sizeof(float), moved * MOVE)
+    if cost >= table.at_once and real is float:
+        leave(work, _part_float, cost, max(p.rows, p.columns) // PANEL)
+    elif cost >= table.at_once:
+        leave(work, _part_double, cost, max(p.rows, p.columns) // PANEL)
     else:
-        leave(work, _part_double, steps * 2 * PACE, max(p.rows, p.columns) // PANEL)
+        _block(p, 0, p.rows, 0, p.columns, <real*>p.data)
 
 
-cdef void multiply_columns(ArrayObject* a, ArrayObject* b, int rows, ArrayObject* total, Work* work) noexcept nogil:
+cdef void multiply_columns(
+        const Table* table, ArrayObject* a, ArrayObject* b, int rows, ArrayObject* more_a, ArrayObject* more_b,
+        ArrayObject* total, const void* before, Work* work) noexcept nogil:
     """Add the product of the first `rows` rows of `a`, transposed, and of `b` to `total`, or leave that to be done.
 
-    All are plain matrices of one floating-point type, which fit.
+    All are plain matrices of one floating-point type, which fit. The rows go on in `more_a` and `more_b` unless these
+    are NULL. The total is what it holds, or else what `before` points to.
     """
     cdef Product* p = <Product*>work.arguments
+    p.more_a = p.more_b = NULL
+    if more_a != NULL:
+        p.more_a, p.more_b, p.more_inner = PyArray_DATA(more_a), PyArray_DATA(more_b), <int>PyArray_DIM(more_a, 0)
     p.a.data, p.a.transposed, p.a.rows, p.a.columns = PyArray_DATA(a), True, rows, <int>PyArray_DIM(a, 1)
     p.b.data, p.b.transposed, p.b.rows, p.b.columns = PyArray_DATA(b), False, rows, <int>PyArray_DIM(b, 1)
     p.rows, p.columns, p.inner = p.a.columns, p.b.columns, rows
-    p.adds, p.data = True, PyArray_DATA(total)
-    if rows == 0 or p.rows == 0 or p.columns == 0:
+    p.adds, p.data, p.total = True, PyArray_DATA(total), before
+    if p.rows == 0 or p.columns == 0:
         return
     if PyArray_ITEMSIZE(total) == sizeof(float):
-        _compute(p, work, <float*>NULL)
+        _compute(table, p, work, <float*>NULL)
     else:
-        _compute(p, work, <double*>NULL)
+        _compute(table, p, work, <double*>NULL)
 
 
 cdef int _multiply_float(

@@ -15,6 +15,7 @@ from libc.string cimport memcpy
 
 import numpy as np
 
+from tagflow.kernels.core.cost cimport do_or_leave, keep
 from tagflow.kernels.core.table cimport Native, Node, Table, Type, Work, input_type
 from tagflow.kernels.core.values cimport OBJECT, Counters, Py_INCREF, Value, hold, object_value
 from tagflow.kernels.cpu.arrays cimport (
@@ -29,7 +30,10 @@ cdef extern from "numpy/arrayobject.h":
 
 cnp.import_array()
 
+cdef double MOVE = 0.2  # nanoseconds that a byte takes, about
+
 cdef enum:
+    MOST_PARTS = 64
     MOST_ROWS = 1024  # gathered: BLAS gains little from more
     FEWEST_ROWS = 64  # that there is room for at first
 
@@ -72,34 +76,56 @@ cdef class ProductSum:
             return False
         return PyArray_DIM(a, 1) == PyArray_DIM(total, 0) and PyArray_DIM(b, 1) == PyArray_DIM(total, 1)
 
-    cdef int gather(self, ArrayObject* a, ArrayObject* b, const Type* type) except -1:
-        """Keep the rows of two matrices, behind those that are kept already."""
+    cdef int make_room(self, ArrayObject* a, ArrayObject* b, const Type* type) except -1:
+        """Make room for the rows of two matrices behind those that are kept already."""
         cdef int64_t rows = self.rows + PyArray_DIM(a, 0)
         self.a = _with_room(self.a, rows, a, type)
         self.b = _with_room(self.b, rows, b, type)
-        _append(self.a, self.rows, a)
-        _append(self.b, self.rows, b)
-        self.rows = rows
         return 0
 
+    cdef int gather(self, const Table* table, ArrayObject* a, ArrayObject* b, Work* work, Value* output) except -1:
+        """Keep the rows of two matrices, for which there is room, or leave that to be done."""
+        cdef Rows* rows = <Rows*>work.arguments
+        _append(&rows.a, self.a, self.rows, a)
+        _append(&rows.b, self.b, self.rows, b)
+        self.rows += PyArray_DIM(a, 0)
+        return do_or_leave(table, work, _copy_rows, _gathering(a, b), MOST_PARTS, output)
+
     cdef int own(self, const Table* table) except -1:
-        """See to it that nobody else has the total."""
+        """See to it that nobody else has the total; until it is added to, it may be still to be copied."""
         if not self.owned and not is_unshared(table, <ArrayObject*><PyObject*>self.total):
-            self.total = cnp.PyArray_NewCopy(self.total, cnp.NPY_CORDER)
+            self.before, self.total = self.total, _new_matrix(<ArrayObject*><PyObject*>self.total)
         self.owned = True
         return 0
 
-    cdef int multiply(self, const Table* table, ArrayObject* a, ArrayObject* b, int64_t rows, Work* work) except -1:
+    cdef int multiply(
+            self, const Table* table, ArrayObject* a, ArrayObject* b, int64_t rows, ArrayObject* more_a,
+            ArrayObject* more_b, Work* work) except -1:
         """Add a product where the total stands, or leave that to be done."""
+        cdef const void* before = NULL
         self.own(table)
-        multiply_columns(a, b, <int>rows, <ArrayObject*><PyObject*>self.total, work)
+        if self.before is not None:
+            before = PyArray_DATA(<ArrayObject*><PyObject*>self.before)
+            keep(work, <PyObject*>self.before)
+            self.before = None
+        multiply_columns(table, a, b, <int>rows, more_a, more_b, <ArrayObject*><PyObject*>self.total, before, work)
         return 0
 
-    cdef int multiply_gathered(self, const Table* table, Work* work) except -1:
+    cdef int multiply_gathered(self, const Table* table, ArrayObject* more_a, ArrayObject* more_b, Work* work) except -1:
         """Add the product of all that was gathered, or leave that to be done."""
-        self.multiply(table, <ArrayObject*><PyObject*>self.a, <ArrayObject*><PyObject*>self.b, self.rows, work)
+        cdef ArrayObject* a = <ArrayObject*><PyObject*>self.a
+        cdef ArrayObject* b = <ArrayObject*><PyObject*>self.b
+        self.multiply(table, a, b, self.rows, more_a, more_b, work)
         self.rows = 0
         return 0
+
+
+cdef object _new_matrix(ArrayObject* like):
+    """Return a matrix of the shape and type of another."""
+    cdef cnp.npy_intp dims[2]
+    dims[0], dims[1] = PyArray_DIM(like, 0), PyArray_DIM(like, 1)
+    Py_INCREF(<PyObject*>PyArray_DESCR(like))  # stolen by the new array
+    return PyArray_NewFromDescr(&PyArray_Type, PyArray_DESCR(like), 2, dims, NULL, NULL, 0, NULL)
 
 
 cdef object _with_room(object buffer, int64_t rows, ArrayObject* like, const Type* type):
@@ -116,11 +142,39 @@ cdef object _with_room(object buffer, int64_t rows, ArrayObject* like, const Typ
     return grown
 
 
-cdef inline void _append(object buffer, int64_t rows, ArrayObject* more) noexcept:
-    """Copy rows into a buffer, behind those it has."""
+cdef struct Copy:
+    const char* source
+    char* target
+    size_t size
+
+
+cdef struct Rows:  # that are gathered
+    Copy a
+    Copy b
+
+
+cdef inline void _append(Copy* copy, object buffer, int64_t rows, ArrayObject* more) noexcept:
+    """Say what copies rows into a buffer, behind those it has."""
     cdef char* start = <char*>PyArray_DATA(<ArrayObject*><PyObject*>buffer)
-    if PyArray_NBYTES(more):
-        memcpy(start + rows * (PyArray_NBYTES(more) // PyArray_DIM(more, 0)), PyArray_DATA(more), PyArray_NBYTES(more))
+    copy.source, copy.target, copy.size = <const char*>PyArray_DATA(more), start, PyArray_NBYTES(more)
+    if copy.size:
+        copy.target += rows * (PyArray_NBYTES(more) // PyArray_DIM(more, 0))
+
+
+cdef inline double _gathering(ArrayObject* a, ArrayObject* b) noexcept nogil:
+    """Return the nanoseconds that it takes to copy two matrices, about."""
+    return MOVE * (PyArray_NBYTES(a) + PyArray_NBYTES(b))
+
+
+cdef void _copy_rows(const void* arguments, int part, int parts) noexcept nogil:
+    """Copy a part of each matrix."""
+    _copy_part(&(<const Rows*>arguments).a, part, parts)
+    _copy_part(&(<const Rows*>arguments).b, part, parts)
+
+
+cdef inline void _copy_part(const Copy* copy, int part, int parts) noexcept nogil:
+    cdef size_t start = copy.size * part // parts
+    memcpy(copy.target + start, copy.source + start, copy.size * (part + 1) // parts - start)
 
 
 cdef inline ProductSum _sum_in(Value value):
@@ -150,14 +204,18 @@ cdef int _add(
         return 0
     hold(live, outputs, inputs[0])
     if sum.rows == 0 and 2 * PyArray_DIM(a, 0) > MOST_ROWS:
-        sum.multiply(table, a, b, PyArray_DIM(a, 0), work)
+        sum.multiply(table, a, b, PyArray_DIM(a, 0), NULL, NULL, work)
         return 1
     cdef bint enough = sum.rows + 2 * PyArray_DIM(a, 0) > MOST_ROWS
     if enough:
         sum.own(table)  # first, since it may be refused: rows are gathered once
-    sum.gather(a, b, input_type(table, node, 1))
+    if enough and sum.rows and _gathering(a, b) >= table.at_once:
+        sum.multiply_gathered(table, a, b, work)
+        return 1
+    sum.make_room(a, b, input_type(table, node, 1))
+    sum.gather(table, a, b, work, outputs)
     if enough:
-        sum.multiply_gathered(table, work)
+        sum.multiply_gathered(table, NULL, NULL, work)
     return 1
 
 
@@ -168,7 +226,7 @@ cdef int _end(
     if sum is None:
         return 0
     if sum.rows:
-        sum.multiply_gathered(table, work)
+        sum.multiply_gathered(table, NULL, NULL, work)
     hold(live, outputs, object_value(<PyObject*>sum.total))
     return 1
 

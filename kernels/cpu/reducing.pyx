@@ -4,12 +4,12 @@ Elements are joined by NumPy's own inner loops, which add pairwise along the las
 """
 
 cimport numpy as cnp
-from libc.stdint cimport int64_t
+from libc.stdint cimport int64_t, uint64_t
 from libc.string cimport memcpy, memset
 
 import numpy as np
 
-from tagflow.kernels.core.cost cimport LONG, leave
+from tagflow.kernels.core.cost cimport do_or_leave, place_of
 from tagflow.kernels.core.table cimport Loop, Native, Node, Table, Work, input_type, output_type
 from tagflow.kernels.core.values cimport SCALAR, Counters, Value, hold
 from tagflow.kernels.cpu.arrays cimport (
@@ -22,6 +22,8 @@ from tagflow.kernels.cpu.walks cimport Walk, advance, lay_out
 cnp.import_array()
 
 cdef double PACE = 0.3  # nanoseconds that an element takes, about
+cdef double ROW = 10  # nanoseconds that a row takes besides
+cdef double MOVE = 0.15  # nanoseconds that writing a byte takes, about
 
 cdef enum:
     MOST_PARTS = 64
@@ -67,34 +69,36 @@ cdef int _shrink(Reduction self, const cnp.npy_intp* dims, int rank, const bint*
     return kept
 
 
-cdef struct Fold:  # joins all elements of the source to the target
+cdef struct Fold:  # joins all elements of the source to the target, in which each begins as the neutral one
     Walk walk
     Loop loop
     void* data  # its last argument
     char* source
-    char* target
+    char* target  # NULL for an unboxed element
+    char start[8]
     int cut  # outermost dimension of the walk that the target has, -1 if it has none
     size_t size  # of an element
     cnp.npy_intp terms  # to divide sums by; 0 for not
 
 
 cdef int _reduce_walk(
-        Reduction self, const Operand* x, const bint* gone, char* made, size_t size, cnp.npy_intp terms,
-        const Value* output, Work* work) except -1:
-    """Join the elements of an array to a result of neutral elements, or leave that; divide by `terms` unless 0."""
+        const Table* table, Reduction self, const Operand* x, const bint* gone, char* made, size_t size,
+        cnp.npy_intp terms, Value* output, Work* work) except -1:
+    """Join the elements of an array, or leave that; divide by `terms` unless 0."""
     cdef Fold* fold = <Fold*>work.arguments
-    cdef int d
+    cdef double cost
+    cdef int d, parts
     lay_out(&fold.walk, x.dims, x.rank, size, gone, True)
-    fold.loop, fold.data, fold.source, fold.target = self.loop, self.data, x.data, made
+    fold.loop, fold.data, fold.source = self.loop, self.data, x.data
+    fold.target = NULL if output.form == SCALAR else made
+    memcpy(fold.start, self.start, sizeof(fold.start))
     fold.size, fold.terms, fold.cut = size, terms, -1
     for d in range(fold.walk.rank):
         if fold.walk.target[d] and fold.cut < 0:
             fold.cut = d
-    if x.size * PACE < LONG or output.form == SCALAR:  # which is not where it will be in the end
-        _fold(fold, 0, 1)
-    else:
-        leave(work, _fold, x.size * PACE, 1 if fold.cut < 0 else <int>min(MOST_PARTS, fold.walk.dims[fold.cut]))
-    return 0
+    cost = x.size * PACE + x.size // fold.walk.dims[fold.walk.rank - 1] * ROW
+    parts = 1 if fold.cut < 0 else <int>min(MOST_PARTS, fold.walk.dims[fold.cut])
+    return do_or_leave(table, work, _fold, cost, parts, output)
 
 
 cdef void _fold(const void* arguments, int part, int parts) noexcept nogil:
@@ -102,6 +106,7 @@ cdef void _fold(const void* arguments, int part, int parts) noexcept nogil:
     cdef Fold fold = (<const Fold*>arguments)[0]
     cdef cnp.npy_intp whole, first
     cdef cnp.npy_intp count = 1
+    fold.target = place_of(arguments, fold.target)
     if fold.cut >= 0:
         whole = fold.walk.dims[fold.cut]
         first = whole * part // parts
@@ -109,6 +114,7 @@ cdef void _fold(const void* arguments, int part, int parts) noexcept nogil:
         fold.source += first * fold.walk.source[fold.cut]
         fold.target += first * fold.walk.target[fold.cut]
         count = fold.walk.dims[fold.cut] * (fold.walk.target[fold.cut] // <cnp.npy_intp>fold.size)
+    repeat(fold.target, fold.start, fold.size, count)
     _join(&fold)
     if fold.terms:
         _divide(fold.target, fold.size, count, fold.terms)
@@ -149,10 +155,10 @@ cdef int _reduce(
     rank = _shrink(self, x.dims, x.rank, gone, dims)
     count = product(dims, 0, rank)
     made = new_result(live, output_type(table, node, 0), rank, dims, outputs)
-    repeat(made, self.start, size, count)
-    if x.size:
-        _reduce_walk(self, &x, gone, made, size, x.size // count if self.divides else 0, outputs, work)
-    return 1
+    if x.size == 0:
+        repeat(made, self.start, size, count)
+        return 1
+    return _reduce_walk(table, self, &x, gone, made, size, x.size // count if self.divides else 0, outputs, work)
 
 
 cdef void _divide(char* sums, size_t size, cnp.npy_intp count, cnp.npy_intp terms) noexcept nogil:
@@ -182,10 +188,10 @@ cdef int _sum_to(
         hold(live, outputs, inputs[0])
         return 1
     made = new_result(live, output_type(table, node, 0), rank, dims, outputs)
-    memset(made, 0, size * product(dims, 0, rank))
-    if x.size:
-        _reduce_walk(self, &x, gone, made, size, 0, outputs, work)
-    return 1
+    if x.size == 0:
+        memset(made, 0, size * product(dims, 0, rank))
+        return 1
+    return _reduce_walk(table, self, &x, gone, made, size, 0, outputs, work)
 
 
 cdef bint _same(const cnp.npy_intp* a, const cnp.npy_intp* b, int rank) noexcept nogil:
@@ -210,12 +216,29 @@ cdef bint _stretched(
     return True
 
 
-cdef void _spread(Walk* walk, char* source, char* target, size_t size) noexcept nogil:
-    """Copy elements to all places that they are repeated at."""
+cdef struct Spread:  # copies elements to all places that they are repeated at
+    Walk walk
+    char* source  # NULL for an unboxed element
+    char* target
+    uint64_t element
+    size_t size  # bytes of an element
+
+
+cdef void _spread(const void* arguments, int part, int parts) noexcept nogil:
+    """Write what lies in some places of the first dimension."""
+    cdef Spread spread = (<const Spread*>arguments)[0]
+    cdef Walk* walk = &spread.walk
+    cdef size_t size = spread.size
+    cdef char* source = spread.source if spread.source != NULL else <char*>&spread.element
+    cdef char* target = spread.target
+    cdef cnp.npy_intp start = walk.dims[0] * part // parts
     cdef cnp.npy_intp place[MOST_DIMS]
     cdef int last = walk.rank - 1
+    walk.dims[0] = walk.dims[0] * (part + 1) // parts - start
+    source += start * walk.source[0]
+    target += start * walk.target[0]
     memset(place, 0, sizeof(place))
-    while True:
+    while walk.dims[0] > 0:
         if walk.source[last]:
             memcpy(target, source, walk.dims[last] * size)
         else:
@@ -226,14 +249,22 @@ cdef void _spread(Walk* walk, char* source, char* target, size_t size) noexcept 
 
 cdef int _give_spread(
         const Table* table, const Node* node, Operand* x, const cnp.npy_intp* dims, int rank, const bint* repeated,
-        Counters* live, Value* outputs) except -1:
+        Counters* live, Value* outputs, Value* input, Work* work) except -1:
+    """Give a plain array or an element, repeated, or leave that."""
     cdef size_t size = input_type(table, node, 0).itemsize
     cdef char* made = new_result(live, output_type(table, node, 0), rank, dims, outputs)
-    cdef Walk walk
-    if product(dims, 0, rank):
-        lay_out(&walk, dims, rank, size, repeated, False)
-        _spread(&walk, x.data, made, size)
-    return 1
+    cdef Spread* spread = <Spread*>work.arguments
+    cdef cnp.npy_intp count = product(dims, 0, rank)
+    cdef double cost
+    if outputs[0].form == SCALAR or count == 0:
+        memcpy(made, x.data, size * count)
+        return 1
+    lay_out(&spread.walk, dims, rank, size, repeated, False)
+    spread.source, spread.target, spread.element, spread.size = x.data, made, input.bits, size
+    if input.form == SCALAR:
+        spread.source = NULL
+    cost = MOVE * size * count + ROW * (count // spread.walk.dims[spread.walk.rank - 1])
+    return do_or_leave(table, work, _spread, cost, <int>min(MOST_PARTS, spread.walk.dims[0]), outputs)
 
 
 cdef int _broadcast(
@@ -245,7 +276,7 @@ cdef int _broadcast(
     cdef int rank = read_sizes(&inputs[1], input_type(table, node, 1), dims)
     if rank < 0 or not open_plain(&inputs[0], &x) or not _stretched(x.dims, x.rank, dims, rank, repeated):
         return 0
-    return _give_spread(table, node, &x, dims, rank, repeated, live, outputs)
+    return _give_spread(table, node, &x, dims, rank, repeated, live, outputs, &inputs[0], work)
 
 
 cdef int _unreduce(
@@ -266,7 +297,7 @@ cdef int _unreduce(
         kept *= 1 if gone[d] else dims[d]
     if kept != y.size:
         return 0
-    return _give_spread(table, node, &y, dims, rank, gone, live, outputs)
+    return _give_spread(table, node, &y, dims, rank, gone, live, outputs, &inputs[0], work)
 
 
 cdef object _identity(str name, dtype):

@@ -7,6 +7,7 @@ cimport numpy as cnp
 from libc.stdint cimport int32_t, int64_t, uint32_t
 from libc.string cimport memcpy
 
+from tagflow.kernels.core.cost cimport do_or_leave
 from tagflow.kernels.core.table cimport Native, Node, Table, Work, input_type, output_type
 from tagflow.kernels.core.values cimport SCALAR, Counters, Value, scalar
 from tagflow.kernels.cpu.arrays cimport (
@@ -16,6 +17,11 @@ from tagflow.kernels.cpu.arrays cimport (
 from tagflow.kernels.cpu.registry cimport register
 
 cnp.import_array()
+
+cdef double FILL = 0.15  # nanoseconds that writing a byte takes, about
+
+cdef enum:
+    MOST_PARTS = 64
 
 
 cdef inline int _give(
@@ -143,11 +149,19 @@ cdef int _count(
     return 1
 
 
+cdef struct Filling:  # of an array with one value
+    char* target
+    size_t size  # bytes of an element
+    cnp.npy_intp count
+    char element[16]
+
+
 cdef int _fill(
         const Table* table, const Node* node, Value* inputs, Counters* live, Value* outputs, Work* work) except -1:
     """Make an array of one value."""
     cdef size_t size = input_type(table, node, 1).itemsize
     cdef cnp.npy_intp dims[MOST_DIMS]
+    cdef Filling* filling = <Filling*>work.arguments
     cdef int d
     cdef Operand value
     cdef char* made
@@ -157,9 +171,23 @@ cdef int _fill(
     for d in range(rank):
         if dims[d] < 0:
             return 0
+    if size > sizeof(filling.element):
+        return 0
     made = new_result(live, output_type(table, node, 0), rank, dims, outputs)
-    repeat(made, value.data, size, product(dims, 0, rank))
-    return 1
+    if rank == 0:
+        memcpy(made, value.data, size)
+        return 1
+    filling.target, filling.size, filling.count = made, size, product(dims, 0, rank)
+    memcpy(filling.element, value.data, size)
+    return do_or_leave(table, work, _fill_part, filling.count * size * FILL, MOST_PARTS, outputs)
+
+
+cdef void _fill_part(const void* arguments, int part, int parts) noexcept nogil:
+    """Write some of the elements."""
+    cdef const Filling* filling = <const Filling*>arguments
+    cdef cnp.npy_intp start = filling.count * part // parts
+    cdef cnp.npy_intp count = filling.count * (part + 1) // parts - start
+    repeat(filling.target + start * filling.size, filling.element, filling.size, count)
 
 
 cdef Native _find_reshape(str type, dict attrs, list inputs, list outputs, int64_t* params, list kept) except *:

@@ -6,14 +6,14 @@ results are the same bit for bit.
 
 cimport numpy as cnp
 from libc.math cimport isfinite
-from libc.stdint cimport int32_t, int64_t
+from libc.stdint cimport int32_t, int64_t, uint64_t
 from libc.stdlib cimport free, malloc
-from libc.string cimport memcpy
 
 import numpy as np
 
-from tagflow.kernels.core.table cimport Loop, Native, Node, Table, Work, input_type, output_type
-from tagflow.kernels.core.values cimport Counters, Value
+from tagflow.kernels.core.cost cimport decline, do_or_leave, place_of
+from tagflow.kernels.core.table cimport Compute, Loop, Native, Node, Table, Work, input_type, output_type
+from tagflow.kernels.core.values cimport SCALAR, Counters, Value
 from tagflow.kernels.cpu.arrays cimport Operand, integer_at, new_result, open_plain
 from tagflow.kernels.cpu.registry cimport register
 from tagflow.kernels.cpu.ufuncs cimport find_native_loop
@@ -85,6 +85,14 @@ cdef inline void _join(const Apply* f, real* x, real* total, cnp.npy_intp count)
     f.loop(pointers, &count, strides, f.data)
 
 
+cdef double PACE = 5  # nanoseconds that an element of a softmax takes, about
+cdef double LOOK = 1  # the same where rows are only looked through
+cdef double ROW = 50  # the same for each row, besides
+
+cdef enum:
+    MOST_PARTS = 64
+
+
 cdef inline real _largest(const Arithmetic* do, real* x, cnp.npy_intp width) noexcept nogil:
     cdef real top = x[0]
     _join(&do.maximum, x, &top, width)
@@ -118,66 +126,112 @@ cdef inline bint _has_rows(const Operand* x) noexcept nogil:
     return x.rank > 0 and x.size > 0
 
 
-cdef inline int _softmax(
-        const Table* table, const Node* node, Value* inputs, Counters* live, Value* outputs, real* source) except -1:
-    """Compute the softmax (params[0] = 0) of each row, or its logarithm (1)."""
+cdef struct Rows:  # that a kernel goes through
+    const char* source
+    char* target  # NULL for an unboxed element
+    const char* labels  # NULL for unboxed ones
+    uint64_t label
+    size_t label_size  # bytes
+    cnp.npy_intp count
+    cnp.npy_intp width
+    int kind  # what is made of each
+    int number  # of the element type
+
+
+cdef inline void _open_rows(Rows* rows, const Operand* x) noexcept nogil:
+    rows.source, rows.width = x.data, x.dims[x.rank - 1]
+    rows.count = x.size // rows.width
+
+
+cdef inline int _go_through(const Table* table, Work* work, Compute compute, double pace, Value* output) noexcept nogil:
+    """Go through the rows, or leave that; `pace` is nanoseconds for an element."""
+    cdef Rows* rows = <Rows*>work.arguments
+    cdef double cost
+    if output.form == SCALAR:
+        rows.target = NULL
+    cost = (pace * rows.width + ROW) * rows.count
+    return do_or_leave(table, work, compute, cost, <int>min(MOST_PARTS, rows.count), output)
+
+
+cdef inline void _softmax_rows(const Rows* rows, int part, int parts, real* source) noexcept nogil:
+    """Compute the softmax of rows, or its logarithm."""
     cdef const Arithmetic* do = _of(source)
+    cdef cnp.npy_intp i
     cdef real* target
     cdef real total
-    cdef cnp.npy_intp width, i
+    for i in range(rows.count * part // parts, rows.count * (part + 1) // parts):
+        source, target = <real*>rows.source + i * rows.width, <real*>rows.target + i * rows.width
+        if rows.kind == 0:
+            _softmax_row(do, source, target, rows.width)
+        else:
+            total = _log_sum_exp(do, source, target, rows.width)
+            _binary(&do.subtract, source, &total, 0, target, rows.width)
+
+
+cdef void _softmax_part(const void* arguments, int part, int parts) noexcept nogil:
+    if (<const Rows*>arguments).number == cnp.NPY_FLOAT32:
+        _softmax_rows(<const Rows*>arguments, part, parts, <float*>NULL)
+    else:
+        _softmax_rows(<const Rows*>arguments, part, parts, <double*>NULL)
+
+
+cdef int _softmax(
+        const Table* table, const Node* node, Value* inputs, Counters* live, Value* outputs, Work* work) except -1:
+    """Compute the softmax (params[0] = 0) of each row, or its logarithm (1)."""
+    cdef Rows* rows = <Rows*>work.arguments
     cdef Operand x
     if not open_plain(&inputs[0], &x) or not _has_rows(&x) or (node.params[1] >= 0 and node.params[1] != x.rank - 1):
         return 0
-    width = x.dims[x.rank - 1]
-    source = <real*>x.data
-    target = <real*>new_result(live, output_type(table, node, 0), x.rank, x.dims, outputs)
-    for i in range(x.size // width):
-        if node.params[0] == 0:
-            _softmax_row(do, source, target, width)
-        else:
-            total = _log_sum_exp(do, source, target, width)
-            _binary(&do.subtract, source, &total, 0, target, width)
-        source += width
-        target += width
-    return 1
+    _open_rows(rows, &x)
+    rows.kind, rows.number = <int>node.params[0], output_type(table, node, 0).number
+    rows.target = new_result(live, output_type(table, node, 0), x.rank, x.dims, outputs)
+    return _go_through(table, work, _softmax_part, PACE, outputs)
 
 
-cdef inline real* _new_row(cnp.npy_intp width, real* _) except NULL:
-    """Return room for a row, for the caller to free."""
-    cdef void* row = malloc(width * sizeof(real))
-    if row == NULL:
-        raise MemoryError()
-    return <real*>row
-
-
-cdef inline int _cross_entropy(
-        const Table* table, const Node* node, Value* inputs, Counters* live, Value* outputs, real* row) except -1:
-    """Compute the cross-entropy of rows of probabilities with the softmax of rows of logits."""
+cdef inline void _dense_rows(const void* arguments, int part, int parts, real* row) noexcept nogil:
+    """Compute the cross-entropies of rows; decline if there is no memory for one."""
+    cdef const Rows* rows = <const Rows*>arguments
     cdef const Arithmetic* do = _of(row)
-    cdef real* losses
+    cdef real* losses = <real*>place_of(arguments, rows.target)
+    cdef cnp.npy_intp width = rows.width
+    cdef cnp.npy_intp i
     cdef real* source
     cdef real total
-    cdef cnp.npy_intp width, i
+    row = <real*>malloc(width * sizeof(real))
+    if row == NULL:
+        decline(arguments)
+        return
+    for i in range(rows.count * part // parts, rows.count * (part + 1) // parts):
+        source = <real*>rows.source + i * width
+        total = _log_sum_exp(do, source, row, width)
+        _binary(&do.subtract, source, &total, 0, row, width)
+        _binary(&do.multiply, <real*>rows.labels + i * width, row, 1, row, width)
+        total = 0
+        _join(&do.add, row, &total, width)
+        losses[i] = -total
+    free(row)
+
+
+cdef void _dense_part(const void* arguments, int part, int parts) noexcept nogil:
+    if (<const Rows*>arguments).number == cnp.NPY_FLOAT32:
+        _dense_rows(arguments, part, parts, <float*>NULL)
+    else:
+        _dense_rows(arguments, part, parts, <double*>NULL)
+
+
+cdef int _dense(
+        const Table* table, const Node* node, Value* inputs, Counters* live, Value* outputs, Work* work) except -1:
+    """Compute the cross-entropy of rows of probabilities with the softmax of rows of logits."""
+    cdef Rows* rows = <Rows*>work.arguments
     cdef Operand labels, x
     if not open_plain(&inputs[0], &labels) or not open_plain(&inputs[1], &x) or not _has_rows(&x):
         return 0
     if (node.params[1] >= 0 and node.params[1] != x.rank - 1) or not _alike(&labels, x.dims, x.rank):
         return 0
-    width = x.dims[x.rank - 1]
-    row = _new_row(width, row)
-    try:
-        losses = <real*>new_result(live, output_type(table, node, 0), x.rank - 1, x.dims, outputs)
-        for i in range(x.size // width):
-            source = <real*>x.data + i * width
-            total = _log_sum_exp(do, source, row, width)
-            _binary(&do.subtract, source, &total, 0, row, width)
-            _binary(&do.multiply, <real*>labels.data + i * width, row, 1, row, width)
-            total = 0
-            _join(&do.add, row, &total, width)
-            losses[i] = -total
-    finally:
-        free(row)
-    return 1
+    _open_rows(rows, &x)
+    rows.labels, rows.number = labels.data, output_type(table, node, 0).number
+    rows.target = new_result(live, output_type(table, node, 0), x.rank - 1, x.dims, outputs)
+    return _go_through(table, work, _dense_part, PACE, outputs)
 
 
 cdef inline bint _alike(const Operand* x, const cnp.npy_intp* dims, int rank) noexcept nogil:
@@ -190,67 +244,52 @@ cdef inline bint _alike(const Operand* x, const cnp.npy_intp* dims, int rank) no
     return True
 
 
-cdef inline bint _are_classes(const Operand* labels, size_t itemsize, cnp.npy_intp classes) noexcept nogil:
-    cdef cnp.npy_intp i
-    for i in range(labels.size):
-        if not 0 <= integer_at(labels.data, itemsize, i) < classes:
-            return False
-    return True
-
-
-cdef inline int _sparse_cross_entropy(
-        const Table* table, const Node* node, Value* inputs, Counters* live, Value* outputs, real* row) except -1:
-    """Compute the cross-entropy of class numbers under the softmax of rows of logits."""
+cdef inline void _sparse_rows(const void* arguments, int part, int parts, real* row) noexcept nogil:
+    """Compute the cross-entropies of rows; decline if a class is out of range, or there is no memory for a row."""
+    cdef const Rows* rows = <const Rows*>arguments
     cdef const Arithmetic* do = _of(row)
-    cdef size_t itemsize = input_type(table, node, 0).itemsize
-    cdef real* losses
+    cdef const char* labels = rows.labels if rows.labels != NULL else <const char*>&rows.label
+    cdef real* losses = <real*>place_of(arguments, rows.target)
+    cdef cnp.npy_intp width = rows.width
+    cdef cnp.npy_intp i
+    cdef int64_t label
     cdef real* source
-    cdef cnp.npy_intp width, i
+    row = <real*>malloc(width * sizeof(real))
+    if row == NULL:
+        decline(arguments)
+        return
+    for i in range(rows.count * part // parts, rows.count * (part + 1) // parts):
+        label = integer_at(labels, rows.label_size, i)
+        if not 0 <= label < width:
+            decline(arguments)
+            break
+        source = <real*>rows.source + i * width
+        losses[i] = _log_sum_exp(do, source, row, width) - source[label]
+    free(row)
+
+
+cdef void _sparse_part(const void* arguments, int part, int parts) noexcept nogil:
+    if (<const Rows*>arguments).number == cnp.NPY_FLOAT32:
+        _sparse_rows(arguments, part, parts, <float*>NULL)
+    else:
+        _sparse_rows(arguments, part, parts, <double*>NULL)
+
+
+cdef int _sparse(
+        const Table* table, const Node* node, Value* inputs, Counters* live, Value* outputs, Work* work) except -1:
+    """Compute the cross-entropy of class numbers under the softmax of rows of logits."""
+    cdef Rows* rows = <Rows*>work.arguments
     cdef Operand labels, x
     if not open_plain(&inputs[0], &labels) or not open_plain(&inputs[1], &x) or not _has_rows(&x):
         return 0
-    width = x.dims[x.rank - 1]
-    if not _alike(&labels, x.dims, x.rank - 1) or not _are_classes(&labels, itemsize, width):
+    if not _alike(&labels, x.dims, x.rank - 1):
         return 0
-    row = _new_row(width, row)
-    try:
-        losses = <real*>new_result(live, output_type(table, node, 0), x.rank - 1, x.dims, outputs)
-        for i in range(labels.size):
-            source = <real*>x.data + i * width
-            losses[i] = _log_sum_exp(do, source, row, width) - source[integer_at(labels.data, itemsize, i)]
-    finally:
-        free(row)
-    return 1
-
-
-cdef int _softmax_float(
-        const Table* table, const Node* node, Value* inputs, Counters* live, Value* outputs, Work* work) except -1:
-    return _softmax(table, node, inputs, live, outputs, <float*>NULL)
-
-
-cdef int _softmax_double(
-        const Table* table, const Node* node, Value* inputs, Counters* live, Value* outputs, Work* work) except -1:
-    return _softmax(table, node, inputs, live, outputs, <double*>NULL)
-
-
-cdef int _dense_float(
-        const Table* table, const Node* node, Value* inputs, Counters* live, Value* outputs, Work* work) except -1:
-    return _cross_entropy(table, node, inputs, live, outputs, <float*>NULL)
-
-
-cdef int _dense_double(
-        const Table* table, const Node* node, Value* inputs, Counters* live, Value* outputs, Work* work) except -1:
-    return _cross_entropy(table, node, inputs, live, outputs, <double*>NULL)
-
-
-cdef int _sparse_float(
-        const Table* table, const Node* node, Value* inputs, Counters* live, Value* outputs, Work* work) except -1:
-    return _sparse_cross_entropy(table, node, inputs, live, outputs, <float*>NULL)
-
-
-cdef int _sparse_double(
-        const Table* table, const Node* node, Value* inputs, Counters* live, Value* outputs, Work* work) except -1:
-    return _sparse_cross_entropy(table, node, inputs, live, outputs, <double*>NULL)
+    _open_rows(rows, &x)
+    rows.labels = NULL if inputs[0].form == SCALAR else labels.data
+    rows.label, rows.label_size = inputs[0].bits, input_type(table, node, 0).itemsize
+    rows.number = output_type(table, node, 0).number
+    rows.target = new_result(live, output_type(table, node, 0), x.rank - 1, x.dims, outputs)
+    return _go_through(table, work, _sparse_part, PACE, outputs)
 
 
 cdef fused element:
@@ -282,26 +321,36 @@ cdef inline cnp.npy_intp _position_in(int number, char* row, cnp.npy_intp width,
     return _first_largest(<int64_t*>row, width, smallest)
 
 
-cdef int _position(
-        const Table* table, const Node* node, Value* inputs, Counters* live, Value* outputs, Work* work) except -1:
-    """Find the largest (params[0] = 0) or smallest (1) element of each row."""
-    cdef int number = input_type(table, node, 0).number
-    cdef size_t size = input_type(table, node, 0).itemsize
-    cdef size_t made = output_type(table, node, 0).itemsize
-    cdef cnp.npy_intp width, i, at
-    cdef char* target
-    cdef Operand x
-    if not open_plain(&inputs[0], &x) or not _has_rows(&x) or (node.params[1] >= 0 and node.params[1] != x.rank - 1):
-        return 0
-    width = x.dims[x.rank - 1]
-    target = new_result(live, output_type(table, node, 0), x.rank - 1, x.dims, outputs)
-    for i in range(x.size // width):
-        at = _position_in(number, x.data + i * width * size, width, node.params[0])
-        if made == 4:
+cdef void _position_part(const void* arguments, int part, int parts) noexcept nogil:
+    """Find the largest, or smallest, element of some rows."""
+    cdef const Rows* rows = <const Rows*>arguments
+    cdef char* target = place_of(arguments, rows.target)
+    cdef size_t size = rows.width * _size_of(rows.number)
+    cdef cnp.npy_intp i, at
+    for i in range(rows.count * part // parts, rows.count * (part + 1) // parts):
+        at = _position_in(rows.number, rows.source + i * size, rows.width, rows.kind)
+        if rows.label_size == 4:
             (<int32_t*>target)[i] = <int32_t>at
         else:
             (<int64_t*>target)[i] = at
-    return 1
+
+
+cdef inline size_t _size_of(int number) noexcept nogil:
+    return 4 if number == cnp.NPY_FLOAT32 or number == cnp.NPY_INT32 else 8
+
+
+cdef int _position(
+        const Table* table, const Node* node, Value* inputs, Counters* live, Value* outputs, Work* work) except -1:
+    """Find the largest (params[0] = 0) or smallest (1) element of each row."""
+    cdef Rows* rows = <Rows*>work.arguments
+    cdef Operand x
+    if not open_plain(&inputs[0], &x) or not _has_rows(&x) or (node.params[1] >= 0 and node.params[1] != x.rank - 1):
+        return 0
+    _open_rows(rows, &x)
+    rows.kind, rows.number = <int>node.params[0], input_type(table, node, 0).number
+    rows.label_size = output_type(table, node, 0).itemsize
+    rows.target = new_result(live, output_type(table, node, 0), x.rank - 1, x.dims, outputs)
+    return _go_through(table, work, _position_part, LOOK, outputs)
 
 
 cdef Native _find_softmax(str type, dict attrs, list inputs, list outputs, int64_t* params, list kept) except *:
@@ -316,19 +365,13 @@ cdef Native _find_softmax(str type, dict attrs, list inputs, list outputs, int64
             return _position
         return NULL
     params[0] = type == "LogSoftmax"
+    if outputs[0] not in (np.float32, np.float64):
+        return NULL
     if type == "SoftmaxCrossEntropyWithLogits":
-        return _for(outputs[0], _dense_float, _dense_double)
+        return _dense
     if type == "SparseSoftmaxCrossEntropyWithLogits":
-        return _for(outputs[0], _sparse_float, _sparse_double)
-    return _for(outputs[0], _softmax_float, _softmax_double)
-
-
-cdef Native _for(dtype, Native floats, Native doubles):
-    if dtype == np.float32:
-        return floats
-    if dtype == np.float64:
-        return doubles
-    return NULL
+        return _sparse
+    return _softmax
 
 
 for _type in (

@@ -8,10 +8,10 @@ from cpython.object cimport PyObject
 from libc.stdint cimport int64_t
 from libc.string cimport memcpy
 
-from tagflow.kernels.core.cost cimport LONG, leave
+from tagflow.kernels.core.cost cimport do_or_leave, keep
 from tagflow.kernels.core.frames cimport iteration_of
 from tagflow.kernels.core.table cimport Native, Node, Table, Work, output_type
-from tagflow.kernels.core.values cimport OBJECT, Counters, Py_INCREF, Value, object_value
+from tagflow.kernels.core.values cimport OBJECT, Counters, Value, object_value
 from tagflow.kernels.cpu.arrays cimport (
     ArrayObject, PyArray_DATA, PyArray_DIMS, PyArray_NBYTES, PyArray_NDIM, new_array, plain_in, same_shape,
 )
@@ -55,7 +55,7 @@ cdef void _copy(const void* arguments, int part, int parts) noexcept nogil:
         memcpy(pieces.first[i].target, pieces.first[i].source, pieces.first[i].size)
 
 
-cdef int _join(list arrays, ArrayObject* whole, Work* work) except -1:
+cdef int _join(const Table* table, list arrays, ArrayObject* whole, Work* work, Value* output) except -1:
     """Copy plain arrays one after the other into one that has room for all, or leave that to be done."""
     cdef Pieces* pieces = <Pieces*>work.arguments
     cdef char* target = <char*>PyArray_DATA(whole)
@@ -68,14 +68,9 @@ cdef int _join(list arrays, ArrayObject* whole, Work* work) except -1:
         pieces.first[i].source, pieces.first[i].target = <char*>PyArray_DATA(each), target
         pieces.first[i].size = PyArray_NBYTES(each)
         target += PyArray_NBYTES(each)
-    if PACE * PyArray_NBYTES(whole) < LONG:
-        _copy(pieces, 0, 1)
-        return 0
     kept = (memory, arrays)
-    work.kept = <PyObject*>kept
-    Py_INCREF(work.kept)  # given back when the work is done
-    leave(work, _copy, PACE * PyArray_NBYTES(whole), MOST_PARTS)
-    return 0
+    keep(work, <PyObject*>kept)
+    return do_or_leave(table, work, _copy, PACE * PyArray_NBYTES(whole), MOST_PARTS, output)
 
 
 cdef int _stack_elements(
@@ -95,8 +90,7 @@ cdef int _stack_elements(
     dims[0] = len(array.elements)
     memcpy(&dims[1], PyArray_DIMS(first), PyArray_NDIM(first) * sizeof(cnp.npy_intp))
     whole = new_array(live, output_type(table, node, 0), PyArray_NDIM(first) + 1, dims, outputs)  # before any is cleared
-    _join(array.read_many_quickly(range(dims[0]), <str>node.name, iteration), whole, work)
-    return 1
+    return _join(table, array.read_many_quickly(range(dims[0]), <str>node.name, iteration), whole, work, outputs)
 
 
 cdef ArrayObject* _alike(Elements array, PyObject* descr) noexcept:

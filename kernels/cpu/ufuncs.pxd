@@ -11,6 +11,7 @@ cdef extern from "Python.h":
 
 cdef Loop find_native_loop(str name, list numbers, void** data) except *
 cdef int find_loop(Node* node, str name, list inputs, list outputs) except -1
+cdef int describe_loop(Node* node, str name, list inputs) except -1
 cdef int run_arrays(
         const Table* table, const Node* node, Value* inputs, Counters* live, Value* output, Work* work) except -1
 

@@ -13,12 +13,12 @@ from libc.stdint cimport uint32_t, uint64_t
 
 import numpy as np
 
-from tagflow.kernels.core.cost cimport LONG, leave
-from tagflow.kernels.core.table cimport Loop, Node, Table, Type, Work, input_type, is_floating, output_type
+from tagflow.kernels.core.cost cimport do_or_leave
+from tagflow.kernels.core.table cimport Loop, Node, Table, Type, Work, input_type, output_type
 from tagflow.kernels.core.values cimport OBJECT, SCALAR, Counters, Value, hold, object_value
 from tagflow.kernels.cpu.arrays cimport (
     ArrayObject, PyArray_DATA, PyArray_DIM, PyArray_DIMS, PyArray_NDIM, PyArray_SIZE, PyArray_STRIDES, is_plain,
-    is_usable, new_array, same_shape, unshared,
+    is_usable, new_array, product, same_shape, unshared,
 )
 
 cdef extern from "numpy/ufuncobject.h":
@@ -32,7 +32,16 @@ cdef extern from "numpy/ufuncobject.h":
 cnp.import_array()
 cnp.import_ufunc()
 
-cdef double PACE = 0.5  # nanoseconds that an element takes, about; what takes longer is soon known to
+cdef double CALL = 10  # nanoseconds that calling an inner loop takes, about
+
+# Inner loops that take about half a nanosecond for a number or a bool; others are functions, or divide integers.
+_QUICK = frozenset((
+    "absolute", "add", "bitwise_and", "bitwise_or", "bitwise_xor", "ceil", "conjugate", "divide", "equal", "floor",
+    "greater", "greater_equal", "invert", "isfinite", "isinf", "isnan", "left_shift", "less", "less_equal",
+    "logical_and", "logical_not", "logical_or", "logical_xor", "maximum", "minimum", "multiply", "negative",
+    "not_equal", "reciprocal", "right_shift", "rint", "sign", "sqrt", "square", "subtract",
+    "Cast", "Relu", "SquaredDifference", "Where",
+))
 
 cdef enum:
     MOST_PARTS = 64
@@ -64,6 +73,18 @@ cdef Loop find_native_loop(str name, list numbers, void** data) except *:
     return NULL
 
 
+cdef int describe_loop(Node* node, str name, list inputs) except -1:
+    """Say what an inner loop takes for an element, and whether it may raise; `name` is a ufunc or an operation."""
+    wide = any([dtype.kind == "c" or dtype.num == cnp.NPY_FLOAT16 for dtype in inputs])
+    integers = inputs[0].kind in "iu"
+    if name in _QUICK:
+        node.loop_cost = 5 if wide else 0.5
+    else:
+        node.loop_cost = 30 if wide else 8
+    node.loop_raises = integers and name in ("power", "FloorDiv", "FloorMod")
+    return 0
+
+
 cdef bint _are_plain(list dtypes):
     """Say whether these are native numbers or bools, for which an element needs no care."""
     return all([d is not None and d.kind in "biufc" and d.isnative for d in dtypes])
@@ -71,45 +92,56 @@ cdef bint _are_plain(list dtypes):
 
 cdef int run_arrays(
         const Table* table, const Node* node, Value* inputs, Counters* live, Value* output, Work* work) except -1:
-    """Run the inner loop over equally shaped contiguous arrays and scalars; return 0 if the inputs are not that.
+    """Run the inner loop over arrays that broadcast and scalars; return 0 if the inputs are not that.
 
-    The result goes into the buffer of an input that nobody else holds, else into a new array.
+    Of equally shaped contiguous arrays the result goes into the buffer of one that nobody else holds, if there is one.
     """
     cdef ArrayObject* like = _common_shape(node, inputs)
     cdef Type* type = output_type(table, node, 0)
     if like == NULL:
-        return _run_strided(table, node, inputs, live, output)
+        return _run_strided(table, node, inputs, live, output, work)
     if PyArray_NDIM(like) == 0 and type.size != 0:
         return 0
+    if node.loop_raises and PyArray_SIZE(like) * node.loop_cost >= table.at_once:
+        return 0  # the workers, who do what takes long, have no interpreter to raise in
     cdef ArrayObject* reused = unshared(table, node, inputs, type)
     if reused != NULL:
         hold(live, output, object_value(<PyObject*>reused))
     else:
         new_array(live, type, PyArray_NDIM(like), PyArray_DIMS(like), output)
-    _loop(table, node, inputs, <ArrayObject*>output.bits, work)
-    return 1
+    return _loop(table, node, inputs, <ArrayObject*>output.bits, work, output)
 
 
 cdef struct Broadcast:  # operands as an inner loop walks over them, the output last
+    Loop loop
+    void* data
+    int operands
     int rank
     cnp.npy_intp dims[MOST_DIMS]
     cnp.npy_intp strides[MOST_INPUTS + 1][MOST_DIMS]  # bytes; 0 along what is broadcast
-    char* pointers[MOST_INPUTS + 1]
+    char* pointers[MOST_INPUTS + 1]  # NULL for a scalar
+    uint64_t scalars[MOST_INPUTS]
 
 
-cdef int _run_strided(const Table* table, const Node* node, Value* inputs, Counters* live, Value* output) except -1:
-    """Run the inner loop over arrays of any strides that broadcast; return 0 if these do not."""
-    cdef Broadcast walk
+cdef int _run_strided(
+        const Table* table, const Node* node, Value* inputs, Counters* live, Value* output, Work* work) except -1:
+    """Run the inner loop over arrays of any strides that broadcast, or leave it; return 0 if these do not."""
+    cdef Broadcast* walk = <Broadcast*>work.arguments
     cdef ArrayObject* made
-    if not _broadcast(table, node, inputs, &walk) or walk.rank == 0:
+    cdef double cost
+    if not _broadcast(table, node, inputs, walk) or walk.rank == 0:
+        return 0
+    cost = product(walk.dims, 0, walk.rank) * node.loop_cost + product(walk.dims, 0, walk.rank - 1) * CALL
+    if node.loop_raises and cost >= table.at_once:
         return 0
     made = new_array(live, output_type(table, node, 0), walk.rank, walk.dims, output)
     walk.pointers[node.num_inputs] = <char*>PyArray_DATA(made)
     for d in range(walk.rank):
         walk.strides[node.num_inputs][d] = PyArray_STRIDES(made)[d]
-    if PyArray_SIZE(made) > 0:
-        _walk(node, &walk)
-    return 1
+    walk.loop, walk.data, walk.operands = node.loop, node.loop_data, node.num_inputs + 1
+    if PyArray_SIZE(made) == 0:
+        return 1
+    return do_or_leave(table, work, _walk_part, cost, <int>min(MOST_PARTS, walk.dims[0]), output)
 
 
 cdef inline bint _broadcast(const Table* table, const Node* node, Value* inputs, Broadcast* walk) noexcept nogil:
@@ -128,10 +160,11 @@ cdef inline bint _broadcast(const Table* table, const Node* node, Value* inputs,
     for d in range(walk.rank):
         walk.dims[d] = 1
     for i in range(node.num_inputs):
-        walk.pointers[i] = <char*>&inputs[i].bits
+        walk.pointers[i] = NULL
         for d in range(walk.rank):
             walk.strides[i][d] = 0
         if inputs[i].form != OBJECT:
+            walk.scalars[i] = inputs[i].bits
             continue
         array = <ArrayObject*>inputs[i].bits
         walk.pointers[i] = <char*>PyArray_DATA(array)
@@ -148,12 +181,25 @@ cdef inline bint _broadcast(const Table* table, const Node* node, Value* inputs,
     return True
 
 
-cdef inline void _walk(const Node* node, Broadcast* walk) noexcept nogil:
+cdef void _walk_part(const void* arguments, int part, int parts) noexcept nogil:
+    """Run an inner loop over some places of the first dimension."""
+    cdef Broadcast walk = (<const Broadcast*>arguments)[0]
+    cdef cnp.npy_intp start = walk.dims[0] * part // parts
+    cdef int i
+    walk.dims[0] = walk.dims[0] * (part + 1) // parts - start
+    for i in range(walk.operands):
+        if walk.pointers[i] == NULL:
+            walk.pointers[i] = <char*>&walk.scalars[i]
+        walk.pointers[i] += start * walk.strides[i][0]
+    _walk(&walk)
+
+
+cdef inline void _walk(Broadcast* walk) noexcept nogil:
     """Run the inner loop along the last dimension, for every place in the others."""
     cdef cnp.npy_intp place[MOST_DIMS]
     cdef cnp.npy_intp inner[MOST_INPUTS + 1]
     cdef char* pointers[MOST_INPUTS + 1]
-    cdef int operands = node.num_inputs + 1
+    cdef int operands = walk.operands
     cdef int last = walk.rank - 1
     cdef int d = last
     cdef int i, k
@@ -164,7 +210,7 @@ cdef inline void _walk(const Node* node, Broadcast* walk) noexcept nogil:
     while d >= 0:
         for i in range(operands):
             pointers[i] = walk.pointers[i]
-        node.loop(pointers, &walk.dims[last], inner, node.loop_data)
+        walk.loop(pointers, &walk.dims[last], inner, walk.data)
         d = last - 1
         while d >= 0:
             place[d] += 1
@@ -205,11 +251,11 @@ cdef struct Run:  # of an inner loop over all elements
     uint64_t scalars[MOST_INPUTS]  # what the pointers of scalars point to
 
 
-cdef inline void _loop(
-        const Table* table, const Node* node, Value* inputs, ArrayObject* output, Work* work) noexcept nogil:
+cdef inline int _loop(
+        const Table* table, const Node* node, Value* inputs, ArrayObject* array, Work* work, Value* output) noexcept nogil:
     """Run the inner loop over all elements, or leave it if there are many; scalars stand still."""
     cdef Run* run = <Run*>work.arguments
-    run.loop, run.data, run.count = node.loop, node.loop_data, PyArray_SIZE(output)
+    run.loop, run.data, run.count = node.loop, node.loop_data, PyArray_SIZE(array)
     run.operands = node.num_inputs + 1
     for i in range(node.num_inputs):
         if inputs[i].form == SCALAR:
@@ -219,12 +265,11 @@ cdef inline void _loop(
         else:
             run.pointers[i] = <char*>PyArray_DATA(<ArrayObject*>inputs[i].bits)
             run.strides[i] = input_type(table, node, i).itemsize
-    run.pointers[node.num_inputs] = <char*>PyArray_DATA(output)
+    run.pointers[node.num_inputs] = <char*>PyArray_DATA(array)
     run.strides[node.num_inputs] = output_type(table, node, 0).itemsize
-    if run.count * PACE >= LONG and is_floating(input_type(table, node, 0)):  # others may raise, which needs the GIL
-        leave(work, _run_part, run.count * PACE, MOST_PARTS)
-    elif run.count > 0:
-        _run_part(run, 0, 1)
+    if run.count == 0:
+        return 1
+    return do_or_leave(table, work, _run_part, run.count * node.loop_cost, MOST_PARTS, output)
 
 
 cdef void _run_part(const void* arguments, int part, int parts) noexcept nogil:

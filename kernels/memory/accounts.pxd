@@ -7,15 +7,52 @@ only where its need fits beside what is in use and what is reserved for others. 
 from libc.stdint cimport int64_t
 from libc.stdlib cimport calloc, free
 
-from tagflow.kernels.memory.blocks cimport Account, Block, Store
+from tagflow.kernels.memory.blocks cimport Account, Allowance, Block, Store, pthread_t
+
+cdef extern from "<pthread.h>" nogil:
+    pthread_t pthread_self()
+    bint pthread_equal(pthread_t, pthread_t)
+
+
+cdef inline Allowance* elsewhere(Store* store) noexcept nogil:
+    """Return what the kernel may take that this thread calls, NULL on the thread of the loop."""
+    cdef Allowance* each = store.elsewhere
+    while each != NULL and not pthread_equal(each.thread, pthread_self()):
+        each = each.next
+    return each
+
+
+cdef inline void enter_allowance(Store* store, Allowance* allowance) noexcept nogil:
+    """Let what this thread allocates count on an allowance."""
+    allowance.thread, allowance.next, allowance.refusals = pthread_self(), store.elsewhere, 0
+    store.elsewhere = allowance
+
+
+cdef inline void leave_allowance(Store* store, Allowance* allowance) noexcept nogil:
+    cdef Allowance** place = &store.elsewhere
+    while place[0] != allowance:
+        place = &place[0].next
+    place[0] = allowance.next
 
 
 cdef inline bint refuses(Store* store, int64_t size) noexcept nogil:
     """Say whether so many bytes more would pass the limit, and remember it if so."""
+    cdef Allowance* allowance = elsewhere(store)
+    if allowance != NULL:
+        return _refuses_elsewhere(store, allowance, size)
     if size <= store.current_limit - store.live:  # negative where external arrays take it beyond the limit
         return False
     store.refused = size
     store.short = store.live + size
+    store.refusals += 1
+    return True
+
+
+cdef inline bint _refuses_elsewhere(Store* store, Allowance* allowance, int64_t size) noexcept nogil:
+    if size <= allowance.limit - store.live:
+        return False
+    allowance.refused = size
+    allowance.refusals += 1
     store.refusals += 1
     return True
 
@@ -76,7 +113,8 @@ cdef inline void charge_account(Store* store, Account* account, int64_t size) no
 
 cdef inline void enter_block(Store* store, Block* block) noexcept nogil:
     """Count a block on the account of who allocates now."""
-    block.account = store.account
+    cdef Allowance* allowance = elsewhere(store)
+    block.account = store.account if allowance == NULL else allowance.account
     if block.account != NULL:
         block.account.references += 1
         charge_account(store, block.account, block.size)

@@ -33,6 +33,20 @@ cdef struct Account:  # what one iteration of a loop takes; freed when it is clo
     bint closed  # the iteration is over and nothing is reserved for it
 
 
+cdef extern from "<pthread.h>" nogil:
+    ctypedef struct pthread_t "pthread_t":
+        pass
+
+
+cdef struct Allowance:  # what a kernel may take that another thread than the loop's calls; in a list of its store
+    pthread_t thread
+    Account* account  # as those of `Store`, which are the loop's
+    int64_t limit
+    int64_t refused
+    int64_t refusals
+    Allowance* next
+
+
 cdef struct Block:  # in front of the data
     size_t size  # bytes asked for
     size_t capacity  # bytes of data there is room for
@@ -52,13 +66,14 @@ cdef struct Store:  # freed with the handler's capsule, which every array of the
     int64_t cached  # bytes of data in the free lists
     int64_t most_cached  # upper bound of `cached`
     int64_t limit  # bytes that no allocation may take `live` beyond; NO_LIMIT for none
-    int64_t current_limit  # the same for who allocates now: less than `limit` where others come first
+    int64_t current_limit  # the same for who allocates now on the loop's thread: less where others come first
     int64_t refused  # bytes asked for by the last allocation or external array that was refused
     int64_t short  # what `live` would have been had it not been refused
     int64_t steps  # how often feeds or constants were charged: about the steps that have begun
     int64_t given  # how often anything was given back
     int64_t reserved  # bytes that open accounts should still need
-    Account* account  # of who allocates now, or NULL
+    Account* account  # of who allocates now on the loop's thread, or NULL
+    Allowance* elsewhere  # of kernels that other threads call
     int64_t refusals  # how many were
     Block* free[NUM_CLASSES]  # owned; the newest of each size class
     Block* oldest[NUM_CLASSES]  # of the same lists

@@ -59,5 +59,8 @@ class MemoryLimitError(MemoryError):
 
     def __init__(self, wanted: int, live: int, limit: int, device: str = "") -> None: ...
 
+def needs_copy(array: Any) -> bool:
+    """Return whether `hand_over` copies an array of which the caller's reference is the only one."""
+
 def hand_over(array: Any) -> Any:
     """Return an array of which the caller's reference is the only one as the user may keep and change it."""

@@ -249,14 +249,27 @@ def hand_over(array):
     -------
     numpy.ndarray
     """
+    cdef PyObject* found = _as_it_is(array)
+    if found == NULL:
+        return array.copy()
+    return _let_go(array) if found == <PyObject*>array else <object>found
+
+
+def needs_copy(array):
+    """Return whether `hand_over` copies an array of which the caller's reference is the only one."""
+    return _as_it_is(array) == NULL
+
+
+cdef PyObject* _as_it_is(object array) noexcept:
+    """Return what may be given for an array without a copy, borrowed, or NULL."""
     cdef PyObject* base = PyArray_BASE(<ArrayObject*><PyObject*>array)
     if base == NULL:
-        return _let_go(array) if _is_own(array) else array.copy()
+        return <PyObject*>array if _is_own(array) else NULL
     if Py_REFCNT(base) == 1 and isinstance(<object>base, ExternalCharge) and (<ExternalCharge>base).whole:
         owner = <PyObject*>(<ExternalCharge>base).owner
         if Py_REFCNT(owner) == 1 and _is_own(<object>owner):
-            return <object>owner
-    return array.copy()
+            return owner
+    return NULL
 
 
 cdef bint _is_own(object array):

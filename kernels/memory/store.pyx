@@ -24,6 +24,8 @@ cdef enum:
 
 cdef extern from "Python.h":
     int PyGILState_Check() nogil
+    void* PyEval_SaveThread() nogil
+    void PyEval_RestoreThread(void*) nogil
 
 
 cdef struct Counts:
@@ -219,8 +221,13 @@ cdef void* _take_zeroed(void* ctx, size_t count, size_t size) noexcept nogil:
     if size != 0 and count > <size_t>-1 / size:
         return NULL
     cdef void* data = _take(ctx, count * size)
-    if data != NULL:
+    cdef void* thread
+    if data != NULL and count * size < LARGE:
         memset(data, 0, count * size)
+    elif data != NULL:
+        thread = PyEval_SaveThread()  # the pages may have to be found first; nobody else has seen the block yet
+        memset(data, 0, count * size)
+        PyEval_RestoreThread(thread)
     return data
 
 

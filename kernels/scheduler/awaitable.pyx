@@ -17,7 +17,7 @@ cdef bint is_awaitable(object result):
 
 cdef int discard(object awaitable) except -1:
     """Close a coroutine, or what stands for one, that nobody will await."""
-    close = getattr(awaitable, "close", None)
+    close = getattr(awaitable, "close", None) or getattr(awaitable, "withdraw", None)  # a coroutine's, a call's
     if close is not None:
         close()
     return 0

@@ -8,5 +8,5 @@ from tagflow.kernels.scheduler.plan cimport CompiledPlan
 from tagflow.kernels.scheduler.ready cimport Ready
 
 cdef object call_kernel(
-    Machine* m, Ready ready, PyObject** scratch, CompiledPlan compiled, object step, bint may_leave)
+    Machine* m, Ready ready, PyObject** scratch, CompiledPlan compiled, object step, double nanoseconds_left)
 cdef int accept_outputs(Machine* m, const Node* node, object result) except -1

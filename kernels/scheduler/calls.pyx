@@ -2,26 +2,32 @@
 
 from cpython.object cimport PyObject
 from libc.stdint cimport int64_t, uint32_t
-from numpy cimport PyArray_CheckExact, PyArray_NBYTES, import_array, ndarray
+from numpy cimport (
+    PyArray_CheckExact, PyArray_DIM, PyArray_NBYTES, PyArray_NDIM, import_array, ndarray, npy_intp,
+)
 
 from functools import partial
+from time import thread_time_ns
 
 from tagflow.kernels.core.clock cimport nanoseconds
 from tagflow.kernels.core.convert cimport accept, box
 from tagflow.kernels.core.cost cimport LARGE
 from tagflow.kernels.core.frames cimport Iteration
-from tagflow.kernels.core.table cimport STATEFUL, Node, input_type, output_type
+from tagflow.kernels.core.table cimport DETACHED, STATEFUL, Node, Table, input_type, output_type
 from tagflow.kernels.core.values cimport OBJECT, Py_DECREF, Py_INCREF, Value, drop, pointer
 from tagflow.kernels.scheduler.delivery cimport Machine
 from tagflow.kernels.scheduler.instance cimport instance_of
 from tagflow.kernels.scheduler.plan cimport CompiledPlan
 from tagflow.kernels.scheduler.ready cimport Ready
+from tagflow.kernels.scheduler.series cimport Series
 
 cdef extern from "Python.h":
     object PyObject_Vectorcall(object, PyObject**, size_t, PyObject*)
     size_t PY_VECTORCALL_ARGUMENTS_OFFSET
 
 import_array()
+
+cdef int64_t MOST_ELEMENTS = 1 << 48  # of an estimate
 
 
 class Continuation:
@@ -40,15 +46,24 @@ class Continuation:
 
 
 cdef enum:
-    LONG_CALL = 1000000  # nanoseconds from which on a call is worth a thread
+    LEAVING = 6  # how many times as long as work that is left a call takes at least that is worth a thread
+    MOST_DIMS = 64  # of an array
 
 
 cdef object call_kernel(
-        Machine* m, Ready ready, PyObject** scratch, CompiledPlan compiled, object step, bint may_leave):
+        Machine* m, Ready ready, PyObject** scratch, CompiledPlan compiled, object step, double nanoseconds_left):
     """Call the kernel of an instance with its inputs as arrays, or have it called in a thread.
 
-    A kernel without effects that has taken long for its bytes goes to the step's threads: what NumPy does to large
-    arrays it does without the interpreter lock. `scratch` has room for the inputs and two more.
+    A kernel that does nothing but compute goes to the step's threads where it should take long: what NumPy does to
+    large arrays it does without the interpreter lock. What it should take is known from what it took before for a byte
+    of its inputs and its result; of the first call that is guessed, rather too much than too little.
+
+    Parameters
+    ----------
+    scratch : PyObject**
+        Has room for the inputs and two more.
+    nanoseconds_left : double
+        What work should take at least to be left to others; negative to call all kernels here.
 
     Returns
     -------
@@ -56,25 +71,110 @@ cdef object call_kernel(
         What the kernel returns, or what is to be awaited for it.
     """
     cdef Node* node = &m.table.nodes[ready.node]
-    cdef int64_t size = _input_bytes(node, &ready.iteration.slots[node.slot])
-    cdef int64_t begin
-    if size < LARGE or node.flags & STATEFUL:
+    cdef int64_t size, begin
+    if nanoseconds_left < 0 or not node.flags & DETACHED:
         return _call(m, node, ready, scratch, compiled, step, <object>node.kernel)
-    if may_leave and <double>size * node.python_pace > LONG_CALL:
-        return _call(m, node, ready, scratch, compiled, step, partial(step.threads, <object>node.kernel))
+    size = _touched_bytes(m.table, node, &ready.iteration.slots[node.slot])
+    if size >= 0 and size * node.python_pace >= LEAVING * nanoseconds_left:
+        call = _long_call(node, size, compiled)
+        future = _call(m, node, ready, scratch, compiled, step, partial(step.call_long, call))
+        future.add_done_callback(call.note)
+        return future
+    if size < LARGE:
+        return _call(m, node, ready, scratch, compiled, step, <object>node.kernel)
     begin = nanoseconds()
     result = _call(m, node, ready, scratch, compiled, step, <object>node.kernel)
-    node.python_pace = max(0.5 * node.python_pace, <double>(nanoseconds() - begin) / <double>size)
+    _note_pace(node, nanoseconds() - begin, size)
     return result
 
 
+cdef inline void _note_pace(Node* node, int64_t spent, int64_t size) noexcept:
+    """Remember what a kernel took; what was interrupted took longer than it will, and is soon forgotten."""
+    node.python_pace = max(0.5 * node.python_pace, <double>spent / <double>max(size, 1))
+
+
+cdef class LongCall:
+    """A kernel that another thread calls, and what it took."""
+
+    cdef object kernel
+    cdef CompiledPlan compiled  # has the node
+    cdef Node* node
+    cdef int64_t size  # bytes, by which its pace is measured
+    cdef int64_t spent  # nanoseconds that the call kept a core, -1 before its end
+
+    def __call__(self, *arguments):
+        begin = thread_time_ns()
+        try:
+            return self.kernel(*arguments)
+        finally:
+            self.spent = thread_time_ns() - begin
+
+    def note(self, future):
+        """Take into account what the call took, on the thread of the loop."""
+        if self.spent >= 0:
+            _note_pace(self.node, self.spent, self.size)
+
+
+cdef LongCall _long_call(Node* node, int64_t size, CompiledPlan compiled):
+    cdef LongCall call = LongCall.__new__(LongCall)
+    call.kernel, call.compiled, call.node, call.size, call.spent = <object>node.kernel, compiled, node, size, -1
+    return call
+
+
+cdef int64_t _touched_bytes(const Table* table, const Node* node, const Value* inputs) except? -1:
+    """Return the bytes of a node's inputs and outputs, as far as these are known before it is called.
+
+    It is -1 where only the thread of the loop can find the inputs.
+    """
+    cdef int64_t total = _input_bytes(node, inputs)
+    if total < 0:
+        return total
+    if node.elements != NULL:
+        values = [box(inputs[i], input_type(table, node, i)) for i in range(node.num_inputs)]
+        try:
+            return total + 8 * <int64_t>(<object>node.elements)(*values)
+        except Exception:
+            return total  # what is wrong with the inputs the kernel says
+    if node.made_bytes >= 0:
+        return total + node.made_bytes
+    return total + _broadcast_bytes(table, node, inputs)
+
+
 cdef inline int64_t _input_bytes(const Node* node, const Value* inputs) noexcept:
-    cdef int64_t total = 0
+    cdef int64_t size, total = 0
     cdef uint32_t i
     for i in range(node.num_inputs):
-        if inputs[i].form == OBJECT and PyArray_CheckExact(<object>pointer(inputs[i])):
+        if inputs[i].form != OBJECT:
+            continue
+        if PyArray_CheckExact(<object>pointer(inputs[i])):
             total += PyArray_NBYTES(<ndarray>pointer(inputs[i]))
+        elif isinstance(<object>pointer(inputs[i]), Series):
+            if (<Series>pointer(inputs[i])).swaps:
+                return -1
+            size = 0 if node.elements != NULL else (<Series>pointer(inputs[i])).array_bytes()
+            if size < 0:
+                return -1
+            total += size
     return total
+
+
+cdef inline int64_t _broadcast_bytes(const Table* table, const Node* node, const Value* inputs) noexcept:
+    """Return the bytes of a result if it has the shape that the inputs broadcast to, or that of rows by columns."""
+    cdef npy_intp dims[MOST_DIMS]
+    cdef int rank = 0
+    cdef int64_t count = 1
+    cdef int d
+    cdef uint32_t i
+    for i in range(node.num_inputs if node.num_outputs else 0):
+        if inputs[i].form != OBJECT or not PyArray_CheckExact(<object>pointer(inputs[i])):
+            continue
+        for d in range(PyArray_NDIM(<ndarray>pointer(inputs[i]))):  # from the last dimension
+            size = PyArray_DIM(<ndarray>pointer(inputs[i]), PyArray_NDIM(<ndarray>pointer(inputs[i])) - 1 - d)
+            dims[d] = size if d >= rank else max(dims[d], size)
+        rank = max(rank, PyArray_NDIM(<ndarray>pointer(inputs[i])))
+    for d in range(rank):
+        count = min(count * max(dims[d], <npy_intp>1), MOST_ELEMENTS)
+    return count * output_type(table, node, 0).itemsize if node.num_outputs else 0
 
 
 cdef object _call(

@@ -4,13 +4,15 @@ cimport numpy as cnp
 from cpython.object cimport PyObject
 from libc.string cimport memcpy
 
-from tagflow.kernels.core.cost cimport LONG, leave
+from tagflow.kernels.core.cost cimport do_or_leave
 from tagflow.kernels.core.frames cimport Iteration
-from tagflow.kernels.core.table cimport Node, Type, Work, output_type
+from tagflow.kernels.core.table cimport STRING, Node, Type, Work, output_type
 from tagflow.kernels.core.values cimport hold, object_value
 from tagflow.kernels.cpu.arrays cimport (
-    ArrayObject, DescrObject, PyArray_DATA, PyArray_DIMS, PyArray_NBYTES, PyArray_NDIM, is_plain, new_array,
+    MOST_DIMS, ArrayObject, DescrObject, PyArray_DATA, PyArray_DIMS, PyArray_NBYTES, PyArray_NDIM, PyArray_SIZE,
+    PyArray_STRIDES, is_plain, is_usable, new_array,
 )
+from tagflow.kernels.cpu.windows cimport Window, copy_window_to
 from tagflow.kernels.scheduler.delivery cimport Machine
 from tagflow.kernels.scheduler.rendezvous cimport RendezvousTable
 
@@ -47,6 +49,16 @@ cdef bint _has_type(ArrayObject* array, const Type* type) noexcept:
     return <PyObject*>found == type.descr or PyArray_EquivTypes(found, <DescrObject*>type.descr)
 
 
+cdef bint _fits(ArrayObject* array, Window* window) noexcept:
+    """Describe the elements of an array; say no if it has none or too many dimensions."""
+    window.data, window.rank = <char*>PyArray_DATA(array), PyArray_NDIM(array)
+    if window.rank > MOST_DIMS or PyArray_SIZE(array) == 0 or window.rank == 0:
+        return False
+    memcpy(window.dims, PyArray_DIMS(array), window.rank * sizeof(cnp.npy_intp))
+    memcpy(window.strides, PyArray_STRIDES(array), window.rank * sizeof(cnp.npy_intp))
+    return True
+
+
 cdef int copy_received(Machine* m, Iteration* it, const Node* node, Work* work) except -1:
     """Put a copy of the array that a Recv has got into `outputs`, or leave it to be made.
 
@@ -58,19 +70,18 @@ cdef int copy_received(Machine* m, Iteration* it, const Node* node, Work* work) 
     cdef ArrayObject* source = <ArrayObject*>it.slots[node.slot].bits
     cdef Type* type = output_type(m.table, node, 0)
     cdef Copy* c = <Copy*>work.arguments
+    cdef Window window
+    cdef char* target
     received = <object><PyObject*>source
     if not cnp.PyArray_Check(received) or not _has_type(source, type):
         raise TypeError(f"internal error: {<object>node.name} received {received!r:.99}")
-    if not is_plain(source) or type.size == 0:
+    (<RendezvousTable*>m.rendezvous).traffic[node.index].bytes += PyArray_NBYTES(source)
+    if not is_usable(source) or type.number == STRING or not _fits(source, &window):
         copied = received.copy()
-        (<RendezvousTable*>m.rendezvous).traffic[node.index].bytes += copied.nbytes
         hold(m.live, m.outputs, object_value(<PyObject*>copied))
         return 0
-    (<RendezvousTable*>m.rendezvous).traffic[node.index].bytes += PyArray_NBYTES(source)
-    c.source, c.size = <const char*>PyArray_DATA(source), PyArray_NBYTES(source)
-    c.target = <char*>PyArray_DATA(new_array(m.live, type, PyArray_NDIM(source), PyArray_DIMS(source), m.outputs))
-    if PACE * c.size < LONG:
-        _copy(c, 0, 1)
-    else:
-        leave(work, _copy, PACE * c.size, MOST_PARTS)
-    return 0
+    target = <char*>PyArray_DATA(new_array(m.live, type, PyArray_NDIM(source), PyArray_DIMS(source), m.outputs))
+    if not is_plain(source):
+        return copy_window_to(m.table, &window, type.itemsize, target, work, m.outputs)
+    c.source, c.target, c.size = window.data, target, PyArray_NBYTES(source)
+    return do_or_leave(m.table, work, _copy, PACE * c.size, MOST_PARTS, m.outputs)

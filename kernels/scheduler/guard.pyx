@@ -11,13 +11,31 @@ from tagflow.kernels.scheduler.delivery cimport Machine
 import_array()
 
 
+cdef int64_t guarded_bytes(Machine* m, const Node* node) except -1:
+    """Return the bytes of a kernel's floating outputs."""
+    cdef int64_t size = 0
+    cdef uint32_t o
+    for o in range(node.num_outputs if node.kind == KERNEL else 0):
+        if m.outputs[o].form == OBJECT and is_floating(output_type(m.table, node, o)):
+            size += PyArray_NBYTES(<ndarray><object>pointer(m.outputs[o]))
+    return size
+
+
+cdef list guarded_outputs(Machine* m, const Node* node):
+    """Return a kernel's floating outputs."""
+    cdef uint32_t o
+    found = []
+    for o in range(node.num_outputs if node.kind == KERNEL else 0):
+        if is_floating(output_type(m.table, node, o)):
+            found.append(box(m.outputs[o], output_type(m.table, node, o)))
+    return found
+
+
 cdef int guard_outputs(Machine* m, const Node* node, object guard) except -1:
     """Call ``guard(array)`` for each floating output of a kernel; if it raises, all outputs are dropped."""
-    cdef uint32_t o
     try:
-        for o in range(node.num_outputs if node.kind == KERNEL else 0):
-            if is_floating(output_type(m.table, node, o)):
-                guard(box(m.outputs[o], output_type(m.table, node, o)))
+        for array in guarded_outputs(m, node):
+            guard(array)
     except BaseException:
         drop_outputs(m, node)
         raise

@@ -139,7 +139,9 @@ cdef class LimitedMachine(StepMachine):
         if self.failure is None and isinstance(exception, MemoryError):
             if self._parks(ready, exception):
                 return 0
-            if self.performing and self.gate.store.refusals != self.refusals:
+            if not self.performing and getattr(exception, "wanted_bytes", None) is not None:
+                exception = self._no_room(exception.wanted_bytes)
+            elif self.performing and self.gate.store.refusals != self.refusals:
                 exception = self._no_room(self.gate.store.refused)
         return StepState._fail(self, ready, exception)
 
@@ -149,7 +151,8 @@ cdef class LimitedMachine(StepMachine):
         if node.kind == KERNEL and not self.compiled.plan.nodes[ready.node].retry:
             return False
         if not self.performing:
-            return self._park(ready, self.gate.store.refused) == 0
+            need = getattr(exception, "wanted_bytes", self.gate.store.refused)  # a call in a thread says it
+            return need is not None and self._park(ready, need) == 0
         self.refused = self.gate.store.refusals != self.refusals
         return self.refused
 

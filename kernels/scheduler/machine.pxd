@@ -12,8 +12,12 @@ cdef class StepMachine(StepState):
     cdef int _trace(self, Ready ready) except -1
     cdef int _perform(self, Ready ready) except -1
     cdef int _execute(self, Ready ready) except -1
+    cdef int _give_up(self, Ready ready, object exception) except -1
+    cdef int _decline(self, Ready ready) except -1
+    cdef bint _wants_python(self, Ready ready) except -1
+    cdef int _run_python(self, Ready ready) except -1
     cdef object _call(self, Ready ready)
-    cdef bint _may_leave(self) noexcept
+    cdef double _left(self) noexcept
     cdef int _compute(self, Ready ready, Node* node) except -1
     cdef int _hand_over(self, Ready ready, Node* node) except -1
     cdef bint _collect(self, double seconds, double deadline) except -1

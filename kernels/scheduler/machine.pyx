@@ -11,7 +11,7 @@ from libc.stdint cimport int64_t, uint64_t
 from numpy cimport import_array
 
 from tagflow.kernels.core.clock cimport nanoseconds, now
-from tagflow.kernels.core.cost cimport LOOP_COST, SLICE, array_cost, cut, do_work
+from tagflow.kernels.core.cost cimport LOOP_COST, SLICE, Py_CLEAR, array_cost, cut, do_work, take_result
 from tagflow.kernels.core.table cimport KERNEL, RECV, Node, Work
 from tagflow.kernels.core.values cimport Value
 from tagflow.kernels.cpu.ufuncs cimport run_loop
@@ -19,8 +19,9 @@ from tagflow.kernels.scheduler.awaitable cimport discard, is_awaitable
 from tagflow.kernels.scheduler.calls cimport call_kernel
 from tagflow.kernels.scheduler.copying cimport copy_received
 from tagflow.kernels.scheduler.delivery cimport Machine
+from tagflow.kernels.scheduler.guard cimport drop_outputs
 from tagflow.kernels.scheduler.primitives cimport resolve
-from tagflow.kernels.scheduler.ready cimport Ready, pop_ring, pop_stack
+from tagflow.kernels.scheduler.ready cimport Ready, pop_ring, pop_stack, push
 from tagflow.kernels.scheduler.report cimport frame_path_of
 from tagflow.kernels.scheduler.saving cimport run_series
 from tagflow.kernels.scheduler.state cimport StepState
@@ -138,11 +139,18 @@ cdef class StepMachine(StepState):
         try:
             return self._execute(ready)
         except Exception as exception:
-            self._fail(ready, exception)
+            self._give_up(ready, exception)
         except BaseException as exception:
-            self._fail(ready, exception)
+            self._give_up(ready, exception)
             raise
         return SLICE
+
+    cdef int _give_up(self, Ready ready, object exception) except -1:
+        """Drop what a kernel has made that raised."""
+        self.work.compute = NULL
+        Py_CLEAR(self.work.kept)
+        drop_outputs(&self.machine, &self.machine.table.nodes[ready.node])
+        return self._fail(ready, exception)
 
     cdef int _execute(self, Ready ready) except -1:
         """Run a live instance of a kernel or of a series operation; return what it counts for."""
@@ -158,12 +166,35 @@ cdef class StepMachine(StepState):
                 return self._emit(ready) + 1
             self._launch(ready, coming)
             return SLICE
+        elif self.declined is not None and self._wants_python(ready):
+            prepared = False
         elif node.native != NULL:
             prepared = node.native(m.table, node, inputs, m.live, m.outputs, &self.work)
         elif node.loop != NULL:
             prepared = run_loop(m.table, node, inputs, m.live, m.outputs, &self.work)
         if prepared:
             return self._compute(ready, node)
+        return self._run_python(ready)
+
+    cdef int _decline(self, Ready ready) except -1:
+        """Have an instance run once more, by its Python kernel: what its inputs want was only found on the way."""
+        drop_outputs(&self.machine, &self.machine.table.nodes[ready.node])
+        self.declined = (self.declined or set()) | {(<uint64_t>ready.iteration, ready.node)}
+        if not push(&self.machine.queue, ready, True):
+            raise MemoryError()
+        return 0
+
+    cdef bint _wants_python(self, Ready ready) except -1:
+        """Say whether the C kernel of an instance has declined it."""
+        key = (<uint64_t>ready.iteration, ready.node)
+        found = key in self.declined
+        if found:
+            self.declined = self.declined - {key} or None
+        return found
+
+    cdef int _run_python(self, Ready ready) except -1:
+        """Run an instance by its Python kernel; what a C kernel has made that wants that is dropped."""
+        drop_outputs(&self.machine, &self.machine.table.nodes[ready.node])
         result = self._call(ready)
         if self.failure is None:
             self._conclude(ready, result)
@@ -174,14 +205,14 @@ cdef class StepMachine(StepState):
     cdef object _call(self, Ready ready):
         """Call a Python kernel, or what is left of it where it has waited for its inputs."""
         if not self.resumed or (key := (<uint64_t>ready.iteration, ready.node)) not in self.resumed:
-            return call_kernel(&self.machine, ready, self.arguments, self.compiled, self.step, self._may_leave())
+            return call_kernel(&self.machine, ready, self.arguments, self.compiled, self.step, self._left())
         result = self.resumed[key]()  # if that is refused memory it is called again
         del self.resumed[key]
         return result
 
-    cdef bint _may_leave(self) noexcept:
-        """Say whether a Python kernel may be called in a thread; what one takes there counts on nobody's account."""
-        return self.workers is not None and self.machine.gate == NULL
+    cdef double _left(self) noexcept:
+        """Return the nanoseconds from which on work is left to other threads; -1 where there are none."""
+        return -1 if self.workers is None else self.workers.nanoseconds
 
     cdef int _compute(self, Ready ready, Node* node) except -1:
         """Deliver what a C kernel gave, when the work that it left is done; return what that counts for."""
@@ -195,6 +226,8 @@ cdef class StepMachine(StepState):
         if self.workers is not None and work.cost * node.pace >= self.workers.nanoseconds and self.workers.open():
             return self._hand_over(ready, node)
         do_work(work, node)
+        if not take_result(work, self.machine.outputs):
+            return self._run_python(ready)
         self._deliver(ready)
         return SLICE
 
@@ -225,6 +258,8 @@ cdef class StepMachine(StepState):
         """Deliver what a worker has done."""
         unpack(&self.machine, offload)
         self.offloaded.discard(offload)
+        if not take_result(&offload.task.work, self.machine.outputs):
+            return self._decline(offload.ready)
         try:
             if self.submit is not None:
                 self._deliver(offload.ready)

@@ -18,14 +18,18 @@ from tagflow.kernels.scheduler.check_plan import check, out_frame
 
 from tagflow.kernels.core.arena cimport Arena
 from tagflow.kernels.core.convert cimport accept
+from tagflow.kernels.core.cost cimport LONG
 from tagflow.kernels.core.table cimport (
-    AT_ONCE, CONST, DEAD_SILENT, ENTER, EXIT, FETCH, INVARIANT, KERNEL, LAST, HOST_BACKED, MERGE, NEXT_ITERATION, RECV,
-    SERIES_EXIT, SERIES_READ, STATEFUL, SWAPPABLE, SWITCH, SWITCH_N, TRIP_COUNT, Edge, FrameType, Link, LoopCounts,
-    Node, Pending, Table, Type, output_type,
+    AT_ONCE, CONST, DEAD_SILENT, DETACHED, ENTER, EXIT, FETCH, INVARIANT, KERNEL, LAST, HOST_BACKED, MERGE,
+    NEXT_ITERATION, RECV, SERIES_EXIT, SERIES_READ, STATEFUL, SWAPPABLE, SWITCH, SWITCH_N, TRIP_COUNT, Edge, FrameType,
+    Link, LoopCounts, Node, Pending, Table, Type, output_type,
 )
 from tagflow.kernels.core.values cimport Value, drop
 from tagflow.kernels.cpu.registry cimport find_native, find_own_loop
-from tagflow.kernels.cpu.ufuncs cimport find_loop
+from tagflow.kernels.cpu.ufuncs cimport describe_loop, find_loop
+
+
+cdef double GUESS = 10  # nanoseconds that a Python kernel takes for a byte, before that is measured
 
 
 @cython.no_gc_clear  # machines use the tables until their own end
@@ -61,6 +65,7 @@ cdef class CompiledPlan:
         _build_constants(self)
         _build_kernels(self, settings)
         self.table.reuse = settings.reuse
+        self.table.at_once = min(<double>LONG, 1e9 * settings.offload_seconds)
 
     def __dealloc__(self):
         # A plan that was refused halfway has counts already, but not what they count.
@@ -203,6 +208,8 @@ cdef int _flags(source) except -1:
         flags |= HOST_BACKED
     if source.dead_silent:
         flags |= DEAD_SILENT
+    if source.detached:
+        flags |= DETACHED
     return flags | (STATEFUL if source.stateful else 0)
 
 
@@ -377,8 +384,12 @@ cdef int _build_kernels(CompiledPlan self, settings) except -1:
         if not callable(kernel):
             raise ValueError(f"{source.name}: has no kernel")
         self.kernels.append(kernel)
-        node.pace = 1
+        node.pace, node.python_pace = 1, GUESS
         node.kernel = <PyObject*>kernel
+        node.made_bytes = source.made_bytes
+        if source.elements is not None:
+            self.kernels.append(source.elements)
+            node.elements = <PyObject*>source.elements
         inputs = [self.dtypes[table.input_types[node.input + <uint32_t>k]] for k in range(node.num_inputs)]
         outputs = list(source.outputs)
         is_ufunc = source.ufunc and not source.stateful
@@ -388,4 +399,6 @@ cdef int _build_kernels(CompiledPlan self, settings) except -1:
             find_loop(node, source.ufunc, inputs, outputs)
         elif settings.loops:
             node.loop = find_own_loop(source.type, inputs, outputs, &node.loop_data, self.arena)
+        if node.loop != NULL:
+            describe_loop(node, source.ufunc or source.type, inputs)
     return 0

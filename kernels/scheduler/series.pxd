@@ -17,6 +17,7 @@ cdef class Series:
     cdef public int64_t cursor  # slot that was read last of those that hold something stored; -1 for none yet
 
     cdef int store(self, int64_t index, Value value, const Type* type) except -1
+    cdef int64_t array_bytes(self) noexcept
     cdef Value peek(self, int64_t index) noexcept
     cdef void release(self, int64_t index) noexcept
     cdef int _reserve(self, int64_t index) except -1

@@ -6,6 +6,7 @@ frame is done, so nothing here waits or locks.
 See docs/design/0002-saved-values.md.
 """
 
+cimport numpy as cnp
 from cpython.object cimport PyObject
 from libc.stdint cimport int64_t
 from libc.stdlib cimport free, realloc
@@ -13,8 +14,12 @@ from libc.string cimport memset
 
 from tagflow.kernels.core.convert cimport box
 from tagflow.kernels.core.table cimport Type
-from tagflow.kernels.core.values cimport EMPTY, SCALAR, Counters, Value, drop, empty, hold, object_value
+from tagflow.kernels.core.values cimport (
+    EMPTY, OBJECT, SCALAR, Counters, Value, drop, empty, hold, object_value, pointer,
+)
 from tagflow.kernels.memory.swappable cimport SwappableArray
+
+cnp.import_array()
 
 cdef Counters _held  # of all series; their values are not the machines'
 
@@ -84,6 +89,22 @@ cdef class Series:
         drop(&_held, &self.slots[index])
         hold(&_held, &self.slots[index], value)
         return 0
+
+    cdef int64_t array_bytes(self) noexcept:
+        """Return the bytes of the arrays it holds; -1 if some may be elsewhere, where only the loop's thread finds them."""
+        cdef int64_t i, size, total = 0
+        for i in range(self.capacity):
+            size = 0
+            if self.slots[i].form != OBJECT:
+                continue
+            if cnp.PyArray_CheckExact(<object>pointer(self.slots[i])):
+                size = cnp.PyArray_NBYTES(<cnp.ndarray>pointer(self.slots[i]))
+            elif isinstance(<object>pointer(self.slots[i]), Series):
+                size = (<Series>pointer(self.slots[i])).array_bytes()
+            if self.swaps or size < 0:
+                return -1
+            total += size
+        return total
 
     cdef Value peek(self, int64_t index) noexcept:
         """Return what a slot holds, borrowed; EMPTY if it was never written."""

@@ -19,6 +19,7 @@ cdef class PendingInstance:
     cdef int64_t begin  # nanoseconds, when it was launched
     cdef Value* outputs  # owned, `num_outputs` of them: what a kernel has made that is not over; else NULL
     cdef uint32_t num_outputs
+    cdef bint looked_at  # the guard looks at the outputs
     cdef Counters* live
 
     cdef int keep_outputs(self, Machine* m, uint32_t count) except -1
@@ -35,6 +36,7 @@ cdef class StepState:
     cdef PyObject** arguments  # scratch for a call: one slot to spare, the instance, the inputs
     cdef dict pending_instances  # by ticket: asynchronous ones, and those whose kernel is not over on its device
     cdef dict resumed  # (iteration, node) -> what is left of an instance that has waited for its inputs
+    cdef set declined  # (iteration, node) of instances that want their Python kernel, as their C kernel found; or None
     cdef list launched  # what `launches` will return
     cdef Workers workers  # None: all work is done in the drain
     cdef Inbox inbox  # where the workers put what is done; open while `workers` is there
@@ -60,6 +62,9 @@ cdef class StepState:
     cdef int _resume(self, PendingInstance instance, object call) except -1
     cdef int _deliver(self, Ready ready) except -1
     cdef int _emit(self, Ready ready) except -1
+    cdef int _accept(self, PendingInstance instance, object result) except -1
+    cdef int _guard_elsewhere(self, Ready ready) except -1
+    cdef int _pass_on(self, Ready ready) except -1
     cdef int _stream(self, Ready ready) noexcept
     cdef int _emit_with_span(self, Ready ready, int64_t begin, int64_t end, int stream) except -1
     cdef PendingInstance _launch(self, Ready ready, object awaitable)

@@ -13,11 +13,13 @@ from libc.stdlib cimport calloc, free
 
 import logging
 
+from tagflow.kernels.memory.contexts import outside
+
 from tagflow.kernels.core.arena cimport Arena
 from tagflow.kernels.core.clock cimport nanoseconds
 from tagflow.kernels.core.convert cimport accept
 from tagflow.kernels.core.frames cimport append_iteration, count_launch, frame_id, open_frame
-from tagflow.kernels.core.table cimport AT_ONCE, RECV, Node, Table
+from tagflow.kernels.core.table cimport AT_ONCE, DETACHED, RECV, Node, Table
 from tagflow.kernels.core.values cimport TAGFLOW_DEBUG, Counters, Value, drop, take
 from tagflow.kernels.scheduler.awaitable cimport discard, is_awaitable
 from tagflow.kernels.scheduler.calls cimport accept_outputs
@@ -25,7 +27,9 @@ from tagflow.kernels.scheduler.calls import Continuation
 from tagflow.kernels.scheduler.delivery cimport (
     NOT_SCALAR, NO_MEMORY, TWO_LIVE, Machine, Outcome, complete, drop_inputs, emit_outputs, make_ready, settle,
 )
-from tagflow.kernels.scheduler.guard cimport drop_outputs, guard_outputs, made_bytes
+from tagflow.kernels.scheduler.guard cimport (
+    drop_outputs, guard_outputs, guarded_bytes, guarded_outputs, made_bytes,
+)
 from tagflow.kernels.scheduler.log cimport open_log
 from tagflow.kernels.scheduler.plan cimport CompiledPlan
 from tagflow.kernels.scheduler.ready cimport Ready, close_queue, open_queue, push
@@ -35,6 +39,7 @@ from tagflow.kernels.scheduler.report cimport switch_outcomes as outcomes_of
 from tagflow.kernels.scheduler.tracing cimport AWAITED, COMPUTE, COPIED_IN, Recorder, Span
 from tagflow.kernels.scheduler.workers cimport PATIENCE, OffloadedWork, Workers
 
+cdef double GUARDING = 0.3  # nanoseconds that a guard takes for a byte, about
 cdef Counters _live  # of all machines in the process
 _logger = logging.getLogger("tagflow")
 
@@ -125,7 +130,8 @@ cdef class StepState:
         self.compiled = compiled
         self.step = step_context
         self.arena = Arena()
-        self.pending_instances, self.resumed, self.launched, self.offloaded = {}, {}, [], set()
+        self.pending_instances, self.resumed, self.launched = {}, {}, []
+        self.offloaded = set()
         self.guard, self.submit, self.swap = guard, submit, swap
         self.patience = PATIENCE
         self.log = open_log(recorder, compiled, step_context, &self.machine)
@@ -158,11 +164,13 @@ cdef class StepState:
         if instance.ready.iteration == NULL or self.failure is not None:
             return
         try:
-            if isinstance(result, Continuation):
+            if instance.looked_at:
+                instance.give_outputs_back(&self.machine)
+                self._pass_on(instance.ready)
+            elif isinstance(result, Continuation):
                 self._resume(instance, result.call)
             elif instance.outputs == NULL:
-                accept_outputs(&self.machine, &self.machine.table.nodes[instance.ready.node], result)
-                self._emit_with_span(instance.ready, instance.begin, nanoseconds(), AWAITED)
+                self._accept(instance, result)
             else:
                 instance.give_outputs_back(&self.machine)
                 began, ended = result
@@ -350,17 +358,50 @@ cdef class StepState:
         return instance.keep_outputs(m, node.num_outputs)
 
     cdef int _emit(self, Ready ready) except -1:
+        """Deliver the outputs of an instance and complete it, as soon as the guard has seen them."""
+        cdef Machine* m = &self.machine
+        cdef const Node* node = &m.table.nodes[ready.node]
+        cdef int64_t size
+        if self.guard is not None:
+            size = guarded_bytes(m, node)
+            if self.workers is not None and size != 0 and size * GUARDING >= self.workers.nanoseconds:
+                return self._guard_elsewhere(ready)
+            guard_outputs(m, node, self.guard)
+        return self._pass_on(ready)
+
+    cdef int _guard_elsewhere(self, Ready ready) except -1:
+        """Have the guard look at large outputs in a thread, in the context of the step's caller."""
+        cdef Machine* m = &self.machine
+        cdef const Node* node = &m.table.nodes[ready.node]
+        cdef PendingInstance instance
+        try:
+            looking = outside(self.step.long_calls, _look, self.guard, guarded_outputs(m, node))
+        except BaseException:
+            drop_outputs(m, node)
+            raise
+        instance = self._launch(ready, looking)
+        instance.looked_at = True
+        return instance.keep_outputs(m, node.num_outputs)
+
+    cdef int _pass_on(self, Ready ready) except -1:
         """Deliver the outputs of an instance and complete it."""
         cdef Machine* m = &self.machine
         cdef const Node* node = &m.table.nodes[ready.node]
-        if self.guard is not None:
-            guard_outputs(m, node, self.guard)
         drop_inputs(m, ready.iteration, node)
         emit_outputs(m, ready.iteration, node)
         complete(m, ready.iteration)
         if m.trouble:
             self._look_after(ready)
         return 0
+
+    cdef int _accept(self, PendingInstance instance, object result) except -1:
+        """Deliver what an asynchronous instance gave; if it only computed in a thread, as what was computed here."""
+        cdef Machine* m = &self.machine
+        cdef const Node* node = &m.table.nodes[instance.ready.node]
+        accept_outputs(m, node, result)
+        if self.submit is not None and node.flags & DETACHED:
+            return self._deliver(instance.ready)
+        return self._emit_with_span(instance.ready, instance.begin, nanoseconds(), AWAITED)
 
     cdef int _stream(self, Ready ready) noexcept:
         """Say on which of its device's streams a kernel, or the copy of what a Recv got, is."""
@@ -406,6 +447,7 @@ cdef class StepState:
             self.rendezvous.clear()
         self._dismiss()
         self.resumed.clear()
+        self.declined = None
         for instance in self.pending_instances.values():
             (<PendingInstance>instance).ready.iteration = NULL
             (<PendingInstance>instance).forget_outputs()
@@ -418,6 +460,12 @@ cdef class StepState:
         for i in range(m.table.num_fetches):
             drop(m.live, &m.fetched[i])
         return 0
+
+
+def _look(guard, list arrays):
+    """Show arrays to a guard."""
+    for array in arrays:
+        guard(array)
 
 
 cdef tuple _who(Ready ready):

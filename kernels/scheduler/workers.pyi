@@ -25,3 +25,6 @@ class Workers:
 
     def notify(self, descriptor: int) -> bool:
         """Have a descriptor written to when the next orphan ends; say False, with nothing done, if there is none."""
+
+def ask_for_long_slices() -> None:
+    """Let the event loop's thread run at once when it wakes up, though the calling thread has not used up its slice."""

@@ -87,6 +87,11 @@ cdef extern from *:
     void* tagflow_look(void**) noexcept nogil  # afresh, at whatever another thread may write
 
 
+def ask_for_long_slices():
+    """Let the event loop's thread run at once when it wakes up, though the calling thread has not used up its slice."""
+    tagflow_ask_for_long_slices()
+
+
 @cython.no_gc_clear  # a thread may be at work on what it keeps
 cdef class OffloadedWork:
     """An instance whose work is on its way, and the arrays that the work reads and writes."""

@@ -24,11 +24,11 @@ BUILDING = {
     "cpu/concat_transpose": set(),
     "cpu/product_sum": set(),
     "cpu/reducing": {"_identity", "_describe"},
-    "cpu/softmax": {"_load", "_for"},
+    "cpu/softmax": {"_load"},
     "cpu/cumulative": set(),
     "cpu/reshape": set(),
     "cpu/gather_slice": {"_read_key", "_read_limit"},
-    "cpu/ufuncs": {"_are_plain"},
+    "cpu/ufuncs": {"_are_plain", "describe_loop"},
 }
 HOT_ONLY = {
     "memory/store": {"_take", "_give", "_take_zeroed", "_new_block", "_resize", "trim_store"},

@@ -12,6 +12,8 @@ from tagflow.kernels.cpu.elements import Element
 from tagflow.kernels.memory.contexts import KernelContexts
 from tagflow.kernels.memory.pool import Pool
 from tagflow.ops.state.tensor_array_storage import ArrayStorage
+from tagflow.ops.support.context import StepContext
+from tagflow.runtime.resources.manager import ResourceManager
 
 from tests.kernels.odd_arrays import KINDS, odd
 from tests.support.settings import ON
@@ -20,7 +22,7 @@ from tests.support.settings import ON
 class Context:
     """Who asks."""
 
-    operation, iteration = "here", 3
+    operation, iteration, step = "here", 3, StepContext(0, 0, ResourceManager())
 
 
 def storage(size=4, dtype="float32", **options):

@@ -10,6 +10,7 @@ from tagflow.ops.array import broadcasting, layout, padding, shapes, slicing, st
 from tagflow.ops.array import concat as joining
 from tagflow.ops.array import creation as filling
 from tagflow.ops.array import gather as gathering
+from tagflow.ops.array import one_hot as hot
 from tagflow.ops.array import where as selecting
 from tagflow.ops.control import identity as passing
 from tagflow.ops.control.placeholders import placeholder
@@ -89,9 +90,9 @@ STATIC_SHAPES = {
     "range computed": (lambda: filling.range(number()), [None]),
     "linspace": (lambda: filling.linspace(0.0, 1.0, 5), [5]),
     "zeros_like": (lambda: filling.zeros_like(floats(None, 3)), [None, 3]),
-    "one_hot": (lambda: filling.one_hot(placeholder("int32", [None]), 5), [None, 5]),
-    "one_hot axis": (lambda: filling.one_hot(placeholder("int32", [7]), 5, axis=0), [5, 7]),
-    "eye": (lambda: filling.eye(3, batch_shape=[2]), [2, 3, 3]),
+    "one_hot": (lambda: hot.one_hot(placeholder("int32", [None]), 5), [None, 5]),
+    "one_hot axis": (lambda: hot.one_hot(placeholder("int32", [7]), 5, axis=0), [5, 7]),
+    "eye": (lambda: hot.eye(3, batch_shape=[2]), [2, 3, 3]),
     "transpose": (lambda: layout.transpose(floats(None, 3, 4), [2, 0, -2]), [4, None, 3]),
     "transpose of anything": (lambda: layout.transpose(anything(), [1, 0]), [None, None]),
     "tile": (lambda: layout.tile(floats(2, None), [3, 1]), [6, None]),
@@ -149,7 +150,7 @@ CONTRADICTIONS = {
     "range": lambda: filling.range(0, 4, 0),
     "linspace": lambda: filling.linspace(0.0, 1.0, 0),
     "fill": lambda: filling.fill([2], floats(2)),
-    "one_hot": lambda: filling.one_hot([0], 2, axis=2),
+    "one_hot": lambda: hot.one_hot([0], 2, axis=2),
     "transpose": lambda: layout.transpose(floats(2, 3), [0, 0]),
     "transpose short": lambda: layout.transpose(floats(2, 3), [0]),
     "tile": lambda: layout.tile(floats(2, 3), [2]),
@@ -366,8 +367,8 @@ def test_literals_take_shape_from_python():
     np.testing.assert_array_equal(value(filling.zeros([])), 0)
     np.testing.assert_array_equal(value(filling.ones(2, "int8")), np.int8([1, 1]))
     np.testing.assert_array_equal(value(filling.range(0, 1, 0.25)), np.float32([0, 0.25, 0.5, 0.75]))
-    np.testing.assert_array_equal(value(filling.eye(2, 3, dtype="bool")), np.eye(2, 3, dtype=bool))
-    np.testing.assert_array_equal(value(filling.one_hot([1, 0], 2, on_value=5, off_value=-5)), [[-5, 5], [5, -5]])
+    np.testing.assert_array_equal(value(hot.eye(2, 3, dtype="bool")), np.eye(2, 3, dtype=bool))
+    np.testing.assert_array_equal(value(hot.one_hot([1, 0], 2, on_value=5, off_value=-5)), [[-5, 5], [5, -5]])
 
 
 def test_known_shapes_are_constants():

@@ -1,18 +1,24 @@
-"""Every sample of every operation, run by both executors with its inputs fed, against what the sample expects."""
+"""Every sample of every operation against what it expects: by both executors and in threads."""
 
 import asyncio
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import tagflow as tg
 
 from tests.ops.samples import SAMPLES, build, expectation, flat, same
+from tests.support.settings import ON
 
-EXECUTORS = ("machine", "reference")
+HOW = {
+    "machine": {},
+    "reference": {"executor": "reference"},
+    "threads": {"settings": replace(ON, workers=3, offload_seconds=0.0, fold=False)},  # however short a kernel is
+}
 BATCH = 128
 
 
-async def run_all(executor):
+async def run_all(how):
     """Return the results of each sample in order, many samples to a step."""
     results = []
     for start in range(0, len(SAMPLES), BATCH):
@@ -22,23 +28,24 @@ async def run_all(executor):
                 op = build(definition, sample, lambda array: tg.placeholder(np.asarray(array).dtype))
                 feeds.update(zip(op.inputs, flat(sample.inputs), strict=True))
                 fetches.append(list(op.outputs))
-        async with tg.Session(graph, executor=executor) as session:
+        async with tg.Session(graph, **how) as session:
             results += await session.run(fetches, feeds)
     return results
 
 
 @pytest.fixture(scope="module")
 def results():
-    return {executor: asyncio.run(run_all(executor)) for executor in EXECUTORS}
+    return {name: asyncio.run(run_all(how)) for name, how in HOW.items()}
 
 
 @pytest.mark.parametrize("k", range(len(SAMPLES)), ids=[p.id for p in SAMPLES])
-def test_both_executors_give_what_is_expected(results, k):
+def test_all_give_what_is_expected(results, k):
     definition, sample = SAMPLES[k].values
-    machine, reference = (results[executor][k] for executor in EXECUTORS)
+    machine, reference, threads = (results[name][k] for name in HOW)
     assert len(machine) == len(expectation(sample)), definition.type
-    for ours, theirs, wanted in zip(machine, reference, expectation(sample), strict=True):
+    for ours, theirs, elsewhere, wanted in zip(machine, reference, threads, expectation(sample), strict=True):
         same(ours, wanted)
-        assert ours.dtype == theirs.dtype
-        assert ours.shape == theirs.shape
-        np.testing.assert_array_equal(ours, theirs)
+        for other in (theirs, elsewhere):
+            assert ours.dtype == other.dtype
+            assert ours.shape == other.shape
+            np.testing.assert_array_equal(ours, other)

@@ -8,7 +8,7 @@ from tagflow.ir.apply import apply, constant
 from tagflow.ir.definition import definition_of
 from tagflow.ir.region import Region
 from tagflow.ops.math import arithmetic, elementwise  # noqa: F401
-from tagflow.ops.state.variables import VariableSlot, fitting, slots_of, write_slots
+from tagflow.ops.state.variables import VariableSlot, fitting, prepare_slots, slots_of
 from tagflow.runtime.resources.manager import ResourceManager
 
 from tests.ops.instances import Instance, Walk, cotangents, make_step
@@ -209,18 +209,23 @@ def test_the_initializer_is_a_step_of_its_own(graph):
 def test_slots_are_written_all_or_none(graph):
     w, n = Variable([1.0, 2.0], name="w"), Variable(3, name="n")
     resources, known = ResourceManager(), {"w": w, "n": n}
+
+    def write(values):
+        arrays = fitting(values, known)
+        prepare_slots(slots_of(resources, arrays), arrays)()
+
     for wrong, error in (({"x": 1}, GraphError), ({"n": 2, "w": [1.0]}, ShapeError), ({"n": 1.5}, DtypeError)):
         with pytest.raises(error):
-            write_slots(resources, fitting(wrong, known))
+            write(wrong)
     assert resources.snapshot() == {}
-    write_slots(resources, fitting({"n": 4, "w": [5.0, 6.0]}, known))
-    copies = resources.snapshot()["variables"]
-    copies["w"][:] = 0
+    write({"n": 4, "w": [5.0, 6.0]})
+    held = resources.snapshot()["variables"]
+    assert not held["w"].flags.writeable  # whoever saves it copies it
     slot, missing = slots_of(resources, ["w", "missing"])
     np.testing.assert_array_equal(slot.read(), [5, 6])
-    assert (copies["n"], sum(a.nbytes for each in resources for a in each.arrays())) == (4, 12)
+    assert (held["n"], sum(a.nbytes for each in resources for a in each.arrays())) == (4, 12)
     with pytest.raises(UninitializedVariableError):
-        missing.copied()
+        missing.read()
 
 
 def test_slots_are_shared_by_name():

@@ -173,12 +173,27 @@ class _Builder:
 
 def _described(op: Operation) -> dict[str, Any]:
     definition = op.definition
+    attrs = {key: op.attrs[key] for key in definition.attrs}
     return {
-        "attrs": {key: op.attrs[key] for key in definition.attrs},
+        "attrs": attrs,
         "stateful": definition.stateful,
+        "detached": definition.only_computes,
+        "made_bytes": _made_bytes(op),
+        "elements": None if definition.elements is None else functools.partial(definition.elements, **attrs),
         "retry": definition.retry,
         "ufunc": definition.kernel.name if isinstance(definition.kernel, Ufunc) else None,
     }
+
+
+def _made_bytes(op: Operation) -> int:
+    """Return what the outputs take, -1 if it is not known."""
+    total = 0
+    for tensor in op.outputs:
+        count = tensor.shape.num_elements
+        if count is None:
+            return -1
+        total += count * (0 if tensor.dtype.numpy is None else tensor.dtype.numpy.itemsize)
+    return total
 
 
 def _only(kernel: Any, *arguments: Any) -> Any:

@@ -33,6 +33,12 @@ class Node:
     kernel : callable or None
         ``kernel(*arrays)``, or ``kernel(context, *arrays)`` when `stateful`; gives an array, a tuple of arrays
         (several outputs), None (no output), or a coroutine of one of these.
+    detached : bool
+        Whether any thread may call the kernel, which only computes.
+    made_bytes : int
+        What the outputs of a KERNEL take, -1 where their shapes are not known.
+    elements : callable or None
+        ``elements(*arrays)`` is about how many elements a KERNEL goes through that its inputs do not have.
     retry : bool
         Whether a KERNEL that finds no room for its result has done nothing and may begin again.
     ufunc : str or None
@@ -67,6 +73,9 @@ class Node:
     outputs: tuple[np.dtype[Any] | None, ...]
     kernel: Callable[..., Any] | None = None
     stateful: bool = False
+    detached: bool = False
+    made_bytes: int = -1
+    elements: Callable[..., int] | None = None
     retry: bool = True
     ufunc: str | None = None
     attrs: Mapping[str, Any] = field(default_factory=dict)

@@ -16,7 +16,7 @@ from ...ir.fusion import Fusion
 from ...ir.operation import Operation
 from ...ir.static_values import static_shape
 from ...ir.tensor import Tensor
-from ..support.arguments import as_sizes, shape_vector
+from ..support.arguments import as_sizes, shape_in, shape_vector
 from ..support.common import shape_of, sum_to
 from ..support.fusing import broadcast, first_input, has_rows, is_register, reduce_by
 from ..support.literals import f64, i32, i64
@@ -44,6 +44,7 @@ define(
     "input: T, shape: host I -> output: T",
     where={"I": dtypes.INDEX},
     shape=_broadcast_shape,
+    elements=shape_in(1),
     kernel=lambda xp, x, shape: xp.broadcast_to(x, as_sizes(shape)).copy(),
     fuse=broadcast(),
     gradient=lambda op, g: [sum_to(g, op.inputs[0]), None],

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import builtins
 import math
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -13,30 +12,18 @@ from ...base import dtypes
 from ...base.errors import DtypeError, ShapeError
 from ...base.shapes import Shape
 from ...ir.apply import apply, constant, convert_to_tensor
-from ...ir.definition import Batched, NotDifferentiable, Sample, define
+from ...ir.definition import NotDifferentiable, Sample, define
 from ...ir.entry import public
 from ...ir.operation import Operation
 from ...ir.static_values import static_shape, static_value
 from ...ir.tensor import Tensor
-from ..support.arguments import as_sizes, index_tensor, shape_vector, static_int
-from ..support.batching import again
+from ..support.arguments import as_sizes, index_tensor, only_scalars, shape_in, shape_vector
 from ..support.common import scalar_like, shape_of, sum_to
-from ..support.literals import f32, f64, i32, i64
-
-
-def _only_scalars(op: Operation, *which: int) -> None:
-    for i in which:
-        if op.inputs[i].rank not in (0, None):
-            raise ShapeError(
-                f"input {i} of {op.type} has to be a scalar",
-                wanted="[]",
-                got=op.inputs[i].shape,
-                hint="take one element of it, as t[0]",
-            )
+from ..support.literals import f32, f64, i32
 
 
 def _fill_shape(op: Operation) -> Shape:
-    _only_scalars(op, 1)
+    only_scalars(op, 1)
     sizes = static_value(op.inputs[0])
     if sizes is not None and (sizes < 0).any():
         raise ShapeError(
@@ -53,6 +40,7 @@ define(
     "dims: host I, value: T -> output: T",
     where={"I": dtypes.INDEX},
     shape=_fill_shape,
+    elements=shape_in(0),
     kernel=lambda xp, dims, value: xp.full(as_sizes(dims), value, dtype=value.dtype),
     gradient=lambda op, g: [None, sum_to(g, op.inputs[1])],
     samples=[
@@ -216,7 +204,7 @@ def _steps(start: Any, limit: Any, delta: Any) -> int:
 
 
 def _range_shape(op: Operation) -> Shape:
-    _only_scalars(op, 0, 1, 2)
+    only_scalars(op, 0, 1, 2)
     known = [static_value(t) for t in op.inputs]
     if any(v is None for v in known):
         return Shape([None])
@@ -237,6 +225,7 @@ define(
     "start: host T, limit: host T, delta: host T -> output: T",
     where={"T": dtypes.REAL},
     shape=_range_shape,
+    elements=lambda start, limit, delta: _steps(start.item(), limit.item(), delta.item()),
     kernel=_range,
     gradient=NotDifferentiable("its length moves in jumps"),
     samples=[
@@ -289,7 +278,7 @@ def _alike(numbers: list[Any]) -> list[Any]:
 
 
 def _linspace_shape(op: Operation) -> Shape:
-    _only_scalars(op, 0, 1, 2)
+    only_scalars(op, 0, 1, 2)
     num = static_value(op.inputs[2])
     if num is not None and num < 1:
         raise ShapeError(
@@ -318,6 +307,7 @@ define(
     "start: host T, stop: host T, num: host I -> output: T",
     where={"T": dtypes.FLOATING, "I": dtypes.INDEX},
     shape=_linspace_shape,
+    elements=shape_in(2),
     kernel=_linspace,
     gradient=_linspace_gradient,
     samples=[
@@ -349,152 +339,3 @@ def linspace(start: Any, stop: Any, num: Any, name: str | None = None) -> Tensor
     """
     ends = _alike([float(v) if isinstance(v, int) else v for v in (start, stop)])
     return apply("LinSpace", *ends, index_tensor(num), name=name)  # type: ignore[no-any-return]
-
-
-def _one_hot_shape(op: Operation) -> Shape:
-    _only_scalars(op, 1, 2, 3)
-    indices, depth = op.inputs[0].shape, static_value(op.inputs[1])
-    if indices.rank is None:
-        return indices
-    axis = op.attrs["axis"] % (indices.rank + 1)
-    return Shape([*indices.dims[:axis], None if depth is None else int(depth), *indices.dims[axis:]])
-
-
-def _one_hot(xp: Any, indices: Any, depth: Any, on: Any, off: Any, axis: int) -> Any:
-    hot = xp.moveaxis(indices[..., None] == xp.arange(int(depth)), -1, axis)
-    return xp.where(hot, on, off)
-
-
-def _one_hot_gradient(op: Operation, g: Tensor) -> list[Any]:
-    indices, depth, on, off = op.inputs
-    hot = apply("OneHot", indices, depth, scalar_like(1, g), scalar_like(0, g), axis=op.attrs["axis"])
-    return [None, None, sum_to(g * hot, on), sum_to(g * (1 - hot), off)]
-
-
-def _batch_one_hot(op: Operation, varying: Sequence[bool]) -> Batched | None:
-    """Mark all indices at once; the new dimension is the last one."""
-    if any(varying[1:]) or op.attrs["axis"] not in (-1, op.inputs[0].rank):
-        return None
-    return lambda builder, operands: again(builder, op, operands, axis=-1)
-
-
-define(
-    "OneHot",
-    "indices: I, depth: host int32, on_value: T, off_value: T -> output: T",
-    where={"I": (dtypes.int8, dtypes.uint8, dtypes.int16, *dtypes.INDEX)},
-    attrs={"axis": -1},
-    batch=_batch_one_hot,
-    shape=_one_hot_shape,
-    kernel=_one_hot,
-    gradient=_one_hot_gradient,
-    samples=[
-        Sample(
-            [i32([2, 0, 5]), np.int32(3), np.float64(4), np.float64(-1)],
-            f64([[-1, -1, 4], [4, -1, -1], [-1] * 3]),
-        ),
-        Sample(
-            [i64([1, 0]), np.int32(3), np.int32(1), np.int32(0)],
-            i32([[0, 1], [1, 0], [0, 0]]),
-            {"axis": 0},
-        ),
-    ],
-)
-
-
-def _hot_values(on: Any, off: Any, dtype: Any) -> list[Tensor]:
-    given = [convert_to_tensor(v, dtype) for v in (on, off) if v is not None]
-    kind = dtypes.as_dtype(dtype or (given[0].dtype if given else dtypes.float32))
-    one, zero = (constant(np.asarray(v).astype(kind.numpy)) for v in (1, 0))
-    return [one if on is None else given[0], zero if off is None else given[-1]]
-
-
-@public
-def one_hot(
-    indices: Any,
-    depth: Any,
-    on_value: Any = None,
-    off_value: Any = None,
-    axis: Any = None,
-    dtype: Any = None,
-    name: str | None = None,
-) -> Tensor:
-    """Mark, for each index, its place in a row of `depth`.
-
-    Parameters
-    ----------
-    indices : integer Tensor of any shape
-        An index outside [0, depth) marks nothing.
-    depth : int32 scalar
-    on_value, off_value : scalars of one dtype, optional
-        1 and 0 of dtype `dtype` when None.
-    axis : int, optional
-        Position of the new dimension; last when None.
-    dtype : dtype-like, optional
-        Defaults to that of the values, else float32.
-
-    Returns
-    -------
-    Tensor
-        Of one rank more than `indices`.
-
-    Examples
-    --------
-    >>> import tagflow as tg
-    >>> tg.function(lambda: tg.one_hot([2, 7], 3)).sync().tolist()
-    [[0.0, 0.0, 1.0], [0.0, 0.0, 0.0]]
-    >>> tg.function(lambda: tg.one_hot([1], 2, on_value="hot", off_value="cold")).sync()
-    array([['cold', 'hot']], dtype=StringDType())
-    """
-    place = -1 if axis is None else static_int(axis)
-    marks = index_tensor(indices)
-    if place < -1 or (marks.rank is not None and place > marks.rank):
-        raise ShapeError(
-            "one_hot has no such axis",
-            wanted=f"-1 to {marks.rank}",
-            got=place,
-            operation=marks.op,
-            hint="-1 is the last dimension of the result",
-        )
-    values = _hot_values(on_value, off_value, dtype)
-    return apply("OneHot", marks, depth, *values, name=name, axis=place)  # type: ignore[no-any-return]
-
-
-@public
-def eye(
-    num_rows: Any,
-    num_columns: Any = None,
-    batch_shape: Any = None,
-    dtype: Any = dtypes.float32,
-    name: str | None = None,
-) -> Tensor:
-    """Make an identity matrix, or a batch of them.
-
-    Parameters
-    ----------
-    num_rows, num_columns : int32 scalars
-        As many columns as rows when None.
-    batch_shape : int32 vector, optional
-        Leading dimensions.
-    dtype : dtype-like
-        Bool or any numeric dtype.
-
-    Returns
-    -------
-    Tensor
-        Of shape ``batch_shape + [num_rows, num_columns]``.
-
-    Examples
-    --------
-    >>> import tagflow as tg
-    >>> tg.function(lambda: tg.eye(2)).sync()
-    array([[1., 0.],
-           [0., 1.]], dtype=float32)
-    >>> tg.function(lambda: tg.eye(1, 3, dtype="int32")).sync()
-    array([[1, 0, 0]], dtype=int32)
-    """
-    columns = num_rows if num_columns is None else num_columns
-    matrix = one_hot(range(num_rows), columns, dtype=dtype, name=None if batch_shape is not None else name)
-    if batch_shape is None:
-        return matrix
-    shape = apply("Concat", [shape_vector(batch_shape), shape_of(matrix)], axis=0)
-    return apply("BroadcastTo", matrix, shape, name=name)  # type: ignore[no-any-return]

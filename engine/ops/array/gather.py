@@ -18,7 +18,7 @@ from ...ir.entry import public
 from ...ir.operation import Operation
 from ...ir.static_values import static_shape, static_value
 from ...ir.tensor import Tensor
-from ..support.arguments import as_sizes, axis_within, index_tensor, shape_vector, static_int
+from ..support.arguments import as_sizes, axis_within, index_tensor, shape_in, shape_vector, static_int
 from ..support.array_library import add_at
 from ..support.batching import again
 from ..support.common import scalar_like, shape_of
@@ -77,6 +77,11 @@ def _gather(xp: Any, params: Any, indices: Any, axis: int, batch_dims: int) -> A
     return params.reshape(math.prod(params.shape[: axis + 1]), inner)[rows].reshape(shape)
 
 
+def _gathered_size(params: Any, indices: Any, axis: int, batch_dims: int) -> int:
+    shared = math.prod(params.shape[:batch_dims]) * params.shape[axis]
+    return int(params.size // max(shared, 1) * indices.size)
+
+
 def _gather_gradient(op: Operation, g: Tensor) -> list[Any]:
     params, indices = op.inputs
     axis, batch = op.attrs["axis"], op.attrs["batch_dims"]
@@ -117,6 +122,7 @@ define(
     attrs={"axis": 0, "batch_dims": 0},
     shape=_gather_shape,
     is_part=True,
+    elements=_gathered_size,
     reads_values=True,
     kernel=_gather,
     gradient=_gather_gradient,
@@ -143,6 +149,7 @@ define(
     where={"T": dtypes.NUMERIC, "I": dtypes.INDEX, "J": dtypes.INDEX},
     attrs={"axis": 0, "batch_dims": 0},
     shape=lambda op: static_shape(op.inputs[2]),
+    elements=shape_in(2),
     reads_values=True,
     kernel=_gather_grad,
     gradient=lambda op, g: [apply("Gather", g, op.inputs[1], **_axes(op)), None, None],
@@ -251,6 +258,7 @@ define(
     where=_INDEX,
     shape=_gather_nd_shape,
     is_part=True,
+    elements=lambda params, indices: math.prod((*indices.shape[:-1], *params.shape[indices.shape[-1] :])),
     reads_values=True,
     kernel=_gather_nd,
     gradient=lambda op, g: [apply("ScatterNd", op.inputs[1], g, shape_of(op.inputs[0])), None],
@@ -317,6 +325,7 @@ define(
     "indices: I, updates: T, shape: host J -> output: T",
     where={"T": dtypes.NUMERIC, "I": dtypes.INDEX, "J": dtypes.INDEX},
     shape=_scatter_shape,
+    elements=shape_in(2),
     reads_values=True,
     kernel=_scatter_nd,
     gradient=lambda op, g: [None, apply("GatherNd", g, op.inputs[0]), None],
@@ -402,6 +411,7 @@ define(
     "data: T, segment_ids: I, num_segments: host J -> output: T",
     where={"T": dtypes.NUMERIC, "I": dtypes.INDEX, "J": dtypes.INDEX},
     shape=_segment_shape,
+    elements=lambda data, ids, count: int(count) * math.prod(data.shape[ids.ndim :]),
     reads_values=True,
     kernel=_segment_sum,
     gradient=_segment_gradient,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -192,6 +193,7 @@ define(
     "input: T, multiples: host I -> output: T",
     where={"I": dtypes.INDEX},
     shape=_tile_shape,
+    elements=lambda x, multiples: x.size * math.prod(multiples.tolist()),
     kernel=_tile,
     gradient=lambda op, g: [apply("TileGrad", g, op.inputs[1], shape_of(op.inputs[0])), None],
     samples=[

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -54,6 +55,10 @@ def _pad_shape(op: Operation) -> Shape:
     return Shape([None if d is None else d + before + after for d, (before, after) in zip(x, pairs, strict=True)])
 
 
+def _padded_size(x: Any, paddings: Any, *_: Any, **attrs: Any) -> int:
+    return math.prod(d + before + after for d, (before, after) in zip(x.shape, paddings.tolist(), strict=True))
+
+
 def _checked(x: Any, paddings: Any) -> list[list[int]]:
     pairs: list[list[int]] = paddings.tolist()
     if paddings.shape != (x.ndim, 2) or any(n < 0 for pair in pairs for n in pair):
@@ -91,6 +96,7 @@ define(
     "tensor: T, paddings: host I, constant_value: T -> output: T",
     where={"I": dtypes.INDEX},
     shape=_scalar_value,
+    elements=_padded_size,
     kernel=_pad,
     gradient=_pad_gradient,
     samples=[
@@ -134,6 +140,7 @@ define(
     where={"I": dtypes.INDEX},
     attrs={"mode": REQUIRED},
     shape=_mirror_shape,
+    elements=_padded_size,
     kernel=_mirror,
     gradient=lambda op, g: [apply("MirrorPadGrad", g, op.inputs[1], mode=op.attrs["mode"]), None],
     samples=[

@@ -17,7 +17,7 @@ from ...ir.indexing import DYNAMIC, Dynamic, slice_tensor
 from ...ir.operation import Operation
 from ...ir.static_values import static_shape, static_value
 from ...ir.tensor import Tensor
-from ..support.arguments import as_sizes, index_tensor
+from ..support.arguments import as_sizes, index_tensor, shape_in
 from ..support.batching import again, whole_rows
 from ..support.common import shape_of
 from ..support.literals import f64, i32
@@ -172,6 +172,7 @@ define(
     where={"I": dtypes.INDEX},
     attrs={"spec": REQUIRED},
     shape=lambda op: static_shape(op.inputs[0]),
+    elements=shape_in(0),
     kernel=_strided_scatter,
     gradient=_strided_grad_gradient,
     samples=[Sample([i32([2, 2]), f64([7, 8]), [np.int32(1)]], f64([[0, 8], [0, 7]]), {"spec": _SPEC})],

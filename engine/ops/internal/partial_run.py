@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from ...base import dtypes
@@ -10,6 +11,7 @@ from ...ir.definition import REQUIRED, NotDifferentiable, define
 from ...ir.traits import Effect, Role
 from ..support.common import nothing
 from ..support.context import KernelContext, PartialFeeds
+from ..support.copies import give_copy
 
 
 def _of(context: KernelContext) -> PartialFeeds:
@@ -22,8 +24,8 @@ def _wait(xp: Any, context: KernelContext, *, index: int, dtype: DType) -> Any:
     return _of(context).come(index)
 
 
-def _hand_over(xp: Any, context: KernelContext, value: Any, *, key: int) -> None:
-    _of(context).put(key, value)
+def _hand_over(xp: Any, context: KernelContext, value: Any, *, key: int) -> Any:
+    return give_copy(context, value, partial(_of(context).put, key))
 
 
 def _end(xp: Any, context: KernelContext, *, key: int, needs: tuple[int, ...]) -> None:

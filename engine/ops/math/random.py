@@ -26,7 +26,7 @@ from ...ir.operation import Operation
 from ...ir.static_values import static_shape, static_value
 from ...ir.tensor import Tensor
 from ...ir.traits import Effect
-from ..support.arguments import shape_vector
+from ..support.arguments import shape_in, shape_vector
 from ..support.common import same_as
 from ..support.context import KernelContext
 
@@ -144,6 +144,7 @@ for _type, _kernel in (
         where={"I": dtypes.INDEX},
         attrs={"dtype": dtypes.float32, "seed": REQUIRED},
         shape=_shape,
+        elements=shape_in(0),
         kernel=_kernel,
         gradient=_DRAW,
         effects=Effect.RANDOM,
@@ -164,6 +165,7 @@ define(
     where={"I": dtypes.INDEX, "T": dtypes.INTEGER},
     attrs={"seed": REQUIRED},
     shape=_shape,
+    elements=shape_in(0),
     kernel=_integers,
     gradient=_DISCRETE,
     effects=Effect.RANDOM,
@@ -340,6 +342,7 @@ define(
     where={"T": dtypes.FLOATING},
     attrs={"dtype": dtypes.int64, "seed": REQUIRED},
     shape=_categorical_shape,
+    elements=lambda logits, count, *_, **attrs: logits.size * int(count),
     kernel=_categorical,
     gradient=_DISCRETE,
     effects=Effect.RANDOM,

@@ -19,7 +19,7 @@ from ...ir.fusion import Fusion
 from ...ir.operation import Operation
 from ...ir.static_values import static_shape
 from ...ir.tensor import Tensor
-from ..support.arguments import as_sizes, axis_within, static_ints
+from ..support.arguments import as_sizes, axis_within, shape_in, static_ints
 from ..support.batching import along
 from ..support.common import scalar_like, shape_of
 from ..support.families import describe, example_section, typed
@@ -89,6 +89,7 @@ define(
     where={"T": dtypes.NUMERIC, "I": dtypes.INDEX},
     attrs=AXES,
     shape=lambda op: static_shape(op.inputs[1]),
+    elements=shape_in(1),
     kernel=_unreduce_kernel,
     fuse=broadcast(reduces_last),
     gradient=lambda op, g: [apply("Sum", g, **op.attrs), None],

@@ -2,15 +2,66 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from itertools import accumulate, pairwise
 from typing import Any
 
 import numpy as np
 
+from ...kernels.cpu.elements import Element
 from ...kernels.memory.swappable import SwappableArray
+from ...kernels.scheduler.calls import Continuation
+from ..support import copies
+from ..support.context import KernelContext, LongCall
 
 Array = np.ndarray[Any, Any]
+
+
+def joined(
+    join: Callable[[list[Any]], Any], values: list[Any], put_back: list[tuple[Element, Any]], context: KernelContext
+) -> Any:
+    """Return ``join(values)``, or what gives it where that takes long.
+
+    Values that may be elsewhere are joined at once: only the loop's thread finds them.
+
+    Parameters
+    ----------
+    put_back : list of (Element, object)
+        What elements are to hold again if there is no memory for the result.
+    """
+    calls = context.step.long_calls
+    if calls is None or any(isinstance(value, SwappableArray) for value in values) or _size(values) < copies.LARGE:
+        return join(values)
+    return _joined(context.step.later(join), values, put_back)
+
+
+def _size(values: list[Any]) -> int:
+    return sum(value.nbytes for value in values)
+
+
+async def _joined(
+    call: Callable[..., LongCall], values: list[Any], put_back: list[tuple[Element, Any]]
+) -> Continuation:
+    with not_read_if_refused(put_back):
+        made = await call(values)
+    return Continuation(lambda: made)
+
+
+@contextmanager
+def not_read_if_refused(put_back: list[tuple[Element, Any]]) -> Iterator[None]:
+    """Let elements keep their values if there is no memory for what is made of them: it may be tried again."""
+    try:
+        yield
+    except MemoryError:
+        for element, value in put_back:
+            element.value = value
+        raise
+
+
+def concatenated_with_lengths(xp: Any, values: list[Any]) -> tuple[Array, Array]:
+    """Join values along their first dimension; return the result and their lengths."""
+    return concatenated(xp, values), np.array([value.shape[0] for value in values], np.int32)
 
 
 def stacked(xp: Any, values: list[Any]) -> Array:

@@ -18,6 +18,7 @@ from ...ir.static_values import static_shape
 from ...ir.structured import saved_value
 from ...ir.traits import Effect, Role
 from ...kernels.scheduler.series import Series
+from ..support.arguments import shape_in
 
 _BY_WALK = NotDifferentiable("the reverse walk pairs reads with writes of a series")
 
@@ -89,6 +90,7 @@ define(
     "series: series, index: host int64, shape: host int32 -> value: @dtype",
     attrs={"dtype": REQUIRED},
     shape=lambda op: static_shape(op.inputs[2]),
+    elements=shape_in(2),
     role=Role.SERIES,
     is_reread=True,
     kernel=_read_or_zeros,

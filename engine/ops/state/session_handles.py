@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any
 from weakref import WeakSet
 
@@ -15,8 +16,10 @@ from ...ir.definition import NotDifferentiable, define
 from ...ir.entry import public
 from ...ir.tensor import Tensor
 from ...ir.traits import Effect
+from ...kernels.scheduler.calls import Continuation
 from ..support.common import scalar
-from ..support.context import KernelContext
+from ..support.context import KernelContext, LongCall
+from ..support.copies import is_large
 
 _CONTAINER = "session handles"
 
@@ -69,14 +72,27 @@ class KeptTensors(Resource):
             kept.value = None
 
 
-def _keep(xp: Any, context: KernelContext, value: Any) -> KeptTensor:
+def _keep(xp: Any, context: KernelContext, value: Any) -> Any:
     """Keep a copy, so that nothing else keeps it alive or changes it: a feed, a variable's buffer, a larger array."""
-    on_host = isinstance(value, (np.ndarray, np.generic))
-    copy = np.array(value, order="C") if on_host else value.copy()
-    if on_host:
-        copy.flags.writeable = False
-    keeper = context.step.resources.get_or_create(_CONTAINER, "all", KeptTensors)
-    return keeper.keep(context.operation, copy)
+    if context.step.long_calls is None or not is_large(value):
+        return _kept(context, _copied(value))
+    return _keep_later(context, context.step.later(_copied), value)
+
+
+async def _keep_later(context: KernelContext, call: Callable[..., LongCall], value: Any) -> Continuation:
+    return Continuation(partial(_kept, context, await call(value)))
+
+
+def _copied(value: Any) -> Any:
+    if not isinstance(value, (np.ndarray, np.generic)):
+        return value.copy()
+    copy = np.array(value, order="C")
+    copy.flags.writeable = False
+    return copy
+
+
+def _kept(context: KernelContext, copy: Any) -> KeptTensor:
+    return context.step.resources.get_or_create(_CONTAINER, "all", KeptTensors).keep(context.operation, copy)
 
 
 define(

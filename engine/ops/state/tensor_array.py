@@ -22,7 +22,7 @@ from ...ir.static_values import static_dimension, static_shape, static_value
 from ...ir.tensor import Tensor
 from ...ir.traits import Effect
 from ..support.common import nothing, scalar, shape_of
-from ..support.context import KernelContext
+from ..support.context import KernelContext, then
 from .gradient_arrays import gradient_array
 from .tensor_array_storage import ArrayStorage
 
@@ -157,8 +157,7 @@ define(
 
 
 def _write(xp: Any, context: KernelContext, array: ArrayStorage, index: Any, value: Any, flow: Any) -> Any:
-    array.write(index, value, context)
-    return flow
+    return then(array.write(index, value, context), flow)
 
 
 def _write_gradient(op: Operation, g: Tensor) -> list[Any]:
@@ -221,8 +220,7 @@ define(
 
 
 def _scatter(xp: Any, context: KernelContext, array: ArrayStorage, indices: Any, value: Any, flow: Any) -> Any:
-    array.write_rows(np.asarray(indices), value, context)
-    return flow
+    return then(array.write_rows(np.asarray(indices), value, context), flow)
 
 
 def _scatter_gradient(op: Operation, g: Tensor) -> list[Any]:
@@ -296,12 +294,12 @@ def _unstack(
     host_backed: bool,
     blocks: tuple[int, ...],
 ) -> Any:
-    array.write_rows(range(len(value) if getattr(value, "ndim", 0) else 0), value, context)
+    adding = array.write_rows(range(len(value) if getattr(value, "ndim", 0) else 0), value, context)
     for count in blocks:
         array.cut(value, count)
     if host_backed:
         array.wrap_host_rows(value)
-    return flow
+    return then(adding, flow)
 
 
 def _unstack_gradient(op: Operation, g: Tensor) -> list[Any]:
@@ -383,8 +381,7 @@ define(
 
 
 def _split(xp: Any, context: KernelContext, array: ArrayStorage, value: Any, lengths: Any, flow: Any) -> Any:
-    array.split(value, lengths, context)
-    return flow
+    return then(array.split(value, lengths, context), flow)
 
 
 def _split_gradient(op: Operation, g: Tensor) -> list[Any]:

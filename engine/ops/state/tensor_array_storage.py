@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from typing import Any
+from collections.abc import Awaitable, Iterable, Sequence
+from functools import partial
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -15,7 +15,8 @@ from ...base.shapes import UNKNOWN, Shape
 from ...kernels.cpu.elements import Element, Elements
 from ...kernels.memory.swappable import SwappableArray
 from ..support.context import KernelContext
-from .joined_arrays import concatenated, stacked
+from .element_sums import Addend, ElementSums
+from .joined_arrays import concatenated_with_lengths, joined, not_read_if_refused, stacked
 
 Array = np.ndarray[Any, Any]
 
@@ -60,6 +61,7 @@ class ArrayStorage(Elements, Resource):
         "identical_shapes",
         "name",
         "primal",
+        "sums",
         "xp",
     )
 
@@ -77,6 +79,7 @@ class ArrayStorage(Elements, Resource):
         xp: Any = np,
     ) -> None:
         self.xp = xp  # the library of the arrays that it holds
+        self.sums = ElementSums(xp)
         self.element_type = dtype
         self.dtype = dtype.numpy
         self.name = name
@@ -141,8 +144,17 @@ class ArrayStorage(Elements, Resource):
         self.blocks = {}
         self.gradients = {}
 
-    def write(self, index: int, value: Any, context: KernelContext) -> None:
-        """Write one element: once, or summed in a gradient array (rule 105)."""
+    def write(self, index: int, value: Any, context: KernelContext) -> Awaitable[None] | None:
+        """Write one element: once, or summed in a gradient array (rule 105); return what must be awaited, if any."""
+        return self.write_all([(index, value)], context)
+
+    def write_all(self, pairs: Iterable[tuple[int, Any]], context: KernelContext) -> Awaitable[None] | None:
+        """Write several elements, given with their indices; return what must be awaited, if anything."""
+        addends = [each for index, value in pairs if (each := self._put(index, value, context)) is not None]
+        return self.sums.add(addends, context)
+
+    def _put(self, index: int, value: Any, context: KernelContext) -> Addend | None:
+        """Write an element for the first time; return what is to be added to it otherwise."""
         index, array = int(index), value if hasattr(value, "shape") else np.asarray(value)
         element = self._slot(index, context, grow=True)
         self._check_value(index, array, context)
@@ -150,10 +162,11 @@ class ArrayStorage(Elements, Resource):
             element.value = self.swapper.entry_for(array) if self.swappable else array
             element.shape = array.shape
             element.writer = (context.operation, context.iteration)
-        elif element.reader is None and self.primal is not None:
-            self._accumulate(index, element, array, context)
-        else:
+            return None
+        if element.reader is not None or self.primal is None:
             self._refuse_write(index, element, context)
+        self._check_sum(index, element, array, context)
+        return element, array
 
     def read(self, index: int, context: KernelContext, zeros: Sequence[int] | None = None, *, wait: bool = True) -> Any:
         """Read one element, and clear it if the array clears after reads (rules 107 and 108).
@@ -237,13 +250,14 @@ class ArrayStorage(Elements, Resource):
         rest = indices[len(values) :]
         return values + [self.read(i, context, None if zeros is None else zeros[1:], wait=False) for i in rest]
 
-    def stack(self, indices: Any, context: KernelContext, zeros: Sequence[int] | None, static: Shape) -> Array:
-        """Read several elements as rows of one array (rule 110)."""
-        with self._not_read_if_refused(indices):
+    def stack(self, indices: Any, context: KernelContext, zeros: Sequence[int] | None, static: Shape) -> Any:
+        """Read several elements as rows of one array (rule 110); return it, or what gives it."""
+        put_back = self._values_of(indices)
+        with not_read_if_refused(put_back):
             values = self.read_many(indices, context, zeros)
             if values:
                 self._check_equal(indices, values, context)
-                return stacked(self.xp, values)
+                return joined(partial(stacked, self.xp), values, put_back, context)
         shape = static if zeros is None else Shape(zeros[1:])
         if not shape.is_fully_known:
             shape = self.element_shape
@@ -255,10 +269,10 @@ class ArrayStorage(Elements, Resource):
                 got=shape,
                 hint="give the array an element_shape",
             )
-        return self.xp.zeros((0, *shape.as_tuple()), self.dtype)  # type: ignore[no-any-return]
+        return self.xp.zeros((0, *shape.as_tuple()), self.dtype)
 
-    def write_rows(self, indices: Any, rows: Array, context: KernelContext) -> None:
-        """Write the rows of one array to several elements (rule 110)."""
+    def write_rows(self, indices: Any, rows: Array, context: KernelContext) -> Awaitable[None] | None:
+        """Write the rows of one array to several elements (rule 110); return what must be awaited, if anything."""
         rows = rows if self.keeps_on_host(rows) else self.xp.asarray(rows)
         if rows.ndim == 0 or len(rows) != len(indices):
             raise self._error(
@@ -275,12 +289,13 @@ class ArrayStorage(Elements, Resource):
             if len(rows) and rows.dtype == self.dtype and isinstance(rows, np.ndarray):
                 self._check_value(0, rows[0, ...], context)
                 done = self.write_rows_quickly(rows, context.operation, context.iteration)
-        for k in range(done, len(rows)):
-            self.write(indices[k], rows[k, ...], context)  # an array, where rows[k] might be a Python string
+        # Rows are arrays, where rows[k] might be a Python string.
+        return self.write_all(((indices[k], rows[k, ...]) for k in range(done, len(rows))), context)
 
-    def concat(self, like: Sequence[Any], context: KernelContext, static: Shape) -> tuple[Array, Array]:
-        """Read all elements joined along their first dimension, and their lengths (rule 110)."""
-        with self._not_read_if_refused(range(self.size)):
+    def concat(self, like: Sequence[Any], context: KernelContext, static: Shape) -> Any:
+        """Read all elements joined along their first dimension, and their lengths (rule 110), or what gives them."""
+        put_back = self._values_of(range(self.size))
+        with not_read_if_refused(put_back):
             if like:
                 shape, lengths = like
                 values = [self.read(i, context, (n, *shape[1:]), wait=False) for i, n in enumerate(lengths)]
@@ -289,22 +304,14 @@ class ArrayStorage(Elements, Resource):
             if not values:
                 return self._nothing(like, context, static), np.zeros(0, np.int32)
             self._check_concat(values, context)
-            return concatenated(self.xp, values), np.array([value.shape[0] for value in values], np.int32)
+            return joined(partial(concatenated_with_lengths, self.xp), values, put_back, context)
 
-    @contextmanager
-    def _not_read_if_refused(self, indices: Any) -> Iterator[None]:
-        """Let elements keep their values if there is no memory for what is made of them: it may be tried again."""
+    def _values_of(self, indices: Any) -> list[tuple[Element, Any]]:
         elements = [self.elements[i] for i in indices if 0 <= i < len(self.elements)]
-        values = [element.value for element in elements]
-        try:
-            yield
-        except MemoryError:
-            for element, value in zip(elements, values, strict=True):
-                element.value = value
-            raise
+        return [(element, element.value) for element in elements]
 
-    def split(self, value: Array, lengths: Any, context: KernelContext) -> None:
-        """Write consecutive pieces of `value`, one for each length (rule 110)."""
+    def split(self, value: Array, lengths: Any, context: KernelContext) -> Awaitable[None] | None:
+        """Write consecutive pieces of `value`, one for each length (rule 110); return what must be awaited, if any."""
         value, lengths = self.xp.asarray(value), np.asarray(lengths)
         if lengths.ndim != 1 or (lengths < 0).any():
             raise self._error(
@@ -331,8 +338,8 @@ class ArrayStorage(Elements, Resource):
                 hint="make the array of that size, or with dynamic_size=True",
             )
         ends = np.cumsum(lengths)
-        for i, (end, length) in enumerate(zip(ends, lengths, strict=True)):
-            self.write(i, value[end - length : end], context)
+        pieces = (value[end - length : end] for end, length in zip(ends, lengths, strict=True))
+        return self.write_all(enumerate(pieces), context)
 
     def _slot(self, index: int, context: KernelContext, *, grow: bool) -> Element:
         self._check_open(context)
@@ -362,7 +369,7 @@ class ArrayStorage(Elements, Resource):
             )
         self.elements.extend(Element() for _ in range(index + 1 - len(self.elements)))
 
-    def _accumulate(self, index: int, element: Element, array: Array, context: KernelContext) -> None:
+    def _check_sum(self, index: int, element: Element, array: Array, context: KernelContext) -> None:
         if element.value is None or array.shape != element.shape:
             raise self._error(
                 f"{self._at(index)} sums writes of one shape only",
@@ -371,12 +378,8 @@ class ArrayStorage(Elements, Resource):
                 got=list(array.shape),
                 hint="write values of one shape to each index",
             )
-        if element.owned:
-            self.xp.add(element.value, array, out=element.value)
-        else:
-            element.value, element.owned = self.xp.asarray(element.value + array), True
 
-    def _refuse_write(self, index: int, element: Element, context: KernelContext) -> None:
+    def _refuse_write(self, index: int, element: Element, context: KernelContext) -> NoReturn:
         written = element.shape is not None and self.primal is None
         verb, first = ("written", element.writer) if written else ("read", element.reader)
         raise self._error(

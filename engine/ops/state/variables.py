@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,17 +14,23 @@ from ...base.array_like import as_array
 from ...base.errors import GraphError, OpError, ShapeError, UninitializedVariableError
 from ...base.resources import Resource
 from ...base.shapes import SCALAR, Shape
+from ...base.turns import Turns
 from ...ir.definition import REQUIRED, NotDifferentiable, define
 from ...ir.operation import Operation
 from ...ir.tensor import Tensor
 from ...ir.traits import Effect
+from ...kernels.scheduler.calls import Continuation
+from ..support import copies
 from ..support.array_library import add_at
 from ..support.common import same_as
-from ..support.context import KernelContext, Resources
+from ..support.context import KernelContext, LongCall, Resources, succeeded, until_ended
 
 Array = np.ndarray[Any, Any]
 CONTAINER = "variables"  # what this kind of resources is called in snapshots
 
+Change = Callable[[Array | None, bool], Array]
+
+_ROW_BY_ROW = 4  # how many times as long as copying it putting rows takes
 # `sys.getrefcount(self._buffer)` of a buffer that only the slot holds: the slot's reference and the argument's.
 _ALONE = 2
 
@@ -33,16 +39,24 @@ class VariableSlot(Resource):
     """The value of one variable in one session.
 
     Whoever reads holds the buffer itself, read-only. An update writes in place only if the slot alone holds the
-    buffer (a view counts, it holds its base); otherwise it fills a new buffer and swaps it in at once. So the
-    variable always has its value before or after an update, and a reader keeps the value it read. Used on the
-    session's loop thread only, hence without a lock.
+    buffer (a view counts, it holds its base); otherwise it fills a new buffer and swaps it in at once. A long update is
+    done by a thread, and whoever wants to read or update meanwhile waits for a turn. So the variable always has its
+    value before or after an update, and a reader keeps the value it read. Used on the session's loop thread only.
+
+    Attributes
+    ----------
+    turns : Turns
+        Who has one is the only one to read or change the value.
     """
 
-    __slots__ = ("_buffer", "name")
+    turns: Turns
+
+    __slots__ = ("_buffer", "name", "turns")
 
     def __init__(self, name: str) -> None:
         self.name = name
         self._buffer: Array | None = None
+        self.turns = Turns()
 
     @property
     def is_initialized(self) -> bool:
@@ -51,13 +65,25 @@ class VariableSlot(Resource):
 
     def read(self, operation: str | None = None) -> Array:
         """Return the buffer; UninitializedVariableError when nothing was assigned yet (rule 22)."""
-        if self._buffer is None:
+        return self._initialized(self._buffer, operation)
+
+    def _initialized(self, buffer: Array | None, operation: str | None = None) -> Array:
+        """Return a buffer; UninitializedVariableError when there is none."""
+        if buffer is None:
             raise UninitializedVariableError(
                 f"variable '{self.name}' was read before it was initialized",
                 operation=operation,
                 hint="run global_variables_initializer() first, or session.write_variables({...})",
             )
-        return self._buffer
+        return buffer
+
+    def read_for(self, context: KernelContext) -> Array | Awaitable[Any]:
+        """Return the buffer, or what gives it when an update that is under way has ended."""
+        return self._read_later(context.operation) if self.turns.taken else self.read(context.operation)
+
+    async def _read_later(self, operation: str) -> Continuation:
+        async with self.turns.turn():
+            return Continuation(functools.partial(self._initialized, self._buffer, operation))
 
     @property
     def in_host(self) -> Array | None:
@@ -77,14 +103,9 @@ class VariableSlot(Resource):
         """Drop the value."""
         self._buffer = None
 
-    def copied(self) -> Array:
-        """Return a copy of the value; on another device the buffer, which is not written as long as somebody has it."""
-        value = self.read()
-        return value.copy() if isinstance(value, np.ndarray) else value
-
     def snapshot(self) -> Array | None:
-        """Return a copy of the value, if there is one."""
-        return self.copied() if self.is_initialized else None
+        """Return the buffer, if there is one, which is not written as long as somebody has it."""
+        return self._buffer
 
     def restore(self, saved: Array) -> Callable[[], object]:
         """Make the buffer for a value, unless it can be copied into the one that is there."""
@@ -95,26 +116,111 @@ class VariableSlot(Resource):
         if self._buffer is old:
             self._buffer = new
 
-    def assign(self, value: Any) -> Array:
-        """Take a copy of `value` as the new value, and return it."""
+    def assign(self, value: Any, context: KernelContext | None = None) -> Any:
+        """Take a copy of `value` as the new value; return it, or what gives it: see `_update`."""
         array = value if hasattr(value, "shape") else np.asarray(value)
-        return self.store(array, self.made_for(array))
+
+        def change(buffer: Array | None, alone: bool) -> Array:
+            return _filled(buffer, array) if alone and _fits(buffer, array) else _frozen(_copied(array))
+
+        return self._update(change, array.nbytes, context)
+
+    def combine(self, function: np.ufunc, value: Any, context: KernelContext | None = None) -> Any:
+        """Replace the value by ``function(value now, value)``; OpError when the shapes differ."""
+        operation = None if context is None else context.operation
+
+        def change(buffer: Array | None, alone: bool) -> Array:
+            old = self._initialized(buffer, operation)
+            self._check_shape(old.shape, _shape_of(value), operation)
+            return _write(old if alone else np.empty_like(old, order="C"), lambda out: function(old, value, out=out))
+
+        return self._update(change, getattr(value, "nbytes", 0), context)
+
+    def scatter(
+        self,
+        put: Callable[[Array, Any, Any], Any],
+        indices: Any,
+        updates: Any,
+        context: KernelContext | None = None,
+    ) -> Any:
+        """Apply ``put(buffer, indices, updates)`` to rows of the value; OpError when an index is out of range."""
+        operation = None if context is None else context.operation
+
+        def change(buffer: Array | None, alone: bool) -> Array:
+            old = self._initialized(buffer, operation)
+            self._check_rows(old.shape, np.asarray(indices), _shape_of(updates), operation)
+            return _write(old if alone else old.copy(), lambda out: put(out, indices, updates))
+
+        touched = _ROW_BY_ROW * (np.size(indices) * 8 + getattr(updates, "nbytes", 0))
+        copied = 0 if self._buffer is None or self._is_alone() else self._buffer.nbytes
+        return self._update(change, touched + copied, context)
+
+    def _update(self, change: Change, nbytes: int, context: KernelContext | None) -> Any:
+        """Let ``change(buffer, alone)`` replace the value, now or as soon as those before it have ended.
+
+        Parameters
+        ----------
+        change : callable
+            Returns the new buffer: the one that it is given, written to, if nobody else holds that (`alone`).
+        nbytes : int
+            How much it goes through; where that is much a thread does it.
+        context : KernelContext, optional
+            Whose threads; without one it is done now.
+
+        Returns
+        -------
+        numpy.ndarray or awaitable
+            The new buffer, or what gives it.
+        """
+        calls = None if context is None else context.step.long_calls
+        if context is not None and calls is not None and (nbytes >= copies.LARGE or self.turns.taken):
+            return self._elsewhere(context.step.later(change))
+        if self.turns.taken:
+            return self._update_later(change, nbytes, context)
+        alone = self._is_alone()  # the next line holds the buffer too
+        self._buffer = change(self._buffer, alone)
+        return self._buffer
+
+    def _is_alone(self) -> bool:
+        return sys.getrefcount(self._buffer) == _ALONE
+
+    async def _elsewhere(self, call: Callable[..., LongCall]) -> Continuation:
+        """Have a thread do an update when it is its turn; one that has begun ends before a cancelled step does."""
+        async with self.turns.turn():
+            alone = self._is_alone()
+            running = call(self._buffer, alone)
+            try:
+                await until_ended(running)
+                made = running.result()
+            finally:
+                if succeeded(running):
+                    self._buffer = running.result()
+                del running  # the traceback of its error refers to this frame
+        return Continuation(lambda: made)
+
+    async def _update_later(self, change: Change, nbytes: int, context: KernelContext | None) -> Continuation:
+        """Let others have their turns first, and try again."""
+        async with self.turns.turn():
+            return Continuation(functools.partial(self._update, change, nbytes, context))
 
     def made_for(self, array: Array) -> Array | None:
-        """Return the new buffer that assigning takes, a copy of the array; None if it can be done in place."""
-        fits = self._buffer is not None and self._buffer.shape == array.shape and self._buffer.dtype == array.dtype
-        fits = fits and isinstance(self._buffer, np.ndarray) == isinstance(array, (np.ndarray, np.generic))
-        return None if fits and sys.getrefcount(self._buffer) == _ALONE else _copied(array)
+        """Return the new buffer that assigning takes, a copy of the array; None if it is to be done in place."""
+        in_place = self._is_alone() and _fits(self._buffer, array)
+        if in_place and not copies.is_large(array):
+            return None
+        try:
+            return _copied(array)
+        except MemoryError:
+            if in_place:
+                return None
+            raise
 
     def store(self, array: Array, made: Array | None) -> Array:
         """Assign an array, for which `made_for` has made what it takes."""
-        if made is not None:
-            return self._write(made, lambda buffer: None)
-        return self._write(self._buffer, lambda buffer: np.copyto(buffer, array))  # type: ignore[arg-type]
+        self._buffer = _frozen(made) if made is not None else _filled(self._buffer, array)
+        return self._buffer
 
-    def combine(self, function: np.ufunc, value: Any, operation: str | None = None) -> Array:
-        """Replace the value by ``function(value now, value)``; OpError when the shapes differ."""
-        shape, got = self.read(operation).shape, _shape_of(value)
+    def _check_shape(self, shape: tuple[int, ...], got: tuple[int, ...], operation: str | None) -> None:
         if shape != got:
             raise OpError(
                 f"an update of variable '{self.name}' has another shape",
@@ -123,19 +229,6 @@ class VariableSlot(Resource):
                 operation=operation,
                 hint="reduce or broadcast the update to the variable's shape",
             )
-        if sys.getrefcount(self._buffer) == _ALONE:
-            return self._write(self._buffer, lambda buffer: function(buffer, value, out=buffer))  # type: ignore[arg-type]
-        old = self.read()
-        return self._write(np.empty_like(old, order="C"), lambda buffer: function(old, value, out=buffer))
-
-    def scatter(
-        self, change: Callable[[Array, Any, Any], Any], indices: Any, updates: Any, operation: str | None = None
-    ) -> Array:
-        """Apply ``change(buffer, indices, updates)`` to rows of the value; OpError when an index is out of range."""
-        self._check_rows(self.read(operation).shape, np.asarray(indices), _shape_of(updates), operation)
-        alone = sys.getrefcount(self._buffer) == _ALONE
-        buffer = self.read() if alone else self.read().copy()
-        return self._write(buffer, lambda buffer: change(buffer, indices, updates))
 
     def _check_rows(
         self, shape: tuple[int, ...], indices: Array, updates: tuple[int, ...], operation: str | None
@@ -158,16 +251,31 @@ class VariableSlot(Resource):
                 hint="give one row of updates for each index",
             )
 
-    def _write(self, buffer: Array, fill: Callable[[Array], Any]) -> Array:
+
+def _fits(buffer: Array | None, array: Array) -> bool:
+    """Say whether an array can be copied into a buffer."""
+    same = buffer is not None and buffer.shape == array.shape and buffer.dtype == array.dtype
+    return same and isinstance(buffer, np.ndarray) == isinstance(array, (np.ndarray, np.generic))
+
+
+def _filled(buffer: Any, array: Array) -> Array:
+    return _write(buffer, lambda buffer: np.copyto(buffer, array))
+
+
+def _frozen(buffer: Array) -> Array:
+    return _write(buffer, lambda buffer: None)
+
+
+def _write(buffer: Array, fill: Callable[[Array], Any]) -> Array:
+    """Fill a buffer, which nobody else writes to."""
+    if isinstance(buffer, np.ndarray):
+        buffer.flags.writeable = True
+    try:
+        fill(buffer)
+    finally:
         if isinstance(buffer, np.ndarray):
-            buffer.flags.writeable = True
-        try:
-            fill(buffer)
-        finally:
-            if isinstance(buffer, np.ndarray):
-                buffer.flags.writeable = False
-        self._buffer = buffer
-        return buffer
+            buffer.flags.writeable = False
+    return buffer
 
 
 def _copied(array: Any) -> Array:
@@ -184,11 +292,15 @@ def slots_of(resources: Resources, names: Iterable[str]) -> list[VariableSlot]:
     return [resources.get_or_create(CONTAINER, name, VariableSlot) for name in names]
 
 
-def write_slots(resources: Resources, arrays: Mapping[str, Array]) -> None:
-    """Assign copies of arrays by name, which must fit (see `fitting`): all, or none if there is no memory."""
-    changes = [slot.restore(arrays[slot.name]) for slot in slots_of(resources, arrays)]
-    for change in changes:
-        change()
+def prepare_slots(slots: Iterable[VariableSlot], arrays: Mapping[str, Array]) -> Callable[[], None]:
+    """Make what it takes to assign copies of arrays by name, which must fit (see `fitting`); return what assigns."""
+    changes = [slot.restore(arrays[slot.name]) for slot in slots]
+
+    def change() -> None:
+        for each in changes:
+            each()
+
+    return change
 
 
 def fitting(values: Mapping[str, Any], variables: Mapping[str, Any]) -> dict[str, Array]:
@@ -267,7 +379,7 @@ define(
     attrs={"dtype": REQUIRED, "shape": Shape(None)},
     shape=lambda op: Shape(op.attrs["shape"]),
     sparse_gradient=True,
-    kernel=lambda xp, context, slot, **_: slot.read(context.operation),
+    kernel=lambda xp, context, slot, **_: slot.read_for(context),
     gradient=lambda op, g: [g],
     effects=Effect.READS,
     ordered=_ordered,
@@ -284,7 +396,7 @@ define(
 )
 
 
-def _assign(xp: Any, context: KernelContext, slot: VariableSlot, value: Any, *, shape: Shape, **_: Any) -> Array:
+def _assign(xp: Any, context: KernelContext, slot: VariableSlot, value: Any, *, shape: Shape, **_: Any) -> Any:
     if not shape.includes(Shape(_shape_of(value))):
         raise OpError(
             f"variable '{slot.name}' was assigned a value of another shape",
@@ -293,7 +405,7 @@ def _assign(xp: Any, context: KernelContext, slot: VariableSlot, value: Any, *, 
             operation=context.operation,
             hint="reshape the value, or make the variable with shape=None dimensions",
         )
-    return slot.assign(value)
+    return slot.assign(value, context)
 
 
 define(
@@ -320,7 +432,7 @@ def _define_update(type: str, function: np.ufunc) -> None:
         where={"T": dtypes.NUMERIC},
         attrs={"ordered": True},
         shape=same_as(1),
-        kernel=lambda xp, context, slot, value, **_: slot.combine(function, value, context.operation),
+        kernel=lambda xp, context, slot, value, **_: slot.combine(function, value, context),
         gradient=_STATE,
         effects=Effect.WRITES,
         ordered=_ordered,
@@ -331,15 +443,14 @@ _define_update("AssignAddVariable", np.add)
 _define_update("AssignSubVariable", np.subtract)
 
 
-Change = Callable[[Any, Array, Any, Any], Any]
-
-
-def _define_scatter(type: str, allowed: tuple[dtypes.DType, ...], change: Change) -> None:
-    def kernel(xp: Any, context: KernelContext, slot: VariableSlot, indices: Any, updates: Any, **_: Any) -> Array:
+def _define_scatter(
+    type: str, allowed: tuple[dtypes.DType, ...], change: Callable[[Any, Array, Any, Any], Any]
+) -> None:
+    def kernel(xp: Any, context: KernelContext, slot: VariableSlot, indices: Any, updates: Any, **_: Any) -> Any:
         def put(buffer: Array, indices: Any, updates: Any) -> Any:
             return change(xp, buffer, xp.asarray(indices), updates)
 
-        return slot.scatter(put, indices, updates, context.operation)
+        return slot.scatter(put, indices, updates, context)
 
     define(
         type,

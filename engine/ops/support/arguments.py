@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import operator
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ import numpy as np
 from ...base.errors import DtypeError, GraphError, ShapeError
 from ...base.shapes import Shape
 from ...ir.apply import apply, as_symbolic, constant, convert_to_tensor
+from ...ir.operation import Operation
 from ...ir.static_values import static_shape, static_value
 from ...ir.tensor import Tensor
 
@@ -101,6 +103,23 @@ def partial_values(tensor: Tensor) -> list[int | None] | None:
 def as_sizes(vector: Any) -> tuple[int, ...]:
     """Return a shape that came to a kernel as an array."""
     return tuple(vector.tolist())
+
+
+def shape_in(index: int) -> Callable[..., int]:
+    """Return the rule of how many elements a kernel makes whose input `index` is their shape, or their number."""
+    return lambda *arrays, **_: math.prod(arrays[index].ravel().tolist())
+
+
+def only_scalars(op: Operation, *which: int) -> None:
+    """Raise ShapeError if an input of these is no scalar."""
+    for i in which:
+        if op.inputs[i].rank not in (0, None):
+            raise ShapeError(
+                f"input {i} of {op.type} has to be a scalar",
+                wanted="[]",
+                got=op.inputs[i].shape,
+                hint="take one element of it, as t[0]",
+            )
 
 
 def sum_of(sizes: Sequence[int | None]) -> int | None:

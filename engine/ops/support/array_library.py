@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import importlib
+import math
+import time
 from typing import Any
 
 import numpy as np
+
+_PIECE = 1 << 16  # elements that are added without a break, which take a fraction of a millisecond
 
 
 def special(xp: Any, function: str) -> Any:
@@ -64,8 +68,22 @@ def add_at(xp: Any, out: Any, places: Any, updates: Any, function: str = "add") 
         add_at(xp, out.imag, places, updates.imag, function)
     elif xp is not np and out.dtype.kind in "iu" and out.dtype.itemsize != 4:
         _add_integers(xp, out, places, updates, function)
-    else:
+    elif xp is not np or places.ndim == 0:
         getattr(xp, function).at(out, places, updates)
+    else:
+        _add_in_pieces(out, places, updates, getattr(xp, function))
+
+
+def _add_in_pieces(out: Any, places: Any, updates: Any, function: np.ufunc) -> None:
+    """Add so many rows at a time that others can run between: `ufunc.at` keeps the interpreter lock."""
+    size = math.prod(places.shape[1:]) * math.prod(out.shape[1:])
+    count = max(1, _PIECE // max(1, size))
+    in_rows = np.ndim(updates) == places.ndim + out.ndim - 1 and len(updates) == len(places)
+    for start in range(0, len(places), count):
+        if start:
+            time.sleep(0)  # gives the lock away
+        piece = slice(start, start + count)
+        function.at(out, places[piece], updates[piece] if in_rows else updates)
 
 
 def _add_integers(xp: Any, out: Any, places: Any, updates: Any, function: str) -> None:

@@ -6,13 +6,17 @@ context is described by protocols, so that operations import neither. See docs/d
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Mapping
+from functools import partial
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
 from ...base.resources import Resource
+from ...kernels.memory.allowances import AllowedCall
 from ...kernels.memory.contexts import KernelContexts
+from ...kernels.memory.pool import Pool
 
 Array = np.ndarray[Any, Any]
 R = TypeVar("R", bound=Resource)
@@ -43,6 +47,21 @@ class Resources(Protocol):
         """Close what a step made and somebody still holds."""
 
 
+class LongCall(asyncio.Future[Any]):
+    """What a call in a thread will return; `BlockingCalls` gives them."""
+
+    def withdraw(self) -> bool:
+        """Take the call out of the queue, which cancels this; say no, with nothing done, if it has begun."""
+        raise NotImplementedError
+
+
+class Watcher(Protocol):
+    """Who watches a tensor."""
+
+    def show(self, value: Array, copy: Callable[[Array], Array | LongCall]) -> Awaitable[None] | None:
+        """Take a copy of a value; return what must be awaited before there is room for another, if anything."""
+
+
 class PartialFeeds(Protocol):
     """What lies between the kernels of a partial run and its handle."""
 
@@ -50,17 +69,10 @@ class PartialFeeds(Protocol):
         """Return the value of a feed, or what it is awaited by."""
 
     def put(self, key: int, value: Array) -> None:
-        """Keep a fetched value until it is taken."""
+        """Keep a fetched value, a copy, until it is taken."""
 
     def finish(self, key: int) -> None:
         """Note that a result has been computed."""
-
-
-class Watcher(Protocol):
-    """Who watches a tensor."""
-
-    def show(self, value: Array) -> Awaitable[None] | None:
-        """Take a value; return what must be awaited before there is room for another, if anything."""
 
 
 class Swapper(Protocol):
@@ -77,6 +89,42 @@ class Swapper(Protocol):
 
     def read(self, series: Any, index: int, last: bool) -> tuple[Array | None, Awaitable[Array] | None]:
         """Return the array in a slot, or what it is awaited by."""
+
+
+async def until_ended(call: LongCall) -> None:
+    """Wait until a call has ended; when that is cancelled the call is withdrawn, or waited for if it has begun."""
+    cancellation = None
+    while not call.done():
+        try:
+            await asyncio.wait([call])
+        except asyncio.CancelledError as error:
+            cancellation = cancellation or error
+            call.withdraw()
+    if cancellation is not None:
+        try:
+            raise cancellation
+        finally:
+            del cancellation  # the traceback refers to this frame
+
+
+def succeeded(call: LongCall) -> bool:
+    """Say whether a call has ended and has a result; an error that it ended with counts as seen."""
+    return call.done() and not call.cancelled() and call.exception() is None
+
+
+def then(waiting: Awaitable[None] | None, result: Any) -> Any:
+    """Return a kernel's result, or what gives it when something has been waited for."""
+    return result if waiting is None else _then(waiting, result)
+
+
+async def _then(waiting: Awaitable[None], result: Any) -> Any:
+    await waiting
+    return result
+
+
+def allowed_in(pool: Pool | None, function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return what calls a function in a thread, on the account and within the limit of who asks now."""
+    return function if pool is None or pool.limit is None else AllowedCall(pool, function)
 
 
 _UNWATCHED: Mapping[str, Watcher] = {}
@@ -96,6 +144,8 @@ class StepContext(NamedTuple):
         Of the session.
     threads : callable or None
         Calls a function that blocks in a thread, ``threads(function, *arguments)``, and returns a future.
+    long_calls : callable or None
+        Does so with what takes long but does not block; None where it is to be called on the event loop.
     contexts : KernelContexts
         Of the device; with them its memory.
     watches : mapping of str to Watcher
@@ -110,15 +160,25 @@ class StepContext(NamedTuple):
     seed: int
     resources: Resources
     threads: Callable[..., Awaitable[Any]] | None = None
+    long_calls: Callable[..., LongCall] | None = None
     contexts: KernelContexts = _PLAIN
     watches: Mapping[str, Watcher] = _UNWATCHED
     parts: PartialFeeds | None = None
     swap: Swapper | None = None
 
-    def show(self, key: str, value: Array) -> Awaitable[None] | None:
-        """Show a value to who watches the tensor of that name; return what must be awaited, if anything."""
-        watch = self.watches.get(key)
-        return None if watch is None else watch.show(value)
+    def call_long(self, function: Callable[..., Any], *arguments: Any) -> LongCall:
+        """Call what takes long in a thread, on the account of the instance that runs now; return its future."""
+        assert self.long_calls is not None
+        return self.long_calls(self.allowed(function), *arguments)
+
+    def later(self, function: Callable[..., Any]) -> Callable[..., LongCall]:
+        """Return what calls a function in a thread, where kernels run, on the account of the instance that runs now."""
+        assert self.long_calls is not None
+        return partial(self.long_calls, self.allowed(partial(self.contexts.run, function)))
+
+    def allowed(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """Return what calls a function in a thread on the account of the instance that runs now."""
+        return allowed_in(self.contexts.pool, function)
 
 
 class KernelContext(Protocol):

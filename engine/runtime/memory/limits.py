@@ -92,11 +92,12 @@ def from_outside(
     """Call a function that gives values from outside to resources; DeviceMemoryError if they do not fit."""
     try:
         return contexts.run(function, *arguments)
-    except MemoryError:
+    except MemoryError as error:
         pool = contexts.pool
         if pool is None or pool.limit is None:
             raise
-        error = MemoryLimitError(pool.refused_bytes, pool.live_bytes, pool.limit, pool.name)
+        wanted = getattr(error, "wanted_bytes", None) or pool.refused_bytes  # a call in a thread says it
+        error = MemoryLimitError(wanted, pool.live_bytes, pool.limit, pool.name)
         raise refused(error, what, (), pool, resources) from None
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from functools import partial
 from types import TracebackType
 from typing import Any
 
@@ -13,9 +14,9 @@ import numpy as np
 from ...base.errors import GraphError
 from ...ir.graph import Graph
 from ...ir.tensor import Tensor
-from ...kernels.memory.contexts import outside
 from ...ops.support.context import Watcher
 
+Array = np.ndarray[Any, Any]
 _POLICIES = ("block", "latest")
 
 
@@ -92,11 +93,11 @@ class Watch:
         self.dropped = 0
         self._owner: SessionWatches | None = None
         self._taken = False
-        self._values: deque[np.ndarray[Any, Any]] = deque()
+        self._values: deque[Array | asyncio.Future[Array]] = deque()
         self._steps = 0  # running now
         self._ended = False
         self._readers: list[asyncio.Future[None]] = []  # wait for a value, or the end
-        self._blocked: deque[tuple[np.ndarray[Any, Any], asyncio.Future[None]]] = deque()  # wait for room, in order
+        self._blocked: deque[tuple[Callable[[], Any], asyncio.Future[None]]] = deque()  # wait for room, in order
 
     def __repr__(self) -> str:
         state = "ended" if self._ended else "open"
@@ -106,15 +107,21 @@ class Watch:
         return self
 
     async def __anext__(self) -> np.ndarray[Any, Any]:
-        while not self._values and not self._ended:
-            reader = asyncio.get_running_loop().create_future()
-            self._readers.append(reader)
-            await reader
-        if not self._values:
-            raise StopAsyncIteration
-        value = self._values.popleft()
+        while True:
+            if self._values:
+                first = self._values[0]
+                if not isinstance(first, asyncio.Future) or first.done():
+                    break
+                await asyncio.wait([first])  # a thread copies it
+            elif self._ended:
+                raise StopAsyncIteration
+            else:
+                reader = asyncio.get_running_loop().create_future()
+                self._readers.append(reader)
+                await reader
+        self._values.popleft()
         self._admit()
-        return value
+        return first.result() if isinstance(first, asyncio.Future) else first
 
     async def __aenter__(self) -> Watch:
         return self
@@ -126,7 +133,8 @@ class Watch:
 
     def close(self) -> None:
         """Stop watching: values not read are dropped, steps that wait for room go on; twice is fine."""
-        self._values.clear()
+        while self._values:
+            self._drop()
         self.end()
 
     def check_unused(self) -> None:
@@ -143,19 +151,20 @@ class Watch:
         """Note that it is the watch of a run, or of its owner's steps."""
         self._taken, self._owner = True, owner
 
-    def show(self, value: np.ndarray[Any, Any]) -> asyncio.Future[None] | None:
-        """Take a value; return what the step must await where there is no room."""
+    def show(self, value: Array, copy: Callable[[Array], Any]) -> asyncio.Future[None] | None:
+        """Take ``copy(value)``, or the future of it; return what the step must await where there is no room."""
         if self._ended:
             return None
         if len(self._values) < self.limit:
-            self._put(value)
+            self._put(copy(value))
             return None
         if self.policy == "block":
-            self._blocked.append((value, asyncio.get_running_loop().create_future()))
-            return self._blocked[-1][1]
-        self._values.popleft()
+            room = asyncio.get_running_loop().create_future()
+            self._blocked.append((partial(copy, value), room))
+            return room
+        self._drop()
         self.dropped += 1
-        self._put(value)
+        self._put(copy(value))
         return None
 
     def step_begins(self) -> None:
@@ -179,14 +188,19 @@ class Watch:
     def _admit(self) -> None:
         """Let values that wait for room in, the oldest first; when the watch has ended they just go on."""
         while self._blocked and (self._ended or len(self._values) < self.limit):
-            value, room = self._blocked.popleft()
+            copy, room = self._blocked.popleft()
             if not room.done():
                 room.set_result(None)
                 if not self._ended:
-                    self._put(value)
+                    self._put(copy())
 
-    def _put(self, value: np.ndarray[Any, Any]) -> None:
-        self._values.append(outside(np.array, value))
+    def _drop(self) -> None:
+        dropped = self._values.popleft()
+        if isinstance(dropped, asyncio.Future):
+            dropped.cancel()
+
+    def _put(self, value: Array | asyncio.Future[Array]) -> None:
+        self._values.append(value)
         self._wake()
 
     def _wake(self) -> None:
@@ -269,7 +283,12 @@ class _Both:
     def __init__(self, one: Watcher, other: Watcher) -> None:
         self._pair = one, other
 
-    def show(self, value: np.ndarray[Any, Any]) -> Awaitable[Any] | None:
+    def show(self, value: Array, copy: Callable[[Array], Any]) -> Awaitable[Any] | None:
         """Show a value to both; return what must be awaited before both have room for it."""
-        full = [room for each in self._pair if (room := each.show(value)) is not None]
-        return asyncio.gather(*full) if full else None
+        full = [room for each in self._pair if (room := each.show(value, copy)) is not None]
+        return _room(full) if full else None
+
+
+async def _room(full: list[Awaitable[None]]) -> None:
+    """Wait until there is room everywhere."""
+    await asyncio.gather(*full)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import random
+from contextlib import suppress
 from dataclasses import dataclass, field
 from time import monotonic_ns
 from typing import Any
@@ -20,12 +21,14 @@ from ...base.dtypes import DIFFERENTIABLE
 from ...base.tags import DEAD, ROOT_ID, ROOT_PATH, frame_id, frame_path, instance_name, name_hash
 from ...compile.plan.plan import Node, Plan
 from ...kernels.core.table import Kind
+from ...kernels.scheduler.calls import Continuation
 from ...kernels.scheduler.limited import NoRoom
 from ...kernels.scheduler.series import Series
 from ...ops.support.context import StepContext
 from ..scheduling.time_slices import wait_shielded
 from .tracing import LoopCounts, ReferenceTracer
 
+_LARGE = 1 << 17  # bytes that a kernel goes through on the event loop
 _FLOATING = frozenset(dtype.numpy for dtype in DIFFERENTIABLE)
 
 
@@ -255,40 +258,68 @@ class ReferenceMachine:
             return await self._kernel(node, frame, i, values, name)
         return values
 
-    async def _call(self, node: Node, values: list[Any]) -> Any:
-        """Call a kernel; one that is refused memory is tried again whenever other instances have ended."""
-        assert node.kernel is not None
+    async def _call(self, node: Node, frame: Frame, values: list[Any], name: str) -> Any:
+        """Call a kernel and await what it returns; one that is refused memory begins again when others have ended."""
         pool = self.step.contexts.pool
         while True:
             refusals = 0 if pool is None else pool.refusals
             try:
-                return self.step.contexts.run(node.kernel, *values)
-            except MemoryError:
+                return await self._outcome(node, frame, values, name)
+            except MemoryError as error:
                 if pool is None or pool.refusals == refusals or not node.retry:
                     raise
+                wanted = getattr(error, "wanted_bytes", pool.refused_bytes)  # a call in a thread says it
             ended = asyncio.get_running_loop().create_future()
             self.parked.append(ended)
             if len(self.parked) == len(self.tasks):
-                raise NoRoom(pool.refused_bytes, pool.live_bytes, pool.limit, pool.name, [], False)
+                raise NoRoom(wanted, pool.live_bytes, pool.limit, pool.name, [], False)
             await ended
 
-    async def _kernel(self, node: Node, frame: Frame, i: int, values: list[Any], name: str) -> list[Any]:
-        if node.stateful:
-            values = [Instance(self.step, node.name, frame.id, i, name), *values]
-        result = await self._call(node, values)
+    async def _outcome(self, node: Node, frame: Frame, values: list[Any], name: str) -> Any:
+        """Call a kernel, in a thread if it should take long, and await what it returns."""
+        assert node.kernel is not None
+        if self._takes_long(node, values):
+            return await self.step.call_long(self.step.contexts.run, node.kernel, *values)
+        result = self.step.contexts.run(node.kernel, *values)
         if inspect.isawaitable(result):
             if self.story is not None:
                 self.story.note_awaited(name)
             with self.counts.awaiting(frame):
-                result = await result
+                while inspect.isawaitable(result):
+                    result = await result
+                    if isinstance(result, Continuation):
+                        result = self.step.contexts.run(result.call)
+        return result
+
+    def _takes_long(self, node: Node, values: list[Any]) -> bool:
+        """Say whether a kernel that only computes goes through many bytes; saved values stay on the loop's thread."""
+        if self.step.long_calls is None or not node.detached or any(isinstance(v, Series) for v in values):
+            return False
+        size = sum(v.nbytes for v in values if isinstance(v, np.ndarray)) + max(node.made_bytes, 0)
+        if size < _LARGE and node.elements is not None:
+            inputs = values[1:] if node.stateful else values
+            with suppress(Exception):  # what is wrong with the inputs the kernel says
+                size += 8 * node.elements(*inputs)
+        return size >= _LARGE
+
+    async def _kernel(self, node: Node, frame: Frame, i: int, values: list[Any], name: str) -> list[Any]:
+        if node.stateful:
+            values = [Instance(self.step, node.name, frame.id, i, name), *values]
+        result = await self._call(node, frame, values, name)
         if not node.outputs:
             return []
         results = list(result) if isinstance(result, (tuple, list)) else [result]
         outputs = [r if d is None else np.asarray(r, d) for r, d in zip(results, node.outputs, strict=True)]
         for output, dtype in zip(outputs, node.outputs, strict=True):
             if self.guard is not None and dtype in _FLOATING:
-                self.guard(output)
+                await self._look(self.guard, output)
         return outputs
+
+    async def _look(self, guard: Any, output: Any) -> None:
+        if self.step.long_calls is None or output.nbytes < _LARGE:
+            guard(output)
+        else:
+            await self.step.long_calls(guard, output)
 
     # ---- propagation
 

@@ -95,8 +95,8 @@ class ResourceManager:
         return {name: sum(size for size, *_ in resource_allocations(self, pool)) for name, pool in pools.items()}
 
     def snapshot(self) -> Snapshot:
-        """Return copies of what the session's resources hold, all at one time: no step runs meanwhile."""
-        found = {container: nest.map_structure(_copied, saved) for container, saved in self._saved.items() if saved}
+        """Return what the session's resources hold, all at one time; arrays that are read-only are to be copied."""
+        found = {container: dict(saved) for container, saved in self._saved.items() if saved}
         for container, resources in self._kinds.items():
             for name, resource in resources.items():
                 if (saved := resource.snapshot()) is not None:
@@ -108,7 +108,12 @@ class ResourceManager:
 
         Those that are not there yet get it when a step asks for them; those that it does not name stay as they are.
         """
-        changes, later = [], {kind: dict(saved) for kind, saved in self._saved.items()}
+        self.prepare(snapshot)()
+
+    def prepare(self, snapshot: Mapping[str, Mapping[str, Any]]) -> Callable[[], None]:
+        """Make what it takes to restore a snapshot, in whatever thread; return what does it on the loop's."""
+        changes: list[Callable[[], object]] = []
+        later: dict[str, dict[str, Any]] = {}
         for container, saved in snapshot.items():
             for name, state in saved.items():
                 resource = self._kinds.get(container, {}).get(name)
@@ -117,9 +122,23 @@ class ResourceManager:
                     later.setdefault(container, {})[name] = outside(nest.map_structure, _copied, state)
                 else:
                     changes.append(resource.restore(state))
-        for change in changes:
-            change()
-        self._saved = later
+
+        def change() -> None:
+            changes.extend(self._asked_for_meanwhile(later))
+            for each in changes:
+                each()
+            for container, saved in later.items():
+                self._saved.setdefault(container, {}).update(saved)
+
+        return change
+
+    def _asked_for_meanwhile(self, later: dict[str, dict[str, Any]]) -> list[Callable[[], object]]:
+        """Take out of what is to be restored later what is there by now; return what restores that."""
+        there = [(c, name) for c, saved in later.items() for name in saved if name in self._kinds.get(c, {})]
+        found = [self._kinds[container][name].restore(later[container][name]) for container, name in there]
+        for container, name in there:
+            del later[container][name]
+        return found
 
     # ---- the end
 
@@ -177,4 +196,9 @@ async def _close(resources: list[Resource]) -> None:
 
 
 def _copied(value: Any) -> Any:
-    return value.copy() if isinstance(value, np.ndarray) else value
+    """Return a copy of an array, which nobody writes to from now on; anything else as it is."""
+    if not isinstance(value, np.ndarray):
+        return value
+    copy = value.copy()
+    copy.flags.writeable = False
+    return copy

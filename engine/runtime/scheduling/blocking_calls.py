@@ -9,7 +9,15 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import copy_context
 from typing import Any
 
+from ...base.errors import SessionClosed
+from ...kernels.scheduler.workers import ask_for_long_slices
+from ...ops.support.context import LongCall
+
 _logger = logging.getLogger("tagflow")
+
+
+def _closed() -> SessionClosed:
+    return SessionClosed("the session was closed before a thread had begun", hint="await all that uses a session first")
 
 
 class BlockingCalls:
@@ -22,51 +30,152 @@ class BlockingCalls:
     ----------
     count : int
         How many calls run at once; the others queue.
+    name : str
+        What the threads' names begin with.
     """
 
-    def __init__(self, count: int) -> None:
+    def __init__(self, count: int, name: str = "tagflow-blocking") -> None:
         self._count = count
+        self._name = name
         self._pool: ThreadPoolExecutor | None = None
-        self._calls: dict[Future[Any], asyncio.Future[Any]] = {}  # not ended, with who waits for them
+        self._calls: dict[Future[None], _Call] = {}  # not ended
 
-    def __call__(self, function: Callable[..., Any], *args: Any) -> asyncio.Future[Any]:
+    def __call__(self, function: Callable[..., Any], *args: Any) -> LongCall:
         """Call a function in a thread; the result is a future of the running loop."""
         if self._pool is None:
-            self._pool = ThreadPoolExecutor(self._count, "tagflow-blocking")
-        call = self._pool.submit(copy_context().run, _call, function, *args)
-        future = asyncio.wrap_future(call, loop=asyncio.get_running_loop())
-        self._calls[call] = future
-        call.add_done_callback(self._calls.pop)
+            self._pool = ThreadPoolExecutor(self._count, self._name, ask_for_long_slices)
+        future = _CallFuture(loop=asyncio.get_running_loop())
+        call = _Call(function, args, future)
+        try:
+            ended = self._pool.submit(call.run)
+        except RuntimeError as error:
+            raise _closed() from error
+        self._calls[ended] = call
+        ended.add_done_callback(self._calls.pop)
+        call.bind(ended)
+        future.ended = ended
         return future
+
+    @property
+    def pending(self) -> int:
+        """How many calls have not ended."""
+        return len(self._calls)
 
     @property
     def orphaned(self) -> int:
         """How many calls still run that nobody waits for."""
-        return sum(future.cancelled() and call.running() for call, future in list(self._calls.items()))
+        return sum(call.is_given_up and ended.running() for ended, call in list(self._calls.items()))
 
     def shutdown(self) -> None:
         """Start no more calls; threads end with those that run."""
         if self._pool is not None:
             self._pool.shutdown(wait=False, cancel_futures=True)
 
-    async def aclose(self, seconds: float) -> None:
-        """Start no more calls, and wait for those that run, at most for `seconds`; then a warning is logged."""
+    async def aclose(self, seconds: float | None) -> None:
+        """Start no more calls and wait for those that run, at most for `seconds` if given; then a warning is logged."""
         if self._pool is None:
             return
         self.shutdown()
-        running = [asyncio.wrap_future(call) for call in list(self._calls) if call.running()]
+        running = [asyncio.wrap_future(ended) for ended in list(self._calls) if ended.running()]
         try:
             async with asyncio.timeout(seconds):
                 await asyncio.gather(*running, return_exceptions=True)
         except TimeoutError:
             _logger.warning("a session is closed while %d blocking functions still run", self.orphaned)
-        if not any(call.running() for call in list(self._calls)):
+        if not any(ended.running() for ended in list(self._calls)):
             # The threads are on their way out; what their last calls held is let go of when they have ended.
             self._pool.shutdown(wait=True)
 
 
-def _call(function: Callable[..., Any], *args: Any) -> Any:
-    try:
-        return function(*args)
-    except StopIteration as error:  # a future can not hold it
-        raise RuntimeError("a blocking function raised StopIteration") from error
+class _CallFuture(LongCall):
+    """What a call will return.
+
+    Attributes
+    ----------
+    ended : concurrent.futures.Future
+        The call in the threads' queue.
+    """
+
+    ended: Future[None]
+
+    def withdraw(self) -> bool:
+        """Take the call out of the queue, which cancels this; say no, with nothing done, if it has begun."""
+        return self.ended.cancel() and self.cancel()
+
+
+class _Call:
+    """One call: what the thread has to do, and the future of who waits for it.
+
+    `asyncio.wrap_future` would do, but it leaves a cycle that keeps the result, perhaps a large array, until the
+    garbage is collected. Here nothing but the future holds the result when it is there, and nothing the arguments.
+
+    Attributes
+    ----------
+    is_given_up : bool
+        Whether nobody waits for it any longer.
+    """
+
+    __slots__ = ("_args", "_error", "_function", "_future", "_loop", "_result", "is_given_up")
+
+    def __init__(self, function: Callable[..., Any], args: tuple[Any, ...], future: asyncio.Future[Any]) -> None:
+        self._function: Callable[..., Any] | None = copy_context().run
+        self._args: tuple[Any, ...] | None = (function, *args)
+        self._result: Any = None
+        self._error: BaseException | None = None
+        self._future: asyncio.Future[Any] | None = future
+        self._loop = future.get_loop()
+        self.is_given_up = False
+
+    def bind(self, ended: Future[None]) -> None:
+        """Let the call in the thread's queue and the future be cancelled with each other."""
+
+        def forward(future: asyncio.Future[Any]) -> None:
+            self.is_given_up = future.cancelled()
+            if self.is_given_up:
+                ended.cancel()
+
+        def back(ended: Future[None]) -> None:
+            if ended.cancelled():
+                self._tell(self._refuse)
+
+        if self._future is not None:  # it may be over already
+            self._future.add_done_callback(forward)
+        ended.add_done_callback(back)
+
+    def run(self) -> None:
+        """Call the function, in the thread."""
+        assert self._function is not None
+        assert self._args is not None
+        try:
+            self._result = self._function(*self._args)
+        except StopIteration as error:  # a future can not hold it
+            self._error = RuntimeError("a blocking function raised StopIteration")
+            self._error.__cause__ = error
+        except BaseException as error:
+            self._error = error
+        self._function = self._args = None  # before the loop goes on
+        self._tell(self._deliver)
+
+    def _deliver(self) -> None:
+        """Hand the outcome over, on the loop's thread."""
+        result, error, future = self._result, self._error, self._future
+        self._result = self._error = self._future = None
+        if future is None or future.done():
+            return
+        if error is None:
+            future.set_result(result)
+        else:
+            future.set_exception(error)
+
+    def _refuse(self) -> None:
+        """Tell who waits that the threads have ended before the call began."""
+        if self._future is not None and not self._future.done():
+            self._future.set_exception(_closed())
+            self._future.exception()  # seen, as perhaps nobody waits any longer
+        self._function = self._args = self._future = None
+
+    def _tell(self, what: Callable[[], object]) -> None:
+        try:
+            self._loop.call_soon_threadsafe(what)
+        except RuntimeError:
+            self._result = self._error = None  # the loop is closed: nobody waits

@@ -15,6 +15,7 @@ from threadpoolctl import ThreadpoolController
 
 from ...base.settings import Settings
 from ...kernels.scheduler.workers import Workers
+from .blocking_calls import BlockingCalls
 
 
 class WorkerPool:
@@ -29,17 +30,25 @@ class WorkerPool:
     ----------
     workers : Workers or None
         Started with the first long kernel; None if all work is to be done on the event loop.
+    calls : BlockingCalls or None
+        Threads that call long kernels written in Python, which are as many.
     """
 
     def __init__(self, settings: Settings) -> None:
         count = usable_cores() if settings.workers is None else settings.workers
         self.workers = Workers(count, settings.offload_seconds) if count else None
+        self.calls = BlockingCalls(count, "tagflow-kernel") if count else None
         self._wakeup: WakeupFd | None = None  # rings when an orphan ends
         self._give_back: finalize[Any, Any] | None = None
 
     @property
     def orphaned(self) -> int:
         """How many kernels are still at work whose step is gone."""
+        calls = 0 if self.calls is None else self.calls.orphaned
+        return calls + self._orphaned_work
+
+    @property
+    def _orphaned_work(self) -> int:
         return 0 if self.workers is None else self.workers.orphaned
 
     def limit_blas(self) -> None:
@@ -53,7 +62,7 @@ class WorkerPool:
 
     def release_orphans(self) -> None:
         """Have the arrays of orphaned kernels released when these end; without a running loop, when next asked."""
-        if self._wakeup is None and self.orphaned and asyncio._get_running_loop() is not None:
+        if self._wakeup is None and self._orphaned_work and asyncio._get_running_loop() is not None:
             self._wakeup = WakeupFd(self._listen)
             self._listen()
 
@@ -73,8 +82,10 @@ class WorkerPool:
             self._wakeup.close()
             self._wakeup = None
         ended = asyncio.Event()
-        wakeup = WakeupFd(ended.set) if self.orphaned else None
+        wakeup = WakeupFd(ended.set) if self._orphaned_work else None
         try:
+            if self.calls is not None:
+                await self.calls.aclose(None)
             while wakeup is not None and self.workers is not None and self.workers.notify(wakeup.descriptor):
                 await ended.wait()
                 ended.clear()

@@ -141,6 +141,10 @@ class CompiledStep:
         """Return the fed values as arrays, checked against dtype and static shape."""
         return [feed.convert(value) for feed, value in zip(self.feeds, values)]
 
+    def converts_much(self, values: Sequence[Any]) -> bool:
+        """Say whether `convert` copies large arrays."""
+        return any(map(Feed.is_long, self.feeds, values))
+
 
 def _counters(parts: Sequence[DevicePlan]) -> StepCounters:
     return StepCounters([(each.plan, each.tables.loop_counts) for each in parts])

@@ -53,6 +53,11 @@ class StepEnvironment:
     swapping: Swapping | None = None
     guard: Guard | None = None
 
+    @property
+    def long_calls(self) -> BlockingCalls | None:
+        """Threads for Python kernels that take long; None if all run on the event loop."""
+        return None if self.worker_pool is None else self.worker_pool.calls
+
     def target(self, partial_run: bool = False, shapes: tuple[tuple[int, ...], ...] | None = None) -> Target:
         """Return what steps are compiled for; `shapes`, of feeds, if one is for those alone."""
         devices = tuple(each.target() for each in self.devices)

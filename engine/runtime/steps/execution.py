@@ -19,7 +19,8 @@ from ...base.tags import DEAD
 from ...compile.plan.plan import Plan
 from ...kernels.scheduler.group import MachineGroup
 from ...kernels.scheduler.limited import LimitedMachine
-from ...ops.support.context import StepContext
+from ...ops.support.context import LongCall, StepContext
+from ...streams.contract import Clock
 from ...swap.swapper import StepSwapper
 from ..devices.device_values import copies_over
 from ..devices.session_devices import SessionDevice, check_arrays
@@ -190,14 +191,19 @@ class Execution:
             if self.swaps and self._waits_for_copies():
                 with self.swaps[0].stalled():
                     await self.waiter
-            elif not self.machine.offloaded:
-                await self.waiter
-            elif self._expect_worker():
-                with held([each.device.clock for each in self.environment.devices if each.is_simulated]):
+            elif not self.machine.offloaded or self._expect_worker():
+                with held(self._clocks_to_hold()):
                     await self.waiter
         finally:
             self.waiter = None
             self.arbiter.unblock(self)
+
+    def _clocks_to_hold(self) -> list[Clock]:
+        """Return the clocks that could jump, if threads compute something meanwhile, which takes real time."""
+        calls = self.environment.long_calls
+        if not self.machine.offloaded and (calls is None or not calls.pending):
+            return []
+        return [each.device.clock for each in self.environment.devices if each.is_simulated]
 
     def _waits_for_copies(self) -> bool:
         """Say whether nothing of the step goes on but copies of saved values that are wanted now."""
@@ -378,3 +384,5 @@ def close(awaitable: Any) -> None:
     """Close a coroutine, or what stands for one, that was perhaps never started."""
     if hasattr(awaitable, "close"):
         awaitable.close()
+    elif isinstance(awaitable, LongCall):
+        awaitable.withdraw()

@@ -66,6 +66,7 @@ def launch(
         return group, group.drain, holds
     (part,) = step.device_plans
     contexts = context.contexts
+    context = _suited_context(context, part)
     if devices and contexts is not devices[part.device].contexts:
         contexts = devices[part.device].contexts
         context = context._replace(contexts=contexts)
@@ -100,7 +101,7 @@ def _group(
     machines = [
         machine_for(own)(
             part.tables,
-            context._replace(contexts=own, swap=swap),
+            _suited_context(context, part)._replace(contexts=own, swap=swap),
             values,
             **_suited(how, part),
             rendezvous=meeting,
@@ -131,6 +132,11 @@ def _charged(part: DevicePlan, feeds: list[Any], swap: StepSwapper | None) -> li
 def _suited(how: Mapping[str, Any], part: DevicePlan) -> Mapping[str, Any]:
     """Return how a machine runs; workers know NumPy's arrays only."""
     return {**how, "workers": None} if part.plan.has_device_arrays else how
+
+
+def _suited_context(context: StepContext, part: DevicePlan) -> StepContext:
+    """Return what kernels are offered; only those of NumPy's arrays are called in threads."""
+    return context._replace(long_calls=None) if part.plan.has_device_arrays else context
 
 
 def _schedule(scheduler: Callable[[], Schedule] | None) -> Schedule | None:

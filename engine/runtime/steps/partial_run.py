@@ -14,7 +14,6 @@ from ...base.errors import GraphError, SessionClosed
 from ...base.tags import ROOT_PATH, instance_name
 from ...ir.operation import Operation
 from ...ir.tensor import Tensor
-from ...kernels.memory.contexts import outside
 from ..observe.trace import Trace
 from ..scheduling.admission import Place
 from ..scheduling.timeouts import check_seconds
@@ -79,8 +78,8 @@ class PartialRunState:
         return self._expected[index]
 
     def put(self, key: int, value: np.ndarray[Any, Any]) -> None:
-        """Keep a copy of a fetched value until it is taken."""
-        self._values[key] = outside(np.array, value)
+        """Keep a fetched value, a copy, until it is taken."""
+        self._values[key] = value
         self._finish(key)
 
     def finish(self, key: int) -> None:

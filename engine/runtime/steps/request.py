@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from operator import itemgetter
@@ -18,7 +19,8 @@ from ...base.shapes import Shape
 from ...ir.graph import Graph
 from ...ir.operation import Operation
 from ...ir.tensor import Tensor
-from ...kernels.memory.pool import hand_over
+from ...kernels.memory.pool import hand_over, needs_copy
+from ...ops.support import copies
 from .tensor_handle import TensorHandle
 
 
@@ -43,6 +45,10 @@ class Feed:
         if type(value) is np.ndarray and value.dtype is self._dtype and self._fits(value.shape):
             return value
         return convert_feed(self.tensor, value)
+
+    def is_long(self, value: Any) -> bool:
+        """Say whether `value` is a large array that `convert` copies, which takes a while."""
+        return type(value) is np.ndarray and value.dtype is not self._dtype and value.nbytes >= copies.LARGE
 
     def _fits(self, shape: tuple[int, ...]) -> bool:
         if self._dims is None or self._dims == shape:
@@ -75,16 +81,25 @@ class Request:
         Whether some of the tensors are handles and not values.
     """
 
-    __slots__ = ("_own", "_pack", "_places", "has_handles", "targets", "tensors")
+    __slots__ = ("_is_repeated", "_own", "_pack", "_places", "has_handles", "targets", "tensors")
 
     def __init__(self, structure: Any, elements: Sequence[Tensor | Operation]) -> None:
         self.tensors = tuple(dict.fromkeys(e for e in elements if isinstance(e, Tensor)))
         self.targets = tuple(dict.fromkeys(e for e in elements if isinstance(e, Operation)))
         place = {tensor: k for k, tensor in enumerate(self.tensors)}
         self._places = [place[e] if isinstance(e, Tensor) else None for e in elements]
+        counts = Counter(self._places)
+        self._is_repeated = [counts[k] > 1 for k in range(len(self.tensors))]
         self._pack = _packer(structure)
         self.has_handles = not all(tensor.dtype.is_value for tensor in self.tensors)
         self._own = _own_or_handle if self.has_handles else own
+
+    def copies_much(self, values: list[Any]) -> bool:
+        """Say whether packing copies large arrays, which takes a while."""
+        for place, repeated in enumerate(self._is_repeated):
+            if getattr(values[place], "nbytes", 0) >= copies.LARGE and (repeated or _is_copied(values, place)):
+                return True
+        return False
 
     def pack(self, values: list[Any]) -> Any:
         """Put one value for each of `tensors` into the structure of the fetches; an operation gives None."""
@@ -209,6 +224,10 @@ def own(values: list[Any], place: int) -> np.ndarray[Any, Any]:
 
 def _own_or_handle(values: list[Any], place: int) -> Any:
     return own(values, place) if isinstance(values[place], np.ndarray) else values[place]
+
+
+def _is_copied(values: list[Any], place: int) -> bool:
+    return _references(values, place) > _ALONE or needs_copy(values[place])
 
 
 def _references(values: list[Any], place: int) -> int:

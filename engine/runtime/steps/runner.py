@@ -197,9 +197,15 @@ class StepRunner:
     ) -> Any:
         if timeout == 0.0:
             raise self._no_time()
-        feeds = step.convert(values)
+        calls = self.environment.long_calls
+        if calls is not None and step.converts_much(values):
+            feeds = await calls(step.convert, values)
+            self.check_admits()
+        else:
+            feeds = step.convert(values)
         if self._has_device_arrays:
             feeds = await self._within_reach(step, feeds)
+            self.check_admits()
         step = self._specialized(request, step, feeds)
         if step.watched:
             watches = [*self.watches.of(step.watched), *watches]
@@ -210,27 +216,34 @@ class StepRunner:
         del values, feeds
         self.running.add(execution)
         try:
-            fetched = await execution.run(timeout)
+            try:
+                fetched = await execution.run(timeout)
+            finally:
+                self.end(execution, watches)
+                if report is not None:
+                    fill(report, step, execution.counts)
+                    shared.spares.append(step)
+                if self._releasing is not None:
+                    await self._releasing
             if request.has_handles:
                 fetched = self._handles(fetched)
-            result = request.pack(fetched)
+            if calls is not None and request.copies_much(fetched):
+                result = await calls(request.pack, fetched)
+            else:
+                result = request.pack(fetched)
         except BaseException as error:
             self.counts.note(error)
             raise
-        finally:
-            self.end(execution, watches)
-            if report is not None:
-                fill(report, step, execution.counts)
-                shared.spares.append(step)
-            if self._releasing is not None:
-                await self._releasing
         self.counts.finished += 1
         return result
 
     def _handles(self, fetched: list[Any]) -> list[Any]:
         """Return what was fetched with handles for what the session keeps."""
         devices = [each.device for each in self.environment.devices]
-        return [TensorHandle(each, devices) if isinstance(each, KeptTensor) else each for each in fetched]
+        return [
+            TensorHandle(each, devices, self.environment.long_calls) if isinstance(each, KeptTensor) else each
+            for each in fetched
+        ]
 
     async def _within_reach(self, step: CompiledStep, feeds: list[Any]) -> list[Any]:
         """Return fed values with copies in the host's memory of those that are on another device than reads them."""
@@ -286,6 +299,7 @@ class StepRunner:
             self.graph.seed,
             environment.resources,
             environment.blocking_calls,
+            environment.long_calls,
             environment.devices[0].contexts,
             watchers(watches) if watches else _UNWATCHED,
             state,

@@ -13,7 +13,8 @@ from ...base.shapes import Shape
 from ...ir.tensor import Tensor
 from ...ops.state.session_handles import KeptTensor
 from ...streams.contract import Device
-from ..devices.device_values import copied_out
+from ..scheduling.blocking_calls import BlockingCalls
+from .values import taken_out
 
 _GONE = "fetch get_session_handle(tensor) again, and hold the handle as long as it is used"
 
@@ -43,11 +44,12 @@ class TensorHandle:
     7.0
     """
 
-    __slots__ = ("_devices", "_kept", "dtype", "shape")
+    __slots__ = ("_calls", "_devices", "_kept", "dtype", "shape")
 
-    def __init__(self, kept: KeptTensor, devices: Sequence[Device]) -> None:
+    def __init__(self, kept: KeptTensor, devices: Sequence[Device], calls: BlockingCalls | None) -> None:
         self._kept = kept
         self._devices = devices
+        self._calls = calls
         self.dtype: DType = as_dtype(kept.value.dtype)
         self.shape = Shape(kept.value.shape)
 
@@ -69,10 +71,7 @@ class TensorHandle:
 
     async def get(self) -> np.ndarray[Any, Any]:
         """Return a copy of the value in the host's memory; GraphError if it is gone."""
-        value = self.value
-        if isinstance(value, np.ndarray):
-            return value.copy()
-        return await copied_out(value, self._devices)  # type: ignore[no-any-return]
+        return await taken_out(self.value, self._devices, self._calls)  # type: ignore[no-any-return]
 
     def delete(self) -> None:
         """Let go of the value; twice is fine."""

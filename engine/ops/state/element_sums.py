@@ -1,0 +1,59 @@
+"""Sums of what is written to the elements of gradient arrays; much of it is added up in threads, in order."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import numpy as np
+
+from ...base.turns import Turns
+from ...kernels.cpu.elements import Element
+from ..support import copies
+from ..support.context import KernelContext, LongCall, succeeded, until_ended
+
+Array = np.ndarray[Any, Any]
+Addend = tuple[Element, Array]  # what is to be added to an element's value
+
+
+class ElementSums:
+    """Adds to the elements of one array.
+
+    Parameters
+    ----------
+    xp : module
+        The library of the arrays.
+    """
+
+    __slots__ = ("_turns", "_xp")
+
+    def __init__(self, xp: Any) -> None:
+        self._xp = xp
+        self._turns = Turns()
+
+    def add(self, addends: list[Addend], context: KernelContext) -> Awaitable[None] | None:
+        """Add now, or return what must be awaited until a thread has."""
+        calls = context.step.long_calls
+        if not addends:
+            return None
+        if calls is None or not (self._turns.taken or sum(array.nbytes for _, array in addends) >= copies.LARGE):
+            self._add_all(addends)
+            return None
+        return self._add_elsewhere(addends, context.step.later(self._add_all))
+
+    def _add_all(self, addends: list[Addend]) -> None:
+        for element, array in addends:
+            if element.owned:
+                self._xp.add(element.value, array, out=element.value)
+            else:
+                element.value, element.owned = self._xp.asarray(element.value + array), True
+
+    async def _add_elsewhere(self, addends: list[Addend], call: Callable[..., LongCall]) -> None:
+        async with self._turns.turn():
+            running = call(addends)
+            try:
+                await until_ended(running)
+                running.result()
+            finally:
+                succeeded(running)
+                del running  # the traceback of its error refers to this frame

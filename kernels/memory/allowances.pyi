@@ -1,0 +1,12 @@
+"""Calls that other threads make for the loop's."""
+
+from collections.abc import Callable
+from typing import Any
+
+from .pool import Pool
+
+class AllowedCall:
+    """A function that takes memory of a pool, on the account and within the limit of who makes this."""
+
+    def __init__(self, pool: Pool, function: Callable[..., Any]) -> None: ...
+    def __call__(self, *arguments: Any) -> Any: ...

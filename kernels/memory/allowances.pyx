@@ -1,0 +1,51 @@
+"""Calls that other threads make for the loop's: what they take counts where it would have counted here.
+
+See docs/design/0022-long-kernels.md.
+"""
+
+from libc.stdint cimport int64_t
+
+from tagflow.kernels.memory.accounts cimport enter_allowance, leave_allowance, release_account
+from tagflow.kernels.memory.blocks cimport Allowance, Store
+from tagflow.kernels.memory.pool cimport Pool
+
+
+cdef class AllowedCall:
+    """A function that takes memory of a pool, on the account and within the limit of who makes this.
+
+    Called in another thread it raises what the function raises; a MemoryError has ``wanted_bytes``: how many there
+    should be room for before it is worth another try, None if it was not the limit that refused them.
+
+    Parameters
+    ----------
+    pool : Pool
+    function : callable
+    """
+
+    cdef Pool pool
+    cdef object function
+    cdef Allowance allowance
+
+    def __cinit__(self, Pool pool not None, function):
+        cdef Store* store = pool.store
+        self.pool, self.function = pool, function
+        self.allowance.account, self.allowance.limit = store.account, store.current_limit
+        if store.account != NULL:
+            store.account.references += 1  # given back when the call is gone
+
+    def __dealloc__(self):
+        if self.allowance.account != NULL:
+            self.allowance.account.references -= 1
+            release_account(self.allowance.account)
+
+    def __call__(self, *arguments):
+        cdef int64_t room = self.allowance.limit - self.pool.store.live
+        enter_allowance(self.pool.store, &self.allowance)
+        try:
+            return self.function(*arguments)
+        except MemoryError as error:
+            # At least a byte more than there was: a try with the same room would end the same way.
+            error.wanted_bytes = max(self.allowance.refused, room + 1) if self.allowance.refusals else None
+            raise
+        finally:
+            leave_allowance(self.pool.store, &self.allowance)
