@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
@@ -10,12 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from . import lstm_train
-from .experiment import Case, Experiment, Observed, Step
+from . import large_operations, lstm_train
+from .experiment import BenchError, Case, Experiment, Observed, Step
 
 NAP = 1e-3
 KERNEL_SECONDS = 20e-3
-P99, WORST, WORST_NAP = "p99_milliseconds", "max_milliseconds", "worst nap"
+P99, WORST, WORST_NAP, SLOWEST = "p99_milliseconds", "max_milliseconds", "worst nap", "worst operations"
+RUNS, SHOWN = 3, 8  # of each operation; operations whose worst nap is shown
 START = np.linspace(-1, 1, 50_000)
 
 
@@ -89,8 +91,50 @@ def heavy(x: np.ndarray) -> np.ndarray:
 
 async def tagflow(case: Case, stack: AsyncExitStack) -> Observed:
     """Await tagflow."""
+    if "elements" in case:
+        return await every_operation(case)
     made = await (python_loop if "mode" in case else lstm_train.tagflow)(case, stack)
     return observed(made)
+
+
+async def every_operation(case: Case) -> Observed:
+    """Return a step that runs each operation on many elements, compiled before; their first runs count too."""
+    import tagflow as tg
+
+    late: dict[str, list[float]] = {}
+    figures: dict[str, list[float]] = {P99: [], WORST: []}
+
+    async def run(build: large_operations.Build) -> list[float]:
+        sleeper = Sleeper()
+        with tg.Graph().as_default() as graph:
+            program = build(case["elements"])
+        async with tg.Session(graph, **program.options) as session:
+            if program.prepare is not None:
+                await session.run(program.prepare)
+            shown = [program.fetches] if program.watched else []
+            await session.compile(program.fetches, list(program.feeds), watch=shown)
+            gc.collect()  # of what was built, and not while something is measured
+            for _ in range(RUNS):
+                watches = [tg.Watch(tensor, policy="latest") for tensor in shown]
+                await sleeper.beside(session.run(program.fetches, program.feeds, watch=watches))
+        return sleeper.late
+
+    async def step() -> Any:
+        programs = large_operations.programs()
+        for name, build in programs.items():
+            try:
+                late[name] = [*late.get(name, []), *await run(build)]
+            except Exception as error:
+                raise BenchError(f"{name}: {error}") from error
+        figures[P99][:] = [1e3 * float(np.percentile(np.concatenate([*late.values()]), 99))]
+        figures[WORST][:] = [1e3 * max(map(max, late.values()))]
+        return [np.array(len(programs))]
+
+    def notes() -> dict[str, str]:
+        worst = sorted(((max(naps), name) for name, naps in late.items()), reverse=True)[:SHOWN]
+        return {SLOWEST: ", ".join(f"{name} {1e3 * seconds:.1f} ms" for seconds, name in worst)}
+
+    return Observed(step, figures, notes)
 
 
 async def python_loop(case: Case, stack: AsyncExitStack) -> Step:
@@ -136,10 +180,18 @@ EXPERIMENT = Experiment(
         {"batch": 64, "units": 512, "length": 100},
         {"batch": 4, "units": 32, "length": 500},
         {"mode": "python_kernel", "iterations": 20},
+        {"operations": "all", "elements": 10_000_000},
+    ),
+    quick_cases=(
+        {"batch": 64, "units": 512, "length": 100},
+        {"batch": 4, "units": 32, "length": 500},
+        {"mode": "python_kernel", "iterations": 20},
+        {"operations": "all", "elements": 1_000_000},
     ),
     engines={"tagflow": tagflow, "torch": torch},
     metric="steps_per_second",
     figures=(P99, WORST),
-    notes=(WORST_NAP,),
+    notes=(WORST_NAP, SLOWEST),
+    unable=lambda case: {"torch": "has other operations"} if "elements" in case else {},
     tolerance=2e-4,
 )

@@ -1,0 +1,221 @@
+"""Every registered operation at many elements: what `loop_lag` runs to see whether any of them holds the event loop.
+
+What works element by element is scaled up from the samples of its definition. Others have a call here, a program in
+`large_programs`, or a reason why their size does not matter. An operation with neither is an error, so that a new one
+is not forgotten.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from .experiment import BenchError
+from .large_programs import PROGRAMS, ROW, Build, Program, fed, flags, floats, numbers, rows, sizes, stacked
+
+
+def call(type: str, *inputs: Any, **attrs: Any) -> Program:
+    """Return a program that runs one operation, all of whose inputs are fed."""
+    from tagflow.ir.apply import apply
+
+    feeds: dict[Any, np.ndarray] = {}
+    made = apply(type, *[fed(each, feeds) for each in inputs], **attrs)
+    op = made[0].op if isinstance(made, list) else made.op
+    return Program(list(op.outputs), feeds)
+
+
+def scaled(type: str, n: int) -> Program:
+    """Return a program of an operation that works element by element: its first sample, again and again."""
+    from tagflow.ir.definition import definition_of
+
+    sample = definition_of(type).samples[0]
+    return call(type, *[np.resize(np.asarray(each), n) for each in sample.inputs], **sample.attrs)
+
+
+def bfloats(n: int) -> np.ndarray:
+    """Return such numbers in bfloat16."""
+    import ml_dtypes
+
+    return floats(n, dtype=ml_dtypes.bfloat16)
+
+
+def strings(n: int) -> np.ndarray:
+    """Return texts, some of them longer than those that are kept in place."""
+    return np.resize(np.array(["a", "a text that is rather long", "b"], "T"), n)
+
+
+# Also other ways through the same operations: other dtypes, strides, axes.
+CALLS: dict[str, Build] = {
+    "Abs": lambda n: call("Abs", floats(n)),
+    "Add: bfloat16": lambda n: call("Add", bfloats(n), bfloats(n)),
+    "Add: int64": lambda n: call("Add", numbers(n, dtype=np.int64), numbers(n, dtype=np.int64)),
+    "Add: rows and columns": lambda n: call("Add", floats(ROW), floats(n // ROW, 1)),
+    "Add: strided": lambda n: call("Add", floats(2 * n)[::2], floats(n)),
+    "AddN": lambda n: call("AddN", [floats(n), floats(n), floats(n)]),
+    "All": lambda n: call("All", flags(n), axis=None),
+    "Any": lambda n: call("Any", ~flags(n // ROW, ROW), axis=(0,)),
+    "ArgMax": lambda n: call("ArgMax", rows(n), axis=1),
+    "ArgMin": lambda n: call("ArgMin", rows(n), axis=0),
+    "BooleanMask": lambda n: call("BooleanMask", floats(n), flags(n)),
+    "BooleanMask: rows": lambda n: call("BooleanMask", rows(n), flags(n // ROW)),
+    "BroadcastTo": lambda n: call("BroadcastTo", floats(ROW), sizes(n // ROW, ROW)),
+    "BroadcastTo: columns": lambda n: call("BroadcastTo", floats(n // ROW, 1), sizes(n // ROW, ROW)),
+    "Cast: to bool": lambda n: call("Cast", floats(n), dtype="bool"),
+    "Cast: to float16": lambda n: call("Cast", floats(n), dtype="float16"),
+    "Cast: to float64": lambda n: call("Cast", floats(n), dtype="float64"),
+    "CheckNumerics": lambda n: call("CheckNumerics", floats(n), message=""),
+    "Complex": lambda n: call("Complex", floats(n), floats(n), dtype="complex64"),
+    "Concat": lambda n: call("Concat", stacked(n), axis=0),
+    "Concat: columns": lambda n: call("Concat", [rows(n // 2), rows(n // 2)], axis=1),
+    "Cumprod": lambda n: call("Cumprod", rows(n)),
+    "Cumsum": lambda n: call("Cumsum", rows(n)),
+    "Cumsum: float16": lambda n: call("Cumsum", rows(n, np.float16), axis=1),
+    "Cumsum: reverse": lambda n: call("Cumsum", rows(n), axis=1, reverse=True),
+    "CustomGradient": lambda n: call("CustomGradient", [floats(n)], dtypes=("float32",), num=1, gradient=lambda g: [g]),
+    "DynamicPartition": lambda n: call("DynamicPartition", rows(n), numbers(n // ROW, below=4), num=4),
+    "DynamicStitch": lambda n: call("DynamicStitch", [np.arange(n // ROW, dtype=np.int32)], [rows(n)]),
+    "DynamicStitchGrad": lambda n: call("DynamicStitchGrad", rows(n), [np.arange(n // ROW, dtype=np.int32)], num=1),
+    "Equal: of strings": lambda n: call("Equal", *[strings(n)] * 2),
+    "Exp: float16": lambda n: call("Exp", floats(n, dtype=np.float16)),
+    "ExpandDims": lambda n: call("ExpandDims", floats(n), axis=0),
+    "Fill": lambda n: call("Fill", sizes(n // ROW, ROW), np.float32(1)),
+    "Gather": lambda n: call("Gather", rows(n), numbers(n // ROW, below=n // ROW)),
+    "Gather: columns": lambda n: call("Gather", rows(n), numbers(ROW, below=ROW), axis=1),
+    "Gather: elements": lambda n: call("Gather", floats(n), numbers(n, below=n)),
+    "GatherGrad": lambda n: call("GatherGrad", rows(n), numbers(n // ROW, below=n // ROW), sizes(n // ROW, ROW)),
+    "GatherNd": lambda n: call("GatherNd", rows(n), numbers(n // ROW, 1, below=n // ROW)),
+    "GatherNd: elements": lambda n: call("GatherNd", floats(n), numbers(n, 1, below=n)),
+    "Identity": lambda n: call("Identity", floats(n)),
+    "IdentityN": lambda n: call("IdentityN", [floats(n), floats(n)], dtypes=("float32", "float32")),
+    "LeakyRelu": lambda n: call("LeakyRelu", floats(n)),
+    "LinSpace": lambda n: call("LinSpace", np.float32(0), np.float32(1), np.int32(n)),
+    "LogSoftmax": lambda n: call("LogSoftmax", rows(n)),
+    "LogSumExp": lambda n: call("LogSumExp", rows(n), axis=(1,)),
+    "MatMul": lambda n: call("MatMul", floats(n // ROW, ROW), floats(ROW, 100)),
+    "MatMul: int32": lambda n: call("MatMul", numbers(n // 10000, 100), numbers(100, n // 10000)),
+    "MatMul: of one": lambda n: call("MatMul", floats(1, n), floats(n, 1)),
+    "MatMulAdd": lambda n: call("MatMulAdd", floats(n // ROW, ROW), floats(ROW, 100), floats(n // ROW, 100)),
+    "Max": lambda n: call("Max", rows(n), axis=(1,)),
+    "Mean": lambda n: call("Mean", floats(n), axis=None),
+    "Min": lambda n: call("Min", rows(n), axis=(0,)),
+    "MirrorPad": lambda n: call("MirrorPad", rows(n), sizes(1, 1, 2, 2).reshape(2, 2), mode="reflect"),
+    "MirrorPadGrad": lambda n: call("MirrorPadGrad", rows(n), sizes(1, 1, 2, 2).reshape(2, 2), mode="reflect"),
+    "NonZero": lambda n: call("NonZero", flags(n)),
+    "OneHot": lambda n: call("OneHot", numbers(n // ROW, below=ROW), np.int32(ROW), np.float32(1), np.float32(0)),
+    "OneHot: from front": lambda n: call(
+        "OneHot", numbers(n // ROW, below=ROW), np.int32(ROW), np.float32(1), np.float32(0), axis=0
+    ),
+    "Pad": lambda n: call("Pad", rows(n), sizes(1, 1, 2, 2).reshape(2, 2), np.float32(0)),
+    "PlaceholderWithDefault": lambda n: call("PlaceholderWithDefault", floats(n), shape=None),
+    "Pow: floating": lambda n: call("Pow", floats(n), floats(n)),
+    "Pow: int64": lambda n: call("Pow", numbers(n, dtype=np.int64), numbers(n, dtype=np.int64)),
+    "PreventGradient": lambda n: call("PreventGradient", floats(n), message=""),
+    "Prod": lambda n: call("Prod", rows(n), axis=(1,)),
+    "ProdOthers": lambda n: call("ProdOthers", rows(n), axis=1),
+    "Range": lambda n: call("Range", np.int64(0), np.int64(n), np.int64(1)),
+    "Rank": lambda n: call("Rank", floats(n)),
+    "Reshape": lambda n: call("Reshape", floats(n), sizes(ROW, -1)),
+    "Reverse": lambda n: call("Reverse", rows(n), axis=(0, 1)),
+    "ScatterNd": lambda n: call("ScatterNd", numbers(n // ROW, 1, below=n // ROW), rows(n), sizes(n // ROW, ROW)),
+    "ScatterNd: elements": lambda n: call("ScatterNd", numbers(n, 1, below=n), floats(n), sizes(n)),
+    "Shape": lambda n: call("Shape", floats(n)),
+    "Size": lambda n: call("Size", floats(n)),
+    "Slice": lambda n: call("Slice", rows(n), sizes(0, 1), sizes(-1, ROW - 2)),
+    "Softmax": lambda n: call("Softmax", rows(n)),
+    "Softmax: float16": lambda n: call("Softmax", rows(n, np.float16)),
+    "Softmax: of columns": lambda n: call("Softmax", rows(n), axis=0),
+    "SoftmaxCrossEntropyWithLogits": lambda n: call("SoftmaxCrossEntropyWithLogits", rows(n), rows(n)),
+    "SparseSoftmaxCrossEntropyWithLogits": lambda n: call(
+        "SparseSoftmaxCrossEntropyWithLogits", numbers(n // ROW, below=ROW), rows(n)
+    ),
+    "Split": lambda n: call("Split", rows(n), num=4, axis=1),
+    "SplitV": lambda n: call("SplitV", rows(n), sizes(ROW // 4, ROW - ROW // 4), num=2, axis=1),
+    "Squeeze": lambda n: call("Squeeze", floats(1, n), axis=None),
+    "Stack": lambda n: call("Stack", stacked(n)),
+    "StopGradient": lambda n: call("StopGradient", floats(n)),
+    "StridedSlice": lambda n: call("StridedSlice", rows(n), [], spec=(slice(None), slice(None, None, -1))),
+    "StridedSliceGrad": lambda n: call(
+        "StridedSliceGrad", sizes(n // ROW, ROW), rows(n), [], spec=(slice(None), slice(None, None, -1))
+    ),
+    "Sum": lambda n: call("Sum", floats(n), axis=None),
+    "Sum: columns": lambda n: call("Sum", rows(n), axis=(0,)),
+    "Sum: float16": lambda n: call("Sum", rows(n, np.float16), axis=(1,)),
+    "SumTo": lambda n: call("SumTo", rows(n), sizes(ROW)),
+    "Tile": lambda n: call("Tile", floats(ROW), sizes(n // ROW)),
+    "Tile: elements": lambda n: call("Tile", floats(ROW, 1), sizes(1, n // ROW)),
+    "TileGrad": lambda n: call("TileGrad", floats(n), sizes(n // ROW), sizes(ROW)),
+    "Transpose": lambda n: call("Transpose", rows(n)),
+    "Transpose: of three": lambda n: call("Transpose", floats(100, n // 10000, 100), perm=(2, 0, 1)),
+    "Unreduce": lambda n: call("Unreduce", floats(n // ROW), sizes(n // ROW, ROW), axis=(1,)),
+    "UnsortedSegmentSum": lambda n: call("UnsortedSegmentSum", rows(n), numbers(n // ROW, below=100), np.int32(100)),
+    "Unstack": lambda n: call("Unstack", floats(10, n // 10), num=10),
+    "Where: broadcast": lambda n: call("Where", flags(n // ROW, 1), rows(n), np.float32(0)),
+}
+
+ELEMENTWISE = (
+    "Angle",
+    "CheckedCondition",
+    "Cast",
+    "DivNoNan",
+    "Elu",
+    "Erf",
+    "Erfc",
+    "FloorDiv",
+    "FloorMod",
+    "Imag",
+    "Real",
+    "Relu",
+    "Relu6",
+    "Rsqrt",
+    "Selu",
+    "Sigmoid",
+    "Softplus",
+    "Softsign",
+    "SquaredDifference",
+    "Where",
+    "Xlogy",
+)
+
+_MOVES = "hands its input on as it is"
+_HANDLE = "makes or closes a handle"
+WITHOUT: dict[str, str] = {
+    **dict.fromkeys(("Switch", "SwitchN", "Merge", "Enter", "Exit", "NextIteration", "LoopCond", "Send"), _MOVES),
+    **dict.fromkeys(("SeriesPush", "SeriesRead", "SeriesExit", "SeriesReadSeries", "MaybeGet"), _MOVES),
+    **dict.fromkeys(("Const", "Param", "Feed", "Placeholder"), "has a value that is there already"),
+    **dict.fromkeys(("Cond", "While"), "becomes primitives"),
+    "BenchSeries": "is made for this",
+    **dict.fromkeys(("NoOp", "ControlTrigger", "TripCount", "Instance", "PartialEnd", "SeriesEmpty"), "has no arrays"),
+    **dict.fromkeys(("VariableHandle", "IsInitialized", "StackNew", "StackClose"), _HANDLE),
+    **dict.fromkeys(("TensorArrayNew", "TensorArrayClose", "TensorArraySize"), _HANDLE),
+    **dict.fromkeys(("TensorArrayReadBlock", "TensorArrayRowOf"), "gives views"),
+    **dict.fromkeys(("ToHost", "ToDevice", "IntoDevice"), "copies from or to a GPU, on a stream of it"),
+    **dict.fromkeys(
+        ("PartialFeed", "PartialFetch"), "is part of a run in parts, whose fetches are copied as others are"
+    ),
+}
+
+
+def programs() -> dict[str, Build]:
+    """Return what builds a program for each registered operation, by its type, and for other ways through some.
+
+    Raises
+    ------
+    BenchError
+        If an operation has none, and no reason why.
+    """
+    from tagflow.ir.definition import Ufunc, all_definitions
+
+    found = {**PROGRAMS, **CALLS}
+    types = {name.partition(":")[0] for name in found}
+    missing = []
+    for definition in sorted(all_definitions(), key=lambda each: each.type):
+        type = definition.type
+        if type in ELEMENTWISE or isinstance(definition.kernel, Ufunc):
+            found.setdefault(type, partial(scaled, type))
+        elif type not in types and type not in WITHOUT:
+            missing.append(type)
+    if missing:
+        raise BenchError(f"{', '.join(missing)}: give each a call in bench/large_operations.py, or a reason in WITHOUT")
+    return dict(sorted(found.items()))

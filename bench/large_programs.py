@@ -1,0 +1,364 @@
+"""Programs that run one operation on many elements, where a call is not enough: state, series, random numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from math import prod
+from typing import Any
+
+import numpy as np
+
+ROW = 1000  # elements of a row, where there are rows
+
+
+@dataclass
+class Program:
+    """A step that runs an operation on many elements.
+
+    Attributes
+    ----------
+    fetches : structure of Tensor or Operation
+    feeds : dict of Tensor to numpy.ndarray
+    prepare : structure of Tensor or Operation
+        What is run once before it.
+    options : mapping
+        Of its session.
+    watched : bool
+        Whether what is fetched is watched as well.
+    """
+
+    fetches: Any
+    feeds: dict[Any, np.ndarray] = field(default_factory=dict)
+    prepare: Any = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+    watched: bool = False
+
+
+Build = Callable[[int], Program]
+
+
+def floats(*shape: int, dtype: Any = np.float32) -> np.ndarray:
+    """Return numbers between 0.25 and 0.75, where every function is defined and none is slow by accident."""
+    return np.tile(np.linspace(0.25, 0.75, 1000).astype(dtype), -(-prod(shape) // 1000))[: prod(shape)].reshape(shape)
+
+
+def rows(n: int, dtype: Any = np.float32) -> np.ndarray:
+    """Return such numbers in rows."""
+    return floats(n // ROW, ROW, dtype=dtype)
+
+
+def stacked(n: int, count: int = 10) -> list[np.ndarray]:
+    """Return such numbers in several arrays."""
+    return [floats(n // count) for _ in range(count)]
+
+
+def numbers(*shape: int, below: int = 7, dtype: Any = np.int32) -> np.ndarray:
+    """Return integers from 0 to less than `below`, in no simple order."""
+    return (np.arange(prod(shape), dtype=np.int64) * 7919 % below).reshape(shape).astype(dtype)
+
+
+def flags(*shape: int) -> np.ndarray:
+    """Return bools, most of them true."""
+    return numbers(*shape) > 0
+
+
+def sizes(*values: int) -> np.ndarray:
+    """Return a shape, or other integers in the host's memory."""
+    return np.array(values, np.int32)
+
+
+def fed(value: Any, feeds: dict[Any, np.ndarray]) -> Any:
+    """Return a placeholder of unknown shape for an array, which is noted in `feeds`; for each of a list."""
+    import tagflow as tg
+
+    if isinstance(value, list):
+        return [fed(each, feeds) for each in value]
+    array = np.asarray(value)
+    tensor = tg.placeholder(array.dtype)
+    feeds[tensor] = array
+    return tensor
+
+
+# ---- random numbers
+
+
+def drawn(build: Callable[[Any, Any], Any]) -> Build:
+    """Return what builds a random operation of a fed shape."""
+
+    def program(n: int) -> Program:
+        import tagflow as tg
+
+        shape = tg.placeholder("int32", [2])
+        return Program(build(tg, shape), {shape: sizes(n // ROW, ROW)})
+
+    return program
+
+
+def categorical(n: int) -> Program:
+    """Return draws of four classes for each row."""
+    import tagflow as tg
+
+    logits, count = tg.placeholder("float32"), tg.placeholder("int32", [])
+    return Program(tg.categorical(logits, count), {logits: rows(n // 4), count: np.int32(4)})
+
+
+def shuffled(n: int) -> Program:
+    """Return rows in another order."""
+    import tagflow as tg
+
+    x = tg.placeholder("float32")
+    return Program(tg.random_shuffle(x), {x: rows(n)})
+
+
+# ---- variables
+
+
+def updated(update: Callable[[Any, Any, Any], Any]) -> Build:
+    """Return what builds a large variable and an update of it with fed rows."""
+
+    def program(n: int) -> Program:
+        import tagflow as tg
+
+        v, x = tg.Variable(tg.zeros([n // ROW, ROW])), tg.placeholder("float32")
+        return Program(update(tg, v, x), {x: rows(n)}, prepare=v.initializer)
+
+    return program
+
+
+def scattered(name: str) -> Build:
+    """Return what builds an update of all rows by their numbers."""
+    return updated(lambda tg, v, x: getattr(v, name)(tg.range(tg.shape(x)[0]), x).op)
+
+
+def initializer(n: int) -> Program:
+    """Return the initializer of random weights."""
+    import tagflow as tg
+
+    return Program(tg.Variable(tg.random_normal([n])).initializer)
+
+
+def adam(n: int) -> Program:
+    """Return a step of an optimizer."""
+    import tagflow as tg
+    from tagflow.training import AdamOptimizer
+
+    v = tg.Variable(tg.ones([n]))
+    train = AdamOptimizer(0.1).minimize(tg.reduce_sum(v * v))
+    return Program(train, prepare=tg.global_variables_initializer())
+
+
+# ---- arrays of values, and what loops save
+
+
+def array(use: Callable[[Any, Any, Any], Any], count: int = 100) -> Build:
+    """Return what builds a TensorArray of `count` rows, all written, and uses it."""
+
+    def program(n: int) -> Program:
+        import tagflow as tg
+
+        x = tg.placeholder("float32", [count, n // count])
+        ta = tg.TensorArray("float32", count).unstack(x)
+        return Program(use(tg, ta, x), {x: floats(count, n // count)})
+
+    return program
+
+
+def split(tg: Any, ta: Any, x: Any) -> Any:
+    """Return what is written in pieces and joined again."""
+    return tg.TensorArray("float32", 100, infer_shape=False).split(x, np.ones(100, np.int32)).concat()
+
+
+def gradient_writes(n: int) -> Program:
+    """Return the gradient of an array whose elements are used twice, so that its gradient array adds up."""
+    import tagflow as tg
+
+    x = tg.placeholder("float32", [10, n // 10])
+    ta = tg.TensorArray("float32", 10, clear_after_read=False).unstack(x)
+    y = tg.reduce_sum(ta.stack()) + tg.reduce_sum(ta.stack() * 2.0)
+    return Program(tg.gradients(y, [x]), {x: floats(10, n // 10)})
+
+
+def on_stack(n: int) -> Program:
+    """Return what is pushed and popped again."""
+    import tagflow as tg
+
+    x, handle = tg.placeholder("float32"), tg.stack(elem_type="float32")
+    pushed = tg.stack_push(handle, x)
+    with tg.control_dependencies([pushed]):
+        return Program(tg.stack_pop(handle), {x: floats(n)})
+
+
+def series(use: Callable[[Any, Any, int], Any], count: int = 100) -> Build:
+    """Return what builds a series of `count` rows and uses it; what makes one is an operation made for this."""
+
+    def program(n: int) -> Program:
+        from tagflow.ir.apply import apply
+
+        feeds: dict[Any, np.ndarray] = {}
+        made = apply(_series_maker(), fed(floats(count, n // count), feeds))
+        return Program(use(apply, made, n), feeds)
+
+    return program
+
+
+def _series_maker() -> str:
+    from tagflow.base.shapes import SCALAR
+    from tagflow.ir.definition import NotDifferentiable, all_definitions, define
+    from tagflow.ir.traits import Role
+    from tagflow.kernels.scheduler.series import Series
+
+    def kernel(xp: Any, value: Any) -> Any:
+        made = Series()
+        for index, row in enumerate(value):
+            made.put(index, row)
+        return made
+
+    if not any(each.type == "BenchSeries" for each in all_definitions()):
+        define(
+            "BenchSeries",
+            "rows: T -> series: series",
+            shape=lambda op: SCALAR,
+            role=Role.SERIES,
+            kernel=kernel,
+            gradient=NotDifferentiable("it is made for a bench"),
+        )
+    return "BenchSeries"
+
+
+def summed(apply: Any, rows: Any, n: int) -> Any:
+    """Return the sum of a series' slots, a tensor that can be fetched."""
+    from tagflow.base.dtypes import float32
+
+    return apply("SeriesSum", rows, sizes(1), dtype=float32)
+
+
+def joined(apply: Any, rows: Any, n: int) -> Any:
+    """Return a series' slots joined."""
+    from tagflow.base.dtypes import float32
+
+    return apply("SeriesConcat", rows, sizes(0), dtype=float32)
+
+
+def unwritten(apply: Any, rows: Any, n: int) -> Any:
+    """Return zeros in place of a slot that was never written."""
+    from tagflow.base.dtypes import float32
+
+    return apply("SeriesReadOrZeros", rows, np.int64(-1), sizes(n), dtype=float32)
+
+
+def nested(apply: Any, rows: Any, n: int) -> Any:
+    """Return the sum of a series of series."""
+    return summed(apply, apply("SeriesSumSeries", apply("SeriesSpread", rows, rows)), n)
+
+
+# ---- other programs
+
+
+def fused(n: int) -> Program:
+    """Return a chain of operations that become one."""
+    import tagflow as tg
+
+    x = tg.placeholder("float32", [n])
+    return Program(tg.tanh(x * 2.0 + 1.0) * x, {x: floats(n)})
+
+
+def products(n: int) -> Program:
+    """Return a sum of products, as the gradients of a loop's weights are, of as many elements."""
+    from tagflow.ir.apply import apply
+
+    feeds: dict[Any, np.ndarray] = {}
+    side = int(n**0.5)
+    total = apply("ProductSumBegin", fed(np.zeros((side, side), np.float32), feeds))
+    a, b = (fed(floats(100, side), feeds) for _ in range(2))
+    for _ in range(2):
+        total = apply("ProductSumAdd", total, a, b)
+    return Program(apply("ProductSumEnd", total, dtype="float32", shape=[side, side]), feeds)
+
+
+def gradients_of_softmax(n: int) -> Program:
+    """Return the gradient of a function of a softmax."""
+    import tagflow as tg
+
+    x = tg.placeholder("float32", [None, ROW])
+    return Program(tg.gradients(tg.reduce_sum(tg.square(tg.softmax(x))), [x]), {x: rows(n)})
+
+
+def of_placeholder(use: Callable[[Any, Any], Any], **options: Any) -> Build:
+    """Return what builds something from a fed vector."""
+
+    def program(n: int) -> Program:
+        import tagflow as tg
+
+        x = tg.placeholder("float32", [None])
+        return Program(use(tg, x), {x: floats(n)}, options=options)
+
+    return program
+
+
+def across_devices(tg: Any, x: Any) -> Any:
+    """Return what is computed on one device and used on another."""
+    with tg.device("/cpu:0"):
+        y = tg.tanh(x)
+    with tg.device("/cpu:1"):
+        return tg.reduce_max(y)
+
+
+def watched(n: int) -> Program:
+    """Return what is watched while it is computed."""
+    program = of_placeholder(lambda tg, x: tg.exp(x))(n)
+    program.watched = True
+    return program
+
+
+PROGRAMS: dict[str, Build] = {
+    "Assert": of_placeholder(lambda tg, x: tg.assert_less(x, 1.0)),
+    "AssignAddVariable": updated(lambda tg, v, x: v.assign_add(x).op),
+    "AssignAddVariable: fetched": updated(lambda tg, v, x: v.assign_add(x)),
+    "AssignSubVariable": updated(lambda tg, v, x: v.assign_sub(x).op),
+    "AssignVariable": updated(lambda tg, v, x: v.assign(x).op),
+    "AssignVariable: Adam": adam,
+    "AssignVariable: initializer": initializer,
+    "Categorical": categorical,
+    "Exp: under check_numerics": of_placeholder(lambda tg, x: tg.exp(x), check_numerics=True),
+    "Exp: in the reference executor": of_placeholder(lambda tg, x: tg.exp(x), executor="reference"),
+    "Exp: under a limit of memory": of_placeholder(lambda tg, x: tg.exp(x), memory_limit="4GiB"),
+    "Erf: under a limit of memory": of_placeholder(lambda tg, x: tg.erf(x), memory_limit="4GiB"),
+    "Fused": fused,
+    "GetSessionHandle": of_placeholder(lambda tg, x: tg.get_session_handle(tg.exp(x))),
+    "Print": of_placeholder(lambda tg, x: tg.reduce_max(tg.print_(x, [x], "of many:"))),
+    "ProductSumAdd": products,
+    "ProductSumBegin": products,
+    "ProductSumEnd": products,
+    "PyFunction": of_placeholder(lambda tg, x: tg.py_function(np.sin, [x], "float32", blocking=True)),
+    "RandomShuffle": shuffled,
+    "RandomStandardNormal": drawn(lambda tg, shape: tg.random_normal(shape)),
+    "RandomUniform": drawn(lambda tg, shape: tg.random_uniform(shape)),
+    "RandomUniformInt": drawn(lambda tg, shape: tg.random_uniform(shape, maxval=9, dtype="int32")),
+    "ReadVariable": updated(lambda tg, v, x: v.read_value()),
+    "Recv": of_placeholder(across_devices, devices=2),
+    "ScatterAdd": scattered("scatter_add"),
+    "ScatterSub": scattered("scatter_sub"),
+    "ScatterUpdate": scattered("scatter_update"),
+    "SeriesAdd": series(lambda apply, rows, n: summed(apply, apply("SeriesAdd", rows, rows), n)),
+    "SeriesConcat": series(joined),
+    "SeriesReadOrZeros": series(unwritten),
+    "SeriesSplit": series(lambda apply, rows, n: summed(apply, apply("SeriesSplit", joined(apply, rows, n), rows), n)),
+    "SeriesSpread": series(lambda apply, rows, n: summed(apply, apply("SeriesSpread", 1.0, rows), n)),
+    "SeriesSum": series(summed),
+    "SeriesSumSeries": series(nested, 10),
+    "Softmax: gradients": gradients_of_softmax,
+    "StackPop": on_stack,
+    "StackPush": on_stack,
+    "TensorArrayConcat": array(lambda tg, ta, x: ta.concat()),
+    "TensorArrayGather": array(lambda tg, ta, x: ta.gather(tg.range(0, 100, 2))),
+    "TensorArrayGrad": gradient_writes,
+    "TensorArrayRead": array(lambda tg, ta, x: ta.read(1), 2),
+    "TensorArrayScatter": array(lambda tg, ta, x: tg.TensorArray("float32", 100).scatter(tg.range(100), x).stack()),
+    "TensorArraySplit": array(split),
+    "TensorArrayStack": array(lambda tg, ta, x: ta.stack()),
+    "TensorArrayUnstack": array(lambda tg, ta, x: ta.size()),
+    "TensorArrayWrite": array(lambda tg, ta, x: tg.TensorArray("float32", 1).write(0, x).size(), 2),
+    "TruncatedNormal": drawn(lambda tg, shape: tg.truncated_normal(shape)),
+    "Watch": watched,
+}
