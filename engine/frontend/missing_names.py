@@ -42,8 +42,8 @@ def _hint(name: str) -> str | None:
         return f"{_PACKAGE}.training, which has the optimizers"
     if name in _FLAT:
         functions = [n for n in __dir__() if name == "nn" and _is_of_nn(_contents()[n])]
-        listed = f", {', '.join(functions)} too" if functions else ""
-        return f"{_PACKAGE}.f for tf.{name}.f: all functions are here{listed}"
+        listed = f"; of tf.nn {', '.join(functions)}" if functions else ""
+        return f"{_PACKAGE}.f for tf.{name}.f, as all functions are in one place{listed}"
     known = name_here(name)
     if known is not None:
         return f"{_PACKAGE}.{known}"

@@ -49,7 +49,7 @@ def load_cupy(wanted: bool | None) -> Any:
         if wanted is None:
             return None
         raise CudaUnavailable(
-            f"CuPy, which computes on a GPU, can not be imported: {error}", hint="pip install 'tagflow[cuda]'"
+            f"CuPy, which computes on a GPU, can not be imported: {error}", hint="pip install '.[cuda]'"
         ) from error
     return cupy
 

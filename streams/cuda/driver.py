@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from ...base.errors import TagflowError
 
 _PORTABLE = 1  # CU_MEMHOSTREGISTER_PORTABLE: page-locked for all contexts
-_HINT = "install tagflow[cuda] as the README says, on a machine with an NVIDIA driver"
+_HINT = "pip install '.[cuda]', as docs/gpu.md says, on a machine with an NVIDIA driver"
 
 
 class CudaUnavailable(TagflowError):

@@ -10,3 +10,17 @@ def test_make_installs_what_the_build_needs():
     needed = tomllib.loads((ROOT / "pyproject.toml").read_text())["build-system"]["requires"]
     line = re.search(r"^BUILD_REQUIRES := (.*)$", (ROOT / "Makefile").read_text(), re.M)
     assert sorted(re.findall("'(.*?)'", line[1])) == sorted(needed)
+
+
+def test_a_source_distribution_has_what_the_readme_links_to():
+    told = (ROOT / "MANIFEST.in").read_text().split()
+    for link in re.findall(r"\]\((?!http)([^)#]+)", (ROOT / "README.md").read_text()):
+        first = link.partition("/")[0]
+        assert first in told or (first.endswith(".md") and "*.md" in told) or first == "LICENSE", link
+    assert {"tests", "Makefile", "mkdocs.yml"} <= set(told)
+
+
+def test_what_only_the_demo_uses_is_no_dependency():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    names = {re.match(r"[\w.-]+", each)[0] for each in project["dependencies"]}
+    assert names == {"numpy", "scipy", "ml_dtypes", "threadpoolctl"}

@@ -1,4 +1,5 @@
 import math
+import subprocess
 import sys
 
 import numpy as np
@@ -198,6 +199,23 @@ def test_an_interrupt_ends_cleanly(capsys, monkeypatch):
     monkeypatch.setattr("tagflow.demo.training.load_text", interrupted)
     assert main(["demo"]) == 130
     assert capsys.readouterr().err == "interrupted\n"
+
+
+def test_the_module_is_the_command():
+    done = subprocess.run([sys.executable, "-m", "tagflow", "--version"], capture_output=True, text=True, check=True)
+    assert done.stdout == f"tagflow {tg.__version__}\n"
+
+
+def test_without_rich_the_demo_says_what_to_install(capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "rich", None)
+    monkeypatch.setattr("tagflow.cli.find_spec", lambda name: None)
+    assert main(["demo"]) == 1
+    assert "pip install '.[demo]'" in capsys.readouterr().err
+
+
+def test_info_says_that_half_precision_is_slow(capsys):
+    assert main(["info"]) == 0
+    assert "bfloat16" in capsys.readouterr().out
 
 
 def test_info_names_versions_the_build_and_devices(capsys):

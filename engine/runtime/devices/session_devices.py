@@ -204,7 +204,7 @@ def _listed(wanted: object) -> list[str | Device]:
                 f"{each.name} copies, but can not compute",
                 wanted="a device with an array library",
                 got=repr(each),
-                hint="a GPU computes where CuPy is installed: pip install 'tagflow[cuda]'",
+                hint="a GPU computes where CuPy is installed: pip install '.[cuda]'",
             )
     devices = [each for each in listed if isinstance(each, (str, HostDevice)) or _has_arrays(each)]
     if isinstance(wanted, str) or len(devices) != len(listed):
