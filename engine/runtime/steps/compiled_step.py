@@ -141,6 +141,13 @@ class CompiledStep:
         """Return the fed values as arrays, checked against dtype and static shape."""
         return [feed.convert(value) for feed, value in zip(self.feeds, values)]
 
+    def as_they_are(self, values: Sequence[Any]) -> list[np.ndarray[Any, Any]] | None:
+        """Return the fed values if all of them are arrays that fit."""
+        for feed, value in zip(self.feeds, values):
+            if type(value) is not np.ndarray or not feed.takes(value):
+                return None
+        return list(values)
+
     def converts_much(self, values: Sequence[Any]) -> bool:
         """Say whether `convert` copies large arrays."""
         return any(map(Feed.is_long, self.feeds, values))

@@ -42,9 +42,13 @@ class Feed:
 
     def convert(self, value: Any) -> np.ndarray[Any, Any]:
         """Return an array, the same one if it fits; DtypeError or ShapeError if the value does not."""
-        if type(value) is np.ndarray and value.dtype is self._dtype and self._fits(value.shape):
+        if type(value) is np.ndarray and self.takes(value):
             return value
         return convert_feed(self.tensor, value)
+
+    def takes(self, array: np.ndarray[Any, Any]) -> bool:
+        """Say whether an array fits as it is."""
+        return array.dtype is self._dtype and self._fits(array.shape)
 
     def is_long(self, value: Any) -> bool:
         """Say whether `value` is a large array that `convert` copies, which takes a while."""
@@ -81,7 +85,7 @@ class Request:
         Whether some of the tensors are handles and not values.
     """
 
-    __slots__ = ("_is_repeated", "_own", "_pack", "_places", "has_handles", "targets", "tensors")
+    __slots__ = ("_may_be_large", "_own", "_pack", "_places", "has_handles", "targets", "tensors")
 
     def __init__(self, structure: Any, elements: Sequence[Tensor | Operation]) -> None:
         self.tensors = tuple(dict.fromkeys(e for e in elements if isinstance(e, Tensor)))
@@ -89,14 +93,14 @@ class Request:
         place = {tensor: k for k, tensor in enumerate(self.tensors)}
         self._places = [place[e] if isinstance(e, Tensor) else None for e in elements]
         counts = Counter(self._places)
-        self._is_repeated = [counts[k] > 1 for k in range(len(self.tensors))]
+        self._may_be_large = [(k, counts[k] > 1) for k, tensor in enumerate(self.tensors) if _may_be_large(tensor)]
         self._pack = _packer(structure)
         self.has_handles = not all(tensor.dtype.is_value for tensor in self.tensors)
         self._own = _own_or_handle if self.has_handles else own
 
     def copies_much(self, values: list[Any]) -> bool:
         """Say whether packing copies large arrays, which takes a while."""
-        for place, repeated in enumerate(self._is_repeated):
+        for place, repeated in self._may_be_large:
             if getattr(values[place], "nbytes", 0) >= copies.LARGE and (repeated or _is_copied(values, place)):
                 return True
         return False
@@ -105,6 +109,11 @@ class Request:
         """Put one value for each of `tensors` into the structure of the fetches; an operation gives None."""
         own = self._own
         return self._pack([None if place is None else own(values, place) for place in self._places])
+
+
+def _may_be_large(tensor: Tensor) -> bool:
+    count, dtype = tensor.shape.num_elements, tensor.dtype.numpy
+    return count is None or dtype is None or count * dtype.itemsize >= copies.LARGE
 
 
 def _packer(structure: Any) -> Callable[[list[Any]], Any]:

@@ -198,10 +198,11 @@ class StepRunner:
         if timeout == 0.0:
             raise self._no_time()
         calls = self.environment.long_calls
-        if calls is not None and step.converts_much(values):
+        feeds = step.as_they_are(values)
+        if feeds is None and calls is not None and step.converts_much(values):
             feeds = await calls(step.convert, values)
             self.check_admits()
-        else:
+        elif feeds is None:
             feeds = step.convert(values)
         if self._has_device_arrays:
             feeds = await self._within_reach(step, feeds)
