@@ -39,6 +39,7 @@ LAYERS = {
     "tagflow": 8,
     "tagflow.demo": 9,
     "tagflow.cli": 10,
+    "tagflow.__main__": 11,
 }
 
 # Within one layer these rooms stand on each other: each may import those of lower floors.

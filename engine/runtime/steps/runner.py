@@ -197,13 +197,9 @@ class StepRunner:
     ) -> Any:
         if timeout == 0.0:
             raise self._no_time()
-        calls = self.environment.long_calls
         feeds = step.as_they_are(values)
-        if feeds is None and calls is not None and step.converts_much(values):
-            feeds = await calls(step.convert, values)
-            self.check_admits()
-        elif feeds is None:
-            feeds = step.convert(values)
+        if feeds is None:
+            feeds = await self._converted(step, values)
         if self._has_device_arrays:
             feeds = await self._within_reach(step, feeds)
             self.check_admits()
@@ -228,8 +224,8 @@ class StepRunner:
                     await self._releasing
             if request.has_handles:
                 fetched = self._handles(fetched)
-            if calls is not None and request.copies_much(fetched):
-                result = await calls(request.pack, fetched)
+            if request.copies_much(fetched) and self.environment.long_calls is not None:
+                result = await self.environment.long_calls(request.pack, fetched)
             else:
                 result = request.pack(fetched)
         except BaseException as error:
@@ -245,6 +241,15 @@ class StepRunner:
             TensorHandle(each, devices, self.environment.long_calls) if isinstance(each, KeptTensor) else each
             for each in fetched
         ]
+
+    async def _converted(self, step: CompiledStep, values: Sequence[Any]) -> list[Any]:
+        """Return fed values as arrays that fit, made in a thread if that takes long."""
+        calls = self.environment.long_calls
+        if calls is None or not step.converts_much(values):
+            return step.convert(values)
+        feeds = await calls(step.convert, values)
+        self.check_admits()
+        return feeds  # type: ignore[no-any-return]
 
     async def _within_reach(self, step: CompiledStep, feeds: list[Any]) -> list[Any]:
         """Return fed values with copies in the host's memory of those that are on another device than reads them."""
