@@ -227,7 +227,7 @@ if not _typing.TYPE_CHECKING:  # for which a module with `__getattr__` has all n
     from .frontend.missing_names import __getattr__ as __getattr__
 
 __version__ = "0.1.0"
-bool = _bool
+bool: DType = _bool
 __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, range, round, slice
     "Assert",
     "BranchMismatchError",

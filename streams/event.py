@@ -64,9 +64,9 @@ class Event(Generic[T]):
     )
 
     def __init__(self, stream: Stream | None = None, kind: str = "") -> None:
-        self.stream = stream
-        self.kind = kind
-        self.nbytes = 0
+        self.stream: Stream | None = stream
+        self.kind: str = kind
+        self.nbytes: int = 0
         self.began: float | None = None
         self.ended: float | None = None
         self._lock = Lock()  # guards the two lists until the event is done

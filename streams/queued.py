@@ -42,12 +42,12 @@ class StreamOp:
         nbytes: int | Callable[[], int],
         submitted: float,
     ) -> None:
-        self.event = event
+        self.event: Event[Any] = event
         self.nbytes = nbytes
         self.work = work
         self.after = tuple(after)
         self.uses = tuple(uses)
-        self.submitted = submitted
+        self.submitted: float = submitted
         self._seen = 0  # so many events of `after` are done
         self._asked = -1  # index of the event that `call` listens to, so that it is not asked twice
 

@@ -56,11 +56,11 @@ class DiskTier:
     """
 
     def __init__(self, directory: str | os.PathLike[str], limit: int | None, clock: Clock) -> None:
-        self.directory = os.fspath(directory)
+        self.directory: str = os.fspath(directory)
         self.limit = limit
         self.peak_bytes = self._live = 0
-        self.writing = ThreadStream("disk/write", clock)
-        self.reading = ThreadStream("disk/read", clock)
+        self.writing: ThreadStream = ThreadStream("disk/write", clock)
+        self.reading: ThreadStream = ThreadStream("disk/read", clock)
         try:
             self._file, path = tempfile.mkstemp(prefix="tagflow-swap-", dir=self.directory)
         except OSError as error:

@@ -82,7 +82,7 @@ class SwapEntry(SwappableArray):
         super().__init__(array)
         self.state = State.RESIDENT
         self.shape, self.dtype, self.size = array.shape, array.dtype, array.nbytes
-        self.saved_at = saved_at
+        self.saved_at: float = saved_at
         self.fetch = fetch
         self.location: Any = None
         self.copy: Event[Any] | None = None

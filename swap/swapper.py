@@ -64,8 +64,8 @@ class StepSwapper:
         assert counted is not None
         assert limit is not None
         assert isinstance(policy.minimum, int)
-        self.counts = SwapCounts(name, limit)
-        self.copies = SwapCopies(self.counts)
+        self.counts: SwapCounts = SwapCounts(name, limit)
+        self.copies: SwapCopies = SwapCopies(self.counts)
         self.waiting = 0
         self._device, self._tiers = device, tiers
         self._pool: Memory = pool

@@ -70,9 +70,9 @@ class Tiers:
         limit, most = policy.host_limit, policy.disk_limit
         assert limit is None or isinstance(limit, int)
         assert most is None or isinstance(most, int)
-        self.host = HostTier(limit)
-        self.staging = HostTier(None)
-        self.disk = None if policy.disk is None else DiskTier(policy.disk, most, clock)
+        self.host: HostTier = HostTier(limit)
+        self.staging: HostTier = HostTier(None)
+        self.disk: DiskTier | None = None if policy.disk is None else DiskTier(policy.disk, most, clock)
 
     def stage(self, device: SwapSupport, shape: tuple[int, ...], dtype: np.dtype[Any], size: int) -> Array | None:
         """Return host memory for a value on its way to the file; None while others fill the staging memory."""

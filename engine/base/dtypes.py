@@ -28,8 +28,8 @@ class DType:
     __slots__ = ("name", "numpy")
 
     def __init__(self, name: str, numpy: np.dtype[Any] | None) -> None:
-        self.name = name
-        self.numpy = numpy
+        self.name: str = name
+        self.numpy: np.dtype[Any] | None = numpy
 
     @property
     def is_floating(self) -> bool:
@@ -115,24 +115,24 @@ class DType:
 
 _FLOATING = ("float16", "float32", "float64", "bfloat16")
 
-bool_ = DType("bool", np.dtype(np.bool_))
-int8 = DType("int8", np.dtype(np.int8))
-int16 = DType("int16", np.dtype(np.int16))
-int32 = DType("int32", np.dtype(np.int32))
-int64 = DType("int64", np.dtype(np.int64))
-uint8 = DType("uint8", np.dtype(np.uint8))
-uint16 = DType("uint16", np.dtype(np.uint16))
-uint32 = DType("uint32", np.dtype(np.uint32))
-uint64 = DType("uint64", np.dtype(np.uint64))
-float16 = DType("float16", np.dtype(np.float16))
-float32 = DType("float32", np.dtype(np.float32))
-float64 = DType("float64", np.dtype(np.float64))
-bfloat16 = DType("bfloat16", np.dtype(ml_dtypes.bfloat16))
-complex64 = DType("complex64", np.dtype(np.complex64))
-complex128 = DType("complex128", np.dtype(np.complex128))
-string = DType("string", np.dtypes.StringDType())
-resource = DType("resource", None)
-series = DType("series", None)
+bool_: DType = DType("bool", np.dtype(np.bool_))
+int8: DType = DType("int8", np.dtype(np.int8))
+int16: DType = DType("int16", np.dtype(np.int16))
+int32: DType = DType("int32", np.dtype(np.int32))
+int64: DType = DType("int64", np.dtype(np.int64))
+uint8: DType = DType("uint8", np.dtype(np.uint8))
+uint16: DType = DType("uint16", np.dtype(np.uint16))
+uint32: DType = DType("uint32", np.dtype(np.uint32))
+uint64: DType = DType("uint64", np.dtype(np.uint64))
+float16: DType = DType("float16", np.dtype(np.float16))
+float32: DType = DType("float32", np.dtype(np.float32))
+float64: DType = DType("float64", np.dtype(np.float64))
+bfloat16: DType = DType("bfloat16", np.dtype(ml_dtypes.bfloat16))
+complex64: DType = DType("complex64", np.dtype(np.complex64))
+complex128: DType = DType("complex128", np.dtype(np.complex128))
+string: DType = DType("string", np.dtypes.StringDType())
+resource: DType = DType("resource", None)
+series: DType = DType("series", None)
 
 ALL = (
     bool_,

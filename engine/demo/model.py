@@ -50,9 +50,9 @@ class CharacterModel:
     """
 
     def __init__(self, weights: Mapping[str, Array]) -> None:
-        self.variables = {name: tg.Variable(value, name=name) for name, value in weights.items()}
-        self.units = len(weights["recurrent"])
-        self.characters = len(weights["embedding"])
+        self.variables: dict[str, Any] = {name: tg.Variable(value, name=name) for name, value in weights.items()}
+        self.units: int = len(weights["recurrent"])
+        self.characters: int = len(weights["embedding"])
 
     def states(self, characters: Any, h: Any, c: Any) -> tuple[Any, Any, Any]:
         """Read characters and return the outputs after each, and the last state.

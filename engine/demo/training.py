@@ -132,7 +132,7 @@ class Program:
         self.batch = batch
         self.spare, self.swap = spare, swap
         with tg.Graph(seed).as_default() as self.graph:
-            self.model = CharacterModel(weights)
+            self.model: CharacterModel = CharacterModel(weights)
             self._build_training()
             self._build_writing(newline)
             self.initialize = tg.global_variables_initializer()
@@ -157,7 +157,7 @@ class Program:
         self.draws = tg.placeholder_with_default(tg.random_uniform([_LONGEST]), [None], name="draws")
         self.temperature = tg.placeholder("float32", [], name="temperature")
         self.minimum = tg.placeholder("int32", [], name="minimum")
-        self.text = self.model.write(self.prompt, self.draws, self.temperature, self.minimum, newline)
+        self.text: Any = self.model.write(self.prompt, self.draws, self.temperature, self.minimum, newline)
 
     def fresh_state(self) -> list[Array]:
         """Return zeros for the state."""

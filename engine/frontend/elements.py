@@ -20,9 +20,9 @@ class Elements:
     def __init__(self, elems: Any, function: str, reverse: bool = False, from_first: bool = False) -> None:
         self.function = function
         self.reverse = reverse
-        self.tensors = nest.map_structure(convert_to_tensor, elems)
+        self.tensors: Any = nest.map_structure(convert_to_tensor, elems)
         tensors = nest.flatten(self.tensors)
-        self.count = _common_length(tensors, function)
+        self.count: int | Tensor = _common_length(tensors, function)
         if from_first and isinstance(self.count, int) and self.count == 0:
             raise ShapeError(
                 f"{function} was given no elements and no initializer",
@@ -30,7 +30,7 @@ class Elements:
                 got=0,
                 hint="give it an initializer",
             )
-        self.arrays = [TensorArray(t.dtype, self.count).unstack(t) for t in tensors]
+        self.arrays: list[TensorArray] = [TensorArray(t.dtype, self.count).unstack(t) for t in tensors]
 
     def place(self, k: Any) -> Any:
         """Return the index of the element that is gone through as number `k`."""

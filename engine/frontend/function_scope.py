@@ -41,7 +41,7 @@ class FunctionScope:
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self.number = next(_numbers)
+        self.number: int = next(_numbers)
 
     @contextmanager
     def call(self) -> Iterator[None]:

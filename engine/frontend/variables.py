@@ -111,8 +111,8 @@ class Variable(Operators, metaclass=_Kept):
         dtype: Any = None,
         shape: Any = None,
     ) -> None:
-        self.name = scoped_name(name or "Variable")
-        self.trainable = trainable
+        self.name: str = scoped_name(name or "Variable")
+        self.trainable: bool = trainable
         graph = scopes.get_default_graph()
         with scopes.within(region=graph.root, control_inputs=(), name=self.name):
             self._build(initial_value, dtype, shape)
@@ -122,7 +122,7 @@ class Variable(Operators, metaclass=_Kept):
 
     def _build(self, initial_value: Any, dtype: Any, shape: Any) -> None:
         made = call(initial_value, (), "the initial value of a variable") if callable(initial_value) else initial_value
-        self.initial_value = convert_to_tensor(made, dtype, name="initial_value")
+        self.initial_value: Tensor = convert_to_tensor(made, dtype, name="initial_value")
         self.dtype: DType = self.initial_value.dtype
         self.shape = self.initial_value.shape if shape is None else Shape(shape)
         self.handle: Tensor = apply(

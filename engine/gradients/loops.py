@@ -45,14 +45,17 @@ class WhileGradient:
         self.op = op
         self.outside = outside
         self.forward = op.regions[1]
-        self.totals = [walk.total(outside, t) for t in op.outputs]
+        self.totals: list[Any] = [walk.total(outside, t) for t in op.outputs]
         self.saved = list(zip(saved_outputs(op), self.totals[num_results(op) :], strict=True))
-        self.variables = [i for i in range(num_results(op)) if self.forward.params[i] in walk.active]
+        self.variables: list[int] = [i for i in range(num_results(op)) if self.forward.params[i] in walk.active]
         self.inits: list[Tensor] = []
         self.cond = new_region("gradient of the loop predicate")
         self.body = new_region("gradient of the loop body")
-        self.starts = op.inputs  # of whom the loop's last cotangents are
-        self.attrs = {"parallel_iterations": op.attrs["parallel_iterations"], "swap_memory": op.attrs["swap_memory"]}
+        self.starts: list[Tensor] = op.inputs  # of whom the loop's last cotangents are
+        self.attrs: dict[str, Any] = {
+            "parallel_iterations": op.attrs["parallel_iterations"],
+            "swap_memory": op.attrs["swap_memory"],
+        }
         self.finish: list[tuple[Tensor, Callable[[], Any]]] = []
 
     def build(self) -> None:
@@ -66,7 +69,7 @@ class WhileGradient:
             self._leave(self._walk_body())
         with scopes.inside(self.cond):
             self.cond.results.append(self.cond.params[0] > 0)
-        self.gradient = make_while(
+        self.gradient: Operation = make_while(
             self.inits,
             self.cond,
             self.body,

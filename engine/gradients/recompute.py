@@ -202,12 +202,12 @@ class Rerun:
             for param in op.regions[1].params:
                 region.add_param(param.dtype, param.shape, f"{param.op.name}/again")
         index = body.params[0]
-        self.mirror = Recompute(body, op.regions[1], index)
+        self.mirror: Recompute = Recompute(body, op.regions[1], index)
         with scopes.inside(cond):
             cond.results = [cond.params[0] < stop]
         with scopes.inside(body):
             body.results = [index + constant(1, int64), *map(body.resolve, op.regions[1].results)]
-        self.op = make_while([first, *inits], cond, body, name=f"{op.name}/again", source=op.source, **attrs)
+        self.op: Operation = make_while([first, *inits], cond, body, name=f"{op.name}/again", source=op.source, **attrs)
         self.op.device = op.device
 
     @staticmethod

@@ -41,10 +41,10 @@ class Graph:
     """
 
     def __init__(self, seed: int | None = 0) -> None:
-        self.seed = checked_seed(seed)
+        self.seed: int = checked_seed(seed)
         self.version = 0
         self.finalized = False
-        self.root = Region(self, None, "graph")
+        self.root: Region = Region(self, None, "graph")
         self.collections: dict[str, list[Any]] = {}
         self.kept_variables: dict[int, dict[tuple[str, int], Any]] = {}  # by the function that made them, and name
         self.unfeedable: set[Tensor] = set()  # their value was used while building, as an axis or a shape

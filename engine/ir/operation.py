@@ -112,17 +112,17 @@ class Operation:
     ) -> None:
         if region.graph.finalized:
             region.graph.check_open()
-        self.region = region
-        self.type = type
-        self.name = name
+        self.region: Region = region
+        self.type: str = type
+        self.name: str = name
         self.inputs = list(inputs)
-        self.outputs = [Tensor(self, i, dtype, shape) for i, (dtype, shape) in enumerate(outputs)]
-        self.control_inputs = list(dict.fromkeys(control_inputs))
-        self.attrs = attrs or {}
-        self.regions = tuple(regions)
-        self.device = device
-        self.source = source
-        self.origin = origin
+        self.outputs: list[Tensor] = [Tensor(self, i, dtype, shape) for i, (dtype, shape) in enumerate(outputs)]
+        self.control_inputs: list[Operation] = list(dict.fromkeys(control_inputs))
+        self.attrs: dict[str, Any] = attrs or {}
+        self.regions: tuple[Region, ...] = tuple(regions)
+        self.device: str = device
+        self.source: Source | None = source
+        self.origin: Origin | None = origin
         for inner in self.regions:
             inner.owner = self
         for tensor in self.inputs:

@@ -46,10 +46,10 @@ class Region:
     )
 
     def __init__(self, graph: Graph, parent: Region | None, role: str) -> None:
-        self.graph = graph
-        self.parent = parent
+        self.graph: Graph = graph
+        self.parent: Region | None = parent
         self.owner: Operation | None = None
-        self.role = role
+        self.role: str = role
         self.operations: list[Operation] = []
         self.params: list[Tensor] = []
         self._places: dict[Tensor, int] = {}

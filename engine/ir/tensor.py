@@ -251,7 +251,7 @@ class Tensor(Operators):
 
     def __init__(self, op: Operation, index: int, dtype: DType, shape: Shape) -> None:
         self.op = op
-        self.index = index
+        self.index: int = index
         self.dtype = dtype
         self.shape = shape
         self._consumers: dict[Operation, None] = {}

@@ -115,7 +115,7 @@ class Session(SessionState):
                 hint="tagflow.Session(tensor.graph); give what it is to compute to run()",
             )
         # Each operation is looked at by itself, and nothing is computed for an iteration that may never come.
-        self.settings = replace(settings, fuse=False, block_bytes=0) if check_numerics else settings
+        self.settings: Settings = replace(settings, fuse=False, block_bytes=0) if check_numerics else settings
         resources, opened = ResourceManager(), open_devices(devices, settings)
         set_limits(opened, memory_limit)
         self._scope = PersistentScope(Scope(graph.root))

@@ -50,7 +50,7 @@ cdef int _gather(
         return 0
     rank = PyArray_NDIM(x)
     axis = <int>node.params[0] + (rank if node.params[0] < 0 else 0)
-    if not 0 <= axis < rank:
+    if not 0 <= axis < rank or product(PyArray_DIMS(x), 0, axis) == 0:
         return 0
     memcpy(dims, PyArray_DIMS(x), axis * sizeof(cnp.npy_intp))
     if indices.rank:
@@ -77,14 +77,14 @@ cdef void _take(const void* arguments, int part, int parts) noexcept nogil:
     cdef char* data = taking.indices.data if taking.indices.data != NULL else <char*>&taking.index
     cdef const char* source = taking.source
     cdef char* target = place_of(arguments, taking.target) + start * taking.size
-    cdef cnp.npy_intp outer, i
-    for i in range(start, stop):
-        if not 0 <= integer_at(data, taking.index_size, i) < taking.length:
-            decline(arguments)
-            return
+    cdef cnp.npy_intp outer, i, index
     for outer in range(taking.outer):
         for i in range(start, stop):
-            memcpy(target, source + integer_at(data, taking.index_size, i) * taking.size, taking.size)
+            index = integer_at(data, taking.index_size, i)  # once: who has fed it may write to it meanwhile
+            if not 0 <= index < taking.length:
+                decline(arguments)
+                return
+            memcpy(target, source + index * taking.size, taking.size)
             target += taking.size
         target += (taking.indices.size - (stop - start)) * taking.size
         source += taking.length * taking.size

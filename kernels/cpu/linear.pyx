@@ -11,7 +11,7 @@ from scipy.linalg.cython_blas cimport dgemm, sgemm
 
 import numpy as np
 
-from tagflow.kernels.core.cost cimport leave
+from tagflow.kernels.core.cost cimport Py_CLEAR, leave
 from tagflow.kernels.core.table cimport Native, Node, Table, Work, output_type
 from tagflow.kernels.core.values cimport Counters, Value, hold
 from tagflow.kernels.cpu.arrays cimport (
@@ -228,6 +228,7 @@ cdef inline void _compute(const Table* table, Product* p, Work* work, real* _) n
         leave(work, _part_double, cost, max(p.rows, p.columns) // PANEL)
     else:
         _block(p, 0, p.rows, 0, p.columns, <real*>p.data)
+        Py_CLEAR(work.kept)
 
 
 cdef void multiply_columns(
@@ -247,6 +248,7 @@ cdef void multiply_columns(
     p.rows, p.columns, p.inner = p.a.columns, p.b.columns, rows
     p.adds, p.data, p.total = True, PyArray_DATA(total), before
     if p.rows == 0 or p.columns == 0:
+        Py_CLEAR(work.kept)
         return
     if PyArray_ITEMSIZE(total) == sizeof(float):
         _compute(table, p, work, <float*>NULL)

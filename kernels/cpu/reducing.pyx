@@ -97,6 +97,8 @@ cdef int _reduce_walk(
         if fold.walk.target[d] and fold.cut < 0:
             fold.cut = d
     cost = x.size * PACE + x.size // fold.walk.dims[fold.walk.rank - 1] * ROW
+    if x.rank == 0:
+        cost = -1  # at once, as it may lie in the iteration, which is freed when the step is cancelled
     parts = 1 if fold.cut < 0 else <int>min(MOST_PARTS, fold.walk.dims[fold.cut])
     return do_or_leave(table, work, _fold, cost, parts, output)
 

@@ -24,7 +24,7 @@ cdef inline Allowance* elsewhere(Store* store) noexcept nogil:
 
 cdef inline void enter_allowance(Store* store, Allowance* allowance) noexcept nogil:
     """Let what this thread allocates count on an allowance."""
-    allowance.thread, allowance.next, allowance.refusals = pthread_self(), store.elsewhere, 0
+    allowance.thread, allowance.next, allowance.refusals, allowance.held = pthread_self(), store.elsewhere, 0, 0
     store.elsewhere = allowance
 
 
@@ -51,7 +51,7 @@ cdef inline bint refuses(Store* store, int64_t size) noexcept nogil:
 cdef inline bint _refuses_elsewhere(Store* store, Allowance* allowance, int64_t size) noexcept nogil:
     if size <= allowance.limit - store.live:
         return False
-    allowance.refused = size
+    allowance.refused = allowance.held + size
     allowance.refusals += 1
     store.refusals += 1
     return True
@@ -115,6 +115,8 @@ cdef inline void enter_block(Store* store, Block* block) noexcept nogil:
     """Count a block on the account of who allocates now."""
     cdef Allowance* allowance = elsewhere(store)
     block.account = store.account if allowance == NULL else allowance.account
+    if allowance != NULL:
+        allowance.held += block.size
     if block.account != NULL:
         block.account.references += 1
         charge_account(store, block.account, block.size)
@@ -123,6 +125,9 @@ cdef inline void enter_block(Store* store, Block* block) noexcept nogil:
 cdef inline void uncharge(Store* store, Block* block) noexcept nogil:
     """Count a block no longer."""
     cdef Account* account = block.account
+    cdef Allowance* allowance = elsewhere(store)
+    if allowance != NULL:
+        allowance.held -= block.size
     store.live -= block.size
     store.given += 1
     if account != NULL:

@@ -39,13 +39,11 @@ cdef class AllowedCall:
             release_account(self.allowance.account)
 
     def __call__(self, *arguments):
-        cdef int64_t room = self.allowance.limit - self.pool.store.live
         enter_allowance(self.pool.store, &self.allowance)
         try:
             return self.function(*arguments)
         except MemoryError as error:
-            # At least a byte more than there was: a try with the same room would end the same way.
-            error.wanted_bytes = max(self.allowance.refused, room + 1) if self.allowance.refusals else None
+            error.wanted_bytes = self.allowance.refused if self.allowance.refusals else None
             raise
         finally:
             leave_allowance(self.pool.store, &self.allowance)

@@ -42,7 +42,8 @@ cdef struct Allowance:  # what a kernel may take that another thread than the lo
     pthread_t thread
     Account* account  # as those of `Store`, which are the loop's
     int64_t limit
-    int64_t refused
+    int64_t held  # bytes that the kernel has taken and not given back
+    int64_t refused  # bytes that it wanted to hold when it was refused some
     int64_t refusals
     Allowance* next
 

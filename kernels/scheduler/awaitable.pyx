@@ -17,7 +17,9 @@ cdef bint is_awaitable(object result):
 
 cdef int discard(object awaitable) except -1:
     """Close a coroutine, or what stands for one, that nobody will await."""
-    close = getattr(awaitable, "close", None) or getattr(awaitable, "withdraw", None)  # a coroutine's, a call's
+    close = getattr(awaitable, "close", None)
+    if close is None and hasattr(awaitable, "withdraw"):  # a call's, which may have begun
+        close = awaitable.cancel
     if close is not None:
         close()
     return 0

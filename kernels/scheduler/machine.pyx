@@ -122,7 +122,7 @@ cdef class StepMachine(StepState):
 
     cdef int _trace(self, Ready ready) except -1:
         """Run an instance and record when; return what it counts for."""
-        cdef int64_t tickets = self.tickets
+        cdef int64_t launched = self.tickets - self.looks
         cdef int cost = 1
         cdef Span span = self.log.begin(ready, nanoseconds(), COMPUTE)
         path = frame_path_of(ready.iteration.frame, self.compiled)
@@ -130,7 +130,7 @@ cdef class StepMachine(StepState):
             cost = self._perform(ready)
         elif self.machine.trouble:
             self._look_after(ready)
-        if self.tickets == tickets:
+        if self.tickets - self.looks == launched:
             self.log.end(span, path)
         return cost
 
@@ -258,10 +258,10 @@ cdef class StepMachine(StepState):
         """Deliver what a worker has done."""
         unpack(&self.machine, offload)
         self.offloaded.discard(offload)
-        if not take_result(&offload.task.work, self.machine.outputs):
-            return self._decline(offload.ready)
         try:
-            if self.submit is not None:
+            if not take_result(&offload.task.work, self.machine.outputs):
+                self._decline(offload.ready)
+            elif self.submit is not None:
                 self._deliver(offload.ready)
             else:
                 stream = COPIED_IN if self._stream(offload.ready) == COPIED_IN else OFFLOADED

@@ -43,6 +43,7 @@ cdef class StepState:
     cdef Work work  # scratch: what a C kernel leaves to be done
     cdef readonly set offloaded  # OffloadedWork: handed over and not yet delivered
     cdef int64_t tickets  # instances that went on their way so far
+    cdef int64_t looks  # of them, those whose outputs the guard looks at
     cdef Rendezvous rendezvous  # None: it is alone
     cdef readonly object guard  # called with floating outputs, or None
     cdef readonly object swap  # keeps saved values and reads them, or None; see tagflow.swap.swapper

@@ -183,6 +183,9 @@ cdef class StepState:
         cdef PendingInstance instance = self.pending_instances.pop(ticket)
         self.machine.in_flight -= 1
         if instance.ready.iteration != NULL:
+            if instance.looked_at:
+                StepState._fail(self, instance.ready, exception)  # its kernel is over, so it does not begin again
+                return
             if self.log is not None:
                 self.log.put(instance.ready, instance.begin, AWAITED)
             self._fail(instance.ready, exception)
@@ -381,6 +384,7 @@ cdef class StepState:
             raise
         instance = self._launch(ready, looking)
         instance.looked_at = True
+        self.looks += 1
         return instance.keep_outputs(m, node.num_outputs)
 
     cdef int _pass_on(self, Ready ready) except -1:
@@ -398,10 +402,19 @@ cdef class StepState:
         """Deliver what an asynchronous instance gave; if it only computed in a thread, as what was computed here."""
         cdef Machine* m = &self.machine
         cdef const Node* node = &m.table.nodes[instance.ready.node]
+        cdef int64_t tickets = self.tickets
+        cdef Span span
         accept_outputs(m, node, result)
-        if self.submit is not None and node.flags & DETACHED:
+        if self.submit is None or not node.flags & DETACHED:
+            return self._emit_with_span(instance.ready, instance.begin, nanoseconds(), AWAITED)
+        if self.log is None:
             return self._deliver(instance.ready)
-        return self._emit_with_span(instance.ready, instance.begin, nanoseconds(), AWAITED)
+        span = self.log.begin(instance.ready, instance.begin, AWAITED)
+        path = frame_path_of(instance.ready.iteration.frame, self.compiled)
+        self._deliver(instance.ready)
+        if self.tickets == tickets:
+            self.log.end(span, path)
+        return 0
 
     cdef int _stream(self, Ready ready) noexcept:
         """Say on which of its device's streams a kernel, or the copy of what a Recv got, is."""

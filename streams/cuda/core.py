@@ -71,7 +71,7 @@ class Core:
         self._ended = False
         self.streams = compute, *_ = tuple(CudaStream(f"{name}/{stream}", self) for stream in STREAMS)
         here, lacking, locks = self._in_context, self.driver.MemoryError, PageLocks(self.driver)
-        self.memory = BlockPool(
+        self.memory: BlockPool = BlockPool(
             f"the memory of {name}",
             here(self.driver.mem_alloc),
             here(_free),
@@ -80,7 +80,7 @@ class Core:
             most_cached=most_cached,
             next_marker=lambda: compute.next_marker,
         )
-        self.host = BlockPool(
+        self.host: BlockPool = BlockPool(
             f"page-locked memory for {name}",
             here(locks.make),
             here(locks.free),

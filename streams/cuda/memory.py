@@ -56,9 +56,9 @@ class Block:
     __slots__ = ("capacity", "charge", "memory", "nbytes", "reusable_after")
 
     def __init__(self, memory: Any, capacity: int) -> None:
-        self.memory = memory
-        self.capacity = capacity
-        self.nbytes = 0
+        self.memory: Any = memory
+        self.capacity: int = capacity
+        self.nbytes: int = 0
         self.charge: Charge | None = None
         self.reusable_after: int | None = None
 
@@ -287,7 +287,7 @@ class CudaBuffer:
         Says that it is contiguous, as those of NumPy's and CuPy's arrays.
     """
 
-    flags = SimpleNamespace(c_contiguous=True)
+    flags: SimpleNamespace = SimpleNamespace(c_contiguous=True)
     base = None  # it is a view of nothing
     __slots__ = ("__weakref__", "_block", "_pool", "dtype", "nbytes", "shape", "size")
 
@@ -302,8 +302,8 @@ class CudaBuffer:
                 got=self.dtype,
                 hint="keep operations on strings on a CPU device",
             )
-        self.size = math.prod(shape)
-        self.nbytes = self.size * self.dtype.itemsize
+        self.size: int = math.prod(shape)
+        self.nbytes: int = self.size * self.dtype.itemsize
         if self.nbytes:
             self._block = pool.take(self.nbytes)
 

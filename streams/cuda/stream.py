@@ -46,7 +46,7 @@ class CudaEvent(Event[T]):
 
     def __init__(self, stream: CudaStream, kind: str) -> None:
         super().__init__(stream, kind)
-        self.core = stream.core
+        self.core: Core = stream.core
         self.enqueued = False
         self._marker: Any = (
             None  # pycuda's event, recorded behind the work, until that is done; guarded by the core's markers_lock
@@ -132,7 +132,7 @@ class CudaStreamOp(StreamOp):
         super().__init__(*fields)
         self.ahead, self.then = ahead, then
         self.blocks: list[Block] = []
-        self.number = 0
+        self.number: int = 0
 
     def waits(self, call: Callable[[], object]) -> bool:
         # As in `StreamOp`, but work that may be enqueued ahead waits for a CUDA event only until that one's work is

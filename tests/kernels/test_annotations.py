@@ -39,7 +39,7 @@ HOT_ONLY = {
 
 NUMPY = re.compile(r"PyArray_\w+")  # its C interface; new arrays come from PyArray_NewFromDescr
 HARMLESS = re.compile(
-    r"(__Pyx_)?(Py_)?X?(INCREF|DECREF|GOTREF|GIVEREF|NewRef)(_SET)?|Py_REFCNT|PyErr_Occurred|__Pyx_RefNanny\w+"
+    r"(__Pyx_)?(Py_)?X?(INCREF|DECREF|GOTREF|GIVEREF|NewRef)(_SET)?|Py_CLEAR|Py_REFCNT|PyErr_Occurred|__Pyx_RefNanny\w+"
     r"|__Pyx_Py(List|Tuple)_GET_\w+|Py(List|Tuple)_CheckExact|__Pyx_Type(Check|Test)|__Pyx_PyLong_As_npy_intp"
     r"|PyEval_\w+Thread|PyGILState_Check|__Pyx_\w*GIL\w*|__Pyx_FastGIL\w+"
 )

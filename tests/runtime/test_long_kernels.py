@@ -2,7 +2,9 @@
 
 import asyncio
 import gc
+import sys
 import threading
+import time
 from dataclasses import replace
 
 import numpy as np
@@ -10,8 +12,10 @@ import pytest
 import tagflow as tg
 from tagflow.base import dtypes
 from tagflow.base.errors import DeviceMemoryError, DtypeError, OpError
+from tagflow.base.shapes import UNKNOWN
+from tagflow.ir import definition
 from tagflow.ir.apply import apply
-from tagflow.ir.definition import NotDifferentiable, all_definitions, define
+from tagflow.ir.definition import NotDifferentiable, define
 
 from tests.support.settings import ON
 
@@ -20,19 +24,33 @@ ALWAYS = replace(ON, workers=2, offload_seconds=0.0)
 HERE = threading.get_ident
 
 
-@pytest.fixture(scope="module", autouse=True)
-def thread_of():
-    """Declare an operation that says which thread has called its kernel."""
-    if not any(each.type == "ThreadOf" for each in all_definitions()):
-        define(
-            "ThreadOf",
-            "input: T, count: host int64 -> thread: int64",
-            where={"T": dtypes.VALUES},
-            shape=lambda op: op.inputs[1].shape,
-            elements=lambda x, count: int(count),
-            kernel=lambda xp, x, count: np.int64(HERE()),
-            gradient=NotDifferentiable("it depends on nothing"),
-        )
+def take(xp, x):
+    time.sleep(float(x[1]))
+    return np.ones(int(x[0]), np.float32)
+
+
+@pytest.fixture(autouse=True)
+def operations(monkeypatch):
+    """Declare, for one test, what says which thread has called it, and what takes memory after a while."""
+    monkeypatch.setattr(definition, "_REGISTRY", dict(definition._REGISTRY))
+    none = NotDifferentiable("it depends on nothing")
+    define(
+        "ThreadOf",
+        "input: T, count: host int64 -> thread: int64",
+        where={"T": dtypes.VALUES},
+        shape=lambda op: op.inputs[1].shape,
+        elements=lambda x, count: int(count),
+        kernel=lambda xp, x, count: np.int64(HERE()),
+        gradient=none,
+    )
+    define(
+        "Takes",
+        "size: float32 -> made: float32",
+        shape=lambda op: UNKNOWN,
+        elements=lambda x: int(x[0]),
+        kernel=take,
+        gradient=none,
+    )
 
 
 async def thread(x, count=0, **options):
@@ -170,6 +188,45 @@ async def test_steps_that_are_cancelled_while_threads_compute_leave_nothing():
         await session.run(y, {x: given})
         gc.collect()
         assert session.statistics().live_bytes == 0
+
+
+async def test_a_kernel_refused_beside_another_thread_has_room_when_that_is_done():
+    """What it wants is what it held and asked for, whatever others had at the time."""
+    with tg.Graph().as_default() as graph:
+        early, late = tg.placeholder("float32", [2]), tg.placeholder("float32", [2])
+        found = [tg.reduce_sum(apply("Takes", x)) for x in (late, early)]
+    feeds = {late: np.array([4 * MANY, 0.05], np.float32), early: np.array([8 * MANY, 0.01], np.float32)}
+    async with tg.Session(graph, settings=replace(ON, workers=2), memory_limit=4 * 10 * MANY) as session:
+        assert await session.run(found, feeds) == [4 * MANY, 8 * MANY]
+
+
+async def test_sums_of_products_that_are_done_at_once_keep_nothing_alive():
+    with tg.Graph().as_default() as graph:
+        total, x = tg.placeholder("float32", [8, 8]), tg.placeholder("float32", [4, 8])
+        summed = tg.while_loop(
+            lambda i, t: i < 3,
+            lambda i, t: (i + 1, t + tg.matmul(x * tg.cast(i, "float32"), x, transpose_a=True)),
+            [0, total],
+        )[1]
+    fed = np.ones((8, 8), np.float32)
+    async with tg.Session(graph, settings=ON) as session:
+        held = sys.getrefcount(fed)
+        for _ in range(3):
+            await session.run(summed, {total: fed, x: np.ones((4, 8), np.float32)})
+    gc.collect()
+    assert sys.getrefcount(fed) == held
+
+
+async def test_kernels_whose_results_a_guard_looks_at_in_a_thread_are_in_the_trace():
+    with tg.Graph().as_default() as graph:
+        x = tg.placeholder("float32", [None])
+        y = x + 1.0
+    async with tg.Session(graph, settings=ON, check_numerics=True) as session:
+        trace = tg.Trace()
+        await session.run(y, {x: np.ones(MANY, np.float32)}, trace=trace)
+        assert [span.type for span in trace.spans].count("Add") == 1
+        with pytest.raises(tg.OpError, match=r"NaN|nan|inf"):
+            await session.run(y, {x: np.full(MANY, np.nan, np.float32)})
 
 
 # ---- variables

@@ -65,7 +65,7 @@ class Part:
     """One device's program while it is made."""
 
     def __init__(self, seed: int) -> None:
-        self.graph = Graph(seed)
+        self.graph: Graph = Graph(seed)
         self.feeds: list[Tensor] = []
         self.fetches: list[Tensor] = []
         self.targets: list[Operation] = []
@@ -89,12 +89,12 @@ class Cutter:
         self.placement = placement
         self.frames = frames
         self.parts: dict[DeviceSpec, Part] = {}
-        self.names = {op.name for op in operations}
+        self.names: set[str] = {op.name for op in operations}
         self.copies: dict[tuple[Operation, DeviceSpec], Operation] = {}
         self.ends: dict[tuple[Value, DeviceSpec], tuple[Operation, Operation]] = {}
         self.inhabited: dict[str, set[DeviceSpec]] = {}
         self.back_edges: list[tuple[Operation, int, Tensor, DeviceSpec]] = []
-        self.controls = ControlLoops(self)
+        self.controls: ControlLoops = ControlLoops(self)
 
     def run(self, coalesce_dead_signals: bool) -> Partitioned:
         for op in self.operations:

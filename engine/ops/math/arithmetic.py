@@ -22,7 +22,7 @@ from ...ir.tensor import Tensor
 from ..support import array_library as arrays
 from ..support.batching import again
 from ..support.common import broadcast_all, zeros_like
-from ..support.families import binary, sampled, typed
+from ..support.families import Binary, binary, sampled, typed
 from ..support.fusing import elementwise
 from ..support.literals import f64, i32
 from .complex import conj
@@ -32,7 +32,7 @@ _B = [[0.5], [4.0]]
 _POSITIVE = [[1.5, 0.25, 3.0]]
 _Z = ([1 + 2j, -0.5 + 1j], [[0.5 - 1j], [2 + 0.25j]])
 
-add = binary(
+add: Binary = binary(
     "Add",
     "add",
     "Add elementwise; strings are concatenated.",
@@ -46,7 +46,7 @@ add = binary(
     },
 )
 
-subtract = binary(
+subtract: Binary = binary(
     "Sub",
     "subtract",
     "Subtract elementwise.",
@@ -56,7 +56,7 @@ subtract = binary(
     examples={"[[10], [20]], [1, 2, 3]": "array([[ 9,  8,  7],\n       [19, 18, 17]], dtype=int32)"},
 )
 
-multiply = binary(
+multiply: Binary = binary(
     "Mul",
     "multiply",
     "Multiply elementwise.",
@@ -79,7 +79,7 @@ def _division(op: Operation) -> Shape:
     return broadcast_all(op)
 
 
-divide = binary(
+divide: Binary = binary(
     "RealDiv",
     "divide",
     "Divide elementwise; integers are refused (use ``floordiv`` or cast them).",
@@ -109,7 +109,7 @@ def _floor_mod(xp: Any, x: Any, y: Any) -> Any:
     return xp.remainder(x, y)
 
 
-floordiv = binary(
+floordiv: Binary = binary(
     "FloorDiv",
     "floordiv",
     "Divide elementwise and round towards minus infinity; an integer divided by zero raises ZeroDivisionError.",
@@ -156,7 +156,7 @@ def _power_gradient(x: Tensor, y: Tensor, z: Tensor, g: Tensor) -> tuple[Tensor,
     return g * conj(slope), g * conj(z * logarithm)
 
 
-pow = binary(
+pow: Binary = binary(
     "Pow",
     "pow",
     "Raise `x` to the power `y` elementwise; an integer to a negative power raises ValueError.",
@@ -175,7 +175,7 @@ def _pick_gradient(x: Tensor, y: Tensor, mask: Tensor, g: Tensor) -> tuple[Tenso
     return apply("Where", mask, g, 0), apply("Where", mask, 0, g)
 
 
-maximum = binary(
+maximum: Binary = binary(
     "Maximum",
     "maximum",
     "Larger of two values, elementwise; NaN wins, and of equals `x` takes the gradient.",
@@ -186,7 +186,7 @@ maximum = binary(
     examples={'[1.0, -1.0, float("nan")], 0.0': "array([ 1.,  0., nan], dtype=float32)"},
 )
 
-minimum = binary(
+minimum: Binary = binary(
     "Minimum",
     "minimum",
     "Smaller of two values, elementwise; NaN wins, and of equals `x` takes the gradient.",
@@ -214,7 +214,7 @@ def _squared_difference_steps(op: Operation, writer: StepWriter) -> None:
     writer.add("multiply", [difference, difference], op.outputs[0])
 
 
-squared_difference = binary(
+squared_difference: Binary = binary(
     "SquaredDifference",
     "squared_difference",
     "``(x - y) * conj(x - y)``, elementwise.",
@@ -275,7 +275,7 @@ def _divide_no_nan_gradient(x: Tensor, y: Tensor, z: Tensor, g: Tensor) -> tuple
     return div_no_nan(g, conj(y)), -(g * conj(div_no_nan(z, y)))
 
 
-div_no_nan = binary(
+div_no_nan: Binary = binary(
     "DivNoNan",
     "div_no_nan",
     "Divide elementwise, with 0 where the divisor is 0.",
@@ -301,7 +301,7 @@ def _x_log_y_gradient(x: Tensor, y: Tensor, z: Tensor, g: Tensor) -> tuple[Tenso
     return g * conj(xlogy(used, y)), g * conj(div_no_nan(x, y))
 
 
-xlogy = binary(
+xlogy: Binary = binary(
     "Xlogy",
     "xlogy",
     "``x * log(y)``, with 0 where `x` is 0, elementwise.",

@@ -14,7 +14,7 @@ from ...ir.entry import public
 from ...ir.operation import Operation
 from ...ir.tensor import Tensor
 from ..support.common import broadcast_all, sum_to, zeros_like
-from ..support.families import unary
+from ..support.families import Unary, unary
 from ..support.literals import c128, f64
 
 COMPLEX = (dtypes.complex64, dtypes.complex128)
@@ -77,7 +77,7 @@ unary(
     samples=[Sample([_Z], f64([2, 0.25, -1]))],
 )
 
-angle = unary(
+angle: Unary = unary(
     "Angle",
     "angle",
     "Argument of a complex number in radians, elementwise.",

@@ -17,7 +17,7 @@ from ...ir.operation import Operation
 from ...ir.tensor import Tensor
 from ..support import array_library as arrays
 from ..support.common import same_as, zeros_like
-from ..support.families import sampled, typed, unary
+from ..support.families import Unary, sampled, typed, unary
 from ..support.fusing import elementwise
 from ..support.literals import f64, flags, i32
 from .arithmetic import div_no_nan, maximum, minimum
@@ -27,7 +27,7 @@ _X = [[0.5, -1.25], [2.25, -0.3]]
 _POSITIVE = [[0.5, 1.25], [2.0, 0.3]]
 _Z = [0.5 + 0.25j, -0.75 + 1.5j, 1 - 2j]
 
-negative = unary(
+negative: Unary = unary(
     "Neg",
     "negative",
     "Change the sign, elementwise.",
@@ -89,7 +89,7 @@ def _sign_gradient(x: Tensor, y: Tensor, g: Tensor) -> Tensor:
     return div_no_nan(g - y * radial, apply("Cast", abs(x), dtype=x.dtype))
 
 
-sign = unary(
+sign: Unary = unary(
     "Sign",
     "sign",
     "-1, 0 or 1 by the sign, elementwise; ``x / abs(x)`` of complex numbers.",
@@ -103,7 +103,7 @@ sign = unary(
     examples={"[-2.5, 0.0, 3.0]": "array([-1.,  0.,  1.], dtype=float32)"},
 )
 
-square = unary(
+square: Unary = unary(
     "Square",
     "square",
     "Square, elementwise.",
@@ -114,7 +114,7 @@ square = unary(
     examples={"[3, -4]": "array([ 9, 16], dtype=int32)"},
 )
 
-sqrt = unary(
+sqrt: Unary = unary(
     "Sqrt",
     "sqrt",
     "Square root, elementwise; NaN for negative real numbers.",
@@ -129,7 +129,7 @@ def _rsqrt_steps(op: Operation, writer: StepWriter) -> None:
     writer.add("divide", [writer.number(op, 1), writer.add("sqrt", op.inputs)], op.outputs[0])
 
 
-rsqrt = unary(
+rsqrt: Unary = unary(
     "Rsqrt",
     "rsqrt",
     "Reciprocal of the square root, elementwise.",
@@ -140,7 +140,7 @@ rsqrt = unary(
     examples={"[4.0, 0.25]": "array([0.5, 2. ], dtype=float32)"},
 )
 
-reciprocal = unary(
+reciprocal: Unary = unary(
     "Reciprocal",
     "reciprocal",
     "``1 / x``, elementwise.",
@@ -150,7 +150,7 @@ reciprocal = unary(
     examples={"[4.0, -0.5]": "array([ 0.25, -2.  ], dtype=float32)"},
 )
 
-exp = unary(
+exp: Unary = unary(
     "Exp",
     "exp",
     "Exponential, elementwise.",
@@ -160,7 +160,7 @@ exp = unary(
     examples={"np.array([0.0, 1.0])": "array([1.        , 2.71828183])"},
 )
 
-expm1 = unary(
+expm1: Unary = unary(
     "Expm1",
     "expm1",
     "``exp(x) - 1`` without loss of digits near 0, elementwise.",
@@ -170,7 +170,7 @@ expm1 = unary(
     examples={"np.array([1e-20])": "array([1.e-20])"},
 )
 
-log = unary(
+log: Unary = unary(
     "Log",
     "log",
     "Natural logarithm, elementwise; NaN for negative real numbers.",
@@ -180,7 +180,7 @@ log = unary(
     examples={"np.array([1.0, np.e])": "array([0., 1.])"},
 )
 
-log1p = unary(
+log1p: Unary = unary(
     "Log1p",
     "log1p",
     "``log(1 + x)`` without loss of digits near 0, elementwise.",
@@ -202,7 +202,7 @@ def _special(function: str) -> Any:
 
 _SLOPE = 2 / math.sqrt(math.pi)
 
-erf = unary(
+erf: Unary = unary(
     "Erf",
     "erf",
     "Error function, elementwise.",
@@ -213,7 +213,7 @@ erf = unary(
     examples={"np.array([0.0, 1.0, 10.0])": "array([0.        , 0.84270079, 1.        ])"},
 )
 
-erfc = unary(
+erfc: Unary = unary(
     "Erfc",
     "erfc",
     "``1 - erf(x)`` without loss of digits for large `x`, elementwise.",
@@ -224,7 +224,7 @@ erfc = unary(
     examples={"np.array([10.0])": "array([2.08848758e-45])"},
 )
 
-floor = unary(
+floor: Unary = unary(
     "Floor",
     "floor",
     "Round towards minus infinity, elementwise.",
@@ -235,7 +235,7 @@ floor = unary(
     examples={"[1.7, -1.7]": "array([ 1., -2.], dtype=float32)"},
 )
 
-ceil = unary(
+ceil: Unary = unary(
     "Ceil",
     "ceil",
     "Round towards plus infinity, elementwise.",
@@ -246,7 +246,7 @@ ceil = unary(
     examples={"[1.7, -1.7]": "array([ 2., -1.], dtype=float32)"},
 )
 
-rint = unary(
+rint: Unary = unary(
     "Rint",
     "rint",
     "Round to the nearest whole number, halves to the even one, elementwise.",
@@ -288,7 +288,7 @@ def round(x: Any, name: str | None = None) -> Tensor:
 _TEST = NotDifferentiable("its result is bool")
 _ODD = f64([1.0, np.nan, np.inf, -np.inf])
 
-is_nan = unary(
+is_nan: Unary = unary(
     "IsNan",
     "is_nan",
     "Whether a value is NaN, elementwise.",
@@ -299,7 +299,7 @@ is_nan = unary(
     examples={'[1.0, float("nan"), float("inf")]': "array([False,  True, False])"},
 )
 
-is_inf = unary(
+is_inf: Unary = unary(
     "IsInf",
     "is_inf",
     "Whether a value is infinite, elementwise.",
@@ -310,7 +310,7 @@ is_inf = unary(
     examples={'[1.0, float("nan"), float("inf")]': "array([False, False,  True])"},
 )
 
-is_finite = unary(
+is_finite: Unary = unary(
     "IsFinite",
     "is_finite",
     "Whether a value is neither infinite nor NaN, elementwise.",

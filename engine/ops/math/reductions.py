@@ -171,7 +171,7 @@ def _wide(xp: Any, x: Any) -> Any:
     return xp.float32 if x.dtype.itemsize == 2 and x.dtype.kind not in "iu" else x.dtype
 
 
-reduce_sum = _reduction(
+reduce_sum: Reduction = _reduction(
     "Sum",
     "reduce_sum",
     "Sum over axes.",
@@ -209,7 +209,7 @@ def _mean(xp: Any, x: Any, axis: Any, keepdims: bool) -> Any:
     return xp.sum(x, axis, _wide(xp, x), keepdims=keepdims) * math.nan  # NumPy's mean of nothing is NaN and a warning
 
 
-reduce_mean = _reduction(
+reduce_mean: Reduction = _reduction(
     "Mean",
     "reduce_mean",
     "Mean over axes; NaN over nothing.",
@@ -234,7 +234,7 @@ def _extreme_gradient(op: Operation, g: Tensor) -> Tensor:
     return apply("Where", mask, spread(g / ties, op), 0)  # type: ignore[no-any-return]
 
 
-reduce_max = _reduction(
+reduce_max: Reduction = _reduction(
     "Max",
     "reduce_max",
     "Largest value over axes; equal largest values share the gradient.",
@@ -251,7 +251,7 @@ reduce_max = _reduction(
 )
 
 
-reduce_min = _reduction(
+reduce_min: Reduction = _reduction(
     "Min",
     "reduce_min",
     "Smallest value over axes; equal smallest values share the gradient.",
@@ -267,7 +267,7 @@ reduce_min = _reduction(
 )
 
 
-reduce_any = _reduction(
+reduce_any: Reduction = _reduction(
     "Any",
     "reduce_any",
     "Whether at least one value over axes is true.",
@@ -279,7 +279,7 @@ reduce_any = _reduction(
 )
 
 
-reduce_all = _reduction(
+reduce_all: Reduction = _reduction(
     "All",
     "reduce_all",
     "Whether every value over axes is true.",
@@ -299,7 +299,7 @@ def log_sum_exp(xp: Any, x: Any, axis: Any, keepdims: bool) -> Any:
     return total if keepdims else xp.squeeze(total, axis)
 
 
-reduce_logsumexp = _reduction(
+reduce_logsumexp: Reduction = _reduction(
     "LogSumExp",
     "reduce_logsumexp",
     "``log(sum(exp(x)))`` over axes, without overflow.",

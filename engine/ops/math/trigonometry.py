@@ -33,7 +33,7 @@ cos: Unary = unary(
     examples={"np.array([0.0, np.pi])": "array([ 1., -1.])"},
 )
 
-tan = unary(
+tan: Unary = unary(
     "Tan",
     "tan",
     "Tangent of an angle in radians, elementwise.",
@@ -53,7 +53,7 @@ asin: Unary = unary(
     examples={"np.array([0.0, 1.0])": "array([0.        , 1.57079633])"},
 )
 
-acos = unary(
+acos: Unary = unary(
     "Acos",
     "acos",
     "Angle in radians whose cosine is `x`, elementwise.",
@@ -63,7 +63,7 @@ acos = unary(
     examples={"np.array([1.0, -1.0])": "array([0.        , 3.14159265])"},
 )
 
-atan = unary(
+atan: Unary = unary(
     "Atan",
     "atan",
     "Angle in radians whose tangent is `x`, elementwise.",
@@ -73,7 +73,7 @@ atan = unary(
     examples={"np.array([1.0, np.inf])": "array([0.78539816, 1.57079633])"},
 )
 
-sinh = unary(
+sinh: Unary = unary(
     "Sinh",
     "sinh",
     "Hyperbolic sine, elementwise.",
@@ -93,7 +93,7 @@ cosh: Unary = unary(
     examples={"np.array([0.0, 1.0])": "array([1.        , 1.54308063])"},
 )
 
-tanh = unary(
+tanh: Unary = unary(
     "Tanh",
     "tanh",
     "Hyperbolic tangent, elementwise.",
@@ -103,7 +103,7 @@ tanh = unary(
     examples={"np.array([0.0, 1.0, 100.0])": "array([0.        , 0.76159416, 1.        ])"},
 )
 
-asinh = unary(
+asinh: Unary = unary(
     "Asinh",
     "asinh",
     "Inverse hyperbolic sine, elementwise.",
@@ -113,7 +113,7 @@ asinh = unary(
     examples={"np.array([0.0, 1.0])": "array([0.        , 0.88137359])"},
 )
 
-acosh = unary(
+acosh: Unary = unary(
     "Acosh",
     "acosh",
     "Inverse hyperbolic cosine, elementwise; NaN below 1.",
@@ -123,7 +123,7 @@ acosh = unary(
     examples={"np.array([1.0, 2.0])": "array([0.       , 1.3169579])"},
 )
 
-atanh = unary(
+atanh: Unary = unary(
     "Atanh",
     "atanh",
     "Inverse hyperbolic tangent, elementwise; NaN beyond -1 and 1.",

@@ -19,7 +19,7 @@ from ..math.elementwise import abs, erf, square
 from ..math.trigonometry import tanh
 from ..support.batching import pointwise
 from ..support.common import same_as
-from ..support.families import sampled, typed, unary
+from ..support.families import Unary, sampled, typed, unary
 from ..support.fusing import by_step
 from ..support.literals import f64
 
@@ -30,7 +30,7 @@ def _logistic(x: float) -> float:
     return 1 / (1 + math.exp(-x))
 
 
-sigmoid = unary(
+sigmoid: Unary = unary(
     "Sigmoid",
     "sigmoid",
     "Logistic function ``1 / (1 + exp(-x))``, elementwise.",

@@ -38,7 +38,7 @@ class KeptTensor:
     __slots__ = ("__weakref__", "name", "value")
 
     def __init__(self, name: str, value: Any) -> None:
-        self.name = name
+        self.name: str = name
         self.value: Any = value
 
 
@@ -48,7 +48,7 @@ class KeptTensors(Resource):
     __slots__ = ("_kept", "name")
 
     def __init__(self, name: str) -> None:
-        self.name = name
+        self.name: str = name
         self._kept: WeakSet[KeptTensor] = WeakSet()
 
     @property

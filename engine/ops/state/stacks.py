@@ -28,9 +28,9 @@ class StackStorage(Resource):
     __slots__ = ("closed", "dtype", "max_size", "name", "values")
 
     def __init__(self, dtype: DType, max_size: int, name: str) -> None:
-        self.dtype = dtype
-        self.max_size = max_size
-        self.name = name
+        self.dtype: DType = dtype
+        self.max_size: int = max_size
+        self.name: str = name
         self.values: list[Any] = []
         self.closed = False
 

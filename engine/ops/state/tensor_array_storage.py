@@ -34,7 +34,7 @@ class Blocks:
     __slots__ = ("cursor", "parts")
 
     def __init__(self, rows: Array, count: int) -> None:
-        self.cursor = -1
+        self.cursor: int = -1
         self.parts: list[Any] = [rows[i : i + count] for i in range(0, len(rows), count)]
 
     def at(self, index: int) -> Any:
@@ -78,18 +78,18 @@ class ArrayStorage(Elements, Resource):
         primal: ArrayStorage | None = None,
         xp: Any = np,
     ) -> None:
-        self.xp = xp  # the library of the arrays that it holds
-        self.sums = ElementSums(xp)
-        self.element_type = dtype
+        self.xp: Any = xp  # the library of the arrays that it holds
+        self.sums: ElementSums = ElementSums(xp)
+        self.element_type: DType = dtype
         self.dtype = dtype.numpy
-        self.name = name
+        self.name: str = name
         self.element_shape = element_shape
-        self.dynamic_size = dynamic_size
+        self.dynamic_size: bool = dynamic_size
         self.clear_after_read = clear_after_read
-        self.identical_shapes = identical_shapes
-        self.primal = primal
+        self.identical_shapes: bool = identical_shapes
+        self.primal: ArrayStorage | None = primal
         self.swapper, self.swappable = None, False
-        self.cursor = -1  # element that was read last of those that may be elsewhere
+        self.cursor: int = -1  # element that was read last of those that may be elsewhere
         self.blocks: dict[int, Blocks] = {}  # by the number of rows
         self.gradients: dict[str, ArrayStorage] = {}
         self.any_shape = element_shape.rank is None and not identical_shapes

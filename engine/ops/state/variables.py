@@ -54,7 +54,7 @@ class VariableSlot(Resource):
     __slots__ = ("_buffer", "name", "turns")
 
     def __init__(self, name: str) -> None:
-        self.name = name
+        self.name: str = name
         self._buffer: Array | None = None
         self.turns = Turns()
 

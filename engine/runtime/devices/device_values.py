@@ -71,7 +71,7 @@ class DeviceValues:
     def __init__(self, device: Device, contexts: KernelContexts, native: bool = False) -> None:
         self.device = device
         self.contexts = contexts
-        self.xp = device.arrays
+        self.xp: Any = device.arrays
         self.native = native
         self._constants: dict[int, tuple[Any, PendingCopy | None]] = {}
 

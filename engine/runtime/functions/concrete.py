@@ -43,7 +43,7 @@ class ConcreteFunction:
         first = len(graph.root.operations)
         with graph.as_default():
             self.placeholders, self._fetches = build()
-            self.built = graph.root.operations[first:]
+            self.built: list[Operation] = graph.root.operations[first:]
             self._variables = _read(graph, self._fetches)
             self._flags = [v.is_initialized() for v in self._variables]
         self._steps: WeakKeyDictionary[Session, Step] = WeakKeyDictionary()

@@ -70,7 +70,7 @@ class Function:
         self.python_function = function
         self._name = getattr(function, "__name__", type(function).__name__).strip("<>")
         self._parameters = Parameters(function, input_signature, static_argnames)
-        self.graph = _graph_of(graph, session)
+        self.graph: Graph = _graph_of(graph, session)
         self._session = session
         self._scope = FunctionScope(self._name)
         self._concrete: dict[Any, ConcreteFunction] = {}

@@ -65,7 +65,7 @@ class SyncDefault:
     """
 
     def __init__(self, graph: Graph) -> None:
-        self.session = SyncSession(graph)
+        self.session: SyncSession = SyncSession(graph)
         finalize(self, _close, self.session)
 
 

@@ -43,8 +43,8 @@ class Swapping:
                 got=repr(wanted),
                 hint="leave it out for the loops that say swap_memory=True",
             )
-        self.policy = wanted if isinstance(wanted, SwapPolicy) else SwapPolicy()
-        self.everywhere = None if wanted is None else wanted is not False
+        self.policy: SwapPolicy = wanted if isinstance(wanted, SwapPolicy) else SwapPolicy()
+        self.everywhere: bool | None = None if wanted is None else wanted is not False
         self._tiers: Tiers | None = None
         limited = next(filter(self._swaps, devices), None)
         if limited is not None and self.policy.disk is not None:  # a directory that is none is found now

@@ -134,7 +134,7 @@ class Trace:
                 got=capacity,
                 hint="leave it out for some 260,000 spans",
             )
-        self.recorder = Recorder(capacity)
+        self.recorder: Recorder = Recorder(capacity)
         self._copies: deque[Copy] = deque(maxlen=capacity)
 
     def __repr__(self) -> str:

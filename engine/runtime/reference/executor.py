@@ -109,8 +109,8 @@ class ReferenceMachine:
         self.tasks: set[asyncio.Task[None]] = set()
         self.parked: list[asyncio.Future[None]] = []  # of instances that wait for memory; done when others have ended
         pool = step.contexts.pool
-        self.is_limited = pool is not None and pool.limit is not None
-        self.counts = LoopCounts(plan)
+        self.is_limited: bool = pool is not None and pool.limit is not None
+        self.counts: LoopCounts = LoopCounts(plan)
         self.guard = guard
         self.story: ReferenceTracer | None = None
         if recorder is not None:

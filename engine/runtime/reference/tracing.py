@@ -66,7 +66,7 @@ class LoopCounts:
     """What happens in each frame, counted as the step machine does."""
 
     def __init__(self, plan: Plan) -> None:
-        self.nexts = [_nexts(plan, k) for k in range(len(plan.frames))]
+        self.nexts: list[list[int]] = [_nexts(plan, k) for k in range(len(plan.frames))]
         names = ("runs", "starts", "alive", "most", "held_back", "launches", "awaited", "queued", "blocked_on_memory")
         self.counts: list[dict[str, Any]] = [{**dict.fromkeys(names, 0), "last": [0] * len(n)} for n in self.nexts]
         self.in_flight = 0

@@ -96,22 +96,22 @@ class CompiledStep:
         watched: Sequence[Tensor] = (),
         specializations: int = 0,
     ) -> None:
-        self.graph = graph
+        self.graph: Graph = graph
         self.plan = plan.plan
-        self.device_plans = plan.devices
+        self.device_plans: tuple[DevicePlan, ...] = plan.devices
         self.schedulers: list[Callable[[], Any] | None] = [None] * len(plan.devices)
-        self.counters = _counters(plan.devices)
+        self.counters: StepCounters = _counters(plan.devices)
         self.channels = plan.channels
-        self.feeds = tuple(map(Feed, feeds))
-        self.tensors = request.tensors
+        self.feeds: tuple[Feed, ...] = tuple(map(Feed, feeds))
+        self.tensors: tuple[Tensor, ...] = request.tensors
         self.targets = request.targets
         shown = {node.attrs["key"] for node in self.plan.nodes if node.type == "Watch"}
-        self.watched = tuple(tensor for tensor in watched if tensor.name in shown)
+        self.watched: tuple[Tensor, ...] = tuple(tensor for tensor in watched if tensor.name in shown)
         ends = [node.attrs for node in self.plan.nodes if node.type == "PartialEnd"]
-        self.needs = {attrs["key"]: attrs["needs"] for attrs in ends}
+        self.needs: dict[Any, Any] = {attrs["key"]: attrs["needs"] for attrs in ends}
         self.holds: list[Any] = []
         self.spares: list[CompiledStep] = []
-        self.fed_shapes = FedShapes(feeds, specializations)
+        self.fed_shapes: FedShapes = FedShapes(feeds, specializations)
 
     @property
     def devices(self) -> list[str]:

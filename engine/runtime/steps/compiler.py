@@ -50,7 +50,7 @@ class StepCompiler:
 
     def __init__(self, graph: Graph, environment: StepEnvironment, counts: StepCounts) -> None:
         self.graph = graph
-        self.cache = StepCache(environment)
+        self.cache: StepCache = StepCache(environment)
         self.count = 0
         self.seconds = 0.0
         self._environment = environment

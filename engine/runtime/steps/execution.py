@@ -85,15 +85,15 @@ class Execution:
         trace: Trace | None = None,
         time_slices: TimeSlices | None = None,
     ) -> None:
-        self.step = step
-        self.context = context
-        self.environment = environment
+        self.step: CompiledStep = step
+        self.context: StepContext = context
+        self.environment: StepEnvironment = environment
         self.arbiter = environment.arbiter
         self.loop = asyncio.get_running_loop()
-        self.time_slices = time_slices or time_slices_of(self.loop)
-        self.seconds = environment.settings.drain_seconds
+        self.time_slices: TimeSlices = time_slices or time_slices_of(self.loop)
+        self.seconds: float = environment.settings.drain_seconds
         self.machine, self.drain, self.holds = launch(step, context, feeds, environment, recorder_of(trace))
-        self.counts = counters_of(step, self.machine)
+        self.counts: StepCounters = counters_of(step, self.machine)
         self.swaps: list[StepSwapper] = self.machine.swaps
         for swap in self.swaps:
             swap.copies.wake, swap.copies.fail = self._look, self.abort
@@ -277,12 +277,12 @@ class ReferenceExecution:
         self.step = step
         self.context = context
         self.loop = asyncio.get_running_loop()
-        self.holds = charge_feeds(context.contexts, feeds, step, context)
-        self.machine = ReferenceMachine(
+        self.holds: list[Any] = charge_feeds(context.contexts, feeds, step, context)
+        self.machine: ReferenceMachine = ReferenceMachine(
             step.plan, context, feeds, environment.settings.shuffle_seed, environment.guard, recorder_of(trace)
         )
         counts = [(step.plan, self.machine.counts.loop_counts)]
-        self.counts = StepCounters(counts, unmoved="the reference executor does not swap")
+        self.counts: StepCounters = StepCounters(counts, unmoved="the reference executor does not swap")
 
     async def run(self, timeout: float | None = None) -> list[Any]:
         """Run to the end and return the fetched arrays; raises what failed first."""
@@ -385,4 +385,4 @@ def close(awaitable: Any) -> None:
     if hasattr(awaitable, "close"):
         awaitable.close()
     elif isinstance(awaitable, LongCall):
-        awaitable.withdraw()
+        awaitable.cancel()

@@ -78,8 +78,8 @@ class StepCounts:
                 got=repr(hook),
                 hint="put what is to be awaited into an asyncio.Queue there",
             )
-        self.hook = hook
-        self.started = self.finished = self.failed = self.cancelled = self.timed_out = 0
+        self.hook: Hook | None = hook
+        self.started, self.finished, self.failed, self.cancelled, self.timed_out = 0, 0, 0, 0, 0
 
     def note(self, error: BaseException | None) -> None:
         """Count a step that ended with an error, or without."""

@@ -36,7 +36,7 @@ class Feed:
     __slots__ = ("_dims", "_dtype", "tensor")
 
     def __init__(self, tensor: Tensor) -> None:
-        self.tensor = tensor
+        self.tensor: Tensor = tensor
         self._dtype = tensor.dtype.numpy
         self._dims = None if tensor.shape.rank is None else tensor.shape.dims
 
@@ -88,14 +88,14 @@ class Request:
     __slots__ = ("_may_be_large", "_own", "_pack", "_places", "has_handles", "targets", "tensors")
 
     def __init__(self, structure: Any, elements: Sequence[Tensor | Operation]) -> None:
-        self.tensors = tuple(dict.fromkeys(e for e in elements if isinstance(e, Tensor)))
-        self.targets = tuple(dict.fromkeys(e for e in elements if isinstance(e, Operation)))
+        self.tensors: tuple[Tensor, ...] = tuple(dict.fromkeys(e for e in elements if isinstance(e, Tensor)))
+        self.targets: tuple[Operation, ...] = tuple(dict.fromkeys(e for e in elements if isinstance(e, Operation)))
         place = {tensor: k for k, tensor in enumerate(self.tensors)}
         self._places = [place[e] if isinstance(e, Tensor) else None for e in elements]
         counts = Counter(self._places)
         self._may_be_large = [(k, counts[k] > 1) for k, tensor in enumerate(self.tensors) if _may_be_large(tensor)]
         self._pack = _packer(structure)
-        self.has_handles = not all(tensor.dtype.is_value for tensor in self.tensors)
+        self.has_handles: bool = not all(tensor.dtype.is_value for tensor in self.tensors)
         self._own = _own_or_handle if self.has_handles else own
 
     def copies_much(self, values: list[Any]) -> bool:

@@ -77,11 +77,13 @@ class StepRunner:
         self.environment = environment
         self.timeout: float | None = None
         self.set_timeout(timeout)
-        self.counts = StepCounts(on_step)
-        self.compiler = StepCompiler(graph, environment, self.counts)
-        self.admission = None if max_steps is None else Admission(max_steps, environment.settings.admission_seconds)
+        self.counts: StepCounts = StepCounts(on_step)
+        self.compiler: StepCompiler = StepCompiler(graph, environment, self.counts)
+        self.admission: Admission | None = (
+            None if max_steps is None else Admission(max_steps, environment.settings.admission_seconds)
+        )
         self.running: set[Any] = set()
-        self.watches = SessionWatches()
+        self.watches: SessionWatches = SessionWatches()
         self._executor = executor
         self._has_device_arrays = any(each.device.arrays is not None for each in environment.devices)
         self._closing = ""  # why no step may begin any longer

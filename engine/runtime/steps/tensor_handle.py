@@ -51,7 +51,7 @@ class TensorHandle:
         self._devices = devices
         self._calls = calls
         self.dtype: DType = as_dtype(kept.value.dtype)
-        self.shape = Shape(kept.value.shape)
+        self.shape: Shape = Shape(kept.value.shape)
 
     def __repr__(self) -> str:
         state = ", deleted" if self._kept.value is None else ""
