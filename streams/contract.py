@@ -82,7 +82,8 @@ class Timer:
     __slots__ = ("call", "number", "when")
 
     def __init__(self, when: float, number: int, call: Callable[[], object]) -> None:
-        self.when, self.number = when, number
+        self.when: float = when
+        self.number: int = number
         self.call: Callable[[], object] | None = call
 
     def __lt__(self, other: Timer) -> bool:

@@ -105,9 +105,9 @@ class HostDevice(SwapSupport, Generic[S]):
             raise GraphError(f"the memory of {name} can not be limited: it has no pool", hint="leave Settings.pool on")
         most = None if limit is None else parse_size(limit, f"memory limit of {name}")
         self.name = name
-        self.clock = clock or LoopClock()
+        self.clock: Clock = clock or LoopClock()
         self.pool = Pool(most_cached, most) if pool else None
-        self.contexts = KernelContexts(self.pool)
+        self.contexts: KernelContexts = KernelContexts(self.pool)
         self.compute = make_stream(f"{name}/compute", self.clock)
         self.host_to_device = make_stream(f"{name}/host_to_device", self.clock)
         self.device_to_host = make_stream(f"{name}/device_to_host", self.clock)

@@ -43,7 +43,7 @@ class SwapCopies:
         self.wake: Callable[[], None] = nothing
         self.fail: Callable[[BaseException], None] = nothing
         self.show: Callable[[str, str, int, Event[Any]], None] = nothing
-        self.closed = False
+        self.closed: bool = False
         self._under_way: dict[Event[Any], Callable[[Event[Any]], None]] = {}  # each with the callback that follows
 
     def __len__(self) -> int:

@@ -32,7 +32,8 @@ class Extent:
 
     def __init__(self, tier: DiskTier, offset: int, size: int) -> None:
         self._tier = tier
-        self.offset, self.size = offset, size
+        self.offset: int = offset
+        self.size: int = size
 
     def __del__(self) -> None:
         # A finalizer may run in any thread, in the middle of anything: so no lock, and nothing more than this.

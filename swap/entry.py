@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from enum import Enum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,7 +18,11 @@ Array = np.ndarray[Any, Any]
 class State(Enum):
     """State of a saved value: which memories hold its bytes, and whether a copy of them is under way."""
 
-    __hash__ = object.__hash__  # that of Enum is a call in Python
+    if TYPE_CHECKING:
+
+        def __hash__(self) -> int: ...
+    else:
+        __hash__ = object.__hash__  # that of Enum is a call in Python
 
     RESIDENT = "in the device's memory only"
     SWAPPING_OUT = "in the device's memory, and being copied out"
@@ -80,13 +84,15 @@ class SwapEntry(SwappableArray):
 
     def __init__(self, array: Array, saved_at: float, fetch: Callable[[SwapEntry, Array | None], Array]) -> None:
         super().__init__(array)
-        self.state = State.RESIDENT
-        self.shape, self.dtype, self.size = array.shape, array.dtype, array.nbytes
+        self.state: State = State.RESIDENT
+        self.shape: tuple[int, ...] = array.shape
+        self.dtype: Any = array.dtype
+        self.size: int = array.nbytes
         self.saved_at: float = saved_at
-        self.fetch = fetch
+        self.fetch: Callable[[SwapEntry, Array | None], Array] = fetch
         self.location: Any = None
         self.copy: Event[Any] | None = None
-        self.host_backed = False
+        self.host_backed: bool = False
         self.waiters: list[asyncio.Future[Array]] = []
 
     def begin_on_host(self) -> None:

@@ -43,7 +43,7 @@ class Prefetcher:
 
     def __init__(self, policy: SwapPolicy, batch_bytes: int, clock: Clock) -> None:
         self.wanted: deque[ref[SwapEntry]] = deque()
-        self.copy_seconds = 0.0
+        self.copy_seconds: float = 0.0
         self._policy, self._batch_bytes, self._clock = policy, batch_bytes, clock
         self._swapped_out: dict[int, ref[SwapEntry]] = {}  # by the entry's id, in the order of leaving: not read yet
         self._interval = inf  # seconds between two reads of a series

@@ -66,7 +66,7 @@ class StepSwapper:
         assert isinstance(policy.minimum, int)
         self.counts: SwapCounts = SwapCounts(name, limit)
         self.copies: SwapCopies = SwapCopies(self.counts)
-        self.waiting = 0
+        self.waiting: int = 0
         self._device, self._tiers = device, tiers
         self._pool: Memory = pool
         self._goal = int(policy.threshold * limit)

@@ -213,7 +213,7 @@ class DeviceMemoryError(OpError):
         self.limit = limit
         self.allocations = allocations
         super().__init__(what, **fields)
-        self.device = device
+        self.device: str = device
 
     def details(self) -> list[tuple[str, Any]]:
         *lines, last = super().details()
@@ -231,7 +231,7 @@ class SwapError(OpError):
 
     def __init__(self, what: str, *, device: str, **fields: Any) -> None:
         super().__init__(what, **fields)
-        self.device = device
+        self.device: str = device
 
 
 class CheckpointError(TagflowError):

@@ -26,7 +26,7 @@ class Meter:
         console = Console(stderr=True)
         self.steps, self.characters = steps, characters
         self.losses: list[float] = []
-        self.seconds = 0.0
+        self.seconds: float = 0.0
         self._bar = _bar(console) if console.is_terminal else None
         self._task = self._bar.add_task("", total=steps, loss="", speed="") if self._bar else None
 

@@ -130,17 +130,20 @@ class Program:
         swap: bool = False,
     ) -> None:
         self.batch = batch
-        self.spare, self.swap = spare, swap
+        self.spare: bool = spare
+        self.swap: bool = swap
         with tg.Graph(seed).as_default() as self.graph:
             self.model: CharacterModel = CharacterModel(weights)
             self._build_training()
             self._build_writing(newline)
-            self.initialize = tg.global_variables_initializer()
+            self.initialize: tg.Operation = tg.global_variables_initializer()
 
     def _build_training(self) -> None:
         self.inputs, self.targets = (tg.placeholder("int32", [None, self.batch], name=n) for n in ("inputs", "targets"))
-        self.state = tuple(tg.placeholder("float32", [self.batch, self.model.units], name=n) for n in ("h", "c"))
-        self.rate = tg.placeholder("float32", [], name="rate")
+        self.state: tuple[tg.Tensor, ...] = tuple(
+            tg.placeholder("float32", [self.batch, self.model.units], name=n) for n in ("h", "c")
+        )
+        self.rate: tg.Tensor = tg.placeholder("float32", [], name="rate")
         if self.spare:
             h, c = self.state
             self.loss, *self.next_state = self.model.summed_loss(self.inputs, self.targets, h, c, self.swap)
@@ -150,13 +153,13 @@ class Program:
         optimizer = AdamOptimizer(self.rate, beta2=0.99)
         gradients, variables = zip(*optimizer.compute_gradients(self.loss), strict=True)
         clipped, _ = tg.clip_by_global_norm(gradients, _LARGEST_NORM)
-        self.train = optimizer.apply_gradients(zip(clipped, variables, strict=True), name="train")
+        self.train: tg.Operation = optimizer.apply_gradients(zip(clipped, variables, strict=True), name="train")
 
     def _build_writing(self, newline: int) -> None:
-        self.prompt = tg.placeholder("int32", [None], name="prompt")
-        self.draws = tg.placeholder_with_default(tg.random_uniform([_LONGEST]), [None], name="draws")
-        self.temperature = tg.placeholder("float32", [], name="temperature")
-        self.minimum = tg.placeholder("int32", [], name="minimum")
+        self.prompt: tg.Tensor = tg.placeholder("int32", [None], name="prompt")
+        self.draws: tg.Tensor = tg.placeholder_with_default(tg.random_uniform([_LONGEST]), [None], name="draws")
+        self.temperature: tg.Tensor = tg.placeholder("float32", [], name="temperature")
+        self.minimum: tg.Tensor = tg.placeholder("int32", [], name="minimum")
         self.text: Any = self.model.write(self.prompt, self.draws, self.temperature, self.minimum, newline)
 
     def fresh_state(self) -> list[Array]:

@@ -95,6 +95,8 @@ class TensorArray:
 
     _is_leaf = True
     __slots__ = ("_static", "dtype", "flow", "handle")
+    handle: Tensor
+    flow: Tensor
 
     @public
     def __init__(

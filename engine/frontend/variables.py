@@ -124,12 +124,12 @@ class Variable(Operators, metaclass=_Kept):
         made = call(initial_value, (), "the initial value of a variable") if callable(initial_value) else initial_value
         self.initial_value: Tensor = convert_to_tensor(made, dtype, name="initial_value")
         self.dtype: DType = self.initial_value.dtype
-        self.shape = self.initial_value.shape if shape is None else Shape(shape)
+        self.shape: Shape = self.initial_value.shape if shape is None else Shape(shape)
         self.handle: Tensor = apply(
             "VariableHandle", name="handle", shared_name=self.name, dtype=self.dtype, shape=self.shape
         )
         self.initializer: Operation = self._assign(self.initial_value, "initialize").op
-        self.op = self._named_read()
+        self.op: Operation = self._named_read()
         plain_read(self.graph.root, self._key, lambda _: self.op.outputs[0])
 
     def _named_read(self) -> Operation:

@@ -15,6 +15,7 @@ from ..base.shapes import SCALAR, Shape
 from ..ir import scopes
 from ..ir.apply import apply, constant
 from ..ir.operation import Operation
+from ..ir.region import Region
 from ..ir.structured import make_while, new_region, num_results, save_series, saved_outputs, trip_count
 from ..ir.tensor import Tensor
 from ..ir.topological import topological_order
@@ -44,13 +45,13 @@ class WhileGradient:
         self.walk = walk
         self.op = op
         self.outside = outside
-        self.forward = op.regions[1]
+        self.forward: Region = op.regions[1]
         self.totals: list[Any] = [walk.total(outside, t) for t in op.outputs]
-        self.saved = list(zip(saved_outputs(op), self.totals[num_results(op) :], strict=True))
+        self.saved: list[tuple[Any, Any]] = list(zip(saved_outputs(op), self.totals[num_results(op) :], strict=True))
         self.variables: list[int] = [i for i in range(num_results(op)) if self.forward.params[i] in walk.active]
         self.inits: list[Tensor] = []
-        self.cond = new_region("gradient of the loop predicate")
-        self.body = new_region("gradient of the loop body")
+        self.cond: Region = new_region("gradient of the loop predicate")
+        self.body: Region = new_region("gradient of the loop body")
         self.starts: list[Tensor] = op.inputs  # of whom the loop's last cotangents are
         self.attrs: dict[str, Any] = {
             "parallel_iterations": op.attrs["parallel_iterations"],

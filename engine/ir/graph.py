@@ -43,7 +43,7 @@ class Graph:
     def __init__(self, seed: int | None = 0) -> None:
         self.seed: int = checked_seed(seed)
         self.version = 0
-        self.finalized = False
+        self.finalized: bool = False
         self.root: Region = Region(self, None, "graph")
         self.collections: dict[str, list[Any]] = {}
         self.kept_variables: dict[int, dict[tuple[str, int], Any]] = {}  # by the function that made them, and name

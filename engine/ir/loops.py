@@ -87,7 +87,8 @@ class Loop:
 
     def __init__(self, op: Operation) -> None:
         self.op = op
-        self.cond, self.body = op.regions
+        self.cond: Region = op.regions[0]
+        self.body: Region = op.regions[1]
         self._starts: dict[Tensor, int | None] = {}  # asked for again and again; each may be the trip count of a loop
 
     def is_outside(self, tensor: Tensor) -> bool:

@@ -115,7 +115,7 @@ class Operation:
         self.region: Region = region
         self.type: str = type
         self.name: str = name
-        self.inputs = list(inputs)
+        self.inputs: list[Tensor] = list(inputs)
         self.outputs: list[Tensor] = [Tensor(self, i, dtype, shape) for i, (dtype, shape) in enumerate(outputs)]
         self.control_inputs: list[Operation] = list(dict.fromkeys(control_inputs))
         self.attrs: dict[str, Any] = attrs or {}

@@ -83,7 +83,7 @@ class PersistentScope:
 
     def __init__(self, scope: Scope) -> None:
         self.scope = scope
-        self.before = Scope()
+        self.before: Scope = Scope()
 
     def open(self) -> None:
         """Make the scope current."""

@@ -36,7 +36,13 @@ class Operators:
     """What tensors and variables have in common: Python operators and slicing, each building an operation."""
 
     __slots__ = ()
-    __hash__ = object.__hash__  # by identity, also where it is compared elementwise: dicts and sets look at that first
+    if TYPE_CHECKING:
+
+        def __hash__(self) -> int: ...
+    else:
+        __hash__ = (
+            object.__hash__
+        )  # by identity, also where it is compared elementwise: dicts and sets look at that first
     op: Operation
     dtype: DType
     shape: Shape
@@ -73,7 +79,14 @@ class Operators:
     def __float__(self) -> NoReturn:
         self._refuse("has no value while the graph is built", "fetch it: await session.run(t)")
 
-    __int__ = __index__ = __complex__ = __float__
+    def __int__(self) -> NoReturn:
+        self.__float__()
+
+    def __index__(self) -> NoReturn:
+        self.__float__()
+
+    def __complex__(self) -> NoReturn:
+        self.__float__()
 
     def __format__(self, spec: str) -> str:
         if spec:
@@ -250,10 +263,10 @@ class Tensor(Operators):
     _is_leaf = True
 
     def __init__(self, op: Operation, index: int, dtype: DType, shape: Shape) -> None:
-        self.op = op
+        self.op: Operation = op
         self.index: int = index
-        self.dtype = dtype
-        self.shape = shape
+        self.dtype: DType = dtype
+        self.shape: Shape = shape
         self._consumers: dict[Operation, None] = {}
         self._derived: dict[str, Any] = {}  # what was found out about it, or made of it, once
 

@@ -103,7 +103,8 @@ class Reader:
             if line.strip() and not line.lstrip().startswith("#"):
                 self.tokens += [*_tokens(line, number), Token("end", "the end of the line", number)]
         self.tokens.append(Token("end", "the end of the text", self.tokens[-1].line if self.tokens else 1))
-        self.at = self.depth = 0
+        self.at: int = 0
+        self.depth: int = 0
 
     @property
     def next(self) -> Token:

@@ -7,18 +7,23 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from types import TracebackType
-from typing import Any, NoReturn
+from typing import Any, NoReturn, Unpack, overload
+
+import numpy as np
 
 from ..base.errors import GraphError, SessionClosed, TagflowError
 from ..base.settings import DEFAULTS, Settings
 from ..base.wording import short_device
+from ..frontend.variables import Variable
 from ..ir.entry import explained
 from ..ir.graph import Graph
+from ..ir.operation import Operation
 from ..ir.scopes import PersistentScope, Scope, current_region
+from ..ir.tensor import Tensor
 from ..ops.internal import partial_run as _parts  # noqa: F401  declares the operation types of steps in parts
 from ..ops.internal import watch as _watching  # noqa: F401  declares the operation type that shows values
 from ..streams.contract import Device
-from .devices.session_devices import DeviceAttributes, memory_figures, open_devices
+from .devices.session_devices import memory_figures, open_devices
 from .memory.arbiter import MemoryArbiter
 from .memory.limits import Limit, set_limits
 from .memory.session_swap import Swap, Swapping
@@ -37,6 +42,7 @@ from .steps.outcomes import StepRecord
 from .steps.partial_run import PartialRun, begin, run_part
 from .steps.report import Report, report_of
 from .steps.request import feed_values, make_request, resolve_feeds
+from .steps.run_options import Feeds, RunOptions
 from .steps.runner import REOPEN, StepRunner
 from .steps.step import Step
 
@@ -179,11 +185,19 @@ class Session(SessionState):
         self._scope.close()
         await self.aclose()
 
+    @overload
+    async def run(
+        self, fetches: Tensor | Variable, feeds: Feeds = None, **options: Unpack[RunOptions]
+    ) -> np.ndarray[Any, Any]: ...
+    @overload
+    async def run(self, fetches: Operation, feeds: Feeds = None, **options: Unpack[RunOptions]) -> None: ...
+    @overload
+    async def run(self, fetches: Any, feeds: Feeds = None, **options: Unpack[RunOptions]) -> Any: ...
     @explained
     async def run(
         self,
         fetches: Any,
-        feeds: Mapping[Any, Any] | None = None,
+        feeds: Feeds = None,
         *,
         timeout: float | None = None,
         trace: Trace | None = None,
@@ -392,16 +406,6 @@ class Session(SessionState):
             return found
         waiting, refused, waited = admission.waiting, admission.refused, admission.waited
         return replace(found, steps_waiting=waiting, steps_refused=refused, waited_seconds=waited)
-
-    def list_devices(self) -> list[DeviceAttributes]:
-        """Return the session's devices: their names, types, and limits of memory."""
-        return [each.attributes() for each in self._devices]
-
-    def reset_peak_memory_stats(self) -> None:
-        """Let ``statistics().peak_bytes``, and that of each device, begin anew from what is in use now."""
-        for device in self._devices:
-            if device.pool is not None:
-                device.pool.reset_peak()
 
     def watch(self, tensor: Any, *, limit: int = 16, policy: str = "block") -> Watch:
         """Return an async iterator over the values of a tensor in the steps that start from now on.

@@ -14,7 +14,7 @@ from ..frontend.variables import Variable
 from ..ir.graph import Graph
 from ..ops.state.variables import CONTAINER, fitting, no_such_variable, prepare_slots, slots_of
 from ..ops.support.context import allowed_in
-from .devices.session_devices import SessionDevice
+from .devices.session_devices import DeviceAttributes, SessionDevice
 from .memory.limits import from_outside
 from .resources.manager import ResourceManager, Snapshot
 from .scheduling.worker_pool import WorkerPool
@@ -131,6 +131,16 @@ class SessionState:
         variables = self._fitting(snapshot.get(CONTAINER, {}))
         saved = {**snapshot, CONTAINER: variables}
         await self._put_in("the values restored", saved, self.resources, self.resources.prepare)
+
+    def list_devices(self) -> list[DeviceAttributes]:
+        """Return the session's devices: their names, types, and limits of memory."""
+        return [each.attributes() for each in self._devices]
+
+    def reset_peak_memory_stats(self) -> None:
+        """Let ``statistics().peak_bytes``, and that of each device, begin anew from what is in use now."""
+        for device in self._devices:
+            if device.pool is not None:
+                device.pool.reset_peak()
 
     def _wanted(self, names: Named | Iterable[Named]) -> list[str]:
         """Return names, each of a variable of the graph or of a value that the session keeps."""

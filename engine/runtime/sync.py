@@ -7,12 +7,17 @@ import threading
 import warnings
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import partial
-from typing import Any, NoReturn
+from typing import Any, NoReturn, Unpack, overload
+
+import numpy as np
 
 from ..base.errors import SessionClosed, TagflowError
 from ..base.source_lines import user_source
+from ..frontend.variables import Variable
 from ..ir.entry import explained
+from ..ir.operation import Operation
 from ..ir.scopes import PersistentScope, Scope
+from ..ir.tensor import Tensor
 from .devices.session_devices import DeviceAttributes
 from .observe.statistics import Statistics
 from .observe.trace import Trace
@@ -20,6 +25,7 @@ from .scheduling.forks import strand_in_children
 from .scheduling.timeouts import check_seconds
 from .session import Session
 from .steps.report import Report
+from .steps.run_options import Feeds, SyncRunOptions
 from .sync_handles import SyncPartialRun, SyncStep
 
 _LONGEST_WAIT = 0.1  # seconds until a lost interrupt is noticed
@@ -105,6 +111,14 @@ class SyncSession:
         """The session's graph."""
         return self._session.graph
 
+    @overload
+    def run(
+        self, fetches: Tensor | Variable, feeds: Feeds = None, **options: Unpack[SyncRunOptions]
+    ) -> np.ndarray[Any, Any]: ...
+    @overload
+    def run(self, fetches: Operation, feeds: Feeds = None, **options: Unpack[SyncRunOptions]) -> None: ...
+    @overload
+    def run(self, fetches: Any, feeds: Feeds = None, **options: Unpack[SyncRunOptions]) -> Any: ...
     @explained
     def run(
         self,

@@ -81,13 +81,13 @@ class CudaDevice(SwapSupport):
     ) -> None:
         most = None if limit is None else parse_size(limit, f"memory limit of {name}")
         self.name = name
-        self.clock = clock or LoopClock()
-        self.arrays = load_cupy(computes)
+        self.clock: Clock = clock or LoopClock()
+        self.arrays: Any = load_cupy(computes)
         self._core = Core(
             name, index, self.clock, limit=most, most_cached=most_cached, most_pinned=most_pinned, cupy=self.arrays
         )
         self.pool, self.host_pool = self._core.memory, self._core.host
-        self.contexts = KernelContexts(self.pool.byte_counter)
+        self.contexts: KernelContexts = KernelContexts(self.pool.byte_counter)
         self.compute, self.host_to_device, self.device_to_host = self._core.streams
         weakref.finalize(self, self._core.drop).atexit = False  # the core sees to that
         self._cupy: CupyArrays | None = None

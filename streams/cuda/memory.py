@@ -98,7 +98,9 @@ class BlockPool:
         most_cached: int,
         next_marker: Callable[[], int] = int,
     ) -> None:
-        self.what, self._next_marker, self.byte_counter = what, next_marker, ByteCounter(_charge_of, limit)
+        self.what: str = what
+        self.byte_counter: ByteCounter = ByteCounter(_charge_of, limit)
+        self._next_marker = next_marker
         self._make, self._free, self._lacking, self._most_cached = make, free, lacking, most_cached
         self._returned: deque[Block] = deque()  # by finalizers; not counted as free yet
         self._lock = Lock()  # guards what follows
@@ -108,7 +110,7 @@ class BlockPool:
         self._reserved = 0  # bytes of all blocks
         self._detained: list[Block] | None = None
         self._detaining = 0  # the thread whose blocks are
-        self.closed = False
+        self.closed: bool = False
 
     @property
     def limit(self) -> int | None:

@@ -47,7 +47,7 @@ class CudaEvent(Event[T]):
     def __init__(self, stream: CudaStream, kind: str) -> None:
         super().__init__(stream, kind)
         self.core: Core = stream.core
-        self.enqueued = False
+        self.enqueued: bool = False
         self._marker: Any = (
             None  # pycuda's event, recorded behind the work, until that is done; guarded by the core's markers_lock
         )

@@ -89,7 +89,9 @@ divide: Binary = binary(
     samples=sampled(lambda x, y: x / y, (_A, _B), lambda x, y: x / y, _Z),
     examples={"[7.0, -7.0], 2": "array([ 3.5, -3.5], dtype=float32)"},
 )
-realdiv = truediv = div = divide
+realdiv: Binary = divide
+truediv: Binary = divide
+div: Binary = divide
 
 
 def _nonzero(xp: Any, x: Any, y: Any) -> None:
@@ -124,7 +126,7 @@ floordiv: Binary = binary(
     examples={"[7, -7], 2": "array([ 3, -4], dtype=int32)"},
 )
 
-floormod = mod = binary(
+floormod: Binary = binary(
     "FloorMod",
     "floormod",
     "Remainder of ``floordiv``, with the sign of the divisor; an integer zero divisor raises ZeroDivisionError.",
@@ -138,6 +140,7 @@ floormod = mod = binary(
     ],
     examples={"[7, -7, 7], [3, 3, -3]": "array([ 1,  2, -2], dtype=int32)"},
 )
+mod: Binary = floormod
 
 
 def _lowered(x: Tensor, y: Tensor) -> Tensor:

@@ -32,7 +32,7 @@ class StackStorage(Resource):
         self.max_size: int = max_size
         self.name: str = name
         self.values: list[Any] = []
-        self.closed = False
+        self.closed: bool = False
 
     @property
     def label(self) -> str:

@@ -81,7 +81,7 @@ class ArrayStorage(Elements, Resource):
         self.xp: Any = xp  # the library of the arrays that it holds
         self.sums: ElementSums = ElementSums(xp)
         self.element_type: DType = dtype
-        self.dtype = dtype.numpy
+        self.dtype: Any = dtype.numpy
         self.name: str = name
         self.element_shape = element_shape
         self.dynamic_size: bool = dynamic_size
@@ -94,7 +94,7 @@ class ArrayStorage(Elements, Resource):
         self.gradients: dict[str, ArrayStorage] = {}
         self.any_shape = element_shape.rank is None and not identical_shapes
         self.exact = element_shape.as_tuple() if element_shape.is_fully_known else None
-        self.frozen = False
+        self.frozen: bool = False
         self.closed = False
         self.elements = [Element() for _ in range(size)]
 

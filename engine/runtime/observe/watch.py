@@ -90,7 +90,7 @@ class Watch:
         self.tensor: Tensor = tensor
         self.limit = limit
         self.policy = policy
-        self.dropped = 0
+        self.dropped: int = 0
         self._owner: SessionWatches | None = None
         self._taken = False
         self._values: deque[Array | asyncio.Future[Array]] = deque()

@@ -105,7 +105,7 @@ class ReferenceMachine:
         self.fetches: list[Any] = [DEAD] * plan.num_fetches
         self.failure: tuple[int, str, BaseException, Any] | None = None
         self.outcomes: dict[int, Any] = {}
-        self.random = None if shuffle_seed is None else random.Random(shuffle_seed)
+        self.random: random.Random | None = None if shuffle_seed is None else random.Random(shuffle_seed)
         self.tasks: set[asyncio.Task[None]] = set()
         self.parked: list[asyncio.Future[None]] = []  # of instances that wait for memory; done when others have ended
         pool = step.contexts.pool

@@ -32,7 +32,7 @@ class ReferenceTracer:
         self.recorder = recorder
         self.step = step
         self.pool = pool
-        self.spans = 0
+        self.spans: int = 0
         self.awaited: set[str] = set()
 
     def note_awaited(self, name: str) -> None:
@@ -69,7 +69,7 @@ class LoopCounts:
         self.nexts: list[list[int]] = [_nexts(plan, k) for k in range(len(plan.frames))]
         names = ("runs", "starts", "alive", "most", "held_back", "launches", "awaited", "queued", "blocked_on_memory")
         self.counts: list[dict[str, Any]] = [{**dict.fromkeys(names, 0), "last": [0] * len(n)} for n in self.nexts]
-        self.in_flight = 0
+        self.in_flight: int = 0
 
     def loop_counts(self) -> list[dict[str, Any]]:
         """Return the counts of each frame."""

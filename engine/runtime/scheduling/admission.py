@@ -74,8 +74,8 @@ class Admission:
                 got=limit,
                 hint="leave max_steps out to admit all",
             )
-        self.refused = 0
-        self.waited = 0.0
+        self.refused: int = 0
+        self.waited: float = 0.0
         self._limit = limit
         self._seconds = seconds
         self._admitted = 0

@@ -11,7 +11,10 @@ import numpy as np
 from ...base.errors import TagflowError
 from ...base.settings import Settings
 from ...compile import DevicePlan, StepPlan, Target, compile_step, with_own_tables
+from ...compile.partition import Channel
+from ...compile.plan.plan import Plan
 from ...ir.graph import Graph
+from ...ir.operation import Operation
 from ...ir.program import Program
 from ...ir.tensor import Tensor
 from ...ir.unused import warn_of_unused
@@ -97,14 +100,14 @@ class CompiledStep:
         specializations: int = 0,
     ) -> None:
         self.graph: Graph = graph
-        self.plan = plan.plan
+        self.plan: Plan = plan.plan
         self.device_plans: tuple[DevicePlan, ...] = plan.devices
         self.schedulers: list[Callable[[], Any] | None] = [None] * len(plan.devices)
         self.counters: StepCounters = _counters(plan.devices)
-        self.channels = plan.channels
+        self.channels: tuple[Channel, ...] = plan.channels
         self.feeds: tuple[Feed, ...] = tuple(map(Feed, feeds))
         self.tensors: tuple[Tensor, ...] = request.tensors
-        self.targets = request.targets
+        self.targets: tuple[Operation, ...] = request.targets
         shown = {node.attrs["key"] for node in self.plan.nodes if node.type == "Watch"}
         self.watched: tuple[Tensor, ...] = tuple(tensor for tensor in watched if tensor.name in shown)
         ends = [node.attrs for node in self.plan.nodes if node.type == "PartialEnd"]

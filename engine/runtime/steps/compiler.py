@@ -51,8 +51,8 @@ class StepCompiler:
     def __init__(self, graph: Graph, environment: StepEnvironment, counts: StepCounts) -> None:
         self.graph = graph
         self.cache: StepCache = StepCache(environment)
-        self.count = 0
-        self.seconds = 0.0
+        self.count: int = 0
+        self.seconds: float = 0.0
         self._environment = environment
         self._counts = counts
         self._size = self._started = 0  # operations of the graph, and steps begun, when one was compiled last

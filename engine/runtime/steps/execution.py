@@ -25,6 +25,7 @@ from ...swap.swapper import StepSwapper
 from ..devices.device_values import copies_over
 from ..devices.session_devices import SessionDevice, check_arrays
 from ..devices.simulated_time import held
+from ..memory.arbiter import MemoryArbiter
 from ..observe.trace import DEVICE, Trace, recorder_of
 from ..reference.executor import ReferenceMachine
 from ..scheduling.optask import OpTask, start_task
@@ -88,8 +89,8 @@ class Execution:
         self.step: CompiledStep = step
         self.context: StepContext = context
         self.environment: StepEnvironment = environment
-        self.arbiter = environment.arbiter
-        self.loop = asyncio.get_running_loop()
+        self.arbiter: MemoryArbiter = environment.arbiter
+        self.loop: asyncio.AbstractEventLoop = asyncio.get_running_loop()
         self.time_slices: TimeSlices = time_slices or time_slices_of(self.loop)
         self.seconds: float = environment.settings.drain_seconds
         self.machine, self.drain, self.holds = launch(step, context, feeds, environment, recorder_of(trace))
@@ -276,7 +277,7 @@ class ReferenceExecution:
     ) -> None:
         self.step = step
         self.context = context
-        self.loop = asyncio.get_running_loop()
+        self.loop: asyncio.AbstractEventLoop = asyncio.get_running_loop()
         self.holds: list[Any] = charge_feeds(context.contexts, feeds, step, context)
         self.machine: ReferenceMachine = ReferenceMachine(
             step.plan, context, feeds, environment.settings.shuffle_seed, environment.guard, recorder_of(trace)

@@ -79,7 +79,11 @@ class StepCounts:
                 hint="put what is to be awaited into an asyncio.Queue there",
             )
         self.hook: Hook | None = hook
-        self.started, self.finished, self.failed, self.cancelled, self.timed_out = 0, 0, 0, 0, 0
+        self.started: int = 0
+        self.finished: int = 0
+        self.failed: int = 0
+        self.cancelled: int = 0
+        self.timed_out: int = 0
 
     def note(self, error: BaseException | None) -> None:
         """Count a step that ended with an error, or without."""

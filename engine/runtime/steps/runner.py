@@ -92,7 +92,7 @@ class StepRunner:
         self._release: Callable[[], Coroutine[Any, Any, None]] | None = None  # to be called after the last step
         self._releasing: asyncio.Task[None] | None = None
         self._here: tuple[asyncio.AbstractEventLoop | None, TimeSlices | None] = None, None
-        self.is_stranded = False
+        self.is_stranded: bool = False
         strand_in_children(self)
 
     def set_timeout(self, seconds: float | None) -> None:
