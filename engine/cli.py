@@ -18,7 +18,7 @@ from . import TagflowError, __version__
 
 _INTERRUPTED = 130
 _PACKAGES = ("numpy", "scipy", "ml_dtypes", "uvloop", "rich")
-_HALF = "float16 and bfloat16 halve memory; on a CPU, NumPy computes with them 17 to 40 times as long as with float32"
+_HALF = "float16 and bfloat16 halve memory; on a CPU, NumPy computes with them far more slowly than with float32"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -44,7 +44,7 @@ class TagflowError(Exception):
         self.wanted = wanted
         self.got = got
         self.operation = operation
-        self.source: Source | Any | None = source or getattr(operation, "source", None) or user_source()
+        self.source: Source | None = source or getattr(operation, "source", None) or user_source()
         self.hint = hint
         super().__init__(what)
 

@@ -16,7 +16,7 @@ from tagflow.kernels.core.table cimport Native, Node, Table, Work, output_type
 from tagflow.kernels.core.values cimport Counters, Value, hold
 from tagflow.kernels.cpu.arrays cimport (
     ArrayObject, PyArray_CompareLists, PyArray_DATA, PyArray_DIM, PyArray_DIMS, PyArray_FLAGS, PyArray_ITEMSIZE,
-    PyArray_NBYTES, PyArray_NDIM, array_in, is_unshared, is_usable, new_array, plain_in,
+    PyArray_NDIM, array_in, is_unshared, is_usable, new_array, plain_in,
 )
 from tagflow.kernels.cpu.registry cimport register
 

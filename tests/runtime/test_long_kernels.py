@@ -421,6 +421,25 @@ async def test_additions_in_a_thread_that_find_no_memory_are_refused_as_here():
         assert await session.run(sums, {x: given}) == 3
 
 
+async def test_additions_whose_step_fails_before_they_begin_leave_nothing():
+    def fail(value):
+        raise ValueError("no")
+
+    with tg.Graph().as_default() as graph:
+        x = tg.placeholder("float32", [2, MANY])
+        array = tg.TensorArray("float32", size=2, clear_after_read=False, element_shape=[MANY]).unstack(x)
+        once = array.grad("mine").unstack(x)
+        y = x * 2.0
+        twice = once.unstack(y).stack()[0, 0]
+        failed = tg.py_function(fail, [y], "float32", stateful=False)
+    async with tg.Session(graph, settings=replace(ON, workers=1)) as session:
+        for fetches in ([twice, failed], [failed, twice]):
+            with pytest.raises(OpError, match="no"):
+                await session.run(fetches, {x: np.ones((2, MANY), np.float32)})
+        await asyncio.sleep(0)
+        gc.collect()  # a coroutine that was never awaited would warn
+
+
 # ---- what comes in, and what goes out
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ import numpy as np
 from ...base.turns import Turns
 from ...kernels.cpu.elements import Element
 from ..support import copies
-from ..support.context import KernelContext, LongCall, succeeded, until_ended
+from ..support.context import KernelContext, LongCall, Wait, succeeded, until_ended
 
 Array = np.ndarray[Any, Any]
 Addend = tuple[Element, Array]  # what is to be added to an element's value
@@ -31,15 +32,15 @@ class ElementSums:
         self._xp = xp
         self._turns = Turns()
 
-    def add(self, addends: list[Addend], context: KernelContext) -> Awaitable[None] | None:
-        """Add now, or return what must be awaited until a thread has."""
+    def add(self, addends: list[Addend], context: KernelContext) -> Wait | None:
+        """Add now, or return what waits until a thread has."""
         calls = context.step.long_calls
         if not addends:
             return None
         if calls is None or not (self._turns.taken or sum(array.nbytes for _, array in addends) >= copies.LARGE):
             self._add_all(addends)
             return None
-        return self._add_elsewhere(addends, context.step.later(self._add_all))
+        return partial(self._add_elsewhere, addends, context.step.later(self._add_all))
 
     def _add_all(self, addends: list[Addend]) -> None:
         for element, array in addends:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Any, NoReturn
 
@@ -14,7 +14,7 @@ from ...base.resources import Resource
 from ...base.shapes import UNKNOWN, Shape
 from ...kernels.cpu.elements import Element, Elements
 from ...kernels.memory.swappable import SwappableArray
-from ..support.context import KernelContext
+from ..support.context import KernelContext, Wait
 from .element_sums import Addend, ElementSums
 from .joined_arrays import concatenated_with_lengths, joined, not_read_if_refused, stacked
 
@@ -144,12 +144,12 @@ class ArrayStorage(Elements, Resource):
         self.blocks = {}
         self.gradients = {}
 
-    def write(self, index: int, value: Any, context: KernelContext) -> Awaitable[None] | None:
-        """Write one element: once, or summed in a gradient array (rule 105); return what must be awaited, if any."""
+    def write(self, index: int, value: Any, context: KernelContext) -> Wait | None:
+        """Write one element: once, or summed in a gradient array (rule 105); return what waits for its end."""
         return self.write_all([(index, value)], context)
 
-    def write_all(self, pairs: Iterable[tuple[int, Any]], context: KernelContext) -> Awaitable[None] | None:
-        """Write several elements, given with their indices; return what must be awaited, if anything."""
+    def write_all(self, pairs: Iterable[tuple[int, Any]], context: KernelContext) -> Wait | None:
+        """Write several elements, given with their indices; return what waits for its end, if any."""
         addends = [each for index, value in pairs if (each := self._put(index, value, context)) is not None]
         return self.sums.add(addends, context)
 
@@ -271,8 +271,8 @@ class ArrayStorage(Elements, Resource):
             )
         return self.xp.zeros((0, *shape.as_tuple()), self.dtype)
 
-    def write_rows(self, indices: Any, rows: Array, context: KernelContext) -> Awaitable[None] | None:
-        """Write the rows of one array to several elements (rule 110); return what must be awaited, if anything."""
+    def write_rows(self, indices: Any, rows: Array, context: KernelContext) -> Wait | None:
+        """Write the rows of one array to several elements (rule 110); return what waits for its end, if any."""
         rows = rows if self.keeps_on_host(rows) else self.xp.asarray(rows)
         if rows.ndim == 0 or len(rows) != len(indices):
             raise self._error(
@@ -310,8 +310,8 @@ class ArrayStorage(Elements, Resource):
         elements = [self.elements[i] for i in indices if 0 <= i < len(self.elements)]
         return [(element, element.value) for element in elements]
 
-    def split(self, value: Array, lengths: Any, context: KernelContext) -> Awaitable[None] | None:
-        """Write consecutive pieces of `value`, one for each length (rule 110); return what must be awaited, if any."""
+    def split(self, value: Array, lengths: Any, context: KernelContext) -> Wait | None:
+        """Write consecutive pieces of `value`, one for each length (rule 110); return what waits for its end."""
         value, lengths = self.xp.asarray(value), np.asarray(lengths)
         if lengths.ndim != 1 or (lengths < 0).any():
             raise self._error(

@@ -19,6 +19,7 @@ from ...kernels.memory.contexts import KernelContexts
 from ...kernels.memory.pool import Pool
 
 Array = np.ndarray[Any, Any]
+Wait = Callable[[], Awaitable[None]]  # to be called where it is awaited, so that nothing is left if it never is
 R = TypeVar("R", bound=Resource)
 
 
@@ -112,13 +113,13 @@ def succeeded(call: LongCall) -> bool:
     return call.done() and not call.cancelled() and call.exception() is None
 
 
-def then(waiting: Awaitable[None] | None, result: Any) -> Any:
-    """Return a kernel's result, or what gives it when something has been waited for."""
-    return result if waiting is None else _then(waiting, result)
+def then(wait: Wait | None, result: Any) -> Any:
+    """Return a kernel's result, or what gives it when ``await wait()`` has ended."""
+    return result if wait is None else _then(wait, result)
 
 
-async def _then(waiting: Awaitable[None], result: Any) -> Any:
-    await waiting
+async def _then(wait: Wait, result: Any) -> Any:
+    await wait()
     return result
 
 

@@ -217,6 +217,8 @@ class StepRunner:
         try:
             try:
                 fetched = await execution.run(timeout)
+                if request.has_handles:
+                    fetched = self._handles(fetched)
             finally:
                 self.end(execution, watches)
                 if report is not None:
@@ -224,8 +226,6 @@ class StepRunner:
                     shared.spares.append(step)
                 if self._releasing is not None:
                     await self._releasing
-            if request.has_handles:
-                fetched = self._handles(fetched)
             if request.copies_much(fetched) and self.environment.long_calls is not None:
                 result = await self.environment.long_calls(request.pack, fetched)
             else:

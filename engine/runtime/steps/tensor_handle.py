@@ -39,9 +39,9 @@ class TensorHandle:
     >>> async def main():
     ...     async with tg.Session(graph) as session:
     ...         handle = await session.run(kept, {x: 3.0})
-    ...         return float(await session.run(y, {x: handle}))
-    >>> asyncio.run(main())
-    7.0
+    ...         return await session.run(y, {x: handle}), await handle.get()
+    >>> [float(value) for value in asyncio.run(main())]
+    [7.0, 6.0]
     """
 
     __slots__ = ("_calls", "_devices", "_kept", "dtype", "shape")
