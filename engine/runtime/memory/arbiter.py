@@ -109,7 +109,8 @@ class MemoryArbiter:
     def unregister(self, execution: RunningStep) -> None:
         """Note that a step is over; its memory is there for others."""
         self._running.pop(execution, None)
-        self._wake_all()
+        if self._waiting or self._shared:  # most steps have nobody to wake
+            self._wake_all()
 
     def poll(self) -> None:
         """Wake the waiting steps whose parked instances fit into memory that was given back."""

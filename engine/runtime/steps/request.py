@@ -48,14 +48,15 @@ class Feed:
 
     def takes(self, array: np.ndarray[Any, Any]) -> bool:
         """Say whether an array fits as it is."""
-        return array.dtype is self._dtype and self._fits(array.shape)
+        shape = array.shape
+        return array.dtype is self._dtype and (shape == self._dims or self._fits(shape))
 
     def is_long(self, value: Any) -> bool:
         """Say whether `value` is a large array that `convert` copies, which takes a while."""
         return type(value) is np.ndarray and value.dtype is not self._dtype and value.nbytes >= copies.LARGE
 
     def _fits(self, shape: tuple[int, ...]) -> bool:
-        if self._dims is None or self._dims == shape:
+        if self._dims is None:
             return True
         if len(self._dims) != len(shape):
             return False
