@@ -141,19 +141,23 @@ cdef inline void _copy_total(const Product* p, int row, int rows, int column, in
         memcpy(product + at, total + at, columns * sizeof(real))
 
 
+cdef void _add_more(const Product* p, int row, int rows, int column, int columns, real* product) noexcept nogil:
+    """Add the product of what the operands go on with."""
+    cdef Product more = p[0]
+    more.a.data, more.b.data, more.inner, more.adds = p.more_a, p.more_b, p.more_inner, True
+    _gemm(&more, row, rows, column, columns, product)
+
+
 cdef inline void _block(const Product* p, int row, int rows, int column, int columns, real* product) noexcept nogil:
     """Compute some rows and columns of a product, or of its sum with the total."""
-    cdef Product more
     if p.total != NULL:
         _copy_total(p, row, rows, column, columns, product)
-    if <double>p.rows * <double>p.columns * p.inner <= TINY:
+    if <int64_t>p.rows * p.columns * p.inner <= TINY:
         _small(p, product)  # which is one part
     else:
         _gemm(p, row, rows, column, columns, product)
     if p.more_a != NULL:
-        more = p[0]
-        more.a.data, more.b.data, more.inner, more.adds = p.more_a, p.more_b, p.more_inner, True
-        _gemm(&more, row, rows, column, columns, product)
+        _add_more(p, row, rows, column, columns, product)
 
 
 cdef inline void _part(const Product* p, int part, int parts, real* product) noexcept nogil:
@@ -218,10 +222,11 @@ cdef inline int _multiply(
 
 cdef inline void _compute(const Table* table, Product* p, Work* work, real* _) noexcept nogil:
     """Compute a product, the work's arguments, or leave that to be done."""
-    cdef double inner = p.inner + (0 if p.more_a == NULL else p.more_inner)
-    cdef double steps = <double>p.rows * <double>p.columns * inner
-    cdef double moved = p.rows * inner + inner * p.columns + <double>p.rows * p.columns
-    cdef double cost = sizeof(real) * max(steps * PACE / sizeof(float), moved * MOVE)
+    # No integer is too large: each side of a product, and it itself, lie in memory.
+    cdef int64_t inner = <int64_t>p.inner + (0 if p.more_a == NULL else p.more_inner)
+    cdef int64_t size = <int64_t>p.rows * p.columns
+    cdef int64_t moved = (<int64_t>p.rows + p.columns) * inner + size
+    cdef double cost = sizeof(real) * max(size * inner * (PACE / sizeof(float)), moved * MOVE)
     if cost >= table.at_once and real is float:
         leave(work, _part_float, cost, max(p.rows, p.columns) // PANEL)
     elif cost >= table.at_once:

@@ -3,7 +3,6 @@
 from libc.stdint cimport int64_t
 
 from tagflow.kernels.core.table cimport Table, Type, Work
-from tagflow.kernels.core.values cimport Value
 from tagflow.kernels.cpu.arrays cimport ArrayObject
 
 
@@ -17,7 +16,7 @@ cdef class ProductSum:
 
     cdef bint fits(self, ArrayObject* a, ArrayObject* b) noexcept
     cdef int make_room(self, ArrayObject* a, ArrayObject* b, const Type* type) except -1
-    cdef int gather(self, const Table* table, ArrayObject* a, ArrayObject* b, Work* work, Value* output) except -1
+    cdef int gather(self, const Table* table, ArrayObject* a, ArrayObject* b, Work* work) except -1
     cdef int own(self, const Table* table) except -1
     cdef int multiply(
         self, const Table* table, ArrayObject* a, ArrayObject* b, int64_t rows, ArrayObject* more_a,

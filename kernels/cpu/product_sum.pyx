@@ -15,7 +15,7 @@ from libc.string cimport memcpy
 
 import numpy as np
 
-from tagflow.kernels.core.cost cimport do_or_leave, keep
+from tagflow.kernels.core.cost cimport keep, leave
 from tagflow.kernels.core.table cimport Native, Node, Table, Type, Work, input_type
 from tagflow.kernels.core.values cimport OBJECT, Counters, Py_INCREF, Value, hold, object_value
 from tagflow.kernels.cpu.arrays cimport (
@@ -83,13 +83,17 @@ cdef class ProductSum:
         self.b = _with_room(self.b, rows, b, type)
         return 0
 
-    cdef int gather(self, const Table* table, ArrayObject* a, ArrayObject* b, Work* work, Value* output) except -1:
+    cdef int gather(self, const Table* table, ArrayObject* a, ArrayObject* b, Work* work) except -1:
         """Keep the rows of two matrices, for which there is room, or leave that to be done."""
         cdef Rows* rows = <Rows*>work.arguments
         _append(&rows.a, self.a, self.rows, a)
         _append(&rows.b, self.b, self.rows, b)
         self.rows += PyArray_DIM(a, 0)
-        return do_or_leave(table, work, _copy_rows, _gathering(a, b), MOST_PARTS, output)
+        if _gathering(a, b) >= table.at_once:
+            leave(work, _copy_rows, _gathering(a, b), MOST_PARTS)
+        else:
+            _copy_rows(rows, 0, 1)
+        return 0
 
     cdef int own(self, const Table* table) except -1:
         """See to it that nobody else has the total; until it is added to, it may be still to be copied."""
@@ -213,7 +217,7 @@ cdef int _add(
         sum.multiply_gathered(table, a, b, work)
         return 1
     sum.make_room(a, b, input_type(table, node, 1))
-    sum.gather(table, a, b, work, outputs)
+    sum.gather(table, a, b, work)
     if enough:
         sum.multiply_gathered(table, NULL, NULL, work)
     return 1

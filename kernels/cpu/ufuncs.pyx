@@ -13,7 +13,7 @@ from libc.stdint cimport uint32_t, uint64_t
 
 import numpy as np
 
-from tagflow.kernels.core.cost cimport do_or_leave
+from tagflow.kernels.core.cost cimport do_or_leave, leave
 from tagflow.kernels.core.table cimport Loop, Node, Table, Type, Work, input_type, output_type
 from tagflow.kernels.core.values cimport OBJECT, SCALAR, Counters, Value, hold, object_value
 from tagflow.kernels.cpu.arrays cimport (
@@ -109,7 +109,8 @@ cdef int run_arrays(
         hold(live, output, object_value(<PyObject*>reused))
     else:
         new_array(live, type, PyArray_NDIM(like), PyArray_DIMS(like), output)
-    return _loop(table, node, inputs, <ArrayObject*>output.bits, work, output)
+    _loop(table, node, inputs, <ArrayObject*>output.bits, work)
+    return 1
 
 
 cdef struct Broadcast:  # operands as an inner loop walks over them, the output last
@@ -251,8 +252,8 @@ cdef struct Run:  # of an inner loop over all elements
     uint64_t scalars[MOST_INPUTS]  # what the pointers of scalars point to
 
 
-cdef inline int _loop(
-        const Table* table, const Node* node, Value* inputs, ArrayObject* array, Work* work, Value* output) noexcept nogil:
+cdef inline void _loop(
+        const Table* table, const Node* node, Value* inputs, ArrayObject* array, Work* work) noexcept nogil:
     """Run the inner loop over all elements, or leave it if there are many; scalars stand still."""
     cdef Run* run = <Run*>work.arguments
     run.loop, run.data, run.count = node.loop, node.loop_data, PyArray_SIZE(array)
@@ -267,9 +268,11 @@ cdef inline int _loop(
             run.strides[i] = input_type(table, node, i).itemsize
     run.pointers[node.num_inputs] = <char*>PyArray_DATA(array)
     run.strides[node.num_inputs] = output_type(table, node, 0).itemsize
-    if run.count == 0:
-        return 1
-    return do_or_leave(table, work, _run_part, run.count * node.loop_cost, MOST_PARTS, output)
+    cdef double cost = run.count * node.loop_cost
+    if cost >= table.at_once:
+        leave(work, _run_part, cost, MOST_PARTS)
+    elif run.count > 0:
+        _run_part(run, 0, 1)
 
 
 cdef void _run_part(const void* arguments, int part, int parts) noexcept nogil:

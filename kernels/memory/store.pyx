@@ -221,14 +221,18 @@ cdef void* _take_zeroed(void* ctx, size_t count, size_t size) noexcept nogil:
     if size != 0 and count > <size_t>-1 / size:
         return NULL
     cdef void* data = _take(ctx, count * size)
-    cdef void* thread
     if data != NULL and count * size < LARGE:
         memset(data, 0, count * size)
     elif data != NULL:
-        thread = PyEval_SaveThread()  # the pages may have to be found first; nobody else has seen the block yet
-        memset(data, 0, count * size)
-        PyEval_RestoreThread(thread)
+        _clear(data, count * size)
     return data
+
+
+cdef void _clear(void* data, size_t size) noexcept nogil:
+    """Write zeros to a large block that nobody else has seen, whose pages may have to be found first."""
+    cdef void* thread = PyEval_SaveThread()
+    memset(data, 0, size)
+    PyEval_RestoreThread(thread)
 
 
 cdef void* _resize(void* ctx, void* data, size_t size) noexcept nogil:

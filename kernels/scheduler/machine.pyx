@@ -21,7 +21,7 @@ from tagflow.kernels.scheduler.copying cimport copy_received
 from tagflow.kernels.scheduler.delivery cimport Machine
 from tagflow.kernels.scheduler.guard cimport drop_outputs
 from tagflow.kernels.scheduler.primitives cimport resolve
-from tagflow.kernels.scheduler.ready cimport Ready, pop_ring, pop_stack, push
+from tagflow.kernels.scheduler.ready cimport Ready, pop_ring, pop_stack
 from tagflow.kernels.scheduler.report cimport frame_path_of
 from tagflow.kernels.scheduler.saving cimport run_series
 from tagflow.kernels.scheduler.state cimport StepState
@@ -163,7 +163,7 @@ cdef class StepMachine(StepState):
         elif node.kind != KERNEL:
             coming = run_series(m, ready.iteration, node, self.swap)
             if coming is None:
-                return self._emit(ready) + 1
+                return self._emit(ready, False) + 1
             self._launch(ready, coming)
             return SLICE
         elif self.declined is not None and self._wants_python(ready):
@@ -180,9 +180,7 @@ cdef class StepMachine(StepState):
         """Have an instance run once more, by its Python kernel: what its inputs want was only found on the way."""
         drop_outputs(&self.machine, &self.machine.table.nodes[ready.node])
         self.declined = (self.declined or set()) | {(<uint64_t>ready.iteration, ready.node)}
-        if not push(&self.machine.queue, ready, True):
-            raise MemoryError()
-        return 0
+        return self._run_again(ready)
 
     cdef bint _wants_python(self, Ready ready) except -1:
         """Say whether the C kernel of an instance has declined it."""

@@ -60,12 +60,12 @@ cdef class StepState:
     cdef int _dismiss(self) except -1
     cdef int _look_after(self, Ready ready) except -1
     cdef int _conclude(self, Ready ready, object result) except -1
+    cdef int _run_again(self, Ready ready) except -1
     cdef int _resume(self, PendingInstance instance, object call) except -1
     cdef int _deliver(self, Ready ready) except -1
-    cdef int _emit(self, Ready ready) except -1
+    cdef int _emit(self, Ready ready, bint guarded) except -1
     cdef int _accept(self, PendingInstance instance, object result) except -1
     cdef int _guard_elsewhere(self, Ready ready) except -1
-    cdef int _pass_on(self, Ready ready) except -1
     cdef int _stream(self, Ready ready) noexcept
     cdef int _emit_with_span(self, Ready ready, int64_t begin, int64_t end, int stream) except -1
     cdef PendingInstance _launch(self, Ready ready, object awaitable)

@@ -166,7 +166,7 @@ cdef class StepState:
         try:
             if instance.looked_at:
                 instance.give_outputs_back(&self.machine)
-                self._pass_on(instance.ready)
+                self._emit(instance.ready, True)
             elif isinstance(result, Continuation):
                 self._resume(instance, result.call)
             elif instance.outputs == NULL:
@@ -339,14 +339,18 @@ cdef class StepState:
         if self.log is not None:
             self.log.put(instance.ready, instance.begin, AWAITED)
         self.resumed[<uint64_t>instance.ready.iteration, instance.ready.node] = call
-        if not push(&self.machine.queue, instance.ready, True):
+        return self._run_again(instance.ready)
+
+    cdef int _run_again(self, Ready ready) except -1:
+        """Make an instance ready again."""
+        if not push(&self.machine.queue, ready, True):
             raise MemoryError()
         return 0
 
     cdef int _deliver(self, Ready ready) except -1:
         """Deliver what a kernel has made, or keep it until the kernel counts as done."""
         if self.submit is None:
-            return self._emit(ready)
+            return self._emit(ready, False)
         cdef Machine* m = &self.machine
         cdef const Node* node = &m.table.nodes[ready.node]
         cdef PendingInstance instance
@@ -356,21 +360,26 @@ cdef class StepState:
             drop_outputs(m, node)
             raise
         if awaitable is None:
-            return self._emit(ready)
+            return self._emit(ready, False)
         instance = self._launch(ready, awaitable)
         return instance.keep_outputs(m, node.num_outputs)
 
-    cdef int _emit(self, Ready ready) except -1:
-        """Deliver the outputs of an instance and complete it, as soon as the guard has seen them."""
+    cdef int _emit(self, Ready ready, bint guarded) except -1:
+        """Deliver the outputs of an instance and complete it, as soon as the guard has seen them, unless it has."""
         cdef Machine* m = &self.machine
         cdef const Node* node = &m.table.nodes[ready.node]
         cdef int64_t size
-        if self.guard is not None:
+        if self.guard is not None and not guarded:
             size = guarded_bytes(m, node)
             if self.workers is not None and size != 0 and size * GUARDING >= self.workers.nanoseconds:
                 return self._guard_elsewhere(ready)
             guard_outputs(m, node, self.guard)
-        return self._pass_on(ready)
+        drop_inputs(m, ready.iteration, node)
+        emit_outputs(m, ready.iteration, node)
+        complete(m, ready.iteration)
+        if m.trouble:
+            self._look_after(ready)
+        return 0
 
     cdef int _guard_elsewhere(self, Ready ready) except -1:
         """Have the guard look at large outputs in a thread, in the context of the step's caller."""
@@ -386,17 +395,6 @@ cdef class StepState:
         instance.looked_at = True
         self.looks += 1
         return instance.keep_outputs(m, node.num_outputs)
-
-    cdef int _pass_on(self, Ready ready) except -1:
-        """Deliver the outputs of an instance and complete it."""
-        cdef Machine* m = &self.machine
-        cdef const Node* node = &m.table.nodes[ready.node]
-        drop_inputs(m, ready.iteration, node)
-        emit_outputs(m, ready.iteration, node)
-        complete(m, ready.iteration)
-        if m.trouble:
-            self._look_after(ready)
-        return 0
 
     cdef int _accept(self, PendingInstance instance, object result) except -1:
         """Deliver what an asynchronous instance gave; if it only computed in a thread, as what was computed here."""
@@ -423,11 +421,11 @@ cdef class StepState:
     cdef int _emit_with_span(self, Ready ready, int64_t begin, int64_t end, int stream) except -1:
         """Deliver what an instance gave that began some time ago."""
         if self.log is None:
-            return self._emit(ready)
+            return self._emit(ready, False)
         cdef Span span = self.log.begin(ready, begin, stream)
         span.end = end
         path = frame_path_of(ready.iteration.frame, self.compiled)
-        self._emit(ready)
+        self._emit(ready, False)
         return self.log.end(span, path)
 
     cdef PendingInstance _launch(self, Ready ready, object awaitable):
