@@ -172,6 +172,29 @@ class Graph:
 
         return to_text(self)
 
+    def to_dot(self) -> str:
+        """Return text that Graphviz draws: ``dot -Tsvg``.
+
+        Branches and loop bodies are frames beside the operation that they belong to. Data edges are solid and labelled
+        with dtype and shape, control edges dashed, what a branch or body returns dotted.
+
+        Returns
+        -------
+        str
+
+        Examples
+        --------
+        >>> import tagflow as tg
+        >>> with tg.Graph().as_default() as graph:
+        ...     x = tg.placeholder("float32", [None], name="x")
+        ...     y = tg.exp(x, name="y")
+        >>> [line.strip() for line in graph.to_dot().splitlines() if "->" in line]
+        ['"x" -> "y" [label="float32[?]"];']
+        """
+        from .drawing import to_dot
+
+        return to_dot(self)
+
     @staticmethod
     def from_text(text: str) -> Graph:
         """Return the graph that a text of `to_text` stands for.

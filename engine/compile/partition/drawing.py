@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
+from ...ir.drawing import edges
 from ...ir.operation import Operation
 from ...ir.program import Program
 from .partitioned import Partitioned
@@ -13,7 +14,8 @@ from .partitioned import Partitioned
 def to_dot(partitioned: Partitioned) -> str:
     """Return the text that Graphviz draws: ``dot -Tsvg``.
 
-    Data edges are solid, control edges dashed; a channel is bold, and grey where it is silent when dead.
+    Data edges are solid and say dtype and shape, control edges are dashed; a channel is bold, and grey where it is
+    silent when dead.
     """
     lines = ["digraph partitioned {", "  node [shape=box, fontsize=10];"]
     ends: dict[tuple[str, int], str] = {}
@@ -31,11 +33,7 @@ def to_dot(partitioned: Partitioned) -> str:
 
 
 def _edges(part: int, program: Program) -> Iterator[str]:
-    for op in program.graph.get_operations():
-        for tensor in op.inputs:
-            yield f"    {_name(part, tensor.op)} -> {_name(part, op)};"
-        for control in op.control_inputs:
-            yield f"    {_name(part, control)} -> {_name(part, op)} [style=dashed];"
+    return (f"    {edge}" for op in program.graph.get_operations() for edge in edges(op, f"{part}/"))
 
 
 def _name(part: int, op: Operation) -> str:

@@ -54,4 +54,4 @@ def test_drawing():
     assert text.splitlines()[0] == "digraph partitioned {"
     assert '  "0/x/Send" -> "1/x/Recv" [style=bold, label="0"];' in text.splitlines()
     assert text.count("subgraph") == 2
-    assert '    "1/x/Recv" -> "1/y";' in text.splitlines()
+    assert '    "1/x/Recv" -> "1/y" [label="float32[]"];' in text.splitlines()

@@ -1,0 +1,49 @@
+"""A graph as Graphviz DOT: a box for each operation, a frame around each branch and loop body."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+from .graph import Graph
+from .operation import Operation
+from .region import Region
+
+_INDENT = "  "
+
+
+def to_dot(graph: Graph) -> str:
+    """Return the text that Graphviz draws; see :meth:`tagflow.Graph.to_dot`."""
+    lines = ["digraph tagflow {", "  node [shape=box, fontsize=10];", "  edge [fontsize=8];", *_region(graph.root, 1)]
+    lines += [_INDENT + edge for op in graph.get_operations() for edge in edges(op)]
+    return "\n".join([*lines, "}"]) + "\n"
+
+
+def edges(op: Operation, prefix: str = "") -> Iterator[str]:
+    """Yield what leads to an operation, whose name in the drawing begins with `prefix`.
+
+    Data edges are solid and say their dtype and shape, control edges are dashed; those from what a region returns to
+    the operation that it belongs to are dotted.
+    """
+
+    def edge(source: Operation, style: str) -> str:
+        return f"{json.dumps(prefix + source.name)} -> {json.dumps(prefix + op.name)} [{style}];"
+
+    for tensor in op.inputs:
+        yield edge(tensor.op, f"label={json.dumps(f'{tensor.dtype}{tensor.shape}')}")
+    for control in op.control_inputs:
+        yield edge(control, "style=dashed")
+    for region in op.regions:
+        for tensor in region.results:
+            yield edge(tensor.op, f"style=dotted, label={json.dumps(f'{tensor.dtype}{tensor.shape}')}")
+
+
+def _region(region: Region, depth: int) -> Iterator[str]:
+    pad = _INDENT * depth
+    for op in region.operations:
+        yield f"{pad}{json.dumps(op.name)} [label={json.dumps(f'{op.name} ({op.type})')}];"
+        for k, inner in enumerate(op.regions):
+            yield f"{pad}subgraph {json.dumps(f'cluster {op.name} {k}')} {{"
+            yield f"{pad}{_INDENT}label={json.dumps(f'{op.name}: {inner.role}')};"
+            yield from _region(inner, depth + 1)
+            yield f"{pad}}}"
