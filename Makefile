@@ -3,8 +3,9 @@ PYTHON := $(VENV)/bin/python
 BUILD_REQUIRES := 'setuptools>=77' 'cython>=3.1,<4' 'numpy>=2.0' 'scipy>=1.13'
 INSTALL := $(VENV)/bin/pip install --no-build-isolation
 BENCH ?= counter_loop --quick
+TEXTS ?= 100000
 
-.PHONY: install kernels test debug lint format types rules docs bench gpu golden demo clean
+.PHONY: install kernels test debug asan lint format types rules docs bench gpu golden demo clean
 
 install: $(PYTHON)  ## editable install with everything the tests need; compiles what changed
 	$(INSTALL) --editable '.[test,bench]'
@@ -22,6 +23,16 @@ test:  ## the whole suite, on all cores
 debug: $(PYTHON)  ## rebuild with bounds checks and counters on, then test; `make install` goes back
 	TAGFLOW_DEBUG=1 $(INSTALL) --editable '.[test]'
 	$(PYTHON) -m pytest -n auto
+
+# What scipy brings throws exceptions, so libstdc++ comes early too. The kernels are tested without the pool, whose blocks
+# are larger than arrays and hide what is written behind one; texts are read with it, since they are run under a limit.
+WITH_ASAN := ASAN_OPTIONS=detect_leaks=0 PYTHONMALLOC=malloc \
+	LD_PRELOAD="$$(gcc -print-file-name=libasan.so) $$(gcc -print-file-name=libstdc++.so)"
+
+asan: $(PYTHON)  ## rebuild with AddressSanitizer, test the kernels, read TEXTS random texts; `make kernels` goes back
+	TAGFLOW_ASAN=1 $(PYTHON) setup.py --quiet build_ext --inplace
+	$(WITH_ASAN) TAGFLOW_OFF=pool $(PYTHON) -m pytest -n auto tests/kernels
+	$(WITH_ASAN) TAGFLOW_TEXTS=$(TEXTS) $(PYTHON) -m pytest -n auto tests/property/test_random_texts.py
 
 lint:
 	$(VENV)/bin/ruff check .

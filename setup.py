@@ -1,6 +1,7 @@
 """Maps the folders to packages and compiles the kernels; everything else is in pyproject.toml.
 
-``TAGFLOW_DEBUG=1`` builds the same sources with bounds checks and with the debug counters on.
+``TAGFLOW_DEBUG=1`` builds the same sources with bounds checks and with the debug counters on, ``TAGFLOW_ASAN=1`` with
+AddressSanitizer, whose library has to be loaded before Python is: see ``make asan``.
 """
 
 import multiprocessing
@@ -13,9 +14,14 @@ from setuptools import Extension, find_packages, setup
 from setuptools.command.build_ext import build_ext
 
 FOLDERS = {"tagflow": "engine", "tagflow.kernels": "kernels", "tagflow.streams": "streams", "tagflow.swap": "swap"}
-DEBUG = os.environ.get("TAGFLOW_DEBUG", "0") not in ("", "0")
+DEBUG, ASAN = (os.environ.get(name, "0") not in ("", "0") for name in ("TAGFLOW_DEBUG", "TAGFLOW_ASAN"))
 CORES = os.cpu_count() or 1
-FLAVOUR = "debug" if DEBUG else "release"
+FLAVOUR = "asan" if ASAN else "debug" if DEBUG else "release"
+FLAGS = {
+    "asan": ["-O1", "-g", "-fno-omit-frame-pointer", "-fsanitize=address"],
+    "debug": ["-Og", "-g"],
+    "release": ["-O3"],
+}[FLAVOUR]
 BUILD = Path("build")
 CIMPORT_ROOT = BUILD / "cimport_root"
 DIRECTIVES = {
@@ -60,7 +66,8 @@ def extension(source):
         include_dirs=[numpy.get_include(), "kernels"],
         define_macros=MACROS,
         depends=[str(p) for p in Path("kernels").rglob("*.h")],
-        extra_compile_args=["-Og", "-g"] if DEBUG else ["-O3"],
+        extra_compile_args=FLAGS,
+        extra_link_args=["-fsanitize=address"] if ASAN else [],
     )
 
 
