@@ -92,7 +92,7 @@ cdef class ProductSum:
         if _gathering(a, b) >= table.at_once:
             leave(work, _copy_rows, _gathering(a, b), MOST_PARTS)
         else:
-            _copy_rows(rows, 0, 1)
+            _copy_rows(rows, 0, 1)  # called by name, so that its divisions by the number of parts fold away
         return 0
 
     cdef int own(self, const Table* table) except -1:

@@ -269,10 +269,12 @@ cdef inline void _loop(
     run.pointers[node.num_inputs] = <char*>PyArray_DATA(array)
     run.strides[node.num_inputs] = output_type(table, node, 0).itemsize
     cdef double cost = run.count * node.loop_cost
+    if run.count == 0:
+        return
     if cost >= table.at_once:
         leave(work, _run_part, cost, MOST_PARTS)
-    elif run.count > 0:
-        _run_part(run, 0, 1)
+    else:
+        _run_part(run, 0, 1)  # called by name, so that its divisions by the number of parts fold away
 
 
 cdef void _run_part(const void* arguments, int part, int parts) noexcept nogil:
