@@ -24,13 +24,14 @@ debug: $(PYTHON)  ## rebuild with bounds checks and counters on, then test; `mak
 	TAGFLOW_DEBUG=1 $(INSTALL) --editable '.[test]'
 	$(PYTHON) -m pytest -n auto
 
-# What scipy brings throws exceptions, so libstdc++ comes early too. The kernels are tested without the pool, whose blocks
-# are larger than arrays and hide what is written behind one; texts are read with it, since they are run under a limit.
+# What scipy brings throws exceptions, so libstdc++ comes early too. The pool poisons what is behind an array, and what is
+# freed (kernels/memory/store.pyx); the kernels are tested with the C library's blocks as well, which are poisoned in front too.
 WITH_ASAN := ASAN_OPTIONS=detect_leaks=0 PYTHONMALLOC=malloc \
 	LD_PRELOAD="$$(gcc -print-file-name=libasan.so) $$(gcc -print-file-name=libstdc++.so)"
 
 asan: $(PYTHON)  ## rebuild with AddressSanitizer, test the kernels, read TEXTS random texts; `make kernels` goes back
 	TAGFLOW_ASAN=1 $(PYTHON) setup.py --quiet build_ext --inplace
+	$(WITH_ASAN) $(PYTHON) -m pytest -n auto tests/kernels
 	$(WITH_ASAN) TAGFLOW_OFF=pool $(PYTHON) -m pytest -n auto tests/kernels
 	$(WITH_ASAN) TAGFLOW_TEXTS=$(TEXTS) $(PYTHON) -m pytest -n auto tests/property/test_random_texts.py
 

@@ -22,6 +22,21 @@ cdef enum:
     SLACK = 80 << 20  # bytes that live and kept blocks together may exceed the peak by
     FORGOTTEN = 3  # steps after which a block that was not taken is of no use
 
+cdef extern from *:
+    """
+    #ifdef __SANITIZE_ADDRESS__
+    #include <sanitizer/asan_interface.h>
+    #define REDZONE 64
+    #else
+    #define REDZONE 0
+    #define ASAN_POISON_MEMORY_REGION(start, size) ((void)0)
+    #define ASAN_UNPOISON_MEMORY_REGION(start, size) ((void)0)
+    #endif
+    """
+    const size_t REDZONE  # bytes behind each block that nobody may touch, in a build with AddressSanitizer
+    void poison "ASAN_POISON_MEMORY_REGION"(void*, size_t) nogil
+    void unpoison "ASAN_UNPOISON_MEMORY_REGION"(void*, size_t) nogil
+
 cdef extern from "Python.h":
     int PyGILState_Check() nogil
     void* PyEval_SaveThread() nogil
@@ -118,7 +133,7 @@ cdef void* _find(Store* store, size_t size) noexcept nogil:
         block = _new_block(store, size_class)
         if block == NULL:
             return NULL
-    block.size = size
+    _resize_block(block, size)
     block.handed_over = False
     block.account = NULL
     _all.blocks += 1
@@ -133,14 +148,32 @@ cdef Block* _new_block(Store* store, uint32_t size_class) noexcept nogil:
     cdef Block* block
     if capacity >= LARGE or store.limit != NO_LIMIT:
         _make_room(store, capacity)
-    block = <Block*>new_pages(&store.region, sizeof(Block) + capacity)
+    block = <Block*>new_pages(&store.region, _bytes_of(capacity))
     if block == NULL:  # the system has none: free blocks of other size classes may be what it lacks
         trim_store(store)
-        block = <Block*>new_pages(&store.region, sizeof(Block) + capacity)
+        block = <Block*>new_pages(&store.region, _bytes_of(capacity))
     if block != NULL:
         block.size_class = size_class
         block.capacity = capacity
     return block
+
+
+cdef inline size_t _bytes_of(size_t capacity) noexcept nogil:
+    """Return how long a block with room for so many bytes of data is."""
+    return sizeof(Block) + capacity + REDZONE
+
+
+cdef inline void _resize_block(Block* block, size_t size) noexcept nogil:
+    """Note how many bytes of a block's data are in use; AddressSanitizer sees whoever touches those behind them."""
+    block.size = size
+    unpoison(block + 1, size)
+    poison(<char*>(block + 1) + size, block.capacity + REDZONE - size)
+
+
+cdef inline void _free_block(Store* store, Block* block) noexcept nogil:
+    """Give the memory of a block back to the operating system."""
+    unpoison(block + 1, block.capacity + REDZONE)
+    free_pages(&store.region, block, _bytes_of(block.capacity))
 
 
 cdef void _make_room(Store* store, int64_t size) noexcept nogil:
@@ -182,7 +215,7 @@ cdef size_t _give_back(Store* store, Block* block) noexcept nogil:
     """Give a free block back to the system; return how many bytes of data there was room for."""
     cdef size_t capacity = block.capacity
     _unlink(store, block)
-    free_pages(&store.region, block, sizeof(Block) + capacity)
+    _free_block(store, block)
     return capacity
 
 
@@ -207,6 +240,7 @@ cdef inline void _keep(Store* store, Block* block) noexcept nogil:
     block.next, block.newer = newest, NULL
     store.free[block.size_class] = block
     store.cached += block.capacity
+    poison(block + 1, block.capacity)
     if block.capacity < LARGE:
         return  # small ones are looked at from one end only
     block.freed_at = store.steps
@@ -262,7 +296,7 @@ cdef bint _recount(Store* store, Block* block, size_t size) noexcept nogil:
             return False
         charge(store, more)
         charge_account(store, block.account, more)
-    block.size = size
+    _resize_block(block, size)
     return True
 
 
@@ -280,7 +314,7 @@ cdef void _give(void* ctx, void* data, size_t size) noexcept nogil:
     if TAGFLOW_DEBUG:
         _all.freed += 1
     if <int64_t>block.capacity > store.most_cached:
-        free_pages(&store.region, block, sizeof(Block) + block.capacity)
+        _free_block(store, block)
         return
     _evict(store, store.cached + <int64_t>block.capacity - store.most_cached)
     _keep(store, block)

@@ -180,8 +180,9 @@ async def test_a_trace_shows_the_streams():
         devices = latency(2, clock, seconds={"MatMul": 2.0, "HostToDevice": 0.5})
         async with tg.Session(x.graph, devices=devices, settings=ON) as session:
             await session.run(z, {x: np.eye(2, dtype=np.float32)}, trace=trace)
-    timed = [(s.device[-1], s.stream, s.begin, s.end) for s in trace.spans if s.end < 1e12]
     second = 1_000_000_000
+    # The machine's own spans are in real time, since the computer was switched on.
+    timed = [(s.device[-1], s.stream, s.begin, s.end) for s in trace.spans if s.end < 10 * second]
     assert timed == [
         ("0", "compute", second, 3 * second),
         ("1", "host_to_device", 3 * second, 3 * second + second // 2),
