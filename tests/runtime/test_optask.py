@@ -174,6 +174,38 @@ async def test_a_stop_iteration_ends_it_too():
         await asyncio.wait_for(task, 20)
 
 
+@pytest.mark.parametrize("of_source", [True, False])
+async def test_an_error_keeps_nothing_of_what_failed(of_source):
+    """What the frames of a failed kernel hold is let go of with the error, not when the garbage is collected."""
+
+    class Large:
+        pass
+
+    def fail(value):
+        large = Large()
+        kept.append(weakref.ref(large))
+        raise ZeroDivisionError
+
+    kept = []
+    gc.disable()
+    try:
+        source, task = make(None if of_source else fail)
+        if of_source:
+            try:
+                fail(0)
+            except ZeroDivisionError as error:
+                source.set_exception(error)
+        else:
+            source.set_result(0)
+        await turns()
+        assert isinstance(task.exception(), ZeroDivisionError)
+        assert kept[0]() is not None
+        del source, task
+        assert kept[0]() is None
+    finally:
+        gc.enable()
+
+
 def test_an_exit_raised_by_the_conversion_leaves_the_loop():
     async def main():
         def leave(value):

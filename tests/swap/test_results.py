@@ -92,7 +92,12 @@ async def test_ready_orders_and_workers(graph, seed):
     await check(graph, gradient(LOOPS["branching"]), 16 * SIZE, settings=settings)
 
 
-@pytest.mark.parametrize("passes", [{"fuse": False}, {"release": False}, {"native": False, "loops": False}])
+IN_PYTHON = {"native": False, "loops": False}
+
+
+@pytest.mark.parametrize(
+    "passes", [{"fuse": False}, {"release": False}, IN_PYTHON, {**IN_PYTHON, "workers": 2, "offload_seconds": 0.0}]
+)
 async def test_with_passes_switched_off(graph, passes):
     settings = replace(ON, **passes)
     assert (await check(graph, gradient(plain), 24 * SIZE, settings=settings))["host"] > 0

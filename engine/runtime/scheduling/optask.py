@@ -121,13 +121,10 @@ class OpTask(asyncio.Future[Any]):
         """End as the source has ended."""
         self._fut_waiter = None
         try:
-            self._end(source)
-        finally:
-            self._convert = None
-            _unregister_task(self)  # type: ignore[arg-type]
-
-    def _end(self, source: asyncio.Future[Any]) -> None:
-        try:
+            failure = None if source.cancelled() else source.exception()
+            if isinstance(failure, Exception):
+                super().set_exception(failure)  # not raised, for the reason below
+                return
             result = source.result()
             if self._must_cancel:
                 raise asyncio.CancelledError(self._cancel_message)
@@ -139,6 +136,12 @@ class OpTask(asyncio.Future[Any]):
             raise
         except BaseException as error:
             super().set_exception(_storable(error))
+        finally:
+            self._convert = None
+            _unregister_task(self)  # type: ignore[arg-type]
+            # An error raised here has this frame in its traceback, and these hold the error: it, and all that the
+            # frames of a failed kernel hold, would live until the garbage is collected.
+            del self, source
 
 
 def _storable(error: BaseException) -> BaseException:
