@@ -49,6 +49,7 @@ from .base.errors import (
 )
 from .base.settings import Settings
 from .base.shapes import Shape
+from .compile.liveness import liveness
 from .frontend.conditional import case, cond, smart_cond, switch_case
 from .frontend.custom_gradient import custom_gradient, grad_pass_through, recompute_grad
 from .frontend.functional import foldl, foldr, map_fn, scan
@@ -383,6 +384,7 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "less",
     "less_equal",
     "linspace",
+    "liveness",
     "log",
     "log1p",
     "log_sigmoid",

@@ -18,6 +18,7 @@ LAYERS = {
     "tagflow.kernels.cuda": 1,
     "tagflow.kernels.scheduler": 1,
     "tagflow.ir": 1,
+    "tagflow.deadness": 2,
     "tagflow.streams": 2,
     "tagflow.swap": 3,
     "tagflow.ops": 3,

@@ -397,8 +397,9 @@ async def test_a_dead_fetch_beside_a_live_one(graph, executor, value):
     live, dead = (positive, negative) if value > 0 else (negative, positive)
     async with tg.Session(graph, executor=executor) as session:
         assert await session.run(live, feeds={x: value}) == value
-        with pytest.raises(tg.DeadFetchError, match=f"predicate was {value > 0}"):
+        with pytest.raises(tg.DeadFetchError, match=f"predicate was {value > 0}") as caught:
             await session.run([live, dead], feeds={x: value})
+        assert f"alive if {'~' if value > 0 else ''}*Greater:0;" in caught.value.got
         assert await session.run(tg.merge([negative, positive])[0], feeds={x: value}) == value
 
 

@@ -25,7 +25,7 @@ from ...ir.topological import topological_order
 from ...ir.traits import SWITCHES, Role
 from ...ops.internal import send_recv as transfer  # noqa: F401  (declares Send and Recv)
 from .control_loops import ControlLoops
-from .deadness import dead_leaders
+from .dead_leaders import dead_leaders
 from .every_iteration import check_every_iteration
 from .partitioned import Channel, Partitioned
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ...base.errors import DeadFetchError
+from ...compile.liveness import liveness
 from ...compile.plan.plan import Node, Plan
 from ...kernels.core.table import Kind
 
@@ -28,7 +29,8 @@ def explain_dead_fetch(step: CompiledStep, k: int, outcomes: dict[int, Any]) -> 
     return DeadFetchError(
         f"the fetched value of {tensor.name} is dead: it was never computed",
         wanted="a value that is computed whatever the predicates are",
-        got=f"{_reason(plan, path[-1], outcomes)}; path: {' <- '.join(plan.nodes[i].name for i in path[1:])}",
+        got=f"one that is alive if {liveness(tensor)}; {_reason(plan, path[-1], outcomes)}; "
+        f"path: {' <- '.join(plan.nodes[i].name for i in path[1:])}",
         operation=tensor.op,
         hint="merge both sides, as cond does, and fetch the result",
     )

@@ -8,11 +8,8 @@ import tagflow as tg
 from tagflow.base.device_names import parse_device
 from tagflow.base.tags import DEAD
 from tagflow.compile.partition import partition
-from tagflow.compile.partition.deadness import analyse
 from tagflow.compile.place import place
-from tagflow.ir.frames import assign_frames
-from tagflow.ir.program import Program, needed
-from tagflow.ir.topological import topological_order
+from tagflow.ir.program import Program
 
 from tests.compile.partition.machines import run_partitioned
 from tests.support.compiling import lowered
@@ -138,64 +135,3 @@ def test_a_leader_never_waits_for_one_it_leads():
     assert dead_leaders == {"v1:0": first, "v2:0": back, "v3:0": first, "v4:0": back}
     for taken in (True, False):
         assert run(found, np.bool_(taken), np.float32(0.0))[0] == [0.0 if taken else 1.0]
-
-
-# ---- the analysis
-
-
-def conditions(fetches, feeds=()):
-    """Return the conditions of the lowered operations by name; channels' tensors by their names."""
-    program = lowered(Program(fetches[0].graph, list(feeds), list(fetches)))
-    operations = topological_order(needed(program))
-    return {value.name: found for value, found in analyse(operations, assign_frames(operations)).items()}
-
-
-@pytest.mark.rule(133)
-def test_a_merge_of_both_branches_is_alive_as_what_is_around():
-    p, q, x = source("p", "bool"), source("q", "bool"), source("x")
-    y = tg.cond(p, lambda: tg.cond(q, lambda: tg.exp(x), lambda: tg.tanh(x), name="inner"), lambda: -x, name="outer")
-    found = conditions([y], [p, q, x])
-    assert found["outer/Merge"] == frozenset()
-    assert found["inner/Merge"] == found["outer/Switch:1"]
-    assert found["Exp"] > found["inner/Merge"]
-    assert found["Exp"] != found["Tanh"]
-
-
-@pytest.mark.rule(133)
-def test_a_merge_of_anything_else_is_a_symbol_of_its_own():
-    p, q, x = source("p", "bool"), source("q", "bool"), source("x")
-    ys = [tg.merge([tg.switch(x, a)[0], tg.switch(x, b)[1]], name=n)[0] for n, a, b in (("m", p, q), ("o", p, q))]
-    found = conditions(ys, [p, q, x])
-    assert found["m"] != found["o"]
-    assert len(found["m"]) == 1
-
-
-@pytest.mark.rule(135, 136, 137)
-def test_variables_of_a_loop_are_alive_together_and_leave_as_they_entered():
-    p, x = source("p", "bool"), source("x")
-
-    def loop():
-        return tg.while_loop(lambda y, z: y < 9.0, lambda y, z: (y + x, z * y), [x, 1.0], name="loop")
-
-    found = conditions([tg.cond(p, lambda: loop()[1], lambda: x, name="choose")], [p, x])
-    assert found["loop/Merge"] == found["loop/Merge_1"]
-    assert found["loop/Switch:1"] == found["loop/NextIteration"]
-    assert found["loop/Exit_1"] == found["choose/Switch:1"]
-    assert found["choose/Merge"] == frozenset()
-
-
-@pytest.mark.rule(135)
-def test_variables_that_do_not_go_on_together_are_not_taken_to():
-    p = source("p", "bool")
-    with tg.name_scope("hand"):
-        starts = [tg.enter(tg.constant(0.0), frame_name="loop") for _ in range(2)]
-        i, j = (tg.merge([s, s])[0] for s in starts)
-        limit = tg.enter(tg.constant(3.0), frame_name="loop", is_constant=True)
-        cond = tg.loop_cond(i < limit)
-        (false, true), (_, other) = tg.switch(i, cond), tg.switch(j, cond)
-        i.op.update_input(1, tg.next_iteration(true + limit))
-        j.op.update_input(1, tg.next_iteration(tg.switch(other, tg.enter(p, frame_name="loop", is_constant=True))[1]))
-    found = conditions([tg.exit(false), tg.exit(tg.switch(j, cond)[0])], [p])
-    merges = [v for k, v in found.items() if k.startswith("hand/Merge") and ":" not in k]
-    assert len(merges) == 2
-    assert merges[0] != merges[1]

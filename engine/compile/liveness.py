@@ -1,0 +1,118 @@
+"""When a tensor of the user's graph is alive, as text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from ..base import nest
+from ..base.errors import GraphError
+from ..deadness.analysis import analyse
+from ..deadness.predicates import Predicate
+from ..ir.entry import public
+from ..ir.frames import assign_frames
+from ..ir.operation import Operation
+from ..ir.program import Program, copy_program, needed
+from ..ir.tensor import Tensor
+from ..ir.topological import topological_order
+from .lower.lowering import lower
+
+
+@public
+def liveness(tensors: Any) -> Any:
+    """Return when a tensor is alive, as a predicate over those that decide it.
+
+    What `switch` did not choose is dead, and so is what is computed from it; `cond` and `while_loop` are made of
+    switches. A predicate is found without running anything. Two tensors with equal predicates are alive and dead
+    together; with different ones they may be so too, since to compare formulas is NP-complete.
+
+    Parameters
+    ----------
+    tensors : Tensor or nested structure of Tensors
+        Of one graph; also such as are inside a branch or a loop.
+
+    Returns
+    -------
+    str or structure of str
+        With these parts:
+
+        ``#true``, ``#false``
+            It is always alive, or never.
+        ``*p:0``
+            The bool tensor ``p:0`` is alive and true; ``(p:0=1)``: an integer is alive and equal to 1.
+        ``~A``, ``(A & B)``, ``(A | B)``
+            Not A; A and B; A or B.
+        ``{A,&,B}<frame>``
+            In an iteration of the loop of this frame: A held when the loop began, and B in all iterations before this
+            one. Frames around it are behind it, ``<inner;outer>``.
+        ``name`` or ``name:0``
+            This operation is alive, of which nothing more is known: it receives from another device, reads what a
+            branch saved, or closes a loop that is not like those of `while_loop`.
+
+    Raises
+    ------
+    GraphError
+        If there is something else than tensors of one graph, or a loop is still being built.
+
+    Notes
+    -----
+    The rules are numbers 132 to 138 of the semantics: those of TensorFlow's deadness analysis, by which it chooses what
+    may be compiled together.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> with tg.Graph().as_default():
+    ...     p, x = tg.placeholder("bool", [], "p"), tg.placeholder("float32", [], "x")
+    ...     untrue, true = tg.switch(x, p)
+    ...     merged, _ = tg.merge([tg.negative(untrue), true])
+    >>> tg.liveness([x, untrue, true, merged])
+    ['#true', '~*p:0', '*p:0', '#true']
+    """
+    leaves = nest.flatten(tensors)
+    for leaf in leaves:
+        _check(leaf, leaves[0])
+    found = _predicates(list(dict.fromkeys(leaves)))
+    return nest.map_structure(lambda tensor: str(found[tensor]), tensors)
+
+
+def _check(leaf: Any, first: Any) -> None:
+    if not isinstance(leaf, Tensor) or leaf.graph is not first.graph:
+        raise GraphError(
+            "liveness is of tensors of one graph",
+            wanted="a Tensor, or tensors of one graph",
+            got=leaf,
+            hint="give tensors that operations returned; for an operation, one of its outputs",
+        )
+    for region in leaf.region.ancestors():
+        if region.owner is None and region.parent is not None:
+            raise GraphError(
+                f"{leaf.name} is in a {region.role} that is still being built",
+                wanted="a tensor of a cond or while_loop that is complete",
+                operation=leaf.op,
+                hint="call liveness behind it",
+            )
+
+
+def _predicates(tensors: Sequence[Tensor]) -> dict[Tensor, Predicate]:
+    """Return the predicates of tensors of one graph."""
+    if not tensors:
+        return {}
+    graph = tensors[0].graph
+    outside = [t for t in tensors if t.region is graph.root]
+    inside = [t for t in tensors if t.region is not graph.root]
+    owners = dict.fromkeys(owner for t in inside for owner in _owners(t))
+    # Whatever is wanted in a region gets a Watch there, by which it is found again.
+    program = lower(copy_program(Program(graph, (), outside, list(owners), inside)))
+    operations = topological_order(needed(program))
+    predicates = analyse(operations, assign_frames(operations))
+    watches = {op.attrs["key"]: op.inputs[0] for op in program.targets if "key" in op.attrs}
+    lowered = dict(zip(outside, program.fetches, strict=True)) | {t: watches[t.name] for t in inside}
+    return {tensor: predicates[found] for tensor, found in lowered.items()}
+
+
+def _owners(tensor: Tensor) -> Iterator[Operation]:
+    """Yield the Conds and Whiles that a tensor is in."""
+    for region in tensor.region.ancestors():
+        if region.owner is not None:
+            yield region.owner

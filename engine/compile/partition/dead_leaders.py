@@ -1,0 +1,84 @@
+"""Which messages are dead together, so that one speaks for all. See docs/design/0009-devices.md."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ...deadness.analysis import Value, analyse, origin
+from ...deadness.predicates import Form, Predicate
+from ...ir.frames import ROOT, Frames
+from ...ir.operation import Operation
+from ...ir.traits import LEAVES_FRAME
+
+
+def dead_leaders(
+    operations: Sequence[Operation], frames: Frames, channels: Sequence[tuple[Value, Any, Any]]
+) -> list[int]:
+    """Return for each channel (value, source, destination) the number of the one that speaks for it when dead.
+
+    Channels speak for each other if they join the same devices in the same frame, under the same predicate, and this
+    says more than that the loop goes on. The leader is the one that needs the fewest operations in a row: what it needs
+    can not wait for those it leads.
+    """
+    predicates = analyse(operations, frames)
+    depths = _depths(operations, frames)
+    rank = [(depths[_op(value)], number) for number, (value, _, _) in enumerate(channels)]
+    groups: dict[Any, list[int]] = {}
+    for number, (value, source, destination) in enumerate(channels):
+        frame, found = frames.of_output(_op(value)), predicates[value]
+        if _is_chosen(found, frames, frame):
+            groups.setdefault((frame, source, destination, found), []).append(number)
+    leading = list(range(len(channels)))
+    for members in groups.values():
+        first = min(members, key=rank.__getitem__)
+        for number in members:
+            leading[number] = first
+    return leading
+
+
+def _is_chosen(predicate: Predicate, frames: Frames, frame: str) -> bool:
+    """Whether a value of a frame depends on more than that this loop, and those around it, go on."""
+    around = [frames.infos[frame]]
+    while around[-1].name != ROOT:
+        around.append(frames.infos[around[-1].parent])
+    go_on = {origin(op.outputs[0]) for info in around for op in info.loop_conds}
+    symbols = [p.leaf for p in predicate.walk(False) if p.form is Form.SYMBOL]
+    return any(what != "alive" and tensor not in go_on for what, tensor in symbols)
+
+
+def _depths(operations: Sequence[Operation], frames: Frames) -> dict[Operation, int]:
+    """Return how many operations in a row each one waits for, within an iteration.
+
+    What leaves a loop waits for all that is in it: a dead Exit is sent when the frame has ended.
+    """
+    ends: dict[str, int] = {}
+    depths: dict[Operation, int] = {}
+    for _ in frames.infos:  # as many times as there can be loops one after the other, and once more for the root
+        depths = _depths_after(operations, frames, ends)
+        found = dict.fromkeys(frames.infos, 0)
+        for op, depth in depths.items():
+            if op.role not in LEAVES_FRAME:
+                found[frames.of[op]] = max(found[frames.of[op]], depth)
+        for name in reversed(frames.infos):  # inner frames before those around them
+            around = frames.infos[name].parent
+            found[around] = max(found[around], found[name])
+        if found == ends:
+            break
+        ends = found
+    return depths
+
+
+def _depths_after(operations: Sequence[Operation], frames: Frames, ends: dict[str, int]) -> dict[Operation, int]:
+    """Return the depths, given those at which the frames end."""
+    depths: dict[Operation, int] = {}
+    for op in operations:
+        sources = (*(t.op for t in op.inputs), *op.control_inputs)
+        ended = ends.get(frames.of[op], 0) if op.role in LEAVES_FRAME else 0
+        depths[op] = 1 + max((depths[s] for s in sources if s in depths), default=0)
+        depths[op] = max(depths[op], 1 + ended)
+    return depths
+
+
+def _op(value: Value) -> Operation:
+    return value if isinstance(value, Operation) else value.op

@@ -1,0 +1,218 @@
+"""Predicates: formulas that are true where a value is alive (rules 132 to 138).
+
+A :class:`Predicates` makes them, and gives the same object for the same formula. What it simplifies are equivalences,
+so one object for two values means that these are alive and dead together. Two objects mean nothing: whether two
+formulas are equivalent is NP-complete, and who compares predicates has to err on the safe side.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from enum import Enum
+from itertools import combinations
+from typing import Any
+
+MOST_DEPTH = 8  # of the formulas that are simplified
+MOST_PAIRED = 16  # terms that are held against each other in pairs
+MOST_SHOWN = 64  # levels of a formula that are printed
+
+
+class Form(Enum):
+    """What a predicate is made of."""
+
+    AND = " & "  # of its operands; of none it is true
+    OR = " | "  # of none it is false
+    NOT = "~"  # of its only operand
+    SYMBOL = "*"  # nothing is known of it
+    RECURRENCE = "&,"  # operands (start, step): start holds, and step did in all iterations before this one
+
+
+_DUAL = {Form.AND: Form.OR, Form.OR: Form.AND}
+
+
+class Predicate:
+    """A formula; see :class:`Predicates`.
+
+    Attributes
+    ----------
+    form : Form
+    operands : tuple of Predicate
+    leaf : hashable
+        Of a symbol, what it stands for: ("alive", value), ("true", tensor) or (number, tensor), the last two for
+        "alive and true" and "alive and equal to the number". Of a recurrence the frames, innermost first.
+    number : int
+        In the order in which they were made.
+    depth : int
+        How many ANDs and ORs are inside each other.
+    """
+
+    __slots__ = ("depth", "form", "leaf", "number", "operands")
+
+    def __init__(self, form: Form, operands: tuple[Predicate, ...], leaf: Any, number: int) -> None:
+        self.form, self.operands, self.leaf, self.number = form, operands, leaf, number
+        self.depth = max((p.depth for p in operands), default=0) + (form in _DUAL) if form is not Form.RECURRENCE else 0
+
+    def parts(self, form: Form) -> tuple[Predicate, ...]:
+        """Return what the predicate is the AND (or OR) of; itself, if it is something else."""
+        return self.operands if self.form is form else (self,)
+
+    def mentions(self, other: Predicate) -> bool:
+        """Whether another predicate is this one, or part of it."""
+        return any(p is other for p in self.walk())
+
+    def walk(self, into_recurrences: bool = True) -> Iterator[Predicate]:
+        """Yield the predicate and those that it is made of, each once."""
+        seen: set[Predicate] = set()
+        work = [self]
+        while work:
+            found = work.pop()
+            if found not in seen:
+                seen.add(found)
+                yield found
+                if into_recurrences or found.form is not Form.RECURRENCE:
+                    work += found.operands
+
+    def __str__(self) -> str:
+        """Return the formula, ``(*p:0 & ~*q:0)``."""
+        return self._text(MOST_SHOWN)
+
+    def _text(self, levels: int) -> str:
+        if self.form in _DUAL and not self.operands:
+            return "#true" if self.form is Form.AND else "#false"
+        if levels == 0:
+            return f"#{self.number}"
+        if self.form is Form.SYMBOL:
+            return _symbol_text(*self.leaf)
+        shown = [p._text(levels - 1) for p in self.operands]
+        if self.form is Form.NOT:
+            return f"~{shown[0]}"
+        if self.form is Form.RECURRENCE:
+            return f"{{{shown[0]},&,{shown[1]}}}<{';'.join(self.leaf)}>"
+        return f"({self.form.value.join(shown)})"
+
+    __repr__ = __str__
+
+
+def _symbol_text(what: Any, value: Any) -> str:
+    if what == "alive":
+        return str(value.name)
+    return f"*{value.name}" if what == "true" else f"({value.name}={what})"
+
+
+class Predicates:
+    """Makes predicates, simplified, each formula once."""
+
+    def __init__(self) -> None:
+        self._known: dict[Any, Predicate] = {}
+        self.true = self._intern(Form.AND, ())
+        self.false = self._intern(Form.OR, ())
+
+    def symbol(self, what: str | int, value: Any) -> Predicate:
+        """Return the symbol for ``"alive"``, ``"true"``, or equal to a number."""
+        return self._intern(Form.SYMBOL, (), (what, value))
+
+    def recurrence(self, start: Predicate, step: Predicate, frames: tuple[str, ...]) -> Predicate:
+        """Return what is alive in an iteration of ``frames[0]`` if `start` was, and `step` in all before it."""
+        if start is self.false or step is self.true:
+            return start
+        return self._intern(Form.RECURRENCE, (start, step), frames)
+
+    def all_of(self, predicates: Iterable[Predicate]) -> Predicate:
+        """Return the AND of predicates."""
+        return self._combine(Form.AND, predicates)
+
+    def any_of(self, predicates: Iterable[Predicate]) -> Predicate:
+        """Return the OR of predicates."""
+        return self._combine(Form.OR, predicates)
+
+    def negation(self, predicate: Predicate) -> Predicate:
+        """Return the NOT of a predicate, pushed inwards as far as predicates are simplified."""
+        if predicate.form is Form.NOT:
+            return predicate.operands[0]
+        if predicate.form in _DUAL and predicate.depth <= MOST_DEPTH:
+            return self._combine(_DUAL[predicate.form], [self.negation(p) for p in predicate.operands])
+        return self._intern(Form.NOT, (predicate,))
+
+    def _intern(self, form: Form, operands: tuple[Predicate, ...], leaf: Any = None) -> Predicate:
+        key = form, operands, leaf
+        found = self._known.get(key)
+        if found is None:
+            found = self._known[key] = Predicate(form, operands, leaf, len(self._known))
+        return found
+
+    def _end(self, form: Form) -> Predicate:
+        """Return what ends an AND or OR: A & false and A & ~A are false, A | true and A | ~A are true."""
+        return self.false if form is Form.AND else self.true
+
+    def _combine(self, form: Form, predicates: Iterable[Predicate]) -> Predicate:
+        terms = dict.fromkeys(part for p in predicates for part in p.parts(form))
+        end = self._end(form)
+        while len(terms) > 1:
+            if end in terms:
+                return end
+            simpler = self._simpler(form, terms) if max(p.depth for p in terms) < MOST_DEPTH else None
+            if simpler is None:
+                return self._intern(form, tuple(sorted(terms, key=lambda p: p.number)))
+            terms = dict.fromkeys(part for p in simpler for part in p.parts(form))
+        return next(iter(terms)) if terms else self._intern(form, ())
+
+    def _simpler(self, form: Form, terms: dict[Predicate, None]) -> list[Predicate] | None:
+        """Return fewer or smaller terms that mean the same, None if no rule finds any."""
+        if any(p.form not in _DUAL and self.negation(p) in terms for p in terms):
+            return [self._end(form)]
+        return (
+            self._given_others(form, terms)
+            or self._without_starts(form, terms)
+            or self._factored(form, terms)
+            or self._paired(form, terms)
+        )
+
+    def _given_others(self, form: Form, terms: dict[Predicate, None]) -> list[Predicate] | None:
+        """Simplify a term by what the others say: A & (A | B) is A, and A & (~A | B) is A & B."""
+        for term in terms:
+            if term.form is not _DUAL[form]:
+                continue
+            rest = [p for p in term.operands if not self._any_denied(p.parts(form), terms)]
+            if any(all(part in terms for part in p.parts(form)) for p in term.operands):
+                return [p for p in terms if p is not term]
+            if len(rest) < len(term.operands):
+                return [p for p in terms if p is not term] + [self._combine(_DUAL[form], rest)]
+        return None
+
+    def _any_denied(self, parts: Iterable[Predicate], terms: dict[Predicate, None]) -> bool:
+        return any(self.negation(part) in terms for part in parts)
+
+    def _without_starts(self, form: Form, terms: dict[Predicate, None]) -> list[Predicate] | None:
+        """Use that a recurrence is only alive if its start is, and all that this is the AND of."""
+        for term in terms:
+            if term.form is Form.RECURRENCE:
+                implied = set(term.operands[0].parts(Form.AND)) & terms.keys()
+                if implied:
+                    left_out = implied if form is Form.AND else {term}
+                    return [p for p in terms if p not in left_out]
+        return None
+
+    def _factored(self, form: Form, terms: Iterable[Predicate]) -> list[Predicate] | None:
+        """Pull out what all terms have in common: (A & B) | (A & C) is A & (B | C)."""
+        dual = _DUAL[form]
+        parts = [p.parts(dual) for p in terms]
+        common = [p for p in parts[0] if all(p in others for others in parts)]
+        if not common:
+            return None
+        rests = [self._combine(dual, [p for p in each if p not in common]) for each in parts]
+        return [self._combine(dual, [*common, self._combine(form, rests)])]
+
+    def _paired(self, form: Form, terms: dict[Predicate, None]) -> list[Predicate] | None:
+        """Make two terms one that only say the opposite of one thing: (A & B) | (A & ~B) | C is A | C."""
+        dual = _DUAL[form]
+        held = [p for p in terms if p.form is dual]
+        if len(held) > MOST_PAIRED:
+            return None
+        for one, other in combinations(held, 2):
+            alone = [p for p in one.operands if p not in other.operands]
+            if len(alone) != 1 or len(one.operands) != len(other.operands):
+                continue
+            if self.negation(alone[0]) in other.operands:
+                both = self._combine(dual, [p for p in one.operands if p is not alone[0]])
+                return [both, *(p for p in terms if p is not one and p is not other)]
+        return None
