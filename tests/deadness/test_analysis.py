@@ -308,6 +308,20 @@ def test_a_loop_goes_on_if_any_of_its_back_edges_does():
         assert session.run(y) == 10
 
 
+@pytest.mark.rule(136)
+def test_what_leaves_another_loop_than_ends_is_a_symbol():
+    """A value on its way out of the outer loop passes through an inner one: it is alive in the last iteration alone."""
+    start = tg.enter(0, frame_name="outer")
+    i = tg.merge([start, start], name="i")[0]
+    one, ten = (tg.enter(n, frame_name="outer", is_constant=True) for n in (1, 10))
+    done, again = tg.switch(i, tg.loop_cond(tg.less(i, ten, name="less")), name="switch")
+    i.op.update_input(1, tg.next_iteration(again + one))
+    through = tg.exit(tg.enter(done, frame_name="inner", is_constant=True), name="through")
+    found = predicates(tg.exit(tg.identity(through), name="y"))
+    assert found["switch:0"] == "(~*less:0 & {#true,&,*less:0}<outer>)"
+    assert found["through"] == "through"
+
+
 # ---- against steps
 
 
