@@ -14,6 +14,7 @@ from typing import Any
 
 from ..base.collector import paused
 from ..base.errors import GraphError
+from ..deadness.regions import loops_are_regular
 from ..ir.loop_dependence import note_carried
 from ..ir.program import Program
 from ..ir.text import to_text
@@ -64,6 +65,8 @@ class Pass:
         The setting that turns the pass off.
     when : callable or None
         Whether a target has any use for the pass.
+    about_loops : bool
+        Whether the pass takes for granted that what is in a loop is alive whenever its iteration is.
     """
 
     name: str
@@ -71,6 +74,7 @@ class Pass:
     stage: str
     switch: str | None = None
     when: Callable[[Target], bool] | None = None
+    about_loops: bool = False
 
     def is_on(self, target: Target) -> bool:
         """Whether the pass runs for a target."""
@@ -83,6 +87,11 @@ def _structured(name: str, run: Callable[[Program], Program], switch: str | None
     return Pass(name, lambda program, _: run(program), "structured", switch)
 
 
+def _about_loops(name: str, run: Callable[[Program, Target], Program], switch: str = "") -> Pass:
+    """Return the row of a pass on loops, with a switch of its name or another."""
+    return Pass(name, run, "structured", switch or name, about_loops=True)
+
+
 PIPELINE: tuple[Pass, ...] = (
     # What the user built becomes a program of its own.
     Pass("partial_run", lambda p, _: to_partial_run(p), "structured", when=lambda target: target.partial_run),
@@ -93,16 +102,16 @@ PIPELINE: tuple[Pass, ...] = (
     Pass("swap_memory", lambda p, t: set_swap_memory(p, t.swap), "structured", when=lambda t: t.swap is not None),
     # Compute less.
     Pass("fold", lambda p, t: fold_constants(p, t.settings.fold_bytes), "structured", "fold"),
-    _structured("merge", merge_duplicates, "merge"),
-    _structured("loop_invariants", capture_unchanged, "loop_invariants"),
-    _structured("hoist", hoist_invariants, "hoist"),
+    _about_loops("merge", lambda p, _: merge_duplicates(p)),
+    _about_loops("loop_invariants", lambda p, _: capture_unchanged(p)),
+    _about_loops("hoist", lambda p, _: hoist_invariants(p)),
     # Loops: what need not be computed in each iteration, and what is faster for many at a time.
-    _structured("merge_products", merge_products, "merge_products"),
-    Pass("lift_products", lambda p, t: lift_products(p, t.hoist_bytes), "structured", "hoist_bytes"),
-    Pass("block", lambda p, t: compute_in_blocks(p, t.block_bytes), "structured", "block_bytes"),
-    _structured("narrow", narrow_products, "narrow"),
-    _structured("batch", batch_products, "batch"),
-    _structured("accumulate", accumulate_products, "accumulate"),
+    _about_loops("merge_products", lambda p, _: merge_products(p)),
+    _about_loops("lift_products", lambda p, t: lift_products(p, t.hoist_bytes), "hoist_bytes"),
+    _about_loops("block", lambda p, t: compute_in_blocks(p, t.block_bytes), "block_bytes"),
+    _about_loops("narrow", lambda p, _: narrow_products(p)),
+    _about_loops("batch", lambda p, _: batch_products(p)),
+    _about_loops("accumulate", lambda p, _: accumulate_products(p)),
     _structured("note_carried", note_carried),
     # Fewer, larger operations.
     _structured("broadcast_sums", drop_sums, "broadcast_sums"),
@@ -167,9 +176,12 @@ def compile_until(name: str, program: Program, target: Target = DEFAULT) -> Any:
     dumped = _named(target.settings.dump)
     last = _index(name)
     form: Any = program
+    regular: bool | None = None  # not known yet
     with paused():
         for row in PIPELINE[: last + 1]:
-            if row.is_on(target):
+            if row.about_loops and regular is None:
+                regular = loops_are_regular(form)
+            if row.is_on(target) and (regular or not row.about_loops):
                 before, form = form, row.run(form, target)
                 if target.settings.check_passes:
                     _check(form, row.stage)

@@ -13,17 +13,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
-
 from ..ir.frames import ROOT, Frames
 from ..ir.operation import Operation
-from ..ir.tensor import Tensor
 from ..ir.traits import LEAVES_FRAME, SWITCHES, Role
 from .predicates import Form, Predicate, Predicates
+from .rules import Value, chosen, closes_loop, is_back_edge, is_unsure
 
-Value = Tensor | Operation
 Steps = dict[Operation, Predicate]
-_HANDS_ON = SWITCHES | {Role.IDENTITY, Role.LOOP_COND, Role.ENTER}
 
 
 def analyse(operations: Sequence[Operation], frames: Frames) -> dict[Value, Predicate]:
@@ -33,17 +29,6 @@ def analyse(operations: Sequence[Operation], frames: Frames) -> dict[Value, Pred
     output is alive.
     """
     return _Analysis(operations, frames).run()
-
-
-def origin(predicate: Tensor) -> Tensor:
-    """Follow the predicate of a Switch back through what gives its own value on if it is alive.
-
-    So a bool that a branch or a loop uses from outside is the same symbol there. That it is alive there is said by the
-    predicate of the Switch's inputs.
-    """
-    while predicate.op.role in _HANDS_ON:
-        predicate = predicate.op.inputs[0]
-    return predicate
 
 
 class _Analysis:
@@ -67,7 +52,7 @@ class _Analysis:
         self.predicates = Predicates()
         self.merges: dict[str, list[Operation]] = {}
         for op in operations:
-            if _closes_loop(op):
+            if closes_loop(op):
                 self.merges.setdefault(frames.of[op], []).append(op)
         self.steps: dict[str, Steps] = {frame: {} for frame in self.merges}
         self.apart: set[str] = set()
@@ -124,7 +109,8 @@ class _Walk:
         if op.role in SWITCHES:
             self.of[op] = inputs
             for tensor in op.outputs:
-                self.of[tensor] = self.predicates.all_of([inputs, *self._chosen(op, tensor.index)])
+                taken = chosen(self.predicates, op.inputs[1], tensor.index, len(op.outputs))
+                self.of[tensor] = self.predicates.all_of([inputs, taken])
         else:
             found = self.of[op] = self._outputs(op, inputs)
             self.of.update(dict.fromkeys(op.outputs, found))
@@ -134,29 +120,6 @@ class _Walk:
         sources: list[Value] = [] if op.role is Role.MERGE else [*op.inputs, *op.control_inputs]
         return self.predicates.all_of([self.of[source] for source in sources])
 
-    def _chosen(self, op: Operation, side: int) -> list[Predicate]:
-        """Return what lets a Switch send its data to one side: of a SwitchN the last is the rest (rules 132, 138)."""
-        predicate = origin(op.inputs[1])
-        negation = self.predicates.negation
-        if op.role is Role.SWITCH:
-            taken = self._truth(predicate)
-            return [taken if side == 1 else negation(taken)]
-        last = len(op.outputs) - 1
-        others = [negation(self._equality(predicate, k, last)) for k in range(side)]
-        return [*others, self._equality(predicate, side, last)]
-
-    def _truth(self, predicate: Tensor) -> Predicate:
-        if predicate.op.role is Role.CONST:
-            return self.predicates.true if np.all(predicate.op.attrs["value"]) else self.predicates.false
-        return self.predicates.symbol("true", predicate)
-
-    def _equality(self, predicate: Tensor, side: int, last: int) -> Predicate:
-        if side == last:
-            return self.predicates.true
-        if predicate.op.role is Role.CONST:
-            return self.predicates.true if predicate.op.attrs["value"] == side else self.predicates.false
-        return self.predicates.symbol(side, predicate)
-
     def _outputs(self, op: Operation, inputs: Predicate) -> Predicate:
         if op.role is Role.MERGE:
             return self._merge(op)
@@ -164,15 +127,13 @@ class _Walk:
             return self.predicates.true
         if op.role in LEAVES_FRAME:
             return self._leave(op, inputs)
-        # A message may be dead, and so may a slot that a branch left empty: when that is, only the other side knows.
-        unsure = op.role is Role.RECV or (op.role is Role.SERIES_READ and op.attrs["maybe"])
-        return self.predicates.all_of([inputs, self._symbol(op)]) if unsure else inputs
+        return self.predicates.all_of([inputs, self._symbol(op)]) if is_unsure(op) else inputs
 
     def _symbol(self, value: Value) -> Predicate:
         return self.predicates.symbol("alive", value)
 
     def _merge(self, op: Operation) -> Predicate:
-        if not _closes_loop(op):
+        if not closes_loop(op):
             return self.predicates.any_of([self.of[t] for t in op.inputs])
         frame = self.frames.of[op]
         step = self.analysis.steps[frame].get(op)
@@ -190,12 +151,12 @@ class _Walk:
 
     def start(self, merge: Operation) -> Predicate:
         """Return when a loop's Merge gets its first value."""
-        return self.predicates.any_of([self.of[t] for t in merge.inputs if not _is_back_edge(t)])
+        return self.predicates.any_of([self.of[t] for t in merge.inputs if not is_back_edge(t)])
 
     def step(self, merge: Operation) -> Predicate | None:
         """Return what must hold for a Merge to get another value; None if that is not all (rule 135)."""
         own = self.of[merge]
-        back = self.predicates.any_of([self.of[t] for t in merge.inputs if _is_back_edge(t)])
+        back = self.predicates.any_of([self.of[t] for t in merge.inputs if is_back_edge(t)])
         parts = back.parts(Form.AND)
         if own not in parts:
             return None
@@ -213,11 +174,3 @@ class _Walk:
                     if inputs is self.predicates.all_of([part, self.predicates.negation(step)]):
                         return start
         return self._symbol(op)
-
-
-def _closes_loop(op: Operation) -> bool:
-    return op.role is Role.MERGE and any(_is_back_edge(t) for t in op.inputs)
-
-
-def _is_back_edge(tensor: Tensor) -> bool:
-    return tensor.op.role is Role.NEXT_ITERATION

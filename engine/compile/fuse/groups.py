@@ -3,10 +3,11 @@
 The operations of a set share their kind: rows, dtype and device. Each operation has a level, which grows along every
 way that leaves a set (`_Groups._levels`), so a connected set of one kind and level waits for nothing that it makes.
 
-Operations that may be dead or late are left alone, so that fusing changes neither which values are dead nor what
-overlaps. In a partial run, operations that wait for different feeds are not put into one set.
+The operations of a set are alive and dead together: else what is alive would die with what is not. Operations that
+may be late are left alone, so that fusing does not change what overlaps. In a partial run, operations that wait for
+different feeds are not put into one set.
 
-See docs/design/0005-loops-made-fast.md, 2.
+See docs/design/0005-loops-made-fast.md, 2, and docs/design/0024-deadness.md.
 """
 
 from __future__ import annotations
@@ -16,6 +17,9 @@ from typing import Any
 
 import numpy as np
 
+from ...deadness.predicates import Predicate
+from ...deadness.regions import operation_predicates
+from ...deadness.rules import closes_loop
 from ...ir.builder import Builder
 from ...ir.operation import Operation
 from ...ir.program import Program, copy_program
@@ -24,11 +28,12 @@ from ...ir.structured import is_structured
 from ...ir.substitute import returned, substitute
 from ...ir.tensor import Tensor
 from ...ir.topological import Captured, captures
-from ...ir.traits import FLOW, Effect, Role
+from ...ir.traits import Effect, Role
 from ...ops.internal import fused as _operation  # noqa: F401  declares Fused
 from ...ops.support.fusing import has_rows, is_comparison
 from .rules import FusedProgram, can_fuse, computes, operands, write
 
+_OF_FRAMES = frozenset({Role.ENTER, Role.EXIT, Role.NEXT_ITERATION})
 MOST_STEPS = 64  # operations of a set: each may need 8 or 16 KB of scratch in the C kernel, which should stay in cache
 
 
@@ -40,7 +45,8 @@ def fuse_elementwise(program: Program) -> Program:
     kept = returned(program)
     moved: dict[Tensor, Tensor] = {}
     captured: Captured = {}
-    groups = [group for region in regions for group in _Groups(region, pinned, captured).found()]
+    alive = operation_predicates(program)
+    groups = [group for region in regions for group in _Groups(region, pinned, captured, alive).found()]
     fused = {op for group in groups for op in group}
     for group in groups:
         _replace(group, kept, fused, moved)
@@ -53,8 +59,11 @@ def fuse_elementwise(program: Program) -> Program:
 class _Groups:
     """The sets of operations of one region that can be fused."""
 
-    def __init__(self, region: Region, pinned: set[Operation], captured: Captured) -> None:
+    def __init__(
+        self, region: Region, pinned: set[Operation], captured: Captured, alive: dict[Operation, Predicate]
+    ) -> None:
         self.captured = captured
+        self.alive = alive
         self.operations = region.operations
         self.members = {op for op in region.operations if op not in pinned and can_fuse(op)}
         self.members -= self._unsure(region)
@@ -78,7 +87,7 @@ class _Groups:
                     yield part
 
     def _unsure(self, region: Region) -> set[Operation]:
-        """Return the operations that may be dead while their region runs, or wait for something slow."""
+        """Return the operations that wait for something slow, or belong to a loop that was made by hand."""
         found: set[Operation] = set()
         for op in region.operations:
             # A block of a loop's inputs is waited for once in many iterations, and its rows are all that the loop
@@ -88,9 +97,8 @@ class _Groups:
             # A loop in a loop takes long, and what does not wait for it may run meanwhile. At the root the same rule
             # would leave all alone that is behind a loop: its loss, and the updates of the optimizer.
             slow = is_structured(op) and region.parent is not None
-            maybe = op.role is Role.SERIES_READ and op.attrs["maybe"]
-            unsure = op.role in FLOW or Effect.PYTHON in op.definition.effects
-            if unsure or slow or maybe or op.is_cond or any(t.op in found for t in op.inputs):
+            python = Effect.PYTHON in op.definition.effects
+            if op.role in _OF_FRAMES or closes_loop(op) or python or slow or any(t.op in found for t in op.inputs):
                 found.add(op)
         return found
 
@@ -152,7 +160,7 @@ class _Groups:
         return op
 
     def _key(self, op: Operation) -> Any:
-        return self.levels[op], _kind(op), self.arrivals.get(op)
+        return self.levels[op], _kind(op), self.alive[op], self.arrivals.get(op)
 
 
 def _kind(op: Operation) -> Any:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ...deadness.analysis import Value, analyse, origin
+from ...deadness.analysis import analyse
 from ...deadness.predicates import Form, Predicate
+from ...deadness.rules import Value, origin
 from ...ir.frames import ROOT, Frames
 from ...ir.operation import Operation
 from ...ir.traits import LEAVES_FRAME

@@ -77,7 +77,7 @@ class _Known:
 
     def note(self, op: Operation) -> None:
         """Find the sizes of what an operation makes."""
-        rule = _RULES.get(op.type)
+        rule = _rule(op.type)
         if rule is not None and len(op.outputs) == 1 and op.outputs[0].rank is not None:
             found = rule(self, op)
             if found is not None and len(found) == op.outputs[0].rank:
@@ -135,8 +135,6 @@ def _shaped(known: _Known, op: Operation) -> Sizes:
 
 
 _RULES: dict[str, Callable[[_Known, Operation], Sizes]] = {
-    **dict.fromkeys(UNARY, _same),
-    **dict.fromkeys(BINARY, _broadcast),
     **dict.fromkeys(("Cast", "Identity", "LogSoftmax", "Relu", "Softmax", "Softplus", "StopGradient"), _same),
     **dict.fromkeys(("AddN", "Where"), _broadcast),
     **dict.fromkeys(("Sum", "Mean", "Max", "Min"), _reduce),
@@ -144,3 +142,9 @@ _RULES: dict[str, Callable[[_Known, Operation], Sizes]] = {
     "Fill": _filled,
     "MatMul": _matmul,
 }
+
+
+def _rule(type: str) -> Callable[[_Known, Operation], Sizes] | None:
+    """Return the rule of a type; which are elementwise is known when their definitions have been imported."""
+    elementwise = _broadcast if type in BINARY else _same if type in UNARY else None
+    return _RULES.get(type, elementwise)

@@ -135,12 +135,6 @@ def test_other_dtypes_are_left_alone():
     assert "Fused" not in types([(x + 1) * x], [x])
 
 
-def test_what_may_be_dead_is_left_alone():
-    x, p = tg.placeholder("float32", [3]), tg.placeholder("bool", [])
-    taken, other = tg.switch(x, p)
-    assert "Fused" not in types([tg.merge([tg.tanh(taken + 1.0), other * 2.0])[0]], [x, p])
-
-
 def test_what_waits_for_python_is_left_alone():
     x = tg.placeholder("float32", [3])
     slow = tg.py_function(lambda v: v, [x], "float32", output_shapes=[3])
