@@ -50,7 +50,9 @@ class Predicate:
 
     def __init__(self, form: Form, operands: tuple[Predicate, ...], leaf: Any, number: int) -> None:
         self.form, self.operands, self.leaf, self.number = form, operands, leaf, number
-        self.depth = max((p.depth for p in operands), default=0) + (form in _DUAL) if form is not Form.RECURRENCE else 0
+        self.depth: int = (
+            0 if form is Form.RECURRENCE else max((p.depth for p in operands), default=0) + (form in _DUAL)
+        )
 
     def parts(self, form: Form) -> tuple[Predicate, ...]:
         """Return what the predicate is the AND (or OR) of; itself, if it is something else."""

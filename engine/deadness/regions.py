@@ -91,7 +91,7 @@ class _Walk:
         if op.role is Role.MERGE:
             self._merge(op)
             return
-        values = (*op.inputs, *op.control_inputs)
+        values: list[Value] = [*op.inputs, *op.control_inputs]
         inputs = self.runs[op] = self.predicates.all_of([context, *(self.of[value] for value in values)])
         if op.is_while:
             self._while(op, inputs, context)
@@ -150,7 +150,8 @@ class _Walk:
             self.region(region, runs)
         if together and not self._goes_on_as_one(op):
             self.apart.add(op)
-        for value in (op, *op.outputs):
+        values: list[Value] = [op, *op.outputs]
+        for value in values:
             self.of[value] = inputs if together else self._and_symbol(context, value)
 
     def _goes_on_as_one(self, op: Operation) -> bool:
