@@ -38,9 +38,9 @@ def loops_are_regular(program: Program) -> bool:
     if not any(op.role in FLOW for op in operations):
         return True
     walk = _walk(program)
-    loops = [op for op in operations if op.is_while]
-    inside = [op for loop in loops for region in loop.regions for op in region.walk() if not op.is_param]
-    return not walk.apart and not any(op.role in FLOW or walk.may_differ(op) for op in (*loops, *inside))
+    regions = [region for op in operations if op.is_while for region in op.regions]
+    inside = [op for region in regions for op in region.walk() if not op.is_param]
+    return not walk.apart and not any(op.role in FLOW or walk.may_differ(op) for op in inside)
 
 
 def _walk(program: Program) -> _Walk:

@@ -109,6 +109,11 @@ def test_what_hangs_on_one_side_of_a_switch_is_fused_too(graph, x, p):
             np.testing.assert_array_equal(session.run(y, {x: X, p: alive}), expected)
 
 
+def test_a_loop_that_is_dead_or_alive_as_a_whole_is_regular(graph, x, p):
+    y = tg.while_loop(lambda a: tg.reduce_sum(a) < 100.0, lambda a: a * 2.0, [tg.switch(x, p)[1]])
+    assert loops_are_regular(compile_until("prune", Program(graph, [x, p], [y])))
+
+
 def test_loops_and_branches_are_regular_without_primitives(graph, x, p):
     body = lambda i, a: (i + 1, tg.cond(p, lambda: tg.exp(a), lambda: a))  # noqa: E731
     y = tg.while_loop(lambda i, a: i < 3, body, [0, x])[1]
