@@ -10,7 +10,6 @@ import tagflow as tg
 from tagflow.base.settings import DEFAULTS
 from tagflow.compile import pipeline
 from tagflow.compile.fuse.groups import _Groups
-from tagflow.deadness.regions import operation_predicates
 from tagflow.ir.operation import Operation
 from tagflow.ir.program import Program
 
@@ -140,8 +139,7 @@ def test_sets_of_a_long_chain_are_found_by_short_ways(graph):
     y = x
     for _ in range(2000):
         y = tg.sin(y)
-    alive = operation_predicates(Program(graph, [x], [y]))
-    groups = _Groups(graph.root, set(), {}, alive)
+    groups = _Groups(graph.root, set(), {}, {})
     groups.leader = Counted()
     assert sum(map(len, groups.found())) == 2000
     assert groups.leader.looks < 20 * 2000

@@ -22,9 +22,15 @@ from .predicates import Predicate, Predicates
 from .rules import Value, chosen, closes_loop, is_unsure
 
 
-def operation_predicates(program: Program) -> dict[Operation, Predicate]:
-    """Return for each operation but the Merges when it runs; in a region that says, besides, that this does."""
-    return _walk(program).runs
+def dying_apart(program: Program) -> dict[Operation, Predicate]:
+    """Return the operations that may be dead though their region runs, but for Merges, and when each runs.
+
+    All others of a region are alive and dead together.
+    """
+    if not any(op.role in FLOW or op.is_cond or is_unsure(op) for op in program.graph.root.walk()):
+        return {}
+    walk = _walk(program)
+    return {op: predicate for op, predicate in walk.runs.items() if walk.may_differ(op)}
 
 
 def loops_are_regular(program: Program) -> bool:
@@ -64,7 +70,7 @@ class _Walk:
     contexts : dict of Region to Predicate
         When a branch runs, or an iteration.
     runs : dict of Operation to Predicate
-        See :func:`operation_predicates`.
+        When an operation runs; in a region that says, besides, that this does.
     apart : set of Operation
         Whiles whose variables are not alive together. Of the others it is assumed, and they are added if it is not so.
     """

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from ...deadness.predicates import Predicate
-from ...deadness.regions import operation_predicates
+from ...deadness.regions import dying_apart
 from ...deadness.rules import closes_loop
 from ...ir.builder import Builder
 from ...ir.operation import Operation
@@ -45,8 +45,8 @@ def fuse_elementwise(program: Program) -> Program:
     kept = returned(program)
     moved: dict[Tensor, Tensor] = {}
     captured: Captured = {}
-    alive = operation_predicates(program)
-    groups = [group for region in regions for group in _Groups(region, pinned, captured, alive).found()]
+    apart = dying_apart(program)
+    groups = [group for region in regions for group in _Groups(region, pinned, captured, apart).found()]
     fused = {op for group in groups for op in group}
     for group in groups:
         _replace(group, kept, fused, moved)
@@ -60,10 +60,10 @@ class _Groups:
     """The sets of operations of one region that can be fused."""
 
     def __init__(
-        self, region: Region, pinned: set[Operation], captured: Captured, alive: dict[Operation, Predicate]
+        self, region: Region, pinned: set[Operation], captured: Captured, apart: dict[Operation, Predicate]
     ) -> None:
         self.captured = captured
-        self.alive = alive
+        self.apart = apart
         self.operations = region.operations
         self.members = {op for op in region.operations if op not in pinned and can_fuse(op)}
         self.members -= self._unsure(region)
@@ -160,7 +160,7 @@ class _Groups:
         return op
 
     def _key(self, op: Operation) -> Any:
-        return self.levels[op], _kind(op), self.alive[op], self.arrivals.get(op)
+        return self.levels[op], _kind(op), self.apart.get(op), self.arrivals.get(op)
 
 
 def _kind(op: Operation) -> Any:
