@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import tagflow as tg
-from tagflow.compile import compile_until
+from tagflow.compile import Target, compile_until
 from tagflow.deadness.regions import loops_are_regular
 from tagflow.ir.program import Program
 
@@ -36,7 +36,7 @@ def values():
 
 def fused(graph, feeds, fetches):
     """Return the sets of steps that became one operation."""
-    program = compile_until("fuse", Program(graph, feeds, fetches))
+    program = compile_until("fuse", Program(graph, feeds, fetches), Target(ON))
     return [[name for name, *_ in op.attrs["steps"]] for op in program.graph.root.walk() if op.type == "Fused"]
 
 
