@@ -340,6 +340,23 @@ UNREDUCE = """graph seed=0
 """
 
 
+@pytest.mark.parametrize("axis", ["1", "0.5", "bool", '"loop body"', "(0.5,)", "(1,)", "(0, 0)"])
+@pytest.mark.parametrize("type", ["Unreduce", "Sum"])
+def test_axes_are_those_there_are(axis, type):
+    text = UNREDUCE.replace("axis=None", f"axis={axis}")
+    if type == "Sum":
+        text = text.replace("Unreduce(c, s)", "Sum(s)")
+    with pytest.raises(GraphError, match="line 4 of a graph's text"):
+        parse(text)
+
+
+@pytest.mark.parametrize("axis", ["1", "0.5", "bool", "(0.5,)"])
+def test_axes_are_integers_also_where_the_rank_is_not_known(axis):
+    text = UNREDUCE.replace("int32 shape=shape[1]", "int32 shape=shape[...]").replace("axis=None", f"axis={axis}")
+    with pytest.raises(GraphError, match="line 4 of a graph's text"):
+        parse(text.replace("Unreduce(c, s)", "Sum(s)"))
+
+
 def test_what_a_text_says_of_results_is_not_believed():
     graph = parse(UNREDUCE)
     assert graph.get_tensor_by_name("u:0").dtype is tg.float64

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
@@ -34,6 +35,7 @@ AXES = {"axis": None, "keepdims": False}
 def reduced_shape(shape: Shape, axis: tuple[int, ...] | None, keepdims: bool) -> Shape:
     """Return the static shape of a reduction."""
     if shape.rank is None:
+        _check_integers(axis)
         return SCALAR if axis is None and not keepdims else Shape(None)
     gone = reduced_axes(axis, shape.rank)
     if keepdims:
@@ -45,10 +47,17 @@ def reduced_axes(axis: tuple[int, ...] | None, rank: int) -> list[int]:
     """Return the axes of a reduction as numbers from 0 up; ShapeError when one is missing or given twice."""
     if axis is None:
         return list(range(rank))
+    _check_integers(axis)
     axes = [axis_within(a, rank) for a in axis]
     if len(set(axes)) < len(axes):
         raise ShapeError("an axis is given twice", got=axis, hint="name each axis once")
     return axes
+
+
+def _check_integers(axis: tuple[int, ...] | None) -> None:
+    """Raise a TypeError for axes that are none: a text may say anything."""
+    for each in () if axis is None else axis:
+        operator.index(each)
 
 
 def spread(y: Tensor, op: Operation) -> Tensor:
@@ -76,6 +85,12 @@ def _reduction_shape(op: Operation) -> Shape:
     return reduced_shape(op.inputs[0].shape, op.attrs["axis"], op.attrs["keepdims"])
 
 
+def _unreduced_shape(op: Operation) -> Shape:
+    shape = static_shape(op.inputs[1])
+    reduced_shape(shape, op.attrs["axis"], op.attrs["keepdims"])  # refuses axes that there are not
+    return shape
+
+
 def _unreduce_kernel(xp: Any, y: Any, shape: Any, axis: Any, keepdims: bool) -> Any:
     sizes = as_sizes(shape)
     gone = reduced_axes(axis, len(sizes))
@@ -88,7 +103,7 @@ define(
     "y: T, shape: host I -> x: T",
     where={"T": dtypes.NUMERIC, "I": dtypes.INDEX},
     attrs=AXES,
-    shape=lambda op: static_shape(op.inputs[1]),
+    shape=_unreduced_shape,
     elements=shape_in(1),
     kernel=_unreduce_kernel,
     fuse=broadcast(reduces_last),
