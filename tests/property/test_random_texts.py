@@ -12,6 +12,8 @@ import numpy as np
 import pytest
 import tagflow as tg
 
+from tests.support.settings import ON
+
 TEXTS = int(os.environ.get("TAGFLOW_TEXTS", "150"))
 BATCH = 50
 TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[^\s()\[\]{},:=@^?"]+|[()\[\]{},:=@^?]|\s+')
@@ -72,7 +74,7 @@ def mutated(text, random):
 
 async def run(graph, random):
     """Run all that can be fetched, each by itself, with feeds of any shapes."""
-    async with tg.Session(graph, memory_limit="16MB", timeout=0.5) as session:
+    async with tg.Session(graph, memory_limit="16MB", timeout=0.5, settings=ON) as session:
         feeds = {}
         for op in graph.root.operations:
             if op.type == "Placeholder" and op.outputs[0].dtype.numpy is not None:

@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 import tagflow as tg
 
+from tests.support.settings import ON
+
 
 class Service:
     """Steps that end in each way, and a gate that holds some of them."""
@@ -187,7 +189,7 @@ async def test_the_last_report_of_a_closed_session(graph, executor):
 async def test_peaks_begin_anew(graph, executor):
     x = tg.placeholder("float32", [None])
     y = tg.reduce_sum(tg.cumsum(x))
-    async with tg.Session(graph, executor=executor) as session:
+    async with tg.Session(graph, executor=executor, settings=ON) as session:
         await session.run(y, {x: np.zeros(100_000, np.float32)})
         assert session.statistics().peak_bytes > 400_000
         session.reset_peak_memory_stats()

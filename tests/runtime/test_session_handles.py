@@ -214,7 +214,7 @@ async def test_between_devices(graph):
 
 
 async def test_the_devices_of_a_session(graph):
-    async with tg.Session(graph, devices=2, memory_limit={"/cpu:1": "1MB"}) as session:
+    async with tg.Session(graph, devices=2, memory_limit={"/cpu:1": "1MB"}, settings=ON) as session:
         assert session.list_devices() == [
             tg.DeviceAttributes("/job:localhost/task:0/device:CPU:0", "CPU", None),
             tg.DeviceAttributes("/job:localhost/task:0/device:CPU:1", "CPU", 1_000_000),
