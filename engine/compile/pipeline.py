@@ -179,9 +179,11 @@ def compile_until(name: str, program: Program, target: Target = DEFAULT) -> Any:
     regular: bool | None = None  # not known yet
     with paused():
         for row in PIPELINE[: last + 1]:
-            if row.about_loops and regular is None:
-                regular = loops_are_regular(form)
-            if row.is_on(target) and (regular or not row.about_loops):
+            is_on = row.is_on(target)
+            if is_on and row.about_loops:
+                regular = loops_are_regular(form) if regular is None else regular
+                is_on = regular
+            if is_on:
                 before, form = form, row.run(form, target)
                 if target.settings.check_passes:
                     _check(form, row.stage)

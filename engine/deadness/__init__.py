@@ -1,1 +1,1 @@
-"""When values are alive: predicates, and the analysis that finds them for lowered programs."""
+"""When values are alive: predicates, and the analyses that find them, of lowered programs and of regions."""
