@@ -425,16 +425,18 @@ def test_functions_of_a_graph_share_the_session_of_a_loop_which_ends_with_it(cap
     async def main():
         before = float(await read())
         await write(5.0)
+        started.append(asyncio.Event())
         tasks.append(asyncio.create_task(forever(0)))
-        await asyncio.sleep(0.01)
+        await started[-1].wait()
         return before, float(await read())
 
-    ended = []
+    started, ended = [], []
     tasks = []
 
     @tg.function(graph=graph)
     def forever(x):
         async def wait(x):
+            started[-1].set()
             try:
                 await asyncio.Event().wait()
             finally:
