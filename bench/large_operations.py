@@ -185,6 +185,7 @@ WITHOUT: dict[str, str] = {
     **dict.fromkeys(("SeriesPush", "SeriesRead", "SeriesExit", "SeriesReadSeries", "MaybeGet"), _MOVES),
     **dict.fromkeys(("Const", "Param", "Feed", "Placeholder"), "has a value that is there already"),
     **dict.fromkeys(("Cond", "While"), "becomes primitives"),
+    "Native": "is run in slices",
     "BenchSeries": "is made for this",
     **dict.fromkeys(("NoOp", "ControlTrigger", "TripCount", "Instance", "PartialEnd", "SeriesEmpty"), "has no arrays"),
     **dict.fromkeys(("VariableHandle", "IsInitialized", "StackNew", "StackClose"), _HANDLE),

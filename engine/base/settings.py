@@ -71,6 +71,8 @@ class Settings:
         Run connected elementwise operations as one.
     release : bool
         Let go of a saved value when a backward loop has read it; off, when none of that loop's values are needed.
+    straight : bool
+        Run loops of operations that only compute as native programs, without a token for each value of each iteration.
     coalesce_dead_signals : bool
         Let one message say for all values between two devices that are dead together that they are; off, one for each.
     native : bool
@@ -124,6 +126,7 @@ class Settings:
     forward_assignments: bool = True
     fuse: bool = True
     release: bool = True
+    straight: bool = True
     coalesce_dead_signals: bool = True
     native: bool = True
     loops: bool = True
@@ -183,6 +186,7 @@ FAST_PATHS: dict[str, Any] = {
     "forward_assignments": False,
     "fuse": False,
     "release": False,
+    "straight": False,
     "coalesce_dead_signals": False,
     "native": False,
     "loops": False,

@@ -31,6 +31,7 @@ from .loops.release import release_saved
 from .loops.slice_matmul import narrow_products
 from .loops.weight_gradients import batch_products
 from .lower.lowering import lower
+from .native.wrap import run_natively
 from .order_effects import order_effects
 from .partial_run import to_partial_run
 from .partition import partitioned as _partitioned
@@ -92,6 +93,13 @@ def _about_loops(name: str, run: Callable[[Program, Target], Program], switch: s
     return Pass(name, run, "structured", switch or name, about_loops=True)
 
 
+def _is_plain(target: Target) -> bool:
+    """Whether all runs on one CPU whose memory has no limit, by kernels in C that nobody looks at."""
+    devices = target.devices
+    plain = len(devices) <= 1 and all(d.backend is None and d.memory_limit is None for d in devices)
+    return plain and not target.observed and target.settings.native and target.settings.loops
+
+
 PIPELINE: tuple[Pass, ...] = (
     # What the user built becomes a program of its own.
     Pass("partial_run", lambda p, _: to_partial_run(p), "structured", when=lambda target: target.partial_run),
@@ -120,6 +128,8 @@ PIPELINE: tuple[Pass, ...] = (
     # Saved values: how long they stay, and whether they may leave the device.
     _structured("release", release_saved, "release"),
     _structured("mark_swappable", mark_swapped),
+    # Loops as native programs, where one CPU computes all.
+    Pass("straight", lambda p, t: run_natively(p, t.settings), "structured", "straight", _is_plain, about_loops=True),
     # Primitives, on devices.
     Pass("lower", lambda p, _: lower(p), "lowered"),
     Pass("place", place_step, "lowered"),

@@ -48,6 +48,8 @@ class Target:
         ``swap_memory=True``.
     partial_run : bool
         Compile a step whose feeds come, and whose fetches go, while it runs.
+    observed : bool
+        Each instance of an operation is looked at, by a trace, a report of one step or a guard: then all have some.
     shapes : tuple of tuple of int, or None
         Those of the values that are fed, if the step is for no others.
     """
@@ -57,6 +59,7 @@ class Target:
     soft_placement: bool = False
     swap: bool | None = None
     partial_run: bool = False
+    observed: bool = False
     shapes: tuple[tuple[int, ...], ...] | None = None
 
     @property

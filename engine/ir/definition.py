@@ -153,6 +153,8 @@ class OpDefinition:
         each operand does which varies among them, where `varying` says so (a vmap rule of JAX, for axis 0).
     row : callable or None
         Of what takes one row of an array, ``row(op)`` is the array and the number of the row; None if it does not.
+    instruction : str
+        Name of the Code that does it in a native program, where that is not to compute its result.
     unused : str
         Of what does nothing unless it is used, the warning where it is not: what is wrong, and what to do.
     samples : tuple of Sample
@@ -187,6 +189,7 @@ class OpDefinition:
     loads: Callable[[Operation, Shape], Shape] | None = None
     batch: BatchRule | None = None
     row: Callable[[Operation], tuple[Tensor, Tensor] | None] | None = None
+    instruction: str = ""
     unused: str = ""
     samples: tuple[Sample, ...] = ()
 
@@ -260,6 +263,7 @@ def define(
     loads: Callable[[Any, Shape], Shape] | None = None,
     batch: BatchRule | None = None,
     row: Callable[[Any], tuple[Tensor, Tensor] | None] | None = None,
+    instruction: str = "",
     unused: str = "",
     samples: Sequence[Sample] = (),
 ) -> OpDefinition:
@@ -299,6 +303,7 @@ def define(
         loads,
         batch,
         row,
+        instruction,
         unused,
         tuple(samples),
     )

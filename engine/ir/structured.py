@@ -79,19 +79,36 @@ def make_cond(
     """Append a Cond whose branches are built; their results agree in number and dtype."""
     close_branches(scopes.current_region(), branches)
     outputs = [(t.dtype, shape) for t, shape in zip(branches[0].results, shapes, strict=True)]
-    op = Operation(
-        scopes.current_region(),
+    controls = scopes.current().control_inputs
+    op = append_cond(scopes.current_region(), pred, branches, outputs, scoped_name(name), source, controls, **attrs)
+    place(op)
+    return op
+
+
+def append_cond(
+    region: Region,
+    pred: Tensor,
+    branches: Sequence[Region],
+    outputs: Sequence[tuple[DType, Shape]],
+    name: str,
+    source: Any = None,
+    control_inputs: Sequence[Operation] = (),
+    device: str = "",
+    **attrs: Any,
+) -> Operation:
+    """Append a Cond of some branches to a region."""
+    return Operation(
+        region,
         "Cond",
-        scoped_name(name),
+        name,
         [pred],
         outputs,
         regions=branches,
         source=source,
-        control_inputs=scopes.current().control_inputs,
+        control_inputs=control_inputs,
+        device=device,
         attrs={"saved_outputs": [], **attrs},
     )
-    place(op)
-    return op
 
 
 def make_while(

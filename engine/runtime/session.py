@@ -247,7 +247,7 @@ class Session(SessionState):
             steps.check_admits()
             tensors, values = feed_values(feeds or {}, self.graph)
             request = make_request(self.graph, fetches)
-            step = steps.compiled(request, tensors, watches)
+            step = steps.compiled(request, tensors, watches, observed=trace is not None or report is not None)
             return await steps.run(request, step, values, timeout, trace, watches, report)
         finally:
             for each in watches:
@@ -338,7 +338,8 @@ class Session(SessionState):
             )
         if request.has_handles:
             raise GraphError("handles can not be fetched in parts", got=fetches, hint="fetch them by run()")
-        step = self._steps.compiled(request, resolve_feeds(self.graph, feeds), partial_run=True)
+        fed = resolve_feeds(self.graph, feeds)
+        step = self._steps.compiled(request, fed, partial_run=True, observed=trace is not None)
         return await begin(self._steps, step, trace)
 
     @explained

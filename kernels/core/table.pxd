@@ -73,12 +73,13 @@ ctypedef void (*Loop)(char**, const npy_intp*, const npy_intp*, void*) noexcept 
 cdef struct Node
 cdef struct Table
 
-# Does part `part` of `parts` of a kernel's work; reads and writes nothing but what the arguments point to, and the two
-# last of them.
+# Does part `part` of `parts` of a kernel's work; reads and writes nothing but what the arguments point to, and the last
+# of them.
 ctypedef void (*Compute)(const void* arguments, int part, int parts) noexcept nogil
 
 cdef enum:
     MOST_ARGUMENTS = 128
+    UNFINISHED = MOST_ARGUMENTS - 3  # borrowed from Work.kept: with what the kernel is to be called again, or 0
     DECLINED = MOST_ARGUMENTS - 2  # not 0: the inputs want the Python kernel, as was only found while computing
     RESULT = MOST_ARGUMENTS - 1  # the result, if that is unboxed
 
@@ -91,8 +92,8 @@ cdef struct Work:  # what a C kernel leaves to be done once its outputs are ther
     uint64_t arguments[MOST_ARGUMENTS]
 
 
-# Node, its inputs, its outputs (EMPTY), what is left to do (nothing). Returns 1 when the outputs are there, 0 with
-# nothing done if the inputs want the Python kernel.
+# Node, its inputs, its outputs (EMPTY), what is left to do (nothing; what an earlier call kept to be called again with).
+# Returns 1 when the outputs are there, or will be in a later call; 0 with nothing done if the inputs want the Python kernel.
 ctypedef int (*Native)(const Table*, const Node*, Value*, Counters*, Value*, Work*) except -1
 
 cdef enum:
@@ -193,6 +194,9 @@ cdef struct Table:  # every array is owned by the Arena of the CompiledPlan
     bint reuse  # whether a result may be written into an input that only its instance holds
     uint32_t* roots  # nodes that wait for nothing
     uint32_t num_roots
+
+
+cdef int describe_type(Type* type, object dtype) except -1
 
 
 cdef inline Type* input_type(const Table* table, const Node* node, uint32_t i) noexcept nogil:

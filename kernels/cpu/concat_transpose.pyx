@@ -215,7 +215,7 @@ cdef Native _find_transpose(str type, dict attrs, list inputs, list outputs, int
     return NULL
 
 
-register("Concat", _find_concat)
-register("Split", _find_split)
-register("SplitV", _find_split)
-register("Transpose", _find_transpose)
+register("Concat", _find_concat, ())
+register("Split", _find_split, ())
+register("SplitV", _find_split, (1,))
+register("Transpose", _find_transpose, ())

@@ -88,4 +88,4 @@ cdef Native _find_cumulative(str type, dict attrs, list inputs, list outputs, in
     return NULL
 
 
-register("Cumsum", _find_cumulative)
+register("Cumsum", _find_cumulative, ())

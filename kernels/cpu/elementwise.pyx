@@ -270,6 +270,6 @@ cdef Native _find_sigmoid(str type, dict attrs, list inputs, list outputs, int64
     return _for(outputs[0], _sigmoid_float, _sigmoid_double)
 
 
-register("Cast", _find_cast)
-register("AddN", _find_add_n)
-register("Sigmoid", _find_sigmoid)
+register("Cast", _find_cast, ())
+register("AddN", _find_add_n, ())
+register("Sigmoid", _find_sigmoid, ())

@@ -419,4 +419,4 @@ cdef Native _find_fused(str type, dict attrs, list inputs, list outputs, int64_t
     return _run
 
 
-register("Fused", _find_fused)
+register("Fused", _find_fused, ())

@@ -9,18 +9,20 @@ from libc.string cimport memcpy
 
 from tagflow.kernels.core.arena cimport Arena
 from tagflow.kernels.core.convert cimport as_integer
-from tagflow.kernels.core.cost cimport decline, do_or_leave, place_of
+from tagflow.kernels.core.cost cimport decline, do_or_leave, leave, place_of
 from tagflow.kernels.core.table cimport Native, Node, Table, Type, Work, input_type, output_type
-from tagflow.kernels.core.values cimport SCALAR, Counters, Value
+from tagflow.kernels.core.values cimport OBJECT, SCALAR, Counters, Value, scalar
 from tagflow.kernels.cpu.arrays cimport (
     MOST_DIMS, ArrayObject, Operand, PyArray_DATA, PyArray_DIM, PyArray_DIMS, PyArray_NDIM, PyArray_STRIDES,
     are_copyable, array_in, integer_at, is_usable, new_result, new_view, open_plain, plain_in, product,
 )
 from tagflow.kernels.cpu.registry cimport register
-from tagflow.kernels.cpu.windows cimport Window, copy_window_to
+from tagflow.kernels.cpu.windows cimport Window, copy_element_to, copy_window, copy_window_to
 
 cnp.import_array()
 
+
+cdef double COPY = 2  # nanoseconds that an element takes, about
 
 cdef enum:
     MOST_PARTS = 64
@@ -63,7 +65,7 @@ cdef int _gather(
     taking.target = new_result(live, output_type(table, node, 0), rank - 1 + indices.rank, dims, outputs)
     if outputs[0].form == SCALAR:
         taking.target = NULL
-    if indices.rank == 0:
+    if inputs[1].form == SCALAR:
         taking.indices.data = NULL
     cost = indices.size * (2 + taking.outer * (3 + 0.2 * taking.size))
     return do_or_leave(table, work, _take, cost, <int>max(1, min(MOST_PARTS, indices.size)), outputs)
@@ -94,6 +96,7 @@ MOST_BOUND = 1 << 62  # beyond it all bounds of a slice mean the same
 
 cdef enum:
     MOST_STEP = 1 << 30
+    MOST_INDICES = 4  # that inputs give
 
 
 cdef enum Piece:
@@ -119,24 +122,29 @@ cdef struct Part:
     Limit start, stop, step  # an index is its start
 
 
-cdef class Key:
-    """What stands between the brackets."""
+cdef struct Key:  # what stands between the brackets
+    Part* parts
+    int count
+    int used  # dimensions that the parts speak of
+    bint dots
+    bint indexed  # by inputs, and by nothing else that these give
+
+
+cdef class KeyOwner:
     cdef Arena arena
-    cdef Part* parts
-    cdef int count
-    cdef int used  # dimensions that the parts speak of
-    cdef bint dots
+    cdef Key key
 
     def __cinit__(self, tuple spec):
         self.arena = Arena()
-        self.parts = <Part*>self.arena.take(len(spec), sizeof(Part))
-        self.count = len(spec)
+        self.key.parts = <Part*>self.arena.take(len(spec), sizeof(Part))
+        self.key.count = len(spec)
 
 
-cdef int _read_key(Key self, tuple spec) except -1:
+cdef int _read_key(Key* self, tuple spec) except -1:
     """Read the attribute."""
     cdef Part* part
     cdef int given = 1
+    cdef int indices = 0
     for i, item in enumerate(spec):
         part = &self.parts[i]
         if item is None:
@@ -151,7 +159,9 @@ cdef int _read_key(Key self, tuple spec) except -1:
         else:
             part.piece = INDEX
             given = _read_limit(item, given, &part.start)
+            indices += part.start.bound == GIVEN
         self.used += part.piece == INDEX or part.piece == RANGE
+    self.indexed = indices == given - 1 and 0 < indices <= MOST_INDICES
     return 0
 
 
@@ -223,7 +233,8 @@ cdef inline bint _choose_range(
 
 
 cdef inline bint _choose(
-        const Table* table, const Node* node, const Value* inputs, ArrayObject* x, Key key, Window* window) noexcept:
+        const Table* table, const Node* node, const Value* inputs, ArrayObject* x, const Key* key,
+        Window* window) noexcept nogil:
     """Find the elements that a key chooses; say no if there are too few dimensions or an index is out of range."""
     cdef cnp.npy_intp* dims = PyArray_DIMS(x)
     cdef cnp.npy_intp* strides = PyArray_STRIDES(x)
@@ -274,22 +285,82 @@ cdef inline bint _lies_in_order(const Window* window, size_t itemsize) noexcept 
 cdef int _slice(
         const Table* table, const Node* node, Value* inputs, Counters* live, Value* outputs, Work* work) except -1:
     """Take the part of an array that a key chooses."""
-    cdef Key key = <Key><void*>node.params[0]
+    cdef const Key* key = <const Key*>node.params[0]
     cdef ArrayObject* x = array_in(inputs[0])
     cdef const Type* type = output_type(table, node, 0)
     cdef Window window
     cdef char* made
-    if x == NULL or not is_usable(x) or not _choose(table, node, inputs, x, key, &window):
+    if x == NULL or not is_usable(x):
+        return 0
+    if key.indexed and table.at_once == 0:
+        return _slice_at(table, node, inputs, x, live, outputs, work)
+    if not _choose(table, node, inputs, x, key, &window):
         return 0
     if window.rank == 0:
-        made = new_result(live, type, 0, NULL, outputs)
-        memcpy(made, window.data, type.itemsize)
+        new_result(live, type, 0, NULL, outputs)
+        return copy_element_to(table, window.data, type.itemsize, outputs, work)
     elif _lies_in_order(&window, type.itemsize):
         new_view(live, type, x, window.data, window.rank, window.dims, outputs)
     else:
         made = new_result(live, type, window.rank, window.dims, outputs)
         return copy_window_to(table, &window, type.itemsize, made, work, outputs)
     return 1
+
+
+cdef struct Indexing:  # a part whose place depends on elements that lie in arrays
+    const Table* table
+    const Node* node
+    ArrayObject* source
+    char* target  # NULL for an unboxed element
+    const char* indices[MOST_INDICES]  # NULL for an unboxed one
+    Value given[MOST_INDICES + 1]  # inputs of the node, the unboxed ones
+
+
+cdef int _slice_at(
+        const Table* table, const Node* node, Value* inputs, ArrayObject* x, Counters* live, Value* outputs,
+        Work* work) except -1:
+    """Leave it to take what the indices choose that lie in arrays of no dimensions then; its shape is the same for all."""
+    cdef Indexing* indexing = <Indexing*>work.arguments
+    cdef ArrayObject* index
+    cdef Window window
+    cdef uint32_t i
+    for i in range(1, node.num_inputs):
+        indexing.given[i], indexing.indices[i - 1] = inputs[i], NULL
+        index = array_in(inputs[i])
+        if index == NULL:
+            continue
+        if not is_usable(index) or PyArray_NDIM(index) != 0:
+            return 0
+        indexing.given[i], indexing.indices[i - 1] = scalar(0), <const char*>PyArray_DATA(index)
+    if not _choose(table, node, indexing.given, x, <const Key*>node.params[0], &window):
+        return 0
+    new_result(live, output_type(table, node, 0), window.rank, window.dims, outputs)
+    indexing.table, indexing.node, indexing.source, indexing.target = table, node, x, NULL
+    if outputs[0].form == OBJECT:
+        indexing.target = <char*>PyArray_DATA(array_in(outputs[0]))
+    leave(work, _take_at, COPY * product(window.dims, 0, window.rank), 1)
+    return 1
+
+
+cdef void _take_at(const void* arguments, int part, int parts) noexcept nogil:
+    """Copy what the indices choose; decline if one is out of range."""
+    cdef const Indexing* indexing = <const Indexing*>arguments
+    cdef const Node* node = indexing.node
+    cdef size_t size = output_type(indexing.table, node, 0).itemsize
+    cdef char* target = place_of(arguments, indexing.target)
+    cdef Value values[MOST_INDICES + 1]
+    cdef Window window
+    cdef uint32_t i
+    for i in range(1, node.num_inputs):
+        values[i] = indexing.given[i]
+        if indexing.indices[i - 1] != NULL:
+            memcpy(&values[i].bits, indexing.indices[i - 1], input_type(indexing.table, node, i).itemsize)
+    if not _choose(indexing.table, node, values, indexing.source, <const Key*>node.params[0], &window):
+        decline(arguments)
+    elif _lies_in_order(&window, size):
+        memcpy(target, window.data, size * product(window.dims, 0, window.rank))
+    else:
+        copy_window(&window, size, target)
 
 
 cdef Native _find_gather(str type, dict attrs, list inputs, list outputs, int64_t* params, list kept) except *:
@@ -305,12 +376,12 @@ cdef Native _find_slice(str type, dict attrs, list inputs, list outputs, int64_t
     spec = attrs["spec"]
     if not are_copyable(outputs):
         return NULL
-    key = Key(spec)
-    _read_key(key, spec)
-    kept.append(key)
-    params[0] = <int64_t><void*>key
+    owner = KeyOwner(spec)
+    _read_key(&owner.key, spec)
+    kept.append(owner)
+    params[0] = <int64_t>&owner.key
     return _slice
 
 
-register("Gather", _find_gather)
-register("StridedSlice", _find_slice)
+register("Gather", _find_gather, ())
+register("StridedSlice", _find_slice, ())

@@ -281,5 +281,5 @@ cdef Native _find_matmul(str type, dict attrs, list inputs, list outputs, int64_
     return NULL
 
 
-register("MatMul", _find_matmul)
-register("MatMulAdd", _find_matmul)
+register("MatMul", _find_matmul, ())
+register("MatMulAdd", _find_matmul, ())

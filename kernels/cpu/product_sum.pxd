@@ -3,7 +3,11 @@
 from libc.stdint cimport int64_t
 
 from tagflow.kernels.core.table cimport Table, Type, Work
+from tagflow.kernels.core.values cimport Value
 from tagflow.kernels.cpu.arrays cimport ArrayObject
+
+cdef enum:
+    MOST_ROWS = 1024  # gathered: BLAS gains little from more
 
 
 cdef class ProductSum:
@@ -22,3 +26,6 @@ cdef class ProductSum:
         self, const Table* table, ArrayObject* a, ArrayObject* b, int64_t rows, ArrayObject* more_a,
         ArrayObject* more_b, Work* work) except -1
     cdef int multiply_gathered(self, const Table* table, ArrayObject* more_a, ArrayObject* more_b, Work* work) except -1
+
+
+cdef ProductSum sum_in(Value value)

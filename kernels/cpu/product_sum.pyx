@@ -34,7 +34,6 @@ cdef double MOVE = 0.2  # nanoseconds that a byte takes, about
 
 cdef enum:
     MOST_PARTS = 64
-    MOST_ROWS = 1024  # gathered: BLAS gains little from more
     FEWEST_ROWS = 64  # that there is room for at first
 
 
@@ -181,7 +180,7 @@ cdef inline void _copy_part(const Copy* copy, int part, int parts) noexcept nogi
     memcpy(copy.target + start, copy.source + start, copy.size * (part + 1) // parts - start)
 
 
-cdef inline ProductSum _sum_in(Value value):
+cdef ProductSum sum_in(Value value):
     """Return the sum that a value holds, or None."""
     found = <object><PyObject*>value.bits if value.form == OBJECT else None
     return found if isinstance(found, ProductSum) else None
@@ -203,7 +202,7 @@ cdef int _add(
     """Add a product, sooner or later."""
     cdef ArrayObject* a = plain_in(inputs[1])
     cdef ArrayObject* b = plain_in(inputs[2])
-    cdef ProductSum sum = _sum_in(inputs[0])
+    cdef ProductSum sum = sum_in(inputs[0])
     if sum is None or not sum.fits(a, b):
         return 0
     hold(live, outputs, inputs[0])
@@ -226,7 +225,7 @@ cdef int _add(
 cdef int _end(
         const Table* table, const Node* node, Value* inputs, Counters* live, Value* outputs, Work* work) except -1:
     """Give the sum."""
-    cdef ProductSum sum = _sum_in(inputs[0])
+    cdef ProductSum sum = sum_in(inputs[0])
     if sum is None:
         return 0
     if sum.rows:

@@ -18,6 +18,7 @@ from tagflow.kernels.cpu.arrays cimport (
 from tagflow.kernels.cpu.registry cimport register
 from tagflow.kernels.cpu.ufuncs cimport find_native_loop
 from tagflow.kernels.cpu.walks cimport Walk, advance, lay_out
+from tagflow.kernels.cpu.windows cimport copy_element_to
 
 cnp.import_array()
 
@@ -83,7 +84,7 @@ cdef struct Fold:  # joins all elements of the source to the target, in which ea
 
 cdef int _reduce_walk(
         const Table* table, Reduction self, const Operand* x, const bint* gone, char* made, size_t size,
-        cnp.npy_intp terms, Value* output, Work* work) except -1:
+        cnp.npy_intp terms, const Value* input, Value* output, Work* work) except -1:
     """Join the elements of an array, or leave that; divide by `terms` unless 0."""
     cdef Fold* fold = <Fold*>work.arguments
     cdef double cost
@@ -97,7 +98,7 @@ cdef int _reduce_walk(
         if fold.walk.target[d] and fold.cut < 0:
             fold.cut = d
     cost = x.size * PACE + x.size // fold.walk.dims[fold.walk.rank - 1] * ROW
-    if x.rank == 0:
+    if input.form == SCALAR:
         cost = -1  # at once, as it may lie in the iteration, which is freed when the step is cancelled
     parts = 1 if fold.cut < 0 else <int>min(MOST_PARTS, fold.walk.dims[fold.cut])
     return do_or_leave(table, work, _fold, cost, parts, output)
@@ -160,7 +161,7 @@ cdef int _reduce(
     if x.size == 0:
         repeat(made, self.start, size, count)
         return 1
-    return _reduce_walk(table, self, &x, gone, made, size, x.size // count if self.divides else 0, outputs, work)
+    return _reduce_walk(table, self, &x, gone, made, size, x.size // count if self.divides else 0, inputs, outputs, work)
 
 
 cdef void _divide(char* sums, size_t size, cnp.npy_intp count, cnp.npy_intp terms) noexcept nogil:
@@ -193,7 +194,7 @@ cdef int _sum_to(
     if x.size == 0:
         memset(made, 0, size * product(dims, 0, rank))
         return 1
-    return _reduce_walk(table, self, &x, gone, made, size, 0, outputs, work)
+    return _reduce_walk(table, self, &x, gone, made, size, 0, inputs, outputs, work)
 
 
 cdef bint _same(const cnp.npy_intp* a, const cnp.npy_intp* b, int rank) noexcept nogil:
@@ -258,9 +259,10 @@ cdef int _give_spread(
     cdef Spread* spread = <Spread*>work.arguments
     cdef cnp.npy_intp count = product(dims, 0, rank)
     cdef double cost
-    if outputs[0].form == SCALAR or count == 0:
-        memcpy(made, x.data, size * count)
+    if count == 0:
         return 1
+    if outputs[0].form == SCALAR:
+        return copy_element_to(table, x.data, size, outputs, work)
     lay_out(&spread.walk, dims, rank, size, repeated, False)
     spread.source, spread.target, spread.element, spread.size = x.data, made, input.bits, size
     if input.form == SCALAR:
@@ -353,4 +355,4 @@ cdef Native _find_reduction(str type, dict attrs, list inputs, list outputs, int
 
 
 for _type in ("All", "Any", "BroadcastTo", "Max", "Mean", "Min", "Sum", "SumTo", "Unreduce"):
-    register(_type, _find_reduction)
+    register(_type, _find_reduction, (1,) if _type in ("BroadcastTo", "SumTo", "Unreduce") else ())

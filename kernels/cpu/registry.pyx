@@ -14,6 +14,7 @@ from tagflow.kernels.core.table cimport Loop, Native
 cdef class _Entry:
     cdef FindNative find
     cdef FindLoop find_loop
+    cdef tuple reads
 
 
 cdef dict _natives = {}
@@ -25,10 +26,21 @@ def registered_types():
     return frozenset(_natives) | frozenset(_loops)
 
 
-cdef int register(str type, FindNative find) except -1:
-    """Have `find` asked for the C kernel of operations of a type."""
+def values_read(str type):
+    """Return the inputs that a C kernel looks at before it leaves its work; None if that depends on more."""
+    cdef _Entry entry = _natives.get(type)
+    return entry.reads if entry is not None else () if type in _loops else None
+
+
+cdef int register(str type, FindNative find, tuple reads=None) except -1:
+    """Have `find` asked for the C kernel of operations of a type; `reads` is what `values_read` returns for them.
+
+    Where ``Table.at_once`` is 0 and no input is unboxed but those of `reads`, a kernel for which these are known leaves
+    all that it does with elements as work, which may then be done any number of times; what it does not leave are
+    results that lie in its inputs, or that depend on shapes alone.
+    """
     cdef _Entry entry = _Entry()
-    entry.find = find
+    entry.find, entry.reads = find, reads
     return _add(_natives, type, entry)
 
 

@@ -9,12 +9,13 @@ from libc.string cimport memcpy
 
 from tagflow.kernels.core.cost cimport do_or_leave
 from tagflow.kernels.core.table cimport Native, Node, Table, Work, input_type, output_type
-from tagflow.kernels.core.values cimport SCALAR, Counters, Value, scalar
+from tagflow.kernels.core.values cimport OBJECT, SCALAR, Counters, Value, scalar
 from tagflow.kernels.cpu.arrays cimport (
     MOST_DIMS, ArrayObject, Operand, PyArray_CheckExact, PyArray_DIMS, PyArray_NDIM, are_copyable, array_in,
     new_result, new_view, open_plain, product, read_sizes, repeat,
 )
 from tagflow.kernels.cpu.registry cimport register
+from tagflow.kernels.cpu.windows cimport copy_element_to
 
 cnp.import_array()
 
@@ -26,13 +27,14 @@ cdef enum:
 
 cdef inline int _give(
         const Table* table, const Node* node, Value* inputs, const Operand* x, int rank, const cnp.npy_intp* dims,
-        Counters* live, Value* outputs) except -1:
+        Counters* live, Value* outputs, Work* work) except -1:
     """Give the elements of the first input another shape, of as many elements."""
     cdef size_t size = input_type(table, node, 0).itemsize
     if x.rank and rank:
         new_view(live, output_type(table, node, 0), array_in(inputs[0]), x.data, rank, dims, outputs)
     else:
-        memcpy(new_result(live, output_type(table, node, 0), rank, dims, outputs), x.data, size)
+        new_result(live, output_type(table, node, 0), rank, dims, outputs)
+        return copy_element_to(table, x.data, size, outputs, work)
     return 1
 
 
@@ -61,7 +63,7 @@ cdef int _reshape(
         known *= dims[inferred]
     if known != x.size:
         return 0
-    return _give(table, node, inputs, &x, rank, dims, live, outputs)
+    return _give(table, node, inputs, &x, rank, dims, live, outputs, work)
 
 
 cdef int _expand(
@@ -79,7 +81,7 @@ cdef int _expand(
         memcpy(dims, x.dims, axis * sizeof(cnp.npy_intp))
         memcpy(dims + axis + 1, x.dims + axis, (x.rank - axis) * sizeof(cnp.npy_intp))
     dims[axis] = 1
-    return _give(table, node, inputs, &x, x.rank + 1, dims, live, outputs)
+    return _give(table, node, inputs, &x, x.rank + 1, dims, live, outputs, work)
 
 
 cdef int _squeeze(
@@ -107,7 +109,7 @@ cdef int _squeeze(
             return 0
         dims[rank] = x.dims[d]
         rank += 1
-    return _give(table, node, inputs, &x, rank, dims, live, outputs)
+    return _give(table, node, inputs, &x, rank, dims, live, outputs, work)
 
 
 cdef inline bint _find_dims(Value* value, int* rank, cnp.npy_intp** dims) noexcept nogil:
@@ -153,6 +155,7 @@ cdef struct Filling:  # of an array with one value
     char* target
     size_t size  # bytes of an element
     cnp.npy_intp count
+    const char* source  # the value, where it lies in an array; else NULL
     char element[16]
 
 
@@ -175,9 +178,9 @@ cdef int _fill(
         return 0
     made = new_result(live, output_type(table, node, 0), rank, dims, outputs)
     if rank == 0:
-        memcpy(made, value.data, size)
-        return 1
+        return copy_element_to(table, value.data, size, outputs, work)
     filling.target, filling.size, filling.count = made, size, product(dims, 0, rank)
+    filling.source = value.data if inputs[1].form == OBJECT else NULL
     memcpy(filling.element, value.data, size)
     return do_or_leave(table, work, _fill_part, filling.count * size * FILL, MOST_PARTS, outputs)
 
@@ -187,7 +190,8 @@ cdef void _fill_part(const void* arguments, int part, int parts) noexcept nogil:
     cdef const Filling* filling = <const Filling*>arguments
     cdef cnp.npy_intp start = filling.count * part // parts
     cdef cnp.npy_intp count = filling.count * (part + 1) // parts - start
-    repeat(filling.target + start * filling.size, filling.element, filling.size, count)
+    cdef const char* element = filling.source if filling.source != NULL else filling.element
+    repeat(filling.target + start * filling.size, element, filling.size, count)
 
 
 cdef Native _find_reshape(str type, dict attrs, list inputs, list outputs, int64_t* params, list kept) except *:
@@ -216,4 +220,4 @@ cdef Native _find_reshape(str type, dict attrs, list inputs, list outputs, int64
 
 
 for _type in ("ExpandDims", "Fill", "Rank", "Reshape", "Shape", "Size", "Squeeze"):
-    register(_type, _find_reshape)
+    register(_type, _find_reshape, {"Reshape": (1,), "Fill": (0,)}.get(_type, ()))

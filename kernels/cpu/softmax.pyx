@@ -378,4 +378,4 @@ for _type in (
     "ArgMax", "ArgMin", "LogSoftmax", "Softmax", "SoftmaxCrossEntropyWithLogits",
     "SparseSoftmaxCrossEntropyWithLogits",
 ):
-    register(_type, _find_softmax)
+    register(_type, _find_softmax, ())

@@ -3,10 +3,10 @@
 from libc.string cimport memcpy, memset
 from numpy cimport npy_intp
 
-from tagflow.kernels.core.cost cimport do_or_leave
+from tagflow.kernels.core.cost cimport do_or_leave, leave, place_of
 from tagflow.kernels.core.table cimport Table, Work
-from tagflow.kernels.core.values cimport Value
-from tagflow.kernels.cpu.arrays cimport MOST_DIMS, product
+from tagflow.kernels.core.values cimport SCALAR, Value
+from tagflow.kernels.cpu.arrays cimport MOST_DIMS, ArrayObject, PyArray_DATA, product
 
 cdef enum:
     MOST_WINDOW_PARTS = 64
@@ -78,3 +78,27 @@ cdef inline int copy_window_to(
     cdef double cost = 0.2 * count * itemsize if in_rows else 3.0 * count
     cost += 5.0 * product(window.dims, 0, window.rank - 1)
     return do_or_leave(table, work, copy_window_part, cost, <int>min(MOST_WINDOW_PARTS, window.dims[0]), output)
+
+
+cdef struct ElementCopy:
+    const char* source
+    char* target  # NULL for an unboxed one
+    size_t size
+
+
+cdef inline void copy_element(const void* arguments, int part, int parts) noexcept nogil:
+    cdef const ElementCopy* copy = <const ElementCopy*>arguments
+    memcpy(place_of(arguments, copy.target), copy.source, copy.size)
+
+
+cdef inline int copy_element_to(
+        const Table* table, const char* source, size_t size, Value* output, Work* work) noexcept nogil:
+    """Copy what is one element to a result, or leave that where all is left."""
+    cdef ElementCopy* copy = <ElementCopy*>work.arguments
+    cdef char* target = NULL if output.form == SCALAR else <char*>PyArray_DATA(<ArrayObject*>output.bits)
+    if table.at_once > 0:
+        memcpy(<char*>&output.bits if target == NULL else target, source, size)
+    else:
+        copy.source, copy.target, copy.size = source, target, size
+        leave(work, copy_element, 1, 1)
+    return 1

@@ -148,12 +148,14 @@ cdef int _add_series(
 cdef int _add_each(object found, Series series, str operation, object tag, object source) except -1:
     """Add all that a series holds as one, without what is there already."""
     cdef int64_t i, size = 0
-    for i in range(series.capacity):
-        if series.slots[i].form == OBJECT:
-            owner = _owner(<object><PyObject*>series.slots[i].bits)
-            if not (id(owner) in found or id(owner) in found.counted) and _takes(found, owner):
-                found.counted.add(id(owner))
-                size += owner.nbytes
+    if series.parent is not None:
+        return _add_each(found, series.parent, operation, tag, source)
+    arrays = [array for array in series.arrays if array is not None]
+    arrays += [<object><PyObject*>series.slots[i].bits for i in range(series.capacity) if series.slots[i].form == OBJECT]
+    for owner in map(_owner, arrays):
+        if not (id(owner) in found or id(owner) in found.counted) and _takes(found, owner):
+            found.counted.add(id(owner))
+            size += owner.nbytes
     if size:
         found[id(series)] = size, operation, tag, source
     return 0

@@ -7,12 +7,13 @@ while draining.
 See docs/design/0003-step-machine.md.
 """
 
+from cpython.object cimport PyObject
 from libc.stdint cimport int64_t, uint64_t
 from numpy cimport import_array
 
 from tagflow.kernels.core.clock cimport nanoseconds, now
-from tagflow.kernels.core.cost cimport LOOP_COST, SLICE, Py_CLEAR, array_cost, cut, do_work, take_result
-from tagflow.kernels.core.table cimport KERNEL, RECV, Node, Work
+from tagflow.kernels.core.cost cimport LOOP_COST, SLICE, Py_CLEAR, array_cost, cut, do_work, keep, take_result
+from tagflow.kernels.core.table cimport KERNEL, RECV, UNFINISHED, Node, Work
 from tagflow.kernels.core.values cimport Value
 from tagflow.kernels.cpu.ufuncs cimport run_loop
 from tagflow.kernels.scheduler.awaitable cimport discard, is_awaitable
@@ -169,6 +170,8 @@ cdef class StepMachine(StepState):
         elif self.declined is not None and self._wants_python(ready):
             prepared = False
         elif node.native != NULL:
+            if self.unfinished is not None:
+                self._go_on_with(ready)
             prepared = node.native(m.table, node, inputs, m.live, m.outputs, &self.work)
         elif node.loop != NULL:
             prepared = run_loop(m.table, node, inputs, m.live, m.outputs, &self.work)
@@ -189,6 +192,21 @@ cdef class StepMachine(StepState):
         if found:
             self.declined = self.declined - {key} or None
         return found
+
+    cdef int _finish_later(self, Ready ready, object unfinished) except -1:
+        """Have an instance run once more, by a C kernel that goes on with what it has done so far."""
+        drop_outputs(&self.machine, &self.machine.table.nodes[ready.node])
+        self.unfinished = self.unfinished or {}
+        self.unfinished[<uint64_t>ready.iteration, ready.node] = unfinished
+        return self._run_again(ready)
+
+    cdef int _go_on_with(self, Ready ready) except -1:
+        """Give a C kernel what it has done so far, if it has."""
+        unfinished = self.unfinished.pop((<uint64_t>ready.iteration, ready.node), None)
+        if unfinished is not None:
+            keep(&self.work, <PyObject*>unfinished)
+        self.unfinished = self.unfinished or None
+        return 0
 
     cdef int _run_python(self, Ready ready) except -1:
         """Run an instance by its Python kernel; what a C kernel has made that wants that is dropped."""
@@ -223,7 +241,11 @@ cdef class StepMachine(StepState):
         cut(work, 1 if self.workers is None else self.workers.count)
         if self.workers is not None and work.cost * node.pace >= self.workers.nanoseconds and self.workers.open():
             return self._hand_over(ready, node)
+        unfinished = _unfinished(work)
         do_work(work, node)
+        if unfinished is not None:
+            self._finish_later(ready, unfinished)
+            return SLICE
         if not take_result(work, self.machine.outputs):
             return self._run_python(ready)
         self._deliver(ready)
@@ -257,7 +279,10 @@ cdef class StepMachine(StepState):
         unpack(&self.machine, offload)
         self.offloaded.discard(offload)
         try:
-            if not take_result(&offload.task.work, self.machine.outputs):
+            unfinished = _unfinished(&offload.task.work)
+            if unfinished is not None:
+                self._finish_later(offload.ready, unfinished)
+            elif not take_result(&offload.task.work, self.machine.outputs):
                 self._decline(offload.ready)
             elif self.submit is not None:
                 self._deliver(offload.ready)
@@ -267,3 +292,8 @@ cdef class StepMachine(StepState):
         except Exception as exception:
             self._fail(offload.ready, exception)
         return 0
+
+
+cdef inline object _unfinished(const Work* work):
+    """Return what a kernel goes on with when this work of it is done, or None."""
+    return <object><PyObject*>work.arguments[UNFINISHED] if work.arguments[UNFINISHED] else None

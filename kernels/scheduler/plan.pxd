@@ -14,6 +14,7 @@ cdef class CompiledPlan:
     cdef readonly object plan  # keeps nodes, values and names alive
     cdef readonly list dtypes  # owns Type.descr, by type index
     cdef readonly list kernels  # owns Node.kernel
+    cdef list programs  # native ones among them, which count their loops
     cdef int64_t running  # steps open now
     cdef dict _type_index  # dtype or None -> type index, while building
 

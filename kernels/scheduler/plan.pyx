@@ -22,11 +22,10 @@ from tagflow.kernels.core.cost cimport LONG
 from tagflow.kernels.core.table cimport (
     AT_ONCE, CONST, DEAD_SILENT, DETACHED, ENTER, EXIT, FETCH, INVARIANT, KERNEL, LAST, HOST_BACKED, MERGE,
     NEXT_ITERATION, RECV, SERIES_EXIT, SERIES_READ, STATEFUL, SWAPPABLE, SWITCH, SWITCH_N, TRIP_COUNT, Edge, FrameType,
-    Link, LoopCounts, Node, Pending, Table, Type, output_type,
+    Link, LoopCounts, Node, Pending, Table, Type, describe_type, output_type,
 )
 from tagflow.kernels.core.values cimport Value, drop
-from tagflow.kernels.cpu.registry cimport find_native, find_own_loop
-from tagflow.kernels.cpu.ufuncs cimport describe_loop, find_loop
+from tagflow.kernels.cpu.choosing cimport choose_kernel
 
 
 cdef double GUESS = 10  # nanoseconds that a Python kernel takes for a byte, before that is measured
@@ -64,6 +63,7 @@ cdef class CompiledPlan:
         _build_edges(self)
         _build_constants(self)
         _build_kernels(self, settings)
+        self.programs = [each for each in self.kernels if hasattr(each, "forget_counts")]
         self.table.reuse = settings.reuse
         self.table.at_once = min(<double>LONG, 1e9 * settings.offload_seconds)
 
@@ -82,9 +82,12 @@ cdef class CompiledPlan:
         Returns
         -------
         list of dict
-            The fields of LoopCounts, and ``last``: how often each NextIteration was its iteration's last.
+            The fields of LoopCounts; ``last``, how often each NextIteration was its iteration's last; ``native_runs`` and
+            ``native_starts``, how often the loop ran as a native program, and the iterations that it began then.
         """
-        return [_counts(&self.table.frames[i]) for i in range(self.table.num_frames)]
+        native = {name: counts for program in self.programs for name, counts in program.counts.items()}
+        names = [frame.name for frame in self.plan.frames]
+        return [_counts(&self.table.frames[i], native.get(names[i], (0, 0))) for i in range(self.table.num_frames)]
 
     cdef int join(self) except -1:
         """Count a step in; if it is alone, all loops are counted anew."""
@@ -95,12 +98,15 @@ cdef class CompiledPlan:
             frame = &self.table.frames[i]
             memset(&frame.counts, 0, sizeof(LoopCounts))
             memset(frame.last, 0, frame.num_nexts * sizeof(int64_t))
+        for program in self.programs if self.running == 1 else ():
+            program.forget_counts()
         return 0
 
 
-cdef dict _counts(const FrameType* frame):
-    """Return what was counted in a frame."""
-    return {**frame.counts, "last": [frame.last[i] for i in range(frame.num_nexts)]}
+cdef dict _counts(const FrameType* frame, tuple native):
+    """Return what was counted in a frame, and how often its loop ran as a native program, with the iterations begun."""
+    last = [frame.last[i] for i in range(frame.num_nexts)]
+    return {**frame.counts, "last": last, "native_runs": native[0], "native_starts": native[1]}
 
 
 cdef void _free_pool(Link* block) noexcept:
@@ -254,7 +260,7 @@ cdef int _build_types(CompiledPlan self) except -1:
     _build_fetch_types(self)
     table.types = <Type*>self.arena.take(len(self.dtypes), sizeof(Type))
     for k, dtype in enumerate(self.dtypes):
-        _describe(&table.types[k], dtype)
+        describe_type(&table.types[k], dtype)
         table.types[k].any_library = self.plan.has_device_arrays
     return 0
 
@@ -281,20 +287,6 @@ cdef int _build_fetch_types(CompiledPlan self) except -1:
         node = &self.table.nodes[i]
         if node.kind == FETCH:
             self.table.fetch_types[node.index] = self.table.input_types[node.input]
-    return 0
-
-
-cdef int _describe(Type* type, dtype) except -1:
-    """Say how elements of a dtype travel."""
-    type.number = -1
-    if dtype is None:
-        return 0
-    type.descr = <PyObject*>dtype
-    type.number = dtype.num
-    type.itemsize = dtype.itemsize
-    type.is_signed = dtype.kind == "i"
-    plain = dtype.names is None and dtype.subdtype is None and not dtype.hasobject and dtype.kind not in "OSUTMm"
-    type.size = dtype.itemsize if plain and dtype.itemsize <= 8 else 0
     return 0
 
 
@@ -391,14 +383,5 @@ cdef int _build_kernels(CompiledPlan self, settings) except -1:
             self.kernels.append(source.elements)
             node.elements = <PyObject*>source.elements
         inputs = [self.dtypes[table.input_types[node.input + <uint32_t>k]] for k in range(node.num_inputs)]
-        outputs = list(source.outputs)
-        is_ufunc = source.ufunc and not source.stateful
-        if settings.native and not is_ufunc:
-            node.native = find_native(source.type, source.attrs, inputs, outputs, node.params, self.kernels)
-        if settings.loops and is_ufunc:
-            find_loop(node, source.ufunc, inputs, outputs)
-        elif settings.loops:
-            node.loop = find_own_loop(source.type, inputs, outputs, &node.loop_data, self.arena)
-        if node.loop != NULL:
-            describe_loop(node, source.ufunc or source.type, inputs)
+        choose_kernel(node, source, inputs, list(source.outputs), settings, self.kernels, self.arena)
     return 0

@@ -197,8 +197,11 @@ cdef int _hold_frame(Frame* frame, dict found) except -1:
 cdef int _hold_series(Series series, dict found) except -1:
     """Add what a series holds."""
     cdef int64_t i
+    if series.parent is not None:
+        return _hold_series(series.parent, found)
     for i in range(series.capacity):
         _hold(series.slots[i], found)
+    found.update({id(array): array for array in series.arrays if array is not None})
     return 0
 
 

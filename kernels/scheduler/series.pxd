@@ -1,9 +1,18 @@
 """A value for each iteration of a loop."""
 
-from libc.stdint cimport int64_t
+from libc.stdint cimport int64_t, uint8_t
+from numpy cimport npy_intp
 
 from tagflow.kernels.core.table cimport Type
 from tagflow.kernels.core.values cimport Value
+
+
+cdef struct Block:  # slots that lie one behind the other, of one shape
+    int64_t first  # slot
+    int64_t rows  # slots
+    int64_t left  # slots written and not yet released; 0 while the block is written to
+    char* data  # NULL once all are released
+    uint8_t* is_written  # owned: for each row
 
 
 cdef class Series:
@@ -13,11 +22,27 @@ cdef class Series:
     cdef int64_t written  # slots that are not EMPTY
     cdef Type type  # of the unboxed slots; type.descr NULL while there are none
     cdef object dtype  # owns type.descr
+    cdef Series parent  # whose slots these are, from `first` on, as many as `count`; or None
+    cdef int64_t first
+    cdef int64_t count
+    cdef Block* blocks  # owned, in order
+    cdef int num_blocks
+    cdef list arrays  # owns the data of the blocks; None for one that is released
+    cdef Type row  # of the blocks' elements
+    cdef object row_dtype  # owns row.descr
     cdef bint swaps  # whether the machine asks a step's swap for what it holds
     cdef public int64_t cursor  # slot that was read last of those that hold something stored; -1 for none yet
 
     cdef int store(self, int64_t index, Value value, const Type* type) except -1
     cdef int64_t array_bytes(self) noexcept
-    cdef Value peek(self, int64_t index) noexcept
+    cdef Value peek(self, int64_t index) except *
+    cdef Block* add_block(self, int64_t rows, const Type* type, int rank, const npy_intp* dims) except NULL
+    cdef int close_blocks(self) noexcept
+    cdef Block* block_of(self, int64_t index) noexcept
+    cdef int64_t most_slots(self) noexcept
+    cdef Value _unpack(self, int64_t index, const Block* block) except *
     cdef void release(self, int64_t index) noexcept
     cdef int _reserve(self, int64_t index) except -1
+
+
+cdef Series part_of(Series parent, int64_t first, int64_t count)

@@ -8,14 +8,17 @@ See docs/design/0002-saved-values.md.
 
 cimport numpy as cnp
 from cpython.object cimport PyObject
-from libc.stdint cimport int64_t
-from libc.stdlib cimport free, realloc
-from libc.string cimport memset
+from libc.stdint cimport int64_t, uint8_t
+from libc.stdlib cimport calloc, free, realloc
+from libc.string cimport memcpy, memset
 
 from tagflow.kernels.core.convert cimport box
 from tagflow.kernels.core.table cimport Type
 from tagflow.kernels.core.values cimport (
-    EMPTY, OBJECT, SCALAR, Counters, Value, drop, empty, hold, object_value, pointer,
+    EMPTY, OBJECT, SCALAR, Counters, Value, drop, empty, hold, object_value, pointer, scalar,
+)
+from tagflow.kernels.cpu.arrays cimport (
+    MOST_DIMS, ArrayObject, PyArray_DIMS, PyArray_NDIM, new_array, new_view, product,
 )
 from tagflow.kernels.memory.swappable cimport SwappableArray
 
@@ -27,15 +30,20 @@ cdef Counters _held  # of all series; their values are not the machines'
 cdef class Series:
     """Values by slot number; slots that were never written are empty.
 
-    The length is the number of slots written.
+    The length is the number of slots written. A native program writes blocks of slots; of such a slot an array is made
+    when it is looked at.
     """
 
     def __cinit__(self):
         self.cursor = -1
+        self.arrays = []
 
     def __dealloc__(self):
         for i in range(self.capacity):
             drop(&_held, &self.slots[i])
+        for i in range(self.num_blocks):
+            free(self.blocks[i].is_written)
+        free(self.blocks)
         free(self.slots)
 
     def __len__(self):
@@ -69,7 +77,15 @@ cdef class Series:
 
     def indices(self):
         """Return the numbers of the slots written, in order."""
-        return [i for i in range(self.capacity) if self.slots[i].form != EMPTY]
+        cdef int64_t i
+        cdef int k
+        if self.parent is not None:
+            return [i - self.first for i in self.parent.indices() if self.first <= i < self.first + self.count]
+        found = {i for i in range(self.capacity) if self.slots[i].form != EMPTY}
+        for k in range(self.num_blocks):
+            block = self.blocks[k]
+            found.update([block.first + i for i in range(block.rows) if block.is_written[i]])
+        return sorted(found)
 
     def __repr__(self):
         return f"Series({self.indices()})"
@@ -93,9 +109,13 @@ cdef class Series:
     cdef int64_t array_bytes(self) noexcept:
         """Return the bytes of the arrays it holds; -1 if some may be elsewhere, where only the loop's thread finds them."""
         cdef int64_t i, size, total = 0
+        if self.parent is not None:
+            return self.count * _row_bytes(self.parent)
+        for array in self.arrays:
+            total += 0 if array is None else cnp.PyArray_NBYTES(<cnp.ndarray>array)
         for i in range(self.capacity):
             size = 0
-            if self.slots[i].form != OBJECT:
+            if self.slots[i].form != OBJECT or self.block_of(i) != NULL:
                 continue
             if cnp.PyArray_CheckExact(<object>pointer(self.slots[i])):
                 size = cnp.PyArray_NBYTES(<cnp.ndarray>pointer(self.slots[i]))
@@ -106,15 +126,117 @@ cdef class Series:
             total += size
         return total
 
-    cdef Value peek(self, int64_t index) noexcept:
+    cdef Value peek(self, int64_t index) except *:
         """Return what a slot holds, borrowed; EMPTY if it was never written."""
-        return self.slots[index] if 0 <= index < self.capacity else empty()
+        cdef Block* block
+        if self.parent is not None:
+            return self.parent.peek(self.first + index) if 0 <= index < self.count else empty()
+        if 0 <= index < self.capacity and self.slots[index].form != EMPTY:
+            return self.slots[index]
+        block = self.block_of(index)
+        if block == NULL or not block.is_written[index - block.first]:
+            return empty()
+        return self._unpack(index, block)
 
     cdef void release(self, int64_t index) noexcept:
-        """Empty a slot."""
-        if self.peek(index).form != EMPTY:
+        """Empty a slot; its memory is free when that of all others of its block is."""
+        if self.parent is not None:
+            if 0 <= index < self.count:
+                self.parent.release(self.first + index)
+            return
+        cdef Block* block = self.block_of(index)
+        cdef bint is_written = 0 <= index < self.capacity and self.slots[index].form != EMPTY
+        if is_written:
             drop(&_held, &self.slots[index])
-            self.written -= 1
+        if block != NULL and block.is_written[index - block.first]:
+            is_written = True
+            block.is_written[index - block.first] = False
+            block.left -= 1
+            if block.left == 0:
+                block.data = NULL
+                self.arrays[block - self.blocks] = None
+        self.written -= is_written
+
+    cdef Block* add_block(self, int64_t rows, const Type* type, int rank, const cnp.npy_intp* dims) except NULL:
+        """Return a block of so many slots, behind those of the others, for arrays of a shape and an element type."""
+        cdef cnp.npy_intp shape[MOST_DIMS + 1]
+        cdef Block* block
+        cdef Value array = empty()
+        cdef Block* grown = <Block*>realloc(self.blocks, (self.num_blocks + 1) * sizeof(Block))
+        if grown == NULL:
+            raise MemoryError()
+        self.blocks = grown
+        shape[0] = rows
+        memcpy(&shape[1], dims, rank * sizeof(cnp.npy_intp))
+        new_array(&_held, type, rank + 1, shape, &array)
+        made = <object>pointer(array)
+        drop(&_held, &array)
+        block = &self.blocks[self.num_blocks]
+        block.first, block.rows, block.left, block.data = 0, rows, 0, <char*>cnp.PyArray_DATA(made)
+        if self.num_blocks:
+            block.first = self.blocks[self.num_blocks - 1].first + self.blocks[self.num_blocks - 1].rows
+        block.is_written = <uint8_t*>calloc(rows, 1)
+        if block.is_written == NULL:
+            raise MemoryError()
+        self.row, self.row_dtype = type[0], <object>type.descr
+        if rank == 0 and type.size != 0:
+            self.type, self.dtype = type[0], self.row_dtype
+        self.arrays.append(made)
+        self.num_blocks += 1
+        return block
+
+    cdef int close_blocks(self) noexcept:
+        """Count the slots of the blocks, which are not written to any more; give up blocks that are empty."""
+        cdef int64_t i
+        cdef int k
+        cdef Block* block
+        for k in range(self.num_blocks):
+            block = &self.blocks[k]
+            for i in range(block.rows):
+                block.left += block.is_written[i]
+            self.written += block.left
+            if block.left == 0:
+                block.data, self.arrays[k] = NULL, None
+        return 0
+
+    cdef int64_t most_slots(self) noexcept:
+        """Return how many slots there may be."""
+        if self.parent is not None:
+            return self.count
+        if self.num_blocks == 0:
+            return self.capacity
+        return max(self.capacity, self.blocks[self.num_blocks - 1].first + self.blocks[self.num_blocks - 1].rows)
+
+    cdef Block* block_of(self, int64_t index) noexcept:
+        """Return the block that a slot is in, or NULL."""
+        cdef int low = 0
+        cdef int high = self.num_blocks
+        cdef int middle
+        if index < 0:
+            return NULL
+        while low < high:
+            middle = (low + high) // 2
+            if index < self.blocks[middle].first:
+                high = middle
+            elif index >= self.blocks[middle].first + self.blocks[middle].rows:
+                low = middle + 1
+            else:
+                return &self.blocks[middle]
+        return NULL
+
+    cdef Value _unpack(self, int64_t index, const Block* block) except *:
+        """Return what a slot in a block holds: an element, or an array, which is kept in the slot from now on."""
+        cdef ArrayObject* array = <ArrayObject*><PyObject*>self.arrays[block - self.blocks]
+        cdef int rank = PyArray_NDIM(array) - 1
+        cdef size_t size = self.row.itemsize * product(PyArray_DIMS(array), 1, rank + 1)
+        cdef char* data = block.data + (index - block.first) * size
+        cdef Value element = scalar(0)
+        if rank == 0 and self.row.size != 0:
+            memcpy(&element.bits, data, size)
+            return element
+        self._reserve(index)
+        new_view(&_held, &self.row, array, data, rank, PyArray_DIMS(array) + 1, &self.slots[index])
+        return self.slots[index]
 
     cdef int _reserve(self, int64_t index) except -1:
         """Make room for a slot."""
@@ -131,3 +253,19 @@ cdef class Series:
         self.slots = grown
         self.capacity = capacity
         return 0
+
+
+cdef Series part_of(Series parent, int64_t first, int64_t count):
+    """Return a series whose slots are those of another, from one on."""
+    series = Series()
+    series.parent, series.first, series.count, series.written = parent, first, count, count
+    series.type, series.dtype = parent.type, parent.dtype
+    return series
+
+
+cdef int64_t _row_bytes(Series series) noexcept:
+    """Return the bytes of a slot in a block."""
+    for array in series.arrays:
+        if array is not None and len(array):
+            return cnp.PyArray_NBYTES(<cnp.ndarray>array) // len(array)
+    return 0

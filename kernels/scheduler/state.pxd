@@ -36,6 +36,7 @@ cdef class StepState:
     cdef PyObject** arguments  # scratch for a call: one slot to spare, the instance, the inputs
     cdef dict pending_instances  # by ticket: asynchronous ones, and those whose kernel is not over on its device
     cdef dict resumed  # (iteration, node) -> what is left of an instance that has waited for its inputs
+    cdef dict unfinished  # (iteration, node) -> what a C kernel goes on with that has done a slice of its work; or None
     cdef set declined  # (iteration, node) of instances that want their Python kernel, as their C kernel found; or None
     cdef list launched  # what `launches` will return
     cdef Workers workers  # None: all work is done in the drain

@@ -458,7 +458,7 @@ cdef class StepState:
             self.rendezvous.clear()
         self._dismiss()
         self.resumed.clear()
-        self.declined = None
+        self.declined = self.unfinished = None
         for instance in self.pending_instances.values():
             (<PendingInstance>instance).ready.iteration = NULL
             (<PendingInstance>instance).forget_outputs()

@@ -17,6 +17,7 @@ LAYERS = {
     "tagflow.kernels.cpu": 1,
     "tagflow.kernels.cuda": 1,
     "tagflow.kernels.scheduler": 1,
+    "tagflow.kernels.native": 1,
     "tagflow.ir": 1,
     "tagflow.deadness": 2,
     "tagflow.streams": 2,
@@ -30,6 +31,7 @@ LAYERS = {
     "tagflow.compile.lower": 4,
     "tagflow.compile.place": 4,
     "tagflow.compile.partition": 4,
+    "tagflow.compile.native": 4,
     "tagflow.compile.plan": 4,
     "tagflow.compile": 5,
     "tagflow.runtime": 6,
@@ -51,6 +53,7 @@ FLOORS = {
     "tagflow.kernels.cpu": 2,
     "tagflow.kernels.cuda": 2,
     "tagflow.kernels.scheduler": 3,
+    "tagflow.kernels.native": 4,
 }
 
 _FROM = re.compile(r"^([ \t]*)from[ \t]+(\.*)([\w.]*)[ \t]+(c?import)[ \t]+(\([^)]*\)|[^\n]*)", re.M)

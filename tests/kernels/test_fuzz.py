@@ -12,7 +12,8 @@ from tests.kernels.calling import counting, got
 from tests.kernels.fuzzing import CASES, LAYOUTS, Subclass, numbers
 
 ROUNDS = 2 * len(LAYOUTS)
-ELSEWHERE = {  # test_elements.py
+ELSEWHERE = {  # test_elements.py, tests/native
+    "Native",
     "ProductSumAdd",
     "ProductSumBegin",
     "ProductSumEnd",

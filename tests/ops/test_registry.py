@@ -36,6 +36,8 @@ WITHOUT_SAMPLES = WITHOUT_KERNEL | {
     "SeriesSum",
     "SeriesSumSeries",
     "SeriesSpread",
+    # A native program runs, or does not: tests/native
+    "Native",
     # A sum of products neither: tests/compile/loops/test_weight_gradients.py
     "ProductSumAdd",
     "ProductSumBegin",
@@ -107,6 +109,7 @@ INTERNAL = {
     "SeriesSumSeries",
     "SeriesSpread",
     "Fused",
+    "Native",
     "Instance",
     "MatMulAdd",
     "ProductSumAdd",

@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 import tagflow as tg
 
+from tests.support.settings import MACHINE
+
 
 def below(n):
     return lambda i, *_: i < n
@@ -25,7 +27,7 @@ def waiting_sum(n, **options):
 
 
 async def report(graph, executor, fetches, feeds=None):
-    async with tg.Session(graph, executor=executor) as session:
+    async with tg.Session(graph, executor=executor, settings=MACHINE) as session:
         await session.run(fetches, feeds)
         return session.report()
 

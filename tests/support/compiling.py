@@ -3,6 +3,8 @@
 from tagflow.base.settings import DEFAULTS
 from tagflow.compile import Target, compile_step, compile_until
 
+from tests.support.settings import MACHINE
+
 
 def pruned(program):
     """Return the part of a program that is needed."""
@@ -14,8 +16,8 @@ def optimized(program, settings=DEFAULTS):
     return compile_until("release", program, Target(settings))
 
 
-def lowered(program, settings=DEFAULTS):
-    """Return a program as primitives."""
+def lowered(program, settings=MACHINE):
+    """Return a program as primitives, its loops too."""
     return compile_until("lower", program, Target(settings))
 
 

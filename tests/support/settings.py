@@ -3,3 +3,6 @@
 from tagflow.base.settings import FAST_PATHS, Settings
 
 ON = Settings(**{name: Settings.__dataclass_fields__[name].default for name in FAST_PATHS})
+
+# Those of tests that look at what the step machine does with loops: none is a native program.
+MACHINE = Settings(straight=False)

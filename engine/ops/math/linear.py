@@ -173,6 +173,7 @@ define(
     shape=lambda op: SCALAR,
     kernel=_add_product,
     gradient=_SUM,
+    instruction="ADD_PRODUCT",
 )
 
 define(

@@ -77,6 +77,7 @@ define(
     is_reread=True,
     kernel=None,
     gradient=_BY_WALK,
+    instruction="READ",
 )
 
 
@@ -95,6 +96,7 @@ define(
     is_reread=True,
     kernel=_read_or_zeros,
     gradient=_BY_WALK,
+    instruction="READ",
 )
 
 
@@ -111,6 +113,7 @@ define(
     is_reread=True,
     kernel=_series_or_empty,
     gradient=_BY_WALK,
+    instruction="READ_NESTED",
 )
 
 define(

@@ -153,6 +153,7 @@ define(
     loads=lambda op, element: _loaded(op, element, SCALAR, 3),
     row=_row,
     effects=Effect.READS,
+    instruction="GET",
 )
 
 
@@ -184,6 +185,7 @@ define(
     stores=lambda op: op.inputs[2].shape,
     effects=Effect.WRITES,
     unused=_UNUSED,
+    instruction="PUT",
 )
 
 

@@ -15,31 +15,11 @@ from ...base.shapes import UNKNOWN, Shape
 from ...kernels.cpu.elements import Element, Elements
 from ...kernels.memory.swappable import SwappableArray
 from ..support.context import KernelContext, Wait
+from .element_blocks import Blocks
 from .element_sums import Addend, ElementSums
 from .joined_arrays import concatenated_with_lengths, joined, not_read_if_refused, stacked
 
 Array = np.ndarray[Any, Any]
-
-
-class Blocks:
-    """The rows of an array in blocks, of which some may be elsewhere; as a series is read by what brings them.
-
-    Attributes
-    ----------
-    cursor : int
-        Block that was read last of those that may be elsewhere.
-    parts : list of numpy.ndarray or SwappableArray
-    """
-
-    __slots__ = ("cursor", "parts")
-
-    def __init__(self, rows: Array, count: int) -> None:
-        self.cursor: int = -1
-        self.parts: list[Any] = [rows[i : i + count] for i in range(0, len(rows), count)]
-
-    def at(self, index: int) -> Any:
-        """Return what a block is, or None if there is none."""
-        return self.parts[index] if 0 <= index < len(self.parts) else None
 
 
 class ArrayStorage(Elements, Resource):
@@ -167,6 +147,24 @@ class ArrayStorage(Elements, Resource):
             self._refuse_write(index, element, context)
         self._check_sum(index, element, array, context)
         return element, array
+
+    def may_grow(self) -> bool:
+        """Say whether elements may be written behind the last one."""
+        return self.dynamic_size and not self.frozen
+
+    def most_elements(self, wanted: int) -> int:
+        """Return how many elements a loop that runs about `wanted` times finds, or is likely to make."""
+        return max(self.size, wanted) if self.may_grow() else len(self.elements)
+
+    def takes(self, shape: tuple[int, ...]) -> bool:
+        """Say whether values of a shape may be written."""
+        return shape == self.exact or self.element_shape.includes(Shape(shape))
+
+    def begin_writing(self, size: int, shape: tuple[int, ...]) -> None:
+        """Make room for so many elements, of which some will be written with values of a shape."""
+        self._make_room(size)
+        if self.identical_shapes and self.exact is None:
+            self.element_shape, self.exact = Shape(shape), shape
 
     def read(self, index: int, context: KernelContext, zeros: Sequence[int] | None = None, *, wait: bool = True) -> Any:
         """Read one element, and clear it if the array clears after reads (rules 107 and 108).

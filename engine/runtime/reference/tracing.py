@@ -68,7 +68,8 @@ class LoopCounts:
     def __init__(self, plan: Plan) -> None:
         self.nexts: list[list[int]] = [_nexts(plan, k) for k in range(len(plan.frames))]
         names = ("runs", "starts", "alive", "most", "held_back", "launches", "awaited", "queued", "blocked_on_memory")
-        self.counts: list[dict[str, Any]] = [{**dict.fromkeys(names, 0), "last": [0] * len(n)} for n in self.nexts]
+        zeros = dict.fromkeys((*names, "native_runs", "native_starts"), 0)
+        self.counts: list[dict[str, Any]] = [{**zeros, "last": [0] * len(n)} for n in self.nexts]
         self.in_flight: int = 0
 
     def loop_counts(self) -> list[dict[str, Any]]:

@@ -39,6 +39,8 @@ class WorkerPool:
         self.workers = Workers(count, settings.offload_seconds) if count else None
         self.calls: BlockingCalls | None = BlockingCalls(count, "tagflow-kernel") if count else None
         self._wakeup: WakeupFd | None = None  # rings when an orphan ends
+        self._closers: list[asyncio.Event] = []  # of those who wait for the last one
+        self._wakeup_to_close: WakeupFd | None = None  # rings for them
         self._give_back: finalize[Any, Any] | None = None
 
     @property
@@ -76,22 +78,30 @@ class WorkerPool:
         if self.workers is not None:
             self.workers.strand()
 
+    def _tell_closers(self) -> None:
+        for ended in self._closers:
+            ended.set()
+
     async def aclose(self) -> None:
-        """Wait for what the workers still do, and end them; give BLAS its threads back."""
+        """Wait for what the workers still do, and end them; give BLAS its threads back. Several may wait at once."""
         if self._wakeup is not None:
             self._wakeup.close()
             self._wakeup = None
         ended = asyncio.Event()
-        wakeup = WakeupFd(ended.set) if self._orphaned_work else None
+        if not self._closers and self._orphaned_work:
+            self._wakeup_to_close = WakeupFd(self._tell_closers)
+        self._closers.append(ended)
         try:
             if self.calls is not None:
                 await self.calls.aclose(None)
-            while wakeup is not None and self.workers is not None and self.workers.notify(wakeup.descriptor):
+            while (wakeup := self._wakeup_to_close) and self.workers and self.workers.notify(wakeup.descriptor):
                 await ended.wait()
                 ended.clear()
         finally:
-            if wakeup is not None:
-                wakeup.close()
+            self._closers.remove(ended)
+            if self._wakeup_to_close is not None and not self._closers:
+                self._wakeup_to_close.close()
+                self._wakeup_to_close = None
             self.workers = None
             if self._give_back is not None:
                 self._give_back()

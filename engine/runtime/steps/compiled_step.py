@@ -40,6 +40,8 @@ class CompiledStep:
         What the session watches.
     specializations : int
         For how many combinations of shapes of its feeds the step may be compiled apart.
+    is_observed : bool
+        Whether it is compiled for a run of which all instances are looked at.
 
     Attributes
     ----------
@@ -68,6 +70,8 @@ class CompiledStep:
         Keeps the constants charged to the session's devices.
     spares : list of CompiledStep
         The same step with tables of their own, that nobody runs.
+    is_observed : bool
+        Whether it is compiled for a run of which all instances are looked at.
     fed_shapes : FedShapes
         For which shapes there is, or should be, a step of its own.
     """
@@ -81,6 +85,7 @@ class CompiledStep:
         "feeds",
         "graph",
         "holds",
+        "is_observed",
         "needs",
         "plan",
         "schedulers",
@@ -98,6 +103,7 @@ class CompiledStep:
         request: Request,
         watched: Sequence[Tensor] = (),
         specializations: int = 0,
+        is_observed: bool = False,
     ) -> None:
         self.graph: Graph = graph
         self.plan: Plan = plan.plan
@@ -114,6 +120,7 @@ class CompiledStep:
         self.needs: dict[Any, Any] = {attrs["key"]: attrs["needs"] for attrs in ends}
         self.holds: list[Any] = []
         self.spares: list[CompiledStep] = []
+        self.is_observed: bool = is_observed
         self.fed_shapes: FedShapes = FedShapes(feeds, specializations)
 
     @property
@@ -178,4 +185,4 @@ def compile_request(
     except TagflowError as error:
         error.operation = users_own(graph, error.operation)
         raise
-    return CompiledStep(graph, plan, feeds, request, watched, most)
+    return CompiledStep(graph, plan, feeds, request, watched, most, target.observed)

@@ -64,6 +64,7 @@ class StepCompiler:
         feeds: Tensors,
         watched: Tensors = (),
         partial_run: bool = False,
+        observed: bool = False,
         shapes: Shapes | None = None,
     ) -> CompiledStep:
         """Return the compiled step of fetches and feeds, of any shapes or of some, compiling it if it is not kept.
@@ -76,13 +77,15 @@ class StepCompiler:
             Whose values the step shows as it computes them.
         partial_run : bool
             Whether its feeds and fetches come and go in parts.
+        observed : bool
+            Whether all instances of its operations are looked at.
         shapes : tuple of tuple of int, optional
             Those of the fed values, for a step that is for no others.
         """
-        key = self._key(request, feeds, watched, partial_run, shapes)
+        key = self._key(request, feeds, watched, partial_run, observed, shapes)
         step = self.cache.get(key)
         if step is None:
-            step, seconds = self._compile(request, feeds, watched, self._target(partial_run, shapes))
+            step, seconds = self._compile(request, feeds, watched, self._target(partial_run, observed, shapes))
             self._keep(key, step, seconds)
         return step
 
@@ -107,14 +110,15 @@ class StepCompiler:
         feeds: Tensors,
         watched: Tensors,
         partial_run: bool = False,
+        observed: bool = False,
         shapes: Shapes | None = None,
     ) -> Any:
-        return request.tensors, request.targets, feeds, self.graph.version, watched, partial_run, shapes
+        return request.tensors, request.targets, feeds, self.graph.version, watched, partial_run, observed, shapes
 
-    def _target(self, partial_run: bool = False, shapes: Shapes | None = None) -> Target:
+    def _target(self, partial_run: bool = False, observed: bool = False, shapes: Shapes | None = None) -> Target:
         if self._environment.worker_pool is not None:
             self._environment.worker_pool.limit_blas()
-        return self._environment.target(partial_run, shapes)
+        return self._environment.target(partial_run, observed, shapes)
 
     def _compile(
         self, request: Request, feeds: Tensors, watched: Tensors, target: Target

@@ -58,8 +58,14 @@ class StepEnvironment:
         """Threads for Python kernels that take long; None if all run on the event loop."""
         return None if self.worker_pool is None else self.worker_pool.calls
 
-    def target(self, partial_run: bool = False, shapes: tuple[tuple[int, ...], ...] | None = None) -> Target:
+    def target(
+        self,
+        partial_run: bool = False,
+        observed: bool = False,
+        shapes: tuple[tuple[int, ...], ...] | None = None,
+    ) -> Target:
         """Return what steps are compiled for; `shapes`, of feeds, if one is for those alone."""
+        observed = observed or self.guard is not None or any(each.is_simulated for each in self.devices)
         devices = tuple(each.target() for each in self.devices)
         swap = None if self.swapping is None else self.swapping.everywhere
-        return Target(self.settings, devices, self.soft_placement, swap, partial_run, shapes)
+        return Target(self.settings, devices, self.soft_placement, swap, partial_run, observed, shapes)

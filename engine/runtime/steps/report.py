@@ -36,11 +36,11 @@ class LoopReport:
         The most at any time.
     window : int
         ``parallel_iterations``; the most that "auto" stands for.
-    limited_by : {'nothing', 'variable', 'window', 'memory', 'cores', 'device'}
+    limited_by : {'nothing', 'variable', 'window', 'memory', 'cores', 'device', 'native'}
         What kept more iterations from overlapping: nothing (all were in flight at once); a loop variable, whose new
         value needs its old one; the window, which was full while operations were awaited or nothing was ready; memory,
         which had no room for more; the cores, since operations were ready and waited for their turn; or a device with
-        a time of its own, which was busy almost all the time.
+        a time of its own, which was busy almost all the time. A native program does one iteration after the other.
     variable : str or None
         The loop variable that iterations waited for, as the body's parameters name it.
     device : str
@@ -60,7 +60,7 @@ class LoopReport:
     ...     value = session.run(y)
     ...     (loop,) = session.report().loops
     >>> loop.iterations, loop.limited_by, loop.variable
-    (8, 'variable', 'a')
+    (8, 'native', None)
     """
 
     name: str
@@ -85,6 +85,7 @@ class LoopReport:
             "memory": "memory",
             "cores": "the cores",
             "device": short_device(self.bottleneck or "the device"),
+            "native": "one iteration after the other",
         }[self.limited_by]
 
     def __str__(self) -> str:
@@ -94,6 +95,8 @@ class LoopReport:
         busy = "" if self.busy is None else f"; busy {self.busy:.0%} of the time"
         runs = f" in {self.runs} runs" if self.runs != 1 else ""
         place = f" on {short_device(self.device)}" if self.device else ""
+        if self.limited_by == "native":
+            return f"{self.name}{place}: {self.iterations} iterations{runs} as a native program"
         return (
             f"{self.name}{place}: {self.iterations} iterations{runs}, {self.mean_in_flight:.1f} in flight on average, "
             f"at most {self.max_in_flight} of {self.window}; {limit}{busy}"
@@ -160,7 +163,7 @@ class Report:
     >>> with tg.SyncSession(graph) as session:
     ...     value = session.run(y)
     ...     print(session.report())
-    double: 8 iterations, 1.9 in flight on average, at most 2 of 32; limited by loop variable a
+    double: 8 iterations as a native program
     """
 
     loops: tuple[LoopReport, ...] = ()
@@ -185,7 +188,7 @@ def report_of(step: CompiledStep, counters: StepCounters) -> Report:
         _loop_report(plan, k, counts[k], variables, str(step.devices[i]) if several else "")
         for i, (plan, counts) in enumerate(counters.loops())
         for k in range(1, len(plan.frames))
-        if counts[k]["runs"]
+        if counts[k]["runs"] or counts[k]["native_runs"]
     ]
     if counters.usages:
         loops = [_timed(loop, counters, variables.get(loop.name, {}).values()) for loop in loops]
@@ -204,6 +207,9 @@ def _swaps(step: CompiledStep, counters: StepCounters) -> Iterator[SwapReport]:
 
 def _loop_report(plan: Plan, k: int, counts: dict[str, Any], variables: Variables, device: str) -> LoopReport:
     frame = plan.frames[k]
+    if counts["native_runs"]:
+        runs, starts = counts["runs"] + counts["native_runs"], counts["starts"] + counts["native_starts"]
+        return LoopReport(frame.name, runs, starts, 1.0, 1, frame.parallel_iterations, "native", None, device)
     nexts = [n.name for n in plan.nodes if n.kind is Kind.NEXT_ITERATION and n.frame == k]
     known = variables.get(frame.name, {})
     variable = _slowest(counts["last"], [known.get(name) for name in nexts])

@@ -128,9 +128,16 @@ class StepRunner:
     # ---- one step
 
     def compiled(
-        self, request: Request, feeds: tuple[Tensor, ...], watches: Sequence[Watch] = (), partial_run: bool = False
+        self,
+        request: Request,
+        feeds: tuple[Tensor, ...],
+        watches: Sequence[Watch] = (),
+        partial_run: bool = False,
+        observed: bool = False,
     ) -> CompiledStep:
         """Return the compiled step of fetches and feeds, with what the session watches, and what a run of it does.
+
+        One that is `observed`, by a trace or a report of its own, has an instance for each that the graph speaks of.
 
         Raises
         ------
@@ -140,7 +147,7 @@ class StepRunner:
         watched = self.watches.tensors
         if watches:
             watched = tuple(dict.fromkeys([*watched, *(watch.tensor for watch in watches)]))
-        step = self.compiler.compiled(request, feeds, watched, partial_run)
+        step = self.compiler.compiled(request, feeds, watched, partial_run, observed)
         for watch in watches:
             if watch.tensor not in set(step.watched):
                 _refuse_watch(watch.tensor)
@@ -287,7 +294,9 @@ class StepRunner:
             return step
         try:
             feeds_of_step = tuple([feed.tensor for feed in step.feeds])
-            return self.compiler.compiled(request, feeds_of_step, step.watched, shapes=shapes)
+            return self.compiler.compiled(
+                request, feeds_of_step, step.watched, observed=step.is_observed, shapes=shapes
+            )
         except (GraphError, DeviceMemoryError):
             step.fed_shapes.decline(shapes)
             return step

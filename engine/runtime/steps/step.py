@@ -72,7 +72,10 @@ class Step:
             self._check_count(values)
             if self._version != runner.graph.version or self._watched is not runner.watches.tensors:
                 self._compile()
-            compiled = runner.compiled(self._request, self._feeds, watches) if watches else self._compiled
+            compiled = self._compiled
+            if watches or trace is not None or report is not None:
+                observed = trace is not None or report is not None
+                compiled = runner.compiled(self._request, self._feeds, watches, observed=observed)
             return await runner.run(self._request, compiled, values, timeout, trace, watches, report)
         finally:
             for each in watches:

@@ -22,6 +22,7 @@ from tests.ops.evaluation import declare_all
 from tests.ops.instances import make_step
 from tests.support.compiling import lowered, plan_of
 from tests.support.execute import Calls, execute
+from tests.support.settings import MACHINE
 
 pytestmark = pytest.mark.usefixtures("graph")
 
@@ -31,7 +32,7 @@ declare_all()
 def operations(fetches, feeds=(), targets=()):
     """Return the lowered operations by type."""
     found = {}
-    settings = replace(DEFAULTS, hoist=False)  # constants where they were written
+    settings = replace(MACHINE, hoist=False)  # constants where they were written
     program = lowered(Program(scopes.get_default_graph(), list(feeds), list(fetches), list(targets)), settings)
     for op in program.graph.get_operations():
         found.setdefault(op.type, []).append(op)

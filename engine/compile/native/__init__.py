@@ -1,0 +1,1 @@
+"""Loops of pure operations as native programs."""

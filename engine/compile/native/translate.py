@@ -1,0 +1,437 @@
+"""A loop as a native program, or why it can not be one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ...base import dtypes
+from ...base.dtypes import DType
+from ...base.settings import Settings
+from ...ir.definition import Ufunc
+from ...ir.loops import change_of
+from ...ir.operation import Operation
+from ...ir.region import Region
+from ...ir.structured import num_results, saved_outputs
+from ...ir.tensor import Tensor
+from ...ir.traits import Role
+from ...kernels.cpu.registry import values_read
+from ...kernels.native.compiled import has_kernel
+from ...kernels.native.program import Code, Computation, Instruction, NativeProgram
+
+_OUTSIDE = -2  # the loop of registers that are not made anew
+_COUNTED = frozenset({"GET", "PUT"})  # which iteration it was stands in the messages of a TensorArray
+_HANDLES = frozenset({dtypes.resource, dtypes.series})
+
+
+class NotNative(Exception):
+    """Why a loop is not a native program: the operation, and what is the matter with it."""
+
+    def __init__(self, op: Operation, reason: str) -> None:
+        super().__init__(f"{op.name} ({op.type}) {reason}")
+        self.op = op
+        self.reason = reason
+
+
+def translate(op: Operation, settings: Settings) -> tuple[NativeProgram, list[Tensor]]:
+    """Return the program of a loop, and the tensors it takes: initial values, then what the loop uses from outside.
+
+    Raises
+    ------
+    NotNative
+        If an operation in the loop can not be part of a program.
+    """
+    return _Translator(op, settings).run()
+
+
+class _Translator:
+    def __init__(self, op: Operation, settings: Settings) -> None:
+        self.op = op
+        self.settings = settings
+        self.registers: list[tuple[str, np.dtype[Any] | None]] = []
+        self.homes: set[int] = set()  # registers that values are moved to
+        self.loops: list[int] = []  # for each register, the first instruction of the innermost loop that it is made in
+        self.loop = -1
+        self.instructions: list[Instruction] = []
+        self.around: list[int] = []  # for each instruction, the first of the innermost loop around it
+        self.constants: dict[int, Any] = {}
+        self.captures: list[Tensor] = []
+        self.of: dict[Tensor, int] = {}
+        self.saved: dict[Tensor, list[int]] = {}  # the series that a tensor is written to
+        self.slots: dict[int, int] = {}  # by series, the register that numbers the slot which is written to
+        self.flat: dict[Operation, int] = {}  # by loop in the loop, the register that counts all its iterations
+        self.parts: dict[Tensor, tuple[int, int]] = {}  # series in slots: the series around them, and the slot
+        self.placed: list[tuple[int, Tensor, Tensor]] = []  # series, and what is written to them where
+        self.results: dict[Tensor, int] = {}  # the registers of these series, by result of the loop
+        self.count = -1  # register that counts the iterations of the loop
+        self.special = {
+            Code.ADD_PRODUCT: self.add_product,
+            Code.GET: self.get,
+            Code.PUT: self.put,
+            Code.READ: self.read,
+            Code.READ_NESTED: self.read_series,
+        }
+
+    def run(self) -> tuple[NativeProgram, list[Tensor]]:
+        """Translate the loop."""
+        inputs = list(dict.fromkeys(self.op.inputs))
+        for tensor in inputs:
+            self.capture(tensor)
+        self.while_loop(self.op)
+        outputs = tuple(self.of[t] for t in self.op.outputs)
+        _mark_last(self.instructions, self.around, self.loops, {*outputs, *self.constants}, self.homes)
+        program = NativeProgram(
+            self.op.name,
+            tuple(self.registers),
+            tuple(self.of[t] for t in self.captures),
+            outputs,
+            self.constants,
+            tuple(self.instructions),
+            self.trips(),
+            self.settings.reuse,
+        )
+        return program, self.captures
+
+    def trips(self) -> tuple[int, int, int] | None:
+        """Return what says how often the loop runs, as `NativeProgram.trips`."""
+        predicate, body = self.op.regions
+        test = predicate.results[0].op
+        if test.region is not predicate or len(test.inputs) != 2:
+            return None
+        for counter, limit in (test.inputs, test.inputs[::-1]):
+            if (
+                counter.op.is_param
+                and counter.region is predicate
+                and limit in self.of
+                and limit.region is not predicate
+            ):
+                place = predicate.place_of(counter)
+                change = change_of(body, place)
+                if change is not None and change.constant:
+                    return self.of[self.op.inputs[place]], self.of[limit], change.constant
+        return None
+
+    def new(self, dtype: DType, name: str = "", op: Operation | None = None) -> int:
+        """Return a new register."""
+        numpy = dtype.numpy
+        if numpy is not None and (numpy.hasobject or numpy.kind not in "biufc"):
+            raise NotNative(op or self.op, f"has values of dtype {dtype.name}")
+        self.registers.append((name, None if numpy is None else np.dtype(numpy)))
+        self.loops.append(self.loop)
+        return len(self.registers) - 1
+
+    def capture(self, tensor: Tensor) -> int:
+        """Return the register of a tensor from outside."""
+        if self.is_inside(tensor) or _may_be_dead(tensor):
+            raise NotNative(tensor.op, "gives what may not be there")
+        if tensor.op.is_constant:
+            return self.constant(tensor)
+        self.captures.append(tensor)
+        self.of[tensor] = register = self.new(tensor.dtype, tensor.op.name)
+        self.loops[register] = _OUTSIDE
+        return register
+
+    def is_inside(self, tensor: Tensor) -> bool:
+        """Whether a tensor is made in the loop."""
+        return any(region.encloses(tensor.region) for region in self.op.regions)
+
+    def constant(self, tensor: Tensor) -> int:
+        """Return the register of a constant."""
+        self.of[tensor] = register = self.new(tensor.dtype)
+        self.loops[register] = _OUTSIDE
+        self.constants[register] = np.asarray(tensor.op.attrs["value"])
+        return register
+
+    def value(self, tensor: Tensor) -> int:
+        """Return the register that holds a tensor."""
+        return self.of[tensor] if tensor in self.of else self.capture(tensor)
+
+    def values(self, tensors: Sequence[Tensor]) -> tuple[int, ...]:
+        return tuple(self.value(t) for t in tensors)
+
+    def add(self, code: Code, inputs: Sequence[int] = (), outputs: Sequence[int] = (), **more: Any) -> Instruction:
+        """Append an instruction."""
+        self.instructions.append(Instruction(code, tuple(inputs), tuple(outputs), **more))
+        self.around.append(self.loop)
+        if code is Code.MOVE:
+            self.homes.update(outputs)
+        return self.instructions[-1]
+
+    def region(self, region: Region) -> None:
+        """Translate the operations of a region."""
+        for op in region.operations:
+            if op.is_param:
+                continue
+            if op.is_while:
+                self.while_loop(op)
+            elif op.is_cond:
+                self.cond(op)
+            elif op.is_constant:
+                self.constant(op.outputs[0])
+                self.bind(op.outputs, [self.of[op.outputs[0]]])
+            elif op.role in (Role.IDENTITY, Role.MAYBE_GET):
+                self.bind(op.outputs, [self.value(op.inputs[0])])
+            elif op.definition.instruction:
+                self.special[Code[op.definition.instruction]](op)
+            else:
+                self.compute(op)
+
+    def compute(self, op: Operation) -> None:
+        """Translate an operation that computes."""
+        computation = _computation(op)
+        inputs = self.values(op.inputs)
+        outputs = [self.new(t.dtype, t.op.name if len(op.outputs) == 1 else t.name, op) for t in op.outputs]
+        given, made = [[t.dtype.numpy for t in tensors] for tensors in (op.inputs, op.outputs)]
+        if not has_kernel(computation, given, made, self.settings):
+            raise NotNative(op, "has no kernel in C for " + ", ".join(t.dtype.name for t in op.inputs))
+        self.add(Code.COMPUTE, inputs, outputs, computation=computation)
+        self.bind(op.outputs, outputs)
+
+    def bind(self, tensors: Sequence[Tensor], registers: Sequence[int]) -> None:
+        """Note in which registers tensors are, and save those that are to be."""
+        for tensor, register in zip(tensors, registers, strict=True):
+            self.of[tensor] = register
+            for series in self.saved.get(tensor, ()):
+                self.add(Code.PUSH, [register, self.slots[series]], [series])
+
+    def add_product(self, op: Operation) -> None:
+        """Translate an addition to a sum of products, whose register stays the same."""
+        inputs = self.values(op.inputs)
+        self.add(Code.ADD_PRODUCT, inputs)
+        self.bind(op.outputs, inputs[:1])
+
+    def get(self, op: Operation) -> None:
+        """Translate a read of an element of a TensorArray."""
+        result = self.new(op.outputs[0].dtype, op.name, op)
+        array, index, *_ = self.values(op.inputs)  # all of them: the flow says what must have been written
+        shape = op.outputs[0].shape
+        known = shape.as_tuple() if shape.is_fully_known else None
+        self.add(Code.GET, [array, index, self.count], [result], name=op.name, shape=known)
+        self.bind(op.outputs, [result])
+
+    def put(self, op: Operation) -> None:
+        """Translate a write of an element of a TensorArray, whose flow stays the same."""
+        *inputs, flow = self.values(op.inputs)
+        self.add(Code.PUT, [*inputs, self.count], name=op.name)
+        self.bind(op.outputs, [flow])
+
+    def read(self, op: Operation) -> None:
+        """Translate a read of what another loop has saved."""
+        series = op.inputs[0]
+        if op.outputs[0].dtype in _HANDLES:
+            self.read_series(op)
+            return
+        if self.is_inside(series) and series not in self.parts:
+            raise NotNative(op, "reads what is saved in the loop itself")
+        is_maybe = bool(op.attrs.get("maybe"))
+        if is_maybe and any(op.region is use.region for use in op.outputs[0]._consumers):
+            raise NotNative(op, "gives what may not be there")
+        result = self.new(op.outputs[0].dtype, op.name, op)
+        more = {"is_maybe": is_maybe, "is_last": bool(op.attrs.get("last"))}
+        if series in self.parts:
+            inputs = *self.parts[series], *self.values(op.inputs[1:])
+            self.add(Code.READ_NESTED, inputs, [result], **more)
+        else:
+            self.add(Code.READ, self.values(op.inputs), [result], **more)
+        self.bind(op.outputs, [result])
+
+    def read_series(self, op: Operation) -> None:
+        """Translate a read of a series from a slot of another, of which only slots are read."""
+        series, index = op.inputs
+        if self.is_inside(series):
+            raise NotNative(op, "reads what is saved in the loop itself")
+        self.parts[op.outputs[0]] = self.value(series), self.value(index)
+
+    def while_loop(self, op: Operation) -> None:
+        """Translate a loop: its variables have registers, to which each iteration moves the next values."""
+        predicate, body = op.regions
+        inits = self.values(op.inputs)
+        nests = self.begin_nests(op) if op is not self.op and saved_outputs(op) else []
+        start, outside, count_outside = len(self.instructions) + 1, self.loop, self.count
+        self.loop = start
+        variables = [
+            init if p.dtype in _HANDLES else self.new(p.dtype, p.op.name)
+            for p, init in zip(body.params, inits, strict=True)
+        ]
+        self.count = self.new(dtypes.int64, f"{op.name}/count") if _is_counted(op) else -1
+        counts = [] if self.count < 0 else [self.count]
+        own = self.begin_saving(op)
+        begins = [*counts, *self.begin_counting(op)]
+        self.loop = outside
+        self.move((*inits, *(self.zero() for _ in begins)), (*variables, *begins))
+        self.loop = start
+        self.of.update(zip(predicate.params, variables, strict=True))
+        self.region(predicate)
+        test = self.add(Code.UNLESS, [self.value(predicate.results[0])], name=op.name)
+        self.bind(body.params, variables)
+        self.save_what_is_there(body, own)
+        self.region(body)
+        if op is self.op:
+            for series, value, index in self.placed:
+                self.add(Code.PUSH, self.values([value, index]), [series])
+        self.move(self.values(body.results), variables)
+        for count in (*counts, *([self.flat[op]] if op in self.flat else [])):
+            self.add(Code.COUNT, (), [count])
+        self.add(Code.JUMP, targets=(start,), name=op.name)
+        count, self.loop, self.count = self.count, outside, count_outside
+        test.targets = (len(self.instructions),)
+        self.bind(op.outputs[: num_results(op)], variables)
+        if op is self.op:
+            self.of.update(self.results)
+        else:
+            self.end_nests(op, nests, count)
+
+    def begin_counting(self, op: Operation) -> list[int]:
+        """Return registers that count, in the whole run, the iterations of loops in the outermost that save values."""
+        inner = [each for region in op.regions for each in region.walk() if each.is_while and saved_outputs(each)]
+        if op is self.op:
+            self.flat = {each: self.new(dtypes.int64, f"{each.name}/all") for each in inner}
+        return list(self.flat.values()) if op is self.op else []
+
+    def begin_nests(self, op: Operation) -> list[tuple[int, int, list[int]]]:
+        """Give what an inner loop saves series for all its runs; return where a run begins, these, and their goals."""
+        nests = []
+        first = self.new(dtypes.int64, f"{op.name}/first")
+        self.add(Code.MOVE, [self.flat[op]], [first])
+        for saved, tensor in zip(saved_outputs(op), op.outputs[num_results(op) :], strict=True):
+            if saved.kind == "trip":
+                continue
+            outer = self.saved.pop(tensor, None)
+            if outer is None or saved.index is not None or saved.value is None:
+                raise NotNative(op, "saves values that are not saved by the loop around it")
+            rows = self.new(tensor.dtype, tensor.name)
+            self.slots[rows] = self.flat[op]
+            self.saved.setdefault(saved.value, []).append(rows)
+            nests.append((first, rows, outer))
+        return nests
+
+    def end_nests(self, op: Operation, nests: list[tuple[int, int, list[int]]], count: int) -> None:
+        """Write what a run of a loop in the loop has saved to the series around it, and how often it ran."""
+        for first, rows, outer in nests:
+            for series in outer:
+                self.add(Code.NEST, [first, self.flat[op], self.slots[series], rows], [series])
+        for saved, tensor in zip(saved_outputs(op), op.outputs[num_results(op) :], strict=True):
+            if saved.kind == "trip":
+                self.bind([tensor], [count])
+
+    def move(self, sources: Sequence[int], targets: Sequence[int]) -> None:
+        """Give registers the values of others; handles stay in theirs."""
+        pairs = list(zip(sources, targets, strict=True))
+        if any(source != target and self.registers[target][1] is None for source, target in pairs):
+            raise NotNative(self.op, "hands a handle from one loop variable to another")
+        pairs = [pair for pair in pairs if self.registers[pair[1]][1] is not None]
+        self.add(Code.MOVE, [source for source, _ in pairs], [target for _, target in pairs])
+
+    def zero(self) -> int:
+        """Return the register of a constant 0."""
+        register = self.new(dtypes.int64)
+        self.loops[register] = _OUTSIDE
+        self.constants[register] = np.zeros((), np.int64)
+        return register
+
+    def begin_saving(self, op: Operation) -> list[Tensor]:
+        """Give what the loop saves, or how often it runs, registers; return what it, or a loop in it, saves."""
+        own = []
+        for saved, tensor in zip(saved_outputs(op), op.outputs[num_results(op) :], strict=True):
+            if saved.kind == "trip":
+                if op is self.op:
+                    self.results[tensor] = self.count
+                continue
+            assert saved.value is not None
+            if saved.value.region is not op.regions[1] and any(r.encloses(saved.value.region) for r in op.regions):
+                raise NotNative(op, "saves what is not made in its body")
+            own.append(saved.value)
+            if op is not self.op:
+                continue
+            self.results[tensor] = series = self.new(tensor.dtype, tensor.name)
+            self.slots[series] = self.count
+            if saved.index is None:
+                self.saved.setdefault(saved.value, []).append(series)
+            else:
+                self.placed.append((series, saved.value, saved.index))
+        return list(dict.fromkeys(own))
+
+    def save_what_is_there(self, body: Region, own: Sequence[Tensor]) -> None:
+        """Save what a loop saves that is made outside of it."""
+        for tensor in own:
+            if not body.encloses(tensor.region):
+                register = self.value(tensor)
+                for each in self.saved.get(tensor, ()):
+                    self.add(Code.PUSH, [register, self.slots[each]], [each])
+
+    def cond(self, op: Operation) -> None:
+        """Translate a branch: each moves its results to the same registers."""
+        first = num_results(op)
+        results = [self.new(t.dtype, t.op.name, op) for t in op.outputs[:first]]
+        self.move_saved(op)
+        choice = self.add(Code.SELECT, [self.value(op.inputs[0])])
+        ends = []
+        targets = []
+        for region in op.regions:
+            targets.append(len(self.instructions))
+            self.region(region)
+            self.move(self.values(region.results), results)
+            ends.append(self.add(Code.JUMP))
+        choice.targets = tuple(targets)
+        for end in ends:
+            end.targets = (len(self.instructions),)
+        self.bind(op.outputs[:first], results)
+
+    def move_saved(self, op: Operation) -> None:
+        """Have what is there in one branch alone be saved in that branch."""
+        for saved, tensor in zip(saved_outputs(op), op.outputs[num_results(op) :], strict=True):
+            if tensor in self.saved and saved.value is not None:
+                self.saved.setdefault(saved.value, []).extend(self.saved.pop(tensor))
+                if not op.regions[saved.branch].encloses(saved.value.region):
+                    raise NotNative(op, "saves in a branch what is made in front of it")
+
+
+def _computation(op: Operation) -> Computation:
+    """Return what a program knows of an operation that only computes."""
+    definition = op.definition
+    handle = next((t for t in (*op.inputs, *op.outputs) if t.dtype in _HANDLES), None)
+    if handle is not None:
+        raise NotNative(op, f"has values of dtype {handle.dtype.name}")
+    if op.role is not Role.KERNEL or definition.stateful or not op.outputs:
+        raise NotNative(op, "does more than compute")
+    reads = values_read(op.type)
+    ufunc = definition.kernel.name if isinstance(definition.kernel, Ufunc) else None
+    if reads is None and ufunc is None:
+        raise NotNative(op, "has no kernel in C that can be repeated")
+    attrs = {key: op.attrs[key] for key in definition.attrs}
+    return Computation(op.name, op.type, attrs, ufunc, definition.shape_only, reads or ())
+
+
+def _may_be_dead(tensor: Tensor) -> bool:
+    """Whether a tensor is what one branch of a Cond saves, which may not be there although the loop is."""
+    return tensor.op.is_cond and tensor.index >= num_results(tensor.op) or bool(tensor.op.attrs.get("maybe"))
+
+
+def _is_counted(op: Operation) -> bool:
+    """Whether the number of an iteration is asked for."""
+    return bool(saved_outputs(op)) or any(
+        each.definition.instruction in _COUNTED for r in op.regions for each in r.walk()
+    )
+
+
+def _mark_last(
+    instructions: Sequence[Instruction],
+    around: Sequence[int],
+    loops: Sequence[int],
+    kept: set[int],
+    homes: set[int],
+) -> None:
+    """Say of each input whether its value may be overwritten then.
+
+    It may where nothing reads it later, if each iteration of the loops around makes it anew. What a loop variable holds
+    is made anew at the end of the loop's body, so what reads it behind the loop does not matter.
+    """
+    read: set[int] = set(kept)
+    for i in reversed(range(len(instructions))):
+        each = instructions[i]
+        if each.code is Code.JUMP and each.targets[0] <= i:  # the end of a loop, whose variables are moved to in front
+            read -= {r for r in homes if loops[r] == each.targets[0]}
+        each.last = tuple(r not in read and loops[r] == around[i] for r in each.inputs)
+        read.update(each.inputs)

@@ -1,0 +1,36 @@
+"""A region as a native program, as ``engine/compile/native`` makes them of loops."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ...base.dtypes import DType
+from ...base.shapes import SCALAR
+from ...ir.definition import REQUIRED, NotDifferentiable, define
+from ...ir.operation import Operation
+from ...kernels.scheduler.series import Series
+
+
+def _refuse(xp: Any, *inputs: Any, dtypes: tuple[DType, ...], **_: Any) -> list[Any]:
+    """Say that the program was not run, so that the operations are that it stands for; nobody looks at the results."""
+    return [np.asarray(False), *(Series() if d.numpy is None else np.zeros((), d.numpy) for d in dtypes)]
+
+
+def _shapes(op: Operation) -> list[Any]:
+    return [SCALAR, *op.attrs["shapes"]]
+
+
+define(
+    "Native",
+    "inputs: host *any -> ok: host bool, results: host *@dtypes",
+    attrs={
+        "program": REQUIRED,  # NativeProgram.to_attribute()
+        "dtypes": REQUIRED,  # of the results
+        "shapes": REQUIRED,
+    },
+    shape=_shapes,
+    kernel=_refuse,
+    gradient=NotDifferentiable("it is made after gradients are"),
+)

@@ -1,0 +1,7 @@
+"""Which operations have a C kernel, or an inner loop of our own."""
+
+def registered_types() -> frozenset[str]:
+    """Return the types of all operations that may have a C kernel or a loop of our own."""
+
+def values_read(type: str) -> tuple[int, ...] | None:
+    """Return the inputs that a C kernel looks at before it leaves its work; None if that depends on more."""

@@ -1,0 +1,22 @@
+"""A NativeProgram in C."""
+
+from typing import Any
+
+from .program import Computation, NativeProgram
+
+class CompiledProgram:
+    """The C form of a NativeProgram; ValueError if an operation has neither a C kernel nor an inner loop."""
+
+    def __init__(self, program: NativeProgram) -> None: ...
+    def forget_counts(self) -> None:
+        """Count the loops anew."""
+
+    @property
+    def counts(self) -> dict[str, tuple[int, int]]:
+        """How often each loop ran, by name, and the iterations that it began, the last ones being a predicate only."""
+
+    @property
+    def program(self) -> NativeProgram: ...
+
+def has_kernel(computation: Computation, inputs: list[Any], outputs: list[Any], settings: Any) -> bool:
+    """Say whether an operation has a C kernel or an inner loop for these dtypes."""

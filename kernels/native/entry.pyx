@@ -1,0 +1,123 @@
+"""The kernel of Native: records a run of its program, and runs it slice after slice."""
+
+from cpython.object cimport PyObject
+from libc.stdint cimport int64_t, uint64_t
+from libc.string cimport memcpy
+
+import logging
+
+from tagflow.kernels.native.program import NativeProgram
+
+from tagflow.kernels.core.cost cimport Py_CLEAR, keep, leave
+from tagflow.kernels.core.table cimport UNFINISHED, Native, Node, Table, Work, output_type
+from tagflow.kernels.core.values cimport OBJECT, Counters, Value, hold, object_value, scalar
+from tagflow.kernels.cpu.registry cimport register
+from tagflow.kernels.native.compiled cimport CompiledProgram
+from tagflow.kernels.native.nesting cimport close_nests
+from tagflow.kernels.native.recording cimport record
+from tagflow.kernels.native.run cimport DONE, GAVE_UP, NO_ROOM, Execution, Register, Run, go
+from tagflow.kernels.native.saving cimport close_series, make_room, release_rows
+from tagflow.kernels.native.sums cimport close_sums
+from tagflow.kernels.native.tensor_arrays cimport close_tensor_arrays, grow_tensor_arrays
+
+cdef int64_t FIRST = 50000  # nanoseconds of the first slice, which runs where the step does
+cdef int64_t SLICE = 2000000  # nanoseconds of the others
+
+cdef enum:
+    MOST_MISSES = 6  # that count
+
+_logger = logging.getLogger("tagflow")
+
+
+cdef struct Slice:
+    Execution* execution
+
+
+cdef int _run(
+        const Table* table, const Node* node, Value* inputs, Counters* live, Value* outputs, Work* work) except -1:
+    """Run a program from its beginning, or from where it was suspended; leave the next slice as work.
+
+    Gives true and the results; 0, with nothing done, if the program does not go with the inputs, or gave up.
+    """
+    cdef Run run
+    cdef Slice* slice = <Slice*>work.arguments
+    cdef CompiledProgram program = <CompiledProgram><void*>node.params[0]
+    if work.kept == NULL:
+        if program.skips:
+            program.skips -= 1
+            return 0
+        run = record(program, inputs, live)
+        if run.reason is not None:
+            return _give_up(program, node, run.reason)
+        go(&run.execution, FIRST)
+    else:
+        run = <Run><object>work.kept
+        Py_CLEAR(work.kept)
+    while run.execution.status == NO_ROOM:
+        make_room(run)
+        grow_tensor_arrays(run)
+        go(&run.execution, FIRST)
+    if run.execution.status == GAVE_UP:
+        return _give_up(program, node, "an operation wants to raise an error, or its Python kernel")
+    if run.execution.status == DONE:
+        return _finish(run, table, node, live, outputs)
+    keep(work, <PyObject*>run)
+    slice.execution = &run.execution
+    leave(work, _run_slice, SLICE, 1)
+    work.arguments[UNFINISHED] = <uint64_t><PyObject*>run
+    return 1
+
+
+cdef int _give_up(CompiledProgram program, const Node* node, str reason) except -1:
+    """Leave a run to the step machine, and so the next ones, the more of them the more often this happens."""
+    _logger.debug("%s runs on the step machine: %s", <object>node.name, reason)
+    program.misses = min(program.misses + 1, MOST_MISSES)
+    program.skips = (1 << program.misses) - 2
+    return 0
+
+
+cdef void _run_slice(const void* arguments, int part, int parts) noexcept nogil:
+    go((<const Slice*>arguments).execution, SLICE)
+
+
+cdef int _finish(Run run, const Table* table, const Node* node, Counters* live, Value* outputs) except -1:
+    """Give the results of a run that is over."""
+    cdef Register* register
+    cdef int i
+    run.program.misses = 0
+    close_series(run)
+    close_nests(run)
+    close_sums(run)
+    close_tensor_arrays(run)
+    release_rows(run)
+    _count(run)
+    outputs[0] = scalar(1)
+    for i in range(run.program.num_outputs):
+        register = &run.registers[run.program.outputs[i]]
+        if register.cell != NULL:
+            outputs[i + 1] = scalar(0)
+            memcpy(&outputs[i + 1].bits, register.cell, output_type(table, node, i + 1).size)
+        else:
+            hold(live, &outputs[i + 1], register.value)
+    return 1
+
+
+cdef int _count(Run run) except -1:
+    """Add what the loops of a run did to what is counted of the program."""
+    cdef int end, back
+    for name, (end, back) in run.loops.items():
+        runs, iterations = run.program.counted.get(name, (0, 0))
+        ended = run.steps[end].count
+        run.program.counted[name] = runs + ended, iterations + ended + run.steps[back].count
+    return 0
+
+
+cdef Native _find_native_program(str type, dict attrs, list inputs, list outputs, int64_t* params, list kept) except *:
+    """Compile the program of a Native, which is kept alive."""
+    program = CompiledProgram(NativeProgram.from_attribute(attrs["program"]))
+    kept.append(program)
+    params[0] = <int64_t><void*>program
+    return _run
+
+
+register("Native", _find_native_program)

@@ -1,0 +1,119 @@
+"""Registers that take the values of others, in one step or by way of memory of their own."""
+
+from cpython.object cimport PyObject
+from libc.stdint cimport uint64_t
+from numpy cimport PyArray_GETCONTIGUOUS, import_array, ndarray
+
+from tagflow.kernels.core.values cimport EMPTY, OBJECT, drop, hold, object_value, pointer
+from tagflow.kernels.cpu.arrays cimport (
+    ArrayObject, PyArray_DIMS, PyArray_NBYTES, PyArray_NDIM, array_in, is_plain, new_array, same_shape,
+)
+from tagflow.kernels.native.compiled cimport Instruction
+from tagflow.kernels.native.run cimport (
+    COPY, COPY_8, Refusal, Register, Run, Step, add_step, checked, data_of, is_element, new_cell, type_of,
+)
+
+import_array()
+
+
+cdef int record_move(Run run, Instruction* each) except -1:
+    """Record that registers take the values of others, all at once: by way of memory of its own what is overwritten."""
+    cdef Register* target
+    cdef Register* source
+    cdef list waiting = []
+    cdef Step* step
+    cdef int k
+    for k in range(each.num_inputs):
+        target, source = &run.registers[each.outputs[k]], &run.registers[each.inputs[k]]
+        if target.value.form == EMPTY and target.cell == NULL:
+            _make_room(run, each.outputs[k], source)
+        _check_like(run, each, k)
+    for k in range(each.num_inputs):
+        target, source = &run.registers[each.outputs[k]], &run.registers[each.inputs[k]]
+        if data_of(target) == data_of(source):
+            continue
+        if _is_overwritten(run, each, k):
+            waiting.append((k, _set_aside(run, each.inputs[k])))
+    for k in range(each.num_inputs):
+        target, source = &run.registers[each.outputs[k]], &run.registers[each.inputs[k]]
+        if data_of(target) != data_of(source) and not _is_overwritten(run, each, k):
+            _copy(run, data_of(target), data_of(source), _size(run, each.inputs[k]))
+    for k, address in waiting:
+        _copy(run, data_of(&run.registers[each.outputs[k]]), <char*><uint64_t>address, _size(run, each.inputs[k]))
+    return 0
+
+
+cdef inline size_t _size(Run run, int number) noexcept:
+    """Return the bytes of a register's elements; of one in a cell all 8, of which those of no use are zero."""
+    cdef Register* register = &run.registers[number]
+    if register.value.form == OBJECT:
+        return PyArray_NBYTES(array_in(register.value))
+    return sizeof(uint64_t)
+
+
+cdef int _make_room(Run run, int number, Register* source) except -1:
+    """Give a register memory of its own, like that of another."""
+    cdef Register* made = &run.registers[number]
+    cdef ArrayObject* like = array_in(source.value)
+    made.is_home = True
+    if is_element(source):
+        made.cell = new_cell(run)
+    else:
+        new_array(&run.held, type_of(run, number), PyArray_NDIM(like), PyArray_DIMS(like), &made.value)
+    return 0
+
+
+cdef int _check_like(Run run, const Instruction* each, int k) except -1:
+    """See to it that a value fits where it goes, and lies in order."""
+    cdef Register* target = &run.registers[each.outputs[k]]
+    cdef Register* source = &run.registers[each.inputs[k]]
+    cdef str name = run.program.program.registers[each.outputs[k]][0]
+    if is_element(target) != is_element(source):
+        raise Refusal(f"{name} changes its shape")
+    if is_element(target):
+        return 0
+    if not same_shape(array_in(target.value), array_in(source.value)):
+        raise Refusal(f"{name} changes its shape")
+    if not is_plain(array_in(source.value)):
+        straighten(run, source)
+    return 0
+
+
+cdef int straighten(Run run, Register* register) except -1:
+    """Have the elements of a known array in order."""
+    if not register.is_known:
+        raise Refusal("the elements of an array are not in order")
+    straight = PyArray_GETCONTIGUOUS(<ndarray>pointer(register.value))
+    drop(&run.held, &register.value)
+    hold(&run.held, &register.value, object_value(<PyObject*>straight))
+    return 0
+
+
+cdef bint _is_overwritten(Run run, const Instruction* each, int k) noexcept:
+    """Say whether a value lies in memory that another part of the same move writes to."""
+    cdef char* source = data_of(&run.registers[each.inputs[k]])
+    cdef char* target
+    cdef int i
+    for i in range(each.num_inputs):
+        target = data_of(&run.registers[each.outputs[i]])
+        if i != k and target != data_of(&run.registers[each.inputs[i]]):
+            if target <= source < target + _size(run, each.outputs[i]):
+                return True
+    return False
+
+
+cdef uint64_t _set_aside(Run run, int number) except 0:
+    """Record that a value is copied to memory of its own, and return that."""
+    cdef size_t size = _size(run, number)
+    cdef char* aside = <char*>run.arena.take(size, 1)
+    _copy(run, aside, data_of(&run.registers[number]), size)
+    return <uint64_t>aside
+
+
+cdef int _copy(Run run, char* target, char* source, size_t size) except -1:
+    cdef Step* step
+    if size == 0:
+        return 0
+    step = add_step(run, COPY_8 if size == sizeof(uint64_t) else COPY)
+    step.operands[0], step.operands[1], step.count = target, source, checked(size)
+    return 0

@@ -1,0 +1,82 @@
+"""Series that a run of a native program writes to the slots of other series: what a loop in a loop saves.
+
+All that an inner loop saves in a run goes to one series, one run of the loop behind the other. Which slots are of which run
+is noted on the way; each of these parts is a series of its own when the run is over.
+"""
+
+cimport cython
+from cpython.object cimport PyObject
+from libc.stdint cimport int64_t
+from libc.stdlib cimport free, realloc
+
+from tagflow.kernels.core.values cimport hold, object_value, pointer
+from tagflow.kernels.native.compiled cimport Instruction
+from tagflow.kernels.native.run cimport CALL, NO, YES, Run, Step, Verdict, add_step, data_of
+from tagflow.kernels.scheduler.series cimport Series, part_of
+
+
+cdef struct Part:
+    int64_t slot  # of the outer series
+    int64_t first  # slot of the inner one
+    int64_t end
+
+
+cdef struct Parts:
+    Part* parts
+    int64_t count
+    int64_t capacity
+
+
+@cython.no_gc
+cdef class Nest:
+    """The parts of a series that are in slots of another."""
+    cdef Parts parts
+    cdef Series inner
+    cdef Series outer
+
+    def __dealloc__(self):
+        free(self.parts.parts)
+
+
+cdef int record_nest(Run run, const Instruction* each) except -1:
+    """Record that the slots written since some number are a series of their own."""
+    cdef Nest nest = Nest()
+    cdef Step* step = add_step(run, CALL)
+    cdef int k
+    nest.inner, nest.outer = <Series><object>pointer(run.registers[each.inputs[3]].value), Series()
+    hold(&run.held, &run.registers[each.outputs[0]].value, object_value(<PyObject*>nest.outer))
+    run.nests.append(nest)
+    step.act, step.operands[0] = _note, <char*>&nest.parts
+    for k in range(3):
+        step.operands[k + 1] = data_of(&run.registers[each.inputs[k]])
+    return 0
+
+
+cdef Verdict _note(const Step* step) noexcept nogil:
+    """Note which slots a run of the inner loop has written."""
+    cdef Parts* parts = <Parts*>step.operands[0]
+    cdef int64_t capacity = max(2 * parts.capacity, 64)
+    cdef Part* grown
+    if parts.count == parts.capacity:
+        grown = <Part*>realloc(parts.parts, capacity * sizeof(Part))
+        if grown == NULL:
+            return NO
+        parts.parts, parts.capacity = grown, capacity
+    parts.parts[parts.count].first = (<const int64_t*>step.operands[1])[0]
+    parts.parts[parts.count].end = (<const int64_t*>step.operands[2])[0]
+    parts.parts[parts.count].slot = (<const int64_t*>step.operands[3])[0]
+    parts.count += 1
+    return YES
+
+
+cdef int close_nests(Run run) except -1:
+    """Make the series of the parts."""
+    cdef Nest nest
+    cdef Part* part
+    cdef int64_t i
+    for nest in run.nests:
+        for i in range(nest.parts.count):
+            part = &nest.parts.parts[i]
+            made = part_of(nest.inner, part.first, part.end - part.first)
+            nest.outer.store(part.slot, object_value(<PyObject*>made), NULL)
+    return 0

@@ -1,0 +1,435 @@
+"""The steps of a run, recorded: what the kernels of a program leave to be done on the arrays of this run.
+
+A kernel that is called with ``Table.at_once`` 0 makes room for its results and leaves the rest as a Work, a function
+over plain memory. So each operation of a program is called once, on arrays that stay where they are for the whole run,
+and what it leaves is a step: to be done again in each iteration, on what these arrays hold by then. Elements without
+dimensions that change have a cell; kernels see that as an array. What does not change is computed while recording.
+
+See docs/design/0025-native-loops.md.
+"""
+
+cimport numpy as cnp
+from cpython.object cimport PyObject
+from libc.stdint cimport int64_t, uint32_t, uint64_t
+from libc.string cimport memcpy, memset
+
+from tagflow.kernels.core.convert cimport as_integer
+from tagflow.kernels.core.cost cimport LONG, Py_CLEAR, take_result
+from tagflow.kernels.core.table cimport Node, Type, Work, input_type, output_type
+from tagflow.kernels.core.values cimport (
+    EMPTY, OBJECT, SCALAR, Counters, Py_DECREF, Py_INCREF, Value, drop, empty, hold, object_value, pointer, scalar,
+)
+from tagflow.kernels.cpu.arrays cimport (
+    ArrayObject, PyArray_BASE, PyArray_CheckExact, PyArray_DATA, PyArray_DIMS, PyArray_NBYTES, PyArray_NDIM,
+    PyArray_SIZE, Py_REFCNT, array_in, is_plain, is_usable, new_array, new_view, same_shape,
+)
+from tagflow.kernels.cpu.elements cimport Elements
+from tagflow.kernels.cpu.product_sum cimport ProductSum
+from tagflow.kernels.cpu.ufuncs cimport all_scalars, run_arrays, run_scalars
+from tagflow.kernels.native.compiled cimport (
+    ADD_PRODUCT, COMPUTE, COUNT, GET, JUMP, MOVE, NEST, PUSH, PUT, READ, READ_NESTED, SELECT, UNLESS,
+    CompiledProgram, Instruction,
+)
+from tagflow.kernels.native.moving cimport record_move, straighten
+from tagflow.kernels.native.run cimport (
+    ADD_ONE, APPLY, COPY, COPY_8, END, GO, GO_BACK, GO_TO, GO_UNLESS, GUARD_DIVISOR, GUARD_EXPONENT, WORK, WORK_TO,
+    Refusal, Register, Run, Step, add_step, data_of, is_element, new_cell, type_of,
+)
+from tagflow.kernels.native.saving cimport record_push, record_read
+from tagflow.kernels.native.nesting cimport record_nest
+from tagflow.kernels.native.sums cimport record_add
+from tagflow.kernels.native.tensor_arrays cimport record_get, record_put
+from tagflow.kernels.scheduler.series cimport Series
+
+cnp.import_array()
+
+cdef enum:
+    MOST_TRIPS = 1 << 20  # for which room is made at once
+    LONG_STEP = 150000  # nanoseconds
+
+cdef Run record(CompiledProgram program, const Value* inputs, Counters* live):
+    """Return a run of a program for its inputs; its `reason` says why, if it can not be run."""
+    cdef Run run = Run(program)
+    cdef int i
+    try:
+        _open(run, inputs)
+        run.trips = _trips(run)
+        _record_all(run)
+    except Refusal as refusal:
+        run.reason = str(refusal)
+        return run
+    run.execution.steps, run.execution.stride = run.steps, 1
+    return run
+
+
+cdef int64_t _trips(Run run) except -1:
+    """Return how often the outermost loop runs, about; 0 if that is not known."""
+    cdef int64_t first, limit, step
+    if run.program.program.trips is None:
+        return 0
+    start, end, step = run.program.program.trips
+    if run.registers[<int>start].value.form != SCALAR or run.registers[<int>end].value.form != SCALAR:
+        return 0
+    first = as_integer(run.registers[<int>start].value, type_of(run, start))
+    limit = as_integer(run.registers[<int>end].value, type_of(run, end))
+    if step < 0:
+        first, limit, step = limit, first, -step
+    return min(max(0, (limit - first + step - 1) // step), MOST_TRIPS)
+
+
+cdef int _open(Run run, const Value* inputs) except -1:
+    """Bring in what comes from outside, and the constants."""
+    cdef CompiledProgram program = run.program
+    cdef cnp.npy_intp count = program.num_cells
+    cdef int i
+    cdef Register* register
+    descr = cnp.dtype("uint64")
+    Py_INCREF(<PyObject*>descr)
+    cells = cnp.PyArray_ZEROS(1, &count, cnp.NPY_UINT64, 0)
+    hold(&run.held, &run.cells, object_value(<PyObject*>cells))
+    for i in range(program.num_inputs):
+        _bring_in(run, &run.registers[program.inputs[i]], inputs[i])
+    for number, value in program.program.constants.items():
+        i = number
+        register = &run.registers[i]
+        _bring_in(run, register, object_value(<PyObject*>value))
+        if type_of(run, i).size and PyArray_NDIM(array_in(register.value)) == 0:
+            drop(&run.held, &register.value)
+            register.value = scalar(0)
+            memcpy(&register.value.bits, cnp.PyArray_DATA(value), type_of(run, i).size)
+    return 0
+
+
+cdef int _bring_in(Run run, Register* register, Value value) except -1:
+    """Give a register a value that stays the same."""
+    if value.form == OBJECT and isinstance(<object>pointer(value), (Series, ProductSum, Elements)):
+        hold(&run.held, &register.value, value)
+        return 0
+    if value.form == EMPTY or (value.form == OBJECT and not PyArray_CheckExact(array_in(value))):
+        raise Refusal("an input is no NumPy array")
+    if value.form == OBJECT and not is_usable(array_in(value)):
+        raise Refusal("an input is not aligned, or in another byte order")
+    hold(&run.held, &register.value, value)
+    register.is_known = True
+    return 0
+
+
+cdef int _record_all(Run run) except -1:
+    """Record the instructions one after the other, then point the jumps at steps."""
+    cdef CompiledProgram program = run.program
+    cdef int* first = <int*>run.arena.take(program.num_instructions + 1, sizeof(int))
+    cdef Value* inputs = <Value*>run.arena.take(program.table.most_inputs, sizeof(Value))
+    cdef Value* outputs = <Value*>run.arena.take(program.table.most_outputs, sizeof(Value))
+    cdef Instruction* each
+    cdef int i, k
+    cdef Step* step
+    for i in range(program.num_instructions):
+        each = &program.instructions[i]
+        first[i] = run.num_steps
+        if each.code == COMPUTE:
+            _compute(run, each, inputs, outputs)
+        elif each.code == MOVE:
+            record_move(run, each)
+        elif each.code == PUSH:
+            record_push(run, each)
+        elif each.code == READ or each.code == READ_NESTED:
+            record_read(run, each)
+        elif each.code == NEST:
+            record_nest(run, each)
+        elif each.code == ADD_PRODUCT:
+            record_add(run, each)
+        elif each.code == GET:
+            record_get(run, each)
+        elif each.code == PUT:
+            record_put(run, each)
+        elif each.code == COUNT:
+            add_step(run, ADD_ONE).operands[0] = run.registers[each.outputs[0]].cell
+        else:
+            _jump(run, each, i)
+    first[program.num_instructions] = run.num_steps
+    add_step(run, END)
+    for i in range(run.num_steps):
+        step = &run.steps[i]
+        step.target = first[step.target]
+        for k in range(step.num_targets):
+            step.targets[k] = first[step.targets[k]]
+    return 0
+
+
+cdef int _jump(Run run, const Instruction* each, int at) except -1:
+    """Record a jump; until all are recorded its targets are instructions."""
+    cdef Step* step
+    cdef int k
+    if each.code == JUMP or each.code == UNLESS:
+        name = run.program.name_of(each)
+        if name:
+            run.loops.setdefault(name, []).append(run.num_steps)
+    if each.code == JUMP:
+        step = add_step(run, GO_BACK if each.targets[0] <= at else GO)
+        step.target = each.targets[0]
+        return 0
+    step = add_step(run, GO_UNLESS if each.code == UNLESS else GO_TO)
+    step.operands[0] = _element(run, each.inputs[0])
+    if each.code == UNLESS:
+        step.target = each.targets[0]
+        return 0
+    step.count = type_of(run, each.inputs[0]).itemsize
+    step.num_targets = each.num_targets
+    step.targets = <int*>run.arena.take(each.num_targets, sizeof(int))
+    for k in range(each.num_targets):
+        step.targets[k] = each.targets[k]
+    return 0
+
+
+cdef char* _element(Run run, int number) except NULL:
+    """Return where the element of a register is."""
+    cdef Register* register = &run.registers[number]
+    if register.cell != NULL:
+        return register.cell
+    if register.value.form != SCALAR:
+        raise Refusal("a predicate has dimensions")
+    return <char*>&register.value.bits
+
+
+cdef int _compute(Run run, Instruction* each, Value* inputs, Value* outputs) except -1:
+    """Record an operation, or compute it now if that is the same in all iterations."""
+    cdef bint known = True
+    cdef bint elements = True
+    cdef Register* register
+    cdef int k
+    for k in range(each.num_inputs):
+        register = &run.registers[each.inputs[k]]
+        known = known and register.is_known
+        elements = elements and is_element(register)
+        if each.reads >> k & 1 and not register.is_known:
+            raise Refusal(f"{_name(each)}: {_type(run, each)} depends on a value that changes")
+    if each.node.loop_raises:
+        known = False
+        _guard(run, each)
+    if elements and each.node.loop != NULL and output_type(&run.program.table, each.node, 0).size:
+        _compute_element(run, each, known)
+    else:
+        _compute_arrays(run, each, inputs, outputs, known)
+    for k in range(each.num_inputs):
+        if each.last[k]:
+            _retire(run, &run.registers[each.inputs[k]])
+    return 0
+
+
+cdef str _name(const Instruction* each):
+    return <str><object>each.node.name
+
+
+cdef str _type(Run run, const Instruction* each):
+    return run.program.program.instructions[each - run.program.instructions].computation.type
+
+
+cdef int _guard(Run run, Instruction* each) except -1:
+    """Record a look at the operand for some values of which the inner loop raises: a divisor, or an exponent."""
+    cdef const Type* type = input_type(&run.program.table, each.node, 1)
+    cdef Register* register = &run.registers[each.inputs[1]]
+    cdef bint power = _type(run, each) == "Pow"
+    cdef Step* step
+    if power and not type.is_signed:
+        return 0
+    step = add_step(run, GUARD_EXPONENT if power else GUARD_DIVISOR)
+    step.operands[0], step.count, step.strides[0] = data_of(register), 1, type.itemsize
+    if not is_element(register):
+        step.count = PyArray_SIZE(array_in(register.value))
+        if not is_plain(array_in(register.value)):
+            straighten(run, register)
+            step.operands[0] = data_of(register)
+    return 0
+
+
+cdef int _compute_element(Run run, Instruction* each, bint known) except -1:
+    """Record an inner loop over one element, or run it now."""
+    cdef Register* made = &run.registers[each.outputs[0]]
+    cdef Step* step
+    cdef int k
+    made.is_known = known
+    if known:
+        made.value = scalar(0)
+    else:
+        made.cell = new_cell(run)
+    step = add_step(run, APPLY)
+    step.loop, step.data, step.count = each.node.loop, each.node.loop_data, 1
+    for k in range(each.num_inputs):
+        step.operands[k], step.strides[k] = data_of(&run.registers[each.inputs[k]]), 8
+    step.operands[each.num_inputs], step.strides[each.num_inputs] = data_of(made), 8
+    if known:
+        step.loop(step.operands, &step.count, step.strides, step.data)
+        run.num_steps -= 1
+    return 0
+
+
+cdef int _compute_arrays(Run run, Instruction* each, Value* inputs, Value* outputs, bint known) except -1:
+    """Call the kernel of an operation and keep what it leaves, or do that now."""
+    cdef Node* node = each.node
+    cdef Work work
+    cdef int k
+    memset(&work, 0, sizeof(Work))
+    for k in range(each.num_outputs):
+        outputs[k].form = EMPTY
+    for k in range(each.num_inputs):
+        inputs[k] = _as_input(run, each.inputs[k])
+    try:
+        if not _call(run, each, inputs, outputs, &work) and not (
+                _box(run, each, inputs) and _call(run, each, inputs, outputs, &work)):
+            raise Refusal(f"{_name(each)}: {_type(run, each)} has no C kernel for these arrays")
+        known = known and work.cost < LONG
+        if known and work.compute != NULL:
+            work.compute(work.arguments, 0, 1)
+            if not take_result(&work, outputs):
+                raise Refusal(f"{_name(each)}: {_type(run, each)} wants its Python kernel")
+        elif not known:
+            _check_left(run, each, inputs, outputs, &work)
+        _take_outputs(run, each, outputs, known)
+        if not known and work.compute != NULL:
+            _keep_work(run, each, &work)
+    finally:
+        Py_CLEAR(work.kept)
+        for k in range(each.num_outputs):
+            drop(&run.held, &outputs[k])
+    return 0
+
+
+cdef Value _as_input(Run run, int number) except *:
+    """Return the value of a register for a kernel: a known element unboxed, all else as an array."""
+    cdef Register* register = &run.registers[number]
+    cdef ArrayObject* cells = array_in(run.cells)
+    if register.value.form == EMPTY:
+        new_view(&run.held, type_of(run, number), cells, register.cell, 0, NULL, &register.value)
+    return register.value
+
+
+cdef bint _box(Run run, const Instruction* each, Value* inputs) except -1:
+    """Make arrays of the unboxed inputs of a kernel that takes elements all in one way; say no if there are none."""
+    cdef bint any_boxed = False
+    cdef Value boxed
+    cdef char* cell
+    cdef int k
+    for k in range(each.num_inputs):
+        if inputs[k].form == SCALAR and not each.reads >> k & 1:
+            cell = new_cell(run)
+            (<uint64_t*>cell)[0] = inputs[k].bits
+            boxed = empty()
+            new_view(&run.held, type_of(run, each.inputs[k]), array_in(run.cells), cell, 0, NULL, &boxed)
+            run.kept.append(<object>pointer(boxed))
+            inputs[k] = object_value(pointer(boxed))
+            drop(&run.held, &boxed)
+            any_boxed = True
+    return any_boxed
+
+
+cdef int _call(Run run, Instruction* each, Value* inputs, Value* outputs, Work* work) except -1:
+    """Call the kernel of an operation. It may write into what nothing reads any more and is read once."""
+    cdef bint raises = each.node.loop_raises
+    cdef int prepared = 0
+    cdef int k
+    for k in range(each.num_inputs):
+        if inputs[k].form == OBJECT and not _may_be_overwritten(run, each, k):
+            Py_INCREF(pointer(inputs[k]))
+    each.node.loop_raises = False  # the guard is in front
+    try:
+        if each.node.native != NULL:
+            prepared = each.node.native(&run.program.table, each.node, inputs, &run.held, outputs, work)
+        elif all_scalars(each.node, inputs):
+            run_scalars(each.node, inputs, outputs)
+            prepared = 1
+        else:
+            prepared = run_arrays(&run.program.table, each.node, inputs, &run.held, outputs, work)
+    finally:
+        each.node.loop_raises = raises
+        for k in range(each.num_inputs):
+            if inputs[k].form == OBJECT and not _may_be_overwritten(run, each, k):
+                Py_DECREF(pointer(inputs[k]))
+    return prepared
+
+
+cdef bint _may_be_overwritten(Run run, const Instruction* each, int k) noexcept:
+    """Say whether a result may lie where an input does: it changes, and nothing reads it any more, nor twice."""
+    cdef int i
+    if not each.last[k] or run.registers[each.inputs[k]].is_known:
+        return False
+    for i in range(each.num_inputs):
+        if i != k and each.inputs[i] == each.inputs[k]:
+            return False
+    return True
+
+
+cdef int _check_left(Run run, Instruction* each, Value* inputs, Value* outputs, Work* work) except -1:
+    """See to it that nothing was computed that depends on values: each output is to come, in an input, or of shapes."""
+    cdef ArrayObject* array
+    cdef int k
+    if work.compute != NULL or each.shape_only:
+        return 0
+    for k in range(each.num_outputs):
+        array = array_in(outputs[k])
+        if array == NULL or (PyArray_BASE(array) == NULL and PyArray_SIZE(array) and not _is_among(array, each, inputs)):
+            raise Refusal(f"{_name(each)}: {_type(run, each)} leaves nothing to be done again")
+    return 0
+
+
+cdef bint _is_among(ArrayObject* array, const Instruction* each, const Value* inputs) noexcept:
+    cdef int k
+    for k in range(each.num_inputs):
+        if array_in(inputs[k]) == array:
+            return True
+    return False
+
+
+cdef int _take_outputs(Run run, Instruction* each, Value* outputs, bint known) except -1:
+    """Give the registers what the kernel has made, or made room for."""
+    cdef Register* register
+    cdef int k
+    for k in range(each.num_outputs):
+        register = &run.registers[each.outputs[k]]
+        register.is_known = known or each.shape_only
+        if outputs[k].form == SCALAR and not register.is_known:
+            register.cell = new_cell(run)
+            continue
+        hold(&run.held, &register.value, outputs[k])
+        if outputs[k].form == OBJECT and PyArray_NDIM(array_in(outputs[k])) == 0 and type_of(run, each.outputs[k]).size:
+            _take_element(run, each.outputs[k])
+    return 0
+
+
+cdef int _take_element(Run run, int number) except -1:
+    """Of an array that holds one element, make the element a known one, or its place a cell."""
+    cdef Register* register = &run.registers[number]
+    cdef const char* data = <const char*>PyArray_DATA(array_in(register.value))
+    if register.is_known:
+        run.kept.append(<object>pointer(register.value))
+        drop(&run.held, &register.value)
+        register.value = scalar(0)
+        memcpy(&register.value.bits, data, type_of(run, number).size)
+    else:
+        register.cell = <char*>data
+    return 0
+
+
+cdef int _keep_work(Run run, Instruction* each, Work* work) except -1:
+    """Make a step of what a kernel has left; several cores do better what takes long."""
+    cdef Register* first = &run.registers[each.outputs[0]]
+    cdef bint unboxed = first.value.form == EMPTY
+    cdef uint64_t* arguments = <uint64_t*>run.arena.take(1, sizeof(work.arguments))
+    cdef Step* step = add_step(run, WORK_TO if unboxed else WORK)
+    if work.cost >= LONG_STEP and work.parts > 1:
+        raise Refusal(f"{_name(each)}: {_type(run, each)} takes long enough for several cores")
+    memcpy(arguments, work.arguments, sizeof(work.arguments))
+    step.compute, step.arguments, step.operands[0] = work.compute, arguments, first.cell
+    if work.kept != NULL:
+        run.kept.append(<object>work.kept)
+    return 0
+
+
+cdef int _retire(Run run, Register* register) except -1:
+    """Give up a register that nothing reads any more; its memory stays, since the steps use it."""
+    if register.value.form != OBJECT or register.is_known or register.is_home:
+        return 0
+    if Py_REFCNT(array_in(register.value)) == 1:
+        run.kept.append(<object>pointer(register.value))
+    drop(&run.held, &register.value)
+    register.cell = NULL
+    return 0

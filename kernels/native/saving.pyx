@@ -1,0 +1,362 @@
+"""Series that a run of a native program writes and reads: what a loop saves of each iteration for its gradient.
+
+Rows are written to blocks of the series, for which room is made where Python is: in front of the loop where it is known
+how often it runs, else as the blocks fill. Rows are read from wherever they lie. What was read for the last time is
+released when the run is over, as long as it may still give up.
+"""
+
+from cpython.object cimport PyObject
+from libc.stdint cimport int64_t, uint64_t
+from libc.string cimport memcpy, memset
+from numpy cimport import_array, npy_intp
+
+from tagflow.kernels.core.table cimport Type
+from tagflow.kernels.core.values cimport EMPTY, OBJECT, SCALAR, Value, hold, object_value, pointer
+from tagflow.kernels.cpu.arrays cimport (
+    MOST_DIMS, ArrayObject, PyArray_CheckExact, PyArray_DATA, PyArray_DIMS, PyArray_NBYTES, PyArray_NDIM, array_in, integer_at, is_plain,
+    new_array,    product, read_sizes, same_shape,
+)
+from tagflow.kernels.native.compiled cimport READ_NESTED, Instruction
+from tagflow.kernels.native.run cimport (
+    CALL, NO, PUSH_ROW, YES, Refusal, Register, Run, Step, Verdict, Writer, add_step, checked, data_of, is_element, new_cell, type_of,
+)
+from tagflow.kernels.scheduler.series cimport Block, Series
+
+import_array()
+
+cdef enum:
+    SMALLEST = 1 << 14  # bytes of the first block, about
+    MOST_ROWS = 64  # of it
+    GROWTH = 16  # a block is at most such a part of all slots, so that there is little room left in the end
+
+
+cdef struct Reader:  # of a series
+    const char** rows  # NULL where there is none, or no more
+    int64_t count
+    int64_t* starts  # of a series of series: where the rows of each begin, and the last ones end
+    int64_t num_parts
+    bint is_last
+    bint is_maybe  # what is not there is not looked at
+    bint gives_zeros  # where there is nothing
+
+
+cdef int record_push(Run run, const Instruction* each) except -1:
+    """Record that a value is written to a series, which is made."""
+    cdef Register* made = &run.registers[each.outputs[0]]
+    cdef Register* source = &run.registers[each.inputs[0]]
+    cdef Writer* writer = <Writer*>run.arena.take(1, sizeof(Writer))
+    cdef Series series = Series()
+    cdef Step* step
+    if not is_element(source) and (not is_plain(array_in(source.value)) or PyArray_NDIM(array_in(source.value)) >= MOST_DIMS):
+        raise Refusal("the elements of an array that is saved are not in order")
+    hold(&run.held, &made.value, object_value(<PyObject*>series))
+    run.written.append(series)
+    run.writers.append(<uint64_t>writer)
+    run.shapes.append((each.inputs[0], _like(run, each.inputs[0])))
+    step = add_step(run, PUSH_ROW)
+    step.operands[0], step.operands[1] = <char*>writer, data_of(source)
+    step.operands[2], step.count = data_of(&run.registers[each.inputs[1]]), checked(_row_bytes(run, each.inputs[0]))
+    _add_blocks(run, len(run.written) - 1, run.trips)
+    return 0
+
+
+cdef object _like(Run run, int number):
+    """Return the array of a register, which the series take their shape from, or None for an element."""
+    cdef Register* register = &run.registers[number]
+    return None if is_element(register) else <object>pointer(register.value)
+
+
+cdef size_t _row_bytes(Run run, int number) noexcept:
+    cdef Register* register = &run.registers[number]
+    return type_of(run, number).itemsize if is_element(register) else PyArray_NBYTES(array_in(register.value))
+
+
+cdef int _add_blocks(Run run, int i, int64_t wanted) except -1:
+    """Make room for so many slots more of a series, or if that is 0 for some."""
+    cdef Series series = run.written[i]
+    cdef Writer* writer = <Writer*><uint64_t>run.writers[i]
+    cdef int number = run.shapes[i][0]
+    cdef ArrayObject* like = <ArrayObject*><PyObject*>run.shapes[i][1]
+    cdef const Type* type = type_of(run, number)
+    cdef int64_t fewest, rows, total
+    cdef int rank = 0
+    cdef npy_intp* dims = NULL
+    cdef size_t size = type.itemsize
+    if run.shapes[i][1] is not None:
+        rank, dims, size = PyArray_NDIM(like), PyArray_DIMS(like), PyArray_NBYTES(like)
+    fewest = max(1, min(<int64_t>MOST_ROWS, SMALLEST // max(<int64_t>size, 1)))
+    total = wanted
+    if wanted == 0 and series.num_blocks:
+        total = series.blocks[series.num_blocks - 1].first + series.blocks[series.num_blocks - 1].rows
+    rows = max(fewest, (total + GROWTH - 1) // GROWTH)
+    while True:
+        series.add_block(min(rows, wanted) if wanted else rows, type, rank, dims)
+        wanted -= rows
+        if wanted <= 0:
+            break
+    writer.blocks, writer.num_blocks = series.blocks, series.num_blocks
+    return 0
+
+
+cdef int make_room(Run run) except -1:
+    """Make room in all series that are full, or soon will be."""
+    cdef Series series
+    cdef Writer* writer
+    cdef int64_t full = 0
+    cdef Block* last
+    cdef int i
+    for i in range(len(run.written)):
+        series, writer = run.written[i], <Writer*><uint64_t>run.writers[i]
+        last = &series.blocks[series.num_blocks - 1]
+        if writer.at == writer.num_blocks:
+            full = max(full, last.first + last.rows)
+    for i in range(len(run.written)):
+        series = run.written[i]
+        last = &series.blocks[series.num_blocks - 1]
+        if last.first + last.rows <= full:
+            _add_blocks(run, i, 0)
+    return 0
+
+
+cdef int close_series(Run run) except -1:
+    """Say that the series which a run has written are complete."""
+    cdef Series series
+    for series in run.written:
+        series.close_blocks()
+    return 0
+
+
+# Reading
+
+
+cdef int record_read(Run run, const Instruction* each) except -1:
+    """Record that a slot of a series is read."""
+    cdef Register* made = &run.registers[each.outputs[0]]
+    cdef bint is_nested = each.code == READ_NESTED
+    cdef int index = each.inputs[1 + is_nested]
+    cdef Reader* reader = _open_reader(run, _series_in(run, each.inputs[0]), each)
+    cdef Step* step
+    made.is_home = True
+    step = add_step(run, CALL)
+    step.act = _read_nested if is_nested else _read
+    if is_nested:
+        step.operands[3], step.strides[3] = data_of(&run.registers[each.inputs[1]]), type_of(run, each.inputs[1]).itemsize
+    step.operands[0], step.operands[1] = <char*>reader, data_of(made)
+    step.operands[2] = data_of(&run.registers[index])
+    step.strides[2], step.count = type_of(run, index).itemsize, checked(_row_bytes(run, each.outputs[0]))
+    return 0
+
+
+cdef Verdict _read(const Step* step) noexcept nogil:
+    """Read a row; say no if there is none."""
+    return _read_row(<Reader*>step.operands[0], step, integer_at(step.operands[2], step.strides[2], 0))
+
+
+cdef inline Verdict _read_row(Reader* reader, const Step* step, int64_t index) noexcept nogil:
+    if not 0 <= index < reader.count or reader.rows[index] == NULL:
+        if reader.gives_zeros:
+            memset(step.operands[1], 0, step.count)
+        return YES if reader.is_maybe or reader.gives_zeros else NO
+    memcpy(step.operands[1], reader.rows[index], step.count)
+    if reader.is_last:
+        reader.rows[index] = NULL
+    return YES
+
+
+cdef Series _series_in(Run run, int number):
+    """Return the series in a register."""
+    source = <object>pointer(run.registers[number].value)
+    if not isinstance(source, Series):
+        raise Refusal("what is read is no series")
+    if (<Series>source).swaps:
+        raise Refusal("saved values may be elsewhere")
+    return <Series>source
+
+
+cdef Verdict _read_nested(const Step* step) noexcept nogil:
+    """Read a row of the series in a slot of another; say no if there is none."""
+    cdef Reader* reader = <Reader*>step.operands[0]
+    cdef int64_t slot = integer_at(step.operands[3], step.strides[3], 0)
+    cdef int64_t index = integer_at(step.operands[2], step.strides[2], 0)
+    if 0 <= slot < reader.num_parts and 0 <= index < reader.starts[slot + 1] - reader.starts[slot]:
+        return _read_row(reader, step, reader.starts[slot] + index)
+    return _read_row(reader, step, -1)
+
+
+cdef Reader* _open_reader(Run run, Series series, const Instruction* each) except NULL:
+    """Find where all slots lie, and make room for what is read of them."""
+    cdef Reader* reader = <Reader*>run.arena.take(1, sizeof(Reader))
+    cdef Register* made = &run.registers[each.outputs[0]]
+    cdef const Type* type = type_of(run, each.outputs[0])
+    cdef int64_t i
+    reader.is_last, reader.is_maybe = each.is_last, each.is_maybe
+    if each.code == READ_NESTED:
+        _find_parts(run, series, type, made, reader)
+    else:
+        reader.count = series.most_slots()
+        reader.rows = <const char**>run.arena.take(reader.count, sizeof(char*))
+        _find_all(run, series, type, made, reader.rows)
+        run.read.append((series, 0))
+    reader.gives_zeros = each.num_inputs == 3 + (each.code == READ_NESTED)
+    if reader.gives_zeros:
+        _make_zeros(run, each, made)
+    if made.value.form == EMPTY and made.cell == NULL:
+        raise Refusal("nothing was saved")
+    run.readers.append(<uint64_t>reader)
+    return reader
+
+
+cdef int _find_parts(Run run, Series series, const Type* type, Register* made, Reader* reader) except -1:
+    """Note where the rows lie of all series in the slots of one."""
+    cdef list parts = []
+    cdef Series part
+    cdef int64_t i
+    reader.num_parts = series.most_slots()
+    reader.starts = <int64_t*>run.arena.take(reader.num_parts + 1, sizeof(int64_t))
+    for i in range(reader.num_parts):
+        held = series.at(i)
+        if held is not None and (not isinstance(held, Series) or (<Series>held).swaps):
+            raise Refusal("saved values may be elsewhere")
+        parts.append(held)
+        reader.starts[i + 1] = reader.starts[i] + (0 if held is None else (<Series>held).most_slots())
+    reader.count = reader.starts[reader.num_parts]
+    reader.rows = <const char**>run.arena.take(reader.count, sizeof(char*))
+    for i, part in enumerate(parts):
+        if part is not None:
+            _find_all(run, part, type, made, reader.rows + reader.starts[i])
+    run.read.append((None, parts))
+    return 0
+
+
+cdef int _find_all(Run run, Series series, const Type* type, Register* made, const char** rows) except -1:
+    """Note where the values of all slots lie."""
+    cdef int64_t i
+    cdef Block* block
+    cdef size_t size
+    if series.parent is not None:
+        _see_row(run, series.parent, type, made)
+        for i in range(series.count):
+            block = series.parent.block_of(series.first + i)
+            if block != NULL and block.data != NULL and block.is_written[series.first + i - block.first]:
+                size = type.itemsize if made.cell != NULL else PyArray_NBYTES(array_in(made.value))
+                rows[i] = block.data + (series.first + i - block.first) * size
+        return 0
+    for i in range(series.num_blocks):
+        _find_rows(run, series, i, type, made, rows)
+    for i in range(series.capacity):
+        if series.slots[i].form != EMPTY and rows[i] == NULL:
+            rows[i] = _find_slot(run, &series.slots[i], &series.type, type, made)
+    return 0
+
+
+cdef int _see_row(Run run, Series series, const Type* type, Register* made) except -1:
+    """Make room for a row of the blocks of a series, if that is not there."""
+    cdef ArrayObject* array
+    if series.row.number != type.number and series.num_blocks:
+        raise Refusal("saved values have another dtype")
+    for held in series.arrays:
+        if held is None or made.value.form != EMPTY or made.cell != NULL:
+            continue
+        array = <ArrayObject*><PyObject*>held
+        if PyArray_NDIM(array) == 1 and type.size:
+            made.cell = new_cell(run)
+        else:
+            new_array(&run.held, type, PyArray_NDIM(array) - 1, PyArray_DIMS(array) + 1, &made.value)
+    return 0
+
+
+cdef int _make_zeros(Run run, const Instruction* each, Register* made) except -1:
+    """Make room for zeros of the shape that the last input is; the values saved must have that too."""
+    cdef int number = each.inputs[each.num_inputs - 1]
+    cdef Register* shape = &run.registers[number]
+    cdef const Type* type = type_of(run, each.outputs[0])
+    cdef npy_intp dims[MOST_DIMS]
+    cdef int rank = read_sizes(&shape.value, type_of(run, number), dims) if shape.is_known else -1
+    if rank < 0:
+        raise Refusal("the shape of zeros changes")
+    if made.cell != NULL and rank == 0 or made.value.form == OBJECT and _has_dims(array_in(made.value), dims, rank):
+        return 0
+    if made.cell != NULL or made.value.form == OBJECT:
+        raise Refusal("saved values differ in shape")
+    if rank == 0 and type.size:
+        made.cell = new_cell(run)
+    else:
+        new_array(&run.held, type, rank, dims, &made.value)
+    return 0
+
+
+cdef bint _has_dims(ArrayObject* array, const npy_intp* dims, int rank) noexcept:
+    """Say whether an array has some dimensions."""
+    cdef int d
+    for d in range(rank):
+        if PyArray_NDIM(array) != rank or PyArray_DIMS(array)[d] != dims[d]:
+            return False
+    return PyArray_NDIM(array) == rank
+
+
+cdef int _find_rows(Run run, Series series, int k, const Type* type, Register* made, const char** rows) except -1:
+    """Note where the rows of a block lie."""
+    cdef Block* block = &series.blocks[k]
+    cdef ArrayObject* array
+    cdef size_t size
+    cdef int64_t i
+    if block.data == NULL:
+        return 0
+    array = <ArrayObject*><PyObject*>series.arrays[k]
+    _see_row(run, series, type, made)
+    size = type.itemsize * product(PyArray_DIMS(array), 1, PyArray_NDIM(array))
+    for i in range(block.rows):
+        if block.is_written[i]:
+            rows[block.first + i] = block.data + i * size
+    return 0
+
+
+cdef const char* _find_slot(Run run, Value* slot, const Type* slot_type, const Type* type, Register* made) except NULL:
+    """Return where the value of a slot lies."""
+    cdef ArrayObject* array = array_in(slot[0])
+    if slot.form == SCALAR:
+        if slot_type.number != type.number:
+            raise Refusal("saved values have another dtype")
+        if made.value.form == EMPTY and made.cell == NULL:
+            made.cell = new_cell(run)
+        if made.cell == NULL:
+            raise Refusal("saved values differ in shape")
+        return <const char*>&slot.bits
+    if not PyArray_CheckExact(array) or not is_plain(array):
+        raise Refusal("a saved value is no plain array")
+    if PyArray_NDIM(array) == 0 and type.size:
+        if made.value.form == EMPTY and made.cell == NULL:
+            made.cell = new_cell(run)
+        if made.cell == NULL:
+            raise Refusal("saved values differ in shape")
+        return <const char*>PyArray_DATA(array)
+    if made.value.form == EMPTY and made.cell == NULL:
+        new_array(&run.held, type, PyArray_NDIM(array), PyArray_DIMS(array), &made.value)
+    if made.cell != NULL or not same_shape(array, array_in(made.value)):
+        raise Refusal("saved values differ in shape")
+    return <const char*>PyArray_DATA(array)
+
+
+cdef int release_rows(Run run) except -1:
+    """Release the slots that were read for the last time."""
+    cdef Reader* reader
+    cdef int64_t i
+    cdef int k
+    for k in range(len(run.read)):
+        series, parts = run.read[k]
+        reader = <Reader*><uint64_t>run.readers[k]
+        if reader.is_last and series is not None:
+            _release(<Series>series, reader.rows, reader.count)
+        for i, part in enumerate(parts if reader.is_last and series is None else ()):
+            if part is not None:
+                _release(<Series>part, reader.rows + reader.starts[i], reader.starts[i + 1] - reader.starts[i])
+    return 0
+
+
+cdef int _release(Series series, const char** rows, int64_t count) noexcept:
+    """Release the slots of a series that were read."""
+    cdef int64_t i
+    for i in range(count):
+        if rows[i] == NULL:
+            series.release(i)
+    return 0

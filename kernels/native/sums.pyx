@@ -1,0 +1,118 @@
+"""Sums of products that a run of a native program adds to, of which many are multiplied at once.
+
+Rows are gathered and multiplied by the same rule as outside of a program, so that the sums are the same to the last bit;
+see ``kernels/cpu/product_sum.pyx``. The sum of a run is its own until the run is over.
+"""
+
+from cpython.object cimport PyObject
+from libc.stdint cimport int64_t, uint64_t
+from libc.string cimport memcpy
+from numpy cimport PyArray_NewCopy, NPY_CORDER, import_array, ndarray, npy_intp
+
+from tagflow.kernels.core.table cimport Table, Work
+from tagflow.kernels.core.values cimport OBJECT, Value, drop, empty, hold, object_value, pointer
+from tagflow.kernels.cpu.arrays cimport (
+    ArrayObject, PyArray_DATA, PyArray_DIM, PyArray_NBYTES, array_in, is_plain, new_array,
+)
+from tagflow.kernels.cpu.linear cimport multiply_columns
+from tagflow.kernels.cpu.product_sum cimport MOST_ROWS, ProductSum, sum_in
+from tagflow.kernels.native.compiled cimport Instruction
+from tagflow.kernels.native.run cimport CALL, NO, YES, Refusal, Register, Run, Step, Verdict, add_step, type_of
+
+import_array()
+
+cdef enum:
+    FEWEST_ROWS = 64  # that there is room for
+
+cdef Table _at_once  # where nothing is left to be done later
+_at_once.at_once = 1e300
+
+
+cdef struct Sum:
+    ArrayObject* a  # the rows that are gathered, and room for more
+    ArrayObject* b
+    ArrayObject* total
+    int64_t rows
+    int64_t room
+    ArrayObject* more_a  # what is added in each iteration
+    ArrayObject* more_b
+
+
+cdef int record_add(Run run, const Instruction* each) except -1:
+    """Record that a product is added to a sum, which becomes one of the run's own."""
+    cdef Register* held = &run.registers[each.inputs[0]]
+    cdef ArrayObject* a = array_in(run.registers[each.inputs[1]].value)
+    cdef ArrayObject* b = array_in(run.registers[each.inputs[2]].value)
+    cdef ProductSum given = sum_in(held.value)
+    cdef ProductSum made
+    cdef Sum* sum
+    cdef Step* step
+    if given is None or given.rows or any([made_before is given for made_before in run.sums]):
+        raise Refusal("a sum is added to already")
+    if a == NULL or b == NULL or not is_plain(a) or not is_plain(b) or not given.fits(a, b) or PyArray_DIM(a, 0) == 0:
+        raise Refusal("what is added to a sum does not fit")
+    made = ProductSum(PyArray_NewCopy(<ndarray>given.total, NPY_CORDER))
+    made.owned = True
+    sum = <Sum*>run.arena.take(1, sizeof(Sum))
+    sum.more_a, sum.more_b, sum.total = a, b, <ArrayObject*><void*>made.total
+    sum.room = MOST_ROWS
+    if run.trips:
+        sum.room = max(<int64_t>FEWEST_ROWS, min(sum.room, run.trips * PyArray_DIM(a, 0)))
+    sum.room = max(sum.room, PyArray_DIM(a, 0))
+    made.a, made.b = _rows(run, sum.room, each.inputs[1]), _rows(run, sum.room, each.inputs[2])
+    sum.a, sum.b = <ArrayObject*><void*>made.a, <ArrayObject*><void*>made.b
+    drop(&run.held, &held.value)
+    hold(&run.held, &held.value, object_value(<PyObject*>made))
+    run.sums.append(made)
+    run.sum_states.append(<uint64_t>sum)
+    step = add_step(run, CALL)
+    step.act, step.operands[0] = _add, <char*>sum
+    return 0
+
+
+cdef object _rows(Run run, int64_t rows, int number):
+    """Return a matrix with room for so many rows like those of a register."""
+    cdef npy_intp dims[2]
+    cdef Value made = empty()
+    dims[0], dims[1] = rows, PyArray_DIM(array_in(run.registers[number].value), 1)
+    new_array(&run.held, type_of(run, number), 2, dims, &made)
+    array = <object>pointer(made)
+    drop(&run.held, &made)
+    return array
+
+
+cdef Verdict _add(const Step* step) noexcept nogil:
+    """Gather rows, or multiply them; say no where there is no room for more, since more came than was expected."""
+    cdef Sum* sum = <Sum*>step.operands[0]
+    cdef int64_t more = PyArray_DIM(sum.more_a, 0)
+    cdef Work work
+    if sum.rows == 0 and 2 * more > MOST_ROWS:
+        work.kept = NULL
+        multiply_columns(&_at_once, sum.more_a, sum.more_b, <int>more, NULL, NULL, sum.total, NULL, &work)
+        return YES
+    if sum.rows + more > sum.room:
+        return NO
+    _append(sum.a, sum.rows, sum.more_a)
+    _append(sum.b, sum.rows, sum.more_b)
+    sum.rows += more
+    if sum.rows + more > MOST_ROWS:
+        work.kept = NULL
+        multiply_columns(&_at_once, sum.a, sum.b, <int>sum.rows, NULL, NULL, sum.total, NULL, &work)
+        sum.rows = 0
+    return YES
+
+
+cdef inline void _append(ArrayObject* buffer, int64_t rows, ArrayObject* more) noexcept nogil:
+    """Copy rows behind those that a buffer has."""
+    cdef size_t size = PyArray_NBYTES(more)
+    memcpy(<char*>PyArray_DATA(buffer) + rows * (size // PyArray_DIM(more, 0)), PyArray_DATA(more), size)
+
+
+cdef int close_sums(Run run) except -1:
+    """Note what is gathered in the sums, now that the run is over."""
+    cdef ProductSum made
+    cdef int k
+    for k in range(len(run.sums)):
+        made = run.sums[k]
+        made.rows = (<Sum*><uint64_t>run.sum_states[k]).rows
+    return 0

@@ -1,0 +1,9 @@
+"""TensorArrays of which a run of a native program reads and writes elements."""
+
+from tagflow.kernels.native.compiled cimport Instruction
+from tagflow.kernels.native.run cimport Run
+
+cdef int record_get(Run run, const Instruction* each) except -1
+cdef int record_put(Run run, const Instruction* each) except -1
+cdef int grow_tensor_arrays(Run run) except -1
+cdef int close_tensor_arrays(Run run) except -1

@@ -1,0 +1,271 @@
+"""TensorArrays of which a run of a native program reads and writes elements.
+
+The run notes where the elements lie and writes to memory of its own. The arrays themselves change when the run is over,
+so that one that gives up has done nothing to them.
+"""
+
+cimport cython
+from cpython.object cimport PyObject
+from libc.stdint cimport int64_t, uint8_t
+from libc.string cimport memcpy, memset
+from numpy cimport import_array, npy_intp
+
+import numpy as np
+
+from tagflow.kernels.core.table cimport Type
+from tagflow.kernels.core.values cimport Value, drop, empty, object_value, pointer
+from tagflow.kernels.cpu.arrays cimport (
+    MOST_DIMS, ArrayObject, PyArray_CheckExact, PyArray_DATA, PyArray_DIMS, PyArray_NBYTES, PyArray_NDIM, array_in,
+    integer_at, is_plain, new_array, new_view, same_shape,
+)
+from tagflow.kernels.cpu.elements cimport Element, Elements
+from tagflow.kernels.native.compiled cimport Instruction
+from tagflow.kernels.native.run cimport (
+    CALL, LATER, NO, YES, Act, Refusal, Register, Run, Step, Verdict, add_step, checked, data_of, is_element, new_cell, type_of,
+)
+
+import_array()
+
+cdef enum:
+    FEWEST = 16  # elements that there is room for once an array grows
+    MOST_ELEMENTS = 1 << 32
+
+
+cdef enum Flag:
+    WRITABLE = 1  # nothing was written to the element, nor was it read
+    WRITTEN = 2  # by the run
+    READ = 4  # by the run
+
+
+cdef struct State:  # of an array in a run
+    char** rows  # where each element lies; NULL where there is none, or none any more
+    uint8_t* flags
+    int64_t* written_in  # iterations
+    int64_t* read_in
+    int64_t count  # elements
+    int64_t wanted  # as many elements, if that are more
+    bint grows
+    bint clears  # after a read
+    char* block  # where elements are written
+
+
+@cython.no_gc
+cdef class TensorArrayRun:
+    """What a run has of an array."""
+    cdef Elements elements
+    cdef State state
+    cdef Value like  # borrowed from Run.kept: an array of the shape of the elements; EMPTY while that is not known
+    cdef bint is_known  # whether the shape is known
+    cdef object block  # owns state.block
+    cdef tuple shape
+    cdef str reader
+    cdef str writer
+
+
+cdef TensorArrayRun _open(Run run, const Instruction* each):
+    """Return what a run has of the array in the first register of an instruction."""
+    cdef TensorArrayRun made
+    cdef Elements elements
+    cdef int number = each.inputs[0]
+    cdef int64_t i
+    if number in run.tensor_arrays:
+        return run.tensor_arrays[number]
+    held = <object>pointer(run.registers[number].value)
+    if not isinstance(held, Elements) or (<Elements>held).closed or (<Elements>held).swappable:
+        raise Refusal("the elements of a TensorArray may be elsewhere")
+    elements = <Elements>held
+    made = TensorArrayRun()
+    made.like = empty()
+    made.elements, made.state.clears, made.state.grows = elements, elements.clear_after_read, elements.may_grow()
+    _take_elements(run, &made.state, elements.most_elements(run.trips))
+    for i in range(len(elements.elements)):
+        _find(run, made, i, <Element>elements.elements[i])
+    run.tensor_arrays[number] = made
+    return made
+
+
+cdef int _take_elements(Run run, State* state, int64_t count) except -1:
+    """Make room for what is known of so many elements; nothing was done to those that are new."""
+    cdef char** rows = <char**>run.arena.take(count, sizeof(char*))
+    cdef uint8_t* flags = <uint8_t*>run.arena.take(count, 1)
+    cdef int64_t* written_in = <int64_t*>run.arena.take(count, sizeof(int64_t))
+    cdef int64_t* read_in = <int64_t*>run.arena.take(count, sizeof(int64_t))
+    if state.count:
+        memcpy(rows, state.rows, state.count * sizeof(char*))
+        memcpy(flags, state.flags, state.count)
+        memcpy(written_in, state.written_in, state.count * sizeof(int64_t))
+        memcpy(read_in, state.read_in, state.count * sizeof(int64_t))
+    memset(flags + state.count, WRITABLE, count - state.count)
+    state.rows, state.flags, state.written_in, state.read_in, state.count = rows, flags, written_in, read_in, count
+    return 0
+
+
+cdef int grow_tensor_arrays(Run run) except -1:
+    """Make room where an element is to be written behind the last one."""
+    cdef TensorArrayRun array
+    cdef int64_t i, size
+    cdef char* old
+    for array in run.tensor_arrays.values():
+        if array.state.wanted <= array.state.count:
+            continue
+        _take_elements(run, &array.state, max(array.state.wanted, array.state.count + array.state.count // 4, FEWEST))
+        before, old = array.block, array.state.block
+        array.block = np.empty((array.state.count, *array.shape), array.elements.dtype)
+        array.state.block = <char*>PyArray_DATA(<ArrayObject*><PyObject*>array.block)
+        if len(before):
+            array.block[:len(before)] = before
+        size = before.strides[0]
+        for i in range(len(before)):
+            if array.state.rows[i] == old + i * size:
+                array.state.rows[i] = array.state.block + i * size
+    return 0
+
+
+cdef int _find(Run run, TensorArrayRun made, int64_t i, Element element) except -1:
+    """Note where an element lies; its array is kept, so that it stays there."""
+    cdef ArrayObject* array = <ArrayObject*><PyObject*>element.value
+    if element.shape is not None or element.reader_name is not None:
+        made.state.flags[i] = 0
+    if element.value is None:
+        return 0
+    if not PyArray_CheckExact(array) or not is_plain(array):
+        raise Refusal("an element of a TensorArray is no plain array")
+    if not made.is_known:
+        made.is_known = True
+        made.shape = element.value.shape
+        made.like = object_value(<PyObject*>array)
+    if not same_shape(array, array_in(made.like)):
+        raise Refusal("the elements of a TensorArray differ in shape")
+    run.kept.append(element.value)
+    made.state.rows[i] = <char*>PyArray_DATA(array)
+    return 0
+
+
+cdef int record_get(Run run, const Instruction* each) except -1:
+    """Record that an element is read."""
+    cdef TensorArrayRun array = _open(run, each)
+    cdef Register* made = &run.registers[each.outputs[0]]
+    cdef const Type* type = type_of(run, each.outputs[0])
+    cdef ArrayObject* like = array_in(array.like)
+    cdef Step* step
+    if not array.is_known:
+        _learn_shape(run, array, each)
+        like = array_in(array.like)
+    made.is_home = True
+    if PyArray_NDIM(like) == 0 and type.size:
+        made.cell = new_cell(run)
+    else:
+        new_array(&run.held, type, PyArray_NDIM(like), PyArray_DIMS(like), &made.value)
+    array.reader = array.reader or run.program.name_of(each)
+    step = _step(run, each, array, _get)
+    step.operands[1], step.count = data_of(made), checked(PyArray_NBYTES(like))
+    return 0
+
+
+cdef int _learn_shape(Run run, TensorArrayRun array, const Instruction* each) except -1:
+    """Take it from the graph which shape the elements have of an array that nothing was written to yet."""
+    array.shape = run.program.source_of(each).shape
+    if array.shape is None:
+        raise Refusal("nothing was written to a TensorArray")
+    array.is_known = True
+    return _keep_like(run, array)
+
+
+cdef int record_put(Run run, const Instruction* each) except -1:
+    """Record that an element is written."""
+    cdef TensorArrayRun array = _open(run, each)
+    cdef Register* source = &run.registers[each.inputs[2]]
+    cdef ArrayObject* like = array_in(source.value)
+    cdef npy_intp dims[MOST_DIMS + 1]
+    cdef int rank = 0 if is_element(source) else PyArray_NDIM(like)
+    cdef Value made = empty()
+    cdef Step* step
+    if rank and (not is_plain(like) or rank >= MOST_DIMS):
+        raise Refusal("the elements of an array that is written are not in order")
+    shape = () if is_element(source) else (<object>pointer(source.value)).shape
+    if array.is_known and shape != array.shape or not array.elements.takes(shape):
+        raise Refusal("what is written to a TensorArray has another shape")
+    if array.block is None:
+        dims[0] = array.state.count
+        if rank:
+            memcpy(&dims[1], PyArray_DIMS(like), rank * sizeof(npy_intp))
+        new_array(&run.held, type_of(run, each.inputs[2]), rank + 1, dims, &made)
+        array.block, array.shape = <object>pointer(made), shape
+        drop(&run.held, &made)
+        array.state.block = <char*>PyArray_DATA(<ArrayObject*><PyObject*>array.block)
+    if not array.is_known:
+        array.is_known = True
+        _keep_like(run, array)
+    array.writer = array.writer or run.program.name_of(each)
+    step = _step(run, each, array, _put)
+    step.operands[1] = data_of(source)
+    step.count = type_of(run, each.inputs[2]).itemsize if rank == 0 else checked(PyArray_NBYTES(like))
+    return 0
+
+
+cdef int _keep_like(Run run, TensorArrayRun array) except -1:
+    """Keep an array of the shape of the elements."""
+    first = np.empty(array.shape, array.elements.dtype)
+    run.kept.append(first)
+    array.like = object_value(<PyObject*>first)
+    return 0
+
+
+cdef Step* _step(Run run, const Instruction* each, TensorArrayRun array, Act act) except NULL:
+    """Add a step that works on an element."""
+    cdef Step* step = add_step(run, CALL)
+    step.act, step.operands[0] = act, <char*>&array.state
+    step.operands[2], step.strides[2] = data_of(&run.registers[each.inputs[1]]), type_of(run, each.inputs[1]).itemsize
+    step.operands[3] = data_of(&run.registers[each.inputs[each.num_inputs - 1]])
+    return step
+
+
+cdef Verdict _get(const Step* step) noexcept nogil:
+    """Read an element; say no if it has no value."""
+    cdef State* array = <State*>step.operands[0]
+    cdef int64_t index = integer_at(step.operands[2], step.strides[2], 0)
+    if not 0 <= index < array.count or array.rows[index] == NULL:
+        return NO
+    memcpy(step.operands[1], array.rows[index], step.count)
+    if not array.flags[index] & READ:
+        array.read_in[index] = (<const int64_t*>step.operands[3])[0]
+    array.flags[index] = (array.flags[index] | READ) & ~WRITABLE
+    if array.clears:
+        array.rows[index] = NULL
+    return YES
+
+
+cdef Verdict _put(const Step* step) noexcept nogil:
+    """Write an element for the first time; say no if there is more to it."""
+    cdef State* array = <State*>step.operands[0]
+    cdef int64_t index = integer_at(step.operands[2], step.strides[2], 0)
+    if array.grows and array.count <= index < MOST_ELEMENTS:
+        array.wanted = index + 1
+        return LATER
+    if not 0 <= index < array.count or not array.flags[index] & WRITABLE:
+        return NO
+    array.rows[index] = array.block + index * step.count
+    memcpy(array.rows[index], step.operands[1], step.count)
+    array.written_in[index] = (<const int64_t*>step.operands[3])[0]
+    array.flags[index] = WRITTEN
+    return YES
+
+
+cdef int close_tensor_arrays(Run run) except -1:
+    """Do to the arrays what a run that is over has done."""
+    cdef TensorArrayRun array
+    cdef State* state
+    cdef int64_t i, last
+    for array in run.tensor_arrays.values():
+        state, last = &array.state, -1
+        for i in range(state.count):
+            if state.flags[i] & WRITTEN:
+                last = i
+        if last >= 0:
+            array.elements.begin_writing(last + 1, array.shape)
+        for i in range(state.count):
+            if state.flags[i] & WRITTEN:
+                array.elements.write_quickly(i, array.block[i, ...], array.shape, array.writer, state.written_in[i])
+            if state.flags[i] & READ:
+                array.elements.read_quickly(i, array.reader, state.read_in[i])
+    return 0

@@ -1,0 +1,324 @@
+"""Native loops: the same results as on the step machine, to the last bit, and what happens when a program gives up."""
+
+import asyncio
+import gc
+import logging
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import tagflow as tg
+
+from tests.support.settings import MACHINE, ON
+
+F32, F64 = np.float32, np.float64
+
+
+def below(n):
+    return lambda i, *_: i < n
+
+
+def counter():
+    return [tg.while_loop(below(1000), lambda i: i + 1, [0])], {}
+
+
+def product():
+    a, w = tg.placeholder("float32", [2, 2]), tg.placeholder("float32", [2, 2])
+    feeds = {a: np.array([[1, 2], [3, 4]], F32), w: np.array([[0.6, 0.8], [-0.8, 0.6]], F32)}
+    return tg.while_loop(below(50), lambda i, x: (i + 1, x @ w), [0, a]), feeds
+
+
+def branches():
+    def body(n, steps):
+        return tg.cond(n % 2 == 0, lambda: n // 2, lambda: 3 * n + 1), steps + 1
+
+    n = tg.placeholder("int64", [])
+    return tg.while_loop(lambda n, _: n != 1, body, [n, 0]), {n: np.int64(27)}
+
+
+def many_branches():
+    def body(i, x):
+        return i + 1, tg.switch_case(i % 5, [lambda: x + 1.0, lambda: x * 2.0, lambda: -x], default=lambda: x / 3.0)
+
+    return tg.while_loop(below(20), body, [0, 1.5]), {}
+
+
+def nested():
+    def body(i, total):
+        return i + 1, tg.while_loop(below(i), lambda j, t: (j + 1, t + i * j), [0, total])[1]
+
+    return tg.while_loop(below(12), body, [0, 0]), {}
+
+
+def swapped_variables():
+    x, y = (tg.placeholder("float64", [3]) for _ in range(2))
+    feeds = {x: np.arange(3.0), y: np.ones(3)}
+    return tg.while_loop(below(7), lambda i, a, b, c: (i + 1, b, c, a + b), [0, x, y, x]), feeds
+
+
+def unchanged_variable():
+    x = tg.placeholder("float64", [3])
+    return tg.while_loop(below(5), lambda i, a, b: (i + 1, a, tg.tanh(a) + b), [0, x, x]), {x: np.arange(3.0)}
+
+
+def reductions_and_views():
+    def body(i, x):
+        columns = tg.reshape(tg.transpose(x), [2, 3, 2])
+        mean = tg.reduce_mean(columns, axis=[0, 2], keepdims=True)
+        return i + 1, tg.reshape(columns - mean, [4, 3]) + tg.reduce_max(x)
+
+    x = tg.placeholder("float64", [4, 3])
+    return tg.while_loop(below(6), body, [0, x]), {x: np.arange(12.0).reshape(4, 3) / 7}
+
+
+def indices():
+    def body(i, total, last):
+        return i + 1, total + x[i] + x[-i - 1, 1:], tg.gather(x, i) * tg.gather(x, tg.zeros([1], "int32"))[0]
+
+    x = tg.placeholder("float64", [5, 2])
+    zeros = tg.zeros([2], "float64")
+    return tg.while_loop(below(5), body, [0, zeros, zeros]), {x: np.arange(10.0).reshape(5, 2)}
+
+
+def scalars_and_shapes():
+    def body(i, x, s):
+        size = tg.cast(tg.reduce_prod(tg.shape(x)), "float64")
+        return i + 1, tg.fill([3], s) + x * size, tg.sigmoid(s) + x[1]
+
+    x = tg.placeholder("float64", [3])
+    return tg.while_loop(below(4), body, [0, x, tg.constant(0.5, "float64")]), {x: np.arange(3.0)}
+
+
+def reading_and_writing():
+    size = 6
+    source = tg.TensorArray("float64", size).unstack(x := tg.placeholder("float64", [size, 2]))
+    sums = tg.TensorArray("float64", size, clear_after_read=False, element_shape=[2])
+
+    def body(i, sums):
+        before = tg.cond(i > 0, lambda: sums.read(tg.maximum(i - 1, 0)), lambda: tg.zeros([2], "float64"))
+        return i + 1, sums.write(i, before + source.read(i))
+
+    return [tg.while_loop(below(size), body, [0, sums])[1].stack()], {x: np.arange(12.0).reshape(size, 2)}
+
+
+def gradient():
+    a, w = tg.placeholder("float64", [2, 2]), tg.placeholder("float64", [2, 2])
+    y = tg.while_loop(below(9), lambda i, x: (i + 1, tg.tanh(x @ w)), [0, a])[1]
+    feeds = {a: np.array([[1.0, 2], [3, 4]]), w: np.array([[0.6, 0.8], [-0.8, 0.6]])}
+    return [y, *tg.gradients(tg.reduce_sum(y * y), [a, w])], feeds
+
+
+def gradient_of_branches():
+    x = tg.placeholder("float64", [])
+
+    def body(i, y):
+        return i + 1, tg.cond(i % 3 == 0, lambda: tg.sin(y) * x, lambda: tg.cos(y) + x)
+
+    y = tg.while_loop(below(10), body, [0, x])[1]
+    first = tg.gradients(y, [x])[0]
+    return [y, first, tg.gradients(first, [x])[0]], {x: F64(0.9)}
+
+
+def gradient_of_a_length_that_depends_on_data():
+    x = tg.placeholder("float64", [])
+    y = tg.while_loop(lambda y: y < 500.0, lambda y: y * 1.01 + tg.sqrt(y), [x])
+    return [y, *tg.gradients(y, [x])], {x: F64(1.0)}
+
+
+def gradient_of_nested():
+    x = tg.placeholder("float64", [2])
+
+    def body(i, y):
+        return i + 1, tg.while_loop(below(3), lambda j, z: (j + 1, tg.sin(z) * x), [0, y])[1]
+
+    y = tg.while_loop(below(4), body, [0, x])[1]
+    return [y, *tg.gradients(tg.reduce_sum(y), [x])], {x: np.array([0.5, 0.9])}
+
+
+def scanned():
+    x = tg.placeholder("float64", [8, 2])
+    y = tg.scan(lambda a, e: tg.tanh(a + e), x, tg.zeros([2], "float64"))
+    return [y, *tg.gradients(tg.reduce_sum(y * y), [x])], {x: np.arange(16.0).reshape(8, 2) / 9}
+
+
+PROGRAMS = (
+    counter,
+    product,
+    branches,
+    many_branches,
+    nested,
+    swapped_variables,
+    unchanged_variable,
+    reductions_and_views,
+    indices,
+    scalars_and_shapes,
+    reading_and_writing,
+    gradient,
+    gradient_of_branches,
+    gradient_of_a_length_that_depends_on_data,
+    gradient_of_nested,
+    scanned,
+)
+
+
+async def values(graph, fetches, feeds, settings):
+    async with tg.Session(graph, settings=settings) as session:
+        found = [await session.run(list(fetches), feeds) for _ in range(2)]
+        assert [len(each) for each in found] == [len(found[0])] * 2
+        report = session.report()
+    for one, other in zip(*found, strict=True):
+        np.testing.assert_array_equal(one, other)
+    return found[0], report
+
+
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.__name__)
+@pytest.mark.parametrize("settings", [ON, replace(ON, workers=0), replace(ON, reuse=False), replace(ON, pool=False)])
+async def test_the_same_values_as_on_the_step_machine(graph, program, settings):
+    fetches, feeds = program()
+    native, report = await values(graph, fetches, feeds, settings)
+    wanted, _ = await values(graph, fetches, feeds, replace(settings, straight=False))
+    assert "native" in {loop.limited_by for loop in report.loops}
+    for one, other in zip(native, wanted, strict=True):
+        assert one.dtype == other.dtype
+        np.testing.assert_array_equal(one, other)
+
+
+async def test_a_long_loop_runs_in_slices(graph):
+    n = 2_000_000
+    y = tg.while_loop(below(n), lambda i, x: (i + 1, x * 0.5 + 1.0), [0, tg.constant(0.0, "float64")])
+    for workers in (0, 1):
+        async with tg.Session(graph, settings=replace(ON, workers=workers)) as session:
+            assert await session.run(y) == [n, 2.0]
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+@pytest.mark.parametrize("end", ["cancel", "timeout", "close"])
+async def test_an_endless_loop_ends(graph, workers, end):
+    y = tg.while_loop(lambda i: i >= 0, lambda i: tg.maximum(i - 1, 0), [5])
+    async with tg.Session(graph, settings=replace(ON, workers=workers)) as session:
+        if end == "timeout":
+            with pytest.raises(tg.StepTimeout):
+                await session.run(y, timeout=0.05)
+            return
+        step = asyncio.ensure_future(session.run(y))
+        await asyncio.sleep(0.05)
+        if end == "cancel":
+            step.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await step
+        else:
+            await session.aclose()
+            with pytest.raises(tg.TagflowError):
+                await step
+
+
+async def fails(graph, fetches, feeds, settings):
+    async with tg.Session(graph, settings=settings) as session:
+        with pytest.raises(tg.TagflowError) as caught:
+            await session.run(fetches, feeds)
+        return str(caught.value)
+
+
+async def test_an_error_is_that_of_the_step_machine(graph):
+    x = tg.placeholder("int32", [])
+    array = tg.TensorArray("int32", 40)
+
+    def body(i, y, array):
+        return i + 1, y + 100 // (x - i), array.write(i, y)
+
+    _, y, array = tg.while_loop(below(40), body, [0, 0, array])
+    fetches = [y, array.stack()]
+    messages = [await fails(graph, fetches, {x: np.int32(30)}, each) for each in (ON, MACHINE)]
+    assert messages[0] == messages[1]
+    assert "30" in messages[0]
+    native, _ = await values(graph, fetches, {x: np.int32(50)}, ON)
+    wanted, _ = await values(graph, fetches, {x: np.int32(50)}, MACHINE)
+    np.testing.assert_array_equal(native[1], wanted[1])
+
+
+@pytest.mark.parametrize(("index", "size"), [(7, 6), (-9, 6)])
+async def test_an_index_out_of_range(graph, index, size):
+    x, at = tg.placeholder("float64", [size]), tg.placeholder("int32", [])
+    zero = tg.constant(0.0, "float64")
+    y = tg.while_loop(below(5), lambda i, y: (i + 1, y + x[tg.where(i == 4, at, 0)]), [0, zero])[1]
+    feeds = {x: np.arange(6.0), at: np.int32(index)}
+    messages = [await fails(graph, y, feeds, each) for each in (ON, MACHINE)]
+    assert messages[0] == messages[1]
+
+
+async def test_elements_that_are_summed_are_left_to_the_step_machine(graph):
+    x = tg.placeholder("float64", [3])
+    array = tg.TensorArray("float64", 3, clear_after_read=False).unstack(x)
+    y = tg.while_loop(below(6), lambda i, y: (i + 1, y + array.read(i % 3) * y), [0, tg.constant(1.0, "float64")])[1]
+    fetches = [y, *tg.gradients(y, [x])]
+    native, _ = await values(graph, fetches, {x: np.arange(3.0)}, ON)
+    wanted, _ = await values(graph, fetches, {x: np.arange(3.0)}, MACHINE)
+    for one, other in zip(native, wanted, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+async def test_a_variable_that_changes_its_shape(graph, caplog):
+    x = tg.placeholder("float64", [1])
+    y = tg.while_loop(
+        lambda i, _: i < 4,
+        lambda i, y: (i + 1, tg.concat([y, x], 0)),
+        [0, x],
+        shape_invariants=[tg.Shape([]), tg.Shape([None])],
+    )[1]
+    with caplog.at_level(logging.DEBUG, "tagflow"):
+        async with tg.Session(graph, settings=ON) as session:
+            for _ in range(3):
+                np.testing.assert_array_equal(await session.run(y, {x: [2.0]}), [2.0] * 5)
+    assert "changes its shape" in caplog.text
+
+
+async def test_all_memory_is_given_back(graph):
+    fetches, feeds = scanned()
+    async with tg.Session(graph, settings=ON) as session:
+        for _ in range(3):
+            found = await session.run(fetches, feeds)
+        del found
+        gc.collect()
+        assert session.statistics().live_bytes < 1000
+
+
+async def test_a_trace_shows_every_instance(graph):
+    y = tg.while_loop(below(5), lambda i: i + 1, [0], name="count")
+    trace = tg.Trace()
+    async with tg.Session(graph, settings=ON) as session:
+        await session.run(y, trace=trace)
+        assert sum(span.type == "Add" for span in trace.spans) == 6  # that of the last, dead iteration too
+        assert "Native" not in {span.type for span in trace.spans}
+        report = tg.Report()
+        await session.run(y, report=report)
+        assert [loop.limited_by for loop in report.loops] != ["native"]
+
+
+async def test_a_guard_sees_what_a_loop_computes(graph):
+    x = tg.placeholder("float64", [])
+    y = tg.while_loop(below(5), lambda i, y: (i + 1, tg.log(y - 1.0)), [0, x])[1]
+    async with tg.Session(graph, settings=ON, check_numerics=True) as session:
+        with pytest.raises(tg.TagflowError, match="Log"):
+            await session.run(y, {x: F64(2.0)})
+
+
+async def test_several_steps_at_once(graph):
+    x = tg.placeholder("float64", [])
+    y = tg.while_loop(below(50_000), lambda i, y: (i + 1, 0.5 * (y + x / y)), [0, x])[1]
+    async with tg.Session(graph, settings=ON) as session:
+        found = await asyncio.gather(*(session.run(y, {x: F64(k)}) for k in range(1, 6)))
+    np.testing.assert_allclose(found, np.sqrt(np.arange(1.0, 6.0)))
+
+
+async def test_second_and_third_order_of_loops_in_loops(graph):
+    x = tg.placeholder("float64", [])
+
+    def body(i, a):
+        return i + 1, tg.while_loop(below(i + 1), lambda j, b: (j + 1, tg.sin(b) * x + a), [0, a])[1] * a
+
+    found = [tg.while_loop(below(3), body, [0, x])[1]]
+    for _ in range(3):
+        found += tg.gradients(found[-1], [x])
+    native, _ = await values(graph, found, {x: F64(0.7)}, ON)
+    wanted, _ = await values(graph, found, {x: F64(0.7)}, MACHINE)
+    np.testing.assert_array_equal(native, wanted)
