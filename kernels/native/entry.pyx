@@ -42,7 +42,7 @@ cdef int _run(
     cdef Run run
     cdef Slice* slice = <Slice*>work.arguments
     cdef CompiledProgram program = <CompiledProgram><void*>node.params[0]
-    if work.kept == NULL:
+    if work.kept == NULL or not isinstance(<object>work.kept, Run):  # else a kernel has kept something and then declined
         if program.skips:
             program.skips -= 1
             return 0

@@ -191,6 +191,18 @@ async def test_a_long_loop_runs_in_slices(graph):
             assert await session.run(y) == [n, 2.0]
 
 
+async def test_several_may_close_a_session_whose_threads_are_at_work(graph):
+    y = tg.while_loop(lambda i: i >= 0, lambda i: tg.maximum(i - 1, 0), [5])
+    session = tg.Session(graph, settings=replace(ON, workers=2))
+    steps = [asyncio.ensure_future(session.run(y)) for _ in range(2)]
+    await asyncio.sleep(0.02)
+    async with asyncio.timeout(20):
+        await asyncio.gather(*(session.aclose() for _ in range(3)))
+    for step in steps:
+        with pytest.raises(tg.SessionClosed):
+            await step
+
+
 @pytest.mark.parametrize("workers", [0, 1])
 @pytest.mark.parametrize("end", ["cancel", "timeout", "close"])
 async def test_an_endless_loop_ends(graph, workers, end):
