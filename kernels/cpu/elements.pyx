@@ -7,7 +7,7 @@ Here is what happens almost always: a first write of the known shape, a read of 
 cimport cython
 cimport numpy as cnp
 from cpython.object cimport PyObject
-from libc.stdint cimport int64_t, uint32_t
+from libc.stdint cimport int64_t
 
 from tagflow.kernels.core.convert cimport accept, as_integer, box
 from tagflow.kernels.core.frames cimport iteration_of

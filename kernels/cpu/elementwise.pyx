@@ -6,7 +6,7 @@ same four NumPy loops, AddN adds from left to right.
 
 cimport numpy as cnp
 from cpython.object cimport PyObject
-from libc.stdint cimport int64_t, uint32_t
+from libc.stdint cimport int64_t
 from libc.string cimport memcpy
 
 import numpy as np
@@ -14,7 +14,7 @@ import numpy as np
 from tagflow.kernels.core.convert cimport as_integer
 from tagflow.kernels.core.cost cimport do_or_leave, take_memory
 from tagflow.kernels.core.table cimport Loop, Native, Node, Table, Type, Work, input_type, output_type
-from tagflow.kernels.core.values cimport OBJECT, SCALAR, Counters, Value, hold, object_value, scalar
+from tagflow.kernels.core.values cimport SCALAR, Counters, Value, hold, object_value, scalar
 from tagflow.kernels.cpu.arrays cimport (
     ArrayObject, PyArray_DATA, PyArray_DIMS, PyArray_NDIM, PyArray_SIZE, new_array, plain_in, same_shape,
     unshared,

@@ -8,8 +8,7 @@ See docs/design/0005-loops-made-fast.md.
 """
 
 cimport numpy as cnp
-from cpython.object cimport PyObject
-from libc.stdint cimport int64_t, uint32_t, uint64_t
+from libc.stdint cimport int64_t, uint64_t
 from libc.stdlib cimport free, realloc
 from libc.string cimport memcpy
 

@@ -3,7 +3,6 @@
 See docs/design/0022-long-kernels.md.
 """
 
-from libc.stdint cimport int64_t
 
 from tagflow.kernels.memory.accounts cimport enter_allowance, leave_allowance, release_account
 from tagflow.kernels.memory.blocks cimport Allowance, Store

@@ -14,7 +14,7 @@ from libc.stdint cimport int64_t
 
 from tagflow.kernels.core.values cimport Py_INCREF
 from tagflow.kernels.memory.accounts cimport charge, refuses, uncharge
-from tagflow.kernels.memory.blocks cimport NO_LIMIT, Block, Store
+from tagflow.kernels.memory.blocks cimport NO_LIMIT, Block
 from tagflow.kernels.memory.store cimport new_handler, store_of, trim_store
 
 cdef extern from "numpy/arrayobject.h":

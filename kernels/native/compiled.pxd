@@ -55,7 +55,7 @@ cdef class CompiledProgram:
     cdef list kept  # what the kernels need
     cdef int misses  # runs, one after the other, that could not be recorded, or gave up
     cdef int skips  # runs that are not tried, after such
-    cdef dict counted  # by the name of a loop: how often it ran, and the iterations it began; of runs that did not give up
+    cdef dict counted  # by name of a loop: how often it ran, and iterations it began, in runs that did not give up
 
     cdef object source_of(self, const Instruction* each)
     cdef str name_of(self, const Instruction* each)

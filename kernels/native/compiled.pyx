@@ -9,7 +9,9 @@ from tagflow.kernels.native.program import Code as Codes
 from tagflow.kernels.core.arena cimport Arena
 from tagflow.kernels.core.table cimport Node, Type, describe_type
 from tagflow.kernels.cpu.choosing cimport choose_kernel
-from tagflow.kernels.native.compiled cimport ADD_PRODUCT, COMPUTE, COUNT, GET, JUMP, MOVE, NEST, PUSH, PUT, READ, READ_NESTED, SELECT, UNLESS, Instruction
+from tagflow.kernels.native.compiled cimport (
+    ADD_PRODUCT, COMPUTE, COUNT, GET, JUMP, MOVE, NEST, PUSH, PUT, READ, READ_NESTED, SELECT, UNLESS, Instruction,
+)
 
 if [COMPUTE, MOVE, COUNT, JUMP, UNLESS, SELECT, PUSH, READ, ADD_PRODUCT, GET, PUT, NEST, READ_NESTED] != list(Codes):
     raise ImportError("the codes of native programs are not those of kernels/native/program.py")

@@ -10,7 +10,7 @@ from tagflow.kernels.native.program import NativeProgram
 
 from tagflow.kernels.core.cost cimport Py_CLEAR, keep, leave
 from tagflow.kernels.core.table cimport UNFINISHED, Native, Node, Table, Work, output_type
-from tagflow.kernels.core.values cimport OBJECT, Counters, Value, hold, object_value, scalar
+from tagflow.kernels.core.values cimport Counters, Value, hold, scalar
 from tagflow.kernels.cpu.registry cimport register
 from tagflow.kernels.native.compiled cimport CompiledProgram
 from tagflow.kernels.native.nesting cimport close_nests
@@ -18,7 +18,7 @@ from tagflow.kernels.native.recording cimport record
 from tagflow.kernels.native.run cimport DONE, GAVE_UP, NO_ROOM, Execution, Register, Run, go
 from tagflow.kernels.native.saving cimport close_series, make_room, release_rows
 from tagflow.kernels.native.sums cimport close_sums
-from tagflow.kernels.native.tensor_arrays cimport close_tensor_arrays, grow_tensor_arrays
+from tagflow.kernels.native.tensor_arrays cimport are_as_found, close_tensor_arrays, grow_tensor_arrays
 
 cdef int64_t FIRST = 50000  # nanoseconds of the first slice, which runs where the step does
 cdef int64_t SLICE = 2000000  # nanoseconds of the others
@@ -42,11 +42,12 @@ cdef int _run(
     cdef Run run
     cdef Slice* slice = <Slice*>work.arguments
     cdef CompiledProgram program = <CompiledProgram><void*>node.params[0]
-    if work.kept == NULL or not isinstance(<object>work.kept, Run):  # else a kernel has kept something and then declined
+    # What else may be kept was so by a kernel that then declined.
+    if work.kept == NULL or not isinstance(<object>work.kept, Run):
         if program.skips:
             program.skips -= 1
             return 0
-        run = record(program, inputs, live)
+        run = record(program, inputs)
         if run.reason is not None:
             return _give_up(program, node, run.reason)
         go(&run.execution, FIRST)
@@ -59,6 +60,8 @@ cdef int _run(
         go(&run.execution, FIRST)
     if run.execution.status == GAVE_UP:
         return _give_up(program, node, "an operation wants to raise an error, or its Python kernel")
+    if run.execution.status == DONE and not are_as_found(run):
+        return _give_up(program, node, "a TensorArray has changed meanwhile")
     if run.execution.status == DONE:
         return _finish(run, table, node, live, outputs)
     keep(work, <PyObject*>run)

@@ -1,7 +1,7 @@
 """The steps of a run, recorded."""
 
-from tagflow.kernels.core.values cimport Counters, Value
+from tagflow.kernels.core.values cimport Value
 from tagflow.kernels.native.compiled cimport CompiledProgram
 from tagflow.kernels.native.run cimport Run
 
-cdef Run record(CompiledProgram program, const Value* inputs, Counters* live)
+cdef Run record(CompiledProgram program, const Value* inputs)

@@ -10,30 +10,30 @@ See docs/design/0025-native-loops.md.
 
 cimport numpy as cnp
 from cpython.object cimport PyObject
-from libc.stdint cimport int64_t, uint32_t, uint64_t
+from libc.stdint cimport int64_t, uint64_t
 from libc.string cimport memcpy, memset
 
 from tagflow.kernels.core.convert cimport as_integer
 from tagflow.kernels.core.cost cimport LONG, Py_CLEAR, take_result
 from tagflow.kernels.core.table cimport Node, Type, Work, input_type, output_type
 from tagflow.kernels.core.values cimport (
-    EMPTY, OBJECT, SCALAR, Counters, Py_DECREF, Py_INCREF, Value, drop, empty, hold, object_value, pointer, scalar,
+    EMPTY, OBJECT, SCALAR, Py_DECREF, Py_INCREF, Value, drop, empty, hold, object_value, pointer, scalar,
 )
 from tagflow.kernels.cpu.arrays cimport (
-    ArrayObject, PyArray_BASE, PyArray_CheckExact, PyArray_DATA, PyArray_DIMS, PyArray_NBYTES, PyArray_NDIM,
-    PyArray_SIZE, Py_REFCNT, array_in, is_plain, is_usable, new_array, new_view, same_shape,
+    ArrayObject, PyArray_BASE, PyArray_CheckExact, PyArray_DATA, PyArray_NDIM, PyArray_SIZE, Py_REFCNT, array_in,
+    is_plain, is_usable, new_view,
 )
 from tagflow.kernels.cpu.elements cimport Elements
 from tagflow.kernels.cpu.product_sum cimport ProductSum
 from tagflow.kernels.cpu.ufuncs cimport all_scalars, run_arrays, run_scalars
 from tagflow.kernels.native.compiled cimport (
-    ADD_PRODUCT, COMPUTE, COUNT, GET, JUMP, MOVE, NEST, PUSH, PUT, READ, READ_NESTED, SELECT, UNLESS,
-    CompiledProgram, Instruction,
+    ADD_PRODUCT, COMPUTE, COUNT, GET, JUMP, MOVE, NEST, PUSH, PUT, READ, READ_NESTED, UNLESS, CompiledProgram,
+    Instruction,
 )
 from tagflow.kernels.native.moving cimport record_move, straighten
 from tagflow.kernels.native.run cimport (
-    ADD_ONE, APPLY, COPY, COPY_8, END, GO, GO_BACK, GO_TO, GO_UNLESS, GUARD_DIVISOR, GUARD_EXPONENT, WORK, WORK_TO,
-    Refusal, Register, Run, Step, add_step, data_of, is_element, new_cell, type_of,
+    ADD_ONE, APPLY, END, GO, GO_BACK, GO_TO, GO_UNLESS, GUARD_DIVISOR, GUARD_EXPONENT, WORK, WORK_TO, Refusal,
+    Register, Run, Step, add_step, data_of, is_element, new_cell, type_of,
 )
 from tagflow.kernels.native.saving cimport record_push, record_read
 from tagflow.kernels.native.nesting cimport record_nest
@@ -47,7 +47,8 @@ cdef enum:
     MOST_TRIPS = 1 << 20  # for which room is made at once
     LONG_STEP = 150000  # nanoseconds
 
-cdef Run record(CompiledProgram program, const Value* inputs, Counters* live):
+
+cdef Run record(CompiledProgram program, const Value* inputs):
     """Return a run of a program for its inputs; its `reason` says why, if it can not be run."""
     cdef Run run = Run(program)
     cdef int i
@@ -83,8 +84,6 @@ cdef int _open(Run run, const Value* inputs) except -1:
     cdef cnp.npy_intp count = program.num_cells
     cdef int i
     cdef Register* register
-    descr = cnp.dtype("uint64")
-    Py_INCREF(<PyObject*>descr)
     cells = cnp.PyArray_ZEROS(1, &count, cnp.NPY_UINT64, 0)
     hold(&run.held, &run.cells, object_value(<PyObject*>cells))
     for i in range(program.num_inputs):
@@ -361,12 +360,14 @@ cdef bint _may_be_overwritten(Run run, const Instruction* each, int k) noexcept:
 cdef int _check_left(Run run, Instruction* each, Value* inputs, Value* outputs, Work* work) except -1:
     """See to it that nothing was computed that depends on values: each output is to come, in an input, or of shapes."""
     cdef ArrayObject* array
+    cdef bint is_new
     cdef int k
     if work.compute != NULL or each.shape_only:
         return 0
     for k in range(each.num_outputs):
         array = array_in(outputs[k])
-        if array == NULL or (PyArray_BASE(array) == NULL and PyArray_SIZE(array) and not _is_among(array, each, inputs)):
+        is_new = array != NULL and PyArray_BASE(array) == NULL and not _is_among(array, each, inputs)
+        if array == NULL or (is_new and PyArray_SIZE(array)):
             raise Refusal(f"{_name(each)}: {_type(run, each)} leaves nothing to be done again")
     return 0
 

@@ -14,6 +14,7 @@ from tagflow.kernels.scheduler.series cimport Block
 
 cdef enum:
     MOST_OPERANDS = 4  # of an inner loop, its result included
+    MOST_SLOTS = 0x7FFFFFFF  # of a series
     LOOK = 20000  # nanoseconds between two looks at the clock, about
 
 
@@ -107,7 +108,7 @@ cdef class Run:
     cdef list sums  # ProductSum that it adds to
     cdef list sum_states  # addresses of their Sums
     cdef dict loops  # by name: the step that ends a loop, and the one that goes back in it
-    cdef dict tensor_arrays  # by register: Elements, and the address of what the run knows of them
+    cdef dict tensor_arrays  # by register: what the run knows of an array, a TensorArrayRun
     cdef int64_t trips  # of the outermost loop, about; 0 if that is not known
     cdef list kept  # what the steps write and read that no register holds
     cdef str reason  # why it could not be recorded, or None
@@ -125,7 +126,9 @@ cdef inline char* data_of(Register* register) noexcept:
     """Return where the elements of a register lie."""
     if register.cell != NULL:
         return register.cell
-    return <char*>&register.value.bits if register.value.form == SCALAR else <char*>PyArray_DATA(array_in(register.value))
+    if register.value.form == SCALAR:
+        return <char*>&register.value.bits
+    return <char*>PyArray_DATA(array_in(register.value))
 
 
 cdef inline const Type* type_of(Run run, int register) noexcept:
@@ -138,7 +141,7 @@ cdef inline bint is_element(const Register* register) noexcept:
 
 
 cdef inline char* new_cell(Run run) noexcept:
-    """Return room for an element, of which one is made for a register at most, and one where a kernel wants an array."""
+    """Return room for an element: one for a register at most, and one where a kernel wants an array."""
     run.used += 1
     return <char*>PyArray_DATA(array_in(run.cells)) + 8 * (run.used - 1)
 
@@ -188,8 +191,9 @@ cdef inline void go(Execution* x, int64_t time) noexcept nogil:
                 x.at, x.status = <int>(step - x.steps), SUSPENDED
                 return
         elif step.code == PUSH_ROW:
-            if not _push(step):
-                x.at, x.status = <int>(step - x.steps), NO_ROOM
+            verdict = _push(step)
+            if verdict != YES:
+                x.at, x.status = <int>(step - x.steps), GAVE_UP if verdict == NO else NO_ROOM
                 return
             step += 1
         elif step.code == CALL:
@@ -215,11 +219,13 @@ cdef inline void go(Execution* x, int64_t time) noexcept nogil:
             step += 1
 
 
-cdef inline bint _push(const Step* step) noexcept nogil:
-    """Write a row; say no if there is no room for it."""
+cdef inline Verdict _push(const Step* step) noexcept nogil:
+    """Write a row, once there is room for it; say no if no series has such a slot."""
     cdef Writer* writer = <Writer*>step.operands[0]
     cdef int64_t index = (<const int64_t*>step.operands[2])[0]
     cdef Block* block
+    if not 0 <= index < MOST_SLOTS:
+        return NO
     while 0 < writer.at and index < writer.blocks[writer.at - 1].first + writer.blocks[writer.at - 1].rows:
         writer.at -= 1
     while writer.at < writer.num_blocks:
@@ -227,9 +233,9 @@ cdef inline bint _push(const Step* step) noexcept nogil:
         if index < block.first + block.rows:
             memcpy(block.data + (index - block.first) * step.count, step.operands[1], step.count)
             block.is_written[index - block.first] = True
-            return True
+            return YES
         writer.at += 1
-    return False
+    return LATER
 
 
 cdef inline int _chosen(const Step* step) noexcept nogil:

@@ -13,12 +13,13 @@ from numpy cimport import_array, npy_intp
 from tagflow.kernels.core.table cimport Type
 from tagflow.kernels.core.values cimport EMPTY, OBJECT, SCALAR, Value, hold, object_value, pointer
 from tagflow.kernels.cpu.arrays cimport (
-    MOST_DIMS, ArrayObject, PyArray_CheckExact, PyArray_DATA, PyArray_DIMS, PyArray_NBYTES, PyArray_NDIM, array_in, integer_at, is_plain,
-    new_array,    product, read_sizes, same_shape,
+    MOST_DIMS, ArrayObject, PyArray_CheckExact, PyArray_DATA, PyArray_DIMS, PyArray_NBYTES, PyArray_NDIM, array_in,
+    integer_at, is_plain, new_array, product, read_sizes, same_shape,
 )
 from tagflow.kernels.native.compiled cimport READ_NESTED, Instruction
 from tagflow.kernels.native.run cimport (
-    CALL, NO, PUSH_ROW, YES, Refusal, Register, Run, Step, Verdict, Writer, add_step, checked, data_of, is_element, new_cell, type_of,
+    CALL, NO, PUSH_ROW, YES, Refusal, Register, Run, Step, Verdict, Writer, add_step, checked, data_of, is_element,
+    new_cell, type_of,
 )
 from tagflow.kernels.scheduler.series cimport Block, Series
 
@@ -47,7 +48,7 @@ cdef int record_push(Run run, const Instruction* each) except -1:
     cdef Writer* writer = <Writer*>run.arena.take(1, sizeof(Writer))
     cdef Series series = Series()
     cdef Step* step
-    if not is_element(source) and (not is_plain(array_in(source.value)) or PyArray_NDIM(array_in(source.value)) >= MOST_DIMS):
+    if not is_element(source) and not _is_row(array_in(source.value)):
         raise Refusal("the elements of an array that is saved are not in order")
     hold(&run.held, &made.value, object_value(<PyObject*>series))
     run.written.append(series)
@@ -58,6 +59,10 @@ cdef int record_push(Run run, const Instruction* each) except -1:
     step.operands[2], step.count = data_of(&run.registers[each.inputs[1]]), checked(_row_bytes(run, each.inputs[0]))
     _add_blocks(run, len(run.written) - 1, run.trips)
     return 0
+
+
+cdef inline bint _is_row(ArrayObject* array) noexcept:
+    return is_plain(array) and PyArray_NDIM(array) < MOST_DIMS
 
 
 cdef object _like(Run run, int number):
@@ -140,7 +145,8 @@ cdef int record_read(Run run, const Instruction* each) except -1:
     step = add_step(run, CALL)
     step.act = _read_nested if is_nested else _read
     if is_nested:
-        step.operands[3], step.strides[3] = data_of(&run.registers[each.inputs[1]]), type_of(run, each.inputs[1]).itemsize
+        step.operands[3] = data_of(&run.registers[each.inputs[1]])
+        step.strides[3] = type_of(run, each.inputs[1]).itemsize
     step.operands[0], step.operands[1] = <char*>reader, data_of(made)
     step.operands[2] = data_of(&run.registers[index])
     step.strides[2], step.count = type_of(run, index).itemsize, checked(_row_bytes(run, each.outputs[0]))

@@ -1,7 +1,7 @@
 """Sums of products that a run of a native program adds to, of which many are multiplied at once.
 
-Rows are gathered and multiplied by the same rule as outside of a program, so that the sums are the same to the last bit;
-see ``kernels/cpu/product_sum.pyx``. The sum of a run is its own until the run is over.
+Rows are gathered and multiplied by the same rule as outside of a program, so that the sums are the same to the last
+bit; see ``kernels/cpu/product_sum.pyx``. The sum of a run is its own until the run is over.
 """
 
 from cpython.object cimport PyObject
@@ -10,7 +10,7 @@ from libc.string cimport memcpy
 from numpy cimport PyArray_NewCopy, NPY_CORDER, import_array, ndarray, npy_intp
 
 from tagflow.kernels.core.table cimport Table, Work
-from tagflow.kernels.core.values cimport OBJECT, Value, drop, empty, hold, object_value, pointer
+from tagflow.kernels.core.values cimport Value, drop, empty, hold, object_value, pointer
 from tagflow.kernels.cpu.arrays cimport (
     ArrayObject, PyArray_DATA, PyArray_DIM, PyArray_NBYTES, array_in, is_plain, new_array,
 )
@@ -57,7 +57,7 @@ cdef int record_add(Run run, const Instruction* each) except -1:
     sum.more_a, sum.more_b, sum.total = a, b, <ArrayObject*><void*>made.total
     sum.room = MOST_ROWS
     if run.trips:
-        sum.room = max(<int64_t>FEWEST_ROWS, min(sum.room, run.trips * PyArray_DIM(a, 0)))
+        sum.room = max(<int64_t>FEWEST_ROWS, min(sum.room, (run.trips + 1) * PyArray_DIM(a, 0)))
     sum.room = max(sum.room, PyArray_DIM(a, 0))
     made.a, made.b = _rows(run, sum.room, each.inputs[1]), _rows(run, sum.room, each.inputs[2])
     sum.a, sum.b = <ArrayObject*><void*>made.a, <ArrayObject*><void*>made.b

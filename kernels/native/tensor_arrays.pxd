@@ -6,4 +6,5 @@ from tagflow.kernels.native.run cimport Run
 cdef int record_get(Run run, const Instruction* each) except -1
 cdef int record_put(Run run, const Instruction* each) except -1
 cdef int grow_tensor_arrays(Run run) except -1
+cdef bint are_as_found(Run run) except -1
 cdef int close_tensor_arrays(Run run) except -1

@@ -16,19 +16,20 @@ from tagflow.kernels.core.table cimport Type
 from tagflow.kernels.core.values cimport Value, drop, empty, object_value, pointer
 from tagflow.kernels.cpu.arrays cimport (
     MOST_DIMS, ArrayObject, PyArray_CheckExact, PyArray_DATA, PyArray_DIMS, PyArray_NBYTES, PyArray_NDIM, array_in,
-    integer_at, is_plain, new_array, new_view, same_shape,
+    integer_at, is_plain, new_array, same_shape,
 )
 from tagflow.kernels.cpu.elements cimport Element, Elements
 from tagflow.kernels.native.compiled cimport Instruction
 from tagflow.kernels.native.run cimport (
-    CALL, LATER, NO, YES, Act, Refusal, Register, Run, Step, Verdict, add_step, checked, data_of, is_element, new_cell, type_of,
+    CALL, LATER, NO, YES, Act, Refusal, Register, Run, Step, Verdict, add_step, checked, data_of, is_element,
+    new_cell, type_of,
 )
 
 import_array()
 
 cdef enum:
     FEWEST = 16  # elements that there is room for once an array grows
-    MOST_ELEMENTS = 1 << 32
+    MOST_ELEMENTS = 0x7FFFFFFF
 
 
 cdef enum Flag:
@@ -74,6 +75,9 @@ cdef TensorArrayRun _open(Run run, const Instruction* each):
     if not isinstance(held, Elements) or (<Elements>held).closed or (<Elements>held).swappable:
         raise Refusal("the elements of a TensorArray may be elsewhere")
     elements = <Elements>held
+    for made in run.tensor_arrays.values():
+        if made.elements is elements:
+            raise Refusal("a TensorArray comes twice")
     made = TensorArrayRun()
     made.like = empty()
     made.elements, made.state.clears, made.state.grows = elements, elements.clear_after_read, elements.may_grow()
@@ -249,6 +253,31 @@ cdef Verdict _put(const Step* step) noexcept nogil:
     array.written_in[index] = (<const int64_t*>step.operands[3])[0]
     array.flags[index] = WRITTEN
     return YES
+
+
+cdef bint are_as_found(Run run) except -1:
+    """Say whether nobody else has done meanwhile what a run that is over has done to elements."""
+    cdef TensorArrayRun array
+    cdef Element element
+    cdef int64_t i, count
+    for array in run.tensor_arrays.values():
+        count = len(array.elements.elements)
+        if array.elements.closed:
+            return False
+        for i in range(array.state.count):
+            element = <Element>array.elements.elements[i] if i < count else None
+            if array.state.flags[i] & WRITTEN and not _is_writable(array.elements, element):
+                return False
+            if array.state.flags[i] & (READ | WRITTEN) == READ and (element is None or element.value is None):
+                return False
+    return True
+
+
+cdef bint _is_writable(Elements elements, Element element) except -1:
+    """Say whether an element is there, or can be, to which nothing was done."""
+    if element is None:
+        return elements.may_grow()
+    return element.shape is None and element.reader_name is None
 
 
 cdef int close_tensor_arrays(Run run) except -1:

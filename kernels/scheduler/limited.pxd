@@ -2,7 +2,6 @@
 
 from libc.stdint cimport int64_t
 
-from tagflow.kernels.memory.blocks cimport Store
 from tagflow.kernels.scheduler.gate cimport MemoryGate
 from tagflow.kernels.scheduler.machine cimport StepMachine
 from tagflow.kernels.scheduler.ready cimport Ready

@@ -142,7 +142,9 @@ cdef class Series:
         """Empty a slot; its memory is free when that of all others of its block is."""
         if self.parent is not None:
             if 0 <= index < self.count:
+                self.written += self.parent.written
                 self.parent.release(self.first + index)
+                self.written -= self.parent.written
             return
         cdef Block* block = self.block_of(index)
         cdef bint is_written = 0 <= index < self.capacity and self.slots[index].form != EMPTY
