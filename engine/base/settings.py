@@ -73,6 +73,11 @@ class Settings:
         Let go of a saved value when a backward loop has read it; off, when none of that loop's values are needed.
     straight : bool
         Run loops of operations that only compute as native programs, without a token for each value of each iteration.
+    llvm : bool
+        Compile native programs that run long, where LLVM is installed (``pip install tagflow[jit]``).
+    llvm_seconds : float
+        How long a loop runs step by step before it is compiled on a thread of the event loop's; 0 compiles it when it
+        first runs, and waits.
     coalesce_dead_signals : bool
         Let one message say for all values between two devices that are dead together that they are; off, one for each.
     native : bool
@@ -127,6 +132,8 @@ class Settings:
     fuse: bool = True
     release: bool = True
     straight: bool = True
+    llvm: bool = True
+    llvm_seconds: float = 0.01
     coalesce_dead_signals: bool = True
     native: bool = True
     loops: bool = True
@@ -187,6 +194,7 @@ FAST_PATHS: dict[str, Any] = {
     "fuse": False,
     "release": False,
     "straight": False,
+    "llvm": False,
     "coalesce_dead_signals": False,
     "native": False,
     "loops": False,

@@ -1,8 +1,31 @@
 """Products of matrices."""
 
-from tagflow.kernels.core.table cimport Table, Work
+from libc.stdint cimport uint64_t
+
+from tagflow.kernels.core.table cimport Compute, Table, Work
 from tagflow.kernels.cpu.arrays cimport ArrayObject
 
+cdef struct Matrix:  # an operand as BLAS wants it
+    void* data
+    bint transposed  # whether rows and columns are to be swapped after reading it row by row
+    int rows  # as stored, row by row
+    int columns
+
+
+cdef struct Product:
+    Matrix a
+    Matrix b
+    int rows
+    int columns
+    int inner
+    bint adds  # to what the data holds, or to the total
+    void* data
+    const void* total  # what the data is to hold first, NULL if it does
+    void* more_a  # where the operands go on, NULL if they end
+    void* more_b
+    int more_inner
+
+cdef const Product* product_in(Compute compute, const uint64_t* arguments) noexcept nogil
 cdef void multiply_columns(
     const Table* table, ArrayObject* a, ArrayObject* b, int rows, ArrayObject* more_a, ArrayObject* more_b,
     ArrayObject* total, const void* before, Work* work) noexcept nogil

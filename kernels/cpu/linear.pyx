@@ -5,14 +5,14 @@ What is not two plain matrices of float32 or float64 goes through the Python ker
 
 cimport numpy as cnp
 from libc.limits cimport INT_MAX
-from libc.stdint cimport int64_t
+from libc.stdint cimport int64_t, uint64_t
 from libc.string cimport memcpy
 from scipy.linalg.cython_blas cimport dgemm, sgemm
 
 import numpy as np
 
 from tagflow.kernels.core.cost cimport Py_CLEAR, leave
-from tagflow.kernels.core.table cimport Native, Node, Table, Work, output_type
+from tagflow.kernels.core.table cimport Compute, Native, Node, Table, Work, output_type
 from tagflow.kernels.core.values cimport Counters, Value, hold
 from tagflow.kernels.cpu.arrays cimport (
     ArrayObject, PyArray_CompareLists, PyArray_DATA, PyArray_DIM, PyArray_DIMS, PyArray_FLAGS, PyArray_ITEMSIZE,
@@ -28,27 +28,6 @@ cdef enum:
 
 cdef double PACE = 0.02  # nanoseconds that a multiplication and addition takes in float32, about; twice that in float64
 cdef double MOVE = 0.1  # nanoseconds that a byte of the operands and the product takes, about
-
-
-cdef struct Matrix:  # an operand as BLAS wants it
-    void* data
-    bint transposed  # whether rows and columns are to be swapped after reading it row by row
-    int rows  # as stored, row by row
-    int columns
-
-
-cdef struct Product:
-    Matrix a
-    Matrix b
-    int rows
-    int columns
-    int inner
-    bint adds  # to what the data holds, or to the total
-    void* data
-    const void* total  # what the data is to hold first, NULL if it does
-    void* more_a  # where the operands go on, NULL if they end
-    void* more_b
-    int more_inner
 
 
 cdef fused real:
@@ -259,6 +238,11 @@ cdef void multiply_columns(
         _compute(table, p, work, <float*>NULL)
     else:
         _compute(table, p, work, <double*>NULL)
+
+
+cdef const Product* product_in(Compute compute, const uint64_t* arguments) noexcept nogil:
+    """Return what product is left to be computed, or NULL if something else is."""
+    return <const Product*>arguments if compute == _part_float or compute == _part_double else NULL
 
 
 cdef int _multiply_float(

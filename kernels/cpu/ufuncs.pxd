@@ -1,9 +1,10 @@
 """NumPy's inner loops, called without NumPy around them."""
 
 from cpython.object cimport PyObject
+from libc.stdint cimport uint64_t
 from numpy cimport npy_intp
 
-from tagflow.kernels.core.table cimport Loop, Node, Table, Work
+from tagflow.kernels.core.table cimport Compute, Loop, Node, Table, Work
 from tagflow.kernels.core.values cimport SCALAR, Counters, Value, drop, scalar
 
 cdef extern from "Python.h":
@@ -11,6 +12,9 @@ cdef extern from "Python.h":
 
 cdef Loop find_native_loop(str name, list numbers, void** data) except *
 cdef int find_loop(Node* node, str name, list inputs, list outputs) except -1
+cdef bint loop_in(
+        Compute compute, uint64_t* arguments, Loop* loop, void** data, npy_intp* count, char** pointers,
+        npy_intp* strides) noexcept nogil
 cdef int describe_loop(Node* node, str name, list inputs) except -1
 cdef int run_arrays(
         const Table* table, const Node* node, Value* inputs, Counters* live, Value* output, Work* work) except -1

@@ -14,7 +14,7 @@ from libc.stdint cimport uint32_t, uint64_t
 import numpy as np
 
 from tagflow.kernels.core.cost cimport do_or_leave, leave
-from tagflow.kernels.core.table cimport Loop, Node, Table, Type, Work, input_type, output_type
+from tagflow.kernels.core.table cimport Compute, Loop, Node, Table, Type, Work, input_type, output_type
 from tagflow.kernels.core.values cimport OBJECT, SCALAR, Counters, Value, hold, object_value
 from tagflow.kernels.cpu.arrays cimport (
     ArrayObject, PyArray_DATA, PyArray_DIM, PyArray_DIMS, PyArray_NDIM, PyArray_SIZE, PyArray_STRIDES, is_plain,
@@ -288,3 +288,18 @@ cdef void _run_part(const void* arguments, int part, int parts) noexcept nogil:
         if run.pointers[i] == NULL:
             pointers[i] = <char*>&run.scalars[i]
     run.loop(pointers, &count, run.strides, run.data)
+
+
+cdef bint loop_in(
+        Compute compute, uint64_t* arguments, Loop* loop, void** data, cnp.npy_intp* count, char** pointers,
+        cnp.npy_intp* strides) noexcept nogil:
+    """Say whether what is left is one call of an inner loop, and of what; scalars lie in the arguments."""
+    cdef Run* run = <Run*>arguments
+    if compute != _run_part:
+        return False
+    loop[0], data[0], count[0] = run.loop, run.data, run.count
+    for i in range(run.operands):
+        pointers[i], strides[i] = run.pointers[i], run.strides[i]
+        if pointers[i] == NULL:
+            pointers[i] = <char*>&run.scalars[i]
+    return True

@@ -55,6 +55,8 @@ cdef class CompiledProgram:
     cdef list kept  # what the kernels need
     cdef int misses  # runs, one after the other, that could not be recorded, or gave up
     cdef int skips  # runs that are not tried, after such
+    cdef double spent  # nanoseconds that runs took
+    cdef list compilations  # of runs: signature and Compilation
     cdef dict counted  # by name of a loop: how often it ran, and iterations it began, in runs that did not give up
 
     cdef object source_of(self, const Instruction* each)

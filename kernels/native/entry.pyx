@@ -13,6 +13,7 @@ from tagflow.kernels.core.table cimport UNFINISHED, Native, Node, Table, Work, o
 from tagflow.kernels.core.values cimport Counters, Value, hold, scalar
 from tagflow.kernels.cpu.registry cimport register
 from tagflow.kernels.native.compiled cimport CompiledProgram
+from tagflow.kernels.native.compiling cimport use_code
 from tagflow.kernels.native.nesting cimport close_nests
 from tagflow.kernels.native.recording cimport record
 from tagflow.kernels.native.run cimport DONE, GAVE_UP, NO_ROOM, Execution, Register, Run, go
@@ -50,10 +51,12 @@ cdef int _run(
         run = record(program, inputs)
         if run.reason is not None:
             return _give_up(program, node, run.reason)
+        use_code(run)
         go(&run.execution, FIRST)
     else:
         run = <Run><object>work.kept
         Py_CLEAR(work.kept)
+    use_code(run)
     while run.execution.status == NO_ROOM:
         make_room(run)
         grow_tensor_arrays(run)

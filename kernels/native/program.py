@@ -150,6 +150,8 @@ class NativeProgram:
         The program ends behind the last one.
     reuse : bool
         Whether a result may lie where an input lay that nothing reads any more.
+    compile_after : float or None
+        Seconds that the program runs step by step before it is compiled; None for never.
     """
 
     name: str
@@ -160,6 +162,7 @@ class NativeProgram:
     instructions: tuple[Instruction, ...]
     trips: tuple[int, int, int] | None = None
     reuse: bool = True
+    compile_after: float | None = None
     native: bool = field(default=True, init=False)
     loops: bool = field(default=True, init=False)
 
@@ -174,12 +177,13 @@ class NativeProgram:
             tuple(each.to_attribute() for each in self.instructions),
             self.trips,
             self.reuse,
+            self.compile_after,
         )
 
     @classmethod
     def from_attribute(cls, attribute: tuple[Any, ...]) -> NativeProgram:
         """Return the program that an attribute stands for."""
-        name, registers, inputs, outputs, constants, instructions, trips, reuse = attribute
+        name, registers, inputs, outputs, constants, instructions, trips, *rest = attribute
         return cls(
             name,
             tuple((name, dtype and np.dtype(dtype)) for name, dtype in registers),
@@ -188,7 +192,7 @@ class NativeProgram:
             dict(constants),
             tuple(map(Instruction.from_attribute, instructions)),
             trips,
-            reuse,
+            *rest,
         )
 
     def to_text(self) -> str:

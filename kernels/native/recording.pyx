@@ -25,7 +25,7 @@ from tagflow.kernels.cpu.arrays cimport (
 )
 from tagflow.kernels.cpu.elements cimport Elements
 from tagflow.kernels.cpu.product_sum cimport ProductSum
-from tagflow.kernels.cpu.ufuncs cimport all_scalars, run_arrays, run_scalars
+from tagflow.kernels.cpu.ufuncs cimport all_scalars, loop_in, run_arrays, run_scalars
 from tagflow.kernels.native.compiled cimport (
     ADD_PRODUCT, COMPUTE, COUNT, GET, JUMP, MOVE, NEST, PUSH, PUT, READ, READ_NESTED, UNLESS, CompiledProgram,
     Instruction,
@@ -33,7 +33,7 @@ from tagflow.kernels.native.compiled cimport (
 from tagflow.kernels.native.moving cimport record_move, straighten
 from tagflow.kernels.native.run cimport (
     ADD_ONE, APPLY, END, GO, GO_BACK, GO_TO, GO_UNLESS, GUARD_DIVISOR, GUARD_EXPONENT, WORK, WORK_TO, Refusal,
-    Register, Run, Step, add_step, data_of, is_element, new_cell, type_of,
+    Register, Run, Step, add_step, data_of, is_element, new_cell, pass_guard, type_of,
 )
 from tagflow.kernels.native.saving cimport record_push, record_read
 from tagflow.kernels.native.nesting cimport record_nest
@@ -86,6 +86,8 @@ cdef int _open(Run run, const Value* inputs) except -1:
     cdef Register* register
     cells = cnp.PyArray_ZEROS(1, &count, cnp.NPY_UINT64, 0)
     hold(&run.held, &run.cells, object_value(<PyObject*>cells))
+    run.execution.cells = <uint64_t*>cnp.PyArray_DATA(cells)
+    run.viewed = <char*>run.arena.take(count, 1)
     for i in range(program.num_inputs):
         _bring_in(run, &run.registers[program.inputs[i]], inputs[i])
     for number, value in program.program.constants.items():
@@ -120,11 +122,11 @@ cdef int _record_all(Run run) except -1:
     cdef Value* inputs = <Value*>run.arena.take(program.table.most_inputs, sizeof(Value))
     cdef Value* outputs = <Value*>run.arena.take(program.table.most_outputs, sizeof(Value))
     cdef Instruction* each
-    cdef int i, k
+    cdef int i, k, start
     cdef Step* step
     for i in range(program.num_instructions):
         each = &program.instructions[i]
-        first[i] = run.num_steps
+        first[i] = start = run.num_steps
         if each.code == COMPUTE:
             _compute(run, each, inputs, outputs)
         elif each.code == MOVE:
@@ -145,6 +147,8 @@ cdef int _record_all(Run run) except -1:
             add_step(run, ADD_ONE).operands[0] = run.registers[each.outputs[0]].cell
         else:
             _jump(run, each, i)
+        for k in range(start, run.num_steps):
+            run.steps[k].instruction = i
     first[program.num_instructions] = run.num_steps
     add_step(run, END)
     for i in range(run.num_steps):
@@ -232,7 +236,7 @@ cdef int _guard(Run run, Instruction* each) except -1:
     if power and not type.is_signed:
         return 0
     step = add_step(run, GUARD_EXPONENT if power else GUARD_DIVISOR)
-    step.operands[0], step.count, step.strides[0] = data_of(register), 1, type.itemsize
+    step.operands[0], step.count, step.strides[0], step.act = data_of(register), 1, type.itemsize, pass_guard
     if not is_element(register):
         step.count = PyArray_SIZE(array_in(register.value))
         if not is_plain(array_in(register.value)):
@@ -299,7 +303,13 @@ cdef Value _as_input(Run run, int number) except *:
     cdef ArrayObject* cells = array_in(run.cells)
     if register.value.form == EMPTY:
         new_view(&run.held, type_of(run, number), cells, register.cell, 0, NULL, &register.value)
+        _view(run, register.cell)
     return register.value
+
+
+cdef inline void _view(Run run, char* cell) noexcept:
+    """Note that a kernel sees a cell as an array, so that what it leaves may read or write there."""
+    run.viewed[(cell - <char*>run.execution.cells) // sizeof(uint64_t)] = True
 
 
 cdef bint _box(Run run, const Instruction* each, Value* inputs) except -1:
@@ -312,6 +322,7 @@ cdef bint _box(Run run, const Instruction* each, Value* inputs) except -1:
         if inputs[k].form == SCALAR and not each.reads >> k & 1:
             cell = new_cell(run)
             (<uint64_t*>cell)[0] = inputs[k].bits
+            _view(run, cell)
             boxed = empty()
             new_view(&run.held, type_of(run, each.inputs[k]), array_in(run.cells), cell, 0, NULL, &boxed)
             run.kept.append(<object>pointer(boxed))
@@ -419,7 +430,10 @@ cdef int _keep_work(Run run, Instruction* each, Work* work) except -1:
     if work.cost >= LONG_STEP and work.parts > 1:
         raise Refusal(f"{_name(each)}: {_type(run, each)} takes long enough for several cores")
     memcpy(arguments, work.arguments, sizeof(work.arguments))
-    step.compute, step.arguments, step.operands[0] = work.compute, arguments, first.cell
+    if loop_in(work.compute, arguments, &step.loop, &step.data, &step.count, step.operands, step.strides):
+        step.code = APPLY
+    else:
+        step.compute, step.arguments, step.operands[0] = work.compute, arguments, first.cell
     if work.kept != NULL:
         run.kept.append(<object>work.kept)
     return 0

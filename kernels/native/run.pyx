@@ -1,14 +1,19 @@
 """One run of a native program."""
 
+from libc.stdint cimport int32_t, int64_t, uint64_t
 from libc.stdlib cimport free, realloc
-from libc.string cimport memset
+from libc.string cimport memcpy, memset
 
 from tagflow.kernels.core.arena cimport Arena
+from tagflow.kernels.core.clock cimport nanoseconds
+from tagflow.kernels.core.table cimport DECLINED, RESULT
 from tagflow.kernels.core.values cimport drop
 from tagflow.kernels.native.compiled cimport CompiledProgram
 
 cdef enum:
     MOST_BYTES = 1 << 22  # that a step copies
+    MOST_SLOTS = 0x7FFFFFFF  # of a series
+    LOOK = 20000  # nanoseconds between two looks at the clock, about
 
 
 cdef class Refusal(Exception):
@@ -52,3 +57,131 @@ cdef size_t checked(size_t size) except? 0:
     if size > MOST_BYTES:
         raise Refusal("large arrays are copied in each iteration")
     return size
+
+
+cdef void go(Execution* x, int64_t time) noexcept nogil:
+    """Run for some nanoseconds, about, or to the end."""
+    cdef int64_t now = nanoseconds()
+    cdef int64_t end = now + time
+    cdef int64_t before
+    cdef int64_t begun = now
+    x.status = SUSPENDED
+    while x.status == SUSPENDED and now < end:
+        x.left = x.stride
+        if x.code != NULL:
+            x.status = x.code(x.steps, x.cells, x)
+        else:
+            _walk(x)
+        before, now = now, nanoseconds()
+        x.stride = max(1, min(2 * x.stride, x.stride * LOOK // max(now - before, 1)))
+    x.spent += now - begun
+
+
+cdef inline void _walk(Execution* x) noexcept nogil:
+    """Walk over the steps until they end, or have gone back often enough."""
+    cdef int64_t left = x.left
+    cdef Verdict verdict
+    cdef Step* step = &x.steps[x.at]
+    while True:
+        if step.code == APPLY:
+            step.loop(step.operands, &step.count, step.strides, step.data)
+            step += 1
+        elif step.code == WORK or step.code == WORK_TO:
+            step.compute(step.arguments, 0, 1)
+            if step.arguments[DECLINED]:
+                x.status = GAVE_UP
+                return
+            if step.code == WORK_TO:
+                (<uint64_t*>step.operands[0])[0] = step.arguments[RESULT]
+            step += 1
+        elif step.code == COPY_8:
+            (<uint64_t*>step.operands[0])[0] = (<const uint64_t*>step.operands[1])[0]
+            step += 1
+        elif step.code == COPY:
+            memcpy(step.operands[0], step.operands[1], step.count)
+            step += 1
+        elif step.code == GO_UNLESS:
+            if step.operands[0][0]:
+                step += 1
+            else:
+                step.count += 1
+                step = &x.steps[step.target]
+        elif step.code == GO_BACK:
+            step.count += 1
+            step = &x.steps[step.target]
+            left -= 1
+            if left == 0:
+                x.at, x.status = <int>(step - x.steps), SUSPENDED
+                return
+        elif step.code == PUSH_ROW:
+            verdict = push_row(step)
+            if verdict != YES:
+                x.at, x.status = <int>(step - x.steps), GAVE_UP if verdict == NO else NO_ROOM
+                return
+            step += 1
+        elif step.code == CALL:
+            verdict = step.act(step)
+            if verdict != YES:
+                x.at, x.status = <int>(step - x.steps), GAVE_UP if verdict == NO else NO_ROOM
+                return
+            step += 1
+        elif step.code == ADD_ONE:
+            (<int64_t*>step.operands[0])[0] += 1
+            step += 1
+        elif step.code == GO:
+            step = &x.steps[step.target]
+        elif step.code == GO_TO:
+            step = &x.steps[step.targets[_chosen(step)]]
+        elif step.code == END:
+            x.status = DONE
+            return
+        elif pass_guard(step) == NO:
+            x.status = GAVE_UP
+            return
+        else:
+            step += 1
+
+
+cdef Verdict push_row(const Step* step) noexcept nogil:
+    """Write a row, once there is room for it; say no if no series has such a slot."""
+    cdef Writer* writer = <Writer*>step.operands[0]
+    cdef int64_t index = (<const int64_t*>step.operands[2])[0]
+    cdef Block* block
+    if not 0 <= index < MOST_SLOTS:
+        return NO
+    while 0 < writer.at and index < writer.blocks[writer.at - 1].first + writer.blocks[writer.at - 1].rows:
+        writer.at -= 1
+    while writer.at < writer.num_blocks:
+        block = &writer.blocks[writer.at]
+        if index < block.first + block.rows:
+            memcpy(block.data + (index - block.first) * step.count, step.operands[1], step.count)
+            block.is_written[index - block.first] = True
+            return YES
+        writer.at += 1
+    return LATER
+
+
+cdef inline int _chosen(const Step* step) noexcept nogil:
+    """Return the number of the target that a bool (count = 1) or an int32 chooses; the last where there is none."""
+    cdef int64_t chosen = step.operands[0][0] if step.count == 1 else (<const int32_t*>step.operands[0])[0]
+    return <int>chosen if 0 <= chosen < step.num_targets else step.num_targets - 1
+
+
+cdef Verdict pass_guard(const Step* step) noexcept nogil:
+    """Say no if one of the integers of a guard is zero, or negative."""
+    cdef npy_intp i
+    cdef bint divisor = step.code == GUARD_DIVISOR
+    cdef npy_intp size = step.strides[0]
+    cdef int64_t value = 0
+    for i in range(step.count):
+        if size == 8:
+            value = (<const int64_t*>step.operands[0])[i]
+        elif size == 4:
+            value = (<const int32_t*>step.operands[0])[i]
+        elif size == 2:
+            value = (<const short*>step.operands[0])[i]
+        else:
+            value = (<const signed char*>step.operands[0])[i]
+        if value == 0 if divisor else value < 0:
+            return NO
+    return YES

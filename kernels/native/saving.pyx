@@ -19,7 +19,7 @@ from tagflow.kernels.cpu.arrays cimport (
 from tagflow.kernels.native.compiled cimport READ_NESTED, Instruction
 from tagflow.kernels.native.run cimport (
     CALL, NO, PUSH_ROW, YES, Refusal, Register, Run, Step, Verdict, Writer, add_step, checked, data_of, is_element,
-    new_cell, type_of,
+    new_cell, push_row, type_of,
 )
 from tagflow.kernels.scheduler.series cimport Block, Series
 
@@ -55,6 +55,7 @@ cdef int record_push(Run run, const Instruction* each) except -1:
     run.writers.append(<uint64_t>writer)
     run.shapes.append((each.inputs[0], _like(run, each.inputs[0])))
     step = add_step(run, PUSH_ROW)
+    step.act = push_row
     step.operands[0], step.operands[1] = <char*>writer, data_of(source)
     step.operands[2], step.count = data_of(&run.registers[each.inputs[1]]), checked(_row_bytes(run, each.inputs[0]))
     _add_blocks(run, len(run.written) - 1, run.trips)

@@ -1,8 +1,8 @@
-"""Settings for tests that are about fast paths: all of them on, whatever ``TAGFLOW_OFF`` says."""
+"""Settings for tests that are about fast paths: all of them on, whatever ``TAGFLOW_OFF`` says, and from the first run on."""
 
 from tagflow.base.settings import FAST_PATHS, Settings
 
-ON = Settings(**{name: Settings.__dataclass_fields__[name].default for name in FAST_PATHS})
+ON = Settings(**{name: Settings.__dataclass_fields__[name].default for name in FAST_PATHS}, llvm_seconds=0)
 
 # Those of tests that look at what the step machine does with loops: none is a native program.
 MACHINE = Settings(straight=False)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -91,6 +93,7 @@ class _Translator:
             tuple(self.instructions),
             self.trips(),
             self.settings.reuse,
+            self.settings.llvm_seconds if self.settings.llvm and _has_llvm() else None,
         )
         return program, self.captures
 
@@ -386,6 +389,12 @@ class _Translator:
                 self.saved.setdefault(saved.value, []).extend(self.saved.pop(tensor))
                 if not op.regions[saved.branch].encloses(saved.value.region):
                     raise NotNative(op, "saves in a branch what is made in front of it")
+
+
+@cache
+def _has_llvm() -> bool:
+    """Whether LLVM is installed, which is not loaded before a loop wants it."""
+    return find_spec("llvmlite") is not None
 
 
 def _computation(op: Operation) -> Computation:

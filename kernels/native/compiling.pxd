@@ -1,0 +1,5 @@
+"""Machine code for runs."""
+
+from tagflow.kernels.native.run cimport Run
+
+cdef int use_code(Run run) except -1

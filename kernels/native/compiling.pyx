@@ -1,0 +1,46 @@
+"""Machine code for runs: which they share, and when it is made.
+
+Code takes over between two slices, wherever the steps are suspended then. Runs with the same signature share code.
+"""
+
+from libc.stdint cimport uint64_t
+
+from tagflow.kernels.native.jit import Compilation
+
+from tagflow.kernels.native.compiled cimport CompiledProgram
+from tagflow.kernels.native.listing cimport signature_of, steps_of
+from tagflow.kernels.native.listing import LAYOUT
+from tagflow.kernels.native.run cimport Code, Run
+
+cdef enum:
+    MOST_SIGNATURES = 8  # of a program; others run step by step
+
+
+cdef int use_code(Run run) except -1:
+    """Have a run go on as machine code, if there is some for its steps; have that be made if the program runs long."""
+    cdef CompiledProgram program = run.program
+    cdef object after = program.program.compile_after
+    if after is None or run.execution.code != NULL:
+        return 0
+    program.spent += run.execution.spent
+    run.execution.spent = 0
+    if run.compilation is None and program.spent >= 1e9 * <double>after:
+        run.compilation = _compilation_for(run)
+    if run.compilation is not None:
+        run.execution.code = <Code><uint64_t>run.compilation.address
+    return 0
+
+
+cdef object _compilation_for(Run run):
+    """Return what runs with the steps of this one share, or None for one too many."""
+    cdef CompiledProgram program = run.program
+    cdef bytes signature = signature_of(run)
+    for known, compilation in program.compilations:
+        if known == signature:
+            return compilation
+    if len(program.compilations) == MOST_SIGNATURES:
+        return None
+    compilation = Compilation(program.program.name, steps_of(run), LAYOUT)
+    program.compilations.append((signature, compilation))
+    compilation.begin(at_once=program.program.compile_after == 0)
+    return compilation
