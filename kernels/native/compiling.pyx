@@ -5,7 +5,7 @@ Code takes over between two slices, wherever the steps are suspended then. Runs 
 
 from libc.stdint cimport uint64_t
 
-from tagflow.kernels.native.jit import Compilation
+from tagflow.kernels.native.jit.compilation import Compilation
 
 from tagflow.kernels.native.compiled cimport CompiledProgram
 from tagflow.kernels.native.listing cimport signature_of, steps_of

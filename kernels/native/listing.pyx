@@ -9,19 +9,22 @@ from libc.stdint cimport int64_t, uint8_t, uint64_t
 from libc.string cimport memcpy, memset
 from numpy cimport npy_intp
 
-from tagflow.kernels.native.emit import Layout, ListedStep, Product as ListedProduct
+from tagflow.kernels.native.jit.listed import Layout, ListedStep, Product as ListedProduct
 from tagflow.kernels.native.run import StepCode as Codes
 
 from tagflow.kernels.core.table cimport DECLINED, RESULT
 from tagflow.kernels.cpu.linear cimport Product, product_in
 from tagflow.kernels.native.compiled cimport COMPUTE, Instruction
-from tagflow.kernels.native.run cimport (
-    APPLY, GO_BACK, GO_UNLESS, MOST_OPERANDS, WORK, WORK_TO, Execution, Run, Step,
-)
+from tagflow.kernels.native.run cimport GO_BACK, GO_UNLESS, MOST_OPERANDS, Execution, Register, Run, Step
 
 cdef extern from "Python.h":
     object PyBytes_FromStringAndSize(const char*, Py_ssize_t)
     char* PyBytes_AS_STRING(object)
+
+
+cdef enum:  # as in jit/listed.py
+    CONSTANT = -2
+    ELSEWHERE = -1
 
 
 cdef struct Traits:  # of a step; pointers only tell functions apart
@@ -29,7 +32,7 @@ cdef struct Traits:  # of a step; pointers only tell functions apart
     int instruction
     int target
     int num_targets
-    int cells[MOST_OPERANDS]  # numbers; -1 for another address, or none
+    int cells[MOST_OPERANDS]  # as `_cell`
     npy_intp count
     npy_intp strides[MOST_OPERANDS]
     uint64_t functions[4]
@@ -83,10 +86,13 @@ cdef int _describe(Run run, const Step* step, Traits* traits) noexcept:
 
 
 cdef inline int _cell(Run run, const char* address) noexcept:
-    """Return the number of the cell at an address, or -1."""
+    """Return the number of the cell at an address; of a register's own element `CONSTANT`, else `ELSEWHERE`."""
     cdef int64_t distance = address - <char*>run.execution.cells
+    cdef char* registers = <char*>run.registers
+    if registers <= address < registers + run.program.num_registers * sizeof(Register):
+        return CONSTANT
     if not 0 <= distance < <int64_t>(run.used * sizeof(uint64_t)) or run.viewed[distance // sizeof(uint64_t)]:
-        return -1
+        return ELSEWHERE
     return <int>(distance // sizeof(uint64_t))
 
 
@@ -128,7 +134,7 @@ LAYOUT = Layout(
     step=sizeof(Step),
     operands=<size_t>&_step.operands,
     strides=<size_t>&_step.strides,
-    count=<size_t>&_step.count,
+    amount=<size_t>&_step.count,
     loop=<size_t>&_step.loop,
     data=<size_t>&_step.data,
     compute=<size_t>&_step.compute,

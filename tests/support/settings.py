@@ -1,4 +1,4 @@
-"""Settings for tests that are about fast paths: all of them on, whatever ``TAGFLOW_OFF`` says, and from the first run on."""
+"""Settings for tests that are about fast paths: all on, whatever ``TAGFLOW_OFF`` says, and from the first run on."""
 
 from tagflow.base.settings import FAST_PATHS, Settings
 

@@ -1,0 +1,1 @@
+"""Steps of native programs as machine code."""

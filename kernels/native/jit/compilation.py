@@ -1,0 +1,99 @@
+"""Machine code for the steps of runs, by LLVM, which is an extra: ``pip install tagflow[jit]``."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from functools import cache
+from typing import Any
+
+from .emit import emit
+from .listed import Layout, ListedStep
+
+_logger = logging.getLogger("tagflow")
+
+
+class Compilation:
+    """The code for runs with one signature: not there yet, there, or never.
+
+    Parameters
+    ----------
+    name : str
+        Of the loop.
+    steps : list of ListedStep
+    layout : Layout
+
+    Attributes
+    ----------
+    address : int
+        Of the code; 0 until it is there.
+    """
+
+    def __init__(self, name: str, steps: list[ListedStep], layout: Layout) -> None:
+        self.address = 0
+        self._name = name
+        self._steps = steps
+        self._layout = layout
+        self._engine: Any = None  # owns the code
+
+    def begin(self, at_once: bool) -> None:
+        """Compile, now or on a thread of the event loop's."""
+        if at_once:
+            self.compile()
+        else:
+            asyncio.get_running_loop().run_in_executor(None, self.compile)
+
+    def compile(self) -> None:
+        """Compile; if that fails, the steps are walked over as before."""
+        begun = time.perf_counter()
+        try:
+            self._engine = load(build(emit(self._steps, self._layout)))
+            self.address = self._engine.get_function_address("run")
+        except Exception:
+            _logger.warning("%s can not be compiled and runs step by step", self._name, exc_info=True)
+            return
+        _logger.debug("%s compiled by LLVM in %.3f s", self._name, time.perf_counter() - begun)
+
+
+def build(text: str) -> bytes:
+    """Return an object file for a module of LLVM's intermediate representation."""
+    llvm = _llvm()
+    module = llvm.parse_assembly(text)
+    module.verify()
+    machine = _machine()
+    passes = llvm.create_new_function_pass_manager()  # those that matter here, in a quarter of the time of level 1
+    passes.add_sroa_pass()
+    passes.add_instruction_combine_pass()
+    passes.add_simplify_cfg_pass()
+    builder = llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options())
+    passes.run(module.get_function("run"), builder)
+    code: bytes = machine.emit_object(module)
+    return code
+
+
+def load(code: bytes) -> Any:
+    """Return an engine with the code of an object file, which lives as long as the engine."""
+    llvm = _llvm()
+    engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), _machine())
+    engine.add_object_file(llvm.ObjectFileRef.from_data(code))
+    engine.finalize_object()
+    return engine
+
+
+@cache
+def _llvm() -> Any:
+    """Return LLVM, which takes a moment to be loaded: once a process, when a loop wants it."""
+    import llvmlite.binding as llvm
+
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    return llvm
+
+
+def _machine() -> Any:
+    """Return what compiles for this processor."""
+    llvm = _llvm()
+    return llvm.Target.from_triple(llvm.get_process_triple()).create_target_machine(
+        cpu=llvm.get_host_cpu_name(), features=llvm.get_host_cpu_features().flatten(), opt=2, jit=True
+    )

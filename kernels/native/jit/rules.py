@@ -1,0 +1,201 @@
+"""What inner loops compute of an element, or of a vector of elements, as LLVM's intermediate representation.
+
+A rule returns None where it says nothing of such elements; then the inner loop is called. Results are those of the
+inner loops to the last bit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from .listed import ListedStep
+from .types import Value, element_of, is_float, lanes_of, like, size_of, zero
+from .writer import Writer
+
+_Rule = Callable[[Writer, Sequence[Value], str, bool], "Value | None"]
+
+
+def _binary(floats: str | None = None, integers: str | None = None) -> _Rule:
+    def rule(to: Writer, values: Sequence[Value], type_: str, signed: bool) -> Value | None:
+        text = floats if is_float(type_) else integers
+        if text is None or values[0].type != type_:
+            return None
+        return to.let(type_, f"{text} {values[0]}, {values[1].name}")
+
+    return rule
+
+
+def _compare(floats: str, signed_test: str, unsigned_test: str) -> _Rule:
+    def rule(to: Writer, values: Sequence[Value], type_: str, signed: bool) -> Value:
+        test = f"icmp {signed_test if signed else unsigned_test}"
+        if is_float(values[0].type):
+            test = f"fcmp {floats}"
+        truth = to.let(like("i1", type_), f"{test} {values[0]}, {values[1].name}")
+        return to.let(type_, f"zext {truth} to {type_}")
+
+    return rule
+
+
+def _of_floats(name: str) -> _Rule:
+    def rule(to: Writer, values: Sequence[Value], type_: str, signed: bool) -> Value | None:
+        return to.call(type_, name, *values) if is_float(type_) else None
+
+    return rule
+
+
+def _extreme(name: str) -> _Rule:
+    """Of integers; which of two zeros or NaNs it is the inner loops know."""
+
+    def rule(to: Writer, values: Sequence[Value], type_: str, signed: bool) -> Value | None:
+        return to.call(type_, ("s" if signed else "u") + name, *values) if not is_float(type_) else None
+
+    return rule
+
+
+def _negative(to: Writer, values: Sequence[Value], type_: str, signed: bool) -> Value:
+    if is_float(type_):
+        return to.let(type_, f"fneg {values[0]}")
+    return to.let(type_, f"sub {type_} {zero(type_)}, {values[0].name}")
+
+
+def _absolute(to: Writer, values: Sequence[Value], type_: str, signed: bool) -> Value | None:
+    if is_float(type_):
+        return to.call(type_, "fabs", *values)
+    return to.call(type_, "abs", *values, more=", i1 false") if signed else None
+
+
+def _square(to: Writer, values: Sequence[Value], type_: str, signed: bool) -> Value | None:
+    return _binary("fmul", "mul")(to, [values[0], values[0]], type_, signed)
+
+
+def _squared_difference(to: Writer, values: Sequence[Value], type_: str, signed: bool) -> Value | None:
+    difference = _binary("fsub")(to, values, type_, signed)
+    return difference and _square(to, [difference], type_, signed)
+
+
+def _logical(text: str) -> _Rule:
+    """Of truth values."""
+
+    def rule(to: Writer, values: Sequence[Value], type_: str, signed: bool) -> Value | None:
+        if any(v.type != type_ for v in values):
+            return None
+        truths = [to.let(like("i1", v.type), f"icmp ne {v}, {zero(v.type)}") for v in values]
+        truth = to.let(truths[0].type, f"{text} {truths[0]}, {truths[-1].name}")
+        return to.let(type_, f"zext {truth} to {type_}")
+
+    return rule
+
+
+def _logical_not(to: Writer, values: Sequence[Value], type_: str, signed: bool) -> Value | None:
+    if values[0].type != type_:
+        return None
+    truth = to.let(like("i1", type_), f"icmp eq {values[0]}, {zero(type_)}")
+    return to.let(type_, f"zext {truth} to {type_}")
+
+
+def _is_nan(to: Writer, values: Sequence[Value], type_: str, signed: bool) -> Value | None:
+    return _compare("uno", "", "")(to, [values[0], values[0]], type_, signed) if is_float(values[0].type) else None
+
+
+def _where(to: Writer, values: Sequence[Value], type_: str, signed: bool) -> Value:
+    truth = to.let(like("i1", values[0].type), f"icmp ne {values[0]}, {zero(values[0].type)}")
+    return to.let(type_, f"select {truth}, {values[1]}, {values[2]}")
+
+
+def _cast(to: Writer, values: Sequence[Value], type_: str, signed: bool) -> Value | None:
+    """From integers and truth values, and between floating-point types."""
+    (value,) = values
+    source, target = element_of(value.type), element_of(type_)
+    if source == target:
+        return value
+    if is_float(source):
+        if not is_float(target):
+            return None  # C does not say which one it is of a number that is too large
+        return to.let(type_, f"{'fpext' if target == 'double' else 'fptrunc'} {value} to {type_}")
+    if is_float(target):
+        return to.let(type_, f"{'sitofp' if signed else 'uitofp'} {value} to {type_}")
+    how = "trunc" if size_of(target) < size_of(source) else "sext" if signed else "zext"
+    return to.let(type_, f"{how} {value} to {type_}")
+
+
+def _floor(gives_rest: bool) -> _Rule:
+    """Divide integers, none of which is zero, to the floor."""
+
+    def rule(to: Writer, values: Sequence[Value], type_: str, signed: bool) -> Value | None:
+        if is_float(values[0].type):
+            return None
+        if not signed:
+            return _binary(None, "urem" if gives_rest else "udiv")(to, values, type_, signed)
+        return _floor_signed(to, *values, type_, gives_rest)
+
+    return rule
+
+
+def _floor_signed(to: Writer, x: Value, y: Value, type_: str, gives_rest: bool) -> Value:
+    truth, nothing = like("i1", type_), zero(type_)
+    one = to.splat(Value("1", element_of(type_)), lanes_of(type_))
+    minus_one = to.let(type_, f"sub {type_} {nothing}, {one.name}")
+    by_minus_one = to.let(truth, f"icmp eq {y}, {minus_one.name}")  # the processor traps where that overflows
+    divisor = to.let(type_, f"select {by_minus_one}, {one}, {y}")
+    rest = to.let(type_, f"srem {x}, {divisor.name}")
+    left = to.let(truth, f"icmp ne {rest}, {nothing}")
+    sign = to.let(truth, f"icmp slt {to.let(type_, f'xor {rest}, {y.name}')}, {nothing}")
+    adjusts = to.let(truth, f"and {left}, {sign.name}")
+    if gives_rest:
+        adjusted = to.let(type_, f"add {rest}, {y.name}")
+        rest = to.let(type_, f"select {adjusts}, {adjusted}, {rest}")
+        return to.let(type_, f"select {by_minus_one}, {type_} {nothing}, {rest}")
+    quotient = to.let(type_, f"sdiv {x}, {divisor.name}")
+    less = to.let(type_, f"sub {quotient}, {one.name}")
+    quotient = to.let(type_, f"select {adjusts}, {less}, {quotient}")
+    negated = to.let(type_, f"sub {type_} {nothing}, {x.name}")
+    return to.let(type_, f"select {by_minus_one}, {negated}, {quotient}")
+
+
+_RULES: dict[str, _Rule] = {
+    "add": _binary("fadd", "add"),
+    "subtract": _binary("fsub", "sub"),
+    "multiply": _binary("fmul", "mul"),
+    "divide": _binary("fdiv"),
+    "bitwise_and": _binary(None, "and"),
+    "bitwise_or": _binary(None, "or"),
+    "bitwise_xor": _binary(None, "xor"),
+    "negative": _negative,
+    "absolute": _absolute,
+    "square": _square,
+    "sqrt": _of_floats("sqrt"),
+    "floor": _of_floats("floor"),
+    "ceil": _of_floats("ceil"),
+    "trunc": _of_floats("trunc"),
+    "rint": _of_floats("rint"),
+    "maximum": _extreme("max"),
+    "minimum": _extreme("min"),
+    "equal": _compare("oeq", "eq", "eq"),
+    "not_equal": _compare("une", "ne", "ne"),
+    "less": _compare("olt", "slt", "ult"),
+    "less_equal": _compare("ole", "sle", "ule"),
+    "greater": _compare("ogt", "sgt", "ugt"),
+    "greater_equal": _compare("oge", "sge", "uge"),
+    "logical_and": _logical("and"),
+    "logical_or": _logical("or"),
+    "logical_xor": _logical("xor"),
+    "logical_not": _logical_not,
+    "isnan": _is_nan,
+    "Where": _where,
+    "Cast": _cast,
+    "FloorDiv": _floor(gives_rest=False),
+    "FloorMod": _floor(gives_rest=True),
+    "SquaredDifference": _squared_difference,
+}
+_OF_TRUTH_VALUES = frozenset(name for name in _RULES if name.startswith(("logical_", "bitwise_", "equal", "not_equal")))
+_OF_MIXED = frozenset(("Where", "Cast"))
+
+
+def rule_of(step: ListedStep) -> _Rule | None:
+    """Return what computes the elements of an inner loop, or None where that is the loop itself."""
+    inputs = step.dtypes[:-1]
+    if step.name in _OF_MIXED:
+        return _RULES[step.name]
+    if len(set(inputs)) != 1 or (inputs[0].kind == "b" and step.name not in _OF_TRUTH_VALUES):
+        return None
+    return _RULES.get(step.name)

@@ -1,0 +1,86 @@
+"""Instructions of LLVM's intermediate representation, written one after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from .types import Value, element_of, is_float, size_of, suffix, vector_of
+
+
+class Writer:
+    """The lines of a function.
+
+    Attributes
+    ----------
+    lines : list of str
+    intrinsics : set of str
+        Declarations of the intrinsic functions that it calls.
+    """
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self.intrinsics: set[str] = set()
+        self.count = 0  # names given
+
+    def add(self, line: str) -> None:
+        """Write an instruction."""
+        self.lines.append("  " + line)
+
+    def let(self, type_: str, text: str) -> Value:
+        """Write an instruction with a result."""
+        self.count += 1
+        name = f"%v{self.count}"
+        self.add(f"{name} = {text}")
+        return Value(name, type_)
+
+    def call(self, type_: str, name: str, *values: Value, more: str = "") -> Value:
+        """Call an intrinsic function of vectors or elements of a type."""
+        ending = suffix(type_)
+        arguments = ", ".join(map(str, values)) + more
+        declared = ", ".join([v.type for v in values] + ["i1"] * bool(more))
+        self.intrinsics.add(f"{type_} @llvm.{name}.{ending}({declared})")
+        return self.let(type_, f"call {type_} @llvm.{name}.{ending}({arguments})")
+
+    def to_bits(self, value: Value) -> Value:
+        """Return the eight bytes that a cell holds for an element."""
+        if is_float(value.type):
+            bits = f"i{8 * size_of(value.type)}"
+            value = self.let(bits, f"bitcast {value} to {bits}")
+        return value if value.type == "i64" else self.let("i64", f"zext {value} to i64")
+
+    def from_bits(self, value: Value, type_: str) -> Value:
+        """Return the element that eight bytes of a cell hold."""
+        bits = f"i{8 * size_of(type_)}"
+        if bits != "i64":
+            value = self.let(bits, f"trunc {value} to {bits}")
+        return value if bits == type_ else self.let(type_, f"bitcast {value} to {type_}")
+
+    def load(self, pointer: Value, type_: str, at: int, lanes: int) -> Value:
+        """Load elements that lie side by side."""
+        place = self.let("ptr", f"getelementptr {type_}, {pointer}, i64 {at}")
+        vector = vector_of(type_, lanes)
+        return self.let(vector, f"load {vector}, {place}, align {size_of(type_)}")
+
+    def store(self, pointer: Value, value: Value, at: int) -> None:
+        """Store elements side by side."""
+        element = element_of(value.type)
+        place = self.let("ptr", f"getelementptr {element}, {pointer}, i64 {at}")
+        self.add(f"store {value}, {place}, align {size_of(element)}")
+
+    def splat(self, value: Value, lanes: int) -> Value:
+        """Return an element as often as there are lanes."""
+        if lanes == 1:
+            return value
+        vector = vector_of(value.type, lanes)
+        one = self.let(vector, f"insertelement {vector} poison, {value}, i64 0")
+        return self.pick(one, [0] * lanes)
+
+    def pick(self, value: Value, lanes: Sequence[int]) -> Value:
+        """Return some lanes of a vector; one alone as an element."""
+        if "x" not in value.type:
+            return self.splat(value, len(lanes))
+        if len(lanes) == 1:
+            return self.let(element_of(value.type), f"extractelement {value}, i64 {lanes[0]}")
+        mask = ", ".join(f"i32 {lane}" for lane in lanes)
+        text = f"shufflevector {value}, {value.type} poison, <{len(lanes)} x i32> <{mask}>"
+        return self.let(vector_of(element_of(value.type), len(lanes)), text)

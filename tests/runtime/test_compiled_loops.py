@@ -1,0 +1,167 @@
+"""Loops as machine code: the same bits as inner loops give, and what happens when there is no code."""
+
+import logging
+import subprocess
+import sys
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import tagflow as tg
+from tagflow.kernels.native.jit import compilation
+
+from tests.support.settings import MACHINE, ON
+
+pytest.importorskip("llvmlite")
+
+EDGES = {
+    "float32": [0.0, -0.0, 1.5, -2.25, np.inf, -np.inf, np.nan, 1e-45, 3e38, -1e-30, 0.1, 7.0],
+    "float64": [0.0, -0.0, 1.5, -2.25, np.inf, -np.inf, np.nan, 5e-324, 1e308, -1e-300, 0.1, 7.0],
+    "int8": [0, 1, -1, 127, -128, 5, -7, 64],
+    "int32": [0, 1, -1, 2**31 - 1, -(2**31), 5, -7, 1 << 20],
+    "int64": [0, 1, -1, 2**63 - 1, -(2**63), 5, -7, 1 << 40],
+    "uint8": [0, 1, 255, 128, 5, 7],
+    "uint32": [0, 1, 2**32 - 1, 2**31, 5, 7],
+    "bool": [True, False],
+}
+FLOATS, INTEGERS = ("float32", "float64"), ("int8", "int32", "int64", "uint8", "uint32")
+NUMBERS = (*FLOATS, *INTEGERS)
+CAST = (*FLOATS, "int32", "int64", "bool")
+SIGNED = (*FLOATS, "int8", "int32", "int64")
+
+OPERATIONS = {
+    "add": (lambda x, y: x + y, NUMBERS),
+    "subtract": (lambda x, y: x - y, NUMBERS),
+    "multiply": (lambda x, y: x * y, NUMBERS),
+    "divide": (lambda x, y: x / y, FLOATS),
+    "floor_divide": (lambda x, y: x // tg.where(y == 0, tg.ones_like(y), y), NUMBERS),
+    "remainder": (lambda x, y: x % tg.where(y == 0, tg.ones_like(y), y), NUMBERS),
+    "maximum": (tg.maximum, NUMBERS),
+    "minimum": (tg.minimum, NUMBERS),
+    "less": (lambda x, y: x < y, NUMBERS),
+    "less_equal": (lambda x, y: x <= y, NUMBERS),
+    "greater": (lambda x, y: x > y, NUMBERS),
+    "greater_equal": (lambda x, y: x >= y, NUMBERS),
+    "equal": (lambda x, y: x == y, (*NUMBERS, "bool")),
+    "not_equal": (lambda x, y: x != y, (*NUMBERS, "bool")),
+    "negative": (lambda x, y: -x, SIGNED),
+    "absolute": (lambda x, y: abs(x), SIGNED),
+    "square": (lambda x, y: tg.square(x), NUMBERS),
+    "sqrt": (lambda x, y: tg.sqrt(x), FLOATS),
+    "floor": (lambda x, y: tg.floor(x), FLOATS),
+    "ceil": (lambda x, y: tg.ceil(x), FLOATS),
+    "round": (lambda x, y: tg.round(x), FLOATS),
+    "isnan": (lambda x, y: tg.is_nan(x), FLOATS),
+    "squared_difference": (tg.squared_difference, FLOATS),
+    "where": (lambda x, y: tg.where(x < y, x, y), NUMBERS),
+    "logical_and": (tg.logical_and, ("bool",)),
+    "logical_or": (tg.logical_or, ("bool",)),
+    "logical_xor": (tg.logical_xor, ("bool",)),
+    "logical_not": (lambda x, y: tg.logical_not(x), ("bool",)),
+    "bitwise_and": (lambda x, y: x & y, INTEGERS),
+    "bitwise_or": (lambda x, y: x | y, INTEGERS),
+    "bitwise_xor": (lambda x, y: x ^ y, INTEGERS),
+    "to_float32": (lambda x, y: tg.cast(x, "float32"), CAST),
+    "to_float64": (lambda x, y: tg.cast(x, "float64"), CAST),
+    "to_int64": (lambda x, y: tg.cast(x, "int64"), CAST[2:]),
+    "to_int32": (lambda x, y: tg.cast(x, "int32"), CAST[2:]),
+}
+
+
+def pairs(dtype, count):
+    """Return two arrays that meet in many ways."""
+    edges = np.array(EDGES[dtype], dtype)
+    return np.resize(np.repeat(edges, len(edges)), count), np.resize(edges, count)
+
+
+async def values(graph, fetches, feeds, settings):
+    async with tg.Session(graph, settings=settings) as session:
+        found = await session.run(fetches, feeds)
+        assert {loop.limited_by == "native" for loop in session.report().loops} == {settings.straight}
+        return found
+
+
+def assert_same_bits(found, wanted):
+    """Compare arrays, zeros with their signs; any NaN equals any other."""
+    np.testing.assert_array_equal(found, wanted)
+    if found.dtype.kind == "f":
+        there = ~np.isnan(wanted)
+        np.testing.assert_array_equal(np.signbit(found)[there], np.signbit(wanted)[there])
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+async def test_elements_are_those_of_inner_loops(graph, name):
+    function, dtypes = OPERATIONS[name]
+    for dtype in dtypes:
+        fetches, feeds = [], {}
+        for shape in ((), (1,), (31,), (200,)):
+            x, y = (tg.placeholder(dtype, shape) for _ in range(2))
+            feeds |= dict(zip((x, y), (a.reshape(shape) for a in pairs(dtype, int(np.prod(shape)))), strict=True))
+            start = tg.zeros_like(function(x, y))
+            body = lambda i, x, y, _: (i + 1, y, x, function(x, y))  # noqa: E731
+            fetches.append(tg.while_loop(lambda i, *_: i < 3, body, [0, x, y, start])[3])
+        found = await values(graph, fetches, feeds, replace(ON, fuse=False))
+        for one, other in zip(found, await values(graph, fetches, feeds, MACHINE), strict=True):
+            assert_same_bits(one, other)
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("sides", [(1, 1, 1), (2, 2, 2), (4, 4, 4), (1, 8, 3), (3, 1, 5), (7, 2, 4), (2, 30, 1)])
+@pytest.mark.parametrize("transposed", [(False, False), (True, False), (False, True), (True, True)])
+async def test_small_products(graph, dtype, sides, transposed):
+    rows, inner, columns = sides
+    a = tg.placeholder(dtype, (inner, rows) if transposed[0] else (rows, inner))
+    b = tg.placeholder(dtype, (columns, inner) if transposed[1] else (inner, columns))
+    total = tg.placeholder(dtype, (rows, columns))
+
+    def body(i, a, b, sum_):
+        product = tg.matmul(a, b, transpose_a=transposed[0], transpose_b=transposed[1])
+        return i + 1, -a, b * 0.5, sum_ + product
+
+    fetched = tg.while_loop(lambda i, *_: i < 4, body, [0, a, b, total])
+    random = np.random.default_rng(0)
+    feeds = {each: random.standard_normal(each.shape).astype(dtype) for each in (a, b, total)}
+    for one, other in zip(
+        await values(graph, fetched, feeds, ON), await values(graph, fetched, feeds, MACHINE), strict=True
+    ):
+        assert_same_bits(one, other)
+
+
+async def test_code_takes_over_from_a_run_that_is_on_its_way(graph, caplog):
+    n = 3_000_000
+    total = tg.while_loop(lambda i, _: i < n, lambda i, x: (i + 1, x * 0.5 + 1.0), [0, tg.constant(0.0, "float64")])
+    with caplog.at_level(logging.DEBUG, logger="tagflow"):
+        assert await values(graph, total, {}, replace(ON, llvm_seconds=1e-4)) == [n, 2.0]
+    assert [r for r in caplog.records if "compiled by LLVM" in r.message]
+
+
+async def test_a_loop_that_runs_shortly_is_not_compiled():
+    program = """
+import sys, tagflow as tg
+with tg.Graph().as_default() as graph, tg.SyncSession(graph) as session:
+    assert session.run(tg.while_loop(lambda i: i < 10, lambda i: i + 1, [0])) == [10]
+assert not [name for name in sys.modules if name.startswith("llvmlite")]
+"""
+    subprocess.run([sys.executable, "-c", program], check=True)
+
+
+async def test_a_failing_compiler_is_said_once(graph, caplog, monkeypatch):
+    def fail(text):
+        raise RuntimeError("the compiler is ill")
+
+    monkeypatch.setattr(compilation, "build", fail)
+    y = tg.while_loop(lambda i: i < 10, lambda i: i + 1, [0])
+    async with tg.Session(graph, settings=ON) as session:
+        for _ in range(3):
+            assert await session.run(y) == [10]
+    (record,) = [r for r in caplog.records if r.levelno == logging.WARNING]
+    assert record.message == "while can not be compiled and runs step by step"
+
+
+async def test_many_signatures(graph):
+    x = tg.placeholder("float32", [None])
+    y = tg.while_loop(lambda i, _: i < 3, lambda i, x: (i + 1, x + x), [0, x])[1]
+    async with tg.Session(graph, settings=replace(ON, specialize=0)) as session:
+        for n in (*range(20), *range(20)):
+            np.testing.assert_array_equal(await session.run(y, {x: np.arange(n, dtype="f")}), 8 * np.arange(n))
