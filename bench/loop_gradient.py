@@ -61,10 +61,27 @@ def torch(case: Case, stack: AsyncExitStack) -> Step:
     return step
 
 
+def jax(case: Case, stack: AsyncExitStack) -> Step:
+    """Differentiate a compiled JAX scan."""
+    import jax
+
+    def loss(start: Any, w: Any) -> Any:
+        result, _ = jax.lax.scan(lambda a, _: (a @ w, None), start, length=case["iterations"])
+        return (result * WEIGHTS).sum()
+
+    compiled = jax.jit(jax.value_and_grad(loss, argnums=(0, 1)))
+
+    def step() -> list[np.ndarray]:
+        value, gradients = compiled(START, MATRIX)
+        return [np.asarray(v) for v in (value, *gradients)]
+
+    return step
+
+
 EXPERIMENT = Experiment(
     name="loop_gradient",
     cases=({"iterations": 2_000},),
-    engines={"tagflow": tagflow, "tf": tf, "torch": torch},
+    engines={"tagflow": tagflow, "tf": tf, "jax": jax, "torch": torch},
     metric="iterations_per_second",
     amount=lambda case: float(case["iterations"]),
 )

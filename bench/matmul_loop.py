@@ -62,10 +62,22 @@ def torch(case: Case, stack: AsyncExitStack) -> Step:
     return step
 
 
+def jax(case: Case, stack: AsyncExitStack) -> Step:
+    """Multiply in a compiled JAX loop; the matrices are arguments, so that XLA does not compute the result beforehand."""
+    import jax
+
+    def run(start: Any, w: Any) -> Any:
+        below = lambda s: s[0] < case["iterations"]  # noqa: E731
+        return jax.lax.while_loop(below, lambda s: (s[0] + 1, s[1] @ w * 0.5), (0, start))[1]
+
+    compiled = jax.jit(run)
+    return lambda: [np.asarray(compiled(START, MATRIX))]
+
+
 EXPERIMENT = Experiment(
     name="matmul_loop",
     cases=({"iterations": 20_000},),
-    engines={"tagflow": tagflow, "tf": tf, "torch": torch},
+    engines={"tagflow": tagflow, "tf": tf, "jax": jax, "torch": torch},
     metric="iterations_per_second",
     amount=lambda case: float(case["iterations"]),
 )

@@ -24,8 +24,11 @@ cdef struct Product:
     void* more_a  # where the operands go on, NULL if they end
     void* more_b
     int more_inner
+    void* packed  # b as panels; NULL if it is not packed beforehand
+    char* scratch  # room for a panel for each part, or NULL
 
 cdef const Product* product_in(Compute compute, const uint64_t* arguments) noexcept nogil
+cdef object pack_once(Compute compute, uint64_t* arguments)
 cdef void multiply_columns(
     const Table* table, ArrayObject* a, ArrayObject* b, int rows, ArrayObject* more_a, ArrayObject* more_b,
     ArrayObject* total, const void* before, Work* work) noexcept nogil

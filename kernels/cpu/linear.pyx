@@ -1,6 +1,9 @@
-"""Products of matrices by BLAS, called without NumPy around it.
+"""Products of matrices: by `product.h`, by BLAS where factors are large, and by plain loops where they are tiny.
 
-What is not two plain matrices of float32 or float64 goes through the Python kernel.
+Which of these it is depends on the sizes alone, so that a product has the same bits wherever and in however many parts it
+is computed. What is not two plain matrices of float32 or float64 goes through the Python kernel.
+
+See docs/design/0027-products.md.
 """
 
 cimport numpy as cnp
@@ -11,7 +14,7 @@ from scipy.linalg.cython_blas cimport dgemm, sgemm
 
 import numpy as np
 
-from tagflow.kernels.core.cost cimport Py_CLEAR, leave
+from tagflow.kernels.core.cost cimport Py_CLEAR, leave, take_memory
 from tagflow.kernels.core.table cimport Compute, Native, Node, Table, Work, output_type
 from tagflow.kernels.core.values cimport Counters, Value, hold
 from tagflow.kernels.cpu.arrays cimport (
@@ -22,11 +25,34 @@ from tagflow.kernels.cpu.registry cimport register
 
 cnp.import_array()
 
-cdef enum:
-    TINY = 64  # multiplications up to which a plain loop beats a call of BLAS
-    PANEL = 64  # rows or columns that a part has at least
+cdef extern from "cpu/product.h" nogil:
+    int PANEL_BYTES
+    ctypedef struct Factors:
+        const void* a
+        size_t a_row
+        size_t a_step
+        const void* b
+        size_t b_row
+        const void* packed
+        size_t inner
+        size_t columns
+        void* c
+        const void* total
+    int product_bits()
+    void multiply(const Factors*, int bits, int size, size_t row, size_t rows, size_t column, size_t columns)
+    void pack(const void* matrix, size_t row, size_t step, size_t rows, size_t columns, int size, void* panels)
 
-cdef double PACE = 0.02  # nanoseconds that a multiplication and addition takes in float32, about; twice that in float64
+cdef enum:
+    TINY = 64  # multiplications up to which a plain loop is best
+    MOST_INNER = 2048  # terms of a sum up to which the rows of a panel stay in the cache; BLAS cuts longer ones
+    PANEL = 64  # rows or columns that a part has at least
+    FAR = 4096  # bytes between two rows from which on panels are packed
+    ENOUGH = 32  # rows that a panel is then used for
+
+cdef int _bits = product_bits()
+
+# Nanoseconds that a multiplication and addition takes in float32, about; twice that in float64.
+cdef double PACE = 4.6 / _bits if _bits else 0.02
 cdef double MOVE = 0.1  # nanoseconds that a byte of the operands and the product takes, about
 
 
@@ -101,6 +127,11 @@ cdef inline void _gemm(const Product* p, int row, int rows, int column, int colu
         dgemm(left, right, &columns, &rows, &inner, &one, y, &b_width, x, &a_width, &beta, product, &width)
 
 
+cdef inline size_t _panel_size(const Product* p) noexcept nogil:
+    """Return the bytes of a panel."""
+    return <size_t>max(p.inner, p.more_inner if p.more_a != NULL else 0) * PANEL_BYTES
+
+
 cdef inline int _bound(int whole, int part, int parts) noexcept nogil:
     """Return where a part begins: parts are equal, and begin where a vector register would."""
     return whole if part == parts else <int>(<double>whole * part / parts) // 16 * 16
@@ -120,15 +151,62 @@ cdef inline void _copy_total(const Product* p, int row, int rows, int column, in
         memcpy(product + at, total + at, columns * sizeof(real))
 
 
-cdef void _add_more(const Product* p, int row, int rows, int column, int columns, real* product) noexcept nogil:
-    """Add the product of what the operands go on with."""
+cdef inline Product _continued(const Product* p) noexcept nogil:
+    """Return the product of what the operands go on with, which is added to the data."""
     cdef Product more = p[0]
-    more.a.data, more.b.data, more.inner, more.adds = p.more_a, p.more_b, p.more_inner, True
-    _gemm(&more, row, rows, column, columns, product)
+    more.a.data, more.b.data, more.inner, more.adds, more.total = p.more_a, p.more_b, p.more_inner, True, NULL
+    return more
 
 
-cdef inline void _block(const Product* p, int row, int rows, int column, int columns, real* product) noexcept nogil:
+cdef inline bint _is_own(const Product* p) noexcept nogil:
+    """Say whether a product is computed by `product.h`."""
+    return _bits and p.inner <= MOST_INNER and <int64_t>p.rows * p.columns * p.inner > TINY
+
+
+cdef inline bint _wants_panels(const Product* p, int rows, int size) noexcept nogil:
+    """Say whether columns are packed as they are used."""
+    return p.b.transposed or (rows >= ENOUGH and <int64_t>p.b.columns * size >= FAR)
+
+
+cdef void _multiply_block(
+        const Product* p, int row, int rows, int column, int columns, int size, char* scratch) noexcept nogil:
+    """Compute some rows and columns of a product by `product.h`."""
+    cdef Factors f
+    cdef int width = PANEL_BYTES // size
+    cdef size_t step = p.b.columns if p.b.transposed else 1
+    cdef size_t skipped
+    cdef int first = column
+    cdef int count
+    f.a, f.inner, f.columns, f.c, f.total = p.a.data, p.inner, p.columns, p.data, p.total
+    f.a_row = 1 if p.a.transposed else p.a.columns
+    f.a_step = p.a.columns if p.a.transposed else 1
+    f.b, f.b_row, f.packed = p.b.data, p.b.columns, p.packed
+    if p.adds and p.total == NULL:
+        f.total = p.data
+    if p.packed != NULL or scratch == NULL:
+        multiply(&f, _bits, size, row, rows, column, columns)
+        return
+    f.packed = scratch
+    while first < column + columns:
+        count = min(width, column + columns - first)
+        skipped = <size_t>first * size
+        pack(<char*>p.b.data + skipped * step, 1 if p.b.transposed else p.b.columns, step, p.inner, count, size, scratch)
+        f.c = <char*>p.data + skipped
+        f.total = NULL if f.total == NULL else <char*>(p.data if p.total == NULL else p.total) + skipped
+        multiply(&f, _bits, size, row, rows, 0, count)
+        first += count
+
+
+cdef inline void _block(
+        const Product* p, int row, int rows, int column, int columns, real* product, char* scratch) noexcept nogil:
     """Compute some rows and columns of a product, or of its sum with the total."""
+    cdef Product more
+    if _is_own(p):
+        _multiply_block(p, row, rows, column, columns, sizeof(real), scratch)
+        if p.more_a != NULL:
+            more = _continued(p)
+            _multiply_block(&more, row, rows, column, columns, sizeof(real), scratch)
+        return
     if p.total != NULL:
         _copy_total(p, row, rows, column, columns, product)
     if <int64_t>p.rows * p.columns * p.inner <= TINY:
@@ -136,7 +214,8 @@ cdef inline void _block(const Product* p, int row, int rows, int column, int col
     else:
         _gemm(p, row, rows, column, columns, product)
     if p.more_a != NULL:
-        _add_more(p, row, rows, column, columns, product)
+        more = _continued(p)
+        _gemm(&more, row, rows, column, columns, product)
 
 
 cdef inline void _part(const Product* p, int part, int parts, real* product) noexcept nogil:
@@ -145,10 +224,11 @@ cdef inline void _part(const Product* p, int part, int parts, real* product) noe
     cdef int whole = p.rows if by_rows else p.columns
     cdef int start = _bound(whole, part, parts)
     cdef int count = _bound(whole, part + 1, parts) - start
+    cdef char* scratch = NULL if p.scratch == NULL else p.scratch + part * _panel_size(p)
     if by_rows:
-        _block(p, start, count, 0, p.columns, product)
+        _block(p, start, count, 0, p.columns, product, scratch)
     else:
-        _block(p, 0, p.rows, start, count, product)
+        _block(p, 0, p.rows, start, count, product, scratch)
 
 
 cdef void _part_float(const void* product, int part, int parts) noexcept nogil:
@@ -195,8 +275,15 @@ cdef inline int _multiply(
     p.adds = node.params[2] != 0
     if not _place(table, node, inputs, live, outputs, p):
         return 0
+    p.packed = p.scratch = NULL
+    if _is_own(p) and _wants_panels(p, p.rows, sizeof(real)):
+        p.scratch = take_memory(work, _most_parts(p) * _panel_size(p))
     _compute(table, p, work, _)
     return 1
+
+
+cdef inline int _most_parts(const Product* p) noexcept nogil:
+    return max(1, max(p.rows, p.columns) // PANEL)
 
 
 cdef inline void _compute(const Table* table, Product* p, Work* work, real* _) noexcept nogil:
@@ -207,11 +294,11 @@ cdef inline void _compute(const Table* table, Product* p, Work* work, real* _) n
     cdef int64_t moved = (<int64_t>p.rows + p.columns) * inner + size
     cdef double cost = sizeof(real) * max(size * inner * (PACE / sizeof(float)), moved * MOVE)
     if cost >= table.at_once and real is float:
-        leave(work, _part_float, cost, max(p.rows, p.columns) // PANEL)
+        leave(work, _part_float, cost, _most_parts(p))
     elif cost >= table.at_once:
-        leave(work, _part_double, cost, max(p.rows, p.columns) // PANEL)
+        leave(work, _part_double, cost, _most_parts(p))
     else:
-        _block(p, 0, p.rows, 0, p.columns, <real*>p.data)
+        _block(p, 0, p.rows, 0, p.columns, <real*>p.data, p.scratch)
         Py_CLEAR(work.kept)
 
 
@@ -224,7 +311,8 @@ cdef void multiply_columns(
     are NULL. The total is what it holds, or else what `before` points to.
     """
     cdef Product* p = <Product*>work.arguments
-    p.more_a = p.more_b = NULL
+    p.more_a = p.more_b = p.packed = NULL
+    p.scratch = NULL
     if more_a != NULL:
         p.more_a, p.more_b, p.more_inner = PyArray_DATA(more_a), PyArray_DATA(more_b), <int>PyArray_DIM(more_a, 0)
     p.a.data, p.a.transposed, p.a.rows, p.a.columns = PyArray_DATA(a), True, rows, <int>PyArray_DIM(a, 1)
@@ -245,6 +333,25 @@ cdef const Product* product_in(Compute compute, const uint64_t* arguments) noexc
     return <const Product*>arguments if compute == _part_float or compute == _part_double else NULL
 
 
+cdef object pack_once(Compute compute, uint64_t* arguments):
+    """Pack the second factor of a product that is left, which stays the same, if it would be packed each time.
+
+    Returns the memory that holds the panels then, else None.
+    """
+    cdef Product* p = <Product*>arguments
+    cdef int size = sizeof(float) if compute == _part_float else sizeof(double)
+    cdef int64_t panels
+    if product_in(compute, arguments) == NULL or p.scratch == NULL:
+        return None
+    panels = (<int64_t>p.columns * size + PANEL_BYTES - 1) // PANEL_BYTES
+    memory = np.empty(panels * _panel_size(p) + PANEL_BYTES, np.uint8)
+    p.packed = cnp.PyArray_BYTES(memory)
+    p.packed = <char*>p.packed + (-<uint64_t>p.packed) % <uint64_t>PANEL_BYTES
+    pack(p.b.data, 1 if p.b.transposed else p.b.columns, p.b.columns if p.b.transposed else 1, p.inner, p.columns, size,
+         p.packed)
+    return memory
+
+
 cdef int _multiply_float(
         const Table* table, const Node* node, Value* inputs, Counters* live, Value* outputs, Work* work) except -1:
     return _multiply(table, node, inputs, live, outputs, work, <float*>NULL)
@@ -253,6 +360,15 @@ cdef int _multiply_float(
 cdef int _multiply_double(
         const Table* table, const Node* node, Value* inputs, Counters* live, Value* outputs, Work* work) except -1:
     return _multiply(table, node, inputs, live, outputs, work, <double*>NULL)
+
+
+def limit_vectors(int bits):
+    """Compute with vectors of at most so many bits, for tests; return how many they have now, 0 for BLAS alone."""
+    global _bits
+    _bits = min(bits, product_bits())
+    if 0 < _bits < 512 and product_bits() == 512:
+        _bits = 256
+    return _bits
 
 
 cdef Native _find_matmul(str type, dict attrs, list inputs, list outputs, int64_t* params, list kept) except *:

@@ -24,6 +24,7 @@ from tagflow.kernels.cpu.arrays cimport (
     is_plain, is_usable, new_view,
 )
 from tagflow.kernels.cpu.elements cimport Elements
+from tagflow.kernels.cpu.linear cimport pack_once
 from tagflow.kernels.cpu.product_sum cimport ProductSum
 from tagflow.kernels.cpu.ufuncs cimport all_scalars, loop_in, run_arrays, run_scalars
 from tagflow.kernels.native.compiled cimport (
@@ -436,6 +437,8 @@ cdef int _keep_work(Run run, Instruction* each, Work* work) except -1:
         step.compute, step.arguments, step.operands[0] = work.compute, arguments, first.cell
     if work.kept != NULL:
         run.kept.append(<object>work.kept)
+    if each.num_inputs > 1 and run.registers[each.inputs[1]].is_known:
+        run.kept.append(pack_once(work.compute, arguments))
     return 0
 
 

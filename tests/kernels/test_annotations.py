@@ -19,7 +19,7 @@ DIRECTIVES = {
 BUILDING = {
     "cpu/elementwise": {"_for", "_load"},
     "cpu/fused": {"_compile", "_leave"},
-    "cpu/linear": set(),
+    "cpu/linear": {"pack_once"},
     "cpu/loops": {"_wrap"},
     "cpu/concat_transpose": set(),
     "cpu/product_sum": set(),

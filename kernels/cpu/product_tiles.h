@@ -1,0 +1,101 @@
+/* Products of matrices for one instruction set and one type of elements: included by product.h, which says what
+   NAME, TARGET, REAL, VECTOR, LANES, MOST_VECTORS and the operations on vectors are.
+
+   Each element of a product is one chain: fma(a[i,k], b[k,j], sum) for k in order, then added to the total if there
+   is one. So neither the instruction set, nor packing, nor how a product is cut changes a bit of the result. */
+
+/* A tile of `rows` by `vectors`, both known where this is inlined, so that its sums stay in registers. */
+static inline __attribute__((always_inline)) TARGET void NAME(tile)(
+    const int rows, const int vectors, const int first, const REAL *a, size_t a_row, size_t a_step, const REAL *b,
+    size_t b_step, size_t inner, REAL *c, const REAL *total, size_t c_row)
+{
+    VECTOR sums[MOST_TILE_ROWS][MOST_VECTORS], row[MOST_VECTORS];
+    MASK mask = FIRST(first);
+    for (int r = 0; r < rows; r++)
+        for (int v = 0; v < vectors; v++)
+            sums[r][v] = ZERO();
+    for (size_t k = 0; k < inner; k++) {
+        for (int v = 0; v < vectors; v++)
+            row[v] = first ? LOAD_FIRST(mask, b + v * LANES) : LOAD(b + v * LANES);
+        for (int r = 0; r < rows; r++) {
+            VECTOR x = SPLAT(a[r * a_row]);
+            for (int v = 0; v < vectors; v++)
+                sums[r][v] = FMA(x, row[v], sums[r][v]);
+        }
+        a += a_step;
+        b += b_step;
+    }
+    for (int r = 0; r < rows; r++)
+        for (int v = 0; v < vectors; v++) {
+            size_t at = r * c_row + v * LANES;
+            if (first) {
+                if (total)
+                    sums[r][v] = ADD(LOAD_FIRST(mask, total + at), sums[r][v]);
+                STORE_FIRST(c + at, mask, sums[r][v]);
+            } else {
+                if (total)
+                    sums[r][v] = ADD(LOAD(total + at), sums[r][v]);
+                STORE(c + at, sums[r][v]);
+            }
+        }
+}
+
+#define TILE(rows, vectors) \
+    NAME(tile)(rows, vectors, 0, a, a_row, a_step, b, b_step, inner, c, total, c_row)
+#define TILE_FIRST(rows) NAME(tile)(rows, 1, first, a, a_row, a_step, b, b_step, inner, c, total, c_row)
+#define TILES(rows) \
+    case rows: \
+        if (first) \
+            TILE_FIRST(rows); \
+        else if (vectors == 1) \
+            TILE(rows, 1); \
+        else if (vectors == 2) \
+            TILE(rows, 2); \
+        MORE_TILES(rows) \
+        break;
+
+static TARGET void NAME(any_tile)(
+    int rows, int vectors, int first, const REAL *a, size_t a_row, size_t a_step, const REAL *b, size_t b_step,
+    size_t inner, REAL *c, const REAL *total, size_t c_row)
+{
+    switch (rows) {
+        TILES(1)
+        TILES(2)
+        TILES(3)
+        TILES(4)
+        TILES(5)
+        TILES(6)
+    }
+}
+
+/* Some rows and columns of a product: see `multiply` in product.h. */
+static TARGET void NAME(multiply)(const Factors *f, size_t row, size_t rows, size_t column, size_t columns)
+{
+    const REAL *a = (const REAL *)f->a, *b = (const REAL *)f->b, *total = (const REAL *)f->total;
+    REAL *c = (REAL *)f->c;
+    size_t end = column + columns, panel = PANEL_BYTES / sizeof(REAL);
+    while (column < end) {
+        size_t left = end - column, b_step = f->b_row, vectors, width;
+        const REAL *first_row = b + column;
+        if (f->packed) {
+            size_t in_panel = column % panel;
+            first_row = (const REAL *)f->packed + (column - in_panel) * f->inner + in_panel;
+            b_step = panel;
+            left = left < panel - in_panel ? left : panel - in_panel;
+        }
+        vectors = left / LANES < MOST_VECTORS ? left / LANES : MOST_VECTORS;
+        width = vectors ? vectors * LANES : left;
+        for (size_t r = 0; r < rows; r += MOST_TILE_ROWS) {
+            size_t at = (row + r) * f->columns + column;
+            NAME(any_tile)(
+                rows - r < MOST_TILE_ROWS ? (int)(rows - r) : MOST_TILE_ROWS, (int)vectors, vectors ? 0 : (int)left,
+                a + (row + r) * f->a_row, f->a_row, f->a_step, first_row, b_step, f->inner, c + at,
+                total ? total + at : NULL, f->columns);
+        }
+        column += width;
+    }
+}
+
+#undef TILE
+#undef TILE_FIRST
+#undef TILES

@@ -1,0 +1,16 @@
+/* Forgets what product.h has said of one instruction set and one type of elements. */
+
+#undef NAME
+#undef REAL
+#undef VECTOR
+#undef MASK
+#undef LANES
+#undef FIRST
+#undef ZERO
+#undef SPLAT
+#undef LOAD
+#undef LOAD_FIRST
+#undef STORE
+#undef STORE_FIRST
+#undef FMA
+#undef ADD

@@ -1,0 +1,101 @@
+"""Products of matrices: right for all sizes and layouts, and the same bits however they are computed."""
+
+import itertools
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import tagflow as tg
+from tagflow.kernels.cpu import linear
+
+from tests.support.settings import ON
+
+SIZES = [
+    *itertools.product((1, 2, 5, 6, 7, 13), (1, 3, 64, 100), (1, 7, 16, 31, 64, 70, 130)),
+    (40, 300, 1100),
+    (3, 2048, 20),
+    (3, 2049, 20),
+    (300, 64, 80),
+]
+TRANSPOSED = list(itertools.product((False, True), repeat=2))
+
+
+@pytest.fixture
+def vectors():
+    """Change the size of vectors; put it back at the end."""
+    yield linear.limit_vectors
+    linear.limit_vectors(1 << 16)
+
+
+def factors(dtype, rows, inner, columns, transposed, seed=0):
+    random = np.random.default_rng(seed)
+    a, b = (random.standard_normal(shape).astype(dtype) for shape in ((rows, inner), (inner, columns)))
+    return [np.ascontiguousarray(v.T) if turns else v for v, turns in zip((a, b), transposed, strict=True)]
+
+
+def exact(a, b, transposed):
+    a, b = (v.T if turns else v for v, turns in zip((a, b), transposed, strict=True))
+    return a.astype(np.longdouble) @ b.astype(np.longdouble)
+
+
+def product(a, b, transposed, settings, total=None):
+    with tg.Graph().as_default() as graph, tg.SyncSession(graph, settings=settings) as session:
+        x, y = (tg.placeholder(v.dtype, v.shape) for v in (a, b))
+        z = tg.matmul(x, y, transpose_a=transposed[0], transpose_b=transposed[1])
+        return session.run(z, {x: a, y: b})
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("transposed", TRANSPOSED)
+def test_sizes_and_layouts(vectors, dtype, transposed):
+    with tg.Graph().as_default() as graph, tg.SyncSession(graph, settings=ON) as session:
+        x, y = (tg.placeholder(dtype, [None, None]) for _ in range(2))
+        z = tg.matmul(x, y, transpose_a=transposed[0], transpose_b=transposed[1])
+        for rows, inner, columns in SIZES:
+            a, b = factors(dtype, rows, inner, columns, transposed)
+            wanted = exact(a, b, transposed)
+            found = {bits: session.run(z, {x: a, y: b}) for bits in (512, 256, 0) if vectors(bits) == bits}
+            for each in found.values():
+                np.testing.assert_allclose(each, wanted, atol=np.finfo(dtype).eps * 8 * inner, rtol=0)
+            if 512 in found:
+                np.testing.assert_array_equal(found[512], found[256])
+
+
+@pytest.mark.parametrize("transposed", TRANSPOSED)
+@pytest.mark.parametrize("sizes", [(130, 500, 300), (64, 1024, 1030), (700, 300, 40)])
+def test_parts_do_not_matter(transposed, sizes):
+    a, b = factors("float32", *sizes, transposed)
+    at_once = product(a, b, transposed, replace(ON, workers=0))
+    np.testing.assert_array_equal(product(a, b, transposed, replace(ON, workers=2, offload_seconds=0.0)), at_once)
+
+
+@pytest.mark.parametrize("transposed", TRANSPOSED)
+@pytest.mark.parametrize("sizes", [(3, 70, 70), (40, 40, 40), (33, 16, 1100)])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_factors_that_stay_are_packed_once(dtype, transposed, sizes):
+    rows, inner, columns = sizes
+    a, b = factors(dtype, rows, inner, columns, transposed)
+    with tg.Graph().as_default() as graph:
+        x, y = (tg.placeholder(dtype, v.shape) for v in (a, b))
+
+        def body(i, x, total):
+            return i + 1, -x, total + tg.matmul(x, y, transpose_a=transposed[0], transpose_b=transposed[1])
+
+        result = tg.while_loop(lambda i, *_: i < 3, body, [0, x, tg.zeros((rows, columns), dtype)])[2]
+    found = []
+    for settings in (ON, ON.without("llvm"), ON.without("straight")):
+        with tg.SyncSession(graph, settings=settings) as session:
+            found.append(session.run(result, {x: a, y: b}))
+            assert {loop.limited_by == "native" for loop in session.report().loops} == {settings.straight}
+    np.testing.assert_array_equal(found[0], found[2])
+    np.testing.assert_array_equal(found[1], found[2])
+    np.testing.assert_allclose(found[0], exact(a, b, transposed), atol=np.finfo(dtype).eps * 16 * inner, rtol=0)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_no_number_gets_lost(value):
+    a, b = factors("float32", 5, 20, 70, (False, False))
+    a[2, 3] = value
+    found = product(a, b, (False, False), ON)
+    assert not np.isfinite(found[2]).any()
+    assert np.isfinite(np.delete(found, 2, axis=0)).all()
