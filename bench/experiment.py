@@ -14,7 +14,7 @@ Step = Callable[[], Any]
 Factory = Callable[[Case, AsyncExitStack], Step | Awaitable[Step]]
 
 OURS = "tagflow"
-PEER_MODULES = {"tf": "tensorflow", "jax": "jax", "torch": "torch"}
+PEER_MODULES = {"tf": "tensorflow", "jax": "jax", "torch": "torch", "torch_fused": "torch"}
 
 
 class BenchError(Exception):

@@ -63,7 +63,7 @@ def torch(case: Case, stack: AsyncExitStack) -> Step:
 
 
 def jax(case: Case, stack: AsyncExitStack) -> Step:
-    """Multiply in a compiled JAX loop; the matrices are arguments, so that XLA does not compute the result beforehand."""
+    """Multiply in a compiled JAX loop, to which the matrices are given: XLA would compute with constants beforehand."""
     import jax
 
     def run(start: Any, w: Any) -> Any:

@@ -126,7 +126,8 @@ def _floor(gives_rest: bool) -> _Rule:
             return None
         if not signed:
             return _binary(None, "urem" if gives_rest else "udiv")(to, values, type_, signed)
-        return _floor_signed(to, *values, type_, gives_rest)
+        x, y = values
+        return _floor_signed(to, x, y, type_, gives_rest)
 
     return rule
 
