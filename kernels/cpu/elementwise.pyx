@@ -20,7 +20,7 @@ from tagflow.kernels.cpu.arrays cimport (
     unshared,
 )
 from tagflow.kernels.cpu.registry cimport register
-from tagflow.kernels.cpu.ufuncs cimport find_native_loop
+from tagflow.kernels.cpu.ufuncs cimport find_native_loop, run_arrays
 
 cnp.import_array()
 
@@ -232,11 +232,11 @@ cdef int _add_n_double(
 
 cdef int _cast_integer(
         const Table* table, const Node* node, Value* inputs, Counters* live, Value* outputs, Work* work) except -1:
-    """Cast an unboxed integer to an integer: what does not fit is cut off, as by NumPy."""
+    """Cast an integer to an integer: what does not fit is cut off, as by NumPy. Arrays are cast by an inner loop."""
     cdef const Type* target = output_type(table, node, 0)
     cdef int64_t number
     if inputs[0].form != SCALAR:
-        return 0
+        return 0 if node.loop == NULL else run_arrays(table, node, inputs, live, outputs, work)
     number = as_integer(inputs[0], input_type(table, node, 0))
     outputs[0] = scalar(0)
     memcpy(&outputs[0].bits, &number, target.size)

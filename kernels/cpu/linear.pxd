@@ -1,9 +1,13 @@
 """Products of matrices."""
 
-from libc.stdint cimport uint64_t
+from libc.stdint cimport int64_t, uint64_t
 
 from tagflow.kernels.core.table cimport Compute, Table, Work
 from tagflow.kernels.cpu.arrays cimport ArrayObject
+
+cdef enum:
+    TINY = 64  # multiplications up to which a plain loop is best
+
 
 cdef struct Matrix:  # an operand as BLAS wants it
     void* data
@@ -26,6 +30,11 @@ cdef struct Product:
     int more_inner
     void* packed  # b as panels; NULL if it is not packed beforehand
     char* scratch  # room for a panel for each part, or NULL
+
+cdef inline bint is_small(const Product* p) noexcept nogil:
+    """Say whether there is a product, and a plain loop computes all of it."""
+    return p != NULL and p.more_a == NULL and <int64_t>p.rows * p.columns * p.inner <= TINY
+
 
 cdef const Product* product_in(Compute compute, const uint64_t* arguments) noexcept nogil
 cdef object pack_once(Compute compute, uint64_t* arguments)

@@ -43,7 +43,6 @@ cdef extern from "cpu/product.h" nogil:
     void pack(const void* matrix, size_t row, size_t step, size_t rows, size_t columns, int size, void* panels)
 
 cdef enum:
-    TINY = 64  # multiplications up to which a plain loop is best
     MOST_INNER = 2048  # terms of a sum up to which the rows of a panel stay in the cache; BLAS cuts longer ones
     PANEL = 64  # rows or columns that a part has at least
     FAR = 4096  # bytes between two rows from which on panels are packed

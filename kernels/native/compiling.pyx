@@ -8,7 +8,7 @@ from libc.stdint cimport uint64_t
 from tagflow.kernels.native.jit.compilation import Compilation
 
 from tagflow.kernels.native.compiled cimport CompiledProgram
-from tagflow.kernels.native.listing cimport signature_of, steps_of
+from tagflow.kernels.native.listing cimport Listing, list_steps
 from tagflow.kernels.native.listing import LAYOUT
 from tagflow.kernels.native.run cimport Code, Run
 
@@ -34,13 +34,13 @@ cdef int use_code(Run run) except -1:
 cdef object _compilation_for(Run run):
     """Return what runs with the steps of this one share, or None for one too many."""
     cdef CompiledProgram program = run.program
-    cdef bytes signature = signature_of(run)
+    cdef Listing listing = list_steps(run)
     for known, compilation in program.compilations:
-        if known == signature:
+        if known == listing.signature:
             return compilation
     if len(program.compilations) == MOST_SIGNATURES:
         return None
-    compilation = Compilation(program.program.name, steps_of(run), LAYOUT)
-    program.compilations.append((signature, compilation))
+    compilation = Compilation(program.program.name, listing.steps(), LAYOUT)
+    program.compilations.append((listing.signature, compilation))
     compilation.begin(at_once=program.program.compile_after == 0)
     return compilation

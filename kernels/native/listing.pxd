@@ -2,5 +2,11 @@
 
 from tagflow.kernels.native.run cimport Run
 
-cdef bytes signature_of(Run run)
-cdef list steps_of(Run run)
+
+cdef class Listing:
+    cdef Run run
+    cdef bytes signature
+    cdef list steps(self)
+
+
+cdef Listing list_steps(Run run)

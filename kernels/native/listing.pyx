@@ -1,30 +1,45 @@
 """What code for the steps of a run depends on: what they do to how many elements, but not where these lie.
 
-Two runs with the same signature may share compiled code, which takes all addresses from the steps. An operand that is a
-cell of the run is known by its number, unless a kernel sees the cell as an array; others are addresses, of which
-nothing else is known.
+Two runs with the same signature may share compiled code, which takes all addresses from the steps. Memory that steps see
+and no work does is a *value* of the code, with a number: an element in a cell, or a small array that all steps see as a
+whole. Of all other addresses nothing is known.
 """
 
 from libc.stdint cimport int64_t, uint8_t, uint64_t
+from libc.stdlib cimport qsort
 from libc.string cimport memcpy, memset
 from numpy cimport npy_intp
 
-from tagflow.kernels.native.jit.listed import Layout, ListedStep, Product as ListedProduct
-from tagflow.kernels.native.run import StepCode as Codes
+import re
+
+from tagflow.kernels.native.jit.listed import (
+    Layout, ListedStep, Product as ListedProduct, Status as Statuses, StepCode as Codes, Verdict as Verdicts,
+)
 
 from tagflow.kernels.core.table cimport DECLINED, RESULT
-from tagflow.kernels.cpu.linear cimport Product, product_in
+from tagflow.kernels.cpu.linear cimport Product, is_small, product_in
 from tagflow.kernels.native.compiled cimport COMPUTE, Instruction
-from tagflow.kernels.native.run cimport GO_BACK, GO_UNLESS, MOST_OPERANDS, Execution, Register, Run, Step
+from tagflow.kernels.native.run cimport (
+    ADD_ONE, APPLY, CALL, COPY, COPY_8, DONE, END, GAVE_UP, GO, GO_BACK, GO_TO, GO_UNLESS, GUARD_DIVISOR,
+    GUARD_EXPONENT, LATER, MOST_OPERANDS, NO, NO_ROOM, PUSH_ROW, SUSPENDED, WORK, WORK_TO, YES, Execution, Register,
+    Run, Step, type_of,
+)
 
 cdef extern from "Python.h":
     object PyBytes_FromStringAndSize(const char*, Py_ssize_t)
     char* PyBytes_AS_STRING(object)
 
+if [[APPLY, WORK, WORK_TO, COPY, COPY_8, ADD_ONE, GO, GO_BACK, GO_UNLESS, GO_TO, GUARD_DIVISOR, GUARD_EXPONENT, PUSH_ROW,
+     CALL, END], [SUSPENDED, DONE, GAVE_UP, NO_ROOM], [NO, YES, LATER]] != [list(Codes), list(Statuses), list(Verdicts)]:
+    raise ImportError("the codes of steps are not those of kernels/native/jit/listed.py")
 
 cdef enum:  # as in jit/listed.py
     CONSTANT = -2
     ELSEWHERE = -1
+
+cdef enum:
+    MOST_BYTES = 256  # of a value
+    NUM_FACTORS = 4  # places of a product: both factors, the product, and the total
 
 
 cdef struct Traits:  # of a step; pointers only tell functions apart
@@ -32,7 +47,7 @@ cdef struct Traits:  # of a step; pointers only tell functions apart
     int instruction
     int target
     int num_targets
-    int cells[MOST_OPERANDS]  # as `_cell`
+    int values[MOST_OPERANDS]  # numbers, CONSTANT or ELSEWHERE
     npy_intp count
     npy_intp strides[MOST_OPERANDS]
     uint64_t functions[4]
@@ -43,29 +58,54 @@ cdef struct Traits:  # of a step; pointers only tell functions apart
     uint8_t transposed_b
     uint8_t adds
     uint8_t copies  # a total to where the product is added to it
-    uint8_t continues  # in operands further on
+    uint8_t is_small
+    int factors[NUM_FACTORS]  # of a small product: numbers, or ELSEWHERE
 
 
-cdef bytes signature_of(Run run):
-    """Return what code for a run depends on, as bytes."""
-    cdef int i, k
+cdef struct Extent:  # of memory that is seen
+    uint64_t low
+    uint64_t high
+    int* value  # that is to be found, or NULL
+
+
+cdef class Listing:
+    """The steps of a run without their addresses.
+
+    Attributes
+    ----------
+    signature : bytes
+        Equal for runs that may share code.
+    """
+
+    cdef list steps(self):
+        """Return the steps as Python sees them."""
+        cdef const Traits* traits = <const Traits*>PyBytes_AS_STRING(self.signature)
+        return [_listed(self.run, &self.run.steps[i], &traits[i]) for i in range(self.run.num_steps)]
+
+
+cdef Listing list_steps(Run run):
+    """Return what code for a run depends on."""
+    cdef Listing made = Listing()
     cdef Py_ssize_t targets = 0
     cdef Traits* traits
     cdef char* end
+    cdef int i
     for i in range(run.num_steps):
         targets += run.steps[i].num_targets
-    signature = PyBytes_FromStringAndSize(NULL, run.num_steps * sizeof(Traits) + targets * sizeof(int))
-    traits = <Traits*>PyBytes_AS_STRING(signature)
+    made.run = run
+    made.signature = PyBytes_FromStringAndSize(NULL, run.num_steps * sizeof(Traits) + targets * sizeof(int))
+    traits = <Traits*>PyBytes_AS_STRING(made.signature)
     end = <char*>(traits + run.num_steps)
     for i in range(run.num_steps):
-        _describe(run, &run.steps[i], &traits[i])
+        _describe(&run.steps[i], &traits[i])
         memcpy(end, run.steps[i].targets, run.steps[i].num_targets * sizeof(int))
         end += run.steps[i].num_targets * sizeof(int)
-    return signature
+    _find_values(run, traits)
+    return made
 
 
-cdef int _describe(Run run, const Step* step, Traits* traits) noexcept:
-    """Write what code for a step depends on."""
+cdef int _describe(const Step* step, Traits* traits) noexcept:
+    """Write what code for a step depends on, but for values."""
     cdef const Product* product = product_in(step.compute, step.arguments)
     cdef int k
     memset(traits, 0, sizeof(Traits))
@@ -76,53 +116,203 @@ cdef int _describe(Run run, const Step* step, Traits* traits) noexcept:
     traits.functions[0], traits.functions[1] = <uint64_t>step.loop, <uint64_t>step.data
     traits.functions[2], traits.functions[3] = <uint64_t>step.compute, <uint64_t>step.act
     for k in range(MOST_OPERANDS):
-        traits.strides[k], traits.cells[k] = step.strides[k], _cell(run, step.operands[k])
+        traits.strides[k], traits.values[k] = step.strides[k], ELSEWHERE
+    for k in range(NUM_FACTORS):
+        traits.factors[k] = ELSEWHERE
     if product != NULL:
         traits.rows, traits.columns, traits.inner = product.rows, product.columns, product.inner
         traits.transposed_a, traits.transposed_b = product.a.transposed, product.b.transposed
-        traits.adds, traits.copies = product.adds, product.total != NULL
-        traits.continues = product.more_a != NULL
+        traits.adds, traits.copies, traits.is_small = product.adds, product.total != NULL, is_small(product)
     return 0
 
 
-cdef inline int _cell(Run run, const char* address) noexcept:
-    """Return the number of the cell at an address; of a register's own element `CONSTANT`, else `ELSEWHERE`."""
-    cdef int64_t distance = address - <char*>run.execution.cells
+# Values
+
+
+cdef int _find_values(Run run, Traits* traits) except -1:
+    """Number the memory that steps see and no work does, in the order in which it is seen."""
+    cdef size_t most = run.num_steps * (MOST_OPERANDS + NUM_FACTORS) + len(run.opaque)
+    cdef Extent* extents = <Extent*>run.arena.take(most, sizeof(Extent))
+    cdef int* numbers = <int*>run.arena.take(most + run.used, sizeof(int))
+    cdef size_t count = 0
+    cdef int next = 0
+    cdef int i, k
+    for i in range(run.num_steps):
+        for k in range(MOST_OPERANDS):
+            if _is_constant(run, run.steps[i].operands[k]):
+                traits[i].values[k] = CONSTANT
+            else:
+                count += _see(<uint64_t>run.steps[i].operands[k], _bytes(run, &run.steps[i], k), &traits[i].values[k],
+                              _is_whole(run, &run.steps[i], k), run, &extents[count])
+        if traits[i].is_small:
+            for k in range(NUM_FACTORS):
+                count += _see_factor(run, &run.steps[i], &traits[i], k, &extents[count])
+    for low, high in run.opaque:
+        extents[count].low, extents[count].high, extents[count].value = low, high, NULL
+        count += 1
+    qsort(extents, count, sizeof(Extent), _compare)
+    _group(extents, count)
+    memset(numbers, -1, (most + run.used) * sizeof(int))
+    for i in range(run.num_steps):
+        for k in range(MOST_OPERANDS):
+            _number(&traits[i].values[k], numbers, &next)
+        for k in range(NUM_FACTORS):
+            _number(&traits[i].factors[k], numbers, &next)
+    return 0
+
+
+cdef inline bint _is_constant(Run run, const char* address) noexcept:
+    """Say whether an address is that of a register's own element, which no step changes."""
     cdef char* registers = <char*>run.registers
-    if registers <= address < registers + run.program.num_registers * sizeof(Register):
-        return CONSTANT
-    if not 0 <= distance < <int64_t>(run.used * sizeof(uint64_t)) or run.viewed[distance // sizeof(uint64_t)]:
-        return ELSEWHERE
-    return <int>(distance // sizeof(uint64_t))
+    return registers <= address < registers + run.program.num_registers * sizeof(Register)
 
 
-cdef list steps_of(Run run):
-    """Return the steps as Python sees them."""
-    return [_listed(run, &run.steps[i]) for i in range(run.num_steps)]
+cdef inline const Instruction* _computation(Run run, const Step* step) noexcept:
+    """Return the instruction whose inner loop a step calls, or NULL."""
+    cdef const Instruction* each = &run.program.instructions[step.instruction]
+    if step.code != APPLY or each.code != COMPUTE or step.loop != each.node.loop or step.data != each.node.loop_data:
+        return NULL
+    return each
 
 
-cdef object _listed(Run run, const Step* step):
+cdef inline size_t _itemsize(Run run, const Instruction* each, int k) noexcept:
+    """Return the bytes of an element of an operand, 0 if there is none."""
+    if k > each.num_inputs:
+        return 0
+    return type_of(run, each.outputs[0] if k == each.num_inputs else each.inputs[k]).itemsize
+
+
+cdef uint64_t _bytes(Run run, const Step* step, int k) noexcept:
+    """Return how many bytes a step sees at an operand."""
+    cdef const Instruction* each
+    if step.operands[k] == NULL:
+        return 0
+    if step.code == APPLY:
+        each = _computation(run, step)
+        if each == NULL:  # so many at least
+            return step.count * max(abs(step.strides[k]), 16)
+        if step.count == 1 or step.strides[k] == 0:
+            return _itemsize(run, each, k)
+        return step.count * _itemsize(run, each, k)
+    if step.code == COPY or step.code == COPY_8:
+        return step.count if k < 2 else 0
+    if step.code == PUSH_ROW or step.code == CALL:
+        return step.strides[k]
+    if step.code == GUARD_DIVISOR or step.code == GUARD_EXPONENT:
+        return step.count * step.strides[0]
+    if step.code == ADD_ONE or step.code == WORK_TO:
+        return sizeof(uint64_t)
+    if step.code == GO_TO:
+        return step.count
+    return step.code == GO_UNLESS
+
+
+cdef bint _is_whole(Run run, const Step* step, int k) noexcept:
+    """Say whether a step sees all bytes at an operand, side by side, as elements that are known."""
+    cdef const Instruction* each
+    if step.code != APPLY:
+        return True
+    each = _computation(run, step)
+    return each != NULL and (step.count == 1 or step.strides[k] == 0 or step.strides[k] == <npy_intp>_itemsize(run, each, k))
+
+
+cdef size_t _see(uint64_t address, uint64_t size, int* value, bint whole, Run run, Extent* extent) noexcept:
+    """Write what is seen at an address; of a cell always all. Returns how many extents that are."""
+    cdef uint64_t cells = <uint64_t>run.execution.cells
+    cdef bint in_cells = cells <= address < cells + run.used * sizeof(uint64_t)
+    if size == 0:
+        return 0
+    if in_cells and (address - cells) % sizeof(uint64_t) == 0 and size <= sizeof(uint64_t):
+        size = sizeof(uint64_t)
+    elif in_cells:
+        whole = False
+    extent.low, extent.high, extent.value = address, address + size, value if whole and size <= MOST_BYTES else NULL
+    return 1
+
+
+cdef size_t _see_factor(Run run, const Step* step, Traits* traits, int k, Extent* extent) noexcept:
+    """Write what a small product sees."""
+    cdef const Product* p = <const Product*>step.arguments
+    cdef uint64_t size = type_of(run, run.program.instructions[step.instruction].outputs[0]).itemsize
+    if k == 0:
+        return _see(<uint64_t>p.a.data, size * p.rows * p.inner, &traits.factors[k], True, run, extent)
+    if k == 1:
+        return _see(<uint64_t>p.b.data, size * p.inner * p.columns, &traits.factors[k], True, run, extent)
+    return _see(<uint64_t>(p.data if k == 2 else p.total), size * p.rows * p.columns if k == 2 or p.total != NULL else 0,
+                &traits.factors[k], True, run, extent)
+
+
+cdef int _compare(const void* x, const void* y) noexcept nogil:
+    """Order extents by where they begin."""
+    cdef uint64_t one = (<const Extent*>x).low
+    cdef uint64_t other = (<const Extent*>y).low
+    return (one > other) - (one < other)
+
+
+cdef int _group(Extent* extents, size_t count) noexcept:
+    """Give all that see the same bytes the number of their group, if nothing else sees some of them."""
+    cdef size_t first = 0
+    cdef size_t i, end
+    cdef uint64_t high
+    cdef bint same
+    cdef int group = 0
+    while first < count:
+        high, same, end = extents[first].high, True, first
+        while end < count and extents[end].low < high:
+            if (extents[end].value == NULL or extents[end].low != extents[first].low
+                    or extents[end].high != extents[first].high):
+                same = False
+            high = max(high, extents[end].high)
+            end += 1
+        for i in range(first, end if same else first):
+            extents[i].value[0] = group
+        group += 1
+        first = end
+    return 0
+
+
+cdef inline void _number(int* value, int* numbers, int* next) noexcept:
+    """Replace the number of a group, which depends on addresses, by one in the order of the steps."""
+    if value[0] < 0:
+        return
+    if numbers[value[0]] < 0:
+        numbers[value[0]] = next[0]
+        next[0] += 1
+    value[0] = numbers[value[0]]
+
+
+# For Python
+
+
+cdef object _listed(Run run, const Step* step, const Traits* traits):
     """Return a ListedStep."""
-    cdef const Instruction* each = NULL
-    cdef Traits traits
+    cdef const Instruction* each = &run.program.instructions[step.instruction]
     cdef int i
-    _describe(run, step, &traits)
-    if step.instruction < run.program.num_instructions:
-        each = &run.program.instructions[step.instruction]
     name, dtypes, product = "", (), None
-    if each != NULL and each.code == COMPUTE and step.loop == each.node.loop and step.data == each.node.loop_data:
+    if traits.rows or _computation(run, step) != NULL:
         computation = run.program.program.instructions[step.instruction].computation
-        name = computation.ufunc or computation.type
-        registers = [each.inputs[i] for i in range(each.num_inputs)] + [each.outputs[i] for i in range(each.num_outputs)]
+        name = computation.ufunc or _in_small_letters(computation.type)
+        registers = [each.inputs[i] for i in range(each.num_inputs)] + [each.outputs[0]]
         dtypes = tuple([run.program.dtypes[run.program.register_types[i]] for i in registers])
     if traits.rows:
         product = ListedProduct(
             traits.rows, traits.columns, traits.inner, bool(traits.transposed_a), bool(traits.transposed_b),
-            bool(traits.adds), bool(traits.copies), bool(traits.continues))
+            bool(traits.adds), bool(traits.copies), bool(traits.is_small),
+            tuple([traits.factors[i] for i in range(NUM_FACTORS)]))
     return ListedStep(
         Codes(step.code), step.target, tuple([step.targets[i] for i in range(step.num_targets)]), traits.count,
-        tuple([step.strides[i] for i in range(MOST_OPERANDS)]), tuple([traits.cells[i] for i in range(MOST_OPERANDS)]),
-        name, dtypes, product)
+        tuple([step.strides[i] for i in range(MOST_OPERANDS)]),
+        tuple([traits.values[i] for i in range(MOST_OPERANDS)]), tuple([_bytes(run, step, i) for i in range(MOST_OPERANDS)]),
+        tuple([_is_cell(run, step.operands[i]) for i in range(MOST_OPERANDS)]), name, dtypes, product)
+
+
+cdef str _in_small_letters(str type):
+    """Return the name of an operation's inner loop, as ufuncs are called."""
+    return re.sub("(?<=[a-z])(?=[A-Z])", "_", type).lower()
+
+
+cdef inline bint _is_cell(Run run, const char* address) noexcept:
+    return <char*>run.execution.cells <= address < <char*>(run.execution.cells + run.used)
 
 
 cdef Step* _step = NULL
@@ -144,8 +334,5 @@ LAYOUT = Layout(
     left=<size_t>&_execution.left,
     declined=DECLINED * sizeof(uint64_t),
     result=RESULT * sizeof(uint64_t),
-    product_a=<size_t>&_product.a.data,
-    product_b=<size_t>&_product.b.data,
-    product_data=<size_t>&_product.data,
-    product_total=<size_t>&_product.total,
+    factors=(<size_t>&_product.a.data, <size_t>&_product.b.data, <size_t>&_product.data, <size_t>&_product.total),
 )

@@ -48,7 +48,7 @@ cdef int record_nest(Run run, const Instruction* each) except -1:
     run.nests.append(nest)
     step.act, step.operands[0] = _note, <char*>&nest.parts
     for k in range(3):
-        step.operands[k + 1] = data_of(&run.registers[each.inputs[k]])
+        step.operands[k + 1], step.strides[k + 1] = data_of(&run.registers[each.inputs[k]]), sizeof(int64_t)
     return 0
 
 

@@ -20,11 +20,11 @@ from tagflow.kernels.core.values cimport (
     EMPTY, OBJECT, SCALAR, Py_DECREF, Py_INCREF, Value, drop, empty, hold, object_value, pointer, scalar,
 )
 from tagflow.kernels.cpu.arrays cimport (
-    ArrayObject, PyArray_BASE, PyArray_CheckExact, PyArray_DATA, PyArray_NDIM, PyArray_SIZE, Py_REFCNT, array_in,
-    is_plain, is_usable, new_view,
+    ArrayObject, PyArray_BASE, PyArray_CheckExact, PyArray_DATA, PyArray_DIM, PyArray_ITEMSIZE, PyArray_NDIM,
+    PyArray_SIZE, PyArray_STRIDES, Py_REFCNT, array_in, is_plain, is_usable, new_view,
 )
 from tagflow.kernels.cpu.elements cimport Elements
-from tagflow.kernels.cpu.linear cimport pack_once
+from tagflow.kernels.cpu.linear cimport is_small, pack_once, product_in
 from tagflow.kernels.cpu.product_sum cimport ProductSum
 from tagflow.kernels.cpu.ufuncs cimport all_scalars, loop_in, run_arrays, run_scalars
 from tagflow.kernels.native.compiled cimport (
@@ -88,7 +88,6 @@ cdef int _open(Run run, const Value* inputs) except -1:
     cells = cnp.PyArray_ZEROS(1, &count, cnp.NPY_UINT64, 0)
     hold(&run.held, &run.cells, object_value(<PyObject*>cells))
     run.execution.cells = <uint64_t*>cnp.PyArray_DATA(cells)
-    run.viewed = <char*>run.arena.take(count, 1)
     for i in range(program.num_inputs):
         _bring_in(run, &run.registers[program.inputs[i]], inputs[i])
     for number, value in program.program.constants.items():
@@ -290,7 +289,7 @@ cdef int _compute_arrays(Run run, Instruction* each, Value* inputs, Value* outpu
             _check_left(run, each, inputs, outputs, &work)
         _take_outputs(run, each, outputs, known)
         if not known and work.compute != NULL:
-            _keep_work(run, each, &work)
+            _keep_work(run, each, inputs, outputs, &work)
     finally:
         Py_CLEAR(work.kept)
         for k in range(each.num_outputs):
@@ -304,13 +303,24 @@ cdef Value _as_input(Run run, int number) except *:
     cdef ArrayObject* cells = array_in(run.cells)
     if register.value.form == EMPTY:
         new_view(&run.held, type_of(run, number), cells, register.cell, 0, NULL, &register.value)
-        _view(run, register.cell)
     return register.value
 
 
-cdef inline void _view(Run run, char* cell) noexcept:
-    """Note that a kernel sees a cell as an array, so that what it leaves may read or write there."""
-    run.viewed[(cell - <char*>run.execution.cells) // sizeof(uint64_t)] = True
+cdef int _hide(Run run, Value value) except -1:
+    """Note that what a kernel has left sees the memory of an array."""
+    cdef ArrayObject* array = array_in(value)
+    cdef char* low
+    cdef char* high
+    cdef cnp.npy_intp reach
+    cdef int d
+    if array == NULL or PyArray_SIZE(array) == 0:
+        return 0
+    low, high = <char*>PyArray_DATA(array), <char*>PyArray_DATA(array) + PyArray_ITEMSIZE(array)
+    for d in range(PyArray_NDIM(array)):
+        reach = (PyArray_DIM(array, d) - 1) * PyArray_STRIDES(array)[d]
+        low, high = low + min(reach, 0), high + max(reach, 0)
+    run.opaque.append((<uint64_t>low, <uint64_t>high))
+    return 0
 
 
 cdef bint _box(Run run, const Instruction* each, Value* inputs) except -1:
@@ -323,7 +333,6 @@ cdef bint _box(Run run, const Instruction* each, Value* inputs) except -1:
         if inputs[k].form == SCALAR and not each.reads >> k & 1:
             cell = new_cell(run)
             (<uint64_t*>cell)[0] = inputs[k].bits
-            _view(run, cell)
             boxed = empty()
             new_view(&run.held, type_of(run, each.inputs[k]), array_in(run.cells), cell, 0, NULL, &boxed)
             run.kept.append(<object>pointer(boxed))
@@ -422,10 +431,11 @@ cdef int _take_element(Run run, int number) except -1:
     return 0
 
 
-cdef int _keep_work(Run run, Instruction* each, Work* work) except -1:
+cdef int _keep_work(Run run, Instruction* each, const Value* inputs, const Value* outputs, Work* work) except -1:
     """Make a step of what a kernel has left; several cores do better what takes long."""
     cdef Register* first = &run.registers[each.outputs[0]]
     cdef bint unboxed = first.value.form == EMPTY
+    cdef int k
     cdef uint64_t* arguments = <uint64_t*>run.arena.take(1, sizeof(work.arguments))
     cdef Step* step = add_step(run, WORK_TO if unboxed else WORK)
     if work.cost >= LONG_STEP and work.parts > 1:
@@ -433,8 +443,13 @@ cdef int _keep_work(Run run, Instruction* each, Work* work) except -1:
     memcpy(arguments, work.arguments, sizeof(work.arguments))
     if loop_in(work.compute, arguments, &step.loop, &step.data, &step.count, step.operands, step.strides):
         step.code = APPLY
-    else:
-        step.compute, step.arguments, step.operands[0] = work.compute, arguments, first.cell
+        return 0
+    step.compute, step.arguments, step.operands[0] = work.compute, arguments, first.cell
+    if not is_small(product_in(work.compute, arguments)):
+        for k in range(each.num_inputs):
+            _hide(run, inputs[k])
+        for k in range(each.num_outputs):
+            _hide(run, outputs[k])
     if work.kept != NULL:
         run.kept.append(<object>work.kept)
     if each.num_inputs > 1 and run.registers[each.inputs[1]].is_known:

@@ -14,7 +14,7 @@ cdef enum:
     MOST_OPERANDS = 4  # of an inner loop, its result included
 
 
-cpdef enum StepCode:  # the one list: Python imports it from here
+cdef enum StepCode:  # as in jit/listed.py
     APPLY  # an inner loop over `count` elements
     WORK  # what a kernel left
     WORK_TO  # the same; its unboxed result goes to operand 0
@@ -28,11 +28,11 @@ cpdef enum StepCode:  # the one list: Python imports it from here
     GUARD_DIVISOR  # give up if one of `count` integers at operand 0, of `strides[0]` bytes, is zero
     GUARD_EXPONENT  # give up if one of them is negative
     PUSH_ROW  # `count` bytes from operand 1 to the row of the Writer at operand 0 that the int64 at operand 2 numbers
-    CALL  # `act`
+    CALL  # `act`, which sees `strides` bytes at each operand that is memory of the run's steps
     END
 
 
-cpdef enum Status:
+cdef enum Status:  # as in jit/listed.py
     SUSPENDED
     DONE
     GAVE_UP
@@ -45,7 +45,7 @@ cdef struct Writer:  # of a series
     int at  # block that was written to last
 
 
-cpdef enum Verdict:
+cdef enum Verdict:  # as in jit/listed.py
     NO  # the program is to give up
     YES
     LATER  # once there is room
@@ -106,7 +106,7 @@ cdef class Run:
     cdef Register* registers
     cdef Value cells  # an array of uint64
     cdef int used  # cells
-    cdef char* viewed  # by cell: whether a kernel sees it as an array
+    cdef list opaque  # first and last addresses of memory that works see, of which nothing else is known
     cdef object compilation  # of its steps, or None
     cdef list written  # Series that it writes
     cdef list writers  # addresses of their Writers

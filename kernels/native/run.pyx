@@ -24,7 +24,7 @@ cdef class Run:
     """The steps of one run and the memory that they go through."""
 
     def __cinit__(self, CompiledProgram program):
-        self.program, self.arena, self.kept = program, Arena(), []
+        self.program, self.arena, self.kept, self.opaque = program, Arena(), [], []
         self.written, self.writers, self.shapes, self.read, self.readers = [], [], [], [], []
         self.sums, self.sum_states, self.tensor_arrays, self.loops, self.nests = [], [], {}, {}, []
         self.registers = <Register*>self.arena.take(program.num_registers, sizeof(Register))

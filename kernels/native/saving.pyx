@@ -58,6 +58,7 @@ cdef int record_push(Run run, const Instruction* each) except -1:
     step.act = push_row
     step.operands[0], step.operands[1] = <char*>writer, data_of(source)
     step.operands[2], step.count = data_of(&run.registers[each.inputs[1]]), checked(_row_bytes(run, each.inputs[0]))
+    step.strides[1], step.strides[2] = step.count, sizeof(int64_t)
     _add_blocks(run, len(run.written) - 1, run.trips)
     return 0
 
@@ -151,6 +152,7 @@ cdef int record_read(Run run, const Instruction* each) except -1:
     step.operands[0], step.operands[1] = <char*>reader, data_of(made)
     step.operands[2] = data_of(&run.registers[index])
     step.strides[2], step.count = type_of(run, index).itemsize, checked(_row_bytes(run, each.outputs[0]))
+    step.strides[1] = step.count
     return 0
 
 

@@ -67,6 +67,8 @@ cdef int record_add(Run run, const Instruction* each) except -1:
     run.sum_states.append(<uint64_t>sum)
     step = add_step(run, CALL)
     step.act, step.operands[0] = _add, <char*>sum
+    step.operands[1], step.strides[1] = <char*>PyArray_DATA(a), PyArray_NBYTES(a)
+    step.operands[2], step.strides[2] = <char*>PyArray_DATA(b), PyArray_NBYTES(b)
     return 0
 
 

@@ -163,6 +163,7 @@ cdef int record_get(Run run, const Instruction* each) except -1:
     array.reader = array.reader or run.program.name_of(each)
     step = _step(run, each, array, _get)
     step.operands[1], step.count = data_of(made), checked(PyArray_NBYTES(like))
+    step.strides[1] = step.count
     return 0
 
 
@@ -204,6 +205,7 @@ cdef int record_put(Run run, const Instruction* each) except -1:
     step = _step(run, each, array, _put)
     step.operands[1] = data_of(source)
     step.count = type_of(run, each.inputs[2]).itemsize if rank == 0 else checked(PyArray_NBYTES(like))
+    step.strides[1] = step.count
     return 0
 
 
@@ -220,7 +222,7 @@ cdef Step* _step(Run run, const Instruction* each, TensorArrayRun array, Act act
     cdef Step* step = add_step(run, CALL)
     step.act, step.operands[0] = act, <char*>&array.state
     step.operands[2], step.strides[2] = data_of(&run.registers[each.inputs[1]]), type_of(run, each.inputs[1]).itemsize
-    step.operands[3] = data_of(&run.registers[each.inputs[each.num_inputs - 1]])
+    step.operands[3], step.strides[3] = data_of(&run.registers[each.inputs[each.num_inputs - 1]]), sizeof(int64_t)
     return step
 
 

@@ -1,8 +1,8 @@
 """The steps of a run as LLVM's intermediate representation.
 
 One function walks over the steps as `_walk` in ``run.pyx`` does, and may take over from it, or hand over to it,
-wherever steps are suspended. Elements in cells that no kernel sees as an array are values of the function while it
-runs. Few elements at once, and products of a few, are computed in line; all else is called as the steps say. All
+wherever steps are suspended. Memory that all steps see as a whole, and no work does, is a value of the function while
+that runs. Few elements at once, and products of a few, are computed in line; all else is called as the steps say. All
 addresses are read from the steps, none is part of the code.
 
 No flag lets LLVM reorder, contract or ignore anything of floating-point numbers.
@@ -15,15 +15,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from ..run import Status, StepCode, Verdict
-from .listed import CONSTANT, Layout, ListedStep, Product
+from .held import Held, find_values, writes_to
+from .listed import CONSTANT, Layout, ListedStep, Product, Status, StepCode, Verdict
 from .rules import rule_of
-from .types import Value, element_type, like, size_of, vector_of, zero
+from .types import Value, element_of, element_type, lanes_of, like, size_of, vector_of, zero
 from .writer import Writer
 
 FEW = 64  # elements that are computed in line
-LANES = 16  # of these, at most, at once
-TINY = 64  # multiplications of a product in line; larger ones are BLAS's
+LANES = 16  # of these, at most, at once, unless they are a value
+_COUNTING = (StepCode.GO_BACK, StepCode.GO_UNLESS)
+_ACTING = (StepCode.PUSH_ROW, StepCode.CALL)
 
 
 def emit(steps: Sequence[ListedStep], layout: Layout) -> str:
@@ -36,12 +37,13 @@ class _Emitter(Writer):
         super().__init__()
         self.steps = steps
         self.layout = layout
-        self.cells = self._types_of_cells()
+        self.values = find_values(steps)
         self.early: list[str] = []  # instructions in front of all steps
         self.known: dict[tuple[int, int, str], Value] = {}  # what these load, by step, field and type
+        self.counting = [i for i, step in enumerate(steps) if step.code in _COUNTING]
         self.resumes = sorted(
             {s.target for s in steps if s.code == StepCode.GO_BACK}
-            | {i for i, s in enumerate(steps) if s.code in (StepCode.PUSH_ROW, StepCode.CALL)}
+            | {i for i, s in enumerate(steps) if s.code in _ACTING}
         )
 
     def module(self) -> str:
@@ -59,24 +61,6 @@ class _Emitter(Writer):
         declared = (f"declare {each}" for each in sorted(self.intrinsics))
         head = "define i32 @run(ptr noundef %steps, ptr noundef %cells, ptr noundef %execution) nounwind {"
         return "\n".join([*declared, head, *lines, "}", ""])
-
-    def _types_of_cells(self) -> dict[int, str]:
-        """Return the types of the elements in cells; cells that elements are copied between have one type."""
-        types: dict[int, str] = {}
-        for step in self.steps:
-            for cell, type_ in zip(step.cells, _types_of_operands(step), strict=False):
-                if cell >= 0 and type_:
-                    types.setdefault(cell, type_)
-        copies = [s.cells[:2] for s in self.steps if s.code == StepCode.COPY_8 and min(s.cells[:2]) >= 0]
-        for _ in range(2):
-            for target, source in copies:
-                if target in types or source in types:
-                    known = types.get(target) or types[source]
-                    types.setdefault(target, known)
-                    types.setdefault(source, known)
-            copies.reverse()
-        every = sorted({cell for step in self.steps for cell in step.cells if cell >= 0})
-        return {cell: types.get(cell, "i64") for cell in every}
 
     def _leaders(self) -> set[int]:
         """Return the steps that others go on at."""
@@ -104,91 +88,114 @@ class _Emitter(Writer):
     @contextmanager
     def up_front(self) -> Iterator[None]:
         """Write in front of all steps."""
-        self.lines, self.early = self.early, self.lines
+        lines, self.lines = self.lines, self.early
         yield
-        self.lines, self.early = self.early, self.lines
+        self.lines = lines
 
     def place(self, i: int, offset: int) -> Value:
         """Return where a field of a step is."""
         return self.let("ptr", f"getelementptr i8, ptr %steps, i64 {i * self.layout.step + offset}")
 
     def operand(self, i: int, k: int) -> Value:
-        """Return the address of an operand that is no value of the function."""
+        """Return the address of an operand."""
         return self.field(i, self.layout.operands + 8 * k)
 
+    def factor(self, i: int, k: int) -> Value:
+        """Return the address of a matrix of a product."""
+        key = i, -100 - k, "ptr"
+        if key not in self.known:
+            arguments = self.field(i, self.layout.arguments)
+            with self.up_front():
+                place = self.let("ptr", f"getelementptr i8, {arguments}, i64 {self.layout.factors[k]}")
+                self.known[key] = self.let("ptr", f"load ptr, {place}")
+        return self.known[key]
+
+    def held(self, i: int, k: int) -> Held | None:
+        """Return the value that an operand is, if it is one."""
+        return self.values.get(self.steps[i].values[k])
+
     def read(self, i: int, k: int, type_: str) -> Value:
-        """Return the element that an operand is."""
-        cell = self.steps[i].cells[k]
-        if cell == CONSTANT:
+        """Return the element, or the elements of a value, that an operand is."""
+        held = self.held(i, k)
+        if held is not None:
+            return self.convert(self.let(held.type, f"load {held.type}, ptr {held.name}"), type_, held.in_cell)
+        if self.steps[i].values[k] == CONSTANT:
             return self._constant(i, k, type_)
-        if cell < 0:
-            return self.let(type_, f"load {type_}, {self.operand(i, k)}, align {size_of(type_)}")
-        held = self.cells[cell]
-        value = self.let(held, f"load {held}, ptr %cell{cell}")
-        return value if held == type_ else self.from_bits(self.to_bits(value), type_)
+        return self.let(type_, f"load {type_}, {self.operand(i, k)}, align {size_of(element_of(type_))}")
 
     def _constant(self, i: int, k: int, type_: str) -> Value:
         key = i, -k - 1, type_
         if key not in self.known:
             pointer = self.operand(i, k)
             with self.up_front():
-                self.known[key] = self.let(type_, f"load {type_}, {pointer}, align {size_of(type_)}")
+                self.known[key] = self.let(type_, f"load {type_}, {pointer}, align {size_of(element_of(type_))}")
         return self.known[key]
 
     def write(self, i: int, k: int, value: Value) -> None:
-        """Make an element the one that an operand is."""
-        cell = self.steps[i].cells[k]
-        if cell < 0:
-            self.add(f"store {value}, ptr {self.operand(i, k).name}, align {size_of(value.type)}")
-            return
-        if self.cells[cell] != value.type:
-            value = self.from_bits(self.to_bits(value), self.cells[cell])
-        self.add(f"store {value}, ptr %cell{cell}")
+        """Make an element, or the elements of a value, what an operand is."""
+        held = self.held(i, k)
+        if held is not None:
+            self.add(f"store {self.convert(value, held.type, held.in_cell)}, ptr {held.name}")
+        else:
+            self.add(f"store {value}, {self.operand(i, k)}, align {size_of(element_of(value.type))}")
+
+    def convert(self, value: Value, type_: str, in_cell: bool) -> Value:
+        """Return a value as another type that has the same bytes."""
+        if value.type == type_:
+            return value
+        if in_cell:
+            return self.from_bits(self.to_bits(value), type_)
+        return self.let(type_, f"bitcast {value} to {type_}")
 
     def spill(self, step: ListedStep) -> None:
-        """Put the elements that a step sees where it looks for them."""
-        for cell in _cells(step):
-            self.add(f"store {self._held(cell)}, ptr {self._home(cell).name}")
+        """Put the values that a step sees where it looks for them."""
+        for held in self._seen(step):
+            self._put_back(held)
 
     def fill(self, step: ListedStep) -> None:
-        """Take the elements that a step may have changed."""
-        for cell in _cells(step):
-            self._take(cell)
+        """Take the values that a step may have changed."""
+        for held in self._seen(step):
+            self._take(held)
 
-    def _held(self, cell: int) -> Value:
-        type_ = self.cells[cell]
-        return self.to_bits(self.let(type_, f"load {type_}, ptr %cell{cell}"))
+    def _seen(self, step: ListedStep) -> list[Held]:
+        return [self.values[number] for number in sorted({n for n in step.values if n >= 0})]
 
-    def _take(self, cell: int) -> None:
-        bits = self.let("i64", f"load i64, ptr {self._home(cell).name}")
-        self.add(f"store {self.from_bits(bits, self.cells[cell])}, ptr %cell{cell}")
+    def _put_back(self, held: Held) -> None:
+        value = self.let(held.type, f"load {held.type}, ptr {held.name}")
+        if held.in_cell:
+            value = self.to_bits(value)
+        self.add(f"store {value}, {self._home(held)}, align {size_of(element_of(value.type))}")
 
-    def _home(self, cell: int) -> Value:
-        return self.let("ptr", f"getelementptr i64, ptr %cells, i64 {cell}")
+    def _take(self, held: Held) -> None:
+        type_ = "i64" if held.in_cell else held.type
+        value = self.let(type_, f"load {type_}, {self._home(held)}, align {size_of(element_of(type_))}")
+        if held.in_cell:
+            value = self.from_bits(value, held.type)
+        self.add(f"store {value}, ptr {held.name}")
+
+    def _home(self, held: Held) -> Value:
+        """Return where a value is while the function does not run."""
+        return self.factor(held.step, held.operand) if held.is_factor else self.operand(held.step, held.operand)
 
     # The frame
 
-    def _counted(self) -> Iterator[int]:
-        """Yield the steps that count how often they go."""
-        yield from (i for i, s in enumerate(self.steps) if s.code in (StepCode.GO_BACK, StepCode.GO_UNLESS))
-
     def _entry(self) -> str:
         """Write what is in front of all steps but for the jump to the first of them, which is returned."""
-        self.lines.append("entry:")
-        for cell, type_ in self.cells.items():
-            self.add(f"%cell{cell} = alloca {type_}")
-        for i in self._counted():
-            self.add(f"%count{i} = alloca i64")
-            self.add(f"store i64 0, ptr %count{i}")
-        for name, type_ in (("left", "i64"), ("at", "i32"), ("status", "i32")):
-            self.add(f"%{name} = alloca {type_}")
-        for cell in self.cells:
-            self._take(cell)
-        left = self._execution(self.layout.left, "i64")
-        self.add(f"store {left}, ptr %left")
-        at = self._execution(self.layout.at, "i32")
+        self.early.append("entry:")
+        with self.up_front():
+            for held in self.values.values():
+                self.add(f"{held.name} = alloca {held.type}")
+            for i in self.counting:
+                self.add(f"%count{i} = alloca i64")
+                self.add(f"store i64 0, ptr %count{i}")
+            for name, type_ in (("left", "i64"), ("at", "i32"), ("status", "i32")):
+                self.add(f"%{name} = alloca {type_}")
+            for held in self.values.values():
+                self._take(held)
+            left = self._execution(self.layout.left, "i64")
+            self.add(f"store {left}, ptr %left")
+            at = self._execution(self.layout.at, "i32")
         targets = " ".join(f"i32 {i}, label %s{i}" for i in self.resumes)
-        self.lines, self.early = self.early, self.lines
         return f"switch {at}, label %s0 [{targets}]"
 
     def _execution(self, offset: int, type_: str) -> Value:
@@ -198,12 +205,14 @@ class _Emitter(Writer):
     def _exit(self) -> None:
         """Put back what the function holds, and say how it ends."""
         self.lines.append("exit:")
-        for cell in self.cells:
-            self.add(f"store {self._held(cell)}, ptr {self._home(cell).name}")
-        for i in self._counted():
+        written = {number for step in self.steps for number in writes_to(step)}
+        for number, held in self.values.items():
+            if number in written:
+                self._put_back(held)
+        for i in self.counting:
             place = self.place(i, self.layout.amount)
             old, more = self.let("i64", f"load i64, {place}"), self.let("i64", f"load i64, ptr %count{i}")
-            self.add(f"store {self.let('i64', f'add i64 {old.name}, {more.name}')}, {place}")
+            self.add(f"store {self.let('i64', f'add {old}, {more.name}')}, {place}")
         at, status = self.let("i32", "load i32, ptr %at"), self.let("i32", "load i32, ptr %status")
         place = self.let("ptr", f"getelementptr i8, ptr %execution, i64 {self.layout.at}")
         self.add(f"store {at}, {place}")
@@ -217,8 +226,7 @@ class _Emitter(Writer):
 
     def _leave_if(self, condition: Value, status: Status, at: int) -> None:
         """End if a condition holds."""
-        self.count += 1
-        leaves, stays = f"leave{self.count}", f"stay{self.count}"
+        leaves, stays = self.label("leave"), self.label("stay")
         self.add(f"br {condition}, label %{leaves}, label %{stays}")
         self.lines.append(f"{leaves}:")
         self._leave(status, at)
@@ -232,15 +240,11 @@ class _Emitter(Writer):
             self._apply(i, step)
         elif code in (StepCode.WORK, StepCode.WORK_TO):
             self._work(i, step)
-        elif code == StepCode.COPY_8:
-            self._copy_element(i, step)
-        elif code == StepCode.COPY:
-            self.intrinsics.add("void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)")
-            pointers = f"{self.operand(i, 0)}, {self.operand(i, 1)}"
-            self.add(f"call void @llvm.memcpy.p0.p0.i64({pointers}, i64 {step.amount}, i1 false)")
+        elif code in (StepCode.COPY, StepCode.COPY_8):
+            self._copy(i, step)
         elif code == StepCode.ADD_ONE:
-            self.write(i, 0, self.let("i64", f"add i64 {self.read(i, 0, 'i64').name}, 1"))
-        elif code in (StepCode.PUSH_ROW, StepCode.CALL):
+            self.write(i, 0, self.let("i64", f"add {self.read(i, 0, 'i64')}, 1"))
+        elif code in _ACTING:
             self._act(i, step)
         elif code in (StepCode.GUARD_DIVISOR, StepCode.GUARD_EXPONENT):
             self._guard(i, step)
@@ -262,8 +266,7 @@ class _Emitter(Writer):
         elif step.code == StepCode.GO_BACK:
             self._add_to(f"%count{i}", 1)
             left = self._add_to("%left", -1)
-            is_over = self.let("i1", f"icmp sle i64 {left.name}, 0")
-            self._leave_if(is_over, Status.SUSPENDED, step.target)
+            self._leave_if(self.let("i1", f"icmp sle {left}, 0"), Status.SUSPENDED, step.target)
             self.add(f"br label %s{step.target}")
         else:
             value = self.read(i, 0, "i8" if step.amount == 1 else "i32")
@@ -272,19 +275,35 @@ class _Emitter(Writer):
 
     def _add_to(self, name: str, number: int) -> Value:
         value = self.let("i64", f"load i64, ptr {name}")
-        value = self.let("i64", f"add i64 {value.name}, {number}")
+        value = self.let("i64", f"add {value}, {number}")
         self.add(f"store {value}, ptr {name}")
         return value
 
     def _is_true(self, value: Value) -> Value:
         return self.let(like("i1", value.type), f"icmp ne {value}, {zero(value.type)}")
 
-    def _copy_element(self, i: int, step: ListedStep) -> None:
-        target, source = step.cells[:2]
-        type_ = self.cells[target] if target >= 0 else self.cells[source] if source >= 0 else "i64"
-        value = self.read(i, 1, type_)
-        if target < 0:  # all eight bytes
-            value = self.to_bits(value)
+    def _copy(self, i: int, step: ListedStep) -> None:
+        target, source = self.held(i, 0), self.held(i, 1)
+        if target is not None and source is not None and target.in_cell == source.in_cell:
+            self.write(i, 0, self.convert(self.read(i, 1, source.type), target.type, target.in_cell))
+        elif step.code == StepCode.COPY_8:
+            self._copy_bits(i)
+        elif target is not None or source is not None:
+            type_ = target.type if target is not None else f"<{step.amount} x i8>"
+            self.write(i, 0, self.read(i, 1, type_))
+        else:
+            self.intrinsics.add("void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)")
+            pointers = f"{self.operand(i, 0)}, {self.operand(i, 1)}"
+            self.add(f"call void @llvm.memcpy.p0.p0.i64({pointers}, i64 {step.amount}, i1 false)")
+
+    def _copy_bits(self, i: int) -> None:
+        """Copy eight bytes of which one side, or none, is a value, or which are an element and an array."""
+        source, target = self.held(i, 1), self.held(i, 0)
+        value = self.read(i, 1, source.type if source is not None else "i64")
+        if source is not None:
+            value = self.convert(value, "i64", source.in_cell)
+        if target is not None:
+            value = self.convert(value, target.type, target.in_cell)
         self.write(i, 0, value)
 
     def _guard(self, i: int, step: ListedStep) -> None:
@@ -303,7 +322,7 @@ class _Emitter(Writer):
         verdict = self.let("i32", f"call i32 {act.name}({place})")
         self.fill(step)
         self._leave_if(self._equals(verdict, Verdict.NO), Status.GAVE_UP, i)
-        if step.code in (StepCode.PUSH_ROW, StepCode.CALL):
+        if step.code in _ACTING:
             self._leave_if(self._equals(verdict, Verdict.LATER), Status.NO_ROOM, i)
 
     def _equals(self, value: Value, number: int) -> Value:
@@ -311,7 +330,8 @@ class _Emitter(Writer):
 
     def _work(self, i: int, step: ListedStep) -> None:
         """Call what a kernel has left, or multiply small matrices."""
-        if step.product is not None and self._product(i, step.product):
+        if step.product is not None and step.product.is_small:
+            self._multiply(i, step.product)
             return
         compute, arguments = self.field(i, self.layout.compute), self.field(i, self.layout.arguments)
         self.add(f"call void {compute.name}({arguments}, i32 0, i32 1)")
@@ -321,24 +341,22 @@ class _Emitter(Writer):
         if step.code == StepCode.WORK_TO:
             place = self.let("ptr", f"getelementptr i8, {arguments}, i64 {self.layout.result}")
             bits = self.let("i64", f"load i64, {place}")
-            cell = step.cells[0]
-            self.write(i, 0, bits if cell < 0 else self.from_bits(bits, self.cells[cell]))
+            held = self.held(i, 0)
+            self.write(i, 0, bits if held is None else self.convert(bits, held.type, held.in_cell))
 
     # Elements
 
     def _apply(self, i: int, step: ListedStep) -> None:
         """Compute a few elements, or call the inner loop."""
         types = [element_type(dtype) for dtype in step.dtypes]
-        rule = rule_of(step)
-        if rule is None or not all(types) or step.amount > FEW or not _are_in_order(step):
-            self._call_loop(i, step)
-            return
-        signed = step.dtypes[0].kind == "i"
+        rule = rule_of(step) if types and all(types) and step.amount <= FEW and _are_in_order(step) else None
+        signed = bool(types) and step.dtypes[0].kind == "i"
+        whole = any(held is not None and lanes_of(held.type) > 1 for held in map(self.held, [i] * 4, range(4)))
         at = 0
         while at < step.amount:
-            lanes = min(LANES, 1 << (step.amount - at).bit_length() - 1)
-            values = [self._load(i, k, type_, at, lanes) for k, type_ in enumerate(types[:-1])]
-            made = rule(self, values, vector_of(types[-1], lanes), signed)
+            lanes = step.amount if whole else min(LANES, 1 << (step.amount - at).bit_length() - 1)
+            values = [self._load(i, k, type_, at, lanes) for k, type_ in enumerate(types[:-1])] if rule else []
+            made = rule(self, values, vector_of(types[-1], lanes), signed) if rule else None
             if made is None:
                 self._call_loop(i, step)
                 return
@@ -356,73 +374,53 @@ class _Emitter(Writer):
     def _load(self, i: int, k: int, type_: str, at: int, lanes: int) -> Value:
         """Return elements of an operand, from number `at` on; one without a stride is the same for all."""
         step = self.steps[i]
-        if step.cells[k] >= 0 or step.strides[k] == 0 or step.amount == 1:
-            value = self.read(i, k, type_)
-            return self.splat(value, lanes)
+        if step.amount == 1 or step.strides[k] == 0:
+            return self.splat(self.read(i, k, type_), lanes)
+        if self.held(i, k) is not None:
+            return self.read(i, k, vector_of(type_, lanes))
         return self.load(self.operand(i, k), type_, at, lanes)
 
     def _store(self, i: int, k: int, value: Value, at: int) -> None:
-        if self.steps[i].amount == 1:
+        if self.steps[i].amount == 1 or self.held(i, k) is not None:
             self.write(i, k, value)
         else:
             self.store(self.operand(i, k), value, at)
 
     # Products
 
-    def _product(self, i: int, product: Product) -> bool:
+    def _multiply(self, i: int, product: Product) -> None:
         """Multiply small matrices as `_small` in ``kernels/cpu/linear.pyx`` does: term by term, in order."""
         rows, columns, inner = product.rows, product.columns, product.inner
-        if product.continues or rows * columns * inner > TINY:
-            return False
-        type_ = self._product_type(i)
-        arguments = self.field(i, self.layout.arguments)
-        a, b, target = (self._matrix(arguments, offset) for offset in self._places(product))
-        left = self.load(a, type_, 0, rows * inner)
-        right = self.load(b, type_, 0, inner * columns)
-        total = target
-        if product.copies:
-            total = self._matrix(arguments, self.layout.product_total)
+        type_ = element_type(self.steps[i].dtypes[-1])
+        left = self._matrix(i, product, 0, vector_of(type_, rows * inner))
+        right = self._matrix(i, product, 1, vector_of(type_, inner * columns))
+        whole = vector_of(type_, rows * columns)
+        total = self._matrix(i, product, 3 if product.copies else 2, whole) if product.adds else None
+        made = []
         for r in range(rows):
             sums = Value(zero(vector_of(type_, columns)), vector_of(type_, columns))
-            if product.adds:
-                sums = self.load(total, type_, r * columns, columns)
+            if total is not None:
+                sums = self.pick(total, range(r * columns, (r + 1) * columns))
             for k in range(inner):
                 at = k * rows + r if product.transposed_a else r * inner + k
                 row = [c * inner + k if product.transposed_b else k * columns + c for c in range(columns)]
                 x, y = self.pick(left, [at] * columns), self.pick(right, row)
                 term = self.let(sums.type, f"fmul {x}, {y.name}")
                 sums = self.let(sums.type, f"fadd {sums}, {term.name}")
-            self.store(target, sums, r * columns)
-        return True
+            made.append(sums)
+        held = self.values.get(product.factors[2])
+        result = self.join(made)
+        if held is not None:
+            self.add(f"store {self.convert(result, held.type, False)}, ptr {held.name}")
+        else:
+            self.store(self.factor(i, 2), result, 0)
 
-    def _places(self, product: Product) -> tuple[int, int, int]:
-        return self.layout.product_a, self.layout.product_b, self.layout.product_data
-
-    def _product_type(self, i: int) -> str:
-        return element_type(self.steps[i].dtypes[-1])
-
-    def _matrix(self, arguments: Value, offset: int) -> Value:
-        """Return where a matrix of a product lies."""
-        place = self.let("ptr", f"getelementptr i8, {arguments}, i64 {offset}")
-        return self.let("ptr", f"load ptr, {place}")
-
-
-def _types_of_operands(step: ListedStep) -> list[str]:
-    """Return the types of a step's operands as far as the step tells."""
-    if step.code == StepCode.APPLY:
-        return [element_type(dtype) for dtype in step.dtypes]
-    if step.code == StepCode.ADD_ONE:
-        return ["i64"]
-    if step.code == StepCode.GO_UNLESS:
-        return ["i8"]
-    if step.code == StepCode.GO_TO:
-        return ["i8" if step.amount == 1 else "i32"]
-    return []
-
-
-def _cells(step: ListedStep) -> list[int]:
-    """Return the cells that a step sees."""
-    return sorted({cell for cell in step.cells if cell >= 0})
+    def _matrix(self, i: int, product: Product, k: int, type_: str) -> Value:
+        """Return all elements of a matrix."""
+        held = self.values.get(product.factors[k])
+        if held is None:
+            return self.load(self.factor(i, k), element_of(type_), 0, lanes_of(type_))
+        return self.convert(self.let(held.type, f"load {held.type}, ptr {held.name}"), type_, held.in_cell)
 
 
 def _are_in_order(step: ListedStep) -> bool:

@@ -2,14 +2,50 @@
 
 from __future__ import annotations
 
+from enum import IntEnum
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..run import StepCode
-
-CONSTANT = -2  # in place of a cell's number: an element that no step changes
+CONSTANT = -2  # in place of a value's number: an element that no step changes
 ELSEWHERE = -1  # an address of which nothing else is known, or none
+
+
+class StepCode(IntEnum):
+    """What a step does; ``kernels/native/run.pxd`` says more."""
+
+    APPLY = 0
+    WORK = 1
+    WORK_TO = 2
+    COPY = 3
+    COPY_8 = 4
+    ADD_ONE = 5
+    GO = 6
+    GO_BACK = 7
+    GO_UNLESS = 8
+    GO_TO = 9
+    GUARD_DIVISOR = 10
+    GUARD_EXPONENT = 11
+    PUSH_ROW = 12
+    CALL = 13
+    END = 14
+
+
+class Status(IntEnum):
+    """How a run stands."""
+
+    SUSPENDED = 0
+    DONE = 1
+    GAVE_UP = 2
+    NO_ROOM = 3
+
+
+class Verdict(IntEnum):
+    """What a step that acts says."""
+
+    NO = 0
+    YES = 1
+    LATER = 2
 
 
 class Layout(NamedTuple):
@@ -28,10 +64,7 @@ class Layout(NamedTuple):
     left: int
     declined: int
     result: int
-    product_a: int
-    product_b: int
-    product_data: int
-    product_total: int
+    factors: tuple[int, int, int, int]  # of a Product: both factors, the product, the total
 
 
 class Product(NamedTuple):
@@ -46,8 +79,10 @@ class Product(NamedTuple):
         Whether the product is added to what is there.
     copies : bool
         Whether a total is copied there first.
-    continues : bool
-        Whether the factors go on elsewhere.
+    is_small : bool
+        Whether a plain loop computes all of it.
+    factors : tuple of int
+        The numbers of the values that both factors, the product and the total are, or `ELSEWHERE`.
     """
 
     rows: int
@@ -57,7 +92,8 @@ class Product(NamedTuple):
     transposed_b: bool
     adds: bool
     copies: bool
-    continues: bool
+    is_small: bool
+    factors: tuple[int, int, int, int]
 
 
 class ListedStep(NamedTuple):
@@ -72,12 +108,16 @@ class ListedStep(NamedTuple):
         Of elements, or bytes: the `count` of `StepCode`.
     strides : tuple of int
         Bytes, by operand.
-    cells : tuple of int
-        By operand, the number of the cell that it is, `CONSTANT`, or `ELSEWHERE`.
+    values : tuple of int
+        By operand, the number of the value that it is, `CONSTANT`, or `ELSEWHERE`.
+    sizes : tuple of int
+        Bytes that are seen, by operand.
+    in_cells : tuple of bool
+        By operand, whether it is an element in a cell, which has eight bytes.
     name : str
-        Of an inner loop: the ufunc, or the operation.
+        Of an inner loop: the ufunc, or the operation in small letters.
     dtypes : tuple of numpy.dtype
-        Of an inner loop's operands.
+        Of the operands of an inner loop, or a product.
     product : Product or None
     """
 
@@ -86,7 +126,9 @@ class ListedStep(NamedTuple):
     targets: tuple[int, ...]
     amount: int
     strides: tuple[int, ...]
-    cells: tuple[int, ...]
+    values: tuple[int, ...]
+    sizes: tuple[int, ...]
+    in_cells: tuple[bool, ...]
     name: str = ""
     dtypes: tuple[np.dtype[Any], ...] = ()
     product: Product | None = None

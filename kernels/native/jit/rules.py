@@ -182,14 +182,14 @@ _RULES: dict[str, _Rule] = {
     "logical_xor": _logical("xor"),
     "logical_not": _logical_not,
     "isnan": _is_nan,
-    "Where": _where,
-    "Cast": _cast,
-    "FloorDiv": _floor(gives_rest=False),
-    "FloorMod": _floor(gives_rest=True),
-    "SquaredDifference": _squared_difference,
+    "where": _where,
+    "cast": _cast,
+    "floor_div": _floor(gives_rest=False),
+    "floor_mod": _floor(gives_rest=True),
+    "squared_difference": _squared_difference,
 }
 _OF_TRUTH_VALUES = frozenset(name for name in _RULES if name.startswith(("logical_", "bitwise_", "equal", "not_equal")))
-_OF_MIXED = frozenset(("Where", "Cast"))
+_OF_MIXED = frozenset(("where", "cast"))
 
 
 def rule_of(step: ListedStep) -> _Rule | None:

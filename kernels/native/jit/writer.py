@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .types import Value, element_of, is_float, size_of, suffix, vector_of
+from .types import Value, element_of, is_float, lanes_of, size_of, suffix, vector_of
 
 
 class Writer:
@@ -40,6 +40,11 @@ class Writer:
         declared = ", ".join([v.type for v in values] + ["i1"] * bool(more))
         self.intrinsics.add(f"{type_} @llvm.{name}.{ending}({declared})")
         return self.let(type_, f"call {type_} @llvm.{name}.{ending}({arguments})")
+
+    def label(self, name: str) -> str:
+        """Return a new name of a block."""
+        self.count += 1
+        return f"{name}{self.count}"
 
     def to_bits(self, value: Value) -> Value:
         """Return the eight bytes that a cell holds for an element."""
@@ -84,3 +89,23 @@ class Writer:
         mask = ", ".join(f"i32 {lane}" for lane in lanes)
         text = f"shufflevector {value}, {value.type} poison, <{len(lanes)} x i32> <{mask}>"
         return self.let(vector_of(element_of(value.type), len(lanes)), text)
+
+    def join(self, values: Sequence[Value]) -> Value:
+        """Return the elements of vectors of one type as one vector."""
+        whole, lanes = values[0], lanes_of(values[0].type)
+        for number, value in enumerate(values[1:], 1):
+            count, element = number * lanes, element_of(value.type)
+            if lanes == 1:
+                whole = whole if number > 1 else self._widen(whole, len(values))
+                whole = self.let(whole.type, f"insertelement {whole}, {value}, i64 {number}")
+                continue
+            wide = self.pick(value, [min(i, lanes - 1) for i in range(count)])
+            mask = ", ".join(f"i32 {i}" for i in range(count + lanes))
+            text = f"shufflevector {whole}, {wide}, <{count + lanes} x i32> <{mask}>"
+            whole = self.let(vector_of(element, count + lanes), text)
+        return whole
+
+    def _widen(self, value: Value, lanes: int) -> Value:
+        """Return a vector that begins with an element."""
+        vector = vector_of(value.type, lanes)
+        return self.let(vector, f"insertelement {vector} poison, {value}, i64 0")

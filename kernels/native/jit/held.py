@@ -1,0 +1,111 @@
+"""The values of a function for steps: which there are, of which types, and which steps write to them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from .listed import ListedStep, StepCode
+from .types import element_type, size_of, vector_of
+
+
+@dataclass(slots=True)
+class Held:
+    """Memory of the steps that is a value of the function.
+
+    Attributes
+    ----------
+    name : str
+        Of the variable that LLVM makes registers of.
+    type : str
+        Of an element, or of a vector of all elements.
+    step, operand : int
+        Where the address is found: an operand of a step,
+    is_factor : bool
+        or a matrix of its product.
+    in_cell : bool
+        Whether it is an element in a cell, which has eight bytes.
+    """
+
+    name: str
+    type: str
+    step: int
+    operand: int
+    is_factor: bool
+    in_cell: bool
+
+
+def find_values(steps: Sequence[ListedStep]) -> dict[int, Held]:
+    """Return the values by number; what one is copied to has the same type, as far as no step wants another."""
+    types: dict[int, str] = {}
+    found: dict[int, Held] = {}
+    for i, step in enumerate(steps):
+        for number, type_ in _types_of(step):
+            if type_:
+                types.setdefault(number, type_)
+        for k, number in enumerate(step.values):
+            if number >= 0:
+                default = "i64" if step.in_cells[k] else f"<{step.sizes[k]} x i8>"
+                found.setdefault(number, Held(f"%value{number}", default, i, k, False, step.in_cells[k]))
+        for k, number in enumerate(step.product.factors if step.product else ()):
+            if number >= 0:
+                found.setdefault(number, Held(f"%value{number}", "", i, k, True, False))
+    _spread(types, [s.values[:2] for s in steps if s.code in (StepCode.COPY, StepCode.COPY_8) and _is_alike(s)])
+    for number, type_ in types.items():
+        found[number].type = type_
+    return found
+
+
+def _is_alike(step: ListedStep) -> bool:
+    """Whether both sides of a copy are values of one kind."""
+    return min(step.values[:2]) >= 0 and step.in_cells[0] == step.in_cells[1]
+
+
+def _spread(types: dict[int, str], copies: list[tuple[int, ...]]) -> None:
+    for _ in range(2):
+        for target, source in copies:
+            if target in types or source in types:
+                known = types.get(target) or types[source]
+                types.setdefault(target, known)
+                types.setdefault(source, known)
+        copies.reverse()
+
+
+def _types_of(step: ListedStep) -> Iterator[tuple[int, str]]:
+    """Yield the values that a step takes for elements of a type, with the types."""
+    if step.product is not None and step.product.is_small:
+        product, type_ = step.product, element_type(step.dtypes[-1])
+        whole = product.rows * product.columns
+        counts = (product.rows * product.inner, product.inner * product.columns, whole, whole)
+        yield from ((n, vector_of(type_, count)) for n, count in zip(product.factors, counts, strict=True) if n >= 0)
+    for k, (number, type_) in enumerate(zip(step.values, _elements_of(step), strict=False)):
+        if number >= 0 and type_:
+            yield number, type_ if step.in_cells[k] else vector_of(type_, step.sizes[k] // size_of(type_))
+
+
+def _elements_of(step: ListedStep) -> list[str]:
+    """Return the types of the elements of a step's operands, as far as the step tells."""
+    if step.code == StepCode.APPLY:
+        return [element_type(dtype) for dtype in step.dtypes]
+    if step.code == StepCode.ADD_ONE:
+        return ["i64"]
+    if step.code == StepCode.GO_UNLESS:
+        return ["i8"]
+    if step.code == StepCode.GO_TO:
+        return ["i8" if step.amount == 1 else "i32"]
+    return []
+
+
+def writes_to(step: ListedStep) -> list[int]:
+    """Return the values that a step may change."""
+    if step.product is not None:
+        places = [step.product.factors[2]]
+    elif step.code == StepCode.APPLY:
+        places = [step.values[len(step.dtypes) - 1]] if step.dtypes else list(step.values)
+    elif step.code in (StepCode.COPY, StepCode.COPY_8, StepCode.ADD_ONE, StepCode.WORK_TO):
+        places = [step.values[0]]
+    elif step.code == StepCode.CALL:
+        places = list(step.values)
+    else:
+        places = []
+    return [number for number in places if number >= 0]
