@@ -21,7 +21,7 @@ from tagflow.kernels.native.saving cimport close_series, make_room, release_rows
 from tagflow.kernels.native.sums cimport close_sums
 from tagflow.kernels.native.tensor_arrays cimport are_as_found, close_tensor_arrays, grow_tensor_arrays
 
-cdef int64_t FIRST = 50000  # nanoseconds of the first slice, which runs where the step does
+cdef int64_t FIRST = 150000  # nanoseconds of the first slice, which runs where the step does
 cdef int64_t SLICE = 2000000  # nanoseconds of the others
 
 cdef enum:

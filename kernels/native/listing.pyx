@@ -20,17 +20,19 @@ from tagflow.kernels.core.table cimport DECLINED, RESULT
 from tagflow.kernels.cpu.linear cimport Product, is_small, product_in
 from tagflow.kernels.native.compiled cimport COMPUTE, Instruction
 from tagflow.kernels.native.run cimport (
-    ADD_ONE, APPLY, CALL, COPY, COPY_8, DONE, END, GAVE_UP, GO, GO_BACK, GO_TO, GO_UNLESS, GUARD_DIVISOR,
-    GUARD_EXPONENT, LATER, MOST_OPERANDS, NO, NO_ROOM, PUSH_ROW, SUSPENDED, WORK, WORK_TO, YES, Execution, Register,
-    Run, Step, type_of,
+    ADD_ONE, ADD_ROWS, APPLY, CALL, COPY, COPY_8, DONE, END, GAVE_UP, GO, GO_BACK, GO_TO, GO_UNLESS, GUARD_DIVISOR,
+    GUARD_EXPONENT, LATER, MOST_OPERANDS, NO, NO_ROOM, PUSH_ROW, READ_ROW, SUSPENDED, WORK, WORK_TO, YES, Execution, Register,
+    Run, Step, Writer, type_of,
 )
+from tagflow.kernels.native.saving cimport Reader
+from tagflow.kernels.native.sums cimport Sum
 
 cdef extern from "Python.h":
     object PyBytes_FromStringAndSize(const char*, Py_ssize_t)
     char* PyBytes_AS_STRING(object)
 
 if [[APPLY, WORK, WORK_TO, COPY, COPY_8, ADD_ONE, GO, GO_BACK, GO_UNLESS, GO_TO, GUARD_DIVISOR, GUARD_EXPONENT, PUSH_ROW,
-     CALL, END], [SUSPENDED, DONE, GAVE_UP, NO_ROOM], [NO, YES, LATER]] != [list(Codes), list(Statuses), list(Verdicts)]:
+     READ_ROW, ADD_ROWS, CALL, END], [SUSPENDED, DONE, GAVE_UP, NO_ROOM], [NO, YES, LATER]] != [list(Codes), list(Statuses), list(Verdicts)]:
     raise ImportError("the codes of steps are not those of kernels/native/jit/listed.py")
 
 cdef enum:  # as in jit/listed.py
@@ -196,7 +198,7 @@ cdef uint64_t _bytes(Run run, const Step* step, int k) noexcept:
         return step.count * _itemsize(run, each, k)
     if step.code == COPY or step.code == COPY_8:
         return step.count if k < 2 else 0
-    if step.code == PUSH_ROW or step.code == CALL:
+    if PUSH_ROW <= step.code <= CALL:
         return step.strides[k]
     if step.code == GUARD_DIVISOR or step.code == GUARD_EXPONENT:
         return step.count * step.strides[0]
@@ -318,6 +320,9 @@ cdef inline bint _is_cell(Run run, const char* address) noexcept:
 cdef Step* _step = NULL
 cdef Execution* _execution = NULL
 cdef Product* _product = NULL
+cdef Writer* _writer = NULL
+cdef Reader* _reader = NULL
+cdef Sum* _sum = NULL
 
 # Where fields lie, in bytes.
 LAYOUT = Layout(
@@ -334,5 +339,9 @@ LAYOUT = Layout(
     left=<size_t>&_execution.left,
     declined=DECLINED * sizeof(uint64_t),
     result=RESULT * sizeof(uint64_t),
+    block=(<size_t>&_writer.block.first, <size_t>&_writer.block.rows, <size_t>&_writer.block.data,
+           <size_t>&_writer.block.is_written),
+    reader=(<size_t>&_reader.rows, <size_t>&_reader.count, <size_t>&_reader.is_last),
+    sum=(<size_t>&_sum.rows, <size_t>&_sum.quick, <size_t>&_sum.a_data, <size_t>&_sum.b_data),
     factors=(<size_t>&_product.a.data, <size_t>&_product.b.data, <size_t>&_product.data, <size_t>&_product.total),
 )

@@ -28,6 +28,8 @@ cdef enum StepCode:  # as in jit/listed.py
     GUARD_DIVISOR  # give up if one of `count` integers at operand 0, of `strides[0]` bytes, is zero
     GUARD_EXPONENT  # give up if one of them is negative
     PUSH_ROW  # `count` bytes from operand 1 to the row of the Writer at operand 0 that the int64 at operand 2 numbers
+    READ_ROW  # the same as CALL: the row of the Reader at operand 0 that the integer at operand 2 numbers to operand 1
+    ADD_ROWS  # the same: `count` rows at operands 1 and 2 to those of the Sum at operand 0
     CALL  # `act`, which sees `strides` bytes at each operand that is memory of the run's steps
     END
 
@@ -43,6 +45,7 @@ cdef struct Writer:  # of a series
     Block* blocks  # the series' own
     int num_blocks
     int at  # block that was written to last
+    Block block  # as it is, so that code finds it
 
 
 cdef enum Verdict:  # as in jit/listed.py
@@ -64,7 +67,7 @@ cdef struct Step:
     Loop loop
     void* data  # its last argument
     Compute compute
-    Act act  # CALL; in compiled code also PUSH_ROW and guards
+    Act act  # of steps that are called; in compiled code also of PUSH_ROW and guards
     uint64_t* arguments
     npy_intp count
     npy_intp strides[MOST_OPERANDS]

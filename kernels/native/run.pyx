@@ -119,7 +119,7 @@ cdef inline void _walk(Execution* x) noexcept nogil:
                 x.at, x.status = <int>(step - x.steps), GAVE_UP if verdict == NO else NO_ROOM
                 return
             step += 1
-        elif step.code == CALL:
+        elif READ_ROW <= step.code <= CALL:
             verdict = step.act(step)
             if verdict != YES:
                 x.at, x.status = <int>(step - x.steps), GAVE_UP if verdict == NO else NO_ROOM
@@ -156,6 +156,7 @@ cdef Verdict push_row(const Step* step) noexcept nogil:
         if index < block.first + block.rows:
             memcpy(block.data + (index - block.first) * step.count, step.operands[1], step.count)
             block.is_written[index - block.first] = True
+            writer.block = block[0]
             return YES
         writer.at += 1
     return LATER

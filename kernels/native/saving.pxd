@@ -1,7 +1,20 @@
 """Series that a run of a native program writes and reads."""
 
+from libc.stdint cimport int64_t
+
 from tagflow.kernels.native.compiled cimport Instruction
 from tagflow.kernels.native.run cimport Run
+
+
+cdef struct Reader:  # of a series
+    const char** rows  # NULL where there is none, or no more
+    int64_t count
+    int64_t* starts  # of a series of series: where the rows of each begin, and the last ones end
+    int64_t num_parts
+    bint is_last
+    bint is_maybe  # what is not there is not looked at
+    bint gives_zeros  # where there is nothing
+
 
 cdef int record_push(Run run, const Instruction* each) except -1
 cdef int record_read(Run run, const Instruction* each) except -1

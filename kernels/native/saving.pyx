@@ -18,7 +18,7 @@ from tagflow.kernels.cpu.arrays cimport (
 )
 from tagflow.kernels.native.compiled cimport READ_NESTED, Instruction
 from tagflow.kernels.native.run cimport (
-    CALL, NO, PUSH_ROW, YES, Refusal, Register, Run, Step, Verdict, Writer, add_step, checked, data_of, is_element,
+    CALL, NO, PUSH_ROW, READ_ROW, YES, Refusal, Register, Run, Step, Verdict, Writer, add_step, checked, data_of, is_element,
     new_cell, push_row, type_of,
 )
 from tagflow.kernels.scheduler.series cimport Block, Series
@@ -29,16 +29,6 @@ cdef enum:
     SMALLEST = 1 << 14  # bytes of the first block, about
     MOST_ROWS = 64  # of it
     GROWTH = 16  # a block is at most such a part of all slots, so that there is little room left in the end
-
-
-cdef struct Reader:  # of a series
-    const char** rows  # NULL where there is none, or no more
-    int64_t count
-    int64_t* starts  # of a series of series: where the rows of each begin, and the last ones end
-    int64_t num_parts
-    bint is_last
-    bint is_maybe  # what is not there is not looked at
-    bint gives_zeros  # where there is nothing
 
 
 cdef int record_push(Run run, const Instruction* each) except -1:
@@ -144,7 +134,7 @@ cdef int record_read(Run run, const Instruction* each) except -1:
     cdef Reader* reader = _open_reader(run, _series_in(run, each.inputs[0]), each)
     cdef Step* step
     made.is_home = True
-    step = add_step(run, CALL)
+    step = add_step(run, CALL if is_nested else READ_ROW)
     step.act = _read_nested if is_nested else _read
     if is_nested:
         step.operands[3] = data_of(&run.registers[each.inputs[1]])

@@ -1,7 +1,24 @@
 """Sums of products that a run of a native program adds to."""
 
+from libc.stdint cimport int64_t
+
+from tagflow.kernels.cpu.arrays cimport ArrayObject
 from tagflow.kernels.native.compiled cimport Instruction
 from tagflow.kernels.native.run cimport Run
+
+
+cdef struct Sum:
+    ArrayObject* a  # the rows that are gathered, and room for more
+    ArrayObject* b
+    ArrayObject* total
+    int64_t rows
+    int64_t room
+    int64_t quick  # rows up to which more are only copied
+    char* a_data
+    char* b_data
+    ArrayObject* more_a  # what is added in each iteration
+    ArrayObject* more_b
+
 
 cdef int record_add(Run run, const Instruction* each) except -1
 cdef int close_sums(Run run) except -1

@@ -17,7 +17,7 @@ from tagflow.kernels.cpu.arrays cimport (
 from tagflow.kernels.cpu.linear cimport multiply_columns
 from tagflow.kernels.cpu.product_sum cimport MOST_ROWS, ProductSum, sum_in
 from tagflow.kernels.native.compiled cimport Instruction
-from tagflow.kernels.native.run cimport CALL, NO, YES, Refusal, Register, Run, Step, Verdict, add_step, type_of
+from tagflow.kernels.native.run cimport ADD_ROWS, NO, YES, Refusal, Register, Run, Step, Verdict, add_step, type_of
 
 import_array()
 
@@ -26,16 +26,6 @@ cdef enum:
 
 cdef Table _at_once  # where nothing is left to be done later
 _at_once.at_once = 1e300
-
-
-cdef struct Sum:
-    ArrayObject* a  # the rows that are gathered, and room for more
-    ArrayObject* b
-    ArrayObject* total
-    int64_t rows
-    int64_t room
-    ArrayObject* more_a  # what is added in each iteration
-    ArrayObject* more_b
 
 
 cdef int record_add(Run run, const Instruction* each) except -1:
@@ -61,12 +51,14 @@ cdef int record_add(Run run, const Instruction* each) except -1:
     sum.room = max(sum.room, PyArray_DIM(a, 0))
     made.a, made.b = _rows(run, sum.room, each.inputs[1]), _rows(run, sum.room, each.inputs[2])
     sum.a, sum.b = <ArrayObject*><void*>made.a, <ArrayObject*><void*>made.b
+    sum.a_data, sum.b_data = <char*>PyArray_DATA(sum.a), <char*>PyArray_DATA(sum.b)
+    sum.quick = min(sum.room - PyArray_DIM(a, 0), MOST_ROWS - 2 * PyArray_DIM(a, 0))
     drop(&run.held, &held.value)
     hold(&run.held, &held.value, object_value(<PyObject*>made))
     run.sums.append(made)
     run.sum_states.append(<uint64_t>sum)
-    step = add_step(run, CALL)
-    step.act, step.operands[0] = _add, <char*>sum
+    step = add_step(run, ADD_ROWS)
+    step.act, step.operands[0], step.count = _add, <char*>sum, PyArray_DIM(a, 0)
     step.operands[1], step.strides[1] = <char*>PyArray_DATA(a), PyArray_NBYTES(a)
     step.operands[2], step.strides[2] = <char*>PyArray_DATA(b), PyArray_NBYTES(b)
     return 0

@@ -15,16 +15,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from .held import Held, find_values, writes_to
-from .listed import CONSTANT, Layout, ListedStep, Product, Status, StepCode, Verdict
+from .held import writes_to
+from .listed import Layout, ListedStep, Product, Status, StepCode, Verdict
+from .memory import Memory
 from .rules import rule_of
 from .types import Value, element_of, element_type, lanes_of, like, size_of, vector_of, zero
-from .writer import Writer
 
 FEW = 64  # elements that are computed in line
 LANES = 16  # of these, at most, at once, unless they are a value
 _COUNTING = (StepCode.GO_BACK, StepCode.GO_UNLESS)
-_ACTING = (StepCode.PUSH_ROW, StepCode.CALL)
+_ACTING = (StepCode.PUSH_ROW, StepCode.READ_ROW, StepCode.ADD_ROWS, StepCode.CALL)
 
 
 def emit(steps: Sequence[ListedStep], layout: Layout) -> str:
@@ -32,14 +32,9 @@ def emit(steps: Sequence[ListedStep], layout: Layout) -> str:
     return _Emitter(steps, layout).module()
 
 
-class _Emitter(Writer):
+class _Emitter(Memory):
     def __init__(self, steps: Sequence[ListedStep], layout: Layout) -> None:
-        super().__init__()
-        self.steps = steps
-        self.layout = layout
-        self.values = find_values(steps)
-        self.early: list[str] = []  # instructions in front of all steps
-        self.known: dict[tuple[int, int, str], Value] = {}  # what these load, by step, field and type
+        super().__init__(steps, layout)
         self.counting = [i for i, step in enumerate(steps) if step.code in _COUNTING]
         self.resumes = sorted(
             {s.target for s in steps if s.code == StepCode.GO_BACK}
@@ -75,108 +70,6 @@ class _Emitter(Writer):
     def _is_closed(self) -> bool:
         return self.lines[-1].lstrip().startswith(("br ", "switch ", "ret "))
 
-    # Memory
-
-    def field(self, i: int, offset: int, type_: str = "ptr") -> Value:
-        """Return a field of a step that no step changes."""
-        key = i, offset, type_
-        if key not in self.known:
-            with self.up_front():
-                self.known[key] = self.let(type_, f"load {type_}, {self.place(i, offset)}")
-        return self.known[key]
-
-    @contextmanager
-    def up_front(self) -> Iterator[None]:
-        """Write in front of all steps."""
-        lines, self.lines = self.lines, self.early
-        yield
-        self.lines = lines
-
-    def place(self, i: int, offset: int) -> Value:
-        """Return where a field of a step is."""
-        return self.let("ptr", f"getelementptr i8, ptr %steps, i64 {i * self.layout.step + offset}")
-
-    def operand(self, i: int, k: int) -> Value:
-        """Return the address of an operand."""
-        return self.field(i, self.layout.operands + 8 * k)
-
-    def factor(self, i: int, k: int) -> Value:
-        """Return the address of a matrix of a product."""
-        key = i, -100 - k, "ptr"
-        if key not in self.known:
-            arguments = self.field(i, self.layout.arguments)
-            with self.up_front():
-                place = self.let("ptr", f"getelementptr i8, {arguments}, i64 {self.layout.factors[k]}")
-                self.known[key] = self.let("ptr", f"load ptr, {place}")
-        return self.known[key]
-
-    def held(self, i: int, k: int) -> Held | None:
-        """Return the value that an operand is, if it is one."""
-        return self.values.get(self.steps[i].values[k])
-
-    def read(self, i: int, k: int, type_: str) -> Value:
-        """Return the element, or the elements of a value, that an operand is."""
-        held = self.held(i, k)
-        if held is not None:
-            return self.convert(self.let(held.type, f"load {held.type}, ptr {held.name}"), type_, held.in_cell)
-        if self.steps[i].values[k] == CONSTANT:
-            return self._constant(i, k, type_)
-        return self.let(type_, f"load {type_}, {self.operand(i, k)}, align {size_of(element_of(type_))}")
-
-    def _constant(self, i: int, k: int, type_: str) -> Value:
-        key = i, -k - 1, type_
-        if key not in self.known:
-            pointer = self.operand(i, k)
-            with self.up_front():
-                self.known[key] = self.let(type_, f"load {type_}, {pointer}, align {size_of(element_of(type_))}")
-        return self.known[key]
-
-    def write(self, i: int, k: int, value: Value) -> None:
-        """Make an element, or the elements of a value, what an operand is."""
-        held = self.held(i, k)
-        if held is not None:
-            self.add(f"store {self.convert(value, held.type, held.in_cell)}, ptr {held.name}")
-        else:
-            self.add(f"store {value}, {self.operand(i, k)}, align {size_of(element_of(value.type))}")
-
-    def convert(self, value: Value, type_: str, in_cell: bool) -> Value:
-        """Return a value as another type that has the same bytes."""
-        if value.type == type_:
-            return value
-        if in_cell:
-            return self.from_bits(self.to_bits(value), type_)
-        return self.let(type_, f"bitcast {value} to {type_}")
-
-    def spill(self, step: ListedStep) -> None:
-        """Put the values that a step sees where it looks for them."""
-        for held in self._seen(step):
-            self._put_back(held)
-
-    def fill(self, step: ListedStep) -> None:
-        """Take the values that a step may have changed."""
-        for held in self._seen(step):
-            self._take(held)
-
-    def _seen(self, step: ListedStep) -> list[Held]:
-        return [self.values[number] for number in sorted({n for n in step.values if n >= 0})]
-
-    def _put_back(self, held: Held) -> None:
-        value = self.let(held.type, f"load {held.type}, ptr {held.name}")
-        if held.in_cell:
-            value = self.to_bits(value)
-        self.add(f"store {value}, {self._home(held)}, align {size_of(element_of(value.type))}")
-
-    def _take(self, held: Held) -> None:
-        type_ = "i64" if held.in_cell else held.type
-        value = self.let(type_, f"load {type_}, {self._home(held)}, align {size_of(element_of(type_))}")
-        if held.in_cell:
-            value = self.from_bits(value, held.type)
-        self.add(f"store {value}, ptr {held.name}")
-
-    def _home(self, held: Held) -> Value:
-        """Return where a value is while the function does not run."""
-        return self.factor(held.step, held.operand) if held.is_factor else self.operand(held.step, held.operand)
-
     # The frame
 
     def _entry(self) -> str:
@@ -191,7 +84,7 @@ class _Emitter(Writer):
             for name, type_ in (("left", "i64"), ("at", "i32"), ("status", "i32")):
                 self.add(f"%{name} = alloca {type_}")
             for held in self.values.values():
-                self._take(held)
+                self.take(held)
             left = self._execution(self.layout.left, "i64")
             self.add(f"store {left}, ptr %left")
             at = self._execution(self.layout.at, "i32")
@@ -208,7 +101,7 @@ class _Emitter(Writer):
         written = {number for step in self.steps for number in writes_to(step)}
         for number, held in self.values.items():
             if number in written:
-                self._put_back(held)
+                self.put_back(held)
         for i in self.counting:
             place = self.place(i, self.layout.amount)
             old, more = self.let("i64", f"load i64, {place}"), self.let("i64", f"load i64, ptr %count{i}")
@@ -244,7 +137,13 @@ class _Emitter(Writer):
             self._copy(i, step)
         elif code == StepCode.ADD_ONE:
             self.write(i, 0, self.let("i64", f"add {self.read(i, 0, 'i64')}, 1"))
-        elif code in _ACTING:
+        elif code == StepCode.PUSH_ROW:
+            self._push_row(i, step)
+        elif code == StepCode.READ_ROW:
+            self._read_row(i, step)
+        elif code == StepCode.ADD_ROWS:
+            self._add_rows(i, step)
+        elif code == StepCode.CALL:
             self._act(i, step)
         elif code in (StepCode.GUARD_DIVISOR, StepCode.GUARD_EXPONENT):
             self._guard(i, step)
@@ -292,9 +191,7 @@ class _Emitter(Writer):
             type_ = target.type if target is not None else f"<{step.amount} x i8>"
             self.write(i, 0, self.read(i, 1, type_))
         else:
-            self.intrinsics.add("void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)")
-            pointers = f"{self.operand(i, 0)}, {self.operand(i, 1)}"
-            self.add(f"call void @llvm.memcpy.p0.p0.i64({pointers}, i64 {step.amount}, i1 false)")
+            self._copy_bytes(self.operand(i, 0), self.operand(i, 1), step.amount)
 
     def _copy_bits(self, i: int) -> None:
         """Copy eight bytes of which one side, or none, is a value, or which are an element and an array."""
@@ -343,6 +240,93 @@ class _Emitter(Writer):
             bits = self.let("i64", f"load i64, {place}")
             held = self.held(i, 0)
             self.write(i, 0, bits if held is None else self.convert(bits, held.type, held.in_cell))
+
+    # Rows
+
+    @contextmanager
+    def _unless(self, i: int, step: ListedStep, quick: Value) -> Iterator[None]:
+        """Write what does for a step in line, which is called unless a condition holds."""
+        inline, called, done = self.label("quick"), self.label("called"), self.label("done")
+        self.add(f"br {quick}, label %{inline}, label %{called}")
+        self.lines.append(f"{called}:")
+        self._act(i, step)
+        self.add(f"br label %{done}")
+        self.lines.append(f"{inline}:")
+        yield
+        self.add(f"br label %{done}")
+        self.lines.append(f"{done}:")
+
+    def _load_at(self, pointer: Value, offset: int, type_: str) -> Value:
+        """Load a field of a struct."""
+        place = self.let("ptr", f"getelementptr i8, {pointer}, i64 {offset}")
+        return self.let(type_, f"load {type_}, {place}")
+
+    def _push_row(self, i: int, step: ListedStep) -> None:
+        """Write a row of the block of a series that was written to last."""
+        first, slots, data, written = self.layout.block
+        writer, index = self.operand(i, 0), self.read(i, 2, "i64")
+        at = self.let("i64", f"sub {index}, {self._load_at(writer, first, 'i64').name}")
+        is_in = self.let("i1", f"icmp ult {at}, {self._load_at(writer, slots, 'i64').name}")
+        with self._unless(i, step, is_in):
+            offset = self.let("i64", f"mul {at}, {step.amount}")
+            row = self.let("ptr", f"getelementptr i8, {self._load_at(writer, data, 'ptr')}, {offset}")
+            self._copy_out(i, 1, row, step.amount)
+            flag = self.let("ptr", f"getelementptr i8, {self._load_at(writer, written, 'ptr')}, {at}")
+            self.add(f"store i8 1, {flag}")
+
+    def _read_row(self, i: int, step: ListedStep) -> None:
+        """Read the row of a series that is there."""
+        rows, count, is_last = self.layout.reader
+        reader, index = self.operand(i, 0), self.read(i, 2, f"i{8 * step.sizes[2]}")
+        if index.type != "i64":
+            index = self.let("i64", f"sext {index} to i64")
+        is_in = self.let("i1", f"icmp ult {index}, {self._load_at(reader, count, 'i64').name}")
+        safe = self.let("i64", f"select {is_in}, {index}, i64 0")
+        none = self.let("ptr", f"select {is_in}, {self._load_at(reader, rows, 'ptr')}, {reader}")
+        place = self.let("ptr", f"getelementptr ptr, {none}, {safe}")
+        row = self.let("ptr", f"load ptr, {place}")
+        is_there = self.let("i1", f"icmp ne {row}, null")
+        with self._unless(i, step, self.let("i1", f"and {is_in}, {is_there.name}")):
+            self._copy_in(i, 1, row, step.amount)
+            last = self.let("i1", f"icmp ne {self._load_at(reader, is_last, 'i32')}, 0")
+            kept = self.let("ptr", f"select {last}, ptr null, {row}")
+            self.add(f"store {kept}, {place}")
+
+    def _add_rows(self, i: int, step: ListedStep) -> None:
+        """Gather rows of both factors of a sum of products, as long as nothing is multiplied."""
+        gathered, quick, *factors = self.layout.sum
+        sum_ = self.operand(i, 0)
+        rows = self._load_at(sum_, gathered, "i64")
+        is_quick = self.let("i1", f"icmp sle {rows}, {self._load_at(sum_, quick, 'i64').name}")
+        with self._unless(i, step, is_quick):
+            for k, factor in enumerate(factors, 1):
+                offset = self.let("i64", f"mul {rows}, {step.sizes[k] // step.amount}")
+                place = self.let("ptr", f"getelementptr i8, {self._load_at(sum_, factor, 'ptr')}, {offset}")
+                self._copy_out(i, k, place, step.sizes[k])
+            place = self.let("ptr", f"getelementptr i8, {sum_}, i64 {gathered}")
+            self.add(f"store {self.let('i64', f'add {rows}, {step.amount}')}, {place}")
+
+    def _copy_out(self, i: int, k: int, target: Value, size: int) -> None:
+        """Copy what an operand is to an address."""
+        held = self.held(i, k)
+        if held is None:
+            self._copy_bytes(target, self.operand(i, k), size)
+            return
+        type_ = f"i{8 * size}" if held.in_cell else held.type
+        self.add(f"store {self.read(i, k, type_)}, {target}, align {size_of(element_of(type_))}")
+
+    def _copy_in(self, i: int, k: int, source: Value, size: int) -> None:
+        """Copy what is at an address to an operand."""
+        held = self.held(i, k)
+        if held is None:
+            self._copy_bytes(self.operand(i, k), source, size)
+            return
+        type_ = f"i{8 * size}" if held.in_cell else held.type
+        self.write(i, k, self.let(type_, f"load {type_}, {source}, align {size_of(element_of(type_))}"))
+
+    def _copy_bytes(self, target: Value, source: Value, size: int) -> None:
+        self.intrinsics.add("void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)")
+        self.add(f"call void @llvm.memcpy.p0.p0.i64({target}, {source}, i64 {size}, i1 false)")
 
     # Elements
 

@@ -27,8 +27,10 @@ class StepCode(IntEnum):
     GUARD_DIVISOR = 10
     GUARD_EXPONENT = 11
     PUSH_ROW = 12
-    CALL = 13
-    END = 14
+    READ_ROW = 13
+    ADD_ROWS = 14
+    CALL = 15
+    END = 16
 
 
 class Status(IntEnum):
@@ -65,6 +67,9 @@ class Layout(NamedTuple):
     declined: int
     result: int
     factors: tuple[int, int, int, int]  # of a Product: both factors, the product, the total
+    block: tuple[int, int, int, int]  # of a Writer: first slot, slots, data, which are written
+    reader: tuple[int, int, int]  # of a Reader: rows, how many, whether this is the last read
+    sum: tuple[int, int, int, int]  # of a Sum: rows, most of them without a product, data of both factors
 
 
 class Product(NamedTuple):

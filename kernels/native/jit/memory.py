@@ -1,0 +1,138 @@
+"""What a function for steps reads and writes: fields of steps, what lies at their addresses, values of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from .held import Held, find_values
+from .listed import CONSTANT, Layout, ListedStep
+from .types import Value, element_of, size_of
+from .writer import Writer
+
+
+class Memory(Writer):
+    """The memory of steps.
+
+    Parameters
+    ----------
+    steps : sequence of ListedStep
+    layout : Layout
+
+    Attributes
+    ----------
+    values : dict of int to Held
+        By number.
+    early : list of str
+        Instructions in front of all steps.
+    """
+
+    def __init__(self, steps: Sequence[ListedStep], layout: Layout) -> None:
+        super().__init__()
+        self.steps = steps
+        self.layout = layout
+        self.values = find_values(steps)
+        self.early: list[str] = []
+        self.known: dict[tuple[int, int, str], Value] = {}  # what these load, by step, field and type
+
+    def field(self, i: int, offset: int, type_: str = "ptr") -> Value:
+        """Return a field of a step that no step changes."""
+        key = i, offset, type_
+        if key not in self.known:
+            with self.up_front():
+                self.known[key] = self.let(type_, f"load {type_}, {self.place(i, offset)}")
+        return self.known[key]
+
+    @contextmanager
+    def up_front(self) -> Iterator[None]:
+        """Write in front of all steps."""
+        lines, self.lines = self.lines, self.early
+        yield
+        self.lines = lines
+
+    def place(self, i: int, offset: int) -> Value:
+        """Return where a field of a step is."""
+        return self.let("ptr", f"getelementptr i8, ptr %steps, i64 {i * self.layout.step + offset}")
+
+    def operand(self, i: int, k: int) -> Value:
+        """Return the address of an operand."""
+        return self.field(i, self.layout.operands + 8 * k)
+
+    def factor(self, i: int, k: int) -> Value:
+        """Return the address of a matrix of a product."""
+        key = i, -100 - k, "ptr"
+        if key not in self.known:
+            arguments = self.field(i, self.layout.arguments)
+            with self.up_front():
+                place = self.let("ptr", f"getelementptr i8, {arguments}, i64 {self.layout.factors[k]}")
+                self.known[key] = self.let("ptr", f"load ptr, {place}")
+        return self.known[key]
+
+    def held(self, i: int, k: int) -> Held | None:
+        """Return the value that an operand is, if it is one."""
+        return self.values.get(self.steps[i].values[k])
+
+    def read(self, i: int, k: int, type_: str) -> Value:
+        """Return the element, or the elements of a value, that an operand is."""
+        held = self.held(i, k)
+        if held is not None:
+            return self.convert(self.let(held.type, f"load {held.type}, ptr {held.name}"), type_, held.in_cell)
+        if self.steps[i].values[k] == CONSTANT:
+            return self._constant(i, k, type_)
+        return self.let(type_, f"load {type_}, {self.operand(i, k)}, align {size_of(element_of(type_))}")
+
+    def _constant(self, i: int, k: int, type_: str) -> Value:
+        key = i, -k - 1, type_
+        if key not in self.known:
+            pointer = self.operand(i, k)
+            with self.up_front():
+                self.known[key] = self.let(type_, f"load {type_}, {pointer}, align {size_of(element_of(type_))}")
+        return self.known[key]
+
+    def write(self, i: int, k: int, value: Value) -> None:
+        """Make an element, or the elements of a value, what an operand is."""
+        held = self.held(i, k)
+        if held is not None:
+            self.add(f"store {self.convert(value, held.type, held.in_cell)}, ptr {held.name}")
+        else:
+            self.add(f"store {value}, {self.operand(i, k)}, align {size_of(element_of(value.type))}")
+
+    def convert(self, value: Value, type_: str, in_cell: bool) -> Value:
+        """Return a value as another type that has the same bytes."""
+        if value.type == type_:
+            return value
+        if in_cell:
+            return self.from_bits(self.to_bits(value), type_)
+        return self.let(type_, f"bitcast {value} to {type_}")
+
+    def spill(self, step: ListedStep) -> None:
+        """Put the values that a step sees where it looks for them."""
+        for held in self._seen(step):
+            self.put_back(held)
+
+    def fill(self, step: ListedStep) -> None:
+        """Take the values that a step may have changed."""
+        for held in self._seen(step):
+            self.take(held)
+
+    def _seen(self, step: ListedStep) -> list[Held]:
+        return [self.values[number] for number in sorted({n for n in step.values if n >= 0})]
+
+    def put_back(self, held: Held) -> None:
+        """Store a value where it is while the function does not run."""
+        value = self.let(held.type, f"load {held.type}, ptr {held.name}")
+        if held.in_cell:
+            value = self.to_bits(value)
+        self.add(f"store {value}, {self._home(held)}, align {size_of(element_of(value.type))}")
+
+    def take(self, held: Held) -> None:
+        """Load a value from where it is while the function does not run."""
+        type_ = "i64" if held.in_cell else held.type
+        value = self.let(type_, f"load {type_}, {self._home(held)}, align {size_of(element_of(type_))}")
+        if held.in_cell:
+            value = self.from_bits(value, held.type)
+        self.add(f"store {value}, ptr {held.name}")
+
+    def _home(self, held: Held) -> Value:
+        """Return where a value is while the function does not run."""
+        return self.factor(held.step, held.operand) if held.is_factor else self.operand(held.step, held.operand)
