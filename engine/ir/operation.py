@@ -35,6 +35,8 @@ class Origin:
         Of a loop variable, the name of the body's parameter.
     carried : tuple of str or None
         Of a loop variable that keeps iterations apart, the operations on the way to its new value.
+    not_native : str or None
+        Of a predicate, what keeps its loop from being a native program.
     """
 
     operation: str
@@ -42,6 +44,7 @@ class Origin:
     index: int = -1
     variable: str | None = None
     carried: tuple[str, ...] | None = None
+    not_native: str | None = None
 
 
 class Operation:

@@ -53,6 +53,7 @@ cdef class CompiledProgram:
     cdef int* outputs
     cdef list dtypes  # owns Type.descr
     cdef list kept  # what the kernels need
+    cdef readonly str reason  # why the last run was left to the step machine, or None
     cdef int misses  # runs, one after the other, that could not be recorded, or gave up
     cdef int skips  # runs that are not tried, after such
     cdef double spent  # nanoseconds that runs took

@@ -77,6 +77,7 @@ cdef int _run(
 cdef int _give_up(CompiledProgram program, const Node* node, str reason) except -1:
     """Leave a run to the step machine, and so the next ones, the more of them the more often this happens."""
     _logger.debug("%s runs on the step machine: %s", <object>node.name, reason)
+    program.reason = reason
     program.misses = min(program.misses + 1, MOST_MISSES)
     program.skips = (1 << program.misses) - 2
     return 0
@@ -90,7 +91,7 @@ cdef int _finish(Run run, const Table* table, const Node* node, Counters* live, 
     """Give the results of a run that is over."""
     cdef Register* register
     cdef int i
-    run.program.misses = 0
+    run.program.misses, run.program.reason = 0, None
     close_series(run)
     close_nests(run)
     close_sums(run)

@@ -83,11 +83,16 @@ cdef class CompiledPlan:
         -------
         list of dict
             The fields of LoopCounts; ``last``, how often each NextIteration was its iteration's last; ``native_runs`` and
-            ``native_starts``, how often the loop ran as a native program, and the iterations that it began then.
+            ``native_starts``, how often the loop ran as a native program, and the iterations that it began then;
+            ``not_native``, why it did not the last time, or None.
         """
         native = {name: counts for program in self.programs for name, counts in program.counts.items()}
         names = [frame.name for frame in self.plan.frames]
-        return [_counts(&self.table.frames[i], native.get(names[i], (0, 0))) for i in range(self.table.num_frames)]
+        reasons = {program.program.name: program.reason for program in self.programs}
+        return [
+            _counts(&self.table.frames[i], native.get(names[i], (0, 0)), reasons.get(names[i]))
+            for i in range(self.table.num_frames)
+        ]
 
     cdef int join(self) except -1:
         """Count a step in; if it is alone, all loops are counted anew."""
@@ -103,10 +108,12 @@ cdef class CompiledPlan:
         return 0
 
 
-cdef dict _counts(const FrameType* frame, tuple native):
-    """Return what was counted in a frame, and how often its loop ran as a native program, with the iterations begun."""
+cdef dict _counts(const FrameType* frame, tuple native, str reason):
+    """Return what was counted in a frame, how often its loop ran as a native program, with the iterations begun, and why
+    it did not.
+    """
     last = [frame.last[i] for i in range(frame.num_nexts)]
-    return {**frame.counts, "last": last, "native_runs": native[0], "native_starts": native[1]}
+    return {**frame.counts, "last": last, "native_runs": native[0], "native_starts": native[1], "not_native": reason}
 
 
 cdef void _free_pool(Link* block) noexcept:

@@ -312,7 +312,7 @@ class _Lowering:
         self.region(op.regions[0], pred)
         test = pred.lookup(op.regions[0].results[0])
         outputs = [(dtypes.bool_, SCALAR)]
-        origin = Origin(op.name, "predicate")
+        origin = Origin(op.name, "predicate", not_native=op.attrs.get("not_native"))
         cond = pred.emit("LoopCond", f"{op.name}/LoopCond", [test], outputs, like=op, origin=origin).outputs[0]
         switches = [self._switch(op, m.outputs[0], cond, origin) for m, origin in zip(merges, origins, strict=True)]
         body = _LoopRegion(frame, self._pivot(op, switches[0].outputs[1]))

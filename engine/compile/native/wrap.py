@@ -11,7 +11,6 @@ loop runs as ever: with its tags, its errors, and its lines.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator
 from typing import Any
 
@@ -26,8 +25,6 @@ from ...ir.tensor import Tensor
 from ...kernels.native.program import NativeProgram
 from ...ops.internal import native as _operation  # noqa: F401  declares Native
 from .translate import NotNative, translate
-
-_logger = logging.getLogger("tagflow")
 
 
 def run_natively(program: Program, settings: Settings) -> Program:
@@ -67,7 +64,7 @@ def _outermost(region: Region, settings: Settings) -> Iterator[tuple[Operation, 
                 yield op, translate(op, settings)
                 continue
             except NotNative as reason:
-                _logger.debug("%s is no native loop: %s", op.name, reason)
+                op.attrs["not_native"] = str(reason)
         for inner in op.regions:
             yield from _outermost(inner, settings)
 

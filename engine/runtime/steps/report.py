@@ -50,6 +50,8 @@ class LoopReport:
         it had one.
     bottleneck : str or None
         The device that was busy almost all the time.
+    not_native : str or None
+        Why the loop did not run as a native program: an operation, and what is the matter with it.
 
     Examples
     --------
@@ -74,6 +76,7 @@ class LoopReport:
     device: str = ""
     busy: float | None = None
     bottleneck: str | None = None
+    not_native: str | None = None
 
     @property
     def limiter(self) -> str:
@@ -97,9 +100,10 @@ class LoopReport:
         place = f" on {short_device(self.device)}" if self.device else ""
         if self.limited_by == "native":
             return f"{self.name}{place}: {self.iterations} iterations{runs} as a native program"
+        reason = f"; no native program: {self.not_native}" if self.not_native else ""
         return (
             f"{self.name}{place}: {self.iterations} iterations{runs}, {self.mean_in_flight:.1f} in flight on average, "
-            f"at most {self.max_in_flight} of {self.window}; {limit}{busy}"
+            f"at most {self.max_in_flight} of {self.window}; {limit}{busy}{reason}"
         )
 
 
@@ -224,7 +228,14 @@ def _loop_report(plan: Plan, k: int, counts: dict[str, Any], variables: Variable
         limit,
         variable if limit == "variable" else None,
         device,
+        not_native=counts["not_native"] or _not_native(plan, k),
     )
+
+
+def _not_native(plan: Plan, k: int) -> str | None:
+    """Return what kept a loop from being a native program when it was compiled."""
+    tests = (n.origin for n in plan.nodes if n.kind is Kind.LOOP_COND and n.frame == k)
+    return next((origin.not_native for origin in tests if origin is not None), None)
 
 
 def _timed(loop: LoopReport, counters: StepCounters, variables: Iterable[Origin]) -> LoopReport:
