@@ -11,6 +11,7 @@ from tests.support.probes import has_gpu
 from tests.support.rules import FIRST, LAST, coverage, report
 
 os.environ.setdefault("TAGFLOW_CHECK_PASSES", "1")  # read when tagflow is imported; checks graphs between passes
+os.environ["TAGFLOW_CACHE"] = ""  # nothing compiled outlives a test
 
 GOLDEN = Path(__file__).parent / "golden"
 

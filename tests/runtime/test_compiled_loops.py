@@ -146,6 +146,23 @@ assert not [name for name in sys.modules if name.startswith("llvmlite")]
     subprocess.run([sys.executable, "-c", program], check=True)
 
 
+async def test_code_is_kept_on_disk(graph, caplog, monkeypatch, tmp_path):
+    monkeypatch.setenv("TAGFLOW_CACHE", str(tmp_path))
+    y = tg.while_loop(lambda i: i < 10, lambda i: i + 1, [0])
+    with caplog.at_level(logging.DEBUG, logger="tagflow"):
+        for _ in range(2):
+            assert await values(graph, y, {}, ON) == [10]
+        (file,) = tmp_path.iterdir()
+        file.write_bytes(file.read_bytes()[:-1])
+        assert await values(graph, y, {}, ON) == [10]
+    found = [r.message for r in caplog.records if r.message.startswith("while ")]
+    assert [m.partition(" in ")[0] for m in found] == [
+        "while compiled by LLVM",
+        "while loaded from the disk cache",
+        "while compiled by LLVM",
+    ]
+
+
 async def test_a_failing_compiler_is_said_once(graph, caplog, monkeypatch):
     def fail(text):
         raise RuntimeError("the compiler is ill")

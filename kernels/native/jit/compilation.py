@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from functools import cache
+from functools import cache as cache_result
 from typing import Any
 
+from . import cache
 from .emit import emit
 from .listed import Layout, ListedStep
 
@@ -48,12 +49,19 @@ class Compilation:
         """Compile; if that fails, the steps are walked over as before."""
         begun = time.perf_counter()
         try:
-            self._engine = load(build(emit(self._steps, self._layout)))
+            text = emit(self._steps, self._layout)
+            key = cache.key_of(text, *_processor())
+            code = cache.load(key)
+            how = "compiled by LLVM" if code is None else "loaded from the disk cache"
+            if code is None:
+                code = build(text)
+                cache.store(key, code)
+            self._engine = load(code)
             self.address = self._engine.get_function_address("run")
         except Exception:
             _logger.warning("%s can not be compiled and runs step by step", self._name, exc_info=True)
             return
-        _logger.debug("%s compiled by LLVM in %.3f s", self._name, time.perf_counter() - begun)
+        _logger.debug("%s %s in %.4f s", self._name, how, time.perf_counter() - begun)
 
 
 def build(text: str) -> bytes:
@@ -81,7 +89,7 @@ def load(code: bytes) -> Any:
     return engine
 
 
-@cache
+@cache_result
 def _llvm() -> Any:
     """Return LLVM, which takes a moment to be loaded: once a process, when a loop wants it."""
     import llvmlite.binding as llvm
@@ -89,6 +97,17 @@ def _llvm() -> Any:
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
     return llvm
+
+
+@cache_result
+def _processor() -> tuple[str, ...]:
+    """Return all that code depends on but its text."""
+    import llvmlite
+
+    llvm = _llvm()
+    version = ".".join(map(str, llvm.llvm_version_info))
+    features = llvm.get_host_cpu_features().flatten()
+    return llvmlite.__version__, version, llvm.get_process_triple(), llvm.get_host_cpu_name(), features
 
 
 def _machine() -> Any:

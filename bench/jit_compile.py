@@ -1,0 +1,106 @@
+"""Compiling native loops: what LLVM takes for loops that were never seen, and what loading them from the disk takes."""
+
+from __future__ import annotations
+
+import logging
+import os
+import tempfile
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from typing import Any
+
+import numpy as np
+
+from .experiment import BenchError, Case, Experiment, Observed
+from .loop_gradient import MATRIX, START
+from .loop_gradient import program as small_products
+from .lstm_train import dynamic_loop, problem, training
+
+Built = tuple[Any, list[Any], list[Any], dict[Any, Any]]  # graph, what comes first, fetches, feeds
+LSTM = {"batch": 4, "units": 32, "length": 20}
+
+
+def counter(tg: Any) -> Built:
+    """Build a loop that counts."""
+    with tg.Graph().as_default() as graph:
+        return graph, [], [tg.while_loop(lambda i: i < 100, lambda i: i + 1, [0])], {}
+
+
+def matmul(tg: Any) -> Built:
+    """Build a loop of small products with its gradient."""
+    with tg.Graph().as_default() as graph:
+        feeds, fetches = small_products(tg, {"iterations": 20})
+        return graph, [], fetches, dict(zip(feeds, (START, MATRIX), strict=True))
+
+
+def lstm(tg: Any) -> Built:
+    """Build a training step of an LSTM."""
+    given = problem(LSTM)
+    graph, initialize, feeds, fetches = training(tg, given, dynamic_loop)
+    return graph, [initialize], fetches, dict(zip(feeds, (given.inputs, given.targets), strict=True))
+
+
+LOOPS: dict[str, Callable[[Any], Built]] = {"counter": counter, "matmul": matmul, "lstm": lstm}
+
+
+class Times(logging.Handler):
+    """Collects how long the loops of a step took to be compiled, from what the log says of each."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.DEBUG)
+        self.seconds: list[float] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Take the time of a record about compiled code."""
+        if isinstance(record.args, tuple) and len(record.args) == 3 and "%.4f s" in str(record.msg):
+            self.seconds.append(float(record.args[2]))  # type: ignore[arg-type]
+
+
+def build(case: Case, stack: AsyncExitStack, keeps: bool) -> Observed:
+    """Run a loop in a new session each time, with an empty cache on disk or with a filled one."""
+    import tagflow as tg
+
+    graph, first, fetches, feeds = LOOPS[case["loop"]](tg)
+    folder = stack.enter_context(tempfile.TemporaryDirectory())
+    times, logger = Times(), logging.getLogger("tagflow")
+    logger.addHandler(times)
+    stack.callback(logger.removeHandler, times)
+    figures: dict[str, list[float]] = {"milliseconds_of_loops": []}
+
+    async def step() -> list[np.ndarray]:
+        os.environ["TAGFLOW_CACHE"] = folder if keeps else ""
+        level = logger.level
+        logger.setLevel(logging.DEBUG)
+        try:
+            async with tg.Session(graph, settings=tg.Settings(llvm_seconds=0.0)) as session:
+                await session.run(first)
+                times.seconds.clear()
+                found: list[np.ndarray] = await session.run(fetches, feeds)
+        finally:
+            logger.setLevel(level)
+        if not times.seconds:
+            raise BenchError("no loop was compiled: is llvmlite installed? try: pip install llvmlite")
+        figures["milliseconds_of_loops"].append(1e3 * sum(times.seconds))
+        return found
+
+    return Observed(step, figures)
+
+
+def tagflow(case: Case, stack: AsyncExitStack) -> Observed:
+    """Compile each time."""
+    return build(case, stack, keeps=False)
+
+
+def from_disk(case: Case, stack: AsyncExitStack) -> Observed:
+    """Load from the disk what the first step has compiled."""
+    return build(case, stack, keeps=True)
+
+
+EXPERIMENT = Experiment(
+    name="jit_compile",
+    cases=tuple({"loop": name} for name in LOOPS),
+    engines={"tagflow": tagflow, "from_disk": from_disk},
+    metric="milliseconds",
+    time_unit=1e3,
+    figures=("milliseconds_of_loops",),
+)
