@@ -5,8 +5,6 @@ Code takes over between two slices, wherever the steps are suspended then. Runs 
 
 from libc.stdint cimport uint64_t
 
-from tagflow.kernels.native.jit.compilation import Compilation
-
 from tagflow.kernels.native.compiled cimport CompiledProgram
 from tagflow.kernels.native.listing cimport Listing, list_steps
 from tagflow.kernels.native.listing import LAYOUT
@@ -40,6 +38,8 @@ cdef object _compilation_for(Run run):
             return compilation
     if len(program.compilations) == MOST_SIGNATURES:
         return None
+    from tagflow.kernels.native.jit.compilation import Compilation  # when it is wanted: most processes compile nothing
+
     compilation = Compilation(program.program.name, listing.steps(), LAYOUT)
     program.compilations.append((listing.signature, compilation))
     compilation.begin(at_once=program.program.compile_after == 0)
