@@ -12,6 +12,7 @@ from tagflow.kernels.native.run cimport Code, Run
 
 cdef enum:
     MOST_SIGNATURES = 8  # of a program; others run step by step
+    MOST_STEPS = 400  # of a run: LLVM takes the square of them, a second for these
 
 
 cdef int use_code(Run run) except -1:
@@ -22,7 +23,7 @@ cdef int use_code(Run run) except -1:
         return 0
     program.spent += run.execution.spent
     run.execution.spent = 0
-    if run.compilation is None and program.spent >= 1e9 * <double>after:
+    if run.compilation is None and program.spent >= 1e9 * <double>after and run.num_steps <= MOST_STEPS:
         run.compilation = _compilation_for(run)
     if run.compilation is not None:
         run.execution.code = <Code><uint64_t>run.compilation.address

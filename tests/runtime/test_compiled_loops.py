@@ -176,6 +176,18 @@ async def test_a_failing_compiler_is_said_once(graph, caplog, monkeypatch):
     assert record.message == "while can not be compiled and runs step by step"
 
 
+async def test_a_long_program_is_not_compiled(graph, caplog):
+    def body(i, x, y):
+        for _ in range(150):
+            x, y = x * 0.5 + y, y - x * 0.25
+        return i + 1, x, y
+
+    y = tg.while_loop(lambda i, *_: i < 3, body, [0, 1.0, 2.0])
+    with caplog.at_level(logging.DEBUG, logger="tagflow"):
+        np.testing.assert_array_equal(await values(graph, y, {}, ON), await values(graph, y, {}, MACHINE))
+    assert not [r for r in caplog.records if "LLVM" in r.message]
+
+
 async def test_many_signatures(graph):
     x = tg.placeholder("float32", [None])
     y = tg.while_loop(lambda i, _: i < 3, lambda i, x: (i + 1, x + x), [0, x])[1]

@@ -2,7 +2,7 @@
 
 The directory is ``$TAGFLOW_CACHE``, or ``tagflow`` in ``$XDG_CACHE_HOME`` or ``~/.cache``; with an empty
 ``$TAGFLOW_CACHE`` nothing is kept. A file is named by all that its code depends on, and holds a digest of that name and
-the code. What was cut off, changed, renamed, or is somebody else's is not loaded. Files appear whole, so that any number
+the code. What was cut off, changed, renamed, or is another user's is not loaded. Files appear whole, so that any number
 of threads and processes may share a directory.
 """
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import time
 from functools import cache as cache_result
@@ -42,7 +43,8 @@ class Compilation:
         """Compile, now or on a thread of the event loop's."""
         if at_once:
             self.compile()
-        else:
+            return
+        with contextlib.suppress(RuntimeError):  # the event loop lets go of its threads: there is little left to run
             asyncio.get_running_loop().run_in_executor(None, self.compile)
 
     def compile(self) -> None:
