@@ -21,7 +21,7 @@ FLAGS = {
     "asan": ["-O1", "-g", "-fno-omit-frame-pointer", "-fsanitize=address"],
     "debug": ["-Og", "-g"],
     "release": ["-O3"],
-}[FLAVOUR]
+}[FLAVOUR] + ["-ffp-contract=off"]  # where products are fused with sums, they are so by name
 BUILD = Path("build")
 CIMPORT_ROOT = BUILD / "cimport_root"
 DIRECTIVES = {

@@ -35,6 +35,9 @@ cdef extern from "cpu/product.h" nogil:
         size_t b_row
         const void* packed
         size_t inner
+        const void* more_a
+        const void* more_b
+        size_t more_inner
         size_t columns
         void* c
         const void* total
@@ -128,7 +131,7 @@ cdef inline void _gemm(const Product* p, int row, int rows, int column, int colu
 
 cdef inline size_t _panel_size(const Product* p) noexcept nogil:
     """Return the bytes of a panel."""
-    return <size_t>max(p.inner, p.more_inner if p.more_a != NULL else 0) * PANEL_BYTES
+    return <size_t>p.inner * PANEL_BYTES
 
 
 cdef inline int _bound(int whole, int part, int parts) noexcept nogil:
@@ -159,7 +162,8 @@ cdef inline Product _continued(const Product* p) noexcept nogil:
 
 cdef inline bint _is_own(const Product* p) noexcept nogil:
     """Say whether a product is computed by `product.h`."""
-    return _bits and p.inner <= MOST_INNER and <int64_t>p.rows * p.columns * p.inner > TINY
+    cdef int64_t inner = <int64_t>p.inner + (0 if p.more_a == NULL else p.more_inner)
+    return _bits and inner <= MOST_INNER and <int64_t>p.rows * p.columns * inner > TINY
 
 
 cdef inline bint _wants_panels(const Product* p, int rows, int size) noexcept nogil:
@@ -180,6 +184,7 @@ cdef void _multiply_block(
     f.a_row = 1 if p.a.transposed else p.a.columns
     f.a_step = p.a.columns if p.a.transposed else 1
     f.b, f.b_row, f.packed = p.b.data, p.b.columns, p.packed
+    f.more_a, f.more_b, f.more_inner = p.more_a, p.more_b, p.more_inner
     if p.adds and p.total == NULL:
         f.total = p.data
     if p.packed != NULL or scratch == NULL:
@@ -202,9 +207,6 @@ cdef inline void _block(
     cdef Product more
     if _is_own(p):
         _multiply_block(p, row, rows, column, columns, sizeof(real), scratch)
-        if p.more_a != NULL:
-            more = _continued(p)
-            _multiply_block(&more, row, rows, column, columns, sizeof(real), scratch)
         return
     if p.total != NULL:
         _copy_total(p, row, rows, column, columns, product)

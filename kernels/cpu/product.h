@@ -19,6 +19,9 @@ typedef struct {
     size_t b_row;
     const void *packed; /* panels, as `pack` writes them; or NULL */
     size_t inner;
+    const void *more_a; /* where both factors go on behind the inner dimension, with the same steps; or NULL */
+    const void *more_b;
+    size_t more_inner;
     size_t columns; /* of the whole product */
     void *c; /* row by row */
     const void *total; /* what the product is added to, like c; or NULL */

@@ -7,14 +7,19 @@
 /* A tile of `rows` by `vectors`, both known where this is inlined, so that its sums stay in registers. */
 static inline __attribute__((always_inline)) TARGET void NAME(tile)(
     const int rows, const int vectors, const int first, const REAL *a, size_t a_row, size_t a_step, const REAL *b,
-    size_t b_step, size_t inner, REAL *c, const REAL *total, size_t c_row)
+    size_t b_step, size_t inner, const REAL *more_a, const REAL *more_b, size_t more_inner, REAL *c, const REAL *total,
+    size_t c_row)
 {
     VECTOR sums[MOST_TILE_ROWS][MOST_VECTORS], row[MOST_VECTORS];
     MASK mask = FIRST(first);
     for (int r = 0; r < rows; r++)
         for (int v = 0; v < vectors; v++)
             sums[r][v] = ZERO();
-    for (size_t k = 0; k < inner; k++) {
+    for (size_t k = 0; k < inner + more_inner; k++) {
+        if (k == inner) {
+            a = more_a;
+            b = more_b;
+        }
         for (int v = 0; v < vectors; v++)
             row[v] = first ? LOAD_FIRST(mask, b + v * LANES) : LOAD(b + v * LANES);
         for (int r = 0; r < rows; r++) {
@@ -41,8 +46,9 @@ static inline __attribute__((always_inline)) TARGET void NAME(tile)(
 }
 
 #define TILE(rows, vectors) \
-    NAME(tile)(rows, vectors, 0, a, a_row, a_step, b, b_step, inner, c, total, c_row)
-#define TILE_FIRST(rows) NAME(tile)(rows, 1, first, a, a_row, a_step, b, b_step, inner, c, total, c_row)
+    NAME(tile)(rows, vectors, 0, a, a_row, a_step, b, b_step, inner, more_a, more_b, more_inner, c, total, c_row)
+#define TILE_FIRST(rows) \
+    NAME(tile)(rows, 1, first, a, a_row, a_step, b, b_step, inner, more_a, more_b, more_inner, c, total, c_row)
 #define TILES(rows) \
     case rows: \
         if (first) \
@@ -56,7 +62,7 @@ static inline __attribute__((always_inline)) TARGET void NAME(tile)(
 
 static TARGET void NAME(any_tile)(
     int rows, int vectors, int first, const REAL *a, size_t a_row, size_t a_step, const REAL *b, size_t b_step,
-    size_t inner, REAL *c, const REAL *total, size_t c_row)
+    size_t inner, const REAL *more_a, const REAL *more_b, size_t more_inner, REAL *c, const REAL *total, size_t c_row)
 {
     switch (rows) {
         TILES(1)
@@ -72,6 +78,8 @@ static TARGET void NAME(any_tile)(
 static TARGET void NAME(multiply)(const Factors *f, size_t row, size_t rows, size_t column, size_t columns)
 {
     const REAL *a = (const REAL *)f->a, *b = (const REAL *)f->b, *total = (const REAL *)f->total;
+    const REAL *more_a = (const REAL *)f->more_a, *more_b = (const REAL *)f->more_b;
+    size_t more_inner = more_a ? f->more_inner : 0;
     REAL *c = (REAL *)f->c;
     size_t end = column + columns, panel = PANEL_BYTES / sizeof(REAL);
     while (column < end) {
@@ -89,7 +97,8 @@ static TARGET void NAME(multiply)(const Factors *f, size_t row, size_t rows, siz
             size_t at = (row + r) * f->columns + column;
             NAME(any_tile)(
                 rows - r < MOST_TILE_ROWS ? (int)(rows - r) : MOST_TILE_ROWS, (int)vectors, vectors ? 0 : (int)left,
-                a + (row + r) * f->a_row, f->a_row, f->a_step, first_row, b_step, f->inner, c + at,
+                a + (row + r) * f->a_row, f->a_row, f->a_step, first_row, b_step, f->inner,
+                more_a ? more_a + (row + r) * f->a_row : NULL, more_a ? more_b + column : NULL, more_inner, c + at,
                 total ? total + at : NULL, f->columns);
         }
         column += width;

@@ -23,8 +23,8 @@ cdef int use_code(Run run) except -1:
         return 0
     program.spent += run.execution.spent
     run.execution.spent = 0
-    if run.compilation is None and program.spent >= 1e9 * <double>after and run.num_steps <= MOST_STEPS:
-        run.compilation = _compilation_for(run)
+    if not run.is_listed and program.spent >= 1e9 * <double>after and run.num_steps <= MOST_STEPS:
+        run.is_listed, run.compilation = True, _compilation_for(run)
     if run.compilation is not None:
         run.execution.code = <Code><uint64_t>run.compilation.address
     return 0

@@ -50,6 +50,7 @@ cdef struct Traits:  # of a step; pointers only tell functions apart
     int target
     int num_targets
     int values[MOST_OPERANDS]  # numbers, CONSTANT or ELSEWHERE
+    uint8_t in_cells[MOST_OPERANDS]
     npy_intp count
     npy_intp strides[MOST_OPERANDS]
     uint64_t functions[4]
@@ -141,6 +142,7 @@ cdef int _find_values(Run run, Traits* traits) except -1:
     cdef int i, k
     for i in range(run.num_steps):
         for k in range(MOST_OPERANDS):
+            traits[i].in_cells[k] = _is_cell(run, run.steps[i].operands[k])
             if _is_constant(run, run.steps[i].operands[k]):
                 traits[i].values[k] = CONSTANT
             else:
@@ -305,7 +307,7 @@ cdef object _listed(Run run, const Step* step, const Traits* traits):
         Codes(step.code), step.target, tuple([step.targets[i] for i in range(step.num_targets)]), traits.count,
         tuple([step.strides[i] for i in range(MOST_OPERANDS)]),
         tuple([traits.values[i] for i in range(MOST_OPERANDS)]), tuple([_bytes(run, step, i) for i in range(MOST_OPERANDS)]),
-        tuple([_is_cell(run, step.operands[i]) for i in range(MOST_OPERANDS)]), name, dtypes, product)
+        tuple([bool(traits.in_cells[i]) for i in range(MOST_OPERANDS)]), name, dtypes, product)
 
 
 cdef str _in_small_letters(str type):

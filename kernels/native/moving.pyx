@@ -46,9 +46,15 @@ cdef int record_move(Run run, Instruction* each) except -1:
 cdef inline size_t _size(Run run, int number) noexcept:
     """Return the bytes of a register's elements; of one in a cell all 8, of which those of no use are zero."""
     cdef Register* register = &run.registers[number]
-    if register.value.form == OBJECT:
-        return PyArray_NBYTES(array_in(register.value))
-    return sizeof(uint64_t)
+    if is_element(register):
+        return type_of(run, number).itemsize if _is_in_array(run, register) else sizeof(uint64_t)
+    return PyArray_NBYTES(array_in(register.value))
+
+
+cdef inline bint _is_in_array(Run run, const Register* register) noexcept:
+    """Say whether an element lies in an array, where nobody else's bytes may be read."""
+    cdef char* cells = <char*>run.execution.cells
+    return register.cell != NULL and not cells <= register.cell < cells + run.used * sizeof(uint64_t)
 
 
 cdef int _make_room(Run run, int number, Register* source) except -1:

@@ -111,6 +111,7 @@ cdef class Run:
     cdef int used  # cells
     cdef list opaque  # first and last addresses of memory that works see, of which nothing else is known
     cdef object compilation  # of its steps, or None
+    cdef bint is_listed  # whether code for them was looked for
     cdef list written  # Series that it writes
     cdef list writers  # addresses of their Writers
     cdef list shapes  # for each, the register of what it holds, and the array in it or None

@@ -188,6 +188,34 @@ async def test_a_long_program_is_not_compiled(graph, caplog):
     assert not [r for r in caplog.records if "LLVM" in r.message]
 
 
+@pytest.mark.parametrize("dtype", ["float32", "uint8"])
+async def test_elements_in_cells_and_in_arrays_have_code_of_their_own(graph, dtype):
+    x = tg.placeholder(dtype, None)
+    size = 4
+    source = tg.TensorArray(dtype, size).unstack(x)
+    target = tg.TensorArray(dtype, size)
+    copied = tg.while_loop(lambda i, _: i < size, lambda i, t: (i + 1, t.write(i, source.read(i))), [0, target])[1]
+    async with tg.Session(graph, settings=replace(ON, specialize=0)) as session:
+        for shape in ((size,), (size, 1), (size,)):
+            fed = np.arange(size).reshape(shape).astype(dtype)
+            np.testing.assert_array_equal(await session.run(copied.stack(), {x: fed}), fed)
+        (loop,) = session.report().loops
+        assert loop.limited_by == "native"
+
+
+async def test_any_byte_but_zero_is_true(graph):
+    x, y = (tg.placeholder("bool", [4]) for _ in range(2))
+    start = tg.zeros([4], "bool")
+    fetches = [
+        tg.while_loop(lambda i, *_: i < 3, lambda i, x, y, _, f=f: (i + 1, y, x, f(x, y)), [0, x, y, start])[3]
+        for f in (lambda x, y: x == y, lambda x, y: x != y, tg.logical_and, tg.logical_or, tg.logical_xor)
+    ]
+    feeds = {x: np.array([0, 1, 2, 3], "u1").view("?"), y: np.array([0, 2, 2, 0], "u1").view("?")}
+    found = await values(graph, fetches, feeds, ON)
+    for one, other in zip(found, await values(graph, fetches, feeds, MACHINE), strict=True):
+        np.testing.assert_array_equal(one.view("u1"), other.view("u1"))
+
+
 async def test_many_signatures(graph):
     x = tg.placeholder("float32", [None])
     y = tg.while_loop(lambda i, _: i < 3, lambda i, x: (i + 1, x + x), [0, x])[1]

@@ -150,6 +150,33 @@ def gradient_of_nested():
     return [y, *tg.gradients(tg.reduce_sum(y), [x])], {x: np.array([0.5, 0.9])}
 
 
+def gradient_of_what_an_inner_loop_reads():
+    def body(i, y):
+        h = tg.sin(y)
+        z = tg.while_loop(below(6), lambda j, z: (j + 1, z * h + z), [0, y])[1]
+        return i + 1, z * 0.3 + h
+
+    x = tg.placeholder("float64", [])
+    y = tg.while_loop(below(7), body, [0, x])[1]
+    return [y, *tg.gradients(y, [x])], {x: F64(0.4)}
+
+
+def gradient_of_wide_products():
+    x, w, u = (tg.placeholder("float32", shape) for shape in ([64, 1024], [1024, 16], [16, 1024]))
+    y = tg.while_loop(below(9), lambda i, a: (i + 1, tg.tanh(a @ w) @ u), [0, x])[1]
+    random = np.random.default_rng(0)
+    feeds = {each: (random.standard_normal(each.shape) / 30).astype(F32) for each in (x, w, u)}
+    return [y, *tg.gradients(tg.reduce_sum(y), [w, u])], feeds
+
+
+def swapped_elements_of_which_one_is_seen_as_an_array():
+    def body(i, a, b, v):
+        return i + 1, b, a, tg.where(tg.fill([1], True), tg.reshape(a, [1]), v)
+
+    a, b, v = (tg.placeholder("float32", shape) for shape in ([], [], [1]))
+    return tg.while_loop(below(5), body, [0, a, b, v]), {a: F32(1.5), b: F32(2.5), v: np.zeros(1, F32)}
+
+
 def scanned():
     x = tg.placeholder("float64", [8, 2])
     y = tg.scan(lambda a, e: tg.tanh(a + e), x, tg.zeros([2], "float64"))
@@ -174,6 +201,9 @@ PROGRAMS = (
     gradient_of_branches,
     gradient_of_a_length_that_depends_on_data,
     gradient_of_nested,
+    gradient_of_what_an_inner_loop_reads,
+    gradient_of_wide_products,
+    swapped_elements_of_which_one_is_seen_as_an_array,
     scanned,
 )
 

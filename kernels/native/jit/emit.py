@@ -185,23 +185,25 @@ class _Emitter(Memory):
         target, source = self.held(i, 0), self.held(i, 1)
         if target is not None and source is not None and target.in_cell == source.in_cell:
             self.write(i, 0, self.convert(self.read(i, 1, source.type), target.type, target.in_cell))
-        elif step.code == StepCode.COPY_8:
-            self._copy_bits(i)
+        elif step.amount <= 8:
+            self._copy_bits(i, f"i{8 * step.amount}")
         elif target is not None or source is not None:
             type_ = target.type if target is not None else f"<{step.amount} x i8>"
             self.write(i, 0, self.read(i, 1, type_))
         else:
             self._copy_bytes(self.operand(i, 0), self.operand(i, 1), step.amount)
 
-    def _copy_bits(self, i: int) -> None:
-        """Copy eight bytes of which one side, or none, is a value, or which are an element and an array."""
+    def _copy_bits(self, i: int, type_: str) -> None:
+        """Copy up to eight bytes, between a cell, another value, or memory of any alignment."""
         source, target = self.held(i, 1), self.held(i, 0)
-        value = self.read(i, 1, source.type if source is not None else "i64")
-        if source is not None:
-            value = self.convert(value, "i64", source.in_cell)
-        if target is not None:
-            value = self.convert(value, target.type, target.in_cell)
-        self.write(i, 0, value)
+        if source is None:
+            bits = self.let(type_, f"load {type_}, {self.operand(i, 1)}, align 1")
+        else:
+            bits = self.convert(self.read(i, 1, source.type), type_, source.in_cell)
+        if target is None:
+            self.add(f"store {bits}, {self.operand(i, 0)}, align 1")
+        else:
+            self.write(i, 0, self.convert(bits, target.type, target.in_cell))
 
     def _guard(self, i: int, step: ListedStep) -> None:
         """Give up where an inner loop would raise."""

@@ -104,6 +104,8 @@ def writes_to(step: ListedStep) -> list[int]:
         places = [step.values[len(step.dtypes) - 1]] if step.dtypes else list(step.values)
     elif step.code in (StepCode.COPY, StepCode.COPY_8, StepCode.ADD_ONE, StepCode.WORK_TO):
         places = [step.values[0]]
+    elif step.code == StepCode.READ_ROW:
+        places = [step.values[1]]
     elif step.code == StepCode.CALL:
         places = list(step.values)
     else:

@@ -188,7 +188,7 @@ _RULES: dict[str, _Rule] = {
     "floor_mod": _floor(gives_rest=True),
     "squared_difference": _squared_difference,
 }
-_OF_TRUTH_VALUES = frozenset(name for name in _RULES if name.startswith(("logical_", "bitwise_", "equal", "not_equal")))
+_OF_TRUTH_VALUES = frozenset(name for name in _RULES if name.startswith("logical_"))  # any byte but 0 is true
 _OF_MIXED = frozenset(("where", "cast"))
 
 
@@ -196,7 +196,7 @@ def rule_of(step: ListedStep) -> _Rule | None:
     """Return what computes the elements of an inner loop, or None where that is the loop itself."""
     inputs = step.dtypes[:-1]
     if step.name in _OF_MIXED:
-        return _RULES[step.name]
+        return _RULES[step.name] if step.dtypes[-1].kind != "b" or step.name == "where" else None
     if len(set(inputs)) != 1 or (inputs[0].kind == "b" and step.name not in _OF_TRUTH_VALUES):
         return None
     return _RULES.get(step.name)
