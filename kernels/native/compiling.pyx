@@ -12,7 +12,7 @@ from tagflow.kernels.native.run cimport Code, Run
 
 cdef enum:
     MOST_SIGNATURES = 8  # of a program; others run step by step
-    MOST_STEPS = 400  # of a run: LLVM takes the square of them, a second for these
+    MOST_STEPS = 150  # of a run: LLVM takes the square of them, a tenth of a second for these
 
 
 cdef int use_code(Run run) except -1:
