@@ -1,6 +1,6 @@
 /* Products of matrices by vector instructions, for factors that are too small for BLAS to be at its best.
 
-   AVX-512, AVX2 with FMA and NEON; which of them the processor has is found out when this is first asked for. */
+   AVX-512, and AVX2 with FMA; which of them the processor has is found out when this is first asked for. */
 
 #ifndef TAGFLOW_PRODUCT_H
 #define TAGFLOW_PRODUCT_H
@@ -140,90 +140,6 @@ static void multiply(const Factors *f, int bits, int size, size_t row, size_t ro
         multiply_float_256(f, row, rows, column, columns);
     else
         multiply_double_256(f, row, rows, column, columns);
-}
-
-#elif defined(__GNUC__) && defined(__aarch64__)
-
-#include <arm_neon.h>
-
-#define TARGET
-#define MORE_TILES(rows) else if (vectors == 3) TILE(rows, 3); else TILE(rows, 4);
-#define MOST_VECTORS 4
-
-static inline float32x4_t load_first_float(int n, const float *p)
-{
-    float lanes[4] = {0};
-    memcpy(lanes, p, n * sizeof(float));
-    return vld1q_f32(lanes);
-}
-
-static inline void store_first_float(float *p, int n, float32x4_t value)
-{
-    float lanes[4];
-    vst1q_f32(lanes, value);
-    memcpy(p, lanes, n * sizeof(float));
-}
-
-static inline float64x2_t load_first_double(int n, const double *p)
-{
-    double lanes[2] = {0};
-    memcpy(lanes, p, n * sizeof(double));
-    return vld1q_f64(lanes);
-}
-
-static inline void store_first_double(double *p, int n, float64x2_t value)
-{
-    double lanes[2];
-    vst1q_f64(lanes, value);
-    memcpy(p, lanes, n * sizeof(double));
-}
-
-#define MASK int
-#define FIRST(n) (n)
-
-#define NAME(name) name##_float_128
-#define REAL float
-#define VECTOR float32x4_t
-#define LANES 4
-#define ZERO() vdupq_n_f32(0)
-#define SPLAT vdupq_n_f32
-#define LOAD vld1q_f32
-#define LOAD_FIRST load_first_float
-#define STORE vst1q_f32
-#define STORE_FIRST store_first_float
-#define FMA(x, y, z) vfmaq_f32(z, x, y)
-#define ADD vaddq_f32
-#include "product_tiles.h"
-#include "product_undo.h"
-
-#define MASK int
-#define FIRST(n) (n)
-#define NAME(name) name##_double_128
-#define REAL double
-#define VECTOR float64x2_t
-#define LANES 2
-#define ZERO() vdupq_n_f64(0)
-#define SPLAT vdupq_n_f64
-#define LOAD vld1q_f64
-#define LOAD_FIRST load_first_double
-#define STORE vst1q_f64
-#define STORE_FIRST store_first_double
-#define FMA(x, y, z) vfmaq_f64(z, x, y)
-#define ADD vaddq_f64
-#include "product_tiles.h"
-#include "product_undo.h"
-
-static int product_bits(void)
-{
-    return 128;
-}
-
-static void multiply(const Factors *f, int bits, int size, size_t row, size_t rows, size_t column, size_t columns)
-{
-    if (size == 4)
-        multiply_float_128(f, row, rows, column, columns);
-    else
-        multiply_double_128(f, row, rows, column, columns);
 }
 
 #else

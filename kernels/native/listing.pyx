@@ -136,7 +136,7 @@ cdef int _find_values(Run run, Traits* traits) except -1:
     """Number the memory that steps see and no work does, in the order in which it is seen."""
     cdef size_t most = run.num_steps * (MOST_OPERANDS + NUM_FACTORS) + len(run.opaque)
     cdef Extent* extents = <Extent*>run.arena.take(most, sizeof(Extent))
-    cdef int* numbers = <int*>run.arena.take(most + run.used, sizeof(int))
+    cdef int* numbers = <int*>run.arena.take(most, sizeof(int))  # of groups
     cdef size_t count = 0
     cdef int next = 0
     cdef int i, k
@@ -156,7 +156,7 @@ cdef int _find_values(Run run, Traits* traits) except -1:
         count += 1
     qsort(extents, count, sizeof(Extent), _compare)
     _group(extents, count)
-    memset(numbers, -1, (most + run.used) * sizeof(int))
+    memset(numbers, -1, most * sizeof(int))
     for i in range(run.num_steps):
         for k in range(MOST_OPERANDS):
             _number(&traits[i].values[k], numbers, &next)

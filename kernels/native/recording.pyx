@@ -52,7 +52,6 @@ cdef enum:
 cdef Run record(CompiledProgram program, const Value* inputs):
     """Return a run of a program for its inputs; its `reason` says why, if it can not be run."""
     cdef Run run = Run(program)
-    cdef int i
     try:
         _open(run, inputs)
         run.trips = _trips(run)

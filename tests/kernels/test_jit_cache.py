@@ -3,7 +3,6 @@
 import os
 import subprocess
 import sys
-import threading
 
 import pytest
 from tagflow.kernels.native.jit import cache
@@ -103,7 +102,6 @@ def test_threads_and_processes_share_a_directory(folder):
     count = int(os.environ.get("TAGFLOW_PROGRAMS", 0)) // 10 or 3
     workers = [subprocess.Popen([sys.executable, "-c", WORKER]) for _ in range(count)]
     assert [worker.wait() for worker in workers] == [0] * count
-    assert threading.active_count() < 100
     for number in range(12):
         assert cache.load(cache.key_of(str(number))) in (None, bytes([number]) * 5000)
     assert not [path for path in folder.iterdir() if path.suffix != ".o"]

@@ -38,7 +38,7 @@ def exact(a, b, transposed):
     return a.astype(np.longdouble) @ b.astype(np.longdouble)
 
 
-def product(a, b, transposed, settings, total=None):
+def product(a, b, transposed, settings):
     with tg.Graph().as_default() as graph, tg.SyncSession(graph, settings=settings) as session:
         x, y = (tg.placeholder(v.dtype, v.shape) for v in (a, b))
         z = tg.matmul(x, y, transpose_a=transposed[0], transpose_b=transposed[1])

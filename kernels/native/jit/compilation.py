@@ -44,8 +44,9 @@ class Compilation:
         if at_once:
             self.compile()
             return
-        with contextlib.suppress(RuntimeError):  # the event loop lets go of its threads: there is little left to run
-            asyncio.get_running_loop().run_in_executor(None, self.compile)
+        loop = asyncio.get_running_loop()
+        with contextlib.suppress(RuntimeError):  # the event loop has let go of its threads: there is little left to run
+            loop.run_in_executor(None, self.compile)
 
     def compile(self) -> None:
         """Compile; if that fails, the steps are walked over as before."""

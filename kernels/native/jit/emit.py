@@ -397,7 +397,7 @@ class _Emitter(Memory):
         held = self.values.get(product.factors[2])
         result = self.join(made)
         if held is not None:
-            self.add(f"store {self.convert(result, held.type, False)}, ptr {held.name}")
+            self.add(f"store {self.convert(result, held.type, held.in_cell)}, ptr {held.name}")
         else:
             self.store(self.factor(i, 2), result, 0)
 

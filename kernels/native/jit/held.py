@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 from .listed import ListedStep, StepCode
 from .types import element_type, size_of, vector_of
@@ -15,8 +16,8 @@ class Held:
 
     Attributes
     ----------
-    name : str
-        Of the variable that LLVM makes registers of.
+    number : int
+        Which value it is.
     type : str
         Of an element, or of a vector of all elements.
     step, operand : int
@@ -27,33 +28,49 @@ class Held:
         Whether it is an element in a cell, which has eight bytes.
     """
 
-    name: str
+    number: int
     type: str
     step: int
     operand: int
     is_factor: bool
     in_cell: bool
 
+    @property
+    def name(self) -> str:
+        """The variable of the function, which LLVM makes registers of."""
+        return f"%value{self.number}"
+
 
 def find_values(steps: Sequence[ListedStep]) -> dict[int, Held]:
     """Return the values by number; what one is copied to has the same type, as far as no step wants another."""
     types: dict[int, str] = {}
-    found: dict[int, Held] = {}
-    for i, step in enumerate(steps):
+    for step in steps:
         for number, type_ in _types_of(step):
             if type_:
                 types.setdefault(number, type_)
+    _spread(types, [s.values[:2] for s in steps if s.code in (StepCode.COPY, StepCode.COPY_8) and _is_alike(s)])
+    found: dict[int, Held] = {}
+    for held in chain(_operands(steps), _factors(steps)):  # operands first: they say what lies in a cell
+        number = held.number
+        if number not in found:
+            found[number] = held
+            held.type = types.get(number, held.type)
+    return found
+
+
+def _operands(steps: Sequence[ListedStep]) -> Iterator[Held]:
+    for i, step in enumerate(steps):
         for k, number in enumerate(step.values):
             if number >= 0:
                 default = "i64" if step.in_cells[k] else f"<{step.sizes[k]} x i8>"
-                found.setdefault(number, Held(f"%value{number}", default, i, k, False, step.in_cells[k]))
+                yield Held(number, default, i, k, False, step.in_cells[k])
+
+
+def _factors(steps: Sequence[ListedStep]) -> Iterator[Held]:
+    for i, step in enumerate(steps):
         for k, number in enumerate(step.product.factors if step.product else ()):
             if number >= 0:
-                found.setdefault(number, Held(f"%value{number}", "", i, k, True, False))
-    _spread(types, [s.values[:2] for s in steps if s.code in (StepCode.COPY, StepCode.COPY_8) and _is_alike(s)])
-    for number, type_ in types.items():
-        found[number].type = type_
-    return found
+                yield Held(number, "", i, k, True, False)
 
 
 def _is_alike(step: ListedStep) -> bool:

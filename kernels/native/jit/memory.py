@@ -33,11 +33,11 @@ class Memory(Writer):
         self.layout = layout
         self.values = find_values(steps)
         self.early: list[str] = []
-        self.known: dict[tuple[int, int, str], Value] = {}  # what these load, by step, field and type
+        self.known: dict[tuple[str, int, int, str], Value] = {}  # what these load
 
     def field(self, i: int, offset: int, type_: str = "ptr") -> Value:
         """Return a field of a step that no step changes."""
-        key = i, offset, type_
+        key = "field", i, offset, type_
         if key not in self.known:
             with self.up_front():
                 self.known[key] = self.let(type_, f"load {type_}, {self.place(i, offset)}")
@@ -60,7 +60,7 @@ class Memory(Writer):
 
     def factor(self, i: int, k: int) -> Value:
         """Return the address of a matrix of a product."""
-        key = i, -100 - k, "ptr"
+        key = "factor", i, k, "ptr"
         if key not in self.known:
             arguments = self.field(i, self.layout.arguments)
             with self.up_front():
@@ -82,7 +82,7 @@ class Memory(Writer):
         return self.let(type_, f"load {type_}, {self.operand(i, k)}, align {size_of(element_of(type_))}")
 
     def _constant(self, i: int, k: int, type_: str) -> Value:
-        key = i, -k - 1, type_
+        key = "constant", i, k, type_
         if key not in self.known:
             pointer = self.operand(i, k)
             with self.up_front():

@@ -189,7 +189,7 @@ _RULES: dict[str, _Rule] = {
     "squared_difference": _squared_difference,
 }
 _OF_TRUTH_VALUES = frozenset(name for name in _RULES if name.startswith("logical_"))  # any byte but 0 is true
-_OF_MIXED = frozenset(("where", "cast"))
+_OF_MIXED = frozenset(("where", "cast"))  # dtypes
 
 
 def rule_of(step: ListedStep) -> _Rule | None:
