@@ -16,7 +16,6 @@ class Element:
 class Elements:
     """What the kernels need to know of an array."""
 
-    elements: list[Element]
     dtype: Any
     exact: tuple[int, ...] | None
     any_shape: bool
@@ -24,6 +23,23 @@ class Elements:
     closed: bool
     swapper: Any
     swappable: bool
+
+    @property
+    def elements(self) -> list[Element]:
+        """All of them, as objects."""
+
+    @property
+    def count(self) -> int:
+        """How many there are."""
+
+    def begin(self, count: int) -> None:
+        """Begin with elements to which nothing was done."""
+
+    def grow(self, count: int) -> None:
+        """Make room for so many elements, if there are fewer."""
+
+    def arrays(self) -> list[Any]:
+        """Return the arrays that hold the values."""
 
     def write_rows_quickly(self, rows: Any, name: str, iteration: int) -> int:
         """Write rows, of a shape that may be written, to the elements from 0 on; return how many were written."""

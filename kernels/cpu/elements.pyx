@@ -2,18 +2,26 @@
 
 Here is what happens almost always: a first write of the known shape, a read of what was written. Whatever else comes
 (growth, sums, zeros, errors) is left to ``tagflow.ops.state.tensor_array_storage``.
+
+Elements are objects once somebody looks at one of them. Before, they are the rows of the array that was unstacked, or of
+the block that a native loop wrote: such a loop takes and leaves all of them at once.
 """
 
 cimport cython
 cimport numpy as cnp
 from cpython.object cimport PyObject
 from libc.stdint cimport int64_t
+from libc.stdlib cimport calloc, free
+from libc.string cimport memcpy
 
 from tagflow.kernels.core.convert cimport accept, as_integer, box
 from tagflow.kernels.core.frames cimport iteration_of
 from tagflow.kernels.core.table cimport Native, Node, Table, Work, input_type, output_type
 from tagflow.kernels.core.values cimport OBJECT, Counters, Value, hold
-from tagflow.kernels.cpu.arrays cimport ArrayObject, PyArray_DIM, PyArray_NDIM
+from tagflow.kernels.cpu.arrays cimport (
+    ArrayObject, PyArray_DATA, PyArray_DIM, PyArray_NDIM, PyArray_STRIDES, is_plain,
+)
+from tagflow.kernels.cpu.elements cimport READ, WRITTEN
 from tagflow.kernels.cpu.registry cimport register
 from tagflow.kernels.memory.swappable cimport SwappableArray
 
@@ -46,8 +54,76 @@ cdef class Element:
         self.reader_name, self.reader_iteration = who
 
 
+@cython.no_gc
+cdef class Rows:
+
+    def __dealloc__(self):
+        free(self.slots)
+
+    cdef list as_elements(self):
+        """Return an Element for each row."""
+        cdef Element element
+        cdef Slot* slot
+        cdef int64_t i
+        made = []
+        for i in range(self.count):
+            element, slot = Element(), &self.slots[i]
+            if slot.row != NULL:
+                element.value = self.array[i, ...]
+            if slot.done & WRITTEN:
+                element.shape, element.writer_name, element.writer_iteration = self.shape, self.writer, slot.written_in
+            if slot.done & READ:
+                element.reader_name, element.reader_iteration = self.reader, slot.read_in
+            made.append(element)
+        return made
+
+
+cdef Rows new_rows(int64_t count):
+    """Return elements to which nothing was done."""
+    cdef Rows made = Rows()
+    made.slots, made.count = <Slot*>calloc(max(count, 1), sizeof(Slot)), count
+    if made.slots == NULL:
+        raise MemoryError
+    return made
+
+
 cdef class Elements:
     """What the kernels need to know of an array."""
+
+    @property
+    def elements(self):
+        """All of them, as objects."""
+        return self.all()
+
+    @property
+    def count(self):
+        """How many there are."""
+        return len(self.made) if self.rows is None else self.rows.count
+
+    def begin(self, int64_t count):
+        """Begin with elements to which nothing was done."""
+        self.made, self.rows = None, new_rows(count)
+
+    def grow(self, int64_t count):
+        """Make room for so many elements, if there are fewer."""
+        if count <= self.count:
+            return
+        if self.rows is not None and self.rows.shape is None and self.rows.reader is None:
+            self.rows = new_rows(count)
+        else:
+            self.all().extend([Element() for _ in range(count - self.count)])
+
+    def arrays(self):
+        """Return the arrays that hold the values."""
+        if self.rows is not None:
+            return [] if self.rows.array is None else [self.rows.array]
+        return [element.value for element in self.made if element.value is not None]
+
+    cdef list all(self):
+        """Make objects of all elements, if that was not done; return them."""
+        if self.rows is not None:
+            self.made, self.rows = self.rows.as_elements(), None
+        return self.made
 
     def write_rows_quickly(self, rows, str name, int64_t iteration):
         """Write rows, of a shape that may be written, to the elements from 0 on; stop where there is something special.
@@ -59,10 +135,58 @@ cdef class Elements:
         """
         cdef tuple shape = rows.shape[1:]
         cdef int64_t index
+        if self._take_rows(rows, shape, name, iteration):
+            return len(rows)
         for index in range(len(rows)):
             if not self.write_quickly(index, rows[index, ...], shape, name, iteration):
                 return index
         return len(rows)
+
+    cdef bint _take_rows(self, object rows, tuple shape, str name, int64_t iteration) except -1:
+        """Let the first elements be rows of an array, if nothing was done to any yet; say whether they are."""
+        cdef ArrayObject* array = <ArrayObject*><PyObject*>rows
+        cdef Rows made = self.rows
+        cdef int64_t i
+        if made is None or made.shape is not None or made.reader is not None or len(rows) > made.count or self.closed:
+            return False
+        if not is_plain(array) or PyArray_DESCR(array) != <DescrObject*><PyObject*>self.dtype:
+            return False
+        made = new_rows(made.count)
+        made.array, made.shape, made.writer = rows, shape, name
+        for i in range(len(rows)):
+            made.slots[i].row = <char*>PyArray_DATA(array) + i * PyArray_STRIDES(array)[0]
+            made.slots[i].written_in, made.slots[i].done = iteration, WRITTEN
+        self.rows = made
+        return True
+
+    cdef bint are_rows(self, str reader) except -1:
+        """Say whether an operation may read all elements as the array whose rows they are."""
+        cdef Rows found = self.rows
+        cdef int64_t i
+        if found is None or found.array is None or self.closed or len(found.array) != found.count:
+            return False
+        for i in range(found.count):
+            if found.slots[i].row == NULL:
+                return False
+        return found.reader is None or found.reader == reader
+
+    cdef object read_rows(self, str name, int64_t iteration):
+        """Read all elements, which are the rows of one array; return that."""
+        cdef Rows found = self.rows
+        cdef Rows made = new_rows(found.count)
+        cdef Slot* slot
+        cdef int64_t i
+        made.array, made.is_ours = None if self.clear_after_read else found.array, found.is_ours
+        made.shape, made.writer, made.reader = found.shape, found.writer, name
+        for i in range(made.count):
+            slot = &made.slots[i]
+            slot[0] = found.slots[i]
+            if not slot.done & READ:
+                slot.done, slot.read_in = slot.done | READ, iteration
+            if self.clear_after_read:
+                slot.row = NULL
+        self.rows = made
+        return found.array
 
     def read_many_quickly(self, indices, str name, int64_t iteration):
         """Read elements as far as there is nothing special; return the values."""
@@ -77,13 +201,13 @@ cdef class Elements:
     cdef bint write_quickly(self, int64_t index, object array, tuple shape, str name, int64_t iteration) except -1:
         """Write an element for the first time; return 0, with nothing done, if there is more to it."""
         cdef Element element
-        if self.closed or shape is None or not 0 <= index < len(self.elements):
+        if self.closed or shape is None or not 0 <= index < len(self.all()):
             return False
         if not _has_shape(<ArrayObject*><PyObject*>array, shape):
             return False
         if PyArray_DESCR(<ArrayObject*><PyObject*>array) != <DescrObject*><PyObject*>self.dtype:
             return False
-        element = <Element>self.elements[index]
+        element = <Element>self.made[index]
         if element.shape is not None or element.reader_name is not None:
             return False
         element.value, element.shape = array, shape
@@ -93,9 +217,9 @@ cdef class Elements:
     cdef object read_quickly(self, int64_t index, str name, int64_t iteration):
         """Read an element that has a value; return None, with nothing done, if there is more to it."""
         cdef Element element
-        if self.closed or not 0 <= index < len(self.elements):
+        if self.closed or not 0 <= index < len(self.all()):
             return None
-        element = <Element>self.elements[index]
+        element = <Element>self.made[index]
         value = element.value
         if value is None or isinstance(value, SwappableArray):
             return None

@@ -8,10 +8,12 @@ from cpython.object cimport PyObject
 from libc.stdint cimport int64_t
 from libc.string cimport memcpy
 
+import numpy as np
+
 from tagflow.kernels.core.cost cimport do_or_leave, keep
 from tagflow.kernels.core.frames cimport iteration_of
 from tagflow.kernels.core.table cimport Native, Node, Table, Work, output_type
-from tagflow.kernels.core.values cimport OBJECT, Counters, Value, object_value
+from tagflow.kernels.core.values cimport OBJECT, Counters, Value, hold, object_value
 from tagflow.kernels.cpu.arrays cimport (
     ArrayObject, PyArray_DATA, PyArray_DIMS, PyArray_NBYTES, PyArray_NDIM, new_array, plain_in, same_shape,
 )
@@ -34,6 +36,7 @@ cdef double PACE = 0.2  # nanoseconds that a byte takes, about
 cdef enum:
     MOST_DIMS = 32
     MOST_PARTS = 64
+    LARGE = 1 << 20  # bytes that are copied in parts
 
 
 cdef struct Piece:
@@ -84,6 +87,8 @@ cdef int _stack_elements(
     if node.num_inputs != 2 or inputs[0].form != OBJECT or not isinstance(<object><PyObject*>inputs[0].bits, Elements):
         return 0
     array = <Elements><PyObject*>inputs[0].bits
+    if array.are_rows(<str>node.name):
+        return _stack_rows(table, node, array, iteration, live, work, outputs)
     first = _alike(array, output_type(table, node, 0).descr)
     if first == NULL or PyArray_NDIM(first) >= MOST_DIMS:
         return 0
@@ -91,6 +96,24 @@ cdef int _stack_elements(
     memcpy(&dims[1], PyArray_DIMS(first), PyArray_NDIM(first) * sizeof(cnp.npy_intp))
     whole = new_array(live, output_type(table, node, 0), PyArray_NDIM(first) + 1, dims, outputs)  # before any is cleared
     return _join(table, array.read_many_quickly(range(dims[0]), <str>node.name, iteration), whole, work, outputs)
+
+
+cdef int _stack_rows(
+        const Table* table, const Node* node, Elements array, int64_t iteration, Counters* live, Work* work,
+        Value* output) except -1:
+    """Read all elements of an array, rows of one: that one, if nobody else has it, or a copy."""
+    cdef ArrayObject* found = <ArrayObject*><PyObject*>array.rows.array
+    cdef ArrayObject* whole
+    if <PyObject*>PyArray_DESCR(found) != output_type(table, node, 0).descr:
+        return 0
+    if array.rows.is_ours:
+        rows = array.read_rows(<str>node.name, iteration)
+        hold(live, output, object_value(<PyObject*>rows))
+        return 1
+    whole = new_array(live, output_type(table, node, 0), PyArray_NDIM(found), PyArray_DIMS(found), output)
+    rows = array.read_rows(<str>node.name, iteration)
+    pieces = [rows] if PyArray_NBYTES(found) < LARGE else np.array_split(rows, MOST_PARTS)
+    return _join(table, pieces, whole, work, output)
 
 
 cdef ArrayObject* _alike(Elements array, PyObject* descr) noexcept:

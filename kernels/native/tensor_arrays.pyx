@@ -6,7 +6,7 @@ so that one that gives up has done nothing to them.
 
 cimport cython
 from cpython.object cimport PyObject
-from libc.stdint cimport int64_t, uint8_t
+from libc.stdint cimport int64_t
 from libc.string cimport memcpy, memset
 from numpy cimport import_array, npy_intp
 
@@ -18,7 +18,7 @@ from tagflow.kernels.cpu.arrays cimport (
     MOST_DIMS, ArrayObject, PyArray_CheckExact, PyArray_DATA, PyArray_DIMS, PyArray_NBYTES, PyArray_NDIM, array_in,
     integer_at, is_plain, new_array, same_shape,
 )
-from tagflow.kernels.cpu.elements cimport Element, Elements
+from tagflow.kernels.cpu.elements cimport READ, WRITTEN, Element, Elements, Rows, Slot, new_rows
 from tagflow.kernels.native.compiled cimport Instruction
 from tagflow.kernels.native.run cimport (
     CALL, LATER, NO, YES, Act, Refusal, Register, Run, Step, Verdict, add_step, checked, data_of, is_element,
@@ -32,17 +32,13 @@ cdef enum:
     MOST_ELEMENTS = 0x7FFFFFFF
 
 
-cdef enum Flag:
-    WRITABLE = 1  # nothing was written to the element, nor was it read
-    WRITTEN = 2  # by the run
-    READ = 4  # by the run
+cdef enum:  # deeds of the run, beside those of elements.pxd, which were done before
+    WRITES = 4
+    READS = 8
 
 
 cdef struct State:  # of an array in a run
-    char** rows  # where each element lies; NULL where there is none, or none any more
-    uint8_t* flags
-    int64_t* written_in  # iterations
-    int64_t* read_in
+    Slot* slots
     int64_t count  # elements
     int64_t wanted  # as many elements, if that are more
     bint grows
@@ -54,6 +50,7 @@ cdef struct State:  # of an array in a run
 cdef class TensorArrayRun:
     """What a run has of an array."""
     cdef Elements elements
+    cdef Rows rows  # that the elements were, or None
     cdef State state
     cdef Value like  # borrowed from Run.kept: an array of the shape of the elements; EMPTY while that is not known
     cdef bint is_known  # whether the shape is known
@@ -79,28 +76,25 @@ cdef TensorArrayRun _open(Run run, const Instruction* each):
         if made.elements is elements:
             raise Refusal("a TensorArray comes twice")
     made = TensorArrayRun()
-    made.like = empty()
-    made.elements, made.state.clears, made.state.grows = elements, elements.clear_after_read, elements.may_grow()
-    _take_elements(run, &made.state, elements.most_elements(run.trips))
-    for i in range(len(elements.elements)):
-        _find(run, made, i, <Element>elements.elements[i])
+    made.like, made.elements, made.rows = empty(), elements, elements.rows
+    made.state.clears, made.state.grows = elements.clear_after_read, elements.may_grow()
+    _take_slots(run, &made.state, elements.most_elements(run.trips))
+    if made.rows is not None:
+        _find_rows(run, made)
+    else:
+        for i in range(len(elements.made)):
+            _find(run, made, i, <Element>elements.made[i])
     run.tensor_arrays[number] = made
     return made
 
 
-cdef int _take_elements(Run run, State* state, int64_t count) except -1:
+cdef int _take_slots(Run run, State* state, int64_t count) except -1:
     """Make room for what is known of so many elements; nothing was done to those that are new."""
-    cdef char** rows = <char**>run.arena.take(count, sizeof(char*))
-    cdef uint8_t* flags = <uint8_t*>run.arena.take(count, 1)
-    cdef int64_t* written_in = <int64_t*>run.arena.take(count, sizeof(int64_t))
-    cdef int64_t* read_in = <int64_t*>run.arena.take(count, sizeof(int64_t))
+    cdef Slot* slots = <Slot*>run.arena.take(count, sizeof(Slot))
     if state.count:
-        memcpy(rows, state.rows, state.count * sizeof(char*))
-        memcpy(flags, state.flags, state.count)
-        memcpy(written_in, state.written_in, state.count * sizeof(int64_t))
-        memcpy(read_in, state.read_in, state.count * sizeof(int64_t))
-    memset(flags + state.count, WRITABLE, count - state.count)
-    state.rows, state.flags, state.written_in, state.read_in, state.count = rows, flags, written_in, read_in, count
+        memcpy(slots, state.slots, state.count * sizeof(Slot))
+    memset(slots + state.count, 0, (count - state.count) * sizeof(Slot))
+    state.slots, state.count = slots, count
     return 0
 
 
@@ -112,7 +106,7 @@ cdef int grow_tensor_arrays(Run run) except -1:
     for array in run.tensor_arrays.values():
         if array.state.wanted <= array.state.count:
             continue
-        _take_elements(run, &array.state, max(array.state.wanted, array.state.count + array.state.count // 4, FEWEST))
+        _take_slots(run, &array.state, max(array.state.wanted, array.state.count + array.state.count // 4, FEWEST))
         before, old = array.block, array.state.block
         array.block = np.empty((array.state.count, *array.shape), array.elements.dtype)
         array.state.block = <char*>PyArray_DATA(<ArrayObject*><PyObject*>array.block)
@@ -120,16 +114,26 @@ cdef int grow_tensor_arrays(Run run) except -1:
             array.block[:len(before)] = before
         size = before.strides[0]
         for i in range(len(before)):
-            if array.state.rows[i] == old + i * size:
-                array.state.rows[i] = array.state.block + i * size
+            if array.state.slots[i].row == old + i * size:
+                array.state.slots[i].row = array.state.block + i * size
+    return 0
+
+
+cdef int _find_rows(Run run, TensorArrayRun made) except -1:
+    """Take over what is known of elements that are rows of one array."""
+    memcpy(made.state.slots, made.rows.slots, made.rows.count * sizeof(Slot))
+    if made.rows.shape is not None:
+        made.shape, made.is_known = made.rows.shape, True
+        run.kept.append(made.rows.array)
+        _keep_like(run, made)
     return 0
 
 
 cdef int _find(Run run, TensorArrayRun made, int64_t i, Element element) except -1:
     """Note where an element lies; its array is kept, so that it stays there."""
     cdef ArrayObject* array = <ArrayObject*><PyObject*>element.value
-    if element.shape is not None or element.reader_name is not None:
-        made.state.flags[i] = 0
+    made.state.slots[i].done = (WRITTEN if element.shape is not None else 0) | (
+        READ if element.reader_name is not None else 0)
     if element.value is None:
         return 0
     if not PyArray_CheckExact(array) or not is_plain(array):
@@ -141,7 +145,7 @@ cdef int _find(Run run, TensorArrayRun made, int64_t i, Element element) except 
     if not same_shape(array, array_in(made.like)):
         raise Refusal("the elements of a TensorArray differ in shape")
     run.kept.append(element.value)
-    made.state.rows[i] = <char*>PyArray_DATA(array)
+    made.state.slots[i].row = <char*>PyArray_DATA(array)
     return 0
 
 
@@ -230,14 +234,15 @@ cdef Verdict _get(const Step* step) noexcept nogil:
     """Read an element; say no if it has no value."""
     cdef State* array = <State*>step.operands[0]
     cdef int64_t index = integer_at(step.operands[2], step.strides[2], 0)
-    if not 0 <= index < array.count or array.rows[index] == NULL:
+    cdef Slot* slot = &array.slots[index]
+    if not 0 <= index < array.count or slot.row == NULL:
         return NO
-    memcpy(step.operands[1], array.rows[index], step.count)
-    if not array.flags[index] & READ:
-        array.read_in[index] = (<const int64_t*>step.operands[3])[0]
-    array.flags[index] = (array.flags[index] | READ) & ~WRITABLE
+    memcpy(step.operands[1], slot.row, step.count)
+    if not slot.done & (READ | READS):
+        slot.read_in = (<const int64_t*>step.operands[3])[0]
+    slot.done |= READS
     if array.clears:
-        array.rows[index] = NULL
+        slot.row = NULL
     return YES
 
 
@@ -245,15 +250,15 @@ cdef Verdict _put(const Step* step) noexcept nogil:
     """Write an element for the first time; say no if there is more to it."""
     cdef State* array = <State*>step.operands[0]
     cdef int64_t index = integer_at(step.operands[2], step.strides[2], 0)
+    cdef Slot* slot = &array.slots[index]
     if array.grows and array.count <= index < MOST_ELEMENTS:
         array.wanted = index + 1
         return LATER
-    if not 0 <= index < array.count or not array.flags[index] & WRITABLE:
+    if not 0 <= index < array.count or slot.done:
         return NO
-    array.rows[index] = array.block + index * step.count
-    memcpy(array.rows[index], step.operands[1], step.count)
-    array.written_in[index] = (<const int64_t*>step.operands[3])[0]
-    array.flags[index] = WRITTEN
+    slot.row = array.block + index * step.count
+    memcpy(slot.row, step.operands[1], step.count)
+    slot.written_in, slot.done = (<const int64_t*>step.operands[3])[0], WRITES
     return YES
 
 
@@ -262,15 +267,19 @@ cdef bint are_as_found(Run run) except -1:
     cdef TensorArrayRun array
     cdef Element element
     cdef int64_t i, count
+    cdef int done
     for array in run.tensor_arrays.values():
-        count = len(array.elements.elements)
+        if array.rows is not None and array.elements.rows is array.rows:
+            continue
+        count = array.elements.count
         if array.elements.closed:
             return False
         for i in range(array.state.count):
-            element = <Element>array.elements.elements[i] if i < count else None
-            if array.state.flags[i] & WRITTEN and not _is_writable(array.elements, element):
+            element = <Element>array.elements.all()[i] if i < count else None
+            done = array.state.slots[i].done
+            if done & WRITES and not _is_writable(array.elements, element):
                 return False
-            if array.state.flags[i] & (READ | WRITTEN) == READ and (element is None or element.value is None):
+            if done & READS and not done & WRITES and (element is None or element.value is None):
                 return False
     return True
 
@@ -290,13 +299,46 @@ cdef int close_tensor_arrays(Run run) except -1:
     for array in run.tensor_arrays.values():
         state, last = &array.state, -1
         for i in range(state.count):
-            if state.flags[i] & WRITTEN:
+            if state.slots[i].done & WRITES:
                 last = i
+        if _leave_rows(array, last + 1):
+            continue
         if last >= 0:
             array.elements.begin_writing(last + 1, array.shape)
         for i in range(state.count):
-            if state.flags[i] & WRITTEN:
-                array.elements.write_quickly(i, array.block[i, ...], array.shape, array.writer, state.written_in[i])
-            if state.flags[i] & READ:
-                array.elements.read_quickly(i, array.reader, state.read_in[i])
+            if state.slots[i].done & WRITES:
+                array.elements.write_quickly(
+                    i, array.block[i, ...], array.shape, array.writer, state.slots[i].written_in)
+            if state.slots[i].done & READS:
+                array.elements.read_quickly(i, array.reader, state.slots[i].read_in)
     return 0
+
+
+cdef bint _leave_rows(TensorArrayRun array, int64_t written) except -1:
+    """Leave the elements, of which so many were written at most, as rows of one array; say no if they are none."""
+    cdef Rows found = array.rows
+    cdef Rows made
+    cdef Slot* slot
+    cdef int done = 0
+    cdef int64_t i
+    if found is None or array.elements.rows is not found or written and found.shape is not None:
+        return False
+    if array.reader is not None and found.reader is not None and found.reader != array.reader:
+        return False
+    if written:
+        array.elements.begin_writing(written, array.shape)
+    made = new_rows(array.elements.count)
+    memcpy(made.slots, array.state.slots, min(made.count, array.state.count) * sizeof(Slot))
+    for i in range(made.count):
+        slot = &made.slots[i]
+        slot.done = (slot.done | slot.done >> 2) & (WRITTEN | READ)
+        done |= slot.done
+        if slot.row != NULL:
+            made.array = array.block if written else found.array
+    made.shape, made.writer, made.is_ours = found.shape, found.writer, found.is_ours
+    if written:
+        made.shape, made.writer, made.is_ours = array.shape, array.writer, True
+    if done & READ:
+        made.reader = found.reader or array.reader
+    array.elements.rows = made
+    return True

@@ -200,3 +200,84 @@ def test_products_of_odd_rows_are_gathered(kind, rows):
 
     np.testing.assert_allclose(asyncio.run(main()), 1 + np.einsum("tbi,tbj->ij", values, values), rtol=1e-4, atol=1e-4)
     assert {"ProductSumBegin", "ProductSumAdd", "ProductSumEnd"} <= {span.type for span in trace.spans}
+
+
+def reads(start, end):
+    """Return what reads elements in a loop."""
+
+    def use(array):
+        body = lambda t, total: (t + 1, total + array.read(t))  # noqa: E731
+        return tg.while_loop(lambda t, _: t < end, body, [start, tg.zeros([2])])[1]
+
+    return use
+
+
+def stack(array):
+    return array.stack()
+
+
+def in_turn(array, *uses):
+    """Return the results of uses of an array, each of which waits for the one before."""
+    results = []
+    for use in uses:
+        with tg.control_dependencies(results[-1:]):
+            results.append(use(array))
+    return results
+
+
+def unstacked(x, **options):
+    return tg.TensorArray("float32", 4, **options).unstack(x)
+
+
+def written(start, end, array=None, **options):
+    """Return an array to which a loop writes."""
+    array = tg.TensorArray("float32", 4, **options) if array is None else array
+    body = lambda t, a: (t + 1, a.write(t, tg.fill([2], tg.cast(t, "float32"))))  # noqa: E731
+    return tg.while_loop(lambda t, _: t < end, body, [start, array])[1]
+
+
+def grown(count):
+    return written(0, count, tg.TensorArray("float32", 0, dynamic_size=True))
+
+
+ROWS = {
+    "read": lambda x: in_turn(unstacked(x), reads(0, 4)),
+    "read_and_stacked": lambda x: in_turn(unstacked(x, clear_after_read=False), reads(0, 4), stack),
+    "cleared_and_read": lambda x: in_turn(unstacked(x), reads(0, 3), lambda a: a.read(1)),
+    "cleared_and_left": lambda x: in_turn(unstacked(x), reads(0, 3), lambda a: a.read(3)),
+    "cleared_and_stacked": lambda x: in_turn(unstacked(x), reads(1, 3), stack),
+    "two_readers": lambda x: in_turn(unstacked(x), reads(0, 2), reads(2, 4)),
+    "two_readers_of_one": lambda x: in_turn(unstacked(x), reads(0, 2), reads(1, 4)),
+    "written_and_stacked": lambda x: in_turn(written(0, 4), stack),
+    "written_twice": lambda x: in_turn(written(2, 4, written(0, 2)), stack),
+    "written_again": lambda x: in_turn(written(1, 4, written(0, 2)), stack),
+    "unstacked_and_written": lambda x: in_turn(written(3, 4, unstacked(x)), stack),
+    "some_missing": lambda x: in_turn(written(1, 4), stack),
+    "missing_zeros": lambda x: in_turn(written(1, 4, element_shape=[2]), stack),
+    "grown": lambda x: in_turn(grown(40), stack),
+    "grown_and_written": lambda x: in_turn(grown(20).write(20, [3.0, 4.0]), stack),
+    "written_and_read": lambda x: in_turn(written(0, 4), reads(0, 4)),
+    "stacked_twice": lambda x: in_turn(written(0, 4, clear_after_read=False), stack, lambda a: a.stack() * 2.0),
+    "cleared_by_stack": lambda x: in_turn(written(0, 4), stack, stack),
+    "concatenated": lambda x: in_turn(written(0, 4), lambda a: a.concat()),
+    "gathered": lambda x: in_turn(written(0, 4), lambda a: a.gather([2, 0])),
+    "closed": lambda x: in_turn(unstacked(x), lambda a: a.close(), reads(0, 2)),
+}
+
+
+@pytest.mark.parametrize("case", ROWS)
+def test_rows_that_loops_leave_are_elements_like_others(case):
+    values = np.arange(8, dtype=np.float32).reshape(4, 2)
+    found = []
+    for settings in (ON, ON.without("llvm"), ON.without("straight"), ON.without("native")):
+        with tg.Graph().as_default() as graph:
+            x = tg.placeholder("float32", [4, 2])
+            fetches = ROWS[case](x)
+        with tg.SyncSession(graph, settings=settings) as session:
+            try:
+                results = session.run(fetches, {x: values})
+            except TensorArrayError as error:
+                found.append(str(error))
+            else:
+                found.append([np.asarray(r).tolist() for r in results])
+    assert found[1:] == [found[0]] * (len(found) - 1)

@@ -15,6 +15,8 @@ from tagflow.kernels.scheduler.state import live_counts
 from tagflow.ops.state.stacks import StackStorage
 from tagflow.ops.state.tensor_array_storage import ArrayStorage
 
+from tests.support.settings import ON
+
 PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
@@ -81,7 +83,7 @@ async def test_ten_thousand_steps(graph):
     """Half a KiB kept of each step would be 5 MB."""
     work = Work()
     rows = np.ones((3, 50), np.float32)
-    async with tg.Session(graph) as session:
+    async with tg.Session(graph, settings=ON) as session:  # LLVM is loaded before what is measured
         await session.run(tg.global_variables_initializer())
         step = session.make_step([work.loss, work.update, work.top], [work.x])
         for _ in range(200):
@@ -101,7 +103,7 @@ async def test_one_loop_of_a_million_iterations(graph):
     n = tg.placeholder("int32", [])
     state = tg.constant(np.zeros(100, np.float32))
     result = tg.while_loop(lambda i, a: i < n, lambda i, a: (i + 1, a + 1.0), [0, state])
-    async with tg.Session(graph) as session:
+    async with tg.Session(graph, settings=ON) as session:  # LLVM is loaded before what is measured
         step = session.make_step(result, [n])
         await step(10_000)
         with nothing_grows(limit=4 << 20), nothing_kept(limit=100 << 10):
@@ -130,7 +132,7 @@ async def test_steps_that_fail_time_out_or_are_cancelled(graph):
     loops = tg.while_loop(lambda i, a: i < 10, lambda i, a: (i + 1, tg.check_numerics(a * 2.0, "a")), [0, x])
     stuck = tg.py_function(wait, [x], "float32")
     bad, good = np.full(1000, np.nan, np.float32), np.ones(1000, np.float32)
-    async with tg.Session(graph) as session:
+    async with tg.Session(graph, settings=ON) as session:  # LLVM is loaded before what is measured
 
         async def all_kinds():
             with pytest.raises(tg.OpError):
@@ -203,7 +205,7 @@ async def test_graphs_are_collected():
     async def use():
         with tg.Graph().as_default() as graph:
             work = Work()
-            async with tg.Session(graph) as session:
+            async with tg.Session(graph, settings=ON) as session:  # LLVM is loaded before what is measured
                 await session.run(tg.global_variables_initializer())
                 await session.run(work.update, feeds={work.x: np.ones((3, 50), np.float32)})
         return weakref.ref(graph), weakref.ref(work.loss)
@@ -219,7 +221,7 @@ def test_event_loops_are_not_kept():
         value = tg.constant(1.0) + 1.0
 
     async def use():
-        async with tg.Session(graph) as session:
+        async with tg.Session(graph, settings=ON) as session:  # LLVM is loaded before what is measured
             await session.run(value)
         return weakref.ref(asyncio.get_running_loop())
 

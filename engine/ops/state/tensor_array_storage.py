@@ -76,21 +76,17 @@ class ArrayStorage(Elements, Resource):
         self.exact = element_shape.as_tuple() if element_shape.is_fully_known else None
         self.frozen: bool = False
         self.closed = False
-        self.elements = [Element() for _ in range(size)]
+        self.begin(size)
 
     @property
     def size(self) -> int:
         """Number of elements; at least that of its primal for a gradient array."""
-        return len(self.elements) if self.primal is None else max(len(self.elements), self.primal.size)
+        return self.count if self.primal is None else max(self.count, self.primal.size)
 
     @property
     def label(self) -> str:
         """What it is called in errors."""
         return f"elements of {self.name}"
-
-    def arrays(self) -> Iterable[Any]:
-        """Return the values of its elements."""
-        return [element.value for element in self.elements if element.value is not None]
 
     async def aclose(self) -> None:
         """Free the elements at the end of the step."""
@@ -120,7 +116,7 @@ class ArrayStorage(Elements, Resource):
     def close(self) -> None:
         """Free the elements; later use is an error (rule 114)."""
         self.closed = True
-        self.elements = []
+        self.begin(0)
         self.blocks = {}
         self.gradients = {}
 
@@ -154,7 +150,7 @@ class ArrayStorage(Elements, Resource):
 
     def most_elements(self, wanted: int) -> int:
         """Return how many elements a loop that runs about `wanted` times finds, or is likely to make."""
-        return max(self.size, wanted) if self.may_grow() else len(self.elements)
+        return max(self.size, wanted) if self.may_grow() else self.count
 
     def takes(self, shape: tuple[int, ...]) -> bool:
         """Say whether values of a shape may be written."""
@@ -196,7 +192,7 @@ class ArrayStorage(Elements, Resource):
 
     def at(self, index: int) -> Any:
         """Return what an element holds: an array, or its SwappableArray where it may be elsewhere; None for nothing."""
-        return self.elements[index].value if 0 <= index < len(self.elements) else None
+        return self.elements[index].value if 0 <= index < self.count else None
 
     def keeps_on_host(self, rows: Array) -> bool:
         """Say whether rows stay in the host's memory until they are read."""
@@ -305,8 +301,8 @@ class ArrayStorage(Elements, Resource):
             return joined(partial(concatenated_with_lengths, self.xp), values, put_back, context)
 
     def _values_of(self, indices: Any) -> list[tuple[Element, Any]]:
-        elements = [self.elements[i] for i in indices if 0 <= i < len(self.elements)]
-        return [(element, element.value) for element in elements]
+        elements = self.elements
+        return [(elements[i], elements[i].value) for i in indices if 0 <= i < len(elements)]
 
     def split(self, value: Array, lengths: Any, context: KernelContext) -> Wait | None:
         """Write consecutive pieces of `value`, one for each length (rule 110); return what waits for its end."""
@@ -341,9 +337,9 @@ class ArrayStorage(Elements, Resource):
 
     def _slot(self, index: int, context: KernelContext, *, grow: bool) -> Element:
         self._check_open(context)
-        if index >= len(self.elements) and grow and self.dynamic_size:
+        if index >= self.count and grow and self.dynamic_size:
             self._grow(index, context)
-        if not 0 <= index < len(self.elements):
+        if not 0 <= index < self.count:
             raise self._error(
                 f"index {index} of TensorArray '{self.name}' is out of bounds",
                 context,
@@ -355,7 +351,7 @@ class ArrayStorage(Elements, Resource):
 
     def _make_room(self, size: int) -> None:
         if self.dynamic_size and not self.frozen and not self.closed:
-            self.elements.extend(Element() for _ in range(size - len(self.elements)))
+            self.grow(size)
 
     def _grow(self, index: int, context: KernelContext) -> None:
         if self.frozen:
@@ -365,7 +361,7 @@ class ArrayStorage(Elements, Resource):
                 context,
                 hint="write all elements before calling grad",
             )
-        self.elements.extend(Element() for _ in range(index + 1 - len(self.elements)))
+        self.grow(index + 1)
 
     def _check_sum(self, index: int, element: Element, array: Array, context: KernelContext) -> None:
         if element.value is None or array.shape != element.shape:
@@ -429,7 +425,7 @@ class ArrayStorage(Elements, Resource):
 
     def shape_at(self, index: int) -> Shape:
         """Return what is known of the shape of an element, cleared or not."""
-        known = self.elements[index].shape if index < len(self.elements) else None
+        known = self.elements[index].shape if index < self.count else None
         if known is None and self.primal is not None:
             return self.primal.shape_at(index)
         return self.element_shape if known is None else Shape(known)
