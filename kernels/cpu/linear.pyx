@@ -9,6 +9,7 @@ See docs/design/0027-products.md.
 cimport numpy as cnp
 from libc.limits cimport INT_MAX
 from libc.stdint cimport int64_t, uint64_t
+from libc.stdlib cimport free
 from libc.string cimport memcpy
 from scipy.linalg.cython_blas cimport dgemm, sgemm
 
@@ -45,11 +46,15 @@ cdef extern from "cpu/product.h" nogil:
     void multiply(const Factors*, int bits, int size, size_t row, size_t rows, size_t column, size_t columns)
     void pack(const void* matrix, size_t row, size_t step, size_t rows, size_t columns, int size, void* panels)
 
+cdef extern from "<stdlib.h>" nogil:
+    void* aligned_alloc(size_t alignment, size_t size)
+
 cdef enum:
     MOST_INNER = 2048  # terms of a sum up to which the rows of a panel stay in the cache; BLAS cuts longer ones
     PANEL = 64  # rows or columns that a part has at least
     FAR = 4096  # bytes between two rows from which on panels are packed
     ENOUGH = 32  # rows that a panel is then used for
+    PLENTY = 96  # rows for which packing always pays
 
 cdef int _bits = product_bits()
 
@@ -167,8 +172,9 @@ cdef inline bint _is_own(const Product* p) noexcept nogil:
 
 
 cdef inline bint _wants_panels(const Product* p, int rows, int size) noexcept nogil:
-    """Say whether columns are packed as they are used."""
-    return p.b.transposed or (rows >= ENOUGH and <int64_t>p.b.columns * size >= FAR)
+    """Say whether columns are packed as they are used, because they must be or because that pays."""
+    cdef int64_t step = <int64_t>p.b.columns * size
+    return p.b.transposed or rows >= ENOUGH and step >= FAR or rows >= PLENTY and step > PANEL_BYTES
 
 
 cdef void _multiply_block(
@@ -180,6 +186,7 @@ cdef void _multiply_block(
     cdef size_t skipped
     cdef int first = column
     cdef int count
+    cdef void* own = NULL
     f.a, f.inner, f.columns, f.c, f.total = p.a.data, p.inner, p.columns, p.data, p.total
     f.a_row = 1 if p.a.transposed else p.a.columns
     f.a_step = p.a.columns if p.a.transposed else 1
@@ -187,6 +194,9 @@ cdef void _multiply_block(
     f.more_a, f.more_b, f.more_inner = p.more_a, p.more_b, p.more_inner
     if p.adds and p.total == NULL:
         f.total = p.data
+    if p.packed == NULL and scratch == NULL and p.more_a == NULL and _wants_panels(p, rows, size):
+        own = aligned_alloc(PANEL_BYTES, _panel_size(p))  # else they are read where they lie
+        scratch = <char*>own
     if p.packed != NULL or scratch == NULL:
         multiply(&f, _bits, size, row, rows, column, columns)
         return
@@ -199,6 +209,7 @@ cdef void _multiply_block(
         f.total = NULL if f.total == NULL else <char*>(p.data if p.total == NULL else p.total) + skipped
         multiply(&f, _bits, size, row, rows, 0, count)
         first += count
+    free(own)
 
 
 cdef inline void _block(
@@ -332,6 +343,11 @@ cdef void multiply_columns(
 cdef const Product* product_in(Compute compute, const uint64_t* arguments) noexcept nogil:
     """Return what product is left to be computed, or NULL if something else is."""
     return <const Product*>arguments if compute == _part_float or compute == _part_double else NULL
+
+
+cdef bint are_parts_alike(Compute compute, const uint64_t* arguments) noexcept nogil:
+    """Say whether a work has the same results in whatever parts it is done: BLAS may sum in another order then."""
+    return product_in(compute, arguments) == NULL or _is_own(<const Product*>arguments)
 
 
 cdef object pack_once(Compute compute, uint64_t* arguments):

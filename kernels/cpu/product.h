@@ -6,10 +6,14 @@
 #define TAGFLOW_PRODUCT_H
 
 #include <stddef.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define PANEL_BYTES 256 /* of a row of a packed panel: four vectors of AVX-512 */
 #define MOST_TILE_ROWS 6
+#define LEFT_ROWS 48 /* of a left factor that are packed at a time: with their panels they stay in the cache */
+#define FAR_STEP 32 /* elements from one column to the next from which on it is packed, */
+#define ENOUGH_COLUMNS 32 /* if these are so many */
 
 typedef struct {
     const void *a; /* element (i, k) is at i * a_row + k * a_step, in elements */
@@ -165,7 +169,9 @@ static void pack(const void *matrix, size_t row, size_t step, size_t rows, size_
         size_t count = columns - first < width ? columns - first : width;
         if (count < width)
             memset(panels, 0, rows * PANEL_BYTES);
-        for (k = 0; k < rows; k += most)
+        for (k = 0; step == 1 && k < rows; k++)
+            memcpy((char *)panels + k * PANEL_BYTES, (const char *)matrix + (k * row + first) * size, count * size);
+        for (k = 0; step != 1 && k < rows; k += most)
             for (j = 0; j < count; j++)
                 for (i = k; i < rows && i < k + most; i++) {
                     if (size == 4)

@@ -74,35 +74,70 @@ static TARGET void NAME(any_tile)(
     }
 }
 
-/* Some rows and columns of a product: see `multiply` in product.h. */
-static TARGET void NAME(multiply)(const Factors *f, size_t row, size_t rows, size_t column, size_t columns)
+/* Writes rows of a factor that lies column by column as a panel for each tile: MOST_TILE_ROWS elements for each k. */
+static void NAME(pack_left)(const Factors *f, size_t row, size_t rows, size_t more_inner, REAL *panels)
+{
+    const REAL *a = (const REAL *)f->a + row, *more_a = (const REAL *)f->more_a + row;
+    size_t inner = f->inner + more_inner, whole = rows / MOST_TILE_ROWS * MOST_TILE_ROWS;
+    for (size_t k = 0; k < inner; k++, panels += MOST_TILE_ROWS) {
+        const REAL *from = k < f->inner ? a + k * f->a_step : more_a + (k - f->inner) * f->a_step;
+        REAL *to = panels;
+        for (size_t r = 0; r < whole; r += MOST_TILE_ROWS, to += MOST_TILE_ROWS * inner)
+            memcpy(to, from + r, MOST_TILE_ROWS * sizeof(REAL));
+        for (size_t r = whole; r < rows; r++)
+            to[r - whole] = from[r];
+    }
+}
+
+/* Some rows and columns of a product: see `multiply` in product.h. `left` is NULL or panels of these rows. */
+static TARGET void NAME(multiply_rows)(
+    const Factors *f, size_t row, size_t rows, size_t column, size_t columns, const REAL *left)
 {
     const REAL *a = (const REAL *)f->a, *b = (const REAL *)f->b, *total = (const REAL *)f->total;
     const REAL *more_a = (const REAL *)f->more_a, *more_b = (const REAL *)f->more_b;
     size_t more_inner = more_a ? f->more_inner : 0;
+    size_t a_row = left ? 1 : f->a_row, a_step = left ? MOST_TILE_ROWS : f->a_step;
     REAL *c = (REAL *)f->c;
     size_t end = column + columns, panel = PANEL_BYTES / sizeof(REAL);
     while (column < end) {
-        size_t left = end - column, b_step = f->b_row, vectors, width;
+        size_t count = end - column, b_step = f->b_row, vectors, width;
         const REAL *first_row = b + column;
         if (f->packed) {
             size_t in_panel = column % panel;
             first_row = (const REAL *)f->packed + (column - in_panel) * f->inner + in_panel;
             b_step = panel;
-            left = left < panel - in_panel ? left : panel - in_panel;
+            count = count < panel - in_panel ? count : panel - in_panel;
         }
-        vectors = left / LANES < MOST_VECTORS ? left / LANES : MOST_VECTORS;
-        width = vectors ? vectors * LANES : left;
+        vectors = count / LANES < MOST_VECTORS ? count / LANES : MOST_VECTORS;
+        width = vectors ? vectors * LANES : count;
         for (size_t r = 0; r < rows; r += MOST_TILE_ROWS) {
             size_t at = (row + r) * f->columns + column;
+            const REAL *first_a = left ? left + r * (f->inner + more_inner) : a + (row + r) * a_row;
+            const REAL *goes_on = left ? first_a + f->inner * a_step : more_a + (row + r) * a_row;
             NAME(any_tile)(
-                rows - r < MOST_TILE_ROWS ? (int)(rows - r) : MOST_TILE_ROWS, (int)vectors, vectors ? 0 : (int)left,
-                a + (row + r) * f->a_row, f->a_row, f->a_step, first_row, b_step, f->inner,
-                more_a ? more_a + (row + r) * f->a_row : NULL, more_a ? more_b + column : NULL, more_inner, c + at,
-                total ? total + at : NULL, f->columns);
+                rows - r < MOST_TILE_ROWS ? (int)(rows - r) : MOST_TILE_ROWS, (int)vectors, vectors ? 0 : (int)count,
+                first_a, a_row, a_step, first_row, b_step, f->inner, more_a ? goes_on : NULL,
+                more_a ? more_b + column : NULL, more_inner, c + at, total ? total + at : NULL, f->columns);
         }
         column += width;
     }
+}
+
+/* The same; a left factor that lies column by column is packed for so many rows at a time. */
+static void NAME(multiply)(const Factors *f, size_t row, size_t rows, size_t column, size_t columns)
+{
+    size_t more_inner = f->more_a ? f->more_inner : 0;
+    REAL *left = NULL;
+    if (f->a_row == 1 && f->a_step >= FAR_STEP && columns >= ENOUGH_COLUMNS)
+        left = malloc(LEFT_ROWS * (f->inner + more_inner) * sizeof(REAL)); /* else it is read where it lies */
+    for (size_t count; left != NULL && rows > 0; row += count, rows -= count) {
+        count = rows < LEFT_ROWS ? rows : LEFT_ROWS;
+        NAME(pack_left)(f, row, count, more_inner, left);
+        NAME(multiply_rows)(f, row, count, column, columns, left);
+    }
+    free(left);
+    if (rows > 0)
+        NAME(multiply_rows)(f, row, rows, column, columns, NULL);
 }
 
 #undef TILE

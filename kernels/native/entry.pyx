@@ -9,16 +9,17 @@ import logging
 from tagflow.kernels.native.program import NativeProgram
 
 from tagflow.kernels.core.cost cimport Py_CLEAR, keep, leave
-from tagflow.kernels.core.table cimport UNFINISHED, Native, Node, Table, Work, output_type
+from tagflow.kernels.core.table cimport QUEUE, UNFINISHED, Native, Node, Table, Work, output_type
 from tagflow.kernels.core.values cimport Counters, Value, hold, scalar
 from tagflow.kernels.cpu.registry cimport register
 from tagflow.kernels.native.compiled cimport CompiledProgram
 from tagflow.kernels.native.compiling cimport use_code
 from tagflow.kernels.native.nesting cimport close_nests
 from tagflow.kernels.native.recording cimport record
-from tagflow.kernels.native.run cimport DONE, GAVE_UP, NO_ROOM, Execution, Register, Run, go
+from tagflow.kernels.native.run cimport DONE, GAVE_UP, NO_ROOM, SUSPENDED, Execution, Register, Run, go
 from tagflow.kernels.native.saving cimport close_series, make_room, release_rows
 from tagflow.kernels.native.sums cimport close_sums
+from tagflow.kernels.native.team cimport Team, close_team, help_team, open_team
 from tagflow.kernels.native.tensor_arrays cimport are_as_found, close_tensor_arrays, grow_tensor_arrays
 
 cdef int64_t FIRST = 150000  # nanoseconds of the first slice, which runs where the step does
@@ -30,8 +31,12 @@ cdef enum:
 _logger = logging.getLogger("tagflow")
 
 
+cdef enum:
+    MOST_THREADS = 16  # that a run shares its works among
+
 cdef struct Slice:
     Execution* execution
+    Team* team
 
 
 cdef int _run(
@@ -52,7 +57,8 @@ cdef int _run(
         if run.reason is not None:
             return _give_up(program, node, run.reason)
         use_code(run)
-        go(&run.execution, FIRST)
+        if not run.is_long:
+            go(&run.execution, FIRST)
     else:
         run = <Run><object>work.kept
         Py_CLEAR(work.kept)
@@ -60,7 +66,9 @@ cdef int _run(
     while run.execution.status == NO_ROOM:
         make_room(run)
         grow_tensor_arrays(run)
-        go(&run.execution, FIRST)
+        run.execution.status = SUSPENDED
+        if not run.is_long:
+            go(&run.execution, FIRST)
     if run.execution.status == GAVE_UP:
         return _give_up(program, node, "an operation wants to raise an error, or its Python kernel")
     if run.execution.status == DONE and not are_as_found(run):
@@ -68,8 +76,8 @@ cdef int _run(
     if run.execution.status == DONE:
         return _finish(run, table, node, live, outputs)
     keep(work, <PyObject*>run)
-    slice.execution = &run.execution
-    leave(work, _run_slice, SLICE, 1)
+    slice.execution, slice.team, run.team.over = &run.execution, &run.team, 0
+    leave(work, _run_slice, SLICE, MOST_THREADS if run.is_shared else 1)
     work.arguments[UNFINISHED] = <uint64_t><PyObject*>run
     return 1
 
@@ -84,7 +92,14 @@ cdef int _give_up(CompiledProgram program, const Node* node, str reason) except 
 
 
 cdef void _run_slice(const void* arguments, int part, int parts) noexcept nogil:
-    go((<const Slice*>arguments).execution, SLICE)
+    """Walk over the steps, or help whoever does so."""
+    cdef const Slice* slice = <const Slice*>arguments
+    if part > 0:
+        help_team(slice.team, <void**>(<const uint64_t*>arguments)[QUEUE])
+        return
+    open_team(slice.team, parts)
+    go(slice.execution, SLICE)
+    close_team(slice.team)
 
 
 cdef int _finish(Run run, const Table* table, const Node* node, Counters* live, Value* outputs) except -1:

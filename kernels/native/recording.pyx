@@ -24,7 +24,7 @@ from tagflow.kernels.cpu.arrays cimport (
     PyArray_SIZE, PyArray_STRIDES, Py_REFCNT, array_in, is_plain, is_usable, new_view,
 )
 from tagflow.kernels.cpu.elements cimport Elements
-from tagflow.kernels.cpu.linear cimport is_small, pack_once, product_in
+from tagflow.kernels.cpu.linear cimport are_parts_alike, is_small, pack_once, product_in
 from tagflow.kernels.cpu.product_sum cimport ProductSum
 from tagflow.kernels.cpu.ufuncs cimport all_scalars, loop_in, run_arrays, run_scalars
 from tagflow.kernels.native.compiled cimport (
@@ -39,6 +39,7 @@ from tagflow.kernels.native.run cimport (
 from tagflow.kernels.native.saving cimport record_push, record_read
 from tagflow.kernels.native.nesting cimport record_nest
 from tagflow.kernels.native.sums cimport record_add
+from tagflow.kernels.native.team cimport most_shares, share
 from tagflow.kernels.native.tensor_arrays cimport record_get, record_put
 from tagflow.kernels.scheduler.series cimport Series
 
@@ -431,19 +432,18 @@ cdef int _take_element(Run run, int number) except -1:
 
 
 cdef int _keep_work(Run run, Instruction* each, const Value* inputs, const Value* outputs, Work* work) except -1:
-    """Make a step of what a kernel has left; several cores do better what takes long."""
+    """Make a step of what a kernel has left; what takes long is shared."""
     cdef Register* first = &run.registers[each.outputs[0]]
     cdef bint unboxed = first.value.form == EMPTY
     cdef int k
     cdef uint64_t* arguments = <uint64_t*>run.arena.take(1, sizeof(work.arguments))
     cdef Step* step = add_step(run, WORK_TO if unboxed else WORK)
-    if work.cost >= LONG_STEP and work.parts > 1:
-        raise Refusal(f"{_name(each)}: {_type(run, each)} takes long enough for several cores")
     memcpy(arguments, work.arguments, sizeof(work.arguments))
-    if loop_in(work.compute, arguments, &step.loop, &step.data, &step.count, step.operands, step.strides):
+    if most_shares(work) == 1 and loop_in(work.compute, arguments, &step.loop, &step.data, &step.count, step.operands, step.strides):
         step.code = APPLY
         return 0
     step.compute, step.arguments, step.operands[0] = work.compute, arguments, first.cell
+    run.is_long = run.is_long or work.cost >= LONG_STEP
     if not is_small(product_in(work.compute, arguments)):
         for k in range(each.num_inputs):
             _hide(run, inputs[k])
@@ -453,6 +453,10 @@ cdef int _keep_work(Run run, Instruction* each, const Value* inputs, const Value
         run.kept.append(<object>work.kept)
     if each.num_inputs > 1 and run.registers[each.inputs[1]].is_known:
         run.kept.append(pack_once(work.compute, arguments))
+    if most_shares(work) > 1 and are_parts_alike(work.compute, arguments):
+        run.is_shared = True
+        step.arguments = <uint64_t*>run.arena.take(1, sizeof(work.arguments))
+        step.compute = share(&run.team, work.compute, arguments, most_shares(work), step.arguments)
     return 0
 
 

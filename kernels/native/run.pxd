@@ -8,6 +8,7 @@ from tagflow.kernels.core.table cimport Compute, Loop, Type
 from tagflow.kernels.core.values cimport SCALAR, Counters, Value
 from tagflow.kernels.cpu.arrays cimport PyArray_DATA, array_in
 from tagflow.kernels.native.compiled cimport CompiledProgram
+from tagflow.kernels.native.team cimport Team
 from tagflow.kernels.scheduler.series cimport Block
 
 cdef enum:
@@ -103,6 +104,9 @@ cdef class Run:
     cdef Arena arena  # owns the steps' arguments
     cdef Counters held  # what its registers hold; they are not a machine's
     cdef Execution execution
+    cdef Team team  # which shares its long works
+    cdef bint is_shared  # whether there are any
+    cdef bint is_long  # a step may keep an event loop waiting
     cdef Step* steps
     cdef int num_steps
     cdef int capacity

@@ -5,6 +5,7 @@ from libc.stdint cimport int64_t
 from tagflow.kernels.cpu.arrays cimport ArrayObject
 from tagflow.kernels.native.compiled cimport Instruction
 from tagflow.kernels.native.run cimport Run
+from tagflow.kernels.native.team cimport Team
 
 
 cdef struct Sum:
@@ -18,6 +19,7 @@ cdef struct Sum:
     char* b_data
     ArrayObject* more_a  # what is added in each iteration
     ArrayObject* more_b
+    Team* team
 
 
 cdef int record_add(Run run, const Instruction* each) except -1

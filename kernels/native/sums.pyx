@@ -14,18 +14,19 @@ from tagflow.kernels.core.values cimport Value, drop, empty, hold, object_value,
 from tagflow.kernels.cpu.arrays cimport (
     ArrayObject, PyArray_DATA, PyArray_DIM, PyArray_NBYTES, array_in, is_plain, new_array,
 )
-from tagflow.kernels.cpu.linear cimport multiply_columns
+from tagflow.kernels.cpu.linear cimport are_parts_alike, multiply_columns
 from tagflow.kernels.cpu.product_sum cimport MOST_ROWS, ProductSum, sum_in
 from tagflow.kernels.native.compiled cimport Instruction
 from tagflow.kernels.native.run cimport ADD_ROWS, NO, YES, Refusal, Register, Run, Step, Verdict, add_step, type_of
+from tagflow.kernels.native.team cimport SHORTEST_SHARE, do_together, most_shares
 
 import_array()
 
 cdef enum:
     FEWEST_ROWS = 64  # that there is room for
 
-cdef Table _at_once  # where nothing is left to be done later
-_at_once.at_once = 1e300
+cdef Table _shared  # where what several threads had better do is left
+_shared.at_once = 2 * SHORTEST_SHARE
 
 
 cdef int record_add(Run run, const Instruction* each) except -1:
@@ -45,7 +46,7 @@ cdef int record_add(Run run, const Instruction* each) except -1:
     made.owned = True
     sum = <Sum*>run.arena.take(1, sizeof(Sum))
     sum.more_a, sum.more_b, sum.total = a, b, <ArrayObject*><void*>made.total
-    sum.room = MOST_ROWS
+    sum.room, sum.team = MOST_ROWS, &run.team
     if run.trips:
         sum.room = max(<int64_t>FEWEST_ROWS, min(sum.room, (run.trips + 1) * PyArray_DIM(a, 0)))
     sum.room = max(sum.room, PyArray_DIM(a, 0))
@@ -79,10 +80,8 @@ cdef Verdict _add(const Step* step) noexcept nogil:
     """Gather rows, or multiply them; say no where there is no room for more, since more came than was expected."""
     cdef Sum* sum = <Sum*>step.operands[0]
     cdef int64_t more = PyArray_DIM(sum.more_a, 0)
-    cdef Work work
     if sum.rows == 0 and 2 * more > MOST_ROWS:
-        work.kept = NULL
-        multiply_columns(&_at_once, sum.more_a, sum.more_b, <int>more, NULL, NULL, sum.total, NULL, &work)
+        _multiply(sum, sum.more_a, sum.more_b, more)
         return YES
     if sum.rows + more > sum.room:
         return NO
@@ -90,10 +89,20 @@ cdef Verdict _add(const Step* step) noexcept nogil:
     _append(sum.b, sum.rows, sum.more_b)
     sum.rows += more
     if sum.rows + more > MOST_ROWS:
-        work.kept = NULL
-        multiply_columns(&_at_once, sum.a, sum.b, <int>sum.rows, NULL, NULL, sum.total, NULL, &work)
+        _multiply(sum, sum.a, sum.b, sum.rows)
         sum.rows = 0
     return YES
+
+
+cdef inline void _multiply(Sum* sum, ArrayObject* a, ArrayObject* b, int64_t rows) noexcept nogil:
+    """Add the product of rows to the total."""
+    cdef Work work
+    cdef bint alike
+    work.kept, work.compute = NULL, NULL
+    multiply_columns(&_shared, a, b, <int>rows, NULL, NULL, sum.total, NULL, &work)
+    if work.compute != NULL:
+        alike = are_parts_alike(work.compute, work.arguments)
+        do_together(sum.team, work.compute, work.arguments, most_shares(&work) if alike else 1)
 
 
 cdef inline void _append(ArrayObject* buffer, int64_t rows, ArrayObject* more) noexcept nogil:

@@ -12,7 +12,7 @@ See docs/design/0006-cores.md.
 
 cimport cython
 from cpython.object cimport PyObject
-from libc.stdint cimport int64_t, uint32_t
+from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free
 from posix.time cimport CLOCK_REALTIME, clock_gettime, timespec
 from posix.unistd cimport write
@@ -21,7 +21,7 @@ import logging
 
 from tagflow.kernels.core.clock cimport nanoseconds
 from tagflow.kernels.core.cost cimport correct
-from tagflow.kernels.core.table cimport Node, Work
+from tagflow.kernels.core.table cimport QUEUE, Node, Work
 from tagflow.kernels.core.values cimport OBJECT, Value, drop, pointer, take
 from tagflow.kernels.scheduler.delivery cimport Machine
 from tagflow.kernels.scheduler.ready cimport Ready
@@ -242,6 +242,7 @@ cdef class Workers:
         task.left = task.work.parts
         task.begin = nanoseconds()
         task.spent = 0
+        task.work.arguments[QUEUE] = <uint64_t>&self.pool.first
         pthread_mutex_lock(&self.pool.lock)
         seen = self.pool.awake and self.pool.last == NULL
         if self.pool.last == NULL:

@@ -1,0 +1,118 @@
+"""Long works of a run, done by several threads at once.
+
+A slice of a run is work in several parts. The first walks over the steps, the others are helpers: they look for parts of
+the work that the first is at. Nobody waits for a helper that did not come: a part that none has taken is done by the
+first thread itself, and a helper that finds nothing for a while, or sees that other work waits, leaves.
+
+Works are cut only where no bit of the results depends on that.
+"""
+
+from libc.stdint cimport int64_t, uint64_t
+
+from tagflow.kernels.core.clock cimport nanoseconds
+from tagflow.kernels.core.table cimport DECLINED, RESULT, Compute
+
+cdef extern from *:
+    """
+    #include <stdint.h>
+    static inline int64_t tagflow_read(const int64_t *place) { return __atomic_load_n(place, __ATOMIC_ACQUIRE); }
+    static inline void tagflow_set(int64_t *place, int64_t value) { __atomic_store_n(place, value, __ATOMIC_RELEASE); }
+    static inline void tagflow_add(int64_t *place, int64_t more) { __atomic_fetch_add(place, more, __ATOMIC_ACQ_REL); }
+    static inline int tagflow_replace(int64_t *place, int64_t old, int64_t value) {
+        return __atomic_compare_exchange_n(place, &old, value, 0, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
+    }
+    static inline void tagflow_pause(void) {
+    #if defined(__x86_64__) || defined(__i386__)
+        __builtin_ia32_pause();
+    #endif
+    }
+    """
+    int64_t tagflow_read(const int64_t*) noexcept nogil
+    void tagflow_set(int64_t*, int64_t) noexcept nogil
+    void tagflow_add(int64_t*, int64_t) noexcept nogil
+    bint tagflow_replace(int64_t*, int64_t old, int64_t value) noexcept nogil
+    void tagflow_pause() noexcept nogil
+
+cdef extern from "<sched.h>" nogil:
+    int sched_yield()
+
+cdef enum:
+    PATIENCE = 200000  # nanoseconds that a helper looks for something to do
+    SHARES = 2  # parts for each thread, so that one that comes late finds some
+    LOOKS = 1000  # before whoever wants the core goes first
+
+cdef enum:  # arguments of a work that is shared
+    TEAM
+    COMPUTE
+    ARGUMENTS
+    PARTS
+
+
+cdef Compute share(Team* team, Compute compute, uint64_t* arguments, int parts, uint64_t* shared) noexcept nogil:
+    """Describe in `shared` a work that a team shares; return the function that does it."""
+    shared[TEAM], shared[COMPUTE] = <uint64_t>team, <uint64_t>compute
+    shared[ARGUMENTS], shared[PARTS] = <uint64_t>arguments, parts
+    return _do_shared
+
+
+cdef void _do_shared(const void* shared, int part, int parts) noexcept nogil:
+    cdef uint64_t* given = <uint64_t*>shared
+    cdef uint64_t* arguments = <uint64_t*>given[ARGUMENTS]
+    do_together(<Team*>given[TEAM], <Compute>given[COMPUTE], arguments, <int>given[PARTS])
+    given[DECLINED], given[RESULT] = arguments[DECLINED], arguments[RESULT]
+
+
+cdef void do_together(Team* team, Compute compute, const void* arguments, int most_parts) noexcept nogil:
+    """Do a work, with the help of those who are there."""
+    cdef int64_t parts = min(SHARES * team.threads, most_parts)
+    cdef int looks = 0
+    if team.threads <= 1 or parts == 1:
+        compute(arguments, 0, 1)
+        return
+    team.compute, team.arguments = compute, arguments
+    tagflow_set(&team.done, 0)
+    tagflow_set(&team.job, ((team.job >> 32) + 1 & 0x7FFFFFFF) << 32 | parts << 16)
+    while _do_part(team):
+        pass
+    while tagflow_read(&team.done) < parts:
+        looks += 1
+        if looks % LOOKS:
+            tagflow_pause()
+        else:
+            sched_yield()
+
+
+cdef bint _do_part(Team* team) noexcept nogil:
+    """Take a part of the work, if one is left, and do it."""
+    cdef int64_t job = tagflow_read(&team.job)
+    cdef int64_t part = job & 0xFFFF
+    cdef int64_t parts = job >> 16 & 0xFFFF
+    if part >= parts:
+        return False
+    if tagflow_replace(&team.job, job, job + 1):  # no other work comes before this part is done
+        team.compute(team.arguments, <int>part, <int>parts)
+        tagflow_add(&team.done, 1)
+    return True
+
+
+cdef void help_team(Team* team, void** queue) noexcept nogil:
+    """Do parts until there are none for a while, the slice is over, or other work waits in the queue."""
+    cdef int64_t end = nanoseconds() + PATIENCE
+    while not tagflow_read(&team.over) and (queue == NULL or tagflow_read(<int64_t*>queue) == 0):
+        if _do_part(team):
+            end = nanoseconds() + PATIENCE
+        elif nanoseconds() > end:
+            break
+        else:
+            tagflow_pause()
+
+
+cdef void open_team(Team* team, int threads) noexcept nogil:
+    """Begin a slice."""
+    team.threads = threads
+
+
+cdef void close_team(Team* team) noexcept nogil:
+    """End a slice, and let the helpers go."""
+    team.threads = 1
+    tagflow_set(&team.over, 1)
