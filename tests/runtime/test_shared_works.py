@@ -1,0 +1,100 @@
+"""Long works of native loops are shared by the session's worker threads: no bit of the results depends on that."""
+
+import asyncio
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import tagflow as tg
+from tagflow.kernels.cpu import linear
+from tagflow.kernels.scheduler.state import live_counts
+
+from tests.support.settings import ON
+
+BATCH, UNITS, LENGTH = 16, 128, 40
+
+
+def random(*shape, dtype="float32"):
+    return np.random.default_rng(sum(shape)).standard_normal(shape).astype(dtype)
+
+
+def recurrence(dtype, batch=BATCH, units=UNITS):
+    """Return feeds, their values, and a recurrent network's outputs and gradients."""
+    x, w = tg.placeholder(dtype, [LENGTH, batch, units]), tg.placeholder(dtype, [2 * units, 2 * units])
+
+    def body(t, h, out):
+        a, b = tg.split(tg.matmul(tg.concat([x[t], h], 1), w), 2, axis=1)
+        h = tg.tanh(a) * tg.sigmoid(b) + tg.exp(-tg.square(h)) * tg.cast(0.1, dtype)
+        return t + 1, h, out.write(t, h)
+
+    start = [0, tg.zeros([batch, units], dtype), tg.TensorArray(dtype, LENGTH)]
+    outputs = tg.while_loop(lambda t, *_: t < LENGTH, body, start)[2].stack()
+    fetches = [outputs, *tg.gradients(tg.reduce_sum(tg.square(outputs)), [x, w])]
+    given = {x: random(LENGTH, batch, units, dtype=dtype), w: random(2 * units, 2 * units, dtype=dtype) / units}
+    return given, fetches
+
+
+def endless(size=192):
+    """Return a loop of products that does not end by itself."""
+    x = tg.constant(np.eye(size, dtype=np.float32))
+    return tg.while_loop(lambda i, _: i < 10**9, lambda i, y: (i + 1, tg.matmul(y, x) * 1.0), [0, tg.identity(x)])
+
+
+async def until(condition):
+    async with asyncio.timeout(60):
+        while not condition():
+            await asyncio.sleep(0)
+
+
+@pytest.fixture
+def vectors():
+    yield linear.limit_vectors
+    linear.limit_vectors(1 << 16)
+
+
+@pytest.mark.parametrize("bits", [256, 512])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+async def test_results_are_the_same_with_any_number_of_threads(graph, vectors, bits, dtype):
+    vectors(bits)
+    given, fetches = recurrence(dtype)
+    found = []
+    for settings in (ON, ON.without("llvm")):
+        for workers in (0, 1, 2, 3):
+            async with tg.Session(graph, settings=replace(settings, workers=workers)) as session:
+                for _ in range(3):
+                    found.append(await session.run(fetches, given))
+    for other in found[1:]:
+        for one, same in zip(found[0], other, strict=True):
+            np.testing.assert_array_equal(one, same)
+
+
+async def test_two_threads_work_on_one_loop(graph):
+    loop = endless()
+    async with tg.Session(graph, settings=replace(ON, workers=2)) as session:
+        step = asyncio.create_task(session.run(loop))
+        await until(lambda: session._cores.workers.busy == 2)
+        step.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await step
+        await until(lambda: session.statistics().orphaned == 0)
+    assert not any(live_counts()[key] for key in ("frames", "iterations", "values"))
+
+
+async def test_several_steps_share_the_threads(graph):
+    given, fetches = recurrence("float32")
+    async with tg.Session(graph, settings=replace(ON, workers=2)) as session:
+        wanted = await session.run(fetches, given)
+        for found in await asyncio.gather(*[session.run(fetches, given) for _ in range(6)]):
+            for one, same in zip(wanted, found, strict=True):
+                np.testing.assert_array_equal(one, same)
+
+
+async def test_closing_a_session_ends_what_is_shared(graph):
+    loop = endless()
+    session = tg.Session(graph, settings=replace(ON, workers=3))
+    step = asyncio.create_task(session.run(loop))
+    await until(lambda: session._cores.workers.busy >= 2)
+    await session.aclose()
+    with pytest.raises(tg.SessionClosed):
+        await step
+    assert session.statistics().orphaned == 0
