@@ -11,7 +11,7 @@
 
 #define PANEL_BYTES 256 /* of a row of a packed panel: four vectors of AVX-512 */
 #define MOST_TILE_ROWS 6
-#define LEFT_ROWS 48 /* of a left factor that are packed at a time: with their panels they stay in the cache */
+#define LEFT_ROWS 96 /* of a left factor that are packed at a time: with their panels they stay in the cache */
 #define FAR_STEP 32 /* elements from one column to the next from which on it is packed, */
 #define ENOUGH_COLUMNS 32 /* if these are so many */
 

@@ -23,7 +23,8 @@ from tagflow.kernels.native.team cimport Team, close_team, help_team, open_team
 from tagflow.kernels.native.tensor_arrays cimport are_as_found, close_tensor_arrays, grow_tensor_arrays
 
 cdef int64_t FIRST = 150000  # nanoseconds of the first slice, which runs where the step does
-cdef int64_t SLICE = 2000000  # nanoseconds of the others
+cdef int64_t SLICE = 5000000  # nanoseconds of the others, on a thread of a pool
+cdef int64_t SHORT = 500000  # nanoseconds where there is none
 
 cdef enum:
     MOST_MISSES = 6  # that count
@@ -98,7 +99,7 @@ cdef void _run_slice(const void* arguments, int part, int parts) noexcept nogil:
         help_team(slice.team, <void**>(<const uint64_t*>arguments)[QUEUE])
         return
     open_team(slice.team, parts)
-    go(slice.execution, SLICE)
+    go(slice.execution, SLICE if (<const uint64_t*>arguments)[QUEUE] else SHORT)
     close_team(slice.team)
 
 

@@ -345,17 +345,8 @@ cdef int release_rows(Run run) except -1:
         series, parts = run.read[k]
         reader = <Reader*><uint64_t>run.readers[k]
         if reader.is_last and series is not None:
-            _release(<Series>series, reader.rows, reader.count)
+            (<Series>series).release_all(reader.rows, reader.count)
         for i, part in enumerate(parts if reader.is_last and series is None else ()):
             if part is not None:
-                _release(<Series>part, reader.rows + reader.starts[i], reader.starts[i + 1] - reader.starts[i])
-    return 0
-
-
-cdef int _release(Series series, const char** rows, int64_t count) noexcept:
-    """Release the slots of a series that were read."""
-    cdef int64_t i
-    for i in range(count):
-        if rows[i] == NULL:
-            series.release(i)
+                (<Series>part).release_all(reader.rows + reader.starts[i], reader.starts[i + 1] - reader.starts[i])
     return 0

@@ -37,7 +37,7 @@ cdef extern from "<sched.h>" nogil:
     int sched_yield()
 
 cdef enum:
-    PATIENCE = 200000  # nanoseconds that a helper looks for something to do
+    PATIENCE = 1000000  # nanoseconds that a helper looks for something to do
     SHARES = 2  # parts for each thread, so that one that comes late finds some
     LOOKS = 1000  # before whoever wants the core goes first
 

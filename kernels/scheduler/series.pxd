@@ -42,6 +42,8 @@ cdef class Series:
     cdef int64_t most_slots(self) noexcept
     cdef Value _unpack(self, int64_t index, const Block* block) except *
     cdef void release(self, int64_t index) noexcept
+    cdef void release_all(self, const char** rows, int64_t count) noexcept
+    cdef void _empty(self, Block* block, int64_t count) noexcept
     cdef int _reserve(self, int64_t index) except -1
 
 

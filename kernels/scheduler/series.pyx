@@ -150,14 +150,35 @@ cdef class Series:
         cdef bint is_written = 0 <= index < self.capacity and self.slots[index].form != EMPTY
         if is_written:
             drop(&_held, &self.slots[index])
+            self.written -= 1
         if block != NULL and block.is_written[index - block.first]:
-            is_written = True
             block.is_written[index - block.first] = False
-            block.left -= 1
-            if block.left == 0:
-                block.data = NULL
-                self.arrays[block - self.blocks] = None
-        self.written -= is_written
+            self._empty(block, 1)
+
+    cdef void release_all(self, const char** rows, int64_t count) noexcept:
+        """Empty the first `count` slots as far as their row is NULL."""
+        cdef Block* block
+        cdef int64_t i, emptied
+        cdef int k
+        for k in range(self.num_blocks if self.parent is None else 0):
+            block, emptied = &self.blocks[k], 0
+            for i in range(min(block.rows, count - block.first)):
+                if rows[block.first + i] == NULL:
+                    emptied += block.is_written[i]
+                    block.is_written[i] = False
+            if emptied:
+                self._empty(block, emptied)
+        for i in range(count if self.parent is not None else min(count, self.capacity)):
+            if rows[i] == NULL and (self.parent is not None or self.slots[i].form != EMPTY):
+                self.release(i)
+
+    cdef void _empty(self, Block* block, int64_t count) noexcept:
+        """Note that so many rows of a block are empty now."""
+        self.written -= count
+        block.left -= count
+        if block.left == 0:
+            block.data = NULL
+            self.arrays[block - self.blocks] = None
 
     cdef Block* add_block(self, int64_t rows, const Type* type, int rank, const cnp.npy_intp* dims) except NULL:
         """Return a block of so many slots, behind those of the others, for arrays of a shape and an element type."""
