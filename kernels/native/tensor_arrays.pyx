@@ -337,7 +337,9 @@ cdef bint _leave_rows(TensorArrayRun array, int64_t written) except -1:
             made.array = array.block if written else found.array
     made.shape, made.writer, made.is_ours = found.shape, found.writer, found.is_ours
     if written:
-        made.shape, made.writer, made.is_ours = array.shape, array.writer, True
+        made.shape, made.writer, made.is_ours = array.shape, array.writer, len(array.block) == made.count
+        if made.array is not None and not made.is_ours:
+            made.array = array.block[:made.count]  # behind these there was room for more
     if done & READ:
         made.reader = found.reader or array.reader
     array.elements.rows = made

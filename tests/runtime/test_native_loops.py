@@ -382,3 +382,19 @@ async def test_second_and_third_order_of_loops_in_loops(graph):
     native, _ = await values(graph, found, {x: F64(0.7)}, ON)
     wanted, _ = await values(graph, found, {x: F64(0.7)}, MACHINE)
     np.testing.assert_array_equal(native, wanted)
+
+
+async def test_a_step_prints_its_native_programs_and_why_a_loop_has_none(graph):
+    n = tg.placeholder("int32", [])
+    native = tg.while_loop(lambda i: i < n, lambda i: i + 1, [0], name="counts")
+
+    def checked(i):
+        with tg.control_dependencies([tg.assert_less(i, 100)]):
+            return i + 1
+
+    steps = tg.while_loop(lambda i: i < n, checked, [0], name="checks")
+    async with tg.Session(graph, settings=ON) as session:
+        text = session.make_step([native, steps], [n]).to_text()
+    assert "# program counts" in text
+    assert "# program checks" not in text
+    assert "# loop checks: no native program: " in text

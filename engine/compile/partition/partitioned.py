@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from ...base.device_names import DeviceSpec
 from ...base.dtypes import DType
 from ...ir import text
+from ...ir.operation import Operation
 from ...ir.program import Program
+from ...kernels.native.program import NativeProgram
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,11 +73,25 @@ class Partitioned:
 
 
 def to_text(partitioned: Partitioned) -> str:
-    """Return the programs and channels as text; each program is what :func:`tagflow.ir.text.parse` reads."""
+    """Return the programs and channels as text; each program is what :func:`tagflow.ir.text.parse` reads.
+
+    Comments print the native programs, and say why a loop has none.
+    """
     lines = []
     for device, program in partitioned.programs.items():
         lines += [f"# {device}", text.to_text(program.graph)]
+        lines += [f"# {line}".rstrip() for op in program.graph.root.operations for line in _native(op)]
     return "\n".join([*lines, *map(_line, partitioned.channels)]) + "\n"
+
+
+def _native(op: Operation) -> list[str]:
+    """Return the lines of an operation's native program, or why the loop that it tests has none."""
+    if op.type == "Native":
+        return str(NativeProgram.from_attribute(op.attrs["program"])).splitlines()
+    origin = op.origin
+    if origin is None or origin.not_native is None:
+        return []
+    return [f"loop {origin.operation}: no native program: {origin.not_native}"]
 
 
 def _line(channel: Channel) -> str:
