@@ -270,7 +270,8 @@ cdef bint are_as_found(Run run) except -1:
     cdef int done
     for array in run.tensor_arrays.values():
         if array.rows is not None and array.elements.rows is array.rows:
-            continue
+            if array.elements.may_grow() == array.state.grows:  # else a gradient array was made meanwhile
+                continue
         count = array.elements.count
         if array.elements.closed:
             return False
