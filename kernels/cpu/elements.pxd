@@ -30,7 +30,7 @@ cdef class Rows:
     cdef Slot* slots
     cdef int64_t count  # of elements
     cdef object array  # plain; None as long as nothing is written, and once all is cleared
-    cdef bint is_ours  # nobody else has the array
+    cdef bint is_ours  # a run made the array for these elements: it may be handed out, not copied
     cdef tuple shape  # of a row; None as long as nothing is written
     cdef str writer
     cdef str reader

@@ -12,7 +12,6 @@ cimport numpy as cnp
 from cpython.object cimport PyObject
 from libc.stdint cimport int64_t
 from libc.stdlib cimport calloc, free
-from libc.string cimport memcpy
 
 from tagflow.kernels.core.convert cimport accept, as_integer, box
 from tagflow.kernels.core.frames cimport iteration_of

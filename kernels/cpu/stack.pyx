@@ -36,7 +36,6 @@ cdef double PACE = 0.2  # nanoseconds that a byte takes, about
 cdef enum:
     MOST_DIMS = 32
     MOST_PARTS = 64
-    LARGE = 1 << 20  # bytes that are copied in parts
 
 
 cdef struct Piece:
@@ -89,6 +88,7 @@ cdef int _stack_elements(
     array = <Elements><PyObject*>inputs[0].bits
     if array.are_rows(<str>node.name):
         return _stack_rows(table, node, array, iteration, live, work, outputs)
+    array.all()
     first = _alike(array, output_type(table, node, 0).descr)
     if first == NULL or PyArray_NDIM(first) >= MOST_DIMS:
         return 0
@@ -101,7 +101,7 @@ cdef int _stack_elements(
 cdef int _stack_rows(
         const Table* table, const Node* node, Elements array, int64_t iteration, Counters* live, Work* work,
         Value* output) except -1:
-    """Read all elements of an array, rows of one: that one, if nobody else has it, or a copy."""
+    """Read all elements of an array, rows of one: that one, if it was made for them, or a copy."""
     cdef ArrayObject* found = <ArrayObject*><PyObject*>array.rows.array
     cdef ArrayObject* whole
     if <PyObject*>PyArray_DESCR(found) != output_type(table, node, 0).descr:
@@ -112,8 +112,7 @@ cdef int _stack_rows(
         return 1
     whole = new_array(live, output_type(table, node, 0), PyArray_NDIM(found), PyArray_DIMS(found), output)
     rows = array.read_rows(<str>node.name, iteration)
-    pieces = [rows] if PyArray_NBYTES(found) < LARGE else np.array_split(rows, MOST_PARTS)
-    return _join(table, pieces, whole, work, output)
+    return _join(table, np.array_split(rows, MOST_PARTS), whole, work, output)
 
 
 cdef ArrayObject* _alike(Elements array, PyObject* descr) noexcept:

@@ -14,7 +14,7 @@ from libc.stdint cimport int64_t, uint64_t
 from libc.string cimport memcpy, memset
 
 from tagflow.kernels.core.convert cimport as_integer
-from tagflow.kernels.core.cost cimport LONG, Py_CLEAR, take_result
+from tagflow.kernels.core.cost cimport LONG, LONGEST, Py_CLEAR, take_result
 from tagflow.kernels.core.table cimport Node, Type, Work, input_type, output_type
 from tagflow.kernels.core.values cimport (
     EMPTY, OBJECT, SCALAR, Py_DECREF, Py_INCREF, Value, drop, empty, hold, object_value, pointer, scalar,
@@ -33,7 +33,7 @@ from tagflow.kernels.native.compiled cimport (
 )
 from tagflow.kernels.native.moving cimport record_move, straighten
 from tagflow.kernels.native.run cimport (
-    ADD_ONE, APPLY, END, GO, GO_BACK, GO_TO, GO_UNLESS, GUARD_DIVISOR, GUARD_EXPONENT, WORK, WORK_TO, Refusal,
+    ADD_ONE, APPLY, END, GO, GO_BACK, GO_TO, GO_UNLESS, GUARD_DIVISOR, GUARD_EXPONENT, LONG_STEP, WORK, WORK_TO, Refusal,
     Register, Run, Step, add_step, data_of, is_element, new_cell, pass_guard, type_of,
 )
 from tagflow.kernels.native.saving cimport record_push, record_read
@@ -47,7 +47,6 @@ cnp.import_array()
 
 cdef enum:
     MOST_TRIPS = 1 << 20  # for which room is made at once
-    LONG_STEP = 150000  # nanoseconds
 
 
 cdef Run record(CompiledProgram program, const Value* inputs):
@@ -432,12 +431,15 @@ cdef int _take_element(Run run, int number) except -1:
 
 
 cdef int _keep_work(Run run, Instruction* each, const Value* inputs, const Value* outputs, Work* work) except -1:
-    """Make a step of what a kernel has left; what takes long is shared."""
+    """Make a step of what a kernel has left; what takes long is shared, or left to the step machine."""
     cdef Register* first = &run.registers[each.outputs[0]]
     cdef bint unboxed = first.value.form == EMPTY
     cdef int k
     cdef uint64_t* arguments = <uint64_t*>run.arena.take(1, sizeof(work.arguments))
     cdef Step* step = add_step(run, WORK_TO if unboxed else WORK)
+    cdef bint alike = are_parts_alike(work.compute, <const uint64_t*>work.arguments)
+    if work.parts > 1 and (work.cost > LONGEST or work.cost >= LONG_STEP and not alike):
+        raise Refusal(f"{_name(each)}: {_type(run, each)} takes long enough for several cores")
     memcpy(arguments, work.arguments, sizeof(work.arguments))
     if most_shares(work) == 1 and loop_in(work.compute, arguments, &step.loop, &step.data, &step.count, step.operands, step.strides):
         step.code = APPLY
@@ -453,7 +455,7 @@ cdef int _keep_work(Run run, Instruction* each, const Value* inputs, const Value
         run.kept.append(<object>work.kept)
     if each.num_inputs > 1 and run.registers[each.inputs[1]].is_known:
         run.kept.append(pack_once(work.compute, arguments))
-    if most_shares(work) > 1 and are_parts_alike(work.compute, arguments):
+    if alike and most_shares(work) > 1:
         run.is_shared = True
         step.arguments = <uint64_t*>run.arena.take(1, sizeof(work.arguments))
         step.compute = share(&run.team, work.compute, arguments, most_shares(work), step.arguments)

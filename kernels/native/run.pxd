@@ -13,6 +13,7 @@ from tagflow.kernels.scheduler.series cimport Block
 
 cdef enum:
     MOST_OPERANDS = 4  # of an inner loop, its result included
+    LONG_STEP = 150000  # nanoseconds that are too many on an event loop
 
 
 cdef enum StepCode:  # as in jit/listed.py

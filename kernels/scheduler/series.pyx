@@ -147,11 +147,11 @@ cdef class Series:
                 self.written -= self.parent.written
             return
         cdef Block* block = self.block_of(index)
-        cdef bint is_written = 0 <= index < self.capacity and self.slots[index].form != EMPTY
-        if is_written:
+        cdef bint in_block = block != NULL and block.is_written[index - block.first]
+        if 0 <= index < self.capacity and self.slots[index].form != EMPTY:
             drop(&_held, &self.slots[index])
-            self.written -= 1
-        if block != NULL and block.is_written[index - block.first]:
+            self.written -= not in_block  # else it is an array made of the row
+        if in_block:
             block.is_written[index - block.first] = False
             self._empty(block, 1)
 
@@ -160,6 +160,9 @@ cdef class Series:
         cdef Block* block
         cdef int64_t i, emptied
         cdef int k
+        for i in range(count if self.parent is not None else min(count, self.capacity)):
+            if rows[i] == NULL and (self.parent is not None or self.slots[i].form != EMPTY):
+                self.release(i)
         for k in range(self.num_blocks if self.parent is None else 0):
             block, emptied = &self.blocks[k], 0
             for i in range(min(block.rows, count - block.first)):
@@ -168,9 +171,6 @@ cdef class Series:
                     block.is_written[i] = False
             if emptied:
                 self._empty(block, emptied)
-        for i in range(count if self.parent is not None else min(count, self.capacity)):
-            if rows[i] == NULL and (self.parent is not None or self.slots[i].form != EMPTY):
-                self.release(i)
 
     cdef void _empty(self, Block* block, int64_t count) noexcept:
         """Note that so many rows of a block are empty now."""

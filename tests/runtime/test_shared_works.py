@@ -1,11 +1,13 @@
 """Long works of native loops are shared by the session's worker threads: no bit of the results depends on that."""
 
 import asyncio
+import threading
 from dataclasses import replace
 
 import numpy as np
 import pytest
 import tagflow as tg
+from tagflow.base.errors import TensorArrayError
 from tagflow.kernels.cpu import linear
 from tagflow.kernels.scheduler.state import live_counts
 
@@ -98,3 +100,35 @@ async def test_closing_a_session_ends_what_is_shared(graph):
     with pytest.raises(tg.SessionClosed):
         await step
     assert session.statistics().orphaned == 0
+
+
+async def test_an_array_whose_size_is_fixed_while_a_loop_makes_it_grow(graph):
+    """A gradient array that is made meanwhile fixes the size (rule 112): no write is lost without an error."""
+    started = threading.Event()
+    array = tg.TensorArray("float32", 0, dynamic_size=True, clear_after_read=False, element_shape=[])
+    waits = tg.py_function(lambda: np.int32(started.wait(60)), [], "int32", blocking=True)
+    with tg.control_dependencies([waits]):
+        size = array.grad("late").size()
+    w = tg.constant(np.eye(256, dtype=np.float32))
+
+    def body(i, y, a):
+        y = tg.matmul(y, w) * 1.0
+        return i + 1, y, a.write(i, tg.reduce_sum(y[0]))
+
+    out = tg.while_loop(lambda i, *_: i < 3000, body, [0, tg.identity(w), array])[2]
+    async with tg.Session(graph, settings=replace(ON, workers=2)) as session:
+        step = asyncio.create_task(session.run([out.size(), size]))
+        await until(lambda: session._cores.workers.busy or step.done())
+        started.set()
+        with pytest.raises(TensorArrayError, match="can not grow"):
+            await step
+
+
+async def test_products_by_blas_are_left_to_the_step_machine_which_cuts_them(graph, vectors):
+    vectors(0)
+    x = tg.constant(np.eye(400, dtype=np.float32))
+    loop = tg.while_loop(lambda i, _: i < 5, lambda i, y: (i + 1, tg.matmul(y, x)), [0, tg.identity(x)])
+    async with tg.Session(graph, settings=replace(ON, workers=2)) as session:
+        await session.run(loop)
+        (report,) = session.report().loops
+    assert "several cores" in report.not_native
