@@ -117,6 +117,15 @@ def graph():
 
 
 @pytest.fixture
+def vectors():
+    """Change the size of the vectors of products; put it back at the end."""
+    from tagflow.kernels.cpu import linear
+
+    yield linear.limit_vectors
+    linear.limit_vectors(1 << 16)
+
+
+@pytest.fixture
 def fast_paths():
     """All fast paths are on, whatever ``TAGFLOW_OFF`` says."""
     with all_on():

@@ -298,13 +298,17 @@ cdef inline int _most_parts(const Product* p) noexcept nogil:
     return max(1, max(p.rows, p.columns) // PANEL)
 
 
+cdef double product_cost(int64_t rows, int64_t inner, int64_t columns, size_t itemsize) noexcept nogil:
+    """Return the nanoseconds that a product should take on one core."""
+    # No integer is too large: each side of a product, and it itself, lie in memory.
+    cdef int64_t moved = (rows + columns) * inner + rows * columns
+    return itemsize * max(rows * columns * inner * (PACE / sizeof(float)), moved * MOVE)
+
+
 cdef inline void _compute(const Table* table, Product* p, Work* work, real* _) noexcept nogil:
     """Compute a product, the work's arguments, or leave that to be done."""
-    # No integer is too large: each side of a product, and it itself, lie in memory.
     cdef int64_t inner = <int64_t>p.inner + (0 if p.more_a == NULL else p.more_inner)
-    cdef int64_t size = <int64_t>p.rows * p.columns
-    cdef int64_t moved = (<int64_t>p.rows + p.columns) * inner + size
-    cdef double cost = sizeof(real) * max(size * inner * (PACE / sizeof(float)), moved * MOVE)
+    cdef double cost = product_cost(p.rows, inner, p.columns, sizeof(real))
     if cost >= table.at_once and real is float:
         leave(work, _part_float, cost, _most_parts(p))
     elif cost >= table.at_once:

@@ -77,7 +77,7 @@ static TARGET void NAME(any_tile)(
 /* Writes rows of a factor that lies column by column as a panel for each tile: MOST_TILE_ROWS elements for each k. */
 static void NAME(pack_left)(const Factors *f, size_t row, size_t rows, size_t more_inner, REAL *panels)
 {
-    const REAL *a = (const REAL *)f->a + row, *more_a = (const REAL *)f->more_a + row;
+    const REAL *a = (const REAL *)f->a + row, *more_a = f->more_a ? (const REAL *)f->more_a + row : NULL;
     size_t inner = f->inner + more_inner, whole = rows / MOST_TILE_ROWS * MOST_TILE_ROWS;
     for (size_t k = 0; k < inner; k++, panels += MOST_TILE_ROWS) {
         const REAL *from = k < f->inner ? a + k * f->a_step : more_a + (k - f->inner) * f->a_step;
@@ -113,7 +113,7 @@ static TARGET void NAME(multiply_rows)(
         for (size_t r = 0; r < rows; r += MOST_TILE_ROWS) {
             size_t at = (row + r) * f->columns + column;
             const REAL *first_a = left ? left + r * (f->inner + more_inner) : a + (row + r) * a_row;
-            const REAL *goes_on = left ? first_a + f->inner * a_step : more_a + (row + r) * a_row;
+            const REAL *goes_on = left ? first_a + f->inner * a_step : more_a ? more_a + (row + r) * a_row : NULL;
             NAME(any_tile)(
                 rows - r < MOST_TILE_ROWS ? (int)(rows - r) : MOST_TILE_ROWS, (int)vectors, vectors ? 0 : (int)count,
                 first_a, a_row, a_step, first_row, b_step, f->inner, more_a ? goes_on : NULL,

@@ -36,6 +36,7 @@ cdef double PACE = 0.2  # nanoseconds that a byte takes, about
 cdef enum:
     MOST_DIMS = 32
     MOST_PARTS = 64
+    LARGE = 1 << 18  # bytes that are copied in parts
 
 
 cdef struct Piece:
@@ -72,7 +73,7 @@ cdef int _join(const Table* table, list arrays, ArrayObject* whole, Work* work, 
         target += PyArray_NBYTES(each)
     kept = (memory, arrays)
     keep(work, <PyObject*>kept)
-    return do_or_leave(table, work, _copy, PACE * PyArray_NBYTES(whole), MOST_PARTS, output)
+    return do_or_leave(table, work, _copy, PACE * PyArray_NBYTES(whole), min(MOST_PARTS, len(arrays)), output)
 
 
 cdef int _stack_elements(
@@ -88,11 +89,11 @@ cdef int _stack_elements(
     array = <Elements><PyObject*>inputs[0].bits
     if array.are_rows(<str>node.name):
         return _stack_rows(table, node, array, iteration, live, work, outputs)
-    array.all()
+    array.all()  # made where that may raise
     first = _alike(array, output_type(table, node, 0).descr)
     if first == NULL or PyArray_NDIM(first) >= MOST_DIMS:
         return 0
-    dims[0] = len(array.elements)
+    dims[0] = len(array.made)
     memcpy(&dims[1], PyArray_DIMS(first), PyArray_NDIM(first) * sizeof(cnp.npy_intp))
     whole = new_array(live, output_type(table, node, 0), PyArray_NDIM(first) + 1, dims, outputs)  # before any is cleared
     return _join(table, array.read_many_quickly(range(dims[0]), <str>node.name, iteration), whole, work, outputs)
@@ -112,7 +113,8 @@ cdef int _stack_rows(
         return 1
     whole = new_array(live, output_type(table, node, 0), PyArray_NDIM(found), PyArray_DIMS(found), output)
     rows = array.read_rows(<str>node.name, iteration)
-    return _join(table, np.array_split(rows, MOST_PARTS), whole, work, output)
+    pieces = [rows] if PyArray_NBYTES(found) < LARGE else np.array_split(rows, MOST_PARTS)
+    return _join(table, pieces, whole, work, output)
 
 
 cdef ArrayObject* _alike(Elements array, PyObject* descr) noexcept:
@@ -121,7 +123,7 @@ cdef ArrayObject* _alike(Elements array, PyObject* descr) noexcept:
     cdef ArrayObject* each
     if array.closed:
         return NULL
-    for element in array.elements:
+    for element in array.made:
         value = (<Element>element).value
         each = NULL if value is None else plain_in(object_value(<PyObject*>value))
         if each == NULL or <PyObject*>PyArray_DESCR(each) != descr:

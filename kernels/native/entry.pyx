@@ -28,12 +28,10 @@ cdef int64_t SHORT = 500000  # nanoseconds where there is none
 
 cdef enum:
     MOST_MISSES = 6  # that count
+    MOST_THREADS = 16  # that a run shares its works among
 
 _logger = logging.getLogger("tagflow")
 
-
-cdef enum:
-    MOST_THREADS = 16  # that a run shares its works among
 
 cdef struct Slice:
     Execution* execution

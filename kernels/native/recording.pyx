@@ -33,8 +33,8 @@ from tagflow.kernels.native.compiled cimport (
 )
 from tagflow.kernels.native.moving cimport record_move, straighten
 from tagflow.kernels.native.run cimport (
-    ADD_ONE, APPLY, END, GO, GO_BACK, GO_TO, GO_UNLESS, GUARD_DIVISOR, GUARD_EXPONENT, LONG_STEP, WORK, WORK_TO, Refusal,
-    Register, Run, Step, add_step, data_of, is_element, new_cell, pass_guard, type_of,
+    ADD_ONE, APPLY, END, GO, GO_BACK, GO_TO, GO_UNLESS, GUARD_DIVISOR, GUARD_EXPONENT, LONG_STEP, WORK, WORK_TO,
+    Refusal, Register, Run, Step, add_step, data_of, is_element, new_cell, pass_guard, type_of,
 )
 from tagflow.kernels.native.saving cimport record_push, record_read
 from tagflow.kernels.native.nesting cimport record_nest
@@ -438,10 +438,12 @@ cdef int _keep_work(Run run, Instruction* each, const Value* inputs, const Value
     cdef uint64_t* arguments = <uint64_t*>run.arena.take(1, sizeof(work.arguments))
     cdef Step* step = add_step(run, WORK_TO if unboxed else WORK)
     cdef bint alike = are_parts_alike(work.compute, <const uint64_t*>work.arguments)
+    cdef int shares = most_shares(work) if alike else 1
     if work.parts > 1 and (work.cost > LONGEST or work.cost >= LONG_STEP and not alike):
         raise Refusal(f"{_name(each)}: {_type(run, each)} takes long enough for several cores")
     memcpy(arguments, work.arguments, sizeof(work.arguments))
-    if most_shares(work) == 1 and loop_in(work.compute, arguments, &step.loop, &step.data, &step.count, step.operands, step.strides):
+    if shares == 1 and loop_in(
+            work.compute, arguments, &step.loop, &step.data, &step.count, step.operands, step.strides):
         step.code = APPLY
         return 0
     step.compute, step.arguments, step.operands[0] = work.compute, arguments, first.cell
@@ -455,10 +457,10 @@ cdef int _keep_work(Run run, Instruction* each, const Value* inputs, const Value
         run.kept.append(<object>work.kept)
     if each.num_inputs > 1 and run.registers[each.inputs[1]].is_known:
         run.kept.append(pack_once(work.compute, arguments))
-    if alike and most_shares(work) > 1:
+    if shares > 1:
         run.is_shared = True
         step.arguments = <uint64_t*>run.arena.take(1, sizeof(work.arguments))
-        step.compute = share(&run.team, work.compute, arguments, most_shares(work), step.arguments)
+        step.compute = share(&run.team, work.compute, arguments, shares, step.arguments)
     return 0
 
 

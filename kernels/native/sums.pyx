@@ -12,20 +12,20 @@ from numpy cimport PyArray_NewCopy, NPY_CORDER, import_array, ndarray, npy_intp
 from tagflow.kernels.core.table cimport Table, Work
 from tagflow.kernels.core.values cimport Value, drop, empty, hold, object_value, pointer
 from tagflow.kernels.cpu.arrays cimport (
-    ArrayObject, PyArray_DATA, PyArray_DIM, PyArray_NBYTES, array_in, is_plain, new_array,
+    ArrayObject, PyArray_DATA, PyArray_DIM, PyArray_ITEMSIZE, PyArray_NBYTES, array_in, is_plain, new_array,
 )
-from tagflow.kernels.cpu.linear cimport are_parts_alike, multiply_columns
+from tagflow.kernels.cpu.linear cimport are_parts_alike, multiply_columns, product_cost
 from tagflow.kernels.cpu.product_sum cimport MOST_ROWS, ProductSum, sum_in
 from tagflow.kernels.native.compiled cimport Instruction
-from tagflow.kernels.native.run cimport ADD_ROWS, LONG_STEP, NO, YES, Refusal, Register, Run, Step, Verdict, add_step, type_of
+from tagflow.kernels.native.run cimport (
+    ADD_ROWS, LONG_STEP, NO, YES, Refusal, Register, Run, Step, Verdict, add_step, type_of,
+)
 from tagflow.kernels.native.team cimport SHORTEST_SHARE, do_together, most_shares
 
 import_array()
 
 cdef enum:
     FEWEST_ROWS = 64  # that there is room for
-
-cdef double PACE = 0.02  # nanoseconds that a multiplication and addition takes, about
 
 cdef Table _shared  # where what several threads had better do is left
 _shared.at_once = 2 * SHORTEST_SHARE
@@ -57,7 +57,7 @@ cdef int record_add(Run run, const Instruction* each) except -1:
     sum.a, sum.b = <ArrayObject*><void*>made.a, <ArrayObject*><void*>made.b
     sum.a_data, sum.b_data = <char*>PyArray_DATA(sum.a), <char*>PyArray_DATA(sum.b)
     sum.quick = min(sum.room - PyArray_DIM(a, 0), MOST_ROWS - 2 * PyArray_DIM(a, 0))
-    cost = PACE * min(sum.room, MOST_ROWS) * PyArray_DIM(a, 1) * PyArray_DIM(b, 1)
+    cost = product_cost(PyArray_DIM(a, 1), sum.room, PyArray_DIM(b, 1), PyArray_ITEMSIZE(a))
     run.is_shared, run.is_long = run.is_shared or cost >= 2 * SHORTEST_SHARE, run.is_long or cost >= LONG_STEP
     drop(&run.held, &held.value)
     hold(&run.held, &held.value, object_value(<PyObject*>made))

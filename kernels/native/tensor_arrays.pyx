@@ -33,8 +33,9 @@ cdef enum:
 
 
 cdef enum:  # deeds of the run, beside those of elements.pxd, which were done before
-    WRITES = 4
-    READS = 8
+    BY_RUN = 2  # bits that they are shifted by
+    WRITES = 4  # WRITTEN
+    READS = 8  # READ
 
 
 cdef struct State:  # of an array in a run
@@ -332,7 +333,7 @@ cdef bint _leave_rows(TensorArrayRun array, int64_t written) except -1:
     memcpy(made.slots, array.state.slots, min(made.count, array.state.count) * sizeof(Slot))
     for i in range(made.count):
         slot = &made.slots[i]
-        slot.done = (slot.done | slot.done >> 2) & (WRITTEN | READ)
+        slot.done = (slot.done | slot.done >> BY_RUN) & (WRITTEN | READ)
         done |= slot.done
         if slot.row != NULL:
             made.array = array.block if written else found.array

@@ -6,7 +6,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import tagflow as tg
-from tagflow.kernels.cpu import linear
 
 from tests.support.settings import ON
 
@@ -18,13 +17,6 @@ SIZES = [
     (300, 64, 80),
 ]
 TRANSPOSED = list(itertools.product((False, True), repeat=2))
-
-
-@pytest.fixture
-def vectors():
-    """Change the size of vectors; put it back at the end."""
-    yield linear.limit_vectors
-    linear.limit_vectors(1 << 16)
 
 
 def factors(dtype, rows, inner, columns, transposed, seed=0):

@@ -198,7 +198,7 @@ def blocks():
 def test_random_gradients_of_what_swaps(batch, capsys):
     tally = Counter()
 
-    @batch_settings(10)
+    @batch_settings(16)
     @given(
         program=st.builds(repeated, smooth_programs(SMALL), st.integers(1, 16), st.sampled_from([3, 50, 700])),
         rows=st.integers(1, 12),

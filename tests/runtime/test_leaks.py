@@ -132,7 +132,7 @@ async def test_steps_that_fail_time_out_or_are_cancelled(graph):
     loops = tg.while_loop(lambda i, a: i < 10, lambda i, a: (i + 1, tg.check_numerics(a * 2.0, "a")), [0, x])
     stuck = tg.py_function(wait, [x], "float32")
     bad, good = np.full(1000, np.nan, np.float32), np.ones(1000, np.float32)
-    async with tg.Session(graph, settings=ON) as session:  # LLVM is loaded before what is measured
+    async with tg.Session(graph) as session:
 
         async def all_kinds():
             with pytest.raises(tg.OpError):
@@ -205,7 +205,7 @@ async def test_graphs_are_collected():
     async def use():
         with tg.Graph().as_default() as graph:
             work = Work()
-            async with tg.Session(graph, settings=ON) as session:  # LLVM is loaded before what is measured
+            async with tg.Session(graph) as session:
                 await session.run(tg.global_variables_initializer())
                 await session.run(work.update, feeds={work.x: np.ones((3, 50), np.float32)})
         return weakref.ref(graph), weakref.ref(work.loss)
@@ -221,7 +221,7 @@ def test_event_loops_are_not_kept():
         value = tg.constant(1.0) + 1.0
 
     async def use():
-        async with tg.Session(graph, settings=ON) as session:  # LLVM is loaded before what is measured
+        async with tg.Session(graph) as session:
             await session.run(value)
         return weakref.ref(asyncio.get_running_loop())
 

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 import tagflow as tg
 from tagflow.base.errors import TensorArrayError
-from tagflow.kernels.cpu import linear
 from tagflow.kernels.scheduler.state import live_counts
 
 from tests.support.settings import ON
@@ -46,12 +45,6 @@ async def until(condition):
     async with asyncio.timeout(60):
         while not condition():
             await asyncio.sleep(0)
-
-
-@pytest.fixture
-def vectors():
-    yield linear.limit_vectors
-    linear.limit_vectors(1 << 16)
 
 
 @pytest.mark.parametrize("bits", [256, 512])
@@ -124,11 +117,13 @@ async def test_an_array_whose_size_is_fixed_while_a_loop_makes_it_grow(graph):
             await step
 
 
-async def test_products_by_blas_are_left_to_the_step_machine_which_cuts_them(graph, vectors):
-    vectors(0)
-    x = tg.constant(np.eye(400, dtype=np.float32))
-    loop = tg.while_loop(lambda i, _: i < 5, lambda i, y: (i + 1, tg.matmul(y, x)), [0, tg.identity(x)])
+@pytest.mark.parametrize(("bits", "size"), [(0, 400), (1 << 16, 2048)])
+async def test_what_the_step_machine_cuts_better_is_left_to_it(graph, vectors, bits, size):
+    """Products by BLAS, and what would keep threads for long after its step has ended."""
+    vectors(bits)
+    x = tg.placeholder("float32", [size, size])
+    loop = tg.while_loop(lambda i, _: i < 1, lambda i, y: (i + 1, tg.reduce_sum(tg.matmul(x + y, x))), [0, 0.0])
     async with tg.Session(graph, settings=replace(ON, workers=2)) as session:
-        await session.run(loop)
+        await session.run(loop, {x: np.eye(size, dtype=np.float32)})
         (report,) = session.report().loops
     assert "several cores" in report.not_native
