@@ -1,7 +1,7 @@
 """Elementwise kernels that no single NumPy loop does.
 
-They give what the Python kernels give, bit for bit where these are one rounding after the other: sigmoid runs the
-same four NumPy loops, AddN adds from left to right.
+They give what the Python kernels give, bit for bit where these are one rounding after the other: sigmoid calls NumPy's
+loop for exp, AddN adds from left to right.
 """
 
 cimport numpy as cnp
@@ -25,17 +25,23 @@ from tagflow.kernels.cpu.ufuncs cimport find_native_loop, run_arrays
 cnp.import_array()
 
 
-cdef struct Chain:  # the loops a kernel runs one after the other
-    Loop negative
-    Loop exp
-    Loop add
-    Loop divide
-    void* data[4]
+cdef extern from "cpu/short_loops.h" nogil:
+    enum:
+        SHORT_ADD, SHORT_DIVIDE, SHORT_NEGATIVE
+    void short_loop_float(
+        int operation, const float* x, cnp.npy_intp x_step, const float* y, cnp.npy_intp y_step, float* z,
+        cnp.npy_intp count)
+    void short_loop_double(
+        int operation, const double* x, cnp.npy_intp x_step, const double* y, cnp.npy_intp y_step, double* z,
+        cnp.npy_intp count)
 
 
-cdef Chain _floats, _doubles
-cdef float _one_float = 1
-cdef double _one_double = 1
+cdef struct Exp:  # NumPy's inner loop for one element type
+    Loop loop
+    void* data
+
+
+cdef Exp _exp_float, _exp_double
 
 cdef double LOGISTIC_PACE = 4  # nanoseconds that an element takes, about
 cdef double SUM_PACE = 0.3  # the same for each term of a sum
@@ -65,42 +71,35 @@ cdef struct Sum:  # of arrays of one shape
     char** more  # if there are more terms: all of them
 
 
-cdef int _load(Chain* chain, object dtype) except -1:
-    """Find the loops of a chain for one element type."""
-    cdef int number = dtype.num
-    chain.negative = find_native_loop("negative", [number, number], &chain.data[0])
-    chain.exp = find_native_loop("exp", [number, number], &chain.data[1])
-    chain.add = find_native_loop("add", [number] * 3, &chain.data[2])
-    chain.divide = find_native_loop("divide", [number] * 3, &chain.data[3])
-    return 0
+_exp_float.loop = find_native_loop("exp", [cnp.NPY_FLOAT32] * 2, &_exp_float.data)
+_exp_double.loop = find_native_loop("exp", [cnp.NPY_FLOAT64] * 2, &_exp_double.data)
 
 
-_load(&_floats, np.dtype(np.float32))
-_load(&_doubles, np.dtype(np.float64))
-
-
-cdef inline void _logistic(const Chain* chain, char* source, char* target, cnp.npy_intp count, int size, char* one) noexcept nogil:
-    """Compute 1 / (1 + exp(-x))."""
-    cdef char* pointers[3]
-    cdef cnp.npy_intp strides[3]
-    pointers[0], pointers[1] = source, target
-    strides[0] = strides[1] = strides[2] = size
-    chain.negative(pointers, &count, strides, chain.data[0])
-    pointers[0], pointers[1] = target, target
-    chain.exp(pointers, &count, strides, chain.data[1])
-    strides[0] = 0
-    pointers[0], pointers[1], pointers[2] = one, target, target
-    chain.add(pointers, &count, strides, chain.data[2])
-    pointers[0], pointers[1], pointers[2] = one, target, target
-    chain.divide(pointers, &count, strides, chain.data[3])
+cdef inline void _run_exp(const Exp* exp, char* elements, cnp.npy_intp count, cnp.npy_intp size) noexcept nogil:
+    """Replace elements by their exponentials."""
+    cdef char* pointers[2]
+    cdef cnp.npy_intp strides[2]
+    pointers[0] = pointers[1] = elements
+    strides[0] = strides[1] = size
+    exp.loop(pointers, &count, strides, exp.data)
 
 
 cdef void logistic(char* source, char* target, cnp.npy_intp count, size_t size) noexcept nogil:
-    """Compute the logistic function of elements of 4 or 8 bytes."""
+    """Compute 1 / (1 + exp(-x)) of elements of 4 or 8 bytes."""
+    cdef float one = 1
+    cdef double one_double = 1
+    cdef float* y = <float*>target
+    cdef double* z = <double*>target
     if size == sizeof(float):
-        _logistic(&_floats, source, target, count, sizeof(float), <char*>&_one_float)
+        short_loop_float(SHORT_NEGATIVE, <float*>source, 1, <float*>source, 1, y, count)
+        _run_exp(&_exp_float, target, count, size)
+        short_loop_float(SHORT_ADD, &one, 0, y, 1, y, count)
+        short_loop_float(SHORT_DIVIDE, &one, 0, y, 1, y, count)
     else:
-        _logistic(&_doubles, source, target, count, sizeof(double), <char*>&_one_double)
+        short_loop_double(SHORT_NEGATIVE, <double*>source, 1, <double*>source, 1, z, count)
+        _run_exp(&_exp_double, target, count, size)
+        short_loop_double(SHORT_ADD, &one_double, 0, z, 1, z, count)
+        short_loop_double(SHORT_DIVIDE, &one_double, 0, z, 1, z, count)
 
 
 cdef inline int _sigmoid(
@@ -108,11 +107,9 @@ cdef inline int _sigmoid(
     cdef ArrayObject* x = plain_in(inputs[0])
     cdef ArrayObject* y
     cdef Logistic* left = <Logistic*>work.arguments
-    cdef const Chain* chain = &_floats if real is float else &_doubles
-    cdef char* one = <char*>&_one_float if real is float else <char*>&_one_double
     if inputs[0].form == SCALAR:
         outputs[0] = scalar(0)
-        _logistic(chain, <char*>&inputs[0].bits, <char*>&outputs[0].bits, 1, sizeof(real), one)
+        logistic(<char*>&inputs[0].bits, <char*>&outputs[0].bits, 1, sizeof(real))
         return 1
     if x == NULL:
         return 0
@@ -265,7 +262,7 @@ cdef Native _find_add_n(str type, dict attrs, list inputs, list outputs, int64_t
 
 cdef Native _find_sigmoid(str type, dict attrs, list inputs, list outputs, int64_t* params, list kept) except *:
     """Return the kernel of Sigmoid."""
-    if _floats.exp == NULL or _doubles.exp == NULL:
+    if _exp_float.loop == NULL or _exp_double.loop == NULL:
         return NULL
     return _for(outputs[0], _sigmoid_float, _sigmoid_double)
 

@@ -22,8 +22,8 @@ from tagflow.kernels.cpu.arrays cimport (
 from tagflow.kernels.cpu.loops cimport find_choice
 from tagflow.kernels.cpu.registry cimport register
 from tagflow.kernels.cpu.steps cimport (
-    APPLY, BROADCAST, CONCAT, EXTREME, MEAN, MOST_OPERANDS, SIGMOID, SLICE, SUM, Register, Step, find_width,
-    is_elementwise, run_step,
+    APPLY, BROADCAST, CONCAT, EXTREME, MEAN, MOST_OPERANDS, NO_SHORT_LOOP, SHORT_ADD, SHORT_DIVIDE, SHORT_MULTIPLY,
+    SHORT_NEGATIVE, SHORT_SQUARE, SHORT_SUBTRACT, SIGMOID, SLICE, SUM, Register, Step, find_width, is_elementwise, run_step,
 )
 from tagflow.kernels.cpu.ufuncs cimport find_native_loop
 
@@ -112,6 +112,16 @@ cdef dict _CODES = {
 }
 
 
+cdef dict _SHORT_LOOPS = {
+    "add": SHORT_ADD,
+    "subtract": SHORT_SUBTRACT,
+    "multiply": SHORT_MULTIPLY,
+    "divide": SHORT_DIVIDE,
+    "negative": SHORT_NEGATIVE,
+    "square": SHORT_SQUARE,
+}
+
+
 cdef bint _compile(Program program, tuple steps, dtype) except *:
     """Translate the steps; say no if one has no inner loop for the element type."""
     cdef int first = program.num_registers - program.num_steps
@@ -143,6 +153,8 @@ cdef bint _find_loop(Step* step, row, dtype) except *:
         step.loop = find_native_loop(row.ufunc, [number] * 3, &step.data)
     else:
         result = cnp.NPY_BOOL if row.kind is StepKind.COMPARE else number
+        if number == cnp.NPY_FLOAT32 or number == cnp.NPY_FLOAT64:
+            step.short_loop = _SHORT_LOOPS.get(row.ufunc, NO_SHORT_LOOP)
         step.loop = find_native_loop(row.ufunc, [number] * step.count + [result], &step.data)
     return step.loop != NULL and step.count <= MOST_OPERANDS
 

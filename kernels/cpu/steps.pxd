@@ -7,6 +7,14 @@ from tagflow.kernels.core.table cimport Loop
 from tagflow.kernels.cpu.arrays cimport repeat
 from tagflow.kernels.cpu.elementwise cimport logistic
 
+cdef extern from "cpu/short_loops.h" nogil:
+    enum:
+        NO_SHORT_LOOP, SHORT_ADD, SHORT_SUBTRACT, SHORT_MULTIPLY, SHORT_DIVIDE, SHORT_NEGATIVE, SHORT_SQUARE
+    void short_loop_float(
+        int operation, const float* x, npy_intp x_step, const float* y, npy_intp y_step, float* z, npy_intp count)
+    void short_loop_double(
+        int operation, const double* x, npy_intp x_step, const double* y, npy_intp y_step, double* z, npy_intp count)
+
 cdef enum:
     MOST_OPERANDS = 3  # of an inner loop
 
@@ -26,6 +34,7 @@ cdef struct Step:
     Code code
     Loop loop  # APPLY; SUM, MEAN and EXTREME: joins two elements
     void* data  # its last argument
+    int short_loop  # that does the same, or NO_SHORT_LOOP
     int start, stop  # columns of SLICE and BROADCAST
     int count
     int* operands  # registers, `count` of them
@@ -58,7 +67,22 @@ cdef inline void _apply(const Step* step, const Register* registers, const Regis
             operand = &registers[step.operands[k]]
             pointers[k] = operand.data + row * operand.width * operand.size
         pointers[step.count] = made.data + row * made.width * made.size
-        step.loop(pointers, &count, strides, step.data)
+        if step.short_loop == NO_SHORT_LOOP:
+            step.loop(pointers, &count, strides, step.data)
+        else:
+            run_short_loop(step.short_loop, pointers, strides, step.count, made.size, count)
+
+
+cdef inline void run_short_loop(
+        int operation, char** pointers, const npy_intp* strides, int num_inputs, size_t size, npy_intp count) noexcept nogil:
+    """Run a loop of ours over elements side by side, or one for all, of 4 or 8 bytes."""
+    cdef int last = num_inputs - 1
+    if size == sizeof(float):
+        short_loop_float(operation, <float*>pointers[0], strides[0] != 0, <float*>pointers[last], strides[last] != 0,
+                         <float*>pointers[num_inputs], count)
+    else:
+        short_loop_double(operation, <double*>pointers[0], strides[0] != 0, <double*>pointers[last], strides[last] != 0,
+                          <double*>pointers[num_inputs], count)
 
 
 cdef inline void _copy(

@@ -17,7 +17,7 @@ DIRECTIVES = {
 
 # What runs once, when a plan is built, or leaves work of 50 µs and more. All else in these modules is hot.
 BUILDING = {
-    "cpu/elementwise": {"_for", "_load"},
+    "cpu/elementwise": {"_for"},
     "cpu/fused": {"_compile", "_leave"},
     "cpu/linear": {"pack_once"},
     "cpu/loops": {"_wrap"},

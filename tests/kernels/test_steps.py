@@ -105,3 +105,24 @@ def test_rows_fit_by_one_rule(name):
 def test_which_dimensions_take_part(dims, batch_dims, all_rows, one_for_all):
     assert has_all_rows(dims, batch_dims) == all_rows
     assert stands_for_all_rows(dims, batch_dims) == one_for_all
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("name", ["add", "subtract", "multiply", "divide", "negative", "square"])
+def test_short_loops_round_as_numpy_does(name, dtype):
+    """Of any number of elements, of one number in the place of each operand, and of what is no ordinary number."""
+    rng, operation = np.random.default_rng(0), getattr(np, name)
+    odd = np.array([0.0, -0.0, np.inf, -np.inf, np.nan, np.finfo(dtype).tiny / 8, np.finfo(dtype).max], dtype)
+    for width in range(1, 40):
+        shape = 2, ROWS, width
+        both = np.where(rng.random(shape) < 0.3, rng.choice(odd, shape), 10 * rng.random(shape))
+        arrays = tuple(both.astype(dtype))
+        number = np.asarray(arrays[0].flat[0])
+        for operands_ in [arrays, (arrays[0], number), (number, arrays[1])] if operation.nin == 2 else [arrays[:1]]:
+            widths = [width if each.ndim else 0 for each in operands_]
+            attrs = program(name, widths, (), dtype, [each.ndim > 0 for each in operands_])
+            attrs["last_dims"] = (width,)
+            (found,) = got("Fused", [list(operands_)], attrs, np.asarray)
+            with np.errstate(all="ignore"):
+                np.testing.assert_array_equal(found, operation(*operands_), strict=True)
+                assert (np.signbit(found) == np.signbit(operation(*operands_)))[~np.isnan(found)].all()
