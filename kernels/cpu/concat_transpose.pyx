@@ -1,7 +1,7 @@
 """Kernels that only move elements: concat, split, transpose."""
 
 cimport numpy as cnp
-from libc.stdint cimport int64_t, uint32_t
+from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
 from tagflow.kernels.core.cost cimport do_or_leave
@@ -11,8 +11,9 @@ from tagflow.kernels.cpu.arrays cimport (
     MOST_DIMS, ArrayObject, PyArray_DATA, PyArray_DIM, PyArray_DIMS, PyArray_NDIM, are_copyable, array_in, new_array,
     plain_in, product,
 )
-from tagflow.kernels.cpu.moves cimport Move, begin_moves, finish_moves
+from tagflow.kernels.cpu.moves cimport Move, Moves, begin_moves, finish_moves, move_rows
 from tagflow.kernels.cpu.registry cimport register
+from tagflow.kernels.cpu.seen cimport Seen
 
 cnp.import_array()
 
@@ -74,6 +75,27 @@ cdef int _concat(
         target += move.size
         move += 1
     return finish_moves(table, work, outputs)
+
+
+cdef int seen_by_concat(Compute compute, uint64_t* arguments, Seen* seen, int most) noexcept nogil:
+    """Write what memory a concatenation, or a split, sees; return how often, or -1 if it is none, or sees more."""
+    cdef Moves* moves = <Moves*>arguments
+    cdef Move* move
+    cdef size_t size
+    cdef int i
+    if compute != move_rows or moves.elsewhere != NULL or 2 * moves.count > most or moves.rows == 0:
+        return -1
+    for i in range(moves.count):
+        move = &moves.here[i]
+        size = moves.rows * move.size
+        seen[2 * i] = Seen(<char*>move.source, <char**>&move.source, _reach(moves, move.source_step, move.size), size, False)
+        seen[2 * i + 1] = Seen(move.target, &move.target, _reach(moves, move.target_step, move.size), size, True)
+    return 2 * <int>moves.count
+
+
+cdef inline size_t _reach(const Moves* moves, size_t step, size_t size) noexcept nogil:
+    """Return the bytes from the first to the last of some rows."""
+    return (moves.rows - 1) * step + size
 
 
 cdef int _split(

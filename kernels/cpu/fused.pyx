@@ -21,6 +21,7 @@ from tagflow.kernels.cpu.arrays cimport (
 )
 from tagflow.kernels.cpu.loops cimport find_choice
 from tagflow.kernels.cpu.registry cimport register
+from tagflow.kernels.cpu.seen cimport Seen
 from tagflow.kernels.cpu.steps cimport (
     APPLY, BROADCAST, CONCAT, EXTREME, MEAN, MOST_OPERANDS, NO_SHORT_LOOP, SHORT_ADD, SHORT_DIVIDE, SHORT_MULTIPLY,
     SHORT_NEGATIVE, SHORT_SQUARE, SHORT_SUBTRACT, SIGMOID, SLICE, SUM, Register, Step, find_width, is_elementwise, run_step,
@@ -416,6 +417,32 @@ cdef void _run_part(const void* arguments, int part, int parts) noexcept nogil:
         run.registers[i].data += first * shared[i].advance
     _place(&run, <char*>run.registers + _aligned(run.num_registers * sizeof(Register)))
     _all_rounds(&run, count)
+
+
+cdef int seen_by_fused(Compute compute, uint64_t* arguments, Seen* seen, int most) noexcept nogil:
+    """Write what memory of others a work sees; return how often, or -1 if it is no fused operation, or sees more."""
+    cdef const Run* run = <const Run*>arguments
+    cdef Register* register
+    cdef size_t size
+    cdef int i
+    if compute != _run_part or run.num_registers > most:
+        return -1
+    most = 0
+    for i in range(run.num_registers):
+        register = &run.registers[i]
+        if i >= run.num_registers - run.num_steps and register.result < 0:
+            continue
+        size = _reach(run, register)
+        seen[most] = Seen(register.data, &register.data, size, size, register.result >= 0)
+        most += 1
+    return most
+
+
+cdef inline size_t _reach(const Run* run, const Register* register) noexcept nogil:
+    """Return the bytes of all rows of a register; of what stands for all rows, those of one."""
+    if register.advance:
+        return run.rows * register.advance
+    return max(register.width, <cnp.npy_intp>1) * register.size
 
 
 cdef Native _find_fused(str type, dict attrs, list inputs, list outputs, int64_t* params, list kept) except *:

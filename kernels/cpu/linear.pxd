@@ -4,6 +4,7 @@ from libc.stdint cimport int64_t, uint64_t
 
 from tagflow.kernels.core.table cimport Compute, Table, Work
 from tagflow.kernels.cpu.arrays cimport ArrayObject
+from tagflow.kernels.cpu.seen cimport Seen
 
 cdef enum:
     TINY = 64  # multiplications up to which a plain loop is best
@@ -39,6 +40,7 @@ cdef inline bint is_small(const Product* p) noexcept nogil:
 cdef double product_cost(int64_t rows, int64_t inner, int64_t columns, size_t itemsize) noexcept nogil
 cdef bint are_parts_alike(Compute compute, const uint64_t* arguments) noexcept nogil
 cdef const Product* product_in(Compute compute, const uint64_t* arguments) noexcept nogil
+cdef int seen_by_product(Compute compute, uint64_t* arguments, Seen* seen) noexcept nogil
 cdef object pack_once(Compute compute, uint64_t* arguments)
 cdef void multiply_columns(
     const Table* table, ArrayObject* a, ArrayObject* b, int rows, ArrayObject* more_a, ArrayObject* more_b,

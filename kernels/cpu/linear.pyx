@@ -23,6 +23,7 @@ from tagflow.kernels.cpu.arrays cimport (
     PyArray_NDIM, array_in, is_unshared, is_usable, new_array, plain_in,
 )
 from tagflow.kernels.cpu.registry cimport register
+from tagflow.kernels.cpu.seen cimport Seen
 
 cnp.import_array()
 
@@ -352,6 +353,29 @@ cdef const Product* product_in(Compute compute, const uint64_t* arguments) noexc
 cdef bint are_parts_alike(Compute compute, const uint64_t* arguments) noexcept nogil:
     """Say whether a work has the same results in whatever parts it is done: BLAS may sum in another order then."""
     return product_in(compute, arguments) == NULL or _is_own(<const Product*>arguments)
+
+
+cdef int seen_by_product(Compute compute, uint64_t* arguments, Seen* seen) noexcept nogil:
+    """Write what memory a product sees, which are up to four matrices; return how many, or -1 if it is none, or small."""
+    cdef Product* p = <Product*>arguments
+    cdef size_t size = sizeof(float) if compute == _part_float else sizeof(double)
+    cdef size_t whole = size * p.rows * p.columns
+    cdef size_t a_size = size * p.rows * p.inner
+    cdef size_t b_size = size * p.inner * p.columns
+    cdef int count = 2
+    if product_in(compute, arguments) == NULL or p.more_a != NULL or is_small(p):
+        return -1
+    seen[0] = Seen(<char*>p.data, <char**>&p.data, whole, whole, True)
+    if p.adds and p.total == NULL:
+        seen[0].place = NULL  # what it is added to is there
+    seen[1] = Seen(<char*>p.a.data, <char**>&p.a.data, a_size, a_size, False)
+    if p.packed == NULL:
+        seen[count] = Seen(<char*>p.b.data, <char**>&p.b.data, b_size, b_size, False)
+        count += 1
+    if p.total != NULL:
+        seen[count] = Seen(<char*>p.total, <char**>&p.total, whole, whole, False)
+        count += 1
+    return count
 
 
 cdef object pack_once(Compute compute, uint64_t* arguments):

@@ -22,7 +22,7 @@ from tagflow.kernels.native.compiled cimport COMPUTE, Instruction
 from tagflow.kernels.native.run cimport (
     ADD_ONE, ADD_ROWS, APPLY, CALL, COPY, COPY_8, DONE, END, GAVE_UP, GO, GO_BACK, GO_TO, GO_UNLESS, GUARD_DIVISOR,
     GUARD_EXPONENT, LATER, MOST_OPERANDS, NO, NO_ROOM, PUSH_ROW, READ_ROW, SUSPENDED, WORK, WORK_TO, YES, Execution, Register,
-    Run, Step, Writer, type_of,
+    Place, Run, Step, Writer, most_value_bytes, type_of,
 )
 from tagflow.kernels.native.saving cimport Reader
 from tagflow.kernels.native.sums cimport Sum
@@ -40,7 +40,6 @@ cdef enum:  # as in jit/listed.py
     ELSEWHERE = -1
 
 cdef enum:
-    MOST_BYTES = 256  # of a value
     NUM_FACTORS = 4  # places of a product: both factors, the product, and the total
 
 
@@ -62,6 +61,9 @@ cdef struct Traits:  # of a step; pointers only tell functions apart
     uint8_t adds
     uint8_t copies  # a total to where the product is added to it
     uint8_t is_small
+    uint8_t in_place
+    int num_places
+    int moving
     int factors[NUM_FACTORS]  # of a small product: numbers, or ELSEWHERE
 
 
@@ -114,6 +116,7 @@ cdef int _describe(const Step* step, Traits* traits) noexcept:
     memset(traits, 0, sizeof(Traits))
     traits.code, traits.instruction, traits.target = step.code, step.instruction, step.target
     traits.num_targets = step.num_targets
+    traits.in_place, traits.num_places, traits.moving = step.in_place, step.num_places, step.moving
     if step.code != GO_BACK and step.code != GO_UNLESS:  # which count
         traits.count = step.count
     traits.functions[0], traits.functions[1] = <uint64_t>step.loop, <uint64_t>step.data
@@ -151,7 +154,7 @@ cdef int _find_values(Run run, Traits* traits) except -1:
         if traits[i].is_small:
             for k in range(NUM_FACTORS):
                 count += _see_factor(run, &run.steps[i], &traits[i], k, &extents[count])
-    for low, high in run.opaque:
+    for low, high, _ in run.opaque:
         extents[count].low, extents[count].high, extents[count].value = low, high, NULL
         count += 1
     qsort(extents, count, sizeof(Extent), _compare)
@@ -230,7 +233,7 @@ cdef size_t _see(uint64_t address, uint64_t size, int* value, bint whole, Run ru
         size = sizeof(uint64_t)
     elif in_cells:
         whole = False
-    extent.low, extent.high, extent.value = address, address + size, value if whole and size <= MOST_BYTES else NULL
+    extent.low, extent.high, extent.value = address, address + size, value if whole and <npy_intp>size <= most_value_bytes else NULL
     return 1
 
 
@@ -307,7 +310,8 @@ cdef object _listed(Run run, const Step* step, const Traits* traits):
         Codes(step.code), step.target, tuple([step.targets[i] for i in range(step.num_targets)]), traits.count,
         tuple([step.strides[i] for i in range(MOST_OPERANDS)]),
         tuple([traits.values[i] for i in range(MOST_OPERANDS)]), tuple([_bytes(run, step, i) for i in range(MOST_OPERANDS)]),
-        tuple([bool(traits.in_cells[i]) for i in range(MOST_OPERANDS)]), name, dtypes, product)
+        tuple([bool(traits.in_cells[i]) for i in range(MOST_OPERANDS)]), name, dtypes, product,
+        traits.num_places if traits.in_place else None, traits.moving)
 
 
 cdef str _in_small_letters(str type):
@@ -325,6 +329,7 @@ cdef Product* _product = NULL
 cdef Writer* _writer = NULL
 cdef Reader* _reader = NULL
 cdef Sum* _sum = NULL
+cdef Place* _place = NULL
 
 # Where fields lie, in bytes.
 LAYOUT = Layout(
@@ -337,6 +342,7 @@ LAYOUT = Layout(
     compute=<size_t>&_step.compute,
     act=<size_t>&_step.act,
     arguments=<size_t>&_step.arguments,
+    places=<size_t>&_step.places,
     at=<size_t>&_execution.at,
     left=<size_t>&_execution.left,
     declined=DECLINED * sizeof(uint64_t),
@@ -344,6 +350,7 @@ LAYOUT = Layout(
     block=(<size_t>&_writer.block.first, <size_t>&_writer.block.rows, <size_t>&_writer.block.data,
            <size_t>&_writer.block.is_written),
     reader=(<size_t>&_reader.rows, <size_t>&_reader.count, <size_t>&_reader.is_last),
+    place=(sizeof(Place), <size_t>&_place.at, <size_t>&_place.offset),
     sum=(<size_t>&_sum.rows, <size_t>&_sum.quick, <size_t>&_sum.a_data, <size_t>&_sum.b_data),
     factors=(<size_t>&_product.a.data, <size_t>&_product.b.data, <size_t>&_product.data, <size_t>&_product.total),
 )

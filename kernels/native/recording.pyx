@@ -31,6 +31,7 @@ from tagflow.kernels.native.compiled cimport (
     ADD_PRODUCT, COMPUTE, COUNT, GET, JUMP, MOVE, NEST, PUSH, PUT, READ, READ_NESTED, UNLESS, CompiledProgram,
     Instruction,
 )
+from tagflow.kernels.native.in_place cimport place_rows
 from tagflow.kernels.native.moving cimport record_move, straighten
 from tagflow.kernels.native.run cimport (
     ADD_ONE, APPLY, END, GO, GO_BACK, GO_TO, GO_UNLESS, GUARD_DIVISOR, GUARD_EXPONENT, LONG_STEP, WORK, WORK_TO,
@@ -56,6 +57,7 @@ cdef Run record(CompiledProgram program, const Value* inputs):
         _open(run, inputs)
         run.trips = _trips(run)
         _record_all(run)
+        place_rows(run)
     except Refusal as refusal:
         run.reason = str(refusal)
         return run
@@ -318,7 +320,7 @@ cdef int _hide(Run run, Value value) except -1:
     for d in range(PyArray_NDIM(array)):
         reach = (PyArray_DIM(array, d) - 1) * PyArray_STRIDES(array)[d]
         low, high = low + min(reach, 0), high + max(reach, 0)
-    run.opaque.append((<uint64_t>low, <uint64_t>high))
+    run.opaque.append((<uint64_t>low, <uint64_t>high, run.num_steps - 1))
     return 0
 
 
@@ -369,7 +371,8 @@ cdef int _call(Run run, Instruction* each, Value* inputs, Value* outputs, Work* 
 cdef bint _may_be_overwritten(Run run, const Instruction* each, int k) noexcept:
     """Say whether a result may lie where an input does: it changes, and nothing reads it any more, nor twice."""
     cdef int i
-    if not each.last[k] or run.registers[each.inputs[k]].is_known:
+    cdef const Register* register = &run.registers[each.inputs[k]]
+    if not each.last[k] or register.is_known or register.is_row:
         return False
     for i in range(each.num_inputs):
         if i != k and each.inputs[i] == each.inputs[k]:

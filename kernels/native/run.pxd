@@ -55,7 +55,14 @@ cdef enum Verdict:  # as in jit/listed.py
     YES
     LATER  # once there is room
 
+cdef npy_intp most_value_bytes  # of memory that is a value of compiled code; longer rows are seen where they lie
+
 cdef struct Step
+
+
+cdef struct Place:  # where an address stands that is to be that of a row
+    char** at
+    npy_intp offset  # in the row, in bytes
 
 ctypedef Verdict (*Act)(const Step*) noexcept nogil
 
@@ -74,6 +81,10 @@ cdef struct Step:
     npy_intp count
     npy_intp strides[MOST_OPERANDS]
     char* operands[MOST_OPERANDS]
+    bint in_place  # PUSH_ROW, READ_ROW, CALL: the row is not copied, its address goes to the places
+    int moving  # a bit for each operand whose address is in such a place
+    int num_places
+    Place* places
 
 
 cdef struct Execution
@@ -98,6 +109,7 @@ cdef struct Register:
     char* cell  # where the element lies of one without dimensions that is not known; else NULL
     bint is_known  # the same whenever it is read
     bint is_home  # memory of its own, to which values are moved
+    bint is_row  # of a series or a TensorArray, perhaps where that has it: no result may lie there
 
 
 cdef class Run:
@@ -114,7 +126,7 @@ cdef class Run:
     cdef Register* registers
     cdef Value cells  # an array of uint64
     cdef int used  # cells
-    cdef list opaque  # first and last addresses of memory that works see, of which nothing else is known
+    cdef list opaque  # first and last addresses of memory that works see, and their steps
     cdef object compilation  # of its steps, or None
     cdef bint is_listed  # whether code for them was looked for
     cdef list written  # Series that it writes
@@ -141,6 +153,13 @@ cdef size_t checked(size_t size) except? 0
 cdef void go(Execution* x, int64_t time) noexcept nogil
 cdef Verdict push_row(const Step* step) noexcept nogil
 cdef Verdict pass_guard(const Step* step) noexcept nogil
+
+
+cdef inline void point_to(const Step* step, char* row) noexcept nogil:
+    """Have the steps that see a row see it there."""
+    cdef int k
+    for k in range(step.num_places):
+        step.places[k].at[0] = row + step.places[k].offset
 
 
 cdef inline char* data_of(Register* register) noexcept:

@@ -15,6 +15,14 @@ cdef enum:
     MOST_SLOTS = 0x7FFFFFFF  # of a series
     LOOK = 20000  # nanoseconds between two looks at the clock, about
 
+most_value_bytes = 256
+
+
+def limit_values(npy_intp size):
+    """See rows of more bytes than this where they lie, and keep no more in a value of compiled code; for tests."""
+    global most_value_bytes
+    most_value_bytes = max(size, <npy_intp>sizeof(uint64_t))
+
 
 cdef class Refusal(Exception):
     """Why a program can not be recorded for the arrays of a run."""
@@ -143,7 +151,7 @@ cdef inline void _walk(Execution* x) noexcept nogil:
 
 
 cdef Verdict push_row(const Step* step) noexcept nogil:
-    """Write a row, once there is room for it; say no if no series has such a slot."""
+    """Write a row, or say where it is to be written, once there is room; say no if no series has such a slot."""
     cdef Writer* writer = <Writer*>step.operands[0]
     cdef int64_t index = (<const int64_t*>step.operands[2])[0]
     cdef Block* block
@@ -154,7 +162,10 @@ cdef Verdict push_row(const Step* step) noexcept nogil:
     while writer.at < writer.num_blocks:
         block = &writer.blocks[writer.at]
         if index < block.first + block.rows:
-            memcpy(block.data + (index - block.first) * step.count, step.operands[1], step.count)
+            if step.in_place:
+                point_to(step, block.data + (index - block.first) * step.count)
+            else:
+                memcpy(block.data + (index - block.first) * step.count, step.operands[1], step.count)
             block.is_written[index - block.first] = True
             writer.block = block[0]
             return YES

@@ -18,8 +18,9 @@ from tagflow.kernels.cpu.arrays cimport (
 )
 from tagflow.kernels.native.compiled cimport READ_NESTED, Instruction
 from tagflow.kernels.native.run cimport (
-    CALL, NO, PUSH_ROW, READ_ROW, YES, Refusal, Register, Run, Step, Verdict, Writer, add_step, checked, data_of, is_element,
-    new_cell, push_row, type_of,
+    CALL, NO, PUSH_ROW, READ_ROW, YES, Refusal, Register, Run, Step, Verdict, Writer, add_step, checked, data_of,
+    is_element, most_value_bytes,
+    new_cell, point_to, push_row, type_of,
 )
 from tagflow.kernels.scheduler.series cimport Block, Series
 
@@ -133,7 +134,7 @@ cdef int record_read(Run run, const Instruction* each) except -1:
     cdef int index = each.inputs[1 + is_nested]
     cdef Reader* reader = _open_reader(run, _series_in(run, each.inputs[0]), each)
     cdef Step* step
-    made.is_home = True
+    made.is_home, made.is_row = True, _row_bytes(run, each.outputs[0]) > most_value_bytes
     step = add_step(run, CALL if is_nested else READ_ROW)
     step.act = _read_nested if is_nested else _read
     if is_nested:
@@ -155,8 +156,12 @@ cdef inline Verdict _read_row(Reader* reader, const Step* step, int64_t index) n
     if not 0 <= index < reader.count or reader.rows[index] == NULL:
         if reader.gives_zeros:
             memset(step.operands[1], 0, step.count)
+            point_to(step, step.operands[1])
         return YES if reader.is_maybe or reader.gives_zeros else NO
-    memcpy(step.operands[1], reader.rows[index], step.count)
+    if step.in_place:
+        point_to(step, <char*>reader.rows[index])
+    else:
+        memcpy(step.operands[1], reader.rows[index], step.count)
     if reader.is_last:
         reader.rows[index] = NULL
     return YES

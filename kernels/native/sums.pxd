@@ -4,7 +4,7 @@ from libc.stdint cimport int64_t
 
 from tagflow.kernels.cpu.arrays cimport ArrayObject
 from tagflow.kernels.native.compiled cimport Instruction
-from tagflow.kernels.native.run cimport Run
+from tagflow.kernels.native.run cimport Run, Step
 from tagflow.kernels.native.team cimport Team
 
 
@@ -17,10 +17,11 @@ cdef struct Sum:
     int64_t quick  # rows up to which more are only copied
     char* a_data
     char* b_data
-    ArrayObject* more_a  # what is added in each iteration
+    ArrayObject* more_a  # like what is added in each iteration
     ArrayObject* more_b
     Team* team
 
 
 cdef int record_add(Run run, const Instruction* each) except -1
+cdef bint are_gathered(const Step* step) noexcept nogil
 cdef int close_sums(Run run) except -1

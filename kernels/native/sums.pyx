@@ -90,13 +90,18 @@ cdef Verdict _add(const Step* step) noexcept nogil:
         return YES
     if sum.rows + more > sum.room:
         return NO
-    _append(sum.a, sum.rows, sum.more_a)
-    _append(sum.b, sum.rows, sum.more_b)
+    memcpy(sum.a_data + sum.rows * (step.strides[1] // more), step.operands[1], step.strides[1])
+    memcpy(sum.b_data + sum.rows * (step.strides[2] // more), step.operands[2], step.strides[2])
     sum.rows += more
     if sum.rows + more > MOST_ROWS:
         _multiply(sum, sum.a, sum.b, sum.rows)
         sum.rows = 0
     return YES
+
+
+cdef bint are_gathered(const Step* step) noexcept nogil:
+    """Say whether the rows that a step adds are always copied first: so many are multiplied where they are."""
+    return 2 * step.count <= MOST_ROWS
 
 
 cdef inline void _multiply(Sum* sum, ArrayObject* a, ArrayObject* b, int64_t rows) noexcept nogil:
@@ -108,12 +113,6 @@ cdef inline void _multiply(Sum* sum, ArrayObject* a, ArrayObject* b, int64_t row
     if work.compute != NULL:
         alike = are_parts_alike(work.compute, work.arguments)
         do_together(sum.team, work.compute, work.arguments, most_shares(&work) if alike else 1)
-
-
-cdef inline void _append(ArrayObject* buffer, int64_t rows, ArrayObject* more) noexcept nogil:
-    """Copy rows behind those that a buffer has."""
-    cdef size_t size = PyArray_NBYTES(more)
-    memcpy(<char*>PyArray_DATA(buffer) + rows * (size // PyArray_DIM(more, 0)), PyArray_DATA(more), size)
 
 
 cdef int close_sums(Run run) except -1:

@@ -22,6 +22,7 @@ cdef inline int most_shares(const Work* work) noexcept nogil:
     return <int>max(1, min(work.cost // SHORTEST_SHARE, <double>work.parts))
 
 
+cdef uint64_t* shared_in(Compute* compute, uint64_t* arguments) noexcept nogil
 cdef Compute share(Team* team, Compute compute, uint64_t* arguments, int parts, uint64_t* shared) noexcept nogil
 cdef void do_together(Team* team, Compute compute, const void* arguments, int most_parts) noexcept nogil
 cdef void help_team(Team* team, void** queue) noexcept nogil

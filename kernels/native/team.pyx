@@ -55,6 +55,14 @@ cdef Compute share(Team* team, Compute compute, uint64_t* arguments, int parts, 
     return _do_shared
 
 
+cdef uint64_t* shared_in(Compute* compute, uint64_t* arguments) noexcept nogil:
+    """Return the arguments of a work, and which it is, as they are where nobody shares it."""
+    if compute[0] == _do_shared:
+        compute[0] = <Compute>arguments[COMPUTE]
+        return <uint64_t*>arguments[ARGUMENTS]
+    return arguments
+
+
 cdef void _do_shared(const void* shared, int part, int parts) noexcept nogil:
     cdef uint64_t* given = <uint64_t*>shared
     cdef uint64_t* arguments = <uint64_t*>given[ARGUMENTS]

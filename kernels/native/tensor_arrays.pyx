@@ -21,8 +21,9 @@ from tagflow.kernels.cpu.arrays cimport (
 from tagflow.kernels.cpu.elements cimport READ, WRITTEN, Element, Elements, Rows, Slot, new_rows
 from tagflow.kernels.native.compiled cimport Instruction
 from tagflow.kernels.native.run cimport (
-    CALL, LATER, NO, YES, Act, Refusal, Register, Run, Step, Verdict, add_step, checked, data_of, is_element,
-    new_cell, type_of,
+    CALL, LATER, NO, YES, Act, Refusal, Register, Run, Step, Verdict, add_step, checked, data_of,
+    is_element, most_value_bytes,
+    new_cell, point_to, type_of,
 )
 
 import_array()
@@ -160,7 +161,7 @@ cdef int record_get(Run run, const Instruction* each) except -1:
     if not array.is_known:
         _learn_shape(run, array, each)
         like = array_in(array.like)
-    made.is_home = True
+    made.is_home, made.is_row = True, PyArray_NBYTES(like) > most_value_bytes
     if PyArray_NDIM(like) == 0 and type.size:
         made.cell = new_cell(run)
     else:
@@ -238,7 +239,10 @@ cdef Verdict _get(const Step* step) noexcept nogil:
     cdef Slot* slot = &array.slots[index]
     if not 0 <= index < array.count or slot.row == NULL:
         return NO
-    memcpy(step.operands[1], slot.row, step.count)
+    if step.in_place:
+        point_to(step, slot.row)
+    else:
+        memcpy(step.operands[1], slot.row, step.count)
     if not slot.done & (READ | READS):
         slot.read_in = (<const int64_t*>step.operands[3])[0]
     slot.done |= READS
@@ -258,9 +262,20 @@ cdef Verdict _put(const Step* step) noexcept nogil:
     if not 0 <= index < array.count or slot.done:
         return NO
     slot.row = array.block + index * step.count
-    memcpy(slot.row, step.operands[1], step.count)
+    if step.in_place:
+        point_to(step, slot.row)
+    else:
+        memcpy(slot.row, step.operands[1], step.count)
     slot.written_in, slot.done = (<const int64_t*>step.operands[3])[0], WRITES
     return YES
+
+
+cdef Transfer transfer_in(const Step* step) noexcept nogil:
+    """Say whether a step reads or writes an element of an array that stays where it is."""
+    cdef const State* array = <const State*>step.operands[0]
+    if step.act != _get and step.act != _put or array.grows and array.block != NULL:
+        return NEITHER
+    return FROM_ROW if step.act == _get else TO_ROW
 
 
 cdef bint are_as_found(Run run) except -1:

@@ -272,7 +272,10 @@ class _Emitter(Memory):
         with self._unless(i, step, is_in):
             offset = self.let("i64", f"mul {at}, {step.amount}")
             row = self.let("ptr", f"getelementptr i8, {self._load_at(writer, data, 'ptr')}, {offset}")
-            self._copy_out(i, 1, row, step.amount)
+            if step.num_places is None:
+                self._copy_out(i, 1, row, step.amount)
+            else:
+                self._point_to(i, step.num_places, row)
             flag = self.let("ptr", f"getelementptr i8, {self._load_at(writer, written, 'ptr')}, {at}")
             self.add(f"store i8 1, {flag}")
 
@@ -289,10 +292,30 @@ class _Emitter(Memory):
         row = self.let("ptr", f"load ptr, {place}")
         is_there = self.let("i1", f"icmp ne {row}, null")
         with self._unless(i, step, self.let("i1", f"and {is_in}, {is_there.name}")):
-            self._copy_in(i, 1, row, step.amount)
+            if step.num_places is None:
+                self._copy_in(i, 1, row, step.amount)
+            else:
+                self._point_to(i, step.num_places, row)
             last = self.let("i1", f"icmp ne {self._load_at(reader, is_last, 'i32')}, 0")
             kept = self.let("ptr", f"select {last}, ptr null, {row}")
             self.add(f"store {kept}, {place}")
+
+    def _point_to(self, i: int, num_places: int, row: Value) -> None:
+        """Say to all that see a row where it is."""
+        size, at, offset = self.layout.place
+        for k in range(num_places):
+            address, shift = self._known_place(i, k * size + at, "ptr"), self._known_place(i, k * size + offset, "i64")
+            place = self.let("ptr", f"getelementptr i8, {row}, {shift}")
+            self.add(f"store {place}, {address}")
+
+    def _known_place(self, i: int, offset: int, type_: str) -> Value:
+        """Load a field of a step's places, which stays the same."""
+        key = "place", i, offset, type_
+        if key not in self.known:
+            places = self.field(i, self.layout.places)
+            with self.up_front():
+                self.known[key] = self._load_at(places, offset, type_)
+        return self.known[key]
 
     def _add_rows(self, i: int, step: ListedStep) -> None:
         """Gather rows of both factors of a sum of products, as long as nothing is multiplied."""

@@ -62,6 +62,7 @@ class Layout(NamedTuple):
     compute: int
     act: int
     arguments: int
+    places: int
     at: int
     left: int
     declined: int
@@ -69,6 +70,7 @@ class Layout(NamedTuple):
     factors: tuple[int, int, int, int]  # of a Product: both factors, the product, the total
     block: tuple[int, int, int, int]  # of a Writer: first slot, slots, data, which are written
     reader: tuple[int, int, int]  # of a Reader: rows, how many, whether this is the last read
+    place: tuple[int, int, int]  # of a Place: its size, the address that it is written to, the offset in the row
     sum: tuple[int, int, int, int]  # of a Sum: rows, most of them without a product, data of both factors
 
 
@@ -124,6 +126,10 @@ class ListedStep(NamedTuple):
     dtypes : tuple of numpy.dtype
         Of the operands of an inner loop, or a product.
     product : Product or None
+    num_places : int or None
+        Of a step that says where a row is: how many addresses it writes; None of one that copies the row.
+    moving : int
+        A bit for each operand whose address such a step writes.
     """
 
     code: StepCode
@@ -137,3 +143,5 @@ class ListedStep(NamedTuple):
     name: str = ""
     dtypes: tuple[np.dtype[Any], ...] = ()
     product: Product | None = None
+    num_places: int | None = None
+    moving: int = 0

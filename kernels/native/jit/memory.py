@@ -56,6 +56,8 @@ class Memory(Writer):
 
     def operand(self, i: int, k: int) -> Value:
         """Return the address of an operand."""
+        if self.steps[i].moving >> k & 1:
+            return self.let("ptr", f"load ptr, {self.place(i, self.layout.operands + 8 * k)}")
         return self.field(i, self.layout.operands + 8 * k)
 
     def factor(self, i: int, k: int) -> Value:

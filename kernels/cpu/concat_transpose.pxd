@@ -1,0 +1,8 @@
+"""Kernels that only move elements."""
+
+from libc.stdint cimport uint64_t
+
+from tagflow.kernels.core.table cimport Compute
+from tagflow.kernels.cpu.seen cimport Seen
+
+cdef int seen_by_concat(Compute compute, uint64_t* arguments, Seen* seen, int most) noexcept nogil

@@ -1,0 +1,8 @@
+"""Several elementwise operations as one kernel."""
+
+from libc.stdint cimport uint64_t
+
+from tagflow.kernels.core.table cimport Compute
+from tagflow.kernels.cpu.seen cimport Seen
+
+cdef int seen_by_fused(Compute compute, uint64_t* arguments, Seen* seen, int most) noexcept nogil

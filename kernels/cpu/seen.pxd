@@ -1,0 +1,9 @@
+"""What memory a work sees, for those who want it to see other memory when it is done again."""
+
+
+cdef struct Seen:
+    char* address
+    char** place  # where the address stands in the work, or NULL if it must stay as it is
+    size_t size  # bytes from the first to the last
+    size_t count  # of these that are seen
+    bint writes

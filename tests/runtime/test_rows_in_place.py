@@ -1,0 +1,186 @@
+"""Long rows of series and TensorArrays are seen where they lie: nothing is copied, and nothing else changes."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import tagflow as tg
+from tagflow.kernels.native.jit import compilation
+
+from tests.support.settings import ON
+
+WIDE = 80  # float64: more bytes than a value of compiled code has
+
+
+def below(n):
+    return lambda i, *_: i < n
+
+
+def rows(count, seed=0):
+    return np.random.default_rng(seed).standard_normal((count, WIDE))
+
+
+def cell():
+    """What is saved comes from one fused operation, a concatenation, and a product; the variables are saved too."""
+    x, w = tg.placeholder("float64", [7, 2, WIDE]), tg.placeholder("float64", [2 * WIDE, 2 * WIDE])
+    source, zeros = tg.TensorArray("float64", 7).unstack(x), np.zeros((2, WIDE))
+
+    def body(i, h, c, out):
+        gates = tg.sigmoid(tg.concat([source.read(i), h], 1) @ w)
+        forget, new = tg.split(gates, 2, axis=1)
+        c = forget * c + new
+        return i + 1, tg.tanh(c), c, out.write(i, c)
+
+    y = tg.while_loop(below(7), body, [0, zeros, zeros, tg.TensorArray("float64", 7)])[3].stack()
+    feeds = {x: rows(14).reshape(7, 2, WIDE), w: rows(4 * WIDE, 1).reshape(2 * WIDE, 2 * WIDE) / 9}
+    return [y, *tg.gradients(tg.reduce_sum(y * y), [x, w])], feeds
+
+
+def second_order():
+    x = tg.placeholder("float64", [WIDE])
+    y = tg.while_loop(below(5), lambda i, y: (i + 1, tg.sin(y * x) + y), [0, x])[1]
+    first = tg.gradients(tg.reduce_sum(y * y), [x])[0]
+    return [y, first, *tg.gradients(tg.reduce_sum(first * first), [x])], {x: rows(1)[0]}
+
+
+def branches():
+    """What is saved is computed in one branch alone."""
+    x = tg.placeholder("float64", [WIDE])
+
+    def body(i, y):
+        return i + 1, tg.cond(i % 3 == 0, lambda: tg.sin(y) * tg.exp(-y * y), lambda: tg.cos(y * x) + x)
+
+    y = tg.while_loop(below(8), body, [0, x])[1]
+    return [y, *tg.gradients(tg.reduce_sum(y), [x])], {x: rows(1)[0]}
+
+
+def loops_in_a_loop():
+    x = tg.placeholder("float64", [WIDE])
+
+    def body(i, y):
+        h = tg.sin(y)
+        z = tg.while_loop(lambda j, z: j < 3, lambda j, z: (j + 1, tg.tanh(z * h) + tg.sin(z)), [0, y])[1]
+        return i + 1, z + h
+
+    y = tg.while_loop(below(4), body, [0, x])[1]
+    return [y, *tg.gradients(tg.reduce_sum(y), [x])], {x: rows(1)[0]}
+
+
+def a_length_that_depends_on_data():
+    """Room is made for rows in the middle of an iteration."""
+    x = tg.placeholder("float64", [WIDE])
+
+    def body(y, z):
+        z = tg.sin(z) * y
+        return y * 1.01 + tg.sqrt(y), tg.tanh(z) + tg.sin(z * x)
+
+    y = tg.while_loop(lambda y, z: y[0] < 500.0, body, [abs(x), x])[1]
+    return [y, *tg.gradients(tg.reduce_sum(y), [x])], {x: rows(1)[0]}
+
+
+def elements_that_are_read_again():
+    """A row is read that the loop has just written, and those before stay what they were."""
+    x = tg.placeholder("float64", [6, WIDE])
+    array = tg.TensorArray("float64", 7, clear_after_read=False, element_shape=[WIDE])
+
+    def body(i, array):
+        last = array.read(i)
+        array = array.write(i + 1, tg.sin(last) + x[i])
+        return i + 1, array
+
+    return [tg.while_loop(below(6), body, [0, array.write(0, x[0])])[1].stack()], {x: rows(6)}
+
+
+def rows_that_are_returned():
+    """The loop hands out what it read; the array keeps it."""
+    x = tg.placeholder("float64", [6, WIDE])
+    array = tg.TensorArray("float64", 6, clear_after_read=False).unstack(x)
+
+    def body(i, last, total):
+        row = array.read(i)
+        return i + 1, row, total + row * last
+
+    _, last, total = tg.while_loop(below(6), body, [0, np.zeros(WIDE), np.zeros(WIDE)])
+    return [last, total, array.stack()], {x: rows(6)}
+
+
+def a_sum_in_place():
+    """A product is added to what a variable is, which is saved before and after."""
+    a, w = tg.placeholder("float64", [4, WIDE]), tg.placeholder("float64", [WIDE, WIDE])
+
+    def body(i, y):
+        z = tg.tanh(y) @ w
+        return i + 1, y + z @ w
+
+    y = tg.while_loop(below(6), body, [0, a])[1]
+    feeds = {a: rows(4), w: rows(WIDE, 2) / 20}
+    return [y, *tg.gradients(tg.reduce_sum(y * y), [a, w])], feeds
+
+
+PROGRAMS = (
+    cell,
+    second_order,
+    branches,
+    loops_in_a_loop,
+    a_length_that_depends_on_data,
+    elements_that_are_read_again,
+    rows_that_are_returned,
+    a_sum_in_place,
+)
+
+
+async def values(graph, fetches, feeds, settings):
+    async with tg.Session(graph, settings=settings) as session:
+        found = await session.run(fetches, feeds)
+        assert {loop.limited_by == "native" for loop in session.report().loops} == {settings.straight}
+    return found
+
+
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.__name__)
+async def test_the_same_values_as_on_the_step_machine(graph, program):
+    fetches, feeds = program()
+    wanted = await values(graph, fetches, feeds, replace(ON, straight=False))
+    for settings in (ON, replace(ON, llvm=False), replace(ON, llvm=False, workers=0, reuse=False)):
+        for one, other in zip(await values(graph, fetches, feeds, settings), wanted, strict=True):
+            np.testing.assert_array_equal(one, other)
+
+
+async def test_what_was_saved_stays_when_a_loop_gives_up(graph):
+    """The second loop reads rows, fails, and is done again on the step machine, which reads them too."""
+    x, zero = tg.placeholder("float64", [WIDE]), tg.placeholder("int32", [])
+    y = tg.while_loop(below(5), lambda i, y: (i + 1, tg.sin(y) + y * x), [0, x])[1]
+
+    def backward(grad):
+        return grad * tg.cast(7 // zero, "float64")
+
+    @tg.custom_gradient
+    def divided(y):
+        return y * 2.0, backward
+
+    z = tg.while_loop(below(5), lambda i, z: (i + 1, divided(tg.sin(z))), [0, y])[1]
+    (gradient,) = tg.gradients(tg.reduce_sum(z), [x])
+    feed = {x: rows(1)[0], zero: 0}
+    async with tg.Session(graph, settings=ON) as session:
+        with pytest.raises(tg.OpError, match="division by zero"):
+            await session.run(gradient, feed)
+        found = await session.run(gradient, feed | {zero: 7})
+    wanted = await values(graph, gradient, feed | {zero: 7}, replace(ON, straight=False))
+    np.testing.assert_array_equal(found, wanted)
+
+
+async def test_no_long_row_is_copied(graph, monkeypatch, fast_paths):
+    pytest.importorskip("llvmlite")
+    listed = {}
+
+    class Noted(compilation.Compilation):
+        def __init__(self, name, steps, layout):
+            listed[name] = steps
+            super().__init__(name, steps, layout)
+
+    monkeypatch.setattr(compilation, "Compilation", Noted)
+    fetches, feeds = cell()
+    await values(graph, fetches, feeds, replace(ON, llvm=True, llvm_seconds=0.0))
+    copied = {}
+    for name, steps in listed.items():
+        copied[name] = [s.code.name for s in steps if s.code.name in ("PUSH_ROW", "READ_ROW") and s.num_places is None]
+    assert copied == {"while": ["PUSH_ROW"], "gradients/while_grad": []}  # the variable, which is copied anyway
