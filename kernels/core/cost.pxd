@@ -8,7 +8,7 @@ from libc.stdint cimport int64_t, uint32_t, uint64_t
 from numpy cimport PyArray_CheckExact, PyArray_NBYTES, ndarray
 
 from tagflow.kernels.core.clock cimport nanoseconds
-from tagflow.kernels.core.table cimport DECLINED, QUEUE, RESULT, UNFINISHED, Compute, Node, Table, Work
+from tagflow.kernels.core.table cimport DECLINED, LOST, QUEUE, RESULT, UNFINISHED, Compute, Node, Table, Work
 from tagflow.kernels.core.values cimport OBJECT, SCALAR, Py_INCREF, Value, pointer
 
 cdef extern from "Python.h":
@@ -54,7 +54,8 @@ cdef enum:
 cdef inline void leave(Work* work, Compute compute, double cost, int most_parts) noexcept nogil:
     """Say what is left to be done and into how many parts it can be cut; the arguments are there already."""
     work.compute, work.cost, work.parts = compute, cost, most_parts
-    work.arguments[QUEUE] = work.arguments[UNFINISHED] = work.arguments[DECLINED] = work.arguments[RESULT] = 0
+    work.arguments[LOST] = work.arguments[QUEUE] = work.arguments[UNFINISHED] = 0
+    work.arguments[DECLINED] = work.arguments[RESULT] = 0
 
 
 cdef inline void keep(Work* work, PyObject* memory) noexcept:

@@ -79,6 +79,7 @@ ctypedef void (*Compute)(const void* arguments, int part, int parts) noexcept no
 
 cdef enum:
     MOST_ARGUMENTS = 128
+    LOST = MOST_ARGUMENTS - 5  # set by another thread once nobody waits for the work any more; 0 before
     QUEUE = MOST_ARGUMENTS - 4  # on a thread of a pool: where it finds the pointer to other work, NULL if none waits; or 0
     UNFINISHED = MOST_ARGUMENTS - 3  # borrowed from Work.kept: with what the kernel is to be called again, or 0
     DECLINED = MOST_ARGUMENTS - 2  # not 0: the inputs want the Python kernel, as was only found while computing

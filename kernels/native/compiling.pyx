@@ -19,7 +19,10 @@ cdef int use_code(Run run) except -1:
     """Have a run go on as machine code, if there is some for its steps; have that be made if the program runs long."""
     cdef CompiledProgram program = run.program
     cdef object after = program.program.compile_after
-    if after is None or run.execution.code != NULL:
+    if run.execution.is_settled:
+        return 0
+    if after is None:
+        run.execution.is_settled = True
         return 0
     program.spent += run.execution.spent
     run.execution.spent = 0
@@ -27,6 +30,9 @@ cdef int use_code(Run run) except -1:
         run.is_listed, run.compilation = True, _compilation_for(run)
     if run.compilation is not None:
         run.execution.code = <Code><uint64_t>run.compilation.address
+        run.execution.is_settled = run.execution.code != NULL or run.compilation.has_failed
+    else:
+        run.execution.is_settled = run.is_listed or run.num_steps > MOST_STEPS
     return 0
 
 

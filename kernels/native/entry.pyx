@@ -9,7 +9,7 @@ import logging
 from tagflow.kernels.native.program import NativeProgram
 
 from tagflow.kernels.core.cost cimport Py_CLEAR, keep, leave
-from tagflow.kernels.core.table cimport QUEUE, UNFINISHED, Native, Node, Table, Work, output_type
+from tagflow.kernels.core.table cimport LOST, QUEUE, UNFINISHED, Native, Node, Table, Work, output_type
 from tagflow.kernels.core.values cimport Counters, Value, hold, scalar
 from tagflow.kernels.cpu.registry cimport register
 from tagflow.kernels.native.compiled cimport CompiledProgram
@@ -19,11 +19,12 @@ from tagflow.kernels.native.recording cimport record
 from tagflow.kernels.native.run cimport DONE, GAVE_UP, NO_ROOM, SUSPENDED, Execution, Register, Run, go
 from tagflow.kernels.native.saving cimport close_series, make_room, release_rows
 from tagflow.kernels.native.sums cimport close_sums
-from tagflow.kernels.native.team cimport Team, close_team, help_team, open_team
+from tagflow.kernels.native.team cimport Team, close_team, help_team, is_set, open_team
 from tagflow.kernels.native.tensor_arrays cimport are_as_found, close_tensor_arrays, grow_tensor_arrays
 
 cdef int64_t FIRST = 150000  # nanoseconds of the first slice, which runs where the step does
 cdef int64_t SLICE = 5000000  # nanoseconds of the others, on a thread of a pool
+cdef int64_t LONGEST = 50000000  # nanoseconds that a thread goes on for if nobody wants anything else of it
 cdef int64_t SHORT = 500000  # nanoseconds where there is none
 
 cdef enum:
@@ -91,13 +92,24 @@ cdef int _give_up(CompiledProgram program, const Node* node, str reason) except 
 
 
 cdef void _run_slice(const void* arguments, int part, int parts) noexcept nogil:
-    """Walk over the steps, or help whoever does so."""
+    """Walk over the steps, or help whoever does so.
+
+    On a thread one slice follows the other, unless other work waits for a thread, nobody waits for this run, or the
+    event loop is to look whether there is code for it.
+    """
     cdef const Slice* slice = <const Slice*>arguments
+    cdef const uint64_t* words = <const uint64_t*>arguments
+    cdef void** queue = <void**>words[QUEUE]
+    cdef int64_t slices = LONGEST // SLICE if queue != NULL and slice.execution.is_settled else 1
     if part > 0:
-        help_team(slice.team, <void**>(<const uint64_t*>arguments)[QUEUE])
+        help_team(slice.team, queue)
         return
     open_team(slice.team, parts)
-    go(slice.execution, SLICE if (<const uint64_t*>arguments)[QUEUE] else SHORT)
+    while slices > 0:
+        slices -= 1
+        go(slice.execution, SLICE if queue != NULL else SHORT)
+        if slice.execution.status != SUSPENDED or queue != NULL and is_set(queue) or is_set(<void**>&words[LOST]):
+            break
     close_team(slice.team)
 
 

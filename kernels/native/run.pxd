@@ -102,6 +102,7 @@ cdef struct Execution:
     int64_t left  # of these
     int64_t spent  # nanoseconds
     Code code  # or NULL: the steps are walked over
+    bint is_settled  # no code will come any more
 
 
 cdef struct Register:

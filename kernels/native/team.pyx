@@ -103,10 +103,15 @@ cdef bint _do_part(Team* team) noexcept nogil:
     return True
 
 
+cdef bint is_set(void** place) noexcept nogil:
+    """Say whether something other than 0 is at a place where another thread may write it."""
+    return tagflow_read(<const int64_t*>place) != 0
+
+
 cdef void help_team(Team* team, void** queue) noexcept nogil:
     """Do parts until there are none for a while, the slice is over, or other work waits in the queue."""
     cdef int64_t end = nanoseconds() + PATIENCE
-    while not tagflow_read(&team.over) and (queue == NULL or tagflow_read(<int64_t*>queue) == 0):
+    while not tagflow_read(&team.over) and (queue == NULL or not is_set(queue)):
         if _do_part(team):
             end = nanoseconds() + PATIENCE
         elif nanoseconds() > end:

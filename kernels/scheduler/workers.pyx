@@ -21,7 +21,7 @@ import logging
 
 from tagflow.kernels.core.clock cimport nanoseconds
 from tagflow.kernels.core.cost cimport correct
-from tagflow.kernels.core.table cimport QUEUE, Node, Work
+from tagflow.kernels.core.table cimport LOST, QUEUE, Node, Work
 from tagflow.kernels.core.values cimport OBJECT, Value, drop, pointer, take
 from tagflow.kernels.scheduler.delivery cimport Machine
 from tagflow.kernels.scheduler.ready cimport Ready
@@ -82,9 +82,12 @@ cdef extern from *:
     #endif
         return *(void *const volatile *)place;
     }
+
+    static inline void tagflow_note(uint64_t *place) { *(volatile uint64_t *)place = 1; }
     """
     void tagflow_ask_for_long_slices() noexcept nogil
     void* tagflow_look(void**) noexcept nogil  # afresh, at whatever another thread may write
+    void tagflow_note(uint64_t*) noexcept nogil  # where another thread looks
 
 
 def ask_for_long_slices():
@@ -395,6 +398,7 @@ cdef inline bint _take_back(Pool* pool, Task* task) noexcept nogil:
     cdef Task** place = &pool.first
     cdef Task* before = NULL
     task.inbox = &pool.orphans
+    tagflow_note(&task.work.arguments[LOST])
     if task.taken == task.work.parts:
         return task.left != 0
     while place[0] != task:

@@ -30,10 +30,13 @@ class Compilation:
     ----------
     address : int
         Of the code; 0 until it is there.
+    has_failed : bool
+        Whether there will be none.
     """
 
     def __init__(self, name: str, steps: list[ListedStep], layout: Layout) -> None:
         self.address = 0
+        self.has_failed = False
         self._name = name
         self._steps = steps
         self._layout = layout
@@ -62,6 +65,7 @@ class Compilation:
             self._engine = load(code)
             self.address = self._engine.get_function_address("run")
         except Exception:
+            self.has_failed = True
             _logger.warning("%s can not be compiled and runs step by step", self._name, exc_info=True)
             return
         _logger.debug("%s %s in %.4f s", self._name, how, time.perf_counter() - begun)
