@@ -6,3 +6,4 @@ from tagflow.kernels.core.table cimport Compute
 from tagflow.kernels.cpu.seen cimport Seen
 
 cdef int seen_by_fused(Compute compute, uint64_t* arguments, Seen* seen, int most) noexcept nogil
+cdef bytes describe_fused(Compute compute, uint64_t* arguments)

@@ -28,7 +28,13 @@ from tagflow.kernels.cpu.steps cimport (
 )
 from tagflow.kernels.cpu.ufuncs cimport find_native_loop
 
+import numpy as np
+
 from tagflow.kernels.steps import STEPS, StepCode, StepKind
+
+cdef extern from "Python.h":
+    bytes PyBytes_FromStringAndSize(const char*, Py_ssize_t)
+    char* PyBytes_AS_STRING(object)
 
 cnp.import_array()
 
@@ -140,6 +146,8 @@ cdef bint _compile(Program program, tuple steps, dtype) except *:
             step.start, step.stop = columns
         if row.kind is StepKind.COMPARE:
             program.registers[first + <int>i].size = 1
+        if step.code == SIGMOID:
+            step.loop = find_native_loop("exp", [dtype.num] * 2, &step.data)  # for code that does the rest in line
         if step.code in (APPLY, SUM, MEAN, EXTREME) and not _find_loop(step, row, dtype):
             return False
     return True
@@ -438,6 +446,38 @@ cdef int seen_by_fused(Compute compute, uint64_t* arguments, Seen* seen, int mos
     return most
 
 
+cdef bytes describe_fused(Compute compute, uint64_t* arguments):
+    """Prepare a fused operation for code that does its work in line, and say on what that depends, as `read_fused` reads.
+
+    Registers that are neither input nor output get their room. Nothing is said of other works, or of many rows.
+    """
+    cdef const Run* run = <const Run*>arguments
+    cdef bytes described
+    cdef int64_t* numbers
+    cdef Register* register
+    cdef char* scratch
+    cdef int i
+    if compute != _run_part or run.block < run.rows:
+        return None
+    described = PyBytes_FromStringAndSize(NULL, (run.num_registers + 1) * sizeof(int64_t))
+    numbers = <int64_t*>PyBytes_AS_STRING(described)
+    numbers[0] = run.rows
+    scratch = run.memory + _aligned(run.num_registers * sizeof(Register))
+    for i in range(run.num_registers):
+        register = &run.registers[i]
+        numbers[i + 1] = -register.width if register.repeated else register.width
+        if i >= run.num_registers - run.num_steps and _room(run, i):
+            register.data = scratch
+        scratch += _room(run, i)
+    return described
+
+
+def read_fused(bytes described):
+    """Return the number of rows, and the width of each register: less than 0 of one row that stands for all."""
+    rows, *widths = np.frombuffer(described, np.int64).tolist()
+    return rows, tuple(widths)
+
+
 cdef inline size_t _reach(const Run* run, const Register* register) noexcept nogil:
     """Return the bytes of all rows of a register; of what stands for all rows, those of one."""
     if register.advance:
@@ -458,3 +498,14 @@ cdef Native _find_fused(str type, dict attrs, list inputs, list outputs, int64_t
 
 
 register("Fused", _find_fused, ())
+
+cdef Run* _fused_run = NULL
+cdef Register* _register = NULL
+cdef Step* _step = NULL
+
+# Where fields lie, in bytes: of a Run its registers and its steps; of a register its size and its data; of a step its
+# size, its loop and the last argument of that.
+FUSED_LAYOUT = (
+    <size_t>&_fused_run.registers, <size_t>&_fused_run.steps, sizeof(Register), <size_t>&_register.data,
+    sizeof(Step), <size_t>&_step.loop, <size_t>&_step.data,
+)

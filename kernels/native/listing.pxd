@@ -6,6 +6,7 @@ from tagflow.kernels.native.run cimport Run
 cdef class Listing:
     cdef Run run
     cdef bytes signature
+    cdef dict fused  # by step: what describe_fused says
     cdef list steps(self)
 
 

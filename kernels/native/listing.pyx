@@ -12,11 +12,13 @@ from numpy cimport npy_intp
 
 import re
 
+from tagflow.kernels.cpu.fused import FUSED_LAYOUT, read_fused
 from tagflow.kernels.native.jit.listed import (
-    Layout, ListedStep, Product as ListedProduct, Status as Statuses, StepCode as Codes, Verdict as Verdicts,
+    Fused as ListedFused, Layout, ListedStep, Product as ListedProduct, Status as Statuses, StepCode as Codes, Verdict as Verdicts,
 )
 
 from tagflow.kernels.core.table cimport DECLINED, RESULT
+from tagflow.kernels.cpu.fused cimport describe_fused
 from tagflow.kernels.cpu.linear cimport Product, is_small, product_in
 from tagflow.kernels.native.compiled cimport COMPUTE, Instruction
 from tagflow.kernels.native.run cimport (
@@ -85,7 +87,7 @@ cdef class Listing:
     cdef list steps(self):
         """Return the steps as Python sees them."""
         cdef const Traits* traits = <const Traits*>PyBytes_AS_STRING(self.signature)
-        return [_listed(self.run, &self.run.steps[i], &traits[i]) for i in range(self.run.num_steps)]
+        return [_listed(self.run, &self.run.steps[i], &traits[i], self.fused.get(i)) for i in range(self.run.num_steps)]
 
 
 cdef Listing list_steps(Run run):
@@ -106,7 +108,13 @@ cdef Listing list_steps(Run run):
         memcpy(end, run.steps[i].targets, run.steps[i].num_targets * sizeof(int))
         end += run.steps[i].num_targets * sizeof(int)
     _find_values(run, traits)
+    made.fused = {i: described for i in range(run.num_steps) if (described := _describe_fused(&run.steps[i])) is not None}
+    made.signature += b"".join(made.fused.values())
     return made
+
+
+cdef bytes _describe_fused(const Step* step):
+    return describe_fused(step.compute, step.arguments) if step.code == WORK else None
 
 
 cdef int _describe(const Step* step, Traits* traits) noexcept:
@@ -291,11 +299,15 @@ cdef inline void _number(int* value, int* numbers, int* next) noexcept:
 # For Python
 
 
-cdef object _listed(Run run, const Step* step, const Traits* traits):
+cdef object _listed(Run run, const Step* step, const Traits* traits, bytes described):
     """Return a ListedStep."""
     cdef const Instruction* each = &run.program.instructions[step.instruction]
     cdef int i
-    name, dtypes, product = "", (), None
+    name, dtypes, product, fused = "", (), None, None
+    if described is not None:
+        attrs = run.program.program.instructions[step.instruction].computation.attrs
+        dtype = run.program.dtypes[run.program.register_types[each.outputs[0]]]
+        fused = ListedFused(dtype, *read_fused(described), frozenset(attrs["results"]), attrs["steps"])
     if traits.rows or _computation(run, step) != NULL:
         computation = run.program.program.instructions[step.instruction].computation
         name = computation.ufunc or _in_small_letters(computation.type)
@@ -311,7 +323,7 @@ cdef object _listed(Run run, const Step* step, const Traits* traits):
         tuple([step.strides[i] for i in range(MOST_OPERANDS)]),
         tuple([traits.values[i] for i in range(MOST_OPERANDS)]), tuple([_bytes(run, step, i) for i in range(MOST_OPERANDS)]),
         tuple([bool(traits.in_cells[i]) for i in range(MOST_OPERANDS)]), name, dtypes, product,
-        traits.num_places if traits.in_place else None, traits.moving)
+        traits.num_places if traits.in_place else None, traits.moving, fused)
 
 
 cdef str _in_small_letters(str type):
@@ -350,6 +362,7 @@ LAYOUT = Layout(
     block=(<size_t>&_writer.block.first, <size_t>&_writer.block.rows, <size_t>&_writer.block.data,
            <size_t>&_writer.block.is_written),
     reader=(<size_t>&_reader.rows, <size_t>&_reader.count, <size_t>&_reader.is_last),
+    fused=FUSED_LAYOUT,
     place=(sizeof(Place), <size_t>&_place.at, <size_t>&_place.offset),
     sum=(<size_t>&_sum.rows, <size_t>&_sum.quick, <size_t>&_sum.a_data, <size_t>&_sum.b_data),
     factors=(<size_t>&_product.a.data, <size_t>&_product.b.data, <size_t>&_product.data, <size_t>&_product.total),

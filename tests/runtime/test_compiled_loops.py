@@ -8,8 +8,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import tagflow as tg
-from tagflow.kernels.native.jit import compilation
+from tagflow.ir.apply import apply
+from tagflow.kernels.native.jit import compilation, emit
+from tagflow.kernels.native.jit.fused import can_be_loops
+from tagflow.kernels.steps import STEPS
 
+from tests.kernels import step_cases
 from tests.support.settings import MACHINE, ON
 
 pytest.importorskip("llvmlite")
@@ -222,3 +226,69 @@ async def test_many_signatures(graph):
     async with tg.Session(graph, settings=replace(ON, specialize=0)) as session:
         for n in (*range(20), *range(20)):
             np.testing.assert_array_equal(await session.run(y, {x: np.arange(n, dtype="f")}), 8 * np.arange(n))
+
+
+def gated(x, row, y):
+    """Slices of a sigmoid, and of a sum with one row for all; what is cut is wanted as a whole too."""
+    all_gates = tg.sigmoid(tg.concat([x + row, y * 2.0, x - y], 1))
+    one, two, three = tg.split(all_gates, 3, axis=1)
+    return one * tg.tanh(two) + three, tg.reduce_sum(all_gates, 1, keepdims=True) * two
+
+
+def chosen(x, row, y):
+    """Truth values, calls whose operands are calls, and a number."""
+    z = tg.where(x > row, tg.exp(-x * x), tg.square(y) - 0.5)
+    return tg.sqrt(tg.abs(z)) / (tg.tanh(z) + 3.0), tg.maximum(z, x * row)
+
+
+def cut_and_joined(x, row, y):
+    """A concatenation whose parts are computed, of which a part is cut again."""
+    whole = tg.concat([tg.sigmoid(x) * y, y, tg.negative(x)], 1)
+    return whole[:, 1 : 1 + x.shape[1]] * row, tg.concat([y + x, x * y], 1)[:, : x.shape[1]] + row
+
+
+def rows_alone(x, row, y):
+    return x * row, tg.tanh(y) * tg.sigmoid(-x * y)
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("shape", [(1, 1), (1, 40), (4, 16), (3, 5), (2, 33), (7, 64)])
+@pytest.mark.parametrize("function", [gated, chosen, cut_and_joined, rows_alone])
+async def test_fused_operations_are_loops(graph, function, shape, dtype, monkeypatch):
+    inline = []
+    monkeypatch.setattr(emit, "can_be_loops", lambda fused: inline.append(can_be_loops(fused)) or inline[-1])
+    x, y, row = (tg.placeholder(dtype, each) for each in (shape, shape, shape[1:]))
+    fetched = tg.while_loop(
+        lambda i, *_: i < 4, lambda i, x, y: (i + 1, *(z * 0.5 for z in function(x, row, y))), [0, x, y]
+    )
+    random = np.random.default_rng(shape[1])
+    feeds = {each: random.standard_normal(each.shape).astype(dtype) for each in (x, y, row)}
+    on = replace(ON, llvm=True, llvm_seconds=0.0, fuse=True, straight=True)
+    for one, other in zip(
+        await values(graph, fetched, feeds, on), await values(graph, fetched, feeds, MACHINE), strict=True
+    ):
+        assert_same_bits(one, other)
+    assert any(inline)
+
+
+@pytest.mark.parametrize("step", sorted(STEPS))
+async def test_every_step_of_fused_operations(graph, step):
+    """In line, called, or where neither is, as a work: the bits are those of the fused operation's own kernel."""
+    for dtype in FLOATS:
+        attrs, inputs = step_cases.fused(step, dtype)
+        fed = [tg.placeholder(each.dtype, each.shape) for each in inputs]
+
+        def body(i, *state, fed=fed, attrs=attrs):
+            return (
+                i + 1,
+                *(each * 0.5 for each in state[: len(fed)]),
+                apply("Fused", list(state[: len(fed)]), **attrs)[0],
+            )
+
+        start = apply("Fused", fed, **attrs)[0]
+        fetched = tg.while_loop(lambda i, *_: i < 3, body, [0, *fed, start])
+        feeds = dict(zip(fed, inputs, strict=True))
+        for one, other in zip(
+            await values(graph, fetched, feeds, ON), await values(graph, fetched, feeds, MACHINE), strict=True
+        ):
+            assert_same_bits(one, other)

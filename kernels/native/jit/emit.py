@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
+from .fused import FusedLoops, can_be_loops
 from .held import writes_to
 from .listed import Layout, ListedStep, Product, Status, StepCode, Verdict
 from .memory import Memory
@@ -231,6 +232,9 @@ class _Emitter(Memory):
         """Call what a kernel has left, or multiply small matrices."""
         if step.product is not None and step.product.is_small:
             self._multiply(i, step.product)
+            return
+        if step.fused is not None and can_be_loops(step.fused):
+            FusedLoops(self, i, step.fused).write()
             return
         compute, arguments = self.field(i, self.layout.compute), self.field(i, self.layout.arguments)
         self.add(f"call void {compute.name}({arguments}, i32 0, i32 1)")

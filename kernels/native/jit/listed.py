@@ -7,6 +7,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ...steps import Step
+
 CONSTANT = -2  # in place of a value's number: an element that no step changes
 ELSEWHERE = -1  # an address of which nothing else is known, or none
 
@@ -71,6 +73,7 @@ class Layout(NamedTuple):
     block: tuple[int, int, int, int]  # of a Writer: first slot, slots, data, which are written
     reader: tuple[int, int, int]  # of a Reader: rows, how many, whether this is the last read
     place: tuple[int, int, int]  # of a Place: its size, the address that it is written to, the offset in the row
+    fused: tuple[int, int, int, int, int, int, int]  # as FUSED_LAYOUT of ``kernels/cpu/fused.pyx``
     sum: tuple[int, int, int, int]  # of a Sum: rows, most of them without a product, data of both factors
 
 
@@ -103,6 +106,30 @@ class Product(NamedTuple):
     factors: tuple[int, int, int, int]
 
 
+class Fused(NamedTuple):
+    """A fused operation that a step computes, without addresses.
+
+    Attributes
+    ----------
+    dtype : numpy.dtype
+        Of all elements but truth values.
+    rows : int
+    widths : tuple of int
+        Of the registers: inputs, constants, and what each step makes; 0 of one number, less than 0 of one row that
+        stands for all.
+    results : frozenset of int
+        Registers that are outputs.
+    steps : tuple of (str, tuple of int, tuple of int)
+        As in ``kernels/steps.py``.
+    """
+
+    dtype: np.dtype[Any]
+    rows: int
+    widths: tuple[int, ...]
+    results: frozenset[int]
+    steps: tuple[Step, ...]
+
+
 class ListedStep(NamedTuple):
     """What code for a step depends on.
 
@@ -130,6 +157,7 @@ class ListedStep(NamedTuple):
         Of a step that says where a row is: how many addresses it writes; None of one that copies the row.
     moving : int
         A bit for each operand whose address such a step writes.
+    fused : Fused or None
     """
 
     code: StepCode
@@ -145,3 +173,4 @@ class ListedStep(NamedTuple):
     product: Product | None = None
     num_places: int | None = None
     moving: int = 0
+    fused: Fused | None = None

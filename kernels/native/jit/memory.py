@@ -35,6 +35,18 @@ class Memory(Writer):
         self.early: list[str] = []
         self.known: dict[tuple[str, int, int, str], Value] = {}  # what these load
 
+    def local(self, type_: str) -> Value:
+        """Return room for a variable."""
+        with self.up_front():
+            return self.let("ptr", f"alloca {type_}")
+
+    def local_array(self, type_: str, values: Sequence[Value]) -> Value:
+        """Return where some values lie side by side."""
+        array = self.local(f"[{len(values)} x {type_}]")
+        for k, value in enumerate(values):
+            self.add(f"store {value}, {self.let('ptr', f'getelementptr {type_}, {array}, i64 {k}')}")
+        return array
+
     def field(self, i: int, offset: int, type_: str = "ptr") -> Value:
         """Return a field of a step that no step changes."""
         key = "field", i, offset, type_

@@ -188,8 +188,16 @@ _RULES: dict[str, _Rule] = {
     "floor_mod": _floor(gives_rest=True),
     "squared_difference": _squared_difference,
 }
+_NOT_OF_FLOATS = frozenset(
+    ("floor_div", "floor_mod", "bitwise_and", "bitwise_or", "bitwise_xor", "maximum", "minimum", "cast")
+)
 _OF_TRUTH_VALUES = frozenset(name for name in _RULES if name.startswith("logical_"))  # any byte but 0 is true
 _OF_MIXED = frozenset(("where", "cast"))  # dtypes
+
+
+def rule_named(name: str) -> _Rule | None:
+    """Return what computes elements that are floating-point numbers, or None where that is an inner loop."""
+    return None if name in _NOT_OF_FLOATS else _RULES.get(name)
 
 
 def rule_of(step: ListedStep) -> _Rule | None:

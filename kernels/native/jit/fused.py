@@ -1,0 +1,348 @@
+"""Fused operations as loops over vectors, in which what one step makes is a value that the next ones take.
+
+Steps for which there is a rule are computed where somebody wants their results; slices are loads from other columns.
+What has no rule is called, as ``kernels/cpu/steps.pxd`` does: before that, its operands are written to memory, in a
+loop that does so for all calls whose operands are known by then. Of a sigmoid only exp is called.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import NamedTuple
+
+from ...steps import STEPS, StepCode, StepKind
+from .listed import Fused
+from .memory import Memory
+from .rules import rule_named
+from .types import Value, element_type, size_of, vector_of, zero
+
+VECTOR_BYTES = 64
+
+
+class Target(NamedTuple):
+    """Where a loop writes the elements of a register.
+
+    Attributes
+    ----------
+    register : int
+    to : int
+        The register in whose memory they go,
+    column : int
+        from which column of that on.
+    negated : bool
+        Whether the elements are negated.
+    """
+
+    register: int
+    to: int
+    column: int = 0
+    negated: bool = False
+
+
+def can_be_loops(fused: Fused) -> bool:
+    """Say whether all steps of a fused operation are of kinds that are known here."""
+    return bool(element_type(fused.dtype)) and all(map(_is_known, *zip(*_with_operands(fused), strict=True)))
+
+
+def _with_operands(fused: Fused) -> Iterator[tuple[str, int, list[int], list[bool]]]:
+    """Yield of each step its name, its width, and of its operands the widths, and which are truth values."""
+    first = len(fused.widths) - len(fused.steps)
+    compares = {i for i, (name, _, _) in enumerate(fused.steps, first) if STEPS[name].kind is StepKind.COMPARE}
+    for i, (name, operands, _) in enumerate(fused.steps, first):
+        yield name, fused.widths[i], [fused.widths[k] for k in operands], [k in compares for k in operands]
+
+
+def _is_known(name: str, width: int, widths: list[int], truths: list[bool]) -> bool:
+    if any(truths) and (name != "where" or any(truths[1:])):
+        return False
+    if _is_lazy(name):
+        return True
+    if STEPS[name].is_elementwise:  # it is called once, over all elements
+        return all(w in (0, width) for w in widths)
+    return True
+
+
+def _is_lazy(name: str) -> bool:
+    """Whether what a step makes is computed where it is wanted."""
+    return name in ("slice", "broadcast") or _has_rule(name)
+
+
+def _has_rule(name: str) -> bool:
+    return rule_named(name) is not None
+
+
+class FusedLoops:
+    """The loops and calls of one fused operation.
+
+    Parameters
+    ----------
+    to : Memory
+        What they are written to.
+    i : int
+        The step that computes the operation.
+    fused : Fused
+    """
+
+    def __init__(self, to: Memory, i: int, fused: Fused) -> None:
+        self.to = to
+        self.fused = fused
+        self.first = len(fused.widths) - len(fused.steps)
+        is_flat = all(-1 < w < 2 for w in fused.widths) and all(STEPS[name].is_elementwise for name, *_ in fused.steps)
+        self.rows = 1 if is_flat else fused.rows  # else elements are rows, which are one row here
+        self.widths = [w * fused.rows if is_flat else w for w in fused.widths]
+        self.type = element_type(fused.dtype)
+        self.lanes = VECTOR_BYTES // size_of(self.type)
+        self.in_memory = set(range(self.first))
+        self.exps: set[int] = set()  # sigmoids of which the memory holds exp of the negated operand
+        arguments = to.field(i, to.layout.arguments)
+        registers, steps, self.register_size, self.data, self.step_size, self.loop, self.last = to.layout.fused
+        self.registers = self._field(arguments, registers)
+        self.steps = self._field(arguments, steps)
+        self.places: dict[int, Value] = {}
+        self.values: dict[tuple[int, int], Value] = {}  # of the loop that is written: by register and column
+        self.index: dict[int, Value] = {}  # where in a row, or in all of them, by the width of rows
+        self.row = self.column = Value("0", "i64")
+        self.width = 1  # columns of the loop
+        self.at = 1  # lanes
+
+    def _field(self, struct: Value, offset: int, type_: str = "ptr") -> Value:
+        place = self.to.let("ptr", f"getelementptr i8, {struct}, i64 {offset}")
+        return self.to.let(type_, f"load {type_}, {place}")
+
+    def write(self) -> None:
+        """Write all of it."""
+        waiting = [i for i in range(self.first, len(self.widths)) if not _is_lazy(self._step(i)[0])]
+        while waiting:
+            ready = [i for i in waiting if not self._wants(i).intersection(waiting)]
+            self._write_operands(ready, [i for i in waiting if i not in ready])
+            for i in ready:
+                self._call(i)
+            waiting = [i for i in waiting if i not in ready]
+            self._finish_what_is_cut()
+        self._write_targets([Target(i, i) for i in sorted(self.fused.results - self.in_memory)], [])
+
+    def _step(self, i: int) -> tuple[str, tuple[int, ...], tuple[int, ...]]:
+        return self.fused.steps[i - self.first]
+
+    def _wants(self, i: int) -> set[int]:
+        """Return the registers that must be computed before a step, those of lazy steps but for their own operands."""
+        found: set[int] = set()
+        left = list(self._step(i)[1])
+        while left:
+            k = left.pop()
+            if k in found or k in self.in_memory or k in self.exps:
+                continue
+            found.add(k)
+            if k >= self.first and _is_lazy(self._step(k)[0]):
+                left += self._step(k)[1]
+        return found
+
+    def _write_operands(self, ready: Sequence[int], later: Sequence[int]) -> None:
+        """Write to memory what calls read, and all parts of concatenations."""
+        targets = []
+        for i in ready:
+            name, operands, _ = self._step(i)
+            column = 0
+            for k in operands:
+                if name == "concat":
+                    targets.append(Target(k, i, column))
+                    column += abs(self.widths[k])
+                elif name == "sigmoid":
+                    targets.append(Target(k, i, negated=True))
+                elif k not in self.in_memory:
+                    targets.append(Target(k, k))
+        self._write_targets(list(dict.fromkeys(targets)), later)
+
+    def _finish_what_is_cut(self) -> None:
+        """Compute sigmoids of which slices are wanted: each element is computed once, and where it is read from."""
+        cut = {k for name, operands, _ in self.fused.steps if name == "slice" for k in operands}
+        targets = [Target(i, i) for i in sorted(self.exps & cut - self.in_memory)]
+        self._write_targets(targets, [])
+
+    def _call(self, i: int) -> None:
+        """Call the inner loop of a step over whole registers, or for each row that it reduces."""
+        name, operands, _ = self._step(i)
+        size = size_of(self.type)
+        if STEPS[name].kind is StepKind.REDUCE:
+            self._reduce(i, name, operands[0])
+        elif name != "concat":
+            operands = (i, i) if name == "sigmoid" else (*operands, i)
+            strides = [size if self.widths[k] else 0 for k in operands]
+            self._call_loop(i, [self._place(k) for k in operands], strides, self.rows * self.widths[i])
+        (self.exps if name == "sigmoid" else self.in_memory).add(i)
+
+    def _call_loop(self, i: int, places: Sequence[Value], strides: Sequence[int], count: int) -> None:
+        to = self.to
+        step = to.let("ptr", f"getelementptr i8, {self.steps}, i64 {(i - self.first) * self.step_size}")
+        loop, last = self._field(step, self.loop), self._field(step, self.last)
+        pointers, number = to.local_array("ptr", places), to.local_array("i64", [Value(str(count), "i64")])
+        steps = to.local_array("i64", [Value(str(s), "i64") for s in strides])
+        to.add(f"call void {loop.name}({pointers}, {number}, {steps}, {last})")
+
+    def _reduce(self, i: int, name: str, operand: int) -> None:
+        """Join the elements of each row, as `_fold` in ``kernels/cpu/steps.pxd``."""
+        to, size, width = self.to, size_of(self.type), self.widths[operand]
+        made, elements = self._place(i), self._place(operand)
+        with self._loop(0, self.rows, 1) as row:
+            start = to.let("i64", f"mul {row}, {width}")
+            place = to.let("ptr", f"getelementptr {self.type}, {made}, {row}")
+            first = to.let("ptr", f"getelementptr {self.type}, {elements}, {start}")
+            begin = Value(zero(self.type), self.type)
+            if STEPS[name].code is StepCode.EXTREME:
+                begin = to.let(self.type, f"load {self.type}, {first}")
+            to.add(f"store {begin}, {place}")
+            self._call_loop(i, [place, first, place], [0, size, 0], width)
+            if STEPS[name].code is StepCode.MEAN:
+                self._divide(place, width)
+
+    def _divide(self, place: Value, width: int) -> None:
+        """Divide the element at a place by a number, in double precision."""
+        to = self.to
+        total = to.let(self.type, f"load {self.type}, {place}")
+        if self.type != "double":
+            total = to.let("double", f"fpext {total} to double")
+        mean = to.let("double", f"fdiv {total}, {width}.0")
+        if self.type != "double":
+            mean = to.let(self.type, f"fptrunc {mean} to {self.type}")
+        to.add(f"store {mean}, {place}")
+
+    # Loops
+
+    def _write_targets(self, targets: Sequence[Target], later: Sequence[int]) -> None:
+        """Write loops for targets, one for all of one width; what later steps want is written too where it comes up."""
+        for width in dict.fromkeys(abs(self.widths[each.register]) for each in targets):
+            chosen = [each for each in targets if abs(self.widths[each.register]) == width]
+            self._write_loops(chosen, width, set().union(self.fused.results, *(self._wants(i) for i in later)))
+
+    def _write_loops(self, targets: Sequence[Target], width: int, wanted: set[int]) -> None:
+        for register in sorted(self._seen_in(targets) | self.fused.results):
+            self._place(register)  # in front of the loop
+        rows, whole = self.rows, width
+        if self._is_dense(targets, width):
+            rows, whole = 1, self.rows * width
+        made: set[int] = set()
+        with self._loop(0, rows, 1) as row:
+            vectors = whole // self.lanes * self.lanes
+            for begin, end, lanes in ((0, vectors, self.lanes), (vectors, whole, 1)):
+                with self._loop(begin, end, lanes) as column:
+                    if begin < end:
+                        made = self._write_body(targets, width, wanted, row, column, lanes)
+        self.in_memory |= made
+
+    def _write_body(
+        self, targets: Sequence[Target], width: int, wanted: set[int], row: Value, column: Value, lanes: int
+    ) -> set[int]:
+        """Compute and store the elements at one place; return what registers are in memory when the loop is over."""
+        self.values, self.index = {}, {}
+        self.width, self.row, self.column, self.at = width, row, column, lanes
+        for target in targets:
+            value = self._value(target.register, 0)
+            if target.negated:
+                value = self.to.let(value.type, f"fneg {value}")
+            self._store(target.to, target.column, value)
+        made = {each.to for each in targets if each.register == each.to}
+        for register, shift in list(self.values):
+            is_own = shift == 0 and self.widths[register] == width and register not in self.in_memory | made
+            if is_own and register in wanted and not self._is_truth(register):
+                self._store(register, 0, self.values[register, 0])
+                made.add(register)
+        return made
+
+    def _is_truth(self, i: int) -> bool:
+        return i >= self.first and STEPS[self._step(i)[0]].kind is StepKind.COMPARE
+
+    def _value(self, i: int, shift: int) -> Value:
+        """Return the elements of a register at the place, from another column on by a shift."""
+        if (i, shift) not in self.values:
+            self.values[i, shift] = self._computed(i, shift)
+        return self.values[i, shift]
+
+    def _computed(self, i: int, shift: int) -> Value:
+        if i in self.in_memory or i in self.exps:
+            value = self._load(i, shift)
+            return self._finished(value) if i not in self.in_memory else value
+        name, operands, columns = self._step(i)
+        if name == "slice":
+            return self._value(operands[0], shift + columns[0])
+        if name == "broadcast":
+            return self._value(operands[0], 0)
+        values = [self._value(k, shift if abs(self.widths[k]) == self.widths[i] else 0) for k in operands]
+        type_ = vector_of("i8" if STEPS[name].kind is StepKind.COMPARE else self.type, self.at)
+        rule = rule_named(name)
+        made = rule and rule(self.to, values, type_, True)
+        assert made is not None, name
+        return made
+
+    def _finished(self, value: Value) -> Value:
+        """Return 1 / (1 + x)."""
+        one = self.to.splat(Value("1.0", self.type), self.at)
+        total = self.to.let(value.type, f"fadd {one}, {value.name}")
+        return self.to.let(value.type, f"fdiv {one}, {total.name}")
+
+    def _load(self, i: int, shift: int) -> Value:
+        width = self.widths[i]
+        if width == 0:
+            return self.to.splat(self.to.let(self.type, f"load {self.type}, {self._place(i)}"), self.at)
+        if abs(width) == 1 != self.width:  # one element for all columns
+            place = self.to.let("ptr", f"getelementptr {self.type}, {self._place(i)}, {self._row_of(width)}")
+            return self.to.splat(self.to.let(self.type, f"load {self.type}, {place}"), self.at)
+        type_ = vector_of(self.type, self.at)
+        place = self._element(i, shift)
+        return self.to.let(type_, f"load {type_}, {place}, align {size_of(self.type)}")
+
+    def _store(self, i: int, column: int, value: Value) -> None:
+        self.to.add(f"store {value}, {self._element(i, column)}, align {size_of(self.type)}")
+
+    def _element(self, i: int, shift: int) -> Value:
+        """Return where the element of a register is that the loop is at, or one some columns on."""
+        width = self.widths[i]
+        if width not in self.index:
+            self.index[width] = self.to.let("i64", f"add {self._row_of(width)}, {self.column.name}")
+        place = self.to.let("ptr", f"getelementptr {self.type}, {self._place(i)}, {self.index[width]}")
+        return self.to.let("ptr", f"getelementptr {self.type}, {place}, i64 {shift}") if shift else place
+
+    def _row_of(self, width: int) -> Value:
+        """Return where the row begins that the loop is at."""
+        return self.to.let("i64", f"mul {self.row}, {max(width, 0)}")
+
+    def _place(self, i: int) -> Value:
+        """Return where the elements of a register are."""
+        if i not in self.places:
+            self.places[i] = self._field(self.registers, i * self.register_size + self.data)
+        return self.places[i]
+
+    def _seen_in(self, targets: Sequence[Target]) -> set[int]:
+        """Return the registers that a loop for targets sees."""
+        seen = {each.to for each in targets}
+        left = [each.register for each in targets]
+        while left:
+            k = left.pop()
+            seen.add(k)
+            if k not in self.in_memory and k not in self.exps:
+                left += [each for each in self._step(k)[1] if each not in seen]
+        return seen
+
+    def _is_dense(self, targets: Sequence[Target], width: int) -> bool:
+        """Whether all that a loop sees lies side by side, in all rows."""
+        seen = self._seen_in(targets)
+        names = [self._step(k)[0] for k in seen if k not in self.in_memory and k not in self.exps]
+        return all(self.widths[k] in (0, width) for k in seen) and not {"slice", "broadcast"}.intersection(names)
+
+    @contextmanager
+    def _loop(self, begin: int, end: int, by: int) -> Iterator[Value]:
+        """Write a loop over an index, if it is more than once around."""
+        if end - begin <= by:
+            yield Value(str(begin), "i64")
+            return
+        to = self.to
+        index, head, done = to.local("i64"), to.label("head"), to.label("done")
+        to.add(f"store i64 {begin}, {index}")
+        to.add(f"br label %{head}")
+        to.lines.append(f"{head}:")
+        at = to.let("i64", f"load i64, {index}")
+        yield at
+        more = to.let("i64", f"add {at}, {by}")
+        to.add(f"store {more}, {index}")
+        to.add(f"br {to.let('i1', f'icmp slt {more}, {end}')}, label %{head}, label %{done}")
+        to.lines.append(f"{done}:")
