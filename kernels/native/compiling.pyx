@@ -29,8 +29,8 @@ cdef int use_code(Run run) except -1:
     if not run.is_listed and program.spent >= 1e9 * <double>after and run.num_steps <= MOST_STEPS:
         run.is_listed, run.compilation = True, _compilation_for(run)
     if run.compilation is not None:
+        run.execution.is_settled = run.compilation.is_over  # asked first: the last code is there then
         run.execution.code = <Code><uint64_t>run.compilation.address
-        run.execution.is_settled = run.execution.code != NULL or run.compilation.has_failed
     else:
         run.execution.is_settled = run.is_listed or run.num_steps > MOST_STEPS
     return 0

@@ -307,7 +307,7 @@ cdef object _listed(Run run, const Step* step, const Traits* traits, bytes descr
     if described is not None:
         attrs = run.program.program.instructions[step.instruction].computation.attrs
         dtype = run.program.dtypes[run.program.register_types[each.outputs[0]]]
-        fused = ListedFused(dtype, *read_fused(described), frozenset(attrs["results"]), attrs["steps"])
+        fused = ListedFused(dtype, *read_fused(described), tuple(attrs["results"]), attrs["steps"])
     if traits.rows or _computation(run, step) != NULL:
         computation = run.program.program.instructions[step.instruction].computation
         name = computation.ufunc or _in_small_letters(computation.type)

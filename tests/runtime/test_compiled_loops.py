@@ -161,14 +161,14 @@ async def test_code_is_kept_on_disk(graph, caplog, monkeypatch, tmp_path):
         assert await values(graph, y, {}, ON) == [10]
     found = [r.message for r in caplog.records if r.message.startswith("while ")]
     assert [m.partition(" in ")[0] for m in found] == [
-        "while compiled by LLVM",
+        "while compiled by LLVM fully",
         "while loaded from the disk cache",
-        "while compiled by LLVM",
+        "while compiled by LLVM fully",
     ]
 
 
 async def test_a_failing_compiler_is_said_once(graph, caplog, monkeypatch):
-    def fail(text):
+    def fail(text, level):
         raise RuntimeError("the compiler is ill")
 
     monkeypatch.setattr(compilation, "build", fail)

@@ -91,6 +91,7 @@ class FusedLoops:
         is_flat = all(-1 < w < 2 for w in fused.widths) and all(STEPS[name].is_elementwise for name, *_ in fused.steps)
         self.rows = 1 if is_flat else fused.rows  # else elements are rows, which are one row here
         self.widths = [w * fused.rows if is_flat else w for w in fused.widths]
+        self.results = set(fused.results)
         self.type = element_type(fused.dtype)
         self.lanes = VECTOR_BYTES // size_of(self.type)
         self.in_memory = set(range(self.first))
@@ -120,7 +121,7 @@ class FusedLoops:
                 self._call(i)
             waiting = [i for i in waiting if i not in ready]
             self._finish_what_is_cut()
-        self._write_targets([Target(i, i) for i in sorted(self.fused.results - self.in_memory)], [])
+        self._write_targets([Target(i, i) for i in sorted(self.results - self.in_memory)], [])
 
     def _step(self, i: int) -> tuple[str, tuple[int, ...], tuple[int, ...]]:
         return self.fused.steps[i - self.first]
@@ -213,10 +214,10 @@ class FusedLoops:
         """Write loops for targets, one for all of one width; what later steps want is written too where it comes up."""
         for width in dict.fromkeys(abs(self.widths[each.register]) for each in targets):
             chosen = [each for each in targets if abs(self.widths[each.register]) == width]
-            self._write_loops(chosen, width, set().union(self.fused.results, *(self._wants(i) for i in later)))
+            self._write_loops(chosen, width, set().union(self.results, *(self._wants(i) for i in later)))
 
     def _write_loops(self, targets: Sequence[Target], width: int, wanted: set[int]) -> None:
-        for register in sorted(self._seen_in(targets) | self.fused.results):
+        for register in sorted(self._seen_in(targets) | self.results):
             self._place(register)  # in front of the loop
         rows, whole = self.rows, width
         if self._is_dense(targets, width):

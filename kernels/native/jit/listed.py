@@ -117,7 +117,7 @@ class Fused(NamedTuple):
     widths : tuple of int
         Of the registers: inputs, constants, and what each step makes; 0 of one number, less than 0 of one row that
         stands for all.
-    results : frozenset of int
+    results : tuple of int
         Registers that are outputs.
     steps : tuple of (str, tuple of int, tuple of int)
         As in ``kernels/steps.py``.
@@ -126,7 +126,7 @@ class Fused(NamedTuple):
     dtype: np.dtype[Any]
     rows: int
     widths: tuple[int, ...]
-    results: frozenset[int]
+    results: tuple[int, ...]
     steps: tuple[Step, ...]
 
 
