@@ -31,6 +31,10 @@ cdef class Series:
     cdef Type row  # of the blocks' elements
     cdef object row_dtype  # owns row.descr
     cdef bint swaps  # whether the machine asks a step's swap for what it holds
+    cdef readonly object rows  # of another array library: a row for each slot, until somebody looks at one; or None
+    cdef readonly int64_t num_rows
+    cdef readonly object rows_there  # with `rows`: whether each is written, as an array of that library; None if all are
+    cdef object rows_written  # the same in the host's memory
     cdef public int64_t cursor  # slot that was read last of those that hold something stored; -1 for none yet
 
     cdef int store(self, int64_t index, Value value, const Type* type) except -1
@@ -44,6 +48,7 @@ cdef class Series:
     cdef void release(self, int64_t index) noexcept
     cdef void release_all(self, const char** rows, int64_t count) noexcept
     cdef void _empty(self, Block* block, int64_t count) noexcept
+    cdef int _take_rows(self) except -1
     cdef int _reserve(self, int64_t index) except -1
 
 

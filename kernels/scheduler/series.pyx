@@ -66,6 +66,20 @@ cdef class Series:
         """
         self.store(index, object_value(<PyObject*>value), NULL)
 
+    def keep_rows(self, rows, int64_t count, is_written=None, is_written_there=None):
+        """Hold rows of an array of another library, of which slots are made when somebody looks at one.
+
+        Parameters
+        ----------
+        rows : array
+        count : int
+            Of slots: the first rows.
+        is_written, is_written_there : array, optional
+            Of the host's memory and of that library: for each row whether there is something in the slot.
+        """
+        self.rows, self.num_rows, self.rows_written, self.rows_there = rows, count, is_written, is_written_there
+        self.written = count if is_written is None else int(is_written[:count].sum())
+
     def get(self, int64_t index):
         """Return the value of a slot, or None if it was never written."""
         value = self.at(index)
@@ -79,6 +93,7 @@ cdef class Series:
         """Return the numbers of the slots written, in order."""
         cdef int64_t i
         cdef int k
+        self._take_rows()
         if self.parent is not None:
             return [i - self.first for i in self.parent.indices() if self.first <= i < self.first + self.count]
         found = {i for i in range(self.capacity) if self.slots[i].form != EMPTY}
@@ -94,6 +109,7 @@ cdef class Series:
         """Write a slot with a live value of an element type (NULL for objects)."""
         if index < 0:
             raise IndexError(f"slot {index} of a series is negative")
+        self._take_rows()
         self._reserve(index)
         if value.form == SCALAR and self.type.descr == NULL:
             self.type = type[0]
@@ -111,6 +127,8 @@ cdef class Series:
         cdef int64_t i, size, total = 0
         if self.parent is not None:
             return self.count * _row_bytes(self.parent)
+        if self.rows is not None:
+            return self.rows.nbytes
         for array in self.arrays:
             total += 0 if array is None else cnp.PyArray_NBYTES(<cnp.ndarray>array)
         for i in range(self.capacity):
@@ -129,6 +147,7 @@ cdef class Series:
     cdef Value peek(self, int64_t index) except *:
         """Return what a slot holds, borrowed; EMPTY if it was never written."""
         cdef Block* block
+        self._take_rows()
         if self.parent is not None:
             return self.parent.peek(self.first + index) if 0 <= index < self.count else empty()
         if 0 <= index < self.capacity and self.slots[index].form != EMPTY:
@@ -260,6 +279,17 @@ cdef class Series:
         self._reserve(index)
         new_view(&_held, &self.row, array, data, rank, PyArray_DIMS(array) + 1, &self.slots[index])
         return self.slots[index]
+
+    cdef int _take_rows(self) except -1:
+        """Put rows of an array of another library into the slots that they are for."""
+        if self.rows is None:
+            return 0
+        rows, self.rows, self.rows_there, self.written = self.rows, None, None, 0
+        for i in range(self.num_rows):
+            if self.rows_written is None or self.rows_written[i]:
+                row = rows[i, ...]  # a view, also of no dimensions
+                self.store(i, object_value(<PyObject*>row), NULL)
+        return 0
 
     cdef int _reserve(self, int64_t index) except -1:
         """Make room for a slot."""

@@ -19,9 +19,8 @@ from ...ir.region import Region
 from ...ir.structured import num_results, saved_outputs
 from ...ir.tensor import Tensor
 from ...ir.traits import Role
-from ...kernels.cpu.registry import values_read
-from ...kernels.native.compiled import has_kernel
 from ...kernels.native.program import Code, Computation, Instruction, NativeProgram
+from .rules import ON_CPU, Rules
 
 _OUTSIDE = -2  # the loop of registers that are not made anew
 _COUNTED = frozenset({"GET", "PUT"})  # which iteration it was stands in the messages of a TensorArray
@@ -37,7 +36,7 @@ class NotNative(Exception):
         self.reason = reason
 
 
-def translate(op: Operation, settings: Settings) -> tuple[NativeProgram, list[Tensor]]:
+def translate(op: Operation, settings: Settings, rules: Rules = ON_CPU) -> tuple[NativeProgram, list[Tensor]]:
     """Return the program of a loop, and the tensors it takes: initial values, then what the loop uses from outside.
 
     Raises
@@ -45,12 +44,13 @@ def translate(op: Operation, settings: Settings) -> tuple[NativeProgram, list[Te
     NotNative
         If an operation in the loop can not be part of a program.
     """
-    return _Translator(op, settings).run()
+    return _Translator(op, settings, rules).run()
 
 
 class _Translator:
-    def __init__(self, op: Operation, settings: Settings) -> None:
+    def __init__(self, op: Operation, settings: Settings, rules: Rules) -> None:
         self.op = op
+        self.rules = rules
         self.settings = settings
         self.registers: list[tuple[str, np.dtype[Any] | None]] = []
         self.homes: set[int] = set()  # registers that values are moved to
@@ -119,7 +119,7 @@ class _Translator:
     def new(self, dtype: DType, name: str = "", op: Operation | None = None) -> int:
         """Return a new register."""
         numpy = dtype.numpy
-        if numpy is not None and (numpy.hasobject or numpy.kind not in "biufc"):
+        if numpy is not None and not self.rules.has_dtype(np.dtype(numpy)):
             raise NotNative(op or self.op, f"has values of dtype {dtype.name}")
         self.registers.append((name, None if numpy is None else np.dtype(numpy)))
         self.loops.append(self.loop)
@@ -177,18 +177,26 @@ class _Translator:
             elif op.role in (Role.IDENTITY, Role.MAYBE_GET):
                 self.bind(op.outputs, [self.value(op.inputs[0])])
             elif op.definition.instruction:
-                self.special[Code[op.definition.instruction]](op)
+                self.special[self.allowed(Code[op.definition.instruction], op)](op)
             else:
                 self.compute(op)
 
+    def allowed(self, code: Code, op: Operation) -> Code:
+        """Return what an instruction does if programs may do it here."""
+        if code not in self.rules.codes:
+            raise NotNative(op, f"has no form in {self.rules.language}")
+        return code
+
     def compute(self, op: Operation) -> None:
         """Translate an operation that computes."""
-        computation = _computation(op)
+        computation = _computation(op, self.rules)
         inputs = self.values(op.inputs)
         outputs = [self.new(t.dtype, t.op.name if len(op.outputs) == 1 else t.name, op) for t in op.outputs]
-        given, made = [[t.dtype.numpy for t in tensors] for tensors in (op.inputs, op.outputs)]
-        if not has_kernel(computation, given, made, self.settings):
-            raise NotNative(op, "has no kernel in C for " + ", ".join(t.dtype.name for t in op.inputs))
+        given, made = [[np.dtype(t.dtype.numpy) for t in tensors] for tensors in (op.inputs, op.outputs)]
+        if not self.rules.has_kernel(computation, given, made, self.settings):
+            raise NotNative(
+                op, f"has no kernel in {self.rules.language} for " + ", ".join(t.dtype.name for t in op.inputs)
+            )
         self.add(Code.COMPUTE, inputs, outputs, computation=computation)
         self.bind(op.outputs, outputs)
 
@@ -234,6 +242,7 @@ class _Translator:
         result = self.new(op.outputs[0].dtype, op.name, op)
         more = {"is_maybe": is_maybe, "is_last": bool(op.attrs.get("last"))}
         if series in self.parts:
+            self.allowed(Code.READ_NESTED, op)
             inputs = *self.parts[series], *self.values(op.inputs[1:])
             self.add(Code.READ_NESTED, inputs, [result], **more)
         else:
@@ -296,6 +305,7 @@ class _Translator:
     def begin_nests(self, op: Operation) -> list[tuple[int, int, list[int]]]:
         """Give what an inner loop saves series for all its runs; return where a run begins, these, and their goals."""
         nests = []
+        self.allowed(Code.NEST, op)
         first = self.new(dtypes.int64, f"{op.name}/first")
         self.add(Code.MOVE, [self.flat[op]], [first])
         for saved, tensor in zip(saved_outputs(op), op.outputs[num_results(op) :], strict=True):
@@ -397,7 +407,7 @@ def _has_llvm() -> bool:
     return find_spec("llvmlite") is not None
 
 
-def _computation(op: Operation) -> Computation:
+def _computation(op: Operation, rules: Rules) -> Computation:
     """Return what a program knows of an operation that only computes."""
     definition = op.definition
     handle = next((t for t in (*op.inputs, *op.outputs) if t.dtype in _HANDLES), None)
@@ -405,10 +415,10 @@ def _computation(op: Operation) -> Computation:
         raise NotNative(op, f"has values of dtype {handle.dtype.name}")
     if op.role is not Role.KERNEL or definition.stateful or not op.outputs:
         raise NotNative(op, "does more than compute")
-    reads = values_read(op.type)
+    reads = rules.values_read(op.type)
     ufunc = definition.kernel.name if isinstance(definition.kernel, Ufunc) else None
     if reads is None and ufunc is None:
-        raise NotNative(op, "has no kernel in C that can be repeated")
+        raise NotNative(op, f"has no kernel in {rules.language} that can be repeated")
     attrs = {key: op.attrs[key] for key in definition.attrs}
     return Computation(op.name, op.type, attrs, ufunc, definition.shape_only, reads or ())
 
