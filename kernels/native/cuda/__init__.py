@@ -9,4 +9,5 @@ from . import (  # noqa: F401  which register emitters, instructions, and the ke
     products,
     reductions,
     saving,
+    tensor_arrays,
 )

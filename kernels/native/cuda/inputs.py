@@ -1,33 +1,111 @@
-"""What native programs are given on a GPU: which inputs decide on shapes, and saved values as rows."""
+"""What native programs are given on a GPU: how a kernel is given it, and what is done to it when a run is over."""
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
+from ...cpu.elements import Elements
+from ...cpu.product_sum import ProductSum
 from ...memory.swappable import SwappableArray
 from ...scheduler.series import Series
 from ..program import Code, NativeProgram
+from .elements import Shelf
 from .emitting import shape_inputs
 from .values import NotWritten
+from .written import Given
 
 
-class Rows(NamedTuple):
-    """The slots of a series as rows of an array.
+class Taken:
+    """An input in a run.
 
     Attributes
     ----------
-    array : array
-    count : int
-        Of slots that may be looked at.
-    is_written : array or None
-        For each slot whether there is something in it; None if there is in all.
+    given : Given
+    masks : list of array
+        What is to be copied to the host when the run is over, for `close`.
     """
 
-    array: Any
-    count: int
-    is_written: Any
+    def __init__(self, given: Given, *arguments: Any) -> None:
+        self.given = given
+        self.masks: list[Any] = []
+        self._arguments = list(arguments)
+
+    def arguments(self) -> list[Any]:
+        """Return how a kernel is given it."""
+        return self._arguments
+
+    def is_as_found(self) -> bool:
+        """Say whether nobody else changed it meanwhile."""
+        return True
+
+    def close(self, masks: Sequence[np.ndarray[Any, Any]]) -> None:
+        """Do to it what the run did."""
+
+
+class TakenSum(Taken):
+    """A sum of products; the run adds to a copy."""
+
+    def __init__(self, total: ProductSum) -> None:
+        copy = total.value().copy()
+        super().__init__(Given("sum", copy.shape, copy.dtype), copy)
+        self._sum, self._before = total, total.value()
+
+    def is_as_found(self) -> bool:
+        return self._sum.value() is self._before
+
+    def close(self, masks: Sequence[np.ndarray[Any, Any]]) -> None:
+        self._sum.replace(self._arguments[0])
+
+
+def take(xp: Any, program: NativeProgram, k: int, value: Any, on_host: bool, trips: int | None) -> Taken | Shelf:
+    """Return an input of a program.
+
+    Parameters
+    ----------
+    xp : module
+    program : NativeProgram
+    k : int
+        Number of the input.
+    value : array of the library, NumPy scalar or array, Series, ProductSum, Elements, or another object
+    on_host : bool
+        Whether its value is known.
+    trips : int or None
+        How often the loop runs, about.
+    """
+    if on_host:
+        array = np.asarray(value)
+        return Taken(Given("known", array.shape, array.dtype, array))
+    if isinstance(value, np.generic):
+        return Taken(Given("element", (), value.dtype), value)
+    if isinstance(value, xp.ndarray):
+        return Taken(Given("array", value.shape, value.dtype), xp.ascontiguousarray(value))
+    if isinstance(value, Series):
+        return _take_series(xp, value)
+    if isinstance(value, ProductSum) and isinstance(value.value(), xp.ndarray):
+        return TakenSum(value)
+    if isinstance(value, Elements) and _is_accessed(program, program.inputs[k]):
+        return Shelf(xp, value, program, program.inputs[k], trips)
+    return Taken(Given("handle"))
+
+
+def open_shelves(taken: Mapping[int, Taken | Shelf], shapes: Mapping[int, tuple[int, ...]]) -> None:
+    """Make the rows of TensorArrays of which the shape is known now; NotWritten if one may not have it, or comes twice.
+
+    Parameters
+    ----------
+    taken : mapping of int to Taken or Shelf
+        By register.
+    shapes : mapping of int to tuple
+        Of elements, by register of the handle.
+    """
+    shelves = {register: each for register, each in taken.items() if isinstance(each, Shelf)}
+    if len({id(each.array) for each in shelves.values()}) < len(shelves):
+        raise NotWritten("a TensorArray comes twice")
+    for register, each in shelves.items():
+        each.make_rows(shapes.get(register, ()))
 
 
 def host_inputs(program: NativeProgram) -> frozenset[int]:
@@ -41,13 +119,30 @@ def host_inputs(program: NativeProgram) -> frozenset[int]:
     return frozenset(k for k, r in enumerate(program.inputs) if r in wanted and program.registers[r][1] is not None)
 
 
-def series_rows(xp: Any, series: Series) -> Rows:
+def count_trips(program: NativeProgram, inputs: Sequence[Any]) -> int | None:
+    """Return how often the outermost loop runs, about, if that is known now."""
+    if program.trips is None:
+        return None
+    begin, limit, change = program.trips
+    values = {**dict(zip(program.inputs, inputs, strict=True)), **program.constants}
+    found = [values.get(begin), values.get(limit)]
+    if any(not isinstance(each, (np.generic, np.ndarray)) or each.ndim for each in found):
+        return None
+    return max(0, int((float(found[1]) - float(found[0])) / change)) + 2
+
+
+def _is_accessed(program: NativeProgram, register: int) -> bool:
+    """Say whether elements of a TensorArray are read or written."""
+    return any(each.code in (Code.GET, Code.PUT) and each.inputs[0] == register for each in program.instructions)
+
+
+def _take_series(xp: Any, series: Series) -> Taken:
     """Return what a series holds as rows; NotWritten if it holds nothing, or what is not alike.
 
     What a native program has written is rows already; what the step machine has is joined.
     """
     if series.rows is not None:
-        return Rows(series.rows, series.num_rows, series.rows_there)
+        return _rows(series.rows, series.num_rows, series.rows_there)
     indices = series.indices()
     values = [series.at(i) for i in indices]
     if not values:
@@ -59,14 +154,20 @@ def series_rows(xp: Any, series: Series) -> Rows:
     return _joined(xp, indices, values)
 
 
-def _joined(xp: Any, indices: list[int], values: list[Any]) -> Rows:
+def _joined(xp: Any, indices: list[int], values: list[Any]) -> Taken:
     """Return values as rows, with what lies between them."""
     array = xp.stack([xp.asarray(each) for each in values])
     count = indices[-1] + 1
     if count == len(values):
-        return Rows(array, count, None)
+        return _rows(array, count, None)
     place = np.zeros(count, np.int64)
     place[indices] = range(len(indices))
     there = np.zeros(count, np.uint8)
     there[indices] = 1
-    return Rows(array[xp.asarray(place)], count, xp.asarray(there))
+    return _rows(array[xp.asarray(place)], count, xp.asarray(there))
+
+
+def _rows(array: Any, count: int, is_written: Any) -> Taken:
+    masks = [] if is_written is None else [is_written]
+    given = Given("series", array.shape[1:], array.dtype, is_masked=bool(masks))
+    return Taken(given, array, np.int64(count), *masks)

@@ -8,12 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from ...cpu.product_sum import ProductSum
 from ...cuda.launching import Function, Grid, find_function
 from ...cuda.registry import register
-from ...scheduler.series import Series
 from ..program import NativeProgram
-from .inputs import Rows, host_inputs, series_rows
+from .inputs import count_trips, host_inputs, open_shelves, take
 from .run import Run
 from .text import NAME
 from .values import NotWritten
@@ -87,35 +85,14 @@ class NativeKernel:
         return self._otherwise(*inputs)
 
     def _begun(self, inputs: Sequence[Any]) -> Run:
-        found = [self._given(k, each) for k, each in enumerate(inputs)]
-        given = dict(zip(self.program.inputs, (each for each, _ in found), strict=True))
+        trips = count_trips(self.program, inputs)
+        taken = [take(self._xp, self.program, k, v, k in self.on_host, trips) for k, v in enumerate(inputs)]
+        given = dict(zip(self.program.inputs, (each.given for each in taken), strict=True))
         written, function, constants = self._kernel(given)
-        arguments = [argument for _, each in found for argument in each]
-        run = Run(self, self._xp, written, function, [*constants, *arguments], inputs)
+        open_shelves(dict(zip(self.program.inputs, taken, strict=True)), written.element_shapes)
+        run = Run(self, self._xp, written, function, constants, taken, inputs)
         run.launch()
         return run
-
-    def _given(self, k: int, value: Any) -> tuple[Given, list[Any]]:
-        """Return what an input is, and how a kernel is given it."""
-        if k in self.on_host:
-            array = np.asarray(value)
-            return Given("known", array.shape, array.dtype, array), []
-        if isinstance(value, np.generic):
-            return Given("element", (), value.dtype), [value]
-        if isinstance(value, self._xp.ndarray):
-            return Given("array", value.shape, value.dtype), [self._xp.ascontiguousarray(value)]
-        if isinstance(value, Series):
-            return self._series(value)
-        if isinstance(value, ProductSum) and isinstance(value.value(), self._xp.ndarray):
-            total = value.value().copy()
-            return Given("sum", total.shape, total.dtype), [total]
-        return Given("handle"), []
-
-    def _series(self, series: Series) -> tuple[Given, list[Any]]:
-        rows: Rows = series_rows(self._xp, series)
-        masks = [] if rows.is_written is None else [rows.is_written]
-        given = Given("series", rows.array.shape[1:], rows.array.dtype, is_masked=bool(masks))
-        return given, [rows.array, np.int64(rows.count), *masks]
 
     def _kernel(self, given: Mapping[int, Given]) -> tuple[Written, Function, list[Any]]:
         """Return the kernel for such inputs, which is kept; or raise again why there is none."""

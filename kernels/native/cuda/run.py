@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...cpu.product_sum import ProductSum
 from ...cuda.launching import Function
 from ...scheduler.series import Series
+from .elements import Shelf
+from .inputs import Taken, count_trips
 from .written import Saved, Written
 
 if TYPE_CHECKING:
@@ -49,7 +50,21 @@ class Room:
 
     def arguments(self) -> list[Any]:
         """Return how a kernel is given it."""
-        return [self.rows, np.int64(len(self.rows)), *([] if self.is_written is None else [self.is_written])]
+        return [self.rows, np.int64(len(self.rows)), *self.masks]
+
+    @property
+    def masks(self) -> list[Any]:
+        """What is to be copied to the host for `series`."""
+        return [] if self.is_written is None else [self.is_written]
+
+    def series(self, state: np.ndarray[Any, Any], masks: Sequence[np.ndarray[Any, Any]]) -> Series:
+        """Return what was saved."""
+        found = Series()
+        if self.saved.count is not None:
+            found.keep_rows(self.rows, int(state[self.saved.count]))
+        else:
+            found.keep_rows(self.rows, len(self.rows), masks[0], self.is_written)
+        return found
 
 
 class Run:
@@ -62,8 +77,8 @@ class Run:
     written : Written
     function : callable
         Of `find_function`.
-    given : list
-        Arguments for what it is given.
+    constants : list of array
+    taken : list of Taken or Shelf
     inputs : sequence
         Of the operation.
 
@@ -79,27 +94,31 @@ class Run:
         xp: Any,
         written: Written,
         function: Function,
-        given: list[Any],
+        constants: list[Any],
+        taken: Sequence[Taken | Shelf],
         inputs: Sequence[Any],
     ) -> None:
         self.kernel, self.written, self.inputs = kernel, written, inputs
         self.state = xp.zeros((written.words,), dtype=np.int64)
-        self._function, self._given = function, given
+        self._function, self._taken = function, taken
+        self._constants = constants
         self._memory = xp.empty((max(1, written.nbytes),), dtype=np.uint8)
         self._made = {r: xp.empty(shape, dtype=dtype) for r, (shape, dtype) in written.results.items()}
-        trips = _trips(kernel.program, inputs)
+        trips = count_trips(kernel.program, inputs)
         self._rooms = {each.register: Room(xp, each, _slots(each, trips)) for each in written.saved}
+        shelves = zip(kernel.program.inputs, taken, strict=True)
+        self._growing = {**self._rooms, **{r: each for r, each in shelves if isinstance(each, Shelf)}}
 
     @property
     def masks(self) -> list[Any]:
-        """What is to be copied to the host when it is over: which rows were written."""
-        return [room.is_written for room in self._rooms.values() if room.is_written is not None]
+        """What is to be copied to the host when it is over, for `results`."""
+        return [mask for each in (*self._rooms.values(), *self._taken) for mask in each.masks]
 
     def launch(self) -> None:
         """Run it for a while."""
         budget = np.int64(max(1, _LAUNCH // max(100, self.written.cost)))
-        rooms = [argument for room in self._rooms.values() for argument in room.arguments()]
-        arguments = self.state, budget, self._memory, *self._given, *rooms, *self._made.values()
+        given = [argument for each in (*self._taken, *self._rooms.values()) for argument in each.arguments()]
+        arguments = self.state, budget, self._memory, *self._constants, *given, *self._made.values()
         self._function((1,), (self.written.threads, 1), arguments)
 
     def goes_on(self, state: np.ndarray[Any, Any]) -> bool:
@@ -107,7 +126,7 @@ class Run:
         if state[0] not in (SUSPENDED, NO_ROOM):
             return False
         if state[0] == NO_ROOM:
-            self._rooms[int(state[2])].grow()
+            self._growing[int(state[2])].grow()
         self.launch()
         return True
 
@@ -117,14 +136,27 @@ class Run:
         return bool(state[0] == ENDED)
 
     def results(self, state: np.ndarray[Any, Any], masks: Sequence[np.ndarray[Any, Any]]) -> Any:
-        """Return true and the results; or false, if it gave up."""
+        """Return true and the results; or false, if it gave up.
+
+        Parameters
+        ----------
+        state, masks : numpy.ndarray
+            Copies of the attributes, of `masks` if it is done.
+        """
         if not self.is_done(state):
-            self.kernel.give_up("an operation wants to raise an error")
-            return self.kernel.refusal(self.inputs)
+            return self._refusal("an operation wants to raise an error")
+        if not all(each.is_as_found() for each in self._taken):
+            return self._refusal("a TensorArray, or a sum, has changed meanwhile")
         self.kernel.succeed()
-        series = self._series(state, iter(masks))
-        self._close_sums()
+        left = iter(masks)
+        series = {register: room.series(state, _next(left, room)) for register, room in self._rooms.items()}
+        for each in self._taken:
+            each.close(_next(left, each))
         return [np.asarray(True), *(self._result(r, state, series) for r in self.kernel.program.outputs)]
+
+    def _refusal(self, reason: str) -> Any:
+        self.kernel.give_up(reason)
+        return self.kernel.refusal(self.inputs)
 
     def counts(self, state: np.ndarray[Any, Any]) -> dict[str, tuple[int, int]]:
         """Return how often each loop ran, and the iterations that it began."""
@@ -136,48 +168,18 @@ class Run:
             return self._element(register, state)
         if register in self._made:
             return self._made[register]
-        return series[register] if register in series else self._input(register)
+        if register in series:
+            return series[register]
+        return self.inputs[self.kernel.program.inputs.index(register)]
 
     def _element(self, register: int, state: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         dtype = self.kernel.program.registers[register][1]
         word = self.written.elements[register]
         return np.array(state[word : word + 1].view(dtype)[0])
 
-    def _input(self, register: int) -> Any:
-        return self.inputs[self.kernel.program.inputs.index(register)]
 
-    def _series(self, state: np.ndarray[Any, Any], masks: Any) -> dict[int, Series]:
-        """Return what was saved as series."""
-        found = {}
-        for register, room in self._rooms.items():
-            found[register] = series = Series()
-            if room.saved.count is not None:
-                series.keep_rows(room.rows, int(state[room.saved.count]))
-            else:
-                mask = next(masks)
-                series.keep_rows(room.rows, len(mask), mask, room.is_written)
-        return found
-
-    def _close_sums(self) -> None:
-        """Give sums of products what was added up."""
-        arrays = iter(self._given[len(self.written.constants) :])
-        for register, count in self.written.arguments.items():
-            taken = [next(arrays) for _ in range(count)]
-            total = self._input(register)
-            if isinstance(total, ProductSum):
-                total.replace(taken[0])
-
-
-def _trips(program: Any, inputs: Sequence[Any]) -> int | None:
-    """Return how often the outermost loop runs, about, if that is known now."""
-    if program.trips is None:
-        return None
-    begin, limit, change = program.trips
-    values = {**dict(zip(program.inputs, inputs, strict=True)), **program.constants}
-    found = [values.get(begin), values.get(limit)]
-    if any(not isinstance(each, (np.generic, np.ndarray)) or each.ndim for each in found):
-        return None
-    return max(0, int((float(found[1]) - float(found[0])) / change)) + 2
+def _next(masks: Iterator[np.ndarray[Any, Any]], each: Room | Taken | Shelf) -> list[np.ndarray[Any, Any]]:
+    return [next(masks) for _ in each.masks]
 
 
 def _slots(saved: Saved, trips: int | None) -> int:

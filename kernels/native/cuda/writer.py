@@ -71,6 +71,7 @@ class Writer:
         self.pointers: list[str] = []  # into memory that nobody sees
         self.variables: list[tuple[str, str]] = []  # types and names of what the state holds
         self.pending: dict[str, set[tuple[bool, bool]]] = {}
+        self.element_shapes: dict[int, Shape] = {}  # by handle of a TensorArray
         self.may_fail = False
         self.widest = 1
         self.branches = _branches(program.instructions)
@@ -85,6 +86,7 @@ class Writer:
             find_instruction(each.code)(self, i, each)
         self._end(len(self.program.instructions))
         self.made.words = HEADER + len(self.variables)
+        self.made.element_shapes = self.element_shapes
         self.made.threads = threads_for(self.widest)
         self.made.code, self.made.parameters = text_of(self)
         return self.made
@@ -101,9 +103,7 @@ class Writer:
         for register, constant in self.program.constants.items():
             self.values[register] = self.constant(np.asarray(constant))
         for register in self.program.inputs:
-            before = len(self.parameters)
             self._take(register, self.given[register])
-            self.made.arguments[register] = len(self.parameters) - before
 
     def _take(self, register: int, given: Given) -> None:
         """Make a value of one input, and parameters for it."""
@@ -121,9 +121,18 @@ class Writer:
         elif given.kind == "sum":
             self.parameters.append(f"{kind}* {name}")
             self.values[register] = Value(given.dtype, given.shape, name, name)
-        else:
+        elif given.kind == "series":
             self.parameters += [f"const {kind}* {name}", f"long long n{register}"]
             self.parameters += [f"const unsigned char* w{register}"] * given.is_masked
+        else:
+            self._take_elements(register, given, f"{kind}* {name}")
+
+    def _take_elements(self, register: int, given: Given, rows: str) -> None:
+        """Make parameters for a TensorArray: rows, how many, what they were before, and what is done to them."""
+        if "new" not in given.kind:
+            self.element_shapes[register] = given.shape
+        self.parameters += [rows, f"long long n{register}", f"const unsigned char* b{register}"]
+        self.parameters.append(f"long long* d{register}")
 
     def constant(self, array: np.ndarray[Any, Any]) -> Value:
         """Return a value that is always the same."""
@@ -322,7 +331,7 @@ def _leaders(instructions: Sequence[Instruction]) -> set[int]:
     """Return the instructions at which a block begins: what is jumped to, what follows a jump, what may want room."""
     found = {0, *(target for each in instructions for target in each.targets)}
     for i, each in enumerate(instructions):
-        if each.code is Code.PUSH:
+        if each.code in (Code.PUSH, Code.PUT):
             found.add(i)
         if each.targets:
             found.add(i + 1)

@@ -16,9 +16,10 @@ class Given:
 
     Attributes
     ----------
-    kind : {'array', 'element', 'known', 'series', 'sum', 'handle'}
-        An array of the device, a number by value, an array of which the value is part of the kernel, a series of rows,
-        a sum of products, or what is not looked at.
+    kind : str
+        'array' of the device, 'element' by value, 'known' as part of the kernel, 'series' of rows, 'sum' of products,
+        'elements' of a TensorArray ('kept' if reading does not clear them, 'new' if nothing says what shape they have,
+        'growing' if there may be more), or 'handle', which is not looked at.
     shape, dtype
         Of the array, or of a row.
     value : numpy.ndarray or None
@@ -83,8 +84,8 @@ class Written:
         About the nanoseconds of an iteration.
     threads : int
         Of the block.
-    arguments : dict of int to int
-        By register that is given, the number of its arguments.
+    element_shapes : dict of int to tuple
+        Of the TensorArrays, by register of the handle.
     parameters : int
         Of the kernel.
     """
@@ -99,5 +100,5 @@ class Written:
     loops: dict[str, tuple[int, int]] = field(default_factory=dict)
     cost: float = 0.0
     threads: int = 32
-    arguments: dict[int, int] = field(default_factory=dict)
+    element_shapes: dict[int, Shape] = field(default_factory=dict)
     parameters: int = 0
