@@ -66,7 +66,7 @@ cdef class Series:
         """
         self.store(index, object_value(<PyObject*>value), NULL)
 
-    def keep_rows(self, rows, int64_t count, is_written=None, is_written_there=None):
+    def keep_rows(self, rows, int64_t count, is_written=None, is_written_there=None, copy=None, call=None):
         """Hold rows of an array of another library, of which slots are made when somebody looks at one.
 
         Parameters
@@ -76,9 +76,18 @@ cdef class Series:
             Of slots: the first rows.
         is_written, is_written_there : array, optional
             Of the host's memory and of that library: for each row whether there is something in the slot.
+        copy : numpy.ndarray, optional
+            Of the rows. If there is one slots are made of that: those that the host computes with.
+        call : callable, optional
+            ``call(function, *arguments)`` calls a function as the device wants it that has the rows.
         """
+        self.rows_here, self.call = copy, call
         self.rows, self.num_rows, self.rows_written, self.rows_there = rows, count, is_written, is_written_there
         self.written = count if is_written is None else int(is_written[:count].sum())
+
+    def part(self, int64_t first, int64_t count):
+        """Return a series of `count` of the slots, from one on."""
+        return part_of(self, first, count)
 
     def get(self, int64_t index):
         """Return the value of a slot, or None if it was never written."""
@@ -284,10 +293,13 @@ cdef class Series:
         """Put rows of an array of another library into the slots that they are for."""
         if self.rows is None:
             return 0
-        rows, self.rows, self.rows_there, self.written = self.rows, None, None, 0
-        for i in range(self.num_rows):
+        if self.rows_here is not None or self.call is None:
+            rows = _views(self.rows if self.rows_here is None else self.rows_here, self.num_rows)
+        else:
+            rows = self.call(_views, self.rows, self.num_rows)
+        self.rows, self.rows_there, self.rows_here, self.call, self.written = None, None, None, None, 0
+        for i, row in enumerate(rows):
             if self.rows_written is None or self.rows_written[i]:
-                row = rows[i, ...]  # a view, also of no dimensions
                 self.store(i, object_value(<PyObject*>row), NULL)
         return 0
 
@@ -314,6 +326,11 @@ cdef Series part_of(Series parent, int64_t first, int64_t count):
     series.parent, series.first, series.count, series.written = parent, first, count, count
     series.type, series.dtype = parent.type, parent.dtype
     return series
+
+
+def _views(rows, count):
+    """Return the first rows of an array, those of no dimensions as arrays too."""
+    return [rows[i, ...] for i in range(count)]
 
 
 cdef int64_t _row_bytes(Series series) noexcept:

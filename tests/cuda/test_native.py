@@ -12,7 +12,8 @@ from tagflow.kernels.scheduler.state import live_counts
 
 from tests.cuda.device import CompilingDevice
 from tests.cuda.host import RawModule, compiler
-from tests.cuda.loops import ELSEWHERE, FAILING, INEXACT, PROGRAMS, WAITING, below, division, lstm
+from tests.cuda.loops import ELSEWHERE, FAILING, INEXACT, MIXED, PROGRAMS, WAITING, below, division, lstm
+from tests.cuda.running import compare, fails, ran
 from tests.strict_array_library.library import WAITS, Special
 from tests.support.settings import ON
 
@@ -29,26 +30,6 @@ async def device(monkeypatch):
     assert not any(live_counts()[key] for key in ("frames", "iterations", "values"))
 
 
-async def ran(program, devices, settings=ON, runs=2):
-    """Return what a program gives when it runs for the last time, and the session's report."""
-    with tg.Graph().as_default() as graph:
-        fetches, feeds = program()
-    async with tg.Session(graph, devices=devices, settings=settings) as session:
-        found = [await session.run(list(fetches), feeds) for _ in range(runs)]
-        return found[-1], session.report()
-
-
-def compare(found, wanted, exactly=True):
-    for one, other in zip(found, wanted, strict=True):
-        assert one.dtype == other.dtype
-        assert one.shape == other.shape
-        if exactly or one.dtype.kind != "f":
-            np.testing.assert_array_equal(one, other)
-        else:
-            eps = 1e-5 if one.dtype == np.float32 else 1e-12
-            np.testing.assert_allclose(one, other, rtol=eps, atol=eps)
-
-
 @pytest.mark.parametrize("backward", [False, True])
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.__name__)
 async def test_the_same_values_as_on_a_cpu(program, backward, device, monkeypatch):
@@ -59,6 +40,13 @@ async def test_the_same_values_as_on_a_cpu(program, backward, device, monkeypatc
     assert {"native"} == {loop.limited_by for loop in report.loops}
     assert "native" in RawModule.launched
     assert WAITS.reasons == [] or program in WAITING
+
+
+@pytest.mark.parametrize("program", MIXED, ids=lambda program: program.__name__)
+async def test_other_loops_read_what_kernels_have_saved(program, device):
+    found, report = await ran(program, [device])
+    compare(found, (await ran(program, None, replace(ON, straight=False)))[0])
+    assert {"native", "variable"} == {loop.limited_by for loop in report.loops}
 
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.__name__)
@@ -89,20 +77,11 @@ async def test_what_is_left_to_the_step_machine(program, device):
     assert any(loop.not_native and ELSEWHERE[program] in loop.not_native for loop in report.loops)
 
 
-async def fails(program, device, settings=ON):
-    with tg.Graph().as_default() as graph:
-        fetches, feeds = program()
-    async with tg.Session(graph, devices=[device], settings=settings) as session:
-        with pytest.raises(tg.TagflowError) as caught:
-            await session.run(fetches, feeds)
-    return str(caught.value)
-
-
 @pytest.mark.parametrize("program", FAILING, ids=lambda program: program.__name__)
 async def test_an_error_is_that_of_the_step_machine(program, device):
-    message = await fails(program, device)
+    message = await fails(program, [device])
     assert RawModule.launched.count("native") == 1
-    assert message == await fails(program, device, replace(ON, straight=False))
+    assert message == await fails(program, [device], replace(ON, straight=False))
 
 
 async def test_a_program_that_gave_up_runs_again(device):

@@ -86,7 +86,7 @@ class Sequence:
         run = kernel(*(self.given(kernel, k, value) for k, value in enumerate(self.values)))
         assert run is not None, kernel.reason
         assert not run.goes_on(run.state.get())
-        ok, *found = run.results(run.state.get(), [])
+        ok, *found = run.results(run.state.get(), [], lambda function, *args: function(*args))
         assert ok
         return [each.get() if isinstance(each, xp.ndarray) else each for each in found]
 

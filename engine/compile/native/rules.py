@@ -11,9 +11,9 @@ import numpy as np
 from ...base.settings import Settings
 from ...kernels.cpu.registry import values_read
 from ...kernels.native.compiled import has_kernel
-from ...kernels.native.cuda.emitting import can_emit, known_codes
+from ...kernels.native.cuda.emitting import can_emit
 from ...kernels.native.cuda.values import has_type
-from ...kernels.native.program import Code, Computation
+from ...kernels.native.program import Computation
 
 Dtypes = Sequence[np.dtype[Any]]
 
@@ -26,8 +26,6 @@ class Rules:
     ----------
     language : str
         What the kernels of operations are written in.
-    codes : frozenset of Code
-        Of instructions.
     values_read : callable
         Returns the inputs of operations of a type of which a kernel must know the values; None if that depends on more.
     has_kernel : callable
@@ -37,7 +35,6 @@ class Rules:
     """
 
     language: str
-    codes: frozenset[Code]
     values_read: Callable[[str], tuple[int, ...] | None]
     has_kernel: Callable[[Computation, Dtypes, Dtypes, Settings], bool]
     has_dtype: Callable[[np.dtype[Any]], bool]
@@ -45,14 +42,12 @@ class Rules:
 
 ON_CPU = Rules(
     "C",
-    frozenset(Code),
     values_read,
     lambda computation, given, made, settings: has_kernel(computation, list(given), list(made), settings),
     lambda dtype: not dtype.hasobject and dtype.kind in "biufc",
 )
 ON_CUDA = Rules(
     "CUDA C",
-    known_codes(),
     lambda type: (),
     lambda computation, given, made, settings: can_emit(computation, [*given, *made]),
     has_type,

@@ -177,15 +177,9 @@ class _Translator:
             elif op.role in (Role.IDENTITY, Role.MAYBE_GET):
                 self.bind(op.outputs, [self.value(op.inputs[0])])
             elif op.definition.instruction:
-                self.special[self.allowed(Code[op.definition.instruction], op)](op)
+                self.special[Code[op.definition.instruction]](op)
             else:
                 self.compute(op)
-
-    def allowed(self, code: Code, op: Operation) -> Code:
-        """Return what an instruction does if programs may do it here."""
-        if code not in self.rules.codes:
-            raise NotNative(op, f"has no form in {self.rules.language}")
-        return code
 
     def compute(self, op: Operation) -> None:
         """Translate an operation that computes."""
@@ -242,7 +236,6 @@ class _Translator:
         result = self.new(op.outputs[0].dtype, op.name, op)
         more = {"is_maybe": is_maybe, "is_last": bool(op.attrs.get("last"))}
         if series in self.parts:
-            self.allowed(Code.READ_NESTED, op)
             inputs = *self.parts[series], *self.values(op.inputs[1:])
             self.add(Code.READ_NESTED, inputs, [result], **more)
         else:
@@ -305,7 +298,6 @@ class _Translator:
     def begin_nests(self, op: Operation) -> list[tuple[int, int, list[int]]]:
         """Give what an inner loop saves series for all its runs; return where a run begins, these, and their goals."""
         nests = []
-        self.allowed(Code.NEST, op)
         first = self.new(dtypes.int64, f"{op.name}/first")
         self.add(Code.MOVE, [self.flat[op]], [first])
         for saved, tensor in zip(saved_outputs(op), op.outputs[num_results(op) :], strict=True):

@@ -51,7 +51,7 @@ class LaunchedKernel(DeviceKernel):
             state = await values.fetched(run.state)
         masks = [await values.fetched(mask) for mask in run.masks] if run.is_done(state) else []
         self._count(run.counts(state))
-        return run.results(state, masks)
+        return values.device.call(run.results, state, masks, values.device.call)
 
     def _count(self, counts: dict[str, tuple[int, int]]) -> None:
         for name, (runs, starts) in counts.items():

@@ -41,11 +41,6 @@ def find_instruction(code: Code) -> Do:
     return _instructions[code]
 
 
-def known_codes() -> frozenset[Code]:
-    """Return the instructions that have a form in a kernel."""
-    return frozenset(_instructions)
-
-
 def emits(*types: str, kinds: str = "biuf", shapes: tuple[int, ...] = ()) -> Callable[[Emit], Emit]:
     """Have the decorated function write operations of these types.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -147,11 +148,25 @@ def _take_series(xp: Any, series: Series) -> Taken:
     values = [series.at(i) for i in indices]
     if not values:
         raise NotWritten("a series is empty")
+    if all(isinstance(each, Series) and each.parent is not None for each in values):
+        return _take_nested(xp, indices, values)
     if any(isinstance(each, (Series, SwappableArray)) for each in values):
         raise NotWritten("a series holds what is no array of the device")
     if len({(each.shape, each.dtype) for each in values}) > 1:
         raise NotWritten("a series holds values of several shapes")
     return _joined(xp, indices, values)
+
+
+def _take_nested(xp: Any, indices: list[int], parts: list[Series]) -> Taken:
+    """Return parts of the rows of one series, by where they begin and end; a slot without one has none."""
+    parent = parts[0].parent
+    if parent is None or parent.rows is None or any(each.parent is not parent for each in parts):
+        raise NotWritten("a series holds series of which the rows do not lie together")
+    bounds = np.zeros((indices[-1] + 1, 2), np.int64)
+    bounds[indices] = [(each.first, each.first + each.count) for each in parts]
+    whole = _rows(parent.rows, parent.num_rows, parent.rows_there)
+    arguments = [*whole.arguments(), xp.asarray(bounds), np.int64(len(bounds))]
+    return Taken(replace(whole.given, kind="nested series"), *arguments)
 
 
 def _joined(xp: Any, indices: list[int], values: list[Any]) -> Taken:

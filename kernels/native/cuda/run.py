@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 _LAUNCH = 2e7  # nanoseconds that a launch should take at most, if they are estimated well
 _FIRST_ROOM = 256  # slots of a series of which nobody knows how long it gets
 _MOST_ROOM = 1 << 26  # bytes that are taken for one before it is known that they are needed
+Copied = np.ndarray[Any, Any]  # from the device's memory
+Call = Callable[..., Any]
 SUSPENDED, ENDED, GAVE_UP, NO_ROOM = range(4)
 
 
@@ -50,21 +52,26 @@ class Room:
 
     def arguments(self) -> list[Any]:
         """Return how a kernel is given it."""
-        return [self.rows, np.int64(len(self.rows)), *self.masks]
+        return [self.rows, np.int64(len(self.rows)), *([] if self.is_written is None else [self.is_written])]
 
     @property
     def masks(self) -> list[Any]:
-        """What is to be copied to the host for `series`."""
-        return [] if self.is_written is None else [self.is_written]
+        """What is to be copied to the host for `fill`."""
+        written = [] if self.is_written is None else [self.is_written]
+        return [*written, self.rows] if self.saved.is_for_host else written
 
-    def series(self, state: np.ndarray[Any, Any], masks: Sequence[np.ndarray[Any, Any]]) -> Series:
-        """Return what was saved."""
-        found = Series()
-        if self.saved.count is not None:
-            found.keep_rows(self.rows, int(state[self.saved.count]))
-        else:
-            found.keep_rows(self.rows, len(self.rows), masks[0], self.is_written)
-        return found
+    def fill(self, found: dict[int, Series], state: Copied, masks: list[Copied], call: Call) -> None:
+        """Put what was saved into its series, one of those of the run, by register."""
+        series = found[self.saved.register]
+        count = len(self.rows) if self.saved.count is None else int(state[self.saved.count])
+        is_written = None if self.saved.count is not None else masks[0]
+        if self.saved.nested is None:
+            copy = masks[-1] if self.saved.is_for_host else None
+            series.keep_rows(self.rows, count, is_written, self.is_written, copy, call)
+            return
+        for i, (first, end) in enumerate(masks[-1][:count].tolist()):
+            if is_written is None or is_written[i]:
+                series.put(i, found[self.saved.nested].part(first, end - first))
 
 
 class Run:
@@ -121,7 +128,7 @@ class Run:
         arguments = self.state, budget, self._memory, *self._constants, *given, *self._made.values()
         self._function((1,), (self.written.threads, 1), arguments)
 
-    def goes_on(self, state: np.ndarray[Any, Any]) -> bool:
+    def goes_on(self, state: Copied) -> bool:
         """Launch it once more if it is not over; say whether."""
         if state[0] not in (SUSPENDED, NO_ROOM):
             return False
@@ -131,17 +138,19 @@ class Run:
         return True
 
     @staticmethod
-    def is_done(state: np.ndarray[Any, Any]) -> bool:
+    def is_done(state: Copied) -> bool:
         """Whether it came to its end."""
         return bool(state[0] == ENDED)
 
-    def results(self, state: np.ndarray[Any, Any], masks: Sequence[np.ndarray[Any, Any]]) -> Any:
+    def results(self, state: Copied, masks: Sequence[Copied], call: Call) -> Any:
         """Return true and the results; or false, if it gave up.
 
         Parameters
         ----------
         state, masks : numpy.ndarray
             Copies of the attributes, of `masks` if it is done.
+        call : callable
+            Calls a function as the device wants it, as this one is called.
         """
         if not self.is_done(state):
             return self._refusal("an operation wants to raise an error")
@@ -149,7 +158,9 @@ class Run:
             return self._refusal("a TensorArray, or a sum, has changed meanwhile")
         self.kernel.succeed()
         left = iter(masks)
-        series = {register: room.series(state, _next(left, room)) for register, room in self._rooms.items()}
+        series = {register: Series() for register in self._rooms}
+        for room in self._rooms.values():
+            room.fill(series, state, _next(left, room), call)
         for each in self._taken:
             each.close(_next(left, each))
         return [np.asarray(True), *(self._result(r, state, series) for r in self.kernel.program.outputs)]
@@ -158,12 +169,12 @@ class Run:
         self.kernel.give_up(reason)
         return self.kernel.refusal(self.inputs)
 
-    def counts(self, state: np.ndarray[Any, Any]) -> dict[str, tuple[int, int]]:
+    def counts(self, state: Copied) -> dict[str, tuple[int, int]]:
         """Return how often each loop ran, and the iterations that it began."""
         words = self.written.loops.items()
         return {name: (int(state[end]), int(state[end]) + int(state[back])) for name, (end, back) in words}
 
-    def _result(self, register: int, state: np.ndarray[Any, Any], series: dict[int, Series]) -> Any:
+    def _result(self, register: int, state: Copied, series: dict[int, Series]) -> Any:
         if register in self.written.elements:
             return self._element(register, state)
         if register in self._made:
@@ -172,13 +183,13 @@ class Run:
             return series[register]
         return self.inputs[self.kernel.program.inputs.index(register)]
 
-    def _element(self, register: int, state: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    def _element(self, register: int, state: Copied) -> np.ndarray[Any, Any]:
         dtype = self.kernel.program.registers[register][1]
         word = self.written.elements[register]
         return np.array(state[word : word + 1].view(dtype)[0])
 
 
-def _next(masks: Iterator[np.ndarray[Any, Any]], each: Room | Taken | Shelf) -> list[np.ndarray[Any, Any]]:
+def _next(masks: Iterator[Copied], each: Room | Taken | Shelf) -> list[Copied]:
     return [next(masks) for _ in each.masks]
 
 

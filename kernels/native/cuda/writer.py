@@ -121,11 +121,17 @@ class Writer:
         elif given.kind == "sum":
             self.parameters.append(f"{kind}* {name}")
             self.values[register] = Value(given.dtype, given.shape, name, name)
-        elif given.kind == "series":
-            self.parameters += [f"const {kind}* {name}", f"long long n{register}"]
-            self.parameters += [f"const unsigned char* w{register}"] * given.is_masked
+        elif "series" in given.kind:
+            self._take_series(register, given, f"const {kind}* {name}")
         else:
             self._take_elements(register, given, f"{kind}* {name}")
+
+    def _take_series(self, register: int, given: Given, rows: str) -> None:
+        """Make parameters for a series: rows, how many, which are written; where those of a run begin and end."""
+        self.parameters += [rows, f"long long n{register}"]
+        self.parameters += [f"const unsigned char* w{register}"] * given.is_masked
+        if given.kind == "nested series":
+            self.parameters += [f"const long long* t{register}", f"long long m{register}"]
 
     def _take_elements(self, register: int, given: Given, rows: str) -> None:
         """Make parameters for a TensorArray: rows, how many, what they were before, and what is done to them."""
@@ -331,7 +337,7 @@ def _leaders(instructions: Sequence[Instruction]) -> set[int]:
     """Return the instructions at which a block begins: what is jumped to, what follows a jump, what may want room."""
     found = {0, *(target for each in instructions for target in each.targets)}
     for i, each in enumerate(instructions):
-        if each.code in (Code.PUSH, Code.PUT):
+        if each.code in (Code.PUSH, Code.PUT, Code.NEST):
             found.add(i)
         if each.targets:
             found.add(i + 1)

@@ -17,9 +17,10 @@ class Given:
     Attributes
     ----------
     kind : str
-        'array' of the device, 'element' by value, 'known' as part of the kernel, 'series' of rows, 'sum' of products,
-        'elements' of a TensorArray ('kept' if reading does not clear them, 'new' if nothing says what shape they have,
-        'growing' if there may be more), or 'handle', which is not looked at.
+        'array' of the device, 'element' by value, 'known' as part of the kernel, 'series' of rows, 'nested series' of
+        those of loops in the loop, 'sum' of products, 'elements' of a TensorArray ('kept' if reading does not clear
+        them, 'new' if nothing says what shape they have, 'growing' if there may be more), or 'handle', which is not
+        looked at.
     shape, dtype
         Of the array, or of a row.
     value : numpy.ndarray or None
@@ -52,12 +53,20 @@ class Saved:
         Of what is in a slot.
     count : int or None
         The word of the state that has the number of slots written; None where some may be left out.
+    nested : int or None
+        Of one whose slots are series, the register of that which has their rows: a slot is where some begin and end.
     """
 
     register: int
     shape: Shape
     dtype: np.dtype[Any]
     count: int | None
+    nested: int | None = None
+
+    @property
+    def is_for_host(self) -> bool:
+        """Whether the host looks at it: where rows begin and end, and numbers that it computes with."""
+        return self.nested is not None or (not self.shape and self.dtype.kind in "biu")
 
 
 @dataclass(slots=True)
