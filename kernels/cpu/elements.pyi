@@ -34,6 +34,9 @@ class Elements:
 
     whole: Any
 
+    def may_grow(self) -> bool:
+        """Say whether elements may be written behind the last one."""
+
     def most_elements(self, wanted: int) -> int:
         """Return how many elements a loop that runs about `wanted` times finds, or is likely to make."""
 

@@ -126,7 +126,7 @@ def count_trips(program: NativeProgram, inputs: Sequence[Any]) -> int | None:
         return None
     begin, limit, change = program.trips
     values = {**dict(zip(program.inputs, inputs, strict=True)), **program.constants}
-    found = [values.get(begin), values.get(limit)]
+    found: list[Any] = [values.get(begin), values.get(limit)]
     if any(not isinstance(each, (np.generic, np.ndarray)) or each.ndim for each in found):
         return None
     return max(0, int((float(found[1]) - float(found[0])) / change)) + 2

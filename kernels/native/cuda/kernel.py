@@ -48,7 +48,7 @@ class NativeKernel:
 
     def __init__(self, xp: Any, program: NativeProgram, otherwise: Callable[..., Any]) -> None:
         self.program = program
-        self.on_host = host_inputs(program)
+        self.on_host: frozenset[int] | None = host_inputs(program)
         self.reason: str | None = None
         self._xp, self._otherwise = xp, otherwise
         self._kernels: dict[Any, tuple[Written, Function, list[Any]] | NotWritten] = {}
@@ -86,7 +86,8 @@ class NativeKernel:
 
     def _begun(self, inputs: Sequence[Any]) -> Run:
         trips = count_trips(self.program, inputs)
-        taken = [take(self._xp, self.program, k, v, k in self.on_host, trips) for k, v in enumerate(inputs)]
+        hosts = self.on_host or frozenset()
+        taken = [take(self._xp, self.program, k, v, k in hosts, trips) for k, v in enumerate(inputs)]
         given = dict(zip(self.program.inputs, (each.given for each in taken), strict=True))
         written, function, constants = self._kernel(given)
         open_shelves(dict(zip(self.program.inputs, taken, strict=True)), written.element_shapes)

@@ -13,6 +13,7 @@ from .values import NotWritten, Shape, Strided, Value, c_type, joint_shape, row_
 if TYPE_CHECKING:
     from .writer import Writer
 
+MOST_READ = 1 << 20  # elements of an array that is reduced
 _TOGETHER = 64  # elements from which on all threads reduce them to one
 
 
@@ -72,6 +73,8 @@ def reduce(w: Writer, register: int, x: Value, kept: Shape, shape: Shape, join: 
     join, begin, divided : str
         C of what joins two, of what is begun with ("" for the first element), and what is done in the end.
     """
+    if x.size > MOST_READ:
+        raise NotWritten(f"{w.name_of(register)} is reduced from {x.size} elements")
     strides = row_strides(x.shape)
     inner = [(d, s) for d, k, s in zip(x.shape, kept, strides, strict=True) if k != d]
     outer = Strided(tuple(kept), tuple(0 if k != d else s for d, k, s in zip(x.shape, kept, strides, strict=True)))

@@ -37,8 +37,8 @@ class Room:
 
     def __init__(self, xp: Any, saved: Saved, slots: int) -> None:
         self._xp, self.saved = xp, saved
-        self.rows = xp.empty((slots, *saved.shape), dtype=saved.dtype)
-        self.is_written = xp.zeros((slots,), dtype=np.uint8) if saved.count is None else None
+        self.rows: Any = xp.empty((slots, *saved.shape), dtype=saved.dtype)
+        self.is_written: Any = xp.zeros((slots,), dtype=np.uint8) if saved.count is None else None
 
     def grow(self) -> None:
         """Make room for as many rows more."""
@@ -114,7 +114,10 @@ class Run:
         trips = count_trips(kernel.program, inputs)
         self._rooms = {each.register: Room(xp, each, _slots(each, trips)) for each in written.saved}
         shelves = zip(kernel.program.inputs, taken, strict=True)
-        self._growing = {**self._rooms, **{r: each for r, each in shelves if isinstance(each, Shelf)}}
+        self._growing: dict[int, Room | Shelf] = {
+            **self._rooms,
+            **{r: each for r, each in shelves if isinstance(each, Shelf)},
+        }
 
     @property
     def masks(self) -> list[Any]:
@@ -184,8 +187,8 @@ class Run:
         return self.inputs[self.kernel.program.inputs.index(register)]
 
     def _element(self, register: int, state: Copied) -> np.ndarray[Any, Any]:
-        dtype = self.kernel.program.registers[register][1]
-        word = self.written.elements[register]
+        dtype, word = self.kernel.program.registers[register][1], self.written.elements[register]
+        assert dtype is not None
         return np.array(state[word : word + 1].view(dtype)[0])
 
 
