@@ -91,7 +91,7 @@ def reduce(w: Writer, register: int, x: Value, kept: Shape, shape: Shape, join: 
     place = f"{outer.index('i')} + {within.index('k')}"
     lines += [f"for (int k = {0 if begin else 1}; k < {count}; k++)", f"    total = {join}::of(total, {x.at(place)});"]
     if made.is_element:
-        w.lines += ["{", "const int i = 0;", *lines, f"{made.code} = total{divided};", "}"]
+        w.lines += ["{", *lines, f"{made.code} = total{divided};", "}"]
         w.note_elements(1, cost=count)
     else:
         w.each(made.size, [*lines, f"{made.code}[i] = total{divided};"], cost=count)
