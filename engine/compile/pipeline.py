@@ -31,6 +31,7 @@ from .loops.release import release_saved
 from .loops.slice_matmul import narrow_products
 from .loops.weight_gradients import batch_products
 from .lower.lowering import lower
+from .native.rules import ON_CPU, ON_CUDA
 from .native.wrap import run_natively
 from .order_effects import order_effects
 from .partial_run import to_partial_run
@@ -94,10 +95,18 @@ def _about_loops(name: str, run: Callable[[Program, Target], Program], switch: s
 
 
 def _is_plain(target: Target) -> bool:
-    """Whether all runs on one CPU whose memory has no limit, by kernels in C that nobody looks at."""
+    """Whether all runs on one device whose memory has no limit, by kernels in C or CUDA C that nobody looks at."""
     devices = target.devices
-    plain = len(devices) <= 1 and all(d.backend is None and d.memory_limit is None for d in devices)
+    plain = len(devices) <= 1 and all(
+        d.memory_limit is None and (d.backend is None or d.compiles_cuda) for d in devices
+    )
     return plain and not target.observed and target.settings.native and target.settings.loops
+
+
+def _straight(program: Program, target: Target) -> Program:
+    """Put native programs in front of loops, for the device there is."""
+    on_cuda = any(device.compiles_cuda for device in target.devices)
+    return run_natively(program, target.settings, ON_CUDA if on_cuda else ON_CPU)
 
 
 PIPELINE: tuple[Pass, ...] = (
@@ -128,8 +137,8 @@ PIPELINE: tuple[Pass, ...] = (
     # Saved values: how long they stay, and whether they may leave the device.
     _structured("release", release_saved, "release"),
     _structured("mark_swappable", mark_swapped),
-    # Loops as native programs, where one CPU computes all.
-    Pass("straight", lambda p, t: run_natively(p, t.settings), "structured", "straight", _is_plain, about_loops=True),
+    # Loops as native programs, where one device computes all.
+    Pass("straight", _straight, "structured", "straight", _is_plain, about_loops=True),
     # Primitives, on devices.
     Pass("lower", lambda p, _: lower(p), "lowered"),
     Pass("place", place_step, "lowered"),

@@ -24,11 +24,14 @@ class DeviceTarget:
         Bytes that its arrays may take; None for any number.
     backend : callable or None
         Returns the DeviceBackend of one compiled step, on a device whose arrays are not NumPy's.
+    compiles_cuda : bool
+        Whether kernels in CUDA C run on it.
     """
 
     spec: DeviceSpec
     memory_limit: int | None = None
     backend: Callable[[Settings], DeviceBackend] | None = None
+    compiles_cuda: bool = False
 
 
 @dataclass(frozen=True, slots=True)

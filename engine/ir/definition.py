@@ -331,7 +331,7 @@ def all_definitions() -> list[OpDefinition]:
 def runs_on(op: Operation) -> str:
     """Return where an operation runs when its device is a GPU: as its type, but strings and bfloat16 on the host."""
     where = op.definition.runs_on
-    known = all(t.dtype in ON_GPU for t in (*op.inputs, *op.outputs))
+    known = all(t.dtype in ON_GPU for t in (*op.inputs, *op.outputs) if t.dtype.is_value)
     return where if known or where != "device" else "host"
 
 

@@ -32,6 +32,20 @@ class Elements:
     def count(self) -> int:
         """How many there are."""
 
+    whole: Any
+
+    def may_grow(self) -> bool:
+        """Say whether elements may be written behind the last one."""
+
+    def most_elements(self, wanted: int) -> int:
+        """Return how many elements a loop that runs about `wanted` times finds, or is likely to make."""
+
+    def takes(self, shape: tuple[int, ...]) -> bool:
+        """Say whether values of a shape may be written."""
+
+    def begin_writing(self, size: int, shape: tuple[int, ...]) -> None:
+        """Make room for so many elements, of which some will be written with values of a shape."""
+
     def begin(self, count: int) -> None:
         """Begin with elements to which nothing was done."""
 

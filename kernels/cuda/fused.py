@@ -46,6 +46,7 @@ class FusedKernel:
     """
 
     takes_scalars = True
+    on_host: frozenset[int] | None = None
 
     def __init__(self, xp: Any, attrs: Mapping[str, Any], dtype: np.dtype[Any], otherwise: Callable[..., Any]) -> None:
         self._xp = xp

@@ -20,28 +20,28 @@ typedef INDEX Index;
          first += gridDim.x * (Index)blockDim.y)
 
 __device__ inline T infinity() { return -log(T(0)); }
-__device__ inline T larger(T a, T b) { return a > b || a != a ? a : b; }
-__device__ inline T smaller(T a, T b) { return a < b || a != a ? a : b; }
-__device__ inline T sign(T x) { return x > 0 ? T(1) : x < 0 ? T(-1) : x == 0 ? T(0) : x; }
-__device__ inline T sigmoid(T x) { return 1 / (1 + exp(-x)); }
+template <class X> __device__ inline X larger(X a, X b) { return a > b || a != a ? a : b; }
+template <class X> __device__ inline X smaller(X a, X b) { return a < b || a != a ? a : b; }
+template <class X> __device__ inline X sign(X x) { return x > 0 ? X(1) : x < 0 ? X(-1) : x == 0 ? X(0) : x; }
+template <class X> __device__ inline X sigmoid(X x) { return 1 / (1 + exp(-x)); }
 
-__device__ inline T log_add_exp(T a, T b)
+template <class X> __device__ inline X log_add_exp(X a, X b)
 {
-    T over = a - b;
+    X over = a - b;
     if (a == b)
-        return a + T(0.693147180559945309417232121458176568);
+        return a + X(0.693147180559945309417232121458176568);
     return over > 0 ? a + log1p(exp(-over)) : over <= 0 ? b + log1p(exp(over)) : over;
 }
 
-struct Add { static __device__ inline T of(T a, T b) { return a + b; } };
-struct Larger { static __device__ inline T of(T a, T b) { return larger(a, b); } };
-struct Smaller { static __device__ inline T of(T a, T b) { return smaller(a, b); } };
+struct Add { template <class X> static __device__ inline X of(X a, X b) { return a + b; } };
+struct Larger { template <class X> static __device__ inline X of(X a, X b) { return larger(a, b); } };
+struct Smaller { template <class X> static __device__ inline X of(X a, X b) { return smaller(a, b); } };
 
 // What the threads of a row have, joined; blockDim.x is a power of two.
-template <class Join> __device__ inline T over_row(T mine)
+template <class Join, class X> __device__ inline X over_row(X mine)
 {
-    __shared__ T all[THREADS];
-    T* row = all + threadIdx.y * blockDim.x;
+    __shared__ X all[THREADS];
+    X* row = all + threadIdx.y * blockDim.x;
     row[threadIdx.x] = mine;
     for (unsigned half = blockDim.x / 2; half > 0; half /= 2) {
         __syncthreads();
@@ -49,7 +49,7 @@ template <class Join> __device__ inline T over_row(T mine)
             row[threadIdx.x] = Join::of(row[threadIdx.x], row[threadIdx.x + half]);
     }
     __syncthreads();
-    T joined = row[0];
+    X joined = row[0];
     __syncthreads();
     return joined;
 }

@@ -16,9 +16,17 @@ from .launching import REALS, can_compile
 
 
 class Compiled(Protocol):
-    """A kernel in CUDA C, called with arrays of a library and, where it takes them, NumPy scalars."""
+    """A kernel in CUDA C, called with arrays of a library and, where it takes them, NumPy scalars.
+
+    Attributes
+    ----------
+    takes_scalars : bool
+    on_host : frozenset of int or None
+        Of one that chooses for itself which inputs it wants in the host's memory, these; it runs whatever it is given.
+    """
 
     takes_scalars: bool
+    on_host: frozenset[int] | None
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
 
@@ -27,16 +35,21 @@ class Compiled(Protocol):
 Find = Callable[[Any, str, Mapping[str, Any], "np.dtype[Any]", Callable[..., Any]], Compiled | None]
 
 _finders: dict[str, Find] = {}
+_any_dtype: set[str] = set()
 
 
-def register(*types: str) -> Callable[[Find], Find]:
-    """Have the decorated function asked for the kernel of operations of these types."""
+def register(*types: str, any_dtype: bool = False) -> Callable[[Find], Find]:
+    """Have the decorated function asked for the kernel of operations of these types.
+
+    It is asked about results that float, of one or two words of 4 bytes, unless it is for those of any dtype.
+    """
 
     def add(find: Find) -> Find:
         twice = _finders.keys() & set(types)
         if twice:
             raise ValueError(f"two files register a kernel of {', '.join(sorted(twice))}")
         _finders.update(dict.fromkeys(types, find))
+        _any_dtype.update(types if any_dtype else ())
         return find
 
     return add
@@ -63,6 +76,6 @@ def find_compiled(
         Its kernel by definition, with attributes.
     """
     find = _finders.get(type)
-    if find is None or not can_compile(xp) or outputs[0].char not in REALS:
+    if find is None or not can_compile(xp) or not (type in _any_dtype or outputs[0].char in REALS):
         return None
     return find(xp, type, attrs, outputs[0], otherwise)

@@ -32,6 +32,7 @@ class RowKernel:
     """
 
     takes_scalars = False
+    on_host: frozenset[int] | None = None
 
     def __init__(self, xp: Any, name: str, dtype: np.dtype[Any], axis: int, otherwise: Kernel) -> None:
         self._xp, self._name, self._dtype, self._axis, self._otherwise = xp, name, dtype, axis, otherwise
@@ -65,6 +66,7 @@ class SparseKernel:
     """
 
     takes_scalars = False
+    on_host: frozenset[int] | None = None
 
     def __init__(self, xp: Any, dtype: np.dtype[Any], otherwise: Kernel) -> None:
         self._xp, self._dtype, self._otherwise = xp, dtype, otherwise

@@ -82,7 +82,7 @@ def is_flat(steps: Sequence[Step], inputs: Sequence[Input]) -> bool:
     return elementwise and len(widths) == 1 and all(each.has_rows for each in inputs if each.width)
 
 
-def write_fused(steps: Sequence[Step], inputs: Sequence[Input], results: Sequence[int]) -> str:
+def write_fused(steps: Sequence[Step], inputs: Sequence[Input], results: Sequence[int], inside: bool = False) -> str:
     """Return CUDA C of the function ``fused(rows, inputs..., results...)``; it wants what is in ``prelude.cu``.
 
     Parameters
@@ -93,12 +93,16 @@ def write_fused(steps: Sequence[Step], inputs: Sequence[Input], results: Sequenc
         The first registers; constants among them.
     results : sequence of int
         Registers that are written out.
+    inside : bool
+        Whether it is not a kernel but a function of one, ``NAME<T>``, which all threads of its only block call: others
+        of its instructions write what this one reads.
     """
-    return _Writer(steps, inputs, results).write()
+    return _Writer(steps, inputs, results, inside).write()
 
 
 class _Writer:
-    def __init__(self, steps: Sequence[Step], inputs: Sequence[Input], results: Sequence[int]) -> None:
+    def __init__(self, steps: Sequence[Step], inputs: Sequence[Input], results: Sequence[int], inside: bool) -> None:
+        self.inside = inside
         self.steps = steps
         self.inputs = inputs
         self.results = results
@@ -117,14 +121,16 @@ class _Writer:
         else:
             for length, pieces in loops.items():
                 self._add_flat_loop(length, pieces)
-        head = f"KERNEL {NAME}({', '.join(self._parameters())})"
+        head = "template <class T> __device__ void NAME" if self.inside else f"KERNEL {NAME}"
+        head += f"({', '.join(self._parameters())})"
         return _indented([head, "{", *self.lines, "}"])
 
     def _parameters(self) -> Iterator[str]:
+        alone = "" if self.inside else "__restrict__ "
         yield "Index rows"
         for i, each in enumerate(self.inputs):
-            yield f"T x{i}" if each.is_value else f"const T* __restrict__ x{i}"
-        yield from (f"T* __restrict__ y{k}" for k in range(len(self.results)))
+            yield f"T x{i}" if each.is_value else f"const T* {alone}x{i}"
+        yield from (f"T* {alone}y{k}" for k in range(len(self.results)))
 
     def _all_cuts(self) -> list[list[int]]:
         """Return for each register the columns at which its pieces begin, and its width."""

@@ -22,15 +22,21 @@ cdef class Series:
     cdef int64_t written  # slots that are not EMPTY
     cdef Type type  # of the unboxed slots; type.descr NULL while there are none
     cdef object dtype  # owns type.descr
-    cdef Series parent  # whose slots these are, from `first` on, as many as `count`; or None
-    cdef int64_t first
-    cdef int64_t count
+    cdef readonly Series parent  # whose slots these are, from `first` on, as many as `count`; or None
+    cdef readonly int64_t first
+    cdef readonly int64_t count
     cdef Block* blocks  # owned, in order
     cdef int num_blocks
     cdef list arrays  # owns the data of the blocks; None for one that is released
     cdef Type row  # of the blocks' elements
     cdef object row_dtype  # owns row.descr
     cdef bint swaps  # whether the machine asks a step's swap for what it holds
+    cdef readonly object rows  # of another array library: a row for each slot, until somebody looks at one; or None
+    cdef readonly int64_t num_rows
+    cdef readonly object rows_there  # with `rows`: whether each is written, as an array of that library; None if all are
+    cdef object rows_written  # the same in the host's memory
+    cdef object call  # with `rows`: calls a function as the device of that library wants it, or None
+    cdef object rows_here  # with `rows`: a copy in the host's memory, which slots are made of then; or None
     cdef public int64_t cursor  # slot that was read last of those that hold something stored; -1 for none yet
 
     cdef int store(self, int64_t index, Value value, const Type* type) except -1
@@ -44,6 +50,7 @@ cdef class Series:
     cdef void release(self, int64_t index) noexcept
     cdef void release_all(self, const char** rows, int64_t count) noexcept
     cdef void _empty(self, Block* block, int64_t count) noexcept
+    cdef int _take_rows(self) except -1
     cdef int _reserve(self, int64_t index) except -1
 
 

@@ -1,15 +1,36 @@
 """A value for each iteration of a loop."""
 
+from collections.abc import Callable
 from typing import Any
 
 class Series:
     """Values by slot number; slots that were never written are empty."""
 
     cursor: int
+    parent: Series | None
+    first: int
+    count: int
+    rows: Any
+    num_rows: int
+    rows_there: Any
 
     def __len__(self) -> int: ...
     def put(self, index: int, value: Any) -> None:
         """Write a slot, over what was there; IndexError if it is negative."""
+
+    def keep_rows(
+        self,
+        rows: Any,
+        count: int,
+        is_written: Any = None,
+        is_written_there: Any = None,
+        copy: Any = None,
+        call: Callable[..., Any] | None = None,
+    ) -> None:
+        """Hold rows of an array of another library, of which slots are made when somebody looks at one."""
+
+    def part(self, first: int, count: int) -> Series:
+        """Return a series of `count` of the slots, from one on."""
 
     def get(self, index: int) -> Any:
         """Return the value of a slot, or None if it was never written."""

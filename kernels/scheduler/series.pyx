@@ -66,6 +66,29 @@ cdef class Series:
         """
         self.store(index, object_value(<PyObject*>value), NULL)
 
+    def keep_rows(self, rows, int64_t count, is_written=None, is_written_there=None, copy=None, call=None):
+        """Hold rows of an array of another library, of which slots are made when somebody looks at one.
+
+        Parameters
+        ----------
+        rows : array
+        count : int
+            Of slots: the first rows.
+        is_written, is_written_there : array, optional
+            Of the host's memory and of that library: for each row whether there is something in the slot.
+        copy : numpy.ndarray, optional
+            Of the rows. If there is one slots are made of that: those that the host computes with.
+        call : callable, optional
+            ``call(function, *arguments)`` calls a function as the device wants it that has the rows.
+        """
+        self.rows_here, self.call = copy, call
+        self.rows, self.num_rows, self.rows_written, self.rows_there = rows, count, is_written, is_written_there
+        self.written = count if is_written is None else int(is_written[:count].sum())
+
+    def part(self, int64_t first, int64_t count):
+        """Return a series of `count` of the slots, from one on."""
+        return part_of(self, first, count)
+
     def get(self, int64_t index):
         """Return the value of a slot, or None if it was never written."""
         value = self.at(index)
@@ -79,6 +102,7 @@ cdef class Series:
         """Return the numbers of the slots written, in order."""
         cdef int64_t i
         cdef int k
+        self._take_rows()
         if self.parent is not None:
             return [i - self.first for i in self.parent.indices() if self.first <= i < self.first + self.count]
         found = {i for i in range(self.capacity) if self.slots[i].form != EMPTY}
@@ -94,6 +118,7 @@ cdef class Series:
         """Write a slot with a live value of an element type (NULL for objects)."""
         if index < 0:
             raise IndexError(f"slot {index} of a series is negative")
+        self._take_rows()
         self._reserve(index)
         if value.form == SCALAR and self.type.descr == NULL:
             self.type = type[0]
@@ -111,6 +136,8 @@ cdef class Series:
         cdef int64_t i, size, total = 0
         if self.parent is not None:
             return self.count * _row_bytes(self.parent)
+        if self.rows is not None:
+            return self.rows.nbytes
         for array in self.arrays:
             total += 0 if array is None else cnp.PyArray_NBYTES(<cnp.ndarray>array)
         for i in range(self.capacity):
@@ -129,6 +156,7 @@ cdef class Series:
     cdef Value peek(self, int64_t index) except *:
         """Return what a slot holds, borrowed; EMPTY if it was never written."""
         cdef Block* block
+        self._take_rows()
         if self.parent is not None:
             return self.parent.peek(self.first + index) if 0 <= index < self.count else empty()
         if 0 <= index < self.capacity and self.slots[index].form != EMPTY:
@@ -261,6 +289,20 @@ cdef class Series:
         new_view(&_held, &self.row, array, data, rank, PyArray_DIMS(array) + 1, &self.slots[index])
         return self.slots[index]
 
+    cdef int _take_rows(self) except -1:
+        """Put rows of an array of another library into the slots that they are for."""
+        if self.rows is None:
+            return 0
+        if self.rows_here is not None or self.call is None:
+            rows = _views(self.rows if self.rows_here is None else self.rows_here, self.num_rows)
+        else:
+            rows = self.call(_views, self.rows, self.num_rows)
+        self.rows, self.rows_there, self.rows_here, self.call, self.written = None, None, None, None, 0
+        for i, row in enumerate(rows):
+            if self.rows_written is None or self.rows_written[i]:
+                self.store(i, object_value(<PyObject*>row), NULL)
+        return 0
+
     cdef int _reserve(self, int64_t index) except -1:
         """Make room for a slot."""
         cdef int64_t capacity = max(index + 1, 2 * self.capacity, 8)
@@ -284,6 +326,11 @@ cdef Series part_of(Series parent, int64_t first, int64_t count):
     series.parent, series.first, series.count, series.written = parent, first, count, count
     series.type, series.dtype = parent.type, parent.dtype
     return series
+
+
+def _views(rows, count):
+    """Return the first rows of an array, those of no dimensions as arrays too."""
+    return [rows[i, ...] for i in range(count)]
 
 
 cdef int64_t _row_bytes(Series series) noexcept:

@@ -45,16 +45,32 @@ static void __syncthreads()
     swapcontext(&threads[me], &scheduler);
 }
 
+/* Whether some thread of the block gives one that is not 0. Three votes in turn: who is fast may be at the next one, whose
+   count it must not find used. */
+static int votes[3];
+static unsigned voted[MOST];
+
+static int __syncthreads_or(int mine)
+{
+    unsigned vote = voted[current]++ % 3;
+    votes[(vote + 1) % 3] = 0;
+    votes[vote] |= mine != 0;
+    __syncthreads();
+    return votes[vote];
+}
+
 /* One block; says no if some threads are done while others wait for them. */
 static bool run_block(unsigned count, bool backward)
 {
     for (unsigned t = 0; t < count; t++) {
+        voted[t] = 0;
         getcontext(&threads[t]);
         threads[t].uc_stack.ss_sp = stacks[t];
         threads[t].uc_stack.ss_size = STACK;
         threads[t].uc_link = &scheduler;
         makecontext(&threads[t], begin, 0);
     }
+    votes[0] = votes[1] = votes[2] = 0;
     for (;;) {
         unsigned done = 0;
         for (unsigned i = 0; i < count; i++) {

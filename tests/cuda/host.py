@@ -88,7 +88,7 @@ def _memory(argument):
         inside = argument._inside
         assert inside.flags.c_contiguous, "a kernel knows no strides"
         return np.array(inside.ctypes.data, np.uintp)
-    assert type(argument) in (np.uint32, np.uint64, np.float32, np.float64), type(argument)
+    assert isinstance(argument, np.generic), type(argument)
     return np.array(argument)
 
 

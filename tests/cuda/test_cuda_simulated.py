@@ -14,3 +14,7 @@ pytestmark = [
 
 def test_steps_mean_the_same():
     assert run_simulated("-p", "tests.cuda.simulated", "tests/cuda/test_sessions.py") > 15
+
+
+def test_loops_are_kernels():
+    assert run_simulated("-p", "tests.cuda.simulated", "tests/cuda/test_native.py") > 60

@@ -62,7 +62,7 @@ async def test_training(optimizer, device):
     np.testing.assert_allclose(found, losses, rtol=1e-5)
     for name, value in variables.items():
         np.testing.assert_allclose(others[name], value, rtol=1e-4, atol=1e-6, err_msg=name)
-    assert set(RawModule.launched) == {"fused"}
+    assert set(RawModule.launched) == {"fused", "native"}
     assert WAITS.reasons == []
 
 

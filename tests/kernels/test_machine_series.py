@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from tagflow.base.tags import DEAD
 from tagflow.kernels.core.table import Kind
+from tagflow.kernels.cpu.product_sum import ProductSum
 from tagflow.kernels.scheduler.series import Series
 
 from tests.kernels.planning import BOOL, F32, F64, I32, I64, Planner, every_order
@@ -198,3 +199,37 @@ def test_i32_is_the_dtype_of_what_was_saved():
     plan.fetch(series)
     saved = plan.run()[0].get(0)
     assert (saved.dtype, saved.shape) == (I32, ())
+
+
+def test_rows_of_another_library_are_slots_when_somebody_looks():
+    rows, calls = np.arange(8.0).reshape(4, 2), []
+
+    def call(function, *arguments):
+        calls.append(len(arguments))
+        return function(*arguments)
+
+    series = Series()
+    series.keep_rows(rows, 3, call=call)
+    assert (len(series), series.rows is rows, series.num_rows, calls) == (3, True, 3, [])
+    assert series.indices() == [0, 1, 2]
+    assert np.shares_memory(series.get(1), rows)
+    assert (series.rows, series.get(3), calls) == (None, None, [2])
+    series.put(3, rows[0])
+    assert len(series) == 4
+
+
+def test_rows_that_were_not_written_are_empty_slots():
+    series, copy = Series(), np.arange(4, dtype=np.int64)
+    series.keep_rows(object(), 4, np.array([1, 0, 1, 0], np.uint8), copy=copy)
+    part = series.part(1, 2)
+    assert (part.parent is series, part.first, part.count) == (True, 1, 2)
+    assert len(series) == 2
+    assert (part.get(0), part.get(1)) == (None, 2)
+    assert (series.indices(), part.indices()) == ([0, 2], [1])
+
+
+def test_a_sum_of_products_is_replaced():
+    total = ProductSum(np.ones((2, 2)))
+    total.add(np.ones((3, 2)), np.ones((3, 2)))
+    total.replace(other := np.zeros((2, 2)))
+    assert total.value() is other

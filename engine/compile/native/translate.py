@@ -19,9 +19,8 @@ from ...ir.region import Region
 from ...ir.structured import num_results, saved_outputs
 from ...ir.tensor import Tensor
 from ...ir.traits import Role
-from ...kernels.cpu.registry import values_read
-from ...kernels.native.compiled import has_kernel
 from ...kernels.native.program import Code, Computation, Instruction, NativeProgram
+from .rules import ON_CPU, Rules
 
 _OUTSIDE = -2  # the loop of registers that are not made anew
 _COUNTED = frozenset({"GET", "PUT"})  # which iteration it was stands in the messages of a TensorArray
@@ -37,7 +36,7 @@ class NotNative(Exception):
         self.reason = reason
 
 
-def translate(op: Operation, settings: Settings) -> tuple[NativeProgram, list[Tensor]]:
+def translate(op: Operation, settings: Settings, rules: Rules = ON_CPU) -> tuple[NativeProgram, list[Tensor]]:
     """Return the program of a loop, and the tensors it takes: initial values, then what the loop uses from outside.
 
     Raises
@@ -45,12 +44,13 @@ def translate(op: Operation, settings: Settings) -> tuple[NativeProgram, list[Te
     NotNative
         If an operation in the loop can not be part of a program.
     """
-    return _Translator(op, settings).run()
+    return _Translator(op, settings, rules).run()
 
 
 class _Translator:
-    def __init__(self, op: Operation, settings: Settings) -> None:
+    def __init__(self, op: Operation, settings: Settings, rules: Rules) -> None:
         self.op = op
+        self.rules = rules
         self.settings = settings
         self.registers: list[tuple[str, np.dtype[Any] | None]] = []
         self.homes: set[int] = set()  # registers that values are moved to
@@ -119,7 +119,7 @@ class _Translator:
     def new(self, dtype: DType, name: str = "", op: Operation | None = None) -> int:
         """Return a new register."""
         numpy = dtype.numpy
-        if numpy is not None and (numpy.hasobject or numpy.kind not in "biufc"):
+        if numpy is not None and not self.rules.has_dtype(np.dtype(numpy)):
             raise NotNative(op or self.op, f"has values of dtype {dtype.name}")
         self.registers.append((name, None if numpy is None else np.dtype(numpy)))
         self.loops.append(self.loop)
@@ -183,12 +183,14 @@ class _Translator:
 
     def compute(self, op: Operation) -> None:
         """Translate an operation that computes."""
-        computation = _computation(op)
+        computation = _computation(op, self.rules)
         inputs = self.values(op.inputs)
         outputs = [self.new(t.dtype, t.op.name if len(op.outputs) == 1 else t.name, op) for t in op.outputs]
-        given, made = [[t.dtype.numpy for t in tensors] for tensors in (op.inputs, op.outputs)]
-        if not has_kernel(computation, given, made, self.settings):
-            raise NotNative(op, "has no kernel in C for " + ", ".join(t.dtype.name for t in op.inputs))
+        given, made = [[np.dtype(t.dtype.numpy) for t in tensors] for tensors in (op.inputs, op.outputs)]
+        if not self.rules.has_kernel(computation, given, made, self.settings):
+            raise NotNative(
+                op, f"has no kernel in {self.rules.language} for " + ", ".join(t.dtype.name for t in op.inputs)
+            )
         self.add(Code.COMPUTE, inputs, outputs, computation=computation)
         self.bind(op.outputs, outputs)
 
@@ -397,7 +399,7 @@ def _has_llvm() -> bool:
     return find_spec("llvmlite") is not None
 
 
-def _computation(op: Operation) -> Computation:
+def _computation(op: Operation, rules: Rules) -> Computation:
     """Return what a program knows of an operation that only computes."""
     definition = op.definition
     handle = next((t for t in (*op.inputs, *op.outputs) if t.dtype in _HANDLES), None)
@@ -405,10 +407,10 @@ def _computation(op: Operation) -> Computation:
         raise NotNative(op, f"has values of dtype {handle.dtype.name}")
     if op.role is not Role.KERNEL or definition.stateful or not op.outputs:
         raise NotNative(op, "does more than compute")
-    reads = values_read(op.type)
+    reads = rules.values_read(op.type)
     ufunc = definition.kernel.name if isinstance(definition.kernel, Ufunc) else None
     if reads is None and ufunc is None:
-        raise NotNative(op, "has no kernel in C that can be repeated")
+        raise NotNative(op, f"has no kernel in {rules.language} that can be repeated")
     attrs = {key: op.attrs[key] for key in definition.attrs}
     return Computation(op.name, op.type, attrs, ufunc, definition.shape_only, reads or ())
 

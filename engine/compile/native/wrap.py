@@ -24,12 +24,13 @@ from ...ir.substitute import substitute
 from ...ir.tensor import Tensor
 from ...kernels.native.program import NativeProgram
 from ...ops.internal import native as _operation  # noqa: F401  declares Native
+from .rules import ON_CPU, Rules
 from .translate import NotNative, translate
 
 
-def run_natively(program: Program, settings: Settings) -> Program:
+def run_natively(program: Program, settings: Settings, rules: Rules = ON_CPU) -> Program:
     """Put native programs in front of loops, the outermost that can be one; the given program is changed."""
-    conds = {op: _choose(op, *found) for op, found in list(_outermost(program.graph.root, settings))}
+    conds = {op: _choose(op, *found) for op, found in list(_outermost(program.graph.root, settings, rules))}
     if conds:
         _use(program, conds)
         for region in dict.fromkeys(op.region for op in conds):
@@ -56,17 +57,19 @@ def _sort(region: Region, conds: dict[Operation, Operation]) -> None:
     region.operations = [each for op in old for each in _in_place_of(op, conds.get(op))]
 
 
-def _outermost(region: Region, settings: Settings) -> Iterator[tuple[Operation, tuple[NativeProgram, list[Tensor]]]]:
+def _outermost(
+    region: Region, settings: Settings, rules: Rules
+) -> Iterator[tuple[Operation, tuple[NativeProgram, list[Tensor]]]]:
     """Yield the loops that can be native and are in no other that can, with what `translate` returns for them."""
     for op in region.operations:
         if op.is_while and op.outputs:
             try:
-                yield op, translate(op, settings)
+                yield op, translate(op, settings, rules)
                 continue
             except NotNative as reason:
                 op.attrs["not_native"] = str(reason)
         for inner in op.regions:
-            yield from _outermost(inner, settings)
+            yield from _outermost(inner, settings, rules)
 
 
 def _choose(op: Operation, program: NativeProgram, inputs: list[Tensor]) -> Operation:

@@ -24,7 +24,7 @@ def _shapes(op: Operation) -> list[Any]:
 
 define(
     "Native",
-    "inputs: host *any -> ok: host bool, results: host *@dtypes",
+    "inputs: *any -> ok: host bool, results: *@dtypes",
     attrs={
         "program": REQUIRED,  # NativeProgram.to_attribute()
         "dtypes": REQUIRED,  # of the results

@@ -42,6 +42,7 @@ class ArrayStorage(Elements, Resource):
         "name",
         "primal",
         "sums",
+        "whole",
         "xp",
     )
 
@@ -76,6 +77,7 @@ class ArrayStorage(Elements, Resource):
         self.exact = element_shape.as_tuple() if element_shape.is_fully_known else None
         self.frozen: bool = False
         self.closed = False
+        self.whole: Any = None  # the array of which the elements are rows, if it is another library's
         self.begin(size)
 
     @property
@@ -115,7 +117,7 @@ class ArrayStorage(Elements, Resource):
 
     def close(self) -> None:
         """Free the elements; later use is an error (rule 114)."""
-        self.closed = True
+        self.closed, self.whole = True, None
         self.begin(0)
         self.blocks = {}
         self.gradients = {}
@@ -283,6 +285,8 @@ class ArrayStorage(Elements, Resource):
             if len(rows) and rows.dtype == self.dtype and isinstance(rows, np.ndarray):
                 self._check_value(0, rows[0, ...], context)
                 done = self.write_rows_quickly(rows, context.operation, context.iteration)
+            is_whole = len(rows) == self.count and self.primal is None and not isinstance(rows, np.ndarray)
+            self.whole = rows if is_whole else None
         # Rows are arrays, where rows[k] might be a Python string.
         return self.write_all(((indices[k], rows[k, ...]) for k in range(done, len(rows))), context)
 

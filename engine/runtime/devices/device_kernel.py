@@ -13,18 +13,14 @@ from typing import Any
 import numpy as np
 
 from ...base.dtypes import ON_GPU, as_dtype
-from ...base.settings import Settings
 from ...compile.plan.build import bound_kernel
-from ...compile.plan.plan import Plan
 from ...ir.definition import Ufunc, host_inputs, runs_on
 from ...ir.operation import Operation
 from ...kernels.cuda.registry import Compiled, find_compiled
-from ...kernels.memory.contexts import KernelContexts
 from ...kernels.memory.swappable import SwappableArray
 from ...kernels.scheduler.calls import Continuation
 from ...kernels.scheduler.series import Series
 from ...ops.state.variables import VariableSlot
-from ...streams.contract import Device
 from ...streams.event import Event
 from .device_values import DeviceValues, stays_on_host
 
@@ -48,15 +44,17 @@ class DeviceKernel:
         self._device_values = device_values
         self._on_host = bound_kernel(op, np)
         kernel = bound_kernel(op, device_values.xp)
-        compiled = _compiled(op, device_values, kernel) if where == "device" and device_values.native else None
+        compiled = _find_compiled(op, device_values, kernel) if where == "device" and device_values.native else None
+        self._compiled = compiled
         self._on_device = self._on_host if where == "host" else device_values.calling(compiled or kernel)
         self._first = int(definition.stateful)  # the context comes first
-        hosts = [True] * len(op.inputs) if where == "host" else host_inputs(op)
+        hosts = [True] * len(op.inputs) if where == "host" else _host_inputs(op, compiled)
         self._hosts = [hosts[i] and op.inputs[i].dtype.is_value for i in range(len(op.inputs))]
         passing = definition.forwards or definition.shape_only
         values = [not passing and tensor.dtype in ON_GPU for tensor in op.inputs]
         self._values = [i for i, value in enumerate(values) if value and not hosts[i]]
         self._may_stay = bool(self._values) and where == "device" and (not any(hosts) or definition.keeps_size)
+        self._may_stay &= compiled is None or compiled.on_host is None
         self._looks = [i for i, tensor in enumerate(op.inputs) if passing]
         is_universal = isinstance(definition.kernel, Ufunc) and definition.kernel.elsewhere is None
         self._takes_scalars = is_universal if compiled is None else compiled.takes_scalars
@@ -159,7 +157,14 @@ class DeviceKernel:
         return self._later(kernel, given, coming) if coming else self._call(kernel, given)
 
 
-def _compiled(op: Operation, device_values: DeviceValues, otherwise: Callable[..., Any]) -> Compiled | None:
+def _host_inputs(op: Operation, compiled: Compiled | None) -> list[bool]:
+    """Return for each input whether its kernel wants it in the host's memory."""
+    if compiled is None or compiled.on_host is None:
+        return host_inputs(op)
+    return [i in compiled.on_host for i in range(len(op.inputs))]
+
+
+def _find_compiled(op: Operation, device_values: DeviceValues, otherwise: Callable[..., Any]) -> Compiled | None:
     outputs = [np.dtype(tensor.dtype.numpy) for tensor in op.outputs]
     return find_compiled(device_values.xp, op.type, op.attrs, outputs, otherwise)
 
@@ -188,34 +193,3 @@ def _where(op: Operation) -> str:
     named = [op.attrs[name] for name in ("dtype", "elem_type") if name in op.definition.attrs]
     dtypes = [tensor.dtype for tensor in (*op.inputs, *op.outputs)] + list(map(as_dtype, named))
     return "host" if any(dtype.is_value and dtype not in ON_GPU for dtype in dtypes) else where
-
-
-class ArraysBackend:
-    """The DeviceBackend of a device that computes with another array library than NumPy.
-
-    Parameters
-    ----------
-    device_values : DeviceValues
-        Of one compiled step.
-    """
-
-    def __init__(self, device_values: DeviceValues) -> None:
-        self._values = device_values
-        self._copies = {
-            "ToHost": device_values.to_host,
-            "ToDevice": device_values.to_device,
-            "IntoDevice": device_values.into_device,
-        }
-
-    def kernel(self, op: Operation) -> Callable[..., Any]:
-        """Return the kernel of an operation, or of a transfer."""
-        return self._copies.get(op.type) or DeviceKernel(op, self._values)
-
-    def bind(self, plan: Plan) -> None:
-        """Keep the plan's constants on the device from when they are first used there."""
-        self._values.bind(plan)
-
-
-def device_backend(device: Device, contexts: KernelContexts, settings: Settings) -> ArraysBackend:
-    """Return the backend of one compiled step on a device whose arrays are not NumPy's."""
-    return ArraysBackend(DeviceValues(device, contexts, settings.native))

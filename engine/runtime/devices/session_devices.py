@@ -14,6 +14,7 @@ from ...base.errors import GraphError
 from ...base.settings import Settings
 from ...base.wording import short_device
 from ...compile import DeviceTarget
+from ...kernels.cuda.launching import can_compile
 from ...kernels.memory.contexts import KernelContexts
 from ...kernels.memory.pool import Pool
 from ...streams.capabilities import SimulatedTime
@@ -22,7 +23,7 @@ from ...streams.cpu import CpuDevice
 from ...streams.cuda import CudaDevice, CudaUnavailable
 from ...streams.host import HostDevice
 from ..resources.manager import ResourceManager
-from .device_kernel import device_backend
+from .arrays_backend import device_backend
 
 HOME = DeviceSpec(job="localhost", task=0)
 _HINT = "give a number of CPU devices, or a list of names as ['/cpu:0', '/cpu:1'] or of devices of tagflow.streams"
@@ -93,7 +94,8 @@ class SessionDevice:
     def target(self) -> DeviceTarget:
         """Return what steps are compiled for that may run on it."""
         backend = None if self.device.arrays is None else partial(device_backend, self.device, self.contexts)
-        return DeviceTarget(self.spec, None if self.pool is None else self.pool.limit, backend)
+        limit = None if self.pool is None else self.pool.limit
+        return DeviceTarget(self.spec, limit, backend, can_compile(self.device.arrays))
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,59 @@
+"""Native programs on a device: a kernel that is launched until it is over, while the event loop goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ...kernels.native.cuda.kernel import NativeKernel
+from ...kernels.native.cuda.run import Run
+from .device_kernel import DeviceKernel
+
+
+class LaunchedKernel(DeviceKernel):
+    """The kernel of a Native: what it launches is looked at when the device has come there, as all copies out are.
+
+    Nothing can stop a kernel, so each launch ends after a while by itself; a step that is cancelled ends between two.
+    """
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self.counts: dict[str, tuple[int, int]] = {}  # by loop, how often it ran, and the iterations that it began
+
+    @property
+    def program(self) -> Any:
+        """The NativeProgram."""
+        return self._native.program
+
+    @property
+    def reason(self) -> str | None:
+        """Why the program did not run the last time."""
+        return self._native.reason
+
+    def forget_counts(self) -> None:
+        """Count the loops anew."""
+        self.counts = {}
+
+    @property
+    def _native(self) -> NativeKernel:
+        assert isinstance(self._compiled, NativeKernel)
+        return self._compiled
+
+    def _call(self, kernel: Callable[..., Any], given: Sequence[Any]) -> Any:
+        result = kernel(*given)
+        return self._results(result) if isinstance(result, Run) else result
+
+    async def _results(self, run: Run) -> Any:
+        """Launch a run until it is over; return its results."""
+        values = self._device_values
+        state = await values.fetched(run.state)
+        while values.device.call(run.goes_on, state):
+            state = await values.fetched(run.state)
+        masks = [await values.fetched(mask) for mask in run.masks] if run.is_done(state) else []
+        self._count(run.counts(state))
+        return values.device.call(run.results, state, masks, values.device.call)
+
+    def _count(self, counts: dict[str, tuple[int, int]]) -> None:
+        for name, (runs, starts) in counts.items():
+            before = self.counts.get(name, (0, 0))
+            self.counts[name] = before[0] + runs, before[1] + starts

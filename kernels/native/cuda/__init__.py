@@ -1,0 +1,13 @@
+"""Native programs as CUDA C: a loop whose operations only compute is one kernel, launched once."""
+
+from . import (  # noqa: F401  which register emitters, instructions, and the kernel
+    arrays,
+    elementwise,
+    flow,
+    fused,
+    kernel,
+    products,
+    reductions,
+    saving,
+    tensor_arrays,
+)

@@ -1,0 +1,145 @@
+"""TensorArrays of which a program on a GPU reads and writes elements, as rows of an array.
+
+A run notes in memory of its own what it does. The TensorArrays change when it is over, so that one that gives up has
+done nothing to them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ...cpu.elements import Elements
+from ..program import Code, NativeProgram
+from .values import NotWritten
+from .written import Given
+
+_FEWEST = 16  # elements that there is room for once an array grows
+_THERE, _FREE = 1, 2  # of an element: it has a value; nothing was done to it
+
+
+class Shelf:
+    """A TensorArray in a run.
+
+    Parameters
+    ----------
+    xp : module
+    array : Elements
+    program : NativeProgram
+    register : int
+        Of its handle.
+    trips : int or None
+        How often the loop runs, about.
+
+    Attributes
+    ----------
+    array : Elements
+    given : Given
+    done : array
+        Two rows, of reads and writes: for each element, from 1 on, the instruction and the iteration that did it.
+    """
+
+    def __init__(self, xp: Any, array: Elements, program: NativeProgram, register: int, trips: int | None) -> None:
+        if array.closed or array.swappable:
+            raise NotWritten("the elements of a TensorArray may be elsewhere")
+        self._xp, self.array = xp, array
+        self._names = {code: _names(program, register, code) for code in (Code.GET, Code.PUT)}
+        self._before = [_seen(each) for each in array.elements]
+        self._count = array.most_elements(trips or 0)
+        self.done = xp.zeros((2, self._count), dtype=np.int64)
+        self._rows: Any = None
+        self._state: Any = None
+        shape = self._shape()
+        kinds = (("kept", not array.clear_after_read), ("new", shape is None), ("growing", array.may_grow()))
+        kind = " ".join(["elements", *(word for word, holds in kinds if holds)])
+        self.given = Given(kind, shape or (), np.dtype(array.dtype))
+
+    @property
+    def masks(self) -> list[Any]:
+        """What is to be copied to the host when the run is over."""
+        return [self.done]
+
+    def make_rows(self, shape: tuple[int, ...]) -> None:
+        """Make rows for elements of a shape, with what is there; NotWritten if elements may not have it."""
+        if self._names[Code.PUT] and not self.array.takes(shape):
+            raise NotWritten(f"elements of shape {list(shape)} may not be written")
+        values = [value for value, *_ in self._before]
+        whole = self.array.whole
+        if not self._names[Code.PUT] and whole is not None and len(whole) == len(values):
+            self._rows = self._xp.ascontiguousarray(whole)
+            return
+        self._rows = self._xp.empty((self._count, *shape), dtype=self.array.dtype)
+        there = [i for i, value in enumerate(values) if value is not None]
+        if there:
+            rows = self._xp.stack([self._xp.asarray(values[i]) for i in there])
+            self._rows[self._xp.asarray(np.array(there))] = rows
+
+    def grow(self) -> None:
+        """Make room for as many elements more."""
+        before, done, count, self._state = self._rows, self.done, self._count, None
+        self._count = 2 * count + _FEWEST
+        self._rows = self._xp.empty((self._count, *before.shape[1:]), dtype=before.dtype)
+        self.done = self._xp.zeros((2, self._count), dtype=np.int64)
+        self._rows[:count], self.done[:, :count] = before, done
+
+    def arguments(self) -> list[Any]:
+        """Return how a kernel is given it."""
+        if self._state is None:
+            self._state = self._xp.asarray(self._states())
+        return [self._rows, np.int64(self._count), self._state, self.done]
+
+    def _states(self) -> np.ndarray[Any, Any]:
+        """Return what the elements are before the run."""
+        states = np.full(self._count, _FREE, np.uint8)
+        for i, (value, shape, reader) in enumerate(self._before):
+            states[i] = _THERE * (value is not None) + _FREE * (shape is None and reader is None)
+        return states
+
+    def is_as_found(self) -> bool:
+        """Say whether nobody else did anything to the TensorArray since the run began."""
+        now = [_seen(each) for each in self.array.elements]
+        same = (a[0] is b[0] and a[1:] == b[1:] for a, b in zip(now, self._before, strict=False))
+        return len(now) == len(self._before) and all(same) and not self.array.closed
+
+    def close(self, masks: Sequence[np.ndarray[Any, Any]]) -> None:
+        """Do to the TensorArray what the run did."""
+        (done,) = masks
+        written = np.flatnonzero(done[1])
+        if len(written):
+            self.array.begin_writing(max(int(written[-1]) + 1, self.array.count), self._rows.shape[1:])
+        elements = self.array.elements
+        for i in written:
+            element = elements[i]
+            element.value, element.shape = self._rows[int(i), ...], self._rows.shape[1:]
+            element.writer = self._who(Code.PUT, done[1, i])
+        for i in np.flatnonzero(done[0]):
+            element = elements[i]
+            element.reader = element.reader or self._who(Code.GET, done[0, i])
+            element.value = None if self.array.clear_after_read else element.value
+
+    def _shape(self) -> tuple[int, ...] | None:
+        """Return the shape of all elements, None if none is known."""
+        values = [value for value, *_ in self._before if value is not None]
+        if any(not isinstance(value, (self._xp.ndarray, np.ndarray)) for value in values):
+            raise NotWritten("the elements of a TensorArray may be elsewhere")
+        shapes = {value.shape for value in values}
+        if len(shapes) > 1:
+            raise NotWritten("the elements of a TensorArray have several shapes")
+        return shapes.pop() if shapes else self.array.exact
+
+    def _who(self, code: Code, mark: int) -> tuple[str, int]:
+        """Return the operation, and its iteration."""
+        names = self._names[code]
+        return names[int(mark - 1) % len(names)], int(mark - 1) // len(names)
+
+
+def _seen(element: Any) -> tuple[Any, Any, Any]:
+    return element.value, element.shape, element.reader
+
+
+def _names(program: NativeProgram, register: int, code: Code) -> list[str]:
+    """Return the operations that do something with a TensorArray, in order."""
+    found: Sequence[Any] = program.instructions
+    return [each.name for each in found if each.code is code and each.inputs[0] == register]

@@ -1,0 +1,89 @@
+"""Which operations have a form in a kernel of a native program, by type or ufunc.
+
+An emitter adds lines for one instruction to a kernel while it is written. The file of an emitter registers it; the
+package imports those files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..program import Code, Computation, Instruction
+from .values import Value, has_type
+
+if TYPE_CHECKING:
+    from .writer import Writer
+
+Emit = Callable[["Writer", Computation, Sequence[Value], Instruction], None]
+
+Do = Callable[["Writer", int, Instruction], None]
+
+_instructions: dict[Code, Do] = {}
+_emitters: dict[str, tuple[Emit, str, tuple[int, ...]]] = {}
+_ufuncs: dict[str, tuple[Emit, str]] = {}
+
+
+def does(code: Code) -> Callable[[Do], Do]:
+    """Have the decorated function write instructions: ``do(writer, number, instruction)``."""
+
+    def add(do: Do) -> Do:
+        _instructions[code] = do
+        return do
+
+    return add
+
+
+def find_instruction(code: Code) -> Do:
+    """Return what writes instructions."""
+    return _instructions[code]
+
+
+def emits(*types: str, kinds: str = "biuf", shapes: tuple[int, ...] = ()) -> Callable[[Emit], Emit]:
+    """Have the decorated function write operations of these types.
+
+    Parameters
+    ----------
+    *types : str
+    kinds : str
+        Of the dtypes of their inputs and outputs, as NumPy's ``dtype.kind``.
+    shapes : tuple of int
+        Inputs that decide on shapes, so that their values must be known when a kernel is written.
+    """
+
+    def add(emit: Emit) -> Emit:
+        _emitters.update(dict.fromkeys(types, (emit, kinds, shapes)))
+        return emit
+
+    return add
+
+
+def emit_ufunc(name: str, kinds: str, emit: Emit) -> None:
+    """Have a function write what a ufunc does with inputs of some kinds of dtypes, unless another one does already."""
+    for kind in kinds:
+        _ufuncs.setdefault(f"{name} {kind}", (emit, kind))
+
+
+def find_emitter(type: str, ufunc: str | None, kind: str) -> Emit | None:
+    """Return what writes an operation whose first input is of a kind of dtypes, None if nothing does."""
+    if type in _emitters:
+        return _emitters[type][0]
+    return _ufuncs.get(f"{ufunc} {kind}", (None, ""))[0]
+
+
+def can_emit(computation: Computation, dtypes: Sequence[np.dtype[Any]]) -> bool:
+    """Say whether an operation with these dtypes, first those of its inputs, has a form in a kernel."""
+    if not all(map(has_type, dtypes)):
+        return False
+    emit, kinds, shapes = _emitters.get(computation.type, (None, "", ()))
+    kind = dtypes[0].kind if dtypes else ""
+    if emit is not None:
+        return all(dtype.kind in kinds for k, dtype in enumerate(dtypes) if k not in shapes)
+    return find_emitter(computation.type, computation.ufunc, kind) is not None
+
+
+def shape_inputs(type: str) -> tuple[int, ...]:
+    """Return the inputs of an operation that decide on shapes."""
+    return _emitters[type][2] if type in _emitters else ()

@@ -1,0 +1,110 @@
+"""Instructions of control flow, and moves, in kernels of native programs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from ..program import Code, Instruction
+from .emitting import does
+from .values import Value, c_type
+
+if TYPE_CHECKING:
+    from .writer import Writer
+
+
+@does(Code.COMPUTE)
+def _compute(w: Writer, i: int, each: Instruction) -> None:
+    assert each.computation is not None
+    w.compute(each.computation, each)
+
+
+@does(Code.MOVE)
+def _move(w: Writer, i: int, each: Instruction) -> None:
+    """Give registers the values of others, all at once: by way of other memory where one is overwritten before."""
+    pairs = [pair for pair in zip(each.inputs, each.outputs, strict=True) if pair[0] != pair[1]]
+    sources = [w.value(source) for source, _ in pairs]
+    targets = [w.make(target, value.shape) for (_, target), value in zip(pairs, sources, strict=True)]
+    memories = [target.memory for target in targets]
+    for k, source in enumerate(sources):
+        if source.memory and source.memory in memories[:k] + memories[k + 1 :]:
+            sources[k] = _set_aside(w, f"m{i}_{k}", source)
+    for source, target in zip(sources, targets, strict=True):
+        if not source.is_element:
+            _copy(w, source, target)
+    _move_elements(w, [(s, t) for s, t in zip(sources, targets, strict=True) if s.is_element])
+
+
+def _copy(w: Writer, source: Value, target: Value) -> None:
+    w.uses(source)
+    w.uses(target, written=True)
+    w.assign(target, f"{source.code}[i]")
+
+
+def _set_aside(w: Writer, name: str, source: Value) -> Value:
+    """Return a copy of an array."""
+    aside = Value(source.dtype, source.shape, w.memory(name, source.dtype, source.size), name)
+    _copy(w, source, aside)
+    return aside
+
+
+def _move_elements(w: Writer, pairs: Sequence[tuple[Value, Value]]) -> None:
+    """Give variables the values of others, copies of those that are overwritten."""
+    codes = {target.code for _, target in pairs}
+    aside = [k for k, (source, _) in enumerate(pairs) if source.code in codes]
+    w.lines += ["{"] * bool(aside)
+    for k in aside:
+        w.line(f"{c_type(pairs[k][0].dtype)} t{k} = {pairs[k][0].code};")
+    for k, (source, target) in enumerate(pairs):
+        w.line(f"{target.code} = {f't{k}' if k in aside else source.code};")
+    w.lines += ["}"] * bool(aside)
+
+
+@does(Code.COUNT)
+def _count(w: Writer, i: int, each: Instruction) -> None:
+    w.line(f"{w.value(each.outputs[0]).code} += 1;")
+
+
+@does(Code.JUMP)
+def _jump(w: Writer, i: int, each: Instruction) -> None:
+    """Go on elsewhere; a launch may end where it is the next iteration."""
+    (target,) = each.targets
+    if target <= i:
+        w.check_failures(i)
+        w.wait_if_needed()
+        w.line(f"{_counters(w, each.name)[1]} += 1;")
+        w.lines += ["if (--budget <= 0)", f"    LEAVE(SUSPENDED, {target})"]
+    _go_to(w, str(target))
+
+
+@does(Code.UNLESS)
+def _unless(w: Writer, i: int, each: Instruction) -> None:
+    """Leave a loop; all threads know whether."""
+    w.wait_if_needed()
+    w.lines += [f"if (!{w.value(each.inputs[0]).code}) {{", f"{_counters(w, each.name)[0]} += 1;"]
+    _go_to(w, str(each.targets[0]))
+    w.line("}")
+
+
+@does(Code.SELECT)
+def _select(w: Writer, i: int, each: Instruction) -> None:
+    """Go on at the target that an element numbers, or at the last; a bool that is true numbers the second."""
+    choice, last = w.value(each.inputs[0]).code, len(each.targets) - 1
+    chosen = str(each.targets[last])
+    for k in reversed(range(last)):
+        chosen = f"{choice} == {k} ? {each.targets[k]} : {chosen}"
+    _go_to(w, chosen)
+
+
+def _go_to(w: Writer, target: str) -> None:
+    w.wait_if_needed()
+    w.lines += [f"pc = {target};", "break;"]
+
+
+def _counters(w: Writer, loop: str) -> tuple[str, str]:
+    """Return the variables that count how often a loop ended, and how often it went on."""
+    place = list(w.made.loops).index(loop) if loop in w.made.loops else len(w.made.loops)
+    names = f"ended{place}", f"back{place}"
+    if loop not in w.made.loops:
+        w.made.loops[loop] = w.state("long long", names[0]), w.state("long long", names[1])
+    return names

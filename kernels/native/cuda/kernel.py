@@ -1,0 +1,132 @@
+"""The kernel of the operation ``Native`` on a GPU: the program written for what its inputs turn out to be."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ...cuda.launching import Function, Grid, find_function
+from ...cuda.registry import register
+from ..program import NativeProgram
+from .inputs import count_trips, host_inputs, open_shelves, take
+from .run import Run
+from .text import NAME
+from .values import NotWritten
+from .writer import write
+from .written import Given, Written
+
+_MOST_SIGNATURES = 8  # that a program is compiled for
+_MOST_PARAMETERS = 500  # of 8 bytes, in the 4 KiB that all GPUs have for them
+_MOST_MISSES = 6  # that count
+
+
+class NativeKernel:
+    """Runs a loop by one kernel.
+
+    Parameters
+    ----------
+    xp : module
+        An array library that compiles CUDA C.
+    program : NativeProgram
+    otherwise : callable
+        Says that the program did not run.
+
+    Attributes
+    ----------
+    takes_scalars : bool
+        Numbers of the host are given by value.
+    on_host : frozenset of int
+        Inputs that decide on shapes: they are wanted in the host's memory.
+    reason : str or None
+        Why the program did not run the last time.
+    """
+
+    takes_scalars = True
+
+    def __init__(self, xp: Any, program: NativeProgram, otherwise: Callable[..., Any]) -> None:
+        self.program = program
+        self.on_host: frozenset[int] | None = host_inputs(program)
+        self.reason: str | None = None
+        self._xp, self._otherwise = xp, otherwise
+        self._kernels: dict[Any, tuple[Written, Function, list[Any]] | NotWritten] = {}
+        self._misses, self._skips = 0, 0
+
+    def __call__(self, *inputs: Any) -> Any:
+        """Return a Run that was launched; or that there is none, as `otherwise` does.
+
+        Parameters
+        ----------
+        *inputs : array of the library, NumPy scalar or array, Series, ProductSum, or another object
+        """
+        if self._skips:
+            self._skips -= 1
+            return self._otherwise(*inputs)
+        try:
+            return self._begun(inputs)
+        except NotWritten as reason:
+            self.give_up(str(reason))
+            return self._otherwise(*inputs)
+
+    def give_up(self, reason: str) -> None:
+        """Leave a run to the step machine, and so the next ones, the more of them the more often this happens."""
+        self.reason = reason
+        self._misses = min(self._misses + 1, _MOST_MISSES)
+        self._skips = (1 << self._misses) - 2
+
+    def succeed(self) -> None:
+        """Note that a run came to its end."""
+        self.reason, self._misses = None, 0
+
+    def refusal(self, inputs: Sequence[Any]) -> Any:
+        """Return results that say that the program did not run."""
+        return self._otherwise(*inputs)
+
+    def _begun(self, inputs: Sequence[Any]) -> Run:
+        trips = count_trips(self.program, inputs)
+        hosts = self.on_host or frozenset()
+        taken = [take(self._xp, self.program, k, v, k in hosts, trips) for k, v in enumerate(inputs)]
+        given = dict(zip(self.program.inputs, (each.given for each in taken), strict=True))
+        written, function, constants = self._kernel(given)
+        open_shelves(dict(zip(self.program.inputs, taken, strict=True)), written.element_shapes)
+        run = Run(self, self._xp, written, function, constants, taken, inputs)
+        run.launch()
+        return run
+
+    def _kernel(self, given: Mapping[int, Given]) -> tuple[Written, Function, list[Any]]:
+        """Return the kernel for such inputs, which is kept; or raise again why there is none."""
+        key = tuple(each.key for each in given.values())
+        if key not in self._kernels:
+            if len(self._kernels) >= _MOST_SIGNATURES:
+                raise NotWritten(f"it was compiled for {_MOST_SIGNATURES} kinds of inputs already")
+            self._kernels[key] = self._compiled(given)
+        found = self._kernels[key]
+        if isinstance(found, NotWritten):
+            raise found
+        return found
+
+    def _compiled(self, given: Mapping[int, Given]) -> tuple[Written, Function, list[Any]] | NotWritten:
+        try:
+            written = write(self.program, given)
+        except NotWritten as reason:
+            return reason
+        if written.parameters > _MOST_PARAMETERS:
+            return NotWritten(f"it has {written.parameters} arrays")
+        grid = Grid((1,), (written.threads, 1))
+        code = _source() + written.code
+        function = find_function(self._xp, code, NAME, np.dtype(np.float32), 1, grid)
+        return written, function, [self._xp.asarray(each) for each in written.constants]
+
+
+def _source() -> str:
+    return Path(__file__).with_name("native.cu").read_text()
+
+
+@register("Native", any_dtype=True)
+def _find_native(
+    xp: Any, type: str, attrs: Mapping[str, Any], dtype: np.dtype[Any], otherwise: Callable[..., Any]
+) -> NativeKernel:
+    """Return the kernel of a program."""
+    return NativeKernel(xp, NativeProgram.from_attribute(attrs["program"]), otherwise)

@@ -1,0 +1,100 @@
+"""Products of matrices in kernels of native programs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ..program import Code, Computation, Instruction
+from .emitting import does, emits
+from .values import NotWritten, Value, c_type, row_strides
+
+if TYPE_CHECKING:
+    from .writer import Writer
+
+MOST_MULTIPLICATIONS = 1 << 21  # of one product: more are done faster by all blocks of a device
+
+
+@dataclass(frozen=True, slots=True)
+class Operand:
+    """A matrix of a product.
+
+    Attributes
+    ----------
+    value : Value
+    size, along, inner : int
+        The size of the dimension that the result has; from one element to the next along that, and along the other.
+    """
+
+    value: Value
+    size: int
+    along: int
+    inner: int
+
+
+@does(Code.ADD_PRODUCT)
+def _add_product(w: Writer, i: int, each: Instruction) -> None:
+    """Add a product of matrices, the first transposed, to a sum."""
+    if each.inputs[0] not in w.values:
+        raise NotWritten("a sum of products is not on the device")
+    total, a, b = (w.value(r) for r in each.inputs)
+    w.made.cost += 100
+    _multiply(w, total, _operand(a, along=1), _operand(b, along=1), f" + {total.code}[i]")
+
+
+@emits("MatMul", kinds="iuf")
+def _matmul(w: Writer, computation: Computation, values: Sequence[Value], each: Instruction) -> None:
+    _product(w, computation, values, each)
+
+
+@emits("MatMulAdd", kinds="f")
+def _matmul_add(w: Writer, computation: Computation, values: Sequence[Value], each: Instruction) -> None:
+    _product(w, computation, values, each)
+
+
+def _product(w: Writer, computation: Computation, values: Sequence[Value], each: Instruction) -> None:
+    """Multiply matrices, and add what is given besides."""
+    left = _operand(values[0], along=int(computation.attrs["transpose_a"]))
+    right = _operand(values[1], along=1 - int(computation.attrs["transpose_b"]))
+    made = w.make(each.outputs[0], (left.size, right.size))
+    if any(added.shape != made.shape for added in values[2:]):
+        raise NotWritten(f"{computation.name} adds what has another shape")
+    for added in values[2:]:
+        w.uses(added)
+    _multiply(w, made, left, right, "".join(f" + {added.at('i')}" for added in values[2:]))
+
+
+def _operand(value: Value, along: int) -> Operand:
+    """Return a factor of which one dimension is that of the result."""
+    if len(value.shape) != 2:
+        raise NotWritten("a product is of batches of matrices")
+    strides = row_strides(value.shape)
+    return Operand(value, value.shape[along], strides[along], strides[1 - along])
+
+
+def _multiply(w: Writer, made: Value, a: Operand, b: Operand, end: str) -> None:
+    """Multiply matrices, each thread computes elements of the result; `end` is C of what is added to one."""
+    inner = a.value.size // max(1, a.size)
+    if (a.size, b.size) != made.shape or a.size * inner != a.value.size or inner * b.size != b.value.size:
+        raise NotWritten(f"shapes {list(a.value.shape)} and {list(b.value.shape)} can not be multiplied")
+    if made.size * inner > MOST_MULTIPLICATIONS:
+        raise NotWritten(f"a product has {a.size} x {inner} x {b.size} multiplications")
+    w.uses(a.value, each_own=False)
+    w.uses(b.value, each_own=False)
+    w.uses(made, written=True)
+    w.each(made.size, list(_dot_product(made, a, b, inner, end)), cost=inner)
+
+
+def _dot_product(made: Value, a: Operand, b: Operand, inner: int, end: str) -> Sequence[str]:
+    """Return C of one element of a product."""
+    left = f"{a.value.code}[r * {a.along} + k * {a.inner}]"
+    right = f"{b.value.code}[k * {b.inner} + c * {b.along}]"
+    step = f"fma({left}, {right}, total)" if made.dtype.kind == "f" else f"plus(total, times({left}, {right}))"
+    return (
+        f"const int r = i / {b.size}, c = i % {b.size};",
+        f"{c_type(made.dtype)} total = 0;",
+        f"for (int k = 0; k < {inner}; k++)",
+        f"    total = {step};",
+        f"{made.code}[i] = total{end};",
+    )

@@ -1,0 +1,202 @@
+"""One run of a native program on a GPU, launch after launch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ...cuda.launching import Function
+from ...scheduler.series import Series
+from .elements import Shelf
+from .inputs import Taken, count_trips
+from .written import Saved, Written
+
+if TYPE_CHECKING:
+    from .kernel import NativeKernel
+
+_LAUNCH = 2e7  # nanoseconds that a launch should take at most, if they are estimated well
+_FIRST_ROOM = 256  # slots of a series of which nobody knows how long it gets
+_MOST_ROOM = 1 << 26  # bytes that are taken for one before it is known that they are needed
+Copied = np.ndarray[Any, Any]  # from the device's memory
+Call = Callable[..., Any]
+SUSPENDED, ENDED, GAVE_UP, NO_ROOM = range(4)
+
+
+class Room:
+    """Rows for what a program saves.
+
+    Attributes
+    ----------
+    saved : Saved
+    rows : array
+    is_written : array or None
+        For each row; None where all are up to the last.
+    """
+
+    def __init__(self, xp: Any, saved: Saved, slots: int) -> None:
+        self._xp, self.saved = xp, saved
+        self.rows: Any = xp.empty((slots, *saved.shape), dtype=saved.dtype)
+        self.is_written: Any = xp.zeros((slots,), dtype=np.uint8) if saved.count is None else None
+
+    def grow(self) -> None:
+        """Make room for as many rows more."""
+        slots = len(self.rows)
+        larger = Room(self._xp, self.saved, 2 * slots)
+        larger.rows[:slots] = self.rows
+        self.rows = larger.rows
+        if self.is_written is not None:
+            larger.is_written[:slots] = self.is_written
+            self.is_written = larger.is_written
+
+    def arguments(self) -> list[Any]:
+        """Return how a kernel is given it."""
+        return [self.rows, np.int64(len(self.rows)), *([] if self.is_written is None else [self.is_written])]
+
+    @property
+    def masks(self) -> list[Any]:
+        """What is to be copied to the host for `fill`."""
+        written = [] if self.is_written is None else [self.is_written]
+        return [*written, self.rows] if self.saved.is_for_host else written
+
+    def fill(self, found: dict[int, Series], state: Copied, masks: list[Copied], call: Call) -> None:
+        """Put what was saved into its series, one of those of the run, by register."""
+        series = found[self.saved.register]
+        count = len(self.rows) if self.saved.count is None else int(state[self.saved.count])
+        is_written = None if self.saved.count is not None else masks[0]
+        if self.saved.nested is None:
+            copy = masks[-1] if self.saved.is_for_host else None
+            series.keep_rows(self.rows, count, is_written, self.is_written, copy, call)
+            return
+        for i, (first, end) in enumerate(masks[-1][:count].tolist()):
+            if is_written is None or is_written[i]:
+                series.put(i, found[self.saved.nested].part(first, end - first))
+
+
+class Run:
+    """A run: what it computes with, and what it leaves in memory between two launches.
+
+    Parameters
+    ----------
+    kernel : NativeKernel
+    xp : module
+    written : Written
+    function : callable
+        Of `find_function`.
+    constants : list of array
+    taken : list of Taken or Shelf
+    inputs : sequence
+        Of the operation.
+
+    Attributes
+    ----------
+    state : array
+        Where it is, and its elements of no dimensions; to be copied to the host after each launch.
+    """
+
+    def __init__(
+        self,
+        kernel: NativeKernel,
+        xp: Any,
+        written: Written,
+        function: Function,
+        constants: list[Any],
+        taken: Sequence[Taken | Shelf],
+        inputs: Sequence[Any],
+    ) -> None:
+        self.kernel, self.written, self.inputs = kernel, written, inputs
+        self.state = xp.zeros((written.words,), dtype=np.int64)
+        self._function, self._taken = function, taken
+        self._constants = constants
+        self._memory = xp.empty((max(1, written.nbytes),), dtype=np.uint8)
+        self._made = {r: xp.empty(shape, dtype=dtype) for r, (shape, dtype) in written.results.items()}
+        trips = count_trips(kernel.program, inputs)
+        self._rooms = {each.register: Room(xp, each, _slots(each, trips)) for each in written.saved}
+        shelves = zip(kernel.program.inputs, taken, strict=True)
+        self._growing: dict[int, Room | Shelf] = {
+            **self._rooms,
+            **{r: each for r, each in shelves if isinstance(each, Shelf)},
+        }
+
+    @property
+    def masks(self) -> list[Any]:
+        """What is to be copied to the host when it is over, for `results`."""
+        return [mask for each in (*self._rooms.values(), *self._taken) for mask in each.masks]
+
+    def launch(self) -> None:
+        """Run it for a while."""
+        budget = np.int64(max(1, _LAUNCH // max(100, self.written.cost)))
+        given = [argument for each in (*self._taken, *self._rooms.values()) for argument in each.arguments()]
+        arguments = self.state, budget, self._memory, *self._constants, *given, *self._made.values()
+        self._function((1,), (self.written.threads, 1), arguments)
+
+    def goes_on(self, state: Copied) -> bool:
+        """Launch it once more if it is not over; say whether."""
+        if state[0] not in (SUSPENDED, NO_ROOM):
+            return False
+        if state[0] == NO_ROOM:
+            self._growing[int(state[2])].grow()
+        self.launch()
+        return True
+
+    @staticmethod
+    def is_done(state: Copied) -> bool:
+        """Whether it came to its end."""
+        return bool(state[0] == ENDED)
+
+    def results(self, state: Copied, masks: Sequence[Copied], call: Call) -> Any:
+        """Return true and the results; or false, if it gave up.
+
+        Parameters
+        ----------
+        state, masks : numpy.ndarray
+            Copies of the attributes, of `masks` if it is done.
+        call : callable
+            Calls a function as the device wants it, as this one is called.
+        """
+        if not self.is_done(state):
+            return self._refusal("an operation wants to raise an error")
+        if not all(each.is_as_found() for each in self._taken):
+            return self._refusal("a TensorArray, or a sum, has changed meanwhile")
+        self.kernel.succeed()
+        left = iter(masks)
+        series = {register: Series() for register in self._rooms}
+        for room in self._rooms.values():
+            room.fill(series, state, _next(left, room), call)
+        for each in self._taken:
+            each.close(_next(left, each))
+        return [np.asarray(True), *(self._result(r, state, series) for r in self.kernel.program.outputs)]
+
+    def _refusal(self, reason: str) -> Any:
+        self.kernel.give_up(reason)
+        return self.kernel.refusal(self.inputs)
+
+    def counts(self, state: Copied) -> dict[str, tuple[int, int]]:
+        """Return how often each loop ran, and the iterations that it began."""
+        words = self.written.loops.items()
+        return {name: (int(state[end]), int(state[end]) + int(state[back])) for name, (end, back) in words}
+
+    def _result(self, register: int, state: Copied, series: dict[int, Series]) -> Any:
+        if register in self.written.elements:
+            return self._element(register, state)
+        if register in self._made:
+            return self._made[register]
+        if register in series:
+            return series[register]
+        return self.inputs[self.kernel.program.inputs.index(register)]
+
+    def _element(self, register: int, state: Copied) -> np.ndarray[Any, Any]:
+        dtype, word = self.kernel.program.registers[register][1], self.written.elements[register]
+        assert dtype is not None
+        return np.array(state[word : word + 1].view(dtype)[0])
+
+
+def _next(masks: Iterator[Copied], each: Room | Taken | Shelf) -> list[Copied]:
+    return [next(masks) for _ in each.masks]
+
+
+def _slots(saved: Saved, trips: int | None) -> int:
+    """Return for how many slots there is room at first."""
+    nbytes = max(1, int(np.prod(saved.shape, dtype=np.int64)) * saved.dtype.itemsize)
+    return max(1, min(_FIRST_ROOM if trips is None else trips, _MOST_ROOM // nbytes))

@@ -1,0 +1,116 @@
+"""Saved values in kernels of native programs: rows of series, one for each slot.
+
+What runs of a loop in the loop save are rows of one series, run behind run; the series around it has, for each run,
+where its rows begin and end.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ..program import Code, Instruction
+from .emitting import does
+from .values import NotWritten, Value, c_type, cast
+from .written import Saved
+
+if TYPE_CHECKING:
+    from .writer import Writer
+
+_BOUNDS = Value(np.dtype(np.int64), (2,), "")  # of a run of a loop in the loop
+
+
+@does(Code.PUSH)
+def _push(w: Writer, i: int, each: Instruction) -> None:
+    """Write a row."""
+    (register,), (source, slot) = each.outputs, each.inputs
+    value = w.value(source)
+    saved = _series(w, register, value, slot, i)
+    if saved.shape != value.shape:
+        raise NotWritten(f"{w.name_of(register)} has values of several shapes")
+    place = _place(w, i, saved, slot)
+    w.uses(value)
+    w.each(value.size, [f"{place}[i] = {value.at('i')};"])
+
+
+@does(Code.NEST)
+def _nest(w: Writer, i: int, each: Instruction) -> None:
+    """Write where the rows of a run begin and end."""
+    (register,), (first, end, slot, rows) = each.outputs, each.inputs
+    place = _place(w, i, _series(w, register, _BOUNDS, slot, i, rows), slot)
+    w.each(1, [f"{place}[0] = {w.value(first).code};", f"{place}[1] = {w.value(end).code};"])
+
+
+def _place(w: Writer, i: int, saved: Saved, slot: int) -> str:
+    """Return C of where the row of a slot begins; without room, come back here when there is some."""
+    register, index = saved.register, w.value(slot).code
+    w.fail_if(f"{index} < 0")
+    w.lines += [f"if ({index} >= n{register}) {{", f"state[2] = {register};", f"LEAVE(NO_ROOM, {i})", "}"]
+    if saved.count is None:
+        w.each(1, [f"w{register}[{index}] = 1;"])
+    return f"(y{register} + (long long){index} * {math.prod(saved.shape)})"
+
+
+def _series(w: Writer, register: int, value: Value, slot: int, i: int, nested: int | None = None) -> Saved:
+    """Return a series that is written, with parameters for it; the first value decides on the shape."""
+    found = [saved for saved in w.made.saved if saved.register == register]
+    if found:
+        return found[0]
+    same = [each for each in w.program.instructions if each.outputs == (register,)]
+    counters = {r for each in w.program.instructions if each.code is Code.COUNT for r in each.outputs}
+    is_full = slot in counters and i not in w.branches and len(same) == 1
+    saved = Saved(register, value.shape, value.dtype, w.made.elements[slot] if is_full else None, nested)
+    w.made.saved.append(saved)
+    w.parameters += [f"{c_type(value.dtype)}* y{register}", f"long long n{register}"]
+    w.parameters += [f"unsigned char* w{register}"] * (not is_full)
+    return saved
+
+
+@does(Code.READ)
+def _read(w: Writer, i: int, each: Instruction) -> None:
+    """Let a register hold a row; where there is none, zeros if their shape is given."""
+    series, slot, *shape = each.inputs
+    index, given = w.value(slot).code, w.given[series]
+    if given.kind != "series":
+        raise NotWritten(f"{w.name_of(series)} is no series of rows")
+    is_there = f"{index} >= 0 && {index} < n{series}"
+    is_written = f" && w{series}[{index}]" * given.is_masked
+    _read_row(w, each, f"(long long){index}", is_there, is_written, shape)
+
+
+@does(Code.READ_NESTED)
+def _read_nested(w: Writer, i: int, each: Instruction) -> None:
+    """Let a register hold a row of one run of a loop in a loop."""
+    series, run, slot, *shape = each.inputs
+    number, index, given = w.value(run).code, w.value(slot).code, w.given[series]
+    if given.kind != "nested series":
+        raise NotWritten(f"{w.name_of(series)} is no series of rows of loops")
+    place = f"(t{series}[2 * {number}] + {index})"
+    is_there = f"{number} >= 0 && {number} < m{series} && {index} >= 0 && {place} < t{series}[2 * {number} + 1]"
+    _read_row(w, each, place, is_there, f" && w{series}[{place}]" * given.is_masked, shape)
+
+
+def _read_row(w: Writer, each: Instruction, place: str, is_there: str, is_written: str, shape: list[int]) -> None:
+    """Let a register hold the row at a place; of one that may not be written nobody looks at what it is."""
+    (register,), series = each.outputs, each.inputs[0]
+    given = w.given[series]
+    assert given.dtype is not None
+    row = Value(given.dtype, given.shape, f"(x{series} + {place} * {math.prod(given.shape)})")
+    if shape:
+        _read_or_zeros(w, register, row, is_there + is_written, shape[0])
+        return
+    w.fail_if(f"!({is_there}{'' if each.is_maybe else is_written})")
+    if row.is_element:
+        w.line(f"{w.make(register, ()).code} = {row.code}[0];")
+    else:
+        w.values[register] = row
+
+
+def _read_or_zeros(w: Writer, register: int, row: Value, is_there: str, shape: int) -> None:
+    if tuple(map(int, w.known(shape))) != row.shape:
+        raise NotWritten(f"{w.name_of(register)} has values of several shapes")
+    made = w.make(register, row.shape)
+    w.uses(made, written=True)
+    w.assign(made, f"{is_there} ? {row.code}[{'0' if row.is_element else 'i'}] : {cast(row.dtype, '0')}")

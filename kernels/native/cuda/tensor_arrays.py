@@ -1,0 +1,75 @@
+"""Elements of TensorArrays in kernels of native programs: rows, with notes of who read and wrote them.
+
+Whatever is special (an element that is not there, or is written twice) is left to the step machine.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ..program import Code, Instruction
+from .emitting import does
+from .values import NotWritten, Value
+
+if TYPE_CHECKING:
+    from .writer import Writer
+
+
+@does(Code.GET)
+def _get(w: Writer, i: int, each: Instruction) -> None:
+    """Let a register hold an element."""
+    (handle, slot, count), (register,) = each.inputs, each.outputs
+    given, index, shape = w.given[handle], w.value(slot).code, w.element_shapes.get(handle)
+    if given.dtype is None or given.dtype != w.dtype_of(register) or shape is None:
+        raise NotWritten(f"{each.name} reads what has no shape or another dtype")
+    marks = _marks(w, handle)
+    w.uses(marks, each_own=False)
+    w.fail_if(f"{index} < 0 || {index} >= n{handle}")
+    w.fail_if(f"!(b{handle}[{index}] & 1 || d{handle}[n{handle} + {index}])")
+    if "kept" not in given.kind:
+        w.fail_if(f"d{handle}[{index}]")
+    _mark(w, marks, f"d{handle}[{index}]", each, w.value(count).code)
+    row = Value(given.dtype, shape, "", f"x{handle}")
+    row.code = f"(x{handle} + (long long){index} * {row.size})"
+    if row.is_element:
+        w.uses(row, each_own=False)
+        w.line(f"{w.make(register, ()).code} = {row.code}[0];")
+    else:
+        w.values[register] = row
+
+
+@does(Code.PUT)
+def _put(w: Writer, i: int, each: Instruction) -> None:
+    """Write an element to which nothing was done yet."""
+    handle, slot, source, count = each.inputs
+    value, index, given = w.value(source), w.value(slot).code, w.given[handle]
+    if given.dtype != value.dtype or w.element_shapes.setdefault(handle, value.shape) != value.shape:
+        raise NotWritten(f"{each.name} writes what has another shape or dtype")
+    marks = _marks(w, handle)
+    w.fail_if(f"{index} < 0" + f" || {index} >= n{handle}" * ("growing" not in given.kind))
+    w.lines += [f"if ({index} >= n{handle}) {{", f"state[2] = {handle};", f"LEAVE(NO_ROOM, {i})", "}"]
+    w.uses(marks, each_own=False)
+    w.fail_if(f"!(b{handle}[{index}] & 2) || d{handle}[{index}] || d{handle}[n{handle} + {index}]")
+    _mark(w, marks, f"d{handle}[n{handle} + {index}]", each, w.value(count).code)
+    w.uses(value)
+    w.uses(Value(given.dtype, value.shape, f"x{handle}", f"x{handle}"), each_own=False, written=True)
+    w.each(value.size, [f"x{handle}[(long long){index} * {value.size} + i] = {value.at('i')};"])
+
+
+def _marks(w: Writer, handle: int) -> Value:
+    """Return the notes of what was done to elements."""
+    return Value(np.dtype(np.int64), (1,), f"d{handle}", f"d{handle}")
+
+
+def _mark(w: Writer, marks: Value, place: str, each: Instruction, count: str) -> None:
+    """Note which instruction does it, in which iteration."""
+    same = [
+        k
+        for k, other in enumerate(w.program.instructions)
+        if other.code is each.code and other.inputs[0] == each.inputs[0]
+    ]
+    number = next(k for k, at in enumerate(same) if w.program.instructions[at] is each)
+    w.uses(marks, each_own=False, written=True)
+    w.each(1, [f"{place} = {count} * {len(same)} + {number + 1};"])

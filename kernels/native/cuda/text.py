@@ -1,0 +1,60 @@
+"""The source of a kernel, from what was written of it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from .values import c_type
+
+if TYPE_CHECKING:
+    from .writer import Writer
+
+NAME = "native"
+_HEADER = 3  # words of the state in front of the variables
+
+
+def text_of(w: Writer) -> tuple[str, int]:
+    """Return the source, which wants ``native.cu`` in front, and the number of the kernel's parameters."""
+    used = set(re.findall(r"\ba\d+\b", "\n".join(w.lines)))
+    constants = [f"static __device__ const {text}" for name, text in w.arrays.items() if name in used]
+    functions = [text.replace("NAME", name, 1) for text, name in w.functions.items()]
+    parameters = list(_parameters(w))
+    body = ["{", *_opening(w), "for (;;) {", "switch (pc) {", *w.lines, "}", "}", *_closing(w), "}"]
+    kernel = [f"KERNEL {NAME}({', '.join(parameters)})", *body]
+    return "\n".join([*constants, *functions, *_indented(kernel)]) + "\n", len(parameters)
+
+
+def _parameters(w: Writer) -> Iterator[str]:
+    yield from ("long long* state", "long long budget", "unsigned char* memory")
+    yield from (f"const {c_type(each.dtype)}* c{k}" for k, each in enumerate(w.made.constants))
+    yield from w.parameters
+    yield from (f"{c_type(dtype)}* p{register}" for register, (_, dtype) in w.made.results.items())
+
+
+def _opening(w: Writer) -> Iterator[str]:
+    """Yield what a launch begins with."""
+    yield "int status = SUSPENDED, pc = (int)state[1];"
+    yield from ["bool failed = false;"] * w.may_fail
+    for word, (kind, name) in enumerate(w.variables, _HEADER):
+        yield f"{kind} {name} = *(const {kind}*)(state + {word});"
+    yield from w.pointers
+    yield "__syncthreads();"  # all have read the state before one writes it
+
+
+def _closing(w: Writer) -> Iterator[str]:
+    """Yield what a launch ends with."""
+    yield from ("leave:", "if (threadIdx.x == 0) {", "state[0] = status;", "state[1] = pc;")
+    for word, (kind, name) in enumerate(w.variables, _HEADER):
+        yield f"*({kind}*)(state + {word}) = {name};"
+    yield "}"
+
+
+def _indented(lines: Sequence[str]) -> Iterator[str]:
+    """Yield lines, each as far in as it has open braces before it."""
+    depth = 0
+    for line in lines:
+        depth -= line.startswith("}")
+        yield "    " * (depth - line.endswith(":")) + line
+        depth += line.endswith("{")

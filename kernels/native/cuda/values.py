@@ -1,0 +1,174 @@
+"""What registers of a native program hold while its kernel is written, and where elements of arrays are."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+Shape = tuple[int, ...]
+TYPES = {
+    "?": "bool",
+    "b": "signed char",
+    "B": "unsigned char",
+    "h": "short",
+    "H": "unsigned short",
+    "i": "int",
+    "I": "unsigned",
+    "q": "long long",
+    "Q": "unsigned long long",
+    "f": "float",
+    "d": "double",
+}
+
+
+class NotWritten(Exception):
+    """Why a program can not be written for the arrays of a run."""
+
+
+def has_type(dtype: np.dtype[Any] | None) -> bool:
+    """Say whether elements of a dtype are written in CUDA C here."""
+    return dtype is not None and _char(dtype) in TYPES
+
+
+def c_type(dtype: np.dtype[Any]) -> str:
+    """Return the type of elements of a dtype."""
+    return TYPES[_char(dtype)]
+
+
+def _char(dtype: np.dtype[Any]) -> str:
+    return dtype.char.translate({ord("l"): "q", ord("L"): "Q"})  # long has 8 bytes, as long long
+
+
+def cast(dtype: np.dtype[Any], text: str) -> str:
+    """Return C of a number as one of a dtype."""
+    return f"(({c_type(dtype)})({text}))"
+
+
+def literal(value: Any) -> str:
+    """Return C of an element."""
+    dtype = np.dtype(value.dtype)
+    if dtype.kind == "f":
+        return cast(dtype, _real(float(value)))
+    number = int(value)
+    if dtype.kind != "b" and number == np.iinfo(dtype).min < 0:
+        return cast(dtype, f"{number + 1}LL - 1")
+    suffix = {"u": "ULL", "i": "LL"}.get(dtype.kind, "")
+    return cast(dtype, f"{number}{suffix}")
+
+
+def _real(number: float) -> str:
+    if math.isnan(number):
+        return "infinity() - infinity()"
+    return repr(number) if math.isfinite(number) else f"{'-' * (number < 0)}infinity()"
+
+
+@dataclass(slots=True)
+class Value:
+    """What a register holds.
+
+    Attributes
+    ----------
+    dtype, shape
+        Of the array; one of no dimensions is an element, which each thread has.
+    code : str
+        C of the element, or of where the array begins.
+    memory : str
+        What the array lies in, the same for all that may overlap; "" for what no instruction writes.
+    known : numpy.ndarray or None
+        Its value, if that is the same in all runs of the kernel.
+    """
+
+    dtype: np.dtype[Any]
+    shape: Shape
+    code: str
+    memory: str = ""
+    known: np.ndarray[Any, Any] | None = None
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return math.prod(self.shape)
+
+    @property
+    def is_element(self) -> bool:
+        """Whether it has no dimensions."""
+        return not self.shape
+
+    def at(self, index: str) -> str:
+        """Return C of the element at a place, in the order of memory."""
+        return self.code if self.is_element else f"{self.code}[{index}]"
+
+
+@dataclass(frozen=True, slots=True)
+class Strided:
+    """Elements of an array as an array of another shape has them.
+
+    Attributes
+    ----------
+    shape : tuple of int
+        Of that array.
+    strides : tuple of int
+        From one to the next along each dimension, in elements.
+    offset : str
+        C of where the first one is.
+    """
+
+    shape: Shape
+    strides: tuple[int, ...]
+    offset: str = "0"
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether all elements follow each other from the first on."""
+        return self.offset == "0" and _joined(self.shape, self.strides) in ([], [(math.prod(self.shape), 1)])
+
+    def index(self, i: str) -> str:
+        """Return C of where element `i` is, counted in the order of the array's own."""
+        terms, inner = [self.offset] if self.offset != "0" else [], 1
+        parts = _joined(self.shape, self.strides)
+        for k, (size, stride) in enumerate(reversed(parts), 1):
+            place = i if inner == 1 else f"{i} / {inner}"
+            place = place if k == len(parts) else f"{place} % {size}"
+            if stride:
+                terms.append(place if stride == 1 else f"({place}) * {stride}")
+            inner *= size
+        return " + ".join(reversed(terms)) or "0"
+
+
+def _joined(shape: Sequence[int], strides: Sequence[int]) -> list[tuple[int, int]]:
+    """Return sizes and strides, those of dimensions that can be gone along as one joined."""
+    parts: list[tuple[int, int]] = []
+    for size, stride in zip(shape, strides, strict=True):
+        if size == 1:
+            continue
+        if parts and parts[-1][1] == stride * size:
+            parts[-1] = parts[-1][0] * size, stride
+        else:
+            parts.append((size, stride))
+    return parts
+
+
+def row_strides(shape: Sequence[int]) -> tuple[int, ...]:
+    """Return the strides of an array whose rows follow each other."""
+    return tuple(math.prod(shape[k + 1 :]) for k in range(len(shape)))
+
+
+def broadcast(value: Value, shape: Shape) -> Strided:
+    """Return the elements of a value as those of a shape; NotWritten if it does not broadcast to that."""
+    if joint_shape([value.shape, shape]) != shape:
+        raise NotWritten(f"shape {list(value.shape)} does not go with {list(shape)}")
+    missing = len(shape) - len(value.shape)
+    strides = zip(value.shape, row_strides(value.shape), strict=True)
+    return Strided(shape, (*[0] * missing, *(0 if size == 1 else stride for size, stride in strides)))
+
+
+def joint_shape(shapes: Sequence[Shape]) -> Shape:
+    """Return what shapes broadcast to; NotWritten if they do not go together."""
+    try:
+        return tuple(np.broadcast_shapes(*shapes))
+    except ValueError as error:
+        raise NotWritten(str(error)) from error

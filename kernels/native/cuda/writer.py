@@ -1,0 +1,354 @@
+"""A native program as CUDA C, for arrays of certain shapes: one kernel, run by one block of threads.
+
+Elements of no dimensions are variables that all threads compute alike, so that all go the same way; elements of arrays
+are shared out, number i to thread i modulo their number. Between instructions the threads wait for each other only
+where one may see elements that were another thread's. See docs/design/0028-native-loops-on-cuda.md.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..program import Code, Computation, Instruction, NativeProgram
+from .emitting import find_emitter, find_instruction
+from .text import text_of
+from .values import NotWritten, Shape, Strided, Value, broadcast, c_type, literal
+from .written import Given, Written
+
+MOST_ELEMENTS = 1 << 16  # of an array that a program makes: more are computed faster by all blocks of a device
+_ALIGNMENT = 16  # bytes
+_SMALL = 64  # elements of a constant that stands in the source
+_FEW, _MANY = 256, 1024  # threads of a block, and those for larger arrays
+HEADER = 3  # words of the state in front of the elements: how it ended, where to go on, which series has no room
+
+
+def write(program: NativeProgram, given: Mapping[int, Given]) -> Written:
+    """Return the kernel of a program for what it is given, by register.
+
+    Raises
+    ------
+    NotWritten
+        If an instruction can not be written for the shapes there are.
+    """
+    return Writer(program, given).write()
+
+
+class Writer:
+    """A kernel while it is written.
+
+    Parameters
+    ----------
+    program : NativeProgram
+    given : mapping of int to Given
+
+    Attributes
+    ----------
+    values : dict of int to Value
+        By register.
+    lines : list of str
+        Of the program, to which what writes an instruction adds.
+    parameters : list of str
+        Of the kernel, for what is given and what is saved.
+    pending : dict of str to set of (bool, bool)
+        By memory, how it was seen since the threads last waited: whether it was written, and each by its own thread.
+    branches : set of int
+        Instructions that may be left out.
+    """
+
+    def __init__(self, program: NativeProgram, given: Mapping[int, Given]) -> None:
+        self.program = program
+        self.given = given
+        self.made = Written()
+        self.values: dict[int, Value] = {}
+        self.lines: list[str] = []
+        self.functions: dict[str, str] = {}  # by text, the name of a function of the source
+        self.arrays: dict[str, str] = {}  # by name, constants in the source
+        self.parameters: list[str] = []
+        self.pointers: list[str] = []  # into memory that nobody sees
+        self.variables: list[tuple[str, str]] = []  # types and names of what the state holds
+        self.pending: dict[str, set[tuple[bool, bool]]] = {}
+        self.element_shapes: dict[int, Shape] = {}  # by handle of a TensorArray
+        self.may_fail = False
+        self.widest = 1
+        self.branches = _branches(program.instructions)
+
+    def write(self) -> Written:
+        """Return the kernel."""
+        self._take_inputs()
+        leaders = _leaders(self.program.instructions)
+        for i, each in enumerate(self.program.instructions):
+            if i in leaders:
+                self.begin_block(i)
+            find_instruction(each.code)(self, i, each)
+        self._end(len(self.program.instructions))
+        self.made.words = HEADER + len(self.variables)
+        self.made.element_shapes = self.element_shapes
+        self.made.threads = threads_for(self.widest)
+        self.made.code, self.made.parameters = text_of(self)
+        return self.made
+
+    def _end(self, i: int) -> None:
+        self.begin_block(i)
+        self.check_failures(i)
+        self.line(f"LEAVE(ENDED, {i})")
+
+    # ---- values
+
+    def _take_inputs(self) -> None:
+        """Make values of what comes from outside."""
+        for register, constant in self.program.constants.items():
+            self.values[register] = self.constant(np.asarray(constant))
+        for register in self.program.inputs:
+            self._take(register, self.given[register])
+
+    def _take(self, register: int, given: Given) -> None:
+        """Make a value of one input, and parameters for it."""
+        if given.value is not None:
+            self.values[register] = self.constant(given.value)
+        if given.value is not None or given.dtype is None:
+            return
+        kind, name = c_type(given.dtype), f"x{register}"
+        if given.kind == "element":
+            self.parameters.append(f"{kind} {name}")
+            self.values[register] = Value(given.dtype, (), name)
+        elif given.kind == "array":
+            self.parameters.append(f"const {kind}* {name}")
+            self.values[register] = Value(given.dtype, given.shape, name if given.shape else f"{name}[0]")
+        elif given.kind == "sum":
+            self.parameters.append(f"{kind}* {name}")
+            self.values[register] = Value(given.dtype, given.shape, name, name)
+        elif "series" in given.kind:
+            self._take_series(register, given, f"const {kind}* {name}")
+        else:
+            self._take_elements(register, given, f"{kind}* {name}")
+
+    def _take_series(self, register: int, given: Given, rows: str) -> None:
+        """Make parameters for a series: rows, how many, which are written; where those of a run begin and end."""
+        self.parameters += [rows, f"long long n{register}"]
+        self.parameters += [f"const unsigned char* w{register}"] * given.is_masked
+        if given.kind == "nested series":
+            self.parameters += [f"const long long* t{register}", f"long long m{register}"]
+
+    def _take_elements(self, register: int, given: Given, rows: str) -> None:
+        """Make parameters for a TensorArray: rows, how many, what they were before, and what is done to them."""
+        if "new" not in given.kind:
+            self.element_shapes[register] = given.shape
+        self.parameters += [rows, f"long long n{register}", f"const unsigned char* b{register}"]
+        self.parameters.append(f"long long* d{register}")
+
+    def constant(self, array: np.ndarray[Any, Any]) -> Value:
+        """Return a value that is always the same."""
+        if array.ndim == 0:
+            return Value(array.dtype, (), literal(array[()]), known=array)
+        if 0 < array.size <= _SMALL:
+            name = f"a{len(self.arrays)}"
+            elements = ", ".join(literal(each) for each in array.flat)
+            self.arrays[name] = f"{c_type(array.dtype)} {name}[] = {{{elements}}};"
+        else:
+            name = f"c{len(self.made.constants)}"
+            self.made.constants.append(array)
+        return Value(array.dtype, array.shape, name, known=array)
+
+    def value(self, register: int) -> Value:
+        """Return what a register holds."""
+        return self.values[register]
+
+    def dtype_of(self, register: int) -> np.dtype[Any]:
+        """Return the dtype of a register that holds an array."""
+        dtype = self.program.registers[register][1]
+        assert dtype is not None
+        return dtype
+
+    def known(self, register: int) -> np.ndarray[Any, Any]:
+        """Return what a register holds if that is the same in all runs of the kernel."""
+        found = self.values[register].known
+        if found is None:
+            raise NotWritten(f"{self.name_of(register)} decides on a shape, and changes")
+        return found
+
+    def name_of(self, register: int) -> str:
+        """Return what a register is called."""
+        return self.program.registers[register][0] or f"%{register}"
+
+    def alias(self, register: int, value: Value, shape: Shape) -> None:
+        """Let a register hold the elements of another, in another shape."""
+        if bool(shape) == value.is_element:  # an element becomes an array, or an array an element
+            self.copy(register, value, Strided(shape, (0,) * len(shape)))
+            return
+        known = None if value.known is None else value.known.reshape(shape)
+        self.values[register] = Value(value.dtype, shape, value.code, value.memory, known)
+
+    def make(self, register: int, shape: Shape) -> Value:
+        """Return what a register will hold: a variable, or an array in memory; the same one each time."""
+        found = self.values.get(register)
+        if found is not None:
+            if found.shape != shape:
+                raise NotWritten(f"{self.name_of(register)} changes its shape")
+            return found
+        if math.prod(shape) > MOST_ELEMENTS:
+            raise NotWritten(f"{self.name_of(register)} has {math.prod(shape)} elements")
+        dtype = self.dtype_of(register)
+        self.values[register] = made = self._array(register, dtype, shape) if shape else self._variable(register, dtype)
+        return made
+
+    def _variable(self, register: int, dtype: np.dtype[Any]) -> Value:
+        self.made.elements[register] = self.state(c_type(dtype), f"s{register}")
+        return Value(dtype, (), f"s{register}")
+
+    def _array(self, register: int, dtype: np.dtype[Any], shape: Shape) -> Value:
+        name = f"p{register}"
+        if register in self.program.outputs:
+            self.made.results[register] = shape, dtype
+            return Value(dtype, shape, name, name)
+        return Value(dtype, shape, self.memory(name, dtype, math.prod(shape)), name)
+
+    def memory(self, name: str, dtype: np.dtype[Any], size: int) -> str:
+        """Take memory that nobody sees; return its name."""
+        self.pointers.append(f"{c_type(dtype)}* const {name} = ({c_type(dtype)}*)(memory + {self.made.nbytes});")
+        self.made.nbytes += -(-size * dtype.itemsize // _ALIGNMENT) * _ALIGNMENT
+        return name
+
+    def state(self, kind: str, name: str) -> int:
+        """Declare a variable that is kept between launches; return its word of the state."""
+        self.variables.append((kind, name))
+        return HEADER + len(self.variables) - 1
+
+    # ---- lines
+
+    def line(self, text: str) -> None:
+        """Add a line."""
+        self.lines.append(text)
+
+    def uses(self, value: Value, each_own: bool = True, written: bool = False) -> None:
+        """Note that the next line sees a value, and wait where it would see elements of other threads too early.
+
+        Parameters
+        ----------
+        value : Value
+        each_own : bool
+            Whether thread i sees the elements of which the number is i modulo the number of threads.
+        written : bool
+        """
+        if not value.memory:
+            return
+        before = self.pending.get(value.memory, set())
+        if any((written or was_written) and not (each_own and was_own) for was_written, was_own in before):
+            self.wait()
+        self.pending.setdefault(value.memory, set()).add((written, each_own))
+
+    def wait(self) -> None:
+        """Let all threads come here before one goes on."""
+        self.line("__syncthreads();")
+        self.pending.clear()
+
+    def wait_if_needed(self) -> None:
+        """Let all threads come here, if anything was done to arrays."""
+        if self.pending:
+            self.wait()
+
+    def each(self, count: int, lines: Sequence[str], cost: float = 1.0) -> None:
+        """Add a loop over elements `i`, of which each thread does its own."""
+        self.note_elements(count, cost)
+        self.lines += [f"EACH(i, {count})", *(["{", *lines, "}"] if len(lines) > 1 else [f"    {lines[0]}"])]
+
+    def note_elements(self, count: int, cost: float) -> None:
+        """Note that the next line goes through so many elements."""
+        self.widest = max(self.widest, count)
+        self.made.cost += 3 * cost * -(-count // threads_for(count))
+
+    def map(self, register: int, shape: Shape, expression: str, operands: Sequence[Value]) -> None:
+        """Compute each element of a result from those at the same place of operands, which are broadcast.
+
+        Parameters
+        ----------
+        register : int
+        shape : tuple of int
+        expression : str
+            C with {} for each operand.
+        operands : sequence of Value
+        """
+        views = [broadcast(each, shape) for each in operands]
+        made = self.make(register, shape)
+        for each, view in zip(operands, views, strict=True):
+            self.uses(each, each_own=view.is_plain)
+        self.uses(made, written=True)
+        codes = [each.at(view.index("i")) for each, view in zip(operands, views, strict=True)]
+        self.assign(made, expression.format(*codes))
+
+    def copy(self, register: int, source: Value, view: Strided) -> None:
+        """Copy elements of an array."""
+        made = self.make(register, view.shape)
+        self.uses(source, each_own=view.is_plain and bool(view.shape))
+        self.uses(made, written=True)
+        self.assign(made, source.at(view.index("i")))
+
+    def assign(self, made: Value, text: str) -> None:
+        """Give an element its value, or each element `i` of an array."""
+        if made.is_element:
+            self.line(f"{made.code} = {text};")
+        else:
+            self.each(made.size, [f"{made.code}[i] = {text};"])
+
+    def fail_if(self, condition: str) -> None:
+        """Give up where a condition of elements holds, which is the same for all threads."""
+        self.lines += [f"if ({condition})", "    LEAVE(GAVE_UP, pc)"]
+
+    def fail_later(self) -> str:
+        """Return C by which a thread says that the run is to be given up."""
+        self.may_fail = True
+        return "failed = true"
+
+    def check_failures(self, i: int) -> None:
+        """Give up if a thread found a reason."""
+        if self.may_fail:
+            self.lines += ["if (__syncthreads_or(failed))", f"    LEAVE(GAVE_UP, {i})"]
+            self.pending.clear()
+
+    def function(self, text: str) -> str:
+        """Return the name of a function of the source; `text` has it as ``NAME``."""
+        return self.functions.setdefault(text, f"function_{len(self.functions)}")
+
+    def begin_block(self, i: int) -> None:
+        """Begin what is jumped to, or where a launch may go on."""
+        self.wait_if_needed()
+        self.line(f"case {i}:")
+
+    def compute(self, computation: Computation, each: Instruction) -> None:
+        """Write an operation."""
+        kind = self.dtype_of(each.inputs[0]).kind if each.inputs else ""
+        emit = find_emitter(computation.type, computation.ufunc, kind)
+        if emit is None:
+            raise NotWritten(f"{computation.name} ({computation.type}) has no form in CUDA C")
+        self.made.cost += 100
+        emit(self, computation, [self.value(r) for r in each.inputs], each)
+
+
+def threads_for(widest: int) -> int:
+    """Return how many threads a block has for arrays of up to so many elements: a power of two."""
+    most = _MANY if widest > 16 * _FEW else _FEW
+    return max(32, min(most, 1 << max(0, widest - 1).bit_length()))
+
+
+def _leaders(instructions: Sequence[Instruction]) -> set[int]:
+    """Return the instructions at which a block begins: what is jumped to, what follows a jump, what may want room."""
+    found = {0, *(target for each in instructions for target in each.targets)}
+    for i, each in enumerate(instructions):
+        if each.code in (Code.PUSH, Code.PUT, Code.NEST):
+            found.add(i)
+        if each.targets:
+            found.add(i + 1)
+    return found - {len(instructions)}
+
+
+def _branches(instructions: Sequence[Instruction]) -> set[int]:
+    """Return the instructions that are in a branch, and so may be left out."""
+    found: set[int] = set()
+    for i, each in enumerate(instructions):
+        if each.code is Code.SELECT:
+            (join,) = instructions[each.targets[1] - 1].targets
+            found.update(range(i + 1, join))
+    return found
