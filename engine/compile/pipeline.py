@@ -31,6 +31,7 @@ from .loops.release import release_saved
 from .loops.slice_matmul import narrow_products
 from .loops.weight_gradients import batch_products
 from .lower.lowering import lower
+from .native.cluster import cluster
 from .native.wrap import run_natively
 from .order_effects import order_effects
 from .partial_run import to_partial_run
@@ -128,8 +129,9 @@ PIPELINE: tuple[Pass, ...] = (
     # Saved values: how long they stay, and whether they may leave the device.
     _structured("release", release_saved, "release"),
     _structured("mark_swappable", mark_swapped),
-    # Loops as native programs, where one CPU computes all.
+    # Loops, and what else is connected, as native programs, where one CPU computes all.
     Pass("straight", lambda p, t: run_natively(p, t.settings), "structured", "straight", _is_plain, about_loops=True),
+    Pass("cluster", lambda p, t: cluster(p, t.settings), "structured", "cluster", _is_plain),
     # Primitives, on devices.
     Pass("lower", lambda p, _: lower(p), "lowered"),
     Pass("place", place_step, "lowered"),

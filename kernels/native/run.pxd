@@ -108,6 +108,7 @@ cdef class Run:
     cdef Team team  # which shares its long works
     cdef bint is_shared  # whether there are any
     cdef bint is_long  # a step may keep an event loop waiting
+    cdef double cost  # nanoseconds that what kernels have left should take, each of it once
     cdef Step* steps
     cdef int num_steps
     cdef int capacity
