@@ -171,37 +171,42 @@ async def test_iterations_overlap_as_they_did(graph):
 
 
 async def test_a_loop_whose_variable_is_awaited(graph):
-    """What the counter decides is computed while the iteration before waits."""
+    """What the counter decides is done while the iteration before waits: here it waits for all iterations to do it."""
     steps, begun, now = 4, [], asyncio.Event()
 
-    async def early(i):
-        begun.append(int(i))
+    async def early(value):
+        begun.append(value)
         if len(begun) == steps:
             now.set()
+        return value
 
     async def wait(value):
         await now.wait()
-        return value + 1.0
+        return value
 
     x = tg.placeholder("float64", [])
 
     def body(i, y):
         k = chain(tg.cast(i, "float64") * x)
-        seen = tg.py_function(early, [i + tg.cast(k * 0.0, "int32")], [], stateful=False)
-        with tg.control_dependencies([seen]):
-            z = tg.identity(y)
-        return i + 1, tg.py_function(wait, [chain(z) + k], "float64", output_shapes=[], stateful=False)
+        seen = tg.py_function(early, [k], "float64", output_shapes=[], stateful=False)
+        late = tg.py_function(wait, [chain(y) + k], "float64", output_shapes=[], stateful=False)
+        return i + 1, late + seen
 
     y = tg.while_loop(lambda i, _: i < steps, body, [0, tg.constant(0.0, "float64")], parallel_iterations=steps)[1]
-    async with tg.Session(graph, settings=PLAIN) as session:
-        async with asyncio.timeout(UNTIL):
+    for settings in (OFF, PLAIN):
+        begun.clear()
+        now.clear()
+        async with tg.Session(graph, settings=settings) as session, asyncio.timeout(UNTIL):
             await session.run(y, {x: 0.5})
-        assert sorted(begun) == [0, 1, 2, 3]
+            assert len(session.report().clusters) == (2 if settings.cluster else 0)
 
 
 async def test_two_operations_that_meet_outside(graph):
-    """One waits for what the other sends; were the work in front of both one cluster, neither would begin."""
+    """One waits for what the other sends; were the work behind both one cluster, the other would never begin."""
     queue = asyncio.Queue()
+
+    async def same(value):
+        return value
 
     async def receive(value):
         return value + await queue.get()
@@ -210,16 +215,18 @@ async def test_two_operations_that_meet_outside(graph):
         await queue.put(np.float64(value.sum()))
         return value
 
+    def call(function, value):
+        return tg.py_function(function, [value], "float64", output_shapes=[3], stateful=False)
+
     x = tg.placeholder("float64", [3])
-    received = tg.py_function(receive, [x], "float64", output_shapes=[3], stateful=False)
-    sent = tg.py_function(send, [chain(x)], "float64", output_shapes=[3], stateful=False)
-    y = chain(chain(received) + chain(x, start=1) * sent)
+    given = chain(call(same, x))
+    fetches = [chain(call(receive, x)) + given, call(send, given)]
     async with tg.Session(graph, settings=PLAIN) as session:
         async with asyncio.timeout(UNTIL):
-            found = [await session.run(y, {x: np.ones(3)}) for _ in range(2)]
-        assert len(session.report().clusters) >= 2
+            found = [await session.run(fetches, {x: np.ones(3)}) for _ in range(2)]
+        assert len(session.report().clusters) == 2
     async with tg.Session(graph, settings=OFF) as session:
-        np.testing.assert_array_equal(found, [await session.run(y, {x: np.ones(3)})] * 2)
+        np.testing.assert_array_equal(found, [await session.run(fetches, {x: np.ones(3)})] * 2)
 
 
 async def test_concurrent_steps(graph):
