@@ -21,11 +21,12 @@ from tagflow.kernels.native.compiling cimport use_code
 from tagflow.kernels.native.giving_up cimport give_up
 from tagflow.kernels.native.moving cimport is_unboxed
 from tagflow.kernels.native.recording cimport record
-from tagflow.kernels.native.run cimport DONE, LONG_STEP, SUSPENDED, Register, Run, go
+from tagflow.kernels.native.run cimport DONE, LONG_STEP, Register, Run, go, go_through
 
 cnp.import_array()
 
 cdef enum:
+    TIMED = 16  # of so many runs one is timed
     MOST_KEPT = 8  # runs of a program, so many shapes at most
 
 
@@ -56,9 +57,7 @@ cdef int run_cluster(
         if run.reason is not None:
             return give_up(program, node, run.reason)
     _copy_in(run, inputs)
-    run.execution.at, run.execution.status = 0, SUSPENDED
-    use_code(run)
-    go(&run.execution, LONG_STEP)
+    _go(run)
     if run.execution.status != DONE:
         return give_up(program, node, "an operation wants to raise an error, or its Python kernel")
     program.misses, program.reason, program.runs = 0, None, program.runs + 1
@@ -66,6 +65,19 @@ cdef int run_cluster(
     _copy_out(run, table, node, live, outputs)
     _put_back(kept, run)
     return 1
+
+
+cdef int _go(Run run) except -1:
+    """Run the steps; of some runs the time is taken, so that a program that took long is compiled."""
+    if run.uses % TIMED:
+        go_through(&run.execution)
+    else:
+        use_code(run)
+        run.execution.at = 0
+        go(&run.execution, LONG_STEP)
+        run.execution.spent *= TIMED
+    run.uses += 1
+    return 0
 
 
 cdef Run _record(CompiledProgram program, const Value* inputs):

@@ -11,7 +11,7 @@ from ...ir.region import Region
 from ...ir.structured import saved_outputs
 from ...ir.tensor import Tensor
 from ...ir.traits import Role
-from ...kernels.native.program import MOST_BYTES
+from ...kernels.native.program import MOST_BYTES, Computation
 from .choice import is_choice
 from .eligible import NotNative, check_dtype, check_handles, computation_of, may_be_dead
 
@@ -36,14 +36,14 @@ class Candidates:
     found : set of Operation
     reasons : dict of Operation to str
         Why others are none, but for those that compute nothing, and loops, which say so themselves.
-    reads : dict of Operation to list of Operation
-        What candidates, and operations in them, must know the values of before they can say what they will do.
+    computations : dict of Operation to Computation
+        Of candidates, and of operations in them.
     """
 
     def __init__(self, settings: Settings, liveness: Liveness, pinned: set[Operation]) -> None:
         self.found: set[Operation] = set()
         self.reasons: dict[Operation, str] = {}
-        self.reads: dict[Operation, list[Operation]] = {}
+        self.computations: dict[Operation, Computation] = {}
         self._settings = settings
         self._liveness = liveness
         self._pinned = pinned
@@ -69,6 +69,11 @@ class Candidates:
         self.found.discard(op)
         self.reasons[op] = reason
 
+    def reads(self, op: Operation) -> Iterator[Operation]:
+        """Yield what a candidate must know the values of before it can say what it will do."""
+        found = self.computations.get(op)
+        yield from (op.inputs[k].op for k in (() if found is None else found.reads))
+
     def _check(self, op: Operation) -> None:
         """Refuse what can not be in a cluster."""
         if op.control_inputs or op in self._pinned:
@@ -80,7 +85,7 @@ class Candidates:
         elif op.role is Role.IDENTITY:
             _check_values(op)
         else:
-            self.reads[op] = [op.inputs[k].op for k in computation_of(op, self._settings).reads]
+            self.computations[op] = computation_of(op, self._settings)
             _check_values(op)
 
     def _check_branches(self, op: Operation) -> None:

@@ -33,11 +33,12 @@ from .translate import translate_cluster
 from .waiting import Waiting
 
 MOST = 150  # operations of a cluster: LLVM compiles no more steps
+MOST_MOVED = 0.5  # values that a cluster takes and gives, for each operation: to copy one costs what two tokens do
 FEWEST = 8  # that compute: fewer cost less than a program whose inputs and results are copied
 _MOST_ROUNDS = 4  # in which operations of a region are left out since what they look at is in no cluster with them
 _TOO_FEW = f"is one of fewer than {FEWEST} that belong together"
 _UNEVEN = "waits for what only one of its branches uses"
-_TOO_LITTLE = "is one of some that take and give more values than they compute"
+_TOO_LITTLE = "is one of some that compute too little for what they take and give"
 
 
 def cluster(program: Program, settings: Settings) -> Program:
@@ -120,7 +121,7 @@ class _Clusters:
         known: set[Operation] = set()
         for op in group:
             inside = [op, *(inner for region in op.regions for inner in region.walk())]
-            reads = [source for each in inside for source in self.candidates.reads.get(each, ())]
+            reads = [source for each in inside for source in self.candidates.reads(each)]
             if not all(source.is_constant or source in known for source in reads):
                 yield op
             elif op.definition.shape_only or all(t.op.is_constant or t.op in known for t in op.inputs):
@@ -136,11 +137,12 @@ class _Clusters:
         """Yield a cluster with the choice between it and a program, if there is a program."""
         results = self._wanted(group)
         try:
-            program, inputs = translate_cluster(group, results, self.settings)
+            program, inputs = translate_cluster(group, results, self.settings, self.candidates.computations)
         except NotNative as reason:
             self.candidates.reasons.update(dict.fromkeys(group, f"belongs to {reason}"))
             return
-        if not results or not 0 < len(inputs) + len(results) <= sum(map(_weight, group)):
+        moved = len(inputs) + len(results)
+        if not inputs or not results or moved > MOST_MOVED * sum(map(_weight, group)):
             self.candidates.reasons.update(dict.fromkeys(group, _TOO_LITTLE))
             return
         cond = choose(group[-1], program.name, results, program, inputs, dead_silent=True)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib.util import find_spec
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from ...ir.region import Region
 from ...ir.structured import num_results, saved_outputs
 from ...ir.tensor import Tensor
 from ...ir.traits import Role
-from ...kernels.native.program import Code, Instruction, NativeProgram
+from ...kernels.native.program import Code, Computation, Instruction, NativeProgram
 from .eligible import HANDLES, NotNative, check_dtype, computation_of, may_be_dead
 
 _OUTSIDE = -2  # the loop of registers that are not made anew
@@ -37,20 +38,31 @@ def translate(op: Operation, settings: Settings) -> tuple[NativeProgram, list[Te
 
 
 def translate_cluster(
-    operations: Sequence[Operation], results: Sequence[Tensor], settings: Settings
+    operations: Sequence[Operation],
+    results: Sequence[Tensor],
+    settings: Settings,
+    computations: Mapping[Operation, Computation],
 ) -> tuple[NativeProgram, list[Tensor]]:
     """Return the program of operations of one region, in order, that gives some of their results, and what it takes.
+
+    `computations` are those of the operations, and of what is in them.
 
     Raises
     ------
     NotNative
         If one of them can not be part of it.
     """
-    return _Translator(operations, settings).whole_cluster(results)
+    return _Translator(operations, settings, computations).whole_cluster(results)
 
 
 class _Translator:
-    def __init__(self, operations: Sequence[Operation], settings: Settings) -> None:
+    def __init__(
+        self,
+        operations: Sequence[Operation],
+        settings: Settings,
+        computations: Mapping[Operation, Computation] = MappingProxyType({}),
+    ) -> None:
+        self.computations = computations  # of operations, as far as they are known
         self.operations = operations
         self.op = operations[-1]  # the loop, or the last of a cluster
         self.made = {t for op in operations for t in op.outputs}
@@ -205,7 +217,7 @@ class _Translator:
 
     def compute(self, op: Operation) -> None:
         """Translate an operation that computes."""
-        computation = computation_of(op, self.settings)
+        computation = self.computations.get(op) or computation_of(op, self.settings)
         inputs = self.values(op.inputs)
         outputs = [self.new(t.dtype, t.op.name if len(op.outputs) == 1 else t.name, op) for t in op.outputs]
         self.add(Code.COMPUTE, inputs, outputs, computation=computation)
