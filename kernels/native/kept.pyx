@@ -26,6 +26,9 @@ from tagflow.kernels.native.run cimport DONE, LONG_STEP, Register, Run, go, go_t
 cnp.import_array()
 
 cdef enum:
+    COST = 16  # runs after which recording one has paid
+    FIRST_CREDIT = 4 * COST
+    MOST_CREDIT = 16 * COST
     TIMED = 16  # of so many runs one is timed
     MOST_KEPT = 8  # runs of a program, so many shapes at most
 
@@ -37,33 +40,40 @@ cdef class KeptRuns:
     """
 
     def __cinit__(self):
-        self.idle = []
+        self.idle, self.credit = [], FIRST_CREDIT
 
 
 cdef int run_cluster(
         const Table* table, const Node* node, Value* inputs, Counters* live, Value* outputs, Work* work) except -1:
-    """Run a cluster at once.
-
-    Gives true and the results; 0, with nothing done, if the program does not go with the inputs, or gave up.
-    """
+    """Run a cluster at once; give true and the results, or false if it does not go with the inputs, or gave up."""
     cdef CompiledProgram program = <CompiledProgram><void*>node.params[0]
     cdef KeptRuns kept = <KeptRuns><void*>node.params[1]
     cdef Run run = _take(kept, program, inputs)
     if run is None:
-        if program.skips:
-            program.skips -= 1
-            return 0
+        if not _may_record(kept, program):
+            return _refuse(node, outputs)
         run = _record(program, inputs)
         if run.reason is not None:
-            return give_up(program, node, run.reason)
+            give_up(program, node, run.reason)
+            return _refuse(node, outputs)
     _copy_in(run, inputs)
     _go(run)
     if run.execution.status != DONE:
-        return give_up(program, node, "an operation wants to raise an error, or its Python kernel")
+        give_up(program, node, "an operation wants to raise an error, or its Python kernel")
+        return _refuse(node, outputs)
     program.misses, program.reason, program.runs = 0, None, program.runs + 1
     outputs[0] = scalar(1)
     _copy_out(run, table, node, live, outputs)
     _put_back(kept, run)
+    kept.credit = min(kept.credit + 1, MOST_CREDIT)
+    return 1
+
+
+cdef int _refuse(const Node* node, Value* outputs) noexcept:
+    """Say that the operations are to be run; nobody looks at the results."""
+    cdef int i
+    for i in range(node.num_outputs):
+        outputs[i] = scalar(0)
     return 1
 
 
@@ -78,6 +88,19 @@ cdef int _go(Run run) except -1:
         run.execution.spent *= TIMED
     run.uses += 1
     return 0
+
+
+cdef bint _may_record(KeptRuns kept, CompiledProgram program) except -1:
+    """Say whether to record a run: not where that gave up lately, nor where shapes are others each time."""
+    if program.skips:
+        program.skips -= 1
+        return False
+    if kept.credit < COST:
+        kept.credit += 1
+        program.reason = "its inputs have other shapes almost each time"
+        return False
+    kept.credit -= COST
+    return True
 
 
 cdef Run _record(CompiledProgram program, const Value* inputs):

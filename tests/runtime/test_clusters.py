@@ -81,6 +81,21 @@ async def test_many_shapes_and_then_the_first_again(graph):
         assert session.report().clusters[0].runs == 1
 
 
+async def test_shapes_that_are_others_each_time_are_not_recorded(graph):
+    x = tg.placeholder("float64", [None])
+    y = chain(x)
+    async with tg.Session(graph, settings=replace(PLAIN, specialize=0)) as session:
+        native = []
+        for size in range(1, 100):
+            await session.run(y, {x: np.ones(size)})
+            native.append(session.report().clusters[0].runs)
+        assert session.report().clusters[0].not_native == "its inputs have other shapes almost each time"
+        assert 4 <= sum(native) < 15
+        for _ in range(20):
+            await session.run(y, {x: np.ones(50)})
+        assert session.report().clusters[0].runs == 1
+
+
 async def test_results_are_nobody_elses(graph):
     x = tg.placeholder("float64", [3])
     fetches = [chain(x), tg.identity(x), tg.reshape(chain(x, 9, 1), [3, 1])]

@@ -10,7 +10,7 @@ See docs/design/0029-clusters.md.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -108,13 +108,13 @@ class _Clusters:
         for _ in range(_MOST_ROUNDS):
             members = self.candidates.found.intersection(region.operations) - self.waiting.uneven
             groups = _Sets(region, members, self.captured, self.waiting, self.apart).parts()
-            unknown = [op for group in groups for op in self._looking(group)]
-            if not unknown:
-                return [group for group in groups if self._is_large_enough(group)]
-            for op in unknown:
+            looking = [op for group in groups for op in self._looking(group)]
+            if not looking:
+                break
+            for op in looking:
                 self.candidates.drop(op, "looks at a value that may be another one each time")
             self.waiting.region(region)
-        return []
+        return [group for group in groups if self._is_large_enough(group) and self.candidates.found.issuperset(group)]
 
     def _looking(self, group: Iterable[Operation]) -> Iterator[Operation]:
         """Yield the operations of a set that look at values which do not only depend on shapes."""
@@ -124,7 +124,7 @@ class _Clusters:
             reads = [source for each in inside for source in self.candidates.reads(each)]
             if not all(source.is_constant or source in known for source in reads):
                 yield op
-            elif op.definition.shape_only or all(t.op.is_constant or t.op in known for t in op.inputs):
+            elif op.definition.shape_only or (not op.regions and _are_known(op.inputs, known)):
                 known.add(op)
 
     def _is_large_enough(self, group: list[Operation]) -> bool:
@@ -216,6 +216,10 @@ class _Sets(ConnectedSets):
 
     def reads(self, op: Operation) -> Iterable[Operation]:
         return (t.op for t in op.inputs) if not op.regions else self.sources(op)
+
+
+def _are_known(tensors: Iterable[Tensor], known: Container[Operation]) -> bool:
+    return all(t.op.is_constant or t.op in known for t in tensors)
 
 
 def _used(op: Operation) -> list[Tensor]:

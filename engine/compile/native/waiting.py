@@ -48,9 +48,7 @@ class Waiting:
         self.uneven: set[Operation] = set()
         self._captured = captured
         self._may_cluster = may_cluster
-        self._is_trial = (
-            False  # each variable of a loop is taken for a source, so that no Cond can be told to be uneven
-        )
+        self._is_trial = False  # each variable of a loop is taken for a source, and no Cond is told to be uneven
         self._behind: dict[Operation, Sources] = {}  # by source, what it waits for
 
     def region(self, region: Region) -> None:
