@@ -216,7 +216,7 @@ from .runtime.observe.watch import Watch
 from .runtime.session import Session
 from .runtime.steps.outcomes import StepRecord
 from .runtime.steps.partial_run import PartialRun
-from .runtime.steps.report import LoopReport, Report
+from .runtime.steps.report import ClusterReport, LoopReport, Report
 from .runtime.steps.step import Step
 from .runtime.steps.stream import StepStream
 from .runtime.steps.tensor_handle import TensorHandle
@@ -233,6 +233,7 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "Assert",
     "BranchMismatchError",
     "CheckpointError",
+    "ClusterReport",
     "DType",
     "DeadFetchError",
     "DeviceAttributes",

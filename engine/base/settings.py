@@ -73,6 +73,8 @@ class Settings:
         Let go of a saved value when a backward loop has read it; off, when none of that loop's values are needed.
     straight : bool
         Run loops of operations that only compute as native programs, without a token for each value of each iteration.
+    cluster : bool
+        Run connected operations that only compute, outside of such loops, as native programs.
     llvm : bool
         Compile native programs that run long, where LLVM is installed (``pip install tagflow[jit]``).
     llvm_seconds : float
@@ -132,6 +134,7 @@ class Settings:
     fuse: bool = True
     release: bool = True
     straight: bool = True
+    cluster: bool = True
     llvm: bool = True
     llvm_seconds: float = 0.01
     coalesce_dead_signals: bool = True
@@ -194,6 +197,7 @@ FAST_PATHS: dict[str, Any] = {
     "fuse": False,
     "release": False,
     "straight": False,
+    "cluster": False,
     "llvm": False,
     "coalesce_dead_signals": False,
     "native": False,

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Mapping, Sequence
 
 _HERE = re.compile(r"(?:/job:localhost)?(?:/replica:0)?(?:/task:0)?/device:([A-Z]+):(\d+)")
+_NAMED = 3  # things of many that are named
 _LONGEST = 120  # characters of a line of source
 
 
@@ -34,3 +36,31 @@ def short_device(name: object) -> str:
 def shortened(line: str) -> str:
     """Return a line of source, cut where it is very long."""
     return line if len(line) <= _LONGEST else line[: _LONGEST - 3] + "..."
+
+
+def by_reason(reasons: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
+    """Return which things have each reason, by the reason.
+
+    Examples
+    --------
+    >>> by_reason({"a": "is late", "b": "is lost", "c": "is late"})
+    {'is late': ('a', 'c'), 'is lost': ('b',)}
+    """
+    found: dict[str, list[str]] = {}
+    for name, reason in reasons.items():
+        found.setdefault(reason, []).append(name)
+    return {reason: tuple(names) for reason, names in found.items()}
+
+
+def sentences(reasons: Mapping[str, Sequence[str]]) -> Iterator[str]:
+    """Yield for each reason which things have it, a few of them by name.
+
+    Examples
+    --------
+    >>> list(sentences({"is late": "abcde", "is lost": "f"}))
+    ['a, b, c and 2 more, each of which is late', 'f is lost']
+    """
+    for reason, names in reasons.items():
+        first, more = ", ".join(names[:_NAMED]), len(names) - _NAMED
+        subject = f"{first} and {more} more" if more > 0 else first
+        yield f"{subject}, each of which {reason}" if len(names) > 1 else f"{subject} {reason}"

@@ -31,6 +31,7 @@ from .loops.release import release_saved
 from .loops.slice_matmul import narrow_products
 from .loops.weight_gradients import batch_products
 from .lower.lowering import lower
+from .native.cluster import cluster
 from .native.rules import ON_CPU, ON_CUDA
 from .native.wrap import run_natively
 from .order_effects import order_effects
@@ -103,6 +104,11 @@ def _is_plain(target: Target) -> bool:
     return plain and not target.observed and target.settings.native and target.settings.loops
 
 
+def _is_one_cpu(target: Target) -> bool:
+    """Whether all runs on one CPU whose memory has no limit, by kernels in C that nobody looks at."""
+    return _is_plain(target) and not any(device.compiles_cuda for device in target.devices)
+
+
 def _straight(program: Program, target: Target) -> Program:
     """Put native programs in front of loops, for the device there is."""
     on_cuda = any(device.compiles_cuda for device in target.devices)
@@ -137,8 +143,9 @@ PIPELINE: tuple[Pass, ...] = (
     # Saved values: how long they stay, and whether they may leave the device.
     _structured("release", release_saved, "release"),
     _structured("mark_swappable", mark_swapped),
-    # Loops as native programs, where one device computes all.
+    # Loops, and what else is connected, as native programs, where one device computes all.
     Pass("straight", _straight, "structured", "straight", _is_plain, about_loops=True),
+    Pass("cluster", lambda p, t: cluster(p, t.settings), "structured", "cluster", _is_one_cpu),
     # Primitives, on devices.
     Pass("lower", lambda p, _: lower(p), "lowered"),
     Pass("place", place_step, "lowered"),

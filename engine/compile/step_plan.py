@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from ..base.device_names import DeviceSpec
 from ..base.settings import Settings
@@ -56,11 +56,14 @@ class StepPlan:
         One for each device that has something to do.
     channels : tuple of Channel
         Between the devices.
+    not_clustered : mapping of str to str
+        Why operations are in no native program, by name and type.
     """
 
     plan: Plan
     devices: tuple[DevicePlan, ...]
     channels: tuple[Channel, ...]
+    not_clustered: Mapping[str, str] = field(default_factory=dict)
 
 
 def plan_step(partitioned: Partitioned, target: Target) -> StepPlan:
@@ -76,7 +79,8 @@ def plan_step(partitioned: Partitioned, target: Target) -> StepPlan:
         device, program = next(iter(partitioned.programs.items()), (_first(target), partitioned.whole))
         plan = whole if program is partitioned.whole else _plan(program, device, target)
         feeds, fetches = range(whole.num_feeds), range(whole.num_fetches)
-        return StepPlan(whole, (_device_plan(plan, device, feeds, fetches, target),), ())
+        only = _device_plan(plan, device, feeds, fetches, target)
+        return StepPlan(whole, (only,), (), partitioned.whole.not_clustered)
     devices = [
         _device_plan(
             replace(_plan(program, device, target), device=str(device)),
@@ -87,7 +91,7 @@ def plan_step(partitioned: Partitioned, target: Target) -> StepPlan:
         )
         for device, program in partitioned.programs.items()
     ]
-    return StepPlan(whole, tuple(devices), tuple(partitioned.channels))
+    return StepPlan(whole, tuple(devices), tuple(partitioned.channels), partitioned.whole.not_clustered)
 
 
 def _first(target: Target) -> DeviceSpec:

@@ -27,10 +27,34 @@ def dying_apart(program: Program) -> dict[Operation, Predicate]:
 
     All others of a region are alive and dead together.
     """
-    if not any(op.role in FLOW or op.is_cond or is_unsure(op) for op in program.graph.root.walk()):
-        return {}
-    walk = _walk(program)
-    return {op: predicate for op, predicate in walk.runs.items() if walk.may_differ(op)}
+    return Liveness(program).apart
+
+
+class Liveness:
+    """When operations and tensors of a program are alive.
+
+    Attributes
+    ----------
+    apart : dict of Operation to Predicate
+        As of :func:`dying_apart`.
+    """
+
+    def __init__(self, program: Program) -> None:
+        operations = program.graph.root.walk()
+        may_die = any(op.role in FLOW or op.is_cond or is_unsure(op) for op in operations)
+        self._walk = _walk(program) if may_die else None
+        self.apart: dict[Operation, Predicate] = {}
+        if self._walk is not None:
+            runs = self._walk.runs
+            self.apart = {op: predicate for op, predicate in runs.items() if self._walk.may_differ(op)}
+
+    def is_alive_with(self, tensor: Tensor, op: Operation) -> bool:
+        """Whether a tensor is alive whenever an operation that may use it runs."""
+        return self._walk is None or self._walk.implies(self._walk.runs[op], tensor)
+
+    def is_alive_in(self, region: Region, tensor: Tensor) -> bool:
+        """Whether a tensor is alive whenever a region runs that may use it."""
+        return self._walk is None or self._walk.implies(self._walk.contexts[region], tensor)
 
 
 def loops_are_regular(program: Program) -> bool:
@@ -115,6 +139,10 @@ class _Walk:
     def may_differ(self, op: Operation) -> bool:
         """Whether an operation may be dead though its region runs."""
         return self.runs[op] is not self.contexts[op.region]
+
+    def implies(self, predicate: Predicate, tensor: Tensor) -> bool:
+        """Whether a tensor is alive whenever a predicate holds."""
+        return self.predicates.all_of([predicate, self.of[tensor]]) is predicate
 
     def _note(self, op: Operation, predicate: Predicate) -> None:
         self.of.update(dict.fromkeys([op, *op.outputs], predicate))

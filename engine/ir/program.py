@@ -6,8 +6,8 @@ prunes: operations, branch results, loop variables and saved values that nothing
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from ..base.errors import GraphError
@@ -38,6 +38,8 @@ class Program:
     watched : sequence of Tensor
         Tensors whose values are shown as they are computed, where their branch or loop is needed. The first copy
         has a Watch for each among its targets.
+    not_clustered : mapping of str to str
+        Why operations are in no native program, by name and type; known behind the pass that makes these.
     """
 
     graph: Graph
@@ -45,6 +47,7 @@ class Program:
     fetches: Sequence[Tensor]
     targets: Sequence[Operation] = ()
     watched: Sequence[Tensor] = ()
+    not_clustered: Mapping[str, str] = field(default_factory=dict)
 
 
 def copy_program(program: Program, transform: Transform | None = None) -> Program:

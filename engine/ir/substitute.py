@@ -36,7 +36,18 @@ def substitute(program: Program, moved: dict[Tensor, Tensor]) -> None:
     """Use other tensors instead of those that are keys of `moved`, everywhere in the program."""
     if not moved:
         return
-    for op in list(_that_may_see(_around(moved))):
+    _replace(list(_that_may_see(_around(moved))), moved)
+    program.fetches = [moved.get(t, t) for t in program.fetches]
+
+
+def substitute_in(region: Region, moved: dict[Tensor, Tensor]) -> None:
+    """Use other tensors instead of those that are keys of `moved` in a region and all inside it."""
+    _replace(list(region.walk()), moved)
+    region.results = [moved.get(t, t) for t in region.results]
+
+
+def _replace(operations: Iterable[Operation], moved: dict[Tensor, Tensor]) -> None:
+    for op in operations:
         op.replace_inputs(moved)
         for region in op.regions:
             region.results = [moved.get(t, t) for t in region.results]
@@ -45,7 +56,6 @@ def substitute(program: Program, moved: dict[Tensor, Tensor]) -> None:
                 replace(e, value=moved.get(e.value, e.value), index=moved.get(e.index, e.index))  # type: ignore[arg-type]
                 for e in saved_outputs(op)
             ]
-    program.fetches = [moved.get(t, t) for t in program.fetches]
 
 
 def _that_may_see(region: Region) -> Iterator[Operation]:

@@ -37,7 +37,8 @@ cdef enum NodeFlag:
     STATEFUL = 2  # the kernel takes the instance as first argument
     AT_ONCE = 4  # taken from the stack, before the ready queue: everything but a live KERNEL
     LAST = 8  # a SERIES_READ that is the only one of its slot
-    DEAD_SILENT = 16  # a SEND that says nothing when it is dead; its RECV, which then waits for its leader only
+    DEAD_SILENT = 16  # a SEND that says nothing when it is dead; its RECV, which then waits for its leader only; a SWITCH
+                      # that says nothing to its output 0 when it chooses the other
     SWAPPABLE = 32  # a SERIES_PUSH of a loop whose saved values may leave the device's memory
     HOST_BACKED = 64  # one whose saved values may where they are rows that lie in host memory anyway
     DETACHED = 128  # a KERNEL that does nothing but compute, so that any thread may call its Python kernel

@@ -1,6 +1,6 @@
 """A NativeProgram in C."""
 
-from libc.stdint cimport uint16_t, uint64_t
+from libc.stdint cimport int64_t, uint16_t, uint64_t
 
 from tagflow.kernels.core.arena cimport Arena
 from tagflow.kernels.core.table cimport Node, Table
@@ -51,9 +51,11 @@ cdef class CompiledProgram:
     cdef int num_outputs
     cdef int* inputs
     cdef int* outputs
+    cdef bint is_cluster  # its runs are kept for other inputs
     cdef list dtypes  # owns Type.descr
     cdef list kept  # what the kernels need
     cdef readonly str reason  # why the last run was left to the step machine, or None
+    cdef readonly int64_t runs  # of a cluster, since they were counted anew
     cdef int misses  # runs, one after the other, that could not be recorded, or gave up
     cdef int skips  # runs that are not tried, after such
     cdef double spent  # nanoseconds that runs took

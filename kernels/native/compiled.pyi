@@ -16,6 +16,10 @@ class CompiledProgram:
         """How often each loop ran, by name, and the iterations that it began, the last ones being a predicate only."""
 
     @property
+    def runs(self) -> int:
+        """How often it ran, of a cluster."""
+
+    @property
     def reason(self) -> str | None:
         """Why the last run was left to the step machine."""
 

@@ -37,6 +37,7 @@ cdef class CompiledProgram:
         self.num_cells = 2 * self.num_registers + sum([len(each.inputs) for each in program.instructions])
         self.num_instructions = len(program.instructions)
         self.num_inputs, self.num_outputs = len(program.inputs), len(program.outputs)
+        self.is_cluster = program.is_cluster
         self.inputs = _integers(self.arena, program.inputs)
         self.outputs = _integers(self.arena, program.outputs)
         _build_types(self)
@@ -47,8 +48,9 @@ cdef class CompiledProgram:
             _build_instruction(self, i)
 
     def forget_counts(self):
-        """Count the loops anew."""
+        """Count the loops, or the runs of a cluster, anew."""
         self.counted.clear()
+        self.runs = 0
 
     @property
     def counts(self):

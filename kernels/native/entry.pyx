@@ -4,8 +4,6 @@ from cpython.object cimport PyObject
 from libc.stdint cimport int64_t, uint64_t
 from libc.string cimport memcpy
 
-import logging
-
 from tagflow.kernels.native.program import NativeProgram
 
 from tagflow.kernels.core.cost cimport Py_CLEAR, keep, leave
@@ -14,6 +12,8 @@ from tagflow.kernels.core.values cimport Counters, Value, hold, scalar
 from tagflow.kernels.cpu.registry cimport register
 from tagflow.kernels.native.compiled cimport CompiledProgram
 from tagflow.kernels.native.compiling cimport use_code
+from tagflow.kernels.native.giving_up cimport give_up
+from tagflow.kernels.native.kept cimport KeptRuns, run_cluster
 from tagflow.kernels.native.nesting cimport close_nests
 from tagflow.kernels.native.recording cimport record
 from tagflow.kernels.native.run cimport DONE, GAVE_UP, NO_ROOM, SUSPENDED, Execution, Register, Run, go
@@ -28,11 +28,7 @@ cdef int64_t LONGEST = 50000000  # nanoseconds that a thread goes on for if nobo
 cdef int64_t SHORT = 500000  # nanoseconds where there is none
 
 cdef enum:
-    MOST_MISSES = 6  # that count
     MOST_THREADS = 16  # that a run shares its works among
-
-_logger = logging.getLogger("tagflow")
-
 
 cdef struct Slice:
     Execution* execution
@@ -55,7 +51,7 @@ cdef int _run(
             return 0
         run = record(program, inputs)
         if run.reason is not None:
-            return _give_up(program, node, run.reason)
+            return give_up(program, node, run.reason)
         use_code(run)
         if not run.is_long:
             go(&run.execution, FIRST)
@@ -70,9 +66,9 @@ cdef int _run(
         if not run.is_long:
             go(&run.execution, FIRST)
     if run.execution.status == GAVE_UP:
-        return _give_up(program, node, "an operation wants to raise an error, or its Python kernel")
+        return give_up(program, node, "an operation wants to raise an error, or its Python kernel")
     if run.execution.status == DONE and not are_as_found(run):
-        return _give_up(program, node, "a TensorArray has changed meanwhile")
+        return give_up(program, node, "a TensorArray has changed meanwhile")
     if run.execution.status == DONE:
         return _finish(run, table, node, live, outputs)
     keep(work, <PyObject*>run)
@@ -80,15 +76,6 @@ cdef int _run(
     leave(work, _run_slice, SLICE, MOST_THREADS if run.is_shared else 1)
     work.arguments[UNFINISHED] = <uint64_t><PyObject*>run
     return 1
-
-
-cdef int _give_up(CompiledProgram program, const Node* node, str reason) except -1:
-    """Leave a run to the step machine, and so the next ones, the more of them the more often this happens."""
-    _logger.debug("%s runs on the step machine: %s", <object>node.name, reason)
-    program.reason = reason
-    program.misses = min(program.misses + 1, MOST_MISSES)
-    program.skips = (1 << program.misses) - 2
-    return 0
 
 
 cdef void _run_slice(const void* arguments, int part, int parts) noexcept nogil:
@@ -150,7 +137,12 @@ cdef Native _find_native_program(str type, dict attrs, list inputs, list outputs
     program = CompiledProgram(NativeProgram.from_attribute(attrs["program"]))
     kept.append(program)
     params[0] = <int64_t><void*>program
-    return _run
+    if not program.is_cluster:
+        return _run
+    runs = KeptRuns()
+    kept.append(runs)
+    params[1] = <int64_t><void*>runs
+    return run_cluster
 
 
 register("Native", _find_native_program)

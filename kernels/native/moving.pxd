@@ -1,7 +1,10 @@
 """Registers that take the values of others."""
 
+from tagflow.kernels.core.values cimport Value
 from tagflow.kernels.native.compiled cimport Instruction
 from tagflow.kernels.native.run cimport Register, Run
 
 cdef int record_move(Run run, Instruction* each) except -1
+cdef int make_home(Run run, int number, Value value) except -1
+cdef bint is_unboxed(Run run, int number, Value value) noexcept
 cdef int straighten(Run run, Register* register) except -1

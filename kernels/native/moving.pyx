@@ -4,9 +4,11 @@ from cpython.object cimport PyObject
 from libc.stdint cimport uint64_t
 from numpy cimport PyArray_GETCONTIGUOUS, import_array, ndarray
 
-from tagflow.kernels.core.values cimport EMPTY, OBJECT, drop, hold, object_value, pointer
+from tagflow.kernels.native.program import MOST_BYTES
+
+from tagflow.kernels.core.values cimport EMPTY, OBJECT, SCALAR, Value, drop, hold, object_value, pointer
 from tagflow.kernels.cpu.arrays cimport (
-    ArrayObject, PyArray_DIMS, PyArray_NBYTES, PyArray_NDIM, array_in, is_plain, new_array, same_shape,
+    ArrayObject, PyArray_CheckExact, PyArray_DIMS, PyArray_NBYTES, PyArray_NDIM, array_in, is_plain, new_array, same_shape,
 )
 from tagflow.kernels.native.compiled cimport Instruction
 from tagflow.kernels.native.run cimport (
@@ -14,6 +16,8 @@ from tagflow.kernels.native.run cimport (
 )
 
 import_array()
+
+cdef Py_ssize_t _MOST_BYTES = MOST_BYTES
 
 
 cdef int record_move(Run run, Instruction* each) except -1:
@@ -64,6 +68,30 @@ cdef int _make_room(Run run, int number, Register* source) except -1:
     made.is_home = True
     if is_element(source):
         made.cell = new_cell(run)
+    else:
+        new_array(&run.held, type_of(run, number), PyArray_NDIM(like), PyArray_DIMS(like), &made.value)
+    return 0
+
+
+cdef bint is_unboxed(Run run, int number, Value value) noexcept:
+    """Say whether a value is one element that travels unboxed, or could."""
+    cdef ArrayObject* array = array_in(value)
+    if array == NULL:
+        return value.form == SCALAR
+    return PyArray_CheckExact(array) and PyArray_NDIM(array) == 0 and type_of(run, number).size != 0
+
+
+cdef int make_home(Run run, int number, Value value) except -1:
+    """Give an input memory of its own, like that of a value, which may be another one in each run."""
+    cdef Register* made = &run.registers[number]
+    cdef ArrayObject* like = array_in(value)
+    made.is_home = True
+    if value.form == EMPTY or like != NULL and not is_plain(like):
+        raise Refusal("an input is no array, or its elements are not in order")
+    if is_unboxed(run, number, value):
+        made.cell = new_cell(run)
+    elif PyArray_NBYTES(like) > _MOST_BYTES:
+        raise Refusal(f"copying {PyArray_NBYTES(like)} bytes of an input costs more than it saves")
     else:
         new_array(&run.held, type_of(run, number), PyArray_NDIM(like), PyArray_DIMS(like), &made.value)
     return 0

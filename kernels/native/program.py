@@ -13,6 +13,8 @@ from typing import Any
 
 import numpy as np
 
+MOST_BYTES = 1 << 13  # of a value that a cluster takes or computes; copies of larger ones cost what tokens do
+
 
 class Code(IntEnum):
     """What an instruction does.
@@ -152,6 +154,9 @@ class NativeProgram:
         Whether a result may lie where an input lay that nothing reads any more.
     compile_after : float or None
         Seconds that the program runs step by step before it is compiled; None for never.
+    is_cluster : bool
+        Whether it has no loop, and a run is kept for other inputs of the same shapes, which are copied to memory of its
+        own.
     """
 
     name: str
@@ -163,6 +168,7 @@ class NativeProgram:
     trips: tuple[int, int, int] | None = None
     reuse: bool = True
     compile_after: float | None = None
+    is_cluster: bool = False
     native: bool = field(default=True, init=False)
     loops: bool = field(default=True, init=False)
 
@@ -178,6 +184,7 @@ class NativeProgram:
             self.trips,
             self.reuse,
             self.compile_after,
+            self.is_cluster,
         )
 
     @classmethod

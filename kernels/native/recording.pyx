@@ -32,7 +32,7 @@ from tagflow.kernels.native.compiled cimport (
     Instruction,
 )
 from tagflow.kernels.native.in_place cimport place_rows
-from tagflow.kernels.native.moving cimport record_move, straighten
+from tagflow.kernels.native.moving cimport make_home, record_move, straighten
 from tagflow.kernels.native.run cimport (
     ADD_ONE, APPLY, END, GO, GO_BACK, GO_TO, GO_UNLESS, GUARD_DIVISOR, GUARD_EXPONENT, LONG_STEP, WORK, WORK_TO,
     Refusal, Register, Run, Step, add_step, data_of, is_element, new_cell, pass_guard, type_of,
@@ -90,7 +90,10 @@ cdef int _open(Run run, const Value* inputs) except -1:
     hold(&run.held, &run.cells, object_value(<PyObject*>cells))
     run.execution.cells = <uint64_t*>cnp.PyArray_DATA(cells)
     for i in range(program.num_inputs):
-        _bring_in(run, &run.registers[program.inputs[i]], inputs[i])
+        if program.is_cluster:
+            make_home(run, program.inputs[i], inputs[i])
+        else:
+            _bring_in(run, &run.registers[program.inputs[i]], inputs[i])
     for number, value in program.program.constants.items():
         i = number
         register = &run.registers[i]
@@ -445,6 +448,7 @@ cdef int _keep_work(Run run, Instruction* each, const Value* inputs, const Value
     if work.parts > 1 and (work.cost > LONGEST or work.cost >= LONG_STEP and not alike):
         raise Refusal(f"{_name(each)}: {_type(run, each)} takes long enough for several cores")
     memcpy(arguments, work.arguments, sizeof(work.arguments))
+    run.cost += work.cost
     if shares == 1 and loop_in(
             work.compute, arguments, &step.loop, &step.data, &step.count, step.operands, step.strides):
         step.code = APPLY

@@ -121,6 +121,8 @@ cdef class Run:
     cdef Team team  # which shares its long works
     cdef bint is_shared  # whether there are any
     cdef bint is_long  # a step may keep an event loop waiting
+    cdef int64_t uses  # of a cluster: how often it ran
+    cdef double cost  # nanoseconds that what kernels have left should take, each of it once
     cdef Step* steps
     cdef int num_steps
     cdef int capacity
@@ -152,6 +154,7 @@ cdef class Refusal(Exception):
 cdef Step* add_step(Run run, int code) except NULL
 cdef size_t checked(size_t size) except? 0
 cdef void go(Execution* x, int64_t time) noexcept nogil
+cdef void go_through(Execution* x) noexcept nogil
 cdef Verdict push_row(const Step* step) noexcept nogil
 cdef Verdict pass_guard(const Step* step) noexcept nogil
 

@@ -9,6 +9,9 @@ class CompiledPlan:
     def loop_counts(self) -> list[dict[str, Any]]:
         """Return what was counted in each frame since the last step that ran alone."""
 
+    def clusters(self) -> list[tuple[Any, int, str | None]]:
+        """Return for each cluster its program, how often it ran since then, and why it did not the last time."""
+
     @property
     def plan(self) -> Any: ...
     @property

@@ -94,6 +94,13 @@ cdef class CompiledPlan:
             for i in range(self.table.num_frames)
         ]
 
+    def clusters(self):
+        """Return for each cluster its NativeProgram, how often it ran since the last step that ran alone, and why it did
+        not the last time, or None.
+        """
+        programs = [each for each in self.programs if each.program.is_cluster]
+        return [(each.program, each.runs, each.reason) for each in programs]
+
     cdef int join(self) except -1:
         """Count a step in; if it is alone, all loops are counted anew."""
         cdef FrameType* frame

@@ -10,13 +10,13 @@ from tagflow.kernels.core.frames cimport (
     LEFT, Deferred, Frame, Iteration, append_iteration, close_frame, count_start, open_frame,
 )
 from tagflow.kernels.core.table cimport (
-    CONST, CONTROL_TRIGGER, ENTER, EXIT, FEED, FETCH, IDENTITY, INVARIANT, LOOP_COND, MERGE, NEXT_ITERATION, RECV,
+    CONST, CONTROL_TRIGGER, DEAD_SILENT, ENTER, EXIT, FEED, FETCH, IDENTITY, INVARIANT, LOOP_COND, MERGE, NEXT_ITERATION, RECV,
     SEND, SWITCH, SWITCH_N, TRIP_COUNT, FrameType, Node, input_type,
 )
 from tagflow.kernels.core.values cimport EMPTY, OBJECT, SCALAR, Value, drop, empty, hold, scalar, take
 from tagflow.kernels.scheduler.delivery cimport (
-    NOT_SCALAR, NO_MEMORY, TWO_LIVE, Machine, complete, drop_inputs, emit, emit_controls, emit_dead, emit_outputs,
-    settle, start_iteration,
+    NOT_SCALAR, NO_MEMORY, TWO_LIVE, Machine, complete, drop_inputs, emit, emit_controls, emit_dead, emit_output,
+    emit_outputs, settle, start_iteration,
 )
 from tagflow.kernels.scheduler.gate cimport admits_iteration, begin_iteration, hold_frame
 from tagflow.kernels.scheduler.ready cimport Ready
@@ -49,7 +49,12 @@ cdef inline void fire_switch(Machine* m, Iteration* it, const Node* node) noexce
         chosen = node.num_outputs - 1
     m.outputs[chosen] = take(&it.slots[node.slot])
     drop_inputs(m, it, node)
-    emit_outputs(m, it, node)
+    if chosen == 1 and node.flags & DEAD_SILENT:
+        emit_output(m, it, node, 1, m.outputs[1])
+        drop(m.live, &m.outputs[1])
+        emit_controls(m, it, node, False)
+    else:
+        emit_outputs(m, it, node)
 
 
 cdef inline void fire_merge(Machine* m, Iteration* it, const Node* node) noexcept nogil:

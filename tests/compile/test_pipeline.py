@@ -110,7 +110,17 @@ def gates():
     return [x, v, w], [y], []
 
 
+def unrelated_widths():
+    """Build a chain of which nothing is elementwise."""
+    x = tg.placeholder("float64", [2, 2])
+    y = x
+    for _ in range(8):
+        y = tg.transpose(y @ x)
+    return [x], [y], []
+
+
 WORK = {
+    "cluster": unrelated_widths,
     "merge_products": gates,
     "broadcast_sums": product,
     "forward_assignments": adam,
@@ -125,7 +135,7 @@ def test_each_pass_has_something_to_do_in_it(off):
     program = Program(graph, feeds, fetches, targets)
     before = {"accumulate": "batch", "block_bytes": "hoist_bytes"}  # what they leave is taken
     on = ON.without(*filter(None, [before.get(off)]))
-    texts = [compile_until("straight", program, Target(each)).graph.to_text() for each in (on, on.without(off))]
+    texts = [compile_until("cluster", program, Target(each)).graph.to_text() for each in (on, on.without(off))]
     assert texts[0] != texts[1]
 
 

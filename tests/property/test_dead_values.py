@@ -6,6 +6,7 @@ feed says.
 """
 
 import asyncio
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
@@ -19,6 +20,7 @@ from tests.property.programs import show
 from tests.property.runs import batch_settings, batches
 from tests.property.strategies import mixed_programs
 from tests.property.translate import build
+from tests.support.clusters import of_any_size
 from tests.support.settings import ON
 
 PLAIN = ON.without("all")
@@ -69,8 +71,11 @@ def test_passes_change_nothing_about_what_is_dead(batch, program, number, alive)
     fetches = [*observers(built, seen), *built.targets]
     expected = asyncio.run(run(built, fetches, feeds, initial_values(program), PLAIN)), dict(seen)
     seen.clear()
-    found = asyncio.run(run(built, fetches, feeds, initial_values(program), ON)), dict(seen)
-    for ours, theirs in zip(found, expected, strict=True):
-        assert ours.keys() == theirs.keys()
-        for name, value in theirs.items():
-            np.testing.assert_array_equal(ours[name], value, err_msg=str(name), strict=True)
+    for clusters in (nullcontext(), of_any_size()):
+        with clusters:
+            found = asyncio.run(run(built, fetches, feeds, initial_values(program), ON)), dict(seen)
+        seen.clear()
+        for ours, theirs in zip(found, expected, strict=True):
+            assert ours.keys() == theirs.keys()
+            for name, value in theirs.items():
+                np.testing.assert_array_equal(ours[name], value, err_msg=str(name), strict=True)

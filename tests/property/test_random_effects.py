@@ -18,6 +18,7 @@ from tests.property.runs import batch_settings, batches
 from tests.property.scattering import scatter
 from tests.property.strategies import mixed_programs
 from tests.property.translate import build
+from tests.support.clusters import of_any_size
 from tests.support.settings import ON
 
 STATEFUL = replace(MIXED, stateful=100)
@@ -55,3 +56,7 @@ async def check(program, read, window, devices, seed):
         settings = replace(ON, shuffle_seed=shuffle_seed)
         async with tg.Session(built.graph, devices=devices, soft_placement=True, settings=settings) as session:
             compare(*await run_session(session, built, feeds), expected, f"{devices} devices")
+        with of_any_size():
+            on_steps = settings.without("straight")
+            async with tg.Session(built.graph, soft_placement=True, settings=on_steps) as session:
+                compare(*await run_session(session, built, feeds), expected, "clusters")

@@ -4,5 +4,5 @@ from tagflow.base.settings import FAST_PATHS, Settings
 
 ON = Settings(**{name: Settings.__dataclass_fields__[name].default for name in FAST_PATHS}, llvm_seconds=0)
 
-# Those of tests that look at what the step machine does with loops: none is a native program.
-MACHINE = Settings(straight=False)
+# Those of tests that look at what the step machine does: there are no native programs.
+MACHINE = Settings(straight=False, cluster=False)

@@ -1,7 +1,7 @@
 """Fuse elementwise operations: connected operations that can run at one go become one operation, `Fused`.
 
-The operations of a set share their kind: rows, dtype and device. Each operation has a level, which grows along every
-way that leaves a set (`_Groups._levels`), so a connected set of one kind and level waits for nothing that it makes.
+The operations of a set share their kind: rows, dtype and device. No way between two of them leaves the set
+(`engine/ir/connected.py`), so it waits for nothing that it makes.
 
 The operations of a set are alive and dead together: else what is alive would die with what is not. Operations that
 may be late are left alone, so that fusing does not change what overlaps. In a partial run, operations that wait for
@@ -21,6 +21,7 @@ from ...deadness.predicates import Predicate
 from ...deadness.regions import dying_apart
 from ...deadness.rules import closes_loop
 from ...ir.builder import Builder
+from ...ir.connected import ConnectedSets
 from ...ir.operation import Operation
 from ...ir.program import Program, copy_program
 from ...ir.region import Region
@@ -56,35 +57,37 @@ def fuse_elementwise(program: Program) -> Program:
     return copy_program(program)
 
 
-class _Groups:
+class _Groups(ConnectedSets):
     """The sets of operations of one region that can be fused."""
 
     def __init__(
         self, region: Region, pinned: set[Operation], captured: Captured, apart: dict[Operation, Predicate]
     ) -> None:
-        self.captured = captured
         self.apart = apart
-        self.operations = region.operations
-        self.members = {op for op in region.operations if op not in pinned and can_fuse(op)}
-        self.members -= self._unsure(region)
-        self.levels = self._levels()
         self.arrivals = _arrivals(region.operations, captured)
-        self.leader: dict[Operation, Operation] = {}
+        members = {op for op in region.operations if op not in pinned and can_fuse(op)}
+        super().__init__(region.operations, members - self._unsure(region), captured)
 
     def found(self) -> Iterator[list[Operation]]:
         """Yield the sets, each in the order of the region."""
-        for op in self.operations:
-            if op in self.members:
-                self._connect(op)
-        sets: dict[Operation, list[Operation]] = {}
-        for op in self.operations:
-            if op in self.members:
-                sets.setdefault(self._find(op), []).append(op)
-        for group in sets.values():
+        for group in self.sets():
             for start in range(0, len(group), MOST_STEPS):  # in the region's order, so that parts wait one way only
                 part = group[start : start + MOST_STEPS]
                 if sum(map(computes, part)) > 1 and _knows_rows(part):
                     yield part
+
+    def kind(self, op: Operation) -> Any:
+        return _kind(op)
+
+    def key(self, op: Operation) -> Any:
+        return self.apart.get(op), self.arrivals.get(op)
+
+    def reads(self, op: Operation) -> Iterable[Operation]:
+        return (t.op for t in operands(op))
+
+    def sources(self, op: Operation) -> Iterable[Operation]:
+        """Return what an operation will wait for: a member not for masks and shapes, which its steps do not read."""
+        return {t.op for t in operands(op)} if op in self.members else _sources(op, self.captured)
 
     def _unsure(self, region: Region) -> set[Operation]:
         """Return the operations that wait for something slow, or belong to a loop that was made by hand."""
@@ -101,66 +104,6 @@ class _Groups:
             if op.role in _OF_FRAMES or closes_loop(op) or python or slow or any(t.op in found for t in op.inputs):
                 found.add(op)
         return found
-
-    def _levels(self) -> dict[Operation, int]:
-        """Return a level for each operation, such that no way between two of one kind and level leaves them.
-
-        The invariant of both passes: ``level(op) >= level(source) + rise(source, op)`` for every source of every
-        operation. Levels never fall along a way, and entering an operation that is no member, or a member of another
-        kind, raises them. So a way from a set that comes back to it would have to come back to a lower level: there is
-        none, and the set can run at one go.
-
-        The first pass, in the region's order, gives the lowest levels: how early each operation could run. By these a
-        product with a number that only feeds the last layer would be in the first level, apart from what reads it.
-        The second pass, from the last operation to the first, raises members to the level of the members that read
-        them. It keeps the invariant: the readers of an operation have their final level when its turn comes,
-        ``highest`` is what all of them allow, and raising an operation takes nothing from its own sources. What is
-        behind the back edges of hand-made loops, where a source comes after its reader, is no member.
-        """
-        levels: dict[Operation, int] = {}
-        for op in self.operations:
-            least = [levels.get(source, 0) + self._rise(source, op) for source in self._sources(op)]
-            levels[op] = max(least, default=int(op not in self.members))
-        last = max(levels.values(), default=0)
-        highest: dict[Operation, int] = {}
-        read_by_members: set[Operation] = set()
-        for op in reversed(self.operations):
-            # A member that no member reads is the end of its set, and stays with what it reads.
-            if op in read_by_members:
-                levels[op] = highest[op]
-            # An assignment that nothing waits for must not hold back what it reads: a moment of Adam is read by the
-            # update, which may be levels above.
-            elif op not in highest and op not in self.members:
-                levels[op] = last
-            for source in self._sources(op):
-                bound = levels[op] - self._rise(source, op)
-                highest[source] = min(highest.get(source, bound), bound)
-                if op in self.members and source in self.members:
-                    read_by_members.add(source)
-        return levels
-
-    def _rise(self, source: Operation, op: Operation) -> bool:
-        """Whether an operation is a level above one it waits for: it is no member, or a member of another kind."""
-        return op not in self.members or (source in self.members and _kind(source) != _kind(op))
-
-    def _sources(self, op: Operation) -> Iterable[Operation]:
-        """Return what an operation will wait for: a member not for masks and shapes, which its steps do not read."""
-        return {t.op for t in operands(op)} if op in self.members else _sources(op, self.captured)
-
-    def _connect(self, op: Operation) -> None:
-        for source in {t.op for t in operands(op)} & self.members:
-            if self._key(source) == self._key(op):
-                self.leader[self._find(source)] = self._find(op)
-
-    def _find(self, op: Operation) -> Operation:
-        """Return the leader of a set; each look shortens the way to it (path halving), so that chains stay cheap."""
-        leader = self.leader
-        while (above := leader.get(op, op)) is not op:
-            leader[op] = op = leader.get(above, above)
-        return op
-
-    def _key(self, op: Operation) -> Any:
-        return self.levels[op], _kind(op), self.apart.get(op), self.arrivals.get(op)
 
 
 def _kind(op: Operation) -> Any:

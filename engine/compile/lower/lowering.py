@@ -42,6 +42,7 @@ def lower(program: Program) -> Program:
         [root.lookup(t) for t in program.feeds],
         [root.lookup(t) for t in program.fetches],
         [op for target in program.targets for op in lowering.ops[target]],
+        not_clustered=program.not_clustered,
     )
 
 
@@ -133,6 +134,8 @@ class _BranchScope(_Scope):
         outputs = [(data.dtype, data.shape)] * count
         is_cond = self.pred.dtype is dtypes.bool_
         type, attrs = "Switch" if is_cond else "SwitchN", dict[str, Any]() if is_cond else {"num": count}
+        if self.op.attrs.get("dead_silent"):
+            attrs["dead_silent"] = True
         name, origin = f"{self.op.name}/Switch", Origin(self.op.name, "capture")
         return self.parent.emit(type, name, [data, self.pred], outputs, like=self.op, origin=origin, **attrs).outputs
 

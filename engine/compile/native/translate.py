@@ -1,10 +1,11 @@
-"""A loop as a native program, or why it can not be one."""
+"""A loop, or a cluster of operations, as a native program."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib.util import find_spec
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,6 @@ import numpy as np
 from ...base import dtypes
 from ...base.dtypes import DType
 from ...base.settings import Settings
-from ...ir.definition import Ufunc
 from ...ir.loops import change_of
 from ...ir.operation import Operation
 from ...ir.region import Region
@@ -20,20 +20,11 @@ from ...ir.structured import num_results, saved_outputs
 from ...ir.tensor import Tensor
 from ...ir.traits import Role
 from ...kernels.native.program import Code, Computation, Instruction, NativeProgram
+from .eligible import HANDLES, NotNative, check_dtype, computation_of, may_be_dead
 from .rules import ON_CPU, Rules
 
 _OUTSIDE = -2  # the loop of registers that are not made anew
 _COUNTED = frozenset({"GET", "PUT"})  # which iteration it was stands in the messages of a TensorArray
-_HANDLES = frozenset({dtypes.resource, dtypes.series})
-
-
-class NotNative(Exception):
-    """Why a loop is not a native program: the operation, and what is the matter with it."""
-
-    def __init__(self, op: Operation, reason: str) -> None:
-        super().__init__(f"{op.name} ({op.type}) {reason}")
-        self.op = op
-        self.reason = reason
 
 
 def translate(op: Operation, settings: Settings, rules: Rules = ON_CPU) -> tuple[NativeProgram, list[Tensor]]:
@@ -44,13 +35,41 @@ def translate(op: Operation, settings: Settings, rules: Rules = ON_CPU) -> tuple
     NotNative
         If an operation in the loop can not be part of a program.
     """
-    return _Translator(op, settings, rules).run()
+    return _Translator([op], settings, rules=rules).whole_loop()
+
+
+def translate_cluster(
+    operations: Sequence[Operation],
+    results: Sequence[Tensor],
+    settings: Settings,
+    computations: Mapping[Operation, Computation],
+) -> tuple[NativeProgram, list[Tensor]]:
+    """Return the program of operations of one region, in order, that gives some of their results, and what it takes.
+
+    `computations` are those of the operations, and of what is in them.
+
+    Raises
+    ------
+    NotNative
+        If one of them can not be part of it.
+    """
+    return _Translator(operations, settings, computations).whole_cluster(results)
 
 
 class _Translator:
-    def __init__(self, op: Operation, settings: Settings, rules: Rules) -> None:
-        self.op = op
+    def __init__(
+        self,
+        operations: Sequence[Operation],
+        settings: Settings,
+        computations: Mapping[Operation, Computation] = MappingProxyType({}),
+        rules: Rules = ON_CPU,
+    ) -> None:
         self.rules = rules
+        self.computations = computations  # of operations, as far as they are known
+        self.operations = operations
+        self.op = operations[-1]  # the loop, or the last of a cluster
+        self.made = {t for op in operations for t in op.outputs}
+        self.inner = [region for op in operations for region in op.regions]
         self.settings = settings
         self.registers: list[tuple[str, np.dtype[Any] | None]] = []
         self.homes: set[int] = set()  # registers that values are moved to
@@ -76,24 +95,40 @@ class _Translator:
             Code.READ_NESTED: self.read_series,
         }
 
-    def run(self) -> tuple[NativeProgram, list[Tensor]]:
+    def whole_loop(self) -> tuple[NativeProgram, list[Tensor]]:
         """Translate the loop."""
-        inputs = list(dict.fromkeys(self.op.inputs))
-        for tensor in inputs:
+        for tensor in dict.fromkeys(self.op.inputs):
             self.capture(tensor)
         self.while_loop(self.op)
-        outputs = tuple(self.of[t] for t in self.op.outputs)
+        return self.program(self.op.name, self.op.outputs, self.trips())
+
+    def whole_cluster(self, results: Sequence[Tensor]) -> tuple[NativeProgram, list[Tensor]]:
+        """Translate the operations of a cluster."""
+        for op in self.operations:
+            self.operation(op)
+        return self.program(f"{self.op.name}/cluster", results, is_cluster=True)
+
+    def program(
+        self,
+        name: str,
+        results: Sequence[Tensor],
+        trips: tuple[int, int, int] | None = None,
+        is_cluster: bool = False,
+    ) -> tuple[NativeProgram, list[Tensor]]:
+        """Return what was translated, and the tensors it takes."""
+        outputs = tuple(self.of[t] for t in results)
         _mark_last(self.instructions, self.around, self.loops, {*outputs, *self.constants}, self.homes)
         program = NativeProgram(
-            self.op.name,
+            name,
             tuple(self.registers),
             tuple(self.of[t] for t in self.captures),
             outputs,
             self.constants,
             tuple(self.instructions),
-            self.trips(),
+            trips,
             self.settings.reuse,
             self.settings.llvm_seconds if self.settings.llvm and _has_llvm() else None,
+            is_cluster,
         )
         return program, self.captures
 
@@ -119,15 +154,14 @@ class _Translator:
     def new(self, dtype: DType, name: str = "", op: Operation | None = None) -> int:
         """Return a new register."""
         numpy = dtype.numpy
-        if numpy is not None and not self.rules.has_dtype(np.dtype(numpy)):
-            raise NotNative(op or self.op, f"has values of dtype {dtype.name}")
+        check_dtype(dtype, op or self.op, self.rules)
         self.registers.append((name, None if numpy is None else np.dtype(numpy)))
         self.loops.append(self.loop)
         return len(self.registers) - 1
 
     def capture(self, tensor: Tensor) -> int:
         """Return the register of a tensor from outside."""
-        if self.is_inside(tensor) or _may_be_dead(tensor):
+        if self.is_inside(tensor) or may_be_dead(tensor):
             raise NotNative(tensor.op, "gives what may not be there")
         if tensor.op.is_constant:
             return self.constant(tensor)
@@ -137,8 +171,8 @@ class _Translator:
         return register
 
     def is_inside(self, tensor: Tensor) -> bool:
-        """Whether a tensor is made in the loop."""
-        return any(region.encloses(tensor.region) for region in self.op.regions)
+        """Whether a tensor is made in the loop, or by the cluster."""
+        return tensor in self.made or any(region.encloses(tensor.region) for region in self.inner)
 
     def constant(self, tensor: Tensor) -> int:
         """Return the register of a constant."""
@@ -165,32 +199,30 @@ class _Translator:
     def region(self, region: Region) -> None:
         """Translate the operations of a region."""
         for op in region.operations:
-            if op.is_param:
-                continue
-            if op.is_while:
-                self.while_loop(op)
-            elif op.is_cond:
-                self.cond(op)
-            elif op.is_constant:
-                self.constant(op.outputs[0])
-                self.bind(op.outputs, [self.of[op.outputs[0]]])
-            elif op.role in (Role.IDENTITY, Role.MAYBE_GET):
-                self.bind(op.outputs, [self.value(op.inputs[0])])
-            elif op.definition.instruction:
-                self.special[Code[op.definition.instruction]](op)
-            else:
-                self.compute(op)
+            if not op.is_param:
+                self.operation(op)
+
+    def operation(self, op: Operation) -> None:
+        """Translate an operation."""
+        if op.is_while:
+            self.while_loop(op)
+        elif op.is_cond:
+            self.cond(op)
+        elif op.is_constant:
+            self.constant(op.outputs[0])
+            self.bind(op.outputs, [self.of[op.outputs[0]]])
+        elif op.role in (Role.IDENTITY, Role.MAYBE_GET):
+            self.bind(op.outputs, [self.value(op.inputs[0])])
+        elif op.definition.instruction:
+            self.special[Code[op.definition.instruction]](op)
+        else:
+            self.compute(op)
 
     def compute(self, op: Operation) -> None:
         """Translate an operation that computes."""
-        computation = _computation(op, self.rules)
+        computation = self.computations.get(op) or computation_of(op, self.settings, self.rules)
         inputs = self.values(op.inputs)
         outputs = [self.new(t.dtype, t.op.name if len(op.outputs) == 1 else t.name, op) for t in op.outputs]
-        given, made = [[np.dtype(t.dtype.numpy) for t in tensors] for tensors in (op.inputs, op.outputs)]
-        if not self.rules.has_kernel(computation, given, made, self.settings):
-            raise NotNative(
-                op, f"has no kernel in {self.rules.language} for " + ", ".join(t.dtype.name for t in op.inputs)
-            )
         self.add(Code.COMPUTE, inputs, outputs, computation=computation)
         self.bind(op.outputs, outputs)
 
@@ -225,7 +257,7 @@ class _Translator:
     def read(self, op: Operation) -> None:
         """Translate a read of what another loop has saved."""
         series = op.inputs[0]
-        if op.outputs[0].dtype in _HANDLES:
+        if op.outputs[0].dtype in HANDLES:
             self.read_series(op)
             return
         if self.is_inside(series) and series not in self.parts:
@@ -257,7 +289,7 @@ class _Translator:
         start, outside, count_outside = len(self.instructions) + 1, self.loop, self.count
         self.loop = start
         variables = [
-            init if p.dtype in _HANDLES else self.new(p.dtype, p.op.name)
+            init if p.dtype in HANDLES else self.new(p.dtype, p.op.name)
             for p, init in zip(body.params, inits, strict=True)
         ]
         self.count = self.new(dtypes.int64, f"{op.name}/count") if _is_counted(op) else -1
@@ -397,27 +429,6 @@ class _Translator:
 def _has_llvm() -> bool:
     """Whether LLVM is installed, which is not loaded before a loop wants it."""
     return find_spec("llvmlite") is not None
-
-
-def _computation(op: Operation, rules: Rules) -> Computation:
-    """Return what a program knows of an operation that only computes."""
-    definition = op.definition
-    handle = next((t for t in (*op.inputs, *op.outputs) if t.dtype in _HANDLES), None)
-    if handle is not None:
-        raise NotNative(op, f"has values of dtype {handle.dtype.name}")
-    if op.role is not Role.KERNEL or definition.stateful or not op.outputs:
-        raise NotNative(op, "does more than compute")
-    reads = rules.values_read(op.type)
-    ufunc = definition.kernel.name if isinstance(definition.kernel, Ufunc) else None
-    if reads is None and ufunc is None:
-        raise NotNative(op, f"has no kernel in {rules.language} that can be repeated")
-    attrs = {key: op.attrs[key] for key in definition.attrs}
-    return Computation(op.name, op.type, attrs, ufunc, definition.shape_only, reads or ())
-
-
-def _may_be_dead(tensor: Tensor) -> bool:
-    """Whether a tensor is what one branch of a Cond saves, which may not be there although the loop is."""
-    return tensor.op.is_cond and tensor.index >= num_results(tensor.op) or bool(tensor.op.attrs.get("maybe"))
 
 
 def _is_counted(op: Operation) -> bool:

@@ -12,31 +12,29 @@ loop runs as ever: with its tags, its errors, and its lines.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from ...base.settings import Settings
-from ...ir.builder import Builder
 from ...ir.operation import Operation
 from ...ir.program import Program
 from ...ir.region import Region
-from ...ir.structured import append_cond
 from ...ir.substitute import substitute
 from ...ir.tensor import Tensor
 from ...kernels.native.program import NativeProgram
-from ...ops.internal import native as _operation  # noqa: F401  declares Native
+from .choice import choose, move_into
+from .eligible import NotNative
 from .rules import ON_CPU, Rules
-from .translate import NotNative, translate
+from .translate import translate
 
 
 def run_natively(program: Program, settings: Settings, rules: Rules = ON_CPU) -> Program:
     """Put native programs in front of loops, the outermost that can be one; the given program is changed."""
-    conds = {op: _choose(op, *found) for op, found in list(_outermost(program.graph.root, settings, rules))}
+    conds = {op: _either(op, *found) for op, found in list(_outermost(program.graph.root, settings, rules))}
     if conds:
         _use(program, conds)
         for region in dict.fromkeys(op.region for op in conds):
             _sort(region, conds)
         for op, cond in conds.items():
-            _move_into(op, cond.regions[0])
+            move_into([op], op.outputs, cond.regions[0])
     return program
 
 
@@ -72,19 +70,8 @@ def _outermost(
             yield from _outermost(inner, settings, rules)
 
 
-def _choose(op: Operation, program: NativeProgram, inputs: list[Tensor]) -> Operation:
-    """Return a Cond of the results of a native program, for which its last branch is ready, and those of a loop."""
-    outputs = [(t.dtype, t.shape) for t in op.outputs]
-    attrs: dict[str, Any] = {
-        "program": program.to_attribute(),
-        "dtypes": tuple(dtype for dtype, _ in outputs),
-        "shapes": tuple(shape for _, shape in outputs),
-    }
-    native = Builder(op.region, op, "native").emit("Native", *inputs, controls=_waits(op), **attrs)
-    branches = [Region(op.graph, op.region, f"{op.name} {how}") for how in ("on the step machine", "as a program")]
-    branches[1].results = native.outputs[1:]
-    name = op.graph.unique_name(f"{op.name}/either")
-    return append_cond(op.region, native.outputs[0], branches, outputs, name, op.source, device=op.device)
+def _either(op: Operation, program: NativeProgram, inputs: list[Tensor]) -> Operation:
+    return choose(op, op.name, op.outputs, program, inputs, _waits(op))
 
 
 def _waits(op: Operation) -> list[Operation]:
@@ -95,11 +82,3 @@ def _waits(op: Operation) -> list[Operation]:
 
 def _in_place_of(op: Operation, cond: Operation | None) -> list[Operation]:
     return [op] if cond is None else [cond.inputs[0].op, cond]
-
-
-def _move_into(op: Operation, region: Region) -> None:
-    """Make a loop all that a branch does."""
-    region.operations, region.results = [op], list(op.outputs)
-    op.region = region
-    for inner in op.regions:
-        inner.parent = region

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from ...base.device_names import DeviceSpec
 from ...base.dtypes import DType
+from ...base.wording import by_reason, sentences
 from ...ir import text
 from ...ir.operation import Operation
 from ...ir.program import Program
@@ -75,12 +76,13 @@ class Partitioned:
 def to_text(partitioned: Partitioned) -> str:
     """Return the programs and channels as text; each program is what :func:`tagflow.ir.text.parse` reads.
 
-    Comments print the native programs, and say why a loop has none.
+    Comments print the native programs, and say why a loop has none, and what is in none.
     """
     lines = []
     for device, program in partitioned.programs.items():
         lines += [f"# {device}", text.to_text(program.graph)]
         lines += [f"# {line}".rstrip() for op in program.graph.root.operations for line in _native(op)]
+    lines += [f"# not in a cluster: {each}" for each in sentences(by_reason(partitioned.whole.not_clustered))]
     return "\n".join([*lines, *map(_line, partitioned.channels)]) + "\n"
 
 

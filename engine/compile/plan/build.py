@@ -157,6 +157,8 @@ class _Builder:
             fields = {"is_last": op.attrs["last"]}
         elif kind in (Kind.SEND, Kind.RECV):
             fields = {"index": op.attrs["channel"], "dead_silent": op.attrs["dead_silent"]}
+        elif kind is Kind.SWITCH:
+            fields = {"dead_silent": bool(op.attrs.get("dead_silent"))}
         return Node(
             op.name,
             op.type,

@@ -61,7 +61,8 @@ class Node:
     is_host_backed : bool
         Whether it may if it is in the host's memory anyway.
     dead_silent : bool
-        Of a SEND, whether it sends nothing when it is dead; of a RECV, whether it waits for nothing when it is.
+        Of a SEND, whether it sends nothing when it is dead; of a RECV, whether it waits for nothing when it is; of a
+        SWITCH, whether nobody need hear that its first output is dead when it chooses the second.
     """
 
     name: str

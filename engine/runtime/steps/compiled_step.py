@@ -10,6 +10,7 @@ import numpy as np
 
 from ...base.errors import TagflowError
 from ...base.settings import Settings
+from ...base.wording import by_reason
 from ...compile import DevicePlan, StepPlan, Target, compile_step, with_own_tables
 from ...compile.partition import Channel
 from ...compile.plan.plan import Plan
@@ -72,6 +73,8 @@ class CompiledStep:
         The same step with tables of their own, that nobody runs.
     is_observed : bool
         Whether it is compiled for a run of which all instances are looked at.
+    not_clustered : dict of str to tuple of str
+        By reason, the operations that are in no native program.
     fed_shapes : FedShapes
         For which shapes there is, or should be, a step of its own.
     """
@@ -87,6 +90,7 @@ class CompiledStep:
         "holds",
         "is_observed",
         "needs",
+        "not_clustered",
         "plan",
         "schedulers",
         "spares",
@@ -121,6 +125,7 @@ class CompiledStep:
         self.holds: list[Any] = []
         self.spares: list[CompiledStep] = []
         self.is_observed: bool = is_observed
+        self.not_clustered: dict[str, tuple[str, ...]] = by_reason(plan.not_clustered)
         self.fed_shapes: FedShapes = FedShapes(feeds, specializations)
 
     @property
@@ -164,7 +169,7 @@ class CompiledStep:
 
 
 def _counters(parts: Sequence[DevicePlan]) -> StepCounters:
-    return StepCounters([(each.plan, each.tables.loop_counts) for each in parts])
+    return StepCounters([(each.plan, each.tables.loop_counts, each.tables.clusters) for each in parts])
 
 
 def compile_request(

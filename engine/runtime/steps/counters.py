@@ -7,9 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...compile.plan.plan import Plan
+from ...kernels.native.program import NativeProgram
 from ...kernels.scheduler.rendezvous import Rendezvous
 from ...swap.counts import SwapCounts
 from ..devices.simulated_time import Usage
+
+Cluster = tuple[NativeProgram, int, str | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,8 +21,9 @@ class StepCounters:
 
     Attributes
     ----------
-    machines : sequence of (Plan, callable)
-        For each device that takes part in the step, its plan and what returns the counts of its frames.
+    machines : sequence of (Plan, callable, callable)
+        For each device that takes part in the step, its plan, what returns the counts of its frames, and what returns
+        those of its clusters.
     rendezvous : Rendezvous or None
         Where they met, if there are several.
     usages : sequence of mapping
@@ -30,7 +34,7 @@ class StepCounters:
         Why they might not on the others.
     """
 
-    machines: Sequence[tuple[Plan, Callable[[], Sequence[dict[str, Any]]]]]
+    machines: Sequence[tuple[Plan, Callable[[], Sequence[dict[str, Any]]], Callable[[], Sequence[Cluster]]]]
     rendezvous: Rendezvous | None = None
     usages: Sequence[Mapping[int, Usage]] = ()
     swaps: Sequence[SwapCounts] = ()
@@ -38,7 +42,11 @@ class StepCounters:
 
     def loops(self) -> list[tuple[Plan, Sequence[dict[str, Any]]]]:
         """Return for each device its plan and the counts of its frames."""
-        return [(plan, counts()) for plan, counts in self.machines]
+        return [(plan, counts()) for plan, counts, _ in self.machines]
+
+    def clusters(self) -> list[Cluster]:
+        """Return for each cluster its program, how often that ran, and why it did not the last time."""
+        return [each for *_, clusters in self.machines for each in clusters()]
 
     def traffic(self) -> list[dict[str, int]]:
         """Return what went over each channel."""

@@ -32,7 +32,7 @@ from ..scheduling.optask import OpTask, start_task
 from ..scheduling.time_slices import TimeSlices, time_slices_of, wait_shielded
 from ..scheduling.worker_pool import WakeupFd
 from .compiled_step import CompiledStep
-from .counters import StepCounters
+from .counters import Cluster, StepCounters
 from .dead_fetch import explain_dead_fetch
 from .environment import StepEnvironment
 from .failures import complete
@@ -282,8 +282,8 @@ class ReferenceExecution:
         self.machine: ReferenceMachine = ReferenceMachine(
             step.plan, context, feeds, environment.settings.shuffle_seed, environment.guard, recorder_of(trace)
         )
-        counts = [(step.plan, self.machine.counts.loop_counts)]
-        self.counts: StepCounters = StepCounters(counts, unmoved="the reference executor does not swap")
+        counts = (step.plan, self.machine.counts.loop_counts, list[Cluster])
+        self.counts: StepCounters = StepCounters([counts], unmoved="the reference executor does not swap")
 
     async def run(self, timeout: float | None = None) -> list[Any]:
         """Run to the end and return the fetched arrays; raises what failed first."""

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
-from ...base.wording import short_device
+from ...base.wording import sentences, short_device
 from ...compile.plan.plan import Node, Plan
 from ...ir.operation import Origin
 from ...kernels.core.table import Kind
@@ -108,6 +108,45 @@ class LoopReport:
 
 
 @dataclass(frozen=True, slots=True)
+class ClusterReport:
+    """What one cluster did: connected operations outside of native loops that are one native program.
+
+    Attributes
+    ----------
+    name : str
+        Made of that of its last operation.
+    operations : tuple of str
+        Those that it computes.
+    runs : int
+        How often the program ran.
+    not_native : str or None
+        Why the step machine ran the operations instead, when it last did.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> with tg.Graph().as_default() as graph:
+    ...     y = x = tg.placeholder("float32", [2])
+    ...     for _ in range(8):
+    ...         y = tg.reduce_sum(y) * x
+    >>> with tg.SyncSession(graph) as session:
+    ...     value = session.run(y, {x: [0.5, 0.25]})
+    ...     (cluster,) = session.report().clusters
+    >>> len(cluster.operations), cluster.runs
+    (16, 1)
+    """
+
+    name: str
+    operations: tuple[str, ...]
+    runs: int
+    not_native: str | None = None
+
+    def __str__(self) -> str:
+        reason = f"; the last time on the step machine: {self.not_native}" if self.not_native else ""
+        return f"{self.name}: {len(self.operations)} operations as a native program, {self.runs} times{reason}"
+
+
+@dataclass(frozen=True, slots=True)
 class Traffic:
     """What went from one device to another in a session's last step.
 
@@ -158,6 +197,10 @@ class Report:
         Between the devices of the last step alone.
     swap : tuple of SwapReport
         What saved values did on each device, in the last step alone, if any of its loops may swap them.
+    clusters : tuple of ClusterReport
+        What else than loops are native programs.
+    not_clustered : mapping of str to tuple of str
+        By reason, the operations that are in none.
 
     Examples
     --------
@@ -173,15 +216,20 @@ class Report:
     loops: tuple[LoopReport, ...] = ()
     traffic: tuple[Traffic, ...] = ()
     swap: tuple[SwapReport, ...] = ()
+    clusters: tuple[ClusterReport, ...] = ()
+    not_clustered: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def __str__(self) -> str:
-        return "\n".join(map(str, [*self.loops, *self.traffic, *self.swap])) or "no loop ran"
+        lines = list(map(str, [*self.loops, *self.traffic, *self.swap])) or ["no loop ran"]
+        lines += map(str, self.clusters)
+        return "\n".join([*lines, *(f"not in a cluster: {each}" for each in sentences(self.not_clustered))])
 
 
 def fill(report: Report, step: CompiledStep, counters: StepCounters) -> None:
     """Let a report say what was counted in a step."""
     found = report_of(step, counters)
-    report.loops, report.traffic, report.swap = found.loops, found.traffic, found.swap
+    for each in fields(Report):
+        setattr(report, each.name, getattr(found, each.name))
 
 
 def report_of(step: CompiledStep, counters: StepCounters) -> Report:
@@ -196,7 +244,15 @@ def report_of(step: CompiledStep, counters: StepCounters) -> Report:
     ]
     if counters.usages:
         loops = [_timed(loop, counters, variables.get(loop.name, {}).values()) for loop in loops]
-    return Report(tuple(loops), tuple(_traffic(step, counters)), tuple(_swaps(step, counters)))
+    traffic, swaps = tuple(_traffic(step, counters)), tuple(_swaps(step, counters))
+    return Report(tuple(loops), traffic, swaps, tuple(_clusters(counters)), step.not_clustered)
+
+
+def _clusters(counters: StepCounters) -> Iterator[ClusterReport]:
+    """Yield what each cluster did."""
+    for program, runs, reason in counters.clusters():
+        names = [each.computation.name for each in program.instructions if each.computation is not None]
+        yield ClusterReport(program.name, tuple(names), runs, reason)
 
 
 def _swaps(step: CompiledStep, counters: StepCounters) -> Iterator[SwapReport]:
@@ -242,7 +298,7 @@ def _timed(loop: LoopReport, counters: StepCounters, variables: Iterable[Origin]
     """Say what limits a loop on devices with a time of their own, where the time of its kernels tells."""
     uses = {
         plan.device: usage[k]
-        for (plan, _), usage in zip(counters.machines, counters.usages, strict=True)
+        for (plan, *_), usage in zip(counters.machines, counters.usages, strict=True)
         for k, frame in enumerate(plan.frames)
         if frame.name == loop.name and k in usage
     }

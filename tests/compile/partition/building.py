@@ -33,7 +33,9 @@ def source(index, name="x", dtype="float32", shape=()):
 def cut(fetches, feeds=(), targets=()):
     """Cut what fetches and targets need; every part is legal and makes a plan."""
     graph = [*fetches, *targets][0].graph
-    program = lowered(Program(graph, list(feeds), list(fetches), list(targets)), replace(ON, straight=False))
+    program = lowered(
+        Program(graph, list(feeds), list(fetches), list(targets)), replace(ON, straight=False, cluster=False)
+    )
     found = partition(program, place(program, DEVICES))
     for part in found.programs.values():
         check(part.graph, "partitioned")

@@ -1,0 +1,127 @@
+"""Which operations of a region may be in a cluster, for all that they are themselves, or why not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from ...base.settings import Settings
+from ...deadness.regions import Liveness
+from ...ir.operation import Operation
+from ...ir.region import Region
+from ...ir.structured import saved_outputs
+from ...ir.tensor import Tensor
+from ...ir.traits import Role
+from ...kernels.native.program import MOST_BYTES, Computation
+from .choice import is_choice
+from .eligible import NotNative, check_dtype, check_handles, computation_of, may_be_dead
+
+_GIVEN = frozenset({Role.CONST, Role.PARAM, Role.PLACEHOLDER, Role.FEED, Role.PARTIAL_FEED, Role.WHILE})
+_COMPUTING = frozenset({Role.KERNEL, Role.COND})  # of which it is said why they are in no cluster
+_OF_FRAMES = frozenset({Role.ENTER, Role.EXIT, Role.NEXT_ITERATION})
+
+
+class Candidates:
+    """The operations that may be in a cluster.
+
+    Parameters
+    ----------
+    settings : Settings
+    liveness : Liveness
+        Of the program.
+    pinned : set of Operation
+        Those that others wait for, and not for their results.
+
+    Attributes
+    ----------
+    found : set of Operation
+    reasons : dict of Operation to str
+        Why others are none, but for those that compute nothing, and loops, which say so themselves.
+    computations : dict of Operation to Computation
+        Of candidates, and of operations in them.
+    """
+
+    def __init__(self, settings: Settings, liveness: Liveness, pinned: set[Operation]) -> None:
+        self.found: set[Operation] = set()
+        self.reasons: dict[Operation, str] = {}
+        self.computations: dict[Operation, Computation] = {}
+        self._settings = settings
+        self._liveness = liveness
+        self._pinned = pinned
+
+    def note(self, region: Region) -> None:
+        """Find those of a region."""
+        by_hand = any(op.role in _OF_FRAMES for op in region.operations)
+        for op in region.operations:
+            if op.role in _GIVEN or "program" in op.attrs or is_choice(op):
+                continue
+            try:
+                if by_hand:
+                    raise NotNative(op, "is beside a loop made by hand")
+                self._check(op)
+            except NotNative as refusal:
+                if op.role in _COMPUTING:
+                    self.drop(op, refusal.reason if refusal.op is op else f"holds {refusal}")
+            else:
+                self.found.add(op)
+
+    def drop(self, op: Operation, reason: str) -> None:
+        """Say why an operation is no candidate."""
+        self.found.discard(op)
+        self.reasons[op] = reason
+
+    def reads(self, op: Operation) -> Iterator[Operation]:
+        """Yield what a candidate must know the values of before it can say what it will do."""
+        found = self.computations.get(op)
+        yield from (op.inputs[k].op for k in (() if found is None else found.reads))
+
+    def _check(self, op: Operation) -> None:
+        """Refuse what can not be in a cluster."""
+        if op.control_inputs or op in self._pinned:
+            raise NotNative(op, "is in an order with others, whatever its values")
+        if any(may_be_dead(t) for t in op.inputs):
+            raise NotNative(op, "uses what may not be there")
+        if op.is_cond:
+            self._check_branches(op)
+        elif op.role is Role.IDENTITY:
+            _check_values(op)
+        else:
+            self.computations[op] = computation_of(op, self._settings)
+            _check_values(op)
+
+    def _check_branches(self, op: Operation) -> None:
+        """Refuse a Cond that does more than compute, and one that may live without what it would take."""
+        if saved_outputs(op):
+            raise NotNative(op, "saves values for a gradient")
+        _check_values(op)
+        for region in op.regions:
+            for inner in region.operations:
+                if not inner.is_constant:
+                    self._check(inner)
+                if inner in self._liveness.apart:
+                    raise NotNative(inner, "may be dead though its branch runs")
+            if not all(self._liveness.is_alive_in(region, t) for t in region.results):
+                raise NotNative(op, "gives what may be dead")
+        if not all(self._liveness.is_alive_with(t, op) and not may_be_dead(t) for t in captured_tensors(op)):
+            raise NotNative(op, "uses what may be dead though it runs itself")
+
+
+def captured_tensors(op: Operation) -> Iterator[Tensor]:
+    """Yield what the branches of a Cond, and those in them, use from outside."""
+    for region in op.regions:
+        for inner in region.walk():
+            used: Iterable[Tensor] = [*inner.inputs, *(t for r in inner.regions for t in r.results)]
+            yield from (t for t in used if not any(r.encloses(t.region) for r in op.regions))
+        yield from (t for t in region.results if not region.encloses(t.region))
+
+
+def _check_values(op: Operation) -> None:
+    check_handles(op)
+    for tensor in (*op.inputs, *op.outputs):
+        check_dtype(tensor.dtype, op)
+        if _known_bytes(tensor) > MOST_BYTES:
+            raise NotNative(op, f"has values of more than {MOST_BYTES >> 10} KiB")
+
+
+def _known_bytes(tensor: Tensor) -> int:
+    count = tensor.shape.num_elements
+    return 0 if count is None or tensor.dtype.numpy is None else count * tensor.dtype.numpy.itemsize

@@ -1,0 +1,76 @@
+"""Which operations a native program can hold, or why not."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ...base import dtypes
+from ...base.dtypes import DType
+from ...base.settings import Settings
+from ...ir.definition import Ufunc
+from ...ir.operation import Operation
+from ...ir.structured import num_results
+from ...ir.tensor import Tensor
+from ...ir.traits import Role
+from ...kernels.native.program import Computation
+from .rules import ON_CPU, Rules
+
+HANDLES = frozenset({dtypes.resource, dtypes.series})
+
+
+class NotNative(Exception):
+    """Why operations are not a native program: one of them, and what is the matter with it."""
+
+    def __init__(self, op: Operation, reason: str) -> None:
+        super().__init__(f"{op.name} ({op.type}) {reason}")
+        self.op = op
+        self.reason = reason
+
+
+def computation_of(op: Operation, settings: Settings, rules: Rules = ON_CPU) -> Computation:
+    """Return what a program knows of an operation that only computes.
+
+    Raises
+    ------
+    NotNative
+        If it does more, or a step can not repeat what it does.
+    """
+    definition = op.definition
+    check_handles(op)
+    if op.role is not Role.KERNEL or definition.stateful or not op.outputs:
+        raise NotNative(op, "does more than compute")
+    reads = rules.values_read(op.type)
+    ufunc = definition.kernel.name if isinstance(definition.kernel, Ufunc) else None
+    if reads is None and ufunc is None:
+        raise NotNative(op, f"has no kernel in {rules.language} that can be repeated")
+    _check_dtypes(op, rules)
+    attrs = {key: op.attrs[key] for key in definition.attrs}
+    found = Computation(op.name, op.type, attrs, ufunc, definition.shape_only, reads or ())
+    given, made = [[np.dtype(t.dtype.numpy) for t in tensors] for tensors in (op.inputs, op.outputs)]
+    if not rules.has_kernel(found, given, made, settings):
+        raise NotNative(op, f"has no kernel in {rules.language} for " + ", ".join(t.dtype.name for t in op.inputs))
+    return found
+
+
+def check_handles(op: Operation) -> None:
+    """Refuse what takes or gives other things than arrays."""
+    for tensor in (*op.inputs, *op.outputs):
+        if tensor.dtype in HANDLES:
+            raise NotNative(op, f"has values of dtype {tensor.dtype.name}")
+
+
+def _check_dtypes(op: Operation, rules: Rules) -> None:
+    for tensor in (*op.inputs, *op.outputs):
+        check_dtype(tensor.dtype, op, rules)
+
+
+def check_dtype(dtype: DType, op: Operation, rules: Rules = ON_CPU) -> None:
+    """Refuse a dtype that registers can not have."""
+    numpy = dtype.numpy
+    if numpy is not None and not rules.has_dtype(np.dtype(numpy)):
+        raise NotNative(op, f"has values of dtype {dtype.name}")
+
+
+def may_be_dead(tensor: Tensor) -> bool:
+    """Whether a tensor is what one branch of a Cond saves, which may not be there although the loop is."""
+    return tensor.op.is_cond and tensor.index >= num_results(tensor.op) or bool(tensor.op.attrs.get("maybe"))

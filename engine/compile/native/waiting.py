@@ -1,0 +1,136 @@
+"""What the operations of a program wait for that comes late: sets of *sources*.
+
+A cluster waits for all that one of its operations waits for. So that it delays nothing, all of them must wait for the
+same sources: operations that are awaited, have effects, or take long, as loops do. What only computes and takes no time
+worth mentioning is no source, but hands on what its inputs wait for. Who waits for a source waits for all that this has
+waited for, so that the last sources of a way stand for all on it.
+
+In a loop a variable is a source of its own if its next value waits for one: the iterations would not overlap if what
+waits for the variable held back what does not. Variables with the same sources are one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from ...ir.operation import Operation
+from ...ir.region import Region
+from ...ir.topological import Captured, uses
+from ...ir.traits import SWITCHES, Effect, Role
+
+Sources = frozenset[Operation]
+NOTHING: Sources = frozenset()
+_HAND_ON = SWITCHES | {Role.CONST, Role.PLACEHOLDER, Role.FEED, Role.IDENTITY, Role.MAYBE_GET, Role.SERIES_READ}
+_ACCESSES = Effect.READS | Effect.WRITES
+_MOST = 16  # sources of an operation; one with more is itself a source, so that no set grows with the program
+
+
+class Waiting:
+    """The sources of the operations of a program.
+
+    Parameters
+    ----------
+    captured : dict
+        What regions use from outside, as far as that is known.
+    may_cluster : callable
+        Whether an operation may be in a cluster, for all that it is itself.
+
+    Attributes
+    ----------
+    of : dict of Operation to frozenset of Operation
+        What the results of an operation wait for; a source waits for itself.
+    uneven : set of Operation
+        Conds that would wait for more than their predicate does, were they in a cluster, and so are sources.
+    """
+
+    def __init__(self, captured: Captured, may_cluster: Callable[[Operation], bool]) -> None:
+        self.of: dict[Operation, Sources] = {}
+        self.uneven: set[Operation] = set()
+        self._captured = captured
+        self._may_cluster = may_cluster
+        self._is_trial = False  # each variable of a loop is taken for a source, and no Cond is told to be uneven
+        self._behind: dict[Operation, Sources] = {}  # by source, what it waits for
+
+    def region(self, region: Region) -> None:
+        """Find the sources of the operations of a region; those of the regions around it are known."""
+        for op in region.operations:
+            if not op.is_param:
+                self.of[op] = self._handed_on(op, self._before(op))
+
+    def inside(self, op: Operation) -> None:
+        """Find the sources of the operations in the branches of a Cond, or in a loop."""
+        if op.is_while:
+            self._loop(op)
+        else:
+            for region in op.regions:
+                self.region(region)
+
+    def _loop(self, op: Operation) -> None:
+        """Take each variable for a source to see what its next value waits for; then find the sources in earnest."""
+        body = op.regions[1]
+        inits = [self.of[t.op] for t in op.inputs]
+        self._is_trial = True
+        self._assume(op, [frozenset([p.op]) for p in body.params])
+        nexts = [self.of[t.op] for t in body.results]
+        self._is_trial = False
+        self._assume(op, self._variables([p.op for p in body.params], inits, nexts))
+
+    def _assume(self, op: Operation, variables: Sequence[Sources]) -> None:
+        """Find the sources of what is in a loop if its variables have some."""
+        for region in op.regions:
+            self.of.update(zip((p.op for p in region.params), variables, strict=True))
+            self.region(region)
+
+    def _variables(self, params: list[Operation], inits: list[Sources], nexts: list[Sources]) -> list[Sources]:
+        """Return the sources of a loop's variables, by those of their initial and next values."""
+        late = _late(params, inits, nexts)
+        alike: dict[tuple[Sources, Sources], Sources] = {}
+        return [
+            alike.setdefault((init, found), frozenset([param])) if param in late else init
+            for param, init, found in zip(params, inits, nexts, strict=True)
+        ]
+
+    def _before(self, op: Operation) -> Sources:
+        """Return the sources that an operation waits for, without those that others of them have waited for."""
+        found = {self.of.get(each, NOTHING) for each in uses(op, self._captured)}
+        if len(found) == 1:
+            return found.pop()
+        sources = frozenset().union(*found)
+        return frozenset(s for s in sources if not any(s in self._behind.get(other, NOTHING) for other in sources))
+
+    def _is_uneven(self, op: Operation, before: Sources) -> bool:
+        is_choice = op.is_cond and self._may_cluster(op) and not self._is_trial
+        return is_choice and before != self.of.get(op.inputs[0].op, NOTHING)
+
+    def _handed_on(self, op: Operation, before: Sources) -> Sources:
+        """Return the sources of an operation's results."""
+        if self._is_uneven(op, before):
+            self.uneven.add(op)
+        elif len(before) <= _MOST and (self._may_cluster(op) or _takes_no_time(op)):
+            return before
+        behind = before.union(*(self._behind.get(s, NOTHING) for s in before))
+        self._behind[op] = behind if len(behind) <= _MOST * _MOST else before
+        return frozenset([op])
+
+
+def _late(params: list[Operation], inits: list[Sources], nexts: list[Sources]) -> set[Operation]:
+    """Return the variables of a loop whose next values wait for what their initial values do not."""
+    begins = dict(zip(params, inits, strict=True))
+    found = {
+        param: {begins[s] if s in begins else frozenset([s]) for s in sources}
+        for param, sources in zip(params, nexts, strict=True)
+    }
+    late = {param for param, each in found.items() if not all(s <= begins[param] for s in each)}
+    waits_for = {param: begins.keys() & sources for param, sources in zip(params, nexts, strict=True)}
+    while more := {param for param, each in waits_for.items() if param not in late and each & late}:
+        late |= more
+    return late
+
+
+def _takes_no_time(op: Operation) -> bool:
+    """Whether an operation gives its results as soon as its inputs are there."""
+    if op.role is not Role.KERNEL:
+        return op.role in _HAND_ON
+    effects = op.definition.effects
+    in_order = effects is not Effect.READS and op.definition.ordered is not None
+    return bool(effects) and not effects & ~_ACCESSES and not in_order and not op.control_inputs

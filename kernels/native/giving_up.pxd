@@ -1,0 +1,6 @@
+"""What happens when a program is not run."""
+
+from tagflow.kernels.core.table cimport Node
+from tagflow.kernels.native.compiled cimport CompiledProgram
+
+cdef int give_up(CompiledProgram program, const Node* node, str reason) except -1

@@ -1,0 +1,20 @@
+"""Programs that do not go with the arrays of a step, or give up on the way."""
+
+import logging
+
+from tagflow.kernels.core.table cimport Node
+from tagflow.kernels.native.compiled cimport CompiledProgram
+
+cdef enum:
+    MOST_MISSES = 6  # that count
+
+_logger = logging.getLogger("tagflow")
+
+
+cdef int give_up(CompiledProgram program, const Node* node, str reason) except -1:
+    """Leave a run to the step machine, and so the next ones, the more of them the more often this happens."""
+    _logger.debug("%s runs on the step machine: %s", <object>node.name, reason)
+    program.reason = reason
+    program.misses = min(program.misses + 1, MOST_MISSES)
+    program.skips = (1 << program.misses) - 2
+    return 0

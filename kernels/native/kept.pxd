@@ -1,0 +1,11 @@
+"""Runs of a cluster that are kept for other inputs of the same shapes."""
+
+from tagflow.kernels.core.table cimport Node, Table, Work
+from tagflow.kernels.core.values cimport Counters, Value
+
+cdef class KeptRuns:
+    cdef list idle  # Runs that nobody is in, that which was used last at the end
+    cdef int credit  # what was saved, in runs, and not yet spent on recording
+
+cdef int run_cluster(
+    const Table* table, const Node* node, Value* inputs, Counters* live, Value* outputs, Work* work) except -1

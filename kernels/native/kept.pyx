@@ -1,0 +1,190 @@
+"""Clusters: programs without loops, whose runs are kept for other inputs of the same shapes.
+
+To record a run costs more than to run the operations of a cluster on the step machine. So inputs are copied to memory
+that belongs to the run, and results from there to arrays of their own: nobody else sees what a run keeps. While a run
+is under way nobody else finds it; who comes then records one more.
+
+See docs/design/0029-clusters.md.
+"""
+
+cimport numpy as cnp
+from cpython.object cimport PyObject
+from libc.string cimport memcpy
+
+from tagflow.kernels.core.table cimport Node, Table, Work, output_type
+from tagflow.kernels.core.values cimport OBJECT, SCALAR, Counters, Value, hold, object_value, pointer, scalar
+from tagflow.kernels.cpu.arrays cimport (
+    ArrayObject, PyArray_DATA, PyArray_DIMS, PyArray_NBYTES, PyArray_NDIM, array_in, is_plain, new_array, same_shape,
+)
+from tagflow.kernels.native.compiled cimport CompiledProgram
+from tagflow.kernels.native.compiling cimport use_code
+from tagflow.kernels.native.giving_up cimport give_up
+from tagflow.kernels.native.moving cimport is_unboxed
+from tagflow.kernels.native.recording cimport record
+from tagflow.kernels.native.run cimport DONE, LONG_STEP, Register, Run, go, go_through
+
+cnp.import_array()
+
+cdef enum:
+    COST = 16  # runs after which recording one has paid
+    FIRST_CREDIT = 4 * COST
+    MOST_CREDIT = 16 * COST
+    TIMED = 16  # of so many runs one is timed
+    MOST_KEPT = 8  # runs of a program, so many shapes at most
+
+
+cdef class KeptRuns:
+    """The runs of a cluster that nobody is in.
+
+    Its program does not know of them, since each of them knows the program.
+    """
+
+    def __cinit__(self):
+        self.idle, self.credit = [], FIRST_CREDIT
+
+
+cdef int run_cluster(
+        const Table* table, const Node* node, Value* inputs, Counters* live, Value* outputs, Work* work) except -1:
+    """Run a cluster at once; give true and the results, or false if it does not go with the inputs, or gave up."""
+    cdef CompiledProgram program = <CompiledProgram><void*>node.params[0]
+    cdef KeptRuns kept = <KeptRuns><void*>node.params[1]
+    cdef Run run = _take(kept, program, inputs)
+    if run is None:
+        if not _may_record(kept, program):
+            return _refuse(node, outputs)
+        run = _record(program, inputs)
+        if run.reason is not None:
+            give_up(program, node, run.reason)
+            return _refuse(node, outputs)
+    _copy_in(run, inputs)
+    _go(run)
+    if run.execution.status != DONE:
+        give_up(program, node, "an operation wants to raise an error, or its Python kernel")
+        return _refuse(node, outputs)
+    program.misses, program.reason, program.runs = 0, None, program.runs + 1
+    outputs[0] = scalar(1)
+    _copy_out(run, table, node, live, outputs)
+    _put_back(kept, run)
+    kept.credit = min(kept.credit + 1, MOST_CREDIT)
+    return 1
+
+
+cdef int _refuse(const Node* node, Value* outputs) noexcept:
+    """Say that the operations are to be run; nobody looks at the results."""
+    cdef int i
+    for i in range(node.num_outputs):
+        outputs[i] = scalar(0)
+    return 1
+
+
+cdef int _go(Run run) except -1:
+    """Run the steps; of some runs the time is taken, so that a program that took long is compiled."""
+    if run.uses % TIMED:
+        go_through(&run.execution)
+    else:
+        use_code(run)
+        run.execution.at = 0
+        go(&run.execution, LONG_STEP)
+        run.execution.spent *= TIMED
+    run.uses += 1
+    return 0
+
+
+cdef bint _may_record(KeptRuns kept, CompiledProgram program) except -1:
+    """Say whether to record a run: not where that gave up lately, nor where shapes are others each time."""
+    if program.skips:
+        program.skips -= 1
+        return False
+    if kept.credit < COST:
+        kept.credit += 1
+        program.reason = "its inputs have other shapes almost each time"
+        return False
+    kept.credit -= COST
+    return True
+
+
+cdef Run _record(CompiledProgram program, const Value* inputs):
+    """Return a run for inputs like these; its `reason` says why, if there is to be none."""
+    cdef Run run = record(program, inputs)
+    if run.reason is None and (run.is_long or run.cost >= LONG_STEP):
+        run.reason = f"it takes {1e-3 * run.cost:.0f} us, so that others should have their turn meanwhile"
+    return run
+
+
+cdef Run _take(KeptRuns kept, CompiledProgram program, const Value* inputs):
+    """Take the run that was used last among those for such inputs, or return None."""
+    cdef Py_ssize_t i
+    for i in range(len(kept.idle) - 1, -1, -1):
+        if _fits(<Run>kept.idle[i], program, inputs):
+            return kept.idle.pop(i)
+    return None
+
+
+cdef int _put_back(KeptRuns kept, Run run) except -1:
+    """Keep a run; of too many the one that was not used for longest is given up."""
+    kept.idle.append(run)
+    if len(kept.idle) > MOST_KEPT:
+        del kept.idle[0]
+    return 0
+
+
+cdef bint _fits(Run run, CompiledProgram program, const Value* inputs) noexcept:
+    """Say whether a run has memory for values like these."""
+    cdef Register* register
+    cdef ArrayObject* array
+    cdef int i
+    for i in range(program.num_inputs):
+        register = &run.registers[program.inputs[i]]
+        if is_unboxed(run, program.inputs[i], inputs[i]) != (register.cell != NULL):
+            return False
+        if register.cell != NULL:
+            continue
+        array = array_in(inputs[i])
+        if array == NULL or not is_plain(array) or not same_shape(array, array_in(register.value)):
+            return False
+    return True
+
+
+cdef int _copy_in(Run run, const Value* inputs) except -1:
+    """Copy the inputs to a run's memory."""
+    cdef Register* register
+    cdef ArrayObject* array
+    cdef int i
+    for i in range(run.program.num_inputs):
+        register = &run.registers[run.program.inputs[i]]
+        array = array_in(inputs[i])
+        if array == NULL:
+            memcpy(register.cell, &inputs[i].bits, sizeof(inputs[i].bits))
+        elif register.cell != NULL:
+            memcpy(register.cell, PyArray_DATA(array), PyArray_NBYTES(array))
+        else:
+            memcpy(PyArray_DATA(array_in(register.value)), PyArray_DATA(array), PyArray_NBYTES(array))
+    return 0
+
+
+cdef int _copy_out(Run run, const Table* table, const Node* node, Counters* live, Value* outputs) except -1:
+    """Give the results as arrays of their own."""
+    cdef Register* register
+    cdef int i
+    for i in range(run.program.num_outputs):
+        register = &run.registers[run.program.outputs[i]]
+        if register.cell != NULL:
+            outputs[i + 1] = scalar(0)
+            memcpy(&outputs[i + 1].bits, register.cell, output_type(table, node, i + 1).size)
+        elif register.value.form == SCALAR:
+            outputs[i + 1] = register.value
+        else:
+            _copy_array(array_in(register.value), table, node, live, outputs, i + 1)
+    return 0
+
+
+cdef int _copy_array(
+        ArrayObject* array, const Table* table, const Node* node, Counters* live, Value* outputs, int k) except -1:
+    cdef ArrayObject* made
+    if is_plain(array):
+        made = new_array(live, output_type(table, node, k), PyArray_NDIM(array), PyArray_DIMS(array), &outputs[k])
+        memcpy(PyArray_DATA(made), PyArray_DATA(array), PyArray_NBYTES(array))
+    else:
+        copy = cnp.PyArray_NewCopy(<cnp.ndarray><PyObject*>array, cnp.NPY_CORDER)
+        hold(live, &outputs[k], object_value(<PyObject*>copy))
+    return 0
