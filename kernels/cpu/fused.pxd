@@ -1,9 +1,38 @@
-"""Several elementwise operations as one kernel."""
+"""Several elementwise operations as one kernel: what it leaves to be done."""
 
-from libc.stdint cimport uint64_t
+from numpy cimport npy_intp
 
 from tagflow.kernels.core.table cimport Compute
-from tagflow.kernels.cpu.seen cimport Seen
+from tagflow.kernels.cpu.steps cimport Register, Step
 
-cdef int seen_by_fused(Compute compute, uint64_t* arguments, Seen* seen, int most) noexcept nogil
-cdef bytes describe_fused(Compute compute, uint64_t* arguments)
+
+cdef struct Run:  # over the rows of one instance
+    const Step* steps
+    Register* registers
+    int num_steps
+    int num_registers
+    npy_intp rows
+    npy_intp block  # rows that one round works on
+    size_t scratch  # bytes that the registers need which are neither input nor output
+    char* memory  # of a run that is left: for each part its registers and its scratch
+
+
+cdef inline size_t aligned(size_t size) noexcept nogil:
+    return (size + 63) // 64 * 64
+
+
+cdef inline size_t room_of(const Run* run, int i) noexcept nogil:
+    """Return how many bytes of scratch a register needs."""
+    cdef const Register* register = &run.registers[i]
+    if register.result >= 0 or register.width == 0:
+        return 0
+    if i < run.num_registers - run.num_steps and not register.repeated:
+        return 0
+    return aligned(run.block * register.width * register.size)
+
+
+cdef inline size_t part_size(const Run* run) noexcept nogil:
+    return aligned(run.num_registers * sizeof(Register)) + run.scratch
+
+
+cdef bint is_fused(Compute compute) noexcept nogil

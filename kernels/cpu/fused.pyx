@@ -14,27 +14,20 @@ from libc.string cimport memcpy
 
 from tagflow.kernels.core.arena cimport Arena
 from tagflow.kernels.core.cost cimport leave, take_memory
-from tagflow.kernels.core.table cimport Native, Node, Table, Work, output_type
+from tagflow.kernels.core.table cimport Compute, Native, Node, Table, Work, output_type
 from tagflow.kernels.core.values cimport SCALAR, Counters, Value, drop
 from tagflow.kernels.cpu.arrays cimport (
     MOST_DIMS, ArrayObject, PyArray_DATA, PyArray_DIM, PyArray_DIMS, PyArray_NDIM, new_array, plain_in, product,
 )
 from tagflow.kernels.cpu.loops cimport find_choice
 from tagflow.kernels.cpu.registry cimport register
-from tagflow.kernels.cpu.seen cimport Seen
 from tagflow.kernels.cpu.steps cimport (
     APPLY, BROADCAST, CONCAT, EXTREME, MEAN, MOST_OPERANDS, NO_SHORT_LOOP, SHORT_ADD, SHORT_DIVIDE, SHORT_MULTIPLY,
     SHORT_NEGATIVE, SHORT_SQUARE, SHORT_SUBTRACT, SIGMOID, SLICE, SUM, Register, Step, find_width, is_elementwise, run_step,
 )
 from tagflow.kernels.cpu.ufuncs cimport find_native_loop
 
-import numpy as np
-
 from tagflow.kernels.steps import STEPS, StepCode, StepKind
-
-cdef extern from "Python.h":
-    bytes PyBytes_FromStringAndSize(const char*, Py_ssize_t)
-    char* PyBytes_AS_STRING(object)
 
 cnp.import_array()
 
@@ -44,17 +37,6 @@ cdef enum:
     MOST_PARTS = 16
     BLOCK = 2048  # elements of the widest register that one round works on
     WIDEST = 1 << 16  # elements of a row from which on the scratch would be too large
-
-
-cdef struct Run:  # over the rows of one instance
-    const Step* steps
-    Register* registers
-    int num_steps
-    int num_registers
-    cnp.npy_intp rows
-    cnp.npy_intp block  # rows that one round works on
-    size_t scratch  # bytes that the registers need which are neither input nor output
-    char* memory  # of a run that is left: for each part its registers and its scratch
 
 
 cdef class Program:
@@ -265,7 +247,7 @@ cdef void _place(const Run* run, char* scratch) noexcept nogil:
     cdef size_t size
     cdef int i
     for i in range(run.num_registers):
-        size = _room(run, i)
+        size = room_of(run, i)
         if size == 0:
             continue
         if i < first:
@@ -273,16 +255,6 @@ cdef void _place(const Run* run, char* scratch) noexcept nogil:
         run.registers[i].data = scratch
         run.registers[i].advance = 0
         scratch += size
-
-
-cdef inline size_t _room(const Run* run, int i) noexcept nogil:
-    """Return how many bytes of scratch a register needs."""
-    cdef const Register* register = &run.registers[i]
-    if register.result >= 0 or register.width == 0:
-        return 0
-    if i < run.num_registers - run.num_steps and not register.repeated:
-        return 0
-    return _aligned(run.block * register.width * register.size)
 
 
 cdef inline void _repeat(const Run* run, const Register* register, char* target) noexcept nogil:
@@ -368,7 +340,7 @@ cdef void _lay_out(Program program, cnp.npy_intp widest, Run* run) noexcept:
     run.block = min(BLOCK if flat else max(1, BLOCK // widest), run.rows)
     run.scratch = 0
     for i in range(run.num_registers):
-        run.scratch += _room(run, i)
+        run.scratch += room_of(run, i)
 
 
 cdef int _run_now(Program program, const Run* run) except -1:
@@ -387,9 +359,9 @@ cdef int _run_now(Program program, const Run* run) except -1:
 cdef int _leave(const Run* run, const Value* inputs, int num_inputs, double cost, Work* work) except -1:
     """Leave a run to be done, in memory of its own: the registers, the scalars, and room for each part."""
     cdef int parts = <int>max(1, min(MOST_PARTS, run.rows // run.block))
-    cdef size_t head = _aligned(run.num_registers * sizeof(Register))
-    cdef size_t body = _aligned(num_inputs * sizeof(uint64_t))
-    cdef char* start = take_memory(work, head + body + parts * _part_size(run))
+    cdef size_t head = aligned(run.num_registers * sizeof(Register))
+    cdef size_t body = aligned(num_inputs * sizeof(uint64_t))
+    cdef char* start = take_memory(work, head + body + parts * part_size(run))
     cdef uint64_t* scalars = <uint64_t*>(start + head)
     cdef Run* left = <Run*>work.arguments
     left[0] = run[0]
@@ -403,14 +375,6 @@ cdef int _leave(const Run* run, const Value* inputs, int num_inputs, double cost
     return 0
 
 
-cdef inline size_t _aligned(size_t size) noexcept nogil:
-    return (size + 63) // 64 * 64
-
-
-cdef inline size_t _part_size(const Run* run) noexcept nogil:
-    return _aligned(run.num_registers * sizeof(Register)) + run.scratch
-
-
 cdef void _run_part(const void* arguments, int part, int parts) noexcept nogil:
     """Run over some of the rows."""
     cdef Run run = (<const Run*>arguments)[0]
@@ -418,71 +382,18 @@ cdef void _run_part(const void* arguments, int part, int parts) noexcept nogil:
     cdef cnp.npy_intp first = run.rows * part // parts
     cdef cnp.npy_intp count = run.rows * (part + 1) // parts - first
     cdef int i
-    run.registers = <Register*>(run.memory + part * _part_size(&run))
+    run.registers = <Register*>(run.memory + part * part_size(&run))
     run.block = min(run.block, count)
     for i in range(run.num_registers):
         run.registers[i] = shared[i]
         run.registers[i].data += first * shared[i].advance
-    _place(&run, <char*>run.registers + _aligned(run.num_registers * sizeof(Register)))
+    _place(&run, <char*>run.registers + aligned(run.num_registers * sizeof(Register)))
     _all_rounds(&run, count)
 
 
-cdef int seen_by_fused(Compute compute, uint64_t* arguments, Seen* seen, int most) noexcept nogil:
-    """Write what memory of others a work sees; return how often, or -1 if it is no fused operation, or sees more."""
-    cdef const Run* run = <const Run*>arguments
-    cdef Register* register
-    cdef size_t size
-    cdef int i
-    if compute != _run_part or run.num_registers > most:
-        return -1
-    most = 0
-    for i in range(run.num_registers):
-        register = &run.registers[i]
-        if i >= run.num_registers - run.num_steps and register.result < 0:
-            continue
-        size = _reach(run, register)
-        seen[most] = Seen(register.data, &register.data, size, size, register.result >= 0)
-        most += 1
-    return most
-
-
-cdef bytes describe_fused(Compute compute, uint64_t* arguments):
-    """Prepare a fused operation for code that does its work in line, and say on what that depends, as `read_fused` reads.
-
-    Registers that are neither input nor output get their room. Nothing is said of other works, or of many rows.
-    """
-    cdef const Run* run = <const Run*>arguments
-    cdef bytes described
-    cdef int64_t* numbers
-    cdef Register* register
-    cdef char* scratch
-    cdef int i
-    if compute != _run_part or run.block < run.rows:
-        return None
-    described = PyBytes_FromStringAndSize(NULL, (run.num_registers + 1) * sizeof(int64_t))
-    numbers = <int64_t*>PyBytes_AS_STRING(described)
-    numbers[0] = run.rows
-    scratch = run.memory + _aligned(run.num_registers * sizeof(Register))
-    for i in range(run.num_registers):
-        register = &run.registers[i]
-        numbers[i + 1] = -register.width if register.repeated else register.width
-        if i >= run.num_registers - run.num_steps and _room(run, i):
-            register.data = scratch
-        scratch += _room(run, i)
-    return described
-
-
-def read_fused(bytes described):
-    """Return the number of rows, and the width of each register: less than 0 of one row that stands for all."""
-    rows, *widths = np.frombuffer(described, np.int64).tolist()
-    return rows, tuple(widths)
-
-
-cdef inline size_t _reach(const Run* run, const Register* register) noexcept nogil:
-    """Return the bytes of all rows of a register; of what stands for all rows, those of one."""
-    if register.advance:
-        return run.rows * register.advance
-    return max(register.width, <cnp.npy_intp>1) * register.size
+cdef bint is_fused(Compute compute) noexcept nogil:
+    """Say whether a work is what a fused operation left."""
+    return compute == _run_part
 
 
 cdef Native _find_fused(str type, dict attrs, list inputs, list outputs, int64_t* params, list kept) except *:
@@ -498,14 +409,3 @@ cdef Native _find_fused(str type, dict attrs, list inputs, list outputs, int64_t
 
 
 register("Fused", _find_fused, ())
-
-cdef Run* _fused_run = NULL
-cdef Register* _register = NULL
-cdef Step* _step = NULL
-
-# Where fields lie, in bytes: of a Run its registers and its steps; of a register its size and its data; of a step its
-# size, its loop and the last argument of that.
-FUSED_LAYOUT = (
-    <size_t>&_fused_run.registers, <size_t>&_fused_run.steps, sizeof(Register), <size_t>&_register.data,
-    sizeof(Step), <size_t>&_step.loop, <size_t>&_step.data,
-)

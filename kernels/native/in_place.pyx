@@ -16,7 +16,7 @@ from tagflow.kernels.core.table cimport Compute
 from tagflow.kernels.core.values cimport OBJECT
 from tagflow.kernels.cpu.arrays cimport ArrayObject, PyArray_CheckExact, PyArray_DATA, PyArray_NBYTES, array_in
 from tagflow.kernels.cpu.concat_transpose cimport seen_by_concat
-from tagflow.kernels.cpu.fused cimport seen_by_fused
+from tagflow.kernels.cpu.fused_works cimport seen_by_fused
 from tagflow.kernels.cpu.linear cimport Product, is_small, product_in, seen_by_product
 from tagflow.kernels.cpu.seen cimport Seen
 from tagflow.kernels.native.run cimport (

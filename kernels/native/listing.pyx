@@ -12,13 +12,13 @@ from numpy cimport npy_intp
 
 import re
 
-from tagflow.kernels.cpu.fused import FUSED_LAYOUT, read_fused
+from tagflow.kernels.cpu.fused_works import FUSED_LAYOUT, read_fused
 from tagflow.kernels.native.jit.listed import (
     Fused as ListedFused, Layout, ListedStep, Product as ListedProduct, Status as Statuses, StepCode as Codes, Verdict as Verdicts,
 )
 
 from tagflow.kernels.core.table cimport DECLINED, RESULT
-from tagflow.kernels.cpu.fused cimport describe_fused
+from tagflow.kernels.cpu.fused_works cimport describe_fused
 from tagflow.kernels.cpu.linear cimport Product, is_small, product_in
 from tagflow.kernels.native.compiled cimport COMPUTE, Instruction
 from tagflow.kernels.native.run cimport (

@@ -73,7 +73,7 @@ class Layout(NamedTuple):
     block: tuple[int, int, int, int]  # of a Writer: first slot, slots, data, which are written
     reader: tuple[int, int, int]  # of a Reader: rows, how many, whether this is the last read
     place: tuple[int, int, int]  # of a Place: its size, the address that it is written to, the offset in the row
-    fused: tuple[int, int, int, int, int, int, int]  # as FUSED_LAYOUT of ``kernels/cpu/fused.pyx``
+    fused: tuple[int, int, int, int, int, int, int]  # as FUSED_LAYOUT of ``kernels/cpu/fused_works.pyx``
     sum: tuple[int, int, int, int]  # of a Sum: rows, most of them without a product, data of both factors
 
 

@@ -1,4 +1,4 @@
-"""Several elementwise operations as one kernel."""
+"""What a fused operation left to be done, for those who do it again."""
 
 FUSED_LAYOUT: tuple[int, int, int, int, int, int, int]
 

@@ -1,0 +1,85 @@
+"""What a fused operation left to be done, for those who do it again: which memory it sees, and how its steps go on."""
+
+from libc.stdint cimport int64_t, uint64_t
+from numpy cimport npy_intp
+
+import numpy as np
+
+from tagflow.kernels.core.table cimport Compute
+from tagflow.kernels.cpu.fused cimport Run, aligned, is_fused, room_of
+from tagflow.kernels.cpu.seen cimport Seen
+from tagflow.kernels.cpu.steps cimport Register, Step
+
+cdef extern from "Python.h":
+    bytes PyBytes_FromStringAndSize(const char*, Py_ssize_t)
+    char* PyBytes_AS_STRING(object)
+
+
+cdef int seen_by_fused(Compute compute, uint64_t* arguments, Seen* seen, int most) noexcept nogil:
+    """Write what memory of others a work sees; return how often, or -1 if it is no fused operation, or sees more."""
+    cdef const Run* run = <const Run*>arguments
+    cdef Register* register
+    cdef size_t size
+    cdef int i
+    if not is_fused(compute) or run.num_registers > most:
+        return -1
+    most = 0
+    for i in range(run.num_registers):
+        register = &run.registers[i]
+        if i >= run.num_registers - run.num_steps and register.result < 0:
+            continue
+        size = _reach(run, register)
+        seen[most] = Seen(register.data, &register.data, size, size, register.result >= 0)
+        most += 1
+    return most
+
+
+cdef bytes describe_fused(Compute compute, uint64_t* arguments):
+    """Prepare a fused operation for code that does its work in line, and say on what that depends, as `read_fused` reads.
+
+    Registers that are neither input nor output get their room. Nothing is said of other works, or of many rows.
+    """
+    cdef const Run* run = <const Run*>arguments
+    cdef bytes described
+    cdef int64_t* numbers
+    cdef Register* register
+    cdef char* scratch
+    cdef int i
+    if not is_fused(compute) or run.block < run.rows:
+        return None
+    described = PyBytes_FromStringAndSize(NULL, (run.num_registers + 1) * sizeof(int64_t))
+    numbers = <int64_t*>PyBytes_AS_STRING(described)
+    numbers[0] = run.rows
+    scratch = run.memory + aligned(run.num_registers * sizeof(Register))
+    for i in range(run.num_registers):
+        register = &run.registers[i]
+        numbers[i + 1] = -register.width if register.repeated else register.width
+        if i >= run.num_registers - run.num_steps and room_of(run, i):
+            register.data = scratch
+        scratch += room_of(run, i)
+    return described
+
+
+def read_fused(bytes described):
+    """Return the number of rows, and the width of each register: less than 0 of one row that stands for all."""
+    rows, *widths = np.frombuffer(described, np.int64).tolist()
+    return rows, tuple(widths)
+
+
+cdef inline size_t _reach(const Run* run, const Register* register) noexcept nogil:
+    """Return the bytes of all rows of a register; of what stands for all rows, those of one."""
+    if register.advance:
+        return run.rows * register.advance
+    return max(register.width, <npy_intp>1) * register.size
+
+
+cdef Run* _fused_run = NULL
+cdef Register* _register = NULL
+cdef Step* _step = NULL
+
+# Where fields lie, in bytes: of a Run its registers and its steps; of a register its size and its data; of a step its
+# size, its loop and the last argument of that.
+FUSED_LAYOUT = (
+    <size_t>&_fused_run.registers, <size_t>&_fused_run.steps, sizeof(Register), <size_t>&_register.data,
+    sizeof(Step), <size_t>&_step.loop, <size_t>&_step.data,
+)
