@@ -81,8 +81,8 @@ cdef int _run(
 cdef void _run_slice(const void* arguments, int part, int parts) noexcept nogil:
     """Walk over the steps, or help whoever does so.
 
-    On a thread one slice follows the other, unless other work waits for a thread, nobody waits for this run, or the
-    event loop is to look whether there is code for it.
+    On a thread one slice follows the other, unless other work waits for a thread, nobody waits for this run, a helper
+    has left, or the event loop is to look whether there is code for the run.
     """
     cdef const Slice* slice = <const Slice*>arguments
     cdef const uint64_t* words = <const uint64_t*>arguments
@@ -95,7 +95,9 @@ cdef void _run_slice(const void* arguments, int part, int parts) noexcept nogil:
     while slices > 0:
         slices -= 1
         go(slice.execution, SLICE if queue != NULL else SHORT)
-        if slice.execution.status != SUSPENDED or queue != NULL and is_set(queue) or is_set(<void**>&words[LOST]):
+        if slice.execution.status != SUSPENDED or is_set(<void**>&words[LOST]) or is_set(<void**>&slice.team.left):
+            break
+        if queue != NULL and is_set(queue):
             break
     close_team(slice.team)
 

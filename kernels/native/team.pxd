@@ -12,6 +12,7 @@ cdef struct Team:
     int64_t job  # a number for each work, how many parts it has, and which is next: 32, 16 and 16 bits
     int64_t done  # parts of it
     int64_t over  # whether helpers are to stop
+    int64_t left  # whether one has left, so that another slice would have more
     int threads  # that the slice has, if all come
     Compute compute
     const void* arguments

@@ -118,11 +118,12 @@ cdef void help_team(Team* team, void** queue) noexcept nogil:
             break
         else:
             tagflow_pause()
+    tagflow_set(&team.left, 1)
 
 
 cdef void open_team(Team* team, int threads) noexcept nogil:
     """Begin a slice."""
-    team.threads = threads
+    team.threads, team.left = threads, 0
 
 
 cdef void close_team(Team* team) noexcept nogil:
