@@ -23,6 +23,7 @@ FLAGS = {
     "release": ["-O3"],
 }[FLAVOUR] + ["-ffp-contract=off"]  # where products are fused with sums, they are so by name
 BUILD = Path("build")
+STAMP = BUILD / "flavour"
 CIMPORT_ROOT = BUILD / "cimport_root"
 DIRECTIVES = {
     "language_level": 3,
@@ -88,13 +89,9 @@ def extensions():
     )
 
 
-def flavour_changed():
-    """Say whether the last build was of the other flavour; compiled files do not show it."""
-    stamp = BUILD / "flavour"
-    last = stamp.read_text() if stamp.exists() else ""
-    BUILD.mkdir(exist_ok=True)
-    stamp.write_text(FLAVOUR)
-    return last != FLAVOUR
+def last_flavour():
+    """Return the flavour of the last build; compiled files do not show it."""
+    return STAMP.read_text() if STAMP.exists() else ""
 
 
 class BuildKernels(build_ext):
@@ -103,9 +100,14 @@ class BuildKernels(build_ext):
     def finalize_options(self):
         super().finalize_options()
         self.parallel = CORES
-        self.force = flavour_changed() or self.force
+        self.force = last_flavour() != FLAVOUR or self.force
         if self.inplace or self.editable_mode:
             self.build_lib, self.build_temp = str(BUILD / "in_place"), str(BUILD / "objects")
+
+    def run(self):
+        super().run()
+        BUILD.mkdir(exist_ok=True)
+        STAMP.write_text(FLAVOUR)  # only now: who asks for metadata makes this command too, and builds nothing
 
 
 setup(

@@ -1,7 +1,10 @@
 """What builds the kernels is said once for pip, and once for make, which builds without an environment of its own."""
 
 import re
+import runpy
 import tomllib
+
+import setuptools
 
 from tests.architecture.layers import ROOT
 
@@ -24,3 +27,24 @@ def test_what_only_the_demo_uses_is_no_dependency():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     names = {re.match(r"[\w.-]+", each)[0] for each in project["dependencies"]}
     assert names == {"numpy", "scipy", "ml_dtypes", "threadpoolctl"}
+
+
+def test_kernels_of_another_flavour_are_compiled_anew(tmp_path, monkeypatch):
+    """However often commands are made that build nothing, as pip does when it asks for metadata."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(setuptools, "setup", lambda **_: None)
+    (tmp_path / "build").mkdir()
+    (tmp_path / "build" / "flavour").write_text("debug")
+    monkeypatch.delenv("TAGFLOW_DEBUG", raising=False)
+    monkeypatch.delenv("TAGFLOW_ASAN", raising=False)
+    command = runpy.run_path(str(ROOT / "setup.py"))["BuildKernels"]
+
+    def made():
+        build = command(setuptools.Distribution())
+        build.finalize_options()
+        return build
+
+    assert made().force
+    assert made().force
+    made().run()
+    assert not made().force
