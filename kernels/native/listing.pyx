@@ -14,7 +14,7 @@ import re
 
 from tagflow.kernels.cpu.fused_works import FUSED_LAYOUT, read_fused
 from tagflow.kernels.native.jit.listed import (
-    Fused as ListedFused, Layout, ListedStep, Product as ListedProduct, Status as Statuses, StepCode as Codes, Verdict as Verdicts,
+    Fused as ListedFused, FusedLayout, Layout, ListedStep, Product as ListedProduct, Status as Statuses, StepCode as Codes, Verdict as Verdicts,
 )
 
 from tagflow.kernels.core.table cimport DECLINED, RESULT
@@ -362,7 +362,7 @@ LAYOUT = Layout(
     block=(<size_t>&_writer.block.first, <size_t>&_writer.block.rows, <size_t>&_writer.block.data,
            <size_t>&_writer.block.is_written),
     reader=(<size_t>&_reader.rows, <size_t>&_reader.count, <size_t>&_reader.is_last),
-    fused=FUSED_LAYOUT,
+    fused=FusedLayout(*FUSED_LAYOUT),
     place=(sizeof(Place), <size_t>&_place.at, <size_t>&_place.offset),
     sum=(<size_t>&_sum.rows, <size_t>&_sum.quick, <size_t>&_sum.a_data, <size_t>&_sum.b_data),
     factors=(<size_t>&_product.a.data, <size_t>&_product.b.data, <size_t>&_product.data, <size_t>&_product.total),

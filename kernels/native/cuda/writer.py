@@ -62,7 +62,7 @@ class Writer:
     def __init__(self, program: NativeProgram, given: Mapping[int, Given]) -> None:
         self.program = program
         self.given = given
-        self.made = Written()
+        self.made: Written = Written()
         self.values: dict[int, Value] = {}
         self.lines: list[str] = []
         self.functions: dict[str, str] = {}  # by text, the name of a function of the source
@@ -72,8 +72,8 @@ class Writer:
         self.variables: list[tuple[str, str]] = []  # types and names of what the state holds
         self.pending: dict[str, set[tuple[bool, bool]]] = {}
         self.element_shapes: dict[int, Shape] = {}  # by handle of a TensorArray
-        self.may_fail = False
-        self.widest = 1
+        self.may_fail: bool = False
+        self.widest: int = 1
         self.branches = _branches(program.instructions)
 
     def write(self) -> Written:

@@ -60,8 +60,8 @@ class Compilation:
     """
 
     def __init__(self, name: str, steps: list[ListedStep], layout: Layout) -> None:
-        self.address = 0
-        self.is_over = False
+        self.address: int = 0
+        self.is_over: bool = False
         self._name = name
         self._steps = steps
         self._layout = layout

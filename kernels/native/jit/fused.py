@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 from ...steps import STEPS, StepCode, StepKind
-from .listed import Fused
+from .listed import Fused, FusedLayout
 from .memory import Memory
 from .rules import rule_named
 from .types import Value, element_type, size_of, vector_of, zero
@@ -85,27 +85,28 @@ class FusedLoops:
     """
 
     def __init__(self, to: Memory, i: int, fused: Fused) -> None:
-        self.to = to
-        self.fused = fused
-        self.first = len(fused.widths) - len(fused.steps)
+        self.to: Memory = to
+        self.fused: Fused = fused
+        self.first: int = len(fused.widths) - len(fused.steps)
         is_flat = all(-1 < w < 2 for w in fused.widths) and all(STEPS[name].is_elementwise for name, *_ in fused.steps)
-        self.rows = 1 if is_flat else fused.rows  # else elements are rows, which are one row here
-        self.widths = [w * fused.rows if is_flat else w for w in fused.widths]
-        self.results = set(fused.results)
-        self.type = element_type(fused.dtype)
-        self.lanes = VECTOR_BYTES // size_of(self.type)
-        self.in_memory = set(range(self.first))
+        self.rows: int = 1 if is_flat else fused.rows  # else elements are rows, which are one row here
+        self.widths: list[int] = [w * fused.rows if is_flat else w for w in fused.widths]
+        self.results: set[int] = set(fused.results)
+        self.type: str = element_type(fused.dtype)
+        self.lanes: int = VECTOR_BYTES // size_of(self.type)
+        self.in_memory: set[int] = set(range(self.first))
         self.exps: set[int] = set()  # sigmoids of which the memory holds exp of the negated operand
         arguments = to.field(i, to.layout.arguments)
-        registers, steps, self.register_size, self.data, self.step_size, self.loop, self.last = to.layout.fused
-        self.registers = self._field(arguments, registers)
-        self.steps = self._field(arguments, steps)
+        self.layout: FusedLayout = to.layout.fused
+        self.registers: Value = self._field(arguments, self.layout.registers)
+        self.steps: Value = self._field(arguments, self.layout.steps)
         self.places: dict[int, Value] = {}
         self.values: dict[tuple[int, int], Value] = {}  # of the loop that is written: by register and column
         self.index: dict[int, Value] = {}  # where in a row, or in all of them, by the width of rows
-        self.row = self.column = Value("0", "i64")
-        self.width = 1  # columns of the loop
-        self.at = 1  # lanes
+        self.row: Value = Value("0", "i64")
+        self.column: Value = self.row
+        self.width: int = 1  # columns of the loop
+        self.at: int = 1  # lanes
 
     def _field(self, struct: Value, offset: int, type_: str = "ptr") -> Value:
         place = self.to.let("ptr", f"getelementptr i8, {struct}, i64 {offset}")
@@ -175,8 +176,8 @@ class FusedLoops:
 
     def _call_loop(self, i: int, places: Sequence[Value], strides: Sequence[int], count: int) -> None:
         to = self.to
-        step = to.let("ptr", f"getelementptr i8, {self.steps}, i64 {(i - self.first) * self.step_size}")
-        loop, last = self._field(step, self.loop), self._field(step, self.last)
+        step = to.let("ptr", f"getelementptr i8, {self.steps}, i64 {(i - self.first) * self.layout.step_size}")
+        loop, last = self._field(step, self.layout.loop), self._field(step, self.layout.last)
         pointers, number = to.local_array("ptr", places), to.local_array("i64", [Value(str(count), "i64")])
         steps = to.local_array("i64", [Value(str(s), "i64") for s in strides])
         to.add(f"call void {loop.name}({pointers}, {number}, {steps}, {last})")
@@ -310,7 +311,7 @@ class FusedLoops:
     def _place(self, i: int) -> Value:
         """Return where the elements of a register are."""
         if i not in self.places:
-            self.places[i] = self._field(self.registers, i * self.register_size + self.data)
+            self.places[i] = self._field(self.registers, i * self.layout.register_size + self.layout.data)
         return self.places[i]
 
     def _seen_in(self, targets: Sequence[Target]) -> set[int]:

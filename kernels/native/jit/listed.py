@@ -52,6 +52,18 @@ class Verdict(IntEnum):
     LATER = 2
 
 
+class FusedLayout(NamedTuple):
+    """Where fields lie of what a fused operation left, in bytes: FUSED_LAYOUT of ``kernels/cpu/fused_works.pyx``."""
+
+    registers: int
+    steps: int
+    register_size: int
+    data: int  # of a register
+    step_size: int
+    loop: int  # of a step
+    last: int  # argument of its loop
+
+
 class Layout(NamedTuple):
     """Where fields of structs lie, in bytes, and the size of a step."""
 
@@ -73,7 +85,7 @@ class Layout(NamedTuple):
     block: tuple[int, int, int, int]  # of a Writer: first slot, slots, data, which are written
     reader: tuple[int, int, int]  # of a Reader: rows, how many, whether this is the last read
     place: tuple[int, int, int]  # of a Place: its size, the address that it is written to, the offset in the row
-    fused: tuple[int, int, int, int, int, int, int]  # as FUSED_LAYOUT of ``kernels/cpu/fused_works.pyx``
+    fused: FusedLayout
     sum: tuple[int, int, int, int]  # of a Sum: rows, most of them without a product, data of both factors
 
 

@@ -29,9 +29,9 @@ class Memory(Writer):
 
     def __init__(self, steps: Sequence[ListedStep], layout: Layout) -> None:
         super().__init__()
-        self.steps = steps
-        self.layout = layout
-        self.values = find_values(steps)
+        self.steps: Sequence[ListedStep] = steps
+        self.layout: Layout = layout
+        self.values: dict[int, Held] = find_values(steps)
         self.early: list[str] = []
         self.known: dict[tuple[str, int, int, str], Value] = {}  # what these load
 

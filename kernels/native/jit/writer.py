@@ -20,7 +20,7 @@ class Writer:
     def __init__(self) -> None:
         self.lines: list[str] = []
         self.intrinsics: set[str] = set()
-        self.count = 0  # names given
+        self.count: int = 0  # names given
 
     def add(self, line: str) -> None:
         """Write an instruction."""
