@@ -142,7 +142,8 @@ def _compiler() -> tuple[str, ...]:
     """Return all that code depends on but the steps: what writes and what compiles it, and the processor."""
     import llvmlite
 
-    sources = "".join(path.read_text() for path in sorted(Path(__file__).parent.glob("*.py")))
+    here = Path(__file__).parent
+    sources = "".join(path.read_text() for path in [*sorted(here.glob("*.py")), here.parents[1] / "steps.py"])
 
     llvm = _llvm()
     version = ".".join(map(str, llvm.llvm_version_info))
