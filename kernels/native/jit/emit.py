@@ -409,15 +409,16 @@ class _Emitter(Memory):
         right = self._matrix(i, product, 1, vector_of(type_, inner * columns))
         whole = vector_of(type_, rows * columns)
         total = self._matrix(i, product, 3 if product.copies else 2, whole) if product.adds else None
+        together = rows if rows * columns <= LANES else 1  # rows
         made = []
-        for r in range(rows):
-            sums = Value(zero(vector_of(type_, columns)), vector_of(type_, columns))
+        for first in range(0, rows, together):
+            lanes = [(r, c) for r in range(first, first + together) for c in range(columns)]
+            sums = Value(zero(vector_of(type_, len(lanes))), vector_of(type_, len(lanes)))
             if total is not None:
-                sums = self.pick(total, range(r * columns, (r + 1) * columns))
+                sums = self.pick(total, [r * columns + c for r, c in lanes])
             for k in range(inner):
-                at = k * rows + r if product.transposed_a else r * inner + k
-                row = [c * inner + k if product.transposed_b else k * columns + c for c in range(columns)]
-                x, y = self.pick(left, [at] * columns), self.pick(right, row)
+                x = self.pick(left, [k * rows + r if product.transposed_a else r * inner + k for r, _ in lanes])
+                y = self.pick(right, [c * inner + k if product.transposed_b else k * columns + c for _, c in lanes])
                 term = self.let(sums.type, f"fmul {x}, {y.name}")
                 sums = self.let(sums.type, f"fadd {sums}, {term.name}")
             made.append(sums)
