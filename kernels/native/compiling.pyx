@@ -3,12 +3,19 @@
 Code takes over between two slices, wherever the steps are suspended then. Runs with the same signature share code.
 """
 
-from libc.stdint cimport uint64_t
+from libc.stdint cimport int64_t, uint64_t
 
+from tagflow.kernels.core.clock cimport nanoseconds
 from tagflow.kernels.native.compiled cimport CompiledProgram
 from tagflow.kernels.native.listing cimport Listing, list_steps
 from tagflow.kernels.native.listing import LAYOUT
 from tagflow.kernels.native.run cimport Code, Run
+
+cdef extern from "<unistd.h>" nogil:
+    int usleep(unsigned int)
+
+cdef int64_t SOMETIMES = 300000  # nanoseconds after which an event loop gives way to what compiles
+cdef int64_t _given_way = 0
 
 cdef enum:
     MOST_SIGNATURES = 8  # of a program; others run step by step
@@ -31,8 +38,24 @@ cdef int use_code(Run run) except -1:
     if run.compilation is not None:
         run.execution.is_settled = run.compilation.is_over  # asked first: the last code is there then
         run.execution.code = <Code><uint64_t>run.compilation.address
+        if not run.execution.is_settled:
+            _give_way()
     else:
         run.execution.is_settled = run.is_listed or run.num_steps > MOST_STEPS
+    return 0
+
+
+cdef int _give_way() except -1:
+    """Let a thread that compiles have Python for a moment, which else it would wait for at each of its calls of LLVM.
+
+    Short runs one after the other never let go of Python by themselves, but for each of the 5 ms that a thread waits at most;
+    only a pause is long enough for it to wake up.
+    """
+    global _given_way
+    if nanoseconds() - _given_way > SOMETIMES:
+        with nogil:
+            usleep(1)  # which takes some fifty microseconds
+        _given_way = nanoseconds()
     return 0
 
 

@@ -23,7 +23,7 @@ from tagflow.kernels.native.run cimport (
     ADD_ROWS, APPLY, CALL, COPY, COPY_8, END, GO, GO_TO, MOST_OPERANDS, PUSH_ROW, READ_ROW, WORK, WORK_TO, Place, Register,
     Run, Step, most_value_bytes, type_of,
 )
-from tagflow.kernels.native.sums cimport are_gathered
+from tagflow.kernels.native.sums cimport are_copied
 from tagflow.kernels.native.team cimport shared_in
 from tagflow.kernels.native.tensor_arrays cimport FROM_ROW, TO_ROW, transfer_in
 
@@ -155,7 +155,7 @@ cdef int _see_row(Run run, int i, Sights* sights) except -1:
     """Note what a step sees that copies rows: what it copies is looked for when it is its turn."""
     cdef const Step* step = &run.steps[i]
     cdef bint is_known = step.code != CALL or _copies(run, i, FROM_ROW) or _copies(run, i, TO_ROW)
-    is_known = is_known and (step.code != ADD_ROWS or are_gathered(step))
+    is_known = is_known and (step.code != ADD_ROWS or are_copied(step))
     cdef bint writes = step.code == READ_ROW or _copies(run, i, FROM_ROW)
     cdef int k
     for k in range(1, MOST_OPERANDS):
@@ -209,7 +209,7 @@ cdef int _see_work(Run run, int i, Sights* sights) except -1:
 
 cdef int _see_small_product(Run run, int i, const Product* p, Sights* sights) except -1:
     """Note what is multiplied in line, at addresses that compiled code looks up once."""
-    cdef size_t size = type_of(run, run.program.instructions[run.steps[i].instruction].outputs[0]).itemsize
+    cdef size_t size = type_of(run, run.program.instructions[run.steps[i].instruction].inputs[1]).itemsize
     _see(sights, i, -1, _all_of(<char*>p.a.data, size * p.rows * p.inner, False))
     _see(sights, i, -1, _all_of(<char*>p.b.data, size * p.inner * p.columns, False))
     _see(sights, i, -1, _all_of(<char*>p.data, size * p.rows * p.columns, True))

@@ -248,7 +248,7 @@ cdef size_t _see(uint64_t address, uint64_t size, int* value, bint whole, Run ru
 cdef size_t _see_factor(Run run, const Step* step, Traits* traits, int k, Extent* extent) noexcept:
     """Write what a small product sees."""
     cdef const Product* p = <const Product*>step.arguments
-    cdef uint64_t size = type_of(run, run.program.instructions[step.instruction].outputs[0]).itemsize
+    cdef uint64_t size = type_of(run, run.program.instructions[step.instruction].inputs[1]).itemsize
     if k == 0:
         return _see(<uint64_t>p.a.data, size * p.rows * p.inner, &traits.factors[k], True, run, extent)
     if k == 1:
@@ -310,7 +310,8 @@ cdef object _listed(Run run, const Step* step, const Traits* traits, bytes descr
         fused = ListedFused(dtype, *read_fused(described), tuple(attrs["results"]), attrs["steps"])
     if traits.rows or _computation(run, step) != NULL:
         computation = run.program.program.instructions[step.instruction].computation
-        name = computation.ufunc or _in_small_letters(computation.type)
+        if computation is not None:  # there is none for the product that is added to a sum
+            name = computation.ufunc or _in_small_letters(computation.type)
         registers = [each.inputs[i] for i in range(each.num_inputs)] + [each.outputs[0]]
         dtypes = tuple([run.program.dtypes[run.program.register_types[i]] for i in registers])
     if traits.rows:

@@ -15,10 +15,10 @@ from tagflow.kernels.cpu.arrays cimport (
     ArrayObject, PyArray_DATA, PyArray_DIM, PyArray_ITEMSIZE, PyArray_NBYTES, array_in, is_plain, new_array,
 )
 from tagflow.kernels.cpu.linear cimport are_parts_alike, multiply_columns, product_cost
-from tagflow.kernels.cpu.product_sum cimport MOST_ROWS, ProductSum, sum_in
+from tagflow.kernels.cpu.product_sum cimport MOST_ROWS, ProductSum, are_gathered, sum_in
 from tagflow.kernels.native.compiled cimport Instruction
 from tagflow.kernels.native.run cimport (
-    ADD_ROWS, LONG_STEP, NO, YES, Refusal, Register, Run, Step, Verdict, add_step, type_of,
+    ADD_ROWS, LONG_STEP, NO, WORK, YES, Refusal, Register, Run, Step, Verdict, add_step, type_of,
 )
 from tagflow.kernels.native.team cimport SHORTEST_SHARE, do_together, most_shares
 
@@ -29,6 +29,8 @@ cdef enum:
 
 cdef Table _shared  # where what several threads had better do is left
 _shared.at_once = 2 * SHORTEST_SHARE
+cdef Table _left  # where all is left
+_left.at_once = 0
 
 
 cdef int record_add(Run run, const Instruction* each) except -1:
@@ -47,7 +49,14 @@ cdef int record_add(Run run, const Instruction* each) except -1:
         raise Refusal("what is added to a sum does not fit")
     made = ProductSum(PyArray_NewCopy(<ndarray>given.total, NPY_CORDER))
     made.owned = True
+    drop(&run.held, &held.value)
+    hold(&run.held, &held.value, object_value(<PyObject*>made))
     sum = <Sum*>run.arena.take(1, sizeof(Sum))
+    run.sums.append(made)
+    run.sum_states.append(<uint64_t>sum)
+    if PyArray_DIM(a, 0) <= MOST_ROWS and not are_gathered(a, b):
+        _record_product(run, a, b, <ArrayObject*><void*>made.total)
+        return 0
     sum.more_a, sum.more_b, sum.total = a, b, <ArrayObject*><void*>made.total
     sum.room, sum.team = MOST_ROWS, &run.team
     if run.trips:
@@ -59,14 +68,24 @@ cdef int record_add(Run run, const Instruction* each) except -1:
     sum.quick = min(sum.room - PyArray_DIM(a, 0), MOST_ROWS - 2 * PyArray_DIM(a, 0))
     cost = product_cost(PyArray_DIM(a, 1), sum.room, PyArray_DIM(b, 1), PyArray_ITEMSIZE(a))
     run.is_shared, run.is_long = run.is_shared or cost >= 2 * SHORTEST_SHARE, run.is_long or cost >= LONG_STEP
-    drop(&run.held, &held.value)
-    hold(&run.held, &held.value, object_value(<PyObject*>made))
-    run.sums.append(made)
-    run.sum_states.append(<uint64_t>sum)
     step = add_step(run, ADD_ROWS)
     step.act, step.operands[0], step.count = _add, <char*>sum, PyArray_DIM(a, 0)
     step.operands[1], step.strides[1] = <char*>PyArray_DATA(a), PyArray_NBYTES(a)
     step.operands[2], step.strides[2] = <char*>PyArray_DATA(b), PyArray_NBYTES(b)
+    return 0
+
+
+cdef int _record_product(Run run, ArrayObject* a, ArrayObject* b, ArrayObject* total) except -1:
+    """Record that a product of a few elements is added where the total stands."""
+    cdef Work work
+    cdef Step* step
+    work.kept, work.compute = NULL, NULL
+    multiply_columns(&_left, a, b, <int>PyArray_DIM(a, 0), NULL, NULL, total, NULL, &work)
+    if work.compute == NULL:
+        return 0  # there are no elements
+    step = add_step(run, WORK)
+    step.compute, step.arguments = work.compute, <uint64_t*>run.arena.take(1, sizeof(work.arguments))
+    memcpy(step.arguments, work.arguments, sizeof(work.arguments))
     return 0
 
 
@@ -99,7 +118,7 @@ cdef Verdict _add(const Step* step) noexcept nogil:
     return YES
 
 
-cdef bint are_gathered(const Step* step) noexcept nogil:
+cdef bint are_copied(const Step* step) noexcept nogil:
     """Say whether the rows that a step adds are always copied first: so many are multiplied where they are."""
     return 2 * step.count <= MOST_ROWS
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
+import threading
 import time
-from collections.abc import Sequence
+import weakref
+from collections import deque
 from functools import cache as cache_result
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -65,42 +66,88 @@ class Compilation:
         self._name = name
         self._steps = steps
         self._layout = layout
+        self._key: str = ""
+        self._text: str | None = None  # of the module, while it is wanted
+        self._seconds: float = 0.0  # that it took so far
         self._engines: list[Any] = []  # own the code, which may run
 
     def begin(self, at_once: bool) -> None:
         """Compile, now and fully, or on a thread of the event loop's."""
         if at_once:
-            self.compile([FULL])
-            return
-        loop = asyncio.get_running_loop()
-        with contextlib.suppress(RuntimeError):  # the event loop has let go of its threads: there is little left to run
-            loop.run_in_executor(None, self.compile, [QUICK, FULL])
+            self.compile(FULL)
+        else:
+            loop = asyncio.get_running_loop()
+            _lines.setdefault(loop, _Line()).add(self, loop)
 
-    def compile(self, levels: Sequence[Level]) -> None:
-        """Compile; if that fails, the steps are walked over as before."""
-        begun = time.perf_counter()
+    def compile(self, level: Level) -> None:
+        """Load the code, or compile it at a level; if that fails, the steps are walked over as before."""
+        begun = time.perf_counter() - self._seconds
         try:
-            key = cache.key_of(repr(self._steps), repr(self._layout), *_compiler())
-            code = cache.load(key)
-            if code is not None:
-                self._take(code, begun, "loaded from the disk cache")
-                return
-            text = emit(self._steps, self._layout)
-            for level in levels:
-                code = build(text, level)
-                self._take(code, begun, f"compiled by LLVM {level.name}")
-            if code is not None:
-                cache.store(key, code)
+            if self._text is None:
+                self._key = cache.key_of(repr(self._steps), repr(self._layout), *_compiler())
+                code = cache.load(self._key)
+                if code is not None:
+                    self._take(code, begun, "loaded from the disk cache")
+                    self.is_over = True
+                    return
+                self._text = emit(self._steps, self._layout)
+            code = build(self._text, level)
+            self._take(code, begun, f"compiled by LLVM {level.name}")
+            self.is_over = level is FULL
+            if self.is_over:
+                cache.store(self._key, code)
         except Exception:
             _logger.warning("%s can not be compiled and runs step by step", self._name, exc_info=True)
-        finally:
             self.is_over = True
+        if self.is_over:
+            self._text = None
+        self._seconds = time.perf_counter() - begun
 
     def _take(self, code: bytes, begun: float, how: str) -> None:
         """Have runs use some code from now on."""
         self._engines.append(load(code))
         self.address = self._engines[-1].get_function_address("run")
         _logger.debug("%s %s in %.4f s", self._name, how, time.perf_counter() - begun)
+
+
+class _Line:
+    """What an event loop waits for to be compiled: one after the other on one of its threads, first codes first.
+
+    On several threads they would wait for each other: LLVM, as Python calls it, and Python itself take one at a time.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._waiting: dict[Level, deque[weakref.ref[Compilation]]] = {QUICK: deque(), FULL: deque()}
+        self._is_busy = False
+
+    def add(self, compilation: Compilation, loop: asyncio.AbstractEventLoop) -> None:
+        """Have something compiled."""
+        with self._lock:
+            self._waiting[QUICK].append(weakref.ref(compilation))
+            begins, self._is_busy = not self._is_busy, True
+        if begins:
+            try:
+                loop.run_in_executor(None, self._work)
+            except RuntimeError:  # the event loop has let go of its threads: there is little left to run
+                self._is_busy = False
+
+    def _work(self) -> None:
+        """Compile all that anybody still has."""
+        while True:
+            with self._lock:
+                level = QUICK if self._waiting[QUICK] else FULL
+                if not self._waiting[level]:
+                    self._is_busy = False
+                    return
+                compilation = self._waiting[level].popleft()()
+            if compilation is not None:
+                compilation.compile(level)
+                if not compilation.is_over:
+                    self._waiting[FULL].append(weakref.ref(compilation))
+
+
+_lines: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _Line] = weakref.WeakKeyDictionary()
 
 
 def build(text: str, level: Level = FULL) -> bytes:
@@ -121,7 +168,7 @@ def build(text: str, level: Level = FULL) -> bytes:
 def load(code: bytes) -> Any:
     """Return an engine with the code of an object file, which lives as long as the engine."""
     llvm = _llvm()
-    engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), _machine(FULL.code))
+    engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), _new_machine(FULL.code))
     engine.add_object_file(llvm.ObjectFileRef.from_data(code))
     engine.finalize_object()
     return engine
@@ -138,22 +185,29 @@ def _llvm() -> Any:
 
 
 @cache_result
+def _host() -> tuple[str, str, str]:
+    """Return the triple, the name and the features of this processor."""
+    llvm = _llvm()
+    return llvm.get_process_triple(), llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten()
+
+
+@cache_result
 def _compiler() -> tuple[str, ...]:
     """Return all that code depends on but the steps: what writes and what compiles it, and the processor."""
     import llvmlite
 
     here = Path(__file__).parent
     sources = "".join(path.read_text() for path in [*sorted(here.glob("*.py")), here.parents[1] / "steps.py"])
-
-    llvm = _llvm()
-    version = ".".join(map(str, llvm.llvm_version_info))
-    features = llvm.get_host_cpu_features().flatten()
-    return sources, llvmlite.__version__, version, llvm.get_process_triple(), llvm.get_host_cpu_name(), features
+    version = ".".join(map(str, _llvm().llvm_version_info))
+    return sources, llvmlite.__version__, version, *_host()
 
 
+@cache_result
 def _machine(level: int) -> Any:
-    """Return what selects instructions for this processor."""
-    llvm = _llvm()
-    return llvm.Target.from_triple(llvm.get_process_triple()).create_target_machine(
-        cpu=llvm.get_host_cpu_name(), features=llvm.get_host_cpu_features().flatten(), opt=level, jit=True
-    )
+    """Return what selects instructions for this processor; llvmlite sees to it that one thread at a time does."""
+    return _new_machine(level)
+
+
+def _new_machine(level: int) -> Any:
+    triple, cpu, features = _host()
+    return _llvm().Target.from_triple(triple).create_target_machine(cpu=cpu, features=features, opt=level, jit=True)

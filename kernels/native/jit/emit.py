@@ -36,6 +36,7 @@ def emit(steps: Sequence[ListedStep], layout: Layout) -> str:
 class _Emitter(Memory):
     def __init__(self, steps: Sequence[ListedStep], layout: Layout) -> None:
         super().__init__(steps, layout)
+        self.written = {number for step in steps for number in writes_to(step)}
         self.counting = [i for i, step in enumerate(steps) if step.code in _COUNTING]
         self.resumes = sorted(
             {s.target for s in steps if s.code == StepCode.GO_BACK}
@@ -99,9 +100,8 @@ class _Emitter(Memory):
     def _exit(self) -> None:
         """Put back what the function holds, and say how it ends."""
         self.lines.append("exit:")
-        written = {number for step in self.steps for number in writes_to(step)}
         for number, held in self.values.items():
-            if number in written:
+            if number in self.written:
                 self.put_back(held)
         for i in self.counting:
             place = self.place(i, self.layout.amount)
@@ -404,7 +404,7 @@ class _Emitter(Memory):
     def _multiply(self, i: int, product: Product) -> None:
         """Multiply small matrices as `_small` in ``kernels/cpu/linear.pyx`` does: term by term, in order."""
         rows, columns, inner = product.rows, product.columns, product.inner
-        type_ = element_type(self.steps[i].dtypes[-1])
+        type_ = element_type(self.steps[i].dtypes[1])
         left = self._matrix(i, product, 0, vector_of(type_, rows * inner))
         right = self._matrix(i, product, 1, vector_of(type_, inner * columns))
         whole = vector_of(type_, rows * columns)
@@ -417,8 +417,8 @@ class _Emitter(Memory):
             if total is not None:
                 sums = self.pick(total, [r * columns + c for r, c in lanes])
             for k in range(inner):
-                x = self.pick(left, [k * rows + r if product.transposed_a else r * inner + k for r, _ in lanes])
-                y = self.pick(right, [c * inner + k if product.transposed_b else k * columns + c for _, c in lanes])
+                x = self._pick(i, 0, left, [k * rows + r if product.transposed_a else r * inner + k for r, _ in lanes])
+                y = self._pick(i, 1, right, [c * inner + k if product.transposed_b else k * columns + c for _, c in lanes])
                 term = self.let(sums.type, f"fmul {x}, {y.name}")
                 sums = self.let(sums.type, f"fadd {sums}, {term.name}")
             made.append(sums)
@@ -428,6 +428,19 @@ class _Emitter(Memory):
             self.add(f"store {self.convert(result, held.type, held.in_cell)}, ptr {held.name}")
         else:
             self.store(self.factor(i, 2), result, 0)
+
+    def _pick(self, i: int, k: int, matrix: Value, lanes: Sequence[int]) -> Value:
+        """Return elements of a matrix of a product: of one that stays the same, they are picked once."""
+        product = self.steps[i].product
+        assert product is not None
+        number = product.factors[k]
+        if number not in self.values or number in self.written:
+            return self.pick(matrix, lanes)
+        key = "lanes", i, k, " ".join(map(str, lanes))
+        if key not in self.known:
+            with self.up_front():
+                self.known[key] = self.pick(self._matrix(i, product, k, matrix.type), lanes)
+        return self.known[key]
 
     def _matrix(self, i: int, product: Product, k: int, type_: str) -> Value:
         """Return all elements of a matrix."""

@@ -91,7 +91,7 @@ def _spread(types: dict[int, str], copies: list[tuple[int, ...]]) -> None:
 def _types_of(step: ListedStep) -> Iterator[tuple[int, str]]:
     """Yield the values that a step takes for elements of a type, with the types."""
     if step.product is not None and step.product.is_small:
-        product, type_ = step.product, element_type(step.dtypes[-1])
+        product, type_ = step.product, element_type(step.dtypes[1])
         whole = product.rows * product.columns
         counts = (product.rows * product.inner, product.inner * product.columns, whole, whole)
         yield from ((n, vector_of(type_, count)) for n, count in zip(product.factors, counts, strict=True) if n >= 0)
