@@ -413,14 +413,17 @@ class _Emitter(Memory):
         made = []
         for first in range(0, rows, together):
             lanes = [(r, c) for r in range(first, first + together) for c in range(columns)]
-            sums = Value(zero(vector_of(type_, len(lanes))), vector_of(type_, len(lanes)))
-            if total is not None:
-                sums = self.pick(total, [r * columns + c for r, c in lanes])
+            none = Value(zero(vector_of(type_, len(lanes))), vector_of(type_, len(lanes)))
+            sums = None if total is None else self.pick(total, [r * columns + c for r, c in lanes])
             for k in range(inner):
                 x = self._pick(i, 0, left, [k * rows + r if product.transposed_a else r * inner + k for r, _ in lanes])
                 y = self._pick(i, 1, right, [c * inner + k if product.transposed_b else k * columns + c for _, c in lanes])
-                term = self.let(sums.type, f"fmul {x}, {y.name}")
-                sums = self.let(sums.type, f"fadd {sums}, {term.name}")
+                term = self.let(none.type, f"fmul {x}, {y.name}")
+                if total is None and k == inner - 1:
+                    # A sum begins with 0, which only tells where all terms are -0; the last one waits least for it.
+                    term = self.let(none.type, f"fadd {none}, {term.name}")
+                sums = term if sums is None else self.let(none.type, f"fadd {sums}, {term.name}")
+            assert sums is not None
             made.append(sums)
         held = self.values.get(product.factors[2])
         result = self.join(made)
