@@ -27,8 +27,9 @@ from tagflow.kernels.scheduler.series cimport Block, Series
 import_array()
 
 cdef enum:
-    SMALLEST = 1 << 14  # bytes of the first block, about
+    SMALLEST = 1 << 14  # bytes of the first block where it is not known how many there will be, about
     MOST_ROWS = 64  # of it
+    SMALL = 1 << 16  # bytes that are one block where it is known
     GROWTH = 16  # a block is at most such a part of all slots, so that there is little room left in the end
 
 
@@ -83,6 +84,8 @@ cdef int _add_blocks(Run run, int i, int64_t wanted) except -1:
     if run.shapes[i][1] is not None:
         rank, dims, size = PyArray_NDIM(like), PyArray_DIMS(like), PyArray_NBYTES(like)
     fewest = max(1, min(<int64_t>MOST_ROWS, SMALLEST // max(<int64_t>size, 1)))
+    if wanted:
+        fewest = max(1, SMALL // max(<int64_t>size, 1))
     total = wanted
     if wanted == 0 and series.num_blocks:
         total = series.blocks[series.num_blocks - 1].first + series.blocks[series.num_blocks - 1].rows
