@@ -162,6 +162,14 @@ def gradient_of_wide_products():
     return [y, *tg.gradients(tg.reduce_sum(y), [w, u])], feeds
 
 
+def gradient_of_small_products():
+    x, w, u = (tg.placeholder("float32", shape) for shape in ([3, 2], [2, 4], [4, 2]))
+    y = tg.while_loop(below(9), lambda i, a: (i + 1, tg.tanh(a @ w) @ u), [0, x])[1]
+    random = np.random.default_rng(0)
+    feeds = {each: random.standard_normal(each.shape).astype(F32) for each in (x, w, u)}
+    return [y, *tg.gradients(tg.reduce_sum(y), [x, w, u])], feeds
+
+
 def swapped_elements_of_which_one_is_seen_as_an_array():
     def body(i, a, b, v):
         return i + 1, b, a, tg.where(tg.fill([1], True), tg.reshape(a, [1]), v)
@@ -196,6 +204,7 @@ PROGRAMS = (
     gradient_of_nested,
     gradient_of_what_an_inner_loop_reads,
     gradient_of_wide_products,
+    gradient_of_small_products,
     swapped_elements_of_which_one_is_seen_as_an_array,
     scanned,
 )

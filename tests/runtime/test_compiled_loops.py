@@ -1,8 +1,11 @@
 """Loops as machine code: the same bits as inner loops give, and what happens when there is no code."""
 
+import asyncio
+import gc
 import logging
 import subprocess
 import sys
+import threading
 from dataclasses import replace
 
 import numpy as np
@@ -117,19 +120,74 @@ async def test_small_products(graph, dtype, sides, transposed):
     rows, inner, columns = sides
     a = tg.placeholder(dtype, (inner, rows) if transposed[0] else (rows, inner))
     b = tg.placeholder(dtype, (columns, inner) if transposed[1] else (inner, columns))
+    unchanged = tg.placeholder(dtype, b.shape)
     total = tg.placeholder(dtype, (rows, columns))
 
-    def body(i, a, b, sum_):
-        product = tg.matmul(a, b, transpose_a=transposed[0], transpose_b=transposed[1])
-        return i + 1, -a, b * 0.5, sum_ + product
+    def body(i, a, b, sum_, _):
+        product, alone = (tg.matmul(a, each, *transposed) for each in (b, unchanged))
+        return i + 1, -a, b * 0.5, sum_ + product, alone
 
-    fetched = tg.while_loop(lambda i, *_: i < 4, body, [0, a, b, total])
+    fetched = tg.while_loop(lambda i, *_: i < 4, body, [0, a, b, total, total])
     random = np.random.default_rng(0)
-    feeds = {each: random.standard_normal(each.shape).astype(dtype) for each in (a, b, total)}
+    feeds = {each: random.standard_normal(each.shape).astype(dtype) for each in (a, b, unchanged, total)}
+    for each in (a, b, unchanged):
+        feeds[each][feeds[each] < 0] = -0.0  # which sums begin with, or are
     for one, other in zip(
         await values(graph, fetched, feeds, ON), await values(graph, fetched, feeds, MACHINE), strict=True
     ):
         assert_same_bits(one, other)
+
+
+def some_loops(count):
+    """Return the results of loops that have code of their own, and what these should be."""
+    loops = [tg.while_loop(lambda i: i < 10, lambda i, k=k: i + k, [0]) for k in range(1, count + 1)]
+    return loops, [-(-10 // k) * k for k in range(1, count + 1)]
+
+
+@pytest.fixture
+def held_up(monkeypatch):
+    """A lock that what compiles waits for; and what was compiled, with levels."""
+    lock, done = threading.Lock(), []
+    build = compilation.build
+
+    def wait(text, level):
+        with lock:
+            done.append((text, level.name))
+        return build(text, level)
+
+    monkeypatch.setenv("TAGFLOW_CACHE", "")
+    monkeypatch.setattr(compilation, "build", wait)
+    return lock, done
+
+
+async def test_all_loops_have_their_first_code_before_any_has_the_last(graph, held_up):
+    lock, done = held_up
+    loops, wanted = some_loops(3)
+    async with tg.Session(graph, settings=replace(ON, llvm_seconds=1e-9)) as session:
+        step = session.make_step(loops)
+        with lock:
+            for _ in range(3):
+                assert await step() == wanted
+        async with asyncio.timeout(20):
+            while len(done) < 6:
+                assert await step() == wanted
+                await asyncio.sleep(0.001)
+    assert [name for _, name in done] == ["quickly"] * 3 + ["fully"] * 3
+    assert [text for text, _ in done[:3]] == [text for text, _ in done[3:]]
+
+
+@pytest.mark.parametrize("count", [1, 3])
+async def test_what_nobody_has_any_more_is_not_compiled(graph, held_up, count):
+    lock, done = held_up
+    loops, wanted = some_loops(count)
+    with lock:
+        async with tg.Session(graph, settings=replace(ON, llvm_seconds=1e-9)) as session:
+            for _ in range(3):
+                assert await session.run(loops) == wanted
+        del session
+        gc.collect()
+    await asyncio.get_running_loop().shutdown_default_executor()
+    assert [name for _, name in done] == ["quickly"]
 
 
 async def test_code_takes_over_from_a_run_that_is_on_its_way(graph, caplog):

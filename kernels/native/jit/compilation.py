@@ -145,6 +145,7 @@ class _Line:
                 compilation.compile(level)
                 if not compilation.is_over:
                     self._waiting[FULL].append(weakref.ref(compilation))
+                del compilation  # unless somebody else has it, it goes now
 
 
 _lines: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _Line] = weakref.WeakKeyDictionary()

@@ -14,16 +14,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from time import perf_counter, sleep
 
 from .fused import FusedLoops, can_be_loops
 from .held import writes_to
-from .listed import Layout, ListedStep, Product, Status, StepCode, Verdict
+from .listed import Layout, ListedStep, Status, StepCode, Verdict
 from .memory import Memory
+from .products import SmallProduct
 from .rules import rule_of
 from .types import Value, element_of, element_type, lanes_of, like, size_of, vector_of, zero
 
 FEW = 64  # elements that are computed in line
 LANES = 16  # of these, at most, at once, unless they are a value
+LONGEST = 0.001  # seconds that Python is held without a pause, about
+PAUSE = 0.00001  # seconds: with what it takes to fall asleep enough for another thread to wake up
 _COUNTING = (StepCode.GO_BACK, StepCode.GO_UNLESS)
 _ACTING = (StepCode.PUSH_ROW, StepCode.READ_ROW, StepCode.ADD_ROWS, StepCode.CALL)
 
@@ -36,7 +40,7 @@ def emit(steps: Sequence[ListedStep], layout: Layout) -> str:
 class _Emitter(Memory):
     def __init__(self, steps: Sequence[ListedStep], layout: Layout) -> None:
         super().__init__(steps, layout)
-        self.written = {number for step in steps for number in writes_to(step)}
+        self.written: set[int] = {number for step in steps for number in writes_to(step)}
         self.counting = [i for i, step in enumerate(steps) if step.code in _COUNTING]
         self.resumes = sorted(
             {s.target for s in steps if s.code == StepCode.GO_BACK}
@@ -44,10 +48,14 @@ class _Emitter(Memory):
         )
 
     def module(self) -> str:
-        """Write the function."""
+        """Write the function, with pauses, so that other threads that want Python have it soon."""
         leaders = self._leaders()
         begin = self._entry()
+        held_since = perf_counter()
         for i, step in enumerate(self.steps):
+            if perf_counter() - held_since > LONGEST:
+                sleep(PAUSE)
+                held_since = perf_counter()
             if i in leaders:
                 if i and not self._is_closed():
                     self.add(f"br label %s{i}")
@@ -231,7 +239,7 @@ class _Emitter(Memory):
     def _work(self, i: int, step: ListedStep) -> None:
         """Call what a kernel has left, or multiply small matrices."""
         if step.product is not None and step.product.is_small:
-            self._multiply(i, step.product)
+            SmallProduct(self, i, step.product, self.written).write()
             return
         if step.fused is not None and can_be_loops(step.fused):
             FusedLoops(self, i, step.fused).write()
@@ -398,59 +406,6 @@ class _Emitter(Memory):
             self.write(i, k, value)
         else:
             self.store(self.operand(i, k), value, at)
-
-    # Products
-
-    def _multiply(self, i: int, product: Product) -> None:
-        """Multiply small matrices as `_small` in ``kernels/cpu/linear.pyx`` does: term by term, in order."""
-        rows, columns, inner = product.rows, product.columns, product.inner
-        type_ = element_type(self.steps[i].dtypes[1])
-        left = self._matrix(i, product, 0, vector_of(type_, rows * inner))
-        right = self._matrix(i, product, 1, vector_of(type_, inner * columns))
-        whole = vector_of(type_, rows * columns)
-        total = self._matrix(i, product, 3 if product.copies else 2, whole) if product.adds else None
-        together = rows if rows * columns <= LANES else 1  # rows
-        made = []
-        for first in range(0, rows, together):
-            lanes = [(r, c) for r in range(first, first + together) for c in range(columns)]
-            none = Value(zero(vector_of(type_, len(lanes))), vector_of(type_, len(lanes)))
-            sums = None if total is None else self.pick(total, [r * columns + c for r, c in lanes])
-            for k in range(inner):
-                x = self._pick(i, 0, left, [k * rows + r if product.transposed_a else r * inner + k for r, _ in lanes])
-                y = self._pick(i, 1, right, [c * inner + k if product.transposed_b else k * columns + c for _, c in lanes])
-                term = self.let(none.type, f"fmul {x}, {y.name}")
-                if total is None and k == inner - 1:
-                    # A sum begins with 0, which only tells where all terms are -0; the last one waits least for it.
-                    term = self.let(none.type, f"fadd {none}, {term.name}")
-                sums = term if sums is None else self.let(none.type, f"fadd {sums}, {term.name}")
-            assert sums is not None
-            made.append(sums)
-        held = self.values.get(product.factors[2])
-        result = self.join(made)
-        if held is not None:
-            self.add(f"store {self.convert(result, held.type, held.in_cell)}, ptr {held.name}")
-        else:
-            self.store(self.factor(i, 2), result, 0)
-
-    def _pick(self, i: int, k: int, matrix: Value, lanes: Sequence[int]) -> Value:
-        """Return elements of a matrix of a product: of one that stays the same, they are picked once."""
-        product = self.steps[i].product
-        assert product is not None
-        number = product.factors[k]
-        if number not in self.values or number in self.written:
-            return self.pick(matrix, lanes)
-        key = "lanes", i, k, " ".join(map(str, lanes))
-        if key not in self.known:
-            with self.up_front():
-                self.known[key] = self.pick(self._matrix(i, product, k, matrix.type), lanes)
-        return self.known[key]
-
-    def _matrix(self, i: int, product: Product, k: int, type_: str) -> Value:
-        """Return all elements of a matrix."""
-        held = self.values.get(product.factors[k])
-        if held is None:
-            return self.load(self.factor(i, k), element_of(type_), 0, lanes_of(type_))
-        return self.convert(self.let(held.type, f"load {held.type}, ptr {held.name}"), type_, held.in_cell)
 
 
 def _are_in_order(step: ListedStep) -> bool:
