@@ -10,12 +10,13 @@ from libc.string cimport memcpy, memset
 import numpy as np
 
 from tagflow.kernels.core.cost cimport do_or_leave, place_of
-from tagflow.kernels.core.table cimport Loop, Native, Node, Table, Work, input_type, output_type
+from tagflow.kernels.core.table cimport Compute, Loop, Native, Node, Table, Work, input_type, output_type
 from tagflow.kernels.core.values cimport SCALAR, Counters, Value, hold
 from tagflow.kernels.cpu.arrays cimport (
     MOST_DIMS, Operand, are_copyable, new_result, open_plain, product, read_sizes, repeat,
 )
 from tagflow.kernels.cpu.registry cimport register
+from tagflow.kernels.cpu.seen cimport Seen
 from tagflow.kernels.cpu.ufuncs cimport find_native_loop
 from tagflow.kernels.cpu.walks cimport Walk, advance, lay_out
 from tagflow.kernels.cpu.windows cimport copy_element_to
@@ -121,6 +122,26 @@ cdef void _fold(const void* arguments, int part, int parts) noexcept nogil:
     _join(&fold)
     if fold.terms:
         _divide(fold.target, fold.size, count, fold.terms)
+
+
+cdef int seen_by_reduction(Compute compute, uint64_t* arguments, Seen* seen) noexcept nogil:
+    """Write what memory a reduction sees, of up to two arrays; return how many, or -1 if it is none, or of nothing."""
+    cdef Fold* fold = <Fold*>arguments
+    cdef size_t source = fold.size
+    cdef size_t target = fold.size
+    cdef int d
+    if compute != _fold:
+        return -1
+    for d in range(fold.walk.rank):
+        if fold.walk.dims[d] == 0:
+            return -1
+        source += (fold.walk.dims[d] - 1) * fold.walk.source[d]
+        target += (fold.walk.dims[d] - 1) * fold.walk.target[d]
+    seen[0] = Seen(fold.source, &fold.source, source, source, False)
+    if fold.target == NULL:
+        return 1
+    seen[1] = Seen(fold.target, &fold.target, target, target, True)
+    return 2
 
 
 cdef inline void _join(Fold* fold) noexcept nogil:

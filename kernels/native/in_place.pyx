@@ -2,7 +2,8 @@
 
 A row that is read is copied to memory that stays where it is, since the steps have addresses in them; one that is
 written is copied from there. Where it is known of all steps that see such memory where the address stands, the step that
-reads puts the address of the row there instead, and one that writes does so in front of the step that computes the row.
+reads puts the address of the row there instead, and one that writes does so in front of the step that computes the row. Rows that a sum of products gathers are computed among
+those gathered: who has added one says where the next one is to be.
 
 A row that is read must not be written to: what was saved would change, and a run may give up and be done again.
 """
@@ -18,12 +19,13 @@ from tagflow.kernels.cpu.arrays cimport ArrayObject, PyArray_CheckExact, PyArray
 from tagflow.kernels.cpu.concat_transpose cimport seen_by_concat
 from tagflow.kernels.cpu.fused_works cimport seen_by_fused
 from tagflow.kernels.cpu.linear cimport Product, is_small, product_in, seen_by_product
+from tagflow.kernels.cpu.reducing cimport seen_by_reduction
 from tagflow.kernels.cpu.seen cimport Seen
 from tagflow.kernels.native.run cimport (
     ADD_ROWS, APPLY, CALL, COPY, COPY_8, END, GO, GO_TO, MOST_OPERANDS, PUSH_ROW, READ_ROW, WORK, WORK_TO, Place, Register,
     Run, Step, most_value_bytes, type_of,
 )
-from tagflow.kernels.native.sums cimport are_copied
+from tagflow.kernels.native.sums cimport are_copied, point_to_next
 from tagflow.kernels.native.team cimport shared_in
 from tagflow.kernels.native.tensor_arrays cimport FROM_ROW, TO_ROW, transfer_in
 
@@ -68,6 +70,9 @@ cdef int place_rows(Run run) except -1:
             if _copies(run, i, TO_ROW):
                 _write_in_place(run, i, &sights)
         for i in range(run.num_steps):
+            if _gathers(&run.steps[i]):
+                _gather_in_place(run, i, &sights)
+        for i in range(run.num_steps):
             if run.steps[i].in_place:
                 _note_places(run, i, &sights)
     finally:
@@ -78,7 +83,7 @@ cdef int place_rows(Run run) except -1:
 cdef bint _any_long_rows(Run run) noexcept:
     cdef int i
     for i in range(run.num_steps):
-        if _copies(run, i, FROM_ROW) or _copies(run, i, TO_ROW):
+        if _copies(run, i, FROM_ROW) or _copies(run, i, TO_ROW) or _gathers(&run.steps[i]):
             return True
     return False
 
@@ -91,6 +96,21 @@ cdef inline bint _copies(Run run, int i, int transfer) noexcept:
     if step.code == CALL:
         return transfer_in(step) == transfer
     return step.code == (READ_ROW if transfer == FROM_ROW else PUSH_ROW)
+
+
+cdef inline bint _gathers(const Step* step) noexcept:
+    """Say whether a step copies long rows of what is the second factor of a sum of products."""
+    return step.code == ADD_ROWS and <size_t>step.strides[2] > most_value_bytes and are_copied(step)
+
+
+cdef inline char* _begin_of(const Step* step) noexcept nogil:
+    """Return the memory that a step would copy a row to, or from."""
+    return step.operands[2 if step.code == ADD_ROWS else 1]
+
+
+cdef inline size_t _size_of(const Step* step) noexcept nogil:
+    """Return the bytes of that."""
+    return step.strides[2] if step.code == ADD_ROWS else step.count
 
 
 # What steps see
@@ -195,6 +215,8 @@ cdef int _see_work(Run run, int i, Sights* sights) except -1:
         count = seen_by_fused(compute, arguments, seen, MOST_SEEN)
     if count < 0:
         count = seen_by_concat(compute, arguments, seen, MOST_SEEN)
+    if count < 0:
+        count = seen_by_reduction(compute, arguments, seen)
     if run.steps[i].code == WORK_TO:
         _see(sights, i, 0, _all_of(run.steps[i].operands[0], sizeof(uint64_t), True))
     for k in range(count):
@@ -277,16 +299,12 @@ cdef bint _may_come_first(Run run, int i, int maker, const Sights* sights) noexc
     """
     cdef const Step* step = &run.steps[i]
     cdef const Sight* sight
-    cdef int k, j
+    cdef int k
+    if not _are_straight(run, maker, i):
+        return False
     for k in range(maker, i):
-        if run.steps[k].code == CALL or GO <= run.steps[k].code <= GO_TO or run.steps[k].code == END:
+        if run.steps[k].code == CALL:
             return False
-    for k in range(run.num_steps):
-        if GO <= run.steps[k].code <= GO_TO and maker < run.steps[k].target <= i:
-            return False
-        for j in range(run.steps[k].num_targets):
-            if maker < run.steps[k].targets[j] <= i:
-                return False
     for k in range(sights.count):
         sight = &sights.all[k]
         if maker <= sight.step < i and sight.writes and (
@@ -294,6 +312,46 @@ cdef bint _may_come_first(Run run, int i, int maker, const Sights* sights) noexc
                 or _is_seen(sight, step.operands[3], step.operands[3] + step.strides[3])):
             return False
     return True
+
+
+cdef bint _are_straight(Run run, int first, int last) noexcept:
+    """Say whether steps are only done one after the other, from the first to the last."""
+    cdef int k, j
+    for k in range(first, last):
+        if GO <= run.steps[k].code <= GO_TO or run.steps[k].code == END:
+            return False
+    for k in range(run.num_steps):
+        if GO <= run.steps[k].code <= GO_TO and first < run.steps[k].target <= last:
+            return False
+        for j in range(run.steps[k].num_targets):
+            if first < run.steps[k].targets[j] <= last:
+                return False
+    return True
+
+
+cdef int _gather_in_place(Run run, int i, Sights* sights) except -1:
+    """Have rows be computed where a sum gathers them, if one step does that and nobody looks at them once they are added."""
+    cdef Step* step = &run.steps[i]
+    cdef char* low = _begin_of(step)
+    cdef char* high = low + _size_of(step)
+    cdef Sight* sight
+    cdef size_t made = 0
+    cdef int maker = -1
+    cdef int first = i
+    cdef int k
+    for k in range(sights.count):
+        sight = &sights.all[k]
+        if not _is_seen(sight, low, high):
+            continue
+        if not _is_movable(sight, low, high) or sight.step > i or sight.writes and maker not in (-1, sight.step):
+            return 0
+        if sight.writes:
+            maker, made = sight.step, made + sight.count
+        else:
+            first = min(first, sight.step)
+    if made == _size_of(step) and 0 <= maker < first and _are_straight(run, maker, i):
+        _place(run, i, sights)
+    return 0
 
 
 cdef int _move_up(Run run, int i, int to, Sights* sights) noexcept:
@@ -317,12 +375,13 @@ cdef inline int _moved(int step, int i, int to) noexcept:
 cdef int _place(Run run, int i, Sights* sights) noexcept:
     """Have a step say where the row is to all that see the memory it would be copied to, or from."""
     cdef Step* step = &run.steps[i]
+    cdef char* low = _begin_of(step)
     cdef Sight* sight
     cdef int k
     step.in_place = True
     for k in range(sights.count):
         sight = &sights.all[k]
-        if _is_seen(sight, step.operands[1], step.operands[1] + step.count) and (sight.step != i or sight.operand != 1):
+        if _is_seen(sight, low, low + _size_of(step)) and (sight.step != i or sight.operand != 1):
             sight.row = i
             step.num_places += 1
     return 0
@@ -333,15 +392,18 @@ cdef int _note_places(Run run, int i, const Sights* sights) except -1:
     cdef Step* step = &run.steps[i]
     cdef const Sight* sight
     cdef Place* place
+    cdef char* low = _begin_of(step)
     cdef int k
     step.places = place = <Place*>run.arena.take(step.num_places, sizeof(Place))
     for k in range(sights.count):
         sight = &sights.all[k]
         if sight.row != i:
             continue
-        place.offset, place.at = sight.low - step.operands[1], sight.place
+        place.offset, place.at = sight.low - low, sight.place
         if sight.operand >= 0:
             run.steps[sight.step].moving |= 1 << sight.operand
             place.at = &run.steps[sight.step].operands[sight.operand]
         place += 1
+    if step.code == ADD_ROWS:
+        point_to_next(step)
     return 0

@@ -81,7 +81,7 @@ cdef struct Step:
     npy_intp count
     npy_intp strides[MOST_OPERANDS]
     char* operands[MOST_OPERANDS]
-    bint in_place  # PUSH_ROW, READ_ROW, CALL: the row is not copied, its address goes to the places
+    bint in_place  # PUSH_ROW, READ_ROW, CALL: the row is not copied, its address goes to the places; ADD_ROWS: that of the next
     int moving  # a bit for each operand whose address is in such a place
     int num_places
     Place* places

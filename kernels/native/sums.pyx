@@ -18,7 +18,8 @@ from tagflow.kernels.cpu.linear cimport are_parts_alike, multiply_columns, produ
 from tagflow.kernels.cpu.product_sum cimport MOST_ROWS, ProductSum, are_gathered, sum_in
 from tagflow.kernels.native.compiled cimport Instruction
 from tagflow.kernels.native.run cimport (
-    ADD_ROWS, LONG_STEP, NO, WORK, YES, Refusal, Register, Run, Step, Verdict, add_step, type_of,
+    ADD_ROWS, LONG_STEP, NO, WORK, YES, Refusal, Register, Run, Step, Verdict, add_step,
+    point_to, type_of,
 )
 from tagflow.kernels.native.team cimport SHORTEST_SHARE, do_together, most_shares
 
@@ -62,7 +63,8 @@ cdef int record_add(Run run, const Instruction* each) except -1:
     if run.trips:
         sum.room = max(<int64_t>FEWEST_ROWS, min(sum.room, (run.trips + 1) * PyArray_DIM(a, 0)))
     sum.room = max(sum.room, PyArray_DIM(a, 0))
-    made.a, made.b = _rows(run, sum.room, each.inputs[1]), _rows(run, sum.room, each.inputs[2])
+    # The last rows are for what is computed where rows are gathered, and then not added.
+    made.a, made.b = _rows(run, sum.room, each.inputs[1]), _rows(run, sum.room + PyArray_DIM(b, 0), each.inputs[2])
     sum.a, sum.b = <ArrayObject*><void*>made.a, <ArrayObject*><void*>made.b
     sum.a_data, sum.b_data = <char*>PyArray_DATA(sum.a), <char*>PyArray_DATA(sum.b)
     sum.quick = min(sum.room - PyArray_DIM(a, 0), MOST_ROWS - 2 * PyArray_DIM(a, 0))
@@ -110,12 +112,21 @@ cdef Verdict _add(const Step* step) noexcept nogil:
     if sum.rows + more > sum.room:
         return NO
     memcpy(sum.a_data + sum.rows * (step.strides[1] // more), step.operands[1], step.strides[1])
-    memcpy(sum.b_data + sum.rows * (step.strides[2] // more), step.operands[2], step.strides[2])
+    if not step.in_place:
+        memcpy(sum.b_data + sum.rows * (step.strides[2] // more), step.operands[2], step.strides[2])
     sum.rows += more
     if sum.rows + more > MOST_ROWS:
         _multiply(sum, sum.a, sum.b, sum.rows)
         sum.rows = 0
+    if step.in_place:
+        point_to_next(step)
     return YES
+
+
+cdef void point_to_next(const Step* step) noexcept nogil:
+    """Have the rows that are added next be computed behind those that are gathered already."""
+    cdef Sum* sum = <Sum*>step.operands[0]
+    point_to(step, sum.b_data + sum.rows * (step.strides[2] // step.count))
 
 
 cdef bint are_copied(const Step* step) noexcept nogil:

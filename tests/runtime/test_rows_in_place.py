@@ -117,7 +117,42 @@ def a_sum_in_place():
     return [y, *tg.gradients(tg.reduce_sum(y * y), [a, w])], feeds
 
 
+def recurrent(body, n, seed=5):
+    """Return the gradients of a loop with two matrices of weights."""
+    x, w, u = (tg.placeholder("float64", shape) for shape in ([2, WIDE], [WIDE, WIDE], [WIDE, WIDE]))
+    y = tg.while_loop(below(n), lambda i, y: (i + 1, body(i, y, w, u)), [0, x])[1]
+    feeds = {x: rows(2), w: rows(WIDE, seed) / 20, u: rows(WIDE, seed + 1) / 20}
+    return tg.gradients(tg.reduce_sum(y * y), [x, w, u]), feeds
+
+
+def sums_that_are_multiplied_on_the_way():
+    return recurrent(lambda i, y, w, u: tg.tanh(y @ w @ u), 600)
+
+
+def sums_that_share_a_factor():
+    return recurrent(lambda i, y, w, u: tg.tanh(y @ w + tg.sin(y) @ u), 7)
+
+
+def a_sum_in_a_branch():
+    return recurrent(lambda i, y, w, u: tg.cond(i % 3 == 1, lambda: tg.tanh(y @ w), lambda: tg.sin(y @ u)), 11)
+
+
+def a_sum_of_what_is_used_afterwards():
+    """The rows of a forward sum are added up too, behind the product."""
+    x, w = tg.placeholder("float64", [2, WIDE]), tg.placeholder("float64", [WIDE, WIDE])
+
+    def body(i, y, total, last):
+        z = tg.tanh(y @ w)
+        return i + 1, z * 0.5 + y, total + tg.matmul(y, z, transpose_a=True), last + z
+
+    return tg.while_loop(below(6), body, [0, x, tg.zeros_like(w), x])[1:], {x: rows(2), w: rows(WIDE, 3) / 20}
+
+
 PROGRAMS = (
+    sums_that_are_multiplied_on_the_way,
+    sums_that_share_a_factor,
+    a_sum_in_a_branch,
+    a_sum_of_what_is_used_afterwards,
     cell,
     second_order,
     branches,
@@ -182,5 +217,6 @@ async def test_no_long_row_is_copied(graph, monkeypatch, fast_paths):
     await values(graph, fetches, feeds, replace(ON, llvm=True, llvm_seconds=0.0))
     copied = {}
     for name, steps in listed.items():
-        copied[name] = [s.code.name for s in steps if s.code.name in ("PUSH_ROW", "READ_ROW") and s.num_places is None]
+        moving = ("PUSH_ROW", "READ_ROW", "ADD_ROWS")
+        copied[name] = [s.code.name for s in steps if s.code.name in moving and s.num_places is None]
     assert copied == {"while": ["PUSH_ROW"], "gradients/while_grad": []}  # the variable, which is copied anyway

@@ -339,7 +339,12 @@ class _Emitter(Memory):
             for k, factor in enumerate(factors, 1):
                 offset = self.let("i64", f"mul {rows}, {step.sizes[k] // step.amount}")
                 place = self.let("ptr", f"getelementptr i8, {self._load_at(sum_, factor, 'ptr')}, {offset}")
-                self._copy_out(i, k, place, step.sizes[k])
+                if k == len(factors) and step.num_places is not None:  # they are there already
+                    self._point_to(
+                        i, step.num_places, self.let("ptr", f"getelementptr i8, {place}, i64 {step.sizes[k]}")
+                    )
+                else:
+                    self._copy_out(i, k, place, step.sizes[k])
             place = self.let("ptr", f"getelementptr i8, {sum_}, i64 {gathered}")
             self.add(f"store {self.let('i64', f'add {rows}, {step.amount}')}, {place}")
 
