@@ -48,7 +48,7 @@ cdef int use_code(Run run) except -1:
 cdef int _give_way() except -1:
     """Let a thread that compiles have Python for a moment, which else it would wait for at each of its calls of LLVM.
 
-    Short runs one after the other never let go of Python by themselves, but for each of the 5 ms that a thread waits at most;
+    Short runs one after the other never let go of Python by themselves, but once in the 5 ms that a thread waits at most;
     only a pause is long enough for it to wake up.
     """
     global _given_way

@@ -2,8 +2,8 @@
 
 A row that is read is copied to memory that stays where it is, since the steps have addresses in them; one that is
 written is copied from there. Where it is known of all steps that see such memory where the address stands, the step that
-reads puts the address of the row there instead, and one that writes does so in front of the step that computes the row. Rows that a sum of products gathers are computed among
-those gathered: who has added one says where the next one is to be.
+reads puts the address of the row there instead, and one that writes does so in front of the step that computes the row.
+Rows that a sum of products gathers are computed among those gathered: the step that adds some says where the next are.
 
 A row that is read must not be written to: what was saved would change, and a run may give up and be done again.
 """
@@ -330,7 +330,7 @@ cdef bint _are_straight(Run run, int first, int last) noexcept:
 
 
 cdef int _gather_in_place(Run run, int i, Sights* sights) except -1:
-    """Have rows be computed where a sum gathers them, if one step does that and nobody looks at them once they are added."""
+    """Have rows be computed where a sum gathers them, if one step does that and nobody looks at them behind the sum."""
     cdef Step* step = &run.steps[i]
     cdef char* low = _begin_of(step)
     cdef char* high = low + _size_of(step)

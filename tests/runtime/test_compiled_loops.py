@@ -190,6 +190,23 @@ async def test_what_nobody_has_any_more_is_not_compiled(graph, held_up, count):
     assert [name for _, name in done] == ["quickly"]
 
 
+async def test_a_loop_without_threads_waits_for_no_code(graph, monkeypatch):
+    made = []
+
+    class Noted(compilation.Compilation):
+        def begin(self, at_once):
+            super().begin(at_once)
+            made.append(self)
+
+    monkeypatch.setattr(compilation, "Compilation", Noted)
+    loops, wanted = some_loops(1)
+    await asyncio.get_running_loop().shutdown_default_executor()
+    async with tg.Session(graph, settings=replace(ON, workers=0, llvm_seconds=1e-9)) as session:
+        for _ in range(3):
+            assert await session.run(loops) == wanted
+    assert [(each.address, each.is_over) for each in made] == [(0, True)]
+
+
 async def test_code_takes_over_from_a_run_that_is_on_its_way(graph, caplog):
     n = 3_000_000
     total = tg.while_loop(lambda i, _: i < n, lambda i, x: (i + 1, x * 0.5 + 1.0), [0, tg.constant(0.0, "float64")])

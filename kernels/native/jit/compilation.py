@@ -130,7 +130,7 @@ class _Line:
             try:
                 loop.run_in_executor(None, self._work)
             except RuntimeError:  # the event loop has let go of its threads: there is little left to run
-                self._is_busy = False
+                self._is_busy, compilation.is_over = False, True
 
     def _work(self) -> None:
         """Compile all that anybody still has."""
