@@ -381,7 +381,7 @@ cdef int _place(Run run, int i, Sights* sights) noexcept:
     step.in_place = True
     for k in range(sights.count):
         sight = &sights.all[k]
-        if _is_seen(sight, low, low + _size_of(step)) and (sight.step != i or sight.operand != 1):
+        if _is_seen(sight, low, low + _size_of(step)) and (sight.step != i or sight.operand != 1 or step.code == ADD_ROWS):
             sight.row = i
             step.num_places += 1
     return 0

@@ -148,7 +148,19 @@ def a_sum_of_what_is_used_afterwards():
     return tg.while_loop(below(6), body, [0, x, tg.zeros_like(w), x])[1:], {x: rows(2), w: rows(WIDE, 3) / 20}
 
 
+def a_sum_of_squares():
+    """Both factors are the same rows."""
+    x, w = tg.placeholder("float64", [2, WIDE]), tg.placeholder("float64", [WIDE, WIDE])
+
+    def body(i, y, total):
+        z = tg.tanh(y @ w)
+        return i + 1, y * 0.5 + z, total + tg.matmul(z, z, transpose_a=True)
+
+    return tg.while_loop(below(6), body, [0, x, tg.zeros_like(w)])[1:], {x: rows(2), w: rows(WIDE, 3) / 20}
+
+
 PROGRAMS = (
+    a_sum_of_squares,
     sums_that_are_multiplied_on_the_way,
     sums_that_share_a_factor,
     a_sum_in_a_branch,
