@@ -96,11 +96,14 @@ class Loop:
         return not (self.body.encloses(tensor.region) or self.cond.encloses(tensor.region))
 
     def step(self, param: Tensor) -> int | None:
-        """Return by which integer a loop variable changes in every iteration; None for parameters of other regions."""
+        """Return by which integer of its dtype a loop variable changes in every iteration; None for others."""
         if param.region not in (self.cond, self.body):
             return None
         change = change_of(self.body, param.region.place_of(param))
-        return None if change is None or not param.dtype.is_integer or param.rank != 0 else change.constant
+        if change is None or change.constant is None or not param.dtype.is_integer or param.rank != 0:
+            return None
+        range_ = np.iinfo(param.dtype.numpy)  # the smallest integer may be taken away, which only wraps
+        return change.constant if range_.min <= change.constant <= range_.max else None
 
     def start(self, param: Tensor) -> Tensor:
         """Return the first value of a loop variable."""

@@ -55,6 +55,17 @@ def test_a_counter_that_would_overflow_is_not_tried():
     assert Loop(counting(lambda i: i >= 2**31 - 5, 2**31 - 5, 1)).trip_count() is None
 
 
+@pytest.mark.parametrize("dtype", ["int32", "int64"])
+async def test_a_counter_from_which_the_smallest_integer_is_taken_wraps(graph, dtype):
+    smallest = np.iinfo(dtype).min
+    start, step = (tg.constant(np.asarray(value, dtype)) for value in (0, smallest))
+    y = tg.while_loop(lambda i: i + 5 > 0, lambda i: i - step, [start])
+    (loop,) = loops([y])
+    assert Loop(loop).step(loop.regions[1].params[0]) is None
+    async with tg.Session(graph) as session:
+        assert await session.run(y) == smallest
+
+
 def test_the_backward_loop_runs_as_often():
     x = tg.placeholder("float32", [3])
     y = tg.while_loop(lambda i, a: i < 5, lambda i, a: (i + 1, tg.tanh(a)), [0, x])[1]
