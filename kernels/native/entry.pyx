@@ -19,10 +19,11 @@ from tagflow.kernels.native.recording cimport record
 from tagflow.kernels.native.run cimport DONE, GAVE_UP, NO_ROOM, SUSPENDED, Execution, Register, Run, go
 from tagflow.kernels.native.saving cimport close_series, make_room, release_rows
 from tagflow.kernels.native.sums cimport close_sums
-from tagflow.kernels.native.team cimport Team, close_team, help_team, is_set, open_team
+from tagflow.kernels.native.team cimport SHORTEST_SHARE, Team, close_team, help_team, is_set, open_team
 from tagflow.kernels.native.tensor_arrays cimport are_as_found, close_tensor_arrays, grow_tensor_arrays
 
-cdef int64_t FIRST = 150000  # nanoseconds of the first slice, which runs where the step does
+cdef int64_t FIRST = 1000000  # nanoseconds of the first slice, which runs where the step does, as long as a drain may
+cdef int64_t FIRST_OF_SHARED = 150000  # of one whose works threads share in each iteration
 cdef int64_t SLICE = 5000000  # nanoseconds of the others, on a thread of a pool
 cdef int64_t LONGEST = 50000000  # nanoseconds that a thread goes on for if nobody wants anything else of it
 cdef int64_t SHORT = 500000  # nanoseconds where there is none
@@ -53,8 +54,7 @@ cdef int _run(
         if run.reason is not None:
             return give_up(program, node, run.reason)
         use_code(run)
-        if not run.is_long:
-            go(&run.execution, FIRST)
+        _go_first(run)
     else:
         run = <Run><object>work.kept
         Py_CLEAR(work.kept)
@@ -63,8 +63,7 @@ cdef int _run(
         make_room(run)
         grow_tensor_arrays(run)
         run.execution.status = SUSPENDED
-        if not run.is_long:
-            go(&run.execution, FIRST)
+        _go_first(run)
     if run.execution.status == GAVE_UP:
         return give_up(program, node, "an operation wants to raise an error, or its Python kernel")
     if run.execution.status == DONE and not are_as_found(run):
@@ -76,6 +75,14 @@ cdef int _run(
     leave(work, _run_slice, SLICE, MOST_THREADS if run.is_shared else 1)
     work.arguments[UNFINISHED] = <uint64_t><PyObject*>run
     return 1
+
+
+cdef int _go_first(Run run) noexcept:
+    """Run the first slice, unless a step of the run takes long."""
+    cdef bint is_shared = run.is_shared and run.cost >= 2 * SHORTEST_SHARE
+    if not run.is_long:
+        go(&run.execution, FIRST_OF_SHARED if is_shared else FIRST)
+    return 0
 
 
 cdef void _run_slice(const void* arguments, int part, int parts) noexcept nogil:
