@@ -164,6 +164,7 @@ INEXACT = {
     others.sum_of_one_product_more_than_the_limit,
     others.gradient,
     others.gradient_of_wide_products,
+    others.gradient_of_small_products,
     others.scanned,
 }
 
