@@ -28,5 +28,5 @@ cdef class ProductSum:
     cdef int multiply_gathered(self, const Table* table, ArrayObject* more_a, ArrayObject* more_b, Work* work) except -1
 
 
-cdef bint are_gathered(const ArrayObject* a, const ArrayObject* b) noexcept nogil
+cdef bint is_tiny(const ArrayObject* a, const ArrayObject* b) noexcept nogil
 cdef ProductSum sum_in(Value value)

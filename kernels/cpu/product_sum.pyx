@@ -184,13 +184,9 @@ cdef inline void _copy_part(const Copy* copy, int part, int parts) noexcept nogi
     memcpy(copy.target + start, copy.source + start, copy.size * (part + 1) // parts - start)
 
 
-cdef bint are_gathered(const ArrayObject* a, const ArrayObject* b) noexcept nogil:
-    """Say whether rows are gathered before they are multiplied: not if they are many, nor for a product of a few elements.
-
-    That is multiplied about as fast as its rows are copied.
-    """
-    cdef int64_t rows = PyArray_DIM(a, 0)
-    return 2 * rows <= MOST_ROWS and rows * PyArray_DIM(a, 1) * PyArray_DIM(b, 1) > TINY
+cdef bint is_tiny(const ArrayObject* a, const ArrayObject* b) noexcept nogil:
+    """Say whether a product is multiplied about as fast as its rows are copied, so that none is gathered."""
+    return <int64_t>PyArray_DIM(a, 0) * PyArray_DIM(a, 1) * PyArray_DIM(b, 1) <= TINY
 
 
 cdef ProductSum sum_in(Value value):
@@ -219,7 +215,7 @@ cdef int _add(
     if sum is None or not sum.fits(a, b):
         return 0
     hold(live, outputs, inputs[0])
-    if sum.rows == 0 and not are_gathered(a, b):
+    if sum.rows == 0 and (2 * PyArray_DIM(a, 0) > MOST_ROWS or is_tiny(a, b)):
         sum.multiply(table, a, b, PyArray_DIM(a, 0), NULL, NULL, work)
         return 1
     cdef bint enough = sum.rows + 2 * PyArray_DIM(a, 0) > MOST_ROWS

@@ -25,7 +25,7 @@ from tagflow.kernels.native.run cimport (
     ADD_ROWS, APPLY, CALL, COPY, COPY_8, END, GO, GO_TO, MOST_OPERANDS, PUSH_ROW, READ_ROW, WORK, WORK_TO, Place, Register,
     Run, Step, most_value_bytes, type_of,
 )
-from tagflow.kernels.native.sums cimport are_copied, point_to_next
+from tagflow.kernels.native.sums cimport are_gathered, point_to_next
 from tagflow.kernels.native.team cimport shared_in
 from tagflow.kernels.native.tensor_arrays cimport FROM_ROW, TO_ROW, transfer_in
 
@@ -100,7 +100,7 @@ cdef inline bint _copies(Run run, int i, int transfer) noexcept:
 
 cdef inline bint _gathers(const Step* step) noexcept:
     """Say whether a step copies long rows of what is the second factor of a sum of products."""
-    return step.code == ADD_ROWS and <size_t>step.strides[2] > most_value_bytes and are_copied(step)
+    return step.code == ADD_ROWS and <size_t>step.strides[2] > most_value_bytes and are_gathered(step)
 
 
 cdef inline char* _begin_of(const Step* step) noexcept nogil:
@@ -175,7 +175,7 @@ cdef int _see_row(Run run, int i, Sights* sights) except -1:
     """Note what a step sees that copies rows: what it copies is looked for when it is its turn."""
     cdef const Step* step = &run.steps[i]
     cdef bint is_known = step.code != CALL or _copies(run, i, FROM_ROW) or _copies(run, i, TO_ROW)
-    is_known = is_known and (step.code != ADD_ROWS or are_copied(step))
+    is_known = is_known and (step.code != ADD_ROWS or are_gathered(step))
     cdef bint writes = step.code == READ_ROW or _copies(run, i, FROM_ROW)
     cdef int k
     for k in range(1, MOST_OPERANDS):

@@ -23,6 +23,6 @@ cdef struct Sum:
 
 
 cdef int record_add(Run run, const Instruction* each) except -1
-cdef bint are_copied(const Step* step) noexcept nogil
+cdef bint are_gathered(const Step* step) noexcept nogil
 cdef void point_to_next(const Step* step) noexcept nogil
 cdef int close_sums(Run run) except -1

@@ -15,11 +15,10 @@ from tagflow.kernels.cpu.arrays cimport (
     ArrayObject, PyArray_DATA, PyArray_DIM, PyArray_ITEMSIZE, PyArray_NBYTES, array_in, is_plain, new_array,
 )
 from tagflow.kernels.cpu.linear cimport are_parts_alike, multiply_columns, product_cost
-from tagflow.kernels.cpu.product_sum cimport MOST_ROWS, ProductSum, are_gathered, sum_in
+from tagflow.kernels.cpu.product_sum cimport MOST_ROWS, ProductSum, is_tiny, sum_in
 from tagflow.kernels.native.compiled cimport Instruction
 from tagflow.kernels.native.run cimport (
-    ADD_ROWS, LONG_STEP, NO, WORK, YES, Refusal, Register, Run, Step, Verdict, add_step,
-    point_to, type_of,
+    ADD_ROWS, LONG_STEP, NO, WORK, YES, Refusal, Register, Run, Step, Verdict, add_step, point_to, type_of,
 )
 from tagflow.kernels.native.team cimport SHORTEST_SHARE, do_together, most_shares
 
@@ -55,7 +54,7 @@ cdef int record_add(Run run, const Instruction* each) except -1:
     sum = <Sum*>run.arena.take(1, sizeof(Sum))
     run.sums.append(made)
     run.sum_states.append(<uint64_t>sum)
-    if PyArray_DIM(a, 0) <= MOST_ROWS and not are_gathered(a, b):
+    if is_tiny(a, b):
         _record_product(run, a, b, <ArrayObject*><void*>made.total)
         return 0
     sum.more_a, sum.more_b, sum.total = a, b, <ArrayObject*><void*>made.total
@@ -129,7 +128,7 @@ cdef void point_to_next(const Step* step) noexcept nogil:
     point_to(step, sum.b_data + sum.rows * (step.strides[2] // step.count))
 
 
-cdef bint are_copied(const Step* step) noexcept nogil:
+cdef bint are_gathered(const Step* step) noexcept nogil:
     """Say whether the rows that a step adds are always copied first: so many are multiplied where they are."""
     return 2 * step.count <= MOST_ROWS
 

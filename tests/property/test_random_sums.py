@@ -72,10 +72,9 @@ def sums(numbers):
 @batch_settings(30)
 @given(st.integers(0, 2**32), st.sampled_from([8, 256]))
 def test_sums_of_products(batch, seed, size):
+    numbers = random.Random(seed)  # not the smallest ones, as those of Hypothesis are
     with tg.Graph().as_default() as graph:
-        values, gradients, feeds = sums(
-            random.Random(seed)
-        )  # whose numbers are not the smallest ones, as those of Hypothesis
+        values, gradients, feeds = sums(numbers)
 
     async def run():
         switched = run_switched(graph, lambda session: session.run([values, gradients], feeds), NATIVE)

@@ -146,22 +146,23 @@ def some_loops(count):
 
 @pytest.fixture
 def held_up(monkeypatch):
-    """A lock that what compiles waits for; and what was compiled, with levels."""
-    lock, done = threading.Lock(), []
+    """A lock that what compiles waits for, whether it has begun to, and what was compiled, with levels."""
+    lock, begun, done = threading.Lock(), threading.Event(), []
     build = compilation.build
 
     def wait(text, level):
+        begun.set()
         with lock:
             done.append((text, level.name))
         return build(text, level)
 
     monkeypatch.setenv("TAGFLOW_CACHE", "")
     monkeypatch.setattr(compilation, "build", wait)
-    return lock, done
+    return lock, begun, done
 
 
 async def test_all_loops_have_their_first_code_before_any_has_the_last(graph, held_up):
-    lock, done = held_up
+    lock, _, done = held_up
     loops, wanted = some_loops(3)
     async with tg.Session(graph, settings=replace(ON, llvm_seconds=1e-9)) as session:
         step = session.make_step(loops)
@@ -178,16 +179,42 @@ async def test_all_loops_have_their_first_code_before_any_has_the_last(graph, he
 
 @pytest.mark.parametrize("count", [1, 3])
 async def test_what_nobody_has_any_more_is_not_compiled(graph, held_up, count):
-    lock, done = held_up
+    lock, begun, done = held_up
     loops, wanted = some_loops(count)
     with lock:
         async with tg.Session(graph, settings=replace(ON, llvm_seconds=1e-9)) as session:
             for _ in range(3):
                 assert await session.run(loops) == wanted
+            async with asyncio.timeout(20):
+                while not begun.is_set():
+                    await asyncio.sleep(0.001)
         del session
         gc.collect()
     await asyncio.get_running_loop().shutdown_default_executor()
     assert [name for _, name in done] == ["quickly"]
+
+
+@pytest.mark.parametrize(("rows", "added"), [(2, "WORK"), (40, "ADD_ROWS"), (700, "ADD_ROWS")])
+async def test_only_products_of_a_few_elements_are_added_in_line(graph, monkeypatch, rows, added):
+    listed = []
+
+    class Noted(compilation.Compilation):
+        def __init__(self, name, steps, layout):
+            listed.extend(steps)
+            super().__init__(name, steps, layout)
+
+    monkeypatch.setattr(compilation, "Compilation", Noted)
+    x = tg.placeholder("float64", [rows, 4])
+
+    def body(i, y, total):
+        return i + 1, y * 0.5, total + tg.matmul(y, tg.sin(y), transpose_a=True)
+
+    total = tg.while_loop(lambda i, *_: i < 3, body, [0, x, tg.zeros([4, 4], "float64")])[2]
+    feeds = {x: np.ones((rows, 4))}
+    assert_same_bits(await values(graph, total, feeds, ON), await values(graph, total, feeds, MACHINE))
+    names = [each.code.name for each in listed]
+    assert added in names
+    assert names.count("ADD_ROWS") == (added == "ADD_ROWS")
 
 
 async def test_a_loop_without_threads_waits_for_no_code(graph, monkeypatch):
