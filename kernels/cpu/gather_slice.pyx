@@ -10,7 +10,7 @@ from libc.string cimport memcpy
 from tagflow.kernels.core.arena cimport Arena
 from tagflow.kernels.core.convert cimport as_integer
 from tagflow.kernels.core.cost cimport decline, do_or_leave, leave, place_of
-from tagflow.kernels.core.table cimport Native, Node, Table, Type, Work, input_type, output_type
+from tagflow.kernels.core.table cimport Compute, Native, Node, Table, Type, Work, input_type, output_type
 from tagflow.kernels.core.values cimport OBJECT, SCALAR, Counters, Value, scalar
 from tagflow.kernels.cpu.arrays cimport (
     MOST_DIMS, ArrayObject, Operand, PyArray_DATA, PyArray_DIM, PyArray_DIMS, PyArray_NDIM, PyArray_STRIDES,
@@ -312,7 +312,7 @@ cdef struct Indexing:  # a part whose place depends on elements that lie in arra
     const Node* node
     ArrayObject* source
     char* target  # NULL for an unboxed element
-    const char* indices[MOST_INDICES]  # NULL for an unboxed one
+    char* indices[MOST_INDICES]  # NULL for an unboxed one
     Value given[MOST_INDICES + 1]  # inputs of the node, the unboxed ones
 
 
@@ -331,7 +331,7 @@ cdef int _slice_at(
             continue
         if not is_usable(index) or PyArray_NDIM(index) != 0:
             return 0
-        indexing.given[i], indexing.indices[i - 1] = scalar(0), <const char*>PyArray_DATA(index)
+        indexing.given[i], indexing.indices[i - 1] = scalar(0), <char*>PyArray_DATA(index)
     if not _choose(table, node, indexing.given, x, <const Key*>node.params[0], &window):
         return 0
     new_result(live, output_type(table, node, 0), window.rank, window.dims, outputs)
@@ -342,25 +342,65 @@ cdef int _slice_at(
     return 1
 
 
-cdef void _take_at(const void* arguments, int part, int parts) noexcept nogil:
-    """Copy what the indices choose; decline if one is out of range."""
-    cdef const Indexing* indexing = <const Indexing*>arguments
+cdef inline bint _find(const Indexing* indexing, char** indices, Window* window) noexcept nogil:
+    """Find the elements that the indices choose which lie at these places; say no if one is out of range."""
     cdef const Node* node = indexing.node
-    cdef size_t size = output_type(indexing.table, node, 0).itemsize
-    cdef char* target = place_of(arguments, indexing.target)
     cdef Value values[MOST_INDICES + 1]
-    cdef Window window
     cdef uint32_t i
     for i in range(1, node.num_inputs):
         values[i] = indexing.given[i]
-        if indexing.indices[i - 1] != NULL:
-            memcpy(&values[i].bits, indexing.indices[i - 1], input_type(indexing.table, node, i).itemsize)
-    if not _choose(indexing.table, node, values, indexing.source, <const Key*>node.params[0], &window):
+        if indices[i - 1] != NULL:
+            memcpy(&values[i].bits, indices[i - 1], input_type(indexing.table, node, i).itemsize)
+    return _choose(indexing.table, node, values, indexing.source, <const Key*>node.params[0], window)
+
+
+cdef void _take_at(const void* arguments, int part, int parts) noexcept nogil:
+    """Copy what the indices choose; decline if one is out of range."""
+    cdef const Indexing* indexing = <const Indexing*>arguments
+    cdef size_t size = output_type(indexing.table, indexing.node, 0).itemsize
+    cdef char* target = place_of(arguments, indexing.target)
+    cdef Window window
+    if not _find(indexing, indexing.indices, &window):
         decline(arguments)
     elif _lies_in_order(&window, size):
         memcpy(target, window.data, size * product(window.dims, 0, window.rank))
     else:
         copy_window(&window, size, target)
+
+
+cdef int indices_of_part(Compute compute, const uint64_t* arguments, char** indices, size_t* sizes) noexcept nogil:
+    """Write where the indices lie that choose a part, NULL for one that stays the same, and the bytes of each.
+
+    Returns how many there are, or -1 if the work is not to copy a part that lies in order whatever the indices are.
+    """
+    cdef const Taking* taking = <const Taking*>arguments
+    cdef const Indexing* indexing = <const Indexing*>arguments
+    cdef int count, i
+    cdef Window window
+    if compute == _take and taking.indices.size == 1 and taking.outer == 1:
+        indices[0], sizes[0] = taking.indices.data, taking.index_size
+        return 1
+    if compute != _take_at or indexing.node.num_inputs > INDICES + 1:
+        return -1
+    count = indexing.node.num_inputs - 1
+    for i in range(count):
+        indices[i] = indexing.indices[i]
+        sizes[i] = input_type(indexing.table, indexing.node, i + 1).itemsize
+    # Where the part lies depends on the indices, but neither how large it is, nor how far apart its elements are.
+    if not _choose(indexing.table, indexing.node, indexing.given, indexing.source, <const Key*>indexing.node.params[0], &window):
+        return -1
+    return count if _lies_in_order(&window, output_type(indexing.table, indexing.node, 0).itemsize) else -1
+
+
+cdef char* part_at(Compute compute, const uint64_t* arguments, char** indices) noexcept nogil:
+    """Return where the part lies which the indices at these places choose; NULL if one is out of range."""
+    cdef const Taking* taking = <const Taking*>arguments
+    cdef Window window
+    cdef int64_t index
+    if compute != _take:
+        return window.data if _find(<const Indexing*>arguments, indices, &window) else NULL
+    index = integer_at(<const char*>&taking.index if indices[0] == NULL else indices[0], taking.index_size, 0)
+    return <char*>taking.source + index * taking.size if 0 <= index < taking.length else NULL
 
 
 cdef Native _find_gather(str type, dict attrs, list inputs, list outputs, int64_t* params, list kept) except *:

@@ -6,9 +6,6 @@ from tagflow.kernels.core.table cimport Table, Type, Work
 from tagflow.kernels.core.values cimport Value
 from tagflow.kernels.cpu.arrays cimport ArrayObject
 
-cdef enum:
-    MOST_ROWS = 1024  # gathered: BLAS gains little from more
-
 
 cdef class ProductSum:
     cdef object total  # the sum, without what is gathered
@@ -28,5 +25,6 @@ cdef class ProductSum:
     cdef int multiply_gathered(self, const Table* table, ArrayObject* more_a, ArrayObject* more_b, Work* work) except -1
 
 
+cdef int64_t most_rows(const ArrayObject* total) noexcept nogil
 cdef bint is_tiny(const ArrayObject* a, const ArrayObject* b) noexcept nogil
 cdef ProductSum sum_in(Value value)

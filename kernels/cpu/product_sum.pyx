@@ -35,6 +35,9 @@ cdef double MOVE = 0.2  # nanoseconds that a byte takes, about
 cdef enum:
     MOST_PARTS = 64
     FEWEST_ROWS = 64  # that there is room for at first
+    MOST_ROWS = 256  # that are gathered: so many, and what is packed of them, stay in a core's own cache
+    LARGE = 1 << 20  # bytes of a total that does not stay there,
+    MOST_OF_LARGE = 1024  # so that it is read and written again for more rows only
 
 
 @cython.auto_pickle(False)
@@ -141,7 +144,7 @@ cdef object _with_room(object buffer, int64_t rows, ArrayObject* like, const Typ
     cdef ArrayObject* old = <ArrayObject*><PyObject*>buffer
     if buffer is not None and PyArray_DIM(old, 0) >= rows:
         return buffer
-    dims[0], dims[1] = max(rows, min(2 * rows, <int64_t>MOST_ROWS), <int64_t>FEWEST_ROWS), PyArray_DIM(like, 1)
+    dims[0], dims[1] = max(rows, min(2 * rows, <int64_t>MOST_OF_LARGE), <int64_t>FEWEST_ROWS), PyArray_DIM(like, 1)
     Py_INCREF(type.descr)  # stolen by the new array
     grown = PyArray_NewFromDescr(&PyArray_Type, <DescrObject*>type.descr, 2, dims, NULL, NULL, 0, NULL)
     if buffer is not None:
@@ -184,6 +187,11 @@ cdef inline void _copy_part(const Copy* copy, int part, int parts) noexcept nogi
     memcpy(copy.target + start, copy.source + start, copy.size * (part + 1) // parts - start)
 
 
+cdef int64_t most_rows(const ArrayObject* total) noexcept nogil:
+    """Return how many rows are gathered at most before they are multiplied, for a total of such a size."""
+    return MOST_OF_LARGE if PyArray_NBYTES(total) > LARGE else MOST_ROWS
+
+
 cdef bint is_tiny(const ArrayObject* a, const ArrayObject* b) noexcept nogil:
     """Say whether a product is multiplied about as fast as its rows are copied, so that none is gathered."""
     return <int64_t>PyArray_DIM(a, 0) * PyArray_DIM(a, 1) * PyArray_DIM(b, 1) <= TINY
@@ -212,13 +220,16 @@ cdef int _add(
     cdef ArrayObject* a = plain_in(inputs[1])
     cdef ArrayObject* b = plain_in(inputs[2])
     cdef ProductSum sum = sum_in(inputs[0])
+    cdef int64_t most
+    cdef bint enough
     if sum is None or not sum.fits(a, b):
         return 0
     hold(live, outputs, inputs[0])
-    if sum.rows == 0 and (2 * PyArray_DIM(a, 0) > MOST_ROWS or is_tiny(a, b)):
+    most = most_rows(<ArrayObject*><PyObject*>sum.total)
+    if sum.rows == 0 and (2 * PyArray_DIM(a, 0) > most or is_tiny(a, b)):
         sum.multiply(table, a, b, PyArray_DIM(a, 0), NULL, NULL, work)
         return 1
-    cdef bint enough = sum.rows + 2 * PyArray_DIM(a, 0) > MOST_ROWS
+    enough = sum.rows + 2 * PyArray_DIM(a, 0) > most
     if enough:
         sum.own(table)  # first, since it may be refused: rows are gathered once
     if enough and sum.rows and _gathering(a, b) >= table.at_once:

@@ -12,6 +12,7 @@ from tagflow.kernels.core.values cimport Counters, Value, hold, scalar
 from tagflow.kernels.cpu.registry cimport register
 from tagflow.kernels.native.compiled cimport CompiledProgram
 from tagflow.kernels.native.compiling cimport use_code
+from tagflow.kernels.native.exchanging cimport put_variables_back
 from tagflow.kernels.native.giving_up cimport give_up
 from tagflow.kernels.native.kept cimport KeptRuns, run_cluster
 from tagflow.kernels.native.nesting cimport close_nests
@@ -114,6 +115,7 @@ cdef int _finish(Run run, const Table* table, const Node* node, Counters* live, 
     cdef Register* register
     cdef int i
     run.program.misses, run.program.reason = 0, None
+    put_variables_back(run)
     close_series(run)
     close_nests(run)
     close_sums(run)

@@ -39,6 +39,7 @@ from tagflow.kernels.native.run cimport (
 )
 from tagflow.kernels.native.saving cimport record_push, record_read
 from tagflow.kernels.native.nesting cimport record_nest
+from tagflow.kernels.native.parts cimport record_part
 from tagflow.kernels.native.sums cimport record_add
 from tagflow.kernels.native.team cimport most_shares, share
 from tagflow.kernels.native.tensor_arrays cimport record_get, record_put
@@ -292,7 +293,7 @@ cdef int _compute_arrays(Run run, Instruction* each, Value* inputs, Value* outpu
         elif not known:
             _check_left(run, each, inputs, outputs, &work)
         _take_outputs(run, each, outputs, known)
-        if not known and work.compute != NULL:
+        if not known and work.compute != NULL and not record_part(run, each, &work):
             _keep_work(run, each, inputs, outputs, &work)
     finally:
         Py_CLEAR(work.kept)

@@ -157,6 +157,7 @@ cdef void go(Execution* x, int64_t time) noexcept nogil
 cdef void go_through(Execution* x) noexcept nogil
 cdef Verdict push_row(const Step* step) noexcept nogil
 cdef Verdict pass_guard(const Step* step) noexcept nogil
+cdef bint are_straight(Run run, int first, int last) noexcept
 
 
 cdef inline void point_to(const Step* step, char* row) noexcept nogil:

@@ -206,3 +206,18 @@ cdef Verdict pass_guard(const Step* step) noexcept nogil:
         if value == 0 if divisor else value < 0:
             return NO
     return YES
+
+
+cdef bint are_straight(Run run, int first, int last) noexcept:
+    """Say whether steps are only done one after the other, from the first to the last."""
+    cdef int k, j
+    for k in range(first, last):
+        if GO <= run.steps[k].code <= GO_TO or run.steps[k].code == END:
+            return False
+    for k in range(run.num_steps):
+        if GO <= run.steps[k].code <= GO_TO and first < run.steps[k].target <= last:
+            return False
+        for j in range(run.steps[k].num_targets):
+            if first < run.steps[k].targets[j] <= last:
+                return False
+    return True

@@ -13,6 +13,7 @@ cdef struct Sum:
     ArrayObject* b
     ArrayObject* total
     int64_t rows
+    int64_t most  # rows that are gathered before they are multiplied
     int64_t room
     int64_t quick  # rows up to which more are only copied
     char* a_data

@@ -15,7 +15,7 @@ from tagflow.kernels.cpu.arrays cimport (
     ArrayObject, PyArray_DATA, PyArray_DIM, PyArray_ITEMSIZE, PyArray_NBYTES, array_in, is_plain, new_array,
 )
 from tagflow.kernels.cpu.linear cimport are_parts_alike, multiply_columns, product_cost
-from tagflow.kernels.cpu.product_sum cimport MOST_ROWS, ProductSum, is_tiny, sum_in
+from tagflow.kernels.cpu.product_sum cimport ProductSum, is_tiny, most_rows, sum_in
 from tagflow.kernels.native.compiled cimport Instruction
 from tagflow.kernels.native.run cimport (
     ADD_ROWS, LONG_STEP, NO, WORK, YES, Refusal, Register, Run, Step, Verdict, add_step, point_to, type_of,
@@ -58,7 +58,8 @@ cdef int record_add(Run run, const Instruction* each) except -1:
         _record_product(run, a, b, <ArrayObject*><void*>made.total)
         return 0
     sum.more_a, sum.more_b, sum.total = a, b, <ArrayObject*><void*>made.total
-    sum.room, sum.team = MOST_ROWS, &run.team
+    sum.most = sum.room = most_rows(sum.total)
+    sum.team = &run.team
     if run.trips:
         sum.room = max(<int64_t>FEWEST_ROWS, min(sum.room, (run.trips + 1) * PyArray_DIM(a, 0)))
     sum.room = max(sum.room, PyArray_DIM(a, 0))
@@ -66,7 +67,7 @@ cdef int record_add(Run run, const Instruction* each) except -1:
     made.a, made.b = _rows(run, sum.room, each.inputs[1]), _rows(run, sum.room + PyArray_DIM(b, 0), each.inputs[2])
     sum.a, sum.b = <ArrayObject*><void*>made.a, <ArrayObject*><void*>made.b
     sum.a_data, sum.b_data = <char*>PyArray_DATA(sum.a), <char*>PyArray_DATA(sum.b)
-    sum.quick = min(sum.room - PyArray_DIM(a, 0), MOST_ROWS - 2 * PyArray_DIM(a, 0))
+    sum.quick = min(sum.room - PyArray_DIM(a, 0), sum.most - 2 * PyArray_DIM(a, 0))
     cost = product_cost(PyArray_DIM(a, 1), sum.room, PyArray_DIM(b, 1), PyArray_ITEMSIZE(a))
     run.is_shared, run.is_long = run.is_shared or cost >= 2 * SHORTEST_SHARE, run.is_long or cost >= LONG_STEP
     step = add_step(run, ADD_ROWS)
@@ -105,7 +106,7 @@ cdef Verdict _add(const Step* step) noexcept nogil:
     """Gather rows, or multiply them; say no where there is no room for more, since more came than was expected."""
     cdef Sum* sum = <Sum*>step.operands[0]
     cdef int64_t more = PyArray_DIM(sum.more_a, 0)
-    if sum.rows == 0 and 2 * more > MOST_ROWS:
+    if sum.rows == 0 and 2 * more > sum.most:
         _multiply(sum, sum.more_a, sum.more_b, more)
         return YES
     if sum.rows + more > sum.room:
@@ -114,7 +115,7 @@ cdef Verdict _add(const Step* step) noexcept nogil:
     if not step.in_place:
         memcpy(sum.b_data + sum.rows * (step.strides[2] // more), step.operands[2], step.strides[2])
     sum.rows += more
-    if sum.rows + more > MOST_ROWS:
+    if sum.rows + more > sum.most:
         _multiply(sum, sum.a, sum.b, sum.rows)
         sum.rows = 0
     if step.in_place:
@@ -130,7 +131,7 @@ cdef void point_to_next(const Step* step) noexcept nogil:
 
 cdef bint are_gathered(const Step* step) noexcept nogil:
     """Say whether the rows that a step adds are always copied first: so many are multiplied where they are."""
-    return 2 * step.count <= MOST_ROWS
+    return 2 * step.count <= (<const Sum*>step.operands[0]).most
 
 
 cdef inline void _multiply(Sum* sum, ArrayObject* a, ArrayObject* b, int64_t rows) noexcept nogil:

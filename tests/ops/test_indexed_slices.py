@@ -30,6 +30,16 @@ def test_operators_are_refused(rows, use):
     assert caught.value.operation is rows.values.op
 
 
+def test_operators_are_refused_for_what_was_fetched(graph):
+    table = tg.placeholder("float32", [3, 2])
+    (g,) = tg.gradients(tg.gather(table, [2, 0, 2]), [table])
+    with tg.SyncSession(graph) as session:
+        found = session.run(g, {table: np.ones((3, 2))})
+    assert found.shape == tg.Shape([3, 2])
+    with pytest.raises(tg.GraphError, match=r"IndexedSlices have no operators(.|\n)*shape \[3,2\]"):
+        found - 1.0
+
+
 def test_beside_a_tensor_they_are_dense(graph, rows):
     dense = [[3.0, 4.0], [0.0, 0.0], [1.0, 2.0]]
     sums = [rows + tg.zeros([3, 2]), tg.zeros([3, 2]) + rows, tg.add(rows, 0.0), rows * tg.Variable(1.0)]

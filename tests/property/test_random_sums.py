@@ -32,6 +32,8 @@ OPERATIONS = (
     lambda i, a, b, w, v: tg.cond(i % 2 == 0, lambda: tg.sin(a), lambda: b * 0.5),
     lambda i, a, b, w, v: tg.softmax(a),
     lambda i, a, b, w, v: -a,
+    lambda i, a, b, w, v: a * w[i % 4],
+    lambda i, a, b, w, v: a + tg.gather(w, 3 - i % 4),
 )
 
 
@@ -65,7 +67,7 @@ def sums(numbers):
     drawn = np.random.default_rng(numbers.randint(0, 1000))
     feeds = {each: drawn.standard_normal(each.shape.as_tuple()) for each in (x, w, v)}
     gradients = tg.gradients(loss, [x, w, v]) if numbers.random() < 0.5 else []  # for which values are saved
-    return list(found), [each for each in gradients if each is not None], feeds
+    return list(found), [tg.convert_to_tensor(each) for each in gradients if each is not None], feeds
 
 
 @batches(30)

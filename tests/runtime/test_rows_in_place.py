@@ -159,7 +159,61 @@ def a_sum_of_squares():
     return tg.while_loop(below(6), body, [0, x, tg.zeros_like(w)])[1:], {x: rows(2), w: rows(WIDE, 3) / 20}
 
 
+def rows_by_index():
+    """Rows of what stays the same; of what changes they are copied, and so is what does not lie in order."""
+    x, table = tg.placeholder("float64", [6, 2, WIDE]), tg.placeholder("float64", [4, WIDE])
+
+    def body(i, y, z):
+        y = tg.sin(x[i, 1] + tg.gather(table, i % 4)) * x[5 - i, i % 2] + y
+        return i + 1, y + table[-1], z[::-1] + tg.concat([y[None], z[i % 3][None], x[i, :1, ::-1]], 0)
+
+    y, z = tg.while_loop(below(6), body, [0, np.zeros(WIDE), np.zeros((3, WIDE))])[1:]
+    return [y, z], {x: rows(12).reshape(6, 2, WIDE), table: rows(4, 1)}
+
+
+def rows_that_become_variables():
+    x = tg.placeholder("float64", [5, WIDE])
+
+    def body(i, y, last):
+        return i + 1, y * x[i] + last, x[i]
+
+    return tg.while_loop(below(5), body, [0, x[0], x[1]])[1:], {x: rows(5)}
+
+
+def variables_that_change_places():
+    """An odd and an even number of times, in loops within a loop, in branches, and with each other."""
+    x, w = tg.placeholder("float64", [2, WIDE]), tg.placeholder("float64", [WIDE, WIDE])
+
+    def inner(y, n):
+        return tg.while_loop(lambda j, z: j < n, lambda j, z: (j + 1, tg.tanh(z @ w) + z), [0, y])[1]
+
+    def body(i, y, z, u, v):
+        y, z = inner(z, i), inner(y, 2) + y
+        return i + 1, tg.cond(i % 2 == 0, lambda: y @ w, lambda: tg.sin(y)), z, v, tg.sin(u) @ w + u
+
+    found = tg.while_loop(below(5), body, [0, x, x + 1.0, x, x * 0.5])[1:]
+    more = tg.reshape(found[0], [WIDE, 2]), found[1][:, ::2], inner(found[2], 3)
+    loss = tg.add_n([tg.reduce_sum(each * each) for each in found])
+    return [*found, *more, *tg.gradients(loss, [x])], {x: rows(2), w: rows(WIDE, 3) / 20}
+
+
+def variables_that_are_seen_elsewhere():
+    """The next values are fetched, written to arrays, and used in the iteration that follows."""
+    x, w = tg.placeholder("float64", [2, WIDE]), tg.placeholder("float64", [WIDE, WIDE])
+
+    def body(i, y, before, out):
+        following = tg.tanh(y @ w) + y
+        return i + 1, following, following * 2.0 + before, out.write(i, following)
+
+    _, y, before, out = tg.while_loop(below(5), body, [0, x, x, tg.TensorArray("float64", 5)])
+    return [y, before, out.stack()], {x: rows(2), w: rows(WIDE, 3) / 20}
+
+
 PROGRAMS = (
+    rows_by_index,
+    rows_that_become_variables,
+    variables_that_change_places,
+    variables_that_are_seen_elsewhere,
     a_sum_of_squares,
     sums_that_are_multiplied_on_the_way,
     sums_that_share_a_factor,
@@ -215,7 +269,17 @@ async def test_what_was_saved_stays_when_a_loop_gives_up(graph):
     np.testing.assert_array_equal(found, wanted)
 
 
-async def test_no_long_row_is_copied(graph, monkeypatch, fast_paths):
+async def test_a_row_out_of_range_is_an_error(graph):
+    x, n = tg.placeholder("float64", [6, WIDE]), tg.placeholder("int32", [])
+    y = tg.while_loop(lambda i, _: i < n, lambda i, y: (i + 1, y + x[i]), [0, np.zeros(WIDE)], name="rows")[1]
+    async with tg.Session(graph, settings=ON) as session:
+        with pytest.raises(tg.OpError, match=r"index 6 is out of bounds(.|\n)*rows/6"):
+            await session.run(y, {x: rows(6), n: 8})
+        np.testing.assert_allclose(await session.run(y, {x: rows(6), n: 6}), rows(6).sum(0))
+
+
+async def steps_of(graph, fetches, feeds, monkeypatch):
+    """Return the steps of each loop, by name."""
     pytest.importorskip("llvmlite")
     listed = {}
 
@@ -225,10 +289,29 @@ async def test_no_long_row_is_copied(graph, monkeypatch, fast_paths):
             super().__init__(name, steps, layout)
 
     monkeypatch.setattr(compilation, "Compilation", Noted)
-    fetches, feeds = cell()
     await values(graph, fetches, feeds, replace(ON, llvm=True, llvm_seconds=0.0))
-    copied = {}
-    for name, steps in listed.items():
-        moving = ("PUSH_ROW", "READ_ROW", "ADD_ROWS")
-        copied[name] = [s.code.name for s in steps if s.code.name in moving and s.num_places is None]
-    assert copied == {"while": ["PUSH_ROW"], "gradients/while_grad": []}  # the variable, which is copied anyway
+    return listed
+
+
+def long_copies(steps):
+    """Return the copies of long rows and variables in a loop."""
+    moving = ("PUSH_ROW", "READ_ROW", "ADD_ROWS", "CALL")
+    back = next(s.target for s in steps if s.code.name == "GO_BACK")
+    copied = [s for s in steps[back:] if s.code.name == "COPY" and s.amount > 256]
+    rows = [s for s in steps if s.code.name in moving and s.num_places is None and s.amount > 256]
+    # Those that change places have the sizes of both, at operands 1 and 2.
+    return [s.code.name for s in copied] + [s.code.name for s in rows if s.sizes[2] <= 8]
+
+
+async def test_no_long_row_is_copied(graph, monkeypatch, fast_paths):
+    listed = await steps_of(graph, *cell(), monkeypatch)
+    copied = {name: long_copies(steps) for name, steps in listed.items()}
+    # Variables that are rows of series or arrays: so are their next values. What is read there is added to.
+    assert copied == {"while": ["COPY", "COPY", "PUSH_ROW"], "gradients/while_grad": ["CALL"]}
+
+
+async def test_no_row_by_index_is_copied(graph, monkeypatch, fast_paths):
+    x, w = tg.placeholder("float64", [6, 2, WIDE]), tg.placeholder("float64", [WIDE, WIDE])
+    y = tg.while_loop(below(6), lambda i, y: (i + 1, y @ w + x[i] + tg.gather(x, 5 - i)), [0, np.zeros((2, WIDE))])[1]
+    listed = await steps_of(graph, y, {x: rows(12).reshape(6, 2, WIDE), w: rows(WIDE)}, monkeypatch)
+    assert {name: long_copies(steps) for name, steps in listed.items()} == {"while": []}

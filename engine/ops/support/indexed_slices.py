@@ -58,6 +58,8 @@ class IndexedSlices:
         if self.dense_shape is None:
             rows: Shape = self.values.shape[1:]
             return Shape([None]) + rows
+        if not isinstance(self.dense_shape, Tensor):  # what was fetched
+            return Shape(self.dense_shape)
         return static_shape(self.dense_shape)
 
     def _as_tensor(self) -> Tensor:
@@ -80,7 +82,7 @@ class IndexedSlices:
             "IndexedSlices have no operators",
             wanted="a tensor",
             got=f"rows of a tensor of shape {self.shape}",
-            operation=self.values.op,
+            operation=getattr(self.values, "op", None),  # what was fetched has none
             hint="convert_to_tensor(slices) is dense; IndexedSlices(2.0 * slices.values, slices.indices, "
             "slices.dense_shape) are other rows",
         )

@@ -1,0 +1,12 @@
+"""Parts of an array: elements by index, and what ``tensor[...]`` means."""
+
+from libc.stdint cimport uint64_t
+
+from tagflow.kernels.core.table cimport Compute
+
+cdef enum:
+    INDICES = 2  # of a part that can be seen where it lies
+
+
+cdef int indices_of_part(Compute compute, const uint64_t* arguments, char** indices, size_t* sizes) noexcept nogil
+cdef char* part_at(Compute compute, const uint64_t* arguments, char** indices) noexcept nogil

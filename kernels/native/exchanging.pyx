@@ -1,0 +1,129 @@
+"""Loop variables that change places with their next values, so that nobody copies these.
+
+At the end of an iteration a loop variable takes the value that was computed for it. Where it is known of all steps that
+see the one memory or the other where the address stands, both change places: what computes the next value does so
+where the variable was. When the run is over a variable is copied back to where its register has it.
+"""
+
+from libc.string cimport memcpy
+from numpy cimport import_array, npy_intp
+
+from tagflow.kernels.native.run cimport (
+    CALL, COPY, YES, Place, Run, Step, Verdict, are_straight, most_value_bytes,
+)
+from tagflow.kernels.native.sights cimport Sight, Sights, is_movable, is_seen, place_of_sight
+
+import_array()
+
+cdef enum:  # operands of an exchange
+    EXCHANGE
+    VARIABLE
+    NEXT
+
+
+cdef struct Exchange:
+    char* home  # where the register has the variable
+    int num_variable  # places of the variable, which come first, and of its next value
+    int num_next
+
+
+cdef int exchange_variables(Run run, const Sights* sights) except -1:
+    """Have steps see variables and next values elsewhere in each iteration, as far as that is known to be right."""
+    cdef int i
+    for i in range(run.num_steps - 1, -1, -1):  # at the end of a loop first, then what it begins with
+        if run.steps[i].code == COPY and run.steps[i].count > most_value_bytes and _may_exchange(run, i, sights):
+            _exchange(run, i, sights)
+    return 0
+
+
+cdef bint _may_exchange(Run run, int i, const Sights* sights) noexcept:
+    """Say whether a copied value is computed by one step just before, and seen by nobody behind the copy.
+
+    The value and what it is copied to can then change places, unless somebody's address of them is not known.
+    """
+    cdef const Step* step = &run.steps[i]
+    cdef char* variable = step.operands[0]
+    cdef char* next = step.operands[1]
+    cdef npy_intp size = step.count
+    cdef const Sight* sight
+    cdef npy_intp made = 0
+    cdef int maker = -1
+    cdef int first = i
+    cdef int k
+    if variable < next + size and next < variable + size:
+        return False
+    for k in range(sights.count):
+        sight = &sights.all[k]
+        if is_seen(sight, variable, variable + size) and not is_movable(sight, variable, variable + size) and not (
+                sight.step < 0 and sight.low == variable and sight.high == variable + size):  # see put_variables_back
+            return False
+        if not is_seen(sight, next, next + size):
+            continue
+        if not is_movable(sight, next, next + size) or sight.step > i or sight.writes and maker not in (-1, sight.step):
+            return False
+        if sight.writes:
+            maker, made = sight.step, made + sight.count
+        else:
+            first = min(first, sight.step)
+    return made == size and 0 <= maker < first and are_straight(run, maker, i)
+
+
+cdef int _exchange(Run run, int i, const Sights* sights) except -1:
+    """Have a step exchange what it would copy."""
+    cdef Step* step = &run.steps[i]
+    cdef char* variable = step.operands[0]
+    cdef char* next = step.operands[1]
+    cdef npy_intp size = step.count
+    cdef Exchange* exchange = <Exchange*>run.arena.take(1, sizeof(Exchange))
+    step.places = <Place*>run.arena.take(sights.count, sizeof(Place))
+    exchange.home = variable
+    exchange.num_variable = _note(run, i, sights, variable, size, step.places)
+    exchange.num_next = _note(run, i, sights, next, size, step.places + exchange.num_variable)
+    step.code, step.act = CALL, _change_places
+    step.operands[EXCHANGE], step.operands[VARIABLE], step.operands[NEXT] = <char*>exchange, variable, next
+    step.strides[VARIABLE] = step.strides[NEXT] = size
+    return 0
+
+
+cdef int _note(Run run, int i, const Sights* sights, char* low, npy_intp size, Place* places) noexcept:
+    """Note where the addresses stand of what the other steps see of some memory; return how many there are."""
+    cdef Sight* sight
+    cdef int count = 0
+    cdef int k
+    for k in range(sights.count):
+        sight = &sights.all[k]
+        if not is_seen(sight, low, low + size) or sight.step < 0:
+            continue
+        sight.row = i
+        if sight.step != i:
+            places[count].at = place_of_sight(run, sight)
+            places[count].offset = places[count].at[0] - low
+            count += 1
+    return count
+
+
+cdef Verdict _change_places(const Step* step) noexcept nogil:
+    """Have the steps that see a variable see its next value, and the next one be computed where the variable was."""
+    cdef const Exchange* exchange = <const Exchange*>step.operands[EXCHANGE]
+    cdef char* variable = step.operands[NEXT]
+    cdef char* next = step.operands[VARIABLE]
+    cdef int k
+    for k in range(exchange.num_variable):
+        step.places[k].at[0] = variable + step.places[k].offset
+    for k in range(exchange.num_variable, exchange.num_variable + exchange.num_next):
+        step.places[k].at[0] = next + step.places[k].offset
+    (<Step*>step).operands[VARIABLE], (<Step*>step).operands[NEXT] = variable, next
+    return YES
+
+
+cdef void put_variables_back(Run run) noexcept:
+    """Copy variables to where their registers have them, now that the run is over."""
+    cdef const Step* step
+    cdef char* home
+    cdef int i
+    for i in range(run.num_steps):
+        step = &run.steps[i]
+        if step.code == CALL and step.act == _change_places:
+            home = (<const Exchange*>step.operands[EXCHANGE]).home
+            if step.operands[VARIABLE] != home:
+                memcpy(home, step.operands[VARIABLE], step.strides[VARIABLE])

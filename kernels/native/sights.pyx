@@ -1,0 +1,164 @@
+"""What memory the steps of a run see, and where the addresses stand.
+
+Where it is known of all steps that see some memory where the address stands, they can be had see other memory instead.
+"""
+
+from libc.stdint cimport uint64_t
+from libc.stdlib cimport free, malloc
+from libc.string cimport memcpy
+from numpy cimport import_array, npy_intp
+
+from tagflow.kernels.core.table cimport Compute
+from tagflow.kernels.core.values cimport OBJECT
+from tagflow.kernels.cpu.arrays cimport ArrayObject, PyArray_CheckExact, PyArray_DATA, PyArray_NBYTES, array_in
+from tagflow.kernels.cpu.concat_transpose cimport seen_by_concat
+from tagflow.kernels.cpu.fused_works cimport seen_by_fused
+from tagflow.kernels.cpu.linear cimport Product, is_small, product_in, seen_by_product
+from tagflow.kernels.cpu.reducing cimport seen_by_reduction
+from tagflow.kernels.cpu.seen cimport Seen
+from tagflow.kernels.native.parts cimport is_part
+from tagflow.kernels.native.run cimport (
+    ADD_ROWS, APPLY, CALL, COPY, COPY_8, GO, GO_TO, MOST_OPERANDS, PUSH_ROW, READ_ROW, WORK, WORK_TO, Register, Run, Step,
+    most_value_bytes, type_of,
+)
+from tagflow.kernels.native.sums cimport are_gathered
+from tagflow.kernels.native.team cimport shared_in
+from tagflow.kernels.native.tensor_arrays cimport FROM_ROW, TO_ROW, transfer_in
+
+import_array()
+
+cdef enum:
+    MOST_SEEN = 128  # by a step
+    WIDEST_ELEMENT = 16  # bytes
+
+
+cdef bint copies_row(const Step* step, int transfer) noexcept nogil:
+    """Say whether a step copies a long row from, or to, where it lies."""
+    if step.in_place or step.count <= most_value_bytes:
+        return False
+    if step.code == CALL:
+        return transfer_in(step) == transfer or transfer == FROM_ROW and is_part(step)
+    return step.code == (READ_ROW if transfer == FROM_ROW else PUSH_ROW)
+
+
+cdef int _see(Sights* sights, int step, int operand, Seen seen) except -1:
+    """Note that a step sees some memory."""
+    cdef Sight* grown
+    if seen.address == NULL or seen.size == 0:
+        return 0
+    if sights.count == sights.capacity:
+        sights.capacity = 2 * sights.capacity + 64
+        grown = <Sight*>malloc(sights.capacity * sizeof(Sight))
+        if grown == NULL:
+            raise MemoryError()
+        memcpy(grown, sights.all, sights.count * sizeof(Sight))
+        free(sights.all)
+        sights.all = grown
+    sights.all[sights.count] = Sight(
+        seen.address, seen.address + seen.size, step, operand, seen.place, seen.count, seen.writes, -1)
+    sights.count += 1
+    return 0
+
+
+cdef inline Seen _all_of(char* address, size_t size, bint writes) noexcept:
+    return Seen(address, NULL, size, size, writes)
+
+
+cdef int see_all(Run run, Sights* sights) except -1:
+    """Note what memory which steps see, and the run itself when it is over."""
+    cdef Register* register
+    cdef ArrayObject* array
+    cdef int i
+    for i in range(run.num_steps):
+        _see_step(run, i, sights)
+    for i in range(run.program.num_outputs):
+        register = &run.registers[run.program.outputs[i]]
+        if register.value.form == OBJECT and PyArray_CheckExact(array_in(register.value)):
+            array = array_in(register.value)
+            _see(sights, -1, -1, _all_of(<char*>PyArray_DATA(array), PyArray_NBYTES(array), True))
+    return 0
+
+
+cdef int _see_step(Run run, int i, Sights* sights) except -1:
+    """Note what memory a step sees."""
+    cdef const Step* step = &run.steps[i]
+    if step.code == WORK or step.code == WORK_TO:
+        _see_work(run, i, sights)
+    elif step.code == APPLY:
+        _see_loop(run, i, sights)
+    elif step.code == COPY or step.code == COPY_8:
+        _see(sights, i, 0, _all_of(step.operands[0], step.count, True))
+        _see(sights, i, 1, _all_of(step.operands[1], step.count, False))
+    elif step.code == ADD_ROWS or PUSH_ROW <= step.code <= CALL:
+        _see_row(run, i, sights)
+    elif step.code < GO or step.code > GO_TO:
+        _see(sights, i, 0, _all_of(step.operands[0], max(sizeof(uint64_t), step.count * step.strides[0]), True))
+    return 0
+
+
+cdef int _see_row(Run run, int i, Sights* sights) except -1:
+    """Note what a step sees that copies rows: what it copies is looked for when it is its turn."""
+    cdef const Step* step = &run.steps[i]
+    cdef bint is_known = step.code != CALL or copies_row(step, FROM_ROW) or copies_row(step, TO_ROW)
+    is_known = is_known and (step.code != ADD_ROWS or are_gathered(step))
+    cdef bint writes = step.code == READ_ROW or copies_row(step, FROM_ROW)
+    cdef int k
+    for k in range(1, MOST_OPERANDS):
+        _see(sights, i, k if is_known else -1,
+             _all_of(step.operands[k], step.strides[k], writes and k == 1 or not is_known))
+    return 0
+
+
+cdef int _see_loop(Run run, int i, Sights* sights) except -1:
+    """Note what an inner loop sees; the last operand is the result."""
+    cdef const Step* step = &run.steps[i]
+    cdef npy_intp first, last
+    cdef int count = MOST_OPERANDS
+    cdef int k
+    while count > 0 and step.operands[count - 1] == NULL:
+        count -= 1
+    for k in range(count):
+        last = max(step.count - 1, <npy_intp>0) * step.strides[k]
+        first, last = min(last, <npy_intp>0), max(last, <npy_intp>0)
+        _see(sights, i, k, _all_of(step.operands[k] + first, last - first + _element(step, k), k == count - 1))
+    return 0
+
+
+cdef inline size_t _element(const Step* step, int k) noexcept:
+    """Return the bytes of an element of an operand; where nobody knows, those between two, or many."""
+    return min(abs(step.strides[k]), <npy_intp>WIDEST_ELEMENT) if step.strides[k] else WIDEST_ELEMENT
+
+
+cdef int _see_work(Run run, int i, Sights* sights) except -1:
+    """Note what a work sees, if it is one that says so; all memory of the others' arrays is noted where they are kept."""
+    cdef Seen seen[MOST_SEEN]
+    cdef Compute compute = run.steps[i].compute
+    cdef uint64_t* arguments = shared_in(&compute, run.steps[i].arguments)
+    cdef int count = seen_by_product(compute, arguments, seen)
+    cdef int k
+    if count < 0:
+        count = seen_by_fused(compute, arguments, seen, MOST_SEEN)
+    if count < 0:
+        count = seen_by_concat(compute, arguments, seen, MOST_SEEN)
+    if count < 0:
+        count = seen_by_reduction(compute, arguments, seen)
+    if run.steps[i].code == WORK_TO:
+        _see(sights, i, 0, _all_of(run.steps[i].operands[0], sizeof(uint64_t), True))
+    for k in range(count):
+        _see(sights, i, -1, seen[k])
+    if is_small(product_in(compute, arguments)):
+        _see_small_product(run, i, <const Product*>arguments, sights)
+    for low, high, step in run.opaque if count < 0 else ():
+        if step == i:
+            _see(sights, i, -1, _all_of(<char*><uint64_t>low, <uint64_t>high - <uint64_t>low, True))
+    return 0
+
+
+cdef int _see_small_product(Run run, int i, const Product* p, Sights* sights) except -1:
+    """Note what is multiplied in line, at addresses that compiled code looks up once."""
+    cdef size_t size = type_of(run, run.program.instructions[run.steps[i].instruction].inputs[1]).itemsize
+    _see(sights, i, -1, _all_of(<char*>p.a.data, size * p.rows * p.inner, False))
+    _see(sights, i, -1, _all_of(<char*>p.b.data, size * p.inner * p.columns, False))
+    _see(sights, i, -1, _all_of(<char*>p.data, size * p.rows * p.columns, True))
+    _see(sights, i, -1, _all_of(<char*>p.total, size * p.rows * p.columns, False))
+    return 0
