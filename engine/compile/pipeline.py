@@ -25,6 +25,7 @@ from .fuse.groups import fuse_elementwise
 from .loops.accumulate import accumulate_products
 from .loops.fission import lift_products
 from .loops.input_blocks import compute_in_blocks
+from .loops.liftable import IsNative
 from .loops.mark_swappable import mark_swapped, set_swap_memory
 from .loops.merge_matmul import merge_products
 from .loops.release import release_saved
@@ -33,7 +34,7 @@ from .loops.weight_gradients import batch_products
 from .lower.lowering import lower
 from .native.cluster import cluster
 from .native.rules import ON_CPU, ON_CUDA
-from .native.wrap import run_natively
+from .native.wrap import can_be_native, run_natively
 from .order_effects import order_effects
 from .partial_run import to_partial_run
 from .partition import partitioned as _partitioned
@@ -109,6 +110,13 @@ def _is_one_cpu(target: Target) -> bool:
     return _is_plain(target) and not any(device.compiles_cuda for device in target.devices)
 
 
+def _is_native(target: Target) -> IsNative:
+    """Return what says of a loop whether it is going to be a native program on a CPU."""
+    if not (target.settings.straight and _is_one_cpu(target)):
+        return lambda loop: False
+    return lambda loop: can_be_native(loop, target.settings)
+
+
 def _straight(program: Program, target: Target) -> Program:
     """Put native programs in front of loops, for the device there is."""
     on_cuda = any(device.compiles_cuda for device in target.devices)
@@ -130,8 +138,8 @@ PIPELINE: tuple[Pass, ...] = (
     _about_loops("hoist", lambda p, _: hoist_invariants(p)),
     # Loops: what need not be computed in each iteration, and what is faster for many at a time.
     _about_loops("merge_products", lambda p, _: merge_products(p)),
-    _about_loops("lift_products", lambda p, t: lift_products(p, t.hoist_bytes), "hoist_bytes"),
-    _about_loops("block", lambda p, t: compute_in_blocks(p, t.block_bytes), "block_bytes"),
+    _about_loops("lift_products", lambda p, t: lift_products(p, t.hoist_bytes, _is_native(t)), "hoist_bytes"),
+    _about_loops("block", lambda p, t: compute_in_blocks(p, t.block_bytes, _is_native(t)), "block_bytes"),
     _about_loops("narrow", lambda p, _: narrow_products(p)),
     _about_loops("batch", lambda p, _: batch_products(p)),
     _about_loops("accumulate", lambda p, _: accumulate_products(p)),

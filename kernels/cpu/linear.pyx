@@ -407,6 +407,11 @@ cdef int _multiply_double(
     return _multiply(table, node, inputs, live, outputs, work, <double*>NULL)
 
 
+def is_own_product(int64_t terms):
+    """Say whether a product whose elements are sums of so many terms is computed by vector instructions of our own."""
+    return _bits > 0 and terms <= MOST_INNER
+
+
 def limit_vectors(int bits):
     """Compute with vectors of at most so many bits, for tests; return how many they have now, 0 for BLAS alone."""
     global _bits

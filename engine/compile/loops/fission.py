@@ -21,12 +21,12 @@ from ...ir.program import Program, copy_program
 from ...ir.structured import add_variable, saved_outputs
 from ...ir.substitute import returned, substitute
 from ...ir.tensor import Tensor
-from .liftable import Choice, Liftable, choose
+from .liftable import Choice, IsNative, Liftable, choose
 from .products import nbytes
 from .split_matmul import split_products
 
 
-def lift_products(program: Program, most_bytes: int) -> Program:
+def lift_products(program: Program, most_bytes: int, is_native: IsNative) -> Program:
     """Return the program with products of rows in front of their loops; the given one is used up.
 
     Parameters
@@ -34,12 +34,14 @@ def lift_products(program: Program, most_bytes: int) -> Program:
     program : Program
     most_bytes : int
         That what is read in one loop may have.
+    is_native : callable
+        Whether a loop is going to be a native program.
     """
     changed = False
     for op in reversed([op for op in program.graph.root.walk() if op.is_while]):  # inner loops first
         count = None if saves_memory(op) else Loop(op).trip_count()
         if count:
-            changed |= _Fission(program, Loop(op), count).run(most_bytes // count)
+            changed |= _Fission(program, Loop(op), count, is_native).run(most_bytes // count)
     return copy_program(program) if changed else program
 
 
@@ -62,22 +64,27 @@ class _Fission:
     loop : Loop
     count : int
         Iterations.
+    is_native : callable
     """
 
-    def __init__(self, program: Program, loop: Loop, count: int) -> None:
+    def __init__(self, program: Program, loop: Loop, count: int, is_native: IsNative) -> None:
         self.program = program
         self.loop = loop
         self.count = count
+        self.is_native = is_native
 
     def run(self, most: int) -> bool:
         """Lift what is worth it, at most so many bytes for each iteration; return whether there was anything."""
-        liftable = Liftable(self.loop, self.loop.body, self._takes_row)
+        liftable = self._liftable()
         if split_products(self.program, liftable, True, lambda t: nbytes(t) <= most):
-            liftable = Liftable(self.loop, self.loop.body, self._takes_row)
+            liftable = self._liftable()
         choice = choose(liftable, returned(self.program, self.loop.body), most)
         if choice is not None:
             self._lift(liftable, choice)
         return choice is not None
+
+    def _liftable(self) -> Liftable:
+        return Liftable(self.loop, self.loop.body, self._takes_row, is_native=self.is_native)
 
     def _takes_row(self, op: Operation, rows: Tensor, index: Tensor) -> bool:
         """Whether rows are taken each once, and none that is not there."""

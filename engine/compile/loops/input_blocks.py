@@ -30,7 +30,7 @@ from ...ir.substitute import returned, substitute
 from ...ir.tensor import Tensor
 from ...ir.traits import Role
 from .fission import new_counter, recomputes, row_of
-from .liftable import Choice, Liftable, choose
+from .liftable import Choice, IsNative, Liftable, choose
 from .mark_swappable import is_unstacked_only
 from .products import nbytes
 from .split_matmul import split_products
@@ -39,7 +39,7 @@ _ROWS = 1024  # of a matrix, beyond which its product is hardly faster for more
 _SMALL = 1 << 14  # bytes of a row below which a copy for each is hardly slower
 
 
-def compute_in_blocks(program: Program, block_bytes: int) -> Program:
+def compute_in_blocks(program: Program, block_bytes: int, is_native: IsNative) -> Program:
     """Return the program with rows read and multiplied in blocks; the given one is used up.
 
     Parameters
@@ -47,13 +47,15 @@ def compute_in_blocks(program: Program, block_bytes: int) -> Program:
     program : Program
     block_bytes : int
         Most bytes of all blocks of a loop together.
+    is_native : callable
+        Whether a loop is going to be a native program.
     """
     changed = False
     for op in reversed([op for op in program.graph.root.walk() if op.is_while]):  # inner loops first
         if op.attrs["swap_memory"]:
             changed |= _HostBlocks(program, Loop(op)).run(block_bytes)
         elif not recomputes(op):
-            changed |= _Blocks(program, Loop(op)).run(block_bytes)
+            changed |= _Blocks(program, Loop(op), is_native).run(block_bytes)
     return copy_program(program) if changed else program
 
 
@@ -64,11 +66,13 @@ class _Blocks:
     ----------
     program : Program
     loop : Loop
+    is_native : callable
     """
 
-    def __init__(self, program: Program, loop: Loop) -> None:
+    def __init__(self, program: Program, loop: Loop, is_native: IsNative = lambda loop: False) -> None:
         self.program = program
         self.loop = loop
+        self.is_native = is_native
         self.is_counted = is_counted(loop.op)
 
     def run(self, most: int) -> bool:
@@ -86,7 +90,8 @@ class _Blocks:
         return count > 1
 
     def _liftable(self) -> Liftable:
-        return Liftable(self.loop, self.loop.body, self._takes_row, may_fail=self.is_counted)
+        may_fail, is_native = self.is_counted, self.is_native
+        return Liftable(self.loop, self.loop.body, self._takes_row, may_fail=may_fail, is_native=is_native)
 
     def _takes_row(self, op: Operation, rows: Tensor, index: Tensor) -> bool:
         """Whether each iteration takes the row behind the one before, from one that is there."""

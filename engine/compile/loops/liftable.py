@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from ...ir.builder import Builder, copied
 from ...ir.definition import Batched
@@ -20,8 +21,9 @@ from ...ir.structured import is_structured
 from ...ir.tensor import Tensor
 from ...ir.topological import topological_order
 from ...ir.traits import Effect
-from .products import WORTH, is_product, nbytes, work
+from .products import WORTH, is_fast_in_loop, is_product, nbytes, work
 
+IsNative = Callable[[Operation], bool]
 TakesRow = Callable[[Operation, Tensor, Tensor], bool]
 
 
@@ -40,6 +42,8 @@ class Liftable:
         Whether what may fail can be done for iterations that perhaps never are.
     takes_counters : bool
         Whether the values of counters can be had for many iterations at once.
+    is_native : callable
+        Whether a loop is going to be a native program.
 
     Attributes
     ----------
@@ -52,9 +56,16 @@ class Liftable:
     """
 
     def __init__(
-        self, loop: Loop, region: Region, takes_row: TakesRow, may_fail: bool = True, takes_counters: bool = True
+        self,
+        loop: Loop,
+        region: Region,
+        takes_row: TakesRow,
+        may_fail: bool = True,
+        takes_counters: bool = True,
+        is_native: IsNative = lambda loop: False,
     ) -> None:
         self.loop = loop
+        self._is_native = is_native
         self.may_fail = may_fail
         self.takes_counters = takes_counters
         self.varies: dict[Tensor, bool] = {}
@@ -72,6 +83,26 @@ class Liftable:
     def kind(self, tensor: Tensor) -> bool | None:
         """Return whether a tensor differs from iteration to iteration; None if it can not be had beforehand."""
         return False if self.loop.is_outside(tensor) else self.varies.get(tensor)
+
+    def is_worth(self, op: Operation) -> bool:
+        """Whether an operation is a product, and to lift it saves anything."""
+        if not is_product(op) or work(op) < WORTH:
+            return False
+        kinds = [self.kind(t) for t in op.inputs]
+        return all(kinds) or not any(self._is_fast(op, side) for side in (0, 1) if kinds[side])
+
+    def kind_if_worth(self, op: Operation, side: int, part: Tensor, multiplications: int) -> bool | None:
+        """Return the kind of a part of a product's factor; None if it is no better multiplied in front of the loop."""
+        varies = self.kind(part)
+        return None if multiplications < WORTH or (varies and self._is_fast(op, side)) else varies
+
+    def _is_fast(self, op: Operation, side: int) -> bool:
+        """Whether a product of which only this factor varies is as fast in the loop."""
+        return is_fast_in_loop(op, side) and self._stays_native
+
+    @cached_property
+    def _stays_native(self) -> bool:
+        return self._is_native(self.loop.op)
 
     def _varies(self, op: Operation) -> bool | None:
         """Return whether an operation has other operands in each iteration; None if it can not be lifted."""
@@ -181,7 +212,7 @@ def choose(
         What takes a row that is handed to iterations too; others take theirs as before.
     """
     chosen = _Chosen(liftable, kept, rows)
-    wanted = [op for op in liftable.operations if products and is_product(op) and work(op) >= WORTH]
+    wanted = [op for op in liftable.operations if products and liftable.is_worth(op)]
     for op in [*rows, *wanted]:
         chosen.add(op, most)
     while any(chosen.improve(op) for t in chosen.results() for op in t._consumers):

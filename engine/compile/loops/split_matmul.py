@@ -16,7 +16,7 @@ from ...ir.program import Program
 from ...ir.substitute import substitute
 from ...ir.tensor import Tensor
 from .liftable import Liftable
-from .products import WORTH, inner_axis, is_known, is_product, work
+from .products import inner_axis, is_known, is_product, work
 
 
 def split_products(program: Program, liftable: Liftable, may_copy: bool, fits: Callable[[Tensor], bool]) -> bool:
@@ -56,7 +56,7 @@ def _pieces(op: Operation, side: int, liftable: Liftable, may_copy: bool) -> lis
 
     def kind(parts: list[Tensor]) -> bool | None:
         width = sum(t.shape.as_tuple()[axis] for t in parts)
-        return liftable.kind(parts[0]) if each * width >= WORTH else None
+        return liftable.kind_if_worth(op, side, parts[0], each * width)
 
     pieces = [[t for parts in same for t in parts] for _, same in groupby(groups, kind)]
     return pieces if len(pieces) > 1 else []

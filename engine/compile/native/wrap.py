@@ -38,6 +38,15 @@ def run_natively(program: Program, settings: Settings, rules: Rules = ON_CPU) ->
     return program
 
 
+def can_be_native(loop: Operation, settings: Settings) -> bool:
+    """Whether a loop can be a native program on a CPU, as it is now."""
+    try:
+        translate(loop, settings)
+    except NotNative:
+        return False
+    return True
+
+
 def _use(program: Program, conds: dict[Operation, Operation]) -> None:
     """Use Conds in place of the loops that are their keys."""
     pairs = [zip(op.outputs, cond.outputs, strict=True) for op, cond in conds.items()]

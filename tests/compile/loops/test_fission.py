@@ -7,13 +7,15 @@ import pytest
 import tagflow as tg
 from tagflow.base.errors import TensorArrayError
 from tagflow.ir.program import Program
+from tagflow.kernels.cpu.linear import limit_vectors
 
 from tests.support.compiling import optimized
 from tests.support.running import machine_results, result_pairs
-from tests.support.settings import ON
+from tests.support.settings import ON as ALL
 
 pytestmark = pytest.mark.usefixtures("graph")
 
+ON = ALL.without("straight")  # native programs multiply many rows as fast within a loop
 OFF = replace(ON, hoist_bytes=0, block_bytes=0)
 BATCH, UNITS, LENGTH = 16, 64, 3
 
@@ -49,6 +51,47 @@ def test_inputs_are_multiplied_at_once():
     assert products([last], feeds) == ([(BATCH, UNITS)], [(LENGTH * BATCH, UNITS)])
     assert products([last], feeds, OFF) == ([(BATCH, 2 * UNITS)], [])
     assert_close([last], feeds)
+
+
+def test_products_of_many_rows_stay_in_native_loops():
+    """They go with those of the state; a product that is the same in all iterations leaves the loop."""
+    last, feeds = recurrent()
+    assert products([last], feeds, ALL) == ([(BATCH, 2 * UNITS)], [])
+    assert_close([last], feeds)
+    x, w = tg.placeholder("float32", [BATCH, UNITS]), tg.placeholder("float32", [UNITS, 4 * UNITS])
+    total = tg.while_loop(lambda i, _: i < 3, lambda i, y: (i + 1, y + x @ w), [0, tg.zeros([BATCH, 4 * UNITS])])[1]
+    assert products([total], [x, w], ALL) == ([], [(BATCH, UNITS)])
+
+
+def test_products_of_few_rows_leave_native_loops():
+    """Weights would be read again for each of them."""
+    x, h, w = (tg.placeholder("float32", s) for s in ([LENGTH, 2, 256], [2, 256], [512, 1024]))
+    _, last = tg.while_loop(
+        lambda t, _: t < LENGTH, lambda t, h: (t + 1, tg.tanh(tg.concat([x[t], h], 1) @ w)[:, :256]), [0, h]
+    )
+    assert products([last], [x, h, w], ALL)[1] == [(2 * LENGTH, 256)]
+
+
+def test_products_by_blas_leave_native_loops():
+    last, feeds = recurrent()
+    bits = limit_vectors(512)
+    limit_vectors(0)
+    try:
+        assert products([last], feeds, ALL)[1] == [(LENGTH * BATCH, UNITS)]
+    finally:
+        limit_vectors(bits)
+
+
+def test_products_leave_loops_that_are_not_native():
+    last, feeds = recurrent(index=lambda t: tg.py_function(lambda t: t, [t], "int32", stateful=False))
+    assert products([last], feeds, ALL) == products([last], feeds)
+    x, w = tg.placeholder("float32", [LENGTH, BATCH, UNITS]), tg.placeholder("float32", [UNITS, 4 * UNITS])
+
+    def body(t, y):
+        return t + 1, tg.print_(y, [t]) + x[t] @ w
+
+    total = tg.while_loop(lambda t, _: t < LENGTH, body, [0, tg.zeros([BATCH, 4 * UNITS])])[1]
+    assert products([total], [x, w], ALL) == ([], [(LENGTH * BATCH, UNITS)])
 
 
 def test_gradients_stay_the_same():
