@@ -9,13 +9,13 @@ A row that is read must not be written to: what was saved would change, and a ru
 """
 
 from libc.stdlib cimport free
-from numpy cimport import_array
+from numpy cimport import_array, npy_intp
 
 from tagflow.kernels.native.exchanging cimport exchange_variables
 from tagflow.kernels.native.parts cimport is_part
 from tagflow.kernels.native.run cimport ADD_ROWS, CALL, COPY, Place, Run, Step, are_straight, most_value_bytes
 from tagflow.kernels.native.sights cimport Sight, Sights, copies_row, is_movable, is_seen, place_of_sight, see_all
-from tagflow.kernels.native.sums cimport are_gathered, point_to_next
+from tagflow.kernels.native.sums cimport are_gathered, change_factors, point_to_next
 from tagflow.kernels.native.tensor_arrays cimport FROM_ROW, TO_ROW
 
 import_array()
@@ -39,7 +39,7 @@ cdef int place_rows(Run run) except -1:
                 _write_in_place(run, i, &sights)
         for i in range(run.num_steps):
             if _gathers(&run.steps[i]):
-                _gather_in_place(run, i, &sights)
+                _gather_either(run, i, &sights)
         for i in range(run.num_steps):
             if run.steps[i].in_place:
                 _note_places(run, i, &sights)
@@ -64,8 +64,9 @@ cdef bint _any_copied(Run run) noexcept:
 
 
 cdef inline bint _gathers(const Step* step) noexcept:
-    """Say whether a step copies long rows of what is the second factor of a sum of products."""
-    return step.code == ADD_ROWS and <size_t>step.strides[2] > most_value_bytes and are_gathered(step)
+    """Say whether a step copies long rows of a factor of a sum of products."""
+    cdef npy_intp size = max(step.strides[1], step.strides[2])
+    return step.code == ADD_ROWS and size > most_value_bytes and are_gathered(step)
 
 
 cdef inline char* _begin_of(const Step* step) noexcept nogil:
@@ -139,6 +140,31 @@ cdef bint _may_come_first(Run run, int i, int maker, const Sights* sights) noexc
                 or is_seen(sight, step.operands[3], step.operands[3] + step.strides[3])):
             return False
     return True
+
+
+cdef int _gather_either(Run run, int i, Sights* sights) except -1:
+    """Have the rows of one factor be computed where a sum gathers them: of the larger one, if that is possible."""
+    cdef Step* step = &run.steps[i]
+    cdef int tries = 0
+    if step.strides[1] > step.strides[2]:
+        _change_factors(step, i, sights)
+    while tries < 2 and not step.in_place:
+        if step.strides[2] > most_value_bytes:
+            _gather_in_place(run, i, sights)
+        if not step.in_place:
+            _change_factors(step, i, sights)
+        tries += 1
+    return 0
+
+
+cdef int _change_factors(Step* step, int i, Sights* sights) noexcept:
+    """Let the other factor be operand 2."""
+    cdef int k
+    change_factors(step)
+    for k in range(sights.count):
+        if sights.all[k].step == i and 1 <= sights.all[k].operand <= 2:
+            sights.all[k].operand = 3 - sights.all[k].operand
+    return 0
 
 
 cdef int _gather_in_place(Run run, int i, Sights* sights) except -1:

@@ -365,6 +365,6 @@ LAYOUT = Layout(
     reader=(<size_t>&_reader.rows, <size_t>&_reader.count, <size_t>&_reader.is_last),
     fused=FusedLayout(*FUSED_LAYOUT),
     place=(sizeof(Place), <size_t>&_place.at, <size_t>&_place.offset),
-    sum=(<size_t>&_sum.rows, <size_t>&_sum.quick, <size_t>&_sum.a_data, <size_t>&_sum.b_data),
+    sum=(<size_t>&_sum.rows, <size_t>&_sum.quick, <size_t>&_sum.first, <size_t>&_sum.second),
     factors=(<size_t>&_product.a.data, <size_t>&_product.b.data, <size_t>&_product.data, <size_t>&_product.total),
 )

@@ -16,8 +16,8 @@ cdef struct Sum:
     int64_t most  # rows that are gathered before they are multiplied
     int64_t room
     int64_t quick  # rows up to which more are only copied
-    char* a_data
-    char* b_data
+    char* first  # where the rows of the step's operands 1 and 2 are gathered
+    char* second
     ArrayObject* more_a  # like what is added in each iteration
     ArrayObject* more_b
     Team* team
@@ -25,5 +25,6 @@ cdef struct Sum:
 
 cdef int record_add(Run run, const Instruction* each) except -1
 cdef bint are_gathered(const Step* step) noexcept nogil
+cdef void change_factors(Step* step) noexcept
 cdef void point_to_next(const Step* step) noexcept nogil
 cdef int close_sums(Run run) except -1

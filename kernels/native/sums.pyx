@@ -64,9 +64,9 @@ cdef int record_add(Run run, const Instruction* each) except -1:
         sum.room = max(<int64_t>FEWEST_ROWS, min(sum.room, (run.trips + 1) * PyArray_DIM(a, 0)))
     sum.room = max(sum.room, PyArray_DIM(a, 0))
     # The last rows are for what is computed where rows are gathered, and then not added.
-    made.a, made.b = _rows(run, sum.room, each.inputs[1]), _rows(run, sum.room + PyArray_DIM(b, 0), each.inputs[2])
+    made.a, made.b = [_rows(run, sum.room + PyArray_DIM(a, 0), each.inputs[k]) for k in (1, 2)]
     sum.a, sum.b = <ArrayObject*><void*>made.a, <ArrayObject*><void*>made.b
-    sum.a_data, sum.b_data = <char*>PyArray_DATA(sum.a), <char*>PyArray_DATA(sum.b)
+    sum.first, sum.second = <char*>PyArray_DATA(sum.a), <char*>PyArray_DATA(sum.b)
     sum.quick = min(sum.room - PyArray_DIM(a, 0), sum.most - 2 * PyArray_DIM(a, 0))
     cost = product_cost(PyArray_DIM(a, 1), sum.room, PyArray_DIM(b, 1), PyArray_ITEMSIZE(a))
     run.is_shared, run.is_long = run.is_shared or cost >= 2 * SHORTEST_SHARE, run.is_long or cost >= LONG_STEP
@@ -111,9 +111,9 @@ cdef Verdict _add(const Step* step) noexcept nogil:
         return YES
     if sum.rows + more > sum.room:
         return NO
-    memcpy(sum.a_data + sum.rows * (step.strides[1] // more), step.operands[1], step.strides[1])
+    memcpy(sum.first + sum.rows * (step.strides[1] // more), step.operands[1], step.strides[1])
     if not step.in_place:
-        memcpy(sum.b_data + sum.rows * (step.strides[2] // more), step.operands[2], step.strides[2])
+        memcpy(sum.second + sum.rows * (step.strides[2] // more), step.operands[2], step.strides[2])
     sum.rows += more
     if sum.rows + more > sum.most:
         _multiply(sum, sum.a, sum.b, sum.rows)
@@ -126,7 +126,15 @@ cdef Verdict _add(const Step* step) noexcept nogil:
 cdef void point_to_next(const Step* step) noexcept nogil:
     """Have the rows that are added next be computed behind those that are gathered already."""
     cdef Sum* sum = <Sum*>step.operands[0]
-    point_to(step, sum.b_data + sum.rows * (step.strides[2] // step.count))
+    point_to(step, sum.second + sum.rows * (step.strides[2] // step.count))
+
+
+cdef void change_factors(Step* step) noexcept:
+    """Let the other factor be operand 2, whose rows may be computed where they are gathered."""
+    cdef Sum* sum = <Sum*>step.operands[0]
+    sum.first, sum.second = sum.second, sum.first
+    step.operands[1], step.operands[2] = step.operands[2], step.operands[1]
+    step.strides[1], step.strides[2] = step.strides[2], step.strides[1]
 
 
 cdef bint are_gathered(const Step* step) noexcept nogil:

@@ -44,8 +44,8 @@ class _Merging:
         """Merge what can be merged in the body of a loop."""
         while self._running_sums(loop):
             pass
+        self._sums(loop)  # first, since what shares a factor has results that are cut out of one
         self._sharing(loop)
-        self._sums(loop)
 
     def _sharing(self, loop: Loop) -> None:
         """Let products that share one factor, the others being the same in all iterations, be one product."""
