@@ -133,6 +133,13 @@ def sums_that_share_a_factor():
     return recurrent(lambda i, y, w, u: tg.tanh(y @ w + tg.sin(y) @ u), 7)
 
 
+def sums_whose_first_factor_is_computed():
+    """What the second one is was saved."""
+    x, w = tg.placeholder("float64", [2, WIDE]), tg.placeholder("float64", [WIDE, WIDE])
+    y = tg.while_loop(below(7), lambda i, y: (i + 1, tg.tanh(tg.matmul(y, w, transpose_b=True))), [0, x])[1]
+    return tg.gradients(tg.reduce_sum(y * y), [x, w]), {x: rows(2), w: rows(WIDE, 5) / 9}
+
+
 def a_sum_in_a_branch():
     return recurrent(lambda i, y, w, u: tg.cond(i % 3 == 1, lambda: tg.tanh(y @ w), lambda: tg.sin(y @ u)), 11)
 
@@ -217,6 +224,7 @@ PROGRAMS = (
     a_sum_of_squares,
     sums_that_are_multiplied_on_the_way,
     sums_that_share_a_factor,
+    sums_whose_first_factor_is_computed,
     a_sum_in_a_branch,
     a_sum_of_what_is_used_afterwards,
     cell,
@@ -308,6 +316,12 @@ async def test_no_long_row_is_copied(graph, monkeypatch, fast_paths):
     copied = {name: long_copies(steps) for name, steps in listed.items()}
     # Variables that are rows of series or arrays: so are their next values. What is read there is added to.
     assert copied == {"while": ["COPY", "COPY", "PUSH_ROW"], "gradients/while_grad": ["CALL"]}
+
+
+async def test_the_factor_that_is_computed_is_not_copied(graph, monkeypatch, fast_paths):
+    listed = await steps_of(graph, *sums_whose_first_factor_is_computed(), monkeypatch)
+    (gathers,) = [s for s in listed["gradients/while_grad"] if s.code.name == "ADD_ROWS"]
+    assert gathers.num_places is not None
 
 
 async def test_no_row_by_index_is_copied(graph, monkeypatch, fast_paths):
