@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import tagflow as tg
 from tagflow.base import dtypes
 from tagflow.base.errors import GraphError
 from tagflow.base.settings import DEFAULTS, Settings
@@ -271,6 +272,16 @@ def test_two_operations_that_compute_the_same_become_one():
     x = placeholder("float32", [2])
     assert types(merged([(x + 1.0) * (x + 1.0)], [x])) == ["Feed", "Const", "Add", "Mul"]
     assert types(merged([x + 1.0, x + 2.0], [x])).count("Add") == 2
+
+
+def test_what_is_saved_twice_is_read_from_one_series():
+    x = placeholder("float32", [])
+    y = while_loop(lambda i, y: i < 3, lambda i, y: (i + 1, apply("Sin", y) * x + apply("Sin", y) * y), [0, x])[1]
+    found = merged([y, *tg.gradients(y, [x])], [x])
+    (loop,) = [op for op in found.graph.root.walk() if op.is_while and saved_outputs(op)]
+    series = [each.value for each in saved_outputs(loop) if each.kind == "series"]
+    assert len(series) == len(set(series)) == 2  # sin(y) and y
+    assert [op.type for op in found.graph.root.walk()].count("SeriesRead") == 2
 
 
 def test_attributes_dtypes_and_devices_tell_operations_apart():

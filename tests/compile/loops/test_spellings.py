@@ -115,16 +115,19 @@ class Cell:
         return [*arrays, ids, random.standard_normal((9, UNITS), np.float32)]
 
 
-def left_in_loops(fetches, cell, settings=ON):
-    """Return the multiplications in one iteration of the forward loop, then of the backward loop, without sums."""
+def products_of_loops(fetches, cell, settings):
+    """Return the products in the forward loop, then those in the backward loop, without sums."""
     shapes = tuple(value.shape for value in cell.values())
     target = Target(settings, shapes=shapes)
     program = compile_until("release", Program(fetches[0].graph, cell.feeds, fetches), target)
-    found = []
-    for loop in (op for op in program.graph.root.walk() if op.is_while):
-        products = [op for op in loop.regions[1].walk() if op.type == "MatMul" and op.region is loop.regions[1]]
-        found.append(sum(op.outputs[0].shape.num_elements * inner(op) for op in products))
-    return found
+    bodies = [op.regions[1] for op in program.graph.root.walk() if op.is_while]
+    return [[op for op in body.walk() if op.type == "MatMul" and op.region is body] for body in bodies]
+
+
+def left_in_loops(fetches, cell, settings=ON):
+    """Return the multiplications in one iteration of the forward loop, then of the backward loop, without sums."""
+    found = products_of_loops(fetches, cell, settings)
+    return [sum(op.outputs[0].shape.num_elements * inner(op) for op in products) for products in found]
 
 
 def inner(op):
@@ -143,6 +146,17 @@ def test_the_state_alone_is_multiplied_in_the_loop(spelling, batch):
     fetches = cell.run(spelling)
     assert left_in_loops(fetches, cell) == [WORK, WORK]
     assert_same(fetches, cell)
+
+
+@pytest.mark.parametrize("spelling", ["x_first", "h_first", "two_products", "eight_products", "transposed"])
+def test_native_loops_multiply_inputs_and_state_together(spelling):
+    cell = Cell()
+    fetches = cell.run(spelling)
+    forward, backward = products_of_loops(fetches, cell, ALL)
+    assert len(forward) == len(backward) == 1
+    assert left_in_loops(fetches, cell, ALL)[0] > WORK
+    for one, other in result_pairs(fetches, cell.feeds, cell.values(), OFF, ALL):
+        np.testing.assert_allclose(one, other, rtol=2e-4, atol=2e-5)
 
 
 def test_weights_may_be_made_inside():
