@@ -85,8 +85,9 @@ cdef class ProductSum:
     cdef int make_room(self, ArrayObject* a, ArrayObject* b, const Type* type) except -1:
         """Make room for the rows of two matrices behind those that are kept already."""
         cdef int64_t rows = self.rows + PyArray_DIM(a, 0)
-        self.a = _with_room(self.a, rows, a, type)
-        self.b = _with_room(self.b, rows, b, type)
+        cdef int64_t most = most_rows(<ArrayObject*><PyObject*>self.total)
+        self.a = _with_room(self.a, rows, most, a, type)
+        self.b = _with_room(self.b, rows, most, b, type)
         return 0
 
     cdef int gather(self, const Table* table, ArrayObject* a, ArrayObject* b, Work* work) except -1:
@@ -138,13 +139,13 @@ cdef object _new_matrix(ArrayObject* like):
     return PyArray_NewFromDescr(&PyArray_Type, PyArray_DESCR(like), 2, dims, NULL, NULL, 0, NULL)
 
 
-cdef object _with_room(object buffer, int64_t rows, ArrayObject* like, const Type* type):
+cdef object _with_room(object buffer, int64_t rows, int64_t most, ArrayObject* like, const Type* type):
     """Return a buffer for so many rows with what it holds so far: the one there is, or a new one."""
     cdef cnp.npy_intp dims[2]
     cdef ArrayObject* old = <ArrayObject*><PyObject*>buffer
     if buffer is not None and PyArray_DIM(old, 0) >= rows:
         return buffer
-    dims[0], dims[1] = max(rows, min(2 * rows, <int64_t>MOST_OF_LARGE), <int64_t>FEWEST_ROWS), PyArray_DIM(like, 1)
+    dims[0], dims[1] = max(rows, min(2 * rows, most), <int64_t>FEWEST_ROWS), PyArray_DIM(like, 1)
     Py_INCREF(type.descr)  # stolen by the new array
     grown = PyArray_NewFromDescr(&PyArray_Type, <DescrObject*>type.descr, 2, dims, NULL, NULL, 0, NULL)
     if buffer is not None:

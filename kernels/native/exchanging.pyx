@@ -8,10 +8,8 @@ where the variable was. When the run is over a variable is copied back to where 
 from libc.string cimport memcpy
 from numpy cimport import_array, npy_intp
 
-from tagflow.kernels.native.run cimport (
-    CALL, COPY, YES, Place, Run, Step, Verdict, are_straight, most_value_bytes,
-)
-from tagflow.kernels.native.sights cimport Sight, Sights, is_movable, is_seen, place_of_sight
+from tagflow.kernels.native.run cimport CALL, COPY, YES, Place, Run, Step, Verdict, most_value_bytes
+from tagflow.kernels.native.sights cimport Sight, Sights, is_made_before, is_movable, is_seen, place_of_sight
 
 import_array()
 
@@ -46,9 +44,6 @@ cdef bint _may_exchange(Run run, int i, const Sights* sights) noexcept:
     cdef char* next = step.operands[1]
     cdef npy_intp size = step.count
     cdef const Sight* sight
-    cdef npy_intp made = 0
-    cdef int maker = -1
-    cdef int first = i
     cdef int k
     if variable < next + size and next < variable + size:
         return False
@@ -57,15 +52,7 @@ cdef bint _may_exchange(Run run, int i, const Sights* sights) noexcept:
         if is_seen(sight, variable, variable + size) and not is_movable(sight, variable, variable + size) and not (
                 sight.step < 0 and sight.low == variable and sight.high == variable + size):  # see put_variables_back
             return False
-        if not is_seen(sight, next, next + size):
-            continue
-        if not is_movable(sight, next, next + size) or sight.step > i or sight.writes and maker not in (-1, sight.step):
-            return False
-        if sight.writes:
-            maker, made = sight.step, made + sight.count
-        else:
-            first = min(first, sight.step)
-    return made == size and 0 <= maker < first and are_straight(run, maker, i)
+    return is_made_before(run, i, sights, next, size)
 
 
 cdef int _exchange(Run run, int i, const Sights* sights) except -1:

@@ -14,7 +14,9 @@ from numpy cimport import_array, npy_intp
 from tagflow.kernels.native.exchanging cimport exchange_variables
 from tagflow.kernels.native.parts cimport is_part
 from tagflow.kernels.native.run cimport ADD_ROWS, CALL, COPY, Place, Run, Step, are_straight, most_value_bytes
-from tagflow.kernels.native.sights cimport Sight, Sights, copies_row, is_movable, is_seen, place_of_sight, see_all
+from tagflow.kernels.native.sights cimport (
+    Sight, Sights, copies_row, is_made_before, is_movable, is_seen, place_of_sight, see_all,
+)
 from tagflow.kernels.native.sums cimport are_gathered, change_factors, point_to_next
 from tagflow.kernels.native.tensor_arrays cimport FROM_ROW, TO_ROW
 
@@ -169,25 +171,8 @@ cdef int _change_factors(Step* step, int i, Sights* sights) noexcept:
 
 cdef int _gather_in_place(Run run, int i, Sights* sights) except -1:
     """Have rows be computed where a sum gathers them, if one step does that and nobody looks at them behind the sum."""
-    cdef Step* step = &run.steps[i]
-    cdef char* low = _begin_of(step)
-    cdef char* high = low + _size_of(step)
-    cdef Sight* sight
-    cdef size_t made = 0
-    cdef int maker = -1
-    cdef int first = i
-    cdef int k
-    for k in range(sights.count):
-        sight = &sights.all[k]
-        if not is_seen(sight, low, high):
-            continue
-        if not is_movable(sight, low, high) or sight.step > i or sight.writes and maker not in (-1, sight.step):
-            return 0
-        if sight.writes:
-            maker, made = sight.step, made + sight.count
-        else:
-            first = min(first, sight.step)
-    if made == _size_of(step) and 0 <= maker < first and are_straight(run, maker, i):
+    cdef const Step* step = &run.steps[i]
+    if is_made_before(run, i, sights, _begin_of(step), _size_of(step)):
         _place(run, i, sights)
     return 0
 

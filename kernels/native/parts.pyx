@@ -13,7 +13,7 @@ from tagflow.kernels.cpu.arrays cimport PyArray_NBYTES, array_in
 from tagflow.kernels.cpu.gather_slice cimport INDICES, indices_of_part, part_at
 from tagflow.kernels.native.compiled cimport Instruction
 from tagflow.kernels.native.run cimport (
-    CALL, NO, YES, Register, Run, Step, Verdict, add_step, checked, data_of, most_value_bytes, point_to,
+    CALL, LONG_STEP, NO, YES, Register, Run, Step, Verdict, add_step, checked, data_of, most_value_bytes, point_to,
 )
 
 import_array()
@@ -32,6 +32,8 @@ cdef bint record_part(Run run, const Instruction* each, const Work* work) except
     if PyArray_NBYTES(array_in(made.value)) <= most_value_bytes:
         return False
     made.is_row = True
+    run.cost += work.cost
+    run.is_long = run.is_long or work.cost >= LONG_STEP
     step = add_step(run, CALL)
     step.act, step.compute = _take, work.compute
     step.arguments = <uint64_t*>run.arena.take(1, sizeof(work.arguments))

@@ -21,6 +21,7 @@ cdef struct Sights:
 
 cdef int see_all(Run run, Sights* sights) except -1
 cdef bint copies_row(const Step* step, int transfer) noexcept nogil
+cdef bint is_made_before(Run run, int i, const Sights* sights, char* low, size_t size) noexcept
 
 
 cdef inline bint is_seen(const Sight* sight, const char* low, const char* high) noexcept nogil:

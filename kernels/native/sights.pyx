@@ -19,7 +19,7 @@ from tagflow.kernels.cpu.seen cimport Seen
 from tagflow.kernels.native.parts cimport is_part
 from tagflow.kernels.native.run cimport (
     ADD_ROWS, APPLY, CALL, COPY, COPY_8, GO, GO_TO, MOST_OPERANDS, PUSH_ROW, READ_ROW, WORK, WORK_TO, Register, Run, Step,
-    most_value_bytes, type_of,
+    are_straight, most_value_bytes, type_of,
 )
 from tagflow.kernels.native.sums cimport are_gathered
 from tagflow.kernels.native.team cimport shared_in
@@ -162,3 +162,27 @@ cdef int _see_small_product(Run run, int i, const Product* p, Sights* sights) ex
     _see(sights, i, -1, _all_of(<char*>p.data, size * p.rows * p.columns, True))
     _see(sights, i, -1, _all_of(<char*>p.total, size * p.rows * p.columns, False))
     return 0
+
+
+cdef bint is_made_before(Run run, int i, const Sights* sights, char* low, size_t size) noexcept:
+    """Say whether some memory is computed by one step, just before step `i`, and seen by nobody behind that.
+
+    All who see it can see other memory instead.
+    """
+    cdef char* high = low + size
+    cdef const Sight* sight
+    cdef size_t made = 0
+    cdef int maker = -1
+    cdef int first = i
+    cdef int k
+    for k in range(sights.count):
+        sight = &sights.all[k]
+        if not is_seen(sight, low, high):
+            continue
+        if not is_movable(sight, low, high) or sight.step > i or sight.writes and maker not in (-1, sight.step):
+            return False
+        if sight.writes:
+            maker, made = sight.step, made + sight.count
+        else:
+            first = min(first, sight.step)
+    return made == size and 0 <= maker < first and are_straight(run, maker, i)

@@ -53,7 +53,7 @@ def compute_in_blocks(program: Program, block_bytes: int, is_native: IsNative) -
     changed = False
     for op in reversed([op for op in program.graph.root.walk() if op.is_while]):  # inner loops first
         if op.attrs["swap_memory"]:
-            changed |= _HostBlocks(program, Loop(op)).run(block_bytes)
+            changed |= _HostBlocks(program, Loop(op), is_native).run(block_bytes)
         elif not recomputes(op):
             changed |= _Blocks(program, Loop(op), is_native).run(block_bytes)
     return copy_program(program) if changed else program
@@ -69,7 +69,7 @@ class _Blocks:
     is_native : callable
     """
 
-    def __init__(self, program: Program, loop: Loop, is_native: IsNative = lambda loop: False) -> None:
+    def __init__(self, program: Program, loop: Loop, is_native: IsNative) -> None:
         self.program = program
         self.loop = loop
         self.is_native = is_native
