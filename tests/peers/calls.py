@@ -1,0 +1,110 @@
+"""Calls of one function in two libraries that are built alike: TensorFlow 1's API and tagflow's."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class Call:
+    """One call, as both libraries are to make it.
+
+    Attributes
+    ----------
+    ours : str
+        The function's name in tagflow, with dots for what is in a module.
+    arguments : sequence
+        Arrays are fed, also those in a list; everything else is handed over as it is.
+    keywords : mapping
+    theirs : str
+        Its name in ``tensorflow.compat.v1``, by default the same.
+    their_arguments : sequence, optional
+        Where TensorFlow wants others: with as many arrays, in the same order.
+    their_keywords : mapping, optional
+    differentiable : bool
+        Whether gradients are compared, by all floating arrays that are fed.
+    tolerance : float
+        Of results and gradients, relative to the largest.
+    """
+
+    ours: str
+    arguments: Sequence[Any]
+    keywords: Mapping[str, Any] = field(default_factory=dict)
+    theirs: str = ""
+    their_arguments: Sequence[Any] | None = None
+    their_keywords: Mapping[str, Any] | None = None
+    differentiable: bool = True
+    tolerance: float = 1e-5
+
+    def as_theirs(self):
+        """Return the function's name, the arguments and the keywords for TensorFlow."""
+        arguments = self.arguments if self.their_arguments is None else self.their_arguments
+        keywords = self.keywords if self.their_keywords is None else self.their_keywords
+        return self.theirs or self.ours, arguments, keywords
+
+    def as_ours(self):
+        """Return the function's name, the arguments and the keywords for tagflow."""
+        return self.ours, self.arguments, self.keywords
+
+
+def build(library, name, arguments, keywords, differentiable):
+    """Build a call in the open graph.
+
+    Parameters
+    ----------
+    library : module
+        ``tagflow`` or ``tensorflow.compat.v1``.
+    name : str
+    arguments, keywords
+        As a Call has them.
+    differentiable : bool
+
+    Returns
+    -------
+    fetches : list of Tensor
+        Results, then gradients.
+    feeds : dict of Tensor to array
+    """
+    feeds = {}
+
+    def placed(value):
+        if isinstance(value, np.ndarray):
+            kind = "string" if value.dtype.kind in "OT" else value.dtype
+            tensor = library.placeholder(kind, value.shape)
+            feeds[tensor] = value
+            return tensor
+        if isinstance(value, list) and any(isinstance(v, np.ndarray) for v in value):
+            return [placed(v) for v in value]
+        return value
+
+    function = library
+    for part in name.split("."):
+        function = getattr(function, part)
+    results = function(*map(placed, arguments), **keywords)
+    results = list(results) if isinstance(results, (tuple, list)) else [results]
+    moved = [tensor for tensor, value in feeds.items() if value.dtype.kind in "fc"]
+    targets = [y for y in results if y.dtype.is_floating or y.dtype.is_complex]
+    if not differentiable or not moved or not targets:
+        return results, feeds
+    found = library.gradients(targets, moved, [weights(library, y) for y in targets])
+    return results + [
+        library.zeros_like(x) if g is None else library.convert_to_tensor(g) for x, g in zip(moved, found)
+    ], feeds
+
+
+def weights(library, y):
+    """Return a cotangent for `y` that differs from element to element and is the same in both libraries."""
+    real = {"complex64": "float32", "complex128": "float64"}.get(y.dtype.name, y.dtype.name)
+    places = library.cast(library.range(library.size(y)), real)
+    return library.cast(library.reshape(library.cos(places), library.shape(y)), y.dtype.name)
+
+
+FAMILIES = {}
+
+
+def family(function):
+    """Register a function of a generator of random numbers that returns the next call of its family."""
+    FAMILIES[function.__name__] = function
+    return function

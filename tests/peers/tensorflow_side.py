@@ -1,0 +1,34 @@
+"""TensorFlow's results of calls: pickled calls on standard input, pickled lists of arrays on standard output."""
+
+import logging
+import os
+import pickle
+import sys
+
+
+def main():
+    """Answer one list of calls."""
+    calls = pickle.load(sys.stdin.buffer)
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    logging.getLogger("tensorflow").setLevel(logging.ERROR)
+    import tensorflow.compat.v1 as tf1
+
+    tf1.disable_v2_behavior()
+    pickle.dump([results(tf1, call) for call in calls], sys.stdout.buffer)
+
+
+def results(tf1, call):
+    """Return the results and gradients of one call, or the text of the error."""
+    from tests.peers.calls import build
+
+    with tf1.Graph().as_default():
+        try:
+            fetches, feeds = build(tf1, *call.as_theirs(), call.differentiable)
+            with tf1.Session() as session:
+                return session.run(fetches, feeds)
+        except Exception as error:  # whatever it is, the test that compares says so
+            return f"{type(error).__name__}: {error}"
+
+
+if __name__ == "__main__":
+    main()

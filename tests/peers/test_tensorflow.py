@@ -1,0 +1,78 @@
+"""Results and gradients of random calls of each family of operations are TensorFlow's, where that is installed."""
+
+import importlib
+import importlib.util
+import os
+import pickle
+import pkgutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tagflow as tg
+
+import tests.peers.families
+from tests.peers.calls import FAMILIES, build
+
+ROOT = Path(__file__).parents[2]
+COUNT = int(os.environ.get("TAGFLOW_CALLS", "400"))
+
+for module in pkgutil.iter_modules(tests.peers.families.__path__, "tests.peers.families."):
+    importlib.import_module(module.name)
+
+needs_tensorflow = pytest.mark.skipif(importlib.util.find_spec("tensorflow") is None, reason="needs tensorflow")
+
+
+def test_families_make_calls_of_functions_that_are_public():
+    assert FAMILIES
+    for name, make in FAMILIES.items():
+        for call in calls_of(name, make, 20):
+            assert call.ours.split(".")[0] in dir(tg), call.ours
+
+
+@needs_tensorflow
+@pytest.mark.parametrize("name", sorted(FAMILIES))
+def test_results_and_gradients_are_tensorflows(name):
+    calls = calls_of(name, FAMILIES[name], COUNT)
+    answer = subprocess.run(
+        [sys.executable, "-m", "tests.peers.tensorflow_side"],
+        input=pickle.dumps(calls),
+        capture_output=True,
+        cwd=ROOT,
+    )
+    assert answer.returncode == 0, answer.stderr.decode()[-2000:]
+    for call, theirs in zip(calls, pickle.loads(answer.stdout), strict=True):
+        assert not isinstance(theirs, str), f"{call}: {theirs}"
+        compare(call, ours(call), theirs)
+
+
+def calls_of(name, make, count):
+    """Return so many calls of a family, the same each time."""
+    random = np.random.default_rng(sum(map(ord, name)))
+    return [make(random) for _ in range(count)]
+
+
+def ours(call):
+    """Return tagflow's results and gradients."""
+    with tg.Graph().as_default() as graph:
+        fetches, feeds = build(tg, *call.as_ours(), call.differentiable)
+    with tg.SyncSession(graph) as session:
+        return session.run(fetches, feeds)
+
+
+def compare(call, found, wanted):
+    """Fail unless the results are alike: numbers within the call's tolerance, all else exactly."""
+    assert len(found) == len(wanted)
+    for ours, theirs in zip(found, map(np.asarray, wanted), strict=True):
+        assert np.shape(ours) == theirs.shape, call
+        if theirs.dtype.kind in "fc":
+            assert ours.dtype == theirs.dtype, call
+            finite = np.abs(theirs[np.isfinite(theirs)]).max(initial=0)
+            bound = call.tolerance
+            np.testing.assert_allclose(ours, theirs, rtol=bound, atol=bound * float(finite), err_msg=str(call))
+        elif theirs.dtype.kind == "O":
+            assert [str(s) for s in np.ravel(ours)] == [s.decode() for s in theirs.ravel()], call
+        else:
+            np.testing.assert_array_equal(ours, theirs, err_msg=str(call))
