@@ -5,6 +5,7 @@ Build a graph with ``cond``, ``while_loop`` and ``TensorArray``, differentiate i
 
 import typing as _typing
 
+from . import nn as nn
 from . import streams as streams
 from . import training as training
 from .base.dtypes import (

@@ -10,14 +10,20 @@ from typing import Any, NoReturn
 from ..ir.other_names import NAMES, name_here
 
 _PACKAGE = __name__.partition(".")[0]
-_MODULES = ("streams", "training")  # those for users
-_FLAT = ("bitwise", "debugging", "linalg", "losses", "manip", "math", "nn", "random", "strings")
+_MODULES = ("nn", "streams", "training")  # those for users
+_FLAT = ("bitwise", "debugging", "linalg", "losses", "manip", "math", "random", "strings")
 
 
 def __getattr__(name: str) -> NoReturn:
     """Refuse a name with that of the same thing here, or with near ones."""
     hint = _hint(name)
     raise AttributeError(f"{_PACKAGE} has no '{name}'" + (f"\n  try: {hint}" if hint else ""), name=name)
+
+
+def missing_in_nn(name: str) -> NoReturn:
+    """Refuse a name that `tagflow.nn` does not have: functions are in one place."""
+    hint = f"{_PACKAGE}.{name}" if name in __dir__() else _hint(name)
+    raise AttributeError(f"{_PACKAGE}.nn has no '{name}'" + (f"\n  try: {hint}" if hint else ""), name=name)
 
 
 def __dir__() -> list[str]:
@@ -41,15 +47,9 @@ def _hint(name: str) -> str | None:
     if name == "train":
         return f"{_PACKAGE}.training, which has the optimizers"
     if name in _FLAT:
-        functions = [n for n in __dir__() if name == "nn" and _is_of_nn(_contents()[n])]
-        listed = f"; of tf.nn {', '.join(functions)}" if functions else ""
-        return f"{_PACKAGE}.f for tf.{name}.f, as all functions are in one place{listed}"
+        return f"{_PACKAGE}.f for tf.{name}.f, as all functions are in one place"
     known = name_here(name)
     if known is not None:
         return f"{_PACKAGE}.{known}"
     near = get_close_matches(name, [*__dir__(), *NAMES], 3)
     return ", ".join(f"{_PACKAGE}.{NAMES.get(each, each)}" for each in dict.fromkeys(near)) or None
-
-
-def _is_of_nn(value: Any) -> bool:
-    return callable(value) and str(getattr(value, "__module__", "")).startswith(f"{_PACKAGE}.ops.nn.")

@@ -35,6 +35,7 @@ LAYERS = {
     "tagflow.compile.plan": 4,
     "tagflow.compile": 5,
     "tagflow.runtime": 6,
+    "tagflow.nn": 7,
     "tagflow.training": 7,
     "tagflow.operations": 7,
     "tagflow.distributed": 7,

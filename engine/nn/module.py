@@ -1,0 +1,207 @@
+"""A part of a model: an object whose attributes are variables and other parts."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from ..base.errors import GraphError
+from ..frontend.scopes import name_scope
+from ..frontend.variables import Variable
+
+
+class Module:
+    """Base of layers, cells and models: variables are attributes, and so are other modules.
+
+    A subclass makes its variables and modules in ``__init__``, or when it is first called and sees what comes, and says
+    in ``forward`` what it computes. Variables and modules in lists, tuples and dicts that are attributes count too.
+
+    Parameters
+    ----------
+    name : str, optional
+        Begins the names of what the module builds; by default the class's name, in lower case.
+
+    Attributes
+    ----------
+    name : str
+
+    Examples
+    --------
+    >>> import numpy as np, tagflow as tg
+    >>> class Affine(tg.nn.Module):
+    ...     def __init__(self, inputs, outputs):
+    ...         super().__init__()
+    ...         self.weight = tg.Variable(np.ones((inputs, outputs), np.float32))
+    ...         self.bias = tg.Variable(np.zeros(outputs, np.float32))
+    ...
+    ...     def forward(self, x):
+    ...         return tg.matmul(x, self.weight) + self.bias
+    >>> with tg.Graph().as_default() as graph:
+    ...     layers = [Affine(3, 2), Affine(2, 1)]
+    ...     model = tg.nn.Sequential(*layers)
+    ...     y = model([[1.0, 2.0, 3.0]])
+    ...     init = tg.global_variables_initializer()
+    >>> [name for name, _ in model.named_parameters()]
+    ['layers.0.weight', 'layers.0.bias', 'layers.1.weight', 'layers.1.bias']
+    >>> with tg.SyncSession(graph) as session:
+    ...     session.run(init)
+    ...     float(session.run(y)[0, 0])
+    12.0
+    """
+
+    def __init__(self, name: str | None = None) -> None:
+        self.name: str = name or type(self).__name__.lower()
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Build what ``forward`` says, under the module's name."""
+        with name_scope(self.name):
+            return self.forward(*args, **kwargs)
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """Build what the module computes; every subclass that is called defines this."""
+        raise GraphError(
+            f"{type(self).__name__} does not say what it computes",
+            wanted="a method `forward`",
+            got="none",
+            hint="define forward(self, ...), or call the modules it is made of",
+        )
+
+    def parameters(self, trainable: bool | None = None) -> list[Variable]:
+        """Return the variables, each once, in the order in which they became attributes.
+
+        Parameters
+        ----------
+        trainable : bool, optional
+            Only those that are trained, or only those that are not.
+
+        Returns
+        -------
+        list of Variable
+        """
+        return [v for _, v in self.named_parameters() if trainable in (None, v.trainable)]
+
+    def named_parameters(self) -> list[tuple[str, Variable]]:
+        """Return the variables as `parameters` does, each with the attributes that lead to it, joined by dots."""
+        return [(name, found) for name, found in _walk(self) if isinstance(found, Variable)]
+
+    def modules(self) -> list[Module]:
+        """Return the module itself and all modules in it, each once."""
+        return [self, *(found for _, found in _walk(self) if isinstance(found, Module))]
+
+    def state_dict(self, session: Any) -> Any:
+        """Return the values that the variables have in a session.
+
+        Parameters
+        ----------
+        session : Session or SyncSession
+            Of a Session the result is to be awaited.
+
+        Returns
+        -------
+        dict of str to numpy.ndarray, or awaitable of it
+            By the names that `named_parameters` gives.
+
+        Raises
+        ------
+        UninitializedVariableError
+            If a variable has no value.
+        """
+        names = {name: v.name for name, v in self.named_parameters()}
+        read = session.read_variables(list(names.values()))
+        return _then(read, lambda values: {name: values[full] for name, full in names.items()})
+
+    def load_state_dict(self, session: Any, state: Mapping[str, Any], strict: bool = True) -> Any:
+        """Set the variables in a session, all or none.
+
+        Parameters
+        ----------
+        session : Session or SyncSession
+            Of a Session the result is to be awaited.
+        state : mapping of str to array-like
+            As `state_dict` gives it.
+        strict : bool
+            Whether names have to be those of the module, all of them; otherwise those that both have are set.
+
+        Raises
+        ------
+        GraphError
+            If names differ; a DtypeError or ShapeError if a value does not fit its variable.
+        """
+        names = {name: v.name for name, v in self.named_parameters()}
+        missing, unknown = [n for n in names if n not in state], [n for n in state if n not in names]
+        if strict and (missing or unknown):
+            raise GraphError(
+                "the state is not that of this module",
+                wanted=f"{', '.join(missing) or 'nothing more'}",
+                got=f"{', '.join(unknown) or 'nothing else'}",
+                hint="strict=False sets what both have",
+            )
+        return session.write_variables({full: state[name] for name, full in names.items() if name in state})
+
+    def __repr__(self) -> str:
+        size = sum(v.shape.num_elements() or 0 for v in self.parameters())
+        return f"<{type(self).__name__} {self.name}: {len(self.parameters())} variables, {size:,} elements>"
+
+
+def _then(result: Any, change: Any) -> Any:
+    """Return `change` of a result, or of what it gives when it is awaited."""
+    if not asyncio.iscoroutine(result):
+        return change(result)
+
+    async def awaited() -> Any:
+        return change(await result)
+
+    return awaited()
+
+
+def _walk(module: Module) -> Iterator[tuple[str, Any]]:
+    """Yield all variables and modules in a module, each once, with what leads to it."""
+    seen: set[int] = {id(module)}
+    for name, value in vars(module).items():
+        yield from _within(name, value, seen)
+
+
+def _within(name: str, value: Any, seen: set[int]) -> Iterator[tuple[str, Any]]:
+    if isinstance(value, (list, tuple)):
+        value = dict(enumerate(value))
+    if isinstance(value, Mapping):
+        for key, inner in value.items():
+            yield from _within(f"{name}.{key}", inner, seen)
+    elif isinstance(value, (Variable, Module)) and id(value) not in seen:
+        seen.add(id(value))
+        yield name, value
+        if isinstance(value, Module):
+            for key, inner in vars(value).items():
+                yield from _within(f"{name}.{key}", inner, seen)
+
+
+class Sequential(Module):
+    """Modules, or functions of a tensor, one after the other.
+
+    Parameters
+    ----------
+    *layers : callable
+        Each is called with what the one before it gave.
+    name : str, optional
+
+    Attributes
+    ----------
+    layers : list
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> double = tg.nn.Sequential(lambda x: x + 1, lambda x: 2 * x)
+    >>> tg.function(lambda: double(tg.constant(3))).sync()
+    array(8, dtype=int32)
+    """
+
+    def __init__(self, *layers: Any, name: str | None = None) -> None:
+        super().__init__(name)
+        self.layers = list(layers)
+
+    def forward(self, x: Any) -> Any:
+        for layer in self.layers:
+            x = layer(x)
+        return x
