@@ -196,6 +196,22 @@ from .ops.math.reductions import (
 )
 from .ops.math.trigonometry import acos, acosh, asin, asinh, atan, atanh, cos, cosh, sin, sinh, tan, tanh
 from .ops.nn.activations import elu, gelu, leaky_relu, log_sigmoid, relu, relu6, selu, sigmoid, softplus, softsign
+from .ops.nn.convolution import (
+    atrous_conv2d,
+    conv1d,
+    conv2d,
+    conv3d,
+    convolution,
+    depthwise_conv2d,
+    separable_conv2d,
+)
+from .ops.nn.convolution_transpose import (
+    conv1d_transpose,
+    conv2d_backprop_filter,
+    conv2d_backprop_input,
+    conv2d_transpose,
+    conv3d_transpose,
+)
 from .ops.nn.losses import (
     log_softmax,
     sigmoid_cross_entropy_with_logits,
@@ -298,6 +314,7 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "atan",
     "atan2",
     "atanh",
+    "atrous_conv2d",
     "bfloat16",
     "bias_add",
     "bitwise_and",
@@ -322,12 +339,22 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "constant",
     "control_dependencies",
     "control_trigger",
+    "conv1d",
+    "conv1d_transpose",
+    "conv2d",
+    "conv2d_backprop_filter",
+    "conv2d_backprop_input",
+    "conv2d_transpose",
+    "conv3d",
+    "conv3d_transpose",
     "convert_to_tensor",
+    "convolution",
     "cos",
     "cosh",
     "cumprod",
     "cumsum",
     "custom_gradient",
+    "depthwise_conv2d",
     "device",
     "div_no_nan",
     "divide",
@@ -447,6 +474,7 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "scan",
     "scatter_nd",
     "selu",
+    "separable_conv2d",
     "set_random_seed",
     "shape",
     "sigmoid",

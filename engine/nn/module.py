@@ -59,7 +59,7 @@ class Module:
             return self.forward(*args, **kwargs)
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """Build what the module computes; every subclass that is called defines this."""
+        """Build what the module computes, of `args` and `kwargs`; every subclass that is called defines this."""
         raise GraphError(
             f"{type(self).__name__} does not say what it computes",
             wanted="a method `forward`",
@@ -123,6 +123,10 @@ class Module:
         strict : bool
             Whether names have to be those of the module, all of them; otherwise those that both have are set.
 
+        Returns
+        -------
+        None, or awaitable of it
+
         Raises
         ------
         GraphError
@@ -140,7 +144,7 @@ class Module:
         return session.write_variables({full: state[name] for name, full in names.items() if name in state})
 
     def __repr__(self) -> str:
-        size = sum(v.shape.num_elements() or 0 for v in self.parameters())
+        size = sum(v.shape.num_elements or 0 for v in self.parameters())
         return f"<{type(self).__name__} {self.name}: {len(self.parameters())} variables, {size:,} elements>"
 
 
@@ -202,6 +206,7 @@ class Sequential(Module):
         self.layers = list(layers)
 
     def forward(self, x: Any) -> Any:
+        """Return what the last layer gives of what those before it make of `x`."""
         for layer in self.layers:
             x = layer(x)
         return x
