@@ -53,6 +53,7 @@ from .compile.liveness import liveness
 from .frontend.conditional import case, cond, smart_cond, switch_case
 from .frontend.custom_gradient import custom_gradient, grad_pass_through, recompute_grad
 from .frontend.functional import foldl, foldr, map_fn, scan
+from .frontend.least_squares import matrix_solve_ls
 from .frontend.loops import while_loop
 from .frontend.py_function import py_function
 from .frontend.scopes import colocate_with, control_dependencies, device, name_scope
@@ -112,6 +113,19 @@ from .ops.control.placeholders import (
 )
 from .ops.control.primitives import control_trigger, enter, loop_cond, merge, next_iteration, switch
 from .ops.control.primitives import exit as exit
+from .ops.linalg.cholesky import cholesky, cholesky_solve, logdet
+from .ops.linalg.determinants import matrix_determinant, slogdet
+from .ops.linalg.diagonals import matrix_diag, matrix_diag_part, matrix_set_diag
+from .ops.linalg.eigenvalues import self_adjoint_eig, self_adjoint_eigvals
+from .ops.linalg.einsum import einsum
+from .ops.linalg.exponential import expm
+from .ops.linalg.orthogonal import qr
+from .ops.linalg.singular_values import pinv, svd
+from .ops.linalg.solving import matrix_inverse, matrix_solve, matrix_triangular_solve
+from .ops.linalg.tensor_diagonals import diag, diag_part
+from .ops.linalg.tensordot import cross, tensordot
+from .ops.linalg.transposing import matrix_transpose
+from .ops.linalg.triangles import matrix_band_part, trace
 from .ops.math.arithmetic import (
     accumulate_n,
     add,
@@ -309,6 +323,8 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "categorical",
     "ceil",
     "check_numerics",
+    "cholesky",
+    "cholesky_solve",
     "clip_by_global_norm",
     "clip_by_norm",
     "clip_by_value",
@@ -324,14 +340,18 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "convert_to_tensor",
     "cos",
     "cosh",
+    "cross",
     "cumprod",
     "cumsum",
     "custom_gradient",
     "device",
+    "diag",
+    "diag_part",
     "div_no_nan",
     "divide",
     "dynamic_partition",
     "dynamic_stitch",
+    "einsum",
     "elu",
     "enter",
     "equal",
@@ -339,6 +359,7 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "erfc",
     "exp",
     "expand_dims",
+    "expm",
     "expm1",
     "eye",
     "fill",
@@ -390,6 +411,7 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "log1p",
     "log_sigmoid",
     "log_softmax",
+    "logdet",
     "logical_and",
     "logical_not",
     "logical_or",
@@ -397,6 +419,16 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "loop_cond",
     "map_fn",
     "matmul",
+    "matrix_band_part",
+    "matrix_determinant",
+    "matrix_diag",
+    "matrix_diag_part",
+    "matrix_inverse",
+    "matrix_set_diag",
+    "matrix_solve",
+    "matrix_solve_ls",
+    "matrix_transpose",
+    "matrix_triangular_solve",
     "maximum",
     "merge",
     "minimum",
@@ -415,11 +447,13 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "ones_like",
     "pad",
     "parallel_stack",
+    "pinv",
     "placeholder",
     "placeholder_with_default",
     "prevent_gradient",
     "print_",
     "py_function",
+    "qr",
     "random_normal",
     "random_shuffle",
     "random_uniform",
@@ -445,6 +479,8 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "rsqrt",
     "scan",
     "scatter_nd",
+    "self_adjoint_eig",
+    "self_adjoint_eigvals",
     "selu",
     "set_random_seed",
     "shape",
@@ -454,6 +490,7 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "sin",
     "sinh",
     "size",
+    "slogdet",
     "smart_cond",
     "softmax",
     "softmax_cross_entropy_with_logits",
@@ -473,11 +510,14 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "strided_slice",
     "string",
     "subtract",
+    "svd",
     "switch",
     "switch_case",
     "tan",
     "tanh",
+    "tensordot",
     "tile",
+    "trace",
     "trainable_variables",
     "transpose",
     "truncated_normal",
