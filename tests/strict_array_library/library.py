@@ -420,13 +420,13 @@ def _decompose(name, *arguments, **named):
         if not CUPYX.raising:
             raise TypeError(f"whether cupy.linalg.{name} failed is not known outside of cupyx.errstate(linalg='raise')")
         WAITS.add("linalg")
-    values = {key: _array(value) if key in ("a", "b") else value for key, value in given.items()}
-    if any(value.dtype.char not in "fdFD" for value in values.values() if isinstance(value, np.ndarray)):
+    operands = [_array(given.pop(key)) for key in ("a", "b") if key in given]
+    if any(x.dtype.char not in "fdFD" for x in operands):
         raise TypeError(f"cupy.linalg.{name} is for float32, float64, complex64 and complex128")
-    if name == "solve" and values["a"].shape[:-1] != values["b"].shape[:-1]:
+    if name == "solve" and operands[0].shape[:-1] != operands[1].shape[:-1]:
         raise ValueError("a must have (..., M, M) shape and b must have (..., M) or (..., M, K)")
     with np.errstate(all="ignore"):
-        result = getattr(np.linalg, name)(*(values.pop(key) for key in ("a", "b") if key in values), **values)
+        result = getattr(np.linalg, name)(*operands, **given)
     return wrap(tuple(result) if isinstance(result, tuple) else result)
 
 

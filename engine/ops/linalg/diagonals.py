@@ -181,7 +181,7 @@ def _diag(xp: Any, diagonal: Any, k: Any, align: str, num_rows: int, num_cols: i
 def _matrix_elements(diagonal: Any, num_rows: int, num_cols: int, **_: Any) -> int:
     length = diagonal.shape[-1]
     rows, columns = (length if n == -1 else n for n in (num_rows, num_cols))
-    return math.prod(diagonal.shape[:-1]) * rows * columns
+    return int(math.prod(diagonal.shape[:-1]) * rows * columns)
 
 
 define(

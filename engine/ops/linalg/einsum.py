@@ -71,7 +71,7 @@ def einsum(equation: str, *inputs: Any, name: str | None = None) -> Tensor:
     _check_sizes(operands, equation)
     operands = [operand.without_repetition() for operand in operands]
     result = _contracted(operands, wanted).ordered(wanted).tensor
-    return result if name is None else apply("Identity", result, name=name)  # type: ignore[no-any-return]
+    return result if name is None else apply("Identity", result, name=name)
 
 
 def _converted(inputs: Sequence[Any]) -> list[Tensor]:
@@ -177,7 +177,7 @@ def _path(operands: Sequence[Labelled], wanted: Sequence[Any]) -> list[tuple[int
     equation = f"{','.join(terms)}->{''.join(letters[label] for label in wanted)}"
     how = "optimal" if len(operands) < _MANY else "greedy"
     path, _ = np.einsum_path(equation, *_stand_ins(operands), optimize=(how, _ROOM))
-    return path[1:]  # type: ignore[no-any-return]
+    return path[1:]
 
 
 def _stand_ins(operands: Sequence[Labelled]) -> list[Any]:

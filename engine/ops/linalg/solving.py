@@ -141,7 +141,8 @@ def _substitute(a: Any, b: Any, lower: bool) -> Any:
 
 
 def _each_triangular(a: Any, b: Any, lower: bool, adjoint: bool) -> Any:
-    x, n, k = np.empty(b.shape, b.dtype), *b.shape[-2:]
+    n, k = b.shape[-2:]
+    x = np.empty(b.shape, b.dtype)
     matrices = zip(a.reshape(-1, n, n), b.reshape(-1, n, k), x.reshape(-1, n, k), strict=True)
     for matrix, right, out in matrices:
         out[...] = scipy.linalg.solve_triangular(matrix, right, 2 if adjoint else 0, lower, check_finite=False)

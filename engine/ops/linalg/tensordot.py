@@ -77,12 +77,12 @@ def tensordot(a: Any, b: Any, axes: Any, name: str | None = None) -> Tensor:
     right = tuple(("sum", theirs.index(i)) if i in theirs else ("b", i) for i in range(len(y.shape)))
     kept = [label for label in (*left, *right) if label[0] != "sum"]
     result = contract(Labelled(x, left), Labelled(y, right), kept).ordered(kept).tensor
-    return result if name is None else apply("Identity", result, name=name)  # type: ignore[no-any-return]
+    return result if name is None else apply("Identity", result, name=name)
 
 
 def _axes(axes: Any, rank_a: int, rank_b: int) -> tuple[list[int], list[int]]:
     """Return the dimensions of both that are summed over, counted from 0."""
-    known = static_value(axes) if isinstance(axes, Tensor) else axes
+    known: Any = static_value(axes) if isinstance(axes, Tensor) else axes
     if not hasattr(known, "__len__") or getattr(known, "ndim", 1) == 0:
         count = static_int(known, "axes")
         if not 0 <= count <= min(rank_a, rank_b):

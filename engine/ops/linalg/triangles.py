@@ -93,7 +93,7 @@ def triangle(x: Tensor, lower: bool) -> Tensor:
 
 
 def half_lower(x: Tensor) -> Tensor:
-    """Return the lower triangles of the square matrices `x` with half of their diagonals, so that two make them whole."""
+    """Return the lower triangles of square matrices `x` with half of their diagonals, so that two make them whole."""
     return matrix_set_diag(triangle(x, lower=True), matrix_diag_part(x) * 0.5)
 
 

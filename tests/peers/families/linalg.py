@@ -1,5 +1,7 @@
 """Linear algebra: decompositions, systems of equations, diagonals, contractions."""
 
+from dataclasses import replace
+
 import numpy as np
 
 from tests.peers.calls import Call, family
@@ -8,9 +10,10 @@ from tests.peers.families.arithmetic import dims, floats
 ALIGNMENTS = ("RIGHT_LEFT", "LEFT_RIGHT", "LEFT_LEFT", "RIGHT_RIGHT")
 
 
-def matrix(random, *shape):
-    """Return matrices in double precision, in which errors of conditioning do not matter."""
-    return random.standard_normal(shape)
+def matrix(random, kind, *shape):
+    """Return matrices in double precision, real or complex."""
+    x = random.standard_normal(shape)
+    return x + 1j * random.standard_normal(shape) if kind == "complex" else x
 
 
 def batch(random):
@@ -18,15 +21,15 @@ def batch(random):
     return dims(random, random.integers(0, 3))
 
 
-def regular(random, *shape):
+def regular(random, kind, *shape):
     """Return square matrices that are far from singular."""
-    return matrix(random, *shape, shape[-1]) + 3 * np.eye(shape[-1])
+    return matrix(random, kind, *shape, shape[-1]) + 3 * np.eye(shape[-1])
 
 
-def positive(random, *shape):
+def positive(random, kind, *shape):
     """Return positive definite matrices."""
-    x = matrix(random, *shape, shape[-1])
-    return x @ x.swapaxes(-1, -2) + np.eye(shape[-1])
+    x = matrix(random, kind, *shape, shape[-1])
+    return x @ x.conj().swapaxes(-1, -2) + np.eye(shape[-1])
 
 
 def size(random, least=1):
@@ -40,13 +43,12 @@ def flag(random):
 
 
 def in_single(random, call):
-    """Return a call, half of them in single precision, with a tolerance for what is decomposed."""
+    """Return a call, half of all in single precision."""
     if flag(random):
         return call
-    arrays = [a.astype(np.float32) if isinstance(a, np.ndarray) else a for a in call.arguments]
-    return Call(
-        call.ours, arrays, call.keywords, call.theirs, differentiable=call.differentiable, tolerance=call.tolerance
-    )
+    single = {"f": np.float32, "c": np.complex64}
+    arrays = [a.astype(single[a.dtype.kind]) if isinstance(a, np.ndarray) else a for a in call.arguments]
+    return replace(call, arguments=arrays)
 
 
 def named(name, arguments, theirs, **keywords):
@@ -57,19 +59,22 @@ def named(name, arguments, theirs, **keywords):
 @family
 def decompositions(random):
     """Draw a decomposition; vectors, of which no library decides the signs as another does, are left to the samples."""
-    lead, n, m = batch(random), size(random), size(random)
+    lead, n, m, kind = batch(random), size(random), size(random), str(random.choice(["real", "complex"]))
+    real = (
+        "real"  # where TensorFlow gives complex values that are real, a wrong gradient, or nothing of complex matrices
+    )
     square, any_shape = (*lead, n), (*lead, m, n)
     calls = [
-        lambda: named("cholesky", [positive(random, *square)], "linalg.cholesky"),
-        lambda: named("qr", [matrix(random, *lead, max(m, n), n)], "linalg.qr"),
-        lambda: named("qr", [matrix(random, *lead, n, n)], "linalg.qr", full_matrices=True),
-        lambda: named("svd", [matrix(random, *any_shape)], "linalg.svd", compute_uv=False),
-        lambda: named("self_adjoint_eigvals", [positive(random, *square)], "self_adjoint_eigvals"),
-        lambda: named("expm", [matrix(random, *square, n)], "linalg.expm"),
-        lambda: named("matrix_determinant", [regular(random, *square)], "linalg.det"),
-        lambda: named("slogdet", [regular(random, *square)], "linalg.slogdet"),
-        lambda: named("logdet", [positive(random, *square)], "linalg.logdet"),
-        lambda: named("pinv", [matrix(random, *any_shape)], "linalg.pinv"),
+        lambda: named("cholesky", [positive(random, kind, *square)], "linalg.cholesky"),
+        lambda: named("qr", [matrix(random, kind, *lead, max(m, n), n)], "linalg.qr"),
+        lambda: named("qr", [matrix(random, kind, *lead, n, n)], "linalg.qr", full_matrices=True),
+        lambda: named("svd", [matrix(random, kind, *any_shape)], "linalg.svd", compute_uv=False),
+        lambda: named("self_adjoint_eigvals", [positive(random, real, *square)], "self_adjoint_eigvals"),
+        lambda: named("expm", [matrix(random, kind, *square, n)], "linalg.expm"),
+        lambda: named("matrix_determinant", [regular(random, real, *square)], "linalg.det"),
+        lambda: named("slogdet", [regular(random, real, *square)], "linalg.slogdet"),
+        lambda: named("logdet", [positive(random, kind, *square)], "linalg.logdet"),
+        lambda: named("pinv", [matrix(random, real, *any_shape)], "linalg.pinv"),
     ]
     return in_single(random, calls[random.integers(len(calls))]())
 
@@ -78,35 +83,36 @@ def decompositions(random):
 def solving(random):
     """Draw a system of equations, or an inverse."""
     lead, n, m, k = batch(random), size(random), size(random), size(random)
-    rhs, adjoint = matrix(random, *lead, n, k), flag(random)
+    kind = str(random.choice(["real", "complex"]))
+    rhs, adjoint = matrix(random, kind, *lead, n, k), flag(random)
     lower = flag(random)
     calls = [
-        lambda: named("matrix_solve", [regular(random, *lead, n), rhs], "linalg.solve", adjoint=adjoint),
+        lambda: named("matrix_solve", [regular(random, kind, *lead, n), rhs], "linalg.solve", adjoint=adjoint),
         lambda: named(
             "matrix_triangular_solve",
-            [regular(random, *lead, n), rhs],
+            [regular(random, kind, *lead, n), rhs],
             "linalg.triangular_solve",
             lower=lower,
             adjoint=adjoint,
         ),
-        lambda: named("cholesky_solve", [np.tril(regular(random, *lead, n)), rhs], "linalg.cholesky_solve"),
-        lambda: named("matrix_inverse", [regular(random, *lead, n)], "linalg.inv"),
+        lambda: named("cholesky_solve", [np.tril(regular(random, kind, *lead, n)), rhs], "linalg.cholesky_solve"),
+        lambda: named("matrix_inverse", [regular(random, kind, *lead, n)], "linalg.inv"),
         lambda: Call(
             "matrix_inverse",
-            [regular(random, *lead, n)],
+            [regular(random, kind, *lead, n)],
             {"adjoint": True},
             theirs="linalg.inv",
             differentiable=False,  # TensorFlow's gradient forgets that
         ),
         lambda: named(
             "matrix_solve_ls",
-            [matrix(random, *lead, m, n), matrix(random, *lead, m, k)],
+            [matrix(random, "real", *lead, m, n), matrix(random, "real", *lead, m, k)],
             "linalg.lstsq",
             l2_regularizer=float(random.choice([0.5, 2.0])),
         ),
         lambda: Call(
             "matrix_solve_ls",
-            [regular(random, *lead, n)[..., : max(1, n - 1)], rhs],
+            [regular(random, kind, *lead, n)[..., : max(1, n - 1)], rhs],
             {"fast": adjoint},
             theirs="linalg.lstsq",
             differentiable=adjoint,  # TensorFlow has no gradient of the other way
