@@ -26,6 +26,11 @@ def regular(random, kind, *shape):
     return matrix(random, kind, *shape, shape[-1]) + 3 * np.eye(shape[-1])
 
 
+def full_rank(random, kind, *shape):
+    """Return matrices whose singular values are all far from 0."""
+    return matrix(random, kind, *shape) / 3 + 2 * np.eye(*shape[-2:])
+
+
 def positive(random, kind, *shape):
     """Return positive definite matrices."""
     x = matrix(random, kind, *shape, shape[-1])
@@ -66,15 +71,15 @@ def decompositions(random):
     square, any_shape = (*lead, n), (*lead, m, n)
     calls = [
         lambda: named("cholesky", [positive(random, kind, *square)], "linalg.cholesky"),
-        lambda: named("qr", [matrix(random, kind, *lead, max(m, n), n)], "linalg.qr"),
-        lambda: named("qr", [matrix(random, kind, *lead, n, n)], "linalg.qr", full_matrices=True),
+        lambda: named("qr", [full_rank(random, kind, *lead, max(m, n), n)], "linalg.qr"),
+        lambda: named("qr", [full_rank(random, kind, *lead, n, n)], "linalg.qr", full_matrices=True),
         lambda: named("svd", [matrix(random, kind, *any_shape)], "linalg.svd", compute_uv=False),
         lambda: named("self_adjoint_eigvals", [positive(random, real, *square)], "self_adjoint_eigvals"),
         lambda: named("expm", [matrix(random, kind, *square, n)], "linalg.expm"),
         lambda: named("matrix_determinant", [regular(random, real, *square)], "linalg.det"),
         lambda: named("slogdet", [regular(random, real, *square)], "linalg.slogdet"),
         lambda: named("logdet", [positive(random, kind, *square)], "linalg.logdet"),
-        lambda: named("pinv", [matrix(random, real, *any_shape)], "linalg.pinv"),
+        lambda: named("pinv", [full_rank(random, real, *any_shape)], "linalg.pinv"),
     ]
     return in_single(random, calls[random.integers(len(calls))]())
 
@@ -106,13 +111,13 @@ def solving(random):
         ),
         lambda: named(
             "matrix_solve_ls",
-            [matrix(random, "real", *lead, m, n), matrix(random, "real", *lead, m, k)],
+            [full_rank(random, "real", *lead, m, n), matrix(random, "real", *lead, m, k)],
             "linalg.lstsq",
             l2_regularizer=float(random.choice([0.5, 2.0])),
         ),
         lambda: Call(
             "matrix_solve_ls",
-            [regular(random, kind, *lead, n)[..., : max(1, n - 1)], rhs],
+            [full_rank(random, kind, *lead, n, m), rhs],
             {"fast": adjoint},
             theirs="linalg.lstsq",
             differentiable=adjoint,  # TensorFlow has no gradient of the other way
