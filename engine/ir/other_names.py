@@ -65,7 +65,7 @@ NAMES = {  # what follows `tagflow.`
     "initialize_variables": "variables_initializer",
     "int": "int32",
     "InteractiveSession": "SyncSession",
-    "inv": "reciprocal",
+    "inv": "matrix_inverse",
     "inverse": "matrix_inverse",
     "isfinite": "is_finite",
     "isinf": "is_inf",

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
 
 from ...base.errors import GraphError, ShapeError
 from ...base.shapes import Shape
+from ...ir.apply import as_symbolic
+from ..support.arguments import static_ints
 
 _LEFT = {  # whether diagonals above the main one, and below it, begin where their row begins
     "LEFT_RIGHT": (True, False),
@@ -115,3 +120,28 @@ class Band:
             )
         self.check(rows, columns)
         return rows, columns
+
+
+def as_diagonals(k: Any) -> tuple[int, int]:
+    """Return the argument that names a diagonal, or a band of them, as the lower and the upper one."""
+    ks = static_ints(k, "k")
+    if len(ks) not in (1, 2):
+        raise GraphError(
+            "k names one diagonal, or the lower and the upper one of a band",
+            wanted="one integer or two",
+            got=ks,
+            hint="0 is the main diagonal",
+        )
+    return ks[0], ks[-1]
+
+
+def as_padding(value: Any) -> Any:
+    """Return the argument that says what stands beside diagonals, a number."""
+    if as_symbolic(value) or np.ndim(value):
+        raise GraphError(
+            "padding_value has to be a number known while the graph is built",
+            wanted="a number of Python",
+            got=repr(value),
+            hint="leave it 0 and add what is to stand there",
+        )
+    return value

@@ -8,17 +8,17 @@ from typing import Any
 import numpy as np
 
 from ...base import dtypes
-from ...base.errors import GraphError, ShapeError
+from ...base.errors import ShapeError
 from ...base.shapes import Shape
-from ...ir.apply import apply, as_symbolic
+from ...ir.apply import apply
 from ...ir.definition import Sample, define
 from ...ir.entry import public
 from ...ir.operation import Operation
 from ...ir.tensor import Tensor
-from ..support.arguments import static_int, static_ints
+from ..support.arguments import static_int
 from ..support.common import zeros_like
 from ..support.literals import c128, f64, flags, i32
-from .bands import Band
+from .bands import Band, as_diagonals, as_padding
 from .common import matrices
 
 _ELEMENTS = {"T": (*dtypes.NUMERIC, dtypes.bool_)}
@@ -27,12 +27,8 @@ _X = f64([[1, 2, 3, 4], [5, 6, 7, 8], [9, 8, 7, 6]])
 _BATCH = np.stack([_X, -2 * _X])
 
 
-def _band(k: tuple[int, int], align: str) -> Band:
-    return Band(*k, align)
-
-
 def _band_of(op: Operation) -> Band:
-    return _band(op.attrs["k"], op.attrs["align"])
+    return Band(*op.attrs["k"], op.attrs["align"])
 
 
 def _attrs(op: Operation) -> dict[str, Any]:
@@ -50,7 +46,7 @@ def _part_shape(op: Operation) -> Shape:
 
 
 def _part(xp: Any, x: Any, k: Any, align: str, padding_value: Any) -> Any:
-    band, (rows, columns) = _band(k, align), x.shape[-2:]
+    band, (rows, columns) = Band(*k, align), x.shape[-2:]
     band.check(rows, columns)
     if band.count == 1:
         return xp.diagonal(x, band.upper, -2, -1).copy()
@@ -106,7 +102,7 @@ def _set_shape(op: Operation) -> Shape:
 
 
 def _set(xp: Any, x: Any, diagonal: Any, k: Any, align: str) -> Any:
-    band, (rows, columns) = _band(k, align), x.shape[-2:]
+    band, (rows, columns) = Band(*k, align), x.shape[-2:]
     band.check(rows, columns)
     wanted = (*x.shape[:-2], *band.rows_shape(band.longest(rows, columns)).as_tuple())
     if diagonal.shape != wanted:
@@ -169,7 +165,7 @@ def _diag_shape(op: Operation) -> Shape:
 
 
 def _diag(xp: Any, diagonal: Any, k: Any, align: str, num_rows: int, num_cols: int, padding_value: Any) -> Any:
-    band = _band(k, align)
+    band = Band(*k, align)
     least = 1 if band.count == 1 else 2
     if diagonal.ndim < least or (band.count > 1 and diagonal.shape[-2] != band.count):
         raise ValueError(f"matrix_diag: {band.count} diagonals need [..., {band.count}, longest], got {diagonal.shape}")
@@ -202,29 +198,6 @@ define(
         Sample([np.zeros((2, 0))], np.zeros((2, 0, 0))),
     ],
 )
-
-
-def _diagonals(k: Any) -> tuple[int, int]:
-    ks = static_ints(k, "k")
-    if len(ks) not in (1, 2):
-        raise GraphError(
-            "k names one diagonal, or the lower and the upper one of a band",
-            wanted="one integer or two",
-            got=ks,
-            hint="0 is the main diagonal",
-        )
-    return ks[0], ks[-1]
-
-
-def _number(value: Any) -> Any:
-    if as_symbolic(value) or np.ndim(value):
-        raise GraphError(
-            "padding_value has to be a number known while the graph is built",
-            wanted="a number of Python",
-            got=repr(value),
-            hint="leave it 0 and add what is to stand there",
-        )
-    return value
 
 
 @public
@@ -278,11 +251,11 @@ def matrix_diag(
         "MatrixDiag",
         diagonal,
         name=name,
-        k=_diagonals(k),
+        k=as_diagonals(k),
         align=align,
         num_rows=static_int(num_rows, "num_rows"),
         num_cols=static_int(num_cols, "num_cols"),
-        padding_value=_number(padding_value),
+        padding_value=as_padding(padding_value),
     )
 
 
@@ -325,7 +298,7 @@ def matrix_diag_part(
            [3, 0]], dtype=int32)
     """
     return apply(  # type: ignore[no-any-return]
-        "MatrixDiagPart", input, name=name, k=_diagonals(k), align=align, padding_value=_number(padding_value)
+        "MatrixDiagPart", input, name=name, k=as_diagonals(k), align=align, padding_value=as_padding(padding_value)
     )
 
 
@@ -365,4 +338,4 @@ def matrix_set_diag(
     array([[0, 2, 3],
            [4, 9, 6]], dtype=int32)
     """
-    return apply("MatrixSetDiag", input, diagonal, name=name, k=_diagonals(k), align=align)  # type: ignore[no-any-return]
+    return apply("MatrixSetDiag", input, diagonal, name=name, k=as_diagonals(k), align=align)  # type: ignore[no-any-return]
