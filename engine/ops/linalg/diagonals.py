@@ -27,8 +27,12 @@ _X = f64([[1, 2, 3, 4], [5, 6, 7, 8], [9, 8, 7, 6]])
 _BATCH = np.stack([_X, -2 * _X])
 
 
+def _band(k: tuple[int, int], align: str) -> Band:
+    return Band(*k, align)
+
+
 def _band_of(op: Operation) -> Band:
-    return Band(*op.attrs["k"], op.attrs["align"])
+    return _band(op.attrs["k"], op.attrs["align"])
 
 
 def _attrs(op: Operation) -> dict[str, Any]:
@@ -46,7 +50,7 @@ def _part_shape(op: Operation) -> Shape:
 
 
 def _part(xp: Any, x: Any, k: Any, align: str, padding_value: Any) -> Any:
-    band, (rows, columns) = Band(*k, align), x.shape[-2:]
+    band, (rows, columns) = _band(k, align), x.shape[-2:]
     band.check(rows, columns)
     if band.count == 1:
         return xp.diagonal(x, band.upper, -2, -1).copy()
@@ -102,7 +106,7 @@ def _set_shape(op: Operation) -> Shape:
 
 
 def _set(xp: Any, x: Any, diagonal: Any, k: Any, align: str) -> Any:
-    band, (rows, columns) = Band(*k, align), x.shape[-2:]
+    band, (rows, columns) = _band(k, align), x.shape[-2:]
     band.check(rows, columns)
     wanted = (*x.shape[:-2], *band.rows_shape(band.longest(rows, columns)).as_tuple())
     if diagonal.shape != wanted:
@@ -165,7 +169,7 @@ def _diag_shape(op: Operation) -> Shape:
 
 
 def _diag(xp: Any, diagonal: Any, k: Any, align: str, num_rows: int, num_cols: int, padding_value: Any) -> Any:
-    band = Band(*k, align)
+    band = _band(k, align)
     least = 1 if band.count == 1 else 2
     if diagonal.ndim < least or (band.count > 1 and diagonal.shape[-2] != band.count):
         raise ValueError(f"matrix_diag: {band.count} diagonals need [..., {band.count}, longest], got {diagonal.shape}")
