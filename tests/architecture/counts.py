@@ -142,7 +142,8 @@ def _text(path):
 
 def long_files():
     """Return the files that have outgrown themselves, with their lines."""
-    lines = {path.relative_to(ROOT): len(path.read_text().splitlines()) for path, _ in sources()}
+    written = [path for path, _ in sources() if path.name != "__init__.py"]  # there are lists of names, which grow
+    lines = {path.relative_to(ROOT): len(path.read_text().splitlines()) for path in written}
     return [f"{path}: {n}" for path, n in sorted(lines.items()) if n > LONGEST]
 
 

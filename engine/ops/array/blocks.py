@@ -17,6 +17,7 @@ from ...ir.static_values import static_value
 from ...ir.tensor import Tensor
 from ..math.casting import cast
 from ..support.arguments import index_tensor, static_int, static_ints
+from ..support.literals import i32
 from ..support.partial_shapes import Part, divided, joined, leading, product, rearranged, trailing, with_parts
 
 
@@ -53,7 +54,7 @@ def _pairs(value: Any, count: int, what: str) -> list[tuple[Part, Part]]:
 
 
 def _matrix(pairs: Sequence[tuple[Part, Part]]) -> Tensor:
-    return apply("Reshape", joined([each for pair in pairs for each in pair]), constant(np.int32([-1, 2])))  # type: ignore[no-any-return]
+    return apply("Reshape", joined([each for pair in pairs for each in pair]), constant(i32([-1, 2])))  # type: ignore[no-any-return]
 
 
 @public

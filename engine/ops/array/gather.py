@@ -383,7 +383,7 @@ def segment_shape(op: Operation) -> Shape:
 
 def segments_size(data: Any, ids: Any, count: Any) -> int:
     """Return how many elements such a row for each segment has."""
-    return int(count) * math.prod(data.shape[ids.ndim :])
+    return int(count) * int(math.prod(data.shape[ids.ndim :]))
 
 
 def _segment_sum(xp: Any, data: Any, ids: Any, count: Any) -> Any:

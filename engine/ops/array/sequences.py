@@ -169,8 +169,9 @@ def reverse_sequence(
 
 def _rolled_shape(op: Operation) -> Shape:
     x, axes = op.inputs[0].shape, op.attrs["axis"]
-    for axis in axes if x.rank is not None else ():
-        axis_within(axis, x.rank)
+    if x.rank is not None:
+        for axis in axes:
+            axis_within(axis, x.rank)
     shifts = op.inputs[1].shape
     if not shifts.is_compatible_with(Shape([len(axes)])):
         raise ShapeError(
