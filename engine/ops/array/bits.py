@@ -219,7 +219,7 @@ def saturate_cast(value: Any, dtype: Any, name: str | None = None) -> Tensor:
         )
     if x.dtype.is_complex:
         parts = [_limited(apply(part, x), target.real) for part in ("Real", "Imag")]
-        x = apply("Complex", *parts) if target.is_complex else parts[0]
+        x = apply("Complex", *parts, dtype=x.dtype) if target.is_complex else parts[0]
     else:
         x = _limited(x, target.real)
     return cast(x, target, name)
@@ -241,7 +241,7 @@ def _limit(source: DType, target: DType, which: str) -> Any:
     kind: Any = source.numpy
     if source.is_integer:
         return np.asarray(math.trunc(wanted), kind)
-    limit = np.asarray(wanted, kind)
+    limit = np.asarray(float(wanted), kind)
     if abs(float(limit)) > abs(wanted):
         limit = np.nextafter(limit, np.zeros((), kind))
     return np.asarray(limit, kind)

@@ -54,7 +54,10 @@ def _pairs(value: Any, count: int, what: str) -> list[tuple[Part, Part]]:
 
 
 def _matrix(pairs: Sequence[tuple[Part, Part]]) -> Tensor:
-    return apply("Reshape", joined([each for pair in pairs for each in pair]), constant(i32([-1, 2])))  # type: ignore[no-any-return]
+    flat = [each for pair in pairs for each in pair]
+    if all(isinstance(each, int) for each in flat):
+        return constant(i32(flat).reshape(-1, 2))
+    return apply("Reshape", joined(flat), constant(i32([-1, 2])))  # type: ignore[no-any-return]
 
 
 @public

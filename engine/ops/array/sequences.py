@@ -307,12 +307,21 @@ def repeat(input: Any, repeats: Any, axis: Any = None, name: str | None = None) 
     place = static_int(axis)
     place = place if x.rank is None else axis_within(place, x.rank)
     if counts.rank == 1 and counts.shape[0] == 1:
-        counts = apply("Squeeze", counts, axis=(0,))
+        known = static_value(counts)
+        counts = apply("Squeeze", counts, axis=(0,)) if known is None else constant(known[0])
     if counts.rank == 0 and x.rank is not None:
         return _repeated_alike(x, counts, place, name)
-    size = apply("ExpandDims", size_along(x, place), axis=0)
-    each = apply("BroadcastTo", counts, size)
-    return apply("Gather", x, apply("RepeatIndices", each), axis=place, batch_dims=0, name=name)  # type: ignore[no-any-return]
+    places = apply("RepeatIndices", _for_each(counts, x, place))
+    return apply("Gather", x, places, axis=place, batch_dims=0, name=name)  # type: ignore[no-any-return]
+
+
+def _for_each(counts: Tensor, x: Tensor, axis: int) -> Tensor:
+    """Return a number for each row of an axis; a step checks that there are as many, where that is not known."""
+    known = None if counts.rank != 1 or x.rank is None else counts.shape[0]
+    if known is not None and known == x.shape[axis]:
+        return counts
+    size = apply("ExpandDims", size_along(x, axis), axis=0)
+    return apply("BroadcastTo", counts, size)  # type: ignore[no-any-return]
 
 
 def _repeated_alike(x: Tensor, count: Tensor, axis: int, name: str | None) -> Tensor:
