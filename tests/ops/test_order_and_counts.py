@@ -23,6 +23,7 @@ def test_every_real_dtype_is_sorted(run, kind):
     dtype = tg.as_dtype(kind).numpy
     data = np.array([[3, 1, 2, 3, 0, 3], [5, 5, 4, 1, 9, 0]]).astype(dtype)
     x = tg.constant(data)
+    assert run(tg.searchsorted(tg.sort(x)[0], x[0], side="right")).tolist() == [6, 2, 3, 6, 1, 6]
     up, down, places, (values, indices), third = run(
         [
             tg.sort(x),

@@ -44,6 +44,8 @@ def _less(x: Any, y: Any) -> Any:
 def _search(xp: Any, rows: Any, values: Any, side: str, out_type: Any) -> Any:
     if rows.shape[:-1] != values.shape[:-1]:
         raise ValueError(f"searchsorted: values {values.shape} do not fit sorted rows {rows.shape}")
+    if xp is np and rows.ndim == 1:
+        return np.searchsorted(rows, values, side).astype(as_dtype(out_type).numpy)  # type: ignore[call-overload]
     n = rows.shape[-1]
     low, high = xp.zeros(values.shape, dtype=xp.int64), xp.full(values.shape, n, dtype=xp.int64)
     for _ in range(n.bit_length()):

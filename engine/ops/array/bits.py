@@ -73,7 +73,7 @@ define(
     samples=[
         Sample([f32([1, -2])], i32([0x3F800000, -0x40000000]), {"dtype": dtypes.int32}),
         Sample([i64([[1], [2**32]])], i32([[[1, 0]], [[0, 1]]]), {"dtype": dtypes.int32}),
-        Sample([np.uint8([[0, 0, 128, 63]])], f32([1]), {"dtype": dtypes.float32}),
+        Sample([np.array([[0, 0, 128, 63]], np.uint8)], f32([1]), {"dtype": dtypes.float32}),
         Sample([c128(1 + 2j)], f64([1, 2]), {"dtype": dtypes.float64}),
         Sample([np.zeros((0, 4), np.float16)], np.zeros(0, np.int64), {"dtype": dtypes.int64}),
     ],
