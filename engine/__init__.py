@@ -50,6 +50,7 @@ from .base.errors import (
 from .base.settings import Settings
 from .base.shapes import Shape
 from .compile.liveness import liveness
+from .frontend.candidates import learned_unigram_candidate_sampler
 from .frontend.conditional import case, cond, smart_cond, switch_case
 from .frontend.custom_gradient import custom_gradient, grad_pass_through, recompute_grad
 from .frontend.functional import foldl, foldr, map_fn, scan
@@ -130,6 +131,20 @@ from .ops.math.arithmetic import (
     xlogy,
 )
 from .ops.math.arithmetic import pow as pow
+from .ops.math.bessel import (
+    bessel_i0,
+    bessel_i0e,
+    bessel_i1,
+    bessel_i1e,
+    bessel_j0,
+    bessel_j1,
+    bessel_k0,
+    bessel_k0e,
+    bessel_k1,
+    bessel_k1e,
+    bessel_y0,
+    bessel_y1,
+)
 from .ops.math.casting import cast
 from .ops.math.comparison import (
     bitwise_and,
@@ -151,6 +166,7 @@ from .ops.math.comparison import (
 )
 from .ops.math.complex import angle, conj, imag, real
 from .ops.math.complex import complex as complex
+from .ops.math.cosine import dct, idct
 from .ops.math.cumulative import cumprod, cumsum, reduce_prod
 from .ops.math.elementwise import abs as abs
 from .ops.math.elementwise import (
@@ -175,6 +191,8 @@ from .ops.math.elementwise import (
     square,
 )
 from .ops.math.elementwise import round as round
+from .ops.math.gamma import digamma, lbeta, lgamma, polygamma, zeta
+from .ops.math.incomplete import betainc, igamma, igammac
 from .ops.math.linear import l2_loss, matmul, norm
 from .ops.math.random import (
     categorical,
@@ -193,6 +211,10 @@ from .ops.math.reductions import (
     reduce_min,
     reduce_sum,
 )
+from .ops.math.short_time import inverse_stft, inverse_stft_window_fn, stft
+from .ops.math.signal import fftshift, frame, hamming_window, hann_window, ifftshift, overlap_and_add
+from .ops.math.special import dawsn, erfcinv, erfinv, expint, fresnel_cos, fresnel_sin, ndtri, spence, xdivy, xlog1py
+from .ops.math.spectra import fft, fft2d, fft3d, ifft, ifft2d, ifft3d, irfft, irfft2d, irfft3d, rfft, rfft2d, rfft3d
 from .ops.math.trigonometry import acos, acosh, asin, asinh, atan, atanh, cos, cosh, sin, sinh, tan, tanh
 from .ops.nn.activations import elu, gelu, leaky_relu, log_sigmoid, relu, relu6, selu, sigmoid, softplus, softsign
 from .ops.nn.losses import (
@@ -203,6 +225,14 @@ from .ops.nn.losses import (
     sparse_softmax_cross_entropy_with_logits,
 )
 from .ops.nn.normalization import bias_add, l2_normalize, moments
+from .ops.random.candidates import (
+    Candidates,
+    compute_accidental_hits,
+    fixed_unigram_candidate_sampler,
+    log_uniform_candidate_sampler,
+    uniform_candidate_sampler,
+)
+from .ops.random.distributions import random_crop, random_gamma, random_poisson
 from .ops.state.session_handles import get_session_handle
 from .ops.state.stacks import stack_close, stack_pop, stack_push
 from .ops.support.indexed_slices import IndexedSlices
@@ -232,6 +262,7 @@ bool: DType = _bool
 __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, range, round, slice
     "Assert",
     "BranchMismatchError",
+    "Candidates",
     "CheckpointError",
     "ClusterReport",
     "DType",
@@ -297,6 +328,19 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "atan",
     "atan2",
     "atanh",
+    "bessel_i0",
+    "bessel_i0e",
+    "bessel_i1",
+    "bessel_i1e",
+    "bessel_j0",
+    "bessel_j1",
+    "bessel_k0",
+    "bessel_k0e",
+    "bessel_k1",
+    "bessel_k1e",
+    "bessel_y0",
+    "bessel_y1",
+    "betainc",
     "bfloat16",
     "bias_add",
     "bitwise_and",
@@ -315,6 +359,7 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "colocate_with",
     "complex128",
     "complex64",
+    "compute_accidental_hits",
     "concat",
     "cond",
     "conj",
@@ -327,7 +372,10 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "cumprod",
     "cumsum",
     "custom_gradient",
+    "dawsn",
+    "dct",
     "device",
+    "digamma",
     "div_no_nan",
     "divide",
     "dynamic_partition",
@@ -337,11 +385,19 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "equal",
     "erf",
     "erfc",
+    "erfcinv",
+    "erfinv",
     "exp",
     "expand_dims",
+    "expint",
     "expm1",
     "eye",
+    "fft",
+    "fft2d",
+    "fft3d",
+    "fftshift",
     "fill",
+    "fixed_unigram_candidate_sampler",
     "float16",
     "float32",
     "float64",
@@ -350,6 +406,9 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "floormod",
     "foldl",
     "foldr",
+    "frame",
+    "fresnel_cos",
+    "fresnel_sin",
     "function",
     "gather",
     "gather_nd",
@@ -365,31 +424,49 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "greater",
     "greater_equal",
     "group",
+    "hamming_window",
+    "hann_window",
     "hessians",
+    "idct",
     "identity",
     "identity_n",
+    "ifft",
+    "ifft2d",
+    "ifft3d",
+    "ifftshift",
+    "igamma",
+    "igammac",
     "imag",
     "int16",
     "int32",
     "int64",
     "int8",
+    "inverse_stft",
+    "inverse_stft_window_fn",
     "invert",
+    "irfft",
+    "irfft2d",
+    "irfft3d",
     "is_finite",
     "is_inf",
     "is_nan",
     "is_variable_initialized",
     "l2_loss",
     "l2_normalize",
+    "lbeta",
     "leaky_relu",
+    "learned_unigram_candidate_sampler",
     "left_shift",
     "less",
     "less_equal",
+    "lgamma",
     "linspace",
     "liveness",
     "log",
     "log1p",
     "log_sigmoid",
     "log_softmax",
+    "log_uniform_candidate_sampler",
     "logical_and",
     "logical_not",
     "logical_or",
@@ -404,6 +481,7 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "moments",
     "multiply",
     "name_scope",
+    "ndtri",
     "negative",
     "newaxis",
     "next_iteration",
@@ -413,14 +491,19 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "one_hot",
     "ones",
     "ones_like",
+    "overlap_and_add",
     "pad",
     "parallel_stack",
     "placeholder",
     "placeholder_with_default",
+    "polygamma",
     "prevent_gradient",
     "print_",
     "py_function",
+    "random_crop",
+    "random_gamma",
     "random_normal",
+    "random_poisson",
     "random_shuffle",
     "random_uniform",
     "rank",
@@ -440,6 +523,9 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "report_uninitialized_variables",
     "reshape",
     "reverse",
+    "rfft",
+    "rfft2d",
+    "rfft3d",
     "right_shift",
     "rint",
     "rsqrt",
@@ -460,6 +546,7 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "softplus",
     "softsign",
     "sparse_softmax_cross_entropy_with_logits",
+    "spence",
     "split",
     "sqrt",
     "square",
@@ -469,6 +556,7 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "stack_close",
     "stack_pop",
     "stack_push",
+    "stft",
     "stop_gradient",
     "strided_slice",
     "string",
@@ -486,13 +574,17 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "uint32",
     "uint64",
     "uint8",
+    "uniform_candidate_sampler",
     "unsorted_segment_sum",
     "unstack",
     "value_and_grad",
     "variables_initializer",
     "where",
     "while_loop",
+    "xdivy",
+    "xlog1py",
     "xlogy",
     "zeros",
     "zeros_like",
+    "zeta",
 ]

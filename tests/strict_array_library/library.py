@@ -9,7 +9,18 @@ from weakref import WeakSet, WeakValueDictionary
 
 import numpy as np
 
-from tests.strict_array_library.names import ATOMIC, DTYPES, FUNCTIONS, LOOPS, METHODS, SCATTERING, SPECIAL, TYPES, bind
+from tests.strict_array_library.names import (
+    ATOMIC,
+    DTYPES,
+    FFT,
+    FUNCTIONS,
+    LOOPS,
+    METHODS,
+    SCATTERING,
+    SPECIAL,
+    TYPES,
+    bind,
+)
 
 SCALARS = (bool, int, float, complex, np.generic)
 
@@ -373,10 +384,25 @@ def _array(value):
     return value._inside
 
 
+class Transforms:
+    """What stands in for ``cupy.fft``."""
+
+    def __getattr__(self, name):
+        if name not in FFT:
+            raise AttributeError(f"module 'cupy.fft' has no attribute '{name}', or it is not in FFT of names.py")
+
+        def call(*arguments, **named):
+            given = vars(bind(name, arguments, named, FFT))
+            return wrap(getattr(np.fft, name)(_array(given.pop("a")), **given))
+
+        return call
+
+
 class Library:
     """What kernels are given as ``xp``."""
 
     ndarray = Array
+    fft = Transforms()
     __name__ = "cupy"
 
     def __getattr__(self, name):
