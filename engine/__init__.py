@@ -191,9 +191,15 @@ from .ops.math.elementwise import (
     square,
 )
 from .ops.math.elementwise import round as round
+from .ops.math.fake_quantizing import (
+    fake_quant_with_min_max_args,
+    fake_quant_with_min_max_vars,
+    fake_quant_with_min_max_vars_per_channel,
+)
 from .ops.math.gamma import digamma, lbeta, lgamma, polygamma, zeta
 from .ops.math.incomplete import betainc, igamma, igammac
 from .ops.math.linear import l2_loss, matmul, norm
+from .ops.math.quantizing import Quantized, dequantize, quantize, quantized_matmul
 from .ops.math.random import (
     categorical,
     random_normal,
@@ -235,6 +241,17 @@ from .ops.random.candidates import (
 from .ops.random.distributions import random_crop, random_gamma, random_poisson
 from .ops.state.session_handles import get_session_handle
 from .ops.state.stacks import stack_close, stack_pop, stack_push
+from .ops.strings.conversions import as_string, decode_base64, encode_base64, string_to_hash_bucket, string_to_number
+from .ops.strings.elementwise import (
+    regex_full_match,
+    regex_replace,
+    string_length,
+    string_lower,
+    string_strip,
+    string_upper,
+    substr,
+)
+from .ops.strings.joining import SplitStrings, reduce_join, string_join, string_split
 from .ops.support.indexed_slices import IndexedSlices
 from .runtime.devices.session_devices import DeviceAttributes
 from .runtime.functions.arguments import TensorSpec
@@ -280,6 +297,7 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "Operation",
     "Overloaded",
     "PartialRun",
+    "Quantized",
     "QueueClosed",
     "Report",
     "Session",
@@ -288,6 +306,7 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "Shape",
     "ShapeError",
     "Span",
+    "SplitStrings",
     "StackError",
     "Statistics",
     "Step",
@@ -318,6 +337,7 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "argmax",
     "argmin",
     "as_dtype",
+    "as_string",
     "asin",
     "asinh",
     "assert_equal",
@@ -374,6 +394,8 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "custom_gradient",
     "dawsn",
     "dct",
+    "decode_base64",
+    "dequantize",
     "device",
     "digamma",
     "div_no_nan",
@@ -381,6 +403,7 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "dynamic_partition",
     "dynamic_stitch",
     "elu",
+    "encode_base64",
     "enter",
     "equal",
     "erf",
@@ -392,6 +415,9 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "expint",
     "expm1",
     "eye",
+    "fake_quant_with_min_max_args",
+    "fake_quant_with_min_max_vars",
+    "fake_quant_with_min_max_vars_per_channel",
     "fft",
     "fft2d",
     "fft3d",
@@ -500,6 +526,8 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "prevent_gradient",
     "print_",
     "py_function",
+    "quantize",
+    "quantized_matmul",
     "random_crop",
     "random_gamma",
     "random_normal",
@@ -512,12 +540,15 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "recompute_grad",
     "reduce_all",
     "reduce_any",
+    "reduce_join",
     "reduce_logsumexp",
     "reduce_max",
     "reduce_mean",
     "reduce_min",
     "reduce_prod",
     "reduce_sum",
+    "regex_full_match",
+    "regex_replace",
     "relu",
     "relu6",
     "report_uninitialized_variables",
@@ -560,6 +591,15 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "stop_gradient",
     "strided_slice",
     "string",
+    "string_join",
+    "string_length",
+    "string_lower",
+    "string_split",
+    "string_strip",
+    "string_to_hash_bucket",
+    "string_to_number",
+    "string_upper",
+    "substr",
     "subtract",
     "switch",
     "switch_case",

@@ -141,7 +141,7 @@ def _text(path):
 
 
 def long_files():
-    """Return the files that have outgrown themselves, with their lines; the list of public names is as long as it is."""
+    """Return the files that have outgrown themselves, with their lines; a list of public names can not."""
     found = [path for path, _ in sources() if path != ROOT / "engine/__init__.py"]
     lines = {path.relative_to(ROOT): len(path.read_text().splitlines()) for path in found}
     return [f"{path}: {n}" for path, n in sorted(lines.items()) if n > LONGEST]

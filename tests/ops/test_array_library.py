@@ -116,6 +116,8 @@ PASSING = {"MaybeGet", "Print"}
 PROGRAMS = {"Native"}  # which a pass makes, and tests/cuda runs
 HOST = {"Assert", "Instance", "NoOp", "PartialEnd", "PartialFeed", "PartialFetch", "PyFunction", "Watch"}
 HOST |= {"BesselI", "BesselJ", "Dawsn", "FresnelCos", "FresnelSin", "IgammaSlope", "Spence", "ZetaSlope"}
+HOST |= {"AsString", "DecodeBase64", "EncodeBase64", "ReduceJoin", "RegexFullMatch", "RegexReplace", "StringCase"}
+HOST |= {"StringLength", "StringSplit", "StringStrip", "StringToHashBucket", "StringToNumber", "Substr"}
 
 
 def test_where_each_operation_runs_is_known():
