@@ -64,7 +64,7 @@ def ours(call):
 
 def plain(value):
     """Return a result of TensorFlow as an array, quantized numbers as the integers that they are."""
-    array = np.asarray(value)
+    array = np.asarray(value, object if isinstance(value, bytes) else None)
     return array.view(array.dtype[0]) if array.dtype.names else array
 
 

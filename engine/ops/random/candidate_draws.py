@@ -40,7 +40,7 @@ def _source(draw: np.random.Generator, distribution: str, range_max: int, weight
     sums = np.cumsum(weights)
     if not weights.min(initial=0) >= 0 or not 0 < sums[-1] < np.inf:
         raise ValueError("a candidate sampler needs weights that are not negative, and one that is positive")
-    last = int(np.flatnonzero(weights)[-1])
+    last = int(np.searchsorted(sums, sums[-1]))  # the last class with a weight
     return lambda count: np.minimum(np.searchsorted(sums, draw.random(count) * sums[-1], side="right"), last)
 
 
