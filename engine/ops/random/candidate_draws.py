@@ -20,6 +20,7 @@ Array = np.ndarray[Any, Any]
 Source = Callable[[int], Array]
 
 _TRIED = 4  # how many times the number of classes is drawn before what is still missing is found otherwise
+_MOST = 2.0**62  # draws that are counted
 
 
 def _weights_of(distribution: str, range_max: int, weights: Array) -> Array:
@@ -83,7 +84,8 @@ def _rest(draw: np.random.Generator, weights: Array, taken: Array, count: int) -
     found = np.flatnonzero(left)
     order = found[np.argsort(draw.exponential(size=found.size) / left[found])]
     new = np.cumsum(left[order][::-1])[::-1]  # the chance that a draw is none of those before
-    return order[:count], int(draw.geometric(np.minimum(new[:count], 1)).sum())
+    tries = draw.geometric(np.minimum(new[:count], 1)).sum(dtype=np.float64)
+    return order[:count], int(min(tries, _MOST))
 
 
 def _candidates(

@@ -320,6 +320,13 @@ def fixed_unigram_candidate_sampler(
             got=f"{len(weights)} weights, shard {shard}",
             hint="range_max is the number of classes of all shards",
         )
+    if not (np.isfinite(weights) & (weights >= 0)).all() or not weights.any():
+        raise GraphError(
+            "weights have to be frequencies",
+            wanted="numbers of 0 or more, and one that is more",
+            got=f"{weights.min()} to {weights.max()}",
+            hint="look for a column of the file that holds something else",
+        )
     is_drawn = (np.arange(range_max) % num_shards == shard) & (weights > 0)
     raised = np.where(is_drawn, np.where(is_drawn, weights, 1) ** distortion, 0)
     if unique and np.count_nonzero(raised) < num_sampled:

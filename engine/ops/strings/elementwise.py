@@ -200,8 +200,9 @@ def string_strip(input: Any, name: str | None = None) -> Tensor:
 
 def _substr(xp: Any, x: Any, pos: Any, length: Any, unit: str) -> Any:
     shape = np.broadcast_shapes(x.shape, pos.shape, length.shape)
-    parts = (listed(np.broadcast_to(a, shape)) for a in (x, pos, length))
-    return strings((cut(*part, unit == "BYTE") for part in zip(*parts, strict=True)), shape)
+    texts, starts, lengths = (listed(np.broadcast_to(a, shape)) for a in (x, pos, length))
+    parts = zip(texts, starts, lengths, strict=True)
+    return strings((cut(text, start, count, unit == "BYTE") for text, start, count in parts), shape)
 
 
 define(

@@ -20,7 +20,7 @@ def strings(values: Iterable[str], shape: tuple[int, ...]) -> Array:
 
 def listed(x: Array) -> list[Any]:
     """Return the elements of an array as a flat list."""
-    return x.ravel().tolist()  # type: ignore[no-any-return]
+    return x.ravel().tolist()
 
 
 def each(function: Callable[[str], str]) -> Callable[..., Array]:
@@ -36,7 +36,7 @@ def cut(text: str, start: int, length: int, as_bytes: bool) -> str:
     first = start + len(whole) if start < 0 else start
     part = whole[first : first + length]
     try:
-        return part.decode() if as_bytes else part
+        return str(part.decode() if as_bytes else part)
     except UnicodeDecodeError:
         raise ValueError(
             f"substr: {length} bytes from {start} end inside a character of {text!r}; try unit='UTF8_CHAR'"
