@@ -59,18 +59,18 @@ def _first(x: Tensor, ortho: bool) -> Tensor:
 def _second(x: Tensor, ortho: bool) -> Tensor:
     size = dimension(x, -1)
     found = real(rfft(x, [size * 2])[..., :size] * _turned(x, -1))
-    return found * _scales(x, 0.5) / sqrt(_count(x)) if ortho else found  # type: ignore[no-any-return]
+    return found * _scales(x, 0.5) / sqrt(_count(x)) if ortho else found
 
 
 def _third(x: Tensor, ortho: bool) -> Tensor:
     size, count = dimension(x, -1), _count(x)
     x = x * (_scales(x, 1.0) * sqrt(count) if ortho else count)
-    return irfft(of_parts(x, zeros_like(x)) * _turned(x, 1), [size * 2])[..., :size]  # type: ignore[no-any-return]
+    return irfft(of_parts(x, zeros_like(x)) * _turned(x, 1), [size * 2])[..., :size]
 
 
 def _fourth(x: Tensor, ortho: bool) -> Tensor:
     found = _second(fitted(x, [dimension(x, -1) * 2]), False)[..., 1::2]
-    return found * math.sqrt(0.5) / sqrt(_count(x)) if ortho else found  # type: ignore[no-any-return]
+    return found * math.sqrt(0.5) / sqrt(_count(x)) if ortho else found
 
 
 _TYPES: dict[int, Callable[[Tensor, bool], Tensor]] = {1: _first, 2: _second, 3: _third, 4: _fourth}

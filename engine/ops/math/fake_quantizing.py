@@ -21,6 +21,8 @@ from ..support.families import typed
 from ..support.literals import f64
 from .elementwise import floor
 
+_TWO_BYTES = (dtypes.float16, dtypes.bfloat16)
+
 
 def _limits(num_bits: int, narrow_range: bool) -> tuple[int, int]:
     return int(narrow_range), (1 << num_bits) - 1
@@ -64,8 +66,8 @@ def _ends(low: Tensor, high: Tensor, num_bits: int, narrow_range: bool) -> tuple
 def _fake_quant_gradient(op: Operation, g: Tensor) -> list[Any]:
     """Pass the cotangent to what is inside the range, and to the end that cut off what is not."""
     x, *given = op.inputs
-    wide = [apply("Cast", t, dtype=dtypes.float32) if t.dtype.numpy.itemsize == 2 else t for t in (x, *given)]
-    first, last = _ends(*wide[1:], op.attrs["num_bits"], op.attrs["narrow_range"])
+    wide = [apply("Cast", t, dtype=dtypes.float32) if t.dtype in _TWO_BYTES else t for t in (x, *given)]
+    first, last = _ends(wide[1], wide[2], op.attrs["num_bits"], op.attrs["narrow_range"])
     below, above = wide[0] < first, wide[0] > last
     by_x = apply("Where", apply("LogicalOr", below, above), 0, g)
     ends = zip(given, (below, above), strict=True)
@@ -198,8 +200,10 @@ def fake_quant_with_min_max_vars(
     array([-1.,  1.,  2.], dtype=float32)
     """
     x = convert_to_tensor(inputs)
-    ends = [_check_rank(convert_to_tensor(v, x.dtype), 0, "one for each channel: _per_channel") for v in (min, max)]
-    return _built(x, *ends, num_bits, narrow_range, name)
+    low, high = (
+        _check_rank(convert_to_tensor(v, x.dtype), 0, "one for each channel: _per_channel") for v in (min, max)
+    )
+    return _built(x, low, high, num_bits, narrow_range, name)
 
 
 @public
@@ -235,5 +239,5 @@ def fake_quant_with_min_max_vars_per_channel(
     array([[1., 0.]], dtype=float32)
     """
     x = convert_to_tensor(inputs)
-    ends = [_check_rank(convert_to_tensor(v, x.dtype), 1, "one for all: without _per_channel") for v in (min, max)]
-    return _built(x, *ends, num_bits, narrow_range, name)
+    low, high = (_check_rank(convert_to_tensor(v, x.dtype), 1, "one for all: without _per_channel") for v in (min, max))
+    return _built(x, low, high, num_bits, narrow_range, name)

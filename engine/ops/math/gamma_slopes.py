@@ -161,6 +161,6 @@ def by_order(slopes: Callable[[Array, Array, int], Array]) -> Kernel:
     def kernel(xp: Any, x: Any, y: Any, order: int) -> Any:
         wide = np.broadcast_arrays(x.astype(np.float64), y.astype(np.float64))
         with np.errstate(all="ignore"):
-            return slopes(*map(np.atleast_1d, wide), order).reshape(wide[0].shape)
+            return slopes(np.atleast_1d(wide[0]), np.atleast_1d(wide[1]), order).reshape(wide[0].shape)
 
     return typed(kernel)

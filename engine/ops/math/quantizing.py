@@ -62,11 +62,15 @@ def _quantized_dtype(dtype: Any) -> DType:
     return wanted
 
 
+def _bits(dtype: DType) -> int:
+    return np.dtype(dtype.numpy).itemsize * 8
+
+
 def _round_away(x: Tensor) -> Tensor:
     """Round to the nearest whole number, halves away from zero."""
     size = abs(x)
     whole = floor(size)
-    return sign(x) * (whole + apply("Cast", size - whole >= 0.5, dtype=x.dtype))
+    return sign(x) * (whole + apply("Cast", size - whole >= 0.5, dtype=x.dtype))  # type: ignore[no-any-return]
 
 
 def _ranges(min_range: Any, max_range: Any, x: Tensor, axis: int | None, wide: DType) -> tuple[Tensor, Tensor]:
@@ -77,7 +81,7 @@ def _ranges(min_range: Any, max_range: Any, x: Tensor, axis: int | None, wide: D
     if x.rank is None:
         raise GraphError("slices want a known rank", wanted="a shape", got=x.shape, hint="set_shape says it")
     after = [1] * (x.rank - 1 - axis_within(axis, x.rank))
-    return tuple(apply("Reshape", r, index_tensor([-1, *after])) for r in (low, high))  # type: ignore[return-value]
+    return tuple(apply("Reshape", r, index_tensor([-1, *after])) for r in (low, high))
 
 
 def _axis(axis: Any) -> int | None:
@@ -130,7 +134,7 @@ def quantize(
     narrow_range : bool
         Leave the smallest integer out; for SCALED.
     axis : int, optional
-        Quantize slices along it, each with a range of its own.
+        Quantize slices along it, each with a range of its own. It counts from the front; -1 is None, as in TensorFlow.
     ensure_minimum_range : float
         How wide the range is at least, relative to its larger end, or to 1.
 
@@ -168,7 +172,7 @@ def quantize(
         places = apply("Maximum", apply("Minimum", value, high), low) * scale
         places = apply("Rint", places) if round_mode == "HALF_TO_EVEN" else _round_away(places)
     elif mode == "MIN_FIRST":
-        scale, start = _first_range(low, high, target.numpy.itemsize * 8)
+        scale, start = _first_range(low, high, _bits(target))
         places = _round_away(value * scale) - (start - least)
     else:
         scale = (most - least) / (high - low)
@@ -210,7 +214,7 @@ def dequantize(
     mode : {'MIN_COMBINED', 'MIN_FIRST', 'SCALED'}
         As for `quantize`.
     axis : int, optional
-        Slices along it have ranges of their own.
+        Slices along it have ranges of their own. It counts from the front; -1 is None.
     narrow_range : bool
         Whether the smallest integer was left out; for SCALED.
     dtype : dtype-like
@@ -260,13 +264,13 @@ def dequantize(
 def _one_level(low: Any, high: Any, dtype: DType) -> Tensor:
     """Return by what one step of an integer differs, in float32."""
     width = convert_to_tensor(high, dtypes.float32) - convert_to_tensor(low, dtypes.float32)
-    return width / float(int(dtype.max) - int(dtype.min))  # type: ignore[no-any-return]
+    return width / float(int(dtype.max) - int(dtype.min))
 
 
 def _offset(low: Any, high: Any, dtype: DType) -> Tensor:
     """Return which integer stands for 0, by MIN_FIRST, which the product of matrices goes by."""
     low, high = (convert_to_tensor(v, dtypes.float32) for v in (low, high))
-    _, start = _first_range(low, high, dtype.numpy.itemsize * 8)
+    _, start = _first_range(low, high, _bits(dtype))
     return int(dtype.min) - apply("Cast", start, dtype=dtypes.float64)  # type: ignore[no-any-return]
 
 

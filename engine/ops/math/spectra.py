@@ -58,7 +58,7 @@ def fitted(x: Tensor, sizes: Sequence[Any]) -> Tensor:
     cut = x[(..., *parts)]
     found = [None if cut.rank is None else cut.shape[axis] for axis in axes]
     if found == list(sizes):
-        return cut  # type: ignore[no-any-return]
+        return cut
     missing = [
         size - (size_along(cut, axis) if n is None else n) for n, size, axis in zip(found, sizes, axes, strict=True)
     ]

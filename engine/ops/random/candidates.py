@@ -229,7 +229,7 @@ def log_uniform_candidate_sampler(
 
     def zipfian(classes: Tensor) -> Tensor:
         rank = apply("Cast", classes, dtype=dtypes.float64) + 1
-        return log1p(1 / rank) / math.log1p(range_max)  # type: ignore[no-any-return]
+        return log1p(1 / rank) / math.log1p(range_max)
 
     sizes = (num_true, num_sampled, unique, range_max)
     return sampler("log_uniform", _NO_WEIGHTS, zipfian, true_classes, sizes, seed, name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import ml_dtypes
@@ -32,7 +33,7 @@ def _shape(op: Operation) -> Shape:
 
 
 def _size(shape: Any, parameters: Any, *_: Any, **attrs: Any) -> int:
-    return int(np.prod(shape, dtype=np.int64)) * parameters.size
+    return math.prod(as_sizes(shape)) * int(parameters.size)
 
 
 def _gamma(xp: Any, context: KernelContext, shape: Any, alpha: Any, *instance: Any, seed: int) -> Array:
