@@ -18,7 +18,7 @@ from ..support.batching import pointwise
 from ..support.common import broadcast_all, sum_to
 from ..support.families import Unary, binary, sampled, typed, unary
 from ..support.literals import f32, f64
-from .gamma_slopes import by_order, zeta_slopes
+from .gamma_slopes import by_order, expanded, zeta_slopes
 from .reductions import reduce_sum
 
 _EULER = 0.5772156649015329
@@ -174,6 +174,7 @@ define(
     attrs={"order": REQUIRED},
     batch=pointwise,
     shape=broadcast_all,
+    elements=expanded,
     kernel=by_order(zeta_slopes),
     gradient=_zeta_slope_gradient,
     samples=[

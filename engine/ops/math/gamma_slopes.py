@@ -155,6 +155,11 @@ def _power(base: Array, x: Array, order: int) -> Array:
     return base**-x * np.stack([(-np.log(base)) ** i / math.factorial(i) for i in range(order + 1)])
 
 
+def expanded(x: Array, y: Array, order: int) -> int:
+    """Return how many terms of an expansion of some `order` two operands have, about."""
+    return 50 * (order + 1) * max(x.size, y.size)
+
+
 def by_order(slopes: Callable[[Array, Array, int], Array]) -> Kernel:
     """Return a kernel on the host that gives `slopes` of the order that its attribute says."""
 

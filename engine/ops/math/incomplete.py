@@ -20,7 +20,7 @@ from ..support.families import binary, typed
 from ..support.literals import f64
 from .elementwise import exp, log
 from .gamma import digamma, lgamma, polygamma
-from .gamma_slopes import by_order, incomplete_gamma_slopes
+from .gamma_slopes import by_order, expanded, incomplete_gamma_slopes
 
 
 def _log_power(a: Tensor, x: Tensor) -> Tensor:
@@ -152,6 +152,7 @@ define(
     attrs={"order": REQUIRED},
     batch=pointwise,
     shape=broadcast_all,
+    elements=expanded,
     kernel=by_order(incomplete_gamma_slopes),
     gradient=_igamma_slope_gradient,
     samples=[

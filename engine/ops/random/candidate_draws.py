@@ -110,6 +110,11 @@ def _candidates(
     return [copied_in(xp, found, dtypes.int64), copied_in(xp, tries, dtypes.int64)]
 
 
+def _drawn(*_: Any, num_sampled: int, range_max: int, unique: bool, **__: Any) -> int:
+    """Return about how many draws there are: almost all classes are only found by many."""
+    return num_sampled + (_TRIED * range_max if unique and 2 * num_sampled > range_max else 0)
+
+
 define(
     "RandomCandidates",
     "weights: host T, instance: host *int64 -> sampled: int64, tries: int64",
@@ -122,7 +127,7 @@ define(
         "seed": REQUIRED,
     },
     shape=lambda op: [Shape([op.attrs["num_sampled"]]), SCALAR],
-    elements=lambda *_, num_sampled, **attrs: num_sampled,
+    elements=_drawn,
     kernel=_candidates,
     gradient=NotDifferentiable("its result is drawn from a discrete set"),
     effects=Effect.RANDOM,

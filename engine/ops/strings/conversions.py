@@ -20,7 +20,7 @@ from ..support.arguments import static_int
 from ..support.common import same_as
 from ..support.literals import c128, f32, f64, flags, i32, i64
 from .elementwise import STRINGS, words
-from .kernels import each, listed, strings
+from .kernels import each, listed, python_calls, strings
 
 _NUMBERS = (dtypes.float32, dtypes.float64, dtypes.int32, dtypes.int64)
 _BASE64 = re.compile(r"[A-Za-z0-9_-]*={0,2}")
@@ -48,6 +48,7 @@ define(
     attrs={"dtype": dtypes.float32},
     shape=same_as(0),
     reads_values=True,
+    elements=python_calls,
     kernel=_to_number,
     gradient=STRINGS,
     samples=[
@@ -112,6 +113,7 @@ define(
     where={"T": (dtypes.bool_, *dtypes.NUMERIC)},
     attrs={"form": REQUIRED},
     shape=same_as(0),
+    elements=python_calls,
     kernel=_as_string,
     gradient=NotDifferentiable("its result is strings"),
     samples=[
@@ -215,6 +217,7 @@ define(
     "input: host string -> output: host string",
     attrs={"pad": False},
     shape=same_as(0),
+    elements=python_calls,
     kernel=lambda xp, x, pad: each(lambda text: _encoded(text, pad))(xp, x),
     gradient=STRINGS,
     samples=[
@@ -229,6 +232,7 @@ define(
     "input: host string -> output: host string",
     shape=same_as(0),
     reads_values=True,
+    elements=python_calls,
     kernel=each(_decoded),
     gradient=STRINGS,
     samples=[Sample([words([["YQ", "YQ=="], ["Pz5-w78", ""]])], words([["a", "a"], ["?>~ÿ", ""]]))],
@@ -296,6 +300,7 @@ define(
     "input: host string -> bucket: host int64",
     attrs={"num_buckets": REQUIRED},
     shape=same_as(0),
+    elements=python_calls,
     kernel=_bucket,
     gradient=STRINGS,
     samples=[

@@ -18,7 +18,7 @@ from ...ir.tensor import Tensor
 from ..support.arguments import index_tensor
 from ..support.common import broadcast_all, same_as
 from ..support.literals import flags, i32, i64
-from .kernels import cut, each, listed, replace, strings
+from .kernels import cut, each, listed, python_calls, replace, strings
 
 STRINGS = NotDifferentiable("strings have no gradient")
 UNITS = ("BYTE", "UTF8_CHAR")
@@ -56,6 +56,7 @@ define(
     "input: host string -> length: host int32",
     attrs={"unit": "BYTE"},
     shape=same_as(0),
+    elements=python_calls,
     kernel=_length,
     gradient=STRINGS,
     samples=[
@@ -100,6 +101,7 @@ define(
     "input: host string -> output: host string",
     attrs={"case": REQUIRED},
     shape=same_as(0),
+    elements=python_calls,
     kernel=lambda xp, x, case: each(_CASES[case])(xp, x),
     gradient=STRINGS,
     samples=[
@@ -179,6 +181,7 @@ define(
     "StringStrip",
     "input: host string -> output: host string",
     shape=same_as(0),
+    elements=python_calls,
     kernel=each(lambda text: text.strip(_WHITESPACE)),
     gradient=STRINGS,
     samples=[Sample([words([" a b\n", "\t", ""])], words(["a b", "", ""])), Sample([words(" a")], words("a"))],
@@ -212,6 +215,7 @@ define(
     attrs={"unit": "BYTE"},
     shape=broadcast_all,
     reads_values=True,
+    elements=python_calls,
     kernel=_substr,
     gradient=STRINGS,
     samples=[
@@ -296,6 +300,7 @@ define(
     "input: host string -> output: host string",
     attrs={"pattern": REQUIRED, "rewrite": REQUIRED, "replace_global": True},
     shape=same_as(0),
+    elements=python_calls,
     kernel=_replace,
     gradient=STRINGS,
     samples=[
@@ -358,6 +363,7 @@ define(
     "input: host string -> output: host bool",
     attrs={"pattern": REQUIRED},
     shape=same_as(0),
+    elements=python_calls,
     kernel=_full_match,
     gradient=STRINGS,
     samples=[

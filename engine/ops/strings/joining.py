@@ -19,7 +19,7 @@ from ..math.reductions import AXES, reduced_axes, reduced_shape
 from ..support.arguments import static_ints
 from ..support.literals import i64
 from .elementwise import STRINGS, words
-from .kernels import listed, pieces, strings
+from .kernels import listed, pieces, python_calls, strings
 
 
 @public
@@ -78,6 +78,7 @@ define(
     "inputs: host string -> output: host string",
     attrs={**AXES, "separator": ""},
     shape=_joined_shape,
+    elements=python_calls,
     kernel=_join,
     gradient=STRINGS,
     samples=[
@@ -180,6 +181,7 @@ define(
     attrs={"sep": " ", "skip_empty": True},
     shape=_split_shape,
     reads_values=True,
+    elements=python_calls,
     kernel=_split,
     gradient=STRINGS,
     samples=[
