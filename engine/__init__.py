@@ -242,15 +242,8 @@ from .ops.random.distributions import random_crop, random_gamma, random_poisson
 from .ops.state.session_handles import get_session_handle
 from .ops.state.stacks import stack_close, stack_pop, stack_push
 from .ops.strings.conversions import as_string, decode_base64, encode_base64, string_to_hash_bucket, string_to_number
-from .ops.strings.elementwise import (
-    regex_full_match,
-    regex_replace,
-    string_length,
-    string_lower,
-    string_strip,
-    string_upper,
-    substr,
-)
+from .ops.strings.elementwise import string_length, string_lower, string_strip, string_upper, substr
+from .ops.strings.expressions import regex_full_match, regex_replace
 from .ops.strings.joining import SplitStrings, reduce_join, string_join, string_split
 from .ops.support.indexed_slices import IndexedSlices
 from .runtime.devices.session_devices import DeviceAttributes
