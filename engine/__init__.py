@@ -51,6 +51,7 @@ from .base.errors import (
 from .base.settings import Settings
 from .base.shapes import Shape
 from .compile.liveness import liveness
+from .frontend.candidates import learned_unigram_candidate_sampler
 from .frontend.conditional import case, cond, smart_cond, switch_case
 from .frontend.custom_gradient import custom_gradient, grad_pass_through, recompute_grad
 from .frontend.functional import foldl, foldr, map_fn, scan
@@ -197,6 +198,20 @@ from .ops.math.arithmetic import (
     xlogy,
 )
 from .ops.math.arithmetic import pow as pow
+from .ops.math.bessel import (
+    bessel_i0,
+    bessel_i0e,
+    bessel_i1,
+    bessel_i1e,
+    bessel_j0,
+    bessel_j1,
+    bessel_k0,
+    bessel_k0e,
+    bessel_k1,
+    bessel_k1e,
+    bessel_y0,
+    bessel_y1,
+)
 from .ops.math.casting import cast
 from .ops.math.comparison import (
     bitwise_and,
@@ -218,6 +233,7 @@ from .ops.math.comparison import (
 )
 from .ops.math.complex import angle, conj, imag, real
 from .ops.math.complex import complex as complex
+from .ops.math.cosine import dct, idct
 from .ops.math.cumulative import cumprod, cumsum, reduce_prod
 from .ops.math.dispersion import count_nonzero, reduce_euclidean_norm, reduce_std, reduce_variance
 from .ops.math.elementwise import abs as abs
@@ -243,7 +259,15 @@ from .ops.math.elementwise import (
     square,
 )
 from .ops.math.elementwise import round as round
+from .ops.math.fake_quantizing import (
+    fake_quant_with_min_max_args,
+    fake_quant_with_min_max_vars,
+    fake_quant_with_min_max_vars_per_channel,
+)
+from .ops.math.gamma import digamma, lbeta, lgamma, polygamma, zeta
+from .ops.math.incomplete import betainc, igamma, igammac
 from .ops.math.linear import l2_loss, matmul, norm
+from .ops.math.quantizing import Quantized, dequantize, quantize, quantized_matmul
 from .ops.math.random import (
     categorical,
     random_normal,
@@ -262,6 +286,10 @@ from .ops.math.reductions import (
     reduce_sum,
 )
 from .ops.math.running_logsumexp import cumulative_logsumexp
+from .ops.math.short_time import inverse_stft, inverse_stft_window_fn, stft
+from .ops.math.signal import fftshift, frame, hamming_window, hann_window, ifftshift, overlap_and_add
+from .ops.math.special import dawsn, erfcinv, erfinv, expint, fresnel_cos, fresnel_sin, ndtri, spence, xdivy, xlog1py
+from .ops.math.spectra import fft, fft2d, fft3d, ifft, ifft2d, ifft3d, irfft, irfft2d, irfft3d, rfft, rfft2d, rfft3d
 from .ops.math.trigonometry import acos, acosh, asin, asinh, atan, atanh, cos, cosh, sin, sinh, tan, tanh
 from .ops.nn.activations import elu, gelu, leaky_relu, log_sigmoid, relu, relu6, selu, sigmoid, softplus, softsign
 from .ops.nn.convolution import atrous_conv2d, conv1d, conv2d, conv3d, convolution, depthwise_conv2d, separable_conv2d
@@ -280,8 +308,20 @@ from .ops.nn.losses import (
     sparse_softmax_cross_entropy_with_logits,
 )
 from .ops.nn.normalization import bias_add, l2_normalize, moments
+from .ops.random.candidates import (
+    Candidates,
+    compute_accidental_hits,
+    fixed_unigram_candidate_sampler,
+    log_uniform_candidate_sampler,
+    uniform_candidate_sampler,
+)
+from .ops.random.distributions import random_crop, random_gamma, random_poisson
 from .ops.state.session_handles import get_session_handle
 from .ops.state.stacks import stack_close, stack_pop, stack_push
+from .ops.strings.conversions import as_string, decode_base64, encode_base64, string_to_hash_bucket, string_to_number
+from .ops.strings.elementwise import string_length, string_lower, string_strip, string_upper, substr
+from .ops.strings.expressions import regex_full_match, regex_replace
+from .ops.strings.joining import SplitStrings, reduce_join, string_join, string_split
 from .ops.support.indexed_slices import IndexedSlices
 from .runtime.devices.session_devices import DeviceAttributes
 from .runtime.functions.arguments import TensorSpec
@@ -309,6 +349,7 @@ bool: DType = _bool
 __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, range, round, slice
     "Assert",
     "BranchMismatchError",
+    "Candidates",
     "CheckpointError",
     "ClusterReport",
     "DType",
@@ -326,6 +367,7 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "Operation",
     "Overloaded",
     "PartialRun",
+    "Quantized",
     "QueueClosed",
     "Report",
     "Session",
@@ -334,6 +376,7 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "Shape",
     "ShapeError",
     "Span",
+    "SplitStrings",
     "StackError",
     "Statistics",
     "Step",
@@ -365,6 +408,7 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "argmin",
     "argsort",
     "as_dtype",
+    "as_string",
     "asin",
     "asinh",
     "assert_equal",
@@ -378,6 +422,19 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "atrous_conv2d",
     "batch_to_space",
     "batch_to_space_nd",
+    "bessel_i0",
+    "bessel_i0e",
+    "bessel_i1",
+    "bessel_i1e",
+    "bessel_j0",
+    "bessel_j1",
+    "bessel_k0",
+    "bessel_k0e",
+    "bessel_k1",
+    "bessel_k1e",
+    "bessel_y0",
+    "bessel_y1",
+    "betainc",
     "bfloat16",
     "bias_add",
     "bincount",
@@ -402,6 +459,7 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "colocate_with",
     "complex128",
     "complex64",
+    "compute_accidental_hits",
     "concat",
     "cond",
     "confusion_matrix",
@@ -427,28 +485,45 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "cumsum",
     "cumulative_logsumexp",
     "custom_gradient",
+    "dawsn",
+    "dct",
+    "decode_base64",
     "depth_to_space",
     "depthwise_conv2d",
+    "dequantize",
     "device",
     "diag",
     "diag_part",
+    "digamma",
     "div_no_nan",
     "divide",
     "dynamic_partition",
     "dynamic_stitch",
     "einsum",
     "elu",
+    "encode_base64",
     "ensure_shape",
     "enter",
     "equal",
     "erf",
     "erfc",
+    "erfcinv",
+    "erfinv",
     "exp",
     "expand_dims",
+    "expint",
     "expm",
     "expm1",
     "eye",
+    "fake_quant_with_min_max_args",
+    "fake_quant_with_min_max_vars",
+    "fake_quant_with_min_max_vars_per_channel",
+    "fft",
+    "fft2d",
+    "fft3d",
+    "fftshift",
     "fill",
+    "fixed_unigram_candidate_sampler",
     "float16",
     "float32",
     "float64",
@@ -457,6 +532,9 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "floormod",
     "foldl",
     "foldr",
+    "frame",
+    "fresnel_cos",
+    "fresnel_sin",
     "function",
     "gather",
     "gather_nd",
@@ -472,35 +550,53 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "greater",
     "greater_equal",
     "group",
+    "hamming_window",
+    "hann_window",
     "hessians",
     "histogram_fixed_width",
     "histogram_fixed_width_bins",
+    "idct",
     "identity",
     "identity_n",
+    "ifft",
+    "ifft2d",
+    "ifft3d",
+    "ifftshift",
+    "igamma",
+    "igammac",
     "imag",
     "in_top_k",
     "int16",
     "int32",
     "int64",
     "int8",
+    "inverse_stft",
+    "inverse_stft_window_fn",
     "invert",
     "invert_permutation",
+    "irfft",
+    "irfft2d",
+    "irfft3d",
     "is_finite",
     "is_inf",
     "is_nan",
     "is_variable_initialized",
     "l2_loss",
     "l2_normalize",
+    "lbeta",
     "leaky_relu",
+    "learned_unigram_candidate_sampler",
     "left_shift",
     "less",
     "less_equal",
+    "lgamma",
     "linspace",
     "liveness",
     "log",
     "log1p",
     "log_sigmoid",
     "log_softmax",
+    "log_uniform_candidate_sampler",
     "logdet",
     "logical_and",
     "logical_not",
@@ -527,6 +623,7 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "moments",
     "multiply",
     "name_scope",
+    "ndtri",
     "negative",
     "newaxis",
     "next_iteration",
@@ -537,16 +634,23 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "one_hot",
     "ones",
     "ones_like",
+    "overlap_and_add",
     "pad",
     "parallel_stack",
     "pinv",
     "placeholder",
     "placeholder_with_default",
+    "polygamma",
     "prevent_gradient",
     "print_",
     "py_function",
     "qr",
+    "quantize",
+    "quantized_matmul",
+    "random_crop",
+    "random_gamma",
     "random_normal",
+    "random_poisson",
     "random_shuffle",
     "random_uniform",
     "rank",
@@ -556,6 +660,7 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "reduce_all",
     "reduce_any",
     "reduce_euclidean_norm",
+    "reduce_join",
     "reduce_logsumexp",
     "reduce_max",
     "reduce_mean",
@@ -564,6 +669,8 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "reduce_std",
     "reduce_sum",
     "reduce_variance",
+    "regex_full_match",
+    "regex_replace",
     "relu",
     "relu6",
     "repeat",
@@ -572,6 +679,9 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "reshape",
     "reverse",
     "reverse_sequence",
+    "rfft",
+    "rfft2d",
+    "rfft3d",
     "right_shift",
     "rint",
     "roll",
@@ -624,6 +734,7 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "sparse_segment_sqrt_n",
     "sparse_segment_sum",
     "sparse_softmax_cross_entropy_with_logits",
+    "spence",
     "split",
     "sqrt",
     "square",
@@ -633,9 +744,19 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "stack_close",
     "stack_pop",
     "stack_push",
+    "stft",
     "stop_gradient",
     "strided_slice",
     "string",
+    "string_join",
+    "string_length",
+    "string_lower",
+    "string_split",
+    "string_strip",
+    "string_to_hash_bucket",
+    "string_to_number",
+    "string_upper",
+    "substr",
     "subtract",
     "svd",
     "switch",
@@ -659,6 +780,7 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "uint32",
     "uint64",
     "uint8",
+    "uniform_candidate_sampler",
     "unique",
     "unique_with_counts",
     "unravel_index",
@@ -673,7 +795,10 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "variables_initializer",
     "where",
     "while_loop",
+    "xdivy",
+    "xlog1py",
     "xlogy",
     "zeros",
     "zeros_like",
+    "zeta",
 ]
