@@ -112,6 +112,13 @@ from .ops.control.placeholders import (
 )
 from .ops.control.primitives import control_trigger, enter, loop_cond, merge, next_iteration, switch
 from .ops.control.primitives import exit as exit
+from .ops.image.boxes import crop_and_resize, non_max_suppression
+from .ops.image.color import hsv_to_rgb, rgb_to_grayscale, rgb_to_hsv
+from .ops.image.measures import image_gradients, psnr, sobel_edges, ssim, total_variation
+from .ops.image.morphology import dilation2d, erosion2d
+from .ops.image.patches import extract_image_patches, extract_volume_patches
+from .ops.image.resize import resize_area, resize_bicubic, resize_bilinear, resize_nearest_neighbor
+from .ops.image.transforms import flip_left_right, flip_up_down, per_image_standardization, rot90
 from .ops.math.arithmetic import (
     accumulate_n,
     add,
@@ -195,6 +202,20 @@ from .ops.math.reductions import (
 )
 from .ops.math.trigonometry import acos, acosh, asin, asinh, atan, atanh, cos, cosh, sin, sinh, tan, tanh
 from .ops.nn.activations import elu, gelu, leaky_relu, log_sigmoid, relu, relu6, selu, sigmoid, softplus, softsign
+from .ops.nn.activations_composed import crelu, hard_sigmoid, swish, zero_fraction
+from .ops.nn.batch_norm import (
+    batch_normalization,
+    fused_batch_norm,
+    normalize_moments,
+    sufficient_statistics,
+    weighted_moments,
+)
+from .ops.nn.ctc import ctc_loss
+from .ops.nn.ctc_decoding import ctc_beam_search_decoder, ctc_greedy_decoder
+from .ops.nn.dropout import dropout
+from .ops.nn.edit_distance import collapse_repeated, edit_distance
+from .ops.nn.likelihoods import log_poisson_loss, weighted_cross_entropy_with_logits
+from .ops.nn.local_response import lrn
 from .ops.nn.losses import (
     log_softmax,
     sigmoid_cross_entropy_with_logits,
@@ -203,6 +224,16 @@ from .ops.nn.losses import (
     sparse_softmax_cross_entropy_with_logits,
 )
 from .ops.nn.normalization import bias_add, l2_normalize, moments
+from .ops.nn.pooling import (
+    avg_pool,
+    avg_pool1d,
+    avg_pool3d,
+    max_pool,
+    max_pool1d,
+    max_pool3d,
+    max_pool_with_argmax,
+    pool,
+)
 from .ops.state.session_handles import get_session_handle
 from .ops.state.stacks import stack_close, stack_pop, stack_push
 from .ops.support.indexed_slices import IndexedSlices
@@ -297,6 +328,10 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "atan",
     "atan2",
     "atanh",
+    "avg_pool",
+    "avg_pool1d",
+    "avg_pool3d",
+    "batch_normalization",
     "bfloat16",
     "bias_add",
     "bitwise_and",
@@ -312,6 +347,7 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "clip_by_global_norm",
     "clip_by_norm",
     "clip_by_value",
+    "collapse_repeated",
     "colocate_with",
     "complex128",
     "complex64",
@@ -324,24 +360,37 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "convert_to_tensor",
     "cos",
     "cosh",
+    "crelu",
+    "crop_and_resize",
+    "ctc_beam_search_decoder",
+    "ctc_greedy_decoder",
+    "ctc_loss",
     "cumprod",
     "cumsum",
     "custom_gradient",
     "device",
+    "dilation2d",
     "div_no_nan",
     "divide",
+    "dropout",
     "dynamic_partition",
     "dynamic_stitch",
+    "edit_distance",
     "elu",
     "enter",
     "equal",
     "erf",
     "erfc",
+    "erosion2d",
     "exp",
     "expand_dims",
     "expm1",
+    "extract_image_patches",
+    "extract_volume_patches",
     "eye",
     "fill",
+    "flip_left_right",
+    "flip_up_down",
     "float16",
     "float32",
     "float64",
@@ -351,6 +400,7 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "foldl",
     "foldr",
     "function",
+    "fused_batch_norm",
     "gather",
     "gather_nd",
     "gelu",
@@ -365,10 +415,13 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "greater",
     "greater_equal",
     "group",
+    "hard_sigmoid",
     "hessians",
+    "hsv_to_rgb",
     "identity",
     "identity_n",
     "imag",
+    "image_gradients",
     "int16",
     "int32",
     "int64",
@@ -388,6 +441,7 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "liveness",
     "log",
     "log1p",
+    "log_poisson_loss",
     "log_sigmoid",
     "log_softmax",
     "logical_and",
@@ -395,8 +449,13 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "logical_or",
     "logical_xor",
     "loop_cond",
+    "lrn",
     "map_fn",
     "matmul",
+    "max_pool",
+    "max_pool1d",
+    "max_pool3d",
+    "max_pool_with_argmax",
     "maximum",
     "merge",
     "minimum",
@@ -408,17 +467,22 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "newaxis",
     "next_iteration",
     "no_op",
+    "non_max_suppression",
     "norm",
+    "normalize_moments",
     "not_equal",
     "one_hot",
     "ones",
     "ones_like",
     "pad",
     "parallel_stack",
+    "per_image_standardization",
     "placeholder",
     "placeholder_with_default",
+    "pool",
     "prevent_gradient",
     "print_",
+    "psnr",
     "py_function",
     "random_normal",
     "random_shuffle",
@@ -439,9 +503,16 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "relu6",
     "report_uninitialized_variables",
     "reshape",
+    "resize_area",
+    "resize_bicubic",
+    "resize_bilinear",
+    "resize_nearest_neighbor",
     "reverse",
+    "rgb_to_grayscale",
+    "rgb_to_hsv",
     "right_shift",
     "rint",
+    "rot90",
     "rsqrt",
     "scan",
     "scatter_nd",
@@ -455,6 +526,7 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "sinh",
     "size",
     "smart_cond",
+    "sobel_edges",
     "softmax",
     "softmax_cross_entropy_with_logits",
     "softplus",
@@ -465,6 +537,7 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "square",
     "squared_difference",
     "squeeze",
+    "ssim",
     "stack",
     "stack_close",
     "stack_pop",
@@ -473,11 +546,14 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "strided_slice",
     "string",
     "subtract",
+    "sufficient_statistics",
+    "swish",
     "switch",
     "switch_case",
     "tan",
     "tanh",
     "tile",
+    "total_variation",
     "trainable_variables",
     "transpose",
     "truncated_normal",
@@ -490,9 +566,12 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "unstack",
     "value_and_grad",
     "variables_initializer",
+    "weighted_cross_entropy_with_logits",
+    "weighted_moments",
     "where",
     "while_loop",
     "xlogy",
+    "zero_fraction",
     "zeros",
     "zeros_like",
 ]

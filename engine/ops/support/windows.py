@@ -1,0 +1,261 @@
+"""Windows that slide over the spatial dimensions of images: which elements each of them sees.
+
+Kernels go over the places in a window and not over the windows: what all windows have at one place is a strided view.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ...base.errors import GraphError, ShapeError
+from ...base.shapes import Shape
+from ...ir.definition import REQUIRED
+from .arguments import static_ints
+
+WINDOWS = {"window": REQUIRED, "strides": REQUIRED, "rates": REQUIRED, "padding": "VALID", "channels_first": False}
+_FORMATS = {1: ("NWC", "NCW"), 2: ("NHWC", "NCHW"), 3: ("NDHWC", "NCDHW")}
+
+
+@dataclass(frozen=True, slots=True)
+class Windows:
+    """The windows along one axis.
+
+    Attributes
+    ----------
+    size : int
+        Elements along the axis.
+    window, stride, rate : int
+        Elements in a window, from one window to the next, and from one element of a window to the next.
+    before : int
+        Elements of padding before the first.
+    count : int
+        How many windows there are.
+    """
+
+    size: int
+    window: int
+    stride: int
+    rate: int
+    before: int
+    count: int
+
+    def at(self, place: int) -> tuple[slice, slice]:
+        """Return which windows have an element at a place, where padding has none, and these elements."""
+        offset = self.before - place * self.rate
+        first = max(0, -(-offset // self.stride))
+        last = min(self.count, (self.size - 1 + offset) // self.stride + 1)
+        if last <= first:
+            return slice(0, 0), slice(0, 0)
+        start = first * self.stride - offset
+        return slice(first, last), slice(start, start + (last - first - 1) * self.stride + 1, self.stride)
+
+    def lengths(self) -> list[int]:
+        """Return how many elements each window has, padding not counted."""
+        found = [0] * self.count
+        for place in range(self.window):
+            for i in range(*self.at(place)[0].indices(self.count)):
+                found[i] += 1
+        return found
+
+
+def along(size: int, window: int, stride: int, rate: int, padding: Any) -> Windows:
+    """Return the windows along an axis; ShapeError if not even one fits."""
+    count, reach = _count(size, window, stride, rate, padding), (window - 1) * rate + 1
+    if padding == "VALID":
+        before = 0
+    elif padding == "SAME":
+        before = max((count - 1) * stride + reach - size, 0) // 2
+    else:
+        before = padding[0]
+    return Windows(size, window, stride, rate, before, count)
+
+
+def _count(size: int, window: int, stride: int, rate: int, padding: Any) -> int:
+    if padding == "SAME":
+        return -(-size // stride)
+    around = 0 if padding == "VALID" else sum(padding)
+    rest = size + around - (window - 1) * rate - 1 + stride
+    if rest < 0:
+        raise ShapeError(
+            "a window is larger than the image",
+            wanted=f"at most {size + around} elements",
+            got=(window - 1) * rate + 1,
+            hint="pad with padding='SAME', or take smaller windows",
+        )
+    return rest // stride
+
+
+def _paddings(attrs: Mapping[str, Any]) -> Sequence[Any]:
+    padding = attrs["padding"]
+    return [padding] * len(attrs["window"]) if isinstance(padding, str) else padding
+
+
+def spatial_axes(attrs: Mapping[str, Any]) -> range:
+    """Return the axes that windows slide along."""
+    first = 2 if attrs["channels_first"] else 1
+    return range(first, first + len(attrs["window"]))
+
+
+def windows_of(sizes: Sequence[int], attrs: Mapping[str, Any]) -> list[Windows]:
+    """Return the windows along each spatial axis of an image of a shape."""
+    spatial = [sizes[i] for i in spatial_axes(attrs)]
+    each = zip(spatial, attrs["window"], attrs["strides"], attrs["rates"], _paddings(attrs), strict=True)
+    return [along(*one) for one in each]
+
+
+def check_not_empty(windows: Sequence[Windows]) -> None:
+    """Raise ShapeError if a window has nothing but padding."""
+    for each in windows:
+        if not all(each.lengths()):
+            raise ShapeError(
+                "a window lies in the padding as a whole",
+                wanted="at least one element of the image in each",
+                got=f"{each.window} elements, {each.rate} apart, in an image of size {each.size}",
+                hint="take padding='VALID', or less padding",
+            )
+
+
+def places(windows: Sequence[Windows], attrs: Mapping[str, Any]) -> Iterator[tuple[int, tuple[Any, ...], Any]]:
+    """Yield for each place in a window its number, an index of the windows that have it, and one of these elements."""
+    lead = (slice(None),) * spatial_axes(attrs)[0]
+    for number, place in enumerate(itertools.product(*(range(each.window) for each in windows))):
+        pairs = [each.at(k) for each, k in zip(windows, place, strict=True)]
+        yield number, (*lead, *(outer for outer, _ in pairs)), (*lead, *(inner for _, inner in pairs))
+
+
+def counts_in(sizes: Sequence[int], windows: Sequence[Windows], attrs: Mapping[str, Any]) -> tuple[int, ...]:
+    """Return a shape whose spatial dimensions are the numbers of windows."""
+    result = list(sizes)
+    for axis, each in zip(spatial_axes(attrs), windows, strict=True):
+        result[axis] = each.count
+    return tuple(result)
+
+
+def check_fits(
+    found: Sequence[int], sizes: Sequence[int], windows: Sequence[Windows], attrs: Mapping[str, Any]
+) -> None:
+    """Raise ShapeError unless there is one element for each window of an image of a shape."""
+    wanted = counts_in(sizes, windows, attrs)
+    if tuple(found) != wanted:
+        raise ShapeError(
+            "these are not the windows of the image", wanted=wanted, got=tuple(found), hint="give the image's shape"
+        )
+
+
+def windows_shape(shape: Shape, attrs: Mapping[str, Any]) -> Shape:
+    """Return the static shape of one result for each window of an image of a shape."""
+    _check(attrs)
+    image = list(shape.with_rank(len(attrs["window"]) + 2))
+    each = zip(spatial_axes(attrs), attrs["window"], attrs["strides"], attrs["rates"], _paddings(attrs), strict=True)
+    for axis, *how in each:
+        image[axis] = None if image[axis] is None else _count(image[axis], *how)  # type: ignore[arg-type]
+    return Shape(image)
+
+
+def _check(attrs: Mapping[str, Any]) -> None:
+    """Raise GraphError for windows that there are not: a text may say anything."""
+    numbers = [attrs[key] for key in ("window", "strides", "rates")]
+    if any(not isinstance(n, int) or n < 1 for each in numbers for n in each) or len({len(n) for n in numbers}) != 1:
+        raise GraphError(
+            "windows, strides and rates are positive numbers, one for each spatial dimension",
+            wanted="1 or more",
+            got=", ".join(map(str, numbers)),
+            hint="give one number for all dimensions",
+        )
+    if attrs["padding"] not in ("SAME", "VALID"):
+        _check_padding(attrs["padding"], len(attrs["window"]))
+
+
+def _check_padding(padding: Any, rank: int) -> None:
+    pairs = not isinstance(padding, str) and len(padding) == rank and all(len(p) == 2 for p in padding)
+    if not pairs or any(not isinstance(n, int) or n < 0 for pair in padding for n in pair):
+        raise GraphError(
+            "no such padding",
+            wanted="'SAME', 'VALID', or a pair of sizes for each spatial dimension",
+            got=repr(padding),
+            hint="'SAME' keeps the size where strides are 1",
+        )
+
+
+def patch_size(attrs: Mapping[str, Any]) -> int:
+    """Return how many elements a window has."""
+    return math.prod(attrs["window"])
+
+
+def spatial(value: Any, rank: int, what: str, channels_first: bool = False) -> tuple[int, ...]:
+    """Read an argument that has a number for each spatial dimension.
+
+    Parameters
+    ----------
+    value : int or sequence of int
+        One for all, one for each, or one for each dimension of the image, of which those of the batch and of channels
+        are 1.
+    rank : int
+        How many spatial dimensions there are.
+    what : str
+        The argument's name.
+    channels_first : bool
+        Whether channels are before the spatial dimensions.
+
+    Returns
+    -------
+    tuple of int
+        One for each spatial dimension.
+    """
+    numbers = static_ints(value, what)
+    if len(numbers) == 1:
+        numbers *= rank
+    if len(numbers) == rank + 2:
+        first = 2 if channels_first else 1
+        others = numbers[:first] + numbers[first + rank :]
+        numbers = numbers[first : first + rank] if others == (1, 1) else ()
+    if len(numbers) != rank or min(numbers) < 1:
+        raise GraphError(
+            f"'{what}' has to have a positive number for each spatial dimension",
+            wanted=f"{rank} numbers; or {rank + 2}, of which those of batch and channels are 1",
+            got=value,
+            hint="transpose the image to go along other dimensions",
+        )
+    return numbers
+
+
+def is_channels_first(data_format: str | None, rank: int) -> bool:
+    """Read the argument that says where channels are, of images with so many spatial dimensions."""
+    last, first = _FORMATS[rank]
+    if data_format not in (None, last, first):
+        raise GraphError(
+            "no such data format",
+            wanted=f"'{last}' or '{first}'",
+            got=repr(data_format),
+            hint="transpose the value to one of these",
+        )
+    return data_format == first
+
+
+def padding_of(value: Any, rank: int, channels_first: bool = False) -> Any:
+    """Read an argument that says how images are padded: 'SAME', 'VALID', or pairs of sizes."""
+    if isinstance(value, str):
+        return value.upper()
+    pairs = tuple(static_ints(pair, "padding") for pair in value)
+    if len(pairs) == rank + 2:
+        first = 2 if channels_first else 1
+        others = {*pairs[:first], *pairs[first + rank :]}
+        pairs = pairs[first : first + rank] if others == {(0, 0)} else pairs
+    return pairs
+
+
+def window_attrs(
+    window: Any, strides: Any, rates: Any, padding: Any, rank: int, channels_first: bool = False
+) -> dict[str, Any]:
+    """Return the attributes of an operation by windows from the arguments of its public function."""
+    return {
+        "window": spatial(window, rank, "ksize", channels_first),
+        "strides": spatial(strides, rank, "strides", channels_first),
+        "rates": spatial(rates, rank, "rates", channels_first),
+        "padding": padding_of(padding, rank, channels_first),
+        "channels_first": channels_first,
+    }
