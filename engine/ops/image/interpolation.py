@@ -111,6 +111,8 @@ def _cubic(axis: _Axis) -> Taps:
 def _area(axis: _Axis) -> Taps:
     """Each place is the mean of the pixels under it, by how much of them is."""
     scale = axis.scale
+    if not scale:  # with corners aligned to the only pixel, which TensorFlow makes NaN
+        return _nearest(axis)
     start, stop = axis.places(0) * scale, (axis.places(0) + np.float32(1)) * scale
     first = np.floor(start)
     count = int((np.ceil(stop) - first).max(initial=0))

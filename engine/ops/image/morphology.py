@@ -161,9 +161,9 @@ def _windows(filter: Tensor, strides: Any, rates: Any, padding: Any) -> dict[str
 def erosion2d(
     value: Any, kernel: Any, strides: Any = 1, rates: Any = 1, padding: Any = "VALID", name: str | None = None
 ) -> Tensor:
-    """Smallest difference of the pixels of each window and a kernel, for each channel.
+    """Smallest difference of the pixels of each window and a kernel that is turned around, for each channel.
 
-    It is the dilation of the negative by the kernel turned around, and that negative.
+    It is the negative of the dilation, by the kernel turned around, of the negative.
 
     Parameters
     ----------

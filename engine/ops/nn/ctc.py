@@ -50,7 +50,7 @@ def _paths(xp: Any, logits: Any, directions: Any, *rest: Any, blank: int) -> Pat
 
 def _loss(xp: Any, logits: Any, *rest: Any, blank: int) -> Any:
     paths = _paths(xp, logits, [], *rest, blank=blank)
-    return -paths.total(paths.forward()[-1])[0, :, 0]
+    return -paths.total(paths.forward()[-1])[0, :, 0].astype(logits.dtype)
 
 
 def _loss_shape(op: Operation) -> Shape:
@@ -84,7 +84,11 @@ def _loss_gradient(op: Operation, g: Tensor) -> list[Any]:
 
 
 def _grad(xp: Any, logits: Any, labels: Any, label_length: Any, logit_length: Any, *directions: Any, blank: int) -> Any:
-    return _paths(xp, logits, directions, labels, label_length, logit_length, blank=blank).gradient()[-1]
+    return (
+        _paths(xp, logits, directions, labels, label_length, logit_length, blank=blank)
+        .gradient()[-1]
+        .astype(logits.dtype)
+    )
 
 
 def _grad_gradient(op: Operation, g: Tensor) -> list[Any]:

@@ -64,6 +64,11 @@ def _after(xp: Any, x: Any, count: int, never: Any) -> Any:
     return xp.concatenate([x[..., count:], never[..., :count]], -1)
 
 
+def _widened(xp: Any, logits: Any, directions: list[Any]) -> tuple[Any, list[Any]]:
+    """Return the inputs in float64: a path of a thousand steps has a logarithm of thousands, of which 1e-4 matters."""
+    return logits.astype(xp.float64), [direction.astype(xp.float64) for direction in directions]
+
+
 class Paths:
     """Log probabilities of all paths of a batch through the states of its labels.
 
@@ -87,7 +92,7 @@ class Paths:
         self.may_skip: Any = xp.asarray(states.may_skip)
         self.is_last: Any = xp.asarray(states.is_last)
         self.is_step: Any = xp.asarray(np.arange(time)[:, None] < lengths)
-        x = jet(xp, logits, directions)
+        x = jet(xp, *_widened(xp, logits, directions))
         self.log_softmax: Any = x - log_sum_exp(xp, x, -1)
         read = self.log_softmax.reshape(len(x), time, batch * classes)[:, :, self.classes]
         self.read: Any = hidden(xp, read, self.is_state, _NEVER)
