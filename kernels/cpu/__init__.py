@@ -9,6 +9,7 @@ from . import (  # noqa: F401
     gather_slice,
     linear,
     loops,
+    pooling,
     product_sum,
     reducing,
     reshape,

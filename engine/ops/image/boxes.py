@@ -53,7 +53,7 @@ def _between(image: Tensor, starts: Tensor, rows: Tensor, columns: Tensor) -> Te
     for row in (top, ceil(rows)):
         start = _fetch(image, starts, row, left)
         lines.append(start + (_fetch(image, starts, row, ceil(columns)) - start) * right)
-    return lines[0] + (lines[1] - lines[0]) * down  # type: ignore[no-any-return]
+    return lines[0] + (lines[1] - lines[0]) * down
 
 
 @public
@@ -149,7 +149,8 @@ def _suppress(xp: Any, boxes: Array, scores: Array, most: Array, iou: Array, lea
         raise ValueError(f"non_max_suppression: boxes {boxes.shape} and scores {scores.shape} are not [n, 4] and [n]")
     corners = np.concatenate([np.minimum(boxes[:, :2], boxes[:, 2:]), np.maximum(boxes[:, :2], boxes[:, 2:])], 1)
     left = np.argsort(-scores, kind="stable")
-    left, kept = left[scores[left] > least], []
+    left = left[scores[left] > least]
+    kept: list[Any] = []
     while left.size and len(kept) < most:
         kept.append(left[0])
         left = left[1:][_overlap(corners[left[0]], corners[left[1:]]) <= iou]

@@ -69,7 +69,8 @@ class _Axis:
     def positions(self) -> Array:
         """Return where the places are, in pixels."""
         shift = np.float32(0.5 if self.half_pixel_centers else 0)
-        return self.places(0.5) * self.scale - shift
+        found: Array = self.places(0.5) * self.scale - shift
+        return found
 
     def bound(self, indices: Array) -> Array:
         """Return the nearest pixels that there are."""

@@ -69,12 +69,7 @@ def _weighted(xp: Any, x: Any, axis: int, parts: Taps) -> Any:
 def _sizes(x: Any, size: Any) -> list[tuple[int, int]]:
     after = as_sizes(size)
     if len(after) != 2 or min(after) < 1 or min(x.shape[1:3]) < 1:
-        raise ShapeError(
-            "images are resized from and to at least one row and column",
-            wanted="positive sizes",
-            got=f"{x.shape[1:3]} to {after}",
-            hint="look at shape(images)[1:3]",
-        )
+        raise ValueError(f"images are resized from and to at least one row and column, not {x.shape[1:3]} to {after}")
     return list(zip(x.shape[1:3], after, strict=True))
 
 
@@ -104,7 +99,8 @@ def _linear_by_hand(x: Array, size: Array) -> Array:
     """Resize one image of two rows and two columns, corners aligned."""
     down, right = np.linspace(0, 1, size[0])[:, None], np.linspace(0, 1, size[1])
     (a, b), (c, d) = x[0, :, :, 0]
-    return ((1 - down) * ((1 - right) * a + right * b) + down * ((1 - right) * c + right * d))[None, ..., None]
+    image: Array = (1 - down) * ((1 - right) * a + right * b) + down * ((1 - right) * c + right * d)
+    return image[None, ..., None]
 
 
 define(

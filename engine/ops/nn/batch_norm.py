@@ -257,8 +257,8 @@ def fused_batch_norm(
         )
     wide = cast(x, scale.dtype)
     if not is_training:
-        known = [stop_gradient(convert_to_tensor(each, scale.dtype)) for each in (mean, variance)]
-        return _normalized(x, wide, *known, scale, offset, epsilon, is_first, name), known[0], known[1]
+        center, whole = (stop_gradient(convert_to_tensor(each, scale.dtype)) for each in (mean, variance))
+        return _normalized(x, wide, center, whole, scale, offset, epsilon, is_first, name), center, whole
     along = _all_but_channels(x, is_first)
     center = reduce_mean(wide, along)
     spread = reduce_mean(squared_difference(wide, along_channels(center, x, is_first)), along)

@@ -68,7 +68,7 @@ def _distances(xp: Any, *parts: Array, normalize: bool) -> Array:
 
 def _distance_shape(op: Operation) -> Shape:
     shapes = [static_shape(op.inputs[i]) for i in (2, 5)]
-    ranks = {shape.rank for shape in shapes} - {None}
+    ranks = {shape.rank for shape in shapes if shape.rank is not None}
     if len(ranks) > 1:
         raise ShapeError(
             "the sequences are in shapes of different ranks",

@@ -54,6 +54,12 @@ def lrn(
     if radius < 0:
         raise GraphError("a radius can not be negative", wanted="0 or more", got=radius, hint="0 is the channel alone")
     rows = apply("Reshape", apply("Square", x), apply("Stack", [-1, size_along(x, -1), 1]))
-    attrs = {"window": (2 * radius + 1,), "strides": (1,), "rates": (1,), "padding": "SAME", "mean": False}
+    attrs: dict[str, Any] = {
+        "window": (2 * radius + 1,),
+        "strides": (1,),
+        "rates": (1,),
+        "padding": "SAME",
+        "mean": False,
+    }
     sums = shaped(apply("Reshape", apply("AvgPool", rows, **attrs), shape_of(x)), x)
     return apply("Mul", x, apply("Pow", sums * alpha + bias, -beta), name=name)  # type: ignore[no-any-return]

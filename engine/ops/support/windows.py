@@ -63,8 +63,10 @@ class Windows:
 
 
 def along(size: int, window: int, stride: int, rate: int, padding: Any) -> Windows:
-    """Return the windows along an axis; ShapeError if not even one fits."""
+    """Return the windows along an axis of an image; ValueError if that is too small."""
     count, reach = _count(size, window, stride, rate, padding), (window - 1) * rate + 1
+    if count < 0:
+        raise ValueError(f"a window of {reach} elements is larger than the image, of {size} with padding {padding}")
     if padding == "VALID":
         before = 0
     elif padding == "SAME":
@@ -75,18 +77,11 @@ def along(size: int, window: int, stride: int, rate: int, padding: Any) -> Windo
 
 
 def _count(size: int, window: int, stride: int, rate: int, padding: Any) -> int:
+    """Return how many windows there are; a negative number if the image is too small."""
     if padding == "SAME":
         return -(-size // stride)
     around = 0 if padding == "VALID" else sum(padding)
-    rest = size + around - (window - 1) * rate - 1 + stride
-    if rest < 0:
-        raise ShapeError(
-            "a window is larger than the image",
-            wanted=f"at most {size + around} elements",
-            got=(window - 1) * rate + 1,
-            hint="pad with padding='SAME', or take smaller windows",
-        )
-    return rest // stride
+    return (size + around - (window - 1) * rate - 1 + stride) // stride
 
 
 def _paddings(attrs: Mapping[str, Any]) -> Sequence[Any]:
@@ -108,15 +103,11 @@ def windows_of(sizes: Sequence[int], attrs: Mapping[str, Any]) -> list[Windows]:
 
 
 def check_not_empty(windows: Sequence[Windows]) -> None:
-    """Raise ShapeError if a window has nothing but padding."""
+    """Raise ValueError if a window has nothing but padding."""
     for each in windows:
         if not all(each.lengths()):
-            raise ShapeError(
-                "a window lies in the padding as a whole",
-                wanted="at least one element of the image in each",
-                got=f"{each.window} elements, {each.rate} apart, in an image of size {each.size}",
-                hint="take padding='VALID', or less padding",
-            )
+            what = f"a window of {each.window} elements, {each.rate} apart"
+            raise ValueError(f"{what}, lies in the padding of an image of size {each.size} as a whole")
 
 
 def places(windows: Sequence[Windows], attrs: Mapping[str, Any]) -> Iterator[tuple[int, tuple[Any, ...], Any]]:
@@ -138,12 +129,10 @@ def counts_in(sizes: Sequence[int], windows: Sequence[Windows], attrs: Mapping[s
 def check_fits(
     found: Sequence[int], sizes: Sequence[int], windows: Sequence[Windows], attrs: Mapping[str, Any]
 ) -> None:
-    """Raise ShapeError unless there is one element for each window of an image of a shape."""
+    """Raise ValueError unless there is one element for each window of an image of a shape."""
     wanted = counts_in(sizes, windows, attrs)
     if tuple(found) != wanted:
-        raise ShapeError(
-            "these are not the windows of the image", wanted=wanted, got=tuple(found), hint="give the image's shape"
-        )
+        raise ValueError(f"an image of shape {tuple(sizes)} has windows of shape {wanted}, not {tuple(found)}")
 
 
 def windows_shape(shape: Shape, attrs: Mapping[str, Any]) -> Shape:
@@ -152,8 +141,20 @@ def windows_shape(shape: Shape, attrs: Mapping[str, Any]) -> Shape:
     image = list(shape.with_rank(len(attrs["window"]) + 2))
     each = zip(spatial_axes(attrs), attrs["window"], attrs["strides"], attrs["rates"], _paddings(attrs), strict=True)
     for axis, *how in each:
-        image[axis] = None if image[axis] is None else _count(image[axis], *how)  # type: ignore[arg-type]
+        image[axis] = None if image[axis] is None else _static_count(image[axis], *how)  # type: ignore[arg-type]
     return Shape(image)
+
+
+def _static_count(size: int, window: int, stride: int, rate: int, padding: Any) -> int:
+    count = _count(size, window, stride, rate, padding)
+    if count < 0:
+        raise ShapeError(
+            "a window is larger than the image",
+            wanted=f"at most {size} elements, and padding",
+            got=(window - 1) * rate + 1,
+            hint="pad with padding='SAME', or take smaller windows",
+        )
+    return count
 
 
 def _check(attrs: Mapping[str, Any]) -> None:
