@@ -94,18 +94,22 @@ cdef inline void _places_of_row(const Pool* pool, cnp.npy_intp line, real* best)
     cdef int32_t* y = <int32_t*>pool.target + line * right.count * channels
     cdef const real* x
     cdef int32_t number
-    cdef bint is_first, is_better
+    cdef bint is_first
     for j in range(right.count):
         is_first, left = True, j * right.stride - right.before
         for k in range(_first(down, i), _last(down, i)):
             for n in range(_first(right, j), _last(right, j)):
                 x = <const real*>pool.source + _pixel(pool, image, top + k, left + n)
                 number = <int32_t>(k * right.window + n)
-                for c in range(channels):
-                    is_better = is_first | (x[c] > best[c])
-                    best[c] = x[c] if is_better else best[c]
-                    y[c] = number if is_better else y[c]
-                is_first = False
+                if is_first:
+                    memcpy(best, x, channels * sizeof(real))
+                    for c in range(channels):
+                        y[c] = number
+                    is_first = False
+                else:
+                    for c in range(channels):
+                        y[c] = number if x[c] > best[c] else y[c]
+                        best[c] = x[c] if x[c] > best[c] else best[c]
         y += channels
 
 
