@@ -31,7 +31,7 @@ from ..support.windows import (
 _X = f64([3, 1, 4, 1, 5, 9, 2, 6, 5]).reshape(1, 3, 3, 1)
 _FILTER = f64([0, 1, 5, -3]).reshape(2, 2, 1)
 _TALL, _UNEVEN = f64([[[[1, 5], [2, 4], [7, 1]]]]), f64([[[0, 1], [1, -9]]])
-_TWO = {"window": (2, 2), "strides": (1, 1), "rates": (1, 1)}
+_TWO = {"window": (2, 2), "strides": (1, 1), "rates": (1, 1), "padding": "VALID"}
 _WIDE = {"window": (1, 2), "strides": (1, 2), "rates": (1, 2), "padding": "SAME"}
 
 

@@ -29,9 +29,9 @@ from ..support.windows import (
 )
 
 _X = np.arange(9.0).reshape(1, 3, 3, 1)
-_TWO = {"window": (2, 2), "strides": (1, 1), "rates": (1, 1)}
+_TWO = {"window": (2, 2), "strides": (1, 1), "rates": (1, 1), "padding": "VALID"}
 _SAME = {"window": (3,), "strides": (2,), "rates": (1,), "padding": "SAME"}
-_DILATED = {"window": (2, 1), "strides": (1, 1), "rates": (2, 1)}
+_DILATED = {"window": (2, 1), "strides": (1, 1), "rates": (2, 1), "padding": "VALID"}
 
 
 def _patches_shape(op: Operation) -> Shape:
@@ -73,7 +73,9 @@ define(
         Sample([_X], f64([[0, 1, 3, 4], [1, 2, 4, 5], [3, 4, 6, 7], [4, 5, 7, 8]]).reshape(1, 2, 2, 4), _TWO),
         Sample([f64([[[1, 10], [2, 20], [3, 30]]])], f64([[[0, 0, 1, 10, 2, 20], [2, 20, 3, 30, 0, 0]]]), _SAME),
         Sample([_X], f64([[0, 6], [1, 7], [2, 8]]).reshape(1, 1, 3, 2), _DILATED),
-        Sample([i32([[[4], [5]]])], i32([[[4], [5]]]), {"window": (1,), "strides": (1,), "rates": (1,)}),
+        Sample(
+            [i32([[[4], [5]]])], i32([[[4], [5]]]), {"window": (1,), "strides": (1,), "rates": (1,), "padding": "VALID"}
+        ),
         Sample([np.zeros((0, 3, 3, 2))], np.zeros((0, 2, 2, 8)), _TWO),
     ],
 )

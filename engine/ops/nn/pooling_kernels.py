@@ -32,7 +32,7 @@ from ..support.windows import (
 from .window_maxima import lowest
 
 _X = f64([3, 1, 4, 1, 5, 9, 2, 6, 5.5]).reshape(1, 3, 3, 1)
-_TWO = {"window": (2, 2), "strides": (1, 1), "rates": (1, 1)}
+_TWO = {"window": (2, 2), "strides": (1, 1), "rates": (1, 1), "padding": "VALID"}
 _ROWS = f64([[[1, 5, 2, 4], [8, 0, 3, -1]]])
 _THREE = {"window": (3,), "strides": (2,), "rates": (1,), "padding": "SAME", "channels_first": True}
 _MEANS = {**WINDOWS, "mean": True}

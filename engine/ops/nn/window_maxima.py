@@ -34,7 +34,7 @@ from ..support.windows import (
 )
 
 _X = f64([3, 1, 4, 1, 5, 9, 2, 6, 5]).reshape(1, 3, 3, 1)
-_TWO = {"window": (2, 2), "strides": (1, 1), "rates": (1, 1)}
+_TWO = {"window": (2, 2), "strides": (1, 1), "rates": (1, 1), "padding": "VALID"}
 _SAME = {"window": (3,), "strides": (2,), "rates": (1,), "padding": "SAME", "channels_first": True}
 _PLACE = NotDifferentiable("its result is an index")
 

@@ -16,7 +16,7 @@ from ...base.shapes import Shape
 from ...ir.definition import REQUIRED
 from .arguments import static_ints
 
-WINDOWS = {"window": REQUIRED, "strides": REQUIRED, "rates": REQUIRED, "padding": "VALID", "channels_first": False}
+WINDOWS = {"window": REQUIRED, "strides": REQUIRED, "rates": REQUIRED, "padding": REQUIRED, "channels_first": False}
 _FORMATS = {1: ("NWC", "NCW"), 2: ("NHWC", "NCHW"), 3: ("NDHWC", "NCDHW")}
 
 
