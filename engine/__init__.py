@@ -167,6 +167,13 @@ from .ops.control.placeholders import (
 )
 from .ops.control.primitives import control_trigger, enter, loop_cond, merge, next_iteration, switch
 from .ops.control.primitives import exit as exit
+from .ops.image.boxes import crop_and_resize, non_max_suppression
+from .ops.image.color import hsv_to_rgb, rgb_to_grayscale, rgb_to_hsv
+from .ops.image.measures import image_gradients, psnr, sobel_edges, ssim, total_variation
+from .ops.image.morphology import dilation2d, erosion2d
+from .ops.image.patches import extract_image_patches, extract_volume_patches
+from .ops.image.resize import resize_area, resize_bicubic, resize_bilinear, resize_nearest_neighbor
+from .ops.image.transforms import flip_left_right, flip_up_down, per_image_standardization, rot90
 from .ops.linalg.cholesky import cholesky, cholesky_solve, logdet
 from .ops.linalg.determinants import matrix_determinant, slogdet
 from .ops.linalg.diagonals import matrix_diag, matrix_diag_part, matrix_set_diag
@@ -292,6 +299,14 @@ from .ops.math.special import dawsn, erfcinv, erfinv, expint, fresnel_cos, fresn
 from .ops.math.spectra import fft, fft2d, fft3d, ifft, ifft2d, ifft3d, irfft, irfft2d, irfft3d, rfft, rfft2d, rfft3d
 from .ops.math.trigonometry import acos, acosh, asin, asinh, atan, atanh, cos, cosh, sin, sinh, tan, tanh
 from .ops.nn.activations import elu, gelu, leaky_relu, log_sigmoid, relu, relu6, selu, sigmoid, softplus, softsign
+from .ops.nn.activations_composed import crelu, hard_sigmoid, swish, zero_fraction
+from .ops.nn.batch_norm import (
+    batch_normalization,
+    fused_batch_norm,
+    normalize_moments,
+    sufficient_statistics,
+    weighted_moments,
+)
 from .ops.nn.convolution import atrous_conv2d, conv1d, conv2d, conv3d, convolution, depthwise_conv2d, separable_conv2d
 from .ops.nn.convolution_transpose import (
     conv1d_transpose,
@@ -300,6 +315,12 @@ from .ops.nn.convolution_transpose import (
     conv2d_transpose,
     conv3d_transpose,
 )
+from .ops.nn.ctc import ctc_loss
+from .ops.nn.ctc_decoding import ctc_beam_search_decoder, ctc_greedy_decoder
+from .ops.nn.dropout import dropout
+from .ops.nn.edit_distance import collapse_repeated, edit_distance
+from .ops.nn.likelihoods import log_poisson_loss, weighted_cross_entropy_with_logits
+from .ops.nn.local_response import lrn
 from .ops.nn.losses import (
     log_softmax,
     sigmoid_cross_entropy_with_logits,
@@ -308,6 +329,16 @@ from .ops.nn.losses import (
     sparse_softmax_cross_entropy_with_logits,
 )
 from .ops.nn.normalization import bias_add, l2_normalize, moments
+from .ops.nn.pooling import (
+    avg_pool,
+    avg_pool1d,
+    avg_pool3d,
+    max_pool,
+    max_pool1d,
+    max_pool3d,
+    max_pool_with_argmax,
+    pool,
+)
 from .ops.random.candidates import (
     Candidates,
     compute_accidental_hits,
@@ -420,6 +451,10 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "atan2",
     "atanh",
     "atrous_conv2d",
+    "avg_pool",
+    "avg_pool1d",
+    "avg_pool3d",
+    "batch_normalization",
     "batch_to_space",
     "batch_to_space_nd",
     "bessel_i0",
@@ -456,6 +491,7 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "clip_by_global_norm",
     "clip_by_norm",
     "clip_by_value",
+    "collapse_repeated",
     "colocate_with",
     "complex128",
     "complex64",
@@ -480,7 +516,12 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "cos",
     "cosh",
     "count_nonzero",
+    "crelu",
+    "crop_and_resize",
     "cross",
+    "ctc_beam_search_decoder",
+    "ctc_greedy_decoder",
+    "ctc_loss",
     "cumprod",
     "cumsum",
     "cumulative_logsumexp",
@@ -495,10 +536,13 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "diag",
     "diag_part",
     "digamma",
+    "dilation2d",
     "div_no_nan",
     "divide",
+    "dropout",
     "dynamic_partition",
     "dynamic_stitch",
+    "edit_distance",
     "einsum",
     "elu",
     "encode_base64",
@@ -509,11 +553,14 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "erfc",
     "erfcinv",
     "erfinv",
+    "erosion2d",
     "exp",
     "expand_dims",
     "expint",
     "expm",
     "expm1",
+    "extract_image_patches",
+    "extract_volume_patches",
     "eye",
     "fake_quant_with_min_max_args",
     "fake_quant_with_min_max_vars",
@@ -524,6 +571,8 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "fftshift",
     "fill",
     "fixed_unigram_candidate_sampler",
+    "flip_left_right",
+    "flip_up_down",
     "float16",
     "float32",
     "float64",
@@ -536,6 +585,7 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "fresnel_cos",
     "fresnel_sin",
     "function",
+    "fused_batch_norm",
     "gather",
     "gather_nd",
     "gelu",
@@ -552,9 +602,11 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "group",
     "hamming_window",
     "hann_window",
+    "hard_sigmoid",
     "hessians",
     "histogram_fixed_width",
     "histogram_fixed_width_bins",
+    "hsv_to_rgb",
     "idct",
     "identity",
     "identity_n",
@@ -565,6 +617,7 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "igamma",
     "igammac",
     "imag",
+    "image_gradients",
     "in_top_k",
     "int16",
     "int32",
@@ -594,6 +647,7 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "liveness",
     "log",
     "log1p",
+    "log_poisson_loss",
     "log_sigmoid",
     "log_softmax",
     "log_uniform_candidate_sampler",
@@ -603,6 +657,7 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "logical_or",
     "logical_xor",
     "loop_cond",
+    "lrn",
     "map_fn",
     "matmul",
     "matrix_band_part",
@@ -615,6 +670,10 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "matrix_solve_ls",
     "matrix_transpose",
     "matrix_triangular_solve",
+    "max_pool",
+    "max_pool1d",
+    "max_pool3d",
+    "max_pool_with_argmax",
     "maximum",
     "merge",
     "meshgrid",
@@ -628,7 +687,9 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "newaxis",
     "next_iteration",
     "no_op",
+    "non_max_suppression",
     "norm",
+    "normalize_moments",
     "not_equal",
     "nth_element",
     "one_hot",
@@ -637,12 +698,15 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "overlap_and_add",
     "pad",
     "parallel_stack",
+    "per_image_standardization",
     "pinv",
     "placeholder",
     "placeholder_with_default",
     "polygamma",
+    "pool",
     "prevent_gradient",
     "print_",
+    "psnr",
     "py_function",
     "qr",
     "quantize",
@@ -677,14 +741,21 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "report_uninitialized_variables",
     "required_space_to_batch_paddings",
     "reshape",
+    "resize_area",
+    "resize_bicubic",
+    "resize_bilinear",
+    "resize_nearest_neighbor",
     "reverse",
     "reverse_sequence",
     "rfft",
     "rfft2d",
     "rfft3d",
+    "rgb_to_grayscale",
+    "rgb_to_hsv",
     "right_shift",
     "rint",
     "roll",
+    "rot90",
     "rsqrt",
     "saturate_cast",
     "scan",
@@ -722,6 +793,7 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "size",
     "slogdet",
     "smart_cond",
+    "sobel_edges",
     "softmax",
     "softmax_cross_entropy_with_logits",
     "softplus",
@@ -740,6 +812,7 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "square",
     "squared_difference",
     "squeeze",
+    "ssim",
     "stack",
     "stack_close",
     "stack_pop",
@@ -758,7 +831,9 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "string_upper",
     "substr",
     "subtract",
+    "sufficient_statistics",
     "svd",
+    "swish",
     "switch",
     "switch_case",
     "tan",
@@ -771,6 +846,7 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "tensordot",
     "tile",
     "top_k",
+    "total_variation",
     "trace",
     "trainable_variables",
     "transpose",
@@ -793,11 +869,14 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "unstack",
     "value_and_grad",
     "variables_initializer",
+    "weighted_cross_entropy_with_logits",
+    "weighted_moments",
     "where",
     "while_loop",
     "xdivy",
     "xlog1py",
     "xlogy",
+    "zero_fraction",
     "zeros",
     "zeros_like",
     "zeta",

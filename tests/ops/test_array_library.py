@@ -141,8 +141,11 @@ PROGRAMS = {"Native"}  # which a pass makes, and tests/cuda runs
 HOST = {
     "Assert",
     "BroadcastArgs",
+    "CTCBeamSearch",
+    "EditDistance",
     "Instance",
     "NoOp",
+    "NonMaxSuppression",
     "PartialEnd",
     "PartialFeed",
     "PartialFetch",
