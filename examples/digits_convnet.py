@@ -63,7 +63,11 @@ class Network(nn.Module):
 
     def forward(self, images, training=False):
         x = tg.max_pool(self.second(self.first(images)), 2, 2, "VALID")
-        x = self.hidden(tg.reshape(x, [-1, int(np.prod(x.shape.as_tuple()[1:] if x.shape.is_fully_known else x.shape[1:].as_tuple()))]))
+        x = self.hidden(
+            tg.reshape(
+                x, [-1, int(np.prod(x.shape.as_tuple()[1:] if x.shape.is_fully_known else x.shape[1:].as_tuple()))]
+            )
+        )
         return self.logits(self.dropout(x, training=training))
 
 
@@ -81,7 +85,10 @@ async def train(digits, size, say=print):
     random = np.random.default_rng(1)
     async with tg.Session(graph) as session:
         await session.run(initialize)
-        step, measure = session.make_step([loss, update], [images, labels]), session.make_step(accuracy, [images, labels])
+        step, measure = (
+            session.make_step([loss, update], [images, labels]),
+            session.make_step(accuracy, [images, labels]),
+        )
         for epoch in range(size.epochs):
             order = random.permutation(len(digits.labels))
             losses = []

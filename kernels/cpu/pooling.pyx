@@ -15,11 +15,18 @@ from tagflow.kernels.core.cost cimport decline, do_or_leave
 from tagflow.kernels.core.table cimport Compute, Native, Node, Table, Work, input_type, output_type
 from tagflow.kernels.core.values cimport Counters, Value
 from tagflow.kernels.cpu.arrays cimport Operand, new_result, open_plain, read_sizes
+from tagflow.kernels.cpu.linear cimport vector_bits
 from tagflow.kernels.cpu.registry cimport register
 
 cnp.import_array()
 
-cdef double PACE = 0.5  # nanoseconds that an element of a window takes, about
+cdef extern from "cpu/channel_rows.h" nogil:
+    void keep_larger(int bits, int size, size_t count, void* best, const void* x)
+    void keep_place(int bits, int size, size_t count, void* best, int32_t* places, const void* x, int32_t place)
+    void give(
+        int bits, int size, int adds, size_t count, void* to, const void* g, const int32_t* places, int32_t place)
+
+cdef double PACE = 0.2  # nanoseconds that an element of a window takes, about
 
 cdef enum:
     MOST_PARTS = 64
@@ -42,6 +49,8 @@ cdef struct Pool:
     const int32_t* place  # of what was largest; NULL without
     char* target
     int number  # of the element type
+    int bits  # of vectors
+    bint adds  # whether windows overlap, or give to all their elements
     int mean  # whether sums are divided by the number of elements
     cnp.npy_intp batch
     cnp.npy_intp channels
@@ -57,6 +66,11 @@ cdef inline cnp.npy_intp _first(const Axis* axis, cnp.npy_intp window) noexcept 
 cdef inline cnp.npy_intp _last(const Axis* axis, cnp.npy_intp window) noexcept nogil:
     """Return the number of the place behind the last one that has an element."""
     return min(axis.window, axis.size + axis.before - window * axis.stride)
+
+
+cdef inline bint _covers(const Axis* axis) noexcept nogil:
+    """Say whether each element is in one window, none of which overlap."""
+    return axis.window == axis.stride and axis.count * axis.stride - axis.before >= axis.size
 
 
 cdef inline cnp.npy_intp _pixel(const Pool* pool, cnp.npy_intp image, cnp.npy_intp row, cnp.npy_intp column) noexcept nogil:
@@ -81,8 +95,7 @@ cdef inline void _largest_of_row(const Pool* pool, cnp.npy_intp line, real* _) n
                     memcpy(y, x, channels * sizeof(real))
                     is_first = False
                 else:
-                    for c in range(channels):
-                        y[c] = x[c] if (x[c] > y[c]) | (x[c] != x[c]) else y[c]
+                    keep_larger(pool.bits, sizeof(real), channels, y, x)
         y += channels
 
 
@@ -107,9 +120,7 @@ cdef inline void _places_of_row(const Pool* pool, cnp.npy_intp line, real* best)
                         y[c] = number
                     is_first = False
                 else:
-                    for c in range(channels):
-                        y[c] = number if x[c] > best[c] else y[c]
-                        best[c] = x[c] if x[c] > best[c] else best[c]
+                    keep_place(pool.bits, sizeof(real), channels, best, y, x, number)
         y += channels
 
 
@@ -159,13 +170,13 @@ cdef inline void _spread_window(
                 for c in range(channels):
                     x[c] += scratch[c]
             else:
-                for c in range(channels):
-                    x[c] += g[c] if place[c] == number else 0
+                give(pool.bits, sizeof(real), pool.adds, channels, x, g, place, number)
 
 
 cdef inline void _spread_image(const Pool* pool, cnp.npy_intp image, real* scratch) noexcept nogil:
     cdef cnp.npy_intp i, j
-    memset(<real*>pool.target + _pixel(pool, image, 0, 0), 0, _pixel(pool, 1, 0, 0) * sizeof(real))
+    if pool.adds or not _covers(&pool.down) or not _covers(&pool.right):
+        memset(<real*>pool.target + _pixel(pool, image, 0, 0), 0, _pixel(pool, 1, 0, 0) * sizeof(real))
     for i in range(pool.down.count):
         for j in range(pool.right.count):
             _spread_window(pool, image, i, j, scratch)
@@ -233,6 +244,7 @@ cdef inline bint _along(Axis* axis, cnp.npy_intp size, int64_t numbers, int64_t 
 
 cdef inline bint _lay(Pool* pool, const Node* node, const cnp.npy_intp* image) noexcept nogil:
     pool.batch, pool.channels, pool.mean = image[0], image[3], <int>node.params[3]
+    pool.bits = vector_bits()
     if pool.batch == 0 or pool.channels == 0:
         return False
     return _along(&pool.down, image[1], node.params[0], node.params[2]) and \
@@ -295,6 +307,7 @@ cdef int _spread(
         if not open_plain(&inputs[1], &place) or not _is_of_windows(pool, &place):
             return 0
         pool.place = <const int32_t*>place.data
+    pool.adds = shape != 2 or pool.down.stride < pool.down.window or pool.right.stride < pool.right.window
     pool.target = new_result(live, output_type(table, node, 0), 4, dims, outputs)
     return do_or_leave(table, work, _spread_part, _cost(pool), <int>min(MOST_PARTS, pool.batch), outputs)
 
