@@ -57,6 +57,7 @@ class Network(nn.Module):
         super().__init__()
         self.first = nn.Conv2D(size.filters, 3, padding="SAME", activation=tg.relu, input_size=1)
         self.second = nn.Conv2D(2 * size.filters, 3, padding="SAME", activation=tg.relu, input_size=size.filters)
+        self.flatten = nn.Flatten()
         self.hidden = nn.Dense(size.hidden, activation=tg.relu)
         self.dropout = nn.Dropout(0.4)
         self.logits = nn.Dense(10)
