@@ -204,6 +204,20 @@ from .ops.nn.losses import (
     sparse_softmax_cross_entropy_with_logits,
 )
 from .ops.nn.normalization import bias_add, l2_normalize, moments
+from .ops.sparse.arithmetic import sparse_add, sparse_eye, sparse_maximum, sparse_minimum
+from .ops.sparse.dense import sparse_from_dense, sparse_tensor_to_dense, sparse_to_dense, sparse_to_indicator
+from .ops.sparse.embedding import embedding_lookup_sparse, sparse_mask
+from .ops.sparse.layout import sparse_concat, sparse_expand_dims, sparse_reshape, sparse_split, sparse_transpose
+from .ops.sparse.product import sparse_tensor_dense_matmul
+from .ops.sparse.reducing import (
+    sparse_reduce_max,
+    sparse_reduce_max_sparse,
+    sparse_reduce_sum,
+    sparse_reduce_sum_sparse,
+    sparse_softmax,
+)
+from .ops.sparse.rows import sparse_fill_empty_rows, sparse_reorder, sparse_retain, sparse_slice
+from .ops.sparse.sparse_tensor import SparseTensor, SparseTensorValue, sparse_placeholder
 from .ops.state.session_handles import get_session_handle
 from .ops.state.stacks import stack_close, stack_pop, stack_push
 from .ops.support.indexed_slices import IndexedSlices
@@ -258,6 +272,8 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "Shape",
     "ShapeError",
     "Span",
+    "SparseTensor",
+    "SparseTensorValue",
     "StackError",
     "Statistics",
     "Step",
@@ -334,6 +350,7 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "dynamic_partition",
     "dynamic_stitch",
     "elu",
+    "embedding_lookup_sparse",
     "enter",
     "equal",
     "erf",
@@ -460,7 +477,32 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "softmax_cross_entropy_with_logits",
     "softplus",
     "softsign",
+    "sparse_add",
+    "sparse_concat",
+    "sparse_expand_dims",
+    "sparse_eye",
+    "sparse_fill_empty_rows",
+    "sparse_from_dense",
+    "sparse_mask",
+    "sparse_maximum",
+    "sparse_minimum",
+    "sparse_placeholder",
+    "sparse_reduce_max",
+    "sparse_reduce_max_sparse",
+    "sparse_reduce_sum",
+    "sparse_reduce_sum_sparse",
+    "sparse_reorder",
+    "sparse_reshape",
+    "sparse_retain",
+    "sparse_slice",
+    "sparse_softmax",
     "sparse_softmax_cross_entropy_with_logits",
+    "sparse_split",
+    "sparse_tensor_dense_matmul",
+    "sparse_tensor_to_dense",
+    "sparse_to_dense",
+    "sparse_to_indicator",
+    "sparse_transpose",
     "split",
     "sqrt",
     "square",

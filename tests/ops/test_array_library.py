@@ -108,7 +108,7 @@ def test_the_same_numbers_are_drawn_for_a_gpu(type):
 # Their inputs and outputs need not be the array library's: what they give is what they were given.
 PASSING = {"MaybeGet", "Print"}
 PROGRAMS = {"Native"}  # which a pass makes, and tests/cuda runs
-HOST = {"Assert", "Instance", "NoOp", "PartialEnd", "PartialFeed", "PartialFetch", "PyFunction", "Watch"}
+HOST = {"Assert", "Instance", "NoOp", "PartialEnd", "PartialFeed", "PartialFetch", "PyFunction", "SameSizes", "Watch"}
 
 
 def test_where_each_operation_runs_is_known():

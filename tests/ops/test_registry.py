@@ -124,6 +124,8 @@ INTERNAL = {
     "TensorArrayReadBlock",
     "TensorArrayRowOf",
     "ProdOthers",
+    "SampledProduct",
+    "LastAtPlace",
     "SwitchN",
     "Watch",
     "PartialFeed",

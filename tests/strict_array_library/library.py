@@ -331,6 +331,7 @@ _ON_HOST = {
     "destination",
     "casting",
     "keepdims",
+    "kind",
     "subok",
     "copy",
 }
