@@ -63,10 +63,16 @@ WAITING = {
     "Gather": {"int"},
     "GatherGrad": {"int"},
     "GatherNd": {"int"},
+    "GroupMax": {"mask"},
+    "LastAtPlace": {"int"},
     "NonZero": {"argwhere"},
     "Pow": {"bool"},
     "ScatterNd": {"int"},
+    "SampledProduct": {"int"},
     "SparseSoftmaxCrossEntropyWithLogits": {"bool"},
+    "SparseTensorDenseMatMul": {"int"},
+    "SparseToDense": {"int", "bool", "mask"},
+    "SparseUnique": {"mask"},
     "UnsortedSegmentSum": {"int", "mask"},
 }
 

@@ -2,9 +2,24 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+
+
+class Sparse(NamedTuple):
+    """A sparse tensor as an argument of a call: its arrays are fed."""
+
+    indices: Any
+    values: Any
+    dense_shape: Any
+
+
+class Slices(NamedTuple):
+    """IndexedSlices as an argument of a call."""
+
+    values: Any
+    indices: Any
 
 
 @dataclass(frozen=True)
@@ -16,7 +31,7 @@ class Call:
     ours : str
         The function's name in tagflow, with dots for what is in a module.
     arguments : sequence
-        Arrays are fed, also those in a list; everything else is handed over as it is.
+        Arrays are fed, also those in a list and of sparse tensors; everything else is handed over as it is.
     keywords : mapping
     theirs : str
         Its name in ``tensorflow.compat.v1``, by default the same.
@@ -75,15 +90,21 @@ def build(library, name, arguments, keywords, differentiable):
             tensor = library.placeholder(kind, value.shape)
             feeds[tensor] = value
             return tensor
-        if isinstance(value, list) and any(isinstance(v, np.ndarray) for v in value):
+        if isinstance(value, Sparse):
+            return library.SparseTensor(*map(placed, value))
+        if isinstance(value, Slices):
+            return library.IndexedSlices(*map(placed, value))
+        if isinstance(value, list) and any(isinstance(v, np.ndarray | Sparse) for v in value):
             return [placed(v) for v in value]
         return value
 
     function = library
     for part in name.split("."):
         function = getattr(function, part)
+    keywords = {key: placed(value) if isinstance(value, Sparse) else value for key, value in keywords.items()}
     results = function(*map(placed, arguments), **keywords)
     results = list(results) if isinstance(results, (tuple, list)) else [results]
+    results = [tensor for result in results for tensor in tensors_of(result)]
     moved = [tensor for tensor, value in feeds.items() if value.dtype.kind in "fc"]
     targets = [y for y in results if y.dtype.is_floating or y.dtype.is_complex]
     if not differentiable or not moved or not targets:
@@ -92,6 +113,14 @@ def build(library, name, arguments, keywords, differentiable):
     return results + [
         library.zeros_like(x) if g is None else library.convert_to_tensor(g) for x, g in zip(moved, found)
     ], feeds
+
+
+def tensors_of(result):
+    """Return what a result is made of: a tensor, a sparse one, or rows of one."""
+    if hasattr(result, "dense_shape"):
+        parts = (result.indices, result.values, result.dense_shape)
+        return [part for part in parts if part is not None]
+    return [result]
 
 
 def weights(library, y):

@@ -37,7 +37,7 @@ def sparse_add(a: Any, b: Any, thresh: Any = 0, name: str | None = None) -> Spar
     ----------
     a, b : SparseTensor or Tensor of one numeric dtype and one shape
     thresh : scalar of the real dtype
-        Of two sparse tensors, sums that are smaller than this are left out.
+        Of two sparse tensors, places that both have are left out where the sum is smaller than this.
 
     Returns
     -------
@@ -58,9 +58,9 @@ def sparse_add(a: Any, b: Any, thresh: Any = 0, name: str | None = None) -> Spar
     --------
     >>> import tagflow as tg
     >>> x = tg.SparseTensorValue([[0, 1], [1, 0]], [5, 6], [2, 2])
-    >>> y = tg.SparseTensorValue([[0, 1], [1, 1]], [2, -1], [2, 2])
-    >>> tg.function(lambda: tg.sparse_add(x, y, thresh=2)).sync().values
-    array([7, 6], dtype=int32)
+    >>> y = tg.SparseTensorValue([[0, 1], [1, 1]], [-5, 7], [2, 2])
+    >>> tg.function(lambda: tg.sparse_add(x, y, thresh=1)).sync().values
+    array([6, 7], dtype=int32)
     >>> tg.function(lambda: tg.sparse_add(x, [[1, 1], [1, 1]])).sync()
     array([[1, 6],
            [7, 1]], dtype=int32)
@@ -73,7 +73,9 @@ def sparse_add(a: Any, b: Any, thresh: Any = 0, name: str | None = None) -> Spar
     if not isinstance(thresh, Tensor) and np.size(thresh) == 1 and np.all(np.equal(thresh, 0)):
         return total
     size = apply("Abs", total.values)
-    return where_true(total, size >= convert_to_tensor(thresh, None if isinstance(thresh, Tensor) else size.dtype))
+    is_alone = sum_of_groups(apply("Fill", apply("Shape", numbers), constant(1)), numbers, count) < 2
+    limit = convert_to_tensor(thresh, None if isinstance(thresh, Tensor) else size.dtype)
+    return where_true(total, is_alone | (size >= limit))
 
 
 def _with_dense(a: Any, b: Any, name: str | None) -> Tensor:

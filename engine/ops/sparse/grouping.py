@@ -80,7 +80,7 @@ define(
 
 
 def unique_places(indices: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the different index vectors in order, the number of each one's among them, and how many there are."""
+    """Return the different vectors among `indices` in order, the number of each one's there, and how many there are."""
     unique, numbers = apply("SparseUnique", indices)
     return unique, numbers, size_along(unique, 0)
 
@@ -170,7 +170,7 @@ define(
 
 
 def same_sizes(a: Tensor, b: Tensor, what: str) -> Tensor:
-    """Return the shape of two sparse tensors; what the operation `what` is given has to be equal."""
+    """Return the shape of two sparse tensors that `what` is given, `a` and `b`, which have to be equal."""
     return apply("SameSizes", a, b, what=what)  # type: ignore[no-any-return]
 
 

@@ -18,13 +18,13 @@ from .sparse_tensor import SparseTensor, as_sparse, extreme, known_rank, sizes_o
 
 
 def in_order(indices: Tensor, values: Tensor, sizes: Tensor, by: Tensor | None = None) -> SparseTensor:
-    """Return a sparse tensor whose places are sorted, by themselves or by other index vectors."""
+    """Return a sparse tensor of `indices`, `values` and `sizes`, sorted by its places or `by` other index vectors."""
     order = apply("SparseOrder", indices if by is None else by)
     return SparseTensor(apply("Gather", indices, order), apply("Gather", values, order), sizes)
 
 
 def where_true(sp: SparseTensor, mask: Tensor) -> SparseTensor:
-    """Return the places of a sparse tensor for which a mask is true."""
+    """Return the places of `sp` for which a `mask` is true."""
     return SparseTensor(apply("BooleanMask", sp.indices, mask), apply("BooleanMask", sp.values, mask), sp.dense_shape)
 
 
@@ -114,7 +114,7 @@ def sparse_slice(sp_input: Any, start: Any, size: Any, name: str | None = None) 
 
 
 def cut(sp: SparseTensor, start: Tensor, size: Tensor, shape: Tensor) -> SparseTensor:
-    """Return the block of a size at a place of a sparse tensor, as one of a shape."""
+    """Return the block of `sp` that begins at `start` and has a `size`, as a sparse tensor of a `shape`."""
     moved = sp.indices - start
     inside = apply("All", (moved >= 0) & (moved < size), axis=(1,))
     return where_true(SparseTensor(moved, sp.values, shape), inside)

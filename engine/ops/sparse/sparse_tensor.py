@@ -12,7 +12,7 @@ from ...base import dtypes
 from ...base.dtypes import DType
 from ...base.errors import DtypeError, GraphError, ShapeError
 from ...base.shapes import Shape
-from ...ir.apply import apply, constant, convert_to_tensor
+from ...ir.apply import apply, as_symbolic, constant, convert_to_tensor
 from ...ir.entry import public
 from ...ir.static_values import static_shape
 from ...ir.tensor import Tensor
@@ -79,7 +79,10 @@ class SparseTensor:
     dense_shape: Tensor
 
     def __post_init__(self) -> None:
-        made = (_index(self.indices, [0, 0]), convert_to_tensor(self.values), _index(self.dense_shape, [0]))
+        sizes = _index(self.dense_shape, [0])
+        rank = sizes.shape[0] if sizes.rank == 1 else None
+        values = self.values if isinstance(self.values, Tensor) else convert_to_tensor(self.values)
+        made = (_index(self.indices, [0, rank or 0]), values, sizes)
         for field, tensor, rank in zip(SparseTensorValue._fields, made, (2, 1, 1), strict=True):
             if tensor.rank not in (rank, None):
                 raise ShapeError(
@@ -154,11 +157,15 @@ class SparseTensor:
 
 
 def _index(value: Any, empty: list[int]) -> Tensor:
-    """Return indices or sizes as an int64 tensor; an empty list has the rank of `empty`."""
-    if not isinstance(value, (Tensor, Shape)) and np.size(value) == 0:
-        shape = np.shape(value)
-        return constant(np.zeros(shape if len(shape) == len(empty) else empty, np.int64))
-    tensor = index_tensor(value)
+    """Return indices or sizes as an int64 tensor; an empty list has the shape `empty`."""
+    if isinstance(value, Tensor):
+        tensor = value  # of a region that may not be open yet
+    elif not as_symbolic(value) and not isinstance(value, Shape) and np.size(value) == 0:
+        return constant(np.zeros(np.shape(value) if np.ndim(value) == len(empty) > 1 else empty, np.int64))
+    else:
+        tensor = index_tensor(value)
+    if tensor.dtype is dtypes.int64:
+        return tensor
     if not tensor.dtype.is_integer:
         raise DtypeError(
             "places and sizes of sparse tensors are integers",
@@ -168,8 +175,8 @@ def _index(value: Any, empty: list[int]) -> Tensor:
             hint="cast them to int64",
         )
     if tensor.op.is_constant:
-        return tensor if tensor.dtype is dtypes.int64 else constant(tensor.op.attrs["value"].astype(np.int64))
-    return tensor if tensor.dtype is dtypes.int64 else apply("Cast", tensor, dtype=dtypes.int64)  # type: ignore[no-any-return]
+        return constant(tensor.op.attrs["value"].astype(np.int64))
+    return apply("Cast", tensor, dtype=dtypes.int64)  # type: ignore[no-any-return]
 
 
 def _check_sizes(indices: Tensor, values: Tensor, dense_shape: Tensor) -> None:
@@ -219,14 +226,14 @@ def sizes_of(sp: SparseTensor, rank: int) -> list[Any]:
 
 
 def vector(sizes: Sequence[Any]) -> Tensor:
-    """Return integers and int64 scalars as a vector."""
+    """Return `sizes`, integers and int64 scalars, as a vector."""
     if not any(isinstance(size, Tensor) for size in sizes):
         return constant(np.asarray(sizes, np.int64))
     return apply("Stack", [convert_to_tensor(s, dtypes.int64) for s in sizes], axis=0)  # type: ignore[no-any-return]
 
 
 def extreme(type: str, x: Any, y: Any) -> Any:
-    """Return the "Minimum" or "Maximum" of two sizes."""
+    """Return the extreme of two sizes, `x` and `y`, whose `type` is "Minimum" or "Maximum"."""
     if isinstance(x, Tensor) or isinstance(y, Tensor):
         return apply(type, x, y)
     return min(x, y) if type == "Minimum" else max(x, y)
@@ -293,7 +300,7 @@ def fed_parts(sp: SparseTensor, value: Any) -> list[tuple[Tensor, Any]]:
         )
     indices, values, sizes = value or (None, None, None)
     if np.size(indices) == 0:
-        indices = np.reshape(indices, np.shape(indices) if np.ndim(indices) == 2 else (0, sp.rank or 0))
+        indices = np.zeros(np.shape(indices) if np.ndim(indices) == 2 else (0, sp.rank or 0), np.int64)
     if not sp.dense_shape.op.is_constant:
         return [(sp.indices, indices), (sp.values, values), (sp.dense_shape, sizes)]
     wanted = sp.dense_shape.op.attrs["value"].tolist()
