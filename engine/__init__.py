@@ -68,7 +68,7 @@ from .frontend.variables import (
     trainable_variables,
     variables_initializer,
 )
-from .gradients import gradients, hessians
+from .gradients import batch_jacobian, gradients, hessian_vector_product, hessians, jacobian, jvp
 from .ir.apply import constant, convert_to_tensor
 from .ir.graph import Graph
 from .ir.indexing import newaxis
@@ -314,6 +314,7 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "atan",
     "atan2",
     "atanh",
+    "batch_jacobian",
     "bfloat16",
     "bias_add",
     "bitwise_and",
@@ -383,6 +384,7 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "greater",
     "greater_equal",
     "group",
+    "hessian_vector_product",
     "hessians",
     "identity",
     "identity_n",
@@ -396,6 +398,8 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "is_inf",
     "is_nan",
     "is_variable_initialized",
+    "jacobian",
+    "jvp",
     "l2_loss",
     "l2_normalize",
     "leaky_relu",
