@@ -141,8 +141,9 @@ def _text(path):
 
 
 def long_files():
-    """Return the files that have outgrown themselves, with their lines."""
-    lines = {path.relative_to(ROOT): len(path.read_text().splitlines()) for path, _ in sources()}
+    """Return the files that have outgrown themselves, with their lines; the public face is a list of names."""
+    face = ROOT / "engine" / "__init__.py"
+    lines = {path.relative_to(ROOT): len(path.read_text().splitlines()) for path, _ in sources() if path != face}
     return [f"{path}: {n}" for path, n in sorted(lines.items()) if n > LONGEST]
 
 

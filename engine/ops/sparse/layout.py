@@ -242,16 +242,27 @@ def sparse_concat(
     for sp in parts:
         _check_rank(sp, rank)
     sizes = [sizes_of(sp, rank) for sp in parts]
-    others = [with_size(size, along, 0) for size in sizes]
-    checks = [] if expand_nonconcat_dim else [same_sizes(others[0], other, "sparse_concat") for other in others[1:]]
-    unit = constant(np.eye(1, rank, along, dtype=np.int64))
-    starts = [sum(size[along] for size in sizes[:k]) for k in range(len(parts))]
-    places = [sp.indices + start * unit for sp, start in zip(parts, starts, strict=True)]
-    most = [functools.reduce(functools.partial(extreme, "Maximum"), each) for each in zip(*sizes, strict=True)]
-    with after(checks):
+    with after([] if expand_nonconcat_dim else _checks(sizes, along)):
         values = apply("Concat", [sp.values for sp in parts], axis=0)
-        total = with_size(most, along, sum(size[along] for size in sizes))
-        return in_order(apply("Concat", places, axis=0), values, total)
+        return in_order(_moved(parts, sizes, along), values, _joined_sizes(sizes, along))
+
+
+def _checks(sizes: list[list[Any]], along: int) -> list[Tensor]:
+    """Return checks that all sizes but those along an axis are equal."""
+    others = [with_size(size, along, 0) for size in sizes]
+    return [same_sizes(others[0], other, "sparse_concat") for other in others[1:]]
+
+
+def _moved(parts: list[SparseTensor], sizes: list[list[Any]], along: int) -> Tensor:
+    """Return the places of all parts, each behind those before it."""
+    unit = constant(np.eye(1, len(sizes[0]), along, dtype=np.int64))
+    starts = [sum(size[along] for size in sizes[:k]) for k in range(len(parts))]
+    return apply("Concat", [sp.indices + start * unit for sp, start in zip(parts, starts, strict=True)], axis=0)  # type: ignore[no-any-return]
+
+
+def _joined_sizes(sizes: list[list[Any]], along: int) -> Tensor:
+    most = [functools.reduce(functools.partial(extreme, "Maximum"), each) for each in zip(*sizes, strict=True)]
+    return with_size(most, along, sum(size[along] for size in sizes))
 
 
 def _check_rank(sp: SparseTensor, rank: int) -> None:
