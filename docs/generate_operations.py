@@ -17,7 +17,6 @@ sys.path.insert(0, str(ROOT))  # for `tests`, which finds the types that a funct
 
 import numpy as np  # noqa: E402
 import tagflow as tg  # noqa: E402
-import tests.peers.families  # noqa: E402
 from tagflow.base.settings import Settings  # noqa: E402
 from tagflow.compile.native.eligible import NotNative, computation_of  # noqa: E402
 from tagflow.ir.apply import constant  # noqa: E402
@@ -27,6 +26,8 @@ from tagflow.ir.graph import Graph  # noqa: E402
 from tagflow.kernels.cpu import registry as in_c  # noqa: E402
 from tagflow.kernels.cuda import registry as in_cuda  # noqa: E402
 from tagflow.kernels.steps import STEPS  # noqa: E402
+
+import tests.peers.families  # noqa: E402
 from tests.ops.samples import build  # noqa: E402
 from tests.peers.calls import FAMILIES  # noqa: E402
 from tests.support.mentions import strings  # noqa: E402

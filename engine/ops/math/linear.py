@@ -129,7 +129,7 @@ define(
         Sample([_BATCH, np.stack([_B, -_B, 2 * _B])], _rows_by_columns),
         Sample([_A * (1 + 2j), _B * (2 - 1j)], f64([[-3, 7], [10, -8.75]]) * (4 + 3j)),
         Sample([i32([[1, 2]]), i32([[3], [4]])], i32([[11]])),
-        Sample([np.ones((2, 4096), np.float16), np.ones((4096, 1), np.float16)], np.float16([[4096], [4096]])),
+        Sample([np.ones((2, 4096), np.float16), np.ones((4096, 1), np.float16)], np.full((2, 1), 4096, np.float16)),
         Sample([np.ones((1, 512), _BFLOAT16), np.ones((1, 512), _BFLOAT16)], lambda a, b: 512 * a[:, :1], _TURNED),
     ],
 )

@@ -12,6 +12,7 @@ from ...ir.apply import apply, constant, convert_to_tensor
 from ...ir.entry import public
 from ...ir.tensor import Tensor
 from ..support.common import size_along
+from ..support.literals import i64
 from .grouping import after, same_sizes, sum_of_groups, unique_places
 from .rows import where_true
 from .sparse_tensor import SparseTensor, SparseTensorValue, as_sparse
@@ -198,4 +199,4 @@ def sparse_eye(
     shape = Shape([num_rows, columns])
     diagonal = np.arange(min(shape.as_tuple()))
     values = constant(np.ones(len(diagonal), convert_to_tensor(0, dtype).dtype.numpy), name=name)
-    return SparseTensor(constant(np.stack([diagonal, diagonal], 1)), values, constant(np.int64(shape.as_tuple())))
+    return SparseTensor(constant(np.stack([diagonal, diagonal], 1)), values, constant(i64(shape.as_tuple())))

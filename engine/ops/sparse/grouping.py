@@ -135,7 +135,7 @@ def largest_of_groups(values: Tensor, numbers: Tensor, count: Tensor) -> Tensor:
 def _same_sizes_shape(op: Operation) -> Shape:
     a, b = op.inputs
     _known_sizes(op)
-    return a.shape.merge(b.shape)  # type: ignore[no-any-return]
+    return a.shape.merge(b.shape)
 
 
 def _known_sizes(op: Operation) -> Shape:
@@ -147,7 +147,7 @@ def _known_sizes(op: Operation) -> Shape:
             got=b,
             hint="sparse_reshape, sparse_slice and sparse_expand_dims give another",
         )
-    return a.merge(b)  # type: ignore[no-any-return]
+    return a.merge(b)
 
 
 def _same_sizes(xp: Any, a: Any, b: Any, what: str) -> Any:
@@ -177,4 +177,4 @@ def same_sizes(a: Tensor, b: Tensor, what: str) -> Tensor:
 def after(checks: Sequence[Tensor]) -> AbstractContextManager[Any]:
     """Build what waits for checks of sizes, but for those of sizes that are known."""
     waits = [t.op for t in checks if not all(x.op.is_constant for x in t.op.inputs)]
-    return scopes.within(control_inputs=(*scopes.current().control_inputs, *waits))
+    return scopes.within(control_inputs=(*scopes.current().control_inputs, *waits))  # type: ignore[no-any-return]

@@ -37,10 +37,10 @@ def _reshaped_sizes(op: Operation) -> Shape:
     old, new = static_shape(op.inputs[1]), static_shape(op.inputs[2])
     if not old.is_fully_known or new.rank is None or list(new).count(None) != 1:
         return new
-    rest = math.prod(d for d in new if d is not None)
-    if not rest or old.num_elements % rest:
+    count, rest = math.prod(old.as_tuple()), math.prod(d for d in new if d is not None)
+    if not rest or count % rest:
         return new
-    return Shape([old.num_elements // rest if d is None else d for d in new])
+    return Shape([count // rest if d is None else d for d in new])
 
 
 def _new_sizes(old: tuple[int, ...], new: tuple[int, ...]) -> tuple[int, ...]:

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
 from ...ir.apply import apply, constant
 from ...ir.entry import public
 from ...ir.tensor import Tensor
 from ..math.reductions import reduced_axes
 from ..support.arguments import static_ints
+from ..support.literals import i32, i64
 from .grouping import largest_of_groups, sum_of_groups, unique_places
 from .sparse_tensor import SparseTensor, as_sparse, known_rank, sizes_of, vector
 
@@ -24,10 +23,10 @@ def _kept(sp: SparseTensor, axis: Any, keepdims: bool, what: str) -> tuple[Tenso
     gone = reduced_axes(None if axis is None else static_ints(axis), rank)
     sizes = sizes_of(sp, rank)
     if keepdims:
-        mask = constant(np.int64([[i not in gone for i in range(rank)]]))
+        mask = constant(i64([[i not in gone for i in range(rank)]]))
         return sp.indices * mask, vector([1 if i in gone else size for i, size in enumerate(sizes)])
     rest = [i for i in range(rank) if i not in gone]
-    return apply("Gather", sp.indices, constant(np.int32(rest)), axis=1), vector([sizes[i] for i in rest])
+    return apply("Gather", sp.indices, constant(i32(rest)), axis=1), vector([sizes[i] for i in rest])
 
 
 def _reduced(value: Any, axis: Any, keepdims: bool, groups: Groups, what: str) -> SparseTensor:

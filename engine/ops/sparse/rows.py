@@ -13,6 +13,7 @@ from ...ir.entry import public
 from ...ir.tensor import Tensor
 from ..support.arguments import index_tensor
 from ..support.common import size_along
+from ..support.literals import i32
 from .grouping import sum_of_groups
 from .sparse_tensor import SparseTensor, as_sparse, extreme, known_rank, sizes_of, vector
 
@@ -153,7 +154,7 @@ def sparse_fill_empty_rows(sp_input: Any, default_value: Any, name: str | None =
     first = np.eye(1, rank, dtype=np.int64)
     added = apply("NonZero", is_empty) * constant(first)
     default = convert_to_tensor(default_value, None if isinstance(default_value, Tensor) else sp.dtype)
-    filling = apply("Fill", apply("Reshape", size_along(added, 0), constant(np.int32([1]))), default)
+    filling = apply("Fill", apply("Reshape", size_along(added, 0), constant(i32([1]))), default)
     indices = apply("Concat", [sp.indices, added], axis=0)
     values = apply("Concat", [sp.values, filling], axis=0)
     return in_order(indices, values, sp.dense_shape, by=indices[:, :1]), is_empty

@@ -298,7 +298,8 @@ def fed_parts(sp: SparseTensor, value: Any) -> list[tuple[Tensor, Any]]:
             operation=sp.values.op,
             hint="a scipy.sparse matrix m is (numpy.transpose(m.coords), m.data, m.shape), made by m.tocoo()",
         )
-    indices, values, sizes = value or (None, None, None)
+    parts: Sequence[Any] = value or (None, None, None)
+    indices, values, sizes = parts
     if np.size(indices) == 0:
         indices = np.zeros(np.shape(indices) if np.ndim(indices) == 2 else (0, sp.rank or 0), np.int64)
     if not sp.dense_shape.op.is_constant:

@@ -73,14 +73,14 @@ class Step:
         watches = watches_of_run(watch, runner.graph) if watch else ()
         try:
             runner.check_admits()
-            values = self._flat(values)
+            given = self._flat(values)
             if self._version != runner.graph.version or self._watched is not runner.watches.tensors:
                 self._compile()
             compiled = self._compiled
             if watches or trace is not None or report is not None:
                 observed = trace is not None or report is not None
                 compiled = runner.compiled(self._request, self._feeds, watches, observed=observed)
-            return await runner.run(self._request, compiled, values, timeout, trace, watches, report)
+            return await runner.run(self._request, compiled, given, timeout, trace, watches, report)
         finally:
             for each in watches:
                 each.end()
