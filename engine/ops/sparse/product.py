@@ -31,7 +31,7 @@ _PLACES = i64([[0, 1], [2, 0], [0, 0], [2, 1]])
 _VALUES = f64([5, -6, 7, 0.5])
 _B = f64([[1, 2, -1], [0.5, -3, 2]])
 _DENSE = f64([[7, 5], [0, 0], [-6, 0.5]])
-_BLOCK = 1 << 18  # elements of each factor that are gathered at a time
+_BLOCK = 1 << 15  # elements of each factor that are gathered at a time
 
 
 def _product_shape(op: Operation) -> Shape:
@@ -86,13 +86,12 @@ def _by_scipy(row: Any, column: Any, values: Any, shape: tuple[int, int], b: Any
     if half:
         return _by_scipy(row, column, values.astype(np.float32), shape, b.astype(np.float32), adjoint).astype(b.dtype)
     if np.any(row[1:] < row[:-1]):
-        order = np.argsort(row, kind="stable")
-        row, column, values = row[order], column[order], values[order]
-    starts = np.zeros(shape[0] + 1, np.int64)
-    np.cumsum(np.bincount(row, minlength=shape[0]), out=starts[1:])
-    if adjoint:
-        return sparse.csc_array((values, column, starts), shape[::-1]) @ b
-    return sparse.csr_array((values, column, starts), shape) @ b
+        matrix = sparse.coo_array((values, (row, column)), shape).tocsr()
+    else:
+        starts = np.zeros(shape[0] + 1, np.int64)
+        np.cumsum(np.bincount(row, minlength=shape[0]), out=starts[1:])
+        matrix = sparse.csr_array((values, column, starts), shape)
+    return (matrix.T if adjoint else matrix) @ b
 
 
 def _product_gradient(op: Operation, g: Tensor) -> list[Any]:
@@ -162,9 +161,18 @@ def _sampled(xp: Any, indices: Any, x: Any, y: Any) -> Any:
     step = max(1, _BLOCK // max(1, x.shape[1]))
     for start in range(0, rows.shape[0], step):
         part = slice(start, start + step)
-        terms = x[rows[part]] * y[columns[part]]
-        sums[part] = xp.sum(terms, axis=1, dtype=xp.float32 if half else x.dtype).astype(x.dtype)
+        left, right = x[rows[part]], y[columns[part]]
+        if half:
+            left, right = left.astype(xp.float32), right.astype(xp.float32)
+        sums[part] = _dots(xp, left, right).astype(x.dtype)
     return sums
+
+
+def _dots(xp: Any, left: Any, right: Any) -> Any:
+    """Return the product of each row of one factor and that of the other."""
+    if xp is np:  # which has no array of the products then
+        return np.einsum("nk,nk->n", left, right)
+    return xp.sum(left * right, axis=1, dtype=left.dtype)
 
 
 def _sampled_gradient(op: Operation, g: Tensor) -> list[Any]:
