@@ -5,7 +5,7 @@ INSTALL := $(VENV)/bin/pip install --no-build-isolation
 BENCH ?= counter_loop --quick
 TEXTS ?= 100000
 
-.PHONY: install kernels test debug asan lint format types rules docs bench gpu golden demo clean
+.PHONY: install kernels test debug asan lint format types rules docs operations bench gpu golden demo clean
 
 install: $(PYTHON)  ## editable install with everything the tests need; compiles what changed
 	$(INSTALL) --editable '.[test,bench]'
@@ -60,6 +60,9 @@ bench:  ## make bench BENCH='lstm_train --quick --peer torch'
 
 gpu:  ## what needs a GPU, for eight minutes; say it again while it ends with status 2
 	$(PYTHON) -m bench.gpu
+
+operations: $(PYTHON)  ## write the table of operations, docs/operations.md, anew
+	$(PYTHON) docs/generate_operations.py
 
 golden:  ## write the golden texts anew; read the diff before committing it
 	$(PYTHON) -m pytest -k golden --update-golden

@@ -82,7 +82,7 @@ from .frontend.variables import (
     trainable_variables,
     variables_initializer,
 )
-from .gradients import gradients, hessians
+from .gradients import batch_jacobian, gradients, hessian_vector_product, hessians, jacobian, jvp
 from .ir.apply import constant, convert_to_tensor
 from .ir.graph import Graph
 from .ir.indexing import newaxis
@@ -347,6 +347,20 @@ from .ops.random.candidates import (
     uniform_candidate_sampler,
 )
 from .ops.random.distributions import random_crop, random_gamma, random_poisson
+from .ops.sparse.arithmetic import sparse_add, sparse_eye, sparse_maximum, sparse_minimum
+from .ops.sparse.dense import sparse_from_dense, sparse_tensor_to_dense, sparse_to_dense, sparse_to_indicator
+from .ops.sparse.embedding import embedding_lookup_sparse, sparse_mask
+from .ops.sparse.layout import sparse_concat, sparse_expand_dims, sparse_reshape, sparse_split, sparse_transpose
+from .ops.sparse.product import sparse_tensor_dense_matmul
+from .ops.sparse.reducing import (
+    sparse_reduce_max,
+    sparse_reduce_max_sparse,
+    sparse_reduce_sum,
+    sparse_reduce_sum_sparse,
+    sparse_softmax,
+)
+from .ops.sparse.rows import sparse_fill_empty_rows, sparse_reorder, sparse_retain, sparse_slice
+from .ops.sparse.sparse_tensor import SparseTensor, SparseTensorValue, sparse_placeholder
 from .ops.state.session_handles import get_session_handle
 from .ops.state.stacks import stack_close, stack_pop, stack_push
 from .ops.strings.conversions import as_string, decode_base64, encode_base64, string_to_hash_bucket, string_to_number
@@ -407,6 +421,8 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "Shape",
     "ShapeError",
     "Span",
+    "SparseTensor",
+    "SparseTensorValue",
     "SplitStrings",
     "StackError",
     "Statistics",
@@ -454,6 +470,7 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "avg_pool",
     "avg_pool1d",
     "avg_pool3d",
+    "batch_jacobian",
     "batch_normalization",
     "batch_to_space",
     "batch_to_space_nd",
@@ -545,6 +562,7 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "edit_distance",
     "einsum",
     "elu",
+    "embedding_lookup_sparse",
     "encode_base64",
     "ensure_shape",
     "enter",
@@ -603,6 +621,7 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "hamming_window",
     "hann_window",
     "hard_sigmoid",
+    "hessian_vector_product",
     "hessians",
     "histogram_fixed_width",
     "histogram_fixed_width_bins",
@@ -634,6 +653,8 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "is_inf",
     "is_nan",
     "is_variable_initialized",
+    "jacobian",
+    "jvp",
     "l2_loss",
     "l2_normalize",
     "lbeta",
@@ -802,10 +823,35 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "space_to_batch",
     "space_to_batch_nd",
     "space_to_depth",
+    "sparse_add",
+    "sparse_concat",
+    "sparse_expand_dims",
+    "sparse_eye",
+    "sparse_fill_empty_rows",
+    "sparse_from_dense",
+    "sparse_mask",
+    "sparse_maximum",
+    "sparse_minimum",
+    "sparse_placeholder",
+    "sparse_reduce_max",
+    "sparse_reduce_max_sparse",
+    "sparse_reduce_sum",
+    "sparse_reduce_sum_sparse",
+    "sparse_reorder",
+    "sparse_reshape",
+    "sparse_retain",
     "sparse_segment_mean",
     "sparse_segment_sqrt_n",
     "sparse_segment_sum",
+    "sparse_slice",
+    "sparse_softmax",
     "sparse_softmax_cross_entropy_with_logits",
+    "sparse_split",
+    "sparse_tensor_dense_matmul",
+    "sparse_tensor_to_dense",
+    "sparse_to_dense",
+    "sparse_to_indicator",
+    "sparse_transpose",
     "spence",
     "split",
     "sqrt",

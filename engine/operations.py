@@ -1,6 +1,6 @@
 """What definitions of operations are made of, for those that stand outside of this package.
 
-See docs/operations.md.
+See docs/custom-operations.md.
 """
 
 from .ir.apply import apply

@@ -92,7 +92,9 @@ def _with_values(structure: dict[Any, Any], values: list[Any]) -> dict[Any, Any]
 
 
 def _with_fields(structure: Any, values: list[Any]) -> Any:
-    """Return a dataclass with other values in all its fields."""
+    """Return a dataclass with other values in all its fields; one may say itself what that is."""
+    if hasattr(structure, "_with_leaves"):
+        return structure._with_leaves(*values)
     fields = _held(structure)
     for field in fields:
         if not field.init:

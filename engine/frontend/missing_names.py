@@ -46,6 +46,8 @@ def _hint(name: str) -> str | None:
         return None  # asked by Python, of any module
     if name == "train":
         return f"{_PACKAGE}.training, which has the optimizers"
+    if name == "sparse":
+        return f"{_PACKAGE}.sparse_f for tf.sparse.f, as all functions are in one place"
     if name in _FLAT:
         return f"{_PACKAGE}.f for tf.{name}.f, as all functions are in one place"
     known = name_here(name)

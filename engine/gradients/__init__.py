@@ -2,5 +2,6 @@
 
 from .api import gradients
 from .hessian import hessians
+from .jacobian import batch_jacobian, hessian_vector_product, jacobian, jvp
 
-__all__ = ["gradients", "hessians"]
+__all__ = ["batch_jacobian", "gradients", "hessian_vector_product", "hessians", "jacobian", "jvp"]

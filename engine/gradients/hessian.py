@@ -6,17 +6,13 @@ from typing import Any
 
 from ..base import nest
 from ..base.dtypes import int64
-from ..base.settings import WINDOW
-from ..base.shapes import SCALAR
-from ..base.source_lines import user_source
-from ..ir import scopes
 from ..ir.apply import apply, constant
 from ..ir.entry import public
-from ..ir.structured import make_while, new_region, save_series
 from ..ir.tensor import Tensor
 from ..ops.support.common import shape_of
 from .api import ZERO, gradients, key_of
 from .cotangents import densify
+from .rows import stacked_gradients
 from .zeros import zeros_for
 
 
@@ -62,31 +58,6 @@ def _hessian(gradient: Any, x: Any, name: str) -> Tensor:
     gradient = densify(gradient)
     flat = apply("Reshape", gradient, constant([-1], "int32"))
     count = apply("Cast", apply("Size", gradient), dtype=int64)
-    cond, body = new_region("loop predicate"), new_region("loop body")
-    for region in (cond, body):
-        region.add_param(int64, SCALAR, f"{name}/row")
-    with scopes.inside(cond):
-        cond.results.append(cond.params[0] < count)
-    with scopes.inside(body):
-        row = gradients(flat[body.params[0]], [x], unconnected_gradients=ZERO)[0]
-        rows = apply("ExpandDims", densify(row), axis=0)
-        body.results.append(body.params[0] + 1)
-    loop = make_while(
-        [constant(0, int64)],
-        cond,
-        body,
-        name=name,
-        source=user_source(),
-        parallel_iterations=WINDOW,
-        back_prop=True,
-        swap_memory=False,
-    )
+    (rows,) = stacked_gradients(lambda k: flat[k], count, [x], ZERO, name)
     shape = shape_of(gradient)
-    stacked = apply(
-        "SeriesConcat",
-        save_series(loop, rows),
-        apply("Concat", [constant([0], "int32"), shape], axis=0),
-        dtype=gradient.dtype,
-        shape=rows.shape,
-    )
-    return apply("Reshape", stacked, apply("Concat", [shape, shape], axis=0))  # type: ignore[no-any-return]
+    return apply("Reshape", rows, apply("Concat", [shape, shape], axis=0))  # type: ignore[no-any-return]

@@ -210,8 +210,8 @@ class Session(SessionState):
         ----------
         fetches : structure of Tensor, Operation, Variable or name
         feeds : mapping, optional
-            Values for tensors; arrays of the tensor's dtype are used without a copy until the step ends, those of
-            another are converted where their kind fits and every value is in range.
+            Values for tensors, a SparseTensorValue for a SparseTensor. Arrays of the tensor's dtype are used without a
+            copy until the step ends, those of another converted where their kind fits and every value is in range.
         timeout : float, optional
             Seconds until StepTimeout, from when the step is admitted; the session's own unless given,
             ``math.inf`` for none.
@@ -277,7 +277,7 @@ class Session(SessionState):
             If the step can not be compiled.
         """
         self._steps.check_admits()
-        return Step(self._steps, make_request(self.graph, fetches), resolve_feeds(self.graph, feeds))
+        return Step(self._steps, make_request(self.graph, fetches), resolve_feeds(self.graph, feeds), feeds)
 
     async def compile(self, fetches: Any, feeds: Sequence[Any] = (), *, watch: Sequence[Any] = ()) -> Step:
         """Compile a step as `make_step` does, in a thread: the event loop goes on, and so do other steps.
@@ -296,7 +296,7 @@ class Session(SessionState):
         streamed = [Watch(self.graph.as_graph_element(each)).tensor for each in watch]
         for shown in [watched, *(tuple(dict.fromkeys([*watched, each])) for each in streamed)]:
             await self._steps.compiler.compile(request, tensors, shown, self._steps.check_admits)
-        return Step(self._steps, request, tensors)
+        return Step(self._steps, request, tensors, feeds)
 
     async def partial_run_setup(
         self, fetches: Any, feeds: Sequence[Any] = (), *, trace: Trace | None = None

@@ -14,11 +14,11 @@ from tagflow.base.shapes import Shape
 from tagflow.ir.apply import constant
 from tagflow.ir.definition import NotDifferentiable
 from tagflow.ir.graph import Graph
-from tagflow.ir.indexing import slice_tensor
 from tagflow.ops.control.placeholders import placeholder
 
 from tests.ops.evaluation import evaluate, pull_back, run_kernel
 from tests.ops.samples import DEFINITIONS, SAMPLES, WITHOUT_KERNEL, build, expectation, flat, same
+from tests.support.mentions import strings
 
 # Their results depend on what ran before them, or they have no value: tested in files of their own.
 WITHOUT_SAMPLES = WITHOUT_KERNEL | {
@@ -152,6 +152,8 @@ INTERNAL = {
     "TensorArrayReadBlock",
     "TensorArrayRowOf",
     "ProdOthers",
+    "SampledProduct",
+    "LastAtPlace",
     "SwitchN",
     "Watch",
     "PartialFeed",
@@ -318,35 +320,6 @@ def members(name, value):
         yield name, value
     if inspect.isclass(value):
         yield from ((f"{name}.{k}", f) for k, f in vars(value).items() if inspect.isfunction(f))
-
-
-def strings(function):
-    """Return the strings that a function, or a helper in its module, mentions or closes over."""
-    seen, waiting, found = set(), [function], set()
-    while waiting:
-        current = inspect.unwrap(waiting.pop())  # the function itself, not what marks it as public
-        if current in seen:
-            continue
-        seen.add(current)
-        found |= {c.cell_contents for c in current.__closure__ or () if isinstance(c.cell_contents, str)}
-        for code in codes(current.__code__):
-            found |= {c for c in code.co_consts if isinstance(c, str)}
-            waiting += helpers(current, code)
-    return found
-
-
-def codes(code):
-    yield code
-    for inner in code.co_consts:
-        if inspect.iscode(inner):
-            yield from codes(inner)
-
-
-def helpers(function, code):
-    known = [function.__globals__.get(name) for name in code.co_names]
-    classes = [c for c in known if inspect.isclass(c) and c.__module__ == function.__module__]
-    known += [f for c in classes for f in vars(c).values()]
-    return [f for f in known if inspect.isfunction(f) and (f.__module__ == function.__module__ or f is slice_tensor)]
 
 
 BUILDERS = {name: f for name, f in public_functions() if strings(f) & set(DEFINITIONS)}

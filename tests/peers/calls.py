@@ -2,9 +2,24 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+
+
+class Sparse(NamedTuple):
+    """A sparse tensor as an argument of a call: its arrays are fed."""
+
+    indices: Any
+    values: Any
+    dense_shape: Any
+
+
+class Slices(NamedTuple):
+    """IndexedSlices as an argument of a call."""
+
+    values: Any
+    indices: Any
 
 
 @dataclass(frozen=True)
@@ -52,19 +67,10 @@ class Call:
         return self.ours, self.arguments, self.keywords
 
 
-@dataclass(frozen=True)
-class Sparse:
-    """The parts of a sparse tensor, all of them fed, which TensorFlow wants as one argument of a class of its own."""
-
-    indices: np.ndarray
-    values: np.ndarray
-    dense_shape: np.ndarray
-
-
 def flat(results):
-    """Return results in one list: those in lists, the parts of sparse tensors, and no None."""
+    """Return results in one list: those in lists, the parts of sparse tensors and of rows, and no None."""
     if hasattr(results, "dense_shape"):
-        return [results.indices, results.values, results.dense_shape]
+        return flat([results.indices, results.values, results.dense_shape])
     if isinstance(results, (tuple, list)):
         return [each for result in results for each in flat(result)]
     return [] if results is None else [results]
@@ -97,9 +103,10 @@ def build(library, name, arguments, keywords, call):
             feeds[tensor] = value
             return tensor
         if isinstance(value, Sparse):
-            parts = [placed(part) for part in (value.indices, value.values, value.dense_shape)]
-            return library.SparseTensor(*parts) if hasattr(library, "SparseTensor") else tuple(parts)
-        if isinstance(value, list) and any(isinstance(v, np.ndarray) for v in value):
+            return library.SparseTensor(*map(placed, value))
+        if isinstance(value, Slices):
+            return library.IndexedSlices(*map(placed, value))
+        if isinstance(value, list) and any(isinstance(v, np.ndarray | Sparse) for v in value):
             return [placed(v) for v in value]
         return value
 
@@ -107,6 +114,7 @@ def build(library, name, arguments, keywords, call):
     for part in name.split("."):
         function = getattr(function, part)
     operands = [placed(value) for value in arguments]
+    keywords = {key: placed(value) if isinstance(value, Sparse) else value for key, value in keywords.items()}
     named = dict(zip(call.names, operands, strict=False))
     results = flat(function(*operands[len(named) :], **named, **keywords))
     moved = [tensor for tensor, value in feeds.items() if value.dtype.kind in "fc"]

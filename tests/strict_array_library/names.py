@@ -28,6 +28,8 @@ FUNCTIONS = {
     "full": "shape fill_value dtype order",
     "full_like": "a fill_value dtype order subok shape",
     "imag": "val",
+    "isin": "element test_elements assume_unique invert",
+    "lexsort": "keys",
     "linspace": "start stop num endpoint retstep dtype axis",
     "matmul": "x1 x2 out",
     "max": "a axis out keepdims",

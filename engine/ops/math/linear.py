@@ -26,6 +26,8 @@ from .reductions import reduce_max, reduce_sum
 
 _A = f64([[1, 2, -1], [0.5, -3, 2]])
 _B = f64([[2, 0.5], [-1, 4], [3, 1.5]])
+_BFLOAT16 = dtypes.bfloat16.numpy
+_TURNED = {"transpose_b": True}
 _BATCH = np.arange(12, dtype=np.float64).reshape(2, 1, 2, 3) - 5
 
 
@@ -73,6 +75,8 @@ def _matmul_gradient(op: Operation, g: Tensor) -> list[Any]:
 
 
 def _product(xp: Any, a: Any, b: Any, transpose_a: bool, transpose_b: bool) -> Any:
+    if xp is np and a.dtype.itemsize == 2 and a.dtype.kind not in "iu":  # which BLAS does not know, and a GPU's does
+        a, b = a.astype(np.float32), b.astype(np.float32)
     return xp.matmul(a.swapaxes(-1, -2) if transpose_a else a, b.swapaxes(-1, -2) if transpose_b else b)
 
 
@@ -125,6 +129,8 @@ define(
         Sample([_BATCH, np.stack([_B, -_B, 2 * _B])], _rows_by_columns),
         Sample([_A * (1 + 2j), _B * (2 - 1j)], f64([[-3, 7], [10, -8.75]]) * (4 + 3j)),
         Sample([i32([[1, 2]]), i32([[3], [4]])], i32([[11]])),
+        Sample([np.ones((2, 4096), np.float16), np.ones((4096, 1), np.float16)], np.full((2, 1), 4096, np.float16)),
+        Sample([np.ones((1, 512), _BFLOAT16), np.ones((1, 512), _BFLOAT16)], lambda a, b: 512 * a[:, :1], _TURNED),
     ],
 )
 
@@ -200,7 +206,7 @@ def matmul(a: Any, b: Any, transpose_a: bool = False, transpose_b: bool = False,
     Returns
     -------
     Tensor
-        Same dtype, shape ``[..., rows, columns]``.
+        Same dtype, shape ``[..., rows, columns]``. Products of float16 and bfloat16 add up in float32.
 
     Raises
     ------

@@ -20,6 +20,8 @@ from ...ir.graph import Graph
 from ...ir.operation import Operation
 from ...ir.tensor import Tensor
 from ...kernels.memory.pool import hand_over, needs_copy
+from ...ops.sparse.sparse_tensor import SparseTensor
+from ...ops.sparse.sparse_tensor import fed_parts as sparse_parts
 from ...ops.support import copies
 from .tensor_handle import TensorHandle
 
@@ -142,8 +144,40 @@ def make_request(graph: Graph, fetches: Any) -> Request:
     return Request(fetches, elements)
 
 
+def fed_parts(key: Any, value: Any = None) -> list[tuple[Any, Any]]:
+    """Return which tensors are fed with what, where a structure of them is fed a structure of values.
+
+    Parameters
+    ----------
+    key : Tensor, Variable, name or structure of them
+    value : array-like or structure, optional
+        None if only the tensors matter.
+
+    Raises
+    ------
+    GraphError
+        If the value has not the structure of the key.
+    """
+    if isinstance(key, Tensor):
+        return [(key, value)]
+    if isinstance(key, SparseTensor):
+        return sparse_parts(key, value)
+    parts = nest.children(key)
+    if parts is None:
+        return [(key, value)]
+    others = [("", None)] * len(parts) if value is None else nest.children(value)
+    if others is None or len(others) != len(parts):
+        raise GraphError(
+            "a structure of tensors is fed a structure of values",
+            wanted=f"a value for each of {[label for label, _ in parts]}",
+            got=value,
+            hint="feed each tensor by itself",
+        )
+    return [pair for (_, part), (_, other) in zip(parts, others, strict=True) for pair in fed_parts(part, other)]
+
+
 def resolve_feeds(graph: Graph, keys: Sequence[Any]) -> tuple[Tensor, ...]:
-    """Resolve the tensors to feed.
+    """Resolve the tensors to feed, those of structures one after the other.
 
     Raises
     ------
@@ -151,7 +185,7 @@ def resolve_feeds(graph: Graph, keys: Sequence[Any]) -> tuple[Tensor, ...]:
         If one is no tensor of this graph, is inside a branch or a loop, or is named twice.
     """
     tensors: dict[Tensor, None] = {}
-    for key in keys:
+    for key in (part for given in keys for part, _ in fed_parts(given)):
         tensor = graph.fed_tensor(key)
         if not isinstance(tensor, Tensor):
             names = [output.name for output in tensor.outputs]
@@ -222,7 +256,8 @@ def _kept(handle: TensorHandle, dtype: DType) -> Any:
 
 def feed_values(feeds: Mapping[Any, Any], graph: Graph) -> tuple[tuple[Tensor, ...], list[Any]]:
     """Split a feeds mapping into tensors and values."""
-    return resolve_feeds(graph, list(feeds)), list(feeds.values())
+    pairs = [pair for key, value in feeds.items() for pair in fed_parts(key, value)]
+    return resolve_feeds(graph, [key for key, _ in pairs]), [value for _, value in pairs]
 
 
 def own(values: list[Any], place: int) -> np.ndarray[Any, Any]:

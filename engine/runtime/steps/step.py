@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from ...base import nest
 from ...base.errors import GraphError
 from ...compile import compile_until
 from ...compile.partition import Partitioned, to_dot, to_text
@@ -15,7 +16,7 @@ from ..observe.trace import Trace
 from ..observe.watch import Watch, watches_of_run
 from .outcomes import names_of
 from .report import Report
-from .request import Request
+from .request import Request, fed_parts
 from .stream import StepStream
 
 if TYPE_CHECKING:
@@ -35,12 +36,15 @@ class Step:
     # /job:localhost/task:0/device:CPU:1
     """
 
-    __slots__ = ("_compiled", "_feeds", "_request", "_runner", "_version", "_watched")
+    __slots__ = ("_compiled", "_feeds", "_keys", "_request", "_runner", "_version", "_watched")
 
-    def __init__(self, runner: StepRunner, request: Request, feeds: tuple[Tensor, ...]) -> None:
+    def __init__(
+        self, runner: StepRunner, request: Request, feeds: tuple[Tensor, ...], keys: Sequence[Any] = ()
+    ) -> None:
         self._runner = runner
         self._request = request
         self._feeds = feeds
+        self._keys = None if all(nest.children(key) is None for key in keys) else tuple(keys)  # with structures
         self._compile()
 
     def __repr__(self) -> str:
@@ -69,14 +73,14 @@ class Step:
         watches = watches_of_run(watch, runner.graph) if watch else ()
         try:
             runner.check_admits()
-            self._check_count(values)
+            given = self._flat(values)
             if self._version != runner.graph.version or self._watched is not runner.watches.tensors:
                 self._compile()
             compiled = self._compiled
             if watches or trace is not None or report is not None:
                 observed = trace is not None or report is not None
                 compiled = runner.compiled(self._request, self._feeds, watches, observed=observed)
-            return await runner.run(self._request, compiled, values, timeout, trace, watches, report)
+            return await runner.run(self._request, compiled, given, timeout, trace, watches, report)
         finally:
             for each in watches:
                 each.end()
@@ -140,18 +144,23 @@ class Step:
         [([0, 1], 2), ([0, 1, 4, 9], 4)]
         """
         self._runner.check_admits()
-        self._check_count(values)
+        self._flat(values)
         watch = Watch(self._runner.graph.as_graph_element(tensor), limit=limit, policy=policy)
         return StepStream(watch, partial(self, *values, timeout=timeout, trace=trace, watch=watch))
 
-    def _check_count(self, values: Sequence[Any]) -> None:
-        if len(values) != len(self._feeds):
+    def _flat(self, values: Sequence[Any]) -> Sequence[Any]:
+        """Return a value for each fed tensor; GraphError if there is not one for each of the feeds."""
+        feeds = self._feeds if self._keys is None else self._keys
+        if len(values) != len(feeds):
             raise GraphError(
                 "wrong number of fed values",
-                wanted=f"{len(self._feeds)}: {[t.name for t in self._feeds]}",
+                wanted=f"{len(feeds)}: {[getattr(t, 'name', t) for t in feeds]}",
                 got=len(values),
                 hint="give one value for each of the feeds of make_step, in their order",
             )
+        if self._keys is None:
+            return values
+        return [value for key, given in zip(feeds, values, strict=True) for _, value in fed_parts(key, given)]
 
     def to_text(self) -> str:
         """Return what each device does, an operation a line, and the channels between them."""

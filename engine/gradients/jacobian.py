@@ -1,0 +1,259 @@
+"""``jacobian`` and ``batch_jacobian`` by rows; products with Jacobians and Hessians by differentiating twice."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..base import nest
+from ..base.dtypes import int64
+from ..base.errors import GraphError, ShapeError
+from ..ir import scopes
+from ..ir.apply import apply, constant, convert_to_tensor
+from ..ir.entry import public
+from ..ir.tensor import Tensor
+from ..ops.support.common import shape_of, zeros_like
+from .api import NONE, ZERO, gradients, key_of
+from .cotangents import densify
+from .rows import stacked_gradients
+from .zeros import shape_of_value
+
+
+@public
+def jacobian(output: Any, inputs: Any, unconnected_gradients: str = NONE, name: str = "jacobian") -> Any:
+    """Build the derivatives of each element of a tensor with respect to each element of others.
+
+    A loop in the graph computes the gradient of one element after the other.
+
+    Parameters
+    ----------
+    output : Tensor
+        Of a floating or complex dtype.
+    inputs : Tensor, Variable or structure of them
+        What to differentiate with respect to.
+    unconnected_gradients : {'none', 'zero'}, optional
+        What to give for an input that the output does not depend on.
+    name : str, optional
+        Name scope of the new operations.
+
+    Returns
+    -------
+    structure
+        In the structure of `inputs`: for each a Tensor of shape ``output.shape + input.shape``, or None.
+
+    Raises
+    ------
+    GraphError, DtypeError
+        As of `gradients`.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> with tg.Graph().as_default() as graph:
+    ...     x = tg.constant([1.0, 2.0])
+    ...     j = tg.jacobian(tg.stack([x[0] * x[1], x[1] ** 2.0]), x)
+    >>> with tg.SyncSession(graph) as session:
+    ...     session.run(j)
+    array([[2., 1.],
+           [0., 4.]], dtype=float32)
+    """
+    y, xs = densify(convert_to_tensor(output)), nest.flatten(inputs)
+    with scopes.within(name=_scope(name)):
+        flat = apply("Reshape", y, constant([-1], "int32"))
+        count = apply("Cast", apply("Size", y), dtype=int64)
+        rows = stacked_gradients(lambda k: flat[k], count, xs, unconnected_gradients, "rows")
+        found = [None if row is None else _shaped(row, y, x) for row, x in zip(rows, xs, strict=True)]
+    return found[0] if nest.children(inputs) is None else nest.pack_as(inputs, found)
+
+
+def _scope(name: str) -> str:
+    outer = scopes.current().name
+    return f"{outer}/{name}" if outer else name
+
+
+def _shaped(rows: Tensor, y: Tensor, x: Any) -> Tensor:
+    """Return rows with the dimensions of `y` in place of the first one."""
+    shape = apply("Concat", [shape_of(y), shape_of_value(key_of(x))], axis=0)
+    return apply("Reshape", rows, shape)  # type: ignore[no-any-return]
+
+
+@public
+def batch_jacobian(
+    output: Any, inp: Any, unconnected_gradients: str = NONE, name: str = "batch_jacobian"
+) -> Tensor | None:
+    """Build the Jacobian of each example of a batch, where no example depends on another.
+
+    A loop in the graph goes through the elements of one example, and computes the gradients of all examples at once.
+
+    Parameters
+    ----------
+    output : Tensor of shape [batch, ...]
+        Of a floating or complex dtype.
+    inp : Tensor of shape [batch, ...]
+        What to differentiate with respect to.
+    unconnected_gradients : {'none', 'zero'}, optional
+        What to give if the output does not depend on the input.
+    name : str, optional
+        Name scope of the new operations.
+
+    Returns
+    -------
+    Tensor or None
+        Of shape ``[batch] + output.shape[1:] + inp.shape[1:]``.
+
+    Raises
+    ------
+    ShapeError
+        If one of both is known to be a scalar, or the sizes of the batch to differ.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> with tg.Graph().as_default() as graph:
+    ...     x = tg.constant([[1.0, 2.0], [3.0, 4.0]])
+    ...     j = tg.batch_jacobian(x * x, x)
+    >>> with tg.SyncSession(graph) as session:
+    ...     session.run(j).tolist()
+    [[[2.0, 0.0], [0.0, 4.0]], [[6.0, 0.0], [0.0, 8.0]]]
+    """
+    y, x = convert_to_tensor(output), convert_to_tensor(inp)
+    _check_batch(y, x)
+    with scopes.within(name=_scope(name)):
+        width = _count(shape_of(y)[1:])
+        flat = apply("Transpose", apply("Reshape", y, apply("Stack", [shape_of(y)[0], width], axis=0)), perm=(1, 0))
+        count = apply("Cast", width, dtype=int64)
+        (rows,) = stacked_gradients(lambda k: flat[k], count, [x], unconnected_gradients, "rows")
+        return None if rows is None else _by_example(rows, y, x)
+
+
+def _check_batch(y: Tensor, x: Tensor) -> None:
+    if 0 in (y.rank, x.rank) or not y.shape[:1].is_compatible_with(x.shape[:1]):
+        raise ShapeError(
+            "batch_jacobian wants an output and an input for each example",
+            wanted="shapes [batch, ...] with one size of the batch",
+            got=f"{y.shape} and {x.shape}",
+            operation=y.op,
+            hint="jacobian differentiates everything with respect to everything",
+        )
+
+
+def _count(sizes: Tensor) -> Tensor:
+    return apply("Prod", sizes, axis=None, keepdims=False)  # type: ignore[no-any-return]
+
+
+def _by_example(rows: Tensor, y: Tensor, x: Tensor) -> Tensor:
+    """Return rows [element of an output, batch, ...] as [batch, ...]; sizes of 0 leave nothing to infer."""
+    out, inner = shape_of(y), shape_of(x)
+    sizes = apply("Stack", [_count(out[1:]), inner[0], _count(inner[1:])], axis=0)
+    by_example = apply("Transpose", apply("Reshape", rows, sizes), perm=(1, 0, 2))
+    return apply("Reshape", by_example, apply("Concat", [out, inner[1:]], axis=0))  # type: ignore[no-any-return]
+
+
+@public
+def hessian_vector_product(ys: Any, xs: Any, v: Any, name: str = "hessian_vector_product") -> list[Tensor]:
+    """Build the product of the Hessian of the sum of `ys` and vectors, without the Hessian (Pearlmutter, 1994).
+
+    Parameters
+    ----------
+    ys : Tensor or structure of Tensor
+        Of a real floating dtype.
+    xs : Tensor, Variable or sequence of them
+    v : array-like or sequence of them
+        For each x a tensor of its shape and dtype.
+    name : str, optional
+        Name scope of the new operations.
+
+    Returns
+    -------
+    list of Tensor
+        For each x a tensor of its shape, zeros where the gradient does not depend on it.
+
+    Raises
+    ------
+    GraphError
+        If there is not one vector for each x.
+    ShapeError
+        If a vector is known to have another shape.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> with tg.Graph().as_default() as graph:
+    ...     x = tg.constant([1.0, 2.0])
+    ...     (hv,) = tg.hessian_vector_product(x[0] * x[0] * x[1], x, [1.0, 0.0])
+    >>> with tg.SyncSession(graph) as session:
+    ...     session.run(hv)
+    array([4., 2.], dtype=float32)
+    """
+    values = nest.flatten(xs)
+    vectors = _vectors(xs, v)
+    with scopes.within(name=_scope(name)):
+        first = [densify(g) for g in gradients(ys, values, unconnected_gradients=ZERO)]
+        return [densify(g) for g in gradients(first, values, vectors, unconnected_gradients=ZERO)]
+
+
+def _vectors(xs: Any, v: Any) -> list[Any]:
+    """Return a vector for each x: for a single one `v` is that, or a list with it."""
+    values = nest.flatten(xs)
+    if nest.children(xs) is None:
+        alone = isinstance(v, (list, tuple)) and len(v) == 1 and hasattr(v[0], "shape")
+        return list(v) if alone else [v]
+    vectors = list(v) if isinstance(v, (list, tuple)) else nest.flatten(v)
+    if len(vectors) != len(values):
+        raise GraphError(
+            "a derivative in a direction wants a vector for each x",
+            wanted=len(values),
+            got=len(vectors),
+            hint="give them in the order of xs, each in the shape of its x",
+        )
+    return vectors
+
+
+@public
+def jvp(ys: Any, xs: Any, v: Any, name: str = "jvp") -> Any:
+    """Build the product of the Jacobian and vectors: how `ys` change as `xs` move along `v`.
+
+    The reverse of the reverse mode: the gradient is linear in the cotangents of `ys`, and its gradient with respect to
+    these is the product. It costs about two gradients, whatever the numbers of elements.
+
+    Parameters
+    ----------
+    ys : Tensor or structure of Tensor
+        Of a floating or complex dtype.
+    xs : Tensor, Variable or sequence of them
+    v : array-like or sequence of them
+        For each x a tensor of its shape and dtype.
+    name : str, optional
+        Name scope of the new operations.
+
+    Returns
+    -------
+    structure
+        In the structure of `ys`: for each a Tensor of its shape and dtype, zeros where it does not depend on `xs`.
+
+    Raises
+    ------
+    GraphError
+        If there is not one vector for each x.
+    ShapeError
+        If a vector is known to have another shape.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> with tg.Graph().as_default() as graph:
+    ...     x = tg.constant([1.0, 2.0])
+    ...     moved = tg.jvp(tg.stack([x[0] * x[1], x[1] ** 2.0]), x, [1.0, 10.0])
+    >>> with tg.SyncSession(graph) as session:
+    ...     session.run(moved)
+    array([12., 40.], dtype=float32)
+    """
+    outputs, vectors = [convert_to_tensor(y) for y in nest.flatten(ys)], _vectors(xs, v)
+    with scopes.within(name=_scope(name)):
+        cotangents = [zeros_like(y) for y in outputs]
+        back = gradients(outputs, nest.flatten(xs), cotangents)
+        pairs = [(densify(g), vector) for g, vector in zip(back, vectors, strict=True) if g is not None]
+        if pairs:
+            moved = gradients([g for g, _ in pairs], cotangents, [w for _, w in pairs], unconnected_gradients=ZERO)
+        else:
+            moved = cotangents
+    return moved[0] if nest.children(ys) is None else nest.pack_as(ys, moved)

@@ -1,0 +1,202 @@
+"""Sums, largest and smallest elements of two sparse tensors; sparse tensors added to dense ones."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ...base.errors import GraphError, ShapeError
+from ...base.shapes import Shape
+from ...ir.apply import apply, constant, convert_to_tensor
+from ...ir.entry import public
+from ...ir.tensor import Tensor
+from ..support.common import size_along
+from ..support.literals import i64
+from .grouping import after, same_sizes, sum_of_groups, unique_places
+from .rows import where_true
+from .sparse_tensor import SparseTensor, SparseTensorValue, as_sparse
+
+
+def _is_sparse(value: Any) -> bool:
+    return isinstance(value, (SparseTensor, SparseTensorValue))
+
+
+def _joined(a: SparseTensor, b: SparseTensor, what: str) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Return the places of two sparse tensors of one shape, each value's number among them, their count, the shape."""
+    sizes = same_sizes(a.dense_shape, b.dense_shape, what)
+    with after([sizes]):
+        unique, numbers, count = unique_places(apply("Concat", [a.indices, b.indices], axis=0))
+    return unique, numbers, count, a.dense_shape if a.dense_shape.op.is_constant else sizes
+
+
+@public
+def sparse_add(a: Any, b: Any, thresh: Any = 0, name: str | None = None) -> SparseTensor | Tensor:
+    """Add two tensors of which one at least is sparse.
+
+    Parameters
+    ----------
+    a, b : SparseTensor or Tensor of one numeric dtype and one shape
+    thresh : scalar of the real dtype
+        Of two sparse tensors, places that both have are left out where the sum is smaller than this.
+
+    Returns
+    -------
+    SparseTensor or Tensor
+        Of two sparse tensors a sparse one, in the order of rows, where what stands at one place is added up;
+        otherwise a dense one.
+
+    Raises
+    ------
+    GraphError
+        If none is sparse.
+    ShapeError
+        If the shapes are known to differ.
+    OpError
+        When a step runs it, if they differ and this was not known.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> x = tg.SparseTensorValue([[0, 1], [1, 0]], [5, 6], [2, 2])
+    >>> y = tg.SparseTensorValue([[0, 1], [1, 1]], [-5, 7], [2, 2])
+    >>> tg.function(lambda: tg.sparse_add(x, y, thresh=1)).sync().values
+    array([6, 7], dtype=int32)
+    >>> tg.function(lambda: tg.sparse_add(x, [[1, 1], [1, 1]])).sync()
+    array([[1, 6],
+           [7, 1]], dtype=int32)
+    """
+    if not _is_sparse(a) or not _is_sparse(b):
+        return _with_dense(a, b, name)
+    x, y = as_sparse(a, "sparse_add"), as_sparse(b, "sparse_add")
+    unique, numbers, count, sizes = _joined(x, y, "sparse_add")
+    total = SparseTensor(unique, sum_of_groups(apply("Concat", [x.values, y.values], axis=0), numbers, count), sizes)
+    if not isinstance(thresh, Tensor) and np.size(thresh) == 1 and np.all(np.equal(thresh, 0)):
+        return total
+    size = apply("Abs", total.values)
+    is_alone = sum_of_groups(apply("Fill", apply("Shape", numbers), constant(1)), numbers, count) < 2
+    limit = convert_to_tensor(thresh, None if isinstance(thresh, Tensor) else size.dtype)
+    return where_true(total, is_alone | (size >= limit))
+
+
+def _with_dense(a: Any, b: Any, name: str | None) -> Tensor:
+    if not _is_sparse(a) and not _is_sparse(b):
+        raise GraphError(
+            "sparse_add was given no sparse tensor",
+            wanted="a SparseTensor as one of both",
+            got=f"{a!r} and {b!r}",
+            hint="add(a, b) adds dense tensors, sparse_from_dense(x) makes one sparse",
+        )
+    sp, other = (as_sparse(a, "sparse_add"), b) if _is_sparse(a) else (as_sparse(b, "sparse_add"), a)
+    dense = convert_to_tensor(other, None if isinstance(other, Tensor) else sp.dtype)
+    if not sp.shape.is_compatible_with(dense.shape):
+        raise ShapeError(
+            "sparse_add adds tensors of one shape",
+            wanted=sp.shape,
+            got=dense.shape,
+            operation=dense.op,
+            hint="broadcast_to gives the dense one another shape",
+        )
+    known = dense.shape.is_fully_known and sp.shape.is_fully_known
+    sizes = apply("Cast", apply("Shape", dense), dtype="int64")
+    shape = sp.dense_shape if known else same_sizes(sp.dense_shape, sizes, "sparse_add")
+    return apply("Add", dense, apply("ScatterNd", sp.indices, sp.values, shape), name=name)  # type: ignore[no-any-return]
+
+
+def _chosen(type: str, a: SparseTensor, b: SparseTensor, what: str) -> SparseTensor:
+    """Return the larger or smaller element at each place that one of both has; 0 stands where a tensor has none."""
+    unique, numbers, count, sizes = _joined(a, b, what)
+    own = size_along(a.values, 0)
+    x, y = sum_of_groups(a.values, numbers[:own], count), sum_of_groups(b.values, numbers[own:], count)
+    return SparseTensor(unique, apply(type, x, y), sizes)
+
+
+@public
+def sparse_maximum(sp_a: Any, sp_b: Any, name: str | None = None) -> SparseTensor:
+    """Larger elements of two sparse tensors; where one has none it counts as 0.
+
+    Parameters
+    ----------
+    sp_a, sp_b : SparseTensor of one real dtype and one shape
+
+    Returns
+    -------
+    SparseTensor
+        It has the places of both, in the order of rows.
+
+    Raises
+    ------
+    ShapeError
+        If the shapes are known to differ.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> x = tg.SparseTensorValue([[0], [1]], [-5, 6], [3])
+    >>> y = tg.SparseTensorValue([[1], [2]], [8, -7], [3])
+    >>> tg.function(lambda: tg.sparse_maximum(x, y)).sync().values
+    array([0, 8, 0], dtype=int32)
+    """
+    what = "sparse_maximum"
+    return _chosen("Maximum", as_sparse(sp_a, what), as_sparse(sp_b, what), what)
+
+
+@public
+def sparse_minimum(sp_a: Any, sp_b: Any, name: str | None = None) -> SparseTensor:
+    """Smaller elements of two sparse tensors; where one has none it counts as 0.
+
+    Parameters
+    ----------
+    sp_a, sp_b : SparseTensor of one real dtype and one shape
+
+    Returns
+    -------
+    SparseTensor
+        It has the places of both, in the order of rows.
+
+    Raises
+    ------
+    ShapeError
+        If the shapes are known to differ.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> x = tg.SparseTensorValue([[0], [1]], [-5, 6], [3])
+    >>> y = tg.SparseTensorValue([[1], [2]], [8, -7], [3])
+    >>> tg.function(lambda: tg.sparse_minimum(x, y)).sync().values
+    array([-5,  6, -7], dtype=int32)
+    """
+    what = "sparse_minimum"
+    return _chosen("Minimum", as_sparse(sp_a, what), as_sparse(sp_b, what), what)
+
+
+@public
+def sparse_eye(
+    num_rows: int, num_columns: int | None = None, dtype: Any = "float32", name: str | None = None
+) -> SparseTensor:
+    """Sparse matrix with ones on its diagonal.
+
+    Parameters
+    ----------
+    num_rows : int
+    num_columns : int, optional
+        As many as rows when None.
+    dtype : dtype-like
+
+    Returns
+    -------
+    SparseTensor
+        Of shape [num_rows, num_columns].
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> tg.function(lambda: tg.sparse_eye(2, 3)).sync().indices.tolist()
+    [[0, 0], [1, 1]]
+    """
+    columns = num_rows if num_columns is None else num_columns
+    shape = Shape([num_rows, columns])
+    diagonal = np.arange(min(shape.as_tuple()))
+    values = constant(np.ones(len(diagonal), convert_to_tensor(0, dtype).dtype.numpy), name=name)
+    return SparseTensor(constant(np.stack([diagonal, diagonal], 1)), values, constant(i64(shape.as_tuple())))

@@ -1,0 +1,197 @@
+"""What operations on sparse tensors are made of: the order of places, equal places, sizes that have to be equal."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from typing import Any
+
+import numpy as np
+
+from ...base import dtypes
+from ...base.errors import ShapeError
+from ...base.shapes import Shape
+from ...ir import scopes
+from ...ir.apply import apply
+from ...ir.definition import NotDifferentiable, Sample, define
+from ...ir.operation import Operation
+from ...ir.static_values import static_shape
+from ...ir.tensor import Tensor
+from ..support.arguments import as_sizes
+from ..support.common import scalar_like, size_along
+from ..support.literals import f64, i32, i64
+
+INDICES = NotDifferentiable("it gives indices, which are integers")
+_PLACES = i64([[1, 0], [0, 2], [1, 0], [0, 1]])
+
+
+def _numbered(indices: Any) -> Any:
+    """Return a number for each index vector, in the same order; None if an int64 can not hold them."""
+    low = indices.min(0)
+    spans = [int(high) - int(least) + 1 for high, least in zip(indices.max(0), low, strict=True)]
+    if math.prod(spans) >= 2**63:
+        return None
+    numbers = indices[:, 0] - low[0]
+    for i in range(1, len(spans)):
+        numbers = numbers * spans[i] + (indices[:, i] - low[i])
+    return numbers
+
+
+def order_of_rows(xp: Any, indices: Any) -> Any:
+    """Return the permutation that sorts index vectors; equal ones stay in their order."""
+    if not indices.shape[1]:
+        return xp.arange(indices.shape[0])
+    numbers = _numbered(indices) if xp is np and indices.size else None
+    if numbers is not None:
+        return np.argsort(numbers, kind="stable")
+    return xp.lexsort(xp.ascontiguousarray(indices.T[::-1]))
+
+
+define(
+    "SparseOrder",
+    "indices: int64 -> order: int64",
+    shape=lambda op: Shape([None if op.inputs[0].rank is None else op.inputs[0].shape[0]]),
+    kernel=lambda xp, indices: order_of_rows(xp, indices).astype(xp.int64, copy=False),
+    gradient=INDICES,
+    samples=[
+        Sample([_PLACES], i64([3, 1, 0, 2])),
+        Sample([i64([[2], [1], [2], [0]])], i64([3, 1, 0, 2])),
+        Sample([i64([[2**62, -(2**62)], [5, 2**62], [5, -1]])], i64([2, 1, 0])),
+        Sample([np.zeros((3, 0), np.int64)], i64([0, 1, 2])),
+        Sample([np.zeros((0, 2), np.int64)], np.zeros(0, np.int64)),
+    ],
+)
+
+
+def _unique_shape(op: Operation) -> list[Shape]:
+    shape = op.inputs[0].shape
+    count, rank = (None, None) if shape.rank is None else shape.dims
+    return [Shape([None, rank]), Shape([count])]
+
+
+def _unique(xp: Any, indices: Any) -> tuple[Any, Any]:
+    order = order_of_rows(xp, indices)
+    rows = indices[order]
+    first = xp.ones(rows.shape[0], dtype=xp.bool_)
+    first[1:] = xp.any(rows[1:] != rows[:-1], axis=1)
+    numbers = xp.empty(rows.shape[0], dtype=xp.int64)
+    numbers[order] = xp.cumsum(first, dtype=xp.int64) - 1
+    return rows[first], numbers
+
+
+define(
+    "SparseUnique",
+    "indices: int64 -> unique: int64, numbers: int64",
+    shape=_unique_shape,
+    reads_values=True,
+    kernel=_unique,
+    gradient=INDICES,
+    samples=[
+        Sample([_PLACES], (i64([[0, 1], [0, 2], [1, 0]]), i64([2, 1, 2, 0]))),
+        Sample([i64([[5], [5], [-1]])], (i64([[-1], [5]]), i64([1, 1, 0]))),
+        Sample([np.zeros((3, 0), np.int64)], (np.zeros((1, 0), np.int64), i64([0, 0, 0]))),
+        Sample([np.zeros((0, 2), np.int64)], (np.zeros((0, 2), np.int64), np.zeros(0, np.int64))),
+    ],
+)
+
+
+def unique_places(indices: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the different vectors among `indices` in order, the number of each one's there, and how many there are."""
+    unique, numbers = apply("SparseUnique", indices)
+    return unique, numbers, size_along(unique, 0)
+
+
+def sum_of_groups(values: Tensor, numbers: Tensor, count: Tensor) -> Tensor:
+    """Return the sums of `values` of each of `count` groups, of which `numbers` says which one a value is in."""
+    return apply("UnsortedSegmentSum", values, numbers, count)  # type: ignore[no-any-return]
+
+
+def _group_max(xp: Any, values: Any, numbers: Any, count: Any) -> Any:
+    order = xp.argsort(values, kind="stable")
+    order = order[xp.argsort(numbers[order], kind="stable")]
+    groups = numbers[order]
+    last = xp.ones(groups.shape[0], dtype=xp.bool_)
+    last[:-1] = groups[1:] != groups[:-1]
+    largest = values[order][last]
+    if largest.shape[0] != int(count):
+        raise ValueError(f"each of {int(count)} groups needs a value, {largest.shape[0]} have one")
+    return largest
+
+
+def _group_max_gradient(op: Operation, g: Tensor) -> list[Any]:
+    """Share the cotangent of the largest value of a group among those that are equal to it."""
+    values, numbers, count = op.inputs
+    mask = apply("Equal", values, apply("Gather", op.outputs[0], numbers))
+    ties = sum_of_groups(apply("Cast", mask, dtype=values.dtype), numbers, count)
+    return [apply("Where", mask, apply("Gather", g / ties, numbers), scalar_like(0, g)), None, None]
+
+
+define(
+    "GroupMax",
+    "values: T, numbers: int64, count: host I -> largest: T",
+    where={"T": dtypes.REAL, "I": dtypes.INDEX},
+    shape=lambda op: Shape([None]),
+    reads_values=True,
+    kernel=_group_max,
+    gradient=_group_max_gradient,
+    samples=[
+        Sample([f64([3, -1, 7, -4, 5]), i64([1, 0, 1, 0, 2]), np.int32(3)], f64([-1, 7, 5])),
+        Sample([i32([4, 4]), i64([0, 0]), np.int64(1)], i32([4])),
+        Sample([f64([1, np.nan, 2]), i64([0, 0, 1]), np.int32(2)], f64([np.nan, 2]), differentiable=False),
+        Sample([f64([]), np.zeros(0, np.int64), np.int32(0)], f64([])),
+    ],
+)
+
+
+def largest_of_groups(values: Tensor, numbers: Tensor, count: Tensor) -> Tensor:
+    """Return the largest of `values` of each of `count` groups, none of them empty; for `numbers` see there."""
+    return apply("GroupMax", values, numbers, count)  # type: ignore[no-any-return]
+
+
+def _same_sizes_shape(op: Operation) -> Shape:
+    a, b = op.inputs
+    _known_sizes(op)
+    return a.shape.merge(b.shape)
+
+
+def _known_sizes(op: Operation) -> Shape:
+    a, b = map(static_shape, op.inputs)
+    if not a.is_compatible_with(b):
+        raise ShapeError(
+            f"{op.attrs['what']}: the sparse tensors have to have one shape",
+            wanted=a,
+            got=b,
+            hint="sparse_reshape, sparse_slice and sparse_expand_dims give another",
+        )
+    return a.merge(b)
+
+
+def _same_sizes(xp: Any, a: Any, b: Any, what: str) -> Any:
+    if as_sizes(a) != as_sizes(b):
+        raise ValueError(f"{what}: the sparse tensors have to have one shape, got {list(a)} and {list(b)}")
+    return a
+
+
+define(
+    "SameSizes",
+    "a: host int64, b: host int64 -> sizes: host int64",
+    attrs={"what": "sparse"},
+    shape=_same_sizes_shape,
+    static_shape=_known_sizes,
+    reads_values=True,
+    kernel=_same_sizes,
+    gradient=INDICES,
+    samples=[Sample([i64([2, 3]), i64([2, 3])], i64([2, 3])), Sample([i64([]), i64([])], i64([]))],
+)
+
+
+def same_sizes(a: Tensor, b: Tensor, what: str) -> Tensor:
+    """Return the shape of two sparse tensors that `what` is given, `a` and `b`, which have to be equal."""
+    return apply("SameSizes", a, b, what=what)  # type: ignore[no-any-return]
+
+
+def after(checks: Sequence[Tensor]) -> AbstractContextManager[Any]:
+    """Build what waits for checks of sizes, but for those of sizes that are known."""
+    waits = [t.op for t in checks if not all(x.op.is_constant for x in t.op.inputs)]
+    return scopes.within(control_inputs=(*scopes.current().control_inputs, *waits))  # type: ignore[no-any-return]

@@ -1,0 +1,324 @@
+"""Sparse tensors with other dimensions: reshaped, transposed, joined, split."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ...base import dtypes
+from ...base.errors import GraphError, ShapeError
+from ...base.shapes import Shape
+from ...ir.apply import apply, constant
+from ...ir.definition import Sample, define
+from ...ir.entry import public
+from ...ir.operation import Operation
+from ...ir.static_values import static_shape
+from ...ir.tensor import Tensor
+from ..support.arguments import as_sizes, axis_within, shape_vector, static_int, static_ints
+from ..support.common import size_along
+from ..support.literals import i32, i64
+from .grouping import INDICES, after, same_sizes
+from .rows import cut, in_order, split_sizes, with_size
+from .sparse_tensor import SparseTensor, as_sparse, extreme, known_rank, sizes_of, vector
+
+
+def _reshaped_shape(op: Operation) -> list[Shape]:
+    indices, _, shape = op.inputs
+    rank = None if shape.rank is None else shape.shape[0]
+    return [Shape([None if indices.rank is None else indices.shape[0], rank]), Shape([rank])]
+
+
+def _reshaped_sizes(op: Operation) -> Shape:
+    """Return what is known of the new shape, the dimension that is -1 among it."""
+    old, new = static_shape(op.inputs[1]), static_shape(op.inputs[2])
+    if not old.is_fully_known or new.rank is None or list(new).count(None) != 1:
+        return new
+    count, rest = math.prod(old.as_tuple()), math.prod(d for d in new if d is not None)
+    if not rest or count % rest:
+        return new
+    return Shape([count // rest if d is None else d for d in new])
+
+
+def _new_sizes(old: tuple[int, ...], new: tuple[int, ...]) -> tuple[int, ...]:
+    count, rest = math.prod(old), math.prod(d for d in new if d != -1)
+    fits = (
+        new.count(-1) <= 1 and all(d >= -1 for d in new) and (rest and not count % rest if -1 in new else count == rest)
+    )
+    if not fits:
+        raise ValueError(f"sparse_reshape: {list(old)} can not become {list(new)}, the numbers of elements differ")
+    if count >= 2**63:
+        raise ValueError(f"sparse_reshape: {list(old)} has more places than an int64 can count")
+    return tuple(count // rest if d == -1 else d for d in new)
+
+
+def _reshape(xp: Any, indices: Any, shape: Any, new_shape: Any) -> tuple[Any, Any]:
+    old = as_sizes(shape)
+    new = _new_sizes(old, as_sizes(new_shape))
+    number = xp.zeros(indices.shape[0], dtype=xp.int64)
+    for i, size in enumerate(old):
+        number = number * size + indices[:, i]
+    result = xp.empty((indices.shape[0], len(new)), dtype=xp.int64)
+    for i in reversed(range(len(new))):
+        result[:, i] = number % max(new[i], 1)
+        number = number // max(new[i], 1)
+    return result, np.asarray(new, np.int64)
+
+
+define(
+    "SparseReshape",
+    "indices: int64, shape: host I, new_shape: host J -> indices: int64, shape: host int64",
+    where={"I": dtypes.INDEX, "J": dtypes.INDEX},
+    shape=_reshaped_shape,
+    static_shape=_reshaped_sizes,
+    reads_values=True,
+    kernel=_reshape,
+    gradient=INDICES,
+    samples=[
+        Sample([i64([[0, 1], [1, 2]]), i64([2, 3]), i64([3, -1])], (i64([[0, 1], [2, 1]]), i64([3, 2]))),
+        Sample([i64([[1, 0, 3]]), i64([2, 1, 4]), i32([8])], (i64([[7]]), i64([8]))),
+        Sample([np.zeros((1, 0), np.int64), i64([]), i64([1, 1])], (i64([[0, 0]]), i64([1, 1]))),
+        Sample([np.zeros((0, 2), np.int64), i64([0, 3]), i64([3, 0, 2])], (np.zeros((0, 3), np.int64), i64([3, 0, 2]))),
+    ],
+)
+
+
+@public
+def sparse_reshape(sp_input: Any, shape: Any, name: str | None = None) -> SparseTensor:
+    """Give a sparse tensor another shape, its elements in the order of rows.
+
+    Parameters
+    ----------
+    sp_input : SparseTensor
+    shape : int32 or int64 vector
+        One size may be -1: it is what is left.
+
+    Returns
+    -------
+    SparseTensor
+        The same values.
+
+    Raises
+    ------
+    OpError
+        When a step runs it, if there would be another number of elements.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> x = tg.SparseTensorValue([[0, 1], [1, 2]], [5, 6], [2, 3])
+    >>> tg.function(lambda: tg.sparse_reshape(x, [-1])).sync().indices.tolist()
+    [[1], [5]]
+    """
+    sp = as_sparse(sp_input, "sparse_reshape")
+    indices, sizes = apply("SparseReshape", sp.indices, sp.dense_shape, shape_vector(shape), name=name)
+    return SparseTensor(indices, sp.values, sizes)
+
+
+def _columns(indices: Tensor, which: Sequence[int]) -> Tensor:
+    return apply("Gather", indices, constant(i32(which)), axis=1)  # type: ignore[no-any-return]
+
+
+@public
+def sparse_transpose(sp_input: Any, perm: Any = None, name: str | None = None) -> SparseTensor:
+    """Permute the dimensions of a sparse tensor.
+
+    Parameters
+    ----------
+    sp_input : SparseTensor of known rank
+    perm : sequence of int, optional
+        Dimension `i` of the result is dimension ``perm[i]`` of the input; all in reverse when None.
+
+    Returns
+    -------
+    SparseTensor
+        In the order of rows.
+
+    Raises
+    ------
+    ShapeError
+        If `perm` is no permutation of the dimensions.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> x = tg.SparseTensorValue([[0, 2], [1, 0]], [5, 6], [2, 3])
+    >>> tg.function(lambda: tg.sparse_transpose(x)).sync()
+    SparseTensorValue(indices=array([[0, 1],
+           [2, 0]]), values=array([6, 5], dtype=int32), dense_shape=array([3, 2]))
+    """
+    sp = as_sparse(sp_input, "sparse_transpose")
+    rank = known_rank(sp, "sparse_transpose")
+    order = list(reversed(range(rank))) if perm is None else [axis_within(a, rank) for a in static_ints(perm, "perm")]
+    if sorted(order) != list(range(rank)):
+        raise ShapeError(
+            "sparse_transpose wants each dimension once",
+            wanted=f"a permutation of 0 to {rank - 1}",
+            got=perm,
+            hint="leave perm out to turn all dimensions around",
+        )
+    sizes = sizes_of(sp, rank)
+    return in_order(_columns(sp.indices, order), sp.values, vector([sizes[i] for i in order]))
+
+
+@public
+def sparse_expand_dims(sp_input: Any, axis: Any = None, name: str | None = None) -> SparseTensor:
+    """Insert a dimension of size 1 into a sparse tensor.
+
+    Parameters
+    ----------
+    sp_input : SparseTensor of known rank
+    axis : int, optional
+        Where it will be; negative numbers count from behind the last, which None means.
+
+    Returns
+    -------
+    SparseTensor
+        Of one rank more.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> x = tg.SparseTensorValue([[0, 2]], [5], [2, 3])
+    >>> tg.function(lambda: tg.sparse_expand_dims(x, 0)).sync().indices.tolist()
+    [[0, 0, 2]]
+    """
+    sp = as_sparse(sp_input, "sparse_expand_dims")
+    rank = known_rank(sp, "sparse_expand_dims")
+    at = axis_within(-1 if axis is None else static_int(axis), rank + 1)
+    one_each = apply("Stack", [size_along(sp.values, 0), constant(1)], axis=0)
+    zero = apply("Fill", one_each, constant(np.int64(0)))
+    indices = apply("Concat", [sp.indices[:, :at], zero, sp.indices[:, at:]], axis=1)
+    sizes = sizes_of(sp, rank)
+    return SparseTensor(indices, sp.values, vector([*sizes[:at], 1, *sizes[at:]]))
+
+
+@public
+def sparse_concat(
+    axis: Any, sp_inputs: Any, name: str | None = None, expand_nonconcat_dim: bool = False
+) -> SparseTensor:
+    """Join sparse tensors along an axis.
+
+    Parameters
+    ----------
+    axis : int
+    sp_inputs : sequence of SparseTensor
+        Of one dtype and one known rank.
+    expand_nonconcat_dim : bool
+        Whether other dimensions may differ: then the largest size counts.
+
+    Returns
+    -------
+    SparseTensor
+        In the order of rows.
+
+    Raises
+    ------
+    GraphError
+        If there are no sparse tensors.
+    ShapeError
+        If their ranks differ, or other dimensions than that of the axis are known to.
+    OpError
+        When a step runs it, if those differ that were not known.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> x = tg.SparseTensorValue([[0, 2], [1, 0]], [5, 6], [2, 3])
+    >>> tg.function(lambda: tg.sparse_concat(1, [x, x])).sync()
+    SparseTensorValue(indices=array([[0, 2],
+           [0, 5],
+           [1, 0],
+           [1, 3]]), values=array([5, 5, 6, 6], dtype=int32), dense_shape=array([2, 6]))
+    """
+    parts = [as_sparse(sp, "sparse_concat") for sp in sp_inputs]
+    if not parts:
+        raise GraphError("sparse_concat joins at least one sparse tensor", got="none", hint="give a list of them")
+    rank = known_rank(parts[0], "sparse_concat")
+    along = axis_within(static_int(axis), rank)
+    for sp in parts:
+        _check_rank(sp, rank)
+    sizes = [sizes_of(sp, rank) for sp in parts]
+    with after([] if expand_nonconcat_dim else _checks(sizes, along)):
+        values = apply("Concat", [sp.values for sp in parts], axis=0)
+        return in_order(_moved(parts, sizes, along), values, _joined_sizes(sizes, along))
+
+
+def _checks(sizes: list[list[Any]], along: int) -> list[Tensor]:
+    """Return checks that all sizes but those along an axis are equal."""
+    others = [with_size(size, along, 0) for size in sizes]
+    return [same_sizes(others[0], other, "sparse_concat") for other in others[1:]]
+
+
+def _moved(parts: list[SparseTensor], sizes: list[list[Any]], along: int) -> Tensor:
+    """Return the places of all parts, each behind those before it."""
+    unit = constant(np.eye(1, len(sizes[0]), along, dtype=np.int64))
+    starts = [sum(size[along] for size in sizes[:k]) for k in range(len(parts))]
+    return apply("Concat", [sp.indices + start * unit for sp, start in zip(parts, starts, strict=True)], axis=0)  # type: ignore[no-any-return]
+
+
+def _joined_sizes(sizes: list[list[Any]], along: int) -> Tensor:
+    most = [functools.reduce(functools.partial(extreme, "Maximum"), each) for each in zip(*sizes, strict=True)]
+    return with_size(most, along, sum(size[along] for size in sizes))
+
+
+def _check_rank(sp: SparseTensor, rank: int) -> None:
+    if sp.rank not in (rank, None):
+        raise ShapeError(
+            "sparse_concat wants sparse tensors of one rank",
+            wanted=rank,
+            got=sp.rank,
+            operation=sp.indices.op,
+            hint="sparse_expand_dims inserts a dimension",
+        )
+
+
+@public
+def sparse_split(*, sp_input: Any, num_split: int, axis: Any, name: str | None = None) -> list[SparseTensor]:
+    """Split a sparse tensor along an axis; its arguments are given by name.
+
+    Parameters
+    ----------
+    sp_input : SparseTensor of known rank
+    num_split : int
+        If it does not divide the size, the first parts are larger by one.
+    axis : int
+
+    Returns
+    -------
+    list of SparseTensor
+        So many parts.
+
+    Raises
+    ------
+    ShapeError
+        If `num_split` is less than 1, or more than the size is known to be.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> x = tg.SparseTensorValue([[0, 0], [0, 2], [1, 1]], [5, 6, 7], [2, 3])
+    >>> parts = tg.function(lambda: tg.sparse_split(sp_input=x, num_split=2, axis=1)).sync()
+    >>> [part.dense_shape.tolist() for part in parts], parts[1].indices.tolist()
+    ([[2, 2], [2, 1]], [[0, 0]])
+    """
+    sp, count = as_sparse(sp_input, "sparse_split"), static_int(num_split, "num_split")
+    rank = known_rank(sp, "sparse_split")
+    along = axis_within(static_int(axis), rank)
+    sizes = sizes_of(sp, rank)
+    if count < 1 or (isinstance(sizes[along], int) and count > sizes[along]):
+        raise ShapeError(
+            "sparse_split makes at least one part, and none that is empty",
+            wanted=f"1 to {sizes[along] if isinstance(sizes[along], int) else 'the size'}",
+            got=count,
+            hint="give another num_split",
+        )
+    return [_part(sp, sizes, along, start, size) for start, size in split_sizes(sizes[along], count)]
+
+
+def _part(sp: SparseTensor, sizes: list[Any], along: int, start: Any, size: Any) -> SparseTensor:
+    shape = with_size(sizes, along, size)
+    return cut(sp, with_size([0] * len(sizes), along, start), shape, shape)

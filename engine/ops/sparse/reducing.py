@@ -1,0 +1,196 @@
+"""Reductions of sparse tensors over axes, and softmax of their rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ...ir.apply import apply, constant
+from ...ir.entry import public
+from ...ir.tensor import Tensor
+from ..math.reductions import reduced_axes
+from ..support.arguments import static_ints
+from ..support.literals import i32, i64
+from .grouping import largest_of_groups, sum_of_groups, unique_places
+from .sparse_tensor import SparseTensor, as_sparse, known_rank, sizes_of, vector
+
+Groups = Callable[[Tensor, Tensor, Tensor], Tensor]
+
+
+def _kept(sp: SparseTensor, axis: Any, keepdims: bool, what: str) -> tuple[Tensor, Tensor]:
+    """Return the places of a sparse tensor without some axes, and the sizes; or with 0 and size 1 for them."""
+    rank = known_rank(sp, what)
+    gone = reduced_axes(None if axis is None else static_ints(axis), rank)
+    sizes = sizes_of(sp, rank)
+    if keepdims:
+        mask = constant(i64([[i not in gone for i in range(rank)]]))
+        return sp.indices * mask, vector([1 if i in gone else size for i, size in enumerate(sizes)])
+    rest = [i for i in range(rank) if i not in gone]
+    return apply("Gather", sp.indices, constant(i32(rest)), axis=1), vector([sizes[i] for i in rest])
+
+
+def _reduced(value: Any, axis: Any, keepdims: bool, groups: Groups, what: str) -> SparseTensor:
+    sp = as_sparse(value, what)
+    places, sizes = _kept(sp, axis, keepdims, what)
+    unique, numbers, count = unique_places(places)
+    return SparseTensor(unique, groups(sp.values, numbers, count), sizes)
+
+
+@public
+def sparse_reduce_sum(sp_input: Any, axis: Any = None, keepdims: bool = False, name: str | None = None) -> Tensor:
+    """Sum of a sparse tensor over axes, as a dense tensor.
+
+    Parameters
+    ----------
+    sp_input : SparseTensor of any numeric dtype, of known rank
+    axis : int or sequence of int, optional
+        Axes to reduce; all when None.
+    keepdims : bool
+        Keep the reduced axes, with size 1.
+
+    Returns
+    -------
+    Tensor
+        Same dtype, 0 where there is nothing to add up.
+
+    Raises
+    ------
+    ShapeError
+        If there is no such axis, or one is given twice, or the rank is not known.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> x = tg.SparseTensorValue([[0, 0], [0, 2], [1, 1]], [5, 6, 7], [3, 3])
+    >>> tg.function(lambda: tg.sparse_reduce_sum(x, axis=1)).sync()
+    array([11,  7,  0], dtype=int32)
+    """
+    sp = as_sparse(sp_input, "sparse_reduce_sum")
+    places, sizes = _kept(sp, axis, keepdims, "sparse_reduce_sum")
+    return apply("ScatterNd", places, sp.values, sizes, name=name)  # type: ignore[no-any-return]
+
+
+@public
+def sparse_reduce_sum_sparse(
+    sp_input: Any, axis: Any = None, keepdims: bool = False, name: str | None = None
+) -> SparseTensor:
+    """Sum of a sparse tensor over axes, as a sparse tensor.
+
+    Parameters
+    ----------
+    sp_input : SparseTensor of any numeric dtype, of known rank
+    axis, keepdims
+        As in `sparse_reduce_sum`.
+
+    Returns
+    -------
+    SparseTensor
+        It has the places where there is something to add up.
+
+    Raises
+    ------
+    ShapeError
+        As in `sparse_reduce_sum`.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> x = tg.SparseTensorValue([[0, 0], [0, 2], [2, 1]], [5, 6, 7], [3, 3])
+    >>> tg.function(lambda: tg.sparse_reduce_sum_sparse(x, axis=1)).sync().indices.tolist()
+    [[0], [2]]
+    """
+    return _reduced(sp_input, axis, keepdims, sum_of_groups, "sparse_reduce_sum_sparse")
+
+
+@public
+def sparse_reduce_max(sp_input: Any, axis: Any = None, keepdims: bool = False, name: str | None = None) -> Tensor:
+    """Largest of the values of a sparse tensor over axes, as a dense tensor.
+
+    Parameters
+    ----------
+    sp_input : SparseTensor of any real dtype, of known rank
+    axis, keepdims
+        As in `sparse_reduce_sum`.
+
+    Returns
+    -------
+    Tensor
+        Same dtype, 0 where there is no value. Elements that are not there do not count as 0: of negative values the
+        largest is negative. Equal largest values share the gradient.
+
+    Raises
+    ------
+    ShapeError
+        As in `sparse_reduce_sum`.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> x = tg.SparseTensorValue([[0, 0], [0, 2], [1, 1]], [5, 6, -7], [3, 3])
+    >>> tg.function(lambda: tg.sparse_reduce_max(x, axis=1)).sync()
+    array([ 6, -7,  0], dtype=int32)
+    """
+    found = _reduced(sp_input, axis, keepdims, largest_of_groups, "sparse_reduce_max")
+    return apply("ScatterNd", found.indices, found.values, found.dense_shape, name=name)  # type: ignore[no-any-return]
+
+
+@public
+def sparse_reduce_max_sparse(
+    sp_input: Any, axis: Any = None, keepdims: bool = False, name: str | None = None
+) -> SparseTensor:
+    """Largest of the values of a sparse tensor over axes, as a sparse tensor.
+
+    Parameters
+    ----------
+    sp_input : SparseTensor of any real dtype, of known rank
+    axis, keepdims
+        As in `sparse_reduce_sum`.
+
+    Returns
+    -------
+    SparseTensor
+        It has the places where there are values.
+
+    Raises
+    ------
+    ShapeError
+        As in `sparse_reduce_sum`.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> x = tg.SparseTensorValue([[0, 0], [0, 2], [2, 1]], [5, 6, -7], [3, 3])
+    >>> tg.function(lambda: tg.sparse_reduce_max_sparse(x, axis=1)).sync().values
+    array([ 6, -7], dtype=int32)
+    """
+    return _reduced(sp_input, axis, keepdims, largest_of_groups, "sparse_reduce_max_sparse")
+
+
+@public
+def sparse_softmax(sp_input: Any, name: str | None = None) -> SparseTensor:
+    """Softmax over the values that the rows of a sparse tensor have.
+
+    Parameters
+    ----------
+    sp_input : SparseTensor of a floating dtype, of known rank
+        Rows go along the last dimension; elements that are not there count as minus infinity.
+
+    Returns
+    -------
+    SparseTensor
+        It has the same places.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> x = tg.SparseTensorValue([[0, 0], [0, 2], [1, 1]], [0.0, 0.0, 7.0], [2, 3])
+    >>> tg.function(lambda: tg.sparse_softmax(x)).sync().values
+    array([0.5, 0.5, 1. ], dtype=float32)
+    """
+    sp = as_sparse(sp_input, "sparse_softmax")
+    rank = known_rank(sp, "sparse_softmax")
+    _, numbers, count = unique_places(sp.indices[:, : max(rank - 1, 0)])
+    largest = apply("StopGradient", largest_of_groups(sp.values, numbers, count))
+    raised = apply("Exp", sp.values - apply("Gather", largest, numbers))
+    total = sum_of_groups(raised, numbers, count)
+    return sp.with_values(apply("RealDiv", raised, apply("Gather", total, numbers), name=name))
