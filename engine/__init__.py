@@ -204,6 +204,7 @@ from .ops.nn.losses import (
     sparse_softmax_cross_entropy_with_logits,
 )
 from .ops.nn.normalization import bias_add, l2_normalize, moments
+from .ops.random.matrices import random_orthogonal
 from .ops.state.session_handles import get_session_handle
 from .ops.state.stacks import stack_close, stack_pop, stack_push
 from .ops.support.indexed_slices import IndexedSlices
@@ -422,6 +423,7 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "print_",
     "py_function",
     "random_normal",
+    "random_orthogonal",
     "random_shuffle",
     "random_uniform",
     "rank",

@@ -87,6 +87,7 @@ DRAWING = {
     "RandomStandardNormal": ([np.int32([3, 2])], {"dtype": dtypes.float16}),
     "TruncatedNormal": ([np.int32([3, 2])], {"dtype": dtypes.float64}),
     "RandomUniformInt": ([np.int32([9]), np.int64(2), np.int64(50)], {}),
+    "RandomOrthogonal": ([np.int32(3), np.int32(4)], {"dtype": dtypes.float32}),
     "Categorical": ([np.float32([[0, 1, 2], [3, 1, 0]]), np.int32(5)], {"dtype": dtypes.int32}),
     "RandomShuffle": ([np.arange(12.0).reshape(6, 2)], {}),
 }

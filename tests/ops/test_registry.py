@@ -73,6 +73,7 @@ WITHOUT_SAMPLES = WITHOUT_KERNEL | {
     "RandomUniformInt",
     "RandomStandardNormal",
     "TruncatedNormal",
+    "RandomOrthogonal",
     "Categorical",
     "RandomShuffle",
     "Instance",
