@@ -9,6 +9,7 @@ from typing import Any
 from ..base.errors import GraphError
 from ..frontend.scopes import name_scope
 from ..frontend.variables import Variable
+from ..ir.entry import public
 
 
 class Module:
@@ -53,6 +54,7 @@ class Module:
     def __init__(self, name: str | None = None) -> None:
         self.name: str = name or type(self).__name__.lower()
 
+    @public
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Build what ``forward`` says, under the module's name."""
         with name_scope(self.name):
@@ -140,7 +142,7 @@ class Module:
         return session.write_variables({full: state[name] for name, full in names.items() if name in state})
 
     def __repr__(self) -> str:
-        size = sum(v.shape.num_elements() or 0 for v in self.parameters())
+        size = sum(v.shape.num_elements or 0 for v in self.parameters())
         return f"<{type(self).__name__} {self.name}: {len(self.parameters())} variables, {size:,} elements>"
 
 

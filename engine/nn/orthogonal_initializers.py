@@ -1,0 +1,122 @@
+"""Initial values that keep norms: orthogonal matrices, and the identity."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from ..base.dtypes import DType
+from ..base.errors import ShapeError
+from ..base.shapes import Shape
+from ..ir.tensor import Tensor
+from ..ops.array.one_hot import eye
+from ..ops.array.padding import pad
+from ..ops.array.shapes import reshape
+from ..ops.math.casting import cast
+from ..ops.random.matrices import random_orthogonal
+from .initializers import Initializer
+
+
+def orthogonal_initializer(gain: float = 1.0, seed: int | None = None, dtype: Any = "float32") -> Initializer:
+    """Return an initializer of matrices with orthonormal rows, or columns if they are fewer (Saxe et al., 2014).
+
+    Parameters
+    ----------
+    gain : float
+        Factor of the result.
+    seed : int, optional
+        As for `random_normal_initializer`.
+    dtype : dtype-like
+        A floating dtype.
+
+    Returns
+    -------
+    Initializer
+        For shapes of rank 2 or more; all dimensions but the last are rows.
+
+    Examples
+    --------
+    >>> import numpy as np, tagflow as tg
+    >>> q = tg.function(lambda: tg.nn.orthogonal_initializer(dtype="float64")([3, 2])).sync()
+    >>> np.allclose(q.T @ q, np.eye(2))
+    True
+    """
+
+    def make(shape: list[int], wanted: DType) -> Tensor:
+        _of_rank(shape, 2, "an orthogonal matrix")
+        flat = random_orthogonal(math.prod(shape[:-1]), shape[-1], wanted, seed)
+        return reshape(flat, shape) * cast(gain, wanted)  # type: ignore[no-any-return]
+
+    return Initializer(make, dtype)
+
+
+def identity_initializer(gain: float = 1.0, dtype: Any = "float32") -> Initializer:
+    """Return an initializer of matrices with `gain` on their diagonal and zeros elsewhere.
+
+    Parameters
+    ----------
+    gain : float
+    dtype : dtype-like
+
+    Returns
+    -------
+    Initializer
+        For shapes of rank 2.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> tg.function(lambda: tg.nn.identity_initializer(2.0)([2, 3])).sync()
+    array([[2., 0., 0.],
+           [0., 2., 0.]], dtype=float32)
+    """
+
+    def make(shape: list[int], wanted: DType) -> Tensor:
+        _of_rank(shape, 2, "an identity matrix", most=2)
+        return eye(shape[0], shape[1], dtype=wanted) * cast(gain, wanted)  # type: ignore[no-any-return]
+
+    return Initializer(make, dtype)
+
+
+def delta_orthogonal_initializer(gain: float = 1.0, seed: int | None = None, dtype: Any = "float32") -> Initializer:
+    """Return an initializer of filters whose middle is an orthogonal matrix, zero elsewhere (Xiao et al., 2018).
+
+    Parameters
+    ----------
+    gain, seed, dtype
+        As for `orthogonal_initializer`.
+
+    Returns
+    -------
+    Initializer
+        For shapes of rank 3 to 5, with at least as many output channels as input channels.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> tg.function(lambda: abs(tg.nn.delta_orthogonal_initializer()([3, 1, 1]))).sync().ravel()
+    array([0., 1., 0.], dtype=float32)
+    """
+
+    def make(shape: list[int], wanted: DType) -> Tensor:
+        _of_rank(shape, 3, "filters", most=5)
+        if shape[-2] > shape[-1]:
+            raise ShapeError(
+                "filters that keep norms have no fewer output channels than input channels",
+                wanted=f"at least {shape[-2]} output channels",
+                got=Shape(shape),
+                hint="use orthogonal_initializer",
+            )
+        matrix = random_orthogonal(shape[-2], shape[-1], wanted, seed) * cast(gain, wanted)
+        middle = reshape(matrix, [1] * (len(shape) - 2) + shape[-2:])
+        return pad(middle, [*([(d - 1) // 2, d // 2] for d in shape[:-2]), [0, 0], [0, 0]])
+
+    return Initializer(make, dtype)
+
+
+def _of_rank(shape: list[int], least: int, what: str, most: int | None = None) -> None:
+    if not least <= len(shape) <= (most or len(shape)):
+        wanted = f"rank {least}" + (" or more" if most is None else f" to {most}" if most > least else "")
+        raise ShapeError(
+            f"{what} can not have this shape", wanted=wanted, got=Shape(shape), hint="reshape what it gives"
+        )
