@@ -1,6 +1,10 @@
 """What models are made of: modules, which keep variables, and what is built of them."""
 
 from ..frontend.missing_names import missing_in_nn as __getattr__  # noqa: F401, of this module
+from .attention import MultiHeadAttention, TransformerEncoderLayer
+from .batch_norm import BatchNorm
+from .dense import Dense, Embedding, Flatten
+from .dropout import Dropout
 from .initializers import (
     Initializer,
     constant_initializer,
@@ -11,6 +15,7 @@ from .initializers import (
     zeros_initializer,
 )
 from .module import Module, Sequential
+from .normalization import GroupNorm, InstanceNorm, LayerNorm, RMSNorm
 from .orthogonal_initializers import delta_orthogonal_initializer, identity_initializer, orthogonal_initializer
 from .scaled_initializers import (
     glorot_normal_initializer,
@@ -32,9 +37,20 @@ from .variable_scope import (
 
 __all__ = [
     "AUTO_REUSE",
+    "BatchNorm",
+    "Dense",
+    "Dropout",
+    "Embedding",
+    "Flatten",
+    "GroupNorm",
     "Initializer",
+    "InstanceNorm",
+    "LayerNorm",
     "Module",
+    "MultiHeadAttention",
+    "RMSNorm",
     "Sequential",
+    "TransformerEncoderLayer",
     "VariableScope",
     "constant_initializer",
     "delta_orthogonal_initializer",

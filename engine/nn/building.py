@@ -12,6 +12,7 @@ from ..frontend.variables import Variable
 from ..ir.apply import convert_to_tensor
 from ..ir.tensor import Tensor
 from ..ops.array.shapes import shape
+from ..ops.math.casting import cast
 from ..ops.math.trigonometry import tanh
 from ..ops.nn import activations as functions
 from ..ops.nn.losses import log_softmax, softmax
@@ -132,6 +133,11 @@ class Lazy(Module):
     def variable(self, name: str, shape: Any, initializer: Any, trainable: bool = True, dtype: Any = None) -> Variable:
         """Return a new variable of the layer's dtype, or another."""
         return Variable(as_initializer(initializer), trainable, name, dtype or self.dtype, shape)
+
+
+def as_number(value: Any, dtype: DType) -> Tensor:
+    """Return a number of Python, or a scalar tensor of any dtype, as a scalar of a dtype."""
+    return cast(value, dtype) if hasattr(value, "dtype") else convert_to_tensor(value, dtype)
 
 
 def sizes(x: Tensor) -> list[Any]:

@@ -8,11 +8,11 @@ from typing import Any
 from ..base.dtypes import DType
 from ..base.errors import ShapeError
 from ..base.shapes import Shape
+from ..ir.apply import convert_to_tensor
 from ..ir.tensor import Tensor
 from ..ops.array.one_hot import eye
 from ..ops.array.padding import pad
 from ..ops.array.shapes import reshape
-from ..ops.math.casting import cast
 from ..ops.random.matrices import random_orthogonal
 from .initializers import Initializer
 
@@ -45,7 +45,7 @@ def orthogonal_initializer(gain: float = 1.0, seed: int | None = None, dtype: An
     def make(shape: list[int], wanted: DType) -> Tensor:
         _of_rank(shape, 2, "an orthogonal matrix")
         flat = random_orthogonal(math.prod(shape[:-1]), shape[-1], wanted, seed)
-        return reshape(flat, shape) * cast(gain, wanted)  # type: ignore[no-any-return]
+        return reshape(flat, shape) * convert_to_tensor(gain, wanted)  # type: ignore[no-any-return]
 
     return Initializer(make, dtype)
 
@@ -73,7 +73,7 @@ def identity_initializer(gain: float = 1.0, dtype: Any = "float32") -> Initializ
 
     def make(shape: list[int], wanted: DType) -> Tensor:
         _of_rank(shape, 2, "an identity matrix", most=2)
-        return eye(shape[0], shape[1], dtype=wanted) * cast(gain, wanted)  # type: ignore[no-any-return]
+        return eye(shape[0], shape[1], dtype=wanted) * convert_to_tensor(gain, wanted)  # type: ignore[no-any-return]
 
     return Initializer(make, dtype)
 
@@ -107,7 +107,7 @@ def delta_orthogonal_initializer(gain: float = 1.0, seed: int | None = None, dty
                 got=Shape(shape),
                 hint="use orthogonal_initializer",
             )
-        matrix = random_orthogonal(shape[-2], shape[-1], wanted, seed) * cast(gain, wanted)
+        matrix = random_orthogonal(shape[-2], shape[-1], wanted, seed) * convert_to_tensor(gain, wanted)
         middle = reshape(matrix, [1] * (len(shape) - 2) + shape[-2:])
         return pad(middle, [*([(d - 1) // 2, d // 2] for d in shape[:-2]), [0, 0], [0, 0]])
 
