@@ -54,6 +54,7 @@ from .compile.liveness import liveness
 from .frontend.conditional import case, cond, smart_cond, switch_case
 from .frontend.custom_gradient import custom_gradient, grad_pass_through, recompute_grad
 from .frontend.functional import foldl, foldr, map_fn, scan
+from .frontend.least_squares import matrix_solve_ls
 from .frontend.loops import while_loop
 from .frontend.py_function import py_function
 from .frontend.scopes import colocate_with, control_dependencies, device, name_scope
@@ -113,6 +114,19 @@ from .ops.control.placeholders import (
 )
 from .ops.control.primitives import control_trigger, enter, loop_cond, merge, next_iteration, switch
 from .ops.control.primitives import exit as exit
+from .ops.linalg.cholesky import cholesky, cholesky_solve, logdet
+from .ops.linalg.determinants import matrix_determinant, slogdet
+from .ops.linalg.diagonals import matrix_diag, matrix_diag_part, matrix_set_diag
+from .ops.linalg.eigenvalues import self_adjoint_eig, self_adjoint_eigvals
+from .ops.linalg.einsum import einsum
+from .ops.linalg.exponential import expm
+from .ops.linalg.orthogonal import qr
+from .ops.linalg.singular_values import pinv, svd
+from .ops.linalg.solving import matrix_inverse, matrix_solve, matrix_triangular_solve
+from .ops.linalg.tensor_diagonals import diag, diag_part
+from .ops.linalg.tensordot import cross, tensordot
+from .ops.linalg.transposing import matrix_transpose
+from .ops.linalg.triangles import matrix_band_part, trace
 from .ops.math.arithmetic import (
     accumulate_n,
     add,
@@ -196,6 +210,14 @@ from .ops.math.reductions import (
 )
 from .ops.math.trigonometry import acos, acosh, asin, asinh, atan, atanh, cos, cosh, sin, sinh, tan, tanh
 from .ops.nn.activations import elu, gelu, leaky_relu, log_sigmoid, relu, relu6, selu, sigmoid, softplus, softsign
+from .ops.nn.convolution import atrous_conv2d, conv1d, conv2d, conv3d, convolution, depthwise_conv2d, separable_conv2d
+from .ops.nn.convolution_transpose import (
+    conv1d_transpose,
+    conv2d_backprop_filter,
+    conv2d_backprop_input,
+    conv2d_transpose,
+    conv3d_transpose,
+)
 from .ops.nn.losses import (
     log_softmax,
     sigmoid_cross_entropy_with_logits,
@@ -204,7 +226,6 @@ from .ops.nn.losses import (
     sparse_softmax_cross_entropy_with_logits,
 )
 from .ops.nn.normalization import bias_add, l2_normalize, moments
-from .ops.random.matrices import random_orthogonal
 from .ops.state.session_handles import get_session_handle
 from .ops.state.stacks import stack_close, stack_pop, stack_push
 from .ops.support.indexed_slices import IndexedSlices
@@ -299,6 +320,7 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "atan",
     "atan2",
     "atanh",
+    "atrous_conv2d",
     "bfloat16",
     "bias_add",
     "bitwise_and",
@@ -311,6 +333,8 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "categorical",
     "ceil",
     "check_numerics",
+    "cholesky",
+    "cholesky_solve",
     "clip_by_global_norm",
     "clip_by_norm",
     "clip_by_value",
@@ -323,17 +347,31 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "constant",
     "control_dependencies",
     "control_trigger",
+    "conv1d",
+    "conv1d_transpose",
+    "conv2d",
+    "conv2d_backprop_filter",
+    "conv2d_backprop_input",
+    "conv2d_transpose",
+    "conv3d",
+    "conv3d_transpose",
     "convert_to_tensor",
+    "convolution",
     "cos",
     "cosh",
+    "cross",
     "cumprod",
     "cumsum",
     "custom_gradient",
+    "depthwise_conv2d",
     "device",
+    "diag",
+    "diag_part",
     "div_no_nan",
     "divide",
     "dynamic_partition",
     "dynamic_stitch",
+    "einsum",
     "elu",
     "enter",
     "equal",
@@ -341,6 +379,7 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "erfc",
     "exp",
     "expand_dims",
+    "expm",
     "expm1",
     "eye",
     "fill",
@@ -392,6 +431,7 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "log1p",
     "log_sigmoid",
     "log_softmax",
+    "logdet",
     "logical_and",
     "logical_not",
     "logical_or",
@@ -399,6 +439,16 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "loop_cond",
     "map_fn",
     "matmul",
+    "matrix_band_part",
+    "matrix_determinant",
+    "matrix_diag",
+    "matrix_diag_part",
+    "matrix_inverse",
+    "matrix_set_diag",
+    "matrix_solve",
+    "matrix_solve_ls",
+    "matrix_transpose",
+    "matrix_triangular_solve",
     "maximum",
     "merge",
     "minimum",
@@ -417,13 +467,14 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "ones_like",
     "pad",
     "parallel_stack",
+    "pinv",
     "placeholder",
     "placeholder_with_default",
     "prevent_gradient",
     "print_",
     "py_function",
+    "qr",
     "random_normal",
-    "random_orthogonal",
     "random_shuffle",
     "random_uniform",
     "rank",
@@ -448,7 +499,10 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "rsqrt",
     "scan",
     "scatter_nd",
+    "self_adjoint_eig",
+    "self_adjoint_eigvals",
     "selu",
+    "separable_conv2d",
     "set_random_seed",
     "shape",
     "sigmoid",
@@ -457,6 +511,7 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "sin",
     "sinh",
     "size",
+    "slogdet",
     "smart_cond",
     "softmax",
     "softmax_cross_entropy_with_logits",
@@ -476,11 +531,14 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "strided_slice",
     "string",
     "subtract",
+    "svd",
     "switch",
     "switch_case",
     "tan",
     "tanh",
+    "tensordot",
     "tile",
+    "trace",
     "trainable_variables",
     "transpose",
     "truncated_normal",

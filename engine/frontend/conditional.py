@@ -21,7 +21,7 @@ from ..ir.structured import make_cond, new_region
 from ..ir.tensor import Tensor
 from ..ops.support.indexed_slices import IndexedSlices
 from .function_scope import keep_effects
-from .leaves import dtype_hint, from_tensor, is_typed, to_tensor, trace
+from .leaves import dtype_hint, from_tensor, is_typed, to_tensor, trace_function
 
 Function = Callable[[], Any]
 
@@ -280,7 +280,9 @@ def build_branches(predicate: Tensor, functions: Sequence[Function], strict: boo
     regions = [new_region(role) for role in roles]
     count = len(functions)
     order = [1, 0] if predicate.dtype is bool_ else range(count)  # true_fn is called first
-    traced = {i: _unpack(trace(regions[i], functions[i], (), f"the {roles[i]} of {name}"), strict) for i in order}
+    traced = {
+        i: _unpack(trace_function(regions[i], functions[i], (), f"the {roles[i]} of {name}"), strict) for i in order
+    }
     structures = [traced[i] for i in range(count)]
     for role, structure in zip(roles[1:], structures[1:], strict=True):
         found = nest.difference(structures[0], structure, outer=False)

@@ -53,7 +53,7 @@ def dtype_hint(leaf: Any) -> DType | None:
     return leaf.dtype  # type: ignore[no-any-return]
 
 
-def trace(region: Region, function: Any, arguments: Any, what: str) -> Any:
+def trace_function(region: Region, function: Any, arguments: Any, what: str) -> Any:
     """Call a user's function once, building what it builds in `region`; `what` says what it is."""
     try:
         with scopes.inside(region):

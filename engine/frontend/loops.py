@@ -23,7 +23,7 @@ from ..ir.structured import make_while, new_region
 from ..ir.tensor import Tensor
 from ..ops.control.primitives import checked_window
 from .function_scope import keep_effects
-from .leaves import from_tensor, to_tensor, trace
+from .leaves import from_tensor, to_tensor, trace_function
 
 
 @public
@@ -210,7 +210,7 @@ class _Loop:
             )
 
     def trace_predicate(self, function: Callable[..., Any]) -> None:
-        result = trace(self.cond, function, self._arguments(self.cond), "the predicate of while_loop")
+        result = trace_function(self.cond, function, self._arguments(self.cond), "the predicate of while_loop")
         if isinstance(result, (bool, np.bool_)) and self.maximum is None:
             raise GraphError(
                 "the predicate of while_loop is a Python bool, which is the same in every iteration",
@@ -243,7 +243,7 @@ class _Loop:
             keep_effects(self.cond, self.cond.results)
 
     def trace_body(self, function: Callable[..., Any]) -> None:
-        structure = trace(self.body, function, self._arguments(self.body), "the body of while_loop")
+        structure = trace_function(self.body, function, self._arguments(self.body), "the body of while_loop")
         if self.is_sequence and len(self.loop_vars) == 1 and type(structure) not in (list, tuple):
             structure = [structure]
         found = nest.difference(self.loop_vars, structure)

@@ -3,7 +3,9 @@
 from ..frontend.missing_names import missing_in_nn as __getattr__  # noqa: F401, of this module
 from .attention import MultiHeadAttention, TransformerEncoderLayer
 from .batch_norm import BatchNorm
+from .convolution import Conv1D, Conv2D, Conv2DTranspose, Conv3D
 from .dense import Dense, Embedding, Flatten
+from .depthwise import DepthwiseConv2D, SeparableConv2D
 from .dropout import Dropout
 from .initializers import (
     Initializer,
@@ -38,7 +40,12 @@ from .variable_scope import (
 __all__ = [
     "AUTO_REUSE",
     "BatchNorm",
+    "Conv1D",
+    "Conv2D",
+    "Conv2DTranspose",
+    "Conv3D",
     "Dense",
+    "DepthwiseConv2D",
     "Dropout",
     "Embedding",
     "Flatten",
@@ -49,6 +56,7 @@ __all__ = [
     "Module",
     "MultiHeadAttention",
     "RMSNorm",
+    "SeparableConv2D",
     "Sequential",
     "TransformerEncoderLayer",
     "VariableScope",

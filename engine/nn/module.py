@@ -61,7 +61,7 @@ class Module:
             return self.forward(*args, **kwargs)
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """Build what the module computes; every subclass that is called defines this."""
+        """Build what the module computes, of `args` and `kwargs`; every subclass that is called defines this."""
         raise GraphError(
             f"{type(self).__name__} does not say what it computes",
             wanted="a method `forward`",
@@ -124,6 +124,10 @@ class Module:
             As `state_dict` gives it.
         strict : bool
             Whether names have to be those of the module, all of them; otherwise those that both have are set.
+
+        Returns
+        -------
+        None, or awaitable of it
 
         Raises
         ------
@@ -204,6 +208,7 @@ class Sequential(Module):
         self.layers = list(layers)
 
     def forward(self, x: Any) -> Any:
+        """Return what the last layer gives of what those before it make of `x`."""
         for layer in self.layers:
             x = layer(x)
         return x

@@ -5,15 +5,20 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from ..base.dtypes import DType
+from ..base.dtypes import DType, as_dtype
 from ..base.errors import ShapeError
 from ..base.shapes import Shape
 from ..ir.apply import convert_to_tensor
 from ..ir.tensor import Tensor
+from ..ops.array.layout import transpose
 from ..ops.array.one_hot import eye
 from ..ops.array.padding import pad
 from ..ops.array.shapes import reshape
-from ..ops.random.matrices import random_orthogonal
+from ..ops.array.where import where
+from ..ops.linalg.diagonals import matrix_diag_part
+from ..ops.linalg.orthogonal import qr
+from ..ops.math.casting import cast
+from ..ops.math.random import random_normal
 from .initializers import Initializer
 
 
@@ -44,7 +49,7 @@ def orthogonal_initializer(gain: float = 1.0, seed: int | None = None, dtype: An
 
     def make(shape: list[int], wanted: DType) -> Tensor:
         _of_rank(shape, 2, "an orthogonal matrix")
-        flat = random_orthogonal(math.prod(shape[:-1]), shape[-1], wanted, seed)
+        flat = _drawn(math.prod(shape[:-1]), shape[-1], wanted, seed)
         return reshape(flat, shape) * convert_to_tensor(gain, wanted)  # type: ignore[no-any-return]
 
     return Initializer(make, dtype)
@@ -107,7 +112,7 @@ def delta_orthogonal_initializer(gain: float = 1.0, seed: int | None = None, dty
                 got=Shape(shape),
                 hint="use orthogonal_initializer",
             )
-        matrix = random_orthogonal(shape[-2], shape[-1], wanted, seed) * convert_to_tensor(gain, wanted)
+        matrix = _drawn(shape[-2], shape[-1], wanted, seed) * convert_to_tensor(gain, wanted)
         middle = reshape(matrix, [1] * (len(shape) - 2) + shape[-2:])
         return pad(middle, [*([(d - 1) // 2, d // 2] for d in shape[:-2]), [0, 0], [0, 0]])
 
@@ -120,3 +125,11 @@ def _of_rank(shape: list[int], least: int, what: str, most: int | None = None) -
         raise ShapeError(
             f"{what} can not have this shape", wanted=wanted, got=Shape(shape), hint="reshape what it gives"
         )
+
+
+def _drawn(rows: int, columns: int, dtype: DType, seed: int | None) -> Tensor:
+    """Return a matrix with orthonormal columns, or rows if they are fewer, all as likely (Stewart, 1980)."""
+    wide = dtype if dtype.numpy.itemsize > 2 else as_dtype("float32")
+    q, r = qr(random_normal([max(rows, columns), min(rows, columns)], dtype=wide, seed=seed))
+    q = q * where(matrix_diag_part(r) < 0, convert_to_tensor(-1, wide), convert_to_tensor(1, wide))
+    return cast(q if rows >= columns else transpose(q), dtype)

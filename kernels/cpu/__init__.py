@@ -2,6 +2,7 @@
 
 from . import (  # noqa: F401
     concat_transpose,
+    convolution,
     cumulative,
     elements,
     elementwise,

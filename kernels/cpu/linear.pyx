@@ -407,6 +407,11 @@ cdef int _multiply_double(
     return _multiply(table, node, inputs, live, outputs, work, <double*>NULL)
 
 
+cdef int vector_bits() noexcept nogil:
+    """Return the bits of the vectors that products compute with, 0 for none."""
+    return _bits
+
+
 def is_own_product(int64_t terms):
     """Say whether a product whose elements are sums of so many terms is computed by vector instructions of our own."""
     return _bits > 0 and terms <= MOST_INNER

@@ -1,5 +1,4 @@
-/* Products of matrices for one instruction set and one type of elements: included by product.h, which says what
-   NAME, TARGET, REAL, VECTOR, LANES, MOST_VECTORS and the operations on vectors are.
+/* Products of matrices for one instruction set and one type of elements: see each_vector.h.
 
    Each element of a product is one chain: fma(a[i,k], b[k,j], sum) for k in order, then added to the total if there
    is one. So neither the instruction set, nor packing, nor how a product is cut changes a bit of the result. */

@@ -1,4 +1,4 @@
-/* Forgets what product.h has said of one instruction set and one type of elements. */
+/* Forgets what each_vector.h has said of one instruction set and one type of elements. */
 
 #undef NAME
 #undef REAL

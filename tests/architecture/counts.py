@@ -7,12 +7,14 @@ import ast
 import re
 import sys
 from collections import Counter
+from pathlib import Path
 
 from tests.architecture.layers import ROOT, sources
 
 # What an operation is stands in its definition; these rooms are about particular types by their nature.
 ABOUT_TYPES = ("ops", "compile/lower", "compile/partition")
 LONGEST = 500  # lines of a file
+NAMES = Path("engine/__init__.py")  # which is a list, as long as there are public names
 MOST_BRANCHES = 12  # of a function
 
 
@@ -143,6 +145,7 @@ def _text(path):
 def long_files():
     """Return the files that have outgrown themselves, with their lines."""
     lines = {path.relative_to(ROOT): len(path.read_text().splitlines()) for path, _ in sources()}
+    lines.pop(NAMES)
     return [f"{path}: {n}" for path, n in sorted(lines.items()) if n > LONGEST]
 
 

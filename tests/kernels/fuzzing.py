@@ -4,6 +4,8 @@ import numpy as np
 from tagflow.base.dtypes import as_dtype
 from tagflow.ir.definition import Ufunc, all_definitions
 
+from tests.kernels.convolution_cases import drawer
+
 FLOATS = ("float32", "float64")
 NUMBERS = (*FLOATS, "int32", "int64")
 ALL = ("bool", "int8", "uint8", "int16", "uint16", *NUMBERS, "uint64", "float16", "complex64", "complex128")
@@ -336,6 +338,9 @@ CASES = {
     "ArgMin": _rows(lambda rng: {"output_type": as_dtype(_pick(rng, ("int32", "int64")))}),
     "Cast": _cast,
     "Concat": _concat,
+    "Conv": drawer("Conv"),
+    "ConvFilterGrad": drawer("ConvFilterGrad"),
+    "ConvInputGrad": drawer("ConvInputGrad"),
     "Cumsum": _cumsum,
     "ExpandDims": _expand,
     "Fill": _fill,

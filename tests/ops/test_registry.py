@@ -73,7 +73,6 @@ WITHOUT_SAMPLES = WITHOUT_KERNEL | {
     "RandomUniformInt",
     "RandomStandardNormal",
     "TruncatedNormal",
-    "RandomOrthogonal",
     "Categorical",
     "RandomShuffle",
     "Instance",
@@ -269,7 +268,7 @@ def compare(moved, pulled, wanted):
         np.testing.assert_allclose(value, slopes, rtol=2e-5, atol=2e-7 * max(1.0, np.abs(slopes).max(initial=0)))
 
 
-HELPERS = {"arguments", "common", "families", "leaves", "literals"}
+HELPERS = {"arguments", "common", "families", "leaves", "literals", "windows"}
 
 
 def public_functions():

@@ -17,7 +17,7 @@ from tagflow.streams import CudaDevice
 
 from tests.simcuda.plugin import simulated
 from tests.strict_array_library import device
-from tests.strict_array_library.library import _OWNERS, Array, Special, xp
+from tests.strict_array_library.library import _OWNERS, CUPYX, Array, Special, xp
 
 DEVICE = 1 << 56  # set in addresses on the device; see machine.h
 simulated.driver.cuStreamSynchronize.argtypes = [ctypes.c_void_p]
@@ -157,6 +157,7 @@ xp.cuda = SimpleNamespace(
     using_allocator=using_allocator,
 )
 sys.modules["cupy"] = xp
+sys.modules["cupyx"] = CUPYX
 sys.modules["cupyx.scipy.special"] = Special()
 
 

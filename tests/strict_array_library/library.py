@@ -5,11 +5,25 @@ It refuses what CuPy refuses, and notes when the host waits for the device. The 
 """
 
 import threading
+from contextlib import contextmanager
+from functools import partial
 from weakref import WeakSet, WeakValueDictionary
 
 import numpy as np
 
-from tests.strict_array_library.names import ATOMIC, DTYPES, FUNCTIONS, LOOPS, METHODS, SCATTERING, SPECIAL, TYPES, bind
+from tests.strict_array_library.names import (
+    ATOMIC,
+    DTYPES,
+    FAILING,
+    FUNCTIONS,
+    LINALG,
+    LOOPS,
+    METHODS,
+    SCATTERING,
+    SPECIAL,
+    TYPES,
+    bind,
+)
 
 SCALARS = (bool, int, float, complex, np.generic)
 
@@ -373,10 +387,54 @@ def _array(value):
     return value._inside
 
 
+class Cupyx(threading.local):
+    """What stands in for ``cupyx``, of each thread."""
+
+    raising = False
+
+    @contextmanager
+    def errstate(self, linalg):
+        """Say whether what fails in ``cupy.linalg`` is raised, for which the host waits."""
+        before, self.raising = self.raising, linalg == "raise"
+        try:
+            yield
+        finally:
+            self.raising = before
+
+
+CUPYX = Cupyx()
+
+
+class Linalg:
+    """What stands in for ``cupy.linalg``: NumPy's functions with CuPy's parameters, for arrays of matrices."""
+
+    def __getattr__(self, name):
+        if name not in LINALG:
+            raise AttributeError(f"cupy.linalg has no {name}, or it is not in tests/strict_array_library/names.py")
+        return partial(_decompose, name)
+
+
+def _decompose(name, *arguments, **named):
+    given = vars(bind(name, arguments, named, LINALG))
+    if name in FAILING:
+        if not CUPYX.raising:
+            raise TypeError(f"whether cupy.linalg.{name} failed is not known outside of cupyx.errstate(linalg='raise')")
+        WAITS.add("linalg")
+    operands = [_array(given.pop(key)) for key in ("a", "b") if key in given]
+    if any(x.dtype.char not in "fdFD" for x in operands):
+        raise TypeError(f"cupy.linalg.{name} is for float32, float64, complex64 and complex128")
+    if name == "solve" and operands[0].shape[:-1] != operands[1].shape[:-1]:
+        raise ValueError("a must have (..., M, M) shape and b must have (..., M) or (..., M, K)")
+    with np.errstate(all="ignore"):
+        result = getattr(np.linalg, name)(*operands, **given)
+    return wrap(tuple(result) if isinstance(result, tuple) else result)
+
+
 class Library:
     """What kernels are given as ``xp``."""
 
     ndarray = Array
+    linalg = Linalg()
     __name__ = "cupy"
 
     def __getattr__(self, name):

@@ -19,6 +19,7 @@ FUNCTIONS = {
     "count_nonzero": "a axis",
     "cumprod": "a axis dtype out",
     "cumsum": "a axis dtype out",
+    "diagonal": "a offset axis1 axis2",
     "empty": "shape dtype order",
     "empty_like": "prototype dtype order subok shape",
     "expand_dims": "a axis",
@@ -48,6 +49,8 @@ FUNCTIONS = {
     "take_along_axis": "a indices axis",
     "tile": "A reps",
     "transpose": "a axes",
+    "tril": "m k",
+    "triu": "m k",
     "where": "condition x y",
     "zeros": "shape dtype order",
     "zeros_like": "a dtype order subok shape",
@@ -95,6 +98,20 @@ LOOPS = {
     **dict.fromkeys(("arctan2", "logaddexp"), _FLOATS),
 }
 
+# Of cupy.linalg; those that may fail say so inside of ``cupyx.errstate(linalg="raise")`` only.
+LINALG = {
+    "cholesky": "a",
+    "det": "a",
+    "eigh": "a UPLO",
+    "eigvalsh": "a UPLO",
+    "inv": "a",
+    "qr": "a mode",
+    "slogdet": "a",
+    "solve": "a b",
+    "svd": "a full_matrices compute_uv",
+}
+FAILING = {"cholesky", "eigh", "eigvalsh", "inv", "solve", "svd"}
+
 SPECIAL = {"erf": _FLOATS, "erfc": _FLOATS}  # of cupyx.scipy.special
 ATOMIC = "iILQefd"  # what `ufunc.at` can add on a GPU
 SCATTERING = {"add", "subtract", "maximum", "minimum", "bitwise_and", "bitwise_or", "bitwise_xor"}
@@ -140,10 +157,10 @@ METHODS = {
 }
 
 
-def bind(name, arguments, named):
+def bind(name, arguments, named, functions=FUNCTIONS):
     """Return the arguments of a call by their names; TypeError for those that the function does not take."""
     given, keyword_only = SimpleNamespace(), False
-    words = FUNCTIONS[name].split()
+    words = functions[name].split()
     positions = words[: words.index("*")] if "*" in words else words
     keyword_only = set(words) - {"*"}
     if len(arguments) > len(positions) or not set(named) <= keyword_only - set(positions[: len(arguments)]):

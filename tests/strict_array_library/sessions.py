@@ -10,7 +10,7 @@ import tagflow.streams
 from tagflow.runtime.devices import session_devices as devices
 
 from tests.strict_array_library.device import Strict, StrictDevice
-from tests.strict_array_library.library import Special
+from tests.strict_array_library.library import CUPYX, Special
 
 if "tests.simcuda.cupy" in sys.modules:
 
@@ -25,6 +25,7 @@ else:
     class Default(Strict, devices.CpuDevice):
         """With the memory and the streams of what sessions take for a CPU."""
 
+    sys.modules["cupyx"] = CUPYX
     sys.modules["cupyx.scipy.special"] = Special()
 
 

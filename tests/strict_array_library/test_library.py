@@ -5,8 +5,8 @@ import inspect
 import numpy as np
 import pytest
 
-from tests.strict_array_library.library import WAITS, Array, xp
-from tests.strict_array_library.names import FUNCTIONS, LOOPS, TYPES
+from tests.strict_array_library.library import CUPYX, WAITS, Array, xp
+from tests.strict_array_library.names import FUNCTIONS, LINALG, LOOPS, TYPES
 
 X = np.arange(6.0).reshape(2, 3)
 
@@ -74,6 +74,21 @@ def test_it_notes_when_the_host_waits():
     assert WAITS.reasons == ["bool", "int", "tolist", "mask", "get", "nonzero"]
 
 
+def test_what_fails_in_linear_algebra_is_noticed_where_that_is_asked_for():
+    x = xp.asarray(np.zeros((2, 2)))
+    with pytest.raises(TypeError, match="errstate"):
+        xp.linalg.inv(x)
+    WAITS.reasons.clear()
+    with CUPYX.errstate(linalg="raise"), pytest.raises(np.linalg.LinAlgError):
+        xp.linalg.inv(x)
+    assert xp.linalg.det(x).shape == ()
+    assert WAITS.reasons == ["linalg"]
+    with pytest.raises(AttributeError, match=r"cupy\.linalg has no"):
+        xp.linalg.cond  # noqa: B018
+    with pytest.raises(TypeError, match="float32"):
+        xp.linalg.det(x.astype(np.int32))
+
+
 def test_its_names_are_cupys():
     cupy = pytest.importorskip("cupy", reason="CuPy is not installed; it can be imported without a GPU")
     for name, loops in LOOPS.items():
@@ -82,6 +97,8 @@ def test_its_names_are_cupys():
     for name, words in FUNCTIONS.items():
         if name != "matmul":  # a generalised universal function, which has no signature
             assert parameters(getattr(cupy, name)) == words, name
+    for name, words in LINALG.items():
+        assert parameters(getattr(cupy.linalg, name)) == words, name
     assert all(getattr(cupy, name) is getattr(np, name) for name in TYPES)
 
 

@@ -1,0 +1,106 @@
+"""``matrix_solve_ls``: least squares, by whichever equations the shape of the matrices makes definite."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ..base.errors import GraphError
+from ..ir.apply import apply, as_symbolic, convert_to_tensor
+from ..ir.entry import public
+from ..ir.tensor import Tensor
+from ..ops.array.one_hot import eye
+from ..ops.linalg.cholesky import cholesky, cholesky_solve
+from ..ops.linalg.common import product
+from ..ops.linalg.singular_values import pinv
+from ..ops.linalg.tensordot import pair
+from ..ops.math.casting import cast
+from ..ops.math.linear import matmul
+from ..ops.support.common import size_along
+from .conditional import cond
+
+
+@public
+def matrix_solve_ls(
+    matrix: Any, rhs: Any, l2_regularizer: Any = 0.0, fast: bool = True, name: str | None = None
+) -> Tensor:
+    """Solve systems of linear equations in the sense of least squares.
+
+    Of ``sum(abs(matrix @ x - rhs)**2) + l2_regularizer * sum(abs(x)**2)`` it finds the least; where there are fewer
+    equations than unknowns and no regularizer, of the x that solve them the one with the least norm.
+
+    Parameters
+    ----------
+    matrix : Tensor of dtype float32, float64, complex64 or complex128
+        Shape ``[..., m, n]``; leading dimensions broadcast with those of `rhs`.
+    rhs : Tensor of the same dtype
+        Shape ``[..., m, k]``: k right sides.
+    l2_regularizer : real scalar
+        At least 0.
+    fast : bool
+        Factor ``adjoint(matrix) @ matrix``, or ``matrix @ adjoint(matrix)``, with `cholesky`. That takes a matrix of
+        full rank, or a regularizer, and loses twice the digits. Otherwise `pinv` is used, which takes any; without a
+        regularizer.
+
+    Returns
+    -------
+    Tensor
+        Shape ``[..., n, k]``.
+
+    Raises
+    ------
+    ShapeError
+        If `rhs` has another number of rows.
+    GraphError
+        If the regularizer is negative, or given and not `fast`.
+    OpError
+        When a step runs it, if it is `fast` and a matrix does not have full rank.
+
+    Examples
+    --------
+    >>> import numpy as np, tagflow as tg
+    >>> x = np.array([[1.0, 0.0], [1.0, 1.0], [1.0, 2.0]])
+    >>> tg.function(lambda: tg.matrix_solve_ls(x, [[1.0], [3.0], [5.0]])).sync().round(6).tolist()
+    [[1.0], [2.0]]
+    """
+    a, b = pair(matrix, rhs)
+    if not as_symbolic(l2_regularizer) and l2_regularizer < 0 or (not fast and _is_given(l2_regularizer)):
+        raise GraphError(
+            "matrix_solve_ls can not take this regularizer",
+            wanted="a number of at least 0; 0 unless it is fast",
+            got=f"{l2_regularizer!r}, fast={fast}",
+            hint="leave l2_regularizer out, or fast",
+        )
+    if not fast:
+        return matmul(pinv(a), b, name=name)
+    result = _by_shape(a, lambda: _tall(a, b, l2_regularizer), lambda: _wide(a, b, l2_regularizer))
+    return apply("Identity", result, name=name or "matrix_solve_ls")  # type: ignore[no-any-return]
+
+
+def _is_given(regularizer: Any) -> bool:
+    return as_symbolic(regularizer) or bool(regularizer != 0)
+
+
+def _by_shape(a: Tensor, tall: Callable[[], Tensor], wide: Callable[[], Tensor]) -> Tensor:
+    """Return what one of two functions builds: the first where there are as many rows as columns, or more."""
+    rows, columns = (None, None) if a.rank is None else a.shape[-2:]
+    if rows is not None and columns is not None:
+        return tall() if rows >= columns else wide()
+    return cond(size_along(a, -2) >= size_along(a, -1), tall, wide)  # type: ignore[no-any-return]
+
+
+def _regularized(gram: Tensor, regularizer: Any) -> Tensor:
+    if not _is_given(regularizer):
+        return gram
+    weight = cast(convert_to_tensor(regularizer), gram.dtype)
+    return gram + weight * eye(size_along(gram, -1), dtype=gram.dtype)
+
+
+def _tall(a: Tensor, b: Tensor, regularizer: Any) -> Tensor:
+    factor = cholesky(_regularized(product(a, a, adjoint_a=True), regularizer))
+    return cholesky_solve(factor, product(a, b, adjoint_a=True))
+
+
+def _wide(a: Tensor, b: Tensor, regularizer: Any) -> Tensor:
+    factor = cholesky(_regularized(product(a, a, adjoint_b=True), regularizer))
+    return product(a, cholesky_solve(factor, b), adjoint_a=True)

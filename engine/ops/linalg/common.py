@@ -1,0 +1,106 @@
+"""What the operations on matrices share: dtypes, checks of shapes, calls of LAPACK, products with adjoints."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ...base import dtypes
+from ...base.errors import ShapeError
+from ...base.shapes import Shape
+from ...ir.apply import apply
+from ...ir.operation import Operation
+from ...ir.tensor import Tensor
+from ..math.casting import cast
+from ..math.complex import conj
+from ..math.linear import matmul
+
+LAPACK = (dtypes.float32, dtypes.float64, dtypes.complex64, dtypes.complex128)
+
+
+def matrices(op: Operation, index: int = 0) -> Shape:
+    """Return the static shape of an input; ShapeError when it is known to hold no matrices."""
+    shape: Shape = op.inputs[index].shape
+    if shape.rank is not None and shape.rank < 2:
+        raise ShapeError(
+            f"{op.type} takes matrices",
+            wanted="rank 2 or more",
+            got=shape,
+            operation=op,
+            hint="make a vector a matrix of one column with expand_dims(x, -1)",
+        )
+    return shape
+
+
+def square(op: Operation, index: int = 0) -> Shape:
+    """Return the static shape of an input, its last two dimensions merged; ShapeError when they differ."""
+    shape = matrices(op, index)
+    if shape.rank is None:
+        return shape
+    rows, columns = shape[-2:]
+    if None not in (rows, columns) and rows != columns:
+        raise ShapeError(
+            f"{op.type} takes square matrices",
+            wanted="as many rows as columns",
+            got=shape,
+            operation=op,
+            hint="the matrices are the last two dimensions; matrix_solve_ls, svd and qr take others",
+        )
+    size = columns if rows is None else rows
+    return shape[:-2] + Shape([size, size])  # type: ignore[no-any-return]
+
+
+def lapack(xp: Any, function: str, *arrays: Any, refused: str = "", **options: Any) -> Any:
+    """Call a function of ``numpy.linalg`` that may fail; CuPy's are asked to raise what NumPy's do.
+
+    Parameters
+    ----------
+    xp : module
+    function : str
+    arrays, options
+        Its arguments.
+    refused : str
+        What is wrong if it fails, and what to try.
+    """
+    call = getattr(xp.linalg, function)
+    try:
+        if xp is np:
+            return call(*arrays, **options)
+        with importlib.import_module("cupyx").errstate(linalg="raise"):
+            return call(*arrays, **options)
+    except np.linalg.LinAlgError as error:
+        raise np.linalg.LinAlgError(f"{error}: {refused}" if refused else str(error)) from error
+
+
+def cubic(weight: float) -> Callable[..., int]:
+    """Return the rule of how long a decomposition of the first input takes, counted in elements elsewhere."""
+
+    def elements(matrix: Any, *_: Any, **__: Any) -> int:
+        return int(matrix.size * min(matrix.shape[-2:]) * weight) if matrix.ndim > 1 else 0
+
+    return elements
+
+
+def product(a: Tensor, b: Tensor, adjoint_a: bool = False, adjoint_b: bool = False) -> Tensor:
+    """Multiply matrices, either of which may be replaced by its adjoint."""
+    return matmul(
+        conj(a) if adjoint_a else a, conj(b) if adjoint_b else b, transpose_a=adjoint_a, transpose_b=adjoint_b
+    )
+
+
+def as_row(vector: Tensor, like: Tensor) -> Tensor:
+    """Return vectors ``[..., n]`` as ``[..., 1, n]``, which scales columns, in the dtype of `like`."""
+    return apply("ExpandDims", cast(vector, like.dtype), axis=-2)  # type: ignore[no-any-return]
+
+
+def as_column(vector: Tensor, like: Tensor) -> Tensor:
+    """Return vectors ``[..., n]`` as ``[..., n, 1]``, which scales rows, in the dtype of `like`."""
+    return apply("ExpandDims", cast(vector, like.dtype), axis=-1)  # type: ignore[no-any-return]
+
+
+def as_factor(scalar: Tensor, like: Tensor) -> Tensor:
+    """Return numbers ``[...]`` as ``[..., 1, 1]``, each a factor of a matrix, in the dtype of `like`."""
+    return as_row(apply("ExpandDims", scalar, axis=-1), like)

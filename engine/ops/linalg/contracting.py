@@ -1,0 +1,148 @@
+"""Sums of products over labelled dimensions, made of transposes, reshapes, products of matrices and sums.
+
+A labelled tensor has a label for each dimension. Dimensions of one label that is kept may broadcast.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ...ir.apply import apply
+from ...ir.tensor import Tensor
+from ..array.layout import transpose
+from ..array.shapes import reshape
+from ..math.linear import matmul
+from ..math.reductions import reduce_sum
+from ..support.common import size_along
+from .diagonals import matrix_diag_part
+
+
+@dataclass(frozen=True, slots=True)
+class Labelled:
+    """A tensor of known rank, and the label of each of its dimensions."""
+
+    tensor: Tensor
+    labels: tuple[Any, ...]
+
+    def sizes(self, labels: Sequence[Any]) -> list[Any]:
+        """Return the size along each label: an integer, or a scalar tensor."""
+        return [_size(self.tensor, self.labels.index(label)) for label in labels]
+
+    def ordered(self, labels: Sequence[Any]) -> Labelled:
+        """Return the tensor with its dimensions in the order of `labels`."""
+        perm = [self.labels.index(label) for label in labels]
+        if perm == sorted(perm):
+            return self
+        return Labelled(transpose(self.tensor, perm), tuple(labels))
+
+    def summed(self, kept: Collection[Any]) -> Labelled:
+        """Return the sum over all dimensions whose labels are not kept."""
+        gone = [i for i, label in enumerate(self.labels) if label not in kept]
+        if not gone:
+            return self
+        return Labelled(reduce_sum(self.tensor, gone), tuple(label for label in self.labels if label in kept))
+
+    def without_repetition(self) -> Labelled:
+        """Return the tensor with the diagonal of dimensions that have one label, which is the last one then."""
+        found = self
+        while len(set(found.labels)) < len(found.labels):
+            label = next(label for label in found.labels if found.labels.count(label) > 1)
+            found = found._diagonal(label)
+        return found
+
+    def _diagonal(self, label: Any) -> Labelled:
+        twice = [i for i, other in enumerate(self.labels) if other == label][:2]
+        rest = [i for i in range(len(self.labels)) if i not in twice]
+        moved = transpose(self.tensor, [*rest, *twice])
+        if None in moved.shape[-2:]:  # fails if they differ when a step runs it
+            moved = reshape(moved, [*(_size(moved, i) for i in range(len(rest))), *[_size(moved, len(rest))] * 2])
+        return Labelled(matrix_diag_part(moved), (*(self.labels[i] for i in rest), label))
+
+
+def _size(tensor: Tensor, axis: int) -> Any:
+    known = tensor.shape[axis]
+    return size_along(tensor, axis) if known is None else known
+
+
+def _product_of(sizes: Sequence[Any]) -> Any:
+    """Return the product of sizes, an integer if all are known."""
+    known = math.prod(size for size in sizes if isinstance(size, int))
+    symbols = [size for size in sizes if not isinstance(size, int)]
+    if not symbols or known == 0:
+        return known
+    result = symbols[0]
+    for symbol in symbols[1:]:
+        result = result * symbol
+    return result if known == 1 else result * known
+
+
+def contract(left: Labelled, right: Labelled, kept: Collection[Any]) -> Labelled:
+    """Multiply two tensors, and sum over the labels that are not kept.
+
+    Parameters
+    ----------
+    left, right : Labelled
+        Each label once.
+    kept : collection of labels
+        Those that are still needed.
+
+    Returns
+    -------
+    Labelled
+        Its labels: those of both, then what is kept of the left alone, then of the right alone.
+    """
+    shared = set(left.labels) & set(right.labels)
+    left, right = left.summed({*shared, *kept}), right.summed({*shared, *kept})
+    inner = [x for x in left.labels if x in shared and x not in kept]
+    batch = [x for x in left.labels if x in shared and x not in inner]
+    rows = [x for x in left.labels if x not in shared]
+    columns = [x for x in right.labels if x not in shared]
+    if inner and (rows or columns):
+        result = _matrix_product(left, right, batch, rows, inner, columns)
+    else:
+        result = _elementwise(left, right, batch, rows, inner, columns)
+    return result
+
+
+def _elementwise(
+    left: Labelled, right: Labelled, batch: list[Any], rows: list[Any], inner: list[Any], columns: list[Any]
+) -> Labelled:
+    """Multiply element by element, one of the tensors having dimensions of size 1 where the other has its own."""
+    a, b = left.ordered([*batch, *rows, *inner]), right.ordered([*batch, *columns, *inner])
+    x, y = a.tensor, b.tensor
+    for _ in columns:
+        x = apply("ExpandDims", x, axis=len(batch) + len(rows))
+    for _ in rows:
+        y = apply("ExpandDims", y, axis=len(batch))
+    return Labelled(apply("Mul", x, y), (*batch, *rows, *columns, *inner)).summed([*batch, *rows, *columns])
+
+
+def _matrix_product(
+    left: Labelled, right: Labelled, batch: list[Any], rows: list[Any], inner: list[Any], columns: list[Any]
+) -> Labelled:
+    turned_a, turned_b = _begins(left, [*batch, *inner]), not _begins(right, [*batch, *inner])
+    a = _as_matrices(left, batch, *((inner, rows) if turned_a else (rows, inner)))
+    b = _as_matrices(right, batch, *((columns, inner) if turned_b else (inner, columns)))
+    product = matmul(a, b, transpose_a=turned_a, transpose_b=turned_b)
+    labels = (*batch, *rows, *columns)
+    if len(rows) == len(columns) == 1:
+        return Labelled(product, labels)
+    leading = [_size(product, i) for i in range(len(batch))]
+    return Labelled(reshape(product, [*leading, *left.sizes(rows), *right.sizes(columns)]), labels)
+
+
+def _begins(operand: Labelled, labels: list[Any]) -> bool:
+    """Whether the first dimensions have these labels, in any order behind those of a batch that come first."""
+    return set(operand.labels[: len(labels)]) == set(labels) and len(operand.labels) > len(labels)
+
+
+def _as_matrices(operand: Labelled, batch: list[Any], rows: list[Any], columns: list[Any]) -> Tensor:
+    """Return the tensor as matrices, the dimensions of their rows, and of their columns, made one."""
+    tensor = operand.ordered([*batch, *rows, *columns]).tensor
+    if len(rows) == len(columns) == 1:
+        return tensor
+    sizes = [_product_of(operand.sizes(group)) for group in (rows, columns)]
+    return reshape(tensor, [*operand.sizes(batch), *sizes])

@@ -1,0 +1,345 @@
+"""Diagonals of matrices, or bands of them: taken out, put in, made into matrices."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from ...base import dtypes
+from ...base.errors import ShapeError
+from ...base.shapes import Shape
+from ...ir.apply import apply
+from ...ir.definition import Sample, define
+from ...ir.entry import public
+from ...ir.operation import Operation
+from ...ir.tensor import Tensor
+from ..support.arguments import static_int
+from ..support.common import zeros_like
+from ..support.literals import c128, f64, flags, i32
+from .bands import Band, as_diagonals, as_padding
+from .common import matrices
+
+_ELEMENTS = {"T": (*dtypes.NUMERIC, dtypes.bool_)}
+_ATTRS = {"k": (0, 0), "align": "RIGHT_LEFT"}
+_X = f64([[1, 2, 3, 4], [5, 6, 7, 8], [9, 8, 7, 6]])
+_BATCH = np.stack([_X, -2 * _X])
+
+
+def _band(k: tuple[int, int], align: str) -> Band:
+    return Band(*k, align)
+
+
+def _band_of(op: Operation) -> Band:
+    return _band(op.attrs["k"], op.attrs["align"])
+
+
+def _attrs(op: Operation) -> dict[str, Any]:
+    return {"k": op.attrs["k"], "align": op.attrs["align"]}
+
+
+def _part_shape(op: Operation) -> Shape:
+    band, x = _band_of(op), matrices(op)
+    if x.rank is None:
+        return x
+    band.check(*x[-2:])
+    rows, columns = x[-2:]
+    length = None if rows is None or columns is None else band.longest(rows, columns)
+    return x[:-2] + band.rows_shape(length)  # type: ignore[no-any-return]
+
+
+def _part(xp: Any, x: Any, k: Any, align: str, padding_value: Any) -> Any:
+    band, (rows, columns) = _band(k, align), x.shape[-2:]
+    band.check(rows, columns)
+    if band.count == 1:
+        return xp.diagonal(x, band.upper, -2, -1).copy()
+    flat = x.reshape(*x.shape[:-2], rows * columns)
+    out = xp.full((*x.shape[:-2], band.count, band.longest(rows, columns)), padding_value, x.dtype)
+    for i, places, row in band.places(rows, columns):
+        out[..., i, row] = flat[..., places]
+    return out
+
+
+define(
+    "MatrixDiagPart",
+    "input: T -> diagonal: T",
+    where=_ELEMENTS,
+    attrs={**_ATTRS, "padding_value": 0},
+    shape=_part_shape,
+    kernel=_part,
+    gradient=lambda op, g: [apply("MatrixSetDiag", zeros_like(op.inputs[0]), g, **_attrs(op))],
+    samples=[
+        Sample([_X], f64([1, 6, 7])),
+        Sample([_BATCH], f64([[2, 7, 6], [-4, -14, -12]]), {"k": (1, 1)}),
+        Sample([_X], f64([[2, 7, 6], [1, 6, 7], [5, 8, 0]]), {"k": (-1, 1)}),
+        Sample([_X], f64([[2, 7, 6], [1, 6, 7], [0, 5, 8]]), {"k": (-1, 1), "align": "LEFT_RIGHT"}),
+        Sample(
+            [_X.T.copy()],
+            f64([[9, 9, 9], [9, 5, 8], [1, 6, 7], [2, 7, 6]]),
+            {"k": (-1, 2), "padding_value": 9, "align": "RIGHT_RIGHT"},
+        ),
+        Sample([_X * 1j], c128([5j, 8j]), {"k": (-1, -1)}),
+        Sample([np.zeros((2, 0, 0))], np.zeros((2, 0))),
+        Sample([flags([[True, False], [False, True]])], flags([True, True])),
+    ],
+)
+
+
+def _set_shape(op: Operation) -> Shape:
+    band, x, diagonal = _band_of(op), matrices(op), op.inputs[1].shape
+    if x.rank is None:
+        return x
+    band.check(*x[-2:])
+    rows, columns = x[-2:]
+    length = None if rows is None or columns is None else band.longest(rows, columns)
+    wanted = x[:-2] + band.rows_shape(length)
+    if not wanted.is_compatible_with(diagonal):
+        raise ShapeError(
+            "the diagonals do not fit the matrices",
+            wanted=wanted,
+            got=diagonal,
+            operation=op,
+            hint="give what matrix_diag_part of the same k gives",
+        )
+    return x
+
+
+def _set(xp: Any, x: Any, diagonal: Any, k: Any, align: str) -> Any:
+    band, (rows, columns) = _band(k, align), x.shape[-2:]
+    band.check(rows, columns)
+    wanted = (*x.shape[:-2], *band.rows_shape(band.longest(rows, columns)).as_tuple())
+    if diagonal.shape != wanted:
+        raise ValueError(f"matrix_set_diag: the diagonals of matrices {x.shape} are {wanted}, got {diagonal.shape}")
+    return _written(x.copy("C"), diagonal, band)
+
+
+def _written(out: Any, diagonal: Any, band: Band) -> Any:
+    """Write diagonals to matrices that lie in one piece."""
+    rows, columns = out.shape[-2:]
+    flat = out.reshape(*out.shape[:-2], rows * columns)
+    each = diagonal if band.count > 1 else diagonal[..., None, :]
+    for i, places, row in band.places(rows, columns):
+        flat[..., places] = each[..., i, row]
+    return out
+
+
+def _set_gradient(op: Operation, g: Tensor) -> list[Any]:
+    _, diagonal = op.inputs
+    kept = apply("MatrixSetDiag", g, zeros_like(diagonal), **_attrs(op))
+    return [kept, apply("MatrixDiagPart", g, **_attrs(op))]
+
+
+define(
+    "MatrixSetDiag",
+    "input: T, diagonal: T -> output: T",
+    where=_ELEMENTS,
+    attrs=_ATTRS,
+    shape=_set_shape,
+    kernel=_set,
+    gradient=_set_gradient,
+    samples=[
+        Sample([_X, f64([-1, -2, -3])], f64([[-1, 2, 3, 4], [5, -2, 7, 8], [9, 8, -3, 6]])),
+        Sample(
+            [_X, f64([[10, 20, 30], [-1, -2, 0]])],
+            f64([[10, 2, 3, 4], [-1, 20, 7, 8], [9, -2, 30, 6]]),
+            {"k": (-1, 0)},
+        ),
+        Sample([i32([[1, 2], [3, 4]]), i32([7])], i32([[1, 7], [3, 4]]), {"k": (1, 1)}),
+        Sample([_BATCH[:, :2, :2], f64([[1, 1], [3, 3]])], f64([[[1, 2], [5, 1]], [[3, -4], [-10, 3]]])),
+    ],
+)
+
+
+def _diag_shape(op: Operation) -> Shape:
+    band, diagonal = _band_of(op), op.inputs[0].shape
+    least = 1 if band.count == 1 else 2
+    if diagonal.rank is None:
+        return diagonal
+    if diagonal.rank < least or (band.count > 1 and diagonal[-2] not in (band.count, None)):
+        raise ShapeError(
+            "matrix_diag makes a matrix of its diagonals",
+            wanted="[..., length]" if band.count == 1 else f"[..., {band.count}, longest]",
+            got=diagonal,
+            operation=op,
+            hint="k says which diagonals they are, one row for each",
+        )
+    sizes = band.matrix_size(diagonal[-1], op.attrs["num_rows"], op.attrs["num_cols"])
+    return diagonal[:-least] + Shape(sizes)  # type: ignore[no-any-return]
+
+
+def _diag(xp: Any, diagonal: Any, k: Any, align: str, num_rows: int, num_cols: int, padding_value: Any) -> Any:
+    band = _band(k, align)
+    least = 1 if band.count == 1 else 2
+    if diagonal.ndim < least or (band.count > 1 and diagonal.shape[-2] != band.count):
+        raise ValueError(f"matrix_diag: {band.count} diagonals need [..., {band.count}, longest], got {diagonal.shape}")
+    rows, columns = band.matrix_size(diagonal.shape[-1], num_rows, num_cols)
+    out = xp.full((*diagonal.shape[:-least], rows, columns), padding_value, diagonal.dtype)
+    return _written(out, diagonal, band)
+
+
+def _matrix_elements(diagonal: Any, num_rows: int, num_cols: int, **_: Any) -> int:
+    length = diagonal.shape[-1]
+    rows, columns = (length if n == -1 else n for n in (num_rows, num_cols))
+    return int(math.prod(diagonal.shape[:-1]) * rows * columns)
+
+
+define(
+    "MatrixDiag",
+    "diagonal: T -> output: T",
+    where=_ELEMENTS,
+    attrs={**_ATTRS, "num_rows": -1, "num_cols": -1, "padding_value": 0},
+    shape=_diag_shape,
+    elements=_matrix_elements,
+    kernel=_diag,
+    gradient=lambda op, g: [apply("MatrixDiagPart", g, **_attrs(op))],
+    samples=[
+        Sample([f64([[1, 2], [3, 4]])], f64([[[1, 0], [0, 2]], [[3, 0], [0, 4]]])),
+        Sample([f64([5, 6])], f64([[0, 0, 0], [5, 0, 0], [0, 6, 0]]), {"k": (-1, -1)}),
+        Sample([f64([[0, 8], [1, 2]])], f64([[1, 8], [0, 2], [0, 0]]), {"k": (0, 1), "num_rows": 3, "num_cols": 2}),
+        Sample([i32([4])], i32([[7, 4, 7]]), {"k": (1, 1), "num_rows": 1, "num_cols": 3, "padding_value": 7}),
+        Sample([c128([1j, 2])], c128([[1j, 0], [0, 2]])),
+        Sample([np.zeros((2, 0))], np.zeros((2, 0, 0))),
+    ],
+)
+
+
+@public
+def matrix_diag(
+    diagonal: Any,
+    name: str | None = None,
+    k: Any = 0,
+    num_rows: Any = -1,
+    num_cols: Any = -1,
+    padding_value: Any = 0,
+    align: str = "RIGHT_LEFT",
+) -> Tensor:
+    """Make matrices of their diagonals.
+
+    Parameters
+    ----------
+    diagonal : Tensor of any numeric dtype, or bool
+        Shape ``[..., length]``; of a band ``[..., count, longest]``, the upper diagonal first.
+    k : int or pair of int
+        Which diagonal it is, or the lower and the upper one of a band; 0 is the main diagonal, 1 that above it.
+    num_rows, num_cols : int
+        Size of the matrices; the least that holds the diagonals where it is -1, square where both are.
+    padding_value : number
+        What stands outside of the band.
+    align : {'RIGHT_LEFT', 'LEFT_RIGHT', 'LEFT_LEFT', 'RIGHT_RIGHT'}
+        On which side of their row shorter diagonals of a band stand: those above the main one, those below.
+
+    Returns
+    -------
+    Tensor
+        Same dtype, shape ``[..., num_rows, num_cols]``.
+
+    Raises
+    ------
+    ShapeError
+        If the diagonals are not as many as `k` says, or do not fit the size.
+    GraphError
+        If `k` or `align` are none of those.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> tg.function(lambda: tg.matrix_diag([1, 2])).sync()
+    array([[1, 0],
+           [0, 2]], dtype=int32)
+    >>> tg.function(lambda: tg.matrix_diag([[0, 8], [1, 2]], k=(0, 1))).sync()
+    array([[1, 8],
+           [0, 2]], dtype=int32)
+    """
+    return apply(  # type: ignore[no-any-return]
+        "MatrixDiag",
+        diagonal,
+        name=name,
+        k=as_diagonals(k),
+        align=align,
+        num_rows=static_int(num_rows, "num_rows"),
+        num_cols=static_int(num_cols, "num_cols"),
+        padding_value=as_padding(padding_value),
+    )
+
+
+@public
+def matrix_diag_part(
+    input: Any, name: str | None = None, k: Any = 0, padding_value: Any = 0, align: str = "RIGHT_LEFT"
+) -> Tensor:
+    """Take diagonals out of matrices.
+
+    Parameters
+    ----------
+    input : Tensor of any numeric dtype, or bool
+        Shape ``[..., rows, columns]``.
+    k : int or pair of int
+        Which diagonal, or the lower and the upper one of a band; 0 is the main diagonal, 1 that above it.
+    padding_value : number
+        What stands beside diagonals that are shorter than the longest one of the band.
+    align : {'RIGHT_LEFT', 'LEFT_RIGHT', 'LEFT_LEFT', 'RIGHT_RIGHT'}
+        On which side of their row shorter diagonals stand: those above the main one, those below.
+
+    Returns
+    -------
+    Tensor
+        Same dtype, shape ``[..., length]``; of a band ``[..., count, longest]``, the upper diagonal first.
+
+    Raises
+    ------
+    ShapeError
+        If the matrices do not have these diagonals.
+    GraphError
+        If `k` or `align` are none of those.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> tg.function(lambda: tg.matrix_diag_part([[1, 2, 3], [4, 5, 6]])).sync()
+    array([1, 5], dtype=int32)
+    >>> tg.function(lambda: tg.matrix_diag_part([[1, 2], [3, 4]], k=(-1, 0))).sync()
+    array([[1, 4],
+           [3, 0]], dtype=int32)
+    """
+    return apply(  # type: ignore[no-any-return]
+        "MatrixDiagPart", input, name=name, k=as_diagonals(k), align=align, padding_value=as_padding(padding_value)
+    )
+
+
+@public
+def matrix_set_diag(
+    input: Any, diagonal: Any, name: str | None = None, k: Any = 0, align: str = "RIGHT_LEFT"
+) -> Tensor:
+    """Replace diagonals of matrices.
+
+    Parameters
+    ----------
+    input : Tensor of any numeric dtype, or bool
+        Shape ``[..., rows, columns]``.
+    diagonal : Tensor of the same dtype
+        Of the shape that `matrix_diag_part` gives for the same `k`.
+    k : int or pair of int
+        Which diagonal, or the lower and the upper one of a band.
+    align : {'RIGHT_LEFT', 'LEFT_RIGHT', 'LEFT_LEFT', 'RIGHT_RIGHT'}
+        As in `matrix_diag_part`.
+
+    Returns
+    -------
+    Tensor
+        Same dtype and shape as `input`.
+
+    Raises
+    ------
+    ShapeError
+        If the matrices do not have these diagonals, or `diagonal` has another shape.
+    GraphError
+        If `k` or `align` are none of those.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> tg.function(lambda: tg.matrix_set_diag([[1, 2, 3], [4, 5, 6]], [0, 9])).sync()
+    array([[0, 2, 3],
+           [4, 9, 6]], dtype=int32)
+    """
+    return apply("MatrixSetDiag", input, diagonal, name=name, k=as_diagonals(k), align=align)  # type: ignore[no-any-return]

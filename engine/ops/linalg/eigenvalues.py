@@ -1,0 +1,164 @@
+"""Eigenvalues and eigenvectors of symmetric and Hermitian matrices."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ...ir.apply import apply
+from ...ir.definition import Sample, define
+from ...ir.entry import public
+from ...ir.operation import Operation
+from ...ir.tensor import Tensor
+from ..math.arithmetic import div_no_nan
+from ..math.casting import cast
+from ..support.common import scalar_like
+from ..support.literals import c128, f64
+from .common import LAPACK, as_row, cubic, lapack, product, square
+from .diagonals import matrix_diag
+from .transposing import adjoint
+from .triangles import half_lower
+
+_A = f64([[2, 1, 0.5], [1, 5, -1], [0.5, -1, 9]])
+_Z = c128([[2, 1 - 1j], [1 + 1j, 5]])
+_DIVERGED = "there may be NaNs or infinities in the matrix: look with check_numerics"
+
+
+def _lower_only(g: Tensor) -> Tensor:
+    """Return the cotangent of the lower triangle, which alone is read, of that of the Hermitian matrix."""
+    return half_lower(g + adjoint(g))
+
+
+def _eigen_gradient(op: Operation, to_values: Tensor | None, to_vectors: Tensor | None) -> list[Any]:
+    values, vectors = op.outputs
+    terms = [] if to_values is None else [matrix_diag(cast(to_values, vectors.dtype))]
+    if to_vectors is not None:
+        apart = apply("ExpandDims", values, axis=-2) - apply("ExpandDims", values, axis=-1)
+        turn = div_no_nan(scalar_like(1, values), apart)  # none between equal values, where it means nothing
+        terms.append(cast(turn, vectors.dtype) * product(vectors, to_vectors, adjoint_a=True))
+    inner = sum(terms[1:], terms[0])
+    return [_lower_only(product(product(vectors, inner), vectors, adjoint_b=True))]
+
+
+def _values_gradient(op: Operation, g: Tensor) -> list[Any]:
+    _, vectors = apply("SelfAdjointEig", op.inputs[0])
+    return [_lower_only(product(vectors * as_row(g, vectors), vectors, adjoint_b=True))]
+
+
+def _hermitian(x: Any) -> Any:
+    lower = np.tril(x, -1)
+    return lower + lower.conj().swapaxes(-1, -2) + np.eye(x.shape[-1]) * x.real
+
+
+def _general(x: Any) -> Any:
+    """Return the eigenvalues by the algorithm for matrices of any kind."""
+    return np.sort(np.linalg.eigvals(_hermitian(x)).real)
+
+
+def _plain(x: Any) -> list[Any]:
+    return [*np.linalg.eigh(_hermitian(x))]
+
+
+define(
+    "SelfAdjointEig",
+    "tensor: T -> e: T.real, v: T",
+    where={"T": LAPACK},
+    shape=lambda op: [square(op)[:-1], square(op)],
+    elements=cubic(1),
+    reads_values=True,
+    kernel=lambda xp, x: tuple(lapack(xp, "eigh", x, refused=_DIVERGED)),
+    gradient=_eigen_gradient,
+    samples=[
+        Sample([_A], _plain),
+        Sample([np.stack([_A, -_A])], _plain),
+        Sample([f64([[1, np.nan], [2, 4]])], lambda x: _plain(np.tril(np.nan_to_num(x))), differentiable=False),
+        Sample([_Z], _plain, differentiable=False),
+        Sample([np.zeros((2, 0, 0))], (np.zeros((2, 0)), np.zeros((2, 0, 0)))),
+    ],
+)
+
+define(
+    "SelfAdjointEigvals",
+    "tensor: T -> e: T.real",
+    where={"T": LAPACK},
+    shape=lambda op: square(op)[:-1],
+    elements=cubic(0.5),
+    reads_values=True,
+    kernel=lambda xp, x: lapack(xp, "eigvalsh", x, refused=_DIVERGED),
+    gradient=_values_gradient,
+    samples=[
+        Sample([_A], _general),
+        Sample([np.stack([_A, -_A])], _general),
+        Sample([_Z], f64([(7 - 17**0.5) / 2, (7 + 17**0.5) / 2])),
+        Sample([f64([[3, 0], [0, 3]])], f64([3, 3]), differentiable=False),
+        Sample([np.zeros((0, 0))], np.zeros(0)),
+    ],
+)
+
+
+@public
+def self_adjoint_eig(tensor: Any, name: str | None = None) -> tuple[Tensor, Tensor]:
+    """Eigenvalues and eigenvectors of symmetric or Hermitian matrices, ``x @ v = v * e``.
+
+    Parameters
+    ----------
+    tensor : Tensor of dtype float32, float64, complex64 or complex128
+        Shape ``[..., n, n]``; only the lower triangle is read, and has all of the gradient.
+
+    Returns
+    -------
+    e : Tensor
+        Of the real dtype, shape ``[..., n]``, from the smallest up.
+    v : Tensor
+        Orthonormal vectors, as columns: shape ``[..., n, n]``. They are known up to their signs, or angles, and those
+        of equal values up to the basis of their space: a gradient means something if what it is of does not depend
+        on that.
+
+    Raises
+    ------
+    ShapeError
+        If the matrices are not square.
+    OpError
+        When a step runs it, if it does not converge.
+
+    Examples
+    --------
+    >>> import numpy as np, tagflow as tg
+    >>> e, v = tg.function(lambda: tg.self_adjoint_eig([[2.0, 1.0], [1.0, 2.0]])).sync()
+    >>> e.round(3), np.abs(v).round(3)
+    (array([1., 3.], dtype=float32), array([[0.707, 0.707],
+           [0.707, 0.707]], dtype=float32))
+    """
+    e, v = apply("SelfAdjointEig", tensor, name=name)
+    return e, v
+
+
+@public
+def self_adjoint_eigvals(tensor: Any, name: str | None = None) -> Tensor:
+    """Eigenvalues of symmetric or Hermitian matrices.
+
+    Parameters
+    ----------
+    tensor : Tensor of dtype float32, float64, complex64 or complex128
+        Shape ``[..., n, n]``; only the lower triangle is read, and has all of the gradient.
+
+    Returns
+    -------
+    Tensor
+        Of the real dtype, shape ``[..., n]``, from the smallest up.
+
+    Raises
+    ------
+    ShapeError
+        If the matrices are not square.
+    OpError
+        When a step runs it, if it does not converge.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> tg.function(lambda: tg.self_adjoint_eigvals([[2.0, 0.0], [0.0, -1.0]])).sync()
+    array([-1.,  2.], dtype=float32)
+    """
+    return apply("SelfAdjointEigvals", tensor, name=name)  # type: ignore[no-any-return]

@@ -1,0 +1,190 @@
+"""``einsum``: sums of products of any number of tensors, in Einstein's notation."""
+
+from __future__ import annotations
+
+import string
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ...base.errors import GraphError, ShapeError
+from ...ir.apply import apply, as_typed, convert_to_tensor
+from ...ir.entry import public
+from ...ir.tensor import Tensor
+from .contracting import Labelled, contract
+
+_GUESS = 16  # the size of a dimension that is not known, where the order of products is chosen
+_MANY = 6  # operands from which on not all orders are tried
+_ROOM = 1 << 62  # elements of a value in between: it is never better to multiply more than two at once
+
+
+class Broadcast(NamedTuple):
+    """The label of a dimension that an ellipsis stands for, counted from the last one: those of size 1 are repeated."""
+
+    place: int
+
+
+@public
+def einsum(equation: str, *inputs: Any, name: str | None = None) -> Tensor:
+    """Sum products of tensors over labelled dimensions.
+
+    In Python, of ``'ij,jk->ik'``: ``output[i, k] = sum(a[i, j] * b[j, k] for j in range(n))``. More than two tensors
+    are multiplied pair by pair, in the order that `numpy.einsum_path` finds for the sizes that are known.
+
+    Parameters
+    ----------
+    equation : str
+        A letter for each dimension of each input, and of the output after ``->``; without that, the output has the
+        letters that come once, in alphabetical order. A letter that an input has twice is its diagonal. ``...`` stands
+        for any other dimensions, which broadcast, and are the first of the output if that is not given.
+    inputs : Tensor of any numeric dtype
+        Same dtype, of known rank.
+
+    Returns
+    -------
+    Tensor
+        Same dtype.
+
+    Raises
+    ------
+    GraphError
+        If the equation can not be read, or is not about as many tensors.
+    ShapeError
+        If a rank is unknown, there is not a letter for each dimension, or one letter stands for different sizes.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> tg.function(lambda: tg.einsum("ij,j->i", [[1, 2], [3, 4]], [10, 1])).sync()
+    array([12, 34], dtype=int32)
+    >>> tg.function(lambda: tg.einsum("ii", [[1, 2], [3, 4]])).sync()
+    array(5, dtype=int32)
+    >>> tg.function(lambda: tg.einsum("...a,a...->...", tg.ones([5, 4]), tg.ones([4, 2, 1]))).sync().shape
+    (2, 5)
+    """
+    tensors = _converted(inputs)
+    terms, output = _split(equation, len(tensors))
+    operands = [Labelled(t, _labels(term, t, equation)) for term, t in zip(terms, tensors, strict=True)]
+    wanted = _output_labels(output, operands, equation)
+    _check_sizes(operands, equation)
+    operands = [operand.without_repetition() for operand in operands]
+    result = _contracted(operands, wanted).ordered(wanted).tensor
+    return result if name is None else apply("Identity", result, name=name)
+
+
+def _converted(inputs: Sequence[Any]) -> list[Tensor]:
+    """Return the inputs as tensors; literals take the dtype of the first that has one."""
+    typed = [as_typed(value) for value in inputs]
+    known = next((t.dtype for t in typed if t is not None), None)
+    return [convert_to_tensor(v, known) if t is None else t for v, t in zip(inputs, typed, strict=True)]
+
+
+def _split(equation: str, count: int) -> tuple[list[str], str | None]:
+    """Return the labels of each input, and of the output where they are given."""
+    if not isinstance(equation, str):
+        raise _unreadable(equation, "the equation is the first argument, a string")
+    inputs, arrow, output = equation.replace(" ", "").partition("->")
+    terms = inputs.split(",")
+    for term in [*terms, output]:
+        letters = term.replace("...", "", 1)
+        if any(letter not in string.ascii_letters for letter in letters):
+            raise _unreadable(equation, "labels are letters, and '...' stands once in a term")
+    if len(terms) != count:
+        raise GraphError(
+            "einsum takes as many tensors as its equation has terms",
+            wanted=len(terms),
+            got=count,
+            hint="terms are separated by commas: 'ij,jk->ik'",
+        )
+    return terms, output if arrow else None
+
+
+def _unreadable(equation: Any, hint: str) -> GraphError:
+    return GraphError("einsum can not read this equation", wanted="as 'ij,jk->ik'", got=repr(equation), hint=hint)
+
+
+def _labels(term: str, tensor: Tensor, equation: str) -> tuple[Any, ...]:
+    """Return a label for each dimension of an input."""
+    before, dots, after = term.partition("...")
+    rank, letters = tensor.rank, len(before) + len(after)
+    if rank is None or (rank < letters if dots else rank != letters):
+        raise ShapeError(
+            f"'{equation}' does not fit the ranks of its tensors",
+            wanted=f"rank {letters}{' or more' if dots else ''} for '{term}'",
+            got=tensor.shape,
+            operation=tensor.op,
+            hint="a letter stands for one dimension, '...' for any others; set_shape tells a rank that is not known",
+        )
+    return (*before, *(Broadcast(i) for i in range(rank - letters, 0, -1)), *after)
+
+
+def _output_labels(output: str | None, operands: Sequence[Labelled], equation: str) -> list[Any]:
+    counts = Counter(label for operand in operands for label in operand.labels)
+    broadcast = sorted((label for label in counts if isinstance(label, Broadcast)), reverse=True)
+    letters = sorted(label for label in counts if not isinstance(label, Broadcast))
+    if output is None:
+        return [*broadcast, *(letter for letter in letters if counts[letter] == 1)]
+    before, dots, after = output.partition("...")
+    given = [*before, *after]
+    if broadcast and not dots:
+        raise _unreadable(equation, "put '...' into the output too, and sum over these dimensions with reduce_sum")
+    if len(set(given)) != len(given) or not set(given) <= set(letters):
+        raise _unreadable(equation, "the output has letters of the inputs, each once")
+    return [*before, *broadcast, *after]
+
+
+def _check_sizes(operands: Sequence[Labelled], equation: str) -> None:
+    """Raise ShapeError if dimensions of one label are known to differ."""
+    found: dict[Any, int] = {}
+    for operand in operands:
+        for label, size in zip(operand.labels, operand.tensor.shape, strict=True):
+            if size is None or (isinstance(label, Broadcast) and size == 1):
+                continue
+            if found.setdefault(label, size) != size:
+                what = "'...'" if isinstance(label, Broadcast) else f"'{label}'"
+                raise ShapeError(
+                    f"{what} of '{equation}' stands for dimensions of different sizes",
+                    wanted=found[label],
+                    got=f"{size} in {operand.tensor.shape}",
+                    hint="each letter has one size; only dimensions of '...' broadcast",
+                )
+
+
+def _contracted(operands: list[Labelled], wanted: Sequence[Any]) -> Labelled:
+    """Multiply pair by pair, each time summing over what nothing else has."""
+    waiting = list(operands)
+    for chosen in _path(waiting, wanted):
+        parts = [waiting[i] for i in sorted(chosen)]
+        waiting = [operand for i, operand in enumerate(waiting) if i not in chosen]
+        needed = {label for operand in waiting for label in operand.labels} | set(wanted)
+        result = parts[0]
+        for i, part in enumerate(parts[1:], 2):
+            later = {label for other in parts[i:] for label in other.labels}
+            result = contract(result, part, needed | later)
+        waiting.append(result)
+    return waiting[0].summed(wanted)
+
+
+def _path(operands: Sequence[Labelled], wanted: Sequence[Any]) -> list[tuple[int, ...]]:
+    """Return which operands are multiplied, one product after the other; each result goes to the end."""
+    labels = dict.fromkeys(label for operand in operands for label in operand.labels)
+    if len(operands) < 3 or len(labels) > len(string.ascii_letters):
+        return [(0, 1)] * (len(operands) - 1)
+    letters = dict(zip(labels, string.ascii_letters, strict=False))
+    terms = ["".join(letters[label] for label in operand.labels) for operand in operands]
+    equation = f"{','.join(terms)}->{''.join(letters[label] for label in wanted)}"
+    how = "optimal" if len(operands) < _MANY else "greedy"
+    path, _ = np.einsum_path(equation, *_stand_ins(operands), optimize=(how, _ROOM))
+    return path[1:]
+
+
+def _stand_ins(operands: Sequence[Labelled]) -> list[Any]:
+    """Return arrays of the sizes that are known, which take no memory."""
+    sizes: dict[Any, int] = {}
+    for operand in operands:
+        for label, size in zip(operand.labels, operand.tensor.shape, strict=True):
+            if size is not None:
+                sizes[label] = max(sizes.get(label, 1), size)
+    return [np.broadcast_to(np.float32(0), [sizes.get(x, _GUESS) for x in operand.labels]) for operand in operands]

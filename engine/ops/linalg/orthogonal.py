@@ -1,0 +1,148 @@
+"""The QR decomposition: an orthonormal basis of the columns, and the triangle that makes the matrix of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ...base.shapes import Shape
+from ...ir.apply import apply
+from ...ir.definition import Sample, define
+from ...ir.entry import public
+from ...ir.operation import Operation
+from ...ir.tensor import Tensor
+from ..support.common import cotangents_of, size_along
+from ..support.literals import c128, f64
+from .common import LAPACK, cubic, matrices, product
+from .solving import matrix_triangular_solve
+from .transposing import adjoint
+from .triangles import half_lower
+
+_TALL = f64([[2, 1], [1, 3], [-2, 0.5], [0.5, 1]])
+_SQUARE = f64([[2, 1, 0.5], [1, 3, -1], [-2, 0.5, 2]])
+_NEXT = f64([[2, 1], [1, 3], [-2, 0.5]])
+_Z = c128([[2 + 1j, 1], [1j, 3 - 1j], [-2, 0.5 + 0.25j]])
+
+
+def _sizes(op: Operation) -> tuple[Shape, int | None, int | None, int | None]:
+    """Return the leading dimensions of the matrices, their rows, their columns, and the fewer of both."""
+    x = matrices(op)
+    rows, columns = (None, None) if x.rank is None else x[-2:]
+    fewer = None if rows is None or columns is None else min(rows, columns)
+    return x[:-2], rows, columns, fewer
+
+
+def _qr_shape(op: Operation) -> list[Shape]:
+    leading, rows, columns, fewer = _sizes(op)
+    inner = rows if op.attrs["full_matrices"] else fewer
+    return [leading + Shape([rows, inner]), leading + Shape([inner, columns])]
+
+
+def _qr(xp: Any, x: Any, full_matrices: bool) -> tuple[Any, Any]:
+    q, r = xp.linalg.qr(x, "complete" if full_matrices else "reduced")
+    return q, r
+
+
+def without_complement(basis: Tensor, g: Tensor, count: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the first `count` vectors of a full basis and their cotangent.
+
+    The others span what is orthogonal to these, and turn with them no more than they have to.
+    """
+    first, rest = basis[..., :count], basis[..., count:]
+    moved = product(rest, product(first, g[..., count:], adjoint_a=True), adjoint_b=True)
+    return first, g[..., :count] - moved
+
+
+def _gradient_of_tall(q: Tensor, r: Tensor, to_q: Tensor, to_r: Tensor) -> Tensor:
+    """Return the cotangent of matrices of full column rank (Walter and Lehmann, 2018); the diagonal of r is real."""
+    inner = product(q, to_q, adjoint_a=True) - product(to_r, r, adjoint_b=True)
+    whole = to_q + product(q, half_lower(inner - adjoint(inner)) - inner)
+    return adjoint(matrix_triangular_solve(r, adjoint(whole), lower=False))
+
+
+def _qr_gradient(op: Operation, *given: Tensor | None) -> list[Any]:
+    x, (q, r) = op.inputs[0], op.outputs
+    to_q, to_r = cotangents_of(op, given)
+    columns = size_along(x, -1)
+    if op.attrs["full_matrices"]:
+        q, to_q = without_complement(q, to_q, columns)
+        r, to_r = r[..., :columns, :], to_r[..., :columns, :]
+    _, _, width, fewer = _sizes(op)
+    if fewer is not None and fewer == width:
+        return [_gradient_of_tall(q, r, to_q, to_r)]
+    count = size_along(x, -2)
+    beyond = to_r[..., count:]  # what is beyond a square is the product of q and the same part of r
+    to_q = to_q + product(x[..., count:], beyond, adjoint_b=True)
+    first = _gradient_of_tall(q, r[..., :count], to_q, to_r[..., :count])
+    return [apply("Concat", [first, product(q, beyond)], axis=-1)]
+
+
+def _householder(x: Any) -> tuple[Any, Any]:
+    """Return LAPACK's factors by other means: the Gram-Schmidt process, signs as of Householder's reflections."""
+    q, r = np.zeros_like(x), np.zeros((x.shape[1], x.shape[1]), x.dtype)
+    for j in range(x.shape[1]):
+        r[:j, j] = q[:, :j].conj().T @ x[:, j]
+        rest = x[:, j] - q[:, :j] @ r[:j, j]
+        r[j, j] = np.linalg.norm(rest)
+        q[:, j] = rest / r[j, j]
+    signs = np.sign(np.diagonal(np.linalg.qr(x)[1]).real)
+    return q * signs, r * signs[:, None]
+
+
+define(
+    "Qr",
+    "input: T -> q: T, r: T",
+    where={"T": LAPACK},
+    attrs={"full_matrices": False},
+    shape=_qr_shape,
+    elements=cubic(0.5),
+    kernel=_qr,
+    gradient=_qr_gradient,
+    samples=[
+        Sample([_TALL], _householder),
+        Sample([_SQUARE], _householder),
+        Sample([np.stack([_NEXT, -2 * _NEXT])], lambda x: [np.stack(p) for p in zip(*map(_householder, x))]),
+        Sample([_TALL.T.copy()], lambda x: (_householder(x[:, :2])[0], _householder(x[:, :2])[0].T @ x)),
+        Sample([_NEXT], lambda x: [*np.linalg.qr(x, mode="complete")], {"full_matrices": True}),
+        Sample([_Z], _householder),
+        Sample([np.zeros((2, 0, 3))], (np.zeros((2, 0, 0)), np.zeros((2, 0, 3)))),
+    ],
+)
+
+
+@public
+def qr(input: Any, full_matrices: bool = False, name: str | None = None) -> tuple[Tensor, Tensor]:
+    """Decompose matrices into one with orthonormal columns and an upper triangle, ``x = q @ r``.
+
+    Parameters
+    ----------
+    input : Tensor of dtype float32, float64, complex64 or complex128
+        Shape ``[..., m, n]``.
+    full_matrices : bool
+        Make q square. A function of its columns beyond the n-th has a gradient that means something only if it does
+        not depend on which basis of their space they are.
+
+    Returns
+    -------
+    q : Tensor
+        Shape ``[..., m, k]``, where k is the smaller of m and n, or m.
+    r : Tensor
+        Shape ``[..., k, n]``. LAPACK decides on the signs of its diagonal, which is real.
+
+    Raises
+    ------
+    ShapeError
+        If `input` has fewer than two dimensions.
+    OpError
+        When a step runs it, if the gradient is of a matrix without full rank.
+
+    Examples
+    --------
+    >>> import numpy as np, tagflow as tg
+    >>> q, r = tg.function(lambda: tg.qr(np.array([[3.0, 1.0], [4.0, 2.0]]))).sync()
+    >>> np.abs(r).round(3).tolist(), (q @ r).round(3).tolist()
+    ([[5.0, 2.2], [0.0, 0.4]], [[3.0, 1.0], [4.0, 2.0]])
+    """
+    q, r = apply("Qr", input, name=name, full_matrices=bool(full_matrices))
+    return q, r

@@ -1,0 +1,294 @@
+"""The singular value decomposition, and the pseudo-inverse."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ...base.errors import GraphError
+from ...base.shapes import Shape
+from ...ir.apply import apply, convert_to_tensor
+from ...ir.definition import Sample, define
+from ...ir.entry import public
+from ...ir.operation import Operation
+from ...ir.tensor import Tensor
+from ..math.arithmetic import div_no_nan
+from ..math.casting import cast
+from ..math.complex import complex, imag
+from ..support.common import scalar_like, size_along, zeros_like
+from ..support.literals import c128, f64
+from .common import LAPACK, as_column, as_row, cubic, lapack, matrices, product
+from .diagonals import matrix_diag, matrix_diag_part
+from .orthogonal import without_complement
+from .transposing import adjoint
+
+_TALL = f64([[2, 1], [1, 3], [-2, 0.5], [0.5, 1]])
+_SQUARE = f64([[2, 1, 0.5], [1, 3, -1], [-2, 0.5, 2]])
+_NEXT = f64([[2, 1], [1, 3], [-2, 0.5]])
+_DIAGONAL = f64([[0, 3], [5, 0], [0, 0]])
+_Z = c128([[2 + 1j, 1], [1j, 3 - 1j], [-2, 0.5 + 0.25j]])
+
+
+def _fewer(op: Operation) -> tuple[Shape, int | None, int | None, int | None]:
+    x = matrices(op)
+    rows, columns = (None, None) if x.rank is None else x[-2:]
+    return x[:-2], rows, columns, None if rows is None or columns is None else min(rows, columns)
+
+
+def _values_shape(op: Operation) -> Shape:
+    leading, _, _, fewer = _fewer(op)
+    return leading + Shape([fewer])
+
+
+def _svd_shape(op: Operation) -> list[Shape]:
+    leading, rows, columns, fewer = _fewer(op)
+    full = op.attrs["full_matrices"]
+    return [
+        leading + Shape([fewer]),
+        leading + Shape([rows, rows if full else fewer]),
+        leading + Shape([columns, columns if full else fewer]),
+    ]
+
+
+_DIVERGED = "there may be NaNs or infinities in the matrix: look with check_numerics"
+
+
+def _svd(xp: Any, x: Any, full_matrices: bool) -> tuple[Any, Any, Any]:
+    u, s, vh = lapack(xp, "svd", x, full_matrices=full_matrices, refused=_DIVERGED)
+    return s, u, vh.swapaxes(-1, -2).conj()
+
+
+def _inner(op: Operation, s: Tensor, u: Tensor, v: Tensor, to_u: Tensor | None, to_v: Tensor | None) -> list[Tensor]:
+    """Return the terms of what is between u and v: how the vectors turn among themselves (Wan and Zhang, 2019)."""
+    squares = s * s
+    apart = apply("ExpandDims", squares, axis=-2) - apply("ExpandDims", squares, axis=-1)
+    turn = cast(div_no_nan(scalar_like(1, s), apart), u.dtype)  # none between equal values, where it means nothing
+    terms = []
+    if to_u is not None:
+        x = product(u, to_u, adjoint_a=True)
+        terms.append((x * turn + adjoint(x * turn)) * as_row(s, u))
+        if u.dtype.is_complex:
+            angles = imag(matrix_diag_part(x))
+            terms.append(matrix_diag(div_no_nan(complex(zeros_like(angles), angles), cast(s, u.dtype))))
+    if to_v is not None:
+        y = product(v, to_v, adjoint_a=True)
+        terms.append(as_column(s, v) * (y * turn + adjoint(y * turn)))
+    return terms
+
+
+def _svd_gradient(op: Operation, to_s: Tensor | None, to_u: Tensor | None, to_v: Tensor | None) -> list[Any]:
+    s, u, v = op.outputs
+    if op.attrs["full_matrices"]:
+        count = size_along(s, -1)
+        u, to_u = without_complement(u, zeros_like(u) if to_u is None else to_u, count)
+        v, to_v = without_complement(v, zeros_like(v) if to_v is None else to_v, count)
+    inner = _inner(op, s, u, v, to_u, to_v)
+    if to_s is not None:
+        inner.append(matrix_diag(cast(to_s, u.dtype)))
+    inverse = cast(div_no_nan(scalar_like(1, s), s), u.dtype)
+    terms = [product(product(u, sum(inner[1:], inner[0])), v, adjoint_b=True)]
+    _, rows, columns, fewer = _fewer(op)
+    if to_u is not None and (fewer is None or fewer != rows):
+        terms.append(product(_outside(u, to_u) * as_row(inverse, u), v, adjoint_b=True))
+    if to_v is not None and (fewer is None or fewer != columns):
+        terms.append(product(u * as_row(inverse, u), _outside(v, to_v), adjoint_b=True))
+    return [sum(terms[1:], terms[0])]
+
+
+def _outside(basis: Tensor, g: Tensor) -> Tensor:
+    """Return the part of `g` that is orthogonal to the columns of `basis`."""
+    return g - product(basis, product(basis, g, adjoint_a=True))
+
+
+def _by_eigenvalues(x: Any) -> Any:
+    gram = x.conj().swapaxes(-1, -2) @ x
+    return np.sqrt(np.linalg.eigvalsh(gram))[..., ::-1]
+
+
+def _plain(x: Any, full: bool = False) -> list[Any]:
+    u, s, vh = np.linalg.svd(x, full_matrices=full)
+    return [s, u, vh.conj().T]
+
+
+define(
+    "Svd",
+    "tensor: T -> s: T.real, u: T, v: T",
+    where={"T": LAPACK},
+    attrs={"full_matrices": False},
+    shape=_svd_shape,
+    elements=cubic(2),
+    reads_values=True,
+    kernel=_svd,
+    gradient=_svd_gradient,
+    samples=[
+        Sample([_TALL], _plain),
+        Sample([_SQUARE], _plain),
+        Sample([np.stack([_NEXT, -2 * _NEXT])], lambda x: [np.stack(p) for p in zip(*map(_plain, x), strict=True)]),
+        Sample([_NEXT], lambda x: _plain(x, full=True), {"full_matrices": True}),
+        Sample([_NEXT.T.copy()], _plain),
+        Sample([_NEXT.T.copy()], lambda x: _plain(x, full=True), {"full_matrices": True}),
+        Sample([_Z], _plain, differentiable=False),
+        Sample([np.zeros((2, 0, 3))], (np.zeros((2, 0)), np.zeros((2, 0, 0)), np.zeros((2, 3, 0)))),
+    ],
+)
+
+define(
+    "SingularValues",
+    "tensor: T -> s: T.real",
+    where={"T": LAPACK},
+    shape=_values_shape,
+    elements=cubic(1),
+    reads_values=True,
+    kernel=lambda xp, x: lapack(xp, "svd", x, compute_uv=False, refused=_DIVERGED),
+    gradient=lambda op, g: _values_gradient(op, g),
+    samples=[
+        Sample([_TALL], _by_eigenvalues),
+        Sample([np.stack([_NEXT, -2 * _NEXT])], _by_eigenvalues),
+        Sample([_DIAGONAL], f64([5, 3])),
+        Sample([_Z], _by_eigenvalues),
+        Sample([np.zeros((2, 3, 0))], np.zeros((2, 0))),
+    ],
+)
+
+
+def _values_gradient(op: Operation, g: Tensor) -> list[Any]:
+    _, u, v = apply("Svd", op.inputs[0])
+    return [product(u * as_row(g, u), v, adjoint_b=True)]
+
+
+@public
+def svd(tensor: Any, full_matrices: bool = False, compute_uv: bool = True, name: str | None = None) -> Any:
+    """Decompose matrices into singular values and vectors, ``x = u @ matrix_diag(s) @ adjoint(v)``.
+
+    Parameters
+    ----------
+    tensor : Tensor of dtype float32, float64, complex64 or complex128
+        Shape ``[..., m, n]``.
+    full_matrices : bool
+        Make u and v square.
+    compute_uv : bool
+        Whether the vectors are wanted too.
+
+    Returns
+    -------
+    s : Tensor
+        Of the real dtype, shape ``[..., k]``, where k is the smaller of m and n: from the largest down.
+    u, v : Tensor
+        Left and right vectors, as columns: shapes ``[..., m, k]`` and ``[..., n, k]``, or square. None of them without
+        `compute_uv`. Unlike NumPy's, v is not transposed. Vectors are known up to their signs, or angles, and those of
+        equal values, or beyond the k-th, up to the basis of their space: a gradient means something if what it is of
+        does not depend on that.
+
+    Raises
+    ------
+    ShapeError
+        If `tensor` has fewer than two dimensions.
+    OpError
+        When a step runs it, if it does not converge, as with NaNs in a matrix.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> tg.function(lambda: tg.svd([[0.0, 3.0], [5.0, 0.0]], compute_uv=False)).sync()
+    array([5., 3.], dtype=float32)
+    """
+    if not compute_uv:
+        return apply("SingularValues", tensor, name=name)
+    s, u, v = apply("Svd", tensor, name=name, full_matrices=bool(full_matrices))
+    return s, u, v
+
+
+def _inverse_shape(op: Operation) -> Shape:
+    leading, rows, columns, _ = _fewer(op)
+    return leading + Shape([columns, rows])
+
+
+def _pseudo_inverse(xp: Any, x: Any, rcond: float | None) -> Any:
+    u, s, vh = lapack(xp, "svd", x, full_matrices=False, refused=_DIVERGED)
+    if rcond is None:
+        rcond = 10 * max(x.shape[-2:]) * float(np.finfo(s.dtype).eps)
+    largest = s[..., :1]  # they come from the largest down
+    kept = (s > rcond * largest) & (s > 0)
+    inverse = xp.where(kept, 1 / xp.where(kept, s, xp.ones((), s.dtype)), xp.zeros((), s.dtype))
+    return xp.matmul((vh.swapaxes(-1, -2).conj() * inverse[..., None, :]), u.swapaxes(-1, -2).conj())
+
+
+def _pseudo_inverse_gradient(op: Operation, g: Tensor) -> list[Any]:
+    """Return the cotangent where the rank stays what it is (Golub and Pereyra, 1973)."""
+    x, y = op.inputs[0], op.outputs[0]
+    back = product(y, product(g, y, adjoint_b=True), adjoint_a=True)
+    left = product(product(g, y, adjoint_a=True), y, adjoint_b=True)
+    right = product(y, product(y, g, adjoint_b=True), adjoint_a=True)
+    left = left - product(x, product(y, left))
+    right = right - product(product(right, y), x)
+    return [left + right - back]
+
+
+define(
+    "PseudoInverse",
+    "a: T -> inverse: T",
+    where={"T": LAPACK},
+    attrs={"rcond": None},
+    shape=_inverse_shape,
+    elements=cubic(2),
+    reads_values=True,
+    kernel=_pseudo_inverse,
+    gradient=_pseudo_inverse_gradient,
+    samples=[
+        Sample([_TALL], lambda x: np.linalg.inv(x.T @ x) @ x.T),
+        Sample([np.stack([_NEXT.T, 2 * _NEXT.T])], lambda x: np.stack([m.T @ np.linalg.inv(m @ m.T) for m in x])),
+        Sample([_SQUARE], lambda x: np.linalg.inv(x)),
+        Sample([_Z], lambda z: np.linalg.inv(z.conj().T @ z) @ z.conj().T),
+        Sample([f64([[1, 1], [1, 1]])], f64([[0.25, 0.25], [0.25, 0.25]]), differentiable=False),
+        Sample([f64([[5, 0], [0, 0.5]])], f64([[0.2, 0], [0, 0]]), {"rcond": 0.2}, differentiable=False),
+        Sample([np.zeros((2, 3))], np.zeros((3, 2)), differentiable=False),
+        Sample([np.zeros((0, 3))], np.zeros((3, 0))),
+    ],
+)
+
+
+@public
+def pinv(a: Any, rcond: float | None = None, validate_args: bool = False, name: str | None = None) -> Tensor:
+    """Pseudo-inverses of matrices (Moore and Penrose), by `svd`.
+
+    Parameters
+    ----------
+    a : Tensor of dtype float32, float64, complex64 or complex128
+        Shape ``[..., m, n]``.
+    rcond : float, optional
+        Singular values up to this fraction of the largest one count as 0; ten times the precision of the dtype times
+        the larger of m and n when None.
+    validate_args : bool
+        Has no meaning; it keeps TensorFlow's argument order.
+
+    Returns
+    -------
+    Tensor
+        Same dtype, shape ``[..., n, m]``. The gradient is that of matrices whose rank stays as it is.
+
+    Raises
+    ------
+    ShapeError
+        If `a` has fewer than two dimensions.
+    GraphError
+        If `rcond` is negative, or no number.
+    OpError
+        When a step runs it, if `svd` does not converge, as with NaNs in a matrix.
+
+    Examples
+    --------
+    >>> import numpy as np, tagflow as tg
+    >>> tg.function(lambda: tg.pinv(np.array([[2.0, 0.0], [0.0, 0.0]]))).sync()
+    array([[0.5, 0. ],
+           [0. , 0. ]])
+    """
+    if rcond is not None and not (isinstance(rcond, (int, float, np.number)) and rcond >= 0):
+        raise GraphError(
+            "rcond is the fraction of the largest singular value below which others count as 0",
+            wanted="a number of at least 0, or None",
+            got=repr(rcond),
+            hint="leave it out",
+        )
+    cut = None if rcond is None else float(rcond)
+    return apply("PseudoInverse", convert_to_tensor(a), name=name, rcond=cut)  # type: ignore[no-any-return]

@@ -1,0 +1,152 @@
+"""``tensordot`` and ``cross``: products of tensors over chosen dimensions, and of vectors in space."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...base.errors import GraphError, ShapeError
+from ...ir.apply import apply, as_typed, convert_to_tensor
+from ...ir.entry import public
+from ...ir.static_values import static_value
+from ...ir.tensor import Tensor
+from ..array.concat import stack, unstack
+from ..support.arguments import axis_within, static_int, static_ints
+from .contracting import Labelled, contract
+
+
+def pair(a: Any, b: Any) -> tuple[Tensor, Tensor]:
+    """Return two operands as tensors; a literal takes the dtype of the other one."""
+    typed = as_typed(a), as_typed(b)
+    known = next((t.dtype for t in typed if t is not None), None)
+    x, y = (convert_to_tensor(v, known) if t is None else t for v, t in zip((a, b), typed, strict=True))
+    return x, y
+
+
+@public
+def tensordot(a: Any, b: Any, axes: Any, name: str | None = None) -> Tensor:
+    """Sum the products of two tensors over pairs of dimensions.
+
+    Parameters
+    ----------
+    a, b : Tensor of any numeric dtype
+        Same dtype, of known rank.
+    axes : int, or pair of int or of sequences of int
+        The dimensions of `a`, and those of `b` that belong to them; a number stands for so many of the last of `a` and
+        the first of `b`. 0 multiplies all elements with all.
+
+    Returns
+    -------
+    Tensor
+        Same dtype; the other dimensions of `a`, then those of `b`.
+
+    Raises
+    ------
+    ShapeError
+        If a rank is not known, there is no such dimension, or two that belong together differ.
+    GraphError
+        If `axes` names a dimension twice, or not as many of one as of the other.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> tg.function(lambda: tg.tensordot([[1, 2], [3, 4]], [10, 1], axes=1)).sync()
+    array([12, 34], dtype=int32)
+    >>> tg.function(lambda: tg.tensordot(tg.ones([2, 3, 4]), tg.ones([4, 5, 2]), axes=[[0, 2], [2, 0]])).sync().shape
+    (3, 5)
+    """
+    x, y = pair(a, b)
+    for tensor in (x, y):
+        if tensor.rank is None:
+            raise ShapeError(
+                "tensordot needs tensors of known rank",
+                wanted="a known number of dimensions",
+                got=tensor.shape,
+                operation=tensor.op,
+                hint="give it a shape with set_shape or reshape",
+            )
+    ours, theirs = _axes(axes, len(x.shape), len(y.shape))
+    for i, j in zip(ours, theirs, strict=True):
+        if None not in (x.shape[i], y.shape[j]) and x.shape[i] != y.shape[j]:
+            raise ShapeError(
+                "tensordot sums over dimensions of one size",
+                wanted=f"{x.shape[i]}, the size of dimension {i} of a",
+                got=f"{y.shape[j]}, the size of dimension {j} of b",
+                hint="axes has the dimensions of a first, then those of b",
+            )
+    left = tuple(("sum", ours.index(i)) if i in ours else ("a", i) for i in range(len(x.shape)))
+    right = tuple(("sum", theirs.index(i)) if i in theirs else ("b", i) for i in range(len(y.shape)))
+    kept = [label for label in (*left, *right) if label[0] != "sum"]
+    result = contract(Labelled(x, left), Labelled(y, right), kept).ordered(kept).tensor
+    return result if name is None else apply("Identity", result, name=name)
+
+
+def _axes(axes: Any, rank_a: int, rank_b: int) -> tuple[list[int], list[int]]:
+    """Return the dimensions of both that are summed over, counted from 0."""
+    known: Any = static_value(axes) if isinstance(axes, Tensor) else axes
+    if not hasattr(known, "__len__") or getattr(known, "ndim", 1) == 0:
+        count = static_int(known, "axes")
+        if not 0 <= count <= min(rank_a, rank_b):
+            raise ShapeError(
+                "tensordot can not sum over so many dimensions",
+                wanted=f"0 to {min(rank_a, rank_b)}",
+                got=count,
+                hint="give the dimensions of each as axes=[[...], [...]]",
+            )
+        return list(range(rank_a - count, rank_a)), list(range(count))
+    if len(known) != 2:
+        raise _wrong_axes(axes)
+    ours, theirs = (
+        [axis_within(i, rank, "axes") for i in static_ints(part, "axes")]
+        for part, rank in zip(known, (rank_a, rank_b), strict=True)
+    )
+    if len(ours) != len(theirs) or any(len(set(part)) != len(part) for part in (ours, theirs)):
+        raise _wrong_axes(axes)
+    return ours, theirs
+
+
+def _wrong_axes(axes: Any) -> GraphError:
+    return GraphError(
+        "axes of tensordot are pairs of dimensions",
+        wanted="a number, or as many different dimensions of a as of b: [[...], [...]]",
+        got=repr(axes),
+        hint="axes=1 is the product of matrices",
+    )
+
+
+@public
+def cross(a: Any, b: Any, name: str | None = None) -> Tensor:
+    """Cross products of vectors in space.
+
+    Parameters
+    ----------
+    a, b : Tensor of any numeric dtype
+        Same dtype, shape ``[..., 3]``; leading dimensions broadcast.
+
+    Returns
+    -------
+    Tensor
+        Same dtype, shape ``[..., 3]``.
+
+    Raises
+    ------
+    ShapeError
+        If the last dimension is known not to be 3.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> tg.function(lambda: tg.cross([1, 0, 0], [0, 1, 0])).sync()
+    array([0, 0, 1], dtype=int32)
+    """
+    x, y = pair(a, b)
+    for tensor in (x, y):
+        if tensor.rank == 0 or tensor.shape[-1] not in (3, None):
+            raise ShapeError(
+                "cross takes vectors of three elements",
+                wanted="[..., 3]",
+                got=tensor.shape,
+                operation=tensor.op,
+                hint="give vectors in a plane a third element, which is 0",
+            )
+    (a1, a2, a3), (b1, b2, b3) = unstack(x, 3, axis=-1), unstack(y, 3, axis=-1)
+    return stack([a2 * b3 - a3 * b2, a3 * b1 - a1 * b3, a1 * b2 - a2 * b1], axis=-1, name=name)

@@ -1,0 +1,332 @@
+"""Convolutions and their gradients, which are gradients of each other: Conv is linear in images and in filters."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ...base import dtypes
+from ...base.errors import ShapeError
+from ...base.shapes import Shape
+from ...ir.apply import apply
+from ...ir.definition import REQUIRED, Sample, define
+from ...ir.operation import Operation
+from ...ir.static_values import static_shape
+from ...ir.tensor import Tensor
+from ..support.arguments import as_sizes
+from ..support.common import shape_of
+from ..support.literals import f64, i32
+from ..support.windows import Sliding, image_shape, inside, known_slidings, padded, slidings
+
+_ATTRS = {"strides": REQUIRED, "padding": "VALID", "dilations": REQUIRED}
+
+
+# ---- shapes
+
+
+def _result_shape(images: Shape, filters: Shape, op: Operation) -> Shape:
+    """Return the static shape of a convolution's result."""
+    rank = len(op.attrs["strides"])
+    images, filters = image_shape(images, rank, "the input"), image_shape(filters, rank, "the filter")
+    _check_channels(images[-1], filters[-2], filters[-1], op)
+    along = known_slidings(images, filters[:-2], op)
+    return Shape([images[0], *(s and s.count for s in along), filters[-1]])
+
+
+def _sliding_attrs(attrs: Any) -> dict[str, Any]:
+    return {key: attrs[key] for key in _ATTRS}
+
+
+def _num_groups(channels: int, inner: int, outer: int | None) -> int:
+    """Return how many groups of channels filters are for, 0 if they do not fit."""
+    groups = 0 if inner == 0 or channels % inner else channels // inner
+    return 0 if groups == 0 or (outer is not None and outer % groups) else groups
+
+
+def _check_channels(channels: int | None, inner: int | None, outer: int | None, op: Operation) -> None:
+    if channels is not None and inner is not None and _num_groups(channels, inner, outer) == 0:
+        raise ShapeError(
+            "the filter does not fit the channels",
+            wanted="input channels that divide those of the images, and output channels for each group",
+            got=f"{inner} and {outer} for {channels} channels",
+            operation=op,
+            hint="a filter has the shape [*window, input channels, output channels]",
+        )
+
+
+def _conv_shape(op: Operation) -> Shape:
+    return _result_shape(op.inputs[0].shape, op.inputs[1].shape, op)
+
+
+def _input_grad_shape(op: Operation) -> Shape:
+    images = static_shape(op.inputs[0])
+    _fit(op.inputs[2].shape, _result_shape(images, op.inputs[1].shape, op), op)
+    return images
+
+
+def _filter_grad_shape(op: Operation) -> Shape:
+    filters = static_shape(op.inputs[1])
+    _fit(op.inputs[2].shape, _result_shape(op.inputs[0].shape, filters, op), op)
+    return filters
+
+
+def _fit(given: Shape, result: Shape, op: Operation) -> None:
+    if not given.is_compatible_with(result):
+        raise ShapeError(
+            "this is not what a convolution to such a shape would come from",
+            wanted=result,
+            got=given,
+            operation=op,
+            hint="strides and padding say how large it is",
+        )
+
+
+# ---- kernels: their meaning; C kernels for float32 and float64 are in kernels/cpu/convolution.pyx
+
+
+def _open(shape: Sequence[int], filters: Sequence[int], attrs: Any) -> tuple[list[Sliding], int]:
+    """Return how the window slides along images of a shape, and the number of groups."""
+    rank = len(attrs["strides"])
+    if len(shape) != rank + 2 or len(filters) != rank + 2:
+        raise ValueError(f"images and filters need rank {rank + 2}, got shapes {list(shape)} and {list(filters)}")
+    groups = _num_groups(shape[-1], *filters[-2:])
+    if groups == 0:
+        raise ValueError(f"filters of shape {list(filters)} do not fit {shape[-1]} channels")
+    along = slidings(shape[1:-1], filters[:-2], **attrs)
+    return [s for s in along if s is not None], groups
+
+
+def _places(along: Sequence[Sliding]) -> list[tuple[slice, ...]]:
+    """Return, for each element of a window, where all windows have it in padded images."""
+    each = itertools.product(*(range(s.window) for s in along))
+    return [(slice(None), *(s.places(i) for s, i in zip(along, place, strict=True)), slice(None)) for place in each]
+
+
+def _columns(xp: Any, images: Any, along: Sequence[Sliding], groups: int) -> Any:
+    """Return all windows of each group, [groups, pixels, elements of a window]."""
+    whole = padded(xp, images, along)
+    windows = xp.stack([whole[place] for place in _places(along)], axis=-2)
+    shaped = windows.reshape(-1, windows.shape[-2], groups, images.shape[-1] // groups)
+    return shaped.transpose((2, 0, 1, 3)).reshape(groups, shaped.shape[0], -1)
+
+
+def _by_group(x: Any, groups: int) -> Any:
+    """Return rows [..., groups * n] as [groups, rows, n]."""
+    return x.reshape(-1, groups, x.shape[-1] // groups).transpose((1, 0, 2))
+
+
+def _together(x: Any) -> Any:
+    """Return [groups, rows, n] as rows [rows, groups * n]."""
+    return x.transpose((1, 0, 2)).reshape(x.shape[1], -1)
+
+
+def _product(xp: Any, a: Any, b: Any) -> Any:
+    """Multiply matrices, those of two bytes an element in float32."""
+    wide = xp.float32 if a.dtype.itemsize == 2 else a.dtype
+    return xp.matmul(a.astype(wide, copy=False), b.astype(wide, copy=False))
+
+
+def _conv(xp: Any, images: Any, filters: Any, **attrs: Any) -> Any:
+    along, groups = _open(images.shape, filters.shape, attrs)
+    rows = filters.reshape(math.prod(filters.shape[:-1]), filters.shape[-1])
+    result = _together(_product(xp, _columns(xp, images, along, groups), _by_group(rows, groups)))
+    return result.reshape(images.shape[0], *(s.count for s in along), -1).astype(images.dtype, copy=False)
+
+
+def _input_grad(xp: Any, shape: Any, filters: Any, g: Any, **attrs: Any) -> Any:
+    sizes = as_sizes(shape)
+    along, groups = _open(sizes, filters.shape, attrs)
+    _check_result(g, sizes, along, filters.shape[-1])
+    rows = filters.reshape(math.prod(filters.shape[:-1]), filters.shape[-1])
+    windows = _product(xp, _by_group(g, groups), _by_group(rows, groups).transpose((0, 2, 1)))
+    places = _places(along)
+    each = windows.reshape(groups, -1, len(places), filters.shape[-2]).transpose((2, 1, 0, 3))
+    around = [d + s.before + s.after for d, s in zip(sizes[1:-1], along, strict=True)]
+    result = xp.zeros((sizes[0], *around, sizes[-1]), windows.dtype)
+    for place, part in zip(places, each, strict=True):
+        result[place] += part.reshape(*g.shape[:-1], sizes[-1])
+    return xp.ascontiguousarray(result[inside(sizes, along)]).astype(g.dtype, copy=False)
+
+
+def _filter_grad(xp: Any, images: Any, shape: Any, g: Any, **attrs: Any) -> Any:
+    sizes = as_sizes(shape)
+    along, groups = _open(images.shape, sizes, attrs)
+    _check_result(g, images.shape, along, sizes[-1])
+    columns = _columns(xp, images, along, groups).transpose((0, 2, 1))
+    return _together(_product(xp, columns, _by_group(g, groups))).reshape(sizes).astype(g.dtype, copy=False)
+
+
+def _check_result(g: Any, images: Sequence[int], along: Sequence[Sliding], filters: int) -> None:
+    wanted = (images[0], *(s.count for s in along), filters)
+    if g.shape != wanted:
+        raise ValueError(f"the result of such a convolution has shape {list(wanted)}, got {list(g.shape)}")
+
+
+# ---- definitions
+
+
+def _conv_gradient(op: Operation, g: Tensor) -> list[Any]:
+    images, filters = op.inputs
+    return [
+        apply("ConvInputGrad", shape_of(images), filters, g, **_sliding_attrs(op.attrs)),
+        apply("ConvFilterGrad", images, shape_of(filters), g, **_sliding_attrs(op.attrs)),
+    ]
+
+
+def _input_grad_gradient(op: Operation, h: Tensor) -> list[Any]:
+    _, filters, g = op.inputs
+    return [
+        None,
+        apply("ConvFilterGrad", h, shape_of(filters), g, **_sliding_attrs(op.attrs)),
+        apply("Conv", h, filters, **_sliding_attrs(op.attrs)),
+    ]
+
+
+def _filter_grad_gradient(op: Operation, h: Tensor) -> list[Any]:
+    images, _, g = op.inputs
+    return [
+        apply("ConvInputGrad", shape_of(images), h, g, **_sliding_attrs(op.attrs)),
+        None,
+        apply("Conv", images, h, **_sliding_attrs(op.attrs)),
+    ]
+
+
+def _multiplications(images: Any, filters: Any, **attrs: Any) -> int:
+    """Return how many a convolution is made of, in what an element elsewhere takes."""
+    along, _ = _open(images, filters, attrs)
+    return images[0] * math.prod(s.count for s in along) * math.prod(filters) // 8
+
+
+_LINE = f64([[[1], [2], [-1], [3], [0.5]]])
+_EDGE = f64([[[1]], [[-2]], [[4]]])
+_IMAGES = (np.arange(2 * 5 * 4 * 2).reshape(2, 5, 4, 2) % 7 - 3) / 2
+_FILTERS = (np.arange(3 * 2 * 2 * 3).reshape(3, 2, 2, 3) % 5 - 2) / 4
+_VOLUME = (np.arange(1 * 3 * 4 * 3 * 1).reshape(1, 3, 4, 3, 1) % 5 - 2) / 2
+_CUBE = (np.arange(2 * 2 * 2 * 1 * 2).reshape(2, 2, 2, 1, 2) % 3 - 1) / 2
+
+
+def _literally(images: Any, filters: Any, strides: Any, before: Any, counts: Any, dilations: Any) -> Any:
+    """Compute a convolution as its definition says, element by element."""
+    groups = images.shape[-1] // filters.shape[-2]
+    inner, outer = filters.shape[-2], filters.shape[-1] // groups
+    result = np.zeros((len(images), *counts, filters.shape[-1]))
+    for at in np.ndindex(*result.shape):
+        for place in np.ndindex(*filters.shape[:-1]):
+            source = [i * s + k * d - b for i, s, k, d, b in zip(at[1:-1], strides, place, dilations, before)]
+            if all(0 <= i < n for i, n in zip(source, images.shape[1:-1])):
+                channel = at[-1] // outer * inner + place[-1]
+                result[at] += images[(at[0], *source, channel)] * filters[(*place, at[-1])]
+    return result
+
+
+def _expected(before: Any, counts: Any, strides: Any, dilations: Any) -> Any:
+    return lambda x, w: _literally(x, w, strides, before, counts, dilations)
+
+
+define(
+    "Conv",
+    "input: T, filter: T -> output: T",
+    where={"T": dtypes.FLOATING},
+    attrs=_ATTRS,
+    shape=_conv_shape,
+    elements=lambda images, filters, **attrs: _multiplications(images.shape, filters.shape, **attrs),
+    kernel=_conv,
+    gradient=_conv_gradient,
+    samples=[
+        Sample([_LINE, _EDGE], f64([[[-7], [16], [-5]]]), {"strides": (1,), "dilations": (1,)}),
+        Sample([_LINE, _EDGE], f64([[[6], [16], [2]]]), {"strides": (2,), "dilations": (1,), "padding": "SAME"}),
+        Sample(
+            [_IMAGES, _FILTERS],
+            _expected((1, 0), (3, 4), (2, 1), (1, 1)),
+            {"strides": (2, 1), "dilations": (1, 1), "padding": "SAME"},
+        ),
+        Sample(
+            [_IMAGES, _FILTERS[:, :, :1, [0, 1, 2, 0]]],
+            _expected((2, 1), (5, 4), (1, 1), (2, 1)),
+            {"strides": (1, 1), "dilations": (2, 1), "padding": ((2, 2), (1, 0))},
+        ),
+        Sample([_IMAGES, _FILTERS[:1, :1]], lambda x, w: x @ w[0, 0], {"strides": (1, 1), "dilations": (1, 1)}),
+        Sample(
+            [_VOLUME, _CUBE],
+            _expected((0, 0, 0), (2, 2, 2), (1, 2, 1), (1, 1, 1)),
+            {"strides": (1, 2, 1), "dilations": (1, 1, 1)},
+        ),
+    ],
+)
+
+define(
+    "ConvInputGrad",
+    "input_sizes: host I, filter: T, out_backprop: T -> output: T",
+    where={"T": dtypes.FLOATING, "I": dtypes.INDEX},
+    attrs=_ATTRS,
+    shape=_input_grad_shape,
+    elements=lambda shape, filters, g, **attrs: _multiplications(as_sizes(shape), filters.shape, **attrs),
+    kernel=_input_grad,
+    gradient=_input_grad_gradient,
+    samples=[
+        Sample(
+            [i32([1, 5, 1]), _EDGE, f64([[[1], [2], [3]]])],
+            f64([[[1], [0], [3], [2], [12]]]),
+            {"strides": (1,), "dilations": (1,)},
+        ),
+        Sample(
+            [i32([1, 4, 1]), _EDGE, f64([[[1], [2]]])],
+            f64([[[1], [-2], [6], [-4]]]),
+            {"strides": (2,), "dilations": (1,), "padding": "SAME"},
+        ),
+        Sample(
+            [i32([2, 5, 4, 2]), _FILTERS[:, :, :1, [0, 1, 2, 0]], np.arange(16.0).reshape(2, 2, 1, 4)],
+            lambda shape, w, g: _transposed_literally(shape, w, g, (2, 3), (0, 0)),
+            {"strides": (2, 3), "dilations": (1, 1)},
+        ),
+    ],
+)
+
+
+def _transposed_literally(shape: Any, filters: Any, g: Any, strides: Any, before: Any) -> Any:
+    """Compute the gradient of images element by element: what each is multiplied with."""
+    result = np.zeros(tuple(shape))
+    groups = shape[-1] // filters.shape[-2]
+    outer = filters.shape[-1] // groups
+    for at in np.ndindex(*g.shape):
+        for place in np.ndindex(*filters.shape[:-1]):
+            target = [i * s + k - b for i, s, k, b in zip(at[1:-1], strides, place, before)]
+            if all(0 <= i < n for i, n in zip(target, shape[1:-1])):
+                channel = at[-1] // outer * filters.shape[-2] + place[-1]
+                result[(at[0], *target, channel)] += g[at] * filters[(*place, at[-1])]
+    return result
+
+
+define(
+    "ConvFilterGrad",
+    "input: T, filter_sizes: host I, out_backprop: T -> output: T",
+    where={"T": dtypes.FLOATING, "I": dtypes.INDEX},
+    attrs=_ATTRS,
+    shape=_filter_grad_shape,
+    elements=lambda images, shape, g, **attrs: _multiplications(images.shape, as_sizes(shape), **attrs),
+    kernel=_filter_grad,
+    gradient=_filter_grad_gradient,
+    samples=[
+        Sample(
+            [_LINE, i32([3, 1, 1]), f64([[[1], [2], [3]]])],
+            f64([[[2]], [[9]], [[6.5]]]),
+            {"strides": (1,), "dilations": (1,)},
+        ),
+        Sample(
+            [_IMAGES, i32([1, 1, 2, 3]), np.arange(2 * 5 * 4 * 3.0).reshape(2, 5, 4, 3) / 8],
+            lambda x, shape, g: np.einsum("nyxc,nyxf->cf", x, g)[None, None],
+            {"strides": (1, 1), "dilations": (1, 1)},
+        ),
+        Sample(
+            [_IMAGES, i32([2, 1, 1, 2]), np.arange(2 * 2 * 2 * 2.0).reshape(2, 2, 2, 2)],
+            lambda x, shape, g: np.stack(
+                [np.einsum("nyxc,nyxc->c", x[:, k : k + 4 : 3, ::3], g)[None, None] for k in (0, 1)]
+            ),
+            {"strides": (3, 3), "dilations": (1, 1)},
+        ),
+    ],
+)

@@ -1,0 +1,224 @@
+"""Convolutions that go the other way: from a result to images, and to the gradient of filters."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...ir.apply import apply, convert_to_tensor
+from ...ir.entry import public
+from ...ir.tensor import Tensor
+from ..support.arguments import index_tensor
+from ..support.windows import LAYOUTS, as_format, channels_last, checked_format, image_shape, sliding_attrs
+from . import convolution_operations  # noqa: F401, which declares them
+
+
+def _transposed(
+    rank: int, g: Any, filters: Any, shape: Any, strides: Any, padding: Any, layout: str, dilations: Any, name: Any
+) -> Tensor:
+    attrs = sliding_attrs(rank, strides, padding, dilations, layout)
+    g, sizes = convert_to_tensor(g), index_tensor(shape)
+    image_shape(g.shape, rank, "the input")
+    if layout == LAYOUTS[rank][1]:
+        sizes = apply("Gather", sizes, index_tensor([0, *range(2, rank + 2), 1]))
+    last = channels_last(g, layout, rank)
+    result = apply("ConvInputGrad", sizes, convert_to_tensor(filters, g.dtype), last, name=name, **attrs)
+    return as_format(result, layout, rank)
+
+
+@public
+def conv2d_transpose(
+    value: Any,
+    filter: Any,
+    output_shape: Any,
+    strides: Any = 1,
+    padding: Any = "SAME",
+    data_format: str = "NHWC",
+    dilations: Any = 1,
+    name: str | None = None,
+) -> Tensor:
+    """Go from the result of a convolution to images of the shape that it came from (Zeiler et al., 2010).
+
+    It is the gradient of `conv2d` with respect to its images.
+
+    Parameters
+    ----------
+    value : floating Tensor of shape [batch, height, width, channels]
+    filter : Tensor of the same dtype, of shape [height, width, output channels, channels]
+    output_shape : int32 or int64 vector
+        Of the result; a convolution of that shape has to give the shape of `value`.
+    strides, padding, data_format, dilations
+        As for `conv2d`.
+
+    Returns
+    -------
+    Tensor
+        Of the same dtype, of shape `output_shape`.
+
+    Raises
+    ------
+    ShapeError
+        If a convolution of such images does not give the shape of `value`.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> larger = tg.function(lambda: tg.conv2d_transpose(tg.ones([1, 2, 1, 1]), tg.ones([2, 1, 1, 1]), [1, 4, 1, 1], 2))
+    >>> larger.sync().ravel()
+    array([1., 1., 1., 1.], dtype=float32)
+    """
+    layout = checked_format(data_format, 2)
+    return _transposed(2, value, filter, output_shape, strides, padding, layout, dilations, name)
+
+
+@public
+def conv1d_transpose(
+    input: Any,
+    filters: Any,
+    output_shape: Any,
+    strides: Any = 1,
+    padding: Any = "SAME",
+    data_format: str = "NWC",
+    dilations: Any = 1,
+    name: str | None = None,
+) -> Tensor:
+    """Go from the result of a `conv1d` to sequences of the shape that it came from.
+
+    Parameters
+    ----------
+    input : floating Tensor of shape [batch, length, channels]
+    filters : Tensor of the same dtype, of shape [length, output channels, channels]
+    output_shape, strides, padding, data_format, dilations
+        As for `conv2d_transpose`.
+
+    Returns
+    -------
+    Tensor
+        Of the same dtype, of shape `output_shape`.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> tg.function(lambda: tg.conv1d_transpose([[[1.0], [2.0]]], [[[1.0]], [[3.0]]], [1, 4, 1], 2)).sync().ravel()
+    array([1., 3., 2., 6.], dtype=float32)
+    """
+    layout = checked_format(data_format, 1)
+    return _transposed(1, input, filters, output_shape, strides, padding, layout, dilations, name)
+
+
+@public
+def conv3d_transpose(
+    value: Any,
+    filter: Any,
+    output_shape: Any,
+    strides: Any = 1,
+    padding: Any = "SAME",
+    data_format: str = "NDHWC",
+    dilations: Any = 1,
+    name: str | None = None,
+) -> Tensor:
+    """Go from the result of a `conv3d` to volumes of the shape that it came from.
+
+    Parameters
+    ----------
+    value : floating Tensor of shape [batch, depth, height, width, channels]
+    filter : Tensor of the same dtype, of shape [depth, height, width, output channels, channels]
+    output_shape, strides, padding, data_format, dilations
+        As for `conv2d_transpose`.
+
+    Returns
+    -------
+    Tensor
+        Of the same dtype, of shape `output_shape`.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> point = [[[[[3.0]]]]]
+    >>> tg.function(lambda: tg.conv3d_transpose(point, tg.ones([1, 1, 2, 1, 1]), [1, 1, 1, 2, 1], 2)).sync().ravel()
+    array([3., 3.], dtype=float32)
+    """
+    layout = checked_format(data_format, 3)
+    return _transposed(3, value, filter, output_shape, strides, padding, layout, dilations, name)
+
+
+@public
+def conv2d_backprop_input(
+    input_sizes: Any,
+    filter: Any,
+    out_backprop: Any,
+    strides: Any = 1,
+    padding: Any = "VALID",
+    data_format: str = "NHWC",
+    dilations: Any = 1,
+    name: str | None = None,
+) -> Tensor:
+    """Return the gradient of `conv2d` with respect to its images.
+
+    Parameters
+    ----------
+    input_sizes : int32 or int64 vector
+        Shape of the images.
+    filter : floating Tensor
+        As for `conv2d`.
+    out_backprop : Tensor of the same dtype
+        Gradient of the result.
+    strides, padding, data_format, dilations
+        As for `conv2d`.
+
+    Returns
+    -------
+    Tensor
+        Of the same dtype, of shape `input_sizes`.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> g = tg.function(lambda: tg.conv2d_backprop_input([1, 3, 1, 1], tg.ones([2, 1, 1, 1]), tg.ones([1, 2, 1, 1])))
+    >>> g.sync().ravel()
+    array([1., 2., 1.], dtype=float32)
+    """
+    layout = checked_format(data_format, 2)
+    return _transposed(2, out_backprop, filter, input_sizes, strides, padding, layout, dilations, name)
+
+
+@public
+def conv2d_backprop_filter(
+    input: Any,
+    filter_sizes: Any,
+    out_backprop: Any,
+    strides: Any = 1,
+    padding: Any = "VALID",
+    data_format: str = "NHWC",
+    dilations: Any = 1,
+    name: str | None = None,
+) -> Tensor:
+    """Return the gradient of `conv2d` with respect to its filters.
+
+    Parameters
+    ----------
+    input : floating Tensor
+        As for `conv2d`.
+    filter_sizes : int32 or int64 vector
+        Shape of the filters.
+    out_backprop : Tensor of the same dtype
+        Gradient of the result.
+    strides, padding, data_format, dilations
+        As for `conv2d`.
+
+    Returns
+    -------
+    Tensor
+        Of the same dtype, of shape `filter_sizes`.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> x, g = [[[[1.0]], [[2.0]], [[4.0]]]], [[[[1.0]], [[1.0]]]]
+    >>> tg.function(lambda: tg.conv2d_backprop_filter(x, [2, 1, 1, 1], g)).sync().ravel()
+    array([3., 6.], dtype=float32)
+    """
+    layout = checked_format(data_format, 2)
+    images = convert_to_tensor(input)
+    last, g = (channels_last(convert_to_tensor(t, images.dtype), layout, 2) for t in (images, out_backprop))
+    attrs = sliding_attrs(2, strides, padding, dilations, layout)
+    return apply("ConvFilterGrad", last, index_tensor(filter_sizes), g, name=name, **attrs)  # type: ignore[no-any-return]

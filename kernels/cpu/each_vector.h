@@ -1,0 +1,85 @@
+/* Includes VECTOR_CODE for each instruction set and type of elements: it finds there what NAME, TARGET, REAL, VECTOR,
+   LANES, MOST_VECTORS and the operations on vectors are. */
+
+#define TARGET __attribute__((target("avx512f,fma")))
+#define MORE_TILES(rows) else if (vectors == 3) TILE(rows, 3); else TILE(rows, 4);
+#define MOST_VECTORS 4
+
+#define NAME(name) name##_float_512
+#define REAL float
+#define VECTOR __m512
+#define MASK __mmask16
+#define LANES 16
+#define FIRST(n) (__mmask16)((1u << (n)) - 1)
+#define ZERO _mm512_setzero_ps
+#define SPLAT _mm512_set1_ps
+#define LOAD _mm512_loadu_ps
+#define LOAD_FIRST _mm512_maskz_loadu_ps
+#define STORE _mm512_storeu_ps
+#define STORE_FIRST _mm512_mask_storeu_ps
+#define FMA _mm512_fmadd_ps
+#define ADD _mm512_add_ps
+#include VECTOR_CODE
+#include "undo_vector.h"
+
+#define NAME(name) name##_double_512
+#define REAL double
+#define VECTOR __m512d
+#define MASK __mmask8
+#define LANES 8
+#define FIRST(n) (__mmask8)((1u << (n)) - 1)
+#define ZERO _mm512_setzero_pd
+#define SPLAT _mm512_set1_pd
+#define LOAD _mm512_loadu_pd
+#define LOAD_FIRST _mm512_maskz_loadu_pd
+#define STORE _mm512_storeu_pd
+#define STORE_FIRST _mm512_mask_storeu_pd
+#define FMA _mm512_fmadd_pd
+#define ADD _mm512_add_pd
+#include VECTOR_CODE
+#include "undo_vector.h"
+
+#undef TARGET
+#undef MORE_TILES
+#undef MOST_VECTORS
+#define TARGET __attribute__((target("avx2,fma")))
+#define MORE_TILES(rows)
+#define MOST_VECTORS 2
+
+#define NAME(name) name##_float_256
+#define REAL float
+#define VECTOR __m256
+#define MASK __m256i
+#define LANES 8
+#define FIRST first_of_8
+#define ZERO _mm256_setzero_ps
+#define SPLAT _mm256_set1_ps
+#define LOAD _mm256_loadu_ps
+#define LOAD_FIRST(mask, p) _mm256_maskload_ps(p, mask)
+#define STORE _mm256_storeu_ps
+#define STORE_FIRST _mm256_maskstore_ps
+#define FMA _mm256_fmadd_ps
+#define ADD _mm256_add_ps
+#include VECTOR_CODE
+#include "undo_vector.h"
+
+#define NAME(name) name##_double_256
+#define REAL double
+#define VECTOR __m256d
+#define MASK __m256i
+#define LANES 4
+#define FIRST first_of_4
+#define ZERO _mm256_setzero_pd
+#define SPLAT _mm256_set1_pd
+#define LOAD _mm256_loadu_pd
+#define LOAD_FIRST(mask, p) _mm256_maskload_pd(p, mask)
+#define STORE _mm256_storeu_pd
+#define STORE_FIRST _mm256_maskstore_pd
+#define FMA _mm256_fmadd_pd
+#define ADD _mm256_add_pd
+#include VECTOR_CODE
+#include "undo_vector.h"
+
+#undef TARGET
+#undef MORE_TILES
+#undef MOST_VECTORS

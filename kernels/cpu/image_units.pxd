@@ -1,0 +1,85 @@
+"""Units of convolutions: some rows of pixels of a result, or some images, with what they see."""
+
+from libc.stdint cimport int64_t
+
+cdef enum:
+    Z = 0
+    Y = 1
+    X = 2
+    MOST_RANK = 3
+
+
+cdef struct Convolution:
+    int64_t source[MOST_RANK]  # sizes of an image that is read,
+    int64_t result[MOST_RANK]  # and of one for which windows are taken
+    int64_t window[MOST_RANK]
+    int64_t stride[MOST_RANK]
+    int64_t dilation[MOST_RANK]
+    int64_t before[MOST_RANK]
+    int64_t spread[MOST_RANK]  # between the elements of an image that is read; there are zeros
+    int64_t images
+    int64_t groups
+    int64_t inner  # channels of a group that are read
+    int64_t outer  # and those that there are for each on the other side
+    int size  # bytes of an element
+    int bits
+    bint turned  # whether the filters are read backwards, by their inputs
+    bint by_channel  # each channel for itself
+    const char* data  # images
+    const char* filters  # or the gradient of the result, where that of the filters is computed
+    char* output
+    # ---- made of these
+    int64_t unit[MOST_RANK]  # rows of the result in a unit
+    int64_t unit_images
+    int64_t units
+    bint lies  # whether windows are read where the images lie
+    int64_t step[MOST_RANK]  # elements between neighbours of what is read
+    int64_t image_step
+    int64_t buffer  # bytes of a unit that is copied
+
+
+cdef struct Unit:
+    int64_t first  # image
+    int64_t images
+    int64_t begin[MOST_RANK]  # of the rows of the result
+    int64_t count[MOST_RANK]
+    int64_t pixel  # the first of the result, among all
+    int64_t pixels
+    const char* data  # what its first window begins with
+
+
+cdef inline int64_t span(const Convolution* c, int d, int64_t count) noexcept nogil:
+    """Return how long what so many windows of a dimension see is."""
+    return (count - 1) * c.stride[d] + (c.window[d] - 1) * c.dilation[d] + 1
+
+
+cdef inline int64_t num_places(const Convolution* c) noexcept nogil:
+    """Return how many elements a window has in each channel."""
+    return c.window[Z] * c.window[Y] * c.window[X]
+
+
+cdef inline int64_t num_pixels(const Convolution* c) noexcept nogil:
+    """Return how many windows are taken of an image."""
+    return c.result[Z] * c.result[Y] * c.result[X]
+
+
+cdef inline int64_t num_channels(const Convolution* c) noexcept nogil:
+    """Return how many channels lie side by side in what is read."""
+    return c.groups * (c.outer if c.by_channel else c.inner)
+
+
+cdef inline int64_t ceiling(int64_t x, int64_t y) noexcept nogil:
+    return (x + y - 1) // y
+
+
+cdef inline int64_t place_offset(const Convolution* c, int64_t place) noexcept nogil:
+    """Return where an element of a window is, from its beginning on."""
+    cdef int64_t z = place // (c.window[X] * c.window[Y]), y = place // c.window[X] % c.window[Y]
+    return (z * c.dilation[Z] * c.step[Z] + y * c.dilation[Y] * c.step[Y]
+            + place % c.window[X] * c.dilation[X] * c.step[X])
+
+
+cdef void lay_out(Convolution* c) noexcept nogil
+cdef Unit open_unit(const Convolution* c, int64_t number, char* buffer) noexcept nogil
+cdef void write_row_offsets(const Convolution* c, Py_ssize_t* offsets) noexcept nogil
+cdef void write_pixel_offsets(const Convolution* c, Py_ssize_t* offsets) noexcept nogil

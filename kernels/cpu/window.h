@@ -1,0 +1,63 @@
+/* Products whose left factor is gathered from an image as it is read: see window_tiles.h and convolution.pyx. */
+
+#ifndef TAGFLOW_WINDOW_H
+#define TAGFLOW_WINDOW_H
+
+#include "vectors.h"
+
+typedef struct { /* where a row of the left factor has its elements, from its own place on */
+    const ptrdiff_t *offsets;
+    size_t count;
+    size_t inner; /* elements in each segment, */
+    size_t step; /* so far apart */
+} Segments;
+
+#if defined(__GNUC__) && defined(__x86_64__)
+
+#define VECTOR_CODE "window_tiles.h"
+#include "each_vector.h"
+#undef VECTOR_CODE
+
+#define CHOOSE(name, arguments_float, arguments_double) \
+    if (bits == 512 && size == 4) \
+        name##_float_512 arguments_float; \
+    else if (bits == 512) \
+        name##_double_512 arguments_double; \
+    else if (size == 4) \
+        name##_float_256 arguments_float; \
+    else \
+        name##_double_256 arguments_double;
+
+#else
+
+#define CHOOSE(name, arguments_float, arguments_double)
+
+#endif
+
+/* Computes a tile of float32 (size 4) or float64: `rows` rows that begin at `a`, a panel's `columns`. */
+static inline void multiply_windows(
+    int bits, int size, int rows, int columns, const void *const *a, const Segments *s, const void *b, size_t b_step,
+    void *c, size_t c_row, int adds)
+{
+    CHOOSE(
+        multiply_windows, (rows, columns, (const float *const *)a, s, b, b_step, c, c_row, adds),
+        (rows, columns, (const double *const *)a, s, b, b_step, c, c_row, adds))
+}
+
+/* Convolves each of `channels` channels for itself, at one pixel; b has a row of channels for each place. */
+static inline void multiply_channels(
+    int bits, int size, size_t channels, const void *a, const Segments *s, const void *b, void *c)
+{
+    CHOOSE(multiply_channels, (channels, a, s, b, c), (channels, a, s, b, c))
+}
+
+/* Sums the products of two rows of channels over pixels; g has a row for each. */
+static inline void sum_channels(
+    int bits, int size, size_t channels, const void *a, const Segments *s, const void *g, void *c, int adds)
+{
+    CHOOSE(sum_channels, (channels, a, s, g, c, adds), (channels, a, s, g, c, adds))
+}
+
+#undef CHOOSE
+
+#endif

@@ -1,0 +1,143 @@
+/* Products whose left factor is gathered as it is read, for one instruction set and one type of elements: see
+   each_vector.h.
+
+   Each element is one chain: fma(a, b, sum) in the order of segments and of what is in them, then added to what is
+   there already if it adds. So neither the instruction set nor how a product is cut changes a bit of the result. */
+
+/* A tile of `rows` by `vectors`, both known where this is inlined, so that its sums stay in registers. */
+static inline __attribute__((always_inline)) TARGET void NAME(window_tile)(
+    const int rows, const int vectors, int last, const REAL *const *a, const Segments *s, const REAL *b, size_t b_step,
+    REAL *c, size_t c_row, int adds)
+{
+    VECTOR sums[MOST_TILE_ROWS][MOST_VECTORS], row[MOST_VECTORS];
+    MASK mask = FIRST(last);
+    for (int r = 0; r < rows; r++)
+        for (int v = 0; v < vectors; v++)
+            sums[r][v] = ZERO();
+    for (size_t i = 0; i < s->count; i++) {
+        ptrdiff_t at = s->offsets[i];
+        for (size_t k = 0; k < s->inner; k++) {
+            for (int v = 0; v < vectors; v++)
+                row[v] = LOAD(b + v * LANES);
+            for (int r = 0; r < rows; r++) {
+                VECTOR x = SPLAT(a[r][at]);
+                for (int v = 0; v < vectors; v++)
+                    sums[r][v] = FMA(x, row[v], sums[r][v]);
+            }
+            at += s->step;
+            b += b_step;
+        }
+    }
+    for (int r = 0; r < rows; r++)
+        for (int v = 0; v < vectors; v++) {
+            REAL *to = c + r * c_row + v * LANES;
+            if (v == vectors - 1 && last) {
+                if (adds)
+                    sums[r][v] = ADD(LOAD_FIRST(mask, to), sums[r][v]);
+                STORE_FIRST(to, mask, sums[r][v]);
+            } else {
+                if (adds)
+                    sums[r][v] = ADD(LOAD(to), sums[r][v]);
+                STORE(to, sums[r][v]);
+            }
+        }
+}
+
+#define TILE(rows, vectors) NAME(window_tile)(rows, vectors, last, a, s, b, b_step, c, c_row, adds)
+#define TILES(rows) \
+    case rows: \
+        if (vectors == 1) \
+            TILE(rows, 1); \
+        else if (vectors == 2) \
+            TILE(rows, 2); \
+        MORE_TILES(rows) \
+        break;
+
+/* A tile of up to MOST_TILE_ROWS rows and a panel's columns: b is a panel, or rows in which as much may be read. */
+static TARGET void NAME(multiply_windows)(
+    int rows, int columns, const REAL *const *a, const Segments *s, const REAL *b, size_t b_step, REAL *c, size_t c_row,
+    int adds)
+{
+    while (columns > 0) {
+        int whole = columns < MOST_VECTORS * LANES ? columns : MOST_VECTORS * LANES;
+        int last = whole % LANES, vectors = whole / LANES + (last > 0);
+        switch (rows) {
+            TILES(1)
+            TILES(2)
+            TILES(3)
+            TILES(4)
+            TILES(5)
+            TILES(6)
+        }
+        b += whole;
+        c += whole;
+        columns -= whole;
+    }
+}
+
+/* Convolutions of each channel for itself: sums of a row of channels over the places of a window. */
+static TARGET void NAME(multiply_channels)(
+    size_t channels, const REAL *a, const Segments *s, const REAL *b, REAL *c)
+{
+    size_t first = 0;
+    for (; first + 2 * LANES <= channels; first += 2 * LANES) {
+        VECTOR one = ZERO(), two = ZERO();
+        const REAL *w = b + first;
+        for (size_t i = 0; i < s->count; i++, w += channels) {
+            const REAL *x = a + s->offsets[i] + first;
+            one = FMA(LOAD(x), LOAD(w), one);
+            two = FMA(LOAD(x + LANES), LOAD(w + LANES), two);
+        }
+        STORE(c + first, one);
+        STORE(c + first + LANES, two);
+    }
+    while (first < channels) {
+        size_t count = channels - first < LANES ? channels - first : LANES;
+        MASK mask = FIRST((int)count);
+        VECTOR sum = ZERO();
+        const REAL *w = b + first;
+        for (size_t i = 0; i < s->count; i++, w += channels)
+            sum = FMA(LOAD_FIRST(mask, a + s->offsets[i] + first), LOAD_FIRST(mask, w), sum);
+        STORE_FIRST(c + first, mask, sum);
+        first += count;
+    }
+}
+
+/* The gradient of their filters: for one place of the window, sums over pixels of so many vectors of channels. */
+static inline __attribute__((always_inline)) TARGET void NAME(sum_vectors)(
+    const int vectors, int last, size_t channels, const REAL *a, const Segments *s, const REAL *g, REAL *c, int adds)
+{
+    VECTOR sums[4];
+    MASK mask = FIRST(last);
+    for (int v = 0; v < vectors; v++)
+        sums[v] = ZERO();
+    for (size_t i = 0; i < s->count; i++) {
+        const REAL *x = a + s->offsets[i];
+        for (size_t k = 0; k < s->inner; k++, x += s->step, g += channels)
+            for (int v = 0; v < vectors; v++)
+                sums[v] = last ? FMA(LOAD_FIRST(mask, x), LOAD_FIRST(mask, g), sums[v])
+                               : FMA(LOAD(x + v * LANES), LOAD(g + v * LANES), sums[v]);
+    }
+    for (int v = 0; v < vectors; v++) {
+        REAL *to = c + v * LANES;
+        if (last)
+            STORE_FIRST(to, mask, adds ? ADD(LOAD_FIRST(mask, to), sums[v]) : sums[v]);
+        else
+            STORE(to, adds ? ADD(LOAD(to), sums[v]) : sums[v]);
+    }
+}
+
+static TARGET void NAME(sum_channels)(
+    size_t channels, const REAL *a, const Segments *s, const REAL *g, REAL *c, int adds)
+{
+    size_t first = 0;
+    for (; first + 4 * LANES <= channels; first += 4 * LANES)
+        NAME(sum_vectors)(4, 0, channels, a + first, s, g + first, c + first, adds);
+    for (; first + LANES <= channels; first += LANES)
+        NAME(sum_vectors)(1, 0, channels, a + first, s, g + first, c + first, adds);
+    if (first < channels)
+        NAME(sum_vectors)(1, (int)(channels - first), channels, a + first, s, g + first, c + first, adds);
+}
+
+#undef TILE
+#undef TILES
