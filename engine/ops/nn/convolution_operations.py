@@ -110,18 +110,19 @@ def _columns(xp: Any, images: Any, along: Sequence[Sliding], groups: int) -> Any
     """Return all windows of each group, [groups, pixels, elements of a window]."""
     whole = padded(xp, images, along)
     windows = xp.stack([whole[place] for place in _places(along)], axis=-2)
-    shaped = windows.reshape(-1, windows.shape[-2], groups, images.shape[-1] // groups)
-    return shaped.transpose((2, 0, 1, 3)).reshape(groups, shaped.shape[0], -1)
+    pixels, size = math.prod(windows.shape[:-2]), windows.shape[-2] * images.shape[-1]
+    shaped = windows.reshape(pixels, windows.shape[-2], groups, images.shape[-1] // groups)
+    return shaped.transpose((2, 0, 1, 3)).reshape(groups, pixels, size // groups)
 
 
 def _by_group(x: Any, groups: int) -> Any:
     """Return rows [..., groups * n] as [groups, rows, n]."""
-    return x.reshape(-1, groups, x.shape[-1] // groups).transpose((1, 0, 2))
+    return x.reshape(math.prod(x.shape[:-1]), groups, x.shape[-1] // groups).transpose((1, 0, 2))
 
 
 def _together(x: Any) -> Any:
     """Return [groups, rows, n] as rows [rows, groups * n]."""
-    return x.transpose((1, 0, 2)).reshape(x.shape[1], -1)
+    return x.transpose((1, 0, 2)).reshape(x.shape[1], x.shape[0] * x.shape[2])
 
 
 def _product(xp: Any, a: Any, b: Any) -> Any:
@@ -134,7 +135,9 @@ def _conv(xp: Any, images: Any, filters: Any, **attrs: Any) -> Any:
     along, groups = _open(images.shape, filters.shape, attrs)
     rows = filters.reshape(math.prod(filters.shape[:-1]), filters.shape[-1])
     result = _together(_product(xp, _columns(xp, images, along, groups), _by_group(rows, groups)))
-    return result.reshape(images.shape[0], *(s.count for s in along), -1).astype(images.dtype, copy=False)
+    return result.reshape(images.shape[0], *(s.count for s in along), filters.shape[-1]).astype(
+        images.dtype, copy=False
+    )
 
 
 def _input_grad(xp: Any, shape: Any, filters: Any, g: Any, **attrs: Any) -> Any:
@@ -144,7 +147,7 @@ def _input_grad(xp: Any, shape: Any, filters: Any, g: Any, **attrs: Any) -> Any:
     rows = filters.reshape(math.prod(filters.shape[:-1]), filters.shape[-1])
     windows = _product(xp, _by_group(g, groups), _by_group(rows, groups).transpose((0, 2, 1)))
     places = _places(along)
-    each = windows.reshape(groups, -1, len(places), filters.shape[-2]).transpose((2, 1, 0, 3))
+    each = windows.reshape(groups, windows.shape[1], len(places), filters.shape[-2]).transpose((2, 1, 0, 3))
     around = [d + s.before + s.after for d, s in zip(sizes[1:-1], along, strict=True)]
     result = xp.zeros((sizes[0], *around, sizes[-1]), windows.dtype)
     for place, part in zip(places, each, strict=True):
@@ -239,6 +242,7 @@ define(
     samples=[
         Sample([_LINE, _EDGE], f64([[[-7], [16], [-5]]]), {"strides": (1,), "dilations": (1,)}),
         Sample([_LINE, _EDGE], f64([[[6], [16], [2]]]), {"strides": (2,), "dilations": (1,), "padding": "SAME"}),
+        Sample([np.zeros((0, 5, 1)), _EDGE], np.zeros((0, 3, 1)), {"strides": (1,), "dilations": (1,)}),
         Sample(
             [_IMAGES, _FILTERS],
             _expected((1, 0), (3, 4), (2, 1), (1, 1)),
