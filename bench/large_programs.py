@@ -131,6 +131,11 @@ def scattered(name: str) -> Build:
     return updated(lambda tg, v, x: getattr(v, name)(tg.range(tg.shape(x)[0]), x).op)
 
 
+def scattered_blocks(name: str) -> Build:
+    """Return what builds an update of all rows by index vectors."""
+    return updated(lambda tg, v, x: getattr(v, name)(tg.range(tg.shape(x)[0])[:, None], x).op)
+
+
 def initializer(n: int) -> Program:
     """Return the initializer of random weights."""
     import tagflow as tg
@@ -338,6 +343,13 @@ PROGRAMS: dict[str, Build] = {
     "ReadVariable": updated(lambda tg, v, x: v.read_value()),
     "Recv": of_placeholder(across_devices, devices=2),
     "ScatterAdd": scattered("scatter_add"),
+    "ScatterDiv": scattered("scatter_div"),
+    "ScatterMax": scattered("scatter_max"),
+    "ScatterMin": scattered("scatter_min"),
+    "ScatterMul": scattered("scatter_mul"),
+    "ScatterNdAdd": scattered_blocks("scatter_nd_add"),
+    "ScatterNdSub": scattered_blocks("scatter_nd_sub"),
+    "ScatterNdUpdate": scattered_blocks("scatter_nd_update"),
     "ScatterSub": scattered("scatter_sub"),
     "ScatterUpdate": scattered("scatter_update"),
     "SeriesAdd": series(lambda apply, rows, n: summed(apply, apply("SeriesAdd", rows, rows), n)),

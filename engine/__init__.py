@@ -57,6 +57,18 @@ from .frontend.functional import foldl, foldr, map_fn, scan
 from .frontend.least_squares import matrix_solve_ls
 from .frontend.loops import while_loop
 from .frontend.py_function import py_function
+from .frontend.scattering import (
+    scatter_add,
+    scatter_div,
+    scatter_max,
+    scatter_min,
+    scatter_mul,
+    scatter_nd_add,
+    scatter_nd_sub,
+    scatter_nd_update,
+    scatter_sub,
+    scatter_update,
+)
 from .frontend.scopes import colocate_with, control_dependencies, device, name_scope
 from .frontend.stacking import parallel_stack, stack
 from .frontend.tensor_array import TensorArray
@@ -77,19 +89,59 @@ from .ir.operation import Operation
 from .ir.scopes import get_default_graph
 from .ir.tensor import Tensor
 from .ops.array.argminmax import argmax, argmin
+from .ops.array.binning import histogram_fixed_width, histogram_fixed_width_bins, searchsorted
+from .ops.array.bits import bitcast, ensure_shape, saturate_cast
+from .ops.array.blocks import (
+    batch_to_space,
+    batch_to_space_nd,
+    required_space_to_batch_paddings,
+    space_to_batch,
+    space_to_batch_nd,
+)
 from .ops.array.broadcasting import broadcast_to
 from .ops.array.concat import concat, split, unstack
+from .ops.array.counting import bincount, confusion_matrix
 from .ops.array.creation import fill, linspace, ones, ones_like, zeros, zeros_like
 from .ops.array.creation import range as range
+from .ops.array.depth import depth_to_space, space_to_depth
 from .ops.array.gather import gather, gather_nd, scatter_nd, unsorted_segment_sum
+from .ops.array.grids import broadcast_dynamic_shape, broadcast_static_shape, meshgrid, shape_n, unravel_index
 from .ops.array.layout import reverse, tile, transpose
 from .ops.array.one_hot import eye, one_hot
 from .ops.array.padding import pad
 from .ops.array.partitioning import dynamic_partition, dynamic_stitch
+from .ops.array.ranking import in_top_k, nth_element, top_k
+from .ops.array.scattering import (
+    tensor_scatter_add,
+    tensor_scatter_nd_max,
+    tensor_scatter_nd_min,
+    tensor_scatter_sub,
+    tensor_scatter_update,
+)
+from .ops.array.segments import (
+    unsorted_segment_max,
+    unsorted_segment_mean,
+    unsorted_segment_min,
+    unsorted_segment_prod,
+    unsorted_segment_sqrt_n,
+)
+from .ops.array.sequences import repeat, reverse_sequence, roll, sequence_mask
 from .ops.array.shapes import expand_dims, rank, reshape, shape, size, squeeze
 from .ops.array.slicing import boolean_mask
 from .ops.array.slicing import slice as slice
+from .ops.array.sorted_segments import (
+    segment_max,
+    segment_mean,
+    segment_min,
+    segment_prod,
+    segment_sum,
+    sparse_segment_mean,
+    sparse_segment_sqrt_n,
+    sparse_segment_sum,
+)
+from .ops.array.sorting import argsort, sort
 from .ops.array.strided import strided_slice
+from .ops.array.unique import invert_permutation, setdiff1d, unique, unique_with_counts
 from .ops.array.where import where
 from .ops.control.checks import check_numerics, clip_by_global_norm, clip_by_norm, global_norm
 from .ops.control.effects import (
@@ -167,6 +219,7 @@ from .ops.math.comparison import (
 from .ops.math.complex import angle, conj, imag, real
 from .ops.math.complex import complex as complex
 from .ops.math.cumulative import cumprod, cumsum, reduce_prod
+from .ops.math.dispersion import count_nonzero, reduce_euclidean_norm, reduce_std, reduce_variance
 from .ops.math.elementwise import abs as abs
 from .ops.math.elementwise import (
     ceil,
@@ -208,6 +261,7 @@ from .ops.math.reductions import (
     reduce_min,
     reduce_sum,
 )
+from .ops.math.running_logsumexp import cumulative_logsumexp
 from .ops.math.trigonometry import acos, acosh, asin, asinh, atan, atanh, cos, cosh, sin, sinh, tan, tanh
 from .ops.nn.activations import elu, gelu, leaky_relu, log_sigmoid, relu, relu6, selu, sigmoid, softplus, softsign
 from .ops.nn.convolution import atrous_conv2d, conv1d, conv2d, conv3d, convolution, depthwise_conv2d, separable_conv2d
@@ -309,6 +363,7 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "angle",
     "argmax",
     "argmin",
+    "argsort",
     "as_dtype",
     "asin",
     "asinh",
@@ -321,12 +376,18 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "atan2",
     "atanh",
     "atrous_conv2d",
+    "batch_to_space",
+    "batch_to_space_nd",
     "bfloat16",
     "bias_add",
+    "bincount",
+    "bitcast",
     "bitwise_and",
     "bitwise_or",
     "bitwise_xor",
     "boolean_mask",
+    "broadcast_dynamic_shape",
+    "broadcast_static_shape",
     "broadcast_to",
     "case",
     "cast",
@@ -343,6 +404,7 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "complex64",
     "concat",
     "cond",
+    "confusion_matrix",
     "conj",
     "constant",
     "control_dependencies",
@@ -359,10 +421,13 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "convolution",
     "cos",
     "cosh",
+    "count_nonzero",
     "cross",
     "cumprod",
     "cumsum",
+    "cumulative_logsumexp",
     "custom_gradient",
+    "depth_to_space",
     "depthwise_conv2d",
     "device",
     "diag",
@@ -373,6 +438,7 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "dynamic_stitch",
     "einsum",
     "elu",
+    "ensure_shape",
     "enter",
     "equal",
     "erf",
@@ -407,14 +473,18 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "greater_equal",
     "group",
     "hessians",
+    "histogram_fixed_width",
+    "histogram_fixed_width_bins",
     "identity",
     "identity_n",
     "imag",
+    "in_top_k",
     "int16",
     "int32",
     "int64",
     "int8",
     "invert",
+    "invert_permutation",
     "is_finite",
     "is_inf",
     "is_nan",
@@ -451,6 +521,7 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "matrix_triangular_solve",
     "maximum",
     "merge",
+    "meshgrid",
     "minimum",
     "mod",
     "moments",
@@ -462,6 +533,7 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "no_op",
     "norm",
     "not_equal",
+    "nth_element",
     "one_hot",
     "ones",
     "ones_like",
@@ -483,28 +555,55 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "recompute_grad",
     "reduce_all",
     "reduce_any",
+    "reduce_euclidean_norm",
     "reduce_logsumexp",
     "reduce_max",
     "reduce_mean",
     "reduce_min",
     "reduce_prod",
+    "reduce_std",
     "reduce_sum",
+    "reduce_variance",
     "relu",
     "relu6",
+    "repeat",
     "report_uninitialized_variables",
+    "required_space_to_batch_paddings",
     "reshape",
     "reverse",
+    "reverse_sequence",
     "right_shift",
     "rint",
+    "roll",
     "rsqrt",
+    "saturate_cast",
     "scan",
+    "scatter_add",
+    "scatter_div",
+    "scatter_max",
+    "scatter_min",
+    "scatter_mul",
     "scatter_nd",
+    "scatter_nd_add",
+    "scatter_nd_sub",
+    "scatter_nd_update",
+    "scatter_sub",
+    "scatter_update",
+    "searchsorted",
+    "segment_max",
+    "segment_mean",
+    "segment_min",
+    "segment_prod",
+    "segment_sum",
     "self_adjoint_eig",
     "self_adjoint_eigvals",
     "selu",
     "separable_conv2d",
+    "sequence_mask",
     "set_random_seed",
+    "setdiff1d",
     "shape",
+    "shape_n",
     "sigmoid",
     "sigmoid_cross_entropy_with_logits",
     "sign",
@@ -517,6 +616,13 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "softmax_cross_entropy_with_logits",
     "softplus",
     "softsign",
+    "sort",
+    "space_to_batch",
+    "space_to_batch_nd",
+    "space_to_depth",
+    "sparse_segment_mean",
+    "sparse_segment_sqrt_n",
+    "sparse_segment_sum",
     "sparse_softmax_cross_entropy_with_logits",
     "split",
     "sqrt",
@@ -536,8 +642,14 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "switch_case",
     "tan",
     "tanh",
+    "tensor_scatter_add",
+    "tensor_scatter_nd_max",
+    "tensor_scatter_nd_min",
+    "tensor_scatter_sub",
+    "tensor_scatter_update",
     "tensordot",
     "tile",
+    "top_k",
     "trace",
     "trainable_variables",
     "transpose",
@@ -547,6 +659,14 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "uint32",
     "uint64",
     "uint8",
+    "unique",
+    "unique_with_counts",
+    "unravel_index",
+    "unsorted_segment_max",
+    "unsorted_segment_mean",
+    "unsorted_segment_min",
+    "unsorted_segment_prod",
+    "unsorted_segment_sqrt_n",
     "unsorted_segment_sum",
     "unstack",
     "value_and_grad",

@@ -20,10 +20,11 @@ from ..ir.entry import public
 from ..ir.graph import Graph
 from ..ir.operation import Operation
 from ..ir.region import Region
-from ..ir.tensor import Operators, Tensor
+from ..ir.tensor import Tensor
 from ..ops.control.effects import group
 from ..ops.state.variables import variable_key
 from .function_scope import get_or_make
+from .scattering import Scattered
 
 _INITIALIZERS = "initializers"  # the collection of what initializes all variables
 
@@ -41,7 +42,7 @@ class _Kept(type):
     __call__ = public(__call__)
 
 
-class Variable(Operators, metaclass=_Kept):
+class Variable(Scattered, metaclass=_Kept):
     """A value that a session keeps between steps, and that operations update.
 
     Used as a tensor it is the value it has where it is used: what a step reads and writes of one variable happens in

@@ -7,6 +7,7 @@ from .convolution import Conv1D, Conv2D, Conv2DTranspose, Conv3D
 from .dense import Dense, Embedding, Flatten
 from .depthwise import DepthwiseConv2D, SeparableConv2D
 from .dropout import Dropout
+from .get_variable import get_regularization_losses, get_variable
 from .initializers import (
     Initializer,
     constant_initializer,
@@ -28,14 +29,7 @@ from .scaled_initializers import (
     lecun_uniform_initializer,
     variance_scaling_initializer,
 )
-from .variable_scope import (
-    AUTO_REUSE,
-    VariableScope,
-    get_regularization_losses,
-    get_variable,
-    get_variable_scope,
-    variable_scope,
-)
+from .variable_scope import AUTO_REUSE, VariableScope, get_variable_scope, variable_scope
 
 __all__ = [
     "AUTO_REUSE",

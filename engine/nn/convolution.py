@@ -81,6 +81,7 @@ class Convolution(Lazy):
             self.bias = self.variable("bias", [size], self.bias_initializer)
 
     def forward(self, inputs: Any) -> Tensor:
+        """Return the convolution of `inputs` with its bias and activation."""
         x = self.ready(inputs)
         y = convolution(x, self.kernel, self.padding, self.strides, self.dilation_rate, data_format=self.data_format)
         return self.finish(y)
@@ -199,9 +200,11 @@ class Conv2DTranspose(Convolution):
     """
 
     def channels(self, size: int) -> list[int]:
+        """Return the last two dimensions of the kernel, for a `size` of the input channels."""
         return [self.filters // self.groups, size]
 
     def forward(self, inputs: Any) -> Tensor:
+        """Return the convolution of `inputs` with its bias and activation."""
         x = self.ready(inputs)
         known = x.shape.merge(Shape([None] * 4))
         dims = [shape_of(x)[i] if d is None else d for i, d in enumerate(known)]

@@ -83,6 +83,7 @@ class Dense(Lazy):
         self.bias = self.variable("bias", [self.units], self.bias_initializer) if self.use_bias else None
 
     def forward(self, inputs: Any) -> Tensor:
+        """Return the `inputs`, [..., input size], times the kernel plus the bias: [..., units]."""
         x = self.ready(inputs)
         if x.rank == 2:
             y = matmul(x, self.kernel)
@@ -147,6 +148,7 @@ class Embedding(Lazy):
         self.embeddings = self.variable("embeddings", [size, self.size], self.initializer)
 
     def forward(self, ids: Any) -> Tensor:
+        """Return the rows of integers `ids`, a tensor of any shape: that shape and [size]."""
         return gather(self.embeddings, ids)
 
 
@@ -161,6 +163,7 @@ class Flatten(Module):
     """
 
     def forward(self, inputs: Any) -> Tensor:
+        """Return the `inputs` as a matrix."""
         x = convert_to_tensor(inputs)
         rest = x.shape[1:].num_elements if x.rank else None
         if rest:

@@ -79,9 +79,12 @@ class DepthwiseConv2D(Convolution):
         self.add_bias(self.filters)
 
     def forward(self, inputs: Any) -> Tensor:
+        """Return the convolution of `inputs` with its bias and activation."""
         x = self.ready(inputs)
-        options = {"dilations": self.dilation_rate, "data_format": self.data_format}
-        return self.finish(depthwise_conv2d(x, self.depthwise_kernel, self.strides, self.padding, **options))
+        y = depthwise_conv2d(
+            x, self.depthwise_kernel, self.strides, self.padding, self.dilation_rate, data_format=self.data_format
+        )
+        return self.finish(y)
 
 
 class SeparableConv2D(Convolution):
@@ -164,7 +167,15 @@ class SeparableConv2D(Convolution):
         self.add_bias(self.filters)
 
     def forward(self, inputs: Any) -> Tensor:
+        """Return the convolution of `inputs` with its bias and activation."""
         x = self.ready(inputs)
-        options = {"dilations": self.dilation_rate, "data_format": self.data_format}
-        kernels = self.depthwise_kernel, self.pointwise_kernel
-        return self.finish(separable_conv2d(x, *kernels, self.strides, self.padding, **options))
+        y = separable_conv2d(
+            x,
+            self.depthwise_kernel,
+            self.pointwise_kernel,
+            self.strides,
+            self.padding,
+            self.dilation_rate,
+            data_format=self.data_format,
+        )
+        return self.finish(y)

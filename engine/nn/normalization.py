@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ..base.dtypes import DType, as_dtype
+from ..base.dtypes import DType, bfloat16, float16, float32
 from ..base.errors import ShapeError
 from ..ir.tensor import Tensor
 from ..ops.array.shapes import reshape
@@ -24,7 +24,7 @@ def wide(x: Tensor) -> Tensor:
 
 def moments_dtype(dtype: DType) -> DType:
     """Return the dtype that moments of values of a dtype are computed in, and that parameters have."""
-    return as_dtype("float32") if dtype.is_floating and dtype.numpy.itemsize == 2 else dtype
+    return float32 if dtype in (float16, bfloat16) else dtype
 
 
 def rank_of(x: Tensor, layer: Lazy) -> int:
@@ -105,7 +105,7 @@ def along(parameter: Any, axes: Sequence[int], x: Tensor) -> Any:
 def normalized(x: Tensor, axes: Sequence[int], epsilon: float) -> Tensor:
     """Return values of mean 0 and variance 1 over axes."""
     mean, variance = moments(x, list(axes), keepdims=True)
-    return (x - mean) * rsqrt(variance + epsilon)  # type: ignore[no-any-return]
+    return (x - mean) * rsqrt(variance + epsilon)
 
 
 class LayerNorm(Normalization):
@@ -161,6 +161,7 @@ class LayerNorm(Normalization):
         super().__init__(axis, epsilon, center, scale, beta_initializer, gamma_initializer, input_size, dtype, name)
 
     def forward(self, inputs: Any) -> Tensor:
+        """Return the `inputs` normalized: the same dtype and shape."""
         x = self.ready(inputs)
         return self.scaled(normalized(wide(x), self.axes(x), self.epsilon), x)
 
@@ -202,6 +203,7 @@ class RMSNorm(Normalization):
         super().__init__(axis, epsilon, False, scale, "zeros", gamma_initializer, input_size, dtype, name)
 
     def forward(self, inputs: Any) -> Tensor:
+        """Return the `inputs` normalized: the same dtype and shape."""
         x = self.ready(inputs)
         values = wide(x)
         mean = reduce_mean(square(values), self.axes(x), keepdims=True)
@@ -268,6 +270,7 @@ class GroupNorm(Normalization):
         super().build(size)
 
     def forward(self, inputs: Any) -> Tensor:
+        """Return the `inputs` normalized: the same dtype and shape."""
         x = self.ready(inputs)
         (axis,) = self.axes(x)
         dims = sizes(x)
@@ -325,6 +328,7 @@ class InstanceNorm(Normalization):
         super().__init__(axis, epsilon, center, scale, beta_initializer, gamma_initializer, input_size, dtype, name)
 
     def forward(self, inputs: Any) -> Tensor:
+        """Return the `inputs` normalized: the same dtype and shape."""
         x = self.ready(inputs)
         rank = rank_of(x, self)
         if rank < 3:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from ..base.dtypes import DType, as_dtype
+from ..base.dtypes import DType, bfloat16, float16, float32
 from ..base.errors import ShapeError
 from ..base.shapes import Shape
 from ..ir.apply import convert_to_tensor
@@ -50,7 +50,7 @@ def orthogonal_initializer(gain: float = 1.0, seed: int | None = None, dtype: An
     def make(shape: list[int], wanted: DType) -> Tensor:
         _of_rank(shape, 2, "an orthogonal matrix")
         flat = _drawn(math.prod(shape[:-1]), shape[-1], wanted, seed)
-        return reshape(flat, shape) * convert_to_tensor(gain, wanted)  # type: ignore[no-any-return]
+        return reshape(flat, shape) * convert_to_tensor(gain, wanted)
 
     return Initializer(make, dtype)
 
@@ -78,7 +78,7 @@ def identity_initializer(gain: float = 1.0, dtype: Any = "float32") -> Initializ
 
     def make(shape: list[int], wanted: DType) -> Tensor:
         _of_rank(shape, 2, "an identity matrix", most=2)
-        return eye(shape[0], shape[1], dtype=wanted) * convert_to_tensor(gain, wanted)  # type: ignore[no-any-return]
+        return eye(shape[0], shape[1], dtype=wanted) * convert_to_tensor(gain, wanted)
 
     return Initializer(make, dtype)
 
@@ -129,7 +129,7 @@ def _of_rank(shape: list[int], least: int, what: str, most: int | None = None) -
 
 def _drawn(rows: int, columns: int, dtype: DType, seed: int | None) -> Tensor:
     """Return a matrix with orthonormal columns, or rows if they are fewer, all as likely (Stewart, 1980)."""
-    wide = dtype if dtype.numpy.itemsize > 2 else as_dtype("float32")
+    wide = float32 if dtype in (float16, bfloat16) else dtype
     q, r = qr(random_normal([max(rows, columns), min(rows, columns)], dtype=wide, seed=seed))
     q = q * where(matrix_diag_part(r) < 0, convert_to_tensor(-1, wide), convert_to_tensor(1, wide))
     return cast(q if rows >= columns else transpose(q), dtype)

@@ -55,6 +55,7 @@ def test_what_the_rules_refuse_is_refused(type, inputs, error):
 
 # What makes the host wait for the device: bounds and divisors that are checked, sizes that values decide.
 WAITING = {
+    "BinNumbers": {"int"},
     "BooleanMask": {"mask"},
     "CheckNumerics": {"bool"},
     "Cholesky": {"linalg"},
@@ -66,18 +67,30 @@ WAITING = {
     "Gather": {"int"},
     "GatherGrad": {"int"},
     "GatherNd": {"int"},
+    "InvertPermutation": {"int"},
+    "ListDiff": {"nonzero"},
     "MatrixInverse": {"linalg"},
     "MatrixSolve": {"linalg"},
     "MatrixTriangularSolve": {"linalg"},
     "NonZero": {"argwhere"},
     "Pow": {"bool"},
     "PseudoInverse": {"linalg"},
+    "ReverseSequence": {"int"},
     "ScatterNd": {"int"},
+    "SegmentCount": {"bool", "int"},
     "SelfAdjointEig": {"linalg"},
     "SelfAdjointEigvals": {"linalg"},
     "SingularValues": {"linalg"},
     "SparseSoftmaxCrossEntropyWithLogits": {"bool"},
     "Svd": {"linalg"},
+    "TensorScatterMax": {"int", "nonzero"},
+    "TensorScatterMin": {"int", "nonzero"},
+    "TensorScatterUpdate": {"int"},
+    "Unique": {"nonzero"},
+    "UnravelIndex": {"int"},
+    "UnsortedSegmentMax": {"int", "mask", "nonzero"},
+    "UnsortedSegmentMin": {"int", "mask", "nonzero"},
+    "UnsortedSegmentProd": {"int", "mask", "nonzero"},
     "UnsortedSegmentSum": {"int", "mask"},
 }
 
@@ -119,7 +132,17 @@ def test_the_same_numbers_are_drawn_for_a_gpu(type):
 # Their inputs and outputs need not be the array library's: what they give is what they were given.
 PASSING = {"MaybeGet", "Print"}
 PROGRAMS = {"Native"}  # which a pass makes, and tests/cuda runs
-HOST = {"Assert", "Instance", "NoOp", "PartialEnd", "PartialFeed", "PartialFetch", "PyFunction", "Watch"}
+HOST = {
+    "Assert",
+    "BroadcastArgs",
+    "Instance",
+    "NoOp",
+    "PartialEnd",
+    "PartialFeed",
+    "PartialFetch",
+    "PyFunction",
+    "Watch",
+}
 
 
 def test_where_each_operation_runs_is_known():

@@ -104,20 +104,58 @@ def test_a_variable_is_updated_on_the_device(slot):
     equal(slot.read(), ROWS)
 
 
-@pytest.mark.parametrize("kind", ["int8", "int32", "int64", "uint64", "float32", "complex64"])
+ROWS_CHANGED = {
+    "ScatterAdd": [5, 2, 9],
+    "ScatterSub": [-3, 2, -3],
+    "ScatterUpdate": [4, 2, 6],
+    "ScatterMul": [4, 2, 18],
+    "ScatterMax": [4, 2, 6],
+    "ScatterMin": [1, 2, 3],
+}
+KINDS = [dtypes.as_dtype(name) for name in ("int8", "int32", "int64", "uint64", "float32", "complex64")]
+
+
 @pytest.mark.parametrize(
-    ("type", "wanted"),
-    [
-        ("ScatterAdd", [5, 2, 9]),
-        ("ScatterSub", [-3, 2, -3]),
-        ("ScatterUpdate", [4, 2, 6]),
-    ],
+    ("type", "kind"), [(t, d.name) for t in ROWS_CHANGED for d in KINDS if d in DEFINITIONS[t].signature.where["T"]]
 )
-def test_rows_of_a_variable_are_scattered(type, wanted, kind):
+def test_rows_of_a_variable_are_scattered(type, kind):
+    wanted = ROWS_CHANGED[type]
     slot = call("VariableHandle", shared_name="v", dtype=dtypes.as_dtype(kind))
     call("AssignVariable", slot, xp.asarray(np.array([1, 2, 3]).astype(kind)))
     updates = xp.asarray(np.array([4, 6]).astype(kind))
     equal(call(type, slot, np.int32([0, 2]), updates), np.array(wanted).astype(kind))
+
+
+@pytest.mark.parametrize("kind", ["int8", "int32", "uint64", "float16", "float32", "complex64"])
+@pytest.mark.parametrize(
+    ("type", "wanted"),
+    [
+        ("ScatterNdAdd", [[1, 12, 3], [4, 5, 6]]),
+        ("ScatterNdSub", [[1, -8, 3], [4, 5, 6]]),
+        ("ScatterNdUpdate", [[1, 3, 3], [4, 5, 6]]),
+    ],
+)
+def test_elements_of_a_variable_are_scattered(type, wanted, kind):
+    slot = call("VariableHandle", shared_name="v", dtype=dtypes.as_dtype(kind))
+    call("AssignVariable", slot, xp.asarray(np.array([[1, 2, 3], [4, 5, 6]]).astype(kind)))
+    updates = xp.asarray(np.array([7, 3]).astype(kind))
+    equal(call(type, slot, np.int32([[0, 1], [0, 1]]), updates), np.array(wanted).astype(kind))
+
+
+@pytest.mark.parametrize(("type", "wanted"), [("ScatterMul", [[9, 2], [0.75, 1]]), ("ScatterDiv", [[0.25, 2], [3, 4]])])
+def test_a_row_that_comes_twice_is_changed_twice(type, wanted):
+    slot = call("VariableHandle", shared_name="v", dtype=dtypes.float64)
+    call("AssignVariable", slot, xp.asarray(np.array([[1.0, 2.0], [3.0, 4.0]])))
+    indices, updates = (np.int32([0, 1, 0]), [[3, 2], [0.25, 0.25], [3, 0.5]])
+    if type == "ScatterDiv":
+        indices, updates = np.int32([0, 0]), [[2, 0.5], [2, 2]]
+    equal(call(type, slot, indices, xp.asarray(np.array(updates, np.float64))), np.array(wanted, np.float64))
+
+
+def test_a_number_goes_to_all_rows():
+    slot = call("VariableHandle", shared_name="v", dtype=dtypes.float32)
+    call("AssignVariable", slot, xp.asarray(np.float32([[1, 2], [3, 4]])))
+    equal(call("ScatterMul", slot, np.int32([1, 1]), xp.asarray(np.float32(3))), np.float32([[1, 2], [27, 36]]))
 
 
 def test_series_add_up_on_the_device():
@@ -152,6 +190,13 @@ COVERED = {
     "ProductSumEnd",
     "ReadVariable",
     "ScatterAdd",
+    "ScatterDiv",
+    "ScatterMax",
+    "ScatterMin",
+    "ScatterMul",
+    "ScatterNdAdd",
+    "ScatterNdSub",
+    "ScatterNdUpdate",
     "ScatterSub",
     "ScatterUpdate",
     "SeriesAdd",

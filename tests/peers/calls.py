@@ -27,6 +27,8 @@ class Call:
         Whether gradients are compared, by all floating arrays that are fed.
     tolerance : float
         Of results and gradients, relative to the largest.
+    names : sequence of str
+        Of the arguments, where they have to be given by name.
     """
 
     ours: str
@@ -37,6 +39,7 @@ class Call:
     their_keywords: Mapping[str, Any] | None = None
     differentiable: bool = True
     tolerance: float = 1e-5
+    names: Sequence[str] = ()
 
     def as_theirs(self):
         """Return the function's name, the arguments and the keywords for TensorFlow."""
@@ -49,7 +52,7 @@ class Call:
         return self.ours, self.arguments, self.keywords
 
 
-def build(library, name, arguments, keywords, differentiable):
+def build(library, name, arguments, keywords, call):
     """Build a call in the open graph.
 
     Parameters
@@ -59,7 +62,7 @@ def build(library, name, arguments, keywords, differentiable):
     name : str
     arguments, keywords
         As a Call has them.
-    differentiable : bool
+    call : Call
 
     Returns
     -------
@@ -82,11 +85,13 @@ def build(library, name, arguments, keywords, differentiable):
     function = library
     for part in name.split("."):
         function = getattr(function, part)
-    results = function(*map(placed, arguments), **keywords)
+    operands = [placed(value) for value in arguments]
+    named = dict(zip(call.names, operands, strict=False))
+    results = function(*operands[len(named) :], **named, **keywords)
     results = list(results) if isinstance(results, (tuple, list)) else [results]
     moved = [tensor for tensor, value in feeds.items() if value.dtype.kind in "fc"]
     targets = [y for y in results if y.dtype.is_floating or y.dtype.is_complex]
-    if not differentiable or not moved or not targets:
+    if not call.differentiable or not moved or not targets:
         return results, feeds
     found = library.gradients(targets, moved, [weights(library, y) for y in targets])
     return results + [

@@ -25,7 +25,7 @@ def results(tf1, call):
 
     with tf1.Graph().as_default():
         try:
-            fetches, feeds = build(tf1, *call.as_theirs(), call.differentiable)
+            fetches, feeds = build(tf1, *call.as_theirs(), call)
             with tf1.Session() as session:
                 return session.run(fetches, feeds)
         except Exception as error:  # whatever it is, the test that compares says so

@@ -57,7 +57,7 @@ def calls_of(name, make, count):
 def ours(call):
     """Return tagflow's results and gradients."""
     with tg.Graph().as_default() as graph:
-        fetches, feeds = build(tg, *call.as_ours(), call.differentiable)
+        fetches, feeds = build(tg, *call.as_ours(), call)
     with tg.SyncSession(graph) as session:
         return session.run(fetches, feeds)
 

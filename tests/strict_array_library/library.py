@@ -345,6 +345,10 @@ _ON_HOST = {
     "destination",
     "casting",
     "keepdims",
+    "kind",
+    "kth",
+    "shift",
+    "side",
     "subok",
     "copy",
 }

@@ -236,7 +236,7 @@ def _gather_nd_shape(op: Operation) -> Shape:
     return Shape(indices[:-1]) + Shape(params[depth:])
 
 
-def _flat(xp: Any, indices: Any, sizes: tuple[int, ...], what: str) -> Any:
+def flat_rows(xp: Any, indices: Any, sizes: tuple[int, ...], what: str) -> Any:
     """Return the row numbers of index vectors into the leading dimensions `sizes`."""
     rows = xp.zeros(indices.shape[:-1], dtype=xp.intp)
     for i, size in enumerate(sizes):
@@ -247,7 +247,7 @@ def _flat(xp: Any, indices: Any, sizes: tuple[int, ...], what: str) -> Any:
 
 def _gather_nd(xp: Any, params: Any, indices: Any) -> Any:
     depth = indices.shape[-1]
-    rows = _flat(xp, indices, params.shape[:depth], "gather_nd")
+    rows = flat_rows(xp, indices, params.shape[:depth], "gather_nd")
     table = params.reshape(math.prod(params.shape[:depth]), *params.shape[depth:])
     return xp.asarray(table[rows], dtype=params.dtype)
 
@@ -313,7 +313,7 @@ def _scatter_shape(op: Operation) -> Shape:
 
 def _scatter_nd(xp: Any, indices: Any, updates: Any, shape: Any) -> Any:
     sizes, depth = as_sizes(shape), indices.shape[-1]
-    rows = _flat(xp, indices, sizes[:depth], "scatter_nd")
+    rows = flat_rows(xp, indices, sizes[:depth], "scatter_nd")
     if updates.shape != rows.shape + sizes[depth:]:
         raise ValueError(f"scatter_nd: updates need shape {rows.shape + sizes[depth:]}, got {updates.shape}")
     table = updates.reshape(rows.size, math.prod(sizes[depth:]))
@@ -365,7 +365,8 @@ def scatter_nd(indices: Any, updates: Any, shape: Any, name: str | None = None) 
     return apply("ScatterNd", index_tensor(indices), updates, shape_vector(shape), name=name)  # type: ignore[no-any-return]
 
 
-def _segment_shape(op: Operation) -> Shape:
+def segment_shape(op: Operation) -> Shape:
+    """Shape rule of what makes one row of those that have the same id."""
     data, ids = op.inputs[0].shape, op.inputs[1].shape
     if ids.rank is None or data.rank is None:
         return Shape(None)
@@ -380,6 +381,11 @@ def _segment_shape(op: Operation) -> Shape:
     return Shape([None if count is None else int(count)]) + Shape(data[ids.rank :])
 
 
+def segments_size(data: Any, ids: Any, count: Any) -> int:
+    """Return how many elements such a row for each segment has."""
+    return int(count) * int(math.prod(data.shape[ids.ndim :]))
+
+
 def _segment_sum(xp: Any, data: Any, ids: Any, count: Any) -> Any:
     rest = data.shape[ids.ndim :]
     keep = ids.reshape(-1) >= 0
@@ -391,13 +397,18 @@ def _segment_sum(xp: Any, data: Any, ids: Any, count: Any) -> Any:
 
 def _segment_gradient(op: Operation, g: Tensor) -> list[Any]:
     data, ids, _ = op.inputs
+    return [rows_by_id(g, ids, data), None, None]
+
+
+def rows_by_id(segments: Tensor, ids: Tensor, like: Tensor) -> Tensor:
+    """Give each row that of its segment among `segments`, zeros where `ids` are negative, in the shape of `like`."""
     kept = apply("GreaterEqual", ids, 0)
-    rows = apply("Gather", g, apply("Where", kept, ids, scalar_like(0, ids)))
-    return [apply("Where", _spread(kept, data), rows, scalar_like(0, g)), None, None]
+    rows = apply("Gather", segments, apply("Where", kept, ids, scalar_like(0, ids)))
+    return apply("Where", raised_to(kept, like), rows, scalar_like(0, segments))  # type: ignore[no-any-return]
 
 
-def _spread(mask: Tensor, like: Tensor) -> Tensor:
-    """Append dimensions of size 1 to the mask until it has the rank of `like`."""
+def raised_to(mask: Tensor, like: Tensor) -> Tensor:
+    """Append dimensions of size 1 to the mask, or whatever it is, until it has the rank of `like`."""
     if mask.rank is None or like.rank is None:
         extra = apply("Rank", like) - apply("Rank", mask)
         tail = apply("Fill", apply("Reshape", extra, constant(i32([1]))), constant(1))
@@ -410,8 +421,8 @@ define(
     "UnsortedSegmentSum",
     "data: T, segment_ids: I, num_segments: host J -> output: T",
     where={"T": dtypes.NUMERIC, "I": dtypes.INDEX, "J": dtypes.INDEX},
-    shape=_segment_shape,
-    elements=lambda data, ids, count: int(count) * math.prod(data.shape[ids.ndim :]),
+    shape=segment_shape,
+    elements=segments_size,
     reads_values=True,
     kernel=_segment_sum,
     gradient=_segment_gradient,

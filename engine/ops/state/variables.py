@@ -142,13 +142,18 @@ class VariableSlot(Resource):
         indices: Any,
         updates: Any,
         context: KernelContext | None = None,
+        by_vectors: bool = False,
     ) -> Any:
-        """Apply ``put(buffer, indices, updates)`` to rows of the value; OpError when an index is out of range."""
+        """Apply ``put(buffer, indices, updates)`` to rows of the value; OpError when an index is out of range.
+
+        Indices `by_vectors` name elements or blocks instead, and are checked by `put` before it writes.
+        """
         operation = None if context is None else context.operation
 
         def change(buffer: Array | None, alone: bool) -> Array:
             old = self._initialized(buffer, operation)
-            self._check_rows(old.shape, np.asarray(indices), _shape_of(updates), operation)
+            if not by_vectors:
+                self._check_rows(old.shape, np.asarray(indices), _shape_of(updates), operation)
             return _write(old if alone else old.copy(), lambda out: put(out, indices, updates))
 
         touched = _ROW_BY_ROW * (np.size(indices) * 8 + getattr(updates, "nbytes", 0))
@@ -443,14 +448,27 @@ _define_update("AssignAddVariable", np.add)
 _define_update("AssignSubVariable", np.subtract)
 
 
-def _define_scatter(
-    type: str, allowed: tuple[dtypes.DType, ...], change: Callable[[Any, Array, Any, Any], Any]
+def define_scatter(
+    type: str,
+    allowed: tuple[dtypes.DType, ...],
+    change: Callable[[Any, Array, Any, Any], Any],
+    by_vectors: bool = False,
 ) -> None:
+    """Declare the operation `type` that updates a variable, of `allowed` dtypes, at indices.
+
+    Parameters
+    ----------
+    change : callable
+        ``change(xp, buffer, indices, updates)`` writes to the buffer.
+    by_vectors : bool
+        Whether indices are vectors that name elements or blocks, which `change` checks, and not numbers of rows.
+    """
+
     def kernel(xp: Any, context: KernelContext, slot: VariableSlot, indices: Any, updates: Any, **_: Any) -> Any:
         def put(buffer: Array, indices: Any, updates: Any) -> Any:
             return change(xp, buffer, xp.asarray(indices), updates)
 
-        return slot.scatter(put, indices, updates, context)
+        return slot.scatter(put, indices, updates, context, by_vectors)
 
     define(
         type,
@@ -469,6 +487,6 @@ def _set_rows(xp: Any, buffer: Array, indices: Any, updates: Any) -> None:
     buffer[indices] = updates
 
 
-_define_scatter("ScatterUpdate", dtypes.VALUES, _set_rows)
-_define_scatter("ScatterAdd", dtypes.NUMERIC, add_at)
-_define_scatter("ScatterSub", dtypes.NUMERIC, functools.partial(add_at, function="subtract"))
+define_scatter("ScatterUpdate", dtypes.VALUES, _set_rows)
+define_scatter("ScatterAdd", dtypes.NUMERIC, add_at)
+define_scatter("ScatterSub", dtypes.NUMERIC, functools.partial(add_at, function="subtract"))

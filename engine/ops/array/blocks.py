@@ -1,0 +1,290 @@
+"""Blocks of a tensor moved into its batch, and back: reshapes and transposes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ...base import dtypes
+from ...base.errors import GraphError, ShapeError
+from ...base.shapes import Shape
+from ...ir.apply import apply, constant, convert_to_tensor
+from ...ir.entry import public
+from ...ir.static_values import static_value
+from ...ir.tensor import Tensor
+from ..math.casting import cast
+from ..support.arguments import index_tensor, static_int, static_ints
+from ..support.literals import i32
+from ..support.partial_shapes import Part, divided, joined, leading, product, rearranged, trailing, with_parts
+
+
+def _blocks(x: Tensor, block_shape: Any, function: str) -> tuple[int, ...]:
+    sizes = static_ints(block_shape, "block_shape")
+    if any(size < 1 for size in sizes) or (x.rank is not None and x.rank <= len(sizes)):
+        raise ShapeError(
+            f"{function} takes blocks along the dimensions behind the first",
+            wanted="sizes of 1 or more, fewer than there are dimensions",
+            got=f"block_shape={list(sizes)} for {x.shape}",
+            operation=x.op,
+            hint="give a size for each dimension that is cut into blocks",
+        )
+    return sizes
+
+
+def _pairs(value: Any, count: int, what: str) -> list[tuple[Part, Part]]:
+    """Return pairs of sizes, numbers where they are known."""
+    tensor = index_tensor(value)
+    known = static_value(tensor)
+    wrong = known is not None and (known < 0).any()
+    if wrong or not Shape([count, 2]).is_compatible_with(tensor.shape):
+        raise ShapeError(
+            f"{what} are a pair of sizes for each dimension of a block",
+            wanted=f"{count} pairs of 0 or more",
+            got=tensor.shape if known is None else known.tolist(),
+            operation=tensor.op,
+            hint="[0, 0] leaves a dimension as it is",
+        )
+    if known is not None:
+        return [(int(before), int(behind)) for before, behind in known]
+    tensor = cast(tensor, dtypes.int32)
+    return [(tensor[i, 0], tensor[i, 1]) for i in range(count)]
+
+
+def _matrix(pairs: Sequence[tuple[Part, Part]]) -> Tensor:
+    flat = [each for pair in pairs for each in pair]
+    if all(isinstance(each, int) for each in flat):
+        return constant(i32(flat).reshape(-1, 2))
+    return apply("Reshape", joined(flat), constant(i32([-1, 2])))  # type: ignore[no-any-return]
+
+
+@public
+def space_to_batch_nd(input: Any, block_shape: Any, paddings: Any, name: str | None = None) -> Tensor:
+    """Deal the elements of each block out to as many tensors of the batch, after padding with zeros.
+
+    Parameters
+    ----------
+    input : Tensor of any numeric dtype, of shape [batch, ...]
+    block_shape : sequence of int
+        Sizes of a block along the dimensions behind the first.
+    paddings : int32 or int64 Tensor of shape ``[len(block_shape), 2]``
+        Zeros before and behind, along each of these; padded, they are multiples of the sizes of a block.
+
+    Returns
+    -------
+    Tensor
+        Same dtype; the first dimension is multiplied by the number of elements of a block, those behind it divided.
+
+    Raises
+    ------
+    ShapeError
+        If blocks do not fit.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> tg.function(lambda: tg.space_to_batch_nd([[1, 2, 3]], [2], [[0, 1]])).sync()
+    array([[1, 3],
+           [2, 0]], dtype=int32)
+    """
+    x = convert_to_tensor(input)
+    blocks = _blocks(x, block_shape, "space_to_batch_nd")
+    x = _padded(x, _pairs(paddings, len(blocks), "paddings"))
+    count = len(blocks)
+    n, *sizes = leading(x, count + 1)
+    rest = trailing(x, count + 1)
+    outer = [divided(size, b, x, "padded tensor") for size, b in zip(sizes, blocks, strict=True)]
+    apart = [n, *(each for pair in zip(outer, blocks, strict=True) for each in pair), product(rest)]
+    perm = (*range(2, 2 * count + 1, 2), 0, *range(1, 2 * count, 2), 2 * count + 1)
+    return rearranged(x, apart, perm, [n * math.prod(blocks), *outer, *rest], name)
+
+
+def _padded(x: Tensor, pairs: Sequence[tuple[Part, Part]]) -> Tensor:
+    if not any(isinstance(each, Tensor) or each for pair in pairs for each in pair):
+        return x
+    own = [(0, 0), *pairs]
+    if x.rank is not None:
+        around = _matrix([*own, *[(0, 0)] * (x.rank - len(own))])
+    else:
+        rest = joined([apply("Rank", x) - len(own), 2])
+        around = apply("Concat", [_matrix(own), apply("Fill", rest, constant(np.int32(0)))], axis=0)
+    return apply("Pad", x, around, constant(np.zeros((), x.dtype.numpy)))  # type: ignore[no-any-return]
+
+
+@public
+def batch_to_space_nd(input: Any, block_shape: Any, crops: Any, name: str | None = None) -> Tensor:
+    """Make blocks of the elements of as many tensors of a batch, and cut edges off: `space_to_batch_nd` turned around.
+
+    Parameters
+    ----------
+    input : Tensor of any dtype, of shape [batch, ...]
+        The batch is a multiple of the number of elements of a block.
+    block_shape : sequence of int
+        Sizes of a block along the dimensions behind the first.
+    crops : int32 or int64 Tensor of shape ``[len(block_shape), 2]``
+        How much is cut off before and behind, along each of these.
+
+    Returns
+    -------
+    Tensor
+        Same dtype; the first dimension is divided by the number of elements of a block, those behind it multiplied.
+
+    Raises
+    ------
+    ShapeError
+        If blocks do not fit, or more is cut off than there is.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> tg.function(lambda: tg.batch_to_space_nd([[1, 3], [2, 0]], [2], [[0, 1]])).sync()
+    array([[1, 2, 3]], dtype=int32)
+    """
+    x = convert_to_tensor(input)
+    blocks = _blocks(x, block_shape, "batch_to_space_nd")
+    pairs, count = _pairs(crops, len(blocks), "crops"), len(blocks)
+    n, *sizes = leading(x, count + 1)
+    rest = trailing(x, count + 1)
+    few, inner = divided(n, math.prod(blocks), x, "batch"), product(rest)
+    whole = [size * b for size, b in zip(sizes, blocks, strict=True)]
+    perm = (count, *(each for i in range(count) for each in (count + 1 + i, i)), 2 * count + 1)
+    spread = rearranged(x, [*blocks, few, *sizes, inner], perm, [few, *whole, inner], None)
+    left = [size - before - behind for size, (before, behind) in zip(whole, pairs, strict=True)]
+    for size in left:
+        if isinstance(size, int) and size < 0:
+            raise ShapeError(
+                "batch_to_space_nd can not cut off more than there is",
+                wanted=f"crops within {whole}",
+                got=pairs,
+                operation=x.op,
+                hint="crops are what space_to_batch_nd was given as paddings",
+            )
+    begin, size = joined([0, *(before for before, _ in pairs), 0]), joined([few, *left, inner])
+    cropped = apply("Slice", spread, begin, size)
+    return with_parts(apply("Reshape", cropped, joined([few, *left, *rest]), name=name), [few, *left, *rest])
+
+
+@public
+def space_to_batch(
+    input: Any, paddings: Any, block_size: Any = None, name: str | None = None, block_shape: Any = None
+) -> Tensor:
+    """Deal the pixels of each square block out to as many images: `space_to_batch_nd` with two equal sizes.
+
+    Parameters
+    ----------
+    input : Tensor of any numeric dtype, of shape [batch, height, width, channels]
+    paddings : int32 or int64 Tensor of shape [2, 2]
+    block_size : int
+    block_shape : sequence of int, optional
+        Instead of `block_size`: the sizes of a block, as `space_to_batch_nd` takes them.
+
+    Returns
+    -------
+    Tensor
+        Same dtype.
+
+    Raises
+    ------
+    GraphError
+        If neither or both of `block_size` and `block_shape` are given.
+    ShapeError
+        If blocks do not fit.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> tg.function(lambda: tg.space_to_batch([[[[1], [2]], [[3], [4]]]], [[0, 0], [0, 0]], 2)).sync().ravel()
+    array([1, 2, 3, 4], dtype=int32)
+    """
+    return space_to_batch_nd(input, _square(block_size, block_shape), paddings, name)
+
+
+@public
+def batch_to_space(
+    input: Any, crops: Any, block_size: Any = None, name: str | None = None, block_shape: Any = None
+) -> Tensor:
+    """Make square blocks of the pixels of as many images: `batch_to_space_nd` with two equal sizes.
+
+    Parameters
+    ----------
+    input : Tensor of any dtype, of shape [batch, height, width, channels]
+    crops : int32 or int64 Tensor of shape [2, 2]
+    block_size : int
+    block_shape : sequence of int, optional
+        Instead of `block_size`: the sizes of a block, as `batch_to_space_nd` takes them.
+
+    Returns
+    -------
+    Tensor
+        Same dtype.
+
+    Raises
+    ------
+    GraphError
+        If neither or both of `block_size` and `block_shape` are given.
+    ShapeError
+        If blocks do not fit, or more is cut off than there is.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> images = [[[[1]]], [[[2]]], [[[3]]], [[[4]]]]
+    >>> tg.function(lambda: tg.batch_to_space(images, [[0, 0], [0, 1]], 2)).sync().tolist()
+    [[[[1]], [[3]]]]
+    """
+    return batch_to_space_nd(input, _square(block_size, block_shape), crops, name)
+
+
+def _square(block_size: Any, block_shape: Any) -> Any:
+    if (block_size is None) == (block_shape is None):
+        raise GraphError(
+            "a block has one size, or sizes",
+            wanted="block_size or block_shape",
+            got=f"block_size={block_size}, block_shape={block_shape}",
+            hint="block_size=2 is block_shape=[2, 2]",
+        )
+    return [static_int(block_size, "block_size")] * 2 if block_shape is None else block_shape
+
+
+@public
+def required_space_to_batch_paddings(
+    input_shape: Any, block_shape: Any, base_paddings: Any = None, name: str | None = None
+) -> tuple[Tensor, Tensor]:
+    """Find the least paddings with which blocks fit, and the crops that undo them.
+
+    Parameters
+    ----------
+    input_shape : int32 or int64 Tensor of shape [n]
+        Sizes of the dimensions that are cut into blocks.
+    block_shape : int32 or int64 Tensor of shape [n]
+    base_paddings : int32 or int64 Tensor of shape [n, 2], optional
+        Padded at least; 0 when None.
+
+    Returns
+    -------
+    paddings : Tensor
+        Of shape [n, 2], for `space_to_batch_nd`; what is missing comes behind.
+    crops : Tensor
+        Of shape [n, 2], for `batch_to_space_nd`: what came behind in excess of `base_paddings`.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> paddings, crops = tg.function(lambda: tg.required_space_to_batch_paddings([5, 6], [2, 3])).sync()
+    >>> paddings.tolist(), crops.tolist()
+    ([[0, 1], [0, 0]], [[0, 1], [0, 0]])
+    """
+    base = [[0, 0]] if base_paddings is None else base_paddings
+    tensors = [cast(index_tensor(value), dtypes.int32) for value in (input_shape, block_shape, base)]
+    known = [static_value(tensor) for tensor in tensors]
+    if any(value is None for value in known):
+        sizes, blocks, around = tensors
+        missing = apply("FloorMod", -(sizes + apply("Sum", around, axis=(1,))), blocks)
+        behind = apply("Stack", [apply("Mul", missing, 0), missing], axis=1)
+        return apply("Add", around, behind, name=name), behind
+    sizes, blocks, around = known  # type: ignore[assignment]
+    missing = -(sizes + around.sum(1)) % blocks  # type: ignore[attr-defined]
+    behind = np.stack([np.zeros_like(missing), missing], 1)
+    return constant(around + behind, name=name), constant(behind)

@@ -1,0 +1,110 @@
+"""Blocks of an image moved into its channels, and back: reshapes and transposes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...base.errors import GraphError, ShapeError
+from ...ir.apply import convert_to_tensor
+from ...ir.entry import public
+from ...ir.tensor import Tensor
+from ..support.arguments import static_int
+from ..support.partial_shapes import divided, leading, rearranged
+
+
+def _image(input: Any, block_size: Any, data_format: str, function: str) -> tuple[Tensor, int, bool]:
+    """Return the image, the size of a block, and whether the channels come last; refuse what is none."""
+    x, size = convert_to_tensor(input), static_int(block_size, "block_size")
+    if data_format not in ("NHWC", "NCHW"):
+        raise GraphError(
+            f"{function} does not know this order of dimensions",
+            wanted="'NHWC' or 'NCHW'",
+            got=repr(data_format),
+            operation=x.op,
+            hint="leave data_format out for channels that come last",
+        )
+    if x.rank not in (4, None) or size < 1:
+        raise ShapeError(
+            f"{function} takes images and blocks of at least one pixel",
+            wanted="a tensor of rank 4, block_size of 1 or more",
+            got=f"{x.shape}, block_size={size}",
+            operation=x.op,
+            hint="give a batch of images, of four dimensions",
+        )
+    return x, size, data_format == "NHWC"
+
+
+@public
+def space_to_depth(input: Any, block_size: Any, name: str | None = None, data_format: str = "NHWC") -> Tensor:
+    """Move the pixels of each square block into the channels of one pixel.
+
+    Parameters
+    ----------
+    input : Tensor of any dtype, of shape [batch, height, width, channels]
+        Or [batch, channels, height, width], as `data_format` says.
+    block_size : int
+        Height and width are multiples of it.
+    data_format : {'NHWC', 'NCHW'}
+
+    Returns
+    -------
+    Tensor
+        Same dtype; height and width are divided by `block_size`, the channels multiplied by its square.
+
+    Raises
+    ------
+    ShapeError
+        If the rank is not 4, or blocks do not fit.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> tg.function(lambda: tg.space_to_depth([[[[1], [2]], [[3], [4]]]], 2)).sync()
+    array([[[[1, 2, 3, 4]]]], dtype=int32)
+    """
+    x, b, last = _image(input, block_size, data_format, "space_to_depth")
+    n, *dims = leading(x, 4)
+    height, width, depth = dims if last else (dims[1], dims[2], dims[0])
+    rows, columns = divided(height, b, x, "height"), divided(width, b, x, "width")
+    deep = depth * (b * b)
+    if last:
+        return rearranged(x, [n, rows, b, columns, b, depth], (0, 1, 3, 2, 4, 5), [n, rows, columns, deep], name)
+    return rearranged(x, [n, depth, rows, b, columns, b], (0, 3, 5, 1, 2, 4), [n, deep, rows, columns], name)
+
+
+@public
+def depth_to_space(input: Any, block_size: Any, name: str | None = None, data_format: str = "NHWC") -> Tensor:
+    """Make a square block of pixels of the channels of each pixel: `space_to_depth` turned around.
+
+    Parameters
+    ----------
+    input : Tensor of any dtype, of shape [batch, height, width, channels]
+        Or [batch, channels, height, width], as `data_format` says.
+    block_size : int
+        The number of channels is a multiple of its square.
+    data_format : {'NHWC', 'NCHW'}
+
+    Returns
+    -------
+    Tensor
+        Same dtype; height and width are multiplied by `block_size`, the channels divided by its square.
+
+    Raises
+    ------
+    ShapeError
+        If the rank is not 4, or blocks do not fit.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> tg.function(lambda: tg.depth_to_space([[[[1, 2, 3, 4]]]], 2)).sync().tolist()
+    [[[[1], [2]], [[3], [4]]]]
+    """
+    x, b, last = _image(input, block_size, data_format, "depth_to_space")
+    n, *dims = leading(x, 4)
+    rows, columns, deep = dims if last else (dims[1], dims[2], dims[0])
+    depth = divided(deep, b * b, x, "channels")
+    height, width = rows * b, columns * b
+    if last:
+        return rearranged(x, [n, rows, columns, b, b, depth], (0, 1, 3, 2, 4, 5), [n, height, width, depth], name)
+    return rearranged(x, [n, b, b, depth, rows, columns], (0, 3, 4, 1, 5, 2), [n, depth, height, width], name)

@@ -1,0 +1,251 @@
+"""Coordinates of grids, flat positions taken apart, shapes that are broadcast."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ...base import dtypes
+from ...base.errors import GraphError, ShapeError
+from ...base.shapes import Shape
+from ...ir.apply import apply, constant, convert_to_tensor
+from ...ir.definition import NotDifferentiable, Sample, define
+from ...ir.entry import public
+from ...ir.operation import Operation
+from ...ir.static_values import static_shape
+from ...ir.tensor import Tensor
+from ..support.arguments import as_sizes, index_tensor, shape_vector
+from ..support.literals import i32, i64
+from ..support.partial_shapes import Part, joined, with_parts
+from .shapes import shape, size
+
+
+@public
+def meshgrid(*args: Any, indexing: str = "xy", name: str | None = None) -> list[Tensor]:
+    """Spread vectors of coordinates over a grid, each along its own dimension.
+
+    Parameters
+    ----------
+    args : Tensor of any dtype, one for each dimension
+        Coordinates, taken as vectors.
+    indexing : {'xy', 'ij'}
+        With 'ij' the i-th vector goes along dimension i; with 'xy' the first two change places.
+
+    Returns
+    -------
+    list of Tensor
+        As many as were given, all of one shape.
+
+    Raises
+    ------
+    GraphError
+        If there is no such indexing.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> x, y = tg.function(lambda: tg.meshgrid([1, 2, 3], [4, 5])).sync()
+    >>> x.tolist(), y.tolist()
+    ([[1, 2, 3], [1, 2, 3]], [[4, 4, 4], [5, 5, 5]])
+    """
+    if indexing not in ("xy", "ij"):
+        raise GraphError(
+            "meshgrid does not know this order of dimensions",
+            wanted="'xy' or 'ij'",
+            got=repr(indexing),
+            hint="'ij' puts the first vector along the first dimension, 'xy' along the second",
+        )
+    vectors = [apply("Reshape", convert_to_tensor(v), constant(i32([-1]))) for v in args]
+    order = [*range(len(vectors))]
+    if indexing == "xy" and len(order) > 1:
+        order[:2] = [1, 0]
+    sizes: list[Part] = [size(vectors[i]) if vectors[i].shape[0] is None else vectors[i].shape[0] for i in order]
+    return [_spread(vector, order.index(i), sizes, name) for i, vector in enumerate(vectors)]
+
+
+def _spread(vector: Tensor, axis: int, sizes: Sequence[Part], name: str | None) -> Tensor:
+    alone: list[Part] = [d if i == axis else 1 for i, d in enumerate(sizes)]
+    column = apply("Reshape", vector, joined(alone))
+    return with_parts(apply("BroadcastTo", column, joined(sizes), name=name), sizes)
+
+
+def _unraveled_shape(op: Operation) -> Shape:
+    indices, dims = (t.shape for t in op.inputs)
+    if dims.rank not in (1, None) or (indices.rank is not None and indices.rank > 1):
+        raise ShapeError(
+            "unravel_index takes positions in a tensor of a shape",
+            wanted="a scalar or vector of indices, a vector of dims",
+            got=f"{indices} and {dims}",
+            operation=op,
+            hint="reshape the indices to [-1]",
+        )
+    return Shape(None) if indices.rank is None else Shape([dims[0]]) + indices
+
+
+def _unraveled(xp: Any, indices: Any, dims: Any) -> Any:
+    sizes = as_sizes(dims)
+    count = math.prod(sizes)
+    if indices.size and not (int(indices.min()) >= 0 and int(indices.max()) < count):
+        raise IndexError(f"unravel_index: indices have to be in [0, {count}), got {indices.min()} to {indices.max()}")
+    if not sizes:
+        return xp.zeros((0, *indices.shape), dtype=indices.dtype)
+    steps = [math.prod(sizes[i + 1 :]) for i in range(len(sizes))]
+    return xp.stack([indices // max(step, 1) % max(size, 1) for step, size in zip(steps, sizes, strict=True)])
+
+
+define(
+    "UnravelIndex",
+    "indices: I, dims: host I -> output: I",
+    where={"I": dtypes.INDEX},
+    shape=_unraveled_shape,
+    reads_values=True,
+    kernel=_unraveled,
+    gradient=NotDifferentiable("its results are positions"),
+    samples=[
+        Sample([i32([22, 41, 37]), i32([7, 6])], i32([[3, 6, 6], [4, 5, 1]])),
+        Sample([i64(1621), i64([6, 7, 8, 9])], i64([3, 1, 4, 1])),
+        Sample([i32([]), i32([0, 3])], np.zeros((2, 0), np.int32)),
+    ],
+)
+
+
+@public
+def unravel_index(indices: Any, dims: Any, name: str | None = None) -> Tensor:
+    """Say where positions in a flat tensor are in one of a shape.
+
+    Parameters
+    ----------
+    indices : int32 or int64 Tensor, a scalar or of shape [n]
+    dims : Tensor of the same dtype, of shape [k]
+        The shape.
+
+    Returns
+    -------
+    Tensor
+        Of shape [k], or [k, n]: for each dimension the coordinates.
+
+    Raises
+    ------
+    ShapeError
+        If the ranks do not fit.
+    OpError
+        When a step runs it, if a position is out of range.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> tg.function(lambda: tg.unravel_index([2, 5, 7], [3, 3])).sync()
+    array([[0, 1, 2],
+           [2, 2, 1]], dtype=int32)
+    """
+    return apply("UnravelIndex", index_tensor(indices), index_tensor(dims), name=name)  # type: ignore[no-any-return]
+
+
+@public
+def shape_n(input: Sequence[Any], out_type: Any = dtypes.int32, name: str | None = None) -> list[Tensor]:
+    """Return the shapes of several tensors as values; see `shape`.
+
+    Parameters
+    ----------
+    input : sequence of Tensor of any dtypes
+    out_type : dtype-like
+        int32 or int64.
+
+    Returns
+    -------
+    list of Tensor
+        A vector for each.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> [s.tolist() for s in tg.function(lambda: tg.shape_n([tg.zeros([2, 3]), tg.zeros([])])).sync()]
+    [[2, 3], []]
+    """
+    return [shape(each, name, out_type) for each in input]
+
+
+def _broadcast_known(op: Operation) -> Shape:
+    x, y = (static_shape(t) for t in op.inputs)
+    return x.broadcast(y)
+
+
+def _broadcast_length(op: Operation) -> Shape:
+    return Shape([_broadcast_known(op).rank])
+
+
+def _broadcast_sizes(xp: Any, x: Any, y: Any) -> Any:
+    return np.asarray(np.broadcast_shapes(as_sizes(x), as_sizes(y)), x.dtype)
+
+
+define(
+    "BroadcastArgs",
+    "shape_x: host I, shape_y: host I -> shape: host I",
+    where={"I": dtypes.INDEX},
+    shape=_broadcast_length,
+    kernel=_broadcast_sizes,
+    gradient=NotDifferentiable("shapes are integers"),
+    static_shape=_broadcast_known,
+    samples=[
+        Sample([i32([2, 1]), i32([3])], i32([2, 3])),
+        Sample([i64([]), i64([4, 0])], i64([4, 0])),
+    ],
+)
+
+
+@public
+def broadcast_dynamic_shape(shape_x: Any, shape_y: Any, name: str | None = None) -> Tensor:
+    """Return, as a value, the shape that two shapes are broadcast to.
+
+    Parameters
+    ----------
+    shape_x, shape_y : int32 or int64 Tensor of shapes [m] and [n]
+        Same dtype.
+
+    Returns
+    -------
+    Tensor
+        A vector of the same dtype.
+
+    Raises
+    ------
+    ShapeError
+        If they are known not to broadcast; when a step runs it, as the cause of an OpError.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> tg.function(lambda: tg.broadcast_dynamic_shape([5, 1, 3], [4, 1])).sync()
+    array([5, 4, 3], dtype=int32)
+    """
+    return apply("BroadcastArgs", shape_vector(shape_x), shape_vector(shape_y), name=name)  # type: ignore[no-any-return]
+
+
+@public
+def broadcast_static_shape(shape_x: Any, shape_y: Any) -> Shape:
+    """Return the static shape that two static shapes are broadcast to.
+
+    Parameters
+    ----------
+    shape_x, shape_y : Shape, or sequence of int or None
+
+    Returns
+    -------
+    Shape
+        What is known of it.
+
+    Raises
+    ------
+    ShapeError
+        If they do not broadcast.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> tg.broadcast_static_shape([5, 1, None], tg.Shape([4, 3]))
+    Shape(5, 4, 3)
+    """
+    return Shape(shape_x).broadcast(Shape(shape_y))

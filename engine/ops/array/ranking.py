@@ -1,0 +1,258 @@
+"""The largest values of the last dimension, and the one of a given rank.
+
+NaN counts as the largest value, and of equals the first comes first: see `sorting.py`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ...base import dtypes
+from ...base.errors import ShapeError
+from ...base.shapes import Shape
+from ...ir.apply import apply, convert_to_tensor
+from ...ir.definition import Sample, define
+from ...ir.entry import public
+from ...ir.operation import Operation
+from ...ir.static_values import static_value
+from ...ir.tensor import Tensor
+from ..support.arguments import index_tensor, only_scalars
+from ..support.common import shape_of
+from ..support.families import typed
+from ..support.literals import f32, f64, i32, i64
+from .sorting import sorting_order
+
+_X = f64([[3, -1, 2, 0.5], [1, 4, -2, 2.5]])
+_NAN = f32([2, np.nan, 1, np.inf])
+_FEW = 8  # of so many values at least all are sorted where one is wanted
+
+
+def _last_dimension(op: Operation, what: str) -> int | None:
+    """Return the size of the last dimension of the first input, if it is known."""
+    shape = op.inputs[0].shape
+    only_scalars(op, 1)
+    if shape.rank == 0:
+        raise ShapeError(
+            f"{what} goes along the last dimension",
+            wanted="rank 1 or more",
+            got=shape,
+            operation=op,
+            hint="give a vector",
+        )
+    return None if shape.rank is None else shape[-1]
+
+
+def _top_k_shape(op: Operation) -> list[Shape]:
+    size, k = _last_dimension(op, "top_k"), static_value(op.inputs[1])
+    count = None if k is None else int(k)
+    if count is not None and (count < 0 or (size is not None and count > size)):
+        raise ShapeError(
+            "top_k can not find so many values",
+            wanted="0 or more" if size is None else f"0 to {size}, the size of the last dimension",
+            got=count,
+            operation=op,
+            hint="use minimum(k, shape(input)[-1])",
+        )
+    shape = op.inputs[0].shape
+    return [Shape(None) if shape.rank is None else Shape([*shape.dims[:-1], count])] * 2
+
+
+def _chosen(xp: Any, x: Any, k: int) -> Any:
+    """Return the positions of the `k` largest values of the last axis, from left to right; of equals, the first."""
+    n = x.shape[-1]
+    least = xp.partition(x, n - k, axis=-1)[..., n - k : n - k + 1]
+    x_nan, least_nan = x != x, least != least
+    above = (x > least) | (x_nan & ~least_nan)
+    equal = (x == least) | (x_nan & least_nan)
+    missing = k - above.sum(-1, keepdims=True)
+    taken = above | (equal & (xp.cumsum(equal, -1) <= missing))
+    return xp.nonzero(taken)[-1].reshape(*x.shape[:-1], k)
+
+
+def _top_k(xp: Any, x: Any, k: Any, sorted: bool) -> list[Any]:
+    count, n = int(k), x.shape[-1]
+    if not 0 <= count <= n:
+        raise ValueError(f"top_k: k has to be 0 to {n}, the size of the last dimension, got {count}")
+    if xp is np and 0 < count * _FEW <= n:
+        places = _chosen(xp, x, count)
+        if sorted:
+            order = sorting_order(xp, xp.take_along_axis(x, places, -1), -1, True)
+            places = xp.take_along_axis(places, order, -1)
+    else:
+        places = sorting_order(xp, x, -1, True)[..., :count]
+    return [xp.take_along_axis(x, places, -1), places.astype(xp.int32)]
+
+
+def _top_k_gradient(op: Operation, g: Tensor, _: Any) -> list[Any]:
+    return [apply("AddAlongAxis", g, op.outputs[1], shape_of(op.inputs[0]), axis=-1), None]
+
+
+_MANY = f64([[0.5, 9, -3, 4, 2, 7, 1, 3, 6, -1, 8, 5, 10, 0, -2, 11]])
+
+define(
+    "TopK",
+    "input: T, k: host I -> values: T, indices: int32",
+    where={"T": dtypes.REAL, "I": dtypes.INDEX},
+    attrs={"sorted": True},
+    shape=_top_k_shape,
+    kernel=_top_k,
+    gradient=_top_k_gradient,
+    samples=[
+        Sample([_X, i32(2)], (f64([[3, 2], [4, 2.5]]), i32([[0, 2], [1, 3]]))),
+        Sample([_MANY, i64(2)], (f64([[11, 10]]), i32([[15, 12]]))),
+        Sample([i32([1, 5, 5, 2] * 4), i32(2)], (i32([5, 5]), i32([1, 2]))),
+        Sample([i32([1, 5, 7, 5] * 4), i32(2)], (i32([7, 7]), i32([2, 6])), {"sorted": False}),
+        Sample([_NAN, i32(3)], (f32([np.nan, np.inf, 2]), i32([1, 3, 0]))),
+        Sample([f32([*_NAN, *np.arange(12)]), i32(1)], (f32([np.nan]), i32([1]))),
+        Sample([np.zeros((2, 3)), i32(0)], (np.zeros((2, 0)), np.zeros((2, 0), np.int32))),
+    ],
+)
+
+
+@public
+def top_k(input: Any, k: Any = 1, sorted: bool = True, name: str | None = None) -> tuple[Tensor, Tensor]:
+    """Find the largest values of the last dimension; of equals, the first.
+
+    Parameters
+    ----------
+    input : Tensor of an integer or floating dtype, of rank at least 1
+        NaN counts as the largest value.
+    k : int32 or int64 scalar
+        How many.
+    sorted : bool
+        Whether the largest comes first; otherwise the order says nothing, and is found faster.
+
+    Returns
+    -------
+    values : Tensor
+        Same dtype, of shape ``input.shape[:-1] + [k]``.
+    indices : Tensor
+        int32: where they are in the last dimension.
+
+    Raises
+    ------
+    ShapeError
+        If `k` is known to be too large; when a step runs it, as the cause of an OpError.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> values, indices = tg.function(lambda: tg.top_k([4.0, 9.0, 1.0, 9.0], k=3)).sync()
+    >>> values, indices
+    (array([9., 9., 4.], dtype=float32), array([1, 3, 0], dtype=int32))
+    """
+    values, indices = apply("TopK", input, index_tensor(k), name=name, sorted=bool(sorted))
+    return values, indices
+
+
+@public
+def in_top_k(predictions: Any, targets: Any, k: Any, name: str | None = None) -> Tensor:
+    """Whether the target is among the `k` largest predictions; all that are equal to the k-th count.
+
+    Parameters
+    ----------
+    predictions : Tensor of a floating dtype, of shape [batch, classes]
+    targets : int32 or int64 Tensor of shape [batch]
+    k : int32 or int64 scalar
+
+    Returns
+    -------
+    Tensor
+        Bool, of shape [batch]; false where a target is no class, or a prediction is not finite.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> scores = [[0.1, 0.7, 0.7], [0.5, 0.2, 0.3]]
+    >>> tg.function(lambda: tg.in_top_k(scores, [2, 2], 1)).sync()
+    array([ True, False])
+    """
+    scores, labels = convert_to_tensor(predictions), index_tensor(targets)
+    classes = shape_of(scores)[-1]
+    numbers = apply("Cast", apply("Range", 0, classes, 1), dtype=labels.dtype)
+    mine = apply("Equal", apply("ExpandDims", labels, axis=-1), numbers)
+    target = apply("Sum", apply("Where", mine, scores, 0), axis=(-1,), keepdims=True)
+    above = apply("Sum", apply("Cast", apply("Greater", scores, target), dtype=dtypes.int32), axis=(-1,))
+    known = apply("All", apply("IsFinite", scores), axis=(-1,))
+    fits = apply("LogicalAnd", known, apply("Any", mine, axis=(-1,)))
+    limit = apply("Cast", index_tensor(k), dtype=dtypes.int32)
+    return apply("LogicalAnd", fits, apply("Less", above, limit), name=name)  # type: ignore[no-any-return]
+
+
+def _nth_shape(op: Operation) -> Shape:
+    size, n = _last_dimension(op, "nth_element"), static_value(op.inputs[1])
+    if n is not None and (int(n) < 0 or (size is not None and int(n) >= size)):
+        raise ShapeError(
+            "nth_element: there is no such rank",
+            wanted="0 or more" if size is None else f"0 to {size - 1}",
+            got=int(n),
+            operation=op,
+            hint="0 is the smallest value, or the largest with reverse=True",
+        )
+    return Shape(op.inputs[0].shape[:-1])
+
+
+@typed
+def _nth(xp: Any, x: Any, n: Any, reverse: bool) -> Any:
+    size = x.shape[-1]
+    if not 0 <= int(n) < size:
+        raise ValueError(f"nth_element: n has to be 0 to {size - 1}, got {int(n)}")
+    rank = size - 1 - int(n) if reverse else int(n)
+    return xp.ascontiguousarray(xp.partition(x, rank, axis=-1)[..., rank]).reshape(x.shape[:-1])
+
+
+def _nth_gradient(op: Operation, g: Tensor) -> list[Any]:
+    x, y = op.inputs[0], op.outputs[0]
+    equal = apply("Equal", x, apply("ExpandDims", y, axis=-1))
+    ties = apply("Sum", apply("Cast", equal, dtype=x.dtype), axis=(-1,))
+    return [apply("Where", equal, apply("ExpandDims", g / ties, axis=-1), 0), None]
+
+
+define(
+    "NthElement",
+    "input: T, n: host I -> values: T",
+    where={"T": dtypes.REAL, "I": dtypes.INDEX},
+    attrs={"reverse": False},
+    shape=_nth_shape,
+    kernel=_nth,
+    gradient=_nth_gradient,
+    samples=[
+        Sample([_X, i32(1)], f64([0.5, 1])),
+        Sample([_X, i64(0)], f64([3, 4]), {"reverse": True}),
+        Sample([i32([5, 1, 5]), i32(2)], i32(5)),
+        Sample([np.zeros((0, 3)), i32(1)], np.zeros(0)),
+    ],
+)
+
+
+@public
+def nth_element(input: Any, n: Any, reverse: bool = False, name: str | None = None) -> Tensor:
+    """Find the value of rank `n` of the last dimension; equals share its gradient.
+
+    Parameters
+    ----------
+    input : Tensor of an integer or floating dtype, of rank at least 1
+    n : int32 or int64 scalar
+        0 for the smallest.
+    reverse : bool
+        Count from the largest.
+
+    Returns
+    -------
+    Tensor
+        Same dtype, without the last dimension.
+
+    Raises
+    ------
+    ShapeError
+        If `n` is known to be out of range; when a step runs it, as the cause of an OpError.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> tg.function(lambda: tg.nth_element([[5, 1, 9], [2, 2, 3]], 1)).sync()
+    array([5, 2], dtype=int32)
+    """
+    return apply("NthElement", input, index_tensor(n), name=name, reverse=bool(reverse))  # type: ignore[no-any-return]

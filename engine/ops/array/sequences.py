@@ -1,0 +1,344 @@
+"""Sequences of different lengths in one tensor, and elements repeated or moved along an axis."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ...base import dtypes
+from ...base.errors import ShapeError
+from ...base.shapes import Shape
+from ...ir.apply import apply, constant, convert_to_tensor
+from ...ir.definition import REQUIRED, NotDifferentiable, Sample, define
+from ...ir.entry import public
+from ...ir.operation import Operation
+from ...ir.static_values import static_value
+from ...ir.tensor import Tensor
+from ..math.casting import cast
+from ..support.arguments import axis_within, index_tensor, static_int, static_ints
+from ..support.common import shape_of, size_along
+from ..support.literals import f64, i32, i64
+
+_X = np.arange(12.0).reshape(2, 3, 2)
+
+
+@public
+def sequence_mask(lengths: Any, maxlen: Any = None, dtype: Any = dtypes.bool_, name: str | None = None) -> Tensor:
+    """Say of each place in sequences whether it is before the end: ``range(maxlen) < lengths[..., None]``.
+
+    Parameters
+    ----------
+    lengths : int32 or int64 Tensor of any shape
+    maxlen : int32 or int64 scalar, optional
+        How many places there are; as many as the longest sequence has when None.
+    dtype : dtype-like
+        Bool, or any numeric dtype for 1 and 0.
+
+    Returns
+    -------
+    Tensor
+        Of shape ``lengths.shape + [maxlen]``.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> tg.function(lambda: tg.sequence_mask([1, 3, 0])).sync()
+    array([[ True, False, False],
+           [ True,  True,  True],
+           [False, False, False]])
+    """
+    tensor = index_tensor(lengths)
+    if maxlen is None:
+        zero = constant(np.zeros(1, tensor.dtype.numpy))
+        flat = apply("Reshape", tensor, constant(i32([-1])))
+        longest = apply("Max", apply("Concat", [flat, zero], axis=0))
+    else:
+        longest = cast(index_tensor(maxlen), tensor.dtype)
+    zero, one = (constant(np.asarray(v, tensor.dtype.numpy)) for v in (0, 1))
+    places = apply("Range", zero, longest, one)
+    mask: Tensor = apply("Less", places, apply("ExpandDims", tensor, axis=-1), name=name)
+    return cast(mask, dtype)
+
+
+def _two_axes(op: Operation) -> tuple[int, int] | None:
+    """Return the axes of sequences and of the batch from 0 up, None where the rank is not known."""
+    rank = op.inputs[0].rank
+    if rank is None:
+        return None
+    axis, batch = (axis_within(op.attrs[key], rank, key) for key in ("seq_axis", "batch_axis"))
+    if axis == batch:
+        raise ShapeError(
+            "reverse_sequence turns sequences along one axis, which another axis counts",
+            wanted="two axes",
+            got=f"seq_axis={axis}, batch_axis={batch}",
+            operation=op,
+            hint="without a batch use reverse",
+        )
+    return axis, batch
+
+
+def _reversed_shape(op: Operation) -> Shape:
+    x, lengths = (t.shape for t in op.inputs)
+    axes = _two_axes(op)
+    if axes is not None and not lengths.is_compatible_with(Shape([x[axes[1]]])):
+        raise ShapeError(
+            "reverse_sequence takes a length for each sequence",
+            wanted=Shape([x[axes[1]]]),
+            got=lengths,
+            operation=op,
+            hint="batch_axis is the dimension that counts the sequences",
+        )
+    return x
+
+
+def _reversed(xp: Any, x: Any, lengths: Any, seq_axis: int, batch_axis: int) -> Any:
+    size, ends = x.shape[seq_axis], lengths[:, None]
+    if lengths.shape != (x.shape[batch_axis],):
+        raise ValueError(f"reverse_sequence: {x.shape[batch_axis]} lengths are needed, got {lengths.shape}")
+    if lengths.size and not (int(lengths.min()) >= 0 and int(lengths.max()) <= size):
+        raise ValueError(f"reverse_sequence: lengths have to be in [0, {size}], got {lengths.min()} to {lengths.max()}")
+    places = xp.arange(size)
+    sources = xp.where(places < ends, ends - 1 - places, places)
+    rows = xp.moveaxis(x, (batch_axis % x.ndim, seq_axis % x.ndim), (0, 1))
+    turned = rows[xp.arange(lengths.size)[:, None], sources]
+    return xp.ascontiguousarray(xp.moveaxis(turned, (0, 1), (batch_axis % x.ndim, seq_axis % x.ndim)))
+
+
+define(
+    "ReverseSequence",
+    "input: T, seq_lengths: I -> output: T",
+    where={"I": dtypes.INDEX},
+    attrs={"seq_axis": REQUIRED, "batch_axis": 0},
+    shape=_reversed_shape,
+    reads_values=True,
+    kernel=_reversed,
+    gradient=lambda op, g: [
+        apply("ReverseSequence", g, op.inputs[1], seq_axis=op.attrs["seq_axis"], batch_axis=op.attrs["batch_axis"]),
+        None,
+    ],
+    samples=[
+        Sample([_X, i32([2, 3])], f64([[[2, 3], [0, 1], [4, 5]], [[10, 11], [8, 9], [6, 7]]]), {"seq_axis": 1}),
+        Sample([_X[0], i64([3, 0])], f64([[4, 1], [2, 3], [0, 5]]), {"seq_axis": 0, "batch_axis": -1}),
+        Sample([np.zeros((0, 3)), i32([])], np.zeros((0, 3)), {"seq_axis": 1}),
+    ],
+)
+
+
+@public
+def reverse_sequence(
+    input: Any, seq_lengths: Any, seq_axis: Any = None, batch_axis: Any = None, name: str | None = None
+) -> Tensor:
+    """Turn each sequence of a batch around, up to its length; what is behind that stays.
+
+    Parameters
+    ----------
+    input : Tensor of any dtype, of rank at least 2
+    seq_lengths : int32 or int64 Tensor of shape ``[input.shape[batch_axis]]``
+        From 0 to ``input.shape[seq_axis]``.
+    seq_axis : int
+        Along which sequences go.
+    batch_axis : int, optional
+        Which counts the sequences; 0 when None.
+
+    Returns
+    -------
+    Tensor
+        Same dtype and shape.
+
+    Raises
+    ------
+    GraphError
+        If `seq_axis` is not given.
+    ShapeError
+        If the axes are the same, or there is not one length for each sequence.
+    OpError
+        When a step runs it, if a length is out of range.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> tg.function(lambda: tg.reverse_sequence([[1, 2, 3], [4, 5, 6]], [2, 3], seq_axis=1)).sync()
+    array([[2, 1, 3],
+           [6, 5, 4]], dtype=int32)
+    """
+    axis, batch = static_int(seq_axis, "seq_axis"), 0 if batch_axis is None else static_int(batch_axis, "batch_axis")
+    lengths = index_tensor(seq_lengths)
+    return apply("ReverseSequence", input, lengths, name=name, seq_axis=axis, batch_axis=batch)  # type: ignore[no-any-return]
+
+
+def _rolled_shape(op: Operation) -> Shape:
+    x, axes = op.inputs[0].shape, op.attrs["axis"]
+    if x.rank is not None:
+        for axis in axes:
+            axis_within(axis, x.rank)
+    shifts = op.inputs[1].shape
+    if not shifts.is_compatible_with(Shape([len(axes)])):
+        raise ShapeError(
+            "roll takes a shift for each axis",
+            wanted=Shape([len(axes)]),
+            got=shifts,
+            operation=op,
+            hint="give two lists of one length, or two numbers",
+        )
+    return x
+
+
+define(
+    "Roll",
+    "input: T, shift: host I -> output: T",
+    where={"I": dtypes.INDEX},
+    attrs={"axis": REQUIRED},
+    shape=_rolled_shape,
+    kernel=lambda xp, x, shift, axis: xp.roll(x, tuple(shift.tolist()), axis),
+    gradient=lambda op, g: [apply("Roll", g, -op.inputs[1], axis=op.attrs["axis"]), None],
+    samples=[
+        Sample([_X[0], i32([1])], f64([[4, 5], [0, 1], [2, 3]]), {"axis": (0,)}),
+        Sample([_X[0], i64([-1, 1])], f64([[3, 2], [5, 4], [1, 0]]), {"axis": (0, -1)}),
+        Sample([_X[0], i32([2, 2])], f64([[4, 5], [0, 1], [2, 3]])[[0, 1, 2]], {"axis": (0, 0)}),
+        Sample([np.zeros((0, 2)), i32([1])], np.zeros((0, 2)), {"axis": (0,)}),
+    ],
+)
+
+
+@public
+def roll(input: Any, shift: Any, axis: Any, name: str | None = None) -> Tensor:
+    """Move elements along axes; those that leave at one end come in at the other.
+
+    Parameters
+    ----------
+    input : Tensor of any dtype, of rank at least 1
+    shift : int32 or int64 scalar, or vector
+        By how many places, for each axis; negative ones move towards the front.
+    axis : int or sequence of int
+        What is given twice is moved by the sum.
+
+    Returns
+    -------
+    Tensor
+        Same dtype and shape.
+
+    Raises
+    ------
+    ShapeError
+        If there is not one shift for each axis, or no such axis.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> tg.function(lambda: tg.roll([0, 1, 2, 3, 4], shift=2, axis=0)).sync()
+    array([3, 4, 0, 1, 2], dtype=int32)
+    """
+    shifts = index_tensor(shift)
+    if shifts.rank == 0:
+        shifts = apply("ExpandDims", shifts, axis=0)
+    return apply("Roll", input, shifts, name=name, axis=static_ints(axis))  # type: ignore[no-any-return]
+
+
+def _repeated_shape(op: Operation) -> Shape:
+    counts = static_value(op.inputs[0])
+    if op.inputs[0].rank not in (1, None) or (counts is not None and (counts < 0).any()):
+        raise ShapeError(
+            "repeat takes how often each element is repeated",
+            wanted="a number of 0 or more, or a vector of such",
+            got=op.inputs[0].shape if counts is None else counts.tolist(),
+            operation=op,
+            hint="with a list give an element for each row of the axis",
+        )
+    return Shape([None if counts is None else int(counts.sum())])
+
+
+def _repeated(xp: Any, repeats: Any) -> Any:
+    if repeats.size and int(repeats.min()) < 0:
+        raise ValueError(f"repeat: an element can not be repeated {int(repeats.min())} times")
+    return xp.asarray(np.repeat(np.arange(repeats.size), repeats))
+
+
+define(
+    "RepeatIndices",
+    "repeats: host I -> indices: int64",
+    where={"I": dtypes.INDEX},
+    shape=_repeated_shape,
+    elements=lambda repeats: int(repeats.sum()),
+    kernel=_repeated,
+    gradient=NotDifferentiable("its results are positions"),
+    samples=[Sample([i32([2, 0, 3])], i64([0, 0, 2, 2, 2])), Sample([i64([])], i64([]))],
+)
+
+
+@public
+def repeat(input: Any, repeats: Any, axis: Any = None, name: str | None = None) -> Tensor:
+    """Repeat each element, or each row along an axis, where it stands; `tile` repeats the whole.
+
+    Parameters
+    ----------
+    input : Tensor of any dtype
+    repeats : int32 or int64 scalar, or vector
+        How often: all of them, or each.
+    axis : int, optional
+        Along which; the elements are taken as one vector when None.
+
+    Returns
+    -------
+    Tensor
+        Same dtype; the axis has as many elements as `repeats` adds up to.
+
+    Raises
+    ------
+    ShapeError
+        If a number is known to be negative, or there is no such axis.
+    OpError
+        When a step runs it, if there is not a number for each element.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> tg.function(lambda: tg.repeat([7, 8, 9], [2, 0, 1])).sync()
+    array([7, 7, 9], dtype=int32)
+    >>> tg.function(lambda: tg.repeat([[1, 2], [3, 4]], 2, axis=1)).sync()
+    array([[1, 1, 2, 2],
+           [3, 3, 4, 4]], dtype=int32)
+    """
+    x, counts = convert_to_tensor(input), index_tensor(repeats)
+    if axis is None:
+        x, axis = apply("Reshape", x, constant(i32([-1]))), 0
+    elif x.rank == 0:
+        x = apply("ExpandDims", x, axis=0)
+    place = static_int(axis)
+    place = place if x.rank is None else axis_within(place, x.rank)
+    if counts.rank == 1 and counts.shape[0] == 1:
+        known = static_value(counts)
+        counts = apply("Squeeze", counts, axis=(0,)) if known is None else constant(known[0])
+    if counts.rank == 0 and x.rank is not None:
+        return _repeated_alike(x, counts, place, name)
+    places = apply("RepeatIndices", _for_each(counts, x, place))
+    return apply("Gather", x, places, axis=place, batch_dims=0, name=name)  # type: ignore[no-any-return]
+
+
+def _for_each(counts: Tensor, x: Tensor, axis: int) -> Tensor:
+    """Return a number for each row of an axis; a step checks that there are as many, where that is not known."""
+    known = None if counts.rank != 1 or x.rank is None else counts.shape[0]
+    if known is not None and known == x.shape[axis]:
+        return counts
+    size = apply("ExpandDims", size_along(x, axis), axis=0)
+    return apply("BroadcastTo", counts, size)  # type: ignore[no-any-return]
+
+
+def _repeated_alike(x: Tensor, count: Tensor, axis: int, name: str | None) -> Tensor:
+    """Repeat all rows of an axis equally often: along a new axis behind it, which is made one with it."""
+    known, sizes = static_value(count), shape_of(x)
+    if known is not None and int(known) < 0:
+        raise ShapeError(
+            "repeat takes how often each element is repeated",
+            wanted="0 or more",
+            got=int(known),
+            hint="0 leaves all out",
+        )
+    times = apply("ExpandDims", cast(count, dtypes.int32), axis=0)
+    wide = apply("Concat", [sizes[: axis + 1], times, sizes[axis + 1 :]], axis=0)
+    merged = apply("Concat", [sizes[:axis], sizes[axis : axis + 1] * times, sizes[axis + 1 :]], axis=0)
+    many = apply("BroadcastTo", apply("ExpandDims", x, axis=axis + 1), wide)
+    result: Tensor = apply("Reshape", many, merged, name=name)
+    length = None if known is None or x.shape[axis] is None else int(known) * x.shape[axis]
+    result.set_shape(Shape([length if i == axis else d for i, d in enumerate(x.shape)]))
+    return result

@@ -1,0 +1,315 @@
+"""Runs of rows that have the same id made into one; ids are sorted, and the last one says how many there are."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ...base import dtypes
+from ...base.errors import ShapeError
+from ...base.shapes import SCALAR, Shape
+from ...ir.apply import apply, constant, convert_to_tensor
+from ...ir.definition import NotDifferentiable, Sample, define
+from ...ir.entry import public
+from ...ir.operation import Operation
+from ...ir.static_values import static_value
+from ...ir.tensor import Tensor
+from ..math.casting import cast
+from ..support.arguments import index_tensor
+from ..support.common import scalar_like, shape_of
+from ..support.literals import i32, i64
+from .gather import raised_to
+from .segments import counts_by_id, divided, floating
+
+_NO_LIMIT = -1
+
+
+def _count_shape(op: Operation) -> Shape:
+    if op.inputs[0].rank not in (1, None):
+        raise ShapeError(
+            "sorted segments are runs of rows",
+            wanted="a vector of ids, one for each row",
+            got=op.inputs[0].shape,
+            operation=op,
+            hint="the functions unsorted_segment_... take ids of any rank",
+        )
+    return SCALAR
+
+
+def _count(xp: Any, ids: Any, limit: Any) -> Any:
+    """Return how many segments there are; ValueError if the ids are not sorted, not from 0 up, or too many."""
+    if ids.size and (int(ids[0]) < 0 or bool((ids[1:] < ids[:-1]).any())):
+        raise ValueError("segment ids have to be sorted, from 0 up; unsorted_segment_... takes them in any order")
+    count, wanted = int(ids[-1]) + 1 if ids.size else 0, int(limit)
+    if wanted != _NO_LIMIT and count > wanted:
+        raise ValueError(f"segment ids have to be in [0, {wanted}), got {count - 1}")
+    return np.asarray(count if wanted == _NO_LIMIT else wanted, ids.dtype)
+
+
+define(
+    "SegmentCount",
+    "segment_ids: I, limit: host int32 -> count: host I",
+    where={"I": dtypes.INDEX},
+    shape=_count_shape,
+    reads_values=True,
+    kernel=_count,
+    gradient=NotDifferentiable("its result is an integer"),
+    samples=[
+        Sample([i32([0, 0, 3]), i32(-1)], i32(4)),
+        Sample([i64([]), i32(-1)], i64(0)),
+        Sample([i32([0, 1]), i32(7)], i32(7)),
+    ],
+)
+
+
+def _segments(segment_ids: Any, num_segments: Any = None) -> tuple[Tensor, Tensor]:
+    """Return the ids and how many segments there are, a constant where the ids are known and right."""
+    ids = index_tensor(segment_ids)
+    limit = constant(i32(_NO_LIMIT)) if num_segments is None else cast(index_tensor(num_segments), dtypes.int32)
+    known, bound = static_value(ids), static_value(limit)
+    if known is not None and bound is not None and known.ndim == 1:
+        try:
+            return ids, constant(_count(np, known, bound))
+        except ValueError:
+            pass  # the step says so, as it does of ids that it computes
+    return ids, apply("SegmentCount", ids, limit)
+
+
+def _sum(data: Any, ids: Tensor, count: Tensor, name: str | None = None) -> Tensor:
+    return apply("UnsortedSegmentSum", data, ids, count, name=name)  # type: ignore[no-any-return]
+
+
+@public
+def segment_sum(data: Any, segment_ids: Any, name: str | None = None) -> Tensor:
+    """Sum the rows of each run of the same id.
+
+    Parameters
+    ----------
+    data : Tensor of any numeric dtype, of rank at least 1
+    segment_ids : int32 or int64 Tensor of shape [n]
+        An id for each row, from 0 up and sorted.
+
+    Returns
+    -------
+    Tensor
+        Of shape ``[last id + 1] + data.shape[1:]``; 0 for an id that does not come.
+
+    Raises
+    ------
+    OpError
+        When a step runs it, if the ids are not sorted, or the first is negative.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> tg.function(lambda: tg.segment_sum([[1, 2], [3, 4], [5, 6]], [0, 0, 2])).sync()
+    array([[4, 6],
+           [0, 0],
+           [5, 6]], dtype=int32)
+    """
+    return _sum(data, *_segments(segment_ids), name=name)
+
+
+@public
+def segment_mean(data: Any, segment_ids: Any, name: str | None = None) -> Tensor:
+    """Take the mean of the rows of each run of the same id; see `segment_sum`.
+
+    Parameters
+    ----------
+    data : Tensor of a floating or complex dtype, of rank at least 1
+    segment_ids : int32 or int64 Tensor of shape [n]
+        From 0 up and sorted.
+
+    Returns
+    -------
+    Tensor
+        Of shape ``[last id + 1] + data.shape[1:]``; 0 for an id that does not come.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> tg.function(lambda: tg.segment_mean([1.0, 2.0, 6.0], [0, 0, 2])).sync()
+    array([1.5, 0. , 6. ], dtype=float32)
+    """
+    ids, count = _segments(segment_ids)
+    total = _sum(floating(data, "segment_mean"), ids, count)
+    return divided(total, counts_by_id(ids, count, total), name)
+
+
+@public
+def segment_prod(data: Any, segment_ids: Any, name: str | None = None) -> Tensor:
+    """Multiply the rows of each run of the same id; see `segment_sum`. The gradient is right where factors are 0.
+
+    Parameters
+    ----------
+    data : Tensor of any numeric dtype, of rank at least 1
+    segment_ids : int32 or int64 Tensor of shape [n]
+        From 0 up and sorted.
+
+    Returns
+    -------
+    Tensor
+        Of shape ``[last id + 1] + data.shape[1:]``; 1 for an id that does not come.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> tg.function(lambda: tg.segment_prod([2, 3, 5], [0, 0, 2])).sync()
+    array([6, 1, 5], dtype=int32)
+    """
+    return apply("UnsortedSegmentProd", data, *_segments(segment_ids), name=name)  # type: ignore[no-any-return]
+
+
+@public
+def segment_max(data: Any, segment_ids: Any, name: str | None = None) -> Tensor:
+    """Take the largest of the rows of each run of the same id, element by element; see `segment_sum`.
+
+    Parameters
+    ----------
+    data : Tensor of an integer or floating dtype, of rank at least 1
+    segment_ids : int32 or int64 Tensor of shape [n]
+        From 0 up and sorted.
+
+    Returns
+    -------
+    Tensor
+        Of shape ``[last id + 1] + data.shape[1:]``; 0 for an id that does not come. Equals share the gradient.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> tg.function(lambda: tg.segment_max([2, -3, -5], [0, 0, 2])).sync()
+    array([ 2,  0, -5], dtype=int32)
+    """
+    return _extreme("UnsortedSegmentMax", data, segment_ids, name)
+
+
+@public
+def segment_min(data: Any, segment_ids: Any, name: str | None = None) -> Tensor:
+    """Take the smallest of the rows of each run of the same id, element by element; see `segment_sum`.
+
+    Parameters
+    ----------
+    data : Tensor of an integer or floating dtype, of rank at least 1
+    segment_ids : int32 or int64 Tensor of shape [n]
+        From 0 up and sorted.
+
+    Returns
+    -------
+    Tensor
+        Of shape ``[last id + 1] + data.shape[1:]``; 0 for an id that does not come. Equals share the gradient.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> tg.function(lambda: tg.segment_min([2, 3, 5], [0, 0, 2])).sync()
+    array([2, 0, 5], dtype=int32)
+    """
+    return _extreme("UnsortedSegmentMin", data, segment_ids, name)
+
+
+def _extreme(type: str, data: Any, segment_ids: Any, name: str | None) -> Tensor:
+    ids, count = _segments(segment_ids)
+    found: Tensor = apply(type, data, ids, count)
+    ones = apply("Fill", shape_of(ids), constant(i32(1)))
+    some = apply("Greater", apply("UnsortedSegmentSum", ones, ids, count), 0)
+    result: Tensor = apply("Where", raised_to(some, found), found, scalar_like(0, found), name=name)
+    result.set_shape(found.shape)
+    return result
+
+
+@public
+def sparse_segment_sum(
+    data: Any, indices: Any, segment_ids: Any, name: str | None = None, num_segments: Any = None
+) -> Tensor:
+    """Sum rows chosen by index, those of each run of the same id: ``segment_sum(gather(data, indices), segment_ids)``.
+
+    Parameters
+    ----------
+    data : Tensor of any numeric dtype, of rank at least 1
+    indices : int32 or int64 Tensor of shape [n]
+        Rows of `data`.
+    segment_ids : int32 or int64 Tensor of shape [n]
+        From 0 up and sorted.
+    num_segments : int32 or int64 scalar, optional
+        How many segments there are; one more than the last id when None.
+
+    Returns
+    -------
+    Tensor
+        Of shape ``[num_segments] + data.shape[1:]``; 0 for an id that does not come. The gradient for `data` is an
+        IndexedSlices.
+
+    Raises
+    ------
+    OpError
+        When a step runs it, if an index or an id is out of range, or the ids are not sorted.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> tg.function(lambda: tg.sparse_segment_sum([10, 20, 30], [2, 0, 2], [0, 0, 1])).sync()
+    array([40, 30], dtype=int32)
+    """
+    return _sum(_chosen(data, indices), *_segments(segment_ids, num_segments), name=name)
+
+
+@public
+def sparse_segment_mean(
+    data: Any, indices: Any, segment_ids: Any, name: str | None = None, num_segments: Any = None
+) -> Tensor:
+    """Take the mean of rows chosen by index, those of each run of the same id; see `sparse_segment_sum`.
+
+    Parameters
+    ----------
+    data : Tensor of a floating or complex dtype, of rank at least 1
+    indices, segment_ids, num_segments
+        As in `sparse_segment_sum`.
+
+    Returns
+    -------
+    Tensor
+        Of shape ``[num_segments] + data.shape[1:]``; 0 for an id that does not come.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> tg.function(lambda: tg.sparse_segment_mean([10.0, 20.0, 30.0], [2, 0, 2], [0, 0, 1])).sync()
+    array([20., 30.], dtype=float32)
+    """
+    ids, count = _segments(segment_ids, num_segments)
+    total = _sum(_chosen(floating(data, "sparse_segment_mean"), indices), ids, count)
+    return divided(total, counts_by_id(ids, count, total), name)
+
+
+@public
+def sparse_segment_sqrt_n(
+    data: Any, indices: Any, segment_ids: Any, name: str | None = None, num_segments: Any = None
+) -> Tensor:
+    """Sum rows chosen by index as `sparse_segment_sum` does, and divide by the square root of their number.
+
+    Parameters
+    ----------
+    data : Tensor of a floating or complex dtype, of rank at least 1
+    indices, segment_ids, num_segments
+        As in `sparse_segment_sum`.
+
+    Returns
+    -------
+    Tensor
+        Of shape ``[num_segments] + data.shape[1:]``; 0 for an id that does not come.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> tg.function(lambda: tg.sparse_segment_sqrt_n([1.0, 2.0], [0, 1, 0, 1], [0, 0, 0, 0])).sync()
+    array([3.], dtype=float32)
+    """
+    ids, count = _segments(segment_ids, num_segments)
+    total = _sum(_chosen(floating(data, "sparse_segment_sqrt_n"), indices), ids, count)
+    return divided(total, apply("Sqrt", counts_by_id(ids, count, total)), name)
+
+
+def _chosen(data: Any, indices: Any) -> Tensor:
+    return apply("Gather", convert_to_tensor(data), index_tensor(indices))  # type: ignore[no-any-return]

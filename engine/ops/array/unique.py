@@ -1,0 +1,264 @@
+"""Values without repetition, differences of lists, permutations turned around."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ...base import dtypes
+from ...base.dtypes import as_dtype
+from ...base.errors import ShapeError
+from ...base.shapes import Shape
+from ...ir.apply import apply, convert_to_tensor
+from ...ir.definition import NotDifferentiable, Sample, define
+from ...ir.entry import public
+from ...ir.operation import Operation
+from ...ir.tensor import Tensor
+from ..math.casting import cast
+from ..support.arguments import index_tensor
+from ..support.array_library import last_writers
+from ..support.literals import f64, flags, i32, i64
+from .gather import check_bounds
+
+_POSITIONS = NotDifferentiable("its results are positions and counts")
+
+
+def _only_vectors(op: Operation) -> None:
+    for tensor in op.inputs:
+        if tensor.rank not in (1, None):
+            raise ShapeError(
+                f"{op.type} takes vectors",
+                wanted="rank 1",
+                got=tensor.shape,
+                operation=op,
+                hint="reshape(x, [-1]) makes a vector of all elements",
+            )
+
+
+def _unique_shape(op: Operation) -> list[Shape]:
+    _only_vectors(op)
+    return [Shape([None]), op.inputs[0].shape.with_rank(1), Shape([None])]
+
+
+def _unique(xp: Any, x: Any, out_idx: Any) -> list[Any]:
+    """Find runs of equal values in sorted order, and number the runs by where they come first."""
+    kind, n = as_dtype(out_idx).numpy, x.size
+    order = xp.argsort(x, kind="stable")
+    ordered = x[order]
+    new = xp.concatenate([xp.ones(min(n, 1), dtype=xp.bool_), ordered[1:] != ordered[:-1]])
+    starts = xp.nonzero(new)[0]
+    ends = xp.concatenate([starts[1:], xp.full(min(n, 1), n, dtype=starts.dtype)])
+    first = order[starts]
+    by_place = xp.argsort(first, kind="stable")
+    number = xp.zeros(first.shape, dtype=xp.int64)
+    number[by_place] = xp.arange(first.size)
+    indices = xp.zeros(n, dtype=xp.int64)
+    indices[order] = number[xp.cumsum(new) - 1]
+    return [first[by_place].astype(xp.int64), indices.astype(kind), (ends - starts)[by_place].astype(kind)]
+
+
+define(
+    "Unique",
+    "x: T -> first: int64, indices: @out_idx, counts: @out_idx",
+    attrs={"out_idx": dtypes.int32},
+    shape=_unique_shape,
+    reads_values=True,
+    kernel=_unique,
+    gradient=_POSITIONS,
+    samples=[
+        Sample([f64([4, 1, 4, 2, 1, 4])], (i64([0, 1, 3]), i32([0, 1, 0, 2, 1, 0]), i32([3, 2, 1]))),
+        Sample([f64([np.nan, 0, np.nan, -0.0])], (i64([0, 1, 2]), i32([0, 1, 2, 1]), i32([1, 2, 1]))),
+        Sample([flags([True, True])], (i64([0]), i64([0, 0]), i64([2])), {"out_idx": dtypes.int64}),
+        Sample([np.array(["b", "a", "b"], np.dtypes.StringDType())], (i64([0, 1]), i32([0, 1, 0]), i32([2, 1]))),
+        Sample([np.zeros(0, np.int32)], (i64([]), i32([]), i32([]))),
+    ],
+)
+
+
+@public
+def unique(x: Any, out_idx: Any = dtypes.int32, name: str | None = None) -> tuple[Tensor, Tensor]:
+    """Return the values of a vector without repetitions, in the order in which they come first.
+
+    Parameters
+    ----------
+    x : Tensor of any dtype, of shape [n]
+        NaN equals nothing, itself neither.
+    out_idx : dtype-like
+        int32 or int64.
+
+    Returns
+    -------
+    y : Tensor
+        Of the dtype of `x`; its gradient goes to where each value comes first.
+    idx : Tensor
+        Of dtype `out_idx` and shape [n]: ``x[i] == y[idx[i]]``.
+
+    Raises
+    ------
+    ShapeError
+        If `x` is no vector.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> y, idx = tg.function(lambda: tg.unique([7, 3, 7, 1])).sync()
+    >>> y, idx
+    (array([7, 3, 1], dtype=int32), array([0, 1, 0, 2], dtype=int32))
+    """
+    tensor = convert_to_tensor(x)
+    first, indices, _ = apply("Unique", tensor, name=name, out_idx=as_dtype(out_idx))
+    return apply("Gather", tensor, first), indices
+
+
+@public
+def unique_with_counts(x: Any, out_idx: Any = dtypes.int32, name: str | None = None) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the values of a vector without repetitions, and how often each comes; see `unique`.
+
+    Parameters
+    ----------
+    x : Tensor of any dtype, of shape [n]
+    out_idx : dtype-like
+        int32 or int64.
+
+    Returns
+    -------
+    y, idx : Tensor
+        As of `unique`.
+    count : Tensor
+        Of dtype `out_idx` and the shape of `y`.
+
+    Raises
+    ------
+    ShapeError
+        If `x` is no vector.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> y, idx, count = tg.function(lambda: tg.unique_with_counts(["b", "a", "b"])).sync()
+    >>> y.tolist(), idx.tolist(), count.tolist()
+    (['b', 'a'], [0, 1, 0], [2, 1])
+    """
+    tensor = convert_to_tensor(x)
+    first, indices, counts = apply("Unique", tensor, name=name, out_idx=as_dtype(out_idx))
+    return apply("Gather", tensor, first), indices, counts
+
+
+def _difference_shape(op: Operation) -> Shape:
+    _only_vectors(op)
+    return Shape([None])
+
+
+def _difference(xp: Any, x: Any, y: Any) -> Any:
+    if not y.size:
+        return xp.arange(x.size, dtype=xp.int64)
+    known = xp.sort(y)
+    places = xp.minimum(xp.searchsorted(known, x), y.size - 1)
+    return xp.nonzero(known[places] != x)[0].astype(xp.int64)
+
+
+define(
+    "ListDiff",
+    "x: T, y: T -> places: int64",
+    shape=_difference_shape,
+    reads_values=True,
+    kernel=_difference,
+    gradient=_POSITIONS,
+    samples=[
+        Sample([i32([5, 1, 3, 1, 9]), i32([9, 1])], i64([0, 2])),
+        Sample([f64([np.nan, 2, 7]), f64([2, np.nan])], i64([0, 2])),
+        Sample([i32([4, 4]), i32([])], i64([0, 1])),
+        Sample([i32([]), i32([1])], i64([])),
+    ],
+)
+
+
+@public
+def setdiff1d(x: Any, y: Any, index_dtype: Any = dtypes.int32, name: str | None = None) -> tuple[Tensor, Tensor]:
+    """Return the values of one vector that are not in another, in their order and with their repetitions.
+
+    Parameters
+    ----------
+    x, y : Tensor of any dtype, of shapes [n] and [m]
+        Same dtype.
+    index_dtype : dtype-like
+        int32 or int64.
+
+    Returns
+    -------
+    out : Tensor
+        Of the same dtype; its gradient goes to `x`.
+    idx : Tensor
+        Of dtype `index_dtype`: where they are in `x`.
+
+    Raises
+    ------
+    ShapeError
+        If one is no vector.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> out, idx = tg.function(lambda: tg.setdiff1d([1, 2, 3, 2, 5], [3, 5])).sync()
+    >>> out, idx
+    (array([1, 2, 2], dtype=int32), array([0, 1, 3], dtype=int32))
+    """
+    tensor = convert_to_tensor(x)
+    places = apply("ListDiff", tensor, y, name=name)
+    return apply("Gather", tensor, places), cast(places, index_dtype)
+
+
+def _inverse_shape(op: Operation) -> Shape:
+    _only_vectors(op)
+    return op.inputs[0].shape
+
+
+def _inverse(xp: Any, x: Any) -> Any:
+    check_bounds(x, x.size, "invert_permutation")
+    places = last_writers(xp, x, x.size)
+    if x.size and int(places.min()) < 0:
+        raise ValueError("invert_permutation: a number comes twice, so that it is no permutation")
+    return places.astype(x.dtype)
+
+
+define(
+    "InvertPermutation",
+    "x: I -> y: I",
+    where={"I": dtypes.INDEX},
+    shape=_inverse_shape,
+    reads_values=True,
+    kernel=_inverse,
+    gradient=NotDifferentiable("its results are positions"),
+    samples=[Sample([i32([3, 4, 0, 2, 1])], i32([2, 4, 3, 0, 1])), Sample([i64([])], i64([]))],
+)
+
+
+@public
+def invert_permutation(x: Any, name: str | None = None) -> Tensor:
+    """Turn a permutation around: ``y[x[i]] == i``.
+
+    Parameters
+    ----------
+    x : int32 or int64 Tensor of shape [n]
+        Each of 0 to n - 1 once.
+
+    Returns
+    -------
+    Tensor
+        Same dtype and shape.
+
+    Raises
+    ------
+    ShapeError
+        If `x` is no vector.
+    OpError
+        When a step runs it, if it is no permutation.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> tg.function(lambda: tg.invert_permutation([2, 0, 1])).sync()
+    array([1, 2, 0], dtype=int32)
+    """
+    return apply("InvertPermutation", index_tensor(x), name=name)  # type: ignore[no-any-return]

@@ -1,0 +1,196 @@
+"""``log(sum(exp(x)))`` along an axis up to each element.
+
+Its derivatives are sums of terms ``g[i] * exp(a[j] + b[i])`` over those i that come behind j, or before it. Such sums
+are an operation of their own, whose derivatives are sums of the same kind; so there are gradients of any order, and no
+exponential of a large number: along the axis go pairs of the largest exponent so far and the sum relative to it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ...base import dtypes
+from ...base.errors import ShapeError
+from ...base.shapes import Shape
+from ...ir.apply import apply
+from ...ir.definition import REQUIRED, Sample, define
+from ...ir.entry import public
+from ...ir.operation import Operation
+from ...ir.tensor import Tensor
+from ..support.arguments import axis_within, static_int
+from ..support.literals import f32, f64
+
+_X = f64([[0.5, -1, 2], [3, 0.25, -2]])
+_RUNNING = {"axis": 0, "exclusive": False, "reverse": False}
+
+
+def _same_with_axis(op: Operation) -> Shape:
+    shape = op.inputs[0].shape
+    for tensor in op.inputs[1:]:
+        shape = shape.merge(tensor.shape)
+    if shape.rank == 0:
+        raise ShapeError("a running sum goes along an axis", wanted="rank 1 or more", got=shape, hint="give a vector")
+    if shape.rank is not None:
+        axis_within(op.attrs["axis"], shape.rank)
+    return shape
+
+
+def _running(xp: Any, size: Any, term: Any) -> tuple[Any, Any]:
+    """Add up ``term * exp(size)`` along the last axis: return the largest size so far, and the sum relative to it."""
+    step = 1
+    while step < size.shape[-1]:
+        largest, total = size.copy(), term.copy()
+        before, own = size[..., :-step], size[..., step:]
+        largest[..., step:] = xp.maximum(before, own)
+        finite = xp.where(xp.isfinite(largest[..., step:]), largest[..., step:], xp.zeros((), size.dtype))
+        with np.errstate(invalid="ignore"):  # infinity times 0, where a sum of nothing is left out in the end
+            total[..., step:] = term[..., :-step] * xp.exp(before - finite) + term[..., step:] * xp.exp(own - finite)
+        size, term, step = largest, total, 2 * step
+    return size, term
+
+
+def _excluded(xp: Any, values: Any, neutral: float) -> Any:
+    """Move values on by one place along the last axis, so that each is that of what comes before."""
+    moved = xp.full_like(values, neutral)
+    moved[..., 1:] = values[..., :-1]
+    return moved
+
+
+def _sums(xp: Any, size: Any, term: Any, axis: int, exclusive: bool, reverse: bool) -> tuple[Any, Any]:
+    """Run along an axis, which comes last in what is returned; from the end, and excluding each itself, if asked."""
+    size, term = (xp.moveaxis(v, axis, -1) for v in (size, term))
+    if reverse:
+        size, term = (xp.flip(v, -1) for v in (size, term))
+    size, term = _running(xp, size, term)
+    if exclusive:
+        size, term = _excluded(xp, size, -np.inf), _excluded(xp, term, 0)
+    if reverse:
+        size, term = (xp.flip(v, -1) for v in (size, term))
+    return size, term
+
+
+def _wide(xp: Any, x: Any) -> Any:
+    """Return floats of two bytes in four: their sums would lose most digits."""
+    return x.astype(xp.float32) if x.dtype.itemsize == 2 else x
+
+
+def _logsumexp(xp: Any, x: Any, axis: int, exclusive: bool, reverse: bool) -> Any:
+    wide = _wide(xp, x)
+    size, total = _sums(xp, wide, xp.ones_like(wide), axis, exclusive, reverse)
+    finite = xp.where(xp.isfinite(size), size, xp.zeros((), size.dtype))
+    with np.errstate(divide="ignore"):
+        y = xp.where(xp.isfinite(size), finite + xp.log(total), size)
+    return xp.ascontiguousarray(xp.moveaxis(y, -1, axis)).astype(x.dtype)
+
+
+def _logsumexp_gradient(op: Operation, g: Tensor) -> list[Any]:
+    return [_exp_sum(op, g, op.inputs[0], -op.outputs[0])]
+
+
+def _exp_sum(op: Operation, g: Tensor, a: Tensor, b: Tensor) -> Tensor:
+    """Return the sum that runs the other way."""
+    attrs = {key: op.attrs[key] for key in _RUNNING}
+    return apply("CumulativeExpSum", g, a, b, **{**attrs, "reverse": not attrs["reverse"]})  # type: ignore[no-any-return]
+
+
+def _exp_sums(xp: Any, g: Any, a: Any, b: Any, axis: int, exclusive: bool, reverse: bool) -> Any:
+    size, total = _sums(xp, _wide(xp, b), _wide(xp, g), axis, exclusive, reverse)
+    with np.errstate(invalid="ignore"):
+        factor = xp.exp(xp.moveaxis(_wide(xp, a), axis, -1) + size)
+        y = xp.where(total == 0, xp.zeros((), total.dtype), total * factor)
+    return xp.ascontiguousarray(xp.moveaxis(y, -1, axis)).astype(g.dtype)
+
+
+def _exp_sum_gradient(op: Operation, h: Tensor) -> list[Any]:
+    g, a, b = op.inputs
+    to_g = _exp_sum(op, h, b, a)
+    return [to_g, h * op.outputs[0], g * to_g]
+
+
+def _direct(g: Any, a: Any, b: Any) -> Any:
+    """Add up along axis 0, from the end: ``sum(g[i] * exp(a[j] + b[i]) for i in range(j, n))``."""
+    return np.stack([(g[j:] * np.exp(a[j] + b[j:])).sum(0) for j in range(len(g))])
+
+
+define(
+    "CumulativeExpSum",
+    "g: T, a: T, b: T -> y: T",
+    where={"T": dtypes.FLOATING},
+    attrs={"axis": REQUIRED, "exclusive": False, "reverse": False},
+    shape=_same_with_axis,
+    kernel=_exp_sums,
+    gradient=_exp_sum_gradient,
+    samples=[
+        Sample([_X.T.copy(), -_X.T, _X.T[::-1].copy()], _direct, {"axis": 0, "reverse": True}),
+        Sample(
+            [_X, _X * 0.5, -_X],
+            lambda g, a, b: np.cumsum(g * np.exp(b), 1) * np.exp(a),
+            {"axis": -1},
+        ),
+        Sample(
+            [_X, _X * 0.5, -_X],
+            lambda g, a, b: (np.cumsum(g * np.exp(b), 1) - g * np.exp(b)) * np.exp(a),
+            {"axis": 1, "exclusive": True},
+        ),
+        Sample([f64([1, 1]), f64([900, 900]), f64([-900, -1000])], f64([1, 1 + np.exp(-100)]), {"axis": 0}),
+    ],
+)
+
+define(
+    "CumulativeLogsumexp",
+    "x: T -> y: T",
+    where={"T": dtypes.FLOATING},
+    attrs=_RUNNING,
+    shape=_same_with_axis,
+    kernel=_logsumexp,
+    gradient=_logsumexp_gradient,
+    samples=[
+        Sample([_X], lambda x: np.log(np.cumsum(np.exp(x), 0))),
+        Sample([_X], lambda x: np.log(np.cumsum(np.exp(x[:, ::-1]), 1))[:, ::-1], {"axis": -1, "reverse": True}),
+        Sample([f32([1, 2])], f32([-np.inf, 1]), {"exclusive": True}),
+        Sample(
+            [f64([1, 2, 3])],
+            lambda x: np.append(np.log(np.cumsum(np.exp(x[::-1])))[1::-1], -np.inf),
+            {"exclusive": True, "reverse": True},
+            differentiable=False,
+        ),
+        Sample([f64([1000, 1000, -1000])], f64([1000, 1000 + np.log(2), 1000 + np.log(2)])),
+        Sample([f64([-np.inf, 1, np.inf])], f64([-np.inf, 1, np.inf]), differentiable=False),
+        Sample([np.zeros((2, 0))], np.zeros((2, 0)), {"axis": 1}),
+    ],
+)
+
+
+@public
+def cumulative_logsumexp(
+    x: Any, axis: Any = 0, exclusive: bool = False, reverse: bool = False, name: str | None = None
+) -> Tensor:
+    """``log(sum(exp(x)))`` along an axis up to each element, without overflow.
+
+    Parameters
+    ----------
+    x : Tensor of a floating dtype, of rank at least 1
+    axis, exclusive, reverse
+        As in `cumsum`; the sum of nothing gives minus infinity.
+
+    Returns
+    -------
+    Tensor
+        Same dtype and shape.
+
+    Raises
+    ------
+    ShapeError
+        If there is no such axis.
+
+    Examples
+    --------
+    >>> import numpy as np, tagflow as tg
+    >>> tg.function(lambda: tg.cumulative_logsumexp(np.array([1000.0, 1000.0]))).sync()
+    array([1000.        , 1000.69314718])
+    """
+    return apply(  # type: ignore[no-any-return]
+        "CumulativeLogsumexp", x, name=name, axis=static_int(axis), exclusive=bool(exclusive), reverse=bool(reverse)
+    )

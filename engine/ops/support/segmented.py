@@ -1,0 +1,75 @@
+"""Rows of the same number combined by any function, for kernels that are written once for NumPy and for a GPU.
+
+A GPU has atomic additions, but hardly another function. There rows are sorted by their numbers, and each is combined
+with those before it in steps that double their reach (Hillis and Steele, Data Parallel Algorithms, 1986).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from .array_library import add_at
+
+
+def combine_at(xp: Any, function: str, out: Any, places: Any, updates: Any) -> None:
+    """Combine rows with those of `out` at their places, in the order in which they come.
+
+    Parameters
+    ----------
+    xp : module
+    function : {'multiply', 'divide', 'maximum', 'minimum'}
+    out : array of shape [n, width], in the order of C
+    places : integer array of shape [m]
+    updates : array of shape [m, width]
+    """
+    if xp is np:
+        flat = (places.astype(np.intp)[:, None] * out.shape[1] + np.arange(out.shape[1])).reshape(-1)
+        add_at(np, out.reshape(-1), flat, updates.reshape(-1), function)
+        return
+    order = xp.argsort(places, kind="stable")
+    numbers = places[order]
+    rows = scan_equal(xp, "multiply" if function == "divide" else function, updates[order], numbers)
+    last = xp.nonzero(~_continues(xp, numbers))[0]
+    out[numbers[last]] = getattr(xp, function)(out[numbers[last]], rows[last])
+
+
+def _continues(xp: Any, numbers: Any) -> Any:
+    """Whether the number behind each is the same."""
+    return xp.concatenate([numbers[1:] == numbers[:-1], xp.zeros(min(numbers.size, 1), dtype=xp.bool_)])
+
+
+def scan_equal(xp: Any, function: str, rows: Any, numbers: Any) -> Any:
+    """Combine each row with those before it that have its number; the numbers are sorted."""
+    combine, step = getattr(xp, function), 1
+    rows = rows.copy()
+    while step < numbers.size:
+        same = (numbers[step:] == numbers[:-step])[:, None]
+        rows[step:] = xp.where(same, combine(rows[step:], rows[:-step]), rows[step:])
+        step *= 2
+    return rows
+
+
+def products_of_others(xp: Any, rows: Any, numbers: Any) -> Any:
+    """Multiply, for each row, the other rows that have its number; the numbers are sorted."""
+    before = _multiplied_before(xp, rows, numbers)
+    behind = _multiplied_before(xp, rows[::-1], numbers[::-1])[::-1]
+    return before * behind
+
+
+def _multiplied_before(xp: Any, rows: Any, numbers: Any) -> Any:
+    products = scan_equal(xp, "multiply", rows, numbers)
+    same = (numbers[1:] == numbers[:-1])[:, None]
+    shifted = xp.ones_like(products)
+    shifted[1:] = xp.where(same, products[:-1], shifted[1:])
+    return shifted
+
+
+def places_among_equals(xp: Any, numbers: Any) -> Any:
+    """Return for each number how many of the same come before it."""
+    order = xp.argsort(numbers, kind="stable")
+    ordered = numbers[order]
+    places = xp.zeros(numbers.shape, dtype=xp.int64)
+    places[order] = xp.arange(numbers.size) - xp.searchsorted(ordered, ordered)
+    return places
