@@ -267,7 +267,7 @@ class TransformerEncoderLayer(Module):
         self._dtype = dtype
 
     def forward(self, x: Any, mask: Any = None, causal: bool = False, training: Any = False) -> Tensor:
-        """Return sequences of the shape of `x`, [batch, places, size]; `mask`, `causal` and `training` as for attention."""
+        """Return sequences like `x`, [batch, places, size]; `mask`, `causal` and `training` are as for attention."""
         x = convert_to_tensor(x, self._dtype if not hasattr(x, "dtype") else None)
 
         def attended(y: Tensor) -> Tensor:

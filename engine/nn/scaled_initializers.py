@@ -119,7 +119,7 @@ def _scaled(
     return made
 
 
-_DEVIATION = "round(float(drawn.std()), 3)\n    "
+_DEVIATION = "round(float(drawn.std()), 2)\n    "
 _LIMIT = "round(float(abs(drawn).max()), 3)\n    "
 glorot_uniform_initializer = _scaled(
     "glorot_uniform",
@@ -135,7 +135,7 @@ glorot_normal_initializer = _scaled(
     "fan_avg",
     "truncated_normal",
     "Return an initializer of standard deviation ``sqrt(2 / (inputs + outputs))``, truncated normal (Glorot, 2010).",
-    _DEVIATION + str(round(math.sqrt(2 / 400), 3)),
+    _DEVIATION + str(round(math.sqrt(2 / 400), 2)),
 )
 he_uniform_initializer = _scaled(
     "he_uniform",
@@ -151,7 +151,7 @@ he_normal_initializer = _scaled(
     "fan_in",
     "truncated_normal",
     "Return an initializer of standard deviation ``sqrt(2 / inputs)``, truncated normal, for `relu` (He et al., 2015).",
-    _DEVIATION + str(round(math.sqrt(2 / 100), 3)),
+    _DEVIATION + str(round(math.sqrt(2 / 100), 2)),
 )
 lecun_uniform_initializer = _scaled(
     "lecun_uniform",
@@ -167,5 +167,5 @@ lecun_normal_initializer = _scaled(
     "fan_in",
     "truncated_normal",
     "Return an initializer of standard deviation ``sqrt(1 / inputs)``, truncated normal (LeCun et al., 1998).",
-    _DEVIATION + str(round(math.sqrt(1 / 100), 3)),
+    _DEVIATION + str(round(math.sqrt(1 / 100), 2)),
 )
