@@ -204,6 +204,21 @@ class TestUnderControlFlow:
         for ours, wanted in zip(found, run(plain)):
             np.testing.assert_allclose(ours, wanted, rtol=1e-7)
 
+    def test_recompute_grad_updates_once(self, start, run):
+        data = RANDOM.standard_normal((5, 2))
+        x = tg.constant(data)
+        norm, plain = tg.nn.BatchNorm(momentum=0.5), tg.nn.BatchNorm(momentum=0.5)
+        losses = [
+            tg.reduce_sum(tg.tanh(tg.recompute_grad(lambda x: norm(tg.square(x), training=True))(x)) ** 3.0),
+            tg.reduce_sum(tg.tanh(plain(tg.square(x), training=True)) ** 3.0),
+        ]
+        found = start([tg.gradients(losses[0], [x, norm.gamma]), tg.gradients(losses[1], [x, plain.gamma])])
+        for ours, wanted in zip(*found):
+            np.testing.assert_allclose(ours, wanted, rtol=1e-9, atol=1e-12)
+        averages = Averages(2, 0.5)
+        averages.see(np.square(data))
+        averages.check(run, norm)
+
     def test_only_the_branch_that_is_taken_updates(self, start, run):
         p = tg.placeholder("bool", [])
         norm = tg.nn.BatchNorm()
