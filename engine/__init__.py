@@ -51,6 +51,7 @@ from .base.errors import (
 from .base.settings import Settings
 from .base.shapes import Shape
 from .compile.liveness import liveness
+from .frontend.candidates import learned_unigram_candidate_sampler
 from .frontend.conditional import case, cond, smart_cond, switch_case
 from .frontend.custom_gradient import custom_gradient, grad_pass_through, recompute_grad
 from .frontend.functional import foldl, foldr, map_fn, scan
@@ -166,6 +167,13 @@ from .ops.control.placeholders import (
 )
 from .ops.control.primitives import control_trigger, enter, loop_cond, merge, next_iteration, switch
 from .ops.control.primitives import exit as exit
+from .ops.image.boxes import crop_and_resize, non_max_suppression
+from .ops.image.color import hsv_to_rgb, rgb_to_grayscale, rgb_to_hsv
+from .ops.image.measures import image_gradients, psnr, sobel_edges, ssim, total_variation
+from .ops.image.morphology import dilation2d, erosion2d
+from .ops.image.patches import extract_image_patches, extract_volume_patches
+from .ops.image.resize import resize_area, resize_bicubic, resize_bilinear, resize_nearest_neighbor
+from .ops.image.transforms import flip_left_right, flip_up_down, per_image_standardization, rot90
 from .ops.linalg.cholesky import cholesky, cholesky_solve, logdet
 from .ops.linalg.determinants import matrix_determinant, slogdet
 from .ops.linalg.diagonals import matrix_diag, matrix_diag_part, matrix_set_diag
@@ -197,6 +205,20 @@ from .ops.math.arithmetic import (
     xlogy,
 )
 from .ops.math.arithmetic import pow as pow
+from .ops.math.bessel import (
+    bessel_i0,
+    bessel_i0e,
+    bessel_i1,
+    bessel_i1e,
+    bessel_j0,
+    bessel_j1,
+    bessel_k0,
+    bessel_k0e,
+    bessel_k1,
+    bessel_k1e,
+    bessel_y0,
+    bessel_y1,
+)
 from .ops.math.casting import cast
 from .ops.math.comparison import (
     bitwise_and,
@@ -218,6 +240,7 @@ from .ops.math.comparison import (
 )
 from .ops.math.complex import angle, conj, imag, real
 from .ops.math.complex import complex as complex
+from .ops.math.cosine import dct, idct
 from .ops.math.cumulative import cumprod, cumsum, reduce_prod
 from .ops.math.dispersion import count_nonzero, reduce_euclidean_norm, reduce_std, reduce_variance
 from .ops.math.elementwise import abs as abs
@@ -243,7 +266,15 @@ from .ops.math.elementwise import (
     square,
 )
 from .ops.math.elementwise import round as round
+from .ops.math.fake_quantizing import (
+    fake_quant_with_min_max_args,
+    fake_quant_with_min_max_vars,
+    fake_quant_with_min_max_vars_per_channel,
+)
+from .ops.math.gamma import digamma, lbeta, lgamma, polygamma, zeta
+from .ops.math.incomplete import betainc, igamma, igammac
 from .ops.math.linear import l2_loss, matmul, norm
+from .ops.math.quantizing import Quantized, dequantize, quantize, quantized_matmul
 from .ops.math.random import (
     categorical,
     random_normal,
@@ -262,8 +293,20 @@ from .ops.math.reductions import (
     reduce_sum,
 )
 from .ops.math.running_logsumexp import cumulative_logsumexp
+from .ops.math.short_time import inverse_stft, inverse_stft_window_fn, stft
+from .ops.math.signal import fftshift, frame, hamming_window, hann_window, ifftshift, overlap_and_add
+from .ops.math.special import dawsn, erfcinv, erfinv, expint, fresnel_cos, fresnel_sin, ndtri, spence, xdivy, xlog1py
+from .ops.math.spectra import fft, fft2d, fft3d, ifft, ifft2d, ifft3d, irfft, irfft2d, irfft3d, rfft, rfft2d, rfft3d
 from .ops.math.trigonometry import acos, acosh, asin, asinh, atan, atanh, cos, cosh, sin, sinh, tan, tanh
 from .ops.nn.activations import elu, gelu, leaky_relu, log_sigmoid, relu, relu6, selu, sigmoid, softplus, softsign
+from .ops.nn.activations_composed import crelu, hard_sigmoid, swish, zero_fraction
+from .ops.nn.batch_norm import (
+    batch_normalization,
+    fused_batch_norm,
+    normalize_moments,
+    sufficient_statistics,
+    weighted_moments,
+)
 from .ops.nn.convolution import atrous_conv2d, conv1d, conv2d, conv3d, convolution, depthwise_conv2d, separable_conv2d
 from .ops.nn.convolution_transpose import (
     conv1d_transpose,
@@ -272,6 +315,12 @@ from .ops.nn.convolution_transpose import (
     conv2d_transpose,
     conv3d_transpose,
 )
+from .ops.nn.ctc import ctc_loss
+from .ops.nn.ctc_decoding import ctc_beam_search_decoder, ctc_greedy_decoder
+from .ops.nn.dropout import dropout
+from .ops.nn.edit_distance import collapse_repeated, edit_distance
+from .ops.nn.likelihoods import log_poisson_loss, weighted_cross_entropy_with_logits
+from .ops.nn.local_response import lrn
 from .ops.nn.losses import (
     log_softmax,
     sigmoid_cross_entropy_with_logits,
@@ -280,8 +329,30 @@ from .ops.nn.losses import (
     sparse_softmax_cross_entropy_with_logits,
 )
 from .ops.nn.normalization import bias_add, l2_normalize, moments
+from .ops.nn.pooling import (
+    avg_pool,
+    avg_pool1d,
+    avg_pool3d,
+    max_pool,
+    max_pool1d,
+    max_pool3d,
+    max_pool_with_argmax,
+    pool,
+)
+from .ops.random.candidates import (
+    Candidates,
+    compute_accidental_hits,
+    fixed_unigram_candidate_sampler,
+    log_uniform_candidate_sampler,
+    uniform_candidate_sampler,
+)
+from .ops.random.distributions import random_crop, random_gamma, random_poisson
 from .ops.state.session_handles import get_session_handle
 from .ops.state.stacks import stack_close, stack_pop, stack_push
+from .ops.strings.conversions import as_string, decode_base64, encode_base64, string_to_hash_bucket, string_to_number
+from .ops.strings.elementwise import string_length, string_lower, string_strip, string_upper, substr
+from .ops.strings.expressions import regex_full_match, regex_replace
+from .ops.strings.joining import SplitStrings, reduce_join, string_join, string_split
 from .ops.support.indexed_slices import IndexedSlices
 from .runtime.devices.session_devices import DeviceAttributes
 from .runtime.functions.arguments import TensorSpec
@@ -309,6 +380,7 @@ bool: DType = _bool
 __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, range, round, slice
     "Assert",
     "BranchMismatchError",
+    "Candidates",
     "CheckpointError",
     "ClusterReport",
     "DType",
@@ -326,6 +398,7 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "Operation",
     "Overloaded",
     "PartialRun",
+    "Quantized",
     "QueueClosed",
     "Report",
     "Session",
@@ -334,6 +407,7 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "Shape",
     "ShapeError",
     "Span",
+    "SplitStrings",
     "StackError",
     "Statistics",
     "Step",
@@ -365,6 +439,7 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "argmin",
     "argsort",
     "as_dtype",
+    "as_string",
     "asin",
     "asinh",
     "assert_equal",
@@ -376,8 +451,25 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "atan2",
     "atanh",
     "atrous_conv2d",
+    "avg_pool",
+    "avg_pool1d",
+    "avg_pool3d",
+    "batch_normalization",
     "batch_to_space",
     "batch_to_space_nd",
+    "bessel_i0",
+    "bessel_i0e",
+    "bessel_i1",
+    "bessel_i1e",
+    "bessel_j0",
+    "bessel_j1",
+    "bessel_k0",
+    "bessel_k0e",
+    "bessel_k1",
+    "bessel_k1e",
+    "bessel_y0",
+    "bessel_y1",
+    "betainc",
     "bfloat16",
     "bias_add",
     "bincount",
@@ -399,9 +491,11 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "clip_by_global_norm",
     "clip_by_norm",
     "clip_by_value",
+    "collapse_repeated",
     "colocate_with",
     "complex128",
     "complex64",
+    "compute_accidental_hits",
     "concat",
     "cond",
     "confusion_matrix",
@@ -422,33 +516,63 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "cos",
     "cosh",
     "count_nonzero",
+    "crelu",
+    "crop_and_resize",
     "cross",
+    "ctc_beam_search_decoder",
+    "ctc_greedy_decoder",
+    "ctc_loss",
     "cumprod",
     "cumsum",
     "cumulative_logsumexp",
     "custom_gradient",
+    "dawsn",
+    "dct",
+    "decode_base64",
     "depth_to_space",
     "depthwise_conv2d",
+    "dequantize",
     "device",
     "diag",
     "diag_part",
+    "digamma",
+    "dilation2d",
     "div_no_nan",
     "divide",
+    "dropout",
     "dynamic_partition",
     "dynamic_stitch",
+    "edit_distance",
     "einsum",
     "elu",
+    "encode_base64",
     "ensure_shape",
     "enter",
     "equal",
     "erf",
     "erfc",
+    "erfcinv",
+    "erfinv",
+    "erosion2d",
     "exp",
     "expand_dims",
+    "expint",
     "expm",
     "expm1",
+    "extract_image_patches",
+    "extract_volume_patches",
     "eye",
+    "fake_quant_with_min_max_args",
+    "fake_quant_with_min_max_vars",
+    "fake_quant_with_min_max_vars_per_channel",
+    "fft",
+    "fft2d",
+    "fft3d",
+    "fftshift",
     "fill",
+    "fixed_unigram_candidate_sampler",
+    "flip_left_right",
+    "flip_up_down",
     "float16",
     "float32",
     "float64",
@@ -457,7 +581,11 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "floormod",
     "foldl",
     "foldr",
+    "frame",
+    "fresnel_cos",
+    "fresnel_sin",
     "function",
+    "fused_batch_norm",
     "gather",
     "gather_nd",
     "gelu",
@@ -472,41 +600,64 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "greater",
     "greater_equal",
     "group",
+    "hamming_window",
+    "hann_window",
+    "hard_sigmoid",
     "hessians",
     "histogram_fixed_width",
     "histogram_fixed_width_bins",
+    "hsv_to_rgb",
+    "idct",
     "identity",
     "identity_n",
+    "ifft",
+    "ifft2d",
+    "ifft3d",
+    "ifftshift",
+    "igamma",
+    "igammac",
     "imag",
+    "image_gradients",
     "in_top_k",
     "int16",
     "int32",
     "int64",
     "int8",
+    "inverse_stft",
+    "inverse_stft_window_fn",
     "invert",
     "invert_permutation",
+    "irfft",
+    "irfft2d",
+    "irfft3d",
     "is_finite",
     "is_inf",
     "is_nan",
     "is_variable_initialized",
     "l2_loss",
     "l2_normalize",
+    "lbeta",
     "leaky_relu",
+    "learned_unigram_candidate_sampler",
     "left_shift",
     "less",
     "less_equal",
+    "lgamma",
     "linspace",
     "liveness",
     "log",
     "log1p",
+    "log_poisson_loss",
     "log_sigmoid",
     "log_softmax",
+    "log_uniform_candidate_sampler",
     "logdet",
     "logical_and",
     "logical_not",
     "logical_or",
     "logical_xor",
     "loop_cond",
+    "lrn",
     "map_fn",
     "matmul",
     "matrix_band_part",
@@ -519,6 +670,10 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "matrix_solve_ls",
     "matrix_transpose",
     "matrix_triangular_solve",
+    "max_pool",
+    "max_pool1d",
+    "max_pool3d",
+    "max_pool_with_argmax",
     "maximum",
     "merge",
     "meshgrid",
@@ -527,26 +682,39 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "moments",
     "multiply",
     "name_scope",
+    "ndtri",
     "negative",
     "newaxis",
     "next_iteration",
     "no_op",
+    "non_max_suppression",
     "norm",
+    "normalize_moments",
     "not_equal",
     "nth_element",
     "one_hot",
     "ones",
     "ones_like",
+    "overlap_and_add",
     "pad",
     "parallel_stack",
+    "per_image_standardization",
     "pinv",
     "placeholder",
     "placeholder_with_default",
+    "polygamma",
+    "pool",
     "prevent_gradient",
     "print_",
+    "psnr",
     "py_function",
     "qr",
+    "quantize",
+    "quantized_matmul",
+    "random_crop",
+    "random_gamma",
     "random_normal",
+    "random_poisson",
     "random_shuffle",
     "random_uniform",
     "rank",
@@ -556,6 +724,7 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "reduce_all",
     "reduce_any",
     "reduce_euclidean_norm",
+    "reduce_join",
     "reduce_logsumexp",
     "reduce_max",
     "reduce_mean",
@@ -564,17 +733,29 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "reduce_std",
     "reduce_sum",
     "reduce_variance",
+    "regex_full_match",
+    "regex_replace",
     "relu",
     "relu6",
     "repeat",
     "report_uninitialized_variables",
     "required_space_to_batch_paddings",
     "reshape",
+    "resize_area",
+    "resize_bicubic",
+    "resize_bilinear",
+    "resize_nearest_neighbor",
     "reverse",
     "reverse_sequence",
+    "rfft",
+    "rfft2d",
+    "rfft3d",
+    "rgb_to_grayscale",
+    "rgb_to_hsv",
     "right_shift",
     "rint",
     "roll",
+    "rot90",
     "rsqrt",
     "saturate_cast",
     "scan",
@@ -612,6 +793,7 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "size",
     "slogdet",
     "smart_cond",
+    "sobel_edges",
     "softmax",
     "softmax_cross_entropy_with_logits",
     "softplus",
@@ -624,20 +806,34 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "sparse_segment_sqrt_n",
     "sparse_segment_sum",
     "sparse_softmax_cross_entropy_with_logits",
+    "spence",
     "split",
     "sqrt",
     "square",
     "squared_difference",
     "squeeze",
+    "ssim",
     "stack",
     "stack_close",
     "stack_pop",
     "stack_push",
+    "stft",
     "stop_gradient",
     "strided_slice",
     "string",
+    "string_join",
+    "string_length",
+    "string_lower",
+    "string_split",
+    "string_strip",
+    "string_to_hash_bucket",
+    "string_to_number",
+    "string_upper",
+    "substr",
     "subtract",
+    "sufficient_statistics",
     "svd",
+    "swish",
     "switch",
     "switch_case",
     "tan",
@@ -650,6 +846,7 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "tensordot",
     "tile",
     "top_k",
+    "total_variation",
     "trace",
     "trainable_variables",
     "transpose",
@@ -659,6 +856,7 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "uint32",
     "uint64",
     "uint8",
+    "uniform_candidate_sampler",
     "unique",
     "unique_with_counts",
     "unravel_index",
@@ -671,9 +869,15 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "unstack",
     "value_and_grad",
     "variables_initializer",
+    "weighted_cross_entropy_with_logits",
+    "weighted_moments",
     "where",
     "while_loop",
+    "xdivy",
+    "xlog1py",
     "xlogy",
+    "zero_fraction",
     "zeros",
     "zeros_like",
+    "zeta",
 ]

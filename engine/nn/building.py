@@ -15,6 +15,7 @@ from ..ops.array.shapes import shape
 from ..ops.math.casting import cast
 from ..ops.math.trigonometry import tanh
 from ..ops.nn import activations as functions
+from ..ops.nn import activations_composed as composed
 from ..ops.nn.losses import log_softmax, softmax
 from . import initializers, orthogonal_initializers, scaled_initializers
 from .module import Module
@@ -29,6 +30,8 @@ _ACTIVATIONS: dict[str, Callable[[Any], Tensor]] = {
     function.__name__: function
     for function in (
         functions.elu,
+        composed.hard_sigmoid,
+        composed.swish,
         functions.gelu,
         functions.leaky_relu,
         functions.log_sigmoid,

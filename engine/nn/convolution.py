@@ -11,7 +11,7 @@ from ..ops.array.shapes import reshape
 from ..ops.array.shapes import shape as shape_of
 from ..ops.nn.convolution import convolution
 from ..ops.nn.convolution_transpose import conv2d_transpose
-from ..ops.support.windows import LAYOUTS, checked_format, checked_padding, spatial
+from ..ops.support.windows import check_padding, is_channels_first, padding_of, spatial
 from .building import Lazy, as_activation
 
 
@@ -39,11 +39,14 @@ class Convolution(Lazy):
     ) -> None:
         super().__init__(name, input_size, dtype)
         self.filters = filters
-        self.data_format = checked_format(data_format, self.rank)
-        self.kernel_size = spatial(kernel_size, self.rank, "kernel_size", self.data_format)
-        self.strides = spatial(strides, self.rank, "strides", self.data_format)
-        self.dilation_rate = spatial(dilation_rate, self.rank, "dilation_rate", self.data_format)
-        self.padding: Any = checked_padding(padding, self.rank, self.data_format)
+        self.data_format = data_format
+        self.channels_first = is_channels_first(data_format, self.rank)
+        self.kernel_size = self._spatial(kernel_size, "kernel_size")
+        self.strides = self._spatial(strides, "strides")
+        self.dilation_rate = self._spatial(dilation_rate, "dilation_rate")
+        self.padding: Any = padding_of(padding, self.rank, self.channels_first)
+        if self.padding not in ("SAME", "VALID"):
+            check_padding(self.padding, self.rank)
         self.activation = as_activation(activation)
         self.use_bias = use_bias
         self.kernel_initializer, self.bias_initializer = kernel_initializer, bias_initializer
@@ -51,10 +54,8 @@ class Convolution(Lazy):
         self.bias: Any = None
         self.prepare()
 
-    @property
-    def channels_first(self) -> bool:
-        """Whether channels are in front of the dimensions of images."""
-        return self.data_format == LAYOUTS[self.rank][1]
+    def _spatial(self, value: Any, what: str) -> tuple[int, ...]:
+        return spatial(value, self.rank, what, self.channels_first)
 
     def size_of(self, x: Tensor) -> int:
         return self.dimension(x, 1 if self.channels_first else -1)

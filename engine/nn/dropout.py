@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..base.dtypes import as_dtype
 from ..base.errors import GraphError
 from ..base.shapes import Shape
 from ..frontend.conditional import smart_cond
 from ..ir.apply import convert_to_tensor
 from ..ir.tensor import Tensor
 from ..ops.array.shapes import shape
-from ..ops.array.where import where
 from ..ops.math.casting import cast
-from ..ops.math.random import random_uniform
-from .building import as_number
+from ..ops.nn.dropout import dropout
 from .module import Module
 
 
@@ -66,12 +63,12 @@ class Dropout(Module):
         return smart_cond(training, lambda: self._drop(x), lambda: x)  # type: ignore[no-any-return]
 
     def _drop(self, x: Tensor) -> Tensor:
-        kept = random_uniform(self._drawn(x), seed=self.seed) >= as_number(self.rate, as_dtype("float32"))
-        return where(kept, x / as_number(1 - self.rate, x.dtype), cast(0, x.dtype))
+        rate = cast(self.rate, x.dtype) if hasattr(self.rate, "dtype") else self.rate
+        return dropout(x, rate=rate, noise_shape=self._drawn(x), seed=self.seed)
 
     def _drawn(self, x: Tensor) -> Any:
         if self.noise_shape is None:
-            return x.shape if x.shape.is_fully_known else shape(x)
+            return None
         known = Shape([None] * len(self.noise_shape)).merge(x.shape)
         return [
             (known[i] if known[i] is not None else shape(x)[i]) if d is None else d

@@ -10,6 +10,7 @@ from . import (  # noqa: F401
     gather_slice,
     linear,
     loops,
+    pooling,
     product_sum,
     reducing,
     reshape,

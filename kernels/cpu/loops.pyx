@@ -60,14 +60,19 @@ cdef inline void _choose(char** p, cnp.npy_intp count, const cnp.npy_intp* s, wo
     cdef const uint8_t* mask = <const uint8_t*>p[0]
     cdef const word* x = <const word*>p[1]
     cdef const word* y = <const word*>p[2]
+    cdef word other
     cdef cnp.npy_intp i
     z = <word*>p[3]
+    cdef word chosen  # all bits, or none: so that vectors do it, and nothing is predicted
     if s[0] == 1 and s[1] == sizeof(word) and s[2] == sizeof(word) and s[3] == sizeof(word):
         for i in range(count):
-            z[i] = x[i] if mask[i] else y[i]
+            chosen = <word>-<word>(mask[i] != 0)
+            z[i] = x[i] & chosen | y[i] & ~chosen
     elif s[0] == 1 and s[1] == sizeof(word) and s[2] == 0 and s[3] == sizeof(word):
+        other = y[0]
         for i in range(count):
-            z[i] = x[i] if mask[i] else y[0]
+            chosen = <word>-<word>(mask[i] != 0)
+            z[i] = x[i] & chosen | other & ~chosen
     else:
         for i in range(count):
             (<word*>(p[3] + i * s[3]))[0] = (<const word*>(p[1] + i * s[1] if p[0][i * s[0]] else p[2] + i * s[2]))[0]

@@ -2,7 +2,7 @@
 
 import numpy as np
 from tagflow.base.dtypes import as_dtype
-from tagflow.ir.definition import Ufunc, all_definitions
+from tagflow.ir.definition import Ufunc, all_definitions, definition_of
 
 from tests.kernels.convolution_cases import drawer
 
@@ -322,6 +322,38 @@ def _fused(rng):
     }
 
 
+def _windows(rng):
+    """Draw images of one or two spatial dimensions, and windows over them."""
+    rank, batch = 1 if rng.random() < 0.1 else 2, int(rng.integers(0, 3))
+    shape = (batch, *(int(n) for n in rng.integers(5, 9, rank)), int(rng.integers(3, 20)))
+    window = tuple(int(n) for n in rng.integers(1, 4, rank))
+    attrs = {
+        "window": window,
+        "strides": tuple(int(n) for n in rng.integers(1, 4, rank)),
+        "rates": (1,) * rank if rng.random() < 0.9 else (2,) * rank,
+        "padding": _pick(rng, ("SAME", "VALID", ((1, 0),) * rank if 1 not in window else "SAME")),
+    }
+    if attrs["rates"] == (1,) * rank and rng.random() < 0.1:
+        attrs["channels_first"] = True
+    return numbers(rng, shape, _pick(rng, FLOATS)), attrs
+
+
+def _pool(rng):
+    x, attrs = _windows(rng)
+    return [x], attrs
+
+
+def _pool_gradient(rng):
+    x, attrs = _windows(rng)
+    g = definition_of("AvgPool").kernel(np, x, **{**definition_of("AvgPool").attrs, **attrs})
+    return [numbers(rng, g.shape, g.dtype), np.asarray(x.shape, _pick(rng, ("int32", "int64")))], attrs
+
+
+def _max_pool_gradient(rng):
+    (g, shape), attrs = _pool_gradient(rng)
+    return [g, rng.integers(-1, 10, g.shape).astype(np.int32), shape], attrs
+
+
 def _ufunc(definition):
     count = getattr(np, definition.kernel.name).nin
     (variable,) = set(definition.signature.where) or {None}
@@ -330,6 +362,11 @@ def _ufunc(definition):
 
 
 CASES = {
+    "AvgPool": _pool,
+    "AvgPoolGrad": _pool_gradient,
+    "MaxPool": _pool,
+    "MaxPoolGrad": _max_pool_gradient,
+    "MaxPoolPlace": _pool,
     "AddN": _add_n,
     "All": _reduction(("bool",)),
     "Any": _reduction(("bool",)),

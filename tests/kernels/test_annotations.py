@@ -26,6 +26,7 @@ BUILDING = {
     "cpu/reducing": {"_identity", "_describe"},
     "cpu/softmax": {"_load"},
     "cpu/cumulative": set(),
+    "cpu/pooling": {"_is_taken"},
     "cpu/reshape": set(),
     "cpu/gather_slice": {"_read_key", "_read_limit"},
     "cpu/ufuncs": {"_are_plain", "describe_loop"},

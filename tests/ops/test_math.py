@@ -471,11 +471,12 @@ def test_check_numerics():
         value(checks.check_numerics([1.0, -np.inf], "loss"))
 
 
-def test_bias_is_a_vector_of_the_last_dimension():
+def test_bias_is_a_vector_over_channels():
     x = placeholder("float32", [None, 3])
     assert normalization.bias_add(x, [1, 2, 3]).shape == [None, 3]
     for bias in (placeholder("float32", [2]), placeholder("float32", [1, 3])):
         with pytest.raises(ShapeError, match="bias"):
             normalization.bias_add(x, bias)
     with pytest.raises(GraphError, match="data format"):
-        normalization.bias_add(x, [1, 2, 3], "NCHW")
+        normalization.bias_add(x, [1, 2, 3], "CHWN")
+    assert normalization.bias_add(placeholder("float32", [None, 3, 2]), [1, 2, 3], "NCW").shape == [None, 3, 2]

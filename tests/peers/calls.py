@@ -52,6 +52,24 @@ class Call:
         return self.ours, self.arguments, self.keywords
 
 
+@dataclass(frozen=True)
+class Sparse:
+    """The parts of a sparse tensor, all of them fed, which TensorFlow wants as one argument of a class of its own."""
+
+    indices: np.ndarray
+    values: np.ndarray
+    dense_shape: np.ndarray
+
+
+def flat(results):
+    """Return results in one list: those in lists, the parts of sparse tensors, and no None."""
+    if hasattr(results, "dense_shape"):
+        return [results.indices, results.values, results.dense_shape]
+    if isinstance(results, (tuple, list)):
+        return [each for result in results for each in flat(result)]
+    return [] if results is None else [results]
+
+
 def build(library, name, arguments, keywords, call):
     """Build a call in the open graph.
 
@@ -78,6 +96,9 @@ def build(library, name, arguments, keywords, call):
             tensor = library.placeholder(kind, value.shape)
             feeds[tensor] = value
             return tensor
+        if isinstance(value, Sparse):
+            parts = [placed(part) for part in (value.indices, value.values, value.dense_shape)]
+            return library.SparseTensor(*parts) if hasattr(library, "SparseTensor") else tuple(parts)
         if isinstance(value, list) and any(isinstance(v, np.ndarray) for v in value):
             return [placed(v) for v in value]
         return value
@@ -87,8 +108,7 @@ def build(library, name, arguments, keywords, call):
         function = getattr(function, part)
     operands = [placed(value) for value in arguments]
     named = dict(zip(call.names, operands, strict=False))
-    results = function(*operands[len(named) :], **named, **keywords)
-    results = list(results) if isinstance(results, (tuple, list)) else [results]
+    results = flat(function(*operands[len(named) :], **named, **keywords))
     moved = [tensor for tensor, value in feeds.items() if value.dtype.kind in "fc"]
     targets = [y for y in results if y.dtype.is_floating or y.dtype.is_complex]
     if not call.differentiable or not moved or not targets:

@@ -10,7 +10,8 @@ def main():
     """Answer one list of calls."""
     calls = pickle.load(sys.stdin.buffer)
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    # Of some convolutions with one window in a row and a stride of 2 there, oneDNN reads memory that nobody wrote.
+    # Of some convolutions with one window in a row and a stride of 2 there, oneDNN reads memory that nobody wrote, and
+    # its kernels for quantized numbers round otherwise than is documented.
     os.environ["TF_ENABLE_ONEDNN_OPTS"] = "0"
     logging.getLogger("tensorflow").setLevel(logging.ERROR)
     import tensorflow.compat.v1 as tf1

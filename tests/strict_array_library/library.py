@@ -15,6 +15,7 @@ from tests.strict_array_library.names import (
     ATOMIC,
     DTYPES,
     FAILING,
+    FFT,
     FUNCTIONS,
     LINALG,
     LOOPS,
@@ -434,11 +435,26 @@ def _decompose(name, *arguments, **named):
     return wrap(tuple(result) if isinstance(result, tuple) else result)
 
 
+class Transforms:
+    """What stands in for ``cupy.fft``."""
+
+    def __getattr__(self, name):
+        if name not in FFT:
+            raise AttributeError(f"module 'cupy.fft' has no attribute '{name}', or it is not in FFT of names.py")
+
+        def call(*arguments, **named):
+            given = vars(bind(name, arguments, named, FFT))
+            return wrap(getattr(np.fft, name)(_array(given.pop("a")), **given))
+
+        return call
+
+
 class Library:
     """What kernels are given as ``xp``."""
 
     ndarray = Array
     linalg = Linalg()
+    fft = Transforms()
     __name__ = "cupy"
 
     def __getattr__(self, name):

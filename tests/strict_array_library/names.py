@@ -117,7 +117,19 @@ LINALG = {
 }
 FAILING = {"cholesky", "eigh", "eigvalsh", "inv", "solve", "svd"}
 
-SPECIAL = {"erf": _FLOATS, "erfc": _FLOATS}  # of cupyx.scipy.special
+_SINGLE = "fd"
+SPECIAL = {  # of cupyx.scipy.special
+    **dict.fromkeys(("erf", "erfc"), _FLOATS),
+    **dict.fromkeys(("digamma", "erfinv", "expi", "gamma", "gammaln", "ndtri"), _SINGLE),
+    **dict.fromkeys(("betainc", "gammainc", "gammaincc", "zeta"), _SINGLE),
+    **dict.fromkeys(("i0", "i0e", "i1", "i1e", "j0", "j1", "k0", "k0e", "k1", "k1e", "y0", "y1"), _SINGLE),
+}
+FFT = {  # of cupy.fft
+    "fftn": "a s axes norm",
+    "ifftn": "a s axes norm",
+    "rfftn": "a s axes norm",
+    "irfftn": "a s axes norm",
+}
 ATOMIC = "iILQefd"  # what `ufunc.at` can add on a GPU
 SCATTERING = {"add", "subtract", "maximum", "minimum", "bitwise_and", "bitwise_or", "bitwise_xor"}
 DTYPES = _BOOL + _NUMBERS  # that an array can have; `l` is `q` by another name

@@ -73,7 +73,7 @@ class _Groups(ConnectedSets):
         for group in self.sets():
             for start in range(0, len(group), MOST_STEPS):  # in the region's order, so that parts wait one way only
                 part = group[start : start + MOST_STEPS]
-                if sum(map(computes, part)) > 1 and _knows_rows(part):
+                if _num_computed(part) > 1 and _knows_rows(part):
                     yield part
 
     def kind(self, op: Operation) -> Any:
@@ -104,6 +104,13 @@ class _Groups(ConnectedSets):
             if op.role in _OF_FRAMES or closes_loop(op) or python or slow or any(t.op in found for t in op.inputs):
                 found.add(op)
         return found
+
+
+def _num_computed(group: list[Operation]) -> int:
+    """Return how many operations a group does that compute, comparisons that nobody else reads among them."""
+    inside = set(group)
+    masks = {t.op for op in group for t in op.inputs if is_comparison(t.op)}
+    return sum(map(computes, group)) + sum(inside.issuperset(mask.outputs[0]._consumers) for mask in masks)
 
 
 def _kind(op: Operation) -> Any:

@@ -191,15 +191,6 @@ log1p: Unary = unary(
 )
 
 
-def _special(function: str) -> Any:
-    """Return a kernel that takes a function of SciPy; two-byte floats go by float32."""
-
-    def kernel(xp: Any, x: Any) -> Any:
-        return arrays.special(xp, function)(x.astype(xp.float32) if x.dtype.itemsize == 2 else x)
-
-    return typed(kernel)
-
-
 _SLOPE = 2 / math.sqrt(math.pi)
 
 erf: Unary = unary(
@@ -207,7 +198,7 @@ erf: Unary = unary(
     "erf",
     "Error function, elementwise.",
     where=dtypes.FLOATING,
-    kernel=_special("erf"),
+    kernel=typed(arrays.by_special("erf")),
     gradient=lambda x, y, g: g * (exp(-square(x)) * _SLOPE),
     samples=sampled(math.erf, _X),
     examples={"np.array([0.0, 1.0, 10.0])": "array([0.        , 0.84270079, 1.        ])"},
@@ -218,7 +209,7 @@ erfc: Unary = unary(
     "erfc",
     "``1 - erf(x)`` without loss of digits for large `x`, elementwise.",
     where=dtypes.FLOATING,
-    kernel=_special("erfc"),
+    kernel=typed(arrays.by_special("erfc")),
     gradient=lambda x, y, g: g * (exp(-square(x)) * -_SLOPE),
     samples=sampled(math.erfc, [*_X[0], 9.0]),
     examples={"np.array([10.0])": "array([2.08848758e-45])"},

@@ -36,6 +36,7 @@ _WORD = (1 << 64) - 1
 _OWN_SEEDS = 1 << 32
 DRAWS = frozenset(
     {"RandomUniform", "RandomStandardNormal", "TruncatedNormal", "RandomUniformInt", "Categorical", "RandomShuffle"}
+    | {"RandomGamma", "RandomPoisson", "RandomCandidates"}
 )
 _DISCRETE = NotDifferentiable("its result is drawn from a discrete set")
 _DRAW = NotDifferentiable("a standard draw has no continuous inputs; range, mean and scale are applied outside it")
@@ -94,7 +95,8 @@ def set_random_seed(seed: int | None) -> None:
     scopes.get_default_graph().seed = checked_seed(seed)
 
 
-def _seed(seed: int | None) -> int:
+def seed_or_next(seed: int | None) -> int:
+    """Return a seed: that which is given as `seed`, or the graph's next one."""
     if seed is not None:
         return seed
     made = scopes.get_default_graph().collections.setdefault("random_seeds", [])
@@ -106,7 +108,7 @@ def _shape(op: Operation) -> Shape:
     return static_shape(op.inputs[0])
 
 
-def _copied_in(xp: Any, drawn: Any, dtype: DType) -> Array:
+def copied_in(xp: Any, drawn: Any, dtype: DType) -> Array:
     """Return numbers that the host drew as an array of the library."""
     return xp.asarray(np.asarray(drawn).astype(dtype.numpy, copy=False))  # type: ignore[no-any-return]
 
@@ -114,15 +116,15 @@ def _copied_in(xp: Any, drawn: Any, dtype: DType) -> Array:
 def _uniform(xp: Any, context: KernelContext, shape: Any, *instance: Any, dtype: DType, seed: int) -> Array:
     draw, size = generator(context, seed, instance), tuple(int(d) for d in shape)
     if dtype in (dtypes.float32, dtypes.float64):
-        return _copied_in(xp, draw.random(size, dtype.numpy), dtype)  # type: ignore[arg-type]
+        return copied_in(xp, draw.random(size, dtype.numpy), dtype)  # type: ignore[arg-type]
     bits = 11 if dtype is dtypes.float16 else 8  # what its significand holds: rounding may not reach 1
-    return _copied_in(xp, draw.integers(0, 1 << bits, size) / (1 << bits), dtype)
+    return copied_in(xp, draw.integers(0, 1 << bits, size) / (1 << bits), dtype)
 
 
 def _normal(xp: Any, context: KernelContext, shape: Any, *instance: Any, dtype: DType, seed: int) -> Array:
     size = tuple(int(d) for d in shape)
     wide = np.float64 if dtype is dtypes.float64 else np.float32
-    return _copied_in(xp, generator(context, seed, instance).standard_normal(size, wide), dtype)
+    return copied_in(xp, generator(context, seed, instance).standard_normal(size, wide), dtype)
 
 
 def _truncated(xp: Any, context: KernelContext, shape: Any, *instance: Any, dtype: DType, seed: int) -> Array:
@@ -130,7 +132,7 @@ def _truncated(xp: Any, context: KernelContext, shape: Any, *instance: Any, dtyp
     values = np.asarray(draw.standard_normal(size))
     while (outside := np.abs(values) > 2).any():
         values[outside] = draw.standard_normal(int(outside.sum()))
-    return _copied_in(xp, values, dtype)
+    return copied_in(xp, values, dtype)
 
 
 for _type, _kernel in (
@@ -156,7 +158,7 @@ def _integers(xp: Any, context: KernelContext, shape: Any, low: Any, high: Any, 
     if not low < high:
         raise ValueError(f"random_uniform needs minval < maxval, got {low} and {high}")
     kind = dtypes.as_dtype(np.result_type(low))
-    return _copied_in(xp, generator(context, seed, instance).integers(low, high, size, kind.numpy), kind)
+    return copied_in(xp, generator(context, seed, instance).integers(low, high, size, kind.numpy), kind)
 
 
 define(
@@ -217,8 +219,8 @@ def random_uniform(
     wanted, size = dtypes.as_dtype(dtype), shape_vector(shape)
     if wanted.is_integer:
         low, high = convert_to_tensor(minval, wanted), _bound(maxval, wanted)
-        return apply("RandomUniformInt", size, low, high, [], name=name, seed=_seed(seed))  # type: ignore[no-any-return]
-    draw: Tensor = apply("RandomUniform", size, [], name=name, dtype=wanted, seed=_seed(seed))
+        return apply("RandomUniformInt", size, low, high, [], name=name, seed=seed_or_next(seed))  # type: ignore[no-any-return]
+    draw: Tensor = apply("RandomUniform", size, [], name=name, dtype=wanted, seed=seed_or_next(seed))
     return _scaled(draw, 1 if maxval is None else maxval, minval)
 
 
@@ -316,7 +318,7 @@ def truncated_normal(
 
 def _around(type: str, shape: Any, mean: Any, stddev: Any, dtype: Any, seed: int | None, name: str | None) -> Tensor:
     wanted = dtypes.as_dtype(dtype)
-    draw: Tensor = apply(type, shape_vector(shape), [], name=name, dtype=wanted, seed=_seed(seed))
+    draw: Tensor = apply(type, shape_vector(shape), [], name=name, dtype=wanted, seed=seed_or_next(seed))
     if not _is(stddev, 1):
         draw = draw * convert_to_tensor(stddev, wanted)
     return draw if _is(mean, 0) else draw + convert_to_tensor(mean, wanted)
@@ -380,7 +382,7 @@ def categorical(
            [1, 1, 1]])
     """
     return apply(  # type: ignore[no-any-return]
-        "Categorical", logits, num_samples, [], name=name, dtype=dtypes.as_dtype(dtype), seed=_seed(seed)
+        "Categorical", logits, num_samples, [], name=name, dtype=dtypes.as_dtype(dtype), seed=seed_or_next(seed)
     )
 
 
@@ -411,4 +413,4 @@ def random_shuffle(value: Any, seed: int | None = None, name: str | None = None)
     >>> sorted(cards.tolist()) == list(range(52))
     True
     """
-    return apply("RandomShuffle", value, [], name=name, seed=_seed(seed))  # type: ignore[no-any-return]
+    return apply("RandomShuffle", value, [], name=name, seed=seed_or_next(seed))  # type: ignore[no-any-return]

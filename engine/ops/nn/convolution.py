@@ -9,20 +9,19 @@ from ...ir.apply import apply, convert_to_tensor
 from ...ir.entry import public
 from ...ir.tensor import Tensor
 from ..array.shapes import reshape
-from ..support.windows import as_format, channels_last, checked_format, image_shape, sliding_attrs
-from . import convolution_operations  # noqa: F401, which declares Conv and its gradients
+from ..support.windows import channels_first_again, channels_last, is_channels_first
+from .convolution_operations import sliding_attrs
 
 
 def _convolve(
     rank: int, images: Any, filters: Any, strides: Any, padding: Any, data_format: Any, dilations: Any, name: str | None
 ) -> Tensor:
-    layout = checked_format(data_format, rank)
-    attrs = sliding_attrs(rank, strides, padding, dilations, layout)
+    first = is_channels_first(data_format, rank)
+    attrs = sliding_attrs(rank, strides, padding, dilations, first)
     images = convert_to_tensor(images)
-    image_shape(images.shape, rank, "the input")
-    last = channels_last(images, layout, rank)
+    last = channels_last(images, rank, first)
     result = apply("Conv", last, convert_to_tensor(filters, images.dtype), name=name, **attrs)
-    return as_format(result, layout, rank)
+    return channels_first_again(result, rank, first)
 
 
 @public

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,21 +19,58 @@ from ...ir.tensor import Tensor
 from ..support.arguments import as_sizes
 from ..support.common import shape_of
 from ..support.literals import f64, i32
-from ..support.windows import Sliding, image_shape, inside, known_slidings, padded, slidings
+from ..support.windows import (
+    Windows,
+    check_fits,
+    counts_in,
+    padding_of,
+    places,
+    spatial,
+    windows_of,
+    windows_shape,
+)
 
 _ATTRS = {"strides": REQUIRED, "padding": "VALID", "dilations": REQUIRED}
+
+
+def sliding_attrs(rank: int, strides: Any, padding: Any, dilations: Any, channels_first: bool) -> dict[str, Any]:
+    """Return the attributes of a convolution from the arguments of its public function."""
+    return {
+        "strides": spatial(1 if strides is None else strides, rank, "strides", channels_first),
+        "padding": padding_of(padding, rank, channels_first),
+        "dilations": spatial(1 if dilations is None else dilations, rank, "dilations", channels_first),
+    }
 
 
 # ---- shapes
 
 
+def windows_over(filters: Sequence[Any], attrs: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the attributes of windows of the size of filters, whose shape is [*window, inner, outer]."""
+    how = {"strides": attrs["strides"], "rates": attrs["dilations"], "padding": attrs["padding"]}
+    return {"window": tuple(filters[:-2]), "channels_first": False, **how}
+
+
 def _result_shape(images: Shape, filters: Shape, op: Operation) -> Shape:
     """Return the static shape of a convolution's result."""
     rank = len(op.attrs["strides"])
-    images, filters = image_shape(images, rank, "the input"), image_shape(filters, rank, "the filter")
+    images, filters = _with_rank(images, rank, "the input", op), _with_rank(filters, rank, "the filter", op)
     _check_channels(images[-1], filters[-2], filters[-1], op)
-    along = known_slidings(images, filters[:-2], op)
-    return Shape([images[0], *(s and s.count for s in along), filters[-1]])
+    if None in filters[:-2].dims:
+        return Shape([images[0], *[None] * rank, filters[-1]])
+    return Shape([*windows_shape(images, windows_over(filters.dims, op.attrs))[:-1], filters[-1]])
+
+
+def _with_rank(shape: Shape, rank: int, what: str, op: Operation) -> Shape:
+    if shape.rank not in (None, rank + 2):
+        raise ShapeError(
+            f"{what} of a convolution has another rank",
+            wanted=f"rank {rank + 2}",
+            got=shape,
+            operation=op,
+            hint="add a dimension with expand_dims, or take another function",
+        )
+    return shape.merge(Shape([None] * (rank + 2)))
 
 
 def _sliding_attrs(attrs: Any) -> dict[str, Any]:
@@ -88,31 +124,28 @@ def _fit(given: Shape, result: Shape, op: Operation) -> None:
 # ---- kernels: their meaning; C kernels for float32 and float64 are in kernels/cpu/convolution.pyx
 
 
-def _open(shape: Sequence[int], filters: Sequence[int], attrs: Any) -> tuple[list[Sliding], int]:
-    """Return how the window slides along images of a shape, and the number of groups."""
+def _open(shape: Sequence[int], filters: Sequence[int], attrs: Any) -> tuple[dict[str, Any], list[Windows], int]:
+    """Return how windows slide along images of a shape, where they are, and the number of groups."""
     rank = len(attrs["strides"])
     if len(shape) != rank + 2 or len(filters) != rank + 2:
         raise ValueError(f"images and filters need rank {rank + 2}, got shapes {list(shape)} and {list(filters)}")
     groups = _num_groups(shape[-1], *filters[-2:])
     if groups == 0:
         raise ValueError(f"filters of shape {list(filters)} do not fit {shape[-1]} channels")
-    along = slidings(shape[1:-1], filters[:-2], **attrs)
-    return [s for s in along if s is not None], groups
+    how = windows_over(filters, attrs)
+    return how, windows_of(shape, how), groups
 
 
-def _places(along: Sequence[Sliding]) -> list[tuple[slice, ...]]:
-    """Return, for each element of a window, where all windows have it in padded images."""
-    each = itertools.product(*(range(s.window) for s in along))
-    return [(slice(None), *(s.places(i) for s, i in zip(along, place, strict=True)), slice(None)) for place in each]
-
-
-def _columns(xp: Any, images: Any, along: Sequence[Sliding], groups: int) -> Any:
+def _columns(xp: Any, images: Any, filters: Sequence[int], attrs: Any) -> Any:
     """Return all windows of each group, [groups, pixels, elements of a window]."""
-    whole = padded(xp, images, along)
-    windows = xp.stack([whole[place] for place in _places(along)], axis=-2)
-    pixels, size = math.prod(windows.shape[:-2]), windows.shape[-2] * images.shape[-1]
-    shaped = windows.reshape(pixels, windows.shape[-2], groups, images.shape[-1] // groups)
-    return shaped.transpose((2, 0, 1, 3)).reshape(groups, pixels, size // groups)
+    how, along, groups = _open(images.shape, filters, attrs)
+    count = math.prod(how["window"])
+    windows = xp.zeros((*counts_in(images.shape, along, how), count), images.dtype)
+    for number, outer, inner in places(along, how):
+        windows[..., number][outer] = images[inner]
+    pixels, size = math.prod(windows.shape[:-2]), images.shape[-1] // groups
+    shaped = windows.reshape(pixels, groups, size, count)
+    return shaped.transpose((1, 0, 3, 2)).reshape(groups, pixels, size * count)
 
 
 def _by_group(x: Any, groups: int) -> Any:
@@ -132,41 +165,37 @@ def _product(xp: Any, a: Any, b: Any) -> Any:
 
 
 def _conv(xp: Any, images: Any, filters: Any, **attrs: Any) -> Any:
-    along, groups = _open(images.shape, filters.shape, attrs)
+    how, along, groups = _open(images.shape, filters.shape, attrs)
     rows = filters.reshape(math.prod(filters.shape[:-1]), filters.shape[-1])
-    result = _together(_product(xp, _columns(xp, images, along, groups), _by_group(rows, groups)))
-    return result.reshape(images.shape[0], *(s.count for s in along), filters.shape[-1]).astype(
-        images.dtype, copy=False
-    )
+    result = _together(_product(xp, _columns(xp, images, filters.shape, attrs), _by_group(rows, groups)))
+    return result.reshape(*counts_in(images.shape, along, how)[:-1], filters.shape[-1]).astype(images.dtype, copy=False)
 
 
 def _input_grad(xp: Any, shape: Any, filters: Any, g: Any, **attrs: Any) -> Any:
     sizes = as_sizes(shape)
-    along, groups = _open(sizes, filters.shape, attrs)
-    _check_result(g, sizes, along, filters.shape[-1])
+    how, along, groups = _open(sizes, filters.shape, attrs)
+    _check_result(g, sizes, filters.shape, along, how)
     rows = filters.reshape(math.prod(filters.shape[:-1]), filters.shape[-1])
     windows = _product(xp, _by_group(g, groups), _by_group(rows, groups).transpose((0, 2, 1)))
-    places = _places(along)
-    each = windows.reshape(groups, windows.shape[1], len(places), filters.shape[-2]).transpose((2, 1, 0, 3))
-    around = [d + s.before + s.after for d, s in zip(sizes[1:-1], along, strict=True)]
-    result = xp.zeros((sizes[0], *around, sizes[-1]), windows.dtype)
-    for place, part in zip(places, each, strict=True):
-        result[place] += part.reshape(*g.shape[:-1], sizes[-1])
-    return xp.ascontiguousarray(result[inside(sizes, along)]).astype(g.dtype, copy=False)
+    each = windows.reshape(groups, windows.shape[1], math.prod(how["window"]), filters.shape[-2]).transpose(
+        (2, 1, 0, 3)
+    )
+    result = xp.zeros(sizes, windows.dtype)
+    for number, outer, inner in places(along, how):
+        result[inner] += each[number].reshape(*g.shape[:-1], sizes[-1])[outer]
+    return result.astype(g.dtype, copy=False)
 
 
 def _filter_grad(xp: Any, images: Any, shape: Any, g: Any, **attrs: Any) -> Any:
     sizes = as_sizes(shape)
-    along, groups = _open(images.shape, sizes, attrs)
-    _check_result(g, images.shape, along, sizes[-1])
-    columns = _columns(xp, images, along, groups).transpose((0, 2, 1))
+    how, along, groups = _open(images.shape, sizes, attrs)
+    _check_result(g, images.shape, sizes, along, how)
+    columns = _columns(xp, images, sizes, attrs).transpose((0, 2, 1))
     return _together(_product(xp, columns, _by_group(g, groups))).reshape(sizes).astype(g.dtype, copy=False)
 
 
-def _check_result(g: Any, images: Sequence[int], along: Sequence[Sliding], filters: int) -> None:
-    wanted = (images[0], *(s.count for s in along), filters)
-    if g.shape != wanted:
-        raise ValueError(f"the result of such a convolution has shape {list(wanted)}, got {list(g.shape)}")
+def _check_result(g: Any, images: Sequence[int], filters: Sequence[int], along: list[Windows], how: Any) -> None:
+    check_fits(g.shape, (*images[:-1], filters[-1]), along, how)
 
 
 # ---- definitions
@@ -200,7 +229,7 @@ def _filter_grad_gradient(op: Operation, h: Tensor) -> list[Any]:
 
 def _multiplications(images: Any, filters: Any, **attrs: Any) -> int:
     """Return how many a convolution is made of, in what an element elsewhere takes."""
-    along, _ = _open(images, filters, attrs)
+    _, along, _ = _open(images, filters, attrs)
     return images[0] * math.prod(s.count for s in along) * math.prod(filters) // 8
 
 

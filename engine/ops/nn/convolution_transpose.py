@@ -8,21 +8,20 @@ from ...ir.apply import apply, convert_to_tensor
 from ...ir.entry import public
 from ...ir.tensor import Tensor
 from ..support.arguments import index_tensor
-from ..support.windows import LAYOUTS, as_format, channels_last, checked_format, image_shape, sliding_attrs
-from . import convolution_operations  # noqa: F401, which declares them
+from ..support.windows import channels_first_again, channels_last, is_channels_first
+from .convolution_operations import sliding_attrs
 
 
 def _transposed(
-    rank: int, g: Any, filters: Any, shape: Any, strides: Any, padding: Any, layout: str, dilations: Any, name: Any
+    rank: int, g: Any, filters: Any, shape: Any, strides: Any, padding: Any, first: bool, dilations: Any, name: Any
 ) -> Tensor:
-    attrs = sliding_attrs(rank, strides, padding, dilations, layout)
+    attrs = sliding_attrs(rank, strides, padding, dilations, first)
     g, sizes = convert_to_tensor(g), index_tensor(shape)
-    image_shape(g.shape, rank, "the input")
-    if layout == LAYOUTS[rank][1]:
+    if first:
         sizes = apply("Gather", sizes, index_tensor([0, *range(2, rank + 2), 1]))
-    last = channels_last(g, layout, rank)
+    last = channels_last(g, rank, first)
     result = apply("ConvInputGrad", sizes, convert_to_tensor(filters, g.dtype), last, name=name, **attrs)
-    return as_format(result, layout, rank)
+    return channels_first_again(result, rank, first)
 
 
 @public
@@ -66,8 +65,8 @@ def conv2d_transpose(
     >>> larger.sync().ravel()
     array([1., 1., 1., 1.], dtype=float32)
     """
-    layout = checked_format(data_format, 2)
-    return _transposed(2, value, filter, output_shape, strides, padding, layout, dilations, name)
+    first = is_channels_first(data_format, 2)
+    return _transposed(2, value, filter, output_shape, strides, padding, first, dilations, name)
 
 
 @public
@@ -101,8 +100,8 @@ def conv1d_transpose(
     >>> tg.function(lambda: tg.conv1d_transpose([[[1.0], [2.0]]], [[[1.0]], [[3.0]]], [1, 4, 1], 2)).sync().ravel()
     array([1., 3., 2., 6.], dtype=float32)
     """
-    layout = checked_format(data_format, 1)
-    return _transposed(1, input, filters, output_shape, strides, padding, layout, dilations, name)
+    first = is_channels_first(data_format, 1)
+    return _transposed(1, input, filters, output_shape, strides, padding, first, dilations, name)
 
 
 @public
@@ -137,8 +136,8 @@ def conv3d_transpose(
     >>> tg.function(lambda: tg.conv3d_transpose(point, tg.ones([1, 1, 2, 1, 1]), [1, 1, 1, 2, 1], 2)).sync().ravel()
     array([3., 3.], dtype=float32)
     """
-    layout = checked_format(data_format, 3)
-    return _transposed(3, value, filter, output_shape, strides, padding, layout, dilations, name)
+    first = is_channels_first(data_format, 3)
+    return _transposed(3, value, filter, output_shape, strides, padding, first, dilations, name)
 
 
 @public
@@ -177,8 +176,8 @@ def conv2d_backprop_input(
     >>> g.sync().ravel()
     array([1., 2., 1.], dtype=float32)
     """
-    layout = checked_format(data_format, 2)
-    return _transposed(2, out_backprop, filter, input_sizes, strides, padding, layout, dilations, name)
+    first = is_channels_first(data_format, 2)
+    return _transposed(2, out_backprop, filter, input_sizes, strides, padding, first, dilations, name)
 
 
 @public
@@ -217,8 +216,8 @@ def conv2d_backprop_filter(
     >>> tg.function(lambda: tg.conv2d_backprop_filter(x, [2, 1, 1, 1], g)).sync().ravel()
     array([3., 6.], dtype=float32)
     """
-    layout = checked_format(data_format, 2)
+    first = is_channels_first(data_format, 2)
     images = convert_to_tensor(input)
-    last, g = (channels_last(convert_to_tensor(t, images.dtype), layout, 2) for t in (images, out_backprop))
-    attrs = sliding_attrs(2, strides, padding, dilations, layout)
+    last, g = (channels_last(convert_to_tensor(t, images.dtype), 2, first) for t in (images, out_backprop))
+    attrs = sliding_attrs(2, strides, padding, dilations, first)
     return apply("ConvFilterGrad", last, index_tensor(filter_sizes), g, name=name, **attrs)  # type: ignore[no-any-return]

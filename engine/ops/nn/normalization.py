@@ -6,24 +6,62 @@ from typing import Any
 
 from ...base.errors import GraphError, ShapeError
 from ...base.shapes import Shape
-from ...ir.apply import apply, convert_to_tensor
+from ...ir.apply import apply, constant, convert_to_tensor
 from ...ir.entry import public
 from ...ir.tensor import Tensor
 from ..math.reductions import reduce_mean, reduce_sum
 from ..support.arguments import static_ints
+from ..support.literals import i32
+
+_CHANNELS_FIRST = ("NCW", "NCHW", "NCDHW")
+_CHANNELS_LAST = (None, "NWC", "NHWC", "NDHWC")
+
+
+def is_channels_first(data_format: str | None) -> bool:
+    """Read the argument that says where channels are, whatever the number of dimensions."""
+    if data_format not in (*_CHANNELS_LAST, *_CHANNELS_FIRST):
+        raise GraphError(
+            "no such data format",
+            wanted="'NHWC' or 'NCHW', or those of one or three dimensions",
+            got=repr(data_format),
+            hint="leave it out where channels are the last dimension",
+        )
+    return data_format in _CHANNELS_FIRST
+
+
+def along_channels(vector: Tensor, value: Tensor, is_first: bool) -> Tensor:
+    """Return a vector over channels so that it broadcasts to `value`, of which they are the second dimension or last.
+
+    Parameters
+    ----------
+    vector, value : Tensor
+    is_first : bool
+        Whether channels are the second dimension.
+    """
+    if not is_first:
+        return vector
+    if value.rank is None:
+        raise ShapeError(
+            "the rank has to be known where channels are not the last dimension",
+            wanted="a known rank",
+            got=value.shape,
+            operation=value.op,
+            hint="set_shape says what is known of a tensor",
+        )
+    return apply("Reshape", vector, constant(i32([-1, *[1] * (value.rank - 2)])))  # type: ignore[no-any-return]
 
 
 @public
 def bias_add(value: Any, bias: Any, data_format: str | None = None, name: str | None = None) -> Tensor:
-    """Add a vector along the last dimension.
+    """Add a vector along the channels.
 
     Parameters
     ----------
     value : Tensor of any numeric dtype, of rank at least 2
     bias : Tensor of the same dtype, of rank 1
-        As long as the last dimension of `value`.
-    data_format : {None, 'NHWC'}
-        Channels are the last dimension.
+        As long as there are channels.
+    data_format : {None, 'NHWC', 'NCHW'}, optional
+        Whether channels are the last dimension, or the second; those of one or three dimensions ("NCW") do as well.
 
     Returns
     -------
@@ -34,6 +72,8 @@ def bias_add(value: Any, bias: Any, data_format: str | None = None, name: str | 
     ------
     ShapeError
         If `bias` is no vector or has another length.
+    GraphError
+        If there is no such format.
 
     Examples
     --------
@@ -42,19 +82,19 @@ def bias_add(value: Any, bias: Any, data_format: str | None = None, name: str | 
     array([[1., 2., 3.],
            [1., 2., 3.]], dtype=float32)
     """
-    if data_format not in (None, "NHWC"):
-        raise GraphError("no such data format", wanted="'NHWC'", got=repr(data_format), hint="transpose the value")
+    is_first = is_channels_first(data_format)
     value = convert_to_tensor(value)
     bias = convert_to_tensor(bias, value.dtype)
-    if not bias.shape.is_compatible_with(Shape([value.shape[-1] if value.rank else None])):
+    channels = value.shape[1 if is_first else -1] if value.rank else None
+    if not bias.shape.is_compatible_with(Shape([channels])):
         raise ShapeError(
             "the bias does not fit",
-            wanted="a vector as long as the last dimension",
+            wanted=f"a vector as long as the {'second' if is_first else 'last'} dimension",
             operation=bias.op,
             got=f"{bias.shape} for {value.shape}",
             hint="use + to add other shapes",
         )
-    return apply("Add", value, bias, name=name)  # type: ignore[no-any-return]
+    return apply("Add", value, along_channels(bias, value, is_first), name=name)  # type: ignore[no-any-return]
 
 
 @public

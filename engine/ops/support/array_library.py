@@ -17,6 +17,15 @@ def special(xp: Any, function: str) -> Any:
     return getattr(importlib.import_module("scipy.special" if xp is np else "cupyx.scipy.special"), function)
 
 
+def by_special(function: str) -> Any:
+    """Return a kernel that is a function of ``scipy.special``; two-byte floats go by float32."""
+
+    def kernel(xp: Any, *operands: Any) -> Any:
+        return special(xp, function)(*(x.astype(xp.float32) if x.dtype.itemsize == 2 else x for x in operands))
+
+    return kernel
+
+
 def signs(xp: Any, x: Any) -> Any:
     """Return ``x / abs(x)`` of complex numbers, of which CuPy's `sign` is that of the real part."""
     if x.dtype.kind != "c":

@@ -59,6 +59,7 @@ def unary(
     samples: Sequence[Sample],
     where: tuple[DType, ...] = dtypes.DIFFERENTIABLE,
     output: str = "T",
+    on_host: bool = False,
     fuse: Fusion | None = None,
     examples: Mapping[str, str] | None = None,
 ) -> Unary:
@@ -76,6 +77,8 @@ def unary(
         Dtypes of the operand.
     output : str
         Type expression of the result.
+    on_host : bool
+        Whether it is computed in the host's memory, since CuPy does not have it.
     examples : mapping of str to str, optional
         For the docstring: arguments, as a call is written, and what Python shows of the result.
 
@@ -85,9 +88,10 @@ def unary(
         The public function ``function(x, name=None)``.
     """
     UNARY.add(type)
+    memory = "host " if on_host else ""
     define(
         type,
-        f"x: T -> y: {output}",
+        f"x: {memory}T -> y: {memory}{output}",
         where={"T": where},
         shape=same_as(0),
         batch=pointwise,

@@ -1,237 +1,277 @@
-"""Windows that slide over images: how many there are, and what is padded."""
+"""Windows that slide over the spatial dimensions of images: which elements each of them sees.
+
+Kernels go over the places in a window and not over the windows: what all windows have at one place is a strided view.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from ...base.errors import GraphError, ShapeError
 from ...base.shapes import Shape
 from ...ir.apply import apply
-from ...ir.operation import Operation
+from ...ir.definition import REQUIRED
 from ...ir.tensor import Tensor
 from .arguments import static_ints
 
-Padding = str | tuple[tuple[int, int], ...]
+WINDOWS = {"window": REQUIRED, "strides": REQUIRED, "rates": REQUIRED, "padding": REQUIRED, "channels_first": False}
 LAYOUTS = {1: ("NWC", "NCW"), 2: ("NHWC", "NCHW"), 3: ("NDHWC", "NCDHW")}
 
 
 @dataclass(frozen=True, slots=True)
-class Sliding:
-    """A window along one dimension.
+class Windows:
+    """The windows along one axis.
 
     Attributes
     ----------
-    window, stride, dilation : int
-    before, after : int
-        Elements of padding.
+    size : int
+        Elements along the axis.
+    window, stride, rate : int
+        Elements in a window, from one window to the next, and from one element of a window to the next.
+    before : int
+        Elements of padding before the first.
     count : int
-        Windows.
+        How many windows there are.
     """
 
+    size: int
     window: int
     stride: int
-    dilation: int
+    rate: int
     before: int
-    after: int
     count: int
 
-    def places(self, i: int) -> slice:
-        """Return where, in the padded dimension, each window has its element `i`."""
-        begin = i * self.dilation
-        return slice(begin, begin + (self.count - 1) * self.stride + 1, self.stride)
+    def at(self, place: int) -> tuple[slice, slice]:
+        """Return which windows have an element at a place, where padding has none, and these elements."""
+        offset = self.before - place * self.rate
+        first = max(0, -(-offset // self.stride))
+        last = min(self.count, (self.size - 1 + offset) // self.stride + 1)
+        if last <= first:
+            return slice(0, 0), slice(0, 0)
+        start = first * self.stride - offset
+        return slice(first, last), slice(start, start + (last - first - 1) * self.stride + 1, self.stride)
+
+    def lengths(self) -> list[int]:
+        """Return how many elements each window has, padding not counted."""
+        found = [0] * self.count
+        for place in range(self.window):
+            for i in range(*self.at(place)[0].indices(self.count)):
+                found[i] += 1
+        return found
 
 
-def sliding(
-    size: int | None, window: int | None, stride: int, dilation: int, padding: str | tuple[int, int]
-) -> Sliding | None:
-    """Return how a window slides along a dimension; None if a size is not known.
+def along(size: int, window: int, stride: int, rate: int, padding: Any) -> Windows:
+    """Return the windows along an axis of an image; ValueError if that is too small."""
+    count, reach = _count(size, window, stride, rate, padding), (window - 1) * rate + 1
+    if count < 0:
+        raise ValueError(f"a window of {reach} elements is larger than the image, of {size} with padding {padding}")
+    if padding == "VALID":
+        before = 0
+    elif padding == "SAME":
+        before = max((count - 1) * stride + reach - size, 0) // 2
+    else:
+        before = padding[0]
+    return Windows(size, window, stride, rate, before, count)
 
-    Parameters
-    ----------
-    size : int or None
-        Of the dimension.
-    window, stride, dilation : int
-        `dilation` is how far apart the elements of the window are.
-    padding : {'SAME', 'VALID'} or (int, int)
-        SAME has ``ceil(size / stride)`` windows, and where that makes the padding uneven one element more at the end.
 
-    Raises
-    ------
-    ValueError
-        If not one window fits.
-    """
-    if size is None or window is None:
-        return None
-    length = (window - 1) * dilation + 1
+def _count(size: int, window: int, stride: int, rate: int, padding: Any) -> int:
+    """Return how many windows there are; a negative number if the image is too small."""
     if padding == "SAME":
-        count = -(-size // stride)
-        total = max(0, (count - 1) * stride + length - size)
-        return Sliding(window, stride, dilation, total // 2, total - total // 2, count)
-    before, after = (0, 0) if padding == "VALID" else padding
-    padded = size + int(before) + int(after)
-    if padded < length:
-        raise ValueError(f"a window of {length} elements does not fit into {padded}, padding included")
-    return Sliding(window, stride, dilation, int(before), int(after), (padded - length) // stride + 1)
+        return -(-size // stride)
+    around = 0 if padding == "VALID" else sum(padding)
+    return (size + around - (window - 1) * rate - 1 + stride) // stride
 
 
-def slidings(
-    sizes: Sequence[int | None],
-    window: Sequence[int | None],
-    strides: Sequence[int],
-    padding: Padding,
-    dilations: Sequence[int],
-) -> list[Sliding | None]:
-    """Return `sliding` for each dimension of an image."""
-    each: Sequence[Any] = [padding] * len(strides) if isinstance(padding, str) else padding
-    return [sliding(*given) for given in zip(sizes, window, strides, dilations, each, strict=True)]
+def _paddings(attrs: Mapping[str, Any]) -> Sequence[Any]:
+    padding = attrs["padding"]
+    return [padding] * len(attrs["window"]) if isinstance(padding, str) else padding
 
 
-def known_slidings(images: Shape, window: Shape, op: Operation) -> list[Sliding | None]:
-    """Return how the windows of an operation slide over its images, as far as their static shapes tell.
+def spatial_axes(attrs: Mapping[str, Any]) -> range:
+    """Return the axes that windows slide along."""
+    first = 2 if attrs["channels_first"] else 1
+    return range(first, first + len(attrs["window"]))
 
-    Parameters
-    ----------
-    images : Shape
-        [batch, ..., channels].
-    window : Shape
-    op : Operation
-        With attributes as `slidings` takes them.
 
-    Raises
-    ------
-    ShapeError
-        If not one window fits.
-    """
-    attrs = {key: op.attrs[key] for key in ("strides", "padding", "dilations")}
-    try:
-        return slidings(images[1:-1].dims, window.dims, **attrs)
-    except ValueError as error:
+def windows_of(sizes: Sequence[int], attrs: Mapping[str, Any]) -> list[Windows]:
+    """Return the windows along each spatial axis of an image of a shape."""
+    spatial = [sizes[i] for i in spatial_axes(attrs)]
+    each = zip(spatial, attrs["window"], attrs["strides"], attrs["rates"], _paddings(attrs), strict=True)
+    return [along(*one) for one in each]
+
+
+def check_not_empty(windows: Sequence[Windows]) -> None:
+    """Raise ValueError if a window has nothing but padding."""
+    for each in windows:
+        if not all(each.lengths()):
+            what = f"a window of {each.window} elements, {each.rate} apart"
+            raise ValueError(f"{what}, lies in the padding of an image of size {each.size} as a whole")
+
+
+def places(windows: Sequence[Windows], attrs: Mapping[str, Any]) -> Iterator[tuple[int, tuple[Any, ...], Any]]:
+    """Yield for each place in a window its number, an index of the windows that have it, and one of these elements."""
+    lead = (slice(None),) * spatial_axes(attrs)[0]
+    for number, place in enumerate(itertools.product(*(range(each.window) for each in windows))):
+        pairs = [each.at(k) for each, k in zip(windows, place, strict=True)]
+        yield number, (*lead, *(outer for outer, _ in pairs)), (*lead, *(inner for _, inner in pairs))
+
+
+def counts_in(sizes: Sequence[int], windows: Sequence[Windows], attrs: Mapping[str, Any]) -> tuple[int, ...]:
+    """Return a shape whose spatial dimensions are the numbers of windows."""
+    result = list(sizes)
+    for axis, each in zip(spatial_axes(attrs), windows, strict=True):
+        result[axis] = each.count
+    return tuple(result)
+
+
+def check_fits(
+    found: Sequence[int], sizes: Sequence[int], windows: Sequence[Windows], attrs: Mapping[str, Any]
+) -> None:
+    """Raise ValueError unless there is one element for each window of an image of a shape."""
+    wanted = counts_in(sizes, windows, attrs)
+    if tuple(found) != wanted:
+        raise ValueError(f"an image of shape {tuple(sizes)} has windows of shape {wanted}, not {tuple(found)}")
+
+
+def windows_shape(shape: Shape, attrs: Mapping[str, Any]) -> Shape:
+    """Return the static shape of one result for each window of an image of a shape."""
+    _check(attrs)
+    image = list(shape.with_rank(len(attrs["window"]) + 2))
+    each = zip(spatial_axes(attrs), attrs["window"], attrs["strides"], attrs["rates"], _paddings(attrs), strict=True)
+    for axis, *how in each:
+        image[axis] = None if image[axis] is None else _static_count(image[axis], *how)  # type: ignore[arg-type]
+    return Shape(image)
+
+
+def _static_count(size: int, window: int, stride: int, rate: int, padding: Any) -> int:
+    count = _count(size, window, stride, rate, padding)
+    if count < 0:
         raise ShapeError(
-            "the window is larger than what it slides over",
-            got=str(error),
-            wanted="room for one window at least",
-            operation=op,
-            hint="use padding='SAME', or a smaller window or dilation",
-        ) from None
+            "a window is larger than the image",
+            wanted=f"at most {size} elements, and padding",
+            got=(window - 1) * rate + 1,
+            hint="pad with padding='SAME', or take smaller windows",
+        )
+    return count
 
 
-def padded(xp: Any, x: Any, along: Sequence[Sliding], value: Any = 0) -> Any:
-    """Return images [batch, ..., channels] with their padding."""
-    if all(s.before == s.after == 0 for s in along):
-        return x
-    sizes = [d + s.before + s.after for d, s in zip(x.shape[1:-1], along, strict=True)]
-    result = xp.full((x.shape[0], *sizes, x.shape[-1]), value, dtype=x.dtype)
-    result[inside(x.shape, along)] = x
-    return result
+def _check(attrs: Mapping[str, Any]) -> None:
+    """Raise GraphError for windows that there are not: a text may say anything."""
+    numbers = [attrs[key] for key in ("window", "strides", "rates")]
+    if any(not isinstance(n, int) or n < 1 for each in numbers for n in each) or len({len(n) for n in numbers}) != 1:
+        raise GraphError(
+            "windows, strides and rates are positive numbers, one for each spatial dimension",
+            wanted="1 or more",
+            got=", ".join(map(str, numbers)),
+            hint="give one number for all dimensions",
+        )
+    if attrs["padding"] not in ("SAME", "VALID"):
+        check_padding(attrs["padding"], len(attrs["window"]))
 
 
-def inside(shape: Sequence[int], along: Sequence[Sliding]) -> tuple[slice, ...]:
-    """Return where images of a shape are in what `padded` gives."""
-    middle = (slice(s.before, s.before + d) for d, s in zip(shape[1:-1], along, strict=True))
-    return (slice(None), *middle, slice(None))
+def check_padding(padding: Any, rank: int) -> None:
+    """Raise GraphError for padding that is no pair of sizes for each spatial dimension."""
+    pairs = not isinstance(padding, str) and len(padding) == rank and all(len(p) == 2 for p in padding)
+    if not pairs or any(not isinstance(n, int) or n < 0 for pair in padding for n in pair):
+        raise GraphError(
+            "no such padding",
+            wanted="'SAME', 'VALID', or a pair of sizes for each spatial dimension",
+            got=repr(padding),
+            hint="'SAME' keeps the size where strides are 1",
+        )
 
 
-# ---- arguments
+def patch_size(attrs: Mapping[str, Any]) -> int:
+    """Return how many elements a window has."""
+    return math.prod(attrs["window"])
 
 
-def spatial(value: Any, rank: int, what: str, data_format: str) -> tuple[int, ...]:
-    """Return an attribute with a number for each dimension of an image.
+def spatial(value: Any, rank: int, what: str, channels_first: bool = False) -> tuple[int, ...]:
+    """Read an argument that has a number for each spatial dimension.
 
     Parameters
     ----------
     value : int or sequence of int
-        One for all, or as many as the images have dimensions, or with 1 for the batch and the channels.
+        One for all, one for each, or one for each dimension of the image, of which those of the batch and of channels
+        are 1.
     rank : int
-        Dimensions of an image.
+        How many spatial dimensions there are.
     what : str
-        Name of the argument.
-    data_format : str
-        Where the channels are.
+        The argument's name.
+    channels_first : bool
+        Whether channels are before the spatial dimensions.
+
+    Returns
+    -------
+    tuple of int
+        One for each spatial dimension.
     """
-    given = static_ints(1 if value is None else value, what)
-    if len(given) == rank + 2:
-        channels_first = data_format == LAYOUTS[rank][1]
-        inner = given[2:] if channels_first else given[1:-1]
-        rest = given[:2] if channels_first else (given[0], given[-1])
-        if rest != (1, 1):
-            raise GraphError(
-                f"{what} has to be 1 for the batch and the channels",
-                wanted="1",
-                got=list(given),
-                hint=f"give {rank} numbers, one for each dimension of an image",
-            )
-        given = inner
-    if len(given) == 1:
-        given = given * rank
-    if len(given) != rank or min(given) < 1:
+    numbers = static_ints(value, what)
+    if len(numbers) == 1:
+        numbers *= rank
+    if len(numbers) == rank + 2:
+        first = 2 if channels_first else 1
+        others = numbers[:first] + numbers[first + rank :]
+        numbers = numbers[first : first + rank] if others == (1, 1) else ()
+    if len(numbers) != rank or min(numbers) < 1:
         raise GraphError(
-            f"{what} has to be positive, a number for each dimension of an image",
-            wanted=f"1, {rank} or {rank + 2} numbers",
-            got=list(given),
-            hint=f"give one number for all {rank}",
+            f"'{what}' has to have a positive number for each spatial dimension",
+            wanted=f"{rank} numbers; or {rank + 2}, of which those of batch and channels are 1",
+            got=value,
+            hint="transpose the image to go along other dimensions",
         )
-    return given
+    return numbers
 
 
-def checked_padding(value: Any, rank: int, data_format: str) -> Padding:
-    """Return padding as ``'SAME'``, ``'VALID'`` or a pair of sizes for each dimension of an image."""
-    if isinstance(value, str) and value.upper() in ("SAME", "VALID"):
+def is_channels_first(data_format: str | None, rank: int) -> bool:
+    """Read the argument that says where channels are, of images with so many spatial dimensions."""
+    last, first = LAYOUTS[rank]
+    if data_format not in (None, last, first):
+        raise GraphError(
+            "no such data format",
+            wanted=f"'{last}' or '{first}'",
+            got=repr(data_format),
+            hint="transpose the value to one of these",
+        )
+    return data_format == first
+
+
+def channels_last(x: Tensor, rank: int, channels_first: bool = True) -> Tensor:
+    """Return images with their channels last, which may be first."""
+    order = (0, *range(2, rank + 2), 1)
+    return apply("Transpose", x, perm=order) if channels_first else x  # type: ignore[no-any-return]
+
+
+def channels_first_again(y: Tensor, rank: int, channels_first: bool = True) -> Tensor:
+    """Return images, whose channels are last, as they were before `channels_last`."""
+    order = (0, rank + 1, *range(1, rank + 1))
+    return apply("Transpose", y, perm=order) if channels_first else y  # type: ignore[no-any-return]
+
+
+def padding_of(value: Any, rank: int, channels_first: bool = False) -> Any:
+    """Read an argument that says how images are padded: 'SAME', 'VALID', or pairs of sizes."""
+    if isinstance(value, str):
         return value.upper()
-    pairs = [] if isinstance(value, str) or not isinstance(value, Sequence) else [static_ints(p) for p in value]
+    pairs = tuple(static_ints(pair, "padding") for pair in value)
     if len(pairs) == rank + 2:
-        pairs = pairs[2:] if data_format == LAYOUTS[rank][1] else pairs[1:-1]
-    if len(pairs) != rank or any(len(pair) != 2 or min(pair) < 0 for pair in pairs):
-        raise GraphError(
-            "no such padding",
-            wanted=f"'SAME', 'VALID', or {rank} pairs of sizes that are not negative",
-            got=repr(value),
-            hint="a pair is what is in front and what is behind",
-        )
-    return tuple((before, after) for before, after in pairs)
+        first = 2 if channels_first else 1
+        others = {*pairs[:first], *pairs[first + rank :]}
+        pairs = pairs[first : first + rank] if others == {(0, 0)} else pairs
+    return pairs
 
 
-def sliding_attrs(rank: int, strides: Any, padding: Any, dilations: Any, data_format: str) -> dict[str, Any]:
-    """Return the attributes of what slides windows over images, from what a user gives."""
+def window_attrs(
+    window: Any, strides: Any, rates: Any, padding: Any, rank: int, channels_first: bool = False
+) -> dict[str, Any]:
+    """Return the attributes of an operation by windows from the arguments of its public function."""
     return {
-        "strides": spatial(strides, rank, "strides", data_format),
-        "padding": checked_padding(padding, rank, data_format),
-        "dilations": spatial(dilations, rank, "dilations", data_format),
+        "window": spatial(window, rank, "ksize", channels_first),
+        "strides": spatial(strides, rank, "strides", channels_first),
+        "rates": spatial(rates, rank, "rates", channels_first),
+        "padding": padding_of(padding, rank, channels_first),
+        "channels_first": channels_first,
     }
-
-
-def checked_format(value: str | None, rank: int) -> str:
-    """Return the layout of images, by default with the channels last."""
-    known = LAYOUTS[rank]
-    if value is None:
-        return known[0]
-    if value not in known:
-        raise GraphError("no such data format", wanted=" or ".join(map(repr, known)), got=repr(value), hint=known[0])
-    return value
-
-
-def channels_last(x: Tensor, data_format: str, rank: int) -> Tensor:
-    """Return images with their channels last."""
-    if data_format == LAYOUTS[rank][0]:
-        return x
-    return apply("Transpose", x, perm=(0, *range(2, rank + 2), 1))  # type: ignore[no-any-return]
-
-
-def as_format(y: Tensor, data_format: str, rank: int) -> Tensor:
-    """Return images whose channels are last in another layout."""
-    if data_format == LAYOUTS[rank][0]:
-        return y
-    return apply("Transpose", y, perm=(0, rank + 1, *range(1, rank + 1)))  # type: ignore[no-any-return]
-
-
-def image_shape(shape: Shape, rank: int, what: str) -> Shape:
-    """Return a shape that is known to have so many dimensions and two more; ShapeError if it can not."""
-    if shape.rank not in (None, rank + 2):
-        raise ShapeError(
-            f"{what} has another rank",
-            wanted=f"rank {rank + 2}",
-            got=shape,
-            hint="add a dimension with expand_dims, or take another function",
-        )
-    return shape.merge(Shape([None] * (rank + 2)))

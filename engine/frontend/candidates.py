@@ -1,0 +1,66 @@
+"""A candidate sampler that learns how frequent classes are; a variable keeps that from step to step."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..ir.apply import apply, convert_to_tensor
+from ..ir.entry import public
+from ..ops.random.candidates import Candidates, by_weights
+from .scopes import control_dependencies, name_scope
+from .variables import Variable
+
+
+@public
+def learned_unigram_candidate_sampler(
+    true_classes: Any,
+    num_true: int,
+    num_sampled: int,
+    unique: bool,
+    range_max: int,
+    seed: int | None = None,
+    name: str | None = None,
+) -> Candidates:
+    """Draw classes by how often they were true classes so far: each has been that once more than it was.
+
+    The counts are a variable that is not trainable, so it has to be initialized, and is saved with the others. What is
+    drawn depends on the steps that ran before, and so on their order where steps run at the same time.
+
+    Parameters
+    ----------
+    true_classes, num_true, num_sampled, unique, range_max, seed
+        As for `uniform_candidate_sampler`.
+
+    Returns
+    -------
+    Candidates
+        ``sampled_candidates, true_expected_count, sampled_expected_count``, by the counts before this step's are added.
+
+    Raises
+    ------
+    GraphError
+        If there are fewer classes than should be different.
+    ShapeError
+        If the true classes have another shape.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> with tg.Graph().as_default() as graph:
+    ...     draw = tg.learned_unigram_candidate_sampler([[3]], 1, 10, False, range_max=4)
+    ...     start = tg.global_variables_initializer()
+    >>> with tg.SyncSession(graph) as session:
+    ...     session.run(start)
+    ...     [session.run(draw.true_expected_count).tolist() for _ in range(2)]
+    [[[2.5]], [[4.0]]]
+    """
+    with name_scope(name, "learned_unigram_candidate_sampler"):
+        counts = Variable(np.ones(range_max), trainable=False, name="counts")
+        before = counts.read_value()
+        drawn = by_weights(before, true_classes, (num_true, num_sampled, unique, range_max), seed, None)
+        seen = apply("Reshape", convert_to_tensor(true_classes), [-1])
+        update = counts.scatter_add(seen, apply("Fill", apply("Shape", seen), np.ones(())))
+        with control_dependencies([update]):
+            return Candidates(*(apply("Identity", tensor) for tensor in drawn))

@@ -1,0 +1,234 @@
+"""Boxes in images: what is in them, cut out, and which of them to keep."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ...base import dtypes
+from ...base.errors import GraphError, ShapeError
+from ...base.shapes import Shape
+from ...ir.apply import apply, convert_to_tensor
+from ...ir.definition import NotDifferentiable, Sample, define
+from ...ir.entry import public
+from ...ir.operation import Operation
+from ...ir.tensor import Tensor
+from ..array.gather import gather
+from ..array.shapes import expand_dims
+from ..math.casting import cast
+from ..math.elementwise import ceil, floor
+from ..support.arguments import index_tensor, only_scalars, static_ints
+from ..support.common import scalar_like, size_along
+from ..support.literals import Array, f32, f64, i32
+
+_SQUARES = f32([[0, 0, 2, 2], [0, 0, 2, 1.9], [5, 5, 7, 7], [2, 2, 0, 0.1], [5, 6, 7, 8], [9, 9, 9, 9]])
+_SCORES = f32([0.5, 0.9, 0.3, 0.7, 0.3, 0.1])
+
+
+def _positions(low: Tensor, high: Tensor, size: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """Return where so many pixels lie that divide the way from `low` to `high` evenly, and which are in the image."""
+    last = cast(size - 1, low.dtype)
+    if count == 1:
+        found = expand_dims((low + high) * last * 0.5, 1)
+    else:
+        step = expand_dims((high - low) * last / (count - 1), 1)
+        found = expand_dims(low * last, 1) + step * np.arange(count, dtype=low.dtype.numpy)
+    inside = (found >= 0) & (found <= last)
+    return apply("Where", inside, found, 0), inside
+
+
+def _fetch(image: Tensor, starts: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
+    """Return the pixels of images that begin at the rows `starts` of all of them, at whole rows and columns."""
+    width, channels = size_along(image, 2), size_along(image, 3)
+    pixels = apply("Reshape", image, apply("Stack", [-1, channels]))
+    at = expand_dims(starts + cast(rows, dtypes.int32), 2) * width + expand_dims(cast(columns, dtypes.int32), 1)
+    return gather(pixels, at)
+
+
+def _between(image: Tensor, starts: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
+    top, left = floor(rows), floor(columns)
+    down, right = expand_dims(expand_dims(rows - top, 2), 3), expand_dims(expand_dims(columns - left, 1), 3)
+    lines = []
+    for row in (top, ceil(rows)):
+        start = _fetch(image, starts, row, left)
+        lines.append(start + (_fetch(image, starts, row, ceil(columns)) - start) * right)
+    return lines[0] + (lines[1] - lines[0]) * down
+
+
+@public
+def crop_and_resize(
+    image: Any,
+    boxes: Any,
+    box_ind: Any,
+    crop_size: Any,
+    method: str = "bilinear",
+    extrapolation_value: float = 0.0,
+    name: str | None = None,
+) -> Tensor:
+    """Cut boxes out of images and resize each to the same size.
+
+    Gradients reach the images and, by bilinear interpolation, the boxes.
+
+    Parameters
+    ----------
+    image : Tensor of an integer or floating dtype, of shape [batch, height, width, channels]
+    boxes : Tensor of a floating dtype, of shape [n, 4]
+        The corners ``y1, x1, y2, x2``, as parts of the image's height and width: 0 is the centre of the first pixel and
+        1 that of the last. With ``y1 > y2`` the crop is turned upside down.
+    box_ind : int32 vector of length n
+        Which image each box is in.
+    crop_size : sequence of 2 int
+        Height and width of the crops.
+    method : {'bilinear', 'nearest'}
+        Whether pixels are interpolated, or the nearest ones are taken.
+    extrapolation_value : float
+        What pixels outside of the image are.
+
+    Returns
+    -------
+    Tensor
+        Of the dtype of `boxes`, of shape [n, crop_size[0], crop_size[1], channels].
+
+    Raises
+    ------
+    ShapeError
+        If the shapes are known not to fit.
+    GraphError
+        If there is no such method.
+    OpError
+        When a step runs it, if a box is in an image that there is not.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> image = [[[[1.0], [2.0]], [[3.0], [4.0]]]]
+    >>> tg.function(lambda: tg.crop_and_resize(image, [[0.0, 0.0, 1.0, 1.0]], [0], [3, 3])).sync()[0, :, :, 0]
+    array([[1. , 1.5, 2. ],
+           [2. , 2.5, 3. ],
+           [3. , 3.5, 4. ]], dtype=float32)
+    """
+    if method not in ("bilinear", "nearest"):
+        raise GraphError("no such method", wanted="'bilinear' or 'nearest'", got=repr(method), hint="leave it out")
+    corners = convert_to_tensor(boxes)
+    corners.shape.merge(Shape([None, 4]))
+    height, width = _crop_size(crop_size)
+    images = convert_to_tensor(image)
+    images.shape.with_rank(4)
+    y1, x1, y2, x2 = (corners[:, i] for i in range(4))
+    rows, is_row = _positions(y1, y2, size_along(images, 1), height)
+    columns, is_column = _positions(x1, x2, size_along(images, 2), width)
+    starts = expand_dims(cast(index_tensor(box_ind), dtypes.int32) * size_along(images, 1), 1)
+    if method == "nearest":
+        crops = _fetch(cast(images, corners.dtype), starts, floor(rows + 0.5), floor(columns + 0.5))
+    else:
+        crops = _between(cast(images, corners.dtype), starts, rows, columns)
+    inside = expand_dims(expand_dims(is_row, 2) & expand_dims(is_column, 1), 3)
+    return apply("Where", inside, crops, scalar_like(extrapolation_value, crops), name=name)  # type: ignore[no-any-return]
+
+
+def _crop_size(value: Any) -> tuple[int, int]:
+    sizes = static_ints(value, "crop_size")
+    if len(sizes) != 2 or min(sizes) < 1:
+        raise GraphError("crops have a height and a width", wanted="two positive numbers", got=value, hint="give both")
+    return sizes[0], sizes[1]
+
+
+def _overlap(box: Array, others: Array) -> Array:
+    """Return the area that boxes share as a part of all they cover; 0 for boxes without area."""
+    low, high = np.maximum(box[:2], others[:, :2]), np.minimum(box[2:], others[:, 2:])
+    shared = np.maximum(high - low, 0).prod(1)
+    areas, area = (others[:, 2:] - others[:, :2]).prod(1), (box[2:] - box[:2]).prod()
+    whole = areas + area - shared
+    is_area = (areas > 0) & (area > 0)
+    return np.where(is_area, shared / np.where(is_area, whole, 1), 0)
+
+
+def _suppress(xp: Any, boxes: Array, scores: Array, most: Array, iou: Array, least: Array) -> Array:
+    if boxes.shape != (*scores.shape, 4) or scores.ndim != 1:
+        raise ValueError(f"non_max_suppression: boxes {boxes.shape} and scores {scores.shape} are not [n, 4] and [n]")
+    corners = np.concatenate([np.minimum(boxes[:, :2], boxes[:, 2:]), np.maximum(boxes[:, :2], boxes[:, 2:])], 1)
+    left = np.argsort(-scores, kind="stable")
+    left = left[scores[left] > least]
+    kept: list[Any] = []
+    while left.size and len(kept) < most:
+        kept.append(left[0])
+        left = left[1:][_overlap(corners[left[0]], corners[left[1:]]) <= iou]
+    return np.asarray(kept, np.int32)
+
+
+def _selected_shape(op: Operation) -> Shape:
+    boxes, scores = (t.shape for t in op.inputs[:2])
+    if not boxes.is_compatible_with(scores + Shape([4])) or scores.rank not in (1, None):
+        raise ShapeError(
+            "each box has a score",
+            wanted="boxes [n, 4] and scores [n]",
+            got=f"{boxes} and {scores}",
+            hint="one class only",
+        )
+    only_scalars(op, 2, 3, 4)
+    return Shape([None])
+
+
+define(
+    "NonMaxSuppression",
+    "boxes: host T, scores: host T, most: host int32, iou: host T, least: host T -> selected: host int32",
+    where={"T": dtypes.FLOATING},
+    shape=_selected_shape,
+    reads_values=True,
+    elements=lambda boxes, scores, most, *_: boxes.size * min(int(most), len(scores)),
+    kernel=_suppress,
+    gradient=NotDifferentiable("its result is an index"),
+    samples=[
+        Sample([_SQUARES, _SCORES, np.int32(9), np.float32(0.5), np.float32(0)], i32([1, 2, 4, 5])),
+        Sample([_SQUARES, _SCORES, np.int32(2), np.float32(0.5), np.float32(0)], i32([1, 2])),
+        Sample([_SQUARES, _SCORES, np.int32(9), np.float32(0.3), np.float32(0.2)], i32([1, 2])),
+        Sample([_SQUARES, _SCORES, np.int32(9), np.float32(1), np.float32(0.4)], i32([1, 3, 0])),
+        Sample([f64(np.zeros((0, 4))), f64([]), np.int32(9), np.float64(0.5), np.float64(0)], i32([])),
+    ],
+)
+
+
+@public
+def non_max_suppression(
+    boxes: Any,
+    scores: Any,
+    max_output_size: Any,
+    iou_threshold: Any = 0.5,
+    score_threshold: Any = float("-inf"),
+    name: str | None = None,
+) -> Tensor:
+    """Choose boxes by their scores, without those that overlap much with a better one.
+
+    Parameters
+    ----------
+    boxes : Tensor of a floating dtype, of shape [n, 4]
+        Two opposite corners, ``y1, x1, y2, x2``.
+    scores : Tensor of the same dtype, of shape [n]
+    max_output_size : int32 scalar
+        Most boxes to choose.
+    iou_threshold : scalar of the same dtype
+        A box goes if what it shares with a chosen one is more than this part of what both cover.
+    score_threshold : scalar of the same dtype
+        A box goes if its score is not larger.
+
+    Returns
+    -------
+    Tensor
+        Their numbers, int32, the best first; of equal scores, the first.
+
+    Raises
+    ------
+    ShapeError
+        If the shapes are known not to fit.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> boxes = [[0.0, 0.0, 2.0, 2.0], [0.0, 0.0, 2.0, 1.9], [5.0, 5.0, 7.0, 7.0]]
+    >>> tg.function(lambda: tg.non_max_suppression(boxes, [0.5, 0.9, 0.3], 2)).sync()
+    array([1, 2], dtype=int32)
+    """
+    return apply(  # type: ignore[no-any-return]
+        "NonMaxSuppression", boxes, scores, max_output_size, iou_threshold, score_threshold, name=name
+    )

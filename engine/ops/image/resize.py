@@ -1,0 +1,314 @@
+"""Images in another size, and single crops of them.
+
+Resizing is a sum of pixels with weights along rows, and along columns: so is its gradient, with the roles exchanged.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from ...base import dtypes
+from ...base.errors import GraphError, ShapeError
+from ...base.shapes import Shape
+from ...ir.apply import apply, convert_to_tensor
+from ...ir.definition import REQUIRED, Sample, define
+from ...ir.entry import public
+from ...ir.operation import Operation
+from ...ir.static_values import static_shape
+from ...ir.tensor import Tensor
+from ..math.casting import cast
+from ..support.arguments import as_sizes, shape_vector
+from ..support.common import shape_of
+from ..support.families import typed
+from ..support.literals import Array, f64, i32, i64
+from .interpolation import METHODS, Taps, taps
+
+_X = f64([[1, 2], [3, 5]]).reshape(1, 2, 2, 1)
+_ATTRS = {"method": REQUIRED, "align_corners": False, "half_pixel_centers": False}
+
+
+def _resized_shape(op: Operation) -> Shape:
+    size = static_shape(op.inputs[1])
+    images = op.inputs[0].shape.with_rank(4)
+    if not size.is_compatible_with(Shape([None, None])):
+        raise ShapeError(
+            "images are resized to a height and a width",
+            wanted="two numbers",
+            got=size,
+            hint="give size=[height, width]",
+        )
+    _check(op.attrs["method"], op.attrs["align_corners"], op.attrs["half_pixel_centers"])
+    height, width = size if size.rank is not None else (None, None)
+    return Shape([images[0], height, width, images[3]])
+
+
+def _check(method: str, align_corners: bool, half_pixel_centers: bool) -> None:
+    if method not in METHODS or (align_corners and half_pixel_centers) or (method == "area" and half_pixel_centers):
+        raise GraphError(
+            "images can not be resized so",
+            wanted=f"one of {', '.join(METHODS)}; align_corners or half_pixel_centers, and not this for 'area'",
+            got=f"{method!r}, align_corners={align_corners}, half_pixel_centers={half_pixel_centers}",
+            hint="half_pixel_centers=True keeps the borders of the image where they are",
+        )
+
+
+def _weighted(xp: Any, x: Any, axis: int, parts: Taps) -> Any:
+    """Sum elements along an axis with weights; where all weights are one, take the elements."""
+    total = None
+    for indices, weights in zip(parts.indices.T, parts.weights.T, strict=True):
+        part = xp.take(x, xp.asarray(indices), axis=axis)
+        if not (weights == 1).all():
+            part = part * xp.asarray(weights.astype(x.dtype).reshape(-1, *[1] * (x.ndim - axis - 1)))
+        total = part if total is None else total + part
+    return total
+
+
+def _sizes(x: Any, size: Any) -> list[tuple[int, int]]:
+    after = as_sizes(size)
+    if len(after) != 2 or min(after) < 1 or min(x.shape[1:3]) < 1:
+        raise ValueError(f"images are resized from and to at least one row and column, not {x.shape[1:3]} to {after}")
+    return list(zip(x.shape[1:3], after, strict=True))
+
+
+@typed
+def _resize(xp: Any, x: Any, size: Any, **how: Any) -> Any:
+    for axis, (before, after) in enumerate(_sizes(x, size), 1):
+        x = _weighted(xp, x, axis, taps(before, after, **how))
+    return x
+
+
+@typed
+def _resize_grad(xp: Any, g: Any, size: Any, **how: Any) -> Any:
+    for axis, (after, before) in enumerate(_sizes(g, size), 1):
+        g = _weighted(xp, g, axis, taps(before, after, **how).transposed(before))
+    return g
+
+
+def _elements(x: Any, size: Any, **_: Any) -> int:
+    return int(x.shape[0] * x.shape[3] * math.prod(size.tolist()) * 2)
+
+
+def _other(type: str) -> Any:
+    return lambda op, g: [apply(type, g, shape_of(op.inputs[0])[1:3], **op.attrs), None]
+
+
+def _linear_by_hand(x: Array, size: Array) -> Array:
+    """Resize one image of two rows and two columns, corners aligned."""
+    down, right = np.linspace(0, 1, size[0])[:, None], np.linspace(0, 1, size[1])
+    (a, b), (c, d) = x[0, :, :, 0]
+    image: Array = (1 - down) * ((1 - right) * a + right * b) + down * ((1 - right) * c + right * d)
+    return image[None, ..., None]
+
+
+define(
+    "Resize",
+    "images: T, size: host I -> resized: T",
+    where={"T": dtypes.NUMERIC, "I": dtypes.INDEX},
+    attrs=_ATTRS,
+    shape=_resized_shape,
+    elements=_elements,
+    kernel=_resize,
+    gradient=_other("ResizeGrad"),
+    samples=[
+        Sample([_X, i32([3, 5])], _linear_by_hand, {"method": "bilinear", "align_corners": True}),
+        Sample(
+            [_X, i32([2, 4])],
+            f64([[1, 1.5, 2, 2], [3, 4, 5, 5]]).reshape(1, 2, 4, 1),
+            {"method": "bilinear"},
+        ),
+        Sample(
+            [_X, i64([2, 4])],
+            f64([[1, 1.25, 1.75, 2], [3, 3.5, 4.5, 5]]).reshape(1, 2, 4, 1),
+            {"method": "bilinear", "half_pixel_centers": True},
+        ),
+        Sample([i32(_X), i32([2, 4])], i32([[1, 1, 2, 2], [3, 3, 5, 5]]).reshape(1, 2, 4, 1), {"method": "nearest"}),
+        Sample(
+            [np.arange(5.0).reshape(1, 1, 5, 1), i32([1, 2])],
+            f64([1, 3]).reshape(1, 1, 2, 1),
+            {"method": "nearest", "half_pixel_centers": True},
+        ),
+        Sample(
+            [np.arange(4.0).reshape(1, 1, 4, 1), i32([1, 3])],
+            f64([0, 2, 3]).reshape(1, 1, 3, 1),
+            {"method": "nearest", "align_corners": True},
+        ),
+        Sample(
+            [f64([1, 2, 6]).reshape(1, 1, 3, 1), i32([1, 2])],
+            f64([4 / 3, 14 / 3]).reshape(1, 1, 2, 1),
+            {"method": "area"},
+        ),
+        Sample(
+            [f64([1, 2, 4, 8]).reshape(1, 1, 4, 1), i32([1, 2])],
+            f64([1, 4]).reshape(1, 1, 2, 1),
+            {"method": "bicubic"},
+        ),
+        Sample(
+            [f64([1, 2, 4, 8, 9, 3]).reshape(1, 1, 6, 1), i32([1, 3])],
+            lambda x, size: np.asarray(
+                [
+                    [1, 2, 4] @ f64([9, 9, -1]) / 17,
+                    [2, 4, 8, 9] @ f64([-1, 9, 9, -1]) / 16,
+                    [8, 9, 3] @ f64([-1, 9, 9]) / 17,
+                ]
+            ).reshape(1, 1, 3, 1),
+            {"method": "bicubic", "half_pixel_centers": True},
+        ),
+    ],
+)
+
+define(
+    "ResizeGrad",
+    "g: T, size: host I -> dx: T",
+    where={"T": dtypes.NUMERIC, "I": dtypes.INDEX},
+    attrs=_ATTRS,
+    shape=_resized_shape,
+    elements=_elements,
+    kernel=_resize_grad,
+    gradient=_other("Resize"),
+    samples=[
+        Sample(
+            [f64([1, 2, 3, 4]).reshape(1, 1, 4, 1), i32([1, 2])],
+            f64([2, 8]).reshape(1, 1, 2, 1),
+            {"method": "bilinear"},
+        ),
+        Sample(
+            [f64([1, 2]).reshape(1, 1, 2, 1), i32([1, 5])],
+            f64([0, 1, 0, 2, 0]).reshape(1, 1, 5, 1),
+            {"method": "nearest", "half_pixel_centers": True},
+        ),
+    ],
+)
+
+
+def _resized(
+    method: str, images: Any, size: Any, align_corners: bool, half_pixel_centers: bool, name: str | None
+) -> Tensor:
+    x = convert_to_tensor(images)
+    if method != "nearest" and x.dtype not in (dtypes.float32, dtypes.float64):
+        x = cast(x, dtypes.float32)
+    how = {"align_corners": bool(align_corners), "half_pixel_centers": bool(half_pixel_centers)}
+    return apply("Resize", x, shape_vector(size), name=name, method=method, **how)  # type: ignore[no-any-return]
+
+
+@public
+def resize_nearest_neighbor(
+    images: Any, size: Any, align_corners: bool = False, half_pixel_centers: bool = False, name: str | None = None
+) -> Tensor:
+    """Resize images: each pixel is the nearest one.
+
+    Parameters
+    ----------
+    images : Tensor of any numeric dtype, of shape [batch, height, width, channels]
+    size : int32 or int64 vector of length 2
+        The new height and width.
+    align_corners : bool
+        The centres of the corner pixels stay where they are.
+    half_pixel_centers : bool
+        The borders of the image stay where they are, as pixels have their centres at 0.5, 1.5 and so on. Without either
+        the first row and column do.
+
+    Returns
+    -------
+    Tensor
+        Same dtype, of shape [batch, size[0], size[1], channels].
+
+    Raises
+    ------
+    GraphError
+        If both corners and borders are to stay.
+    ShapeError
+        If `images` are none, or `size` is not a height and a width.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> tg.function(lambda: tg.resize_nearest_neighbor([[[[1], [2]]]], [1, 4])).sync().ravel()
+    array([1, 1, 2, 2], dtype=int32)
+    """
+    return _resized("nearest", images, size, align_corners, half_pixel_centers, name)
+
+
+@public
+def resize_bilinear(
+    images: Any, size: Any, align_corners: bool = False, half_pixel_centers: bool = False, name: str | None = None
+) -> Tensor:
+    """Resize images: each pixel is interpolated between the four around it.
+
+    Parameters
+    ----------
+    images : Tensor of an integer or floating dtype, of shape [batch, height, width, channels]
+    size, align_corners, half_pixel_centers
+        As of `resize_nearest_neighbor`.
+
+    Returns
+    -------
+    Tensor
+        Of dtype float64 if `images` are, else float32; of shape [batch, size[0], size[1], channels].
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> image = [[[[1.0], [2.0]]]]
+    >>> tg.function(lambda: tg.resize_bilinear(image, [1, 4])).sync().ravel()
+    array([1. , 1.5, 2. , 2. ], dtype=float32)
+    >>> tg.function(lambda: tg.resize_bilinear(image, [1, 4], half_pixel_centers=True)).sync().ravel()
+    array([1.  , 1.25, 1.75, 2.  ], dtype=float32)
+    """
+    return _resized("bilinear", images, size, align_corners, half_pixel_centers, name)
+
+
+@public
+def resize_bicubic(
+    images: Any, size: Any, align_corners: bool = False, half_pixel_centers: bool = False, name: str | None = None
+) -> Tensor:
+    """Resize images: each pixel is interpolated between the sixteen around it by cubics (Keys, 1981).
+
+    Positions are rounded to 1/1024 of a pixel, as TensorFlow's are. With pixel centres the cubics are those of a = -0.5
+    and see only pixels that there are, else those of a = -0.75, which see the pixels of the border again.
+
+    Parameters
+    ----------
+    images : Tensor of an integer or floating dtype, of shape [batch, height, width, channels]
+    size, align_corners, half_pixel_centers
+        As of `resize_nearest_neighbor`.
+
+    Returns
+    -------
+    Tensor
+        Of dtype float64 if `images` are, else float32; of shape [batch, size[0], size[1], channels].
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> image = [[[[0.0], [0.0], [16.0], [16.0], [0.0], [0.0]]]]
+    >>> tg.function(lambda: tg.resize_bicubic(image, [1, 3], half_pixel_centers=True)).sync()[0, 0, 1]
+    array([18.], dtype=float32)
+    """
+    return _resized("bicubic", images, size, align_corners, half_pixel_centers, name)
+
+
+@public
+def resize_area(images: Any, size: Any, align_corners: bool = False, name: str | None = None) -> Tensor:
+    """Resize images: each pixel is the mean of what it covers.
+
+    Parameters
+    ----------
+    images : Tensor of an integer or floating dtype, of shape [batch, height, width, channels]
+    size, align_corners
+        As of `resize_nearest_neighbor`.
+
+    Returns
+    -------
+    Tensor
+        Of dtype float64 if `images` are, else float32; of shape [batch, size[0], size[1], channels].
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> tg.function(lambda: tg.resize_area([[[[1.0], [2.0], [6.0], [8.0]]]], [1, 2])).sync().ravel()
+    array([1.5, 7. ], dtype=float32)
+    """
+    return _resized("area", images, size, align_corners, False, name)

@@ -1,0 +1,156 @@
+"""Images turned around, and brought to mean 0 and variance 1."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...base import dtypes
+from ...base.errors import ShapeError
+from ...ir.apply import apply, convert_to_tensor
+from ...ir.entry import public
+from ...ir.tensor import Tensor
+from ..array.layout import reverse, transpose
+from ..math.arithmetic import maximum
+from ..math.casting import cast
+from ..math.cumulative import reduce_prod
+from ..math.elementwise import rsqrt, sqrt
+from ..math.reductions import reduce_mean
+from ..support.arguments import static_int
+from ..support.common import shape_of
+
+
+def image_tensor(image: Any, least: int = 3) -> Tensor:
+    """Return images as a tensor; ShapeError if the rank is known and too low."""
+    x = convert_to_tensor(image)
+    if x.rank is not None and x.rank < least:
+        raise ShapeError(
+            "an image has a height, a width and channels",
+            wanted=f"rank {least} or more",
+            got=x.shape,
+            operation=x.op,
+            hint="add the missing dimensions with expand_dims",
+        )
+    return x
+
+
+@public
+def flip_left_right(image: Any, name: str | None = None) -> Tensor:
+    """Turn images around, left to right.
+
+    Parameters
+    ----------
+    image : Tensor of any dtype, of shape [..., height, width, channels]
+
+    Returns
+    -------
+    Tensor
+        Same dtype and shape.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> tg.function(lambda: tg.flip_left_right([[[1], [2], [3]]])).sync().ravel()
+    array([3, 2, 1], dtype=int32)
+    """
+    return reverse(image_tensor(image), -2, name)
+
+
+@public
+def flip_up_down(image: Any, name: str | None = None) -> Tensor:
+    """Turn images around, upside down.
+
+    Parameters
+    ----------
+    image : Tensor of any dtype, of shape [..., height, width, channels]
+
+    Returns
+    -------
+    Tensor
+        Same dtype and shape.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> tg.function(lambda: tg.flip_up_down([[[1]], [[2]], [[3]]])).sync().ravel()
+    array([3, 2, 1], dtype=int32)
+    """
+    return reverse(image_tensor(image), -3, name)
+
+
+@public
+def rot90(image: Any, k: int = 1, name: str | None = None) -> Tensor:
+    """Turn images by quarters, against the clock.
+
+    Parameters
+    ----------
+    image : Tensor of any dtype, of shape [..., height, width, channels] and known rank
+    k : int
+        How many quarters; negative ones turn with the clock.
+
+    Returns
+    -------
+    Tensor
+        Same dtype; height and width change places if `k` is odd.
+
+    Raises
+    ------
+    ShapeError
+        If the rank is not known, or less than 3.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> tg.function(lambda: tg.rot90([[[1], [2]], [[3], [4]]])).sync()[:, :, 0]
+    array([[2, 4],
+           [1, 3]], dtype=int32)
+    """
+    x, quarters = image_tensor(image), static_int(k, "k") % 4
+    if x.rank is None:
+        raise ShapeError(
+            "the rank of an image to turn has to be known",
+            wanted="a known rank",
+            got=x.shape,
+            operation=x.op,
+            hint="set_shape says what is known of a tensor",
+        )
+    if quarters % 2 == 0:
+        return reverse(x, [-3, -2] if quarters else [], name)
+    flipped = reverse(x, -2) if quarters == 1 else reverse(x, -3)
+    return transpose(flipped, [*range(x.rank - 3), -2, -3, -1], name)
+
+
+@public
+def per_image_standardization(image: Any, name: str | None = None) -> Tensor:
+    """Scale each image to mean 0 and variance 1.
+
+    The deviation that is divided by is at least ``1 / sqrt(n)``, with n elements in an image, so that one of equal
+    pixels becomes 0.
+
+    Parameters
+    ----------
+    image : Tensor of an integer or floating dtype, of shape [..., height, width, channels]
+
+    Returns
+    -------
+    Tensor
+        Same shape; float32 for integers, else the same dtype.
+
+    Raises
+    ------
+    ShapeError
+        If the rank is less than 3.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> tg.function(lambda: tg.per_image_standardization([[[1.0], [3.0]]])).sync().ravel()
+    array([-1.,  1.], dtype=float32)
+    """
+    x = image_tensor(image)
+    if x.dtype.is_integer:
+        x = cast(x, dtypes.float32)
+    axes = (-3, -2, -1)
+    centred = x - reduce_mean(x, axes, keepdims=True)
+    deviation = sqrt(reduce_mean(apply("Square", centred), axes, keepdims=True))
+    count = reduce_prod(shape_of(x)[-3:])
+    return apply("RealDiv", centred, maximum(deviation, rsqrt(cast(count, x.dtype))), name=name)  # type: ignore[no-any-return]

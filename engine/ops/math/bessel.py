@@ -1,0 +1,226 @@
+"""Bessel functions of orders 0 and 1; those of higher orders stand in their derivatives."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ...base import dtypes
+from ...ir.apply import apply
+from ...ir.definition import REQUIRED, Sample, define
+from ...ir.operation import Operation
+from ...ir.tensor import Tensor
+from ..support import array_library as arrays
+from ..support.batching import pointwise
+from ..support.common import same_as
+from ..support.families import Unary, typed, unary
+from ..support.literals import f64
+from .elementwise import sign
+
+_X = f64([0, 0.5, -2, 6.25])
+_POSITIVE = f64([0.25, 0.5, 2, 6.25])
+_ANGLES = (np.arange(4000) + 0.5) * (math.pi / 4000)
+
+
+def _i(order: int, scaled: bool = False) -> Callable[[Any], Any]:
+    """Return the function by its integral, the mean of ``exp(x * cos(t)) * cos(order * t)`` over t."""
+
+    def reference(x: Any) -> Any:
+        exponent = x[:, None] * np.cos(_ANGLES) - (np.abs(x)[:, None] if scaled else 0)
+        return (np.exp(exponent) * np.cos(order * _ANGLES)).mean(-1)
+
+    return reference
+
+
+def _j(order: int) -> Callable[[Any], Any]:
+    """Return the function by its integral, the mean of ``cos(order * t - x * sin(t))`` over t."""
+    return lambda x: np.cos(order * _ANGLES - x[:, None] * np.sin(_ANGLES)).mean(-1)
+
+
+def _k(order: int, scaled: bool = False) -> Callable[[Any], Any]:
+    """Return the function by its integral, that of ``exp(-x * cosh(t)) * cosh(order * t)`` over t from 0."""
+    t = (np.arange(8000) + 0.5) * 1e-3
+
+    def reference(x: Any) -> Any:
+        exponent = -x[:, None] * (np.cosh(t) - (1 if scaled else 0))
+        return (np.exp(exponent) * np.cosh(order * t)).sum(-1) * 1e-3
+
+    return reference
+
+
+def _bessel(
+    function: str,
+    what: str,
+    gradient: Callable[[Tensor, Tensor], Tensor],
+    samples: list[Sample],
+    examples: dict[str, str],
+) -> Unary:
+    """Declare a function of `scipy.special`; ``gradient(x, y)`` is its derivative by `x`, from the result `y`."""
+    return unary(
+        f"Bessel{function.upper()}",
+        f"bessel_{function}",
+        f"{what}, elementwise.",
+        where=dtypes.FLOATING,
+        kernel=typed(arrays.by_special(function)),
+        gradient=lambda x, y, g: g * gradient(x, y),
+        samples=samples,
+        examples=examples,
+    )
+
+
+bessel_i0: Unary = _bessel(
+    "i0",
+    "Modified Bessel function of the first kind and order 0",
+    lambda x, y: bessel_i1(x),
+    [Sample([_X], _i(0))],
+    {"np.array([0.0, 1.0])": "array([1.        , 1.26606588])"},
+)
+
+bessel_i1: Unary = _bessel(
+    "i1",
+    "Modified Bessel function of the first kind and order 1",
+    lambda x, y: (bessel_i0(x) + apply("BesselI", x, order=2)) * 0.5,
+    [Sample([_X], _i(1))],
+    {"np.array([0.0, 1.0])": "array([0.       , 0.5651591])"},
+)
+
+bessel_i0e: Unary = _bessel(
+    "i0e",
+    "Modified Bessel function of the first kind and order 0, times ``exp(-abs(x))``",
+    lambda x, y: bessel_i1e(x) - sign(x) * y,
+    [Sample([_X[1:]], _i(0, True)), Sample([f64([0, 800])], f64([1, 0.014106945005869184]), differentiable=False)],
+    {"np.array([0.0, 1000.0])": "array([1.        , 0.01261724])"},
+)
+
+bessel_i1e: Unary = _bessel(
+    "i1e",
+    "Modified Bessel function of the first kind and order 1, times ``exp(-abs(x))``",
+    lambda x, y: (bessel_i0e(x) + apply("BesselI", x, order=2, scaled=True)) * 0.5 - sign(x) * y,
+    [Sample([_X[1:]], _i(1, True)), Sample([f64([0])], f64([0]), differentiable=False)],
+    {"np.array([0.0, 1000.0])": "array([0.        , 0.01261093])"},
+)
+
+bessel_j0: Unary = _bessel(
+    "j0",
+    "Bessel function of the first kind and order 0",
+    lambda x, y: -bessel_j1(x),
+    [Sample([_X], _j(0))],
+    {"np.array([0.0, 1.0])": "array([1.        , 0.76519769])"},
+)
+
+bessel_j1: Unary = _bessel(
+    "j1",
+    "Bessel function of the first kind and order 1",
+    lambda x, y: (bessel_j0(x) - apply("BesselJ", x, order=2)) * 0.5,
+    [Sample([_X], _j(1))],
+    {"np.array([0.0, 1.0])": "array([0.        , 0.44005059])"},
+)
+
+bessel_y0: Unary = _bessel(
+    "y0",
+    "Bessel function of the second kind and order 0; NaN for negative numbers",
+    lambda x, y: -bessel_y1(x),
+    [
+        Sample([f64([0.5, 1, 6.25])], f64([-0.44451873350670656, 0.08825696421567696, -0.23693546237904966])),
+        Sample([f64([0, -1])], f64([-np.inf, np.nan]), differentiable=False),
+    ],
+    {"np.array([0.0, 1.0])": "array([      -inf, 0.08825696])"},
+)
+
+bessel_y1: Unary = _bessel(
+    "y1",
+    "Bessel function of the second kind and order 1; NaN for negative numbers",
+    lambda x, y: bessel_y0(x) - y / x,
+    [
+        Sample([f64([0.5, 1, 6.25])], f64([-1.4714723926702431, -0.7812128213002887, -0.23258974169251221])),
+        Sample([f64([0, -1])], f64([-np.inf, np.nan]), differentiable=False),
+    ],
+    {"np.array([0.0, 1.0])": "array([       -inf, -0.78121282])"},
+)
+
+bessel_k0: Unary = _bessel(
+    "k0",
+    "Modified Bessel function of the second kind and order 0; NaN for negative numbers",
+    lambda x, y: -bessel_k1(x),
+    [Sample([_POSITIVE], _k(0)), Sample([f64([0, -1])], f64([np.inf, np.nan]), differentiable=False)],
+    {"np.array([0.0, 1.0])": "array([       inf, 0.42102444])"},
+)
+
+bessel_k1: Unary = _bessel(
+    "k1",
+    "Modified Bessel function of the second kind and order 1; NaN for negative numbers",
+    lambda x, y: -bessel_k0(x) - y / x,
+    [Sample([_POSITIVE], _k(1)), Sample([f64([0, -1])], f64([np.inf, np.nan]), differentiable=False)],
+    {"np.array([0.0, 1.0])": "array([       inf, 0.60190723])"},
+)
+
+bessel_k0e: Unary = _bessel(
+    "k0e",
+    "Modified Bessel function of the second kind and order 0, times ``exp(x)``; NaN for negative numbers",
+    lambda x, y: y - bessel_k1e(x),
+    [Sample([_POSITIVE], _k(0, True)), Sample([f64([0, -1])], f64([np.inf, np.nan]), differentiable=False)],
+    {"np.array([1.0, 1000.0])": "array([1.14446308, 0.03962832])"},
+)
+
+bessel_k1e: Unary = _bessel(
+    "k1e",
+    "Modified Bessel function of the second kind and order 1, times ``exp(x)``; NaN for negative numbers",
+    lambda x, y: y - bessel_k0e(x) - y / x,
+    [Sample([_POSITIVE], _k(1, True)), Sample([f64([0, -1])], f64([np.inf, np.nan]), differentiable=False)],
+    {"np.array([1.0, 1000.0])": "array([1.63615349, 0.03964813])"},
+)
+
+
+def _of_order(xp: Any, x: Any, order: int, function: str) -> Any:
+    wide = x.astype(np.float32) if x.dtype.itemsize == 2 else x
+    return arrays.special(np, function)(order, wide)
+
+
+def _i_of_order(xp: Any, x: Any, order: int, scaled: bool) -> Any:
+    return _of_order(xp, x, order, "ive" if scaled else "iv")
+
+
+def _i_gradient(op: Operation, g: Tensor) -> list[Any]:
+    (x,), n, scaled = op.inputs, op.attrs["order"], op.attrs["scaled"]
+    first = bessel_i1e if scaled else bessel_i1
+    below = first(x) if n == 2 else apply("BesselI", x, order=n - 1, scaled=scaled)
+    slope = (below + apply("BesselI", x, order=n + 1, scaled=scaled)) * 0.5
+    return [g * (slope - sign(x) * op.outputs[0] if scaled else slope)]
+
+
+def _j_gradient(op: Operation, g: Tensor) -> list[Any]:
+    (x,), n = op.inputs, op.attrs["order"]
+    below = bessel_j1(x) if n == 2 else apply("BesselJ", x, order=n - 1)
+    return [g * ((below - apply("BesselJ", x, order=n + 1)) * 0.5)]
+
+
+define(
+    "BesselI",  # of orders from 2 up, which CuPy does not have
+    "x: host T -> y: host T",
+    where={"T": dtypes.FLOATING},
+    attrs={"order": REQUIRED, "scaled": False},
+    batch=pointwise,
+    shape=same_as(0),
+    kernel=typed(_i_of_order),
+    gradient=_i_gradient,
+    samples=[
+        Sample([_X], _i(2), {"order": 2}),
+        Sample([_X], _i(3), {"order": 3}),
+        Sample([_X[1:]], _i(2, True), {"order": 2, "scaled": True}),
+    ],
+)
+
+define(
+    "BesselJ",
+    "x: host T -> y: host T",
+    where={"T": dtypes.FLOATING},
+    attrs={"order": REQUIRED},
+    batch=pointwise,
+    shape=same_as(0),
+    kernel=typed(lambda xp, x, order: _of_order(xp, x, order, "jv")),
+    gradient=_j_gradient,
+    samples=[Sample([_X], _j(2), {"order": 2}), Sample([_X], _j(3), {"order": 3})],
+)

@@ -1,0 +1,176 @@
+"""Discrete cosine transforms, by Fourier transforms of real signals of twice the length."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ...base.errors import DtypeError, GraphError, ShapeError
+from ...ir.apply import apply, constant, convert_to_tensor
+from ...ir.entry import public
+from ...ir.tensor import Tensor
+from ..support.arguments import static_int
+from ..support.common import size_along, zeros_like
+from .complex import complex as of_parts
+from .complex import real
+from .elementwise import sqrt
+from .signal import dimension
+from .spectra import COMPLEX_OF, fitted, irfft, rfft
+from .trigonometry import cos, sin
+
+
+def _indices(x: Tensor) -> Tensor:
+    """Return 0, 1, ... along the last dimension, in its dtype."""
+    size = dimension(x, -1)
+    if isinstance(size, int):
+        return constant(np.arange(size).astype(x.dtype.numpy))
+    places = apply("Range", constant(np.int32(0)), size, constant(np.int32(1)))
+    return apply("Cast", places, dtype=x.dtype)  # type: ignore[no-any-return]
+
+
+def _count(x: Tensor) -> Tensor:
+    """Return the last dimension as a number of the signal's dtype."""
+    return apply("Cast", size_along(x, -1), dtype=x.dtype)  # type: ignore[no-any-return]
+
+
+def _scales(x: Tensor, first: float) -> Tensor:
+    """Return `first` for index 0 and ``sqrt(0.5)`` for all others."""
+    one, other = (constant(np.asarray(v, x.dtype.numpy)) for v in (first, math.sqrt(0.5)))
+    return apply("Where", apply("Equal", _indices(x), 0), one, other)  # type: ignore[no-any-return]
+
+
+def _turned(x: Tensor, sign: int) -> Tensor:
+    """Return ``2 * exp(sign * i * pi * k / (2 * n))``, which moves by half a sample."""
+    angles = _indices(x) * (sign * math.pi / 2) / _count(x)
+    return of_parts(cos(angles) * 2, sin(angles) * 2)
+
+
+def _first(x: Tensor, ortho: bool) -> Tensor:
+    """Return the spectrum of the signal and its mirror, but for the ends."""
+    size = dimension(x, -1)
+    if isinstance(size, int) and size < 2:
+        raise ShapeError("a transform of type 1 has two ends", wanted="2 or more", got=size, hint="use type=2")
+    return real(rfft(apply("Concat", [x, apply("Reverse", x[..., 1:-1], axis=(-1,))], axis=-1)))
+
+
+def _second(x: Tensor, ortho: bool) -> Tensor:
+    size = dimension(x, -1)
+    found = real(rfft(x, [size * 2])[..., :size] * _turned(x, -1))
+    return found * _scales(x, 0.5) / sqrt(_count(x)) if ortho else found
+
+
+def _third(x: Tensor, ortho: bool) -> Tensor:
+    size, count = dimension(x, -1), _count(x)
+    x = x * (_scales(x, 1.0) * sqrt(count) if ortho else count)
+    return irfft(of_parts(x, zeros_like(x)) * _turned(x, 1), [size * 2])[..., :size]
+
+
+def _fourth(x: Tensor, ortho: bool) -> Tensor:
+    found = _second(fitted(x, [dimension(x, -1) * 2]), False)[..., 1::2]
+    return found * math.sqrt(0.5) / sqrt(_count(x)) if ortho else found
+
+
+_TYPES: dict[int, Callable[[Tensor, bool], Tensor]] = {1: _first, 2: _second, 3: _third, 4: _fourth}
+_INVERSES = {1: 1, 2: 3, 3: 2, 4: 4}
+
+
+def _checked(input: Any, type: int, n: Any, axis: int, norm: Any) -> Tensor:
+    """Return the signal, cut or filled up to its length; raise what can not be transformed."""
+    x, kind = convert_to_tensor(input), static_int(type, "type")
+    known = {"type": (kind, tuple(_TYPES)), "norm": (norm, (None, "ortho")), "axis": (static_int(axis), (-1,))}
+    for what, (given, allowed) in known.items():
+        if given not in allowed:
+            raise GraphError(
+                f"there is no cosine transform of this {what}",
+                wanted=" or ".join(map(repr, allowed)),
+                got=repr(given),
+                hint="transpose first to transform another dimension" if what == "axis" else "leave it out for type 2",
+            )
+    if kind == 1 and norm is not None:
+        raise GraphError("type 1 has no orthonormal form", wanted="norm=None", got=repr(norm), hint="use type=2")
+    if x.dtype not in COMPLEX_OF:
+        raise DtypeError("dct transforms real signals", wanted="float32 or float64", got=x.dtype, hint="cast it first")
+    return x if n is None else fitted(x, [static_int(n, "n")])
+
+
+@public
+def dct(
+    input: Any, type: int = 2, n: int | None = None, axis: int = -1, norm: str | None = None, name: str | None = None
+) -> Tensor:
+    """Discrete cosine transform over the last dimension.
+
+    Of type 2 it is ``2 * sum(x[m] * cos(pi * k * (2 * m + 1) / (2 * n)) for m in range(n))``.
+
+    Parameters
+    ----------
+    input : float32 or float64 Tensor of rank 1 or more
+    type : {1, 2, 3, 4}
+        As SciPy and the literature number them.
+    n : int, optional
+        To which length the dimension is cut, or filled up with zeros, first.
+    axis : -1
+        No other is supported.
+    norm : {None, 'ortho'}
+        With 'ortho' the transform is orthonormal; type 1 has none such.
+
+    Returns
+    -------
+    Tensor
+        Of the same dtype.
+
+    Raises
+    ------
+    DtypeError
+        If the dtype is another.
+    GraphError
+        If there is no such transform.
+
+    Examples
+    --------
+    >>> import numpy as np, tagflow as tg
+    >>> tg.function(lambda: tg.dct(np.array([1.0, 1.0]))).sync().round(6)
+    array([4., 0.])
+    """
+    x = _checked(input, type, n, axis, norm)
+    return apply("Identity", _TYPES[type](x, norm is not None), name=name)  # type: ignore[no-any-return]
+
+
+@public
+def idct(
+    input: Any, type: int = 2, n: int | None = None, axis: int = -1, norm: str | None = None, name: str | None = None
+) -> Tensor:
+    """Inverse of `dct`: but for a factor, the transform of type 3 for 2, 2 for 3, and the same one for 1 and 4.
+
+    Parameters
+    ----------
+    input, type, axis, norm
+        As for `dct`.
+    n : None
+        The length of the signal is that of its transform.
+
+    Returns
+    -------
+    Tensor
+        Of the same dtype and shape. Without ``norm="ortho"`` it is the signal times 2 n, and times ``2 * (n - 1)`` for
+        type 1, as in TensorFlow.
+
+    Raises
+    ------
+    DtypeError
+        If the dtype is another.
+    GraphError
+        If there is no such transform, or a length is given.
+
+    Examples
+    --------
+    >>> import numpy as np, tagflow as tg
+    >>> tg.function(lambda: tg.idct(tg.dct(np.array([1.0, 5.0]), norm="ortho"), norm="ortho")).sync()
+    array([1., 5.])
+    """
+    if n is not None:
+        raise GraphError("idct does not change the length", wanted="n=None", got=n, hint="slice or pad it")
+    x = _checked(input, type, n, axis, norm)
+    return apply("Identity", _TYPES[_INVERSES[type]](x, norm is not None), name=name)  # type: ignore[no-any-return]

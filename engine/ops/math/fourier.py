@@ -1,0 +1,217 @@
+"""Discrete Fourier transforms over the last one to three dimensions, of complex and of real signals.
+
+The gradient of each is another one: transforms are linear, and the adjoint of one is its inverse but for a factor.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ...base import dtypes
+from ...base.errors import ShapeError
+from ...base.shapes import Shape
+from ...ir.apply import apply, constant
+from ...ir.definition import REQUIRED, Batched, Sample, define
+from ...ir.operation import Operation
+from ...ir.static_values import static_value
+from ...ir.tensor import Tensor
+from ..support.arguments import only_scalars, with_dimension
+from ..support.batching import again
+from ..support.common import size_along
+from ..support.literals import c128, f64
+
+COMPLEX = (dtypes.complex64, dtypes.complex128)
+REAL = (dtypes.float32, dtypes.float64)
+
+
+def _checked_shape(op: Operation) -> Shape:
+    """Return the shape of the operand, which has to have the dimensions that are transformed."""
+    shape, rank = op.inputs[0].shape, op.attrs["rank"]
+    if shape.rank is not None and shape.rank < rank:
+        raise ShapeError(
+            f"a transform over {rank} dimensions has to have them",
+            wanted=f"rank {rank} or more",
+            got=shape,
+            operation=op,
+            hint="add dimensions with expand_dims, or transform over fewer",
+        )
+    return shape
+
+
+def last_axes(rank: int) -> tuple[int, ...]:
+    return tuple(range(-rank, 0))
+
+
+def _points(x: Tensor, rank: int, dtype: Any) -> Tensor:
+    """Return of how many points a transform of `x` over its last dimensions is, in a dtype."""
+    known = None if x.rank is None else [x.shape[axis] for axis in last_axes(rank)]
+    if known is not None and None not in known:
+        return constant(np.asarray(math.prod(d for d in known if d is not None), dtype.numpy))
+    sizes = [size_along(x, axis) for axis in last_axes(rank)]
+    return apply("Cast", math.prod(sizes[1:], start=sizes[0]), dtype=dtype)  # type: ignore[no-any-return]
+
+
+def _batch(op: Operation, varying: Sequence[bool]) -> Batched | None:
+    if not varying[0] or any(varying[1:]):
+        return None
+    return lambda builder, operands: again(builder, op, operands)
+
+
+def _transform(xp: Any, x: Any, rank: int, inverse: bool) -> Any:
+    if not x.size:
+        return x
+    return (xp.fft.ifftn if inverse else xp.fft.fftn)(x, axes=last_axes(rank)).astype(x.dtype, copy=False)
+
+
+def _transform_gradient(op: Operation, g: Tensor) -> list[Any]:
+    rank, inverse = op.attrs["rank"], op.attrs["inverse"]
+    count = _points(op.inputs[0], rank, g.dtype)
+    back = apply("FFT", g, rank=rank, inverse=not inverse)
+    return [back / count if inverse else back * count]
+
+
+def _matrix(n: int, sign: int = -1) -> Any:
+    """Return the matrix of a transform of so many points."""
+    return np.exp(sign * 2j * np.pi * np.outer(np.arange(n), np.arange(n)) / n)
+
+
+_Z = c128([[1 + 2j, -0.5, 3j], [2, 0.25 - 1j, -1 + 1j]])
+_CUBE = np.arange(12.0).reshape(2, 3, 2) * (1 - 0.5j) + 1j
+
+define(
+    "FFT",
+    "x: T -> y: T",
+    where={"T": COMPLEX},
+    attrs={"rank": REQUIRED, "inverse": False},
+    batch=_batch,
+    shape=_checked_shape,
+    kernel=_transform,
+    gradient=_transform_gradient,
+    samples=[
+        Sample([_Z], lambda x: x @ _matrix(3), {"rank": 1}),
+        Sample([_Z], lambda x: x @ _matrix(3, 1) / 3, {"rank": 1, "inverse": True}),
+        Sample([_Z], lambda x: _matrix(2) @ x @ _matrix(3), {"rank": 2}),
+        Sample([_CUBE], lambda x: np.einsum("xyz,xa,yb,zc", x, *map(_matrix, x.shape)), {"rank": 3}),
+        Sample([np.zeros((2, 0), complex)], np.zeros((2, 0), complex), {"rank": 1}),
+    ],
+)
+
+
+def _real_shape(op: Operation) -> Shape:
+    shape = _checked_shape(op)
+    if shape.rank is None:
+        return shape
+    last = shape[-1]
+    return with_dimension(shape, shape.rank - 1, None if last is None else last // 2 + 1)
+
+
+def _real_transform(xp: Any, x: Any, rank: int, dtype: Any) -> Any:
+    kind = dtypes.as_dtype(dtype).numpy
+    if not x.size:
+        return xp.zeros((*x.shape[:-1], x.shape[-1] // 2 + 1), dtype=kind)
+    return xp.fft.rfftn(x, axes=last_axes(rank)).astype(kind, copy=False)
+
+
+def _is_single(bins: Tensor, size: Tensor) -> Tensor:
+    """Return which frequencies of a real signal have no negative one beside them: that of 0, and half the rate."""
+    return apply("LogicalOr", apply("Equal", bins, 0), apply("Equal", bins * 2, size))  # type: ignore[no-any-return]
+
+
+def _weighted(spectrum: Tensor, size: Tensor, single: float, double: float) -> Tensor:
+    """Multiply frequencies that stand for themselves by one number, and those that stand for two by another."""
+    bins = apply("Range", constant(np.int32(0)), size // 2 + 1, constant(np.int32(1)))
+    single_, double_ = (constant(np.asarray(v, spectrum.dtype.numpy)) for v in (single, double))
+    return spectrum * apply("Where", _is_single(bins, size), single_, double_)  # type: ignore[no-any-return]
+
+
+def _real_gradient(op: Operation, g: Tensor) -> list[Any]:
+    (x,), rank = op.inputs, op.attrs["rank"]
+    size = size_along(x, -1)
+    back = apply("IRFFT", _weighted(g, size, 1.0, 0.5), size, rank=rank)
+    return [back * _points(x, rank, x.dtype)]
+
+
+define(
+    "RFFT",
+    "x: T -> y: @dtype",
+    where={"T": REAL},
+    attrs={"rank": REQUIRED, "dtype": REQUIRED},
+    batch=_batch,
+    shape=_real_shape,
+    kernel=_real_transform,
+    gradient=_real_gradient,
+    samples=[
+        Sample([f64([[1, 2, -1, 0.5]])], lambda x: (x @ _matrix(4))[:, :3], {"rank": 1, "dtype": dtypes.complex128}),
+        Sample([_Z.real], lambda x: (_matrix(2) @ x @ _matrix(3))[:, :2], {"rank": 2, "dtype": dtypes.complex128}),
+        Sample(
+            [_CUBE.real],
+            lambda x: np.einsum("xyz,xa,yb,zc", x, *map(_matrix, x.shape))[..., :2],
+            {"rank": 3, "dtype": dtypes.complex128},
+        ),
+        Sample([np.zeros((0, 4))], np.zeros((0, 3), complex), {"rank": 1, "dtype": dtypes.complex128}),
+    ],
+)
+
+
+def _inverse_real_shape(op: Operation) -> Shape:
+    only_scalars(op, 1)
+    shape, size = _checked_shape(op), static_value(op.inputs[1])
+    if shape.rank is None:
+        return shape
+    last = shape[-1]
+    if size is not None and last is not None and last != int(size) // 2 + 1:
+        raise ShapeError(
+            "a spectrum does not fit the length of its signal",
+            wanted=f"{int(size) // 2 + 1} frequencies for {int(size)} samples",
+            got=shape,
+            operation=op,
+            hint="leave fft_length out for an even length",
+        )
+    return with_dimension(shape, shape.rank - 1, None if size is None else int(size))
+
+
+def _inverse_real_transform(xp: Any, x: Any, size: Any, rank: int) -> Any:
+    if x.shape[-1] != int(size) // 2 + 1:
+        raise ValueError(f"{int(size) // 2 + 1} frequencies are needed for {int(size)} samples, got {x.shape[-1]}")
+    shape = (*x.shape[-rank:-1], int(size))
+    if 0 in x.shape or 0 in shape:
+        return xp.zeros((*x.shape[:-1], int(size)), dtype=x.real.dtype)
+    return xp.fft.irfftn(x, shape, axes=last_axes(rank)).astype(x.real.dtype, copy=False)
+
+
+def _inverse_real_gradient(op: Operation, g: Tensor) -> list[Any]:
+    (x, size), rank = op.inputs, op.attrs["rank"]
+    spectrum = apply("RFFT", g, rank=rank, dtype=x.dtype)
+    return [_weighted(spectrum, size, 1.0, 2.0) / _points(op.outputs[0], rank, x.dtype), None]
+
+
+def _synthesised(x: Any, size: Any) -> Any:
+    """Return rows of a signal from those of its spectrum, whose negative frequencies are the mirror of the others."""
+    n, bins = int(size), np.arange(int(size) // 2 + 1)
+    weights = np.where((bins == 0) | (2 * bins == n), 1, 2)
+    return (x * weights @ _matrix(n, 1)[: len(bins)]).real / n
+
+
+_SPECTRUM = c128([[1, 2 - 1j, -0.5]])
+
+define(
+    "IRFFT",
+    "x: T, size: host int32 -> y: T.real",
+    where={"T": COMPLEX},
+    attrs={"rank": REQUIRED},
+    batch=_batch,
+    shape=_inverse_real_shape,
+    elements=lambda x, size, rank: int(size) * math.prod(x.shape[:-1]),
+    kernel=_inverse_real_transform,
+    gradient=_inverse_real_gradient,
+    samples=[
+        Sample([_SPECTRUM, np.int32(4)], _synthesised, {"rank": 1}),
+        Sample([_SPECTRUM + 0.5j, np.int32(5)], _synthesised, {"rank": 1}),
+        Sample([_Z[:, :2], np.int32(3)], lambda x, n: _synthesised(_matrix(2, 1) @ x / 2, n), {"rank": 2}),
+        Sample([np.zeros((0, 3), complex), np.int32(4)], np.zeros((0, 4)), {"rank": 1}),
+    ],
+)

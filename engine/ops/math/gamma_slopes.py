@@ -1,0 +1,171 @@
+"""Derivatives by parameters of the incomplete gamma function and of Hurwitz's zeta function, of any order.
+
+They are those of the expansions that give the functions, term by term. A function of `a` stands for its truncated power
+series in e, the coefficients of ``f(a + e)`` along the first axis: the last one times n! is the n-th derivative.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from scipy import special
+
+from ...ir.definition import Kernel
+from ..support.families import typed
+
+Array = np.ndarray[Any, Any]
+
+_EPSILON = 1e-15
+_TERMS = 12
+_BERNOULLI = special.bernoulli(2 * _TERMS)[2::2]
+
+
+def _times(x: Array, y: Array) -> Array:
+    result = np.zeros_like(x)
+    for i in range(len(x)):
+        result[i:] += x[i] * y[: len(y) - i]
+    return result
+
+
+def _divided(x: Array, y: Array) -> Array:
+    result = np.empty_like(y)
+    for i in range(len(y)):
+        result[i] = (x[i] - sum(result[j] * y[i - j] for j in range(i))) / y[0]
+    return result
+
+
+def _exp(x: Array) -> Array:
+    """Return the exponential of a power series whose first coefficient is 0."""
+    result = np.ones_like(x)
+    for i in range(1, len(x)):
+        result[i] = sum(k * x[k] * result[i - k] for k in range(1, i + 1)) / i
+    return result
+
+
+def _series(order: int, *coefficients: Any) -> Array:
+    """Return a power series to an order, from its first coefficients."""
+    result = np.zeros((order + 1, *np.shape(coefficients[0])))
+    for i, value in enumerate(coefficients):
+        result[i] = value
+    return result
+
+
+def _power_over_gamma(a: Array, x: Array, order: int) -> Array:
+    """Return the series of ``x ** e * gamma(a) / gamma(a + e)``."""
+    exponent = _series(order, np.zeros_like(a), np.log(x) - special.digamma(a))
+    for m in range(2, order + 1):
+        exponent[m] = (-1) ** (m + 1) * special.zeta(m, a) / m
+    return _exp(exponent)
+
+
+def incomplete_gamma_slopes(a: Array, x: Array, order: int) -> Array:
+    """Return the derivative by `a` of the lower incomplete gamma function P, over the density that is its one by `x`.
+
+    That density, ``x ** (a - 1) * exp(-x) / gamma(a)``, would underflow long before the quotient does anything.
+
+    Parameters
+    ----------
+    a, x : float64 arrays of one shape
+    order : int
+        Of the derivative, at least 1.
+
+    Returns
+    -------
+    float64 array
+        NaN where `a` is not positive or `x` is negative.
+    """
+    result = np.full(a.shape, np.nan)
+    defined = (a > 0) & (x >= 0)
+    result[defined & ((x == 0) | np.isinf(x))] = 0
+    inside = defined & (x > 0) & np.isfinite(x) & np.isfinite(a)
+    low = inside & (x <= a + 1)
+    high = inside & (x > a + 1)
+    result[low] = _by_sum(a[low], x[low], order)
+    result[high] = -_by_fraction(a[high], x[high], order)
+    return result
+
+
+def _by_sum(a: Array, x: Array, order: int) -> Array:
+    """Differentiate ``P = x ** a * exp(-x) / gamma(a + 1) * (1 + x / (a + 1) * (1 + x / (a + 2) * ...))``."""
+    term = _series(order, np.ones_like(a))
+    total, k = term.copy(), 0
+    while k < 2 or (np.abs(term) > _EPSILON * np.abs(total)).any():
+        k += 1
+        term[0] *= x / (a + k)
+        for i in range(1, order + 1):
+            term[i] = (term[i] * x - term[i - 1]) / (a + k)
+        total += term
+    return x / a * math.factorial(order) * _times(_power_over_gamma(a + 1, x, order), total)[order]  # type: ignore[no-any-return]
+
+
+def _by_fraction(a: Array, x: Array, order: int) -> Array:
+    """Differentiate ``Q = x ** a * exp(-x) / gamma(a) / (x + 1 - a - (1 - a) / (x + 3 - a - ...))`` by Lentz's rule."""
+    one = _series(order, np.ones_like(a))
+    below = _series(order, x + 1 - a, -np.ones_like(a))
+    last_ratio, ratio = _series(order, np.full_like(a, np.inf)), _divided(one, below)
+    value = ratio.copy()
+    for i in range(1, 500 + int(20 * math.sqrt(x.max(initial=0)))):
+        above = _series(order, i * (a - i), np.full_like(a, i))
+        below[0] += 2
+        ratio = _divided(one, below + _times(above, ratio))
+        last_ratio = below + _divided(above, last_ratio)
+        change = _times(last_ratio, ratio)
+        value = _times(value, change)
+        if not (np.abs(change - one) > _EPSILON).any():
+            break
+    return x * math.factorial(order) * _times(_power_over_gamma(a, x, order), value)[order]  # type: ignore[no-any-return]
+
+
+def zeta_slopes(x: Array, q: Array, order: int) -> Array:
+    """Return the derivative by `x` of Hurwitz's zeta function, the sum of ``(q + k) ** -x``.
+
+    Parameters
+    ----------
+    x, q : float64 arrays of one shape
+    order : int
+
+    Returns
+    -------
+    float64 array
+        NaN where `x` is not more than 1 or `q` is not positive.
+    """
+    result = np.full(x.shape, np.nan)
+    defined = (x > 1) & (q > 0)
+    result[defined] = _euler_maclaurin(x[defined], q[defined], order)
+    return result
+
+
+def _euler_maclaurin(x: Array, q: Array, order: int) -> Array:
+    total = np.sum([_power(q + k, x, order) for k in range(_TERMS)], axis=0)
+    last = q + _TERMS
+    power, rising = _power(last, x, order), _series(order, x, np.ones_like(x))
+    total += _divided(power * last, _series(order, x - 1, np.ones_like(x))) + power / 2
+    for j, bernoulli in enumerate(_BERNOULLI, 1):
+        total += bernoulli / math.factorial(2 * j) * _times(rising, power) * last ** (1.0 - 2 * j)
+        for k in (2 * j - 1, 2 * j):
+            rising = _times(rising, _series(order, x + k, np.ones_like(x)))
+    return total[order] * math.factorial(order)  # type: ignore[no-any-return]
+
+
+def _power(base: Array, x: Array, order: int) -> Array:
+    """Return the series of ``base ** -(x + e)``."""
+    return base**-x * np.stack([(-np.log(base)) ** i / math.factorial(i) for i in range(order + 1)])
+
+
+def expanded(x: Array, y: Array, order: int) -> int:
+    """Return how many terms of an expansion of some `order` two operands have, about."""
+    return 50 * (order + 1) * max(x.size, y.size)
+
+
+def by_order(slopes: Callable[[Array, Array, int], Array]) -> Kernel:
+    """Return a kernel on the host that gives `slopes` of the order that its attribute says."""
+
+    def kernel(xp: Any, x: Any, y: Any, order: int) -> Any:
+        wide = np.broadcast_arrays(x.astype(np.float64), y.astype(np.float64))
+        with np.errstate(all="ignore"):
+            return slopes(np.atleast_1d(wide[0]), np.atleast_1d(wide[1]), order).reshape(wide[0].shape)
+
+    return typed(kernel)

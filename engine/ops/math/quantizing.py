@@ -1,0 +1,327 @@
+"""Numbers of few bits: to integers and back, what training sees of that, and products of such matrices."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ...base import dtypes
+from ...base.dtypes import DType
+from ...base.errors import DtypeError, GraphError
+from ...ir.apply import apply, constant, convert_to_tensor
+from ...ir.entry import public
+from ...ir.tensor import Tensor
+from ..support.arguments import axis_within, index_tensor, static_int
+from .elementwise import abs, floor, sign
+from .linear import matmul
+
+MODES = ("MIN_COMBINED", "MIN_FIRST", "SCALED")
+ROUNDINGS = ("HALF_AWAY_FROM_ZERO", "HALF_TO_EVEN")
+QUANTIZED = (dtypes.int8, dtypes.uint8, dtypes.int16, dtypes.uint16, dtypes.int32)
+
+
+class Quantized(NamedTuple):
+    """Integers that stand for real numbers.
+
+    Attributes
+    ----------
+    output : Tensor of an integer dtype
+    output_min, output_max : Tensor of dtype float32
+        What the smallest and the largest integer stand for.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> result = tg.function(lambda: tg.quantize([0.0, 0.5, 1.0], 0.0, 1.0, "uint8")).sync()
+    >>> result.output, result.output_max
+    (array([  0, 128, 255], dtype=uint8), array(1., dtype=float32))
+    """
+
+    output: Any
+    output_min: Any
+    output_max: Any
+
+
+def _one_of(value: Any, allowed: tuple[Any, ...], what: str) -> None:
+    if value not in allowed:
+        raise GraphError(
+            f"there is no such {what}", wanted=" or ".join(map(str, allowed)), got=repr(value), hint="see its docstring"
+        )
+
+
+def _quantized_dtype(dtype: Any) -> DType:
+    wanted = dtypes.as_dtype(dtype)
+    if wanted not in QUANTIZED:
+        raise DtypeError(
+            "no dtype to quantize to",
+            wanted=" or ".join(d.name for d in QUANTIZED),
+            got=wanted,
+            hint="TensorFlow's quint8 is uint8 here, qint32 int32",
+        )
+    return wanted
+
+
+def _bits(dtype: DType) -> int:
+    return np.dtype(dtype.numpy).itemsize * 8
+
+
+def _round_away(x: Tensor) -> Tensor:
+    """Round to the nearest whole number, halves away from zero."""
+    size = abs(x)
+    whole = floor(size)
+    return sign(x) * (whole + apply("Cast", size - whole >= 0.5, dtype=x.dtype))  # type: ignore[no-any-return]
+
+
+def _ranges(min_range: Any, max_range: Any, x: Tensor, axis: int | None, wide: DType) -> tuple[Tensor, Tensor]:
+    """Return the ranges, of slices along an axis as they broadcast with these."""
+    low, high = (apply("Cast", convert_to_tensor(r, None), dtype=wide) for r in (min_range, max_range))
+    if axis is None:
+        return low, high
+    if x.rank is None:
+        raise GraphError("slices want a known rank", wanted="a shape", got=x.shape, hint="set_shape says it")
+    after = [1] * (x.rank - 1 - axis_within(axis, x.rank))
+    return tuple(apply("Reshape", r, index_tensor([-1, *after])) for r in (low, high))
+
+
+def _axis(axis: Any) -> int | None:
+    return None if axis is None or static_int(axis) == -1 else static_int(axis)
+
+
+def _scaled_range(low: Tensor, high: Tensor, least: int, most: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Return by what numbers are multiplied so that 0 stays 0, and the range that results."""
+    largest = float(np.finfo(low.dtype.numpy).max)
+    from_low = apply("Where", low * least > 0, least / apply("Where", low * least > 0, low, 1), largest)
+    from_high = apply("Where", high * most > 0, most / apply("Where", high * most > 0, high, 1), largest)
+    scale = apply("Minimum", from_low, from_high)
+    return scale, least / scale, most / scale
+
+
+def _first_range(low: Tensor, high: Tensor, bits: int) -> tuple[Tensor, Tensor]:
+    """Return the steps in one unit of a range, and the place of its smallest number among them."""
+    steps = float(1 << bits)
+    scale = steps / ((high - low) * (steps / (steps - 1)))
+    return scale, _round_away(low * scale)
+
+
+@public
+def quantize(
+    input: Any,
+    min_range: Any,
+    max_range: Any,
+    T: Any,
+    mode: str = "MIN_COMBINED",
+    round_mode: str = "HALF_AWAY_FROM_ZERO",
+    name: str | None = None,
+    narrow_range: bool = False,
+    axis: int | None = None,
+    ensure_minimum_range: float = 0.01,
+) -> Quantized:
+    """Make integers of numbers in a range.
+
+    Parameters
+    ----------
+    input : float32 Tensor
+    min_range, max_range : float32 scalars, or vectors with one for each slice along `axis`
+        The range; it is widened so that 0 is in it and it is not too narrow. What is outside is cut off.
+    T : dtype-like
+        int8, uint8, int16, uint16 or int32.
+    mode : {'MIN_COMBINED', 'MIN_FIRST', 'SCALED'}
+        By the first two the smallest integer stands for the least number; MIN_FIRST moves the range to where 0 is an
+        integer. By SCALED 0 stands for 0, so that a range of a signed dtype is symmetric.
+    round_mode : {'HALF_AWAY_FROM_ZERO', 'HALF_TO_EVEN'}
+        The second is only for SCALED.
+    narrow_range : bool
+        Leave the smallest integer out; for SCALED.
+    axis : int, optional
+        Quantize slices along it, each with a range of its own. It counts from the front; -1 is None, as in TensorFlow.
+    ensure_minimum_range : float
+        How wide the range is at least, relative to its larger end, or to 1.
+
+    Returns
+    -------
+    Quantized
+        ``output, output_min, output_max``.
+
+    Raises
+    ------
+    DtypeError
+        If `T` is another dtype.
+    GraphError
+        If there is no such mode, or it rounds otherwise.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> tg.function(lambda: tg.quantize([-1.0, 0.0, 0.3], -1.0, 0.5, "int8", mode="SCALED").output).sync()
+    array([-128,    0,   38], dtype=int8)
+    """
+    target = _quantized_dtype(T)
+    _one_of(mode, MODES, "mode")
+    _one_of(round_mode, ROUNDINGS if mode == "SCALED" else ROUNDINGS[:1], f"round_mode of {mode}")
+    wide = dtypes.float64 if target is dtypes.int32 else dtypes.float32
+    x = convert_to_tensor(input, dtypes.float32)
+    low, high = _ranges(min_range, max_range, x, _axis(axis), wide)
+    given = apply("Maximum", apply("Maximum", abs(low), abs(high)), 1) * ensure_minimum_range
+    low = apply("Minimum", low, 0)
+    high = apply("Maximum", apply("Maximum", high, low + given), 0)
+    value = apply("Cast", x, dtype=wide)
+    least, most = int(target.min), int(target.max)
+    if mode == "SCALED":
+        scale, low, high = _scaled_range(low, high, least + bool(narrow_range), most)
+        places = apply("Maximum", apply("Minimum", value, high), low) * scale
+        places = apply("Rint", places) if round_mode == "HALF_TO_EVEN" else _round_away(places)
+    elif mode == "MIN_FIRST":
+        scale, start = _first_range(low, high, _bits(target))
+        places = _round_away(value * scale) - (start - least)
+    else:
+        scale = (most - least) / (high - low)
+        inside = apply("Maximum", apply("Minimum", value, high), low) - low
+        places = _round_away(inside * scale + least) if least else floor(inside * scale + 0.5)
+    return _as_integers(places, target, (low, high), name)
+
+
+def _as_integers(places: Tensor, target: DType, ends: tuple[Tensor, Tensor], name: str | None) -> Quantized:
+    bounds = (constant(np.asarray(v).astype(places.dtype.numpy)) for v in (target.max, target.min))
+    cut = apply("Maximum", apply("Minimum", places, next(bounds)), next(bounds))
+    low, high = (apply("Reshape", apply("Cast", end, dtype=dtypes.float32), _flat(end)) for end in ends)
+    return Quantized(apply("Cast", cut, name=name, dtype=target), low, high)
+
+
+def _flat(end: Tensor) -> Tensor:
+    """Return the shape of a range that was spread over slices: a vector, or a scalar as it is."""
+    return index_tensor([] if end.rank == 0 else [-1])
+
+
+@public
+def dequantize(
+    input: Any,
+    min_range: Any,
+    max_range: Any,
+    mode: str = "MIN_COMBINED",
+    name: str | None = None,
+    axis: int | None = None,
+    narrow_range: bool = False,
+    dtype: Any = "float32",
+) -> Tensor:
+    """Make numbers in a range of the integers that `quantize` made of them.
+
+    Parameters
+    ----------
+    input : Tensor of dtype int8, uint8, int16, uint16 or int32
+    min_range, max_range : float32 scalars, or vectors with one for each slice along `axis`
+        What the smallest and largest integer stand for. Gradients reach both.
+    mode : {'MIN_COMBINED', 'MIN_FIRST', 'SCALED'}
+        As for `quantize`.
+    axis : int, optional
+        Slices along it have ranges of their own. It counts from the front; -1 is None.
+    narrow_range : bool
+        Whether the smallest integer was left out; for SCALED.
+    dtype : dtype-like
+        float32 or bfloat16.
+
+    Returns
+    -------
+    Tensor
+        Of `dtype` and the shape of `input`.
+
+    Raises
+    ------
+    DtypeError
+        If `input` is of another dtype.
+    GraphError
+        If there is no such mode.
+
+    Examples
+    --------
+    >>> import numpy as np, tagflow as tg
+    >>> tg.function(lambda: tg.dequantize(np.array([0, 51, 255], np.uint8), 0.0, 5.0)).sync()
+    array([0., 1., 5.], dtype=float32)
+    """
+    _one_of(mode, MODES, "mode")
+    x = convert_to_tensor(input)
+    target, wanted = _quantized_dtype(x.dtype), dtypes.as_dtype(dtype)
+    _one_of(wanted, (dtypes.float32, dtypes.bfloat16), "dtype")
+    wide = dtypes.float64 if target is dtypes.int32 else dtypes.float32
+    low, high = _ranges(min_range, max_range, x, _axis(axis), wide)
+    value = apply("Cast", x, dtype=wide)
+    least, most = int(target.min), int(target.max)
+    if mode == "SCALED":
+        scale = high / most
+        if least:
+            scale = apply("Maximum", low / (least + bool(narrow_range)), scale)
+        found = value * scale
+    else:
+        scale = (high - low) / (most - least)
+        start = low
+        if mode == "MIN_FIRST":
+            flat = apply("Equal", high, low)
+            start = apply("Where", flat, low, _round_away(low / apply("Where", flat, 1, scale)) * scale)
+        found = (value - least) * scale + start
+    return apply("Cast", found, name=name, dtype=wanted)  # type: ignore[no-any-return]
+
+
+def _one_level(low: Any, high: Any, dtype: DType) -> Tensor:
+    """Return by what one step of an integer differs, in float32."""
+    width = convert_to_tensor(high, dtypes.float32) - convert_to_tensor(low, dtypes.float32)
+    return width / float(int(dtype.max) - int(dtype.min))
+
+
+def _offset(low: Any, high: Any, dtype: DType) -> Tensor:
+    """Return which integer stands for 0, by MIN_FIRST, which the product of matrices goes by."""
+    low, high = (convert_to_tensor(v, dtypes.float32) for v in (low, high))
+    _, start = _first_range(low, high, _bits(dtype))
+    return int(dtype.min) - apply("Cast", start, dtype=dtypes.float64)  # type: ignore[no-any-return]
+
+
+@public
+def quantized_matmul(
+    a: Any,
+    b: Any,
+    min_a: Any,
+    max_a: Any,
+    min_b: Any,
+    max_b: Any,
+    transpose_a: bool = False,
+    transpose_b: bool = False,
+    name: str | None = None,
+) -> Quantized:
+    """Multiply matrices of quantized numbers, by sums that are exact.
+
+    Parameters
+    ----------
+    a, b : Tensor of dtype int8 or uint8, of rank 2 or more
+        They need not have the same dtype.
+    min_a, max_a, min_b, max_b : float32 scalar
+        What their smallest and largest integers stand for.
+    transpose_a, transpose_b : bool
+        As for `matmul`.
+
+    Returns
+    -------
+    Quantized
+        ``output, output_min, output_max``: int32, and the range that all int32 stand for. Sums that int32 does not hold
+        end at its limits.
+
+    Raises
+    ------
+    DtypeError
+        If an operand has another dtype.
+
+    Examples
+    --------
+    >>> import numpy as np, tagflow as tg
+    >>> a, b = np.array([[10, 20]], np.uint8), np.array([[3], [4]], np.uint8)
+    >>> tg.function(lambda: tg.quantized_matmul(a, b, 0.0, 255.0, 0.0, 255.0).output).sync()
+    array([[110]], dtype=int32)
+    """
+    x, y = convert_to_tensor(a), convert_to_tensor(b)
+    for operand in (x, y):
+        if operand.dtype not in (dtypes.int8, dtypes.uint8):
+            raise DtypeError("bytes are multiplied", wanted="int8 or uint8", got=operand.dtype, hint="see `matmul`")
+    left = apply("Cast", x, dtype=dtypes.float64) - _offset(min_a, max_a, x.dtype)
+    right = apply("Cast", y, dtype=dtypes.float64) - _offset(min_b, max_b, y.dtype)
+    sums = matmul(left, right, transpose_a, transpose_b)
+    level = _one_level(min_a, max_a, x.dtype) * _one_level(min_b, max_b, y.dtype)
+    kind = dtypes.int32
+    return _as_integers(sums, kind, (level * float(kind.min), level * float(kind.max)), name)

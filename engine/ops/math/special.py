@@ -1,0 +1,220 @@
+"""Special functions of one operand: inverses of the error function, integrals; and products that are 0 where x is."""
+
+from __future__ import annotations
+
+import math
+from statistics import NormalDist
+from typing import Any
+
+import numpy as np
+
+from ...base import dtypes
+from ...ir.apply import apply, as_typed, convert_to_tensor
+from ...ir.definition import Sample
+from ...ir.entry import public
+from ...ir.tensor import Tensor
+from ..support import array_library as arrays
+from ..support.families import Unary, sampled, typed, unary
+from ..support.literals import f64
+from .elementwise import exp, log1p, square
+from .trigonometry import cos, sin
+
+erfinv: Unary = unary(
+    "Erfinv",
+    "erfinv",
+    "Inverse of ``erf``, elementwise; NaN outside of [-1, 1].",
+    where=dtypes.FLOATING,
+    kernel=typed(arrays.by_special("erfinv")),
+    gradient=lambda x, y, g: g * (exp(square(y)) * (math.sqrt(math.pi) / 2)),
+    samples=[
+        *sampled(lambda x: NormalDist().inv_cdf((x + 1) / 2) / math.sqrt(2), [0.5, -0.9, 0.1]),
+        Sample([f64([1, -1, 0, 2])], f64([np.inf, -np.inf, 0, np.nan]), differentiable=False),
+    ],
+    examples={"np.array([0.0, 0.5, 1.0])": "array([0.        , 0.47693628,        inf])"},
+)
+
+ndtri: Unary = unary(
+    "Ndtri",
+    "ndtri",
+    "Quantile function of the standard normal distribution, elementwise; NaN outside of [0, 1].",
+    where=dtypes.FLOATING,
+    kernel=typed(arrays.by_special("ndtri")),
+    gradient=lambda x, y, g: g * (exp(square(y) * 0.5) * math.sqrt(2 * math.pi)),
+    samples=[
+        *sampled(NormalDist().inv_cdf, [0.5, 0.975, 0.1]),
+        Sample([f64([1, 0, -1])], f64([np.inf, -np.inf, np.nan]), differentiable=False),
+    ],
+    examples={"np.array([0.5, 0.975, 0.0])": "array([0.        , 1.95996398,       -inf])"},
+)
+
+
+@public
+def erfcinv(x: Any, name: str | None = None) -> Tensor:
+    """Inverse of ``erfc``, elementwise.
+
+    Parameters
+    ----------
+    x : Tensor of a floating dtype
+
+    Returns
+    -------
+    Tensor
+        Of the same dtype and shape; NaN outside of [0, 2].
+
+    Examples
+    --------
+    >>> import numpy as np, tagflow as tg
+    >>> tg.function(lambda: tg.erfcinv(np.array([0.5, 1e-30]))).sync()
+    array([0.47693628, 8.14861622])
+    """
+    return apply("Mul", ndtri(convert_to_tensor(x) * 0.5), -math.sqrt(0.5), name=name)  # type: ignore[no-any-return]
+
+
+expint: Unary = unary(
+    "Expint",
+    "expint",
+    "Exponential integral Ei, that of ``exp(t) / t`` from minus infinity to x, elementwise.",
+    where=dtypes.FLOATING,
+    kernel=typed(arrays.by_special("expi")),
+    gradient=lambda x, y, g: g * (exp(x) / x),
+    samples=[
+        Sample(
+            [f64([1, 0.5, -1, 10])],
+            f64([1.8951178163559368, 0.4542199048631736, -0.21938393439552029, 2492.2289762418777]),
+        ),
+        Sample([f64([0])], f64([-np.inf]), differentiable=False),
+    ],
+    examples={"np.array([1.0, -1.0])": "array([ 1.89511782, -0.21938393])"},
+)
+
+dawsn: Unary = unary(
+    "Dawsn",
+    "dawsn",
+    "Dawson's integral, ``exp(-x**2)`` times the integral of ``exp(t**2)`` from 0 to x, elementwise.",
+    where=dtypes.FLOATING,
+    on_host=True,
+    kernel=typed(arrays.by_special("dawsn")),
+    gradient=lambda x, y, g: g * (1 - x * y * 2),
+    samples=[Sample([f64([0, 1, -2, 10])], f64([0, 0.5380795069127684, -0.30134038892379195, 0.05025384718759853]))],
+    examples={"np.array([0.0, 1.0])": "array([0.        , 0.53807951])"},
+)
+
+_NEAR = 1e-3
+_TERMS = 10
+
+
+def _spence_slope(x: Tensor) -> Tensor:
+    """Return ``log(x) / (1 - x)``, near 1 by its series, so that its derivatives are right there too."""
+    u = x - 1
+    near = apply("Abs", u) < _NEAR
+    small, large = apply("Where", near, u, 0), apply("Where", near, 1, u)
+    series: Any = 0.0
+    for k in range(_TERMS, 0, -1):
+        series = series * -small + 1 / k
+    return apply("Where", near, -series, -(log1p(large) / large))  # type: ignore[no-any-return]
+
+
+spence: Unary = unary(
+    "Spence",
+    "spence",
+    "Spence's integral, that of ``log(t) / (1 - t)`` from 1 to x, elementwise.",
+    where=dtypes.FLOATING,
+    on_host=True,
+    kernel=typed(arrays.by_special("spence")),
+    gradient=lambda x, y, g: g * _spence_slope(x),
+    samples=[
+        Sample(
+            [f64([0.5, 1, 2, 3.5])],
+            f64([math.pi**2 / 12 - math.log(2) ** 2 / 2, 0, -(math.pi**2) / 12, -1.69889584199501417]),
+        ),
+        Sample([f64([0, -1])], f64([math.pi**2 / 6, np.nan]), differentiable=False),
+    ],
+    examples={"np.array([0.0, 1.0, 2.0])": "array([ 1.64493407,  0.        , -0.82246703])"},
+)
+
+
+def _fresnel(index: int) -> Any:
+    """Return the kernel of one of the two integrals that SciPy gives at once."""
+    kernel = arrays.by_special("fresnel")
+    return typed(lambda xp, x: kernel(xp, x)[index])
+
+
+fresnel_sin: Unary = unary(
+    "FresnelSin",
+    "fresnel_sin",
+    "Fresnel's integral of ``sin(pi * t**2 / 2)`` from 0 to x, elementwise.",
+    where=dtypes.FLOATING,
+    on_host=True,
+    kernel=_fresnel(0),
+    gradient=lambda x, y, g: g * sin(square(x) * (math.pi / 2)),
+    samples=[Sample([f64([0, 1, -1, 2])], f64([0, 0.4382591473903548, -0.4382591473903548, 0.3434156783636982]))],
+    examples={"np.array([0.0, 1.0])": "array([0.        , 0.43825915])"},
+)
+
+fresnel_cos: Unary = unary(
+    "FresnelCos",
+    "fresnel_cos",
+    "Fresnel's integral of ``cos(pi * t**2 / 2)`` from 0 to x, elementwise.",
+    where=dtypes.FLOATING,
+    on_host=True,
+    kernel=_fresnel(1),
+    gradient=lambda x, y, g: g * cos(square(x) * (math.pi / 2)),
+    samples=[Sample([f64([0, 1, -1, 2])], f64([0, 0.7798934003768228, -0.7798934003768228, 0.4882534060753408]))],
+    examples={"np.array([0.0, 1.0])": "array([0.       , 0.7798934])"},
+)
+
+
+def _operands(x: Any, y: Any) -> tuple[Tensor, Tensor]:
+    """Return two operands as tensors; a literal takes the dtype of the other."""
+    known = next((t.dtype for t in map(as_typed, (x, y)) if t is not None), dtypes.float32)
+    return convert_to_tensor(x, known), convert_to_tensor(y, known)
+
+
+@public
+def xdivy(x: Any, y: Any, name: str | None = None) -> Tensor:
+    """``x / y``, with 0 where `x` is 0, elementwise.
+
+    Parameters
+    ----------
+    x, y : Tensor of a floating or complex dtype
+        Same dtype; shapes broadcast.
+
+    Returns
+    -------
+    Tensor
+        Of the operands' dtype and broadcast shape. Where `x` is 0, so are the gradients.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> tg.function(lambda: tg.xdivy([0.0, 3.0], [0.0, 2.0])).sync()
+    array([0. , 1.5], dtype=float32)
+    """
+    a, b = _operands(x, y)
+    zero = apply("Equal", a, 0)
+    return apply("Where", zero, 0, a / apply("Where", zero, 1, b), name=name)  # type: ignore[no-any-return]
+
+
+@public
+def xlog1py(x: Any, y: Any, name: str | None = None) -> Tensor:
+    """``x * log1p(y)``, with 0 where `x` is 0, elementwise.
+
+    Parameters
+    ----------
+    x, y : Tensor of a floating or complex dtype
+        Same dtype; shapes broadcast.
+
+    Returns
+    -------
+    Tensor
+        Of the operands' dtype and broadcast shape. Where `x` is 0, so are the gradients.
+
+    Examples
+    --------
+    >>> import numpy as np, tagflow as tg
+    >>> tg.function(lambda: tg.xlog1py(np.array([0.0, 2.0]), np.array([-1.0, 1e-20]))).sync()
+    array([0.e+00, 2.e-20])
+    """
+    a, b = _operands(x, y)
+    zero = apply("Equal", a, 0)
+    return apply("Where", zero, 0, a * log1p(apply("Where", zero, 0, b)), name=name)  # type: ignore[no-any-return]

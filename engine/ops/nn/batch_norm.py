@@ -1,0 +1,303 @@
+"""Batch normalization, and moments by weights and in parts: compositions."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from ...base.errors import GraphError, ShapeError
+from ...ir.apply import apply, convert_to_tensor
+from ...ir.entry import public
+from ...ir.tensor import Tensor
+from ..array.broadcasting import broadcast_to
+from ..control.placeholders import stop_gradient
+from ..math.arithmetic import squared_difference
+from ..math.casting import cast
+from ..math.cumulative import reduce_prod
+from ..math.elementwise import rsqrt, square
+from ..math.reductions import reduce_mean, reduce_sum, reduced_axes
+from ..support.arguments import static_ints
+from ..support.common import scalar_like, shape_of
+from .normalization import along_channels, is_channels_first
+
+
+def _axes(x: Tensor, axes: Any) -> tuple[int, ...] | None:
+    return None if axes is None else static_ints(axes, "axes")
+
+
+def _count(x: Tensor, axes: tuple[int, ...] | None) -> Tensor:
+    """Return how many elements are reduced, in the dtype of `x`."""
+    if x.rank is None:
+        if axes is not None:
+            raise ShapeError(
+                "the rank has to be known to count along axes",
+                wanted="a known rank",
+                got=x.shape,
+                operation=x.op,
+                hint="set_shape says what is known of a tensor",
+            )
+        return cast(apply("Size", x), x.dtype)
+    along = reduced_axes(axes, x.rank)
+    known = [x.shape[i] for i in along]
+    if None not in known:
+        return scalar_like(math.prod(known), x)
+    sizes = shape_of(x)
+    return cast(reduce_prod(apply("Stack", [sizes[i] for i in along])), x.dtype)
+
+
+@public
+def sufficient_statistics(
+    x: Any, axes: Any, shift: Any = None, keepdims: bool = False, name: str | None = None
+) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
+    """Count, sum and sum of squares over axes, from which `normalize_moments` makes mean and variance.
+
+    Those of several batches can be added up.
+
+    Parameters
+    ----------
+    x : Tensor of a floating dtype
+    axes, keepdims
+        As `axis` and `keepdims` of `reduce_sum`.
+    shift : Tensor of the same dtype, optional
+        Near the mean, so that not many digits are lost: it is subtracted first.
+
+    Returns
+    -------
+    count : Tensor
+        A scalar of the same dtype.
+    mean_ss, variance_ss : Tensor
+        Same dtype, without the reduced axes.
+    shift : Tensor or None
+        As it was given.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> count, total, squares, _ = tg.function(lambda: tg.sufficient_statistics([1.0, 2.0, 6.0], [0])).sync()
+    >>> float(count), float(total), float(squares)
+    (3.0, 9.0, 41.0)
+    """
+    x = convert_to_tensor(x)
+    along = _axes(x, axes)
+    moved, offset = x, None
+    if shift is not None:
+        offset = convert_to_tensor(shift, x.dtype)
+        moved = x - offset
+    total = reduce_sum(moved, along, keepdims, name)
+    return _count(x, along), total, reduce_sum(square(moved), along, keepdims), offset
+
+
+@public
+def normalize_moments(
+    counts: Any, mean_ss: Any, variance_ss: Any, shift: Any, name: str | None = None
+) -> tuple[Tensor, Tensor]:
+    """Mean and variance from what `sufficient_statistics` returns.
+
+    Parameters
+    ----------
+    counts, mean_ss, variance_ss : Tensor of a floating dtype
+    shift : Tensor or None
+
+    Returns
+    -------
+    mean, variance : Tensor
+        Same dtype and shape as `mean_ss`.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> tg.function(lambda: tg.normalize_moments(*tg.sufficient_statistics([1.0, 2.0, 6.0], [0], 2.0))).sync()
+    (array(3., dtype=float32), array(4.666667, dtype=float32))
+    """
+    total = convert_to_tensor(mean_ss)
+    share = apply("Reciprocal", convert_to_tensor(counts, total.dtype))
+    moved = total * share
+    mean = moved if shift is None else moved + shift
+    return mean, apply("Sub", variance_ss * share, square(moved), name=name)
+
+
+@public
+def weighted_moments(
+    x: Any, axes: Any, frequency_weights: Any, name: str | None = None, keepdims: bool = False
+) -> tuple[Tensor, Tensor]:
+    """Mean and variance over axes, of elements that count by their weights.
+
+    Parameters
+    ----------
+    x : Tensor of a floating dtype
+    axes, keepdims
+        As `axis` and `keepdims` of `reduce_sum`.
+    frequency_weights : Tensor of the same dtype
+        Not negative; broadcasts with `x`.
+
+    Returns
+    -------
+    mean, variance : Tensor
+        Same dtype, without the reduced axes.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> tg.function(lambda: tg.weighted_moments([1.0, 3.0, 9.0], [0], [1.0, 1.0, 0.0])).sync()
+    (array(2., dtype=float32), array(1., dtype=float32))
+    """
+    x = convert_to_tensor(x)
+    weights, along = convert_to_tensor(frequency_weights, x.dtype), _axes(x, axes)
+    weighted = x * weights
+    weights = weights if weights.shape == weighted.shape else broadcast_to(weights, shape_of(weighted))
+    total = reduce_sum(weights, along, keepdims=True)
+    mean = reduce_sum(weighted, along, keepdims=True) / total
+    spread = reduce_sum(weights * squared_difference(x, mean), along, keepdims=True) / total
+    if keepdims:
+        return mean, apply("Identity", spread, name=name)
+    return reduce_sum(mean, along), reduce_sum(spread, along, name=name)
+
+
+@public
+def batch_normalization(
+    x: Any, mean: Any, variance: Any, offset: Any, scale: Any, variance_epsilon: float, name: str | None = None
+) -> Tensor:
+    """Bring elements to mean 0 and variance 1, then to another scale and offset (Ioffe and Szegedy, 2015).
+
+    In Python: ``scale * (x - mean) / sqrt(variance + variance_epsilon) + offset``.
+
+    Parameters
+    ----------
+    x : Tensor of a floating dtype
+    mean, variance : Tensor of the same dtype
+        They broadcast with `x`, as those of `moments` with ``keepdims=True``.
+    offset, scale : Tensor of the same dtype, or None
+        Without them there is none.
+    variance_epsilon : float
+        Keeps the divisor away from 0.
+
+    Returns
+    -------
+    Tensor
+        Of the same dtype, and the broadcast shape.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> tg.function(lambda: tg.batch_normalization([1.0, 5.0], 3.0, 4.0, 10.0, 2.0, 0.0)).sync()
+    array([ 8., 12.], dtype=float32)
+    """
+    x = convert_to_tensor(x)
+    factor = rsqrt(convert_to_tensor(variance, x.dtype) + float(variance_epsilon))
+    if scale is not None:
+        factor = factor * scale
+    start = -(factor * mean) if offset is None else convert_to_tensor(offset, x.dtype) - factor * mean
+    return apply("Add", x * factor, start, name=name)  # type: ignore[no-any-return]
+
+
+@public
+def fused_batch_norm(
+    x: Any,
+    scale: Any,
+    offset: Any,
+    mean: Any = None,
+    variance: Any = None,
+    epsilon: float = 0.001,
+    data_format: str | None = "NHWC",
+    is_training: bool = True,
+    name: str | None = None,
+    exponential_avg_factor: float = 1.0,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Batch normalization over all dimensions but the channels, and the moments to keep (Ioffe and Szegedy, 2015).
+
+    As in TensorFlow, gradients do not flow through the moments that are returned, nor to those that are given.
+
+    Parameters
+    ----------
+    x : Tensor of a floating dtype, of known rank 2 or more
+    scale, offset : Tensor of the same dtype, of shape [channels]
+        Of float32 where that of `x` has two bytes.
+    mean, variance : Tensor of the dtype of `scale`, of shape [channels], optional
+        The moments of all data so far: used if it is no training, and in training averaged with those of the batch.
+    epsilon : float
+        Added to the variance.
+    data_format : {'NHWC', 'NCHW'}
+        Whether channels are the last dimension, or the second; those of one or three dimensions ("NCDHW") do as well.
+    is_training : bool
+        Whether to take the moments of the batch.
+    exponential_avg_factor : float
+        In training, the part that the moments of the batch have in those returned.
+
+    Returns
+    -------
+    y : Tensor
+        Of the dtype and shape of `x`.
+    mean, variance : Tensor
+        In training those of the batch (the variance that of the whole, divided by one element less), averaged with
+        those given; else those given.
+
+    Raises
+    ------
+    GraphError
+        If moments are needed and not given.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> y, mean, variance = tg.function(
+    ...     lambda: tg.fused_batch_norm([[1.0], [3.0]], [1.0], [0.0], epsilon=0.0)
+    ... ).sync()
+    >>> y.ravel().tolist(), mean.tolist(), variance.tolist()
+    ([-1.0, 1.0], [2.0], [2.0])
+    """
+    x, is_first = convert_to_tensor(x), is_channels_first(data_format)
+    scale, offset = convert_to_tensor(scale), convert_to_tensor(offset)
+    is_averaged = exponential_avg_factor != 1.0
+    if (mean is None or variance is None) and (is_averaged or not is_training):
+        raise GraphError(
+            "the moments of all data so far are missing",
+            wanted="mean and variance",
+            got="none",
+            hint="is_training=True with exponential_avg_factor=1.0 needs none",
+        )
+    wide = cast(x, scale.dtype)
+    if not is_training:
+        center, whole = (stop_gradient(convert_to_tensor(each, scale.dtype)) for each in (mean, variance))
+        return _normalized(x, wide, center, whole, scale, offset, epsilon, is_first, name), center, whole
+    along = _all_but_channels(x, is_first)
+    center = reduce_mean(wide, along)
+    spread = reduce_mean(squared_difference(wide, along_channels(center, x, is_first)), along)
+    y = _normalized(x, wide, center, spread, scale, offset, epsilon, is_first, name)
+    count = _count(wide, along)
+    whole = spread * (count / apply("Maximum", count - 1, 1))
+    if is_averaged:
+        part = float(exponential_avg_factor)
+        mean, variance = convert_to_tensor(mean, scale.dtype), convert_to_tensor(variance, scale.dtype)
+        center, whole = center * part + mean * (1 - part), whole * part + variance * (1 - part)
+    return y, stop_gradient(center), stop_gradient(whole)
+
+
+def _all_but_channels(x: Tensor, is_first: bool) -> tuple[int, ...]:
+    if x.rank is None or x.rank < 2:
+        raise ShapeError(
+            "batch normalization goes along all dimensions but the channels",
+            wanted="a known rank of 2 or more",
+            got=x.shape,
+            operation=x.op,
+            hint="set_shape says what is known of a tensor",
+        )
+    channels = 1 if is_first else x.rank - 1
+    return tuple(i for i in range(x.rank) if i != channels)
+
+
+def _normalized(
+    x: Tensor,
+    wide: Tensor,
+    mean: Tensor,
+    variance: Tensor,
+    scale: Tensor,
+    offset: Tensor,
+    epsilon: float,
+    is_first: bool,
+    name: str | None,
+) -> Tensor:
+    """Normalize in the dtype of the moments; return what has that of `x`."""
+    factor = along_channels(rsqrt(variance + float(epsilon)) * scale, x, is_first)
+    centred = wide - along_channels(mean, x, is_first)
+    y = apply("Add", centred * factor, along_channels(offset, x, is_first), name=name)
+    return cast(y, x.dtype)

@@ -1,0 +1,262 @@
+"""The labels that a reading with blanks most probably gives."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ...base import dtypes
+from ...base.errors import GraphError, ShapeError
+from ...base.shapes import Shape
+from ...ir.apply import apply, convert_to_tensor
+from ...ir.definition import REQUIRED, NotDifferentiable, Sample, define
+from ...ir.entry import public
+from ...ir.operation import Operation
+from ...ir.tensor import Tensor
+from ..array.argminmax import argmax
+from ..array.concat import concat, stack
+from ..array.creation import range as numbers
+from ..array.layout import transpose
+from ..array.shapes import expand_dims
+from ..array.slicing import boolean_mask
+from ..math.casting import cast
+from ..math.cumulative import cumsum
+from ..math.reductions import reduce_max, reduce_sum
+from ..support.arguments import index_tensor, static_int
+from ..support.common import size_along
+from ..support.literals import Array, f64, i32, i64
+from .ctc_beams import search
+
+
+class SparseParts(NamedTuple):
+    """The parts of a sparse tensor, here of rows of labels that differ in length.
+
+    Attributes
+    ----------
+    indices : int64 Tensor of shape [n, rank]
+        Where each value is, row by row.
+    values : Tensor of shape [n]
+        The values.
+    dense_shape : int64 Tensor of shape [rank]
+        The shape of the whole.
+    """
+
+    indices: Any
+    values: Any
+    dense_shape: Any
+
+
+def _logits(inputs: Any) -> Tensor:
+    x = convert_to_tensor(inputs)
+    if x.rank not in (3, None):
+        raise ShapeError(
+            "a reading has time steps, rows and classes",
+            wanted="[time, batch, classes]",
+            got=x.shape,
+            operation=x.op,
+            hint="one row alone is x[:, None]",
+        )
+    return x
+
+
+@public
+def ctc_greedy_decoder(
+    inputs: Any,
+    sequence_length: Any,
+    merge_repeated: bool = True,
+    name: str | None = None,
+    blank_index: int | None = None,
+) -> tuple[list[SparseParts], Tensor]:
+    """Take the most probable class of each time step, and leave repetitions and then blanks out.
+
+    Parameters
+    ----------
+    inputs : Tensor of a floating dtype, of shape [time, batch, classes]
+        Unnormalised log probabilities.
+    sequence_length : int32 or int64 vector of length batch
+        How many time steps count.
+    merge_repeated : bool
+        Whether repetitions without a blank between them are one label.
+    blank_index : int, optional
+        The class that is no label: the last by default.
+
+    Returns
+    -------
+    decoded : list of one SparseParts
+        The labels: `indices` (int64, of shape [n, 2]: row, and place in it), `values` (int64) and `dense_shape`
+        (batch, and the most labels of a row), as a sparse tensor has them.
+    neg_sum_logits : Tensor
+        Of shape [batch, 1]: the negative sum of the largest logits.
+
+    Raises
+    ------
+    ShapeError
+        If `inputs` has another rank.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> with tg.Graph().as_default() as graph:
+    ...     (labels,), _ = tg.ctc_greedy_decoder(tg.one_hot([[0], [0], [2], [0], [1]], 3), [5])
+    >>> with tg.SyncSession(graph) as session:
+    ...     session.run(labels.values)
+    array([0, 0, 1])
+    """
+    x, lengths = _logits(inputs), cast(index_tensor(sequence_length), dtypes.int64)
+    best, blank = argmax(x, 2), _blank(x, blank_index)
+    is_step = expand_dims(numbers(cast(size_along(x, 0), dtypes.int64)), 1) < lengths
+    kept = is_step & apply("NotEqual", best, blank)
+    if merge_repeated:
+        kept &= concat([apply("Equal", best[:1], best[:1]), apply("NotEqual", best[1:], best[:-1])], 0)
+    kept, best = transpose(kept, [1, 0]), transpose(best, [1, 0])
+    count = cumsum(cast(kept, dtypes.int64), 1)
+    rows = apply("NonZero", kept)[:, 0]
+    indices = stack([rows, boolean_mask(count, kept) - 1], 1)
+    longest = reduce_max(concat([reduce_sum(cast(kept, dtypes.int64), 1), i64([0])], 0))
+    shape = stack([cast(size_along(x, 1), dtypes.int64), longest])
+    score = apply("Where", is_step, reduce_max(x, 2), 0)
+    total = apply("Neg", expand_dims(reduce_sum(score, 0), 1), name=name)
+    return [SparseParts(indices, boolean_mask(best, kept), shape)], total
+
+
+def _blank(x: Tensor, blank_index: int | None) -> Tensor:
+    blank = -1 if blank_index is None else static_int(blank_index, "blank_index")
+    known = cast(size_along(x, 2), dtypes.int64)
+    return known + blank if blank < 0 else convert_to_tensor(np.int64(blank))
+
+
+def _beam_shapes(op: Operation) -> list[Shape]:
+    logits, lengths, paths = op.inputs[0].shape.with_rank(3), op.inputs[1].shape, op.attrs["paths"]
+    Shape([logits[1]]).merge(lengths)
+    if not 1 <= paths <= op.attrs["beam_width"]:
+        raise GraphError(
+            "a beam is at least as wide as there are paths wanted of it",
+            wanted="1 <= top_paths <= beam_width",
+            got=f"top_paths={paths}, beam_width={op.attrs['beam_width']}",
+            hint="make beam_width larger",
+        )
+    return [Shape([None, 2])] * paths + [Shape([None])] * paths + [Shape([2])] * paths + [Shape([logits[1], paths])]
+
+
+def _sparse(rows: list[list[int]]) -> tuple[Array, Array, Array]:
+    """Return the parts of a sparse matrix of rows."""
+    places = [[i, j] for i, row in enumerate(rows) for j in range(len(row))]
+    longest = max(map(len, rows), default=0)
+    return i64(places).reshape(-1, 2), i64([label for row in rows for label in row]), i64([len(rows), longest])
+
+
+def _beams(xp: Any, inputs: Array, lengths: Array, beam_width: int, paths: int, merge_repeated: bool) -> list[Array]:
+    if lengths.shape != inputs.shape[1:2] or (lengths.size and not 0 <= lengths.min() <= lengths.max() <= len(inputs)):
+        raise ValueError(f"ctc_beam_search_decoder: for inputs of shape {inputs.shape}, sequence_length is {lengths}")
+    if inputs.shape[2] < 1:
+        raise ValueError("ctc_beam_search_decoder: there is no class, not even the blank")
+    found = [search(inputs[:n, row], beam_width, paths, merge_repeated) for row, n in enumerate(lengths.tolist())]
+    parts = [_sparse([each[path][0] for each in found]) for path in range(paths)]
+    scores = np.asarray([[score for _, score in each] for each in found], inputs.dtype)
+    return [*(p[0] for p in parts), *(p[1] for p in parts), *(p[2] for p in parts), scores.reshape(-1, paths)]
+
+
+_READING = np.log(f64([[[0.4, 0.6]], [[0.4, 0.6]]]))
+_CERTAIN = f64([[[9, 0, 0]], [[0, 0, 9]], [[9, 0, 0]], [[9, 0, 0]], [[0, 9, 0]]]) * 10
+
+define(
+    "CTCBeamSearch",
+    "inputs: host T, sequence_length: host I -> indices: host paths*int64, values: host paths*int64, "
+    "shapes: host paths*int64, log_probability: host T",
+    where={"T": (dtypes.float32, dtypes.float64), "I": dtypes.INDEX},
+    attrs={"beam_width": REQUIRED, "paths": REQUIRED, "merge_repeated": REQUIRED},
+    shape=_beam_shapes,
+    elements=lambda x, lengths, beam_width, **_: x.size * beam_width,
+    reads_values=True,
+    kernel=_beams,
+    gradient=NotDifferentiable("it chooses among finitely many; ctc_loss has the gradient of a probability"),
+    samples=[
+        Sample(
+            [_READING, i32([2])],
+            (
+                i64([[0, 0]]),
+                np.zeros((0, 2), np.int64),
+                i64([0]),
+                i64([]),
+                i64([1, 1]),
+                i64([1, 0]),
+                np.log(f64([[0.16 + 2 * 0.24, 0.36]])),
+            ),
+            {"beam_width": 2, "paths": 2, "merge_repeated": False},
+        ),
+        Sample(
+            [_CERTAIN, i64([5])],
+            (i64([[0, 0], [0, 1], [0, 2]]), i64([0, 0, 1]), i64([1, 3]), f64([[0]])),
+            {"beam_width": 4, "paths": 1, "merge_repeated": False},
+        ),
+        Sample(
+            [_CERTAIN, i64([5])],
+            (i64([[0, 0], [0, 1]]), i64([0, 1]), i64([1, 2]), f64([[0]])),
+            {"beam_width": 4, "paths": 1, "merge_repeated": True},
+        ),
+        Sample(
+            [_CERTAIN, i32([0])],
+            (np.zeros((0, 2), np.int64), i64([]), i64([1, 0]), f64([[0]])),
+            {"beam_width": 4, "paths": 1, "merge_repeated": True},
+        ),
+    ],
+)
+
+
+@public
+def ctc_beam_search_decoder(
+    inputs: Any,
+    sequence_length: Any,
+    beam_width: int = 100,
+    top_paths: int = 1,
+    merge_repeated: bool = True,
+    name: str | None = None,
+) -> tuple[list[SparseParts], Tensor]:
+    """Search the most probable labels of readings with blanks (Graves and Jaitly, 2014).
+
+    The blank is the last class. The probability of labels is that of all readings that give them, as far as the beam
+    has seen these.
+
+    Parameters
+    ----------
+    inputs : Tensor of dtype float32 or float64, of shape [time, batch, classes]
+        Unnormalised log probabilities.
+    sequence_length : int32 or int64 vector of length batch
+        How many time steps count.
+    beam_width, top_paths : int
+        How many beginnings are kept in each time step, and how many results are returned.
+    merge_repeated : bool
+        Whether repeated labels are left out of the results, even those with a blank between them.
+
+    Returns
+    -------
+    decoded : list of SparseParts
+        For each path, the best first, the labels: `indices` (int64, of shape [n, 2]: row, and place in it), `values`
+        (int64) and `dense_shape` (batch, and the most labels of a row), as a sparse tensor has them.
+    log_probability : Tensor
+        Of shape [batch, top_paths].
+
+    Raises
+    ------
+    GraphError
+        If more paths are wanted than the beam is wide.
+    OpError
+        When a step runs it, if a length is out of range, or there are fewer paths.
+
+    Examples
+    --------
+    Both steps are rather blank, but labels come from more readings than no labels:
+
+    >>> import numpy as np, tagflow as tg
+    >>> with tg.Graph().as_default() as graph:
+    ...     logits = np.log([[[0.4, 0.6]], [[0.4, 0.6]]])
+    ...     (labels,), score = tg.ctc_beam_search_decoder(logits, [2])
+    >>> with tg.SyncSession(graph) as session:
+    ...     session.run([labels.values, tg.exp(score)])
+    [array([0]), array([[0.64]])]
+    """
+    count = static_int(top_paths, "top_paths")
+    attrs = {"beam_width": static_int(beam_width, "beam_width"), "paths": count, "merge_repeated": bool(merge_repeated)}
+    *parts, score = apply("CTCBeamSearch", _logits(inputs), index_tensor(sequence_length), name=name, **attrs)
+    return [SparseParts(*parts[i::count]) for i in range(count)], score

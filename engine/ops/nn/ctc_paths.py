@@ -1,0 +1,156 @@
+"""Probabilities of labels that are spread over more time steps, with blanks between them (Graves et al., 2006).
+
+A row of labels a, b becomes the states (blank, a, blank, b, blank). A path stays in its state, goes to the next one, or
+leaves a blank out between two labels that differ. Everything is in logarithms, and works for a batch and all states at
+once; all numbers are jets, so that derivatives to any order come from the same recursion.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..support.array_library import add_at
+from ..support.jets import exponential, hidden, jet, log_sum_exp
+from ..support.literals import Array
+
+_NEVER = -np.inf
+
+
+@dataclass(frozen=True, slots=True)
+class States:
+    """The states of a batch, with those that no path ends in.
+
+    Attributes
+    ----------
+    classes : int array of shape [batch, states]
+        What is read in each state.
+    is_state : bool array of the same shape
+        False behind the last one of each row.
+    may_skip : bool array of the same shape
+        Whether a path may come from the last state but one.
+    is_last : bool array of the same shape
+        Whether a path may end there.
+    """
+
+    classes: Array
+    is_state: Array
+    may_skip: Array
+    is_last: Array
+
+
+def states_of(labels: Array, lengths: Array, blank: int) -> States:
+    """Return the states of rows of labels, of which so many count."""
+    batch, most = labels.shape
+    numbers = np.arange(2 * most + 1)
+    is_state = numbers <= 2 * lengths[:, None]
+    classes = np.full((batch, 2 * most + 1), blank, np.intp)
+    classes[:, 1::2] = labels
+    classes[~is_state] = blank
+    may_skip = np.zeros(classes.shape, np.bool_)
+    may_skip[:, 3::2] = (classes[:, 3::2] != classes[:, 1:-2:2]) & is_state[:, 3::2]
+    is_last = is_state & (numbers >= 2 * lengths[:, None] - 1)
+    return States(classes, is_state, may_skip, is_last)
+
+
+def _before(xp: Any, x: Any, count: int, never: Any) -> Any:
+    """Return the values of the states `count` before each one."""
+    return xp.concatenate([never[..., :count], x[..., : x.shape[-1] - count]], -1)
+
+
+def _after(xp: Any, x: Any, count: int, never: Any) -> Any:
+    return xp.concatenate([x[..., count:], never[..., :count]], -1)
+
+
+def _widened(xp: Any, logits: Any, directions: list[Any]) -> tuple[Any, list[Any]]:
+    """Return the inputs in float64: a path of a thousand steps has a logarithm of thousands, of which 1e-4 matters."""
+    return logits.astype(xp.float64), [direction.astype(xp.float64) for direction in directions]
+
+
+class Paths:
+    """Log probabilities of all paths of a batch through the states of its labels.
+
+    Parameters
+    ----------
+    xp : module
+        The array library.
+    logits : array of shape [time, batch, classes]
+    directions : list of array of the same shape
+        Along which derivatives are taken.
+    states : States
+    lengths : int array of shape [batch]
+        How many time steps count.
+    """
+
+    def __init__(self, xp: Any, logits: Any, directions: list[Any], states: States, lengths: Array) -> None:
+        time, batch, classes = logits.shape
+        self.xp: Any = xp
+        self.classes: Any = xp.asarray(states.classes + np.arange(batch)[:, None] * classes)
+        self.is_state: Any = xp.asarray(states.is_state)
+        self.may_skip: Any = xp.asarray(states.may_skip)
+        self.is_last: Any = xp.asarray(states.is_last)
+        self.is_step: Any = xp.asarray(np.arange(time)[:, None] < lengths)
+        x = jet(xp, *_widened(xp, logits, directions))
+        self.log_softmax: Any = x - log_sum_exp(xp, x, -1)
+        read = self.log_softmax.reshape(len(x), time, batch * classes)[:, :, self.classes]
+        self.read: Any = hidden(xp, read, self.is_state, _NEVER)
+        nothing = xp.zeros((len(x), *self.classes.shape), dtype=x.dtype)
+        self.never: Any = hidden(xp, nothing, xp.zeros((), dtype=xp.bool_), _NEVER)
+
+    def _chosen(self, stay: Any, step: Any, skip: Any) -> Any:
+        return log_sum_exp(self.xp, self.xp.stack([stay, step, skip], -1), -1)[..., 0]
+
+    def _go_on(self, new: Any, old: Any, step: int) -> Any:
+        """Return the new values of the rows that have this time step."""
+        return self.xp.where(self.is_step[step][:, None], new, old)
+
+    def forward(self) -> list[Any]:
+        """Return for each number of time steps the probabilities of all paths that are in each state then."""
+        xp, never = self.xp, self.never
+        is_first = xp.arange(never.shape[-1]) == 0
+        found = [hidden(xp, xp.zeros(never.shape, dtype=never.dtype), is_first, _NEVER)]
+        for t in range(self.read.shape[1]):
+            a = found[-1]
+            skip = hidden(xp, _before(xp, a, 2, never), self.may_skip, _NEVER)
+            total = self._chosen(a, _before(xp, a, 1, never), skip)
+            found.append(self._go_on(hidden(xp, total + self.read[:, t], self.is_state, _NEVER), a, t))
+        return found
+
+    def backward(self) -> list[Any]:
+        """Return for each time step the probabilities of all that can follow each state after it."""
+        xp, never = self.xp, self.never
+        found = [hidden(xp, xp.zeros(never.shape, dtype=never.dtype), self.is_last, _NEVER)]
+        for t in range(self.read.shape[1] - 1, 0, -1):
+            b = found[-1] + self.read[:, t]
+            skip = _after(xp, hidden(xp, b, self.may_skip, _NEVER), 2, never)
+            found.append(self._go_on(self._chosen(b, _after(xp, b, 1, never), skip), found[-1], t))
+        return found[::-1]
+
+    def total(self, last: Any) -> Any:
+        """Return the log probabilities of the labels, as a jet of shape [batch, 1], from those of the last step."""
+        return log_sum_exp(self.xp, hidden(self.xp, last, self.is_last, _NEVER), -1)
+
+    def gradient(self) -> Any:
+        """Return the derivative of the loss by the logits, as a jet of their shape."""
+        xp, forward = self.xp, self.forward()
+        total = self.total(forward[-1])
+        is_possible = total[0] != _NEVER
+        softmax = exponential(xp, self.log_softmax)
+        if len(forward) == 1:
+            return softmax  # of no time steps
+        here = xp.stack(forward[1:], 1) + xp.stack(self.backward(), 1) - hidden(xp, total, is_possible)[:, None]
+        states = exponential(xp, hidden(xp, here, here[0] != _NEVER, _NEVER))
+        surplus = softmax - self._by_class(states, softmax.shape)
+        return hidden(xp, surplus, is_possible & self.is_step[..., None])
+
+    def _by_class(self, states: Any, shape: tuple[int, ...]) -> Any:
+        """Add up what states have, of one class each."""
+        order, time, batch, classes = shape
+        out = self.xp.zeros((order * time, batch * classes), dtype=states.dtype)
+        rows = self.xp.arange(order * time)[:, None, None] * (batch * classes)
+        places = rows + self.classes
+        flat = out.reshape(-1)
+        add_at(self.xp, flat, places.reshape(-1), states.reshape(-1))
+        return flat.reshape(shape)

@@ -1,0 +1,94 @@
+"""Elements left out at random."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...base.errors import DtypeError, GraphError
+from ...ir.apply import apply, convert_to_tensor
+from ...ir.entry import public
+from ...ir.tensor import Tensor
+from ..math.random import random_uniform
+from ..support.arguments import shape_vector
+from ..support.common import shape_of
+
+
+@public
+def dropout(
+    x: Any,
+    keep_prob: Any = None,
+    noise_shape: Any = None,
+    seed: int | None = None,
+    name: str | None = None,
+    rate: Any = None,
+) -> Tensor:
+    """Set elements to 0 at random and scale the others up, so that the mean stays (Srivastava et al., 2014).
+
+    Other elements are left out in each step, iteration and frame. The gradient is 0 where elements were left out.
+
+    Parameters
+    ----------
+    x : Tensor of a floating dtype
+    keep_prob : float or scalar Tensor of the same dtype, optional
+        Probability with which an element stays, in (0, 1].
+    noise_shape : int32 or int64 vector, optional
+        Shape of what is drawn, which broadcasts to that of `x`: along its dimensions of size 1 all stay or go.
+    seed : int, optional
+        As for `random_uniform`.
+    rate : float or scalar Tensor of the same dtype, optional
+        ``1 - keep_prob``; one of the two is given.
+
+    Returns
+    -------
+    Tensor
+        Same dtype and shape.
+
+    Raises
+    ------
+    GraphError
+        If both probabilities are given, or neither, or one is out of range.
+    DtypeError
+        If `x` is not of a floating dtype.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> rows = tg.function(lambda: tg.dropout(tg.ones([1000, 3]), rate=0.5, noise_shape=[1000, 1])).sync()
+    >>> sorted({tuple(row) for row in rows.tolist()})
+    [(0.0, 0.0, 0.0), (2.0, 2.0, 2.0)]
+    """
+    tensor = convert_to_tensor(x)
+    if not tensor.dtype.is_floating:
+        raise DtypeError(
+            "dropout scales what stays",
+            wanted="a floating dtype",
+            got=tensor.dtype,
+            operation=tensor.op,
+            hint='cast(x, "float32")',
+        )
+    lost = _rate(keep_prob, rate)
+    if not isinstance(lost, float):
+        lost = convert_to_tensor(lost, tensor.dtype)
+    elif lost == 0:
+        return apply("Identity", tensor, name=name)  # type: ignore[no-any-return]
+    shape = shape_of(tensor) if noise_shape is None else shape_vector(noise_shape)
+    kept = random_uniform(shape, dtype=tensor.dtype, seed=seed) >= lost
+    dropped: Tensor = apply("Where", kept, tensor * (1 / (1 - lost)), 0, name=name)
+    dropped.set_shape(tensor.shape)
+    return dropped
+
+
+def _rate(keep_prob: Any, rate: Any) -> Any:
+    if (keep_prob is None) == (rate is None):
+        raise GraphError(
+            "dropout needs one probability",
+            wanted="rate, or keep_prob",
+            got="neither" if rate is None else "both",
+            hint="rate is the part that is left out",
+        )
+    lost = 1 - keep_prob if rate is None else rate
+    if not isinstance(lost, (int, float)):
+        return lost
+    if not 0 <= lost < 1:
+        raise GraphError("a part is left out", wanted="0 <= rate < 1", got=lost, hint="rate is 1 - keep_prob")
+    return float(lost)

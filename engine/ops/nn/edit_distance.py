@@ -1,0 +1,207 @@
+"""How far sequences are from one another; sequences without repetitions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ...base import dtypes
+from ...base.errors import GraphError, ShapeError
+from ...base.shapes import Shape
+from ...ir.apply import apply, convert_to_tensor
+from ...ir.definition import NotDifferentiable, Sample, define
+from ...ir.entry import public
+from ...ir.operation import Operation
+from ...ir.static_values import static_shape
+from ...ir.tensor import Tensor
+from ..array.concat import concat, stack
+from ..array.creation import range as numbers
+from ..array.gather import scatter_nd
+from ..array.shapes import expand_dims
+from ..array.slicing import boolean_mask
+from ..math.casting import cast
+from ..math.cumulative import cumsum
+from ..math.reductions import reduce_max, reduce_sum
+from ..support.arguments import index_tensor
+from ..support.common import size_along
+from ..support.literals import Array, f32, i32, i64
+
+
+def _levenshtein(hypothesis: Array, truth: Array) -> int:
+    """Count the insertions, deletions and replacements between two sequences (Wagner and Fischer, 1974)."""
+    steps = np.arange(len(truth) + 1)
+    row = steps
+    for symbol in hypothesis:
+        replaced = np.minimum(row[:-1] + (truth != symbol), row[1:] + 1)
+        row = np.minimum.accumulate(np.concatenate([row[:1] + 1, replaced]) - steps) + steps
+    return int(row[-1])
+
+
+def _sequences(indices: Array, values: Array, sizes: tuple[int, ...]) -> dict[int, Array]:
+    """Return the sequences of a sparse tensor by the numbers of their places among those of a shape."""
+    if indices.shape != (len(values), len(sizes) + 1):
+        raise ValueError(
+            f"edit_distance: indices {indices.shape} do not fit {len(values)} values, rank {len(sizes) + 1}"
+        )
+    if not indices.size:
+        return {}
+    rows = np.ravel_multi_index(tuple(indices[:, :-1].T), sizes) if sizes else np.zeros(len(values), np.int64)
+    order = np.lexsort((indices[:, -1], rows))
+    names, starts = np.unique(rows[order], return_index=True)
+    return dict(zip(names.tolist(), np.split(values[order], starts[1:]), strict=True))
+
+
+def _distances(xp: Any, *parts: Array, normalize: bool) -> Array:
+    (_, mine, size), (_, theirs, other) = parts[:3], parts[3:]
+    if size.shape != other.shape or not size.size:
+        raise ValueError(f"edit_distance: the dense shapes are of different ranks: {size.tolist()}, {other.tolist()}")
+    shape = tuple(np.maximum(size[:-1], other[:-1]).tolist())
+    hypotheses, truths = _sequences(parts[0], mine, shape), _sequences(parts[3], theirs, shape)
+    result = np.zeros(int(np.prod(shape)), np.float32)
+    for row in hypotheses.keys() | truths.keys():
+        truth = truths.get(row, theirs[:0])
+        count = _levenshtein(hypotheses.get(row, mine[:0]), truth)
+        result[row] = count if not normalize else count / len(truth) if len(truth) else np.inf
+    return result.reshape(shape)
+
+
+def _distance_shape(op: Operation) -> Shape:
+    shapes = [static_shape(op.inputs[i]) for i in (2, 5)]
+    ranks = {shape.rank for shape in shapes if shape.rank is not None}
+    if len(ranks) > 1:
+        raise ShapeError(
+            "the sequences are in shapes of different ranks",
+            wanted="equal ranks",
+            got=f"{shapes[0]} and {shapes[1]}",
+            hint="the last dimension is that of the sequences",
+        )
+    if any(shape.rank is None for shape in shapes):
+        return Shape([None] * (ranks.pop() - 1)) if ranks else Shape(None)
+    pairs = zip(shapes[0][:-1], shapes[1][:-1], strict=True)
+    return Shape([None if None in pair else max(pair) for pair in pairs])
+
+
+_WORDS = np.array(list("kittensitting"), np.dtypes.StringDType())
+
+
+def _row(count: int, row: int = 0) -> Array:
+    return i64([[row, i] for i in range(count)]).reshape(-1, 2)
+
+
+define(
+    "EditDistance",
+    "hypothesis_indices: host int64, hypothesis: host T, hypothesis_shape: host int64, "
+    "truth_indices: host int64, truth: host T, truth_shape: host int64 -> distance: host float32",
+    attrs={"normalize": True},
+    shape=_distance_shape,
+    elements=lambda *parts, normalize: parts[1].size * parts[4].size,
+    reads_values=True,
+    kernel=_distances,
+    gradient=NotDifferentiable("it counts"),
+    samples=[
+        Sample([_row(6), _WORDS[:6], i64([1, 6]), _row(7), _WORDS[6:], i64([1, 7])], f32([3]), {"normalize": False}),
+        Sample(
+            [_row(2, 1), i32([7, 8]), i64([3, 2]), i64([[0, 0], [1, 0]]), i32([7, 8]), i64([2, 1])],
+            f32([1, 1, 0]),
+        ),
+        Sample([_row(2), i32([7, 8]), i64([1, 2]), _row(0), i32([]), i64([1, 0])], f32([np.inf])),
+        Sample(
+            [_row(4), i32([1, 2, 3, 4]), i64([1, 4]), _row(4), i32([2, 3, 9, 4]), i64([1, 4])],
+            f32([0.5]),
+        ),
+        Sample([i64([[1], [0]]), i32([5, 4]), i64([2]), i64([[0]]), i32([4]), i64([1])], f32(1)),
+    ],
+)
+
+
+def _parts(sparse: Any, what: str) -> list[Any]:
+    """Return the indices, values and shape of a sparse tensor, given as such or as three parts."""
+    if hasattr(sparse, "dense_shape"):
+        sparse = (sparse.indices, sparse.values, sparse.dense_shape)
+    if not isinstance(sparse, (tuple, list)) or len(sparse) != 3:
+        raise GraphError(
+            f"'{what}' has to be a sparse tensor",
+            wanted="(indices, values, dense_shape)",
+            got=repr(sparse),
+            hint="ctc_greedy_decoder gives such parts",
+        )
+    indices, values, shape = sparse
+    return [
+        cast(index_tensor(indices), dtypes.int64),
+        convert_to_tensor(values),
+        cast(index_tensor(shape), dtypes.int64),
+    ]
+
+
+@public
+def edit_distance(hypothesis: Any, truth: Any, normalize: bool = True, name: str | None = None) -> Tensor:
+    """Count how many insertions, deletions and replacements make one sequence of another (Levenshtein, 1966).
+
+    Parameters
+    ----------
+    hypothesis, truth : sequence of three Tensor: indices, values and dense shape
+        The parts of a sparse tensor each, as `ctc_beam_search_decoder` returns them. Values are of one dtype, any, and
+        the last dimension is that of the sequences.
+    normalize : bool
+        Divide by the length of the truth; infinite where that is 0 and the hypothesis has something.
+
+    Returns
+    -------
+    Tensor
+        Of dtype float32, and of the larger of the dense shapes, without the last dimension.
+
+    Raises
+    ------
+    GraphError
+        If something else is given.
+    ShapeError
+        If the ranks are known to differ.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> said = ([[0, 0], [0, 1]], ["to", "see"], [1, 2])
+    >>> meant = ([[0, 0], [0, 1], [0, 2]], ["the", "to", "sea"], [1, 3])
+    >>> tg.function(lambda: tg.edit_distance(said, meant, normalize=False)).sync()
+    array([2.], dtype=float32)
+    """
+    parts = [*_parts(hypothesis, "hypothesis"), *_parts(truth, "truth")]
+    return apply("EditDistance", *parts, name=name, normalize=bool(normalize))  # type: ignore[no-any-return]
+
+
+@public
+def collapse_repeated(labels: Any, seq_length: Any, name: str | None = None) -> tuple[Tensor, Tensor]:
+    """Leave repetitions out of sequences.
+
+    Parameters
+    ----------
+    labels : Tensor of an integer dtype, of shape [batch, time]
+    seq_length : int32 or int64 vector of length batch
+        How many labels of each row count.
+
+    Returns
+    -------
+    collapsed : Tensor
+        Of the dtype of `labels`, of shape [batch, most labels that are left]; 0 behind the last of a row.
+    lengths : Tensor
+        Of the dtype of `seq_length`: how many are left.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> labels, lengths = tg.function(lambda: tg.collapse_repeated([[1, 1, 2, 2, 1], [1, 2, 3, 3, 3]], [5, 2])).sync()
+    >>> labels.tolist(), lengths.tolist()
+    ([[1, 2, 1], [1, 2, 0]], [3, 2])
+    """
+    x, limits = convert_to_tensor(labels), index_tensor(seq_length)
+    x.shape.with_rank(2)
+    is_new = concat([apply("Equal", x[:, :1], x[:, :1]), apply("NotEqual", x[:, 1:], x[:, :-1])], 1)
+    places = cast(numbers(size_along(x, 1)), limits.dtype)
+    kept = is_new & (places < expand_dims(limits, 1))
+    count = cumsum(cast(kept, dtypes.int32), 1)
+    rows = cast(apply("NonZero", kept)[:, 0], dtypes.int32)
+    lengths = reduce_sum(cast(kept, limits.dtype), 1)
+    longest = cast(reduce_max(concat([lengths, cast(i32([0]), limits.dtype)], 0)), dtypes.int32)
+    at = stack([rows, boolean_mask(count, kept) - 1], 1)
+    return scatter_nd(at, boolean_mask(x, kept), stack([size_along(x, 0), longest]), name), lengths

@@ -1,0 +1,65 @@
+"""Normalization of elements by those of the channels beside them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...base.errors import GraphError
+from ...ir.apply import apply, convert_to_tensor
+from ...ir.entry import public
+from ...ir.tensor import Tensor
+from ..support.arguments import static_int
+from ..support.common import shape_of, shaped, size_along
+from . import pooling_kernels  # noqa: F401  it declares the operation
+
+
+@public
+def lrn(
+    input: Any,
+    depth_radius: int = 5,
+    bias: float = 1.0,
+    alpha: float = 1.0,
+    beta: float = 0.5,
+    name: str | None = None,
+) -> Tensor:
+    """Divide by a power of the sum of squares over channels near by (Krizhevsky et al., 2012, section 3.3).
+
+    In Python, with r for `depth_radius`: ``x[c] / (bias + alpha * sum(x[c - r : c + r + 1] ** 2)) ** beta``.
+
+    Parameters
+    ----------
+    input : Tensor of a floating dtype, of rank at least 1
+        Channels are the last dimension.
+    depth_radius : int
+        How many channels on each side count.
+    bias, alpha, beta : float
+
+    Returns
+    -------
+    Tensor
+        Same dtype and shape.
+
+    Raises
+    ------
+    GraphError
+        If `depth_radius` is negative.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> tg.function(lambda: tg.lrn([[3.0, 4.0, 0.0]], depth_radius=1, bias=0.0)).sync()
+    array([[0.6, 0.8, 0. ]], dtype=float32)
+    """
+    x, radius = convert_to_tensor(input), static_int(depth_radius, "depth_radius")
+    if radius < 0:
+        raise GraphError("a radius can not be negative", wanted="0 or more", got=radius, hint="0 is the channel alone")
+    rows = apply("Reshape", apply("Square", x), apply("Stack", [-1, size_along(x, -1), 1]))
+    attrs: dict[str, Any] = {
+        "window": (2 * radius + 1,),
+        "strides": (1,),
+        "rates": (1,),
+        "padding": "SAME",
+        "mean": False,
+    }
+    sums = shaped(apply("Reshape", apply("AvgPool", rows, **attrs), shape_of(x)), x)
+    return apply("Mul", x, apply("Pow", sums * alpha + bias, -beta), name=name)  # type: ignore[no-any-return]

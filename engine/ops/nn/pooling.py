@@ -1,0 +1,321 @@
+"""Pooling: the largest element, or the mean, of each window of an image."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...base import dtypes
+from ...base.errors import GraphError
+from ...ir.apply import apply, convert_to_tensor
+from ...ir.entry import public
+from ...ir.tensor import Tensor
+from ..support.common import shape_of
+from ..support.windows import is_channels_first, window_attrs
+from . import pooling_kernels, window_maxima  # noqa: F401  they declare the operations
+
+
+def _pool(
+    type: str, value: Any, window: Any, strides: Any, padding: Any, data_format: str | None, rank: int, name: str | None
+) -> Tensor:
+    """Pool windows without gaps over so many dimensions."""
+    attrs = window_attrs(window, strides, 1, padding, rank, is_channels_first(data_format, rank))
+    return apply(type, convert_to_tensor(value), name=name, **attrs)  # type: ignore[no-any-return]
+
+
+@public
+def max_pool(
+    value: Any, ksize: Any, strides: Any, padding: Any, data_format: str | None = "NHWC", name: str | None = None
+) -> Tensor:
+    """Largest element of each window of images.
+
+    Padding never counts, and NaN is larger than anything. The gradient goes to the first of equal largest elements.
+
+    Parameters
+    ----------
+    value : Tensor of an integer or floating dtype, of shape [batch, height, width, channels]
+    ksize, strides : int, or sequence of 2 or 4
+        Size of the windows, and how far they are from one another; of four numbers those of batch and channels are 1.
+    padding : {'SAME', 'VALID'} or sequence of pairs
+        As much around the image as keeps its size where strides are 1; nothing; or how much before and after, for each
+        dimension.
+    data_format : {'NHWC', 'NCHW'}
+        Whether channels are the last dimension, or the second.
+
+    Returns
+    -------
+    Tensor
+        Same dtype and layout: one row and column for each window.
+
+    Raises
+    ------
+    ShapeError
+        If a window is larger than the image, or has nothing but padding.
+    GraphError
+        If an argument is none of those.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> image = [[[[3.0], [1.0], [4.0]], [[1.0], [5.0], [9.0]]]]
+    >>> tg.function(lambda: tg.max_pool(image, 2, 1, "VALID")).sync().ravel()
+    array([5., 9.], dtype=float32)
+    >>> tg.function(lambda: tg.max_pool(image, [1, 2, 2, 1], [1, 2, 2, 1], "SAME")).sync().ravel()
+    array([5., 9.], dtype=float32)
+    """
+    return _pool("MaxPool", value, ksize, strides, padding, data_format, 2, name)
+
+
+@public
+def avg_pool(
+    value: Any, ksize: Any, strides: Any, padding: Any, data_format: str | None = "NHWC", name: str | None = None
+) -> Tensor:
+    """Mean of each window of images; padding does not count.
+
+    Parameters
+    ----------
+    value : Tensor of a floating dtype, of shape [batch, height, width, channels]
+    ksize, strides, padding, data_format
+        As of `max_pool`.
+
+    Returns
+    -------
+    Tensor
+        Same dtype and layout: one row and column for each window.
+
+    Raises
+    ------
+    ShapeError
+        If a window is larger than the image, or has nothing but padding.
+    GraphError
+        If an argument is none of those.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> image = [[[[3.0], [1.0], [4.0]], [[1.0], [5.0], [9.0]]]]
+    >>> tg.function(lambda: tg.avg_pool(image, 2, 2, "SAME")).sync().ravel()
+    array([2.5, 6.5], dtype=float32)
+    """
+    return _pool("AvgPool", value, ksize, strides, padding, data_format, 2, name)
+
+
+@public
+def max_pool1d(
+    input: Any, ksize: Any, strides: Any, padding: Any, data_format: str | None = "NWC", name: str | None = None
+) -> Tensor:
+    """Largest element of each window of sequences.
+
+    Parameters
+    ----------
+    input : Tensor of an integer or floating dtype, of shape [batch, width, channels]
+    ksize, strides : int, or sequence of 1 or 3
+        Size of the windows, and how far they are from one another.
+    padding
+        As of `max_pool`.
+    data_format : {'NWC', 'NCW'}
+        Whether channels are the last dimension, or the second.
+
+    Returns
+    -------
+    Tensor
+        Same dtype and layout: one column for each window.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> tg.function(lambda: tg.max_pool1d([[[1], [5], [2], [4]]], 2, 2, "VALID")).sync().ravel()
+    array([5, 4], dtype=int32)
+    """
+    return _pool("MaxPool", input, ksize, strides, padding, data_format, 1, name)
+
+
+@public
+def avg_pool1d(
+    input: Any, ksize: Any, strides: Any, padding: Any, data_format: str | None = "NWC", name: str | None = None
+) -> Tensor:
+    """Mean of each window of sequences; padding does not count.
+
+    Parameters
+    ----------
+    input : Tensor of a floating dtype, of shape [batch, width, channels]
+    ksize, strides, padding, data_format
+        As of `max_pool1d`.
+
+    Returns
+    -------
+    Tensor
+        Same dtype and layout: one column for each window.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> tg.function(lambda: tg.avg_pool1d([[[1.0], [5.0], [2.0]]], 2, 2, "SAME")).sync().ravel()
+    array([3., 2.], dtype=float32)
+    """
+    return _pool("AvgPool", input, ksize, strides, padding, data_format, 1, name)
+
+
+@public
+def max_pool3d(
+    input: Any, ksize: Any, strides: Any, padding: Any, data_format: str | None = "NDHWC", name: str | None = None
+) -> Tensor:
+    """Largest element of each window of volumes.
+
+    Parameters
+    ----------
+    input : Tensor of an integer or floating dtype, of shape [batch, depth, height, width, channels]
+    ksize, strides : int, or sequence of 3 or 5
+        Size of the windows, and how far they are from one another.
+    padding
+        As of `max_pool`.
+    data_format : {'NDHWC', 'NCDHW'}
+        Whether channels are the last dimension, or the second.
+
+    Returns
+    -------
+    Tensor
+        Same dtype and layout: one element for each window.
+
+    Examples
+    --------
+    >>> import numpy as np, tagflow as tg
+    >>> volume = np.arange(8, dtype=np.int32).reshape(1, 2, 2, 2, 1)
+    >>> tg.function(lambda: tg.max_pool3d(volume, [1, 2, 2], 1, "VALID")).sync().ravel()
+    array([3, 7], dtype=int32)
+    """
+    return _pool("MaxPool", input, ksize, strides, padding, data_format, 3, name)
+
+
+@public
+def avg_pool3d(
+    input: Any, ksize: Any, strides: Any, padding: Any, data_format: str | None = "NDHWC", name: str | None = None
+) -> Tensor:
+    """Mean of each window of volumes; padding does not count.
+
+    Parameters
+    ----------
+    input : Tensor of a floating dtype, of shape [batch, depth, height, width, channels]
+    ksize, strides, padding, data_format
+        As of `max_pool3d`.
+
+    Returns
+    -------
+    Tensor
+        Same dtype and layout: one element for each window.
+
+    Examples
+    --------
+    >>> import numpy as np, tagflow as tg
+    >>> volume = np.arange(8, dtype=np.float32).reshape(1, 2, 2, 2, 1)
+    >>> tg.function(lambda: tg.avg_pool3d(volume, 2, 2, "VALID")).sync().ravel()
+    array([3.5], dtype=float32)
+    """
+    return _pool("AvgPool", input, ksize, strides, padding, data_format, 3, name)
+
+
+@public
+def max_pool_with_argmax(
+    input: Any,
+    ksize: Any,
+    strides: Any,
+    padding: Any,
+    data_format: str | None = "NHWC",
+    output_dtype: Any = "int64",
+    name: str | None = None,
+    include_batch_in_index: bool = False,
+) -> tuple[Tensor, Tensor]:
+    """Largest element of each window of images, and where it is.
+
+    Parameters
+    ----------
+    input : Tensor of an integer or floating dtype, of shape [batch, height, width, channels]
+    ksize, strides, padding, data_format
+        As of `max_pool`.
+    output_dtype : dtype-like
+        int32 or int64.
+    include_batch_in_index : bool
+        Count from the beginning of the batch, and not of each image.
+
+    Returns
+    -------
+    output : Tensor
+        As of `max_pool`.
+    argmax : Tensor of `output_dtype`
+        Of the same shape: the place of the first of the largest elements in the flattened image.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> image = [[[[3.0], [1.0], [4.0]], [[1.0], [5.0], [9.0]]]]
+    >>> largest, places = tg.function(lambda: tg.max_pool_with_argmax(image, 2, 1, "VALID")).sync()
+    >>> largest.ravel().tolist(), places.ravel().tolist()
+    ([5.0, 9.0], [4, 5])
+    """
+    attrs = window_attrs(ksize, strides, 1, padding, 2, is_channels_first(data_format, 2))
+    x, wanted = convert_to_tensor(input), dtypes.as_dtype(output_dtype)
+    if wanted not in dtypes.INDEX:
+        raise GraphError("indices can not have this dtype", wanted="int32 or int64", got=wanted, hint="leave it out")
+    largest = apply("MaxPool", x, name=name, **attrs)
+    found = apply("MaxPoolPlace", x, **attrs)
+    flat = apply("FlatPlaces", found, shape_of(x), include_batch=bool(include_batch_in_index), dtype=wanted, **attrs)
+    return largest, flat
+
+
+@public
+def pool(
+    input: Any,
+    window_shape: Any,
+    pooling_type: str,
+    padding: Any,
+    dilation_rate: Any = None,
+    strides: Any = None,
+    name: str | None = None,
+    data_format: str | None = None,
+) -> Tensor:
+    """Pool windows over one to three dimensions, with or without gaps in them.
+
+    Parameters
+    ----------
+    input : Tensor of a floating dtype, of shape [batch, ..., channels]
+        For ``'MAX'`` also of an integer dtype.
+    window_shape : sequence of int
+        Size of the windows, for each spatial dimension.
+    pooling_type : {'MAX', 'AVG'}
+    padding
+        As of `max_pool`. It never counts; TensorFlow takes it for zeros where windows have gaps.
+    dilation_rate : int or sequence of int, optional
+        How far elements of a window are from one another; 1 without gaps.
+    strides : int or sequence of int, optional
+        How far windows are from one another, 1 by default.
+    data_format : str, optional
+        Whether channels are the last dimension (the default), or the second ("NCW", "NCHW", "NCDHW").
+
+    Returns
+    -------
+    Tensor
+        Same dtype and layout: one element for each window.
+
+    Raises
+    ------
+    GraphError
+        If an argument is none of those.
+    ShapeError
+        If a window is larger than the image, or has nothing but padding.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> x = [[[1.0], [5.0], [2.0], [4.0]]]
+    >>> tg.function(lambda: tg.pool(x, [2], "MAX", "VALID", dilation_rate=2)).sync().ravel()
+    array([2., 5.], dtype=float32)
+    """
+    types = {"MAX": "MaxPool", "AVG": "AvgPool"}
+    if pooling_type not in types:
+        raise GraphError("no such pooling", wanted="'MAX' or 'AVG'", got=repr(pooling_type), hint="use max_pool")
+    window = [window_shape] if isinstance(window_shape, int) else list(window_shape)
+    if not 1 <= len(window) <= 3:
+        raise GraphError("pool has one to three dimensions", wanted="1 to 3", got=window, hint="use reduce_max")
+    first = is_channels_first(data_format, len(window))
+    rates, steps = (1 if value is None else value for value in (dilation_rate, strides))
+    attrs = window_attrs(window, steps, rates, padding, len(window), first)
+    return apply(types[pooling_type], convert_to_tensor(input), name=name, **attrs)  # type: ignore[no-any-return]

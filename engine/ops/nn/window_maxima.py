@@ -1,0 +1,238 @@
+"""Where the largest element of each window is, and what goes there and comes from there.
+
+A place is the number of an element in its window, rows first. With places given, a gradient is a sum and its own
+gradient a choice, so any order is there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from ...base import dtypes
+from ...base.dtypes import DType
+from ...base.shapes import Shape
+from ...ir.apply import apply
+from ...ir.definition import NotDifferentiable, Sample, define
+from ...ir.operation import Operation
+from ...ir.static_values import static_shape
+from ..support.arguments import as_sizes, shape_in
+from ..support.common import shape_of
+from ..support.literals import f64, i32, i64
+from ..support.windows import (
+    WINDOWS,
+    Windows,
+    check_fits,
+    check_not_empty,
+    patch_size,
+    places,
+    spatial_axes,
+    windows_of,
+    windows_shape,
+)
+
+_X = f64([3, 1, 4, 1, 5, 9, 2, 6, 5]).reshape(1, 3, 3, 1)
+_TWO = {"window": (2, 2), "strides": (1, 1), "rates": (1, 1), "padding": "VALID"}
+_SAME = {"window": (3,), "strides": (2,), "rates": (1,), "padding": "SAME", "channels_first": True}
+_PLACE = NotDifferentiable("its result is an index")
+
+
+def lowest(dtype: Any) -> Any:
+    """Return what is no larger than any element of a dtype."""
+    return np.iinfo(dtype).min if dtype.kind in "iu" else -np.inf
+
+
+def _first_along(xp: Any, x: Any, place: Any, axis: int, windows: Windows, step: int) -> tuple[Any, Any]:
+    """Return the first largest element of each window along an axis, and its place: `step` is of one along it."""
+    lead = (slice(None),) * axis
+    shape = (*x.shape[:axis], windows.count, *x.shape[axis + 1 :])
+    best, where = xp.full(shape, lowest(x.dtype), dtype=x.dtype), xp.full(shape, -1, dtype=xp.int32)
+    for k in range(windows.window):
+        outer, inner = ((*lead, part) for part in windows.at(k))
+        better = (x[inner] > best[outer]) | (where[outer] < 0)
+        xp.copyto(best[outer], x[inner], where=better)
+        xp.copyto(where[outer], place[inner] + k * step, where=better)
+    return best, where
+
+
+def _max_place(xp: Any, x: Any, **attrs: Any) -> Any:
+    windows = windows_of(x.shape, attrs)
+    check_not_empty(windows)
+    place, step = xp.zeros(x.shape, dtype=xp.int32), 1
+    for axis, each in reversed(list(zip(spatial_axes(attrs), windows, strict=True))):
+        x, place = _first_along(xp, x, place, axis, each, step)
+        step *= each.window
+    return place
+
+
+define(
+    "MaxPoolPlace",
+    "value: T -> place: int32",
+    where={"T": dtypes.REAL},
+    attrs=WINDOWS,
+    shape=lambda op: windows_shape(op.inputs[0].shape, op.attrs),
+    kernel=_max_place,
+    gradient=_PLACE,
+    samples=[
+        Sample([_X], i32([3, 3, 3, 1]).reshape(1, 2, 2, 1), _TWO),
+        Sample([i32([[[2, 2, 1, 1]]])], i32([[[0, 0]]]), _SAME),
+        Sample([f64([[[-np.inf, -np.inf, 3]]])], i32([[[1, 1]]]), _SAME),
+    ],
+)
+
+
+def _of_image(op: Operation) -> Shape:
+    return static_shape(op.inputs[2])
+
+
+def _checked(g: Any, place: Any, sizes: tuple[int, ...], attrs: Mapping[str, Any]) -> list[Windows]:
+    windows = windows_of(sizes, attrs)
+    check_fits(place.shape, sizes, windows, attrs)
+    check_fits(g.shape, sizes, windows, attrs)
+    return windows
+
+
+def _grad(xp: Any, g: Any, place: Any, shape: Any, **attrs: Any) -> Any:
+    sizes = as_sizes(shape)
+    windows, zero = _checked(g, place, sizes, attrs), xp.zeros((), dtype=g.dtype)
+    dx = xp.zeros(sizes, dtype=g.dtype)
+    for number, outer, inner in places(windows, attrs):
+        view = dx[inner]
+        view += xp.where(place[outer] == number, g[outer], zero)
+    return dx
+
+
+define(
+    "MaxPoolGrad",
+    "g: T, place: int32, shape: host J -> dx: T",
+    where={"T": dtypes.FLOATING, "J": dtypes.INDEX},
+    attrs=WINDOWS,
+    shape=_of_image,
+    elements=shape_in(2),
+    kernel=_grad,
+    gradient=lambda op, g: [apply("MaxPoolPick", g, op.inputs[1], **op.attrs), None, None],
+    samples=[
+        Sample(
+            [f64([1, 2, 3, 4]).reshape(1, 2, 2, 1), i32([3, 3, 3, 1]).reshape(1, 2, 2, 1), i32([1, 3, 3, 1])],
+            f64([0, 0, 0, 0, 1, 6, 0, 3, 0]).reshape(1, 3, 3, 1),
+            _TWO,
+        ),
+        Sample([f64([[[5, 7]]]), i32([[[2, 0]]]), i64([1, 1, 4])], f64([[[0, 0, 12, 0]]]), _SAME),
+    ],
+)
+
+
+def _pick(xp: Any, x: Any, place: Any, **attrs: Any) -> Any:
+    windows = windows_of(x.shape, attrs)
+    check_fits(place.shape, x.shape, windows, attrs)
+    y = xp.zeros(place.shape, dtype=x.dtype)
+    for number, outer, inner in places(windows, attrs):
+        xp.copyto(y[outer], x[inner], where=place[outer] == number)
+    return y
+
+
+define(
+    "MaxPoolPick",
+    "value: T, place: int32 -> output: T",
+    where={"T": dtypes.FLOATING},
+    attrs=WINDOWS,
+    shape=lambda op: windows_shape(op.inputs[0].shape, op.attrs).merge(op.inputs[1].shape),
+    kernel=_pick,
+    gradient=lambda op, g: [apply("MaxPoolGrad", g, op.inputs[1], shape_of(op.inputs[0]), **op.attrs), None],
+    samples=[
+        Sample([_X, i32([0, 1, 2, 3]).reshape(1, 2, 2, 1)], f64([3, 4, 2, 5]).reshape(1, 2, 2, 1), _TWO),
+        Sample([f64([[[5, 7, 1, 2]]]), i32([[[2, 0]]])], f64([[[1, 1]]]), _SAME),
+    ],
+)
+
+
+def _flat_places(xp: Any, place: Any, shape: Any, include_batch: bool, dtype: DType, **attrs: Any) -> Any:
+    """Go through the axes of the image: where the window begins and the place in it are where the element is."""
+    sizes, first = as_sizes(shape), spatial_axes(attrs)[0]
+    windows = windows_of(sizes, attrs)
+    check_fits(place.shape, sizes, windows, attrs)
+    kind = dtype.numpy
+    rest, flat, unit = place.astype(kind), xp.zeros(place.shape, dtype=kind), 1
+    for axis in reversed(range(0 if include_batch else 1, place.ndim)):
+        at = xp.arange(place.shape[axis], dtype=kind).reshape(-1, *[1] * (place.ndim - axis - 1))
+        if 0 <= axis - first < len(windows):
+            each = windows[axis - first]
+            at = at * each.stride - each.before + rest % each.window * each.rate
+            rest = rest // each.window
+        flat += at * unit
+        unit *= sizes[axis]
+    return flat
+
+
+define(
+    "FlatPlaces",
+    "place: int32, shape: host J -> indices: @dtype",
+    where={"J": dtypes.INDEX},
+    attrs={**WINDOWS, "include_batch": False, "dtype": dtypes.int64},
+    shape=lambda op: op.inputs[0].shape,
+    kernel=_flat_places,
+    gradient=_PLACE,
+    samples=[
+        Sample([i32([3, 3, 3, 1]).reshape(1, 2, 2, 1), i32([1, 3, 3, 1])], i64([4, 5, 7, 5]).reshape(1, 2, 2, 1), _TWO),
+        Sample(
+            [i32([[[2, 0]], [[0, 1]]]), i32([2, 1, 4])],
+            i32([[[2, 2]], [[4, 7]]]),
+            {**_SAME, "include_batch": True, "dtype": dtypes.int32},
+        ),
+    ],
+)
+
+
+def _summed(xp: Any, g: Any, place: Any, **attrs: Any) -> Any:
+    axes, zero = tuple(range(g.ndim - 1)), xp.zeros((), dtype=g.dtype)
+    rows = [xp.sum(xp.where(place == k, g, zero), axes, g.dtype) for k in range(patch_size(attrs))]
+    return xp.stack(rows).reshape(*attrs["window"], g.shape[-1])
+
+
+def _filter_shape(op: Operation) -> Shape:
+    shape = op.inputs[0].shape
+    return Shape([*op.attrs["window"], None if shape.rank is None else shape[-1]])
+
+
+define(
+    "PlaceSum",
+    "g: T, place: int32 -> filter: T",
+    where={"T": dtypes.FLOATING},
+    attrs=WINDOWS,
+    shape=_filter_shape,
+    kernel=_summed,
+    gradient=lambda op, g: [apply("PlacePick", g, op.inputs[1], **op.attrs), None],
+    samples=[
+        Sample(
+            [f64([[[[1, 2], [3, 4]]]]), i32([[[[0, 3], [0, 1]]]])],
+            f64([[[4, 0], [0, 4]], [[0, 0], [0, 2]]]),
+            _TWO,
+        ),
+    ],
+)
+
+
+def _picked(xp: Any, filter: Any, place: Any, **attrs: Any) -> Any:
+    rows = filter.reshape(patch_size(attrs), filter.shape[-1])
+    channels = xp.arange(filter.shape[-1])
+    return rows[place, channels]
+
+
+define(
+    "PlacePick",
+    "filter: T, place: int32 -> output: T",
+    where={"T": dtypes.FLOATING},
+    attrs=WINDOWS,
+    shape=lambda op: op.inputs[1].shape,
+    kernel=_picked,
+    gradient=lambda op, g: [apply("PlaceSum", g, op.inputs[1], **op.attrs), None],
+    samples=[
+        Sample(
+            [np.arange(8.0).reshape(2, 2, 2), i32([[[[0, 3], [0, 1]]]])],
+            f64([[[[0, 7], [0, 3]]]]),
+            _TWO,
+        ),
+    ],
+)

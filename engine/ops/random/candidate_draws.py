@@ -1,0 +1,134 @@
+"""How candidate samplers draw: classes by their probability, each on its own or until enough are different."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ...base import dtypes
+from ...base.shapes import SCALAR, Shape
+from ...ir.definition import REQUIRED, NotDifferentiable, define
+from ...ir.traits import Effect
+from ..math.random import copied_in, generator
+from ..support.context import KernelContext
+
+Array = np.ndarray[Any, Any]
+Source = Callable[[int], Array]
+
+_TRIED = 4  # how many times the number of classes is drawn before what is still missing is found otherwise
+_MOST = 2.0**62  # draws that are counted
+
+
+def _weights_of(distribution: str, range_max: int, weights: Array) -> Array:
+    """Return by what the probabilities of all classes are in proportion."""
+    if distribution == "uniform":
+        return np.ones(range_max)
+    return np.log1p(1 / np.arange(1.0, range_max + 1)) if distribution == "log_uniform" else weights
+
+
+def _source(draw: np.random.Generator, distribution: str, range_max: int, weights: Array) -> Source:
+    """Return what draws so many classes, each on its own."""
+    if distribution == "uniform":
+        return lambda count: draw.integers(0, range_max, count)
+    if distribution == "log_uniform":
+        scale = math.log1p(range_max)
+        last = range_max - 1
+        return lambda count: np.minimum(np.exp(draw.random(count) * scale).astype(np.int64) - 1, last)
+    sums = np.cumsum(weights)
+    if not weights.min(initial=0) >= 0 or not 0 < sums[-1] < np.inf:
+        raise ValueError("a candidate sampler needs weights that are not negative, and one that is positive")
+    last = int(np.searchsorted(sums, sums[-1]))  # the last class with a weight
+    return lambda count: np.minimum(np.searchsorted(sums, draw.random(count) * sums[-1], side="right"), last)
+
+
+def _distinct(
+    draw: np.random.Generator, source: Source, weights: Callable[[], Array], count: int, enough: int
+) -> tuple[Array, int]:
+    """Draw until `count` classes are different; return them in order, and the number of draws.
+
+    Where `enough` draws did not give them, since some are so improbable, the rest of the draws is not made one by one.
+    """
+    drawn = source(count + count // 4 + 8)
+    first = _first_times(drawn)
+    while first.size < count and drawn.size < enough:
+        drawn = np.concatenate([drawn, source(drawn.size)])
+        first = _first_times(drawn)
+    if first.size >= count:
+        return drawn[first[:count]], int(first[count - 1]) + 1
+    more, tries = _rest(draw, weights(), drawn[first], count - first.size)
+    return np.concatenate([drawn[first], more]), drawn.size + tries
+
+
+def _first_times(drawn: Array) -> Array:
+    """Return where values come for the first time, in order."""
+    return np.sort(np.unique(drawn, return_index=True)[1])
+
+
+def _rest(draw: np.random.Generator, weights: Array, taken: Array, count: int) -> tuple[Array, int]:
+    """Draw `count` more classes, and in how many draws they would have been found beside those taken.
+
+    Exponential clocks with the weights as rates ring in the order in which classes are drawn first; between one and the
+    next lies a geometric number of draws, which all give classes that were there before.
+    """
+    left = weights / weights.sum()
+    left[taken] = 0
+    if np.count_nonzero(left) < count:
+        raise ValueError(
+            f"{count + taken.size} different candidates were asked for, but only "
+            f"{np.count_nonzero(left) + taken.size} classes have a weight"
+        )
+    found = np.flatnonzero(left)
+    order = found[np.argsort(draw.exponential(size=found.size) / left[found])]
+    new = np.cumsum(left[order][::-1])[::-1]  # the chance that a draw is none of those before
+    tries = draw.geometric(np.minimum(new[:count], 1)).sum(dtype=np.float64)
+    return order[:count], int(min(tries, _MOST))
+
+
+def _candidates(
+    xp: Any,
+    context: KernelContext,
+    weights: Any,
+    *instance: Any,
+    distribution: str,
+    range_max: int,
+    num_sampled: int,
+    unique: bool,
+    seed: int,
+) -> list[Array]:
+    draw = generator(context, seed, instance)
+    weights = np.asarray(weights, np.float64)
+    source = _source(draw, distribution, range_max, weights)
+    if unique:
+        all_weights = functools.partial(_weights_of, distribution, range_max, weights)
+        found, tries = _distinct(draw, source, all_weights, num_sampled, _TRIED * range_max)
+    else:
+        found, tries = source(num_sampled), num_sampled
+    return [copied_in(xp, found, dtypes.int64), copied_in(xp, tries, dtypes.int64)]
+
+
+def _drawn(*_: Any, num_sampled: int, range_max: int, unique: bool, **__: Any) -> int:
+    """Return about how many draws there are: almost all classes are only found by many."""
+    return num_sampled + (_TRIED * range_max if unique and 2 * num_sampled > range_max else 0)
+
+
+define(
+    "RandomCandidates",
+    "weights: host T, instance: host *int64 -> sampled: int64, tries: int64",
+    where={"T": dtypes.FLOATING},
+    attrs={
+        "distribution": REQUIRED,
+        "range_max": REQUIRED,
+        "num_sampled": REQUIRED,
+        "unique": REQUIRED,
+        "seed": REQUIRED,
+    },
+    shape=lambda op: [Shape([op.attrs["num_sampled"]]), SCALAR],
+    elements=_drawn,
+    kernel=_candidates,
+    gradient=NotDifferentiable("its result is drawn from a discrete set"),
+    effects=Effect.RANDOM,
+)

@@ -1,0 +1,371 @@
+"""Classes drawn to be compared with the true ones, and how often each is expected to be drawn."""
+
+from __future__ import annotations
+
+import csv
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ...base import dtypes
+from ...base.errors import GraphError, ShapeError
+from ...base.shapes import Shape
+from ...ir.apply import apply, as_typed, constant, convert_to_tensor
+from ...ir.entry import public
+from ...ir.tensor import Tensor
+from ..array.gather import gather
+from ..math.elementwise import expm1, log1p
+from ..math.random import seed_or_next
+from ..support.arguments import static_int
+from ..support.common import shape_of
+from . import candidate_draws as candidate_draws
+
+
+class Candidates(NamedTuple):
+    """What a candidate sampler gives.
+
+    Attributes
+    ----------
+    sampled_candidates : Tensor of dtype int64, shape [num_sampled]
+        The classes that were drawn.
+    true_expected_count : Tensor of dtype float32, shape [batch, num_true]
+        How often each true class was to be expected among them.
+    sampled_expected_count : Tensor of dtype float32, shape [num_sampled]
+        How often each class that was drawn was to be expected.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> draw = tg.function(lambda: tg.uniform_candidate_sampler([[3]], 1, 5, False, range_max=10))
+    >>> draw.sync().true_expected_count
+    array([[0.5]], dtype=float32)
+    """
+
+    sampled_candidates: Any
+    true_expected_count: Any
+    sampled_expected_count: Any
+
+
+def _classes(true_classes: Any, num_true: int) -> Tensor:
+    """Return the true classes as int64 of shape [batch, num_true]."""
+    given = true_classes if as_typed(true_classes) is not None else np.asarray(true_classes, np.int64)
+    tensor: Tensor = apply("Cast", convert_to_tensor(given), dtype=dtypes.int64)
+    if not tensor.shape.is_compatible_with(Shape([None, static_int(num_true, "num_true")])):
+        raise ShapeError(
+            "true classes have to be a row for each example",
+            wanted=f"[batch, {num_true}]",
+            got=tensor.shape,
+            hint="num_true is how many classes each example has; a vector wants expand_dims",
+        )
+    return tensor
+
+
+def _check(num_sampled: int, unique: bool, range_max: int) -> None:
+    if range_max < 1 or num_sampled < 1 or (unique and num_sampled > range_max):
+        raise GraphError(
+            "there are not so many candidates",
+            wanted=f"num_sampled from 1 to {range_max}" if unique else "num_sampled and range_max of 1 or more",
+            got=f"num_sampled={num_sampled}, range_max={range_max}, unique={unique}",
+            hint="draw fewer, or with unique=False",
+        )
+
+
+def _expected(probability: Tensor, tries: Tensor, num_sampled: int, unique: bool) -> Tensor:
+    """Return how often classes of a probability are expected: in as many draws as were made, at most once if unique."""
+    plain = probability * float(num_sampled)
+    if unique:
+        count = apply("Cast", tries, dtype=dtypes.float64)
+        met = -expm1(count * log1p(-probability))
+        plain = apply("Where", apply("Equal", tries, num_sampled), plain, met)
+    return apply("Cast", plain, dtype=dtypes.float32)  # type: ignore[no-any-return]
+
+
+def sampler(
+    distribution: str,
+    weights: Any,
+    probability: Callable[[Tensor], Tensor],
+    true_classes: Any,
+    sizes: tuple[int, int, bool, int],
+    seed: int | None,
+    name: str | None,
+) -> Candidates:
+    """Build a candidate sampler.
+
+    Parameters
+    ----------
+    distribution : {'uniform', 'log_uniform', 'weights'}
+    weights : floating vector
+        Those of all classes, where the distribution is by them.
+    probability : callable
+        ``probability(classes)`` gives theirs, in float64.
+    true_classes : integer Tensor of shape [batch, num_true]
+    sizes : tuple
+        ``num_true, num_sampled, unique, range_max``, as the samplers take them.
+    seed : int or None
+    name : str or None
+
+    Returns
+    -------
+    Candidates
+    """
+    num_true, num_sampled, unique, range_max = sizes
+    true, count, classes = (
+        _classes(true_classes, num_true),
+        static_int(num_sampled, "num_sampled"),
+        static_int(range_max, "range_max"),
+    )
+    _check(count, unique, classes)
+    sampled, tries = apply(
+        "RandomCandidates",
+        weights,
+        [],
+        name=name,
+        distribution=distribution,
+        range_max=classes,
+        num_sampled=count,
+        unique=bool(unique),
+        seed=seed_or_next(seed),
+    )
+    expected = [_expected(probability(c), tries, count, unique) for c in (true, sampled)]
+    return Candidates(sampled, *expected)
+
+
+_NO_WEIGHTS = np.zeros(0)
+
+
+@public
+def uniform_candidate_sampler(
+    true_classes: Any,
+    num_true: int,
+    num_sampled: int,
+    unique: bool,
+    range_max: int,
+    seed: int | None = None,
+    name: str | None = None,
+) -> Candidates:
+    """Draw classes, all of the same probability.
+
+    Parameters
+    ----------
+    true_classes : integer Tensor of shape [batch, num_true]
+    num_true : int
+        How many classes each example has.
+    num_sampled : int
+        How many to draw.
+    unique : bool
+        Whether to draw until all are different, so that their expected counts are at most 1.
+    range_max : int
+        The number of classes.
+    seed : int, optional
+        As for `random_uniform`.
+
+    Returns
+    -------
+    Candidates
+        ``sampled_candidates, true_expected_count, sampled_expected_count``.
+
+    Raises
+    ------
+    GraphError
+        If there are fewer classes than should be different.
+    ShapeError
+        If the true classes have another shape.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> draw = tg.function(lambda: tg.uniform_candidate_sampler([[3]], 1, 4, True, range_max=4))
+    >>> sorted(draw.sync().sampled_candidates.tolist())
+    [0, 1, 2, 3]
+    """
+    probability = 1 / static_int(range_max, "range_max") if range_max else 0.0
+
+    def same(classes: Tensor) -> Tensor:
+        return apply("Fill", shape_of(classes), np.float64(probability))  # type: ignore[no-any-return]
+
+    sizes = (num_true, num_sampled, unique, range_max)
+    return sampler("uniform", _NO_WEIGHTS, same, true_classes, sizes, seed, name)
+
+
+@public
+def log_uniform_candidate_sampler(
+    true_classes: Any,
+    num_true: int,
+    num_sampled: int,
+    unique: bool,
+    range_max: int,
+    seed: int | None = None,
+    name: str | None = None,
+) -> Candidates:
+    """Draw classes with probabilities ``log((k + 2) / (k + 1)) / log(range_max + 1)``: of words, by falling frequency.
+
+    Parameters
+    ----------
+    true_classes, num_true, num_sampled, unique, range_max, seed
+        As for `uniform_candidate_sampler`.
+
+    Returns
+    -------
+    Candidates
+        ``sampled_candidates, true_expected_count, sampled_expected_count``.
+
+    Raises
+    ------
+    GraphError
+        If there are fewer classes than should be different.
+    ShapeError
+        If the true classes have another shape.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> draw = tg.function(lambda: tg.log_uniform_candidate_sampler([[0], [6]], 1, 1000, False, range_max=7))
+    >>> draw.sync().true_expected_count.round(1)
+    array([[333.3],
+           [ 64.2]], dtype=float32)
+    """
+
+    def zipfian(classes: Tensor) -> Tensor:
+        rank = apply("Cast", classes, dtype=dtypes.float64) + 1
+        return log1p(1 / rank) / math.log1p(range_max)
+
+    sizes = (num_true, num_sampled, unique, range_max)
+    return sampler("log_uniform", _NO_WEIGHTS, zipfian, true_classes, sizes, seed, name)
+
+
+def by_weights(
+    weights: Tensor, true_classes: Any, sizes: tuple[int, int, bool, int], seed: int | None, name: str | None
+) -> Candidates:
+    """Build a sampler by `weights`, a floating vector; `true_classes`, `sizes` and `seed` are as for `sampler`."""
+    wide = apply("Cast", weights, dtype=dtypes.float64)
+    probabilities = wide / apply("Sum", wide)
+    return sampler("weights", wide, lambda classes: gather(probabilities, classes), true_classes, sizes, seed, name)
+
+
+def _unigram_weights(vocab_file: str, unigrams: Sequence[float]) -> list[float]:
+    if bool(vocab_file) == bool(len(unigrams)):
+        raise GraphError(
+            "a unigram sampler takes its weights from a file or from a list",
+            wanted="one of vocab_file and unigrams",
+            got="both" if vocab_file else "neither",
+            hint="give unigrams=[...], a weight for each class",
+        )
+    if not vocab_file:
+        return list(map(float, unigrams))
+    with open(vocab_file, newline="") as lines:
+        return [float(row[-1]) for row in csv.reader(lines) if row]
+
+
+@public
+def fixed_unigram_candidate_sampler(
+    true_classes: Any,
+    num_true: int,
+    num_sampled: int,
+    unique: bool,
+    range_max: int,
+    vocab_file: str = "",
+    distortion: float = 1.0,
+    num_reserved_ids: int = 0,
+    num_shards: int = 1,
+    shard: int = 0,
+    unigrams: Sequence[float] = (),
+    seed: int | None = None,
+    name: str | None = None,
+) -> Candidates:
+    """Draw classes with given weights.
+
+    Parameters
+    ----------
+    true_classes, num_true, num_sampled, unique, range_max, seed
+        As for `uniform_candidate_sampler`.
+    vocab_file : str
+        Name of a file of comma-separated values with a row for each class, whose last value is its weight. It is read
+        while the graph is built.
+    distortion : float
+        The power to which the weights are raised; 0 makes them equal.
+    num_reserved_ids : int
+        How many classes come before those that have weights; they are never drawn.
+    num_shards, shard : int
+        Only classes whose remainder by `num_shards` is `shard` are drawn.
+    unigrams : sequence of float
+        The weights, if there is no file.
+
+    Returns
+    -------
+    Candidates
+        ``sampled_candidates, true_expected_count, sampled_expected_count``.
+
+    Raises
+    ------
+    GraphError
+        If the weights do not fit `range_max`, or there are fewer classes than should be different.
+    ShapeError
+        If the true classes have another shape.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> weights = [1.0, 0.0, 3.0]
+    >>> draw = tg.function(lambda: tg.fixed_unigram_candidate_sampler([[2]], 1, 8, False, 3, unigrams=weights))
+    >>> draw.sync().true_expected_count
+    array([[6.]], dtype=float32)
+    """
+    weights = np.asarray([0.0] * num_reserved_ids + _unigram_weights(vocab_file, unigrams))
+    if len(weights) != range_max or not 0 <= shard < num_shards:
+        raise GraphError(
+            "the weights do not fit the classes",
+            wanted=f"{range_max} weights, those of reserved classes included, and a shard from 0 to {num_shards - 1}",
+            got=f"{len(weights)} weights, shard {shard}",
+            hint="range_max is the number of classes of all shards",
+        )
+    if not (np.isfinite(weights) & (weights >= 0)).all() or not weights.any():
+        raise GraphError(
+            "weights have to be frequencies",
+            wanted="numbers of 0 or more, and one that is more",
+            got=f"{weights.min()} to {weights.max()}",
+            hint="look for a column of the file that holds something else",
+        )
+    is_drawn = (np.arange(range_max) % num_shards == shard) & (weights > 0)
+    raised = np.where(is_drawn, np.where(is_drawn, weights, 1) ** distortion, 0)
+    if unique and np.count_nonzero(raised) < num_sampled:
+        _check(num_sampled, unique, int(np.count_nonzero(raised)))
+    return by_weights(constant(raised), true_classes, (num_true, num_sampled, unique, range_max), seed, name)
+
+
+@public
+def compute_accidental_hits(
+    true_classes: Any, sampled_candidates: Any, num_true: int, name: str | None = None
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Find candidates that are true classes.
+
+    Parameters
+    ----------
+    true_classes : integer Tensor of shape [batch, num_true]
+    sampled_candidates : integer Tensor of shape [num_sampled]
+        From a candidate sampler.
+    num_true : int
+        How many classes each example has.
+
+    Returns
+    -------
+    indices : Tensor of dtype int32
+        The rows of `true_classes`, one for each hit.
+    ids : Tensor of dtype int64
+        The places in `sampled_candidates`.
+    weights : Tensor of dtype float32
+        The smallest finite number for each, which makes a logit it is added to one of probability 0.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> indices, ids, _ = tg.function(lambda: tg.compute_accidental_hits([[1, 2], [3, 1]], [1, 5, 3], 2)).sync()
+    >>> indices.tolist(), ids.tolist()
+    ([0, 1, 1], [0, 2, 0])
+    """
+    true = _classes(true_classes, num_true)
+    sampled = apply("Cast", convert_to_tensor(sampled_candidates), dtype=dtypes.int64)
+    hits: Tensor = apply("NonZero", apply("Equal", apply("ExpandDims", true, axis=-1), sampled), name=name)
+    indices = apply("Cast", hits[:, 0], dtype=dtypes.int32)
+    return indices, hits[:, 2], apply("Fill", shape_of(indices), np.float32(dtypes.float32.min))

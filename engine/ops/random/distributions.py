@@ -1,0 +1,230 @@
+"""Draws from gamma and Poisson distributions, and blocks cut out at random."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from ...base import dtypes
+from ...base.dtypes import DType
+from ...base.errors import DtypeError, ShapeError
+from ...base.shapes import Shape
+from ...ir.apply import apply, as_typed, convert_to_tensor
+from ...ir.definition import REQUIRED, NotDifferentiable, define
+from ...ir.entry import public
+from ...ir.operation import Operation
+from ...ir.static_values import static_shape, static_value
+from ...ir.tensor import Tensor
+from ...ir.traits import Effect
+from ..math.random import copied_in, generator, seed_or_next
+from ..support.arguments import as_sizes, index_tensor, shape_vector
+from ..support.common import scalar_like, shape_of, shaped
+from ..support.context import KernelContext
+
+Array = np.ndarray[Any, Any]
+
+
+def _shape(op: Operation) -> Shape:
+    drawn: Shape = static_shape(op.inputs[0])
+    return drawn + op.inputs[1].shape
+
+
+def _size(shape: Any, parameters: Any, *_: Any, **attrs: Any) -> int:
+    return math.prod(as_sizes(shape)) * int(parameters.size)
+
+
+def _gamma(xp: Any, context: KernelContext, shape: Any, alpha: Any, *instance: Any, seed: int) -> Array:
+    draw, size = generator(context, seed, instance), (*as_sizes(shape), *alpha.shape)
+    return copied_in(xp, draw.standard_gamma(alpha.astype(np.float64), size), dtypes.as_dtype(alpha.dtype))
+
+
+def _gamma_gradient(op: Operation, g: Tensor) -> list[Any]:
+    """Move each draw so that its place in the distribution stays (Figurnov et al. 2018, arXiv:1805.08498)."""
+    alpha, value = op.inputs[1], op.outputs[0]
+    moved = -(g * apply("IgammaSlope", alpha, value, order=1))
+    return [None, shaped(apply("SumTo", moved, shape_of(alpha)), alpha), *[None] * (len(op.inputs) - 2)]
+
+
+define(
+    "RandomGamma",
+    "shape: host I, alpha: host T, instance: host *int64 -> value: T",
+    where={"I": dtypes.INDEX, "T": dtypes.FLOATING},
+    attrs={"seed": REQUIRED},
+    shape=_shape,
+    elements=_size,
+    kernel=_gamma,
+    gradient=_gamma_gradient,
+    effects=Effect.RANDOM,
+)
+
+
+@public
+def random_gamma(
+    shape: Any, alpha: Any, beta: Any = None, dtype: Any = "float32", seed: int | None = None, name: str | None = None
+) -> Tensor:
+    """Draw from gamma distributions, with the density ``beta**alpha * x**(alpha - 1) * exp(-beta * x) / gamma(alpha)``.
+
+    Parameters
+    ----------
+    shape : int32 or int64 vector
+        Shape of the draws for each pair of parameters.
+    alpha, beta : Tensor of `dtype`
+        Positive; shapes broadcast; the default of `beta` is 1. Gradients reach both: that of `alpha` is the implicit
+        one (Figurnov et al. 2018, arXiv:1805.08498).
+    dtype : dtype-like
+        A floating dtype.
+    seed : int, optional
+        As for `random_uniform`.
+
+    Returns
+    -------
+    Tensor
+        Of `dtype` and shape ``shape + broadcast(alpha, beta).shape``, at least the smallest normal number.
+
+    Raises
+    ------
+    OpError
+        When a step runs it, if `alpha` is negative.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> draw = tg.function(lambda: tg.random_gamma([100000], [2.0, 8.0], beta=2.0))
+    >>> draw.sync().mean(axis=0).round(1)
+    array([1., 4.], dtype=float32)
+    """
+    wanted = dtypes.as_dtype(dtype)
+    if not wanted.is_floating:
+        raise DtypeError(
+            "gamma draws are of a floating dtype", wanted="float32, say", got=wanted, hint="cast the result"
+        )
+    concentration = convert_to_tensor(alpha, wanted)
+    rate = None if beta is None else convert_to_tensor(beta, wanted)
+    if rate is not None:
+        concentration = concentration + apply("Mul", rate, 0)  # broadcast, since each pair has draws of its own
+    draw = apply("RandomGamma", shape_vector(shape), concentration, [], name=name, seed=seed_or_next(seed))
+    scaled = draw if rate is None else draw / rate
+    return apply("Maximum", scaled, scalar_like(_smallest(wanted), draw))  # type: ignore[no-any-return]
+
+
+def _smallest(dtype: DType) -> float:
+    """Return the smallest normal number."""
+    return float(ml_dtypes.finfo(dtype.numpy).smallest_normal)  # type: ignore[no-untyped-call]
+
+
+def _poisson(xp: Any, context: KernelContext, shape: Any, rate: Any, *instance: Any, dtype: DType, seed: int) -> Array:
+    draw, size = generator(context, seed, instance), (*as_sizes(shape), *rate.shape)
+    return copied_in(xp, draw.poisson(rate.astype(np.float64), size), dtypes.as_dtype(dtype))
+
+
+define(
+    "RandomPoisson",
+    "shape: host I, rate: host T, instance: host *int64 -> value: @dtype",
+    where={"I": dtypes.INDEX, "T": dtypes.REAL},
+    attrs={"dtype": REQUIRED, "seed": REQUIRED},
+    shape=_shape,
+    elements=_size,
+    kernel=_poisson,
+    gradient=NotDifferentiable("its result is drawn from a discrete set"),
+    effects=Effect.RANDOM,
+)
+
+
+@public
+def random_poisson(
+    lam: Any, shape: Any, dtype: Any = "float32", seed: int | None = None, name: str | None = None
+) -> Tensor:
+    """Draw from Poisson distributions.
+
+    Parameters
+    ----------
+    lam : Tensor of an integer or floating dtype
+        Their means, not negative; a literal is float32. It has no gradient, since what is drawn are whole numbers.
+    shape : int32 or int64 vector
+        Shape of the draws for each mean.
+    dtype : dtype-like
+        An integer or floating dtype.
+    seed : int, optional
+        As for `random_uniform`.
+
+    Returns
+    -------
+    Tensor
+        Of `dtype` and shape ``shape + lam.shape``.
+
+    Raises
+    ------
+    DtypeError
+        If a dtype is another.
+    OpError
+        When a step runs it, if a mean is negative.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> draw = tg.function(lambda: tg.random_poisson([0.0, 3.0], [100000]))
+    >>> draw.sync().mean(axis=0).round(1)
+    array([0., 3.], dtype=float32)
+    """
+    wanted = dtypes.as_dtype(dtype)
+    if wanted not in dtypes.REAL:
+        raise DtypeError(
+            "Poisson draws are numbers", wanted="an integer or floating dtype", got=wanted, hint="int64, say"
+        )
+    rate = convert_to_tensor(lam) if as_typed(lam) is not None else convert_to_tensor(lam, dtypes.float32)
+    return apply(  # type: ignore[no-any-return]
+        "RandomPoisson", shape_vector(shape), rate, [], name=name, dtype=wanted, seed=seed_or_next(seed)
+    )
+
+
+def _check_crop(value: Tensor, sizes: Tensor) -> None:
+    known = static_value(sizes)
+    if known is None or value.rank is None:
+        return
+    if known.size != value.rank or any(d is not None and n > d for n, d in zip(known.tolist(), value.shape)):
+        raise ShapeError(
+            "a crop has to fit into the tensor",
+            wanted=f"a size for each dimension, at most {value.shape}",
+            got=known.tolist(),
+            hint="take whole dimensions by their size",
+        )
+
+
+@public
+def random_crop(value: Any, size: Any, seed: int | None = None, name: str | None = None) -> Tensor:
+    """Cut a block out of a tensor at a place drawn uniformly.
+
+    Parameters
+    ----------
+    value : Tensor of any dtype
+    size : int32 or int64 vector
+        A size for each dimension, at most that of `value`.
+    seed : int, optional
+        As for `random_uniform`.
+
+    Returns
+    -------
+    Tensor
+        Of the same dtype and shape `size`. Gradients pass to the place that was cut out.
+
+    Raises
+    ------
+    ShapeError
+        If the block is known not to fit.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> crop = tg.function(lambda: tg.random_crop(tg.range(100), [3])).sync()
+    >>> (crop - crop[0]).tolist()
+    [0, 1, 2]
+    """
+    tensor, sizes = convert_to_tensor(value), index_tensor(size)
+    _check_crop(tensor, sizes)
+    places = apply("Cast", shape_of(tensor), dtype=dtypes.int64) - apply("Cast", sizes, dtype=dtypes.int64) + 1
+    low, high = (np.int64(v) for v in (0, 1 << 62))
+    draw = apply("RandomUniformInt", apply("Shape", places), low, high, [], seed=seed_or_next(seed))
+    return apply("Slice", tensor, draw % places, sizes, name=name)  # type: ignore[no-any-return]

@@ -1,0 +1,262 @@
+"""Functions of each string of a tensor: its length, case and parts."""
+
+from __future__ import annotations
+
+import string
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ...base import dtypes
+from ...base.errors import GraphError
+from ...ir.apply import apply
+from ...ir.definition import REQUIRED, NotDifferentiable, Sample, define
+from ...ir.entry import public
+from ...ir.tensor import Tensor
+from ..support.arguments import index_tensor
+from ..support.common import broadcast_all, same_as
+from ..support.literals import i32, i64
+from .kernels import cut, each, listed, python_calls, strings
+
+STRINGS = NotDifferentiable("strings have no gradient")
+UNITS = ("BYTE", "UTF8_CHAR")
+_WHITESPACE = " \t\n\v\f\r"
+_SMALL, _LARGE = string.ascii_lowercase, string.ascii_uppercase
+_CASES: dict[str, Callable[[str], str]] = {
+    "lower": str.lower,
+    "upper": str.upper,
+    "ascii lower": lambda text: text.translate(str.maketrans(_LARGE, _SMALL)),
+    "ascii upper": lambda text: text.translate(str.maketrans(_SMALL, _LARGE)),
+}
+
+
+def words(values: Any) -> Any:
+    """Return an array of strings."""
+    return np.array(values, dtypes.string.numpy)
+
+
+def one_of(value: Any, allowed: Sequence[Any], what: str) -> Any:
+    """Return a value that has to be one of those allowed; GraphError names it by `what` if it is not."""
+    if value not in allowed:
+        raise GraphError(
+            f"there is no such {what}", wanted=" or ".join(map(repr, allowed)), got=repr(value), hint="leave it out"
+        )
+    return value
+
+
+def _length(xp: Any, x: Any, unit: str) -> Any:
+    counts = [len(text.encode() if unit == "BYTE" else text) for text in listed(x)]
+    return np.array(counts, np.int32).reshape(x.shape)
+
+
+define(
+    "StringLength",
+    "input: host string -> length: host int32",
+    attrs={"unit": "BYTE"},
+    shape=same_as(0),
+    elements=python_calls,
+    kernel=_length,
+    gradient=STRINGS,
+    samples=[
+        Sample([words(["a", "äß", ""])], i32([1, 4, 0])),
+        Sample([words(["a", "äß", ""])], i32([1, 2, 0]), {"unit": "UTF8_CHAR"}),
+        Sample([words("abc")], i32(3)),
+    ],
+)
+
+
+@public
+def string_length(input: Any, name: str | None = None, unit: str = "BYTE") -> Tensor:
+    """Count what strings are made of, elementwise.
+
+    Parameters
+    ----------
+    input : string Tensor
+    unit : {'BYTE', 'UTF8_CHAR'}
+        Bytes in UTF-8, or characters.
+
+    Returns
+    -------
+    Tensor
+        Of dtype int32 and the same shape.
+
+    Raises
+    ------
+    GraphError
+        If there is no such unit.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> tg.function(lambda: [tg.string_length(["ab", "ä"], unit=unit) for unit in ("BYTE", "UTF8_CHAR")]).sync()
+    [array([2, 2], dtype=int32), array([2, 1], dtype=int32)]
+    """
+    return apply("StringLength", input, name=name, unit=one_of(unit, UNITS, "unit"))  # type: ignore[no-any-return]
+
+
+define(
+    "StringCase",
+    "input: host string -> output: host string",
+    attrs={"case": REQUIRED},
+    shape=same_as(0),
+    elements=python_calls,
+    kernel=lambda xp, x, case: each(_CASES[case])(xp, x),
+    gradient=STRINGS,
+    samples=[
+        Sample([words([["aB", "Äz"]])], words([["ab", "Äz"]]), {"case": "ascii lower"}),
+        Sample([words([["aB", "Äz"]])], words([["AB", "ÄZ"]]), {"case": "ascii upper"}),
+        Sample([words(["aB", "Äz"])], words(["ab", "äz"]), {"case": "lower"}),
+        Sample([words("ß")], words("SS"), {"case": "upper"}),
+        Sample([words([])], words([]), {"case": "upper"}),
+    ],
+)
+
+
+def _cased(input: Any, case: str, encoding: str, name: str | None) -> Tensor:
+    prefix = "" if one_of(encoding, ("", "utf-8"), "encoding") else "ascii "
+    return apply("StringCase", input, name=name, case=prefix + case)  # type: ignore[no-any-return]
+
+
+@public
+def string_lower(input: Any, encoding: str = "", name: str | None = None) -> Tensor:
+    """Make letters small, elementwise.
+
+    Parameters
+    ----------
+    input : string Tensor
+    encoding : {'', 'utf-8'}
+        By default only the letters of ASCII are changed.
+
+    Returns
+    -------
+    Tensor
+        Of the same shape.
+
+    Raises
+    ------
+    GraphError
+        If the encoding is another.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> tg.function(lambda: tg.string_lower(["Ab", "ÄB"])).sync().tolist()
+    ['ab', 'Äb']
+    """
+    return _cased(input, "lower", encoding, name)
+
+
+@public
+def string_upper(input: Any, encoding: str = "", name: str | None = None) -> Tensor:
+    """Make letters large, elementwise.
+
+    Parameters
+    ----------
+    input : string Tensor
+    encoding : {'', 'utf-8'}
+        By default only the letters of ASCII are changed.
+
+    Returns
+    -------
+    Tensor
+        Of the same shape.
+
+    Raises
+    ------
+    GraphError
+        If the encoding is another.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> tg.function(lambda: tg.string_upper(["ab", "äb"], encoding="utf-8")).sync().tolist()
+    ['AB', 'ÄB']
+    """
+    return _cased(input, "upper", encoding, name)
+
+
+define(
+    "StringStrip",
+    "input: host string -> output: host string",
+    shape=same_as(0),
+    elements=python_calls,
+    kernel=each(lambda text: text.strip(_WHITESPACE)),
+    gradient=STRINGS,
+    samples=[Sample([words([" a b\n", "\t", ""])], words(["a b", "", ""])), Sample([words(" a")], words("a"))],
+)
+
+
+@public
+def string_strip(input: Any, name: str | None = None) -> Tensor:
+    """Take blanks and line ends of ASCII from both ends of each string of `input`.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> tg.function(lambda: tg.string_strip([" a b ", "c"])).sync().tolist()
+    ['a b', 'c']
+    """
+    return apply("StringStrip", input, name=name)  # type: ignore[no-any-return]
+
+
+def _substr(xp: Any, x: Any, pos: Any, length: Any, unit: str) -> Any:
+    shape = np.broadcast_shapes(x.shape, pos.shape, length.shape)
+    texts, starts, lengths = (listed(np.broadcast_to(a, shape)) for a in (x, pos, length))
+    parts = zip(texts, starts, lengths, strict=True)
+    return strings((cut(text, start, count, unit == "BYTE") for text, start, count in parts), shape)
+
+
+define(
+    "Substr",
+    "input: host string, pos: host I, len: host I -> output: host string",
+    where={"I": dtypes.INDEX},
+    attrs={"unit": "BYTE"},
+    shape=broadcast_all,
+    reads_values=True,
+    elements=python_calls,
+    kernel=_substr,
+    gradient=STRINGS,
+    samples=[
+        Sample([words(["hello", "wörld"]), i32(1), i32([3, 3])], words(["ell", "ör"])),
+        Sample([words("wörld"), i64([0, -3]), i64([2, 9])], words(["wö", "rld"]), {"unit": "UTF8_CHAR"}),
+        Sample([words(["ab"]), i32([2]), i32([5])], words([""])),
+        Sample([words([]), i32(0), i32(1)], words([])),
+    ],
+)
+
+
+@public
+def substr(input: Any, pos: Any, len: Any, name: str | None = None, unit: str = "BYTE") -> Tensor:
+    """Cut a part out of each string.
+
+    Parameters
+    ----------
+    input : string Tensor
+    pos, len : int32 or int64 Tensor
+        Where the part begins, negative from the end, and how long it is, at most. All shapes broadcast.
+    unit : {'BYTE', 'UTF8_CHAR'}
+        What both count: bytes in UTF-8, or characters.
+
+    Returns
+    -------
+    Tensor
+        Of the broadcast shape.
+
+    Raises
+    ------
+    GraphError
+        If there is no such unit.
+    OpError
+        When a step runs it, if a part begins outside of its string, or a character would be cut in two.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> tg.function(lambda: tg.substr(["hello", "world"], [1, -2], 3)).sync().tolist()
+    ['ell', 'ld']
+    """
+    start, length = index_tensor(pos), index_tensor(len)
+    if start.dtype is not length.dtype:
+        start, length = (apply("Cast", t, dtype=dtypes.int64) for t in (start, length))
+    return apply("Substr", input, start, length, name=name, unit=one_of(unit, UNITS, "unit"))  # type: ignore[no-any-return]

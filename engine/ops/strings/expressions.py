@@ -1,0 +1,158 @@
+"""Regular expressions, elementwise."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+
+from ...base.errors import GraphError
+from ...ir.apply import apply
+from ...ir.definition import REQUIRED, Sample, define
+from ...ir.entry import public
+from ...ir.tensor import Tensor
+from ..support.common import same_as
+from ..support.literals import flags
+from .elementwise import STRINGS, words
+from .kernels import listed, python_calls, replace, strings
+
+
+def _compiled(pattern: str) -> re.Pattern[str]:
+    """Return a pattern, whose classes of characters are of ASCII; GraphError for one that is wrong."""
+    try:
+        return re.compile(pattern, re.ASCII)
+    except (re.error, TypeError) as error:
+        raise GraphError(
+            "a regular expression is wrong", wanted="Python's syntax", got=repr(pattern), hint=str(error)
+        ) from None
+
+
+def _template(pattern: str, rewrite: str) -> str:
+    """Return what replaces a match as Python writes it, from backslashes before digits."""
+    parts = re.split(r"\\(.?)", rewrite, flags=re.DOTALL)
+    groups = _compiled(pattern).groups
+    for escaped in parts[1::2]:
+        if escaped != "\\" and not (escaped.isdecimal() and int(escaped) <= groups):
+            raise GraphError(
+                "a rewrite refers to what there is not",
+                wanted=f"a backslash before another, or before 0 to {groups}",
+                got=repr(rewrite),
+                hint="parentheses in the pattern make groups; \\0 is the whole match",
+            )
+    found = (part if i % 2 == 0 else "\\\\" if part == "\\" else f"\\g<{part}>" for i, part in enumerate(parts))
+    return "".join(found)
+
+
+def _replace(xp: Any, x: Any, pattern: str, rewrite: str, replace_global: bool) -> Any:
+    compiled, template = _compiled(pattern), _template(pattern, rewrite)
+    count = 0 if replace_global else 1
+    return strings((replace(compiled, template, text, count) for text in listed(x)), x.shape)
+
+
+define(
+    "RegexReplace",
+    "input: host string -> output: host string",
+    attrs={"pattern": REQUIRED, "rewrite": REQUIRED, "replace_global": True},
+    shape=same_as(0),
+    elements=python_calls,
+    kernel=_replace,
+    gradient=STRINGS,
+    samples=[
+        Sample([words(["a1b22", "c"])], words(["a<1>b<22>", "c"]), {"pattern": "[0-9]+", "rewrite": r"<\0>"}),
+        Sample(
+            [words(["ab ab"])], words(["ba ab"]), {"pattern": "(a)(b)", "rewrite": r"\2\1", "replace_global": False}
+        ),
+        Sample([words("axb")], words("-a-b-"), {"pattern": "x*", "rewrite": "-"}),
+        Sample([words("a")], words("\\n"), {"pattern": "a", "rewrite": r"\\n"}),
+    ],
+)
+
+
+@public
+def regex_replace(
+    input: Any, pattern: str, rewrite: str, replace_global: bool = True, name: str | None = None
+) -> Tensor:
+    r"""Replace what a regular expression matches, elementwise.
+
+    Parameters
+    ----------
+    input : string Tensor
+    pattern : str
+        In Python's syntax, which has all of TensorFlow's RE2 but its Unicode classes; ``\d``, ``\w`` and ``\s`` are of
+        ASCII.
+    rewrite : str
+        What comes instead: ``\1`` to ``\9`` are what groups matched, ``\0`` is the whole match.
+    replace_global : bool
+        All matches, or the first one alone.
+
+    Returns
+    -------
+    Tensor
+        Of the same shape.
+
+    Raises
+    ------
+    GraphError
+        If the pattern is wrong, or the rewrite refers to a group that there is not.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> tg.function(lambda: tg.regex_replace(["2024-01", "no"], r"(\d+)-(\d+)", r"\2/\1")).sync().tolist()
+    ['01/2024', 'no']
+    """
+    _template(pattern, rewrite)
+    return apply(  # type: ignore[no-any-return]
+        "RegexReplace", input, name=name, pattern=pattern, rewrite=rewrite, replace_global=bool(replace_global)
+    )
+
+
+def _full_match(xp: Any, x: Any, pattern: str) -> Any:
+    compiled = _compiled(pattern)
+    return np.array([compiled.fullmatch(text) is not None for text in listed(x)], np.bool_).reshape(x.shape)
+
+
+define(
+    "RegexFullMatch",
+    "input: host string -> output: host bool",
+    attrs={"pattern": REQUIRED},
+    shape=same_as(0),
+    elements=python_calls,
+    kernel=_full_match,
+    gradient=STRINGS,
+    samples=[
+        Sample([words(["ab", "abc", ""])], flags([True, False, False]), {"pattern": "a."}),
+        Sample([words("aa")], flags(True), {"pattern": "a*"}),
+    ],
+)
+
+
+@public
+def regex_full_match(input: Any, pattern: str, name: str | None = None) -> Tensor:
+    """Whether a regular expression matches all of a string, elementwise.
+
+    Parameters
+    ----------
+    input : string Tensor
+    pattern : str
+        As for `regex_replace`.
+
+    Returns
+    -------
+    Tensor
+        Of dtype bool and the same shape.
+
+    Raises
+    ------
+    GraphError
+        If the pattern is wrong.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> tg.function(lambda: tg.regex_full_match(["10", "10a"], "[0-9]+")).sync()
+    array([ True, False])
+    """
+    _compiled(pattern)
+    return apply("RegexFullMatch", input, name=name, pattern=pattern)  # type: ignore[no-any-return]

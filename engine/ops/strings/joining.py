@@ -1,0 +1,230 @@
+"""Strings put together, along dimensions or elementwise, and taken apart."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ...base import dtypes
+from ...base.errors import GraphError, ShapeError
+from ...base.shapes import Shape
+from ...ir.apply import apply, convert_to_tensor
+from ...ir.definition import Sample, define
+from ...ir.entry import public
+from ...ir.operation import Operation
+from ...ir.tensor import Tensor
+from ..math.reductions import AXES, reduced_axes, reduced_shape
+from ..support.arguments import static_ints
+from ..support.literals import i64
+from .elementwise import STRINGS, words
+from .kernels import listed, pieces, python_calls, strings
+
+
+@public
+def string_join(inputs: Any, separator: str = "", name: str | None = None) -> Tensor:
+    """Join the strings of several tensors, elementwise.
+
+    Parameters
+    ----------
+    inputs : sequence of string Tensor
+        Shapes broadcast.
+    separator : str
+        What comes between them.
+
+    Returns
+    -------
+    Tensor
+        Of dtype string and the broadcast shape.
+
+    Raises
+    ------
+    GraphError
+        If there is nothing to join.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> tg.function(lambda: tg.string_join([["a", "b"], "c"], separator="-")).sync().tolist()
+    ['a-c', 'b-c']
+    """
+    parts = [convert_to_tensor(part, dtypes.string) for part in inputs]
+    if not parts:
+        raise GraphError("there is nothing to join", wanted="one tensor or more", got="none", hint="fill([], '')")
+    joined = parts[0]
+    for part in parts[1:]:
+        joined = apply("Add", apply("Add", joined, separator) if separator else joined, part)
+    return apply("Identity", joined, name=name)  # type: ignore[no-any-return]
+
+
+def _joined_shape(op: Operation) -> Shape:
+    return reduced_shape(op.inputs[0].shape, op.attrs["axis"], op.attrs["keepdims"])
+
+
+def _join(xp: Any, x: Any, axis: Any, keepdims: bool, separator: str) -> Any:
+    gone = reduced_axes(axis, x.ndim)[:: -1 if axis else 1]  # the last one is the fastest
+    kept = [i for i in range(x.ndim) if i not in gone]
+    count = math.prod(x.shape[i] for i in gone)
+    rows = x.transpose([*kept, *gone]).reshape(math.prod(x.shape[i] for i in kept), count)
+    shape = tuple(1 if i in gone else d for i, d in enumerate(x.shape) if keepdims or i not in gone)
+    return strings((separator.join(listed(row)) for row in rows), shape)
+
+
+_X = words([["a", "b"], ["c", "d"]])
+
+define(
+    "ReduceJoin",
+    "inputs: host string -> output: host string",
+    attrs={**AXES, "separator": ""},
+    shape=_joined_shape,
+    elements=python_calls,
+    kernel=_join,
+    gradient=STRINGS,
+    samples=[
+        Sample([_X], words("abcd")),
+        Sample([_X], words(["ac", "bd"]), {"axis": (0,)}),
+        Sample([_X], words([["a b"], ["c d"]]), {"axis": (-1,), "keepdims": True, "separator": " "}),
+        Sample([_X], words("acbd"), {"axis": (0, 1)}),
+        Sample([words(np.zeros((2, 0), str))], words(["", ""]), {"axis": (1,)}),
+        Sample([words(np.zeros((0, 2), str))], words([]), {"axis": (1,)}),
+        Sample([words("a")], words("a")),
+    ],
+)
+
+
+@public
+def reduce_join(
+    inputs: Any, axis: Any = None, keepdims: bool = False, separator: str = "", name: str | None = None
+) -> Tensor:
+    """Join strings along axes.
+
+    Parameters
+    ----------
+    inputs : string Tensor
+    axis : int or sequence of int, optional
+        Axes to reduce, one after the other, so that the first is the fastest; all from the last on when None.
+    keepdims : bool
+        Keep the reduced axes, with size 1.
+    separator : str
+        What comes between strings.
+
+    Returns
+    -------
+    Tensor
+        Of dtype string, without the reduced axes.
+
+    Raises
+    ------
+    ShapeError
+        If there is no such axis, or one is given twice.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> words = [["a", "b"], ["c", "d"]]
+    >>> tg.function(lambda: [tg.reduce_join(words, axis) for axis in (0, [0, 1])]).sync()
+    [array(['ac', 'bd'], dtype=StringDType()), array('acbd', dtype=StringDType())]
+    """
+    axes = None if axis is None else static_ints(axis)
+    return apply(  # type: ignore[no-any-return]
+        "ReduceJoin", inputs, name=name, axis=axes, keepdims=bool(keepdims), separator=separator
+    )
+
+
+class SplitStrings(NamedTuple):
+    """The parts of strings, as what is not empty of a matrix with a row for each string.
+
+    Attributes
+    ----------
+    indices : Tensor of dtype int64, shape [parts, 2]
+        Row and column of each part.
+    values : Tensor of dtype string, shape [parts]
+        The parts, row after row.
+    dense_shape : Tensor of dtype int64, shape [2]
+        The number of strings, and of parts of the one that has most.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> parts = tg.function(lambda: tg.string_split(["a b", "c"])).sync()
+    >>> parts.indices.tolist(), parts.values.tolist(), parts.dense_shape.tolist()
+    ([[0, 0], [0, 1], [1, 0]], ['a', 'b', 'c'], [2, 2])
+    """
+
+    indices: Any
+    values: Any
+    dense_shape: Any
+
+
+def _split_shape(op: Operation) -> list[Shape]:
+    if op.inputs[0].rank not in (1, None):
+        raise ShapeError(
+            "string_split takes a vector", wanted="rank 1", got=op.inputs[0].shape, operation=op, hint="reshape to [-1]"
+        )
+    return [Shape([None, 2]), Shape([None]), Shape([2])]
+
+
+def _split(xp: Any, x: Any, sep: str, skip_empty: bool) -> list[Any]:
+    if x.ndim != 1:
+        raise ValueError(f"string_split takes a vector, got the shape {x.shape}")
+    found = [pieces(text, sep, skip_empty) for text in listed(x)]
+    indices = [(i, j) for i, parts in enumerate(found) for j in range(len(parts))]
+    values = [part for parts in found for part in parts]
+    most = max(map(len, found), default=0)
+    return [np.array(indices, np.int64).reshape(-1, 2), strings(values, (len(values),)), i64([len(found), most])]
+
+
+define(
+    "StringSplit",
+    "source: host string -> indices: host int64, values: host string, dense_shape: host int64",
+    attrs={"sep": " ", "skip_empty": True},
+    shape=_split_shape,
+    reads_values=True,
+    elements=python_calls,
+    kernel=_split,
+    gradient=STRINGS,
+    samples=[
+        Sample([words(["a  b", ""])], (i64([[0, 0], [0, 1]]), words(["a", "b"]), i64([2, 2]))),
+        Sample(
+            [words(["a,b;", "c"])],
+            (i64([[0, 0], [0, 1], [0, 2], [1, 0]]), words(["a", "b", "", "c"]), i64([2, 3])),
+            {"sep": ",;", "skip_empty": False},
+        ),
+        Sample([words(["äb"])], (i64([[0, 0], [0, 1]]), words(["ä", "b"]), i64([1, 2])), {"sep": ""}),
+        Sample([words([])], (np.zeros((0, 2), np.int64), words([]), i64([0, 0]))),
+    ],
+)
+
+
+@public
+def string_split(source: Any, sep: str | None = None, skip_empty: bool = True, name: str | None = None) -> SplitStrings:
+    """Split strings at characters.
+
+    Parameters
+    ----------
+    source : string vector
+    sep : str, optional
+        The characters at each of which a string is split, a blank by default. An empty one splits into characters.
+    skip_empty : bool
+        Leave empty parts out.
+
+    Returns
+    -------
+    SplitStrings
+        ``indices, values, dense_shape``, which is how TensorFlow's sparse tensors are made.
+
+    Raises
+    ------
+    ShapeError
+        If the source is no vector.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> tg.function(lambda: tg.string_split(["a,b", "c;d"], sep=",;").values).sync().tolist()
+    ['a', 'b', 'c', 'd']
+    """
+    return SplitStrings(
+        *apply("StringSplit", source, name=name, sep=" " if sep is None else sep, skip_empty=bool(skip_empty))
+    )

@@ -1,0 +1,67 @@
+"""What the kernels of strings share: functions of Python applied to each element."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+
+from ...base import dtypes
+
+Array = np.ndarray[Any, Any]
+
+
+def strings(values: Iterable[str], shape: tuple[int, ...]) -> Array:
+    """Return an array of strings."""
+    return np.array(list(values), dtypes.string.numpy).reshape(shape)
+
+
+def listed(x: Array) -> list[Any]:
+    """Return the elements of an array as a flat list."""
+    return x.ravel().tolist()
+
+
+def python_calls(x: Array, *_: Any, **__: Any) -> int:
+    """Return for how many elements of an array there is time while Python calls a function for each of `x`."""
+    return 100 * x.size
+
+
+def each(function: Callable[[str], str]) -> Callable[..., Array]:
+    """Return the kernel that applies a function of Python to each string."""
+    return lambda xp, x: strings(map(function, listed(x)), x.shape)
+
+
+def cut(text: str, start: int, length: int, as_bytes: bool) -> str:
+    """Return a part of a string; ValueError where it begins outside, or a character is cut in two."""
+    whole: Any = text.encode() if as_bytes else text
+    if not -len(whole) <= start <= len(whole) or length < 0:
+        raise ValueError(f"substr: there are no {length} from {start} in {text!r}, which has {len(whole)}")
+    first = start + len(whole) if start < 0 else start
+    part = whole[first : first + length]
+    try:
+        return str(part.decode() if as_bytes else part)
+    except UnicodeDecodeError:
+        raise ValueError(
+            f"substr: {length} bytes from {start} end inside a character of {text!r}; try unit='UTF8_CHAR'"
+        ) from None
+
+
+def replace(pattern: re.Pattern[str], template: str, text: str, count: int) -> str:
+    """Replace what a pattern matches; nothing is matched right behind a match, which Python would do."""
+    end = -1
+
+    def expanded(match: re.Match[str]) -> str:
+        nonlocal end
+        is_again = match.start() == match.end() == end
+        end = match.end()
+        return "" if is_again else match.expand(template)
+
+    return pattern.sub(expanded, text, count)
+
+
+def pieces(text: str, separators: str, skip_empty: bool) -> list[str]:
+    """Split a string at any of some characters, or into characters if there are none."""
+    found = re.split(f"[{re.escape(separators)}]", text) if separators else list(text)
+    return [piece for piece in found if piece] if skip_empty else found

@@ -1,0 +1,66 @@
+"""Images turned around, scaled, recoloured and compared; boxes chosen."""
+
+import numpy as np
+
+from tests.peers.calls import Call, family
+
+
+def _image(random, rank=4, least=2, most=7, channels=None):
+    batch = random.integers(1, 4, rank - 3)
+    shape = (*batch, *random.integers(least, most, 2), channels or random.integers(1, 4))
+    return random.standard_normal(tuple(map(int, shape))).astype(np.float32)
+
+
+def _rank(random):
+    return int(random.integers(3, 5))
+
+
+def _turned(random):
+    name = str(random.choice(["flip_left_right", "flip_up_down", "rot90", "per_image_standardization"]))
+    keywords = {"k": int(random.integers(-3, 5)) % 4} if name == "rot90" else {}
+    return Call(name, [_image(random, _rank(random))], keywords, theirs=f"image.{name}")
+
+
+def _measured(random):
+    name = str(random.choice(["image_gradients", "total_variation", "sobel_edges"]))
+    return Call(name, [_image(random, 4, 3)], theirs=f"image.{name}")
+
+
+def _recoloured(random):
+    name = str(random.choice(["rgb_to_grayscale", "rgb_to_hsv", "hsv_to_rgb"]))
+    x = random.uniform(0, 1, (*random.integers(1, 5, 2), 3)).astype(np.float32)
+    if name == "rgb_to_grayscale" and random.random() < 0.4:
+        return Call(name, [np.round(x * 255).astype(np.uint8)], theirs=f"image.{name}")
+    return Call(name, [x], theirs=f"image.{name}", differentiable=name != "hsv_to_rgb", tolerance=1e-4)
+
+
+def _compared(random):
+    size = int(random.integers(2, 6))
+    x = random.uniform(0, 1, (*random.integers(1, 3, 1), *random.integers(6, 10, 2), 2)).astype(np.float32)
+    y = np.clip(x + random.normal(0, 0.1, x.shape), 0, 1).astype(np.float32)
+    if random.random() < 0.3:
+        x, y = (np.round(each * 255).astype(np.uint8) for each in (x, y))
+    largest = 255 if x.dtype == np.uint8 else 1.0
+    if random.random() < 0.5:
+        return Call("psnr", [x, y, largest], theirs="image.psnr")
+    return Call("ssim", [x, y, largest, size], {"filter_sigma": 1.0}, theirs="image.ssim", tolerance=1e-4)
+
+
+def _boxes(random):
+    count = int(random.integers(0, 12))
+    corners, scores = random.uniform(0, 1, (count, 4)), random.uniform(0, 1, count)
+    most = int(random.integers(0, 9))
+    thresholds = {"iou_threshold": float(random.uniform(0, 0.6)), "score_threshold": float(random.uniform(0, 0.4))}
+    return Call(
+        "non_max_suppression",
+        [corners.astype(np.float32), scores.astype(np.float32), most],
+        thresholds,
+        theirs="image.non_max_suppression",
+    )
+
+
+@family
+def images(random):
+    """Draw a call of a function of images."""
+    kinds = [_turned, _measured, _recoloured, _compared, _boxes]
+    return kinds[int(random.integers(len(kinds)))](random)
