@@ -11,7 +11,7 @@ from ..ops.array.shapes import reshape
 from ..ops.array.shapes import shape as shape_of
 from ..ops.nn.convolution import convolution
 from ..ops.nn.convolution_transpose import conv2d_transpose
-from ..ops.support.windows import check_padding, is_channels_first, padding_of, spatial
+from ..ops.support.windows import LAYOUTS, check_padding, is_channels_first, padding_of, spatial
 from .building import Lazy, as_activation
 
 
@@ -39,8 +39,8 @@ class Convolution(Lazy):
     ) -> None:
         super().__init__(name, input_size, dtype)
         self.filters = filters
-        self.data_format = data_format
         self.channels_first = is_channels_first(data_format, self.rank)
+        self.data_format: str = LAYOUTS[self.rank][self.channels_first]
         self.kernel_size = self._spatial(kernel_size, "kernel_size")
         self.strides = self._spatial(strides, "strides")
         self.dilation_rate = self._spatial(dilation_rate, "dilation_rate")
