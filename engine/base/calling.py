@@ -41,7 +41,7 @@ def call(function: Any, arguments: Sequence[Any], what: str, named: Mapping[str,
         result = function(*arguments, **(named or {}))
     except TypeError as error:
         # One that was raised by the call itself has no frame below this one.
-        if error.__traceback__ is None or error.__traceback__.tb_next or _takes(function, arguments, named or {}):
+        if error.__traceback__ is None or error.__traceback__.tb_next or takes(function, arguments, named):
             raise
         raise GraphError(
             f"{what} does not take what it is given",
@@ -56,14 +56,14 @@ def call(function: Any, arguments: Sequence[Any], what: str, named: Mapping[str,
     return result
 
 
-def _takes(function: Callable[..., Any], arguments: Sequence[Any], named: Mapping[str, Any]) -> bool:
+def takes(function: Callable[..., Any], arguments: Sequence[Any], named: Mapping[str, Any] | None = None) -> bool:
     """Whether a function takes arguments; true where Python can not tell."""
     try:
         signature = inspect.signature(function, follow_wrapped=False)
     except (TypeError, ValueError):
         return True
     try:
-        signature.bind(*arguments, **named)
+        signature.bind(*arguments, **(named or {}))
     except TypeError:
         return False
     return True

@@ -62,15 +62,23 @@ class _Call:
         self._seen: Counter[str] = Counter()
 
     def get_or_make(self, name: str, make: Callable[[], Any]) -> Any:
-        kept = scopes.get_default_graph().kept_variables.setdefault(self._function.number, {})
-        scope = self._scope_of_variables()
-        wanted = f"{scope}/{name}" if scope else name
-        place = (wanted, self._seen[wanted])
-        self._seen[wanted] += 1
+        kept, place = self._kept(), self._place(name)
+        self._seen[place[0]] += 1
         if place not in kept:
-            with scopes.within(name=scope):
+            with scopes.within(name=self._scope_of_variables()):
                 kept[place] = make()
         return kept[place]
+
+    def has_made(self, name: str) -> bool:
+        return self._place(name) in self._kept()
+
+    def _kept(self) -> dict[tuple[str, int], Any]:
+        return scopes.get_default_graph().kept_variables.setdefault(self._function.number, {})
+
+    def _place(self, name: str) -> tuple[str, int]:
+        scope = self._scope_of_variables()
+        wanted = f"{scope}/{name}" if scope else name
+        return wanted, self._seen[wanted]
 
     def _scope_of_variables(self) -> str:
         scope = scopes.current().name
@@ -92,6 +100,12 @@ def get_or_make(name: str, make: Callable[[], Any]) -> Any:
     """
     call = _calls.get()
     return make() if call is None else call.get_or_make(name, make)
+
+
+def has_made(name: str) -> bool:
+    """Whether `get_or_make` would return what a function that is called again made the first time."""
+    call = _calls.get()
+    return call is not None and call.has_made(name)
 
 
 def is_inside() -> bool:

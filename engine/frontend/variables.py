@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
 import numpy as np
 
-from ..base.calling import call
-from ..base.dtypes import DType, string
+from ..base.calling import call, takes
+from ..base.dtypes import DType, as_dtype, string
 from ..base.errors import GraphError, ShapeError
 from ..base.shapes import Shape
 from ..base.source_lines import user_source
@@ -52,8 +52,8 @@ class Variable(Scattered, metaclass=_Kept):
     Parameters
     ----------
     initial_value : array-like, Tensor or callable
-        The value `initializer` assigns; a callable makes it when called. It may not depend on tensors made
-        inside a branch or a loop body.
+        The value `initializer` assigns; a callable makes it when called, of `shape` and `dtype` if it takes them, as
+        the initializers of `tagflow.nn` do. It may not depend on tensors made inside a branch or a loop body.
     trainable : bool
         Whether ``trainable_variables()`` lists it.
     name : str, optional
@@ -83,9 +83,9 @@ class Variable(Scattered, metaclass=_Kept):
     Raises
     ------
     GraphError
-        If the initial value was made inside a branch or a loop body.
+        If the initial value was made inside a branch or a loop body, or needs a shape and none is given.
     ShapeError
-        If the initial value does not fit `shape`.
+        If the initial value does not fit `shape`, or `shape` is not fully known and the value is made of it.
 
     Examples
     --------
@@ -122,7 +122,7 @@ class Variable(Scattered, metaclass=_Kept):
             graph.collections.setdefault("trainable_variables", []).append(self)
 
     def _build(self, initial_value: Any, dtype: Any, shape: Any) -> None:
-        made = call(initial_value, (), "the initial value of a variable") if callable(initial_value) else initial_value
+        made = _made(initial_value, shape, dtype) if callable(initial_value) else initial_value
         self.initial_value: Tensor = convert_to_tensor(made, dtype, name="initial_value")
         self.dtype: DType = self.initial_value.dtype
         self.shape: Shape = self.initial_value.shape if shape is None else Shape(shape)
@@ -314,6 +314,25 @@ class Variable(Scattered, metaclass=_Kept):
 
     def __repr__(self) -> str:
         return f"<Variable {self.name} {self.dtype}{self.shape}>"
+
+
+def _made(initial_value: Callable[..., Any], shape: Any, dtype: Any) -> Any:
+    """Return the value that a callable makes: of nothing, or of a shape, and of a dtype where one is asked for."""
+    what = "the initial value of a variable"
+    of_shape, of_both = takes(initial_value, (shape,)), takes(initial_value, (shape, dtype))
+    if takes(initial_value, ()) or not (of_shape or of_both):
+        return call(initial_value, (), what)
+    if shape is None:
+        raise GraphError(
+            f"{what} is made of a shape, and none is given",
+            wanted="shape=, or a function without arguments",
+            got=repr(initial_value),
+            hint="Variable(initializer, shape=[2, 3])",
+        )
+    size = list(Shape(shape).as_tuple())
+    if of_shape and (dtype is None or not of_both):
+        return call(initial_value, (size,), what)
+    return call(initial_value, (size, as_dtype("float32" if dtype is None else dtype)), what)
 
 
 @public

@@ -9,6 +9,7 @@ from typing import Any
 from ..base.errors import GraphError
 from ..frontend.scopes import name_scope
 from ..frontend.variables import Variable
+from ..ir.entry import public
 
 
 class Module:
@@ -53,6 +54,7 @@ class Module:
     def __init__(self, name: str | None = None) -> None:
         self.name: str = name or type(self).__name__.lower()
 
+    @public
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Build what ``forward`` says, under the module's name."""
         with name_scope(self.name):

@@ -143,18 +143,19 @@ def _columns(xp: Any, images: Any, filters: Sequence[int], attrs: Any) -> Any:
     windows = xp.zeros((*counts_in(images.shape, along, how), count), images.dtype)
     for number, outer, inner in places(along, how):
         windows[..., number][outer] = images[inner]
-    shaped = windows.reshape(-1, groups, images.shape[-1] // groups, count)
-    return shaped.transpose((1, 0, 3, 2)).reshape(groups, shaped.shape[0], -1)
+    pixels, size = math.prod(windows.shape[:-2]), images.shape[-1] // groups
+    shaped = windows.reshape(pixels, groups, size, count)
+    return shaped.transpose((1, 0, 3, 2)).reshape(groups, pixels, size * count)
 
 
 def _by_group(x: Any, groups: int) -> Any:
     """Return rows [..., groups * n] as [groups, rows, n]."""
-    return x.reshape(-1, groups, x.shape[-1] // groups).transpose((1, 0, 2))
+    return x.reshape(math.prod(x.shape[:-1]), groups, x.shape[-1] // groups).transpose((1, 0, 2))
 
 
 def _together(x: Any) -> Any:
     """Return [groups, rows, n] as rows [rows, groups * n]."""
-    return x.transpose((1, 0, 2)).reshape(x.shape[1], -1)
+    return x.transpose((1, 0, 2)).reshape(x.shape[1], x.shape[0] * x.shape[2])
 
 
 def _product(xp: Any, a: Any, b: Any) -> Any:
@@ -167,7 +168,7 @@ def _conv(xp: Any, images: Any, filters: Any, **attrs: Any) -> Any:
     how, along, groups = _open(images.shape, filters.shape, attrs)
     rows = filters.reshape(math.prod(filters.shape[:-1]), filters.shape[-1])
     result = _together(_product(xp, _columns(xp, images, filters.shape, attrs), _by_group(rows, groups)))
-    return result.reshape(*counts_in(images.shape, along, how)[:-1], -1).astype(images.dtype, copy=False)
+    return result.reshape(*counts_in(images.shape, along, how)[:-1], filters.shape[-1]).astype(images.dtype, copy=False)
 
 
 def _input_grad(xp: Any, shape: Any, filters: Any, g: Any, **attrs: Any) -> Any:
@@ -176,7 +177,9 @@ def _input_grad(xp: Any, shape: Any, filters: Any, g: Any, **attrs: Any) -> Any:
     _check_result(g, sizes, filters.shape, along, how)
     rows = filters.reshape(math.prod(filters.shape[:-1]), filters.shape[-1])
     windows = _product(xp, _by_group(g, groups), _by_group(rows, groups).transpose((0, 2, 1)))
-    each = windows.reshape(groups, -1, math.prod(how["window"]), filters.shape[-2]).transpose((2, 1, 0, 3))
+    each = windows.reshape(groups, windows.shape[1], math.prod(how["window"]), filters.shape[-2]).transpose(
+        (2, 1, 0, 3)
+    )
     result = xp.zeros(sizes, windows.dtype)
     for number, outer, inner in places(along, how):
         result[inner] += each[number].reshape(*g.shape[:-1], sizes[-1])[outer]
@@ -268,6 +271,7 @@ define(
     samples=[
         Sample([_LINE, _EDGE], f64([[[-7], [16], [-5]]]), {"strides": (1,), "dilations": (1,)}),
         Sample([_LINE, _EDGE], f64([[[6], [16], [2]]]), {"strides": (2,), "dilations": (1,), "padding": "SAME"}),
+        Sample([np.zeros((0, 5, 1)), _EDGE], np.zeros((0, 3, 1)), {"strides": (1,), "dilations": (1,)}),
         Sample(
             [_IMAGES, _FILTERS],
             _expected((1, 0), (3, 4), (2, 1), (1, 1)),

@@ -170,10 +170,11 @@ def _check(attrs: Mapping[str, Any]) -> None:
             hint="give one number for all dimensions",
         )
     if attrs["padding"] not in ("SAME", "VALID"):
-        _check_padding(attrs["padding"], len(attrs["window"]))
+        check_padding(attrs["padding"], len(attrs["window"]))
 
 
-def _check_padding(padding: Any, rank: int) -> None:
+def check_padding(padding: Any, rank: int) -> None:
+    """Raise GraphError for padding that is no pair of sizes for each spatial dimension."""
     pairs = not isinstance(padding, str) and len(padding) == rank and all(len(p) == 2 for p in padding)
     if not pairs or any(not isinstance(n, int) or n < 0 for pair in padding for n in pair):
         raise GraphError(

@@ -1,0 +1,287 @@
+"""Attention of many heads, and the layers of encoders that are made of it."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from ..base.dtypes import bool_
+from ..base.errors import DtypeError, GraphError, ShapeError
+from ..ir.apply import convert_to_tensor
+from ..ir.tensor import Tensor
+from ..ops.array.creation import range as range_of
+from ..ops.array.layout import transpose
+from ..ops.array.shapes import expand_dims, reshape, shape
+from ..ops.array.where import where
+from ..ops.math.casting import cast
+from ..ops.math.comparison import logical_and
+from ..ops.math.linear import matmul
+from ..ops.nn.losses import softmax
+from .building import Lazy, as_activation, sizes
+from .dense import Dense
+from .dropout import Dropout
+from .module import Module
+from .normalization import LayerNorm
+
+
+class MultiHeadAttention(Lazy):
+    """Sums of values, weighted by how well their keys fit a query, in several heads (Vaswani et al., 2017).
+
+    Parameters
+    ----------
+    num_heads : int
+    head_size : int, optional
+        Of the queries, keys and values of one head; by default the size of the queries divided by the heads.
+    output_size : int, optional
+        By default the size of the queries.
+    dropout : float
+        Part of the weights made zero in training.
+    use_bias : bool
+        Of the four products.
+    kernel_initializer, bias_initializer : callable, str or array-like
+        As `initializer` of `get_variable`.
+    input_size : int, optional
+        Of the queries; by default that of the first query.
+    dtype : dtype-like, optional
+        Of the parameters.
+    name : str, optional
+
+    Attributes
+    ----------
+    query, key, value, output : Dense
+        The products in front of and behind the heads; heads are side by side.
+
+    Raises
+    ------
+    GraphError
+        If the size of the queries is no multiple of the heads, and no size of a head is given.
+
+    Examples
+    --------
+    >>> import numpy as np, tagflow as tg
+    >>> with tg.Graph().as_default() as graph:
+    ...     attend = tg.nn.MultiHeadAttention(1, kernel_initializer="identity")
+    ...     y, weights = attend([[[8.0, 0.0], [0.0, 8.0]]], causal=True, return_weights=True)
+    ...     init = tg.global_variables_initializer()
+    >>> with tg.SyncSession(graph) as session:
+    ...     session.run(init)
+    ...     np.round(session.run(weights), 2)
+    array([[[[1., 0.],
+             [0., 1.]]]], dtype=float32)
+    """
+
+    def __init__(
+        self,
+        num_heads: int,
+        head_size: int | None = None,
+        output_size: int | None = None,
+        dropout: Any = 0.0,
+        use_bias: bool = True,
+        kernel_initializer: Any = "glorot_uniform",
+        bias_initializer: Any = "zeros",
+        input_size: int | None = None,
+        dtype: Any = None,
+        name: str | None = None,
+    ) -> None:
+        super().__init__(name, input_size, dtype)
+        self.num_heads = num_heads
+        self.head_size = head_size
+        self.output_size = output_size
+        self.dropout = Dropout(dropout)
+        self.use_bias = use_bias
+        self.kernel_initializer, self.bias_initializer = kernel_initializer, bias_initializer
+        self.prepare()
+
+    def build(self, size: int) -> None:
+        if self.head_size is None:
+            if size % self.num_heads:
+                raise GraphError(
+                    "queries can not be split into so many heads",
+                    wanted=f"a divisor of {size}",
+                    got=self.num_heads,
+                    hint="give head_size=, or another number of heads",
+                )
+            self.head_size = size // self.num_heads
+        self.output_size = self.output_size or size
+        inner = self.num_heads * self.head_size
+        self.query = self._product(inner, "query", size)
+        self.key = self._product(inner, "key")
+        self.value = self._product(inner, "value")
+        self.output = self._product(self.output_size, "output", inner)
+
+    def _product(self, units: int, name: str, size: int | None = None) -> Dense:
+        return Dense(
+            units,
+            None,
+            self.use_bias,
+            self.kernel_initializer,
+            self.bias_initializer,
+            input_size=size,
+            dtype=self.dtype,
+            name=name,
+        )
+
+    def forward(
+        self,
+        query: Any,
+        key: Any = None,
+        value: Any = None,
+        mask: Any = None,
+        causal: bool = False,
+        training: Any = False,
+        return_weights: bool = False,
+    ) -> Any:
+        """Return what each query attends to.
+
+        Parameters
+        ----------
+        query : Tensor of shape [batch, queries, size]
+        key : Tensor of shape [batch, keys, any size], optional
+            By default the queries: self-attention.
+        value : Tensor of shape [batch, keys, any size], optional
+            By default the keys.
+        mask : bool Tensor of shape [queries, keys], [batch, queries, keys] or [batch, heads, queries, keys], optional
+            True where a query may see a key; each dimension may be 1. A query that sees none has the bias of the
+            output.
+        causal : bool
+            Query i sees the keys 0 to i.
+        training : bool or bool Tensor
+            Whether weights are dropped.
+        return_weights : bool
+
+        Returns
+        -------
+        Tensor of shape [batch, queries, output size]
+            And, if wanted, the weights, of shape [batch, heads, queries, keys].
+        """
+        query = self._checked(self.ready(query))
+        key = query if key is None else self._checked(convert_to_tensor(key, _literal(key, query)))
+        value = key if value is None else self._checked(convert_to_tensor(value, _literal(value, query)))
+        queries, keys, values = (self._heads(y) for y in (self.query(query), self.key(key), self.value(value)))
+        logits = matmul(queries * (1 / math.sqrt(self.head_size or 1)), keys, transpose_b=True)
+        weights = _weights(logits, _visible(mask, causal, logits))
+        heads = transpose(matmul(self.dropout(weights, training), values), [0, 2, 1, 3])
+        result = self.output(reshape(heads, [*sizes(query)[:2], self.num_heads * (self.head_size or 1)]))
+        return (result, weights) if return_weights else result
+
+    def _heads(self, x: Tensor) -> Tensor:
+        """Return [batch, heads, places, head size]."""
+        split = reshape(x, [*sizes(x)[:-1], self.num_heads, self.head_size])
+        return transpose(split, [0, 2, 1, 3])
+
+    def _checked(self, x: Tensor) -> Tensor:
+        if x.rank != 3:
+            raise ShapeError(
+                f"{type(self).__name__} '{self.name}' takes sequences",
+                wanted="[batch, places, size]",
+                got=x.shape,
+                operation=x.op,
+                hint="add a batch of one with expand_dims(x, 0)",
+            )
+        return x
+
+
+def _literal(value: Any, like: Tensor) -> Any:
+    return None if hasattr(value, "dtype") else like.dtype
+
+
+def _visible(mask: Any, causal: bool, logits: Tensor) -> Tensor | None:
+    """Return which keys the queries see, so that it broadcasts to the logits; None for all."""
+    seen = None
+    if mask is not None:
+        seen = convert_to_tensor(mask)
+        if seen.dtype is not bool_:
+            raise DtypeError(
+                "a mask of attention says where a query may see a key",
+                wanted="bool",
+                got=seen.dtype,
+                operation=seen.op,
+                hint="mask > 0, or mask == 0 where 0 means that it may",
+            )
+        if seen.rank == 3:
+            seen = expand_dims(seen, 1)
+    if causal:
+        queries, keys = (logits.shape[i] if logits.shape[i] is not None else shape(logits)[i] for i in (2, 3))
+        before = range_of(keys) <= expand_dims(range_of(queries), 1)
+        seen = before if seen is None else logical_and(seen, before)
+    return seen
+
+
+def _weights(logits: Tensor, seen: Tensor | None) -> Tensor:
+    """Return the softmax of what is seen; zeros where nothing is."""
+    if seen is None:
+        return softmax(logits)
+    least = cast(-3e4, logits.dtype) if logits.dtype.name == "float16" else cast(-1e30, logits.dtype)
+    return where(seen, softmax(where(seen, logits, least)), cast(0, logits.dtype))
+
+
+class TransformerEncoderLayer(Module):
+    """Self-attention, then two products at each place, each added to what it was made of (Vaswani et al., 2017).
+
+    Parameters
+    ----------
+    num_heads : int
+    hidden_size : int
+        Between the two products.
+    dropout : float
+        Part of the weights, of what is between the products, and of both results made zero in training.
+    activation : callable or str
+        Between the products.
+    norm_first : bool
+        Normalize what goes into attention and products instead of the sums (Xiong et al., 2020).
+    epsilon : float
+        Of the normalization.
+    dtype : dtype-like, optional
+        Of the parameters.
+    name : str, optional
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> with tg.Graph().as_default():
+    ...     encoder = tg.nn.Sequential(*(tg.nn.TransformerEncoderLayer(4, 64) for _ in range(2)))
+    ...     y = encoder(tg.placeholder("float32", [None, 10, 32]))
+    >>> y.shape, len(encoder.parameters())
+    (Shape(None, 10, 32), 32)
+    """
+
+    def __init__(
+        self,
+        num_heads: int,
+        hidden_size: int,
+        dropout: Any = 0.1,
+        activation: Any = "relu",
+        norm_first: bool = False,
+        epsilon: float = 1e-5,
+        dtype: Any = None,
+        name: str | None = None,
+    ) -> None:
+        super().__init__(name)
+        self.attention = MultiHeadAttention(num_heads, dropout=dropout, dtype=dtype)
+        self.hidden = Dense(hidden_size, dtype=dtype, name="hidden")
+        self.output: Dense | None = None
+        self.norms = [LayerNorm(epsilon=epsilon, dtype=dtype) for _ in range(2)]
+        self.drops = [Dropout(dropout) for _ in range(3)]
+        self.activation = as_activation(activation)
+        self.norm_first = norm_first
+        self._dtype = dtype
+
+    def forward(self, x: Any, mask: Any = None, causal: bool = False, training: Any = False) -> Tensor:
+        """Return sequences like `x`, [batch, places, size]; `mask`, `causal` and `training` are as for attention."""
+        x = convert_to_tensor(x, self._dtype if not hasattr(x, "dtype") else None)
+
+        def attended(y: Tensor) -> Tensor:
+            return self.drops[0](self.attention(y, mask=mask, causal=causal, training=training), training)  # type: ignore[no-any-return]
+
+        def products(y: Tensor) -> Tensor:
+            return self.drops[2](self._products(y, training), training)  # type: ignore[no-any-return]
+
+        for norm, part in zip(self.norms, (attended, products), strict=True):
+            x = x + part(norm(x)) if self.norm_first else norm(x + part(x))
+        return x  # type: ignore[no-any-return]
+
+    def _products(self, x: Tensor, training: Any) -> Tensor:
+        between = self.drops[1](self.activation(self.hidden(x)), training)
+        if self.output is None:
+            self.output = Dense(self.attention.output_size or 0, dtype=self._dtype, name="output")
+        return self.output(between)  # type: ignore[no-any-return]

@@ -1,0 +1,132 @@
+"""Batch normalization, whose moving averages are updated by the step that trains."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..base.shapes import Shape
+from ..frontend.conditional import smart_cond
+from ..frontend.scopes import control_dependencies
+from ..frontend.variables import Variable
+from ..ir.operation import Operation
+from ..ir.tensor import Tensor
+from ..ops.array.shapes import reshape, size
+from ..ops.array.where import where
+from ..ops.control.placeholders import identity, stop_gradient
+from ..ops.math.arithmetic import maximum
+from ..ops.math.casting import cast
+from ..ops.math.elementwise import rsqrt
+from ..ops.nn.normalization import moments
+from .building import as_number
+from .normalization import Normalization, along, wide
+
+
+class BatchNorm(Normalization):
+    """Normalize each channel over the batch and its pixels, then scale and shift (Ioffe and Szegedy, 2015).
+
+    In training it takes the moments of the batch, and moves the averages of them towards these; else it takes the
+    averages. A result in training waits for the update, which nobody has to ask for: once for each time that it is
+    computed, in a loop once in each iteration, in a branch if that is taken. What reads the averages later in the same
+    step sees them updated. The average of the variance is that of the population, as in algorithm 2 of the paper: n /
+    (n - 1) of the batch's.
+
+    Moments of values of two bytes are computed in float32, which parameters and averages are of then.
+
+    Parameters
+    ----------
+    axis : int
+        Of the channels.
+    momentum : float or floating scalar Tensor
+        What an average keeps of itself in an update.
+    epsilon : float
+        Added to the variance.
+    center, scale : bool
+        Whether there are `beta` and `gamma`.
+    beta_initializer, gamma_initializer, moving_mean_initializer, moving_variance_initializer
+        As `initializer` of `get_variable`.
+    input_size : int, optional
+        Channels; by default those of the first input.
+    dtype : dtype-like, optional
+        Of the parameters.
+    name : str, optional
+
+    Attributes
+    ----------
+    gamma, beta : Variable of shape [channels], or None
+    moving_mean, moving_variance : Variable of shape [channels]
+        Not trained.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> with tg.Graph().as_default() as graph:
+    ...     norm = tg.nn.BatchNorm(momentum=0.5, epsilon=0.0)
+    ...     y = norm([[1.0], [3.0]], training=True)
+    ...     init = tg.global_variables_initializer()
+    >>> with tg.SyncSession(graph) as session:
+    ...     session.run(init)
+    ...     session.run(y).ravel(), session.run([norm.moving_mean, norm.moving_variance])
+    (array([-1.,  1.], dtype=float32), [array([1.], dtype=float32), array([1.5], dtype=float32)])
+    """
+
+    def __init__(
+        self,
+        axis: int = -1,
+        momentum: Any = 0.99,
+        epsilon: float = 1e-3,
+        center: bool = True,
+        scale: bool = True,
+        beta_initializer: Any = "zeros",
+        gamma_initializer: Any = "ones",
+        moving_mean_initializer: Any = "zeros",
+        moving_variance_initializer: Any = "ones",
+        input_size: int | None = None,
+        dtype: Any = None,
+        name: str | None = None,
+    ) -> None:
+        self.momentum = momentum
+        self.moving_mean_initializer = moving_mean_initializer
+        self.moving_variance_initializer = moving_variance_initializer
+        super().__init__(axis, epsilon, center, scale, beta_initializer, gamma_initializer, input_size, dtype, name)
+
+    def build(self, size: int) -> None:
+        super().build(size)
+        self.moving_mean = self.variable("moving_mean", [size], self.moving_mean_initializer, trainable=False)
+        self.moving_variance = self.variable(
+            "moving_variance", [size], self.moving_variance_initializer, trainable=False
+        )
+
+    def forward(self, inputs: Any, training: Any = False) -> Tensor:
+        """Return the inputs normalized by moments of their own where `training`, a bool or a bool tensor, says so."""
+        x = self.ready(inputs)
+        axes = self.axes(x)
+
+        def by_averages() -> Tensor:
+            return self._normalized(x, along(self.moving_mean, axes, x), along(self.moving_variance, axes, x))
+
+        return smart_cond(training, lambda: self._by_batch(x), by_averages)  # type: ignore[no-any-return]
+
+    def _by_batch(self, x: Tensor) -> Tensor:
+        over = [i for i in range(len(x.shape)) if i not in self.axes(x)]
+        mean, variance = moments(wide(x), over, keepdims=True)
+        y = self._normalized(x, mean, variance)
+        with control_dependencies(self._updates(mean, variance, self._count(x))):
+            return identity(y)
+
+    def _normalized(self, x: Tensor, mean: Any, variance: Any) -> Tensor:
+        return self.scaled((wide(x) - mean) * rsqrt(variance + self.epsilon), x)
+
+    def _count(self, x: Tensor) -> Any:
+        """Return how many values of a channel there are."""
+        known = Shape([d for i, d in enumerate(x.shape) if i not in self.axes(x)]).num_elements
+        return cast(size(x) // self.input_size if known is None else known, self.moving_mean.dtype)
+
+    def _updates(self, mean: Tensor, variance: Tensor, count: Tensor) -> list[Operation]:
+        population = variance * (count / maximum(count - 1, 1))
+        pairs = ((self.moving_mean, mean), (self.moving_variance, population))
+        return [self._move(average, reshape(stop_gradient(found), [-1]), count) for average, found in pairs]
+
+    def _move(self, average: Variable, found: Tensor, count: Tensor) -> Operation:
+        """Move an average towards what an update found, unless that is of nothing."""
+        change = (average - found) * as_number(1 - self.momentum, average.dtype)
+        return average.assign_sub(where(count > 0, change, cast(0, average.dtype))).op

@@ -1,0 +1,156 @@
+"""What layers share: parameters made when they are first called, initializers and activations by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ..base.dtypes import DType, as_dtype
+from ..base.errors import GraphError, ShapeError
+from ..frontend.scopes import name_scope
+from ..frontend.variables import Variable
+from ..ir.apply import convert_to_tensor
+from ..ir.tensor import Tensor
+from ..ops.array.shapes import shape
+from ..ops.math.casting import cast
+from ..ops.math.trigonometry import tanh
+from ..ops.nn import activations as functions
+from ..ops.nn import activations_composed as composed
+from ..ops.nn.losses import log_softmax, softmax
+from . import initializers, orthogonal_initializers, scaled_initializers
+from .module import Module
+
+_INITIALIZERS: dict[str, Callable[[], initializers.Initializer]] = {
+    name.removesuffix("_initializer"): made
+    for module in (initializers, scaled_initializers, orthogonal_initializers)
+    for name, made in vars(module).items()
+    if name.endswith("_initializer")
+}
+_ACTIVATIONS: dict[str, Callable[[Any], Tensor]] = {
+    function.__name__: function
+    for function in (
+        functions.elu,
+        composed.hard_sigmoid,
+        composed.swish,
+        functions.gelu,
+        functions.leaky_relu,
+        functions.log_sigmoid,
+        functions.relu,
+        functions.relu6,
+        functions.selu,
+        functions.sigmoid,
+        functions.softplus,
+        functions.softsign,
+        log_softmax,
+        softmax,
+        tanh,
+    )
+}
+
+
+def as_initializer(given: Any) -> Callable[..., Any]:
+    """Return an initializer: one that is given, one of a name, or that of given numbers."""
+    if isinstance(given, str):
+        if given not in _INITIALIZERS:
+            raise _unknown("initializer", given, _INITIALIZERS)
+        return _INITIALIZERS[given]()
+    return given if callable(given) else initializers.constant_initializer(given)
+
+
+def as_activation(given: Any) -> Callable[[Any], Any]:
+    """Return a function of a tensor: one that is given, one of a name, or for None the tensor itself."""
+    if isinstance(given, str):
+        if given not in _ACTIVATIONS:
+            raise _unknown("activation", given, _ACTIVATIONS)
+        return _ACTIVATIONS[given]
+    return (lambda x: x) if given is None else given
+
+
+def _unknown(what: str, name: str, known: dict[str, Any]) -> GraphError:
+    return GraphError(
+        f"no {what} of this name",
+        wanted=", ".join(sorted(known)),
+        got=repr(name),
+        hint="give a function, or one of these names",
+    )
+
+
+class Lazy(Module):
+    """A module whose parameters are made when it knows its input size: at once, or when it is first called.
+
+    A subclass calls `prepare` at the end of ``__init__``, and `ready` when it is called; `build` makes the variables.
+    They are made at the root of the graph, wherever the call is, and once.
+    """
+
+    def __init__(self, name: str | None, input_size: Any, dtype: Any) -> None:
+        super().__init__(name)
+        self.input_size: Any = input_size
+        self.dtype: DType | None = None if dtype is None else as_dtype(dtype)
+        self._is_built = False
+
+    def build(self, size: Any) -> None:
+        """Make the variables for inputs of a size."""
+        raise NotImplementedError
+
+    def size_of(self, x: Tensor) -> Any:
+        """Return the size of an input, which `build` is given."""
+        return self.dimension(x, -1)
+
+    def prepare(self) -> None:
+        """Make the variables if the input size was given."""
+        if self.input_size is not None:
+            with name_scope(self.name):
+                self._build(self.input_size)
+
+    def ready(self, inputs: Any) -> Tensor:
+        """Return the input as a tensor, for which there are variables."""
+        x = convert_to_tensor(inputs, None if hasattr(inputs, "dtype") else self.dtype)
+        if not self._is_built:
+            self.dtype = self.dtype or self.dtype_for(x.dtype)
+            self._build(self.size_of(x))
+        return x
+
+    def dtype_for(self, dtype: DType) -> DType:
+        """Return the dtype of the parameters for inputs of a dtype."""
+        return dtype
+
+    def _build(self, size: Any) -> None:
+        self.input_size = size
+        self.dtype = self.dtype or as_dtype("float32")
+        self.build(size)
+        self._is_built = True
+
+    def dimension(self, x: Tensor, axis: int) -> int:
+        """Return the size of a dimension of an input; ShapeError if it is not known."""
+        size = x.shape[axis] if x.rank is not None and -x.rank <= axis < x.rank else None
+        if size is None:
+            raise ShapeError(
+                f"{type(self).__name__} '{self.name}' does not know the size of its inputs",
+                wanted=f"an input whose dimension {axis} is known",
+                got=x.shape,
+                operation=x.op,
+                hint="give the layer input_size=, or the input a static shape with set_shape",
+            )
+        return int(size)
+
+    def variable(self, name: str, shape: Any, initializer: Any, trainable: bool = True, dtype: Any = None) -> Variable:
+        """Return a new variable of the layer's dtype, or another."""
+        return Variable(as_initializer(initializer), trainable, name, dtype or self.dtype, shape)
+
+
+def as_number(value: Any, dtype: DType) -> Tensor:
+    """Return a number of Python, or a scalar tensor of any dtype, as a scalar of a dtype."""
+    return cast(value, dtype) if hasattr(value, "dtype") else convert_to_tensor(value, dtype)
+
+
+def sizes(x: Tensor) -> list[Any]:
+    """Return the dimensions of a tensor for `reshape`: numbers where they are known, one -1, or tensors."""
+    known: list[Any] = list(x.shape)
+    unknown = [i for i, d in enumerate(known) if d is None]
+    if len(unknown) == 1 and 0 not in known:
+        known[unknown[0]] = -1
+    elif unknown:
+        found = shape(x)
+        for i in unknown:
+            known[i] = found[i]
+    return known

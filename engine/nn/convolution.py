@@ -1,0 +1,225 @@
+"""Layers that slide windows over sequences, images and volumes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..base.errors import ShapeError
+from ..base.shapes import Shape
+from ..ir.tensor import Tensor
+from ..ops.array.shapes import reshape
+from ..ops.array.shapes import shape as shape_of
+from ..ops.nn.convolution import convolution
+from ..ops.nn.convolution_transpose import conv2d_transpose
+from ..ops.support.windows import LAYOUTS, check_padding, is_channels_first, padding_of, spatial
+from .building import Lazy, as_activation
+
+
+class Convolution(Lazy):
+    """What layers of convolution share: windows, channels in groups, a bias and an activation."""
+
+    rank = 2
+
+    def __init__(
+        self,
+        filters: int,
+        kernel_size: Any,
+        strides: Any = 1,
+        padding: Any = "VALID",
+        data_format: str | None = None,
+        dilation_rate: Any = 1,
+        activation: Any = None,
+        use_bias: bool = True,
+        kernel_initializer: Any = "glorot_uniform",
+        bias_initializer: Any = "zeros",
+        groups: int = 1,
+        input_size: int | None = None,
+        dtype: Any = None,
+        name: str | None = None,
+    ) -> None:
+        super().__init__(name, input_size, dtype)
+        self.filters = filters
+        self.channels_first = is_channels_first(data_format, self.rank)
+        self.data_format: str = LAYOUTS[self.rank][self.channels_first]
+        self.kernel_size = self._spatial(kernel_size, "kernel_size")
+        self.strides = self._spatial(strides, "strides")
+        self.dilation_rate = self._spatial(dilation_rate, "dilation_rate")
+        self.padding: Any = padding_of(padding, self.rank, self.channels_first)
+        if self.padding not in ("SAME", "VALID"):
+            check_padding(self.padding, self.rank)
+        self.activation = as_activation(activation)
+        self.use_bias = use_bias
+        self.kernel_initializer, self.bias_initializer = kernel_initializer, bias_initializer
+        self.groups = groups
+        self.bias: Any = None
+        self.prepare()
+
+    def _spatial(self, value: Any, what: str) -> tuple[int, ...]:
+        return spatial(value, self.rank, what, self.channels_first)
+
+    def size_of(self, x: Tensor) -> int:
+        return self.dimension(x, 1 if self.channels_first else -1)
+
+    def build(self, size: int) -> None:
+        if self.groups < 1 or size % self.groups or self.filters % self.groups:
+            raise ShapeError(
+                "the groups do not divide the channels",
+                wanted=f"a divisor of {size} input channels and {self.filters} filters",
+                got=self.groups,
+                hint="groups=1 has every output see all channels",
+            )
+        shape = [*self.kernel_size, *self.channels(size)]
+        self.kernel = self.variable("kernel", shape, self.kernel_initializer)
+        self.add_bias(self.filters)
+
+    def channels(self, size: int) -> list[int]:
+        """Return the last two dimensions of the kernel, for a number of input channels."""
+        return [size // self.groups, self.filters]
+
+    def add_bias(self, size: int) -> None:
+        """Make the bias for a number of output channels."""
+        if self.use_bias:
+            self.bias = self.variable("bias", [size], self.bias_initializer)
+
+    def forward(self, inputs: Any) -> Tensor:
+        """Return the convolution of `inputs` with its bias and activation."""
+        x = self.ready(inputs)
+        y = convolution(x, self.kernel, self.padding, self.strides, self.dilation_rate, data_format=self.data_format)
+        return self.finish(y)
+
+    def finish(self, y: Tensor) -> Tensor:
+        """Return the result of a convolution with its bias and activation."""
+        if self.bias is not None:
+            y = y + (reshape(self.bias, [-1, *[1] * self.rank]) if self.channels_first else self.bias)
+        return self.activation(y)  # type: ignore[no-any-return]
+
+
+class Conv1D(Convolution):
+    """Convolution of sequences [batch, length, channels]: see `Conv2D`.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> with tg.Graph().as_default() as graph:
+    ...     layer = tg.nn.Conv1D(1, 2, kernel_initializer="ones")
+    ...     y = layer([[[1.0], [2.0], [4.0]]])
+    ...     init = tg.global_variables_initializer()
+    >>> with tg.SyncSession(graph) as session:
+    ...     session.run(init)
+    ...     session.run(y).ravel()
+    array([3., 6.], dtype=float32)
+    """
+
+    rank = 1
+
+
+class Conv2D(Convolution):
+    """Convolution of images [batch, height, width, channels], then a bias and an activation.
+
+    Parameters
+    ----------
+    filters : int
+        Channels of the result.
+    kernel_size, strides, dilation_rate : int or sequence of int
+        One for both dimensions, or one for each.
+    padding : {'VALID', 'SAME'} or sequence of pairs
+        As for `conv2d`.
+    data_format : str, optional
+        As for `conv2d`.
+    activation : callable or str, optional
+        As for `Dense`.
+    use_bias : bool
+    kernel_initializer, bias_initializer : callable, str or array-like
+        As `initializer` of `get_variable`.
+    groups : int
+        Into which channels are split: each part of the filters sees its part of the channels.
+    input_size : int, optional
+        Channels of the inputs; by default those of the first input.
+    dtype : dtype-like, optional
+        Of the parameters.
+    name : str, optional
+
+    Attributes
+    ----------
+    kernel : Variable of shape [height, width, channels / groups, filters]
+    bias : Variable of shape [filters], or None
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> with tg.Graph().as_default():
+    ...     layer = tg.nn.Conv2D(16, 3, strides=2, padding="SAME", activation="relu")
+    ...     y = layer(tg.placeholder("float32", [None, 28, 28, 3]))
+    >>> y.shape, layer.kernel
+    (Shape(None, 14, 14, 16), <Variable conv2d/kernel float32[3,3,3,16]>)
+    """
+
+    rank = 2
+
+
+class Conv3D(Convolution):
+    """Convolution of volumes [batch, depth, height, width, channels]: see `Conv2D`.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> with tg.Graph().as_default():
+    ...     y = tg.nn.Conv3D(4, [1, 3, 3])(tg.ones([2, 5, 7, 7, 3]))
+    >>> y.shape
+    Shape(2, 5, 5, 5, 4)
+    """
+
+    rank = 3
+
+
+class Conv2DTranspose(Convolution):
+    """The way back from the result of a convolution to larger images: see `conv2d_transpose`.
+
+    Parameters
+    ----------
+    filters : int
+        Channels of the result.
+    kernel_size, strides, padding, data_format, dilation_rate, activation, use_bias, kernel_initializer,
+    bias_initializer
+        As for `Conv2D`. The result has ``size * strides`` pixels along a dimension with SAME, and with VALID as many
+        as its windows reach, at least that.
+    groups, input_size, dtype, name
+        As for `Conv2D`.
+
+    Attributes
+    ----------
+    kernel : Variable of shape [height, width, filters / groups, channels]
+    bias : Variable of shape [filters], or None
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> with tg.Graph().as_default():
+    ...     y = tg.nn.Conv2DTranspose(8, 3, strides=2, padding="SAME")(tg.ones([1, 7, 7, 16]))
+    >>> y.shape
+    Shape(1, 14, 14, 8)
+    """
+
+    def channels(self, size: int) -> list[int]:
+        """Return the last two dimensions of the kernel, for a `size` of the input channels."""
+        return [self.filters // self.groups, size]
+
+    def forward(self, inputs: Any) -> Tensor:
+        """Return the convolution of `inputs` with its bias and activation."""
+        x = self.ready(inputs)
+        known = x.shape.merge(Shape([None] * 4))
+        dims = [shape_of(x)[i] if d is None else d for i, d in enumerate(known)]
+        first = 2 if self.channels_first else 1
+        larger = [self._larger(dims[first + i], i) for i in range(2)]
+        shape = [dims[0], self.filters, *larger] if self.channels_first else [dims[0], *larger, self.filters]
+        y = conv2d_transpose(x, self.kernel, shape, self.strides, self.padding, self.data_format, self.dilation_rate)
+        y.set_shape([d if isinstance(d, int) else None for d in shape])
+        return self.finish(y)
+
+    def _larger(self, size: Any, i: int) -> Any:
+        """Return the size of the result along a dimension."""
+        stride, length = self.strides[i], (self.kernel_size[i] - 1) * self.dilation_rate[i] + 1
+        if self.padding == "SAME":
+            return size * stride
+        padded = 0 if self.padding == "VALID" else sum(self.padding[i])
+        return size * stride + max(length - stride, 0) - padded

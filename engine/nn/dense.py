@@ -1,0 +1,173 @@
+"""Layers that are a product, or rows of a table."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..base.shapes import Shape
+from ..ir.apply import convert_to_tensor
+from ..ir.tensor import Tensor
+from ..ops.array.concat import concat
+from ..ops.array.gather import gather
+from ..ops.array.shapes import reshape, shape
+from ..ops.math.cumulative import reduce_prod
+from ..ops.math.linear import matmul
+from .building import Lazy, as_activation, sizes
+from .module import Module
+
+
+class Dense(Lazy):
+    """``activation(inputs @ kernel + bias)``, along the last dimension.
+
+    Parameters
+    ----------
+    units : int
+        Size of the last dimension of the result.
+    activation : callable or str, optional
+        A function of a tensor, or the name of one, as ``"relu"``.
+    use_bias : bool
+    kernel_initializer, bias_initializer : callable, str or array-like
+        As `initializer` of `get_variable`.
+    input_size : int, optional
+        Size of the last dimension of the inputs; by default that of the first input, whose static shape has to say it.
+    dtype : dtype-like, optional
+        Of the parameters; by default that of the first input, and float32 where `input_size` is given.
+    name : str, optional
+
+    Attributes
+    ----------
+    kernel : Variable of shape [input size, units]
+    bias : Variable of shape [units], or None
+
+    Raises
+    ------
+    ShapeError
+        When it is called, if the size of the last dimension is not known.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> with tg.Graph().as_default() as graph:
+    ...     layer = tg.nn.Dense(2, "relu", kernel_initializer="ones", bias_initializer=[0.0, -7.0])
+    ...     y = layer([[1.0, 2.0, 3.0]])
+    ...     init = tg.global_variables_initializer()
+    >>> layer.kernel
+    <Variable dense/kernel float32[3,2]>
+    >>> with tg.SyncSession(graph) as session:
+    ...     session.run(init)
+    ...     session.run(y)
+    array([[6., 0.]], dtype=float32)
+    """
+
+    def __init__(
+        self,
+        units: int,
+        activation: Any = None,
+        use_bias: bool = True,
+        kernel_initializer: Any = "glorot_uniform",
+        bias_initializer: Any = "zeros",
+        input_size: int | None = None,
+        dtype: Any = None,
+        name: str | None = None,
+    ) -> None:
+        super().__init__(name, input_size, dtype)
+        self.units = units
+        self.activation = as_activation(activation)
+        self.use_bias = use_bias
+        self.kernel_initializer = kernel_initializer
+        self.bias_initializer = bias_initializer
+        self.prepare()
+
+    def build(self, size: int) -> None:
+        self.kernel = self.variable("kernel", [size, self.units], self.kernel_initializer)
+        self.bias = self.variable("bias", [self.units], self.bias_initializer) if self.use_bias else None
+
+    def forward(self, inputs: Any) -> Tensor:
+        """Return the `inputs`, [..., input size], times the kernel plus the bias: [..., units]."""
+        x = self.ready(inputs)
+        if x.rank == 2:
+            y = matmul(x, self.kernel)
+        else:  # one product of matrices, whose gradient is one too
+            y = _with_rows_of(x, matmul(reshape(x, [-1, self.input_size]), self.kernel), self.units)
+        return self.activation(y if self.bias is None else y + self.bias)  # type: ignore[no-any-return]
+
+
+def _with_rows_of(x: Tensor, y: Tensor, units: int) -> Tensor:
+    """Return rows as they were in `x`, whose leading dimensions were made one."""
+    if x.rank is None:
+        return reshape(y, concat([shape(x)[:-1], [units]], 0))
+    result = reshape(y, [*sizes(x)[:-1], units])
+    result.set_shape(x.shape[:-1] + Shape([units]))
+    return result
+
+
+class Embedding(Lazy):
+    """Rows of a table by their numbers. The gradient of the table has only the rows that were used.
+
+    Parameters
+    ----------
+    count : int
+        Rows.
+    size : int
+        Of a row.
+    initializer : callable, str or array-like
+        As of `get_variable`.
+    dtype : dtype-like, optional
+        float32 by default.
+    name : str, optional
+
+    Attributes
+    ----------
+    embeddings : Variable of shape [count, size]
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> with tg.Graph().as_default() as graph:
+    ...     words = tg.nn.Embedding(3, 2, initializer=[[0.0, 1.0], [2.0, 3.0], [4.0, 5.0]])
+    ...     y = words([[2, 0]])
+    ...     print(type(tg.gradients(y, [words.embeddings])[0]).__name__)
+    ...     init = tg.global_variables_initializer()
+    IndexedSlices
+    >>> with tg.SyncSession(graph) as session:
+    ...     session.run(init)
+    ...     session.run(y)
+    array([[[4., 5.],
+            [0., 1.]]], dtype=float32)
+    """
+
+    def __init__(
+        self, count: int, size: int, initializer: Any = "random_uniform", dtype: Any = None, name: str | None = None
+    ) -> None:
+        super().__init__(name, count, dtype)
+        self.size = size
+        self.initializer = initializer
+        self.prepare()
+
+    def build(self, size: int) -> None:
+        self.embeddings = self.variable("embeddings", [size, self.size], self.initializer)
+
+    def forward(self, ids: Any) -> Tensor:
+        """Return the rows of integers `ids`, a tensor of any shape: that shape and [size]."""
+        return gather(self.embeddings, ids)
+
+
+class Flatten(Module):
+    """All dimensions but the first made one.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> tg.function(lambda: tg.nn.Flatten()(tg.ones([2, 3, 4]))).sync().shape
+    (2, 12)
+    """
+
+    def forward(self, inputs: Any) -> Tensor:
+        """Return the `inputs` as a matrix."""
+        x = convert_to_tensor(inputs)
+        rest = x.shape[1:].num_elements if x.rank else None
+        if rest:
+            return reshape(x, [-1, rest])
+        y = reshape(x, [shape(x)[0], reduce_prod(shape(x)[1:])])
+        y.set_shape(Shape([x.shape[0] if x.rank else None, rest]))
+        return y

@@ -1,0 +1,181 @@
+"""Convolutions of each channel for itself."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..ir.tensor import Tensor
+from ..ops.nn.convolution import depthwise_conv2d, separable_conv2d
+from .convolution import Convolution
+
+
+class DepthwiseConv2D(Convolution):
+    """Convolution of each channel of images for itself: see `depthwise_conv2d`.
+
+    Parameters
+    ----------
+    kernel_size, strides, padding
+        As for `Conv2D`.
+    depth_multiplier : int
+        Results for each channel, side by side.
+    data_format, dilation_rate, activation, use_bias
+        As for `Conv2D`.
+    depthwise_initializer, bias_initializer : callable, str or array-like
+        As `initializer` of `get_variable`.
+    input_size, dtype, name
+        As for `Conv2D`.
+
+    Attributes
+    ----------
+    depthwise_kernel : Variable of shape [height, width, channels, multiplier]
+    bias : Variable of shape [channels * multiplier], or None
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> with tg.Graph().as_default():
+    ...     y = tg.nn.DepthwiseConv2D(3, depth_multiplier=2)(tg.ones([1, 7, 7, 16]))
+    >>> y.shape
+    Shape(1, 5, 5, 32)
+    """
+
+    def __init__(
+        self,
+        kernel_size: Any,
+        strides: Any = 1,
+        padding: Any = "VALID",
+        depth_multiplier: int = 1,
+        data_format: str | None = None,
+        dilation_rate: Any = 1,
+        activation: Any = None,
+        use_bias: bool = True,
+        depthwise_initializer: Any = "glorot_uniform",
+        bias_initializer: Any = "zeros",
+        input_size: int | None = None,
+        dtype: Any = None,
+        name: str | None = None,
+    ) -> None:
+        self.depth_multiplier = depth_multiplier
+        super().__init__(
+            0,  # as many as the channels ask for
+            kernel_size,
+            strides,
+            padding,
+            data_format,
+            dilation_rate,
+            activation,
+            use_bias,
+            depthwise_initializer,
+            bias_initializer,
+            input_size=input_size,
+            dtype=dtype,
+            name=name,
+        )
+
+    def build(self, size: int) -> None:
+        self.filters = size * self.depth_multiplier
+        shape = [*self.kernel_size, size, self.depth_multiplier]
+        self.depthwise_kernel = self.variable("depthwise_kernel", shape, self.kernel_initializer)
+        self.add_bias(self.filters)
+
+    def forward(self, inputs: Any) -> Tensor:
+        """Return the convolution of `inputs` with its bias and activation."""
+        x = self.ready(inputs)
+        y = depthwise_conv2d(
+            x, self.depthwise_kernel, self.strides, self.padding, self.dilation_rate, data_format=self.data_format
+        )
+        return self.finish(y)
+
+
+class SeparableConv2D(Convolution):
+    """Convolution of each channel for itself, then a mixture of the channels of each pixel (Chollet, 2016).
+
+    Parameters
+    ----------
+    filters : int
+        Channels of the result.
+    kernel_size, strides, padding, data_format, dilation_rate
+        As for `Conv2D`.
+    depth_multiplier : int
+        Results for each channel, that are mixed.
+    activation, use_bias
+        As for `Conv2D`.
+    depthwise_initializer, pointwise_initializer, bias_initializer : callable, str or array-like
+        As `initializer` of `get_variable`.
+    input_size, dtype, name
+        As for `Conv2D`.
+
+    Attributes
+    ----------
+    depthwise_kernel : Variable of shape [height, width, channels, multiplier]
+    pointwise_kernel : Variable of shape [1, 1, channels * multiplier, filters]
+    bias : Variable of shape [filters], or None
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> with tg.Graph().as_default():
+    ...     layer = tg.nn.SeparableConv2D(8, 3)
+    ...     y = layer(tg.ones([1, 7, 7, 16]))
+    >>> y.shape, layer
+    (Shape(1, 5, 5, 8), <SeparableConv2D separableconv2d: 3 variables, 280 elements>)
+    """
+
+    def __init__(
+        self,
+        filters: int,
+        kernel_size: Any,
+        strides: Any = 1,
+        padding: Any = "VALID",
+        data_format: str | None = None,
+        dilation_rate: Any = 1,
+        depth_multiplier: int = 1,
+        activation: Any = None,
+        use_bias: bool = True,
+        depthwise_initializer: Any = "glorot_uniform",
+        pointwise_initializer: Any = "glorot_uniform",
+        bias_initializer: Any = "zeros",
+        input_size: int | None = None,
+        dtype: Any = None,
+        name: str | None = None,
+    ) -> None:
+        self.depth_multiplier = depth_multiplier
+        self.pointwise_initializer = pointwise_initializer
+        super().__init__(
+            filters,
+            kernel_size,
+            strides,
+            padding,
+            data_format,
+            dilation_rate,
+            activation,
+            use_bias,
+            depthwise_initializer,
+            bias_initializer,
+            input_size=input_size,
+            dtype=dtype,
+            name=name,
+        )
+
+    def build(self, size: int) -> None:
+        deep = size * self.depth_multiplier
+        shape = [*self.kernel_size, size, self.depth_multiplier]
+        self.depthwise_kernel = self.variable("depthwise_kernel", shape, self.kernel_initializer)
+        self.pointwise_kernel = self.variable(
+            "pointwise_kernel", [1, 1, deep, self.filters], self.pointwise_initializer
+        )
+        self.add_bias(self.filters)
+
+    def forward(self, inputs: Any) -> Tensor:
+        """Return the convolution of `inputs` with its bias and activation."""
+        x = self.ready(inputs)
+        y = separable_conv2d(
+            x,
+            self.depthwise_kernel,
+            self.pointwise_kernel,
+            self.strides,
+            self.padding,
+            self.dilation_rate,
+            data_format=self.data_format,
+        )
+        return self.finish(y)

@@ -1,0 +1,76 @@
+"""Dropout: elements at random made zero while a model is trained."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..base.errors import GraphError
+from ..base.shapes import Shape
+from ..frontend.conditional import smart_cond
+from ..ir.apply import convert_to_tensor
+from ..ir.tensor import Tensor
+from ..ops.array.shapes import shape
+from ..ops.math.casting import cast
+from ..ops.nn.dropout import dropout
+from .module import Module
+
+
+class Dropout(Module):
+    """Elements made zero at random in training, the others divided by what remains of them (Srivastava et al., 2014).
+
+    Which ones depends on the seed, the step, and the loop iteration, as for `random_uniform`: a gradient, and a loop
+    that computes again what it did not save, see the same.
+
+    Parameters
+    ----------
+    rate : float or floating scalar Tensor
+        The part that is made zero, in [0, 1).
+    noise_shape : sequence of int or None, optional
+        What is drawn, which broadcasts to the inputs: 1 where all elements along a dimension go together, None for its
+        size.
+    seed : int, optional
+    name : str, optional
+
+    Raises
+    ------
+    GraphError
+        If `rate` is a number that is not in [0, 1).
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> drop = tg.nn.Dropout(0.75)
+    >>> drawn = tg.function(lambda: drop(tg.ones([1000]), training=True)).sync()
+    >>> sorted(set(drawn.tolist())), bool(200 < (drawn > 0).sum() < 300)
+    ([0.0, 4.0], True)
+    >>> tg.function(lambda: drop([5.0])).sync()
+    array([5.], dtype=float32)
+    """
+
+    def __init__(self, rate: Any, noise_shape: Any = None, seed: int | None = None, name: str | None = None) -> None:
+        super().__init__(name)
+        if isinstance(rate, (int, float)) and not 0 <= rate < 1:
+            raise GraphError("no such rate of dropout", wanted="a number in [0, 1)", got=rate, hint="0.1 drops a tenth")
+        self.rate = rate
+        self.noise_shape = noise_shape
+        self.seed = seed
+
+    def forward(self, inputs: Any, training: Any = False) -> Tensor:
+        """Return the inputs, some elements of which are zero where `training`, a bool or a bool tensor, says so."""
+        x = convert_to_tensor(inputs)
+        if isinstance(self.rate, (int, float)) and self.rate == 0:
+            return x
+        return smart_cond(training, lambda: self._drop(x), lambda: x)  # type: ignore[no-any-return]
+
+    def _drop(self, x: Tensor) -> Tensor:
+        rate = cast(self.rate, x.dtype) if hasattr(self.rate, "dtype") else self.rate
+        return dropout(x, rate=rate, noise_shape=self._drawn(x), seed=self.seed)
+
+    def _drawn(self, x: Tensor) -> Any:
+        if self.noise_shape is None:
+            return None
+        known = Shape([None] * len(self.noise_shape)).merge(x.shape)
+        return [
+            (known[i] if known[i] is not None else shape(x)[i]) if d is None else d
+            for i, d in enumerate(self.noise_shape)
+        ]

@@ -1,0 +1,190 @@
+"""``get_variable``: variables by name, new ones and shared ones."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from ..base.dtypes import DType, as_dtype
+from ..base.errors import DtypeError, GraphError, ShapeError
+from ..base.shapes import Shape
+from ..frontend.function_scope import has_made
+from ..frontend.variables import Variable
+from ..ir import scopes
+from ..ir.apply import convert_to_tensor
+from ..ir.tensor import Tensor
+from .building import as_initializer
+from .variable_scope import Store, get_variable_scope, nested, store_of
+
+
+def get_variable(
+    name: str,
+    shape: Any = None,
+    dtype: Any = None,
+    initializer: Any = None,
+    regularizer: Any = None,
+    trainable: bool = True,
+    custom_getter: Any = None,
+) -> Variable:
+    """Return the variable of a name in the open variable scope: a new one, or one that is shared.
+
+    Parameters
+    ----------
+    name : str
+        The scope's name is put in front of it.
+    shape : sequence of int, optional
+        Needed for a new variable, unless `initializer` is a value.
+    dtype : dtype-like, optional
+        That of the scope by default, or of the value; float32 outside of scopes.
+    initializer : callable, str, array-like or Tensor, optional
+        A value, a function of shape and dtype as `tagflow.nn` has them, or the name of one, as ``"glorot_uniform"``.
+        By default that of the scope, else ``"glorot_uniform"`` for floating dtypes and ``"zeros"`` for integers and
+        bool.
+    regularizer : callable, optional
+        Of a variable; gives a scalar: see `get_regularization_losses`.
+    trainable : bool, optional
+        As for `Variable`.
+    custom_getter : callable, optional
+        As for `variable_scope`.
+
+    Returns
+    -------
+    Variable
+        In a function that is traced again those that it made the first time count as new.
+
+    Raises
+    ------
+    GraphError
+        If it exists and the scope does not reuse variables, or the other way round; if there is no shape.
+    ShapeError, DtypeError
+        If the variable that exists has another shape or dtype.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> with tg.Graph().as_default():
+    ...     with tg.nn.variable_scope("a"):
+    ...         tg.nn.get_variable("w", [2, 3])
+    <Variable a/w float32[2,3]>
+    """
+    scope = get_variable_scope()
+    value = None if initializer is None or callable(initializer) or isinstance(initializer, str) else initializer
+    if dtype is None:
+        dtype = scope.dtype if value is None else convert_to_tensor(value).dtype
+    given = {
+        "shape": None if shape is None else Shape([shape] if isinstance(shape, int) else shape),
+        "dtype": as_dtype(dtype),
+        "initializer": scope.initializer if initializer is None else initializer,
+        "regularizer": scope.regularizer if regularizer is None else regularizer,
+        "trainable": trainable,
+        "reuse": scope.reuse,
+    }
+    get = partial(_get, scope.store)
+    getter = custom_getter or scope.custom_getter
+    if custom_getter is not None:
+        getter = nested(custom_getter, scope.custom_getter)
+    full = f"{scope.name}/{name}" if scope.name else name
+    return get(full, **given) if getter is None else getter(get, full, **given)
+
+
+def _get(
+    store: Store,
+    name: str,
+    shape: Shape | None = None,
+    dtype: Any = "float32",
+    initializer: Any = None,
+    regularizer: Any = None,
+    trainable: bool = True,
+    reuse: Any = False,
+) -> Variable:
+    with scopes.within(name=""):
+        found = store.variables.get(name)
+        if found is not None and not reuse and not has_made(name):
+            raise GraphError(
+                f"variable '{name}' exists already",
+                wanted="a new name, or a scope with reuse=True or AUTO_REUSE",
+                got=found,
+                operation=found.op,
+                hint="with variable_scope(..., reuse=AUTO_REUSE): ...",
+            )
+        if found is not None and reuse:
+            _check(found, shape, as_dtype(dtype))
+            return found
+        if reuse is True:
+            raise GraphError(
+                f"there is no variable '{name}' to be reused",
+                wanted="one made by get_variable",
+                got=", ".join(store.variables) or "none",
+                hint="make it in a scope without reuse=True, or with AUTO_REUSE",
+            )
+        made = Variable(_initial(name, shape, as_dtype(dtype), initializer), trainable, name, dtype, shape)
+    if name not in store.variables:
+        store.variables[name] = made
+        if regularizer is not None:
+            store.regularized.append((regularizer, made))
+    return made
+
+
+def _check(found: Variable, shape: Shape | None, dtype: DType) -> None:
+    if shape is not None and not shape.is_compatible_with(found.shape):
+        raise ShapeError(
+            f"variable '{found.name}' has another shape than it is shared as",
+            wanted=found.shape,
+            got=shape,
+            operation=found.op,
+            hint="give it another name, or leave the shape out",
+        )
+    if dtype is not found.dtype:
+        raise DtypeError(
+            f"variable '{found.name}' has another dtype than it is shared as",
+            wanted=found.dtype,
+            got=dtype,
+            operation=found.op,
+            hint=f"get_variable(..., dtype='{found.dtype}')",
+        )
+
+
+def _initial(name: str, shape: Shape | None, dtype: DType, initializer: Any) -> Any:
+    """Return the initial value of a new variable, or the function that makes it."""
+    if initializer is None:
+        initializer = "glorot_uniform" if dtype.is_floating else "zeros"
+    if isinstance(initializer, str):
+        initializer = as_initializer(initializer)
+    if shape is None and callable(initializer):
+        raise GraphError(
+            f"the new variable '{name}' has no shape",
+            wanted="a shape, or a value as its initializer",
+            got="neither",
+            hint=f"get_variable('{name}', [2, 3])",
+        )
+    return initializer
+
+
+def get_regularization_losses(scope: str | None = None) -> list[Tensor]:
+    """Return what regularizers give for the variables that `get_variable` made with one, as they are here.
+
+    Parameters
+    ----------
+    scope : str, optional
+        Only those whose names begin with this.
+
+    Returns
+    -------
+    list of Tensor
+        Regularizers that give None have no part in it.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> with tg.Graph().as_default() as graph:
+    ...     with tg.nn.variable_scope("a", regularizer=tg.l2_loss):
+    ...         w = tg.nn.get_variable("w", initializer=[3.0, 4.0])
+    ...     loss = tg.add_n(tg.nn.get_regularization_losses())
+    >>> with tg.SyncSession(graph) as session:
+    ...     session.run(w.initializer)
+    ...     float(session.run(loss))
+    12.5
+    """
+    store = store_of(scopes.get_default_graph())
+    found = [regularizer(v.value()) for regularizer, v in store.regularized if v.name.startswith(scope or "")]
+    return [loss for loss in found if loss is not None]

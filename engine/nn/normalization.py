@@ -1,0 +1,343 @@
+"""Layers that normalize each example by moments of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ..base.dtypes import DType, bfloat16, float16, float32
+from ..base.errors import ShapeError
+from ..ir.tensor import Tensor
+from ..ops.array.shapes import reshape
+from ..ops.math.casting import cast
+from ..ops.math.elementwise import rsqrt, square
+from ..ops.math.reductions import reduce_mean
+from ..ops.nn.normalization import moments
+from ..ops.support.arguments import axis_within, static_ints
+from .building import Lazy, sizes
+
+
+def wide(x: Tensor) -> Tensor:
+    """Return floating values of two bytes as float32, in which moments are computed; others as they are."""
+    return cast(x, moments_dtype(x.dtype))
+
+
+def moments_dtype(dtype: DType) -> DType:
+    """Return the dtype that moments of values of a dtype are computed in, and that parameters have."""
+    return float32 if dtype in (float16, bfloat16) else dtype
+
+
+def rank_of(x: Tensor, layer: Lazy) -> int:
+    """Return the rank of the input of a layer, which has to know it."""
+    if x.rank is None:
+        raise ShapeError(
+            f"{type(layer).__name__} '{layer.name}' has to know the rank of its inputs",
+            wanted="an input of known rank",
+            got=x.shape,
+            operation=x.op,
+            hint="say it with x.set_shape([None, None, 8])",
+        )
+    return x.rank
+
+
+class Normalization(Lazy):
+    """What the layers of this file share: parameters `gamma` and `beta` along axes."""
+
+    def __init__(
+        self,
+        axis: Any,
+        epsilon: float,
+        center: bool,
+        scale: bool,
+        beta_initializer: Any,
+        gamma_initializer: Any,
+        input_size: Any,
+        dtype: Any,
+        name: str | None,
+    ) -> None:
+        super().__init__(name, input_size, dtype)
+        self.axis = static_ints(axis)
+        self.epsilon = epsilon
+        self.center, self.scale = center, scale
+        self.beta_initializer, self.gamma_initializer = beta_initializer, gamma_initializer
+        self.gamma: Any = None
+        self.beta: Any = None
+        self.prepare()
+
+    def dtype_for(self, dtype: DType) -> DType:
+        return moments_dtype(dtype)
+
+    def build(self, size: Any) -> None:
+        shape = [size] if isinstance(size, int) else list(size)
+        self.gamma = self.variable("gamma", shape, self.gamma_initializer) if self.scale else None
+        self.beta = self.variable("beta", shape, self.beta_initializer) if self.center else None
+
+    def size_of(self, x: Tensor) -> Any:
+        found = [self.dimension(x, axis) for axis in self.axis]
+        return found[0] if len(found) == 1 else tuple(found)
+
+    def axes(self, x: Tensor) -> list[int]:
+        """Return the axes of the parameters, from 0 up."""
+        rank = rank_of(x, self)
+        return [axis_within(axis, rank) for axis in self.axis]
+
+    def scaled(self, y: Tensor, x: Tensor) -> Tensor:
+        """Return what was normalized times gamma plus beta, in the dtype of the inputs."""
+        axes = self.axes(x)
+        if self.gamma is not None:
+            y = y * along(self.gamma, axes, y)
+        if self.beta is not None:
+            y = y + along(self.beta, axes, y)
+        return cast(y, x.dtype)
+
+
+def along(parameter: Any, axes: Sequence[int], x: Tensor) -> Any:
+    """Return a parameter so that it broadcasts to a tensor, of which it has some axes."""
+    rank = len(x.shape)
+    if list(axes) == list(range(rank - len(axes), rank)):
+        return parameter
+    dims = [1] * rank
+    for axis, size in zip(axes, parameter.shape, strict=True):
+        dims[axis] = size
+    return reshape(parameter, dims)
+
+
+def normalized(x: Tensor, axes: Sequence[int], epsilon: float) -> Tensor:
+    """Return values of mean 0 and variance 1 over axes."""
+    mean, variance = moments(x, list(axes), keepdims=True)
+    return (x - mean) * rsqrt(variance + epsilon)
+
+
+class LayerNorm(Normalization):
+    """Normalize each example over its last dimensions, then scale and shift (Ba et al., 2016).
+
+    Moments of values of two bytes are computed in float32, which parameters are of then.
+
+    Parameters
+    ----------
+    axis : int or sequence of int
+        What moments are over, and what has parameters of its own.
+    epsilon : float
+        Added to the variance.
+    center, scale : bool
+        Whether there are `beta` and `gamma`.
+    beta_initializer, gamma_initializer : callable, str or array-like
+        As `initializer` of `get_variable`.
+    input_size : int or sequence of int, optional
+        Sizes of the axes; by default those of the first input.
+    dtype : dtype-like, optional
+        Of the parameters.
+    name : str, optional
+
+    Attributes
+    ----------
+    gamma, beta : Variable with the sizes of the axes, or None
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> with tg.Graph().as_default() as graph:
+    ...     y = tg.nn.LayerNorm(epsilon=0.0)([[1.0, 3.0], [10.0, 30.0]])
+    ...     init = tg.global_variables_initializer()
+    >>> with tg.SyncSession(graph) as session:
+    ...     session.run(init)
+    ...     session.run(y)
+    array([[-1.,  1.],
+           [-1.,  1.]], dtype=float32)
+    """
+
+    def __init__(
+        self,
+        axis: Any = -1,
+        epsilon: float = 1e-5,
+        center: bool = True,
+        scale: bool = True,
+        beta_initializer: Any = "zeros",
+        gamma_initializer: Any = "ones",
+        input_size: Any = None,
+        dtype: Any = None,
+        name: str | None = None,
+    ) -> None:
+        super().__init__(axis, epsilon, center, scale, beta_initializer, gamma_initializer, input_size, dtype, name)
+
+    def forward(self, inputs: Any) -> Tensor:
+        """Return the `inputs` normalized: the same dtype and shape."""
+        x = self.ready(inputs)
+        return self.scaled(normalized(wide(x), self.axes(x), self.epsilon), x)
+
+
+class RMSNorm(Normalization):
+    """Divide each example by the root of its mean square, then scale (Zhang and Sennrich, 2019).
+
+    Parameters
+    ----------
+    axis, epsilon, scale, gamma_initializer, input_size, dtype, name
+        As for `LayerNorm`.
+
+    Attributes
+    ----------
+    gamma : Variable with the sizes of the axes, or None
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> with tg.Graph().as_default() as graph:
+    ...     y = tg.nn.RMSNorm(epsilon=0.0)([[3.0, 3.0, -3.0]])
+    ...     init = tg.global_variables_initializer()
+    >>> with tg.SyncSession(graph) as session:
+    ...     session.run(init)
+    ...     session.run(y)
+    array([[ 1.,  1., -1.]], dtype=float32)
+    """
+
+    def __init__(
+        self,
+        axis: Any = -1,
+        epsilon: float = 1e-5,
+        scale: bool = True,
+        gamma_initializer: Any = "ones",
+        input_size: Any = None,
+        dtype: Any = None,
+        name: str | None = None,
+    ) -> None:
+        super().__init__(axis, epsilon, False, scale, "zeros", gamma_initializer, input_size, dtype, name)
+
+    def forward(self, inputs: Any) -> Tensor:
+        """Return the `inputs` normalized: the same dtype and shape."""
+        x = self.ready(inputs)
+        values = wide(x)
+        mean = reduce_mean(square(values), self.axes(x), keepdims=True)
+        return self.scaled(values * rsqrt(mean + self.epsilon), x)
+
+
+class GroupNorm(Normalization):
+    """Normalize groups of channels of each example, over all its pixels, then scale and shift (Wu and He, 2018).
+
+    Parameters
+    ----------
+    groups : int
+        Divides the number of channels.
+    axis : int
+        Of the channels.
+    epsilon, center, scale, beta_initializer, gamma_initializer, input_size, dtype, name
+        As for `LayerNorm`.
+
+    Attributes
+    ----------
+    gamma, beta : Variable of shape [channels], or None
+
+    Raises
+    ------
+    ShapeError
+        If there are channels that no group has.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> with tg.Graph().as_default() as graph:
+    ...     y = tg.nn.GroupNorm(2, epsilon=0.0)([[1.0, 3.0, 10.0, 30.0]])
+    ...     init = tg.global_variables_initializer()
+    >>> with tg.SyncSession(graph) as session:
+    ...     session.run(init)
+    ...     session.run(y)
+    array([[-1.,  1., -1.,  1.]], dtype=float32)
+    """
+
+    def __init__(
+        self,
+        groups: int = 32,
+        axis: int = -1,
+        epsilon: float = 1e-5,
+        center: bool = True,
+        scale: bool = True,
+        beta_initializer: Any = "zeros",
+        gamma_initializer: Any = "ones",
+        input_size: int | None = None,
+        dtype: Any = None,
+        name: str | None = None,
+    ) -> None:
+        self.groups = groups
+        super().__init__(axis, epsilon, center, scale, beta_initializer, gamma_initializer, input_size, dtype, name)
+
+    def build(self, size: int) -> None:
+        if self.groups < 1 or size % self.groups:
+            raise ShapeError(
+                "the groups do not divide the channels",
+                wanted=f"a divisor of {size}",
+                got=self.groups,
+                hint="GroupNorm(groups=1) has all channels in one group",
+            )
+        super().build(size)
+
+    def forward(self, inputs: Any) -> Tensor:
+        """Return the `inputs` normalized: the same dtype and shape."""
+        x = self.ready(inputs)
+        (axis,) = self.axes(x)
+        dims = sizes(x)
+        grouped = [*dims[:axis], self.groups, self.input_size // self.groups, *dims[axis + 1 :]]
+        over = [i for i in range(1, len(grouped)) if i != axis]
+        y = reshape(normalized(reshape(wide(x), grouped), over, self.epsilon), dims)
+        y.set_shape(x.shape)
+        return self.scaled(y, x)
+
+
+class InstanceNorm(Normalization):
+    """Normalize each channel of each example over its pixels, then scale and shift (Ulyanov et al., 2016).
+
+    Parameters
+    ----------
+    axis : int
+        Of the channels.
+    epsilon, center, scale, beta_initializer, gamma_initializer, input_size, dtype, name
+        As for `LayerNorm`.
+
+    Attributes
+    ----------
+    gamma, beta : Variable of shape [channels], or None
+
+    Raises
+    ------
+    ShapeError
+        If examples have no dimension but the channels.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> with tg.Graph().as_default() as graph:
+    ...     y = tg.nn.InstanceNorm(epsilon=0.0)([[[1.0, 10.0], [3.0, 30.0]]])
+    ...     init = tg.global_variables_initializer()
+    >>> with tg.SyncSession(graph) as session:
+    ...     session.run(init)
+    ...     session.run(y)
+    array([[[-1., -1.],
+            [ 1.,  1.]]], dtype=float32)
+    """
+
+    def __init__(
+        self,
+        axis: int = -1,
+        epsilon: float = 1e-5,
+        center: bool = True,
+        scale: bool = True,
+        beta_initializer: Any = "zeros",
+        gamma_initializer: Any = "ones",
+        input_size: int | None = None,
+        dtype: Any = None,
+        name: str | None = None,
+    ) -> None:
+        super().__init__(axis, epsilon, center, scale, beta_initializer, gamma_initializer, input_size, dtype, name)
+
+    def forward(self, inputs: Any) -> Tensor:
+        """Return the `inputs` normalized: the same dtype and shape."""
+        x = self.ready(inputs)
+        rank = rank_of(x, self)
+        if rank < 3:
+            raise ShapeError(
+                "these inputs have no pixels to normalize over",
+                wanted="rank 3 or more",
+                got=x.shape,
+                operation=x.op,
+                hint="use LayerNorm for vectors",
+            )
+        over = [i for i in range(1, rank) if i not in self.axes(x)]
+        return self.scaled(normalized(wide(x), over, self.epsilon), x)

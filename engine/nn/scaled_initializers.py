@@ -1,0 +1,171 @@
+"""Initial values whose variance keeps that of sums: by the numbers of inputs and outputs (Glorot, He, LeCun)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ..base.dtypes import DType
+from ..base.errors import GraphError
+from ..ir.tensor import Tensor
+from ..ops.math.random import random_normal, random_uniform, truncated_normal
+from .initializers import Initializer
+
+_KEPT = 0.87962566103423978  # standard deviation of a normal distribution that is cut at two of its own
+
+
+def variance_scaling_initializer(
+    scale: float = 1.0,
+    mode: str = "fan_in",
+    distribution: str = "truncated_normal",
+    seed: int | None = None,
+    dtype: Any = "float32",
+) -> Initializer:
+    """Return an initializer whose variance is ``scale / n``, so that sums over n elements keep theirs.
+
+    Parameters
+    ----------
+    scale : float
+        Positive.
+    mode : {'fan_in', 'fan_out', 'fan_avg'}
+        What n is: the inputs of one output, the outputs that one input reaches, or the mean of both. Of filters each
+        counts as often as a window has elements.
+    distribution : {'truncated_normal', 'untruncated_normal', 'uniform'}
+        'normal' is another name of the first.
+    seed : int, optional
+        As for `random_normal_initializer`.
+    dtype : dtype-like
+        A floating dtype.
+
+    Returns
+    -------
+    Initializer
+
+    Raises
+    ------
+    GraphError
+        If `scale` is not positive, or there is no such mode or distribution.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> init = tg.nn.variance_scaling_initializer(2.0, distribution="uniform")
+    >>> drawn = tg.function(lambda: init([50, 200])).sync()
+    >>> round(float(drawn.var()), 2), 2 / 50
+    (0.04, 0.04)
+    """
+    _known("mode", mode, ("fan_in", "fan_out", "fan_avg"))
+    _known("distribution", distribution, ("truncated_normal", "normal", "untruncated_normal", "uniform"))
+    if not scale > 0:
+        raise GraphError("scale has to be positive", wanted="a number above 0", got=scale, hint="1.0 keeps variances")
+
+    def make(shape: list[int], wanted: DType) -> Tensor:
+        fan_in, fan_out = _fans(shape)
+        n = {"fan_in": fan_in, "fan_out": fan_out, "fan_avg": (fan_in + fan_out) / 2}[mode]
+        deviation = math.sqrt(scale / max(1.0, n))
+        if distribution == "uniform":
+            limit = math.sqrt(3.0) * deviation
+            return random_uniform(shape, -limit, limit, wanted, seed)
+        if distribution == "untruncated_normal":
+            return random_normal(shape, 0.0, deviation, wanted, seed)
+        return truncated_normal(shape, 0.0, deviation / _KEPT, wanted, seed)
+
+    return Initializer(make, dtype)
+
+
+def _known(what: str, value: str, names: Sequence[str]) -> None:
+    if value not in names:
+        wanted = ", ".join(map(repr, names))
+        raise GraphError(f"no such {what}", wanted=wanted, got=repr(value), hint=f"the default is {names[0]!r}")
+
+
+def _fans(shape: Sequence[int]) -> tuple[float, float]:
+    """Return how many inputs an output of a kernel has, and how many outputs an input."""
+    if len(shape) < 2:
+        return (float(math.prod(shape)),) * 2
+    window = math.prod(shape[:-2])
+    return float(window * shape[-2]), float(window * shape[-1])
+
+
+def _scaled(
+    name: str, scale: float, mode: str, distribution: str, sentence: str, shown: str
+) -> Callable[..., Initializer]:
+    """Return the function for one choice of scale, mode and distribution."""
+
+    def made(seed: int | None = None, dtype: Any = "float32") -> Initializer:
+        return variance_scaling_initializer(scale, mode, distribution, seed, dtype)
+
+    made.__name__ = made.__qualname__ = f"{name}_initializer"
+    made.__doc__ = f"""{sentence}
+
+    Parameters
+    ----------
+    seed : int, optional
+        As for `random_normal_initializer`.
+    dtype : dtype-like
+        A floating dtype.
+
+    Returns
+    -------
+    Initializer
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> drawn = tg.function(lambda: tg.nn.{name}_initializer()([100, 300])).sync()
+    >>> {shown}
+    """
+    return made
+
+
+_DEVIATION = "round(float(drawn.std()), 2)\n    "
+_LIMIT = "round(float(abs(drawn).max()), 3)\n    "
+glorot_uniform_initializer = _scaled(
+    "glorot_uniform",
+    1.0,
+    "fan_avg",
+    "uniform",
+    "Return an initializer uniform within ``sqrt(6 / (inputs + outputs))`` of 0 (Glorot and Bengio, 2010).",
+    _LIMIT + str(round(math.sqrt(6 / 400), 3)),
+)
+glorot_normal_initializer = _scaled(
+    "glorot_normal",
+    1.0,
+    "fan_avg",
+    "truncated_normal",
+    "Return an initializer of standard deviation ``sqrt(2 / (inputs + outputs))``, truncated normal (Glorot, 2010).",
+    _DEVIATION + str(round(math.sqrt(2 / 400), 2)),
+)
+he_uniform_initializer = _scaled(
+    "he_uniform",
+    2.0,
+    "fan_in",
+    "uniform",
+    "Return an initializer uniform within ``sqrt(6 / inputs)`` of 0, for layers with `relu` (He et al., 2015).",
+    _LIMIT + str(round(math.sqrt(6 / 100), 3)),
+)
+he_normal_initializer = _scaled(
+    "he_normal",
+    2.0,
+    "fan_in",
+    "truncated_normal",
+    "Return an initializer of standard deviation ``sqrt(2 / inputs)``, truncated normal, for `relu` (He et al., 2015).",
+    _DEVIATION + str(round(math.sqrt(2 / 100), 2)),
+)
+lecun_uniform_initializer = _scaled(
+    "lecun_uniform",
+    1.0,
+    "fan_in",
+    "uniform",
+    "Return an initializer uniform within ``sqrt(3 / inputs)`` of 0 (LeCun et al., 1998, section 4.6).",
+    _LIMIT + str(round(math.sqrt(3 / 100), 3)),
+)
+lecun_normal_initializer = _scaled(
+    "lecun_normal",
+    1.0,
+    "fan_in",
+    "truncated_normal",
+    "Return an initializer of standard deviation ``sqrt(1 / inputs)``, truncated normal (LeCun et al., 1998).",
+    _DEVIATION + str(round(math.sqrt(1 / 100), 2)),
+)

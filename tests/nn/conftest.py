@@ -1,0 +1,29 @@
+"""A graph to build in, and a session on each executor to run it."""
+
+import pytest
+import tagflow as tg
+
+
+@pytest.fixture(autouse=True)
+def graph():
+    """Open a graph for the test."""
+    with tg.Graph().as_default() as graph:
+        yield graph
+
+
+@pytest.fixture(params=["machine", "reference"])
+def run(request, graph):
+    """Return ``run(fetches, feeds=None)`` of a session; the test runs once on each executor."""
+    with tg.SyncSession(graph, executor=request.param, timeout=30.0) as session:
+        yield session.run
+
+
+@pytest.fixture
+def start(run):
+    """Return ``start(fetches, feeds=None)``, which initializes all variables, then runs."""
+
+    def started(fetches, feeds=None):
+        run(tg.global_variables_initializer())
+        return run(fetches, feeds)
+
+    return started

@@ -1,0 +1,56 @@
+"""Results, gradients and moving averages of random layers are those of PyTorch, where that is installed."""
+
+import importlib.util
+import os
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tagflow as tg
+
+from tests.peers.layers import cotangent, draw
+
+ROOT = Path(__file__).parents[2]
+COUNT = int(os.environ.get("TAGFLOW_CALLS", "400"))
+
+
+def ours(layer):
+    """Return the result, then gradients by name, of floating inputs by their number; averages that were moved too."""
+    with tg.Graph().as_default() as graph:
+        inputs = [tg.placeholder(x.dtype, x.shape) for x in layer.inputs]
+        made = getattr(tg.nn, layer.kind)(**layer.options)
+        y = made(*inputs, **layer.called)
+        variables = dict(made.named_parameters())
+        slopes = {f"input {i}": x for i, x in enumerate(inputs) if x.dtype.is_floating}
+        slopes |= {name: v for name, v in variables.items() if v.trainable}
+        found = tg.gradients(y, slopes, cotangent(y.shape.as_tuple(), y.dtype.name), unconnected_gradients="zero")
+        fetches = {"result": y, **{name: tg.convert_to_tensor(g) for name, g in found.items()}}
+    with tg.SyncSession(graph) as session:
+        made.load_state_dict(session, layer.parameters)
+        values = session.run(fetches, dict(zip(inputs, layer.inputs, strict=True)))
+        moving = [name for name, v in variables.items() if not v.trainable]
+        state = made.state_dict(session)
+        return {**values, **{name: state[name] for name in moving}}
+
+
+@pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="needs torch")
+def test_layers_are_pytorchs():
+    random = np.random.default_rng(1)
+    layers = [draw(random) for _ in range(COUNT)]
+    answer = subprocess.run(
+        [sys.executable, "-m", "tests.peers.layers_side"], input=pickle.dumps(layers), capture_output=True, cwd=ROOT
+    )
+    assert answer.returncode == 0, answer.stderr.decode()[-2000:]
+    for layer, theirs in zip(layers, pickle.loads(answer.stdout), strict=True):
+        found = ours(layer)
+        assert found.keys() == theirs.keys()
+        assert found["result"].dtype == layer.options["dtype"]
+        bound = 1e-5 if layer.options["dtype"] == "float32" else 1e-12
+        largest = max(float(np.abs(value).max(initial=0)) for value in theirs.values())
+        for name, value in theirs.items():
+            np.testing.assert_allclose(
+                found[name], value, rtol=bound, atol=bound * largest, err_msg=f"{name} of {layer}"
+            )
