@@ -115,6 +115,7 @@ INTERNAL = {
     "ProductSumAdd",
     "ProductSumBegin",
     "ProductSumEnd",
+    "DistinctRows",
     "DynamicStitchGrad",
     "GatherGrad",
     "MirrorPadGrad",
