@@ -28,7 +28,7 @@ class Case:
     ----------
     kind : type
     formula : callable
-        ``formula(w, g, s, t)`` returns the new `w`; it changes the arrays in the dict `s`, its state; `t` counts from 1.
+        ``formula(w, g, s, t)`` returns the new `w` and changes the dict `s`, its state, in step `t` from 1 up.
     begin : mapping
         The state before the first step: what each array is filled with.
     options : mapping
