@@ -14,6 +14,7 @@ from .cosine_schedules import (
 from .descent import GradientDescentOptimizer, MomentumOptimizer
 from .ftrl import FtrlOptimizer
 from .global_step import assert_global_step, create_global_step, get_global_step, get_or_create_global_step
+from .lbfgs import LBFGS, LBFGSResult, minimize_lbfgs
 from .optimizer import Optimizer
 from .schedules import (
     exponential_decay,
@@ -33,6 +34,8 @@ __all__ = [
     "FtrlOptimizer",
     "GradientAccumulator",
     "GradientDescentOptimizer",
+    "LBFGS",
+    "LBFGSResult",
     "LambOptimizer",
     "MomentumOptimizer",
     "Optimizer",
@@ -47,6 +50,7 @@ __all__ = [
     "inverse_time_decay",
     "linear_cosine_decay",
     "linear_warmup",
+    "minimize_lbfgs",
     "moving_average_variables",
     "natural_exp_decay",
     "noisy_linear_cosine_decay",

@@ -44,7 +44,9 @@ def moving_average_variables() -> list[Variable]:
 
 
 class ExponentialMovingAverage:
-    """Running averages, to which each value counts less the longer it is ago: ``average -= (1 - decay) * (average - v)``.
+    """Running averages, to which each value counts less the longer it is ago.
+
+    In Python: ``average -= (1 - decay) * (average - value)``.
 
     Averages of the weights of a model often do better than the weights that training ends with (Polyak and Juditsky,
     1992). Run what `apply` returns after each update of the variables; averages are variables themselves.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -218,7 +219,7 @@ def piecewise_constant(x: Any, boundaries: Sequence[Any], values: Sequence[Any],
     [1.0, 1.0, 0.5, 0.5, 0.25]
     """
     known = [b for b in boundaries if isinstance(b, (int, float, np.generic))]
-    if len(values) != len(boundaries) + 1 or any(a >= b for a, b in zip(known, known[1:], strict=False)):
+    if len(values) != len(boundaries) + 1 or any(a >= b for a, b in pairwise(known)):
         raise GraphError(
             "piecewise_constant takes a value for each interval",
             wanted="boundaries that increase, and one more of values",

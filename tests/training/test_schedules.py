@@ -83,7 +83,10 @@ def test_restarts_begin_where_the_wave_before_ends(t_mul):
 
 
 def test_noise_is_drawn_anew_in_each_step_and_falls_with_their_number():
-    make = lambda s: training.noisy_linear_cosine_decay(HALF, s, 10**6, 0.04, 1.0)  # noqa: E731
+
+    def make(s):
+        return training.noisy_linear_cosine_decay(HALF, s, 10**6, 0.04, 1.0)
+
     early, late = (np.array(rates(make, [s] * 400)) for s in (0, 24))
     assert np.std(early) == pytest.approx(0.5 * 0.2, rel=0.15)
     assert np.std(late) == pytest.approx(0.5 * 0.2 / 5, rel=0.15)
