@@ -58,7 +58,7 @@ class FunctionScope:
 class _Call:
     def __init__(self, function: FunctionScope, prefix: str) -> None:
         self._function = function
-        self._prefix = prefix
+        self.prefix = prefix
         self._seen: Counter[str] = Counter()
 
     def get_or_make(self, name: str, make: Callable[[], Any]) -> Any:
@@ -74,8 +74,8 @@ class _Call:
 
     def _scope_of_variables(self) -> str:
         scope = scopes.current().name
-        inside = scope == self._prefix or scope.startswith(f"{self._prefix}/")
-        return self._function.name + scope[len(self._prefix) :] if inside else scope
+        inside = scope == self.prefix or scope.startswith(f"{self.prefix}/")
+        return self._function.name + scope[len(self.prefix) :] if inside else scope
 
 
 _calls: ContextVar[_Call | None] = ContextVar("tagflow_function", default=None)
@@ -92,6 +92,12 @@ def get_or_make(name: str, make: Callable[[], Any]) -> Any:
     """
     call = _calls.get()
     return make() if call is None else call.get_or_make(name, make)
+
+
+def prefix() -> str:
+    """Return the scope of all that the function called here builds; "" where none is."""
+    call = _calls.get()
+    return "" if call is None else call.prefix
 
 
 def is_inside() -> bool:
