@@ -7,7 +7,7 @@ from typing import Any
 from ...base.errors import ShapeError
 from ...base.shapes import Shape
 from ...ir import scopes
-from ...ir.apply import apply, convert_to_tensor
+from ...ir.apply import apply, as_symbolic, convert_to_tensor
 from ...ir.operation import Operation
 from ...ir.tensor import Tensor
 from ..math.arithmetic import multiply
@@ -17,8 +17,10 @@ from .effects import Assert, assert_equal
 
 
 def in_dtype(value: Any, dtype: Any) -> Tensor:
-    """Return a tensor, cast if it has another dtype; of literals too."""
+    """Return a tensor, cast if it has another dtype; floating literals take the dtype without going through float32."""
     tensor = convert_to_tensor(value)
+    if tensor.dtype.is_floating and dtype.is_floating and not hasattr(value, "dtype") and not as_symbolic(value):
+        return convert_to_tensor(value, dtype)
     return tensor if tensor.dtype is dtype else apply("Cast", tensor, dtype=dtype)
 
 
