@@ -94,16 +94,16 @@ class _Packing:
 
 
 def _checked_value(value: Any, x: Tensor) -> Tensor:
-    value = convert_to_tensor(value)
-    if value.shape.rank not in (0, None) or value.dtype is not x.dtype:
+    found: Tensor = convert_to_tensor(value)
+    if found.shape.rank not in (0, None) or found.dtype is not x.dtype:
         raise ShapeError(
             "the function to minimize gives a scalar",
             wanted=f"{x.dtype}[]",
-            got=f"{value.dtype}{value.shape}",
-            operation=value.op,
+            got=f"{found.dtype}{found.shape}",
+            operation=found.op,
             hint="reduce it with reduce_sum or reduce_mean, and cast it",
         )
-    return value
+    return found
 
 
 @builds

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..frontend.loops import while_loop
+from ..ir.apply import constant
 from ..ir.tensor import Tensor
 from ..ops.array.where import where
 from ..ops.math.arithmetic import maximum, minimum
@@ -91,7 +92,7 @@ def line_search(
         return _after(s, evaluated(s.trial), start)
 
     infinite = start.step + float("inf")
-    begin = _Search(start, infinite, infinite, infinite, trial, start.step < 0, 0)
+    begin = _Search(start, infinite, infinite, infinite, trial, start.step < 0, constant(0))
     end = while_loop(goes_on, body, [begin])
     return end.low, end.is_done, end.evaluations
 

@@ -184,7 +184,8 @@ def polynomial_decay(
         if cycle:
             steps = steps * where(step > 0, ceil(step / steps), 1)
         left = 1 - minimum(step, steps) / steps
-        return (rate - end) * apply("Pow", left, exponent) + end
+        part: Tensor = apply("Pow", left, exponent)
+        return (rate - end) * part + end
 
 
 @builds
@@ -218,7 +219,7 @@ def piecewise_constant(x: Any, boundaries: Sequence[Any], values: Sequence[Any],
     >>> [float(rate.sync(step)) for step in (0, 10, 11, 20, 21)]
     [1.0, 1.0, 0.5, 0.5, 0.25]
     """
-    known = [b for b in boundaries if isinstance(b, (int, float, np.generic))]
+    known = [float(b) for b in boundaries if isinstance(b, (int, float, np.integer, np.floating))]
     if len(values) != len(boundaries) + 1 or any(a >= b for a, b in pairwise(known)):
         raise GraphError(
             "piecewise_constant takes a value for each interval",

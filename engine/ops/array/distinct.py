@@ -47,7 +47,7 @@ define(
 
 
 def sum_repeats(slices: IndexedSlices) -> IndexedSlices:
-    """Return the same rows, each once, in the order of their indices; what stood at one index is added up."""
+    """Return `slices` with each row once, in the order of their indices; what stood at one index is added up."""
     rows, places = apply("DistinctRows", slices.indices)
     values = apply("UnsortedSegmentSum", slices.values, places, apply("Size", rows))
     return IndexedSlices(values, rows, slices.dense_shape)

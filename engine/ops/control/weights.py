@@ -17,7 +17,7 @@ from .effects import Assert, assert_equal
 
 
 def in_dtype(value: Any, dtype: Any) -> Tensor:
-    """Return a tensor, cast if it has another dtype; floating literals take the dtype without going through float32."""
+    """Return `value` as a tensor of `dtype`, cast if it has another; floating literals do not go through float32."""
     tensor = convert_to_tensor(value)
     if tensor.dtype.is_floating and dtype.is_floating and not hasattr(value, "dtype") and not as_symbolic(value):
         return convert_to_tensor(value, dtype)
@@ -118,10 +118,10 @@ def spread_weights(weights: Tensor, values: Tensor) -> Tensor:
 
 
 def num_present(weights: Tensor, values: Tensor) -> Tensor:
-    """Return how many of the values have a weight other than 0, in their dtype."""
+    """Return how many of `values` have `weights` other than 0, in their dtype."""
     return reduce_sum(spread_weights(present(weights), values))
 
 
 def present(weights: Tensor) -> Tensor:
-    """Return 1 where a weight is not 0; no gradient goes through that."""
+    """Return 1 where `weights` are not 0; no gradient goes through that."""
     return apply("Where", apply("Equal", weights, 0), scalar_like(0, weights), scalar_like(1, weights))  # type: ignore[no-any-return]
