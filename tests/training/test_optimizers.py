@@ -1,3 +1,5 @@
+import tracemalloc
+
 import numpy as np
 import pytest
 import tagflow as tg
@@ -317,3 +319,23 @@ def test_an_optimizer_of_ones_own():
             session.run(train)
         assert session.run([w, optimizer.get_slot(w, "steps")]) == [8.0 - 1.0 - 0.5, 3.0]
         assert session.run(table).tolist() == [[0, 0], [-1.5, -1.5], [0, 0]]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_steps_on_rows_copy_no_table(name):
+    with tg.Graph().as_default() as graph:
+        w = tg.Variable(np.ones((100_000, 4)), name="w")
+        ids = tg.placeholder("int32", [3])
+        train = CASES[name].make().minimize(tg.reduce_sum(tg.square(tg.gather(w, ids))))
+        initialize = tg.global_variables_initializer()
+    with tg.SyncSession(graph) as session:
+        session.run(initialize)
+        session.run(train, {ids: np.int32([0, 7, 0])})  # which compiles it
+        tracemalloc.start()
+        try:
+            for k in range(5):
+                session.run(train, {ids: np.int32([k, 7, k])})
+            _, peak = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+    assert peak < START.itemsize * 400_000 / 4
