@@ -1,10 +1,11 @@
 """tagflow: a tagged-token dataflow engine for asyncio programs whose control flow is decided by data.
 
-Build a graph with ``cond``, ``while_loop`` and ``TensorArray``, differentiate it, and await steps of it.
-"""
+Build a graph with ``cond``, ``while_loop`` and ``TensorArray``, differentiate it, and await steps of it."""
 
 import typing as _typing
 
+from . import losses as losses
+from . import metrics as metrics
 from . import nn as nn
 from . import streams as streams
 from . import training as training

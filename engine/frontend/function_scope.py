@@ -58,7 +58,7 @@ class FunctionScope:
 class _Call:
     def __init__(self, function: FunctionScope, prefix: str) -> None:
         self._function = function
-        self._prefix = prefix
+        self.prefix = prefix
         self._seen: Counter[str] = Counter()
 
     def get_or_make(self, name: str, make: Callable[[], Any]) -> Any:
@@ -82,8 +82,8 @@ class _Call:
 
     def _scope_of_variables(self) -> str:
         scope = scopes.current().name
-        inside = scope == self._prefix or scope.startswith(f"{self._prefix}/")
-        return self._function.name + scope[len(self._prefix) :] if inside else scope
+        inside = scope == self.prefix or scope.startswith(f"{self.prefix}/")
+        return self._function.name + scope[len(self.prefix) :] if inside else scope
 
 
 _calls: ContextVar[_Call | None] = ContextVar("tagflow_function", default=None)
@@ -106,6 +106,12 @@ def has_made(name: str) -> bool:
     """Whether `get_or_make` would return what a function that is called again made the first time."""
     call = _calls.get()
     return call is not None and call.has_made(name)
+
+
+def prefix() -> str:
+    """Return the scope of all that the function called here builds; "" where none is."""
+    call = _calls.get()
+    return "" if call is None else call.prefix
 
 
 def is_inside() -> bool:

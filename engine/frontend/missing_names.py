@@ -10,8 +10,8 @@ from typing import Any, NoReturn
 from ..ir.other_names import NAMES, name_here
 
 _PACKAGE = __name__.partition(".")[0]
-_MODULES = ("nn", "streams", "training")  # those for users
-_FLAT = ("bitwise", "debugging", "linalg", "losses", "manip", "math", "random", "strings")
+_MODULES = ("losses", "metrics", "nn", "streams", "training")  # those for users
+_FLAT = ("bitwise", "debugging", "linalg", "manip", "math", "random", "strings")
 
 
 def __getattr__(name: str) -> NoReturn:

@@ -19,7 +19,7 @@ from .region import Region
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-PUBLIC: dict[str, Callable[..., Any]] = {}  # the functions marked, by their names
+PUBLIC: dict[str, Callable[..., Any]] = {}  # the functions of `tagflow` itself, by their names
 KEYWORDS = {  # what TensorFlow 1, PyTorch and NumPy call an argument, and what it is called here
     "dim": "axis",
     "dims": "axis",
@@ -37,7 +37,15 @@ KEYWORDS = {  # what TensorFlow 1, PyTorch and NumPy call an argument, and what 
 
 
 def public(function: F) -> F:
-    """Mark a function or method that users build with.
+    """Mark a function or method that users build with: see `builds`. A function is one of `tagflow` itself."""
+    called = builds(function)
+    if function.__qualname__ == function.__name__:
+        PUBLIC[function.__name__] = called
+    return called
+
+
+def builds(function: F) -> F:
+    """Mark a function that users build with, in whatever module it is.
 
     Where no graph is open it builds in that of its arguments. An argument that it does not take, or is not given, is a
     TypeError with a note on how it is called.
@@ -54,8 +62,6 @@ def public(function: F) -> F:
             _explain(function, error)
             raise
 
-    if function.__qualname__ == function.__name__:
-        PUBLIC[function.__name__] = called
     return cast(F, called)
 
 

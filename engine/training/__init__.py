@@ -1,7 +1,59 @@
-"""Optimizers, built at user level from variables, gradients and primitive operations."""
+"""Optimizers and what stands around them, built at user level from variables, gradients and primitive operations."""
 
+from .accumulation import GradientAccumulator
 from .adam import AdamOptimizer
+from .adam_with_decay import AdamWOptimizer, LambOptimizer
+from .adaptive import AdadeltaOptimizer, AdagradOptimizer, RMSPropOptimizer
+from .averages import ExponentialMovingAverage, moving_average_variables
+from .cosine_schedules import (
+    cosine_decay,
+    cosine_decay_restarts,
+    linear_cosine_decay,
+    noisy_linear_cosine_decay,
+)
 from .descent import GradientDescentOptimizer, MomentumOptimizer
+from .ftrl import FtrlOptimizer
+from .global_step import assert_global_step, create_global_step, get_global_step, get_or_create_global_step
+from .lbfgs import LBFGS, LBFGSResult, minimize_lbfgs
 from .optimizer import Optimizer
+from .schedules import (
+    exponential_decay,
+    inverse_time_decay,
+    linear_warmup,
+    natural_exp_decay,
+    piecewise_constant,
+    polynomial_decay,
+)
 
-__all__ = ["AdamOptimizer", "GradientDescentOptimizer", "MomentumOptimizer", "Optimizer"]
+__all__ = [
+    "AdadeltaOptimizer",
+    "AdagradOptimizer",
+    "AdamOptimizer",
+    "AdamWOptimizer",
+    "ExponentialMovingAverage",
+    "FtrlOptimizer",
+    "GradientAccumulator",
+    "GradientDescentOptimizer",
+    "LBFGS",
+    "LBFGSResult",
+    "LambOptimizer",
+    "MomentumOptimizer",
+    "Optimizer",
+    "RMSPropOptimizer",
+    "assert_global_step",
+    "cosine_decay",
+    "cosine_decay_restarts",
+    "create_global_step",
+    "exponential_decay",
+    "get_global_step",
+    "get_or_create_global_step",
+    "inverse_time_decay",
+    "linear_cosine_decay",
+    "linear_warmup",
+    "minimize_lbfgs",
+    "moving_average_variables",
+    "natural_exp_decay",
+    "noisy_linear_cosine_decay",
+    "piecewise_constant",
+    "polynomial_decay",
+]

@@ -7,10 +7,11 @@ from typing import Any
 from ..frontend.variables import Variable
 from ..ir.tensor import Tensor
 from ..ops.math.elementwise import sqrt, square
-from .optimizer import Optimizer, _scalar
+from .elementwise import ElementwiseOptimizer, Part
+from .optimizer import scalar
 
 
-class AdamOptimizer(Optimizer):
+class AdamOptimizer(ElementwiseOptimizer):
     """Adam (Kingma and Ba, 2015, algorithm 1, in the order of computation of the end of its section 2).
 
     At update t::
@@ -19,7 +20,8 @@ class AdamOptimizer(Optimizer):
         v = beta2 * v + (1 - beta2) * gradient**2
         variable -= learning_rate * sqrt(1 - beta2**t) / (1 - beta1**t) * m / (sqrt(v) + epsilon)
 
-    A sparse gradient is made dense, since the moments decay in every row.
+    Of a sparse gradient only its rows change, and the moments of its rows: those of other rows do not decay meanwhile.
+    (So does TensorFlow's LazyAdamOptimizer; its AdamOptimizer goes through all rows at each update.)
 
     Parameters
     ----------
@@ -64,21 +66,40 @@ class AdamOptimizer(Optimizer):
 
     def _powers(self, var: Variable) -> tuple[Variable, Variable]:
         first = next(v for v in self._first if v.dtype is var.dtype)
-        beta1, beta2 = (lambda beta=beta: _scalar(beta, var.dtype) for beta in (self._beta1, self._beta2))
+        beta1, beta2 = (lambda beta=beta: scalar(beta, var.dtype) for beta in (self._beta1, self._beta2))
         return self.slot(first, "beta1_power", beta1), self.slot(first, "beta2_power", beta2)
 
-    def apply_dense(self, gradient: Tensor, var: Variable) -> Tensor:
-        beta1, beta2 = _scalar(self._beta1, var.dtype), _scalar(self._beta2, var.dtype)
-        m, v = self.zeros_slot(var, "m"), self.zeros_slot(var, "v")
-        power1, power2 = self._powers(var)
-        rate = self.rate(var.dtype) * sqrt(1 - power2) / (1 - power1)
-        first = m.assign(beta1 * m + (1 - beta1) * gradient)
-        second = v.assign(beta2 * v + (1 - beta2) * square(gradient))
-        return var.assign_sub(rate * first / (sqrt(second) + _scalar(self._epsilon, var.dtype)))
+    def moments(self, gradient: Tensor, part: Part) -> tuple[Tensor, Tensor]:
+        """Update the running moments of a part.
 
-    def finish(self) -> list[Tensor]:
+        Parameters
+        ----------
+        gradient : Tensor
+        part : Part
+
+        Returns
+        -------
+        m, v : Tensor
+            Their new values.
+        """
+        beta1, beta2 = scalar(self._beta1, part.var.dtype), scalar(self._beta2, part.var.dtype)
+        m_slot, v_slot = self.zeros_slot(part.var, "m"), self.zeros_slot(part.var, "v")
+        m = beta1 * part.read(m_slot) + (1 - beta1) * gradient
+        v = beta2 * part.read(v_slot) + (1 - beta2) * square(gradient)
+        part.write(m_slot, m)
+        part.write(v_slot, v)
+        return m, v
+
+    def update(self, gradient: Tensor, part: Part) -> None:
+        dtype = part.var.dtype
+        m, v = self.moments(gradient, part)
+        power1, power2 = self._powers(part.var)
+        rate = self.rate(dtype) * sqrt(1 - power2) / (1 - power1)
+        part.lower(rate * m / (sqrt(v) + scalar(self._epsilon, dtype)))
+
+    def finish(self) -> list[Any]:
         return [
-            power.assign(power * _scalar(beta, var.dtype))
+            power.assign(power * scalar(beta, var.dtype))
             for var in self._first
             for power, beta in zip(self._powers(var), (self._beta1, self._beta2), strict=True)
         ]

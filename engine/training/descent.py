@@ -7,7 +7,8 @@ from typing import Any
 from ..frontend.variables import Variable
 from ..ir.tensor import Tensor
 from ..ops.support.indexed_slices import IndexedSlices
-from .optimizer import Optimizer, _scalar
+from .elementwise import ElementwiseOptimizer, Part
+from .optimizer import Optimizer, scalar
 
 
 class GradientDescentOptimizer(Optimizer):
@@ -42,11 +43,11 @@ class GradientDescentOptimizer(Optimizer):
         return var.scatter_sub(gradient.indices, self.rate(var.dtype) * gradient.values)
 
 
-class MomentumOptimizer(Optimizer):
+class MomentumOptimizer(ElementwiseOptimizer):
     """Gradient descent along a decaying sum of gradients (Polyak, 1964; Sutskever et al., 2013).
 
-    ``momentum`` becomes ``momentum * decay + gradient``, and the variable loses ``learning_rate`` times that. A
-    sparse gradient is made dense, since the sum decays in every row.
+    ``momentum`` becomes ``momentum * decay + gradient``, and the variable loses ``learning_rate`` times that. Of a
+    sparse gradient only its rows change, and their sums decay: those of other rows stay as they are.
 
     Parameters
     ----------
@@ -76,9 +77,9 @@ class MomentumOptimizer(Optimizer):
         self._momentum = momentum
         self._use_nesterov = use_nesterov
 
-    def apply_dense(self, gradient: Tensor, var: Variable) -> Tensor:
-        decay = _scalar(self._momentum, var.dtype)
-        slot = self.zeros_slot(var, "momentum")
-        total = slot.assign(decay * slot.value() + gradient)
-        direction = gradient + decay * total if self._use_nesterov else total
-        return var.assign_sub(self.rate(var.dtype) * direction)
+    def update(self, gradient: Tensor, part: Part) -> None:
+        dtype = part.var.dtype
+        decay, slot = scalar(self._momentum, dtype), self.zeros_slot(part.var, "momentum")
+        total = decay * part.read(slot) + gradient
+        part.write(slot, total)
+        part.lower(self.rate(dtype) * (gradient + decay * total if self._use_nesterov else total))

@@ -193,7 +193,7 @@ class Optimizer:
         """Return all variables that the optimizer itself made."""
         return list(self._slots.values())
 
-    def _apply(self, gradient: Any, var: Variable) -> Tensor:
+    def _apply(self, gradient: Any, var: Variable) -> Tensor | Operation:
         with scopes.within(device=(var.device,) if var.device else scopes.current().device):
             if isinstance(gradient, IndexedSlices):
                 return self.apply_sparse(gradient, var)
@@ -204,7 +204,7 @@ class Optimizer:
     def prepare(self, variables: list[Variable]) -> None:
         """Make what the updates of `variables` need; called before any of them. Does nothing here."""
 
-    def apply_dense(self, gradient: Tensor, var: Variable) -> Tensor:
+    def apply_dense(self, gradient: Tensor, var: Variable) -> Tensor | Operation:
         """Return the update of one variable; every optimizer defines this.
 
         Parameters
@@ -214,13 +214,13 @@ class Optimizer:
 
         Returns
         -------
-        Tensor
+        Tensor or Operation
             Of an operation that changes `var`, as ``var.assign_sub(...)``. It is on the variable's device, and every
             gradient is computed from what variables were before the step.
         """
         raise NotImplementedError
 
-    def apply_sparse(self, gradient: IndexedSlices, var: Variable) -> Tensor:
+    def apply_sparse(self, gradient: IndexedSlices, var: Variable) -> Tensor | Operation:
         """Return the update of one variable of which only rows have a gradient; here that is made dense.
 
         Parameters
@@ -231,12 +231,12 @@ class Optimizer:
 
         Returns
         -------
-        Tensor
+        Tensor or Operation
             As for `apply_dense`.
         """
         return self.apply_dense(gradient._as_tensor(), var)
 
-    def finish(self) -> list[Tensor]:
+    def finish(self) -> list[Any]:
         """Return the updates that follow all others, as those of counters. None here."""
         return []
 
@@ -254,7 +254,7 @@ class Optimizer:
             A scalar of that dtype.
         """
         rate = self._learning_rate
-        return _scalar(rate() if callable(rate) else rate, dtype)
+        return scalar(rate() if callable(rate) else rate, dtype)
 
     def zeros_slot(self, var: Variable, name: str) -> Variable:
         """Return a slot of the shape and dtype of a variable that begins as zeros: `slot` with that initial value.
@@ -297,7 +297,7 @@ class Optimizer:
         return self._slots[key]
 
 
-def _scalar(value: Any, dtype: DType) -> Tensor:
+def scalar(value: Any, dtype: DType) -> Tensor:
     """Return a hyperparameter in the dtype of a variable."""
     tensor = convert_to_tensor(value) if hasattr(value, "dtype") else convert_to_tensor(value, dtype)
     return tensor if tensor.dtype is dtype else cast(tensor, dtype)

@@ -35,6 +35,8 @@ LAYERS = {
     "tagflow.compile.plan": 4,
     "tagflow.compile": 5,
     "tagflow.runtime": 6,
+    "tagflow.losses": 7,
+    "tagflow.metrics": 7,
     "tagflow.nn": 7,
     "tagflow.training": 7,
     "tagflow.operations": 7,

@@ -143,6 +143,7 @@ INTERNAL = {
     "PlacePick",
     "PlaceSum",
     "ResizeGrad",
+    "DistinctRows",
     "DynamicStitchGrad",
     "GatherGrad",
     "MirrorPadGrad",

@@ -1,46 +1,27 @@
+import tracemalloc
+
 import numpy as np
 import pytest
 import tagflow as tg
-from tagflow.training import AdamOptimizer, GradientDescentOptimizer, MomentumOptimizer, Optimizer
+from tagflow.training import (
+    AdamOptimizer,
+    AdamWOptimizer,
+    GradientDescentOptimizer,
+    LambOptimizer,
+    MomentumOptimizer,
+    Optimizer,
+)
+
+from tests.training.formulas import CASES
 
 START = np.array([[1.0, -2.0], [3.0, 0.5], [-1.0, 4.0]])
 TARGET = np.array([[0.5, 1.0], [-1.0, 2.0], [0.0, 0.25]])
 
 
-def descend(w, g, state, rate):
-    return w - rate * g
-
-
-def momentum(w, g, state, rate):
-    state["s"] = 0.9 * state.get("s", 0) + g
-    return w - rate * state["s"]
-
-
-def nesterov(w, g, state, rate):
-    state["s"] = 0.9 * state.get("s", 0) + g
-    return w - rate * (g + 0.9 * state["s"])
-
-
-def adam(w, g, state, rate):
-    t = state["t"] = state.get("t", 0) + 1
-    state["m"] = 0.9 * state.get("m", 0) + 0.1 * g
-    state["v"] = 0.99 * state.get("v", 0) + 0.01 * g * g
-    m, v = state["m"] / (1 - 0.9**t), state["v"] / (1 - 0.99**t)
-    return w - rate * m / (np.sqrt(v) + 1e-12)
-
-
-CASES = [
-    (GradientDescentOptimizer, {}, descend),
-    (MomentumOptimizer, {"momentum": 0.9}, momentum),
-    (MomentumOptimizer, {"momentum": 0.9, "use_nesterov": True}, nesterov),
-    (AdamOptimizer, {"beta2": 0.99, "epsilon": 1e-12}, adam),
-]
-
-
-async def trained(optimizer, loss_of, steps=4, dtype="float64"):
+async def trained(optimizer, loss_of, steps=20, dtype="float64"):
     """Return the value of a variable after each step."""
     with tg.Graph().as_default() as graph:
-        w = tg.Variable(START, name="w", dtype=dtype)
+        w = tg.Variable(START.tolist(), name="w", dtype=dtype)
         train = optimizer.minimize(loss_of(w))
         initialize = tg.global_variables_initializer()
     values = []
@@ -61,30 +42,138 @@ def rows(w):
     return tg.reduce_sum(tg.square(tg.gather(w, [0, 2, 0]) - TARGET[[0, 2, 0]]))
 
 
-@pytest.mark.parametrize(("kind", "options", "update"), CASES)
-async def test_updates_follow_the_formula(kind, options, update):
-    found = await trained(kind(0.05, **options), squares)
-    w, state = START, {}
-    for value in found:
-        w = update(w, 2 * (w - TARGET), state, 0.05)
+@pytest.mark.parametrize("name", CASES)
+async def test_updates_follow_the_formula(name):
+    case = CASES[name]
+    found = await trained(case.make(), squares)
+    w, state = START, case.start(START)
+    for t, value in enumerate(found, 1):
+        w = case.step(w, 2 * (w - TARGET), state, t)
         np.testing.assert_allclose(value, w, rtol=1e-9)
 
 
-@pytest.mark.parametrize(("kind", "options", "update"), CASES)
-async def test_sparse_gradients_update_as_dense_ones(kind, options, update):
-    found = await trained(kind(0.05, **options), rows)
-    w, state = START, {}
-    for value in found:
-        w = update(w, 2 * (w - TARGET) * [[2], [0], [1]], state, 0.05)
+@pytest.mark.parametrize("name", CASES)
+async def test_sparse_gradients_update_their_rows_by_the_same_formula(name):
+    case = CASES[name]
+    found = await trained(case.make(), rows)
+    w, state = START, case.start(START)
+    for t, value in enumerate(found, 1):
+        w = case.step(w, (2 * (w - TARGET))[[0, 2]] * [[2], [1]], state, t, [0, 2])
         np.testing.assert_allclose(value, w, rtol=1e-9)
+        np.testing.assert_array_equal(value[1], START[1])
 
 
-def test_descent_on_a_gather_stays_sparse():
+@pytest.mark.parametrize("name", CASES)
+def test_rows_that_have_no_gradient_in_a_step_stay_as_they_are(name):
+    """Their state too: it does not decay, so that it goes on as it was when the row comes again."""
+    case, steps = CASES[name], [[1, 1], [2], [], [1, 0], [2, 1, 2]]
     with tg.Graph().as_default() as graph:
-        GradientDescentOptimizer(0.1).minimize(rows(tg.Variable(START)))
-    types = [op.type for op in graph.get_operations()]
-    assert "ScatterSub" in types
-    assert "ScatterNd" not in types
+        w = tg.Variable(START, name="w")
+        ids = tg.placeholder("int64", [None])
+        optimizer = case.make()
+        train = optimizer.minimize(tg.reduce_sum(tg.square(tg.gather(w, ids))))
+        slots = {name: optimizer.get_slot(w, name) for name in case.begin}
+        initialize = tg.global_variables_initializer()
+    wanted, state = START, case.start(START)
+    with tg.SyncSession(graph) as session:
+        session.run(initialize)
+        for t, taken in enumerate(steps, 1):
+            session.run(train, {ids: np.array(taken, np.int64)})
+            distinct, counts = np.unique(np.array(taken, np.int64), return_counts=True)
+            if taken:
+                wanted = case.step(wanted, 2 * wanted[distinct] * counts[:, None], state, t, distinct)
+            np.testing.assert_allclose(session.run(w), wanted, rtol=1e-9)
+            for name, slot in slots.items():
+                np.testing.assert_allclose(session.run(slot), state[name], rtol=1e-9)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_training_in_a_loop_and_in_its_branches(name):
+    """Even steps see all rows, odd ones two of them; of both kinds there are ten."""
+    case = CASES[name]
+    with tg.Graph().as_default() as graph:
+        w = tg.Variable(START, name="w")
+        optimizer = case.make()
+
+        def body(i):
+            train = tg.cond(i % 2 > 0, lambda: optimizer.minimize(rows(w)), lambda: optimizer.minimize(squares(w)))
+            with tg.control_dependencies([train]):
+                return i + 1
+
+        steps = tg.while_loop(lambda i: i < 20, body, [0])
+        initialize = tg.global_variables_initializer()
+    with tg.SyncSession(graph) as session:
+        session.run(initialize)
+        session.run(steps)
+        found = session.run(w)
+    wanted, state = START, case.start(START)
+    for t in range(1, 21):
+        g = 2 * (wanted - TARGET)
+        sparse = t % 2 == 0
+        g, taken = (g[[0, 2]] * [[2], [1]], [0, 2]) if sparse else (g, None)
+        wanted = case.step(wanted, g, state, t, taken)
+    np.testing.assert_allclose(found, wanted, rtol=1e-8)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "bfloat16"])
+@pytest.mark.parametrize("name", CASES)
+async def test_variables_of_other_dtypes_keep_them(name, dtype):
+    case = CASES[name]
+    options = {**case.options, **({"epsilon": 1e-3} if "epsilon" in case.options else {})}
+    optimizer = case.kind(0.05, **options)
+    found = await trained(optimizer, lambda w: squares(tg.cast(w, "float64")), 3, dtype)
+    assert {v.dtype.name for v in optimizer.variables()} <= {dtype}
+    assert np.isfinite(np.asarray(found[-1], np.float64)).all()
+    assert (np.asarray(found[-1], np.float64) != START).any()
+
+
+def test_no_update_of_rows_goes_through_the_table():
+    for case in CASES.values():
+        with tg.Graph().as_default() as graph:
+            case.make().minimize(rows(tg.Variable(START, name="w")))
+        types = {op.type for op in graph.get_operations()}
+        assert types & {"ScatterSub", "ScatterUpdate"}
+        assert "ScatterNd" not in types
+        large = [op for op in graph.get_operations() if op.type.startswith("Assign") and op.inputs[1].rank == 2]
+        assert {op.name.rpartition("/")[2] for op in large} == {"initialize"}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_slots_are_on_the_device_of_their_variable(name):
+    case = CASES[name]
+    with tg.Graph().as_default() as graph:
+        with tg.device("/cpu:1"):
+            w = tg.Variable(START, name="w")
+        optimizer = case.make()
+        train = optimizer.minimize(squares(w) + rows(w))
+        initialize = tg.global_variables_initializer()
+    assert {v.device for v in optimizer.variables()} <= {"/device:CPU:1"}
+    with tg.SyncSession(graph, devices=2) as session:
+        session.run(initialize)
+        session.run(train)
+        wanted = case.step(START, 2 * (START - TARGET) * [[3], [1], [2]], case.start(START), 1)
+        np.testing.assert_allclose(session.run(w), wanted, rtol=1e-8)
+
+
+def test_weights_and_layers_may_be_left_out_of_decay_and_scaling():
+    with tg.Graph().as_default() as graph:
+        w, bias = tg.Variable([3.0, 4.0], name="layer/w"), tg.Variable([3.0, 4.0], name="layer/bias")
+        zero = tg.Variable([0.0, 0.0], name="layer/zero")
+        decayed = AdamWOptimizer(0.5, weight_decay=0.5, exclude_from_weight_decay=["bias$"])
+        scaled = LambOptimizer(1.0, exclude_from_layer_adaptation=["bias$"])
+        loss = tg.reduce_sum(w + bias + zero)
+        steps = [decayed.minimize(loss), scaled.minimize(loss)]
+        initialize = tg.global_variables_initializer()
+    with tg.SyncSession(graph) as session:
+        session.run(initialize)
+        session.run(steps[0])
+        np.testing.assert_allclose(session.run(w), [3 - 0.5 - 0.75, 4 - 0.5 - 1], rtol=1e-5)
+        np.testing.assert_allclose(session.run(bias), [2.5, 3.5], rtol=1e-5)
+        session.run(initialize)
+        session.run(steps[1])
+        np.testing.assert_allclose(session.run(w), np.array([3.0, 4.0]) - 5 / 2**0.5, rtol=1e-5)
+        np.testing.assert_allclose(session.run(bias), [2.0, 3.0], rtol=1e-5)
+        np.testing.assert_allclose(session.run(zero), [-1.0, -1.0], rtol=1e-5, err_msg="a norm of 0 scales nothing")
 
 
 async def test_the_rate_may_be_a_tensor_of_another_dtype_or_a_callable():
@@ -230,3 +319,23 @@ def test_an_optimizer_of_ones_own():
             session.run(train)
         assert session.run([w, optimizer.get_slot(w, "steps")]) == [8.0 - 1.0 - 0.5, 3.0]
         assert session.run(table).tolist() == [[0, 0], [-1.5, -1.5], [0, 0]]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_steps_on_rows_copy_no_table(name):
+    with tg.Graph().as_default() as graph:
+        w = tg.Variable(np.ones((100_000, 4)), name="w")
+        ids = tg.placeholder("int32", [3])
+        train = CASES[name].make().minimize(tg.reduce_sum(tg.square(tg.gather(w, ids))))
+        initialize = tg.global_variables_initializer()
+    with tg.SyncSession(graph) as session:
+        session.run(initialize)
+        session.run(train, {ids: np.int32([0, 7, 0])})  # which compiles it
+        tracemalloc.start()
+        try:
+            for k in range(5):
+                session.run(train, {ids: np.int32([k, 7, k])})
+            _, peak = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+    assert peak < START.itemsize * 400_000 / 4

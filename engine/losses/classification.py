@@ -1,0 +1,265 @@
+"""Losses of predictions of classes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..base.errors import GraphError
+from ..frontend.scopes import name_scope
+from ..ir.apply import convert_to_tensor
+from ..ir.entry import builds
+from ..ir.tensor import Tensor
+from ..ops.array.shapes import squeeze
+from ..ops.control.placeholders import stop_gradient
+from ..ops.control.weights import in_dtype
+from ..ops.math.elementwise import log
+from ..ops.nn.activations import relu
+from ..ops.nn.losses import (
+    sigmoid_cross_entropy_with_logits,
+    softmax_cross_entropy_with_logits,
+    sparse_softmax_cross_entropy_with_logits,
+)
+from ..ops.support.common import size_along
+from .collected import LOSSES
+from .weighting import Reduction, compute_weighted_loss, floating_pair
+
+
+@builds
+def hinge_loss(
+    labels: Any,
+    logits: Any,
+    weights: Any = 1.0,
+    scope: str | None = None,
+    loss_collection: str | None = LOSSES,
+    reduction: str = Reduction.SUM_BY_NONZERO_WEIGHTS,
+) -> Tensor:
+    """How much logits lack to be at least 1 on the right side of 0.
+
+    Parameters
+    ----------
+    labels : Tensor
+        Zeros and ones, of the shape of `logits`.
+    logits : Tensor of a floating dtype
+    weights, scope, loss_collection, reduction
+        As for `compute_weighted_loss`.
+
+    Returns
+    -------
+    Tensor
+        As of `compute_weighted_loss`.
+
+    Raises
+    ------
+    ShapeError
+        If the shapes differ; nothing is broadcast.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> hinge = tg.function(lambda: tg.losses.hinge_loss([1, 0, 0], [0.25, 0.25, -3.0], reduction="none"))
+    >>> hinge.sync().tolist()
+    [0.75, 1.25, 0.0]
+    """
+    with name_scope(scope, "hinge_loss") as inner:
+        labels, logits = floating_pair(labels, logits)
+        losses = relu(1 - (2 * labels - 1) * logits)
+        return compute_weighted_loss(losses, weights, inner, loss_collection, reduction)
+
+
+@builds
+def log_loss(
+    labels: Any,
+    predictions: Any,
+    weights: Any = 1.0,
+    epsilon: Any = 1e-7,
+    scope: str | None = None,
+    loss_collection: str | None = LOSSES,
+    reduction: str = Reduction.SUM_BY_NONZERO_WEIGHTS,
+) -> Tensor:
+    """Cross-entropy of probabilities that are predicted, one by one.
+
+    Of logits, `sigmoid_cross_entropy` is exact.
+
+    Parameters
+    ----------
+    labels, predictions : Tensor
+        Probabilities, of one shape.
+    weights, scope, loss_collection, reduction
+        As for `compute_weighted_loss`.
+    epsilon : float or floating scalar Tensor
+        Added to what has a logarithm.
+
+    Returns
+    -------
+    Tensor
+        As of `compute_weighted_loss`, in nats.
+
+    Raises
+    ------
+    ShapeError
+        If the shapes differ; nothing is broadcast.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> loss = tg.function(lambda: tg.losses.log_loss([1.0, 0.0], [0.5, 0.75], reduction="none"))
+    >>> [round(value, 4) for value in loss.sync().tolist()]
+    [0.6931, 1.3863]
+    """
+    with name_scope(scope, "log_loss") as inner:
+        labels, predictions = floating_pair(labels, predictions)
+        epsilon = in_dtype(epsilon, predictions.dtype)
+        losses = -labels * log(predictions + epsilon) - (1 - labels) * log(1 - predictions + epsilon)
+        return compute_weighted_loss(losses, weights, inner, loss_collection, reduction)
+
+
+@builds
+def sigmoid_cross_entropy(
+    multi_class_labels: Any,
+    logits: Any,
+    weights: Any = 1.0,
+    label_smoothing: float = 0,
+    scope: str | None = None,
+    loss_collection: str | None = LOSSES,
+    reduction: str = Reduction.SUM_BY_NONZERO_WEIGHTS,
+) -> Tensor:
+    """Cross-entropy of classes of which any may hold, with ``sigmoid(logits)``.
+
+    Parameters
+    ----------
+    multi_class_labels : Tensor
+        Probabilities, of the shape of `logits`.
+    logits : Tensor of a floating dtype
+    weights, scope, loss_collection, reduction
+        As for `compute_weighted_loss`.
+    label_smoothing : float
+        How far labels are moved towards 1/2, in [0, 1].
+
+    Returns
+    -------
+    Tensor
+        As of `compute_weighted_loss`, in nats.
+
+    Raises
+    ------
+    ShapeError
+        If the shapes differ; nothing is broadcast.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> loss = tg.function(lambda: tg.losses.sigmoid_cross_entropy([1, 0], [0.0, 100.0], reduction="none"))
+    >>> loss.sync()
+    array([  0.6931472, 100.       ], dtype=float32)
+    """
+    with name_scope(scope, "sigmoid_cross_entropy_loss") as inner:
+        labels, logits = floating_pair(multi_class_labels, logits)
+        labels = _smoothed(labels, label_smoothing, 0.5)
+        losses = sigmoid_cross_entropy_with_logits(labels=labels, logits=logits)
+        return compute_weighted_loss(losses, weights, inner, loss_collection, reduction)
+
+
+def _smoothed(labels: Tensor, smoothing: Any, towards: Any) -> Tensor:
+    if not isinstance(smoothing, (int, float)) or not 0 <= smoothing <= 1:
+        raise GraphError(
+            "label_smoothing is a fraction", wanted="a number from 0 to 1", got=smoothing, hint="as 0.1; 0 for none"
+        )
+    return labels * (1 - smoothing) + towards * smoothing if smoothing else labels
+
+
+@builds
+def softmax_cross_entropy(
+    onehot_labels: Any,
+    logits: Any,
+    weights: Any = 1.0,
+    label_smoothing: float = 0,
+    scope: str | None = None,
+    loss_collection: str | None = LOSSES,
+    reduction: str = Reduction.SUM_BY_NONZERO_WEIGHTS,
+) -> Tensor:
+    """Cross-entropy of given probabilities with the softmax of `logits`; no gradient goes to the labels.
+
+    Parameters
+    ----------
+    onehot_labels : Tensor
+        Probabilities, of the shape of `logits`.
+    logits : Tensor of a floating dtype
+        Classes along the last axis.
+    weights, scope, loss_collection, reduction
+        As for `compute_weighted_loss`: of the shape without the last axis.
+    label_smoothing : float
+        How far labels are moved towards equal probabilities, in [0, 1].
+
+    Returns
+    -------
+    Tensor
+        As of `compute_weighted_loss`, in nats.
+
+    Raises
+    ------
+    ShapeError
+        If the shapes differ; nothing is broadcast.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> loss = tg.function(lambda: tg.losses.softmax_cross_entropy([[0, 1]], [[0.0, 0.0]], label_smoothing=0.1))
+    >>> loss.sync()
+    array(0.6931472, dtype=float32)
+    """
+    with name_scope(scope, "softmax_cross_entropy_loss") as inner:
+        labels, logits = floating_pair(onehot_labels, logits)
+        classes = in_dtype(size_along(logits, -1), logits.dtype)
+        labels = _smoothed(stop_gradient(labels), label_smoothing, 1 / classes)
+        losses = softmax_cross_entropy_with_logits(labels=labels, logits=logits)
+        return compute_weighted_loss(losses, weights, inner, loss_collection, reduction)
+
+
+@builds
+def sparse_softmax_cross_entropy(
+    labels: Any,
+    logits: Any,
+    weights: Any = 1.0,
+    scope: str | None = None,
+    loss_collection: str | None = LOSSES,
+    reduction: str = Reduction.SUM_BY_NONZERO_WEIGHTS,
+) -> Tensor:
+    """Cross-entropy of class numbers with the softmax of `logits`.
+
+    Parameters
+    ----------
+    labels : Tensor of int32 or int64
+        Class numbers, of the shape of `logits` without the last axis; or with 1 in its place.
+    logits : Tensor of a floating dtype
+        Classes along the last axis.
+    weights, scope, loss_collection, reduction
+        As for `compute_weighted_loss`: of the shape of the labels.
+
+    Returns
+    -------
+    Tensor
+        As of `compute_weighted_loss`, in nats.
+
+    Raises
+    ------
+    ShapeError
+        If the shapes do not fit.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> loss = tg.function(lambda: tg.losses.sparse_softmax_cross_entropy([1, 0], [[0.0, 0.0], [9.0, 0.0]]))
+    >>> round(float(loss.sync()), 4)
+    0.3466
+    """
+    with name_scope(scope, "sparse_softmax_cross_entropy_loss") as inner:
+        labels, logits, weights = map(convert_to_tensor, (labels, logits, weights))
+        labels = _without_last(labels, logits.rank)
+        weights = _without_last(weights, None if labels.rank is None else labels.rank + 1)
+        losses = sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits)
+        return compute_weighted_loss(losses, weights, inner, loss_collection, reduction)
+
+
+def _without_last(x: Tensor, rank: int | None) -> Tensor:
+    """Return a tensor without its last dimension, if it has this rank and that dimension is 1."""
+    return squeeze(x, -1) if x.rank is not None and x.rank == rank and x.rank > 0 and x.shape[-1] == 1 else x

@@ -1,0 +1,252 @@
+"""Distances between numbers that are predicted and those that there are."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..base.errors import ShapeError
+from ..frontend.scopes import name_scope
+from ..ir.entry import builds
+from ..ir.tensor import Tensor
+from ..ops.control.weights import fitting_weights, in_dtype, present, spread_weights
+from ..ops.math.arithmetic import div_no_nan, maximum, minimum, squared_difference
+from ..ops.math.elementwise import abs as absolute
+from ..ops.math.elementwise import square
+from ..ops.math.reductions import reduce_sum
+from ..ops.support.arguments import static_int
+from .collected import LOSSES, add_loss
+from .weighting import Reduction, compute_weighted_loss, floating_pair
+
+
+@builds
+def absolute_difference(
+    labels: Any,
+    predictions: Any,
+    weights: Any = 1.0,
+    scope: str | None = None,
+    loss_collection: str | None = LOSSES,
+    reduction: str = Reduction.SUM_BY_NONZERO_WEIGHTS,
+) -> Tensor:
+    """Absolute differences, weighted and reduced.
+
+    Parameters
+    ----------
+    labels, predictions : Tensor
+        Of one shape; labels of another dtype are cast to that of the predictions.
+    weights, scope, loss_collection, reduction
+        As for `compute_weighted_loss`.
+
+    Returns
+    -------
+    Tensor
+        As of `compute_weighted_loss`.
+
+    Raises
+    ------
+    ShapeError
+        If the shapes differ; nothing is broadcast.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> float(tg.function(lambda: tg.losses.absolute_difference([1.0, 5.0], [2.0, 2.0])).sync())
+    2.0
+    """
+    with name_scope(scope, "absolute_difference") as inner:
+        labels, predictions = floating_pair(labels, predictions)
+        return compute_weighted_loss(absolute(predictions - labels), weights, inner, loss_collection, reduction)
+
+
+@builds
+def mean_squared_error(
+    labels: Any,
+    predictions: Any,
+    weights: Any = 1.0,
+    scope: str | None = None,
+    loss_collection: str | None = LOSSES,
+    reduction: str = Reduction.SUM_BY_NONZERO_WEIGHTS,
+) -> Tensor:
+    """Squares of differences, weighted and reduced.
+
+    Parameters
+    ----------
+    labels, predictions, weights, scope, loss_collection, reduction
+        As for `absolute_difference`.
+
+    Returns
+    -------
+    Tensor
+        As of `compute_weighted_loss`.
+
+    Raises
+    ------
+    ShapeError
+        If the shapes differ; nothing is broadcast.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> float(tg.function(lambda: tg.losses.mean_squared_error([1.0, 5.0], [2.0, 2.0])).sync())
+    5.0
+    """
+    with name_scope(scope, "mean_squared_error") as inner:
+        labels, predictions = floating_pair(labels, predictions)
+        losses = squared_difference(predictions, labels)
+        return compute_weighted_loss(losses, weights, inner, loss_collection, reduction)
+
+
+@builds
+def huber_loss(
+    labels: Any,
+    predictions: Any,
+    weights: Any = 1.0,
+    delta: Any = 1.0,
+    scope: str | None = None,
+    loss_collection: str | None = LOSSES,
+    reduction: str = Reduction.SUM_BY_NONZERO_WEIGHTS,
+) -> Tensor:
+    """Halves of squares of differences up to `delta`, beyond which they go on straight (Huber, 1964).
+
+    Parameters
+    ----------
+    labels, predictions, weights, scope, loss_collection, reduction
+        As for `absolute_difference`.
+    delta : float or floating scalar Tensor
+
+    Returns
+    -------
+    Tensor
+        As of `compute_weighted_loss`.
+
+    Raises
+    ------
+    ShapeError
+        If the shapes differ; nothing is broadcast.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> huber = tg.function(lambda x: tg.losses.huber_loss([0.0], x, delta=2.0))
+    >>> [float(huber.sync([x])) for x in (1.0, 2.0, 3.0, 4.0)]
+    [0.5, 2.0, 4.0, 6.0]
+    """
+    with name_scope(scope, "huber_loss") as inner:
+        labels, predictions = floating_pair(labels, predictions)
+        delta = in_dtype(delta, predictions.dtype)
+        error = absolute(predictions - labels)
+        curved = minimum(error, delta)
+        losses = 0.5 * square(curved) + delta * (error - curved)
+        return compute_weighted_loss(losses, weights, inner, loss_collection, reduction)
+
+
+@builds
+def cosine_distance(
+    labels: Any,
+    predictions: Any,
+    axis: Any = None,
+    weights: Any = 1.0,
+    scope: str | None = None,
+    loss_collection: str | None = LOSSES,
+    reduction: str = Reduction.SUM_BY_NONZERO_WEIGHTS,
+) -> Tensor:
+    """One minus the inner products along an axis: of unit vectors, one minus the cosine of the angle between them.
+
+    Parameters
+    ----------
+    labels, predictions : Tensor
+        As for `absolute_difference`; normalized already, as by `l2_normalize`.
+    axis : int
+        That of the vectors.
+    weights, scope, loss_collection, reduction
+        As for `absolute_difference`; the axis of the vectors has become 1.
+
+    Returns
+    -------
+    Tensor
+        As of `compute_weighted_loss`.
+
+    Raises
+    ------
+    ShapeError
+        If the shapes differ, or there is no axis.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> distance = tg.function(lambda: tg.losses.cosine_distance([[1.0, 0.0]], [[0.6, 0.8]], axis=1))
+    >>> round(float(distance.sync()), 4)
+    0.4
+    """
+    if axis is None:
+        raise ShapeError(
+            "cosine_distance needs the axis of the vectors", wanted="an integer", got=None, hint="give axis=-1"
+        )
+    with name_scope(scope, "cosine_distance") as inner:
+        labels, predictions = floating_pair(labels, predictions)
+        losses = 1 - reduce_sum(labels * predictions, static_int(axis), keepdims=True)
+        return compute_weighted_loss(losses, weights, inner, loss_collection, reduction)
+
+
+@builds
+def mean_pairwise_squared_error(
+    labels: Any,
+    predictions: Any,
+    weights: Any = 1.0,
+    scope: str | None = None,
+    loss_collection: str | None = LOSSES,
+) -> Tensor:
+    """How far differences between elements of one example are from those of the labels, squared.
+
+    In Python, for each example: the mean of ``((p[i] - p[j]) - (y[i] - y[j])) ** 2`` over all pairs ``i < j``. The
+    result is the sum of that, weighted, over all examples.
+
+    Parameters
+    ----------
+    labels, predictions : Tensor of shape [batch, ...]
+        As for `absolute_difference`.
+    weights : Tensor of any real dtype
+        A scalar, or of shape [batch, 1, ...], one for each example.
+    scope, loss_collection
+        As for `compute_weighted_loss`.
+
+    Returns
+    -------
+    Tensor
+        A scalar of the dtype of `predictions`; 0 for examples of one element.
+
+    Raises
+    ------
+    ShapeError
+        If the shapes differ, or the rank is not known or less than 2.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> loss = tg.function(lambda x: tg.losses.mean_pairwise_squared_error([[1.0, 2.0, 4.0]], x))
+    >>> [float(loss.sync([x])) for x in ([1.0, 2.0, 4.0], [6.0, 7.0, 9.0], [1.0, 2.0, 7.0])]
+    [0.0, 0.0, 6.0]
+    """
+    with name_scope(scope, "mean_pairwise_squared_error"):
+        labels, predictions = floating_pair(labels, predictions)
+        differences = predictions - labels
+        if differences.rank is None or differences.rank < 2:
+            raise ShapeError(
+                "pairs are of elements of one example",
+                wanted="[batch, ...]",
+                got=differences.shape,
+                operation=differences.op,
+                hint="expand_dims(x, 0) makes one example of a vector",
+            )
+        weights = fitting_weights(weights, differences)
+        loss = reduce_sum(_of_pairs(differences, weights) * weights)
+        add_loss(loss, loss_collection)
+        return loss
+
+
+def _of_pairs(differences: Tensor, weights: Tensor) -> Tensor:
+    """Return twice the variance of the differences within each example: what is independent of the pairs' order."""
+    axes = list(range(1, differences.rank or 0))
+    count = reduce_sum(spread_weights(present(weights), differences), axes, keepdims=True)
+    squares = reduce_sum(square(differences), axes, keepdims=True)
+    total = square(reduce_sum(differences, axes, keepdims=True))
+    return 2 * div_no_nan(squares, maximum(count - 1, 0)) - 2 * div_no_nan(total, maximum(count * (count - 1), 0))

@@ -1,0 +1,146 @@
+"""Losses of elements times their weights, and what becomes of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..base.dtypes import float32, float64
+from ..base.errors import DtypeError, GraphError
+from ..frontend.scopes import name_scope
+from ..ir.apply import apply, convert_to_tensor
+from ..ir.entry import builds
+from ..ir.tensor import Tensor
+from ..ops.control.weights import fitting_weights, in_dtype, num_present, of_one_shape, spread_weights
+from ..ops.math.arithmetic import div_no_nan
+from ..ops.math.reductions import reduce_sum
+from .collected import LOSSES, add_loss
+
+
+class Reduction:
+    """What becomes of weighted losses of elements; the argument `reduction` of losses is one of these.
+
+    Attributes
+    ----------
+    NONE : str
+        They stay as they are.
+    SUM : str
+        Their sum.
+    SUM_OVER_BATCH_SIZE : str
+        Their sum over the number of elements.
+    SUM_OVER_NONZERO_WEIGHTS, SUM_BY_NONZERO_WEIGHTS : str
+        Their sum over the number of elements whose weights are not 0.
+    MEAN : str
+        Their sum over the sum of the weights.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> def loss(reduction):
+    ...     return tg.losses.compute_weighted_loss([1.0, 2.0, 9.0], [4.0, 2.0, 0.0], reduction=reduction)
+    >>> tg.function(lambda: loss(tg.losses.Reduction.NONE)).sync().tolist()
+    [4.0, 4.0, 0.0]
+    >>> [float(tg.function(lambda: loss(r)).sync()) for r in ("weighted_sum", "weighted_sum_by_nonzero_weights")]
+    [8.0, 4.0]
+    """
+
+    NONE = "none"
+    SUM = "weighted_sum"
+    SUM_OVER_BATCH_SIZE = "weighted_sum_over_batch_size"
+    MEAN = "weighted_mean"
+    SUM_BY_NONZERO_WEIGHTS = "weighted_sum_by_nonzero_weights"
+    SUM_OVER_NONZERO_WEIGHTS = SUM_BY_NONZERO_WEIGHTS
+
+
+_ALL = ("none", "weighted_sum", "weighted_sum_over_batch_size", "weighted_mean", "weighted_sum_by_nonzero_weights")
+
+
+@builds
+def compute_weighted_loss(
+    losses: Any,
+    weights: Any = 1.0,
+    scope: str | None = None,
+    loss_collection: str | None = LOSSES,
+    reduction: str = Reduction.SUM_BY_NONZERO_WEIGHTS,
+) -> Tensor:
+    """Multiply losses of elements by weights, and reduce them.
+
+    Parameters
+    ----------
+    losses : Tensor of a floating dtype
+    weights : Tensor of any real dtype
+        A scalar, or of the rank of `losses`, with the same dimensions or 1 in their place. Elements of weight 0 do
+        not count.
+    scope : str, optional
+        Name scope of the operations.
+    loss_collection : str, optional
+        Where the result is noted, for `get_total_loss`, if it is a scalar; with None nowhere.
+    reduction : str
+        One of `Reduction`.
+
+    Returns
+    -------
+    Tensor
+        Of the dtype of `losses`, a scalar unless the reduction is NONE; 0 if the divisor is 0. Sums of what is smaller
+        than float32 are in float32.
+
+    Raises
+    ------
+    ShapeError
+        If the weights do not fit.
+    GraphError
+        If there is no such reduction.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> weighted = tg.function(lambda: tg.losses.compute_weighted_loss([1.0, 2.0, 9.0], [4.0, 2.0, 0.0]))
+    >>> float(weighted.sync())  # (4 + 4) over the number of weights that are not 0
+    4.0
+    """
+    if reduction not in _ALL:
+        raise GraphError(
+            "no such reduction", wanted=", ".join(_ALL), got=reduction, hint="take one of tagflow.losses.Reduction"
+        )
+    with name_scope(scope, "weighted_loss"):
+        losses = convert_to_tensor(losses)
+        if not losses.dtype.is_floating:
+            raise DtypeError(
+                "losses are floating numbers", wanted="float", got=losses.dtype, operation=losses.op, hint="cast them"
+            )
+        wide = in_dtype(losses, _wide(losses))
+        weights = fitting_weights(weights, wide)
+        loss = in_dtype(_reduced(wide * weights, weights, reduction), losses.dtype)
+        add_loss(loss, None if reduction == Reduction.NONE else loss_collection)
+        return loss
+
+
+def _wide(losses: Tensor) -> Any:
+    return float64 if losses.dtype is float64 else float32
+
+
+def _reduced(weighted: Tensor, weights: Tensor, reduction: str) -> Tensor:
+    if reduction == Reduction.NONE:
+        return weighted
+    total = reduce_sum(weighted)
+    if reduction == Reduction.MEAN:
+        return div_no_nan(total, reduce_sum(spread_weights(weights, weighted)))
+    if reduction == Reduction.SUM_OVER_BATCH_SIZE:
+        return div_no_nan(total, in_dtype(apply("Size", weighted), weighted.dtype))
+    if reduction == Reduction.SUM_BY_NONZERO_WEIGHTS:
+        return div_no_nan(total, num_present(weights, weighted))
+    return total
+
+
+def floating_pair(labels: Any, predictions: Any) -> tuple[Tensor, Tensor]:
+    """Return labels and predictions of one shape, in the dtype of the predictions."""
+    predictions = convert_to_tensor(predictions)
+    if not predictions.dtype.is_floating:
+        raise DtypeError(
+            "predictions are floating numbers",
+            wanted="float",
+            got=predictions.dtype,
+            operation=predictions.op,
+            hint="cast them",
+        )
+    labels = in_dtype(labels, predictions.dtype)
+    return labels, of_one_shape(labels, predictions)

@@ -1,0 +1,156 @@
+"""Counts, precision and recall of predictions that are positive above thresholds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+from ..base.dtypes import bool_, float32
+from ..base.errors import GraphError
+from ..frontend.scopes import name_scope
+from ..ir.apply import apply, constant
+from ..ir.entry import builds
+from ..ir.tensor import Tensor
+from ..ops.array.concat import stack
+from ..ops.array.shapes import reshape
+from ..ops.control.effects import assert_greater_equal, assert_less_equal
+from ..ops.control.weights import behind, in_dtype, of_one_shape
+from ..ops.math.linear import matmul
+from ..ops.math.reductions import reduce_sum
+from .outcomes import SUMMARIES
+from .streaming import Collections, same_ranks, streamed, weighted
+
+Metric = tuple[Tensor, Tensor]
+EPSILON = 1e-7  # keeps quotients finite, as TensorFlow's does
+
+
+def counts_at(thresholds: Any, labels: Any, predictions: Any, weights: Any) -> dict[str, Tensor]:
+    """Return the weights of the outcomes of each kind, added up for each threshold: vectors as long as those."""
+    labels, predictions, weights = same_ranks(labels, predictions, weights)
+    labels = in_dtype(labels, bool_)
+    scores = of_one_shape(labels, in_dtype(predictions, float32))
+    within = [assert_greater_equal(scores, 0.0, "predictions"), assert_less_equal(scores, 1.0, "predictions")]
+    scores = behind(scores, within)
+    positive, factors = weighted(in_dtype(labels, float32), weights)
+    both = stack([reshape(positive, [-1]), reshape(factors - positive, [-1])], 1)
+    limits = constant(np.asarray(thresholds, np.float32).reshape(-1, 1))
+    above = in_dtype(apply("Greater", reshape(scores, [1, -1]), limits), float32)
+    hits, missed = matmul(above, both), reduce_sum(both, 0)
+    return {
+        "true_positives": hits[:, 0],
+        "false_positives": hits[:, 1],
+        "false_negatives": missed[0] - hits[:, 0],
+        "true_negatives": missed[1] - hits[:, 1],
+    }
+
+
+def _checked(thresholds: Sequence[float]) -> list[float]:
+    found = list(thresholds)
+    if not found or not all(isinstance(t, (int, float, np.number)) for t in found):
+        raise GraphError("thresholds are numbers", wanted="a list of 1 or more", got=thresholds, hint="as [0.25, 0.5]")
+    return found
+
+
+class Metrics(Protocol):
+    """A metric for each of several thresholds."""
+
+    def __call__(
+        self,
+        labels: Any,
+        predictions: Any,
+        thresholds: Sequence[float],
+        weights: Any = None,
+        metrics_collections: Collections = None,
+        updates_collections: Collections = None,
+        name: str | None = None,
+    ) -> Metric: ...
+
+
+def _at_thresholds(kind: str, summary: str, needed: Sequence[str], compute: Any, example: str) -> Metrics:
+    """Return the metric of a name that is computed from needed counts; its docstring begins with `summary`."""
+
+    def metric(
+        labels: Any,
+        predictions: Any,
+        thresholds: Sequence[float],
+        weights: Any = None,
+        metrics_collections: Collections = None,
+        updates_collections: Collections = None,
+        name: str | None = None,
+    ) -> Metric:
+        with name_scope(name, kind):
+            counts = counts_at(_checked(thresholds), labels, predictions, weights)
+            used = {name: counts[name] for name in needed}
+            return streamed(compute, used, float32, metrics_collections, updates_collections)
+
+    metric.__name__ = metric.__qualname__ = f"{kind}_at_thresholds"
+    metric.__doc__ = f"""{summary}, for each threshold above which a prediction is positive.
+
+    Parameters
+    ----------
+    labels : Tensor
+        Cast to bool.
+    predictions : Tensor of a floating dtype
+        In [0, 1], which a step checks; of the shape of the labels, but for a last dimension of 1.
+    thresholds : sequence of float
+    weights, metrics_collections, updates_collections, name
+        As for `mean`: each prediction counts as much as its weight.
+
+    Returns
+    -------
+    value : Tensor
+        A float32 vector, as long as the thresholds; in a step that also does the update, what that gives.
+    update_op : Tensor
+        Takes this step in; the same, with it.
+
+    Raises
+    ------
+    ShapeError
+        If the shapes differ, or the weights do not fit.
+    OpError
+        When a step runs it, if a prediction is not in [0, 1].
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> with tg.Graph().as_default() as graph:
+    ...     labels, predictions = [0, 0, 1, 1, 1], [0.125, 0.5, 0.25, 0.5, 0.875]
+    ...     value, update = tg.metrics.{kind}_at_thresholds(labels, predictions, [0.25, 0.75])
+    ...     init = tg.global_variables_initializer()
+    >>> with tg.SyncSession(graph) as session:
+    ...     session.run(init)
+    ...     [round(x, 4) for x in session.run(update).tolist()]
+    {example}
+    """
+    return builds(metric)
+
+
+def _counting(kind: str, example: str) -> Metrics:
+    return _at_thresholds(kind, SUMMARIES[kind], [kind], lambda count: count, example)
+
+
+def share(part: Tensor, rest: Tensor) -> Tensor:
+    """Return a part of a whole, 0 where there is none."""
+    return part / (part + rest + EPSILON)
+
+
+true_positives_at_thresholds: Metrics = _counting("true_positives", "[2.0, 1.0]")
+false_positives_at_thresholds: Metrics = _counting("false_positives", "[1.0, 0.0]")
+false_negatives_at_thresholds: Metrics = _counting("false_negatives", "[1.0, 2.0]")
+true_negatives_at_thresholds: Metrics = _counting("true_negatives", "[1.0, 2.0]")
+precision_at_thresholds: Metrics = _at_thresholds(
+    "precision",
+    "Fraction of the positive predictions of all steps that are right",
+    ["true_positives", "false_positives"],
+    share,
+    "[0.6667, 1.0]",
+)
+recall_at_thresholds: Metrics = _at_thresholds(
+    "recall",
+    "Fraction of the positive labels of all steps that were predicted",
+    ["true_positives", "false_negatives"],
+    share,
+    "[0.6667, 0.3333]",
+)

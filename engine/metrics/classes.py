@@ -1,0 +1,168 @@
+"""Metrics of class numbers: means over the classes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..base.dtypes import float32, float64, int64
+from ..base.errors import GraphError
+from ..frontend.scopes import name_scope
+from ..ir.entry import builds
+from ..ir.tensor import Tensor
+from ..ops.array.concat import stack
+from ..ops.array.gather import scatter_nd
+from ..ops.array.shapes import expand_dims, reshape
+from ..ops.control.weights import fitting_weights, in_dtype, of_one_shape, spread_weights
+from ..ops.math.arithmetic import div_no_nan
+from ..ops.math.comparison import equal, not_equal
+from ..ops.math.reductions import reduce_mean, reduce_sum
+from ..ops.support.arguments import static_int
+from .streaming import Collections, same_ranks, streamed
+
+Metric = tuple[Tensor, Tensor]
+
+
+def _flat(labels: Any, predictions: Any, weights: Any) -> tuple[Tensor, Tensor, Tensor]:
+    """Return labels and predictions as int64 vectors, with a weight for each."""
+    labels, predictions, weights = same_ranks(labels, predictions, weights)
+    labels = in_dtype(labels, int64)
+    predictions = of_one_shape(labels, in_dtype(predictions, int64))
+    ones = in_dtype(equal(labels, labels), float32)
+    factors = spread_weights(fitting_weights(1.0 if weights is None else weights, ones), ones)
+    return tuple(reshape(x, [-1]) for x in (labels, predictions, factors))  # type: ignore[return-value]
+
+
+def _classes(num_classes: Any) -> int:
+    count = static_int(num_classes, "num_classes")
+    if count < 1:
+        raise GraphError("there is a class at least", wanted="1 or more", got=count, hint="give num_classes=10")
+    return count
+
+
+@builds
+def mean_iou(
+    labels: Any,
+    predictions: Any,
+    num_classes: int,
+    weights: Any = None,
+    metrics_collections: Collections = None,
+    updates_collections: Collections = None,
+    name: str | None = None,
+) -> Metric:
+    """Mean over the classes of intersection over union: of true positives over all where the class is either.
+
+    Classes that were neither a label nor predicted so far do not count.
+
+    Parameters
+    ----------
+    labels, predictions : Tensor of int32 or int64
+        Class numbers from 0 up to below `num_classes`; of one shape, but for a last dimension of 1.
+    num_classes : int
+    weights, metrics_collections, updates_collections, name
+        As for `mean`.
+
+    Returns
+    -------
+    value : Tensor
+        A float32 scalar; 0 before the first step.
+    update_op : Tensor
+        Takes this step in; the float64 matrix of shape [num_classes, num_classes] of how often each label, which is
+        the row, was predicted as what.
+
+    Raises
+    ------
+    ShapeError
+        If the shapes differ, or the weights do not fit.
+    OpError
+        When a step runs it, if a class number is out of range.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> with tg.Graph().as_default() as graph:
+    ...     value, update = tg.metrics.mean_iou([0, 0, 1, 1], [0, 1, 1, 1], num_classes=3)
+    ...     init = tg.global_variables_initializer()
+    >>> with tg.SyncSession(graph) as session:
+    ...     session.run(init)
+    ...     session.run(update).tolist()
+    ...     round(float(session.run(value)), 4)  # the mean of 1/2 and 2/3
+    [[1.0, 1.0, 0.0], [0.0, 2.0, 0.0], [0.0, 0.0, 0.0]]
+    0.5833
+    """
+    count = _classes(num_classes)
+
+    def mean_of(matrix: Tensor) -> Tensor:
+        hits = reshape(matrix, [-1])[:: count + 1]
+        union = reduce_sum(matrix, 0) + reduce_sum(matrix, 1) - hits
+        seen = reduce_sum(in_dtype(not_equal(union, 0), matrix.dtype))
+        return div_no_nan(reduce_sum(div_no_nan(hits, union)), seen)
+
+    with name_scope(name, "mean_iou"):
+        true, found, factors = _flat(labels, predictions, weights)
+        matrix = scatter_nd(stack([true, found], 1), in_dtype(factors, float64), [count, count])
+        return streamed(
+            lambda total: in_dtype(mean_of(total), float32),
+            {"total_confusion_matrix": matrix},
+            None,
+            metrics_collections,
+            updates_collections,
+            lambda total: total,
+        )
+
+
+@builds
+def mean_per_class_accuracy(
+    labels: Any,
+    predictions: Any,
+    num_classes: int,
+    weights: Any = None,
+    metrics_collections: Collections = None,
+    updates_collections: Collections = None,
+    name: str | None = None,
+) -> Metric:
+    """Mean over the classes of the fraction of their labels that were predicted; 0 of classes without labels.
+
+    Parameters
+    ----------
+    labels, predictions, num_classes, weights, metrics_collections, updates_collections, name
+        As for `mean_iou`; predictions may be any numbers.
+
+    Returns
+    -------
+    value : Tensor
+        A float32 scalar; 0 before the first step.
+    update_op : Tensor
+        Takes this step in; the fraction for each class, of shape [num_classes].
+
+    Raises
+    ------
+    ShapeError
+        If the shapes differ, or the weights do not fit.
+    OpError
+        When a step runs it, if a label is out of range.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> with tg.Graph().as_default() as graph:
+    ...     value, update = tg.metrics.mean_per_class_accuracy([0, 0, 1, 1], [0, 1, 1, 1], num_classes=2)
+    ...     init = tg.global_variables_initializer()
+    >>> with tg.SyncSession(graph) as session:
+    ...     session.run(init)
+    ...     session.run(update).tolist(), float(session.run(value))
+    ([0.5, 1.0], 0.75)
+    """
+    count = _classes(num_classes)
+    with name_scope(name, "mean_accuracy"):
+        true, found, factors = _flat(labels, predictions, weights)
+        rows = expand_dims(true, 1)
+        hits = factors * in_dtype(equal(true, found), float32)
+        sums = {"total": scatter_nd(rows, factors, [count]), "count": scatter_nd(rows, hits, [count])}
+        return streamed(
+            lambda total, right: reduce_mean(div_no_nan(right, total)),
+            sums,
+            float32,
+            metrics_collections,
+            updates_collections,
+            lambda total, right: div_no_nan(right, total),
+        )

@@ -1,0 +1,261 @@
+"""What the outcomes at many thresholds say together: areas under curves, and points on them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ..base.dtypes import float32
+from ..base.errors import GraphError
+from ..frontend.scopes import name_scope
+from ..ir.entry import builds
+from ..ir.tensor import Tensor
+from ..ops.array.argminmax import argmin
+from ..ops.array.gather import gather
+from ..ops.array.layout import reverse
+from ..ops.array.where import where
+from ..ops.math.arithmetic import div_no_nan, maximum, minimum
+from ..ops.math.elementwise import abs as absolute
+from ..ops.math.elementwise import log
+from ..ops.math.reductions import reduce_sum
+from .at_thresholds import EPSILON, counts_at, share
+from .streaming import Collections, streamed
+
+Metric = tuple[Tensor, Tensor]
+
+_CURVES = ("ROC", "PR")
+_SUMS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+    "trapezoidal": lambda a, b: (a + b) / 2,
+    "minoring": minimum,
+    "majoring": maximum,
+}
+_CAREFUL = "careful_interpolation"
+_SMALL = 1e-6  # of the areas, as TensorFlow's
+
+
+def _spaced(count: int, given: Sequence[float] | None = None) -> list[float]:
+    """Return thresholds from below 0 to above 1: those given, or so many at equal distances."""
+    if given is None and (not isinstance(count, int) or count < 2):
+        raise GraphError(
+            "a curve goes through two thresholds at least",
+            wanted="2 or more",
+            got=count,
+            hint="give num_thresholds=200",
+        )
+    inner = [i / (count - 1) for i in range(1, count - 1)] if given is None else sorted(given)
+    return [-EPSILON, *inner, 1 + EPSILON]
+
+
+@builds
+def auc(
+    labels: Any,
+    predictions: Any,
+    weights: Any = None,
+    num_thresholds: int = 200,
+    metrics_collections: Collections = None,
+    updates_collections: Collections = None,
+    curve: str = "ROC",
+    name: str | None = None,
+    summation_method: str = "trapezoidal",
+    thresholds: Sequence[float] | None = None,
+) -> Metric:
+    """Area under the curve of true over false positives, or of precision over recall, of all steps.
+
+    Outcomes are counted for a number of thresholds, and the area is that under the curve through their points: it is
+    the nearer to the true one the more there are and the better they are spread over the predictions.
+
+    Parameters
+    ----------
+    labels : Tensor
+        Cast to bool.
+    predictions : Tensor of a floating dtype
+        In [0, 1], which a step checks; of the shape of the labels, but for a last dimension of 1.
+    weights, metrics_collections, updates_collections, name
+        As for `mean`: each prediction counts as much as its weight.
+    num_thresholds : int
+        At equal distances, from 2 up.
+    curve : {'ROC', 'PR'}
+        Receiver operating characteristic, or precision and recall.
+    summation_method : {'trapezoidal', 'minoring', 'majoring', 'careful_interpolation'}
+        Between points the mean of their heights, the lower or the higher one; or, for 'PR' alone, the exact
+        interpolation of counts of Davis and Goadrich (2006).
+    thresholds : sequence of float, optional
+        Instead of those at equal distances; beside them are one below 0 and one above 1.
+
+    Returns
+    -------
+    value, update_op : Tensor
+        As of `true_positives`.
+
+    Raises
+    ------
+    GraphError
+        If there is no such curve or method.
+    ShapeError
+        If the shapes differ, or the weights do not fit.
+    OpError
+        When a step runs it, if a prediction is not in [0, 1].
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> with tg.Graph().as_default() as graph:
+    ...     value, update = tg.metrics.auc([0, 0, 1, 1], [0.1, 0.4, 0.35, 0.8])
+    ...     init = tg.global_variables_initializer()
+    >>> with tg.SyncSession(graph) as session:
+    ...     session.run(init)
+    ...     round(float(session.run(update)), 4)
+    0.75
+    """
+    careful = summation_method == _CAREFUL
+    if curve not in _CURVES or (careful and curve != "PR") or not (careful or summation_method in _SUMS):
+        raise GraphError(
+            "no such area",
+            wanted=f"curve 'ROC' or 'PR', and {', '.join(_SUMS)}, or of 'PR' {_CAREFUL}",
+            got=f"{curve}, {summation_method}",
+            hint="leave them out for the trapezoidal rule on the ROC curve",
+        )
+
+    def area(tp: Tensor, fp: Tensor, fn: Tensor, tn: Tensor) -> Tensor:
+        if careful:
+            return _interpolated(tp, fp, fn)
+        recall = (tp + _SMALL) / (tp + fn + _SMALL)
+        x, y = (fp / (fp + tn + _SMALL), recall) if curve == "ROC" else (recall, (tp + _SMALL) / (tp + fp + _SMALL))
+        return reduce_sum((x[:-1] - x[1:]) * _SUMS[summation_method](y[:-1], y[1:]))
+
+    with name_scope(name, "auc"):
+        counts = counts_at(_spaced(num_thresholds, thresholds), labels, predictions, weights)
+        return streamed(area, counts, float32, metrics_collections, updates_collections)
+
+
+def _interpolated(tp: Tensor, fp: Tensor, fn: Tensor) -> Tensor:
+    """Return the area under precision over recall if both counts change linearly between points."""
+    positives = tp + fp
+    slope = div_no_nan(tp[:-1] - tp[1:], maximum(positives[:-1] - positives[1:], 0))
+    intercept = tp[1:] - slope * positives[1:]
+    both = (positives[:-1] > 0) & (positives[1:] > 0)
+    ratio = where(both, div_no_nan(positives[:-1], maximum(positives[1:], 0)), 1)
+    areas = slope * (tp[:-1] - tp[1:] + intercept * log(ratio))
+    return reduce_sum(div_no_nan(areas, maximum(tp[1:] + fn[1:], 0)))
+
+
+def _checked(value: Any, what: str) -> float:
+    if not isinstance(value, (int, float)) or not 0 <= value <= 1:
+        raise GraphError(f"{what} is a fraction", wanted="a number from 0 to 1", got=value, hint="as 0.9")
+    return float(value)
+
+
+@builds
+def sensitivity_at_specificity(
+    labels: Any,
+    predictions: Any,
+    specificity: float,
+    weights: Any = None,
+    num_thresholds: int = 200,
+    metrics_collections: Collections = None,
+    updates_collections: Collections = None,
+    name: str | None = None,
+) -> Metric:
+    """Fraction of the positive labels of all steps that are found, at the threshold whose specificity is nearest.
+
+    Specificity is the fraction of the negative labels that are predicted as such.
+
+    Parameters
+    ----------
+    labels, predictions, weights, num_thresholds, metrics_collections, updates_collections, name
+        As for `auc`.
+    specificity : float
+        In [0, 1].
+
+    Returns
+    -------
+    value, update_op : Tensor
+        As of `true_positives`.
+
+    Raises
+    ------
+    GraphError
+        If the specificity is out of range.
+    ShapeError
+        If the shapes differ, or the weights do not fit.
+    OpError
+        When a step runs it, if a prediction is not in [0, 1].
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> with tg.Graph().as_default() as graph:
+    ...     value, update = tg.metrics.sensitivity_at_specificity([0, 0, 1, 1], [0.1, 0.4, 0.35, 0.8], 1.0)
+    ...     init = tg.global_variables_initializer()
+    >>> with tg.SyncSession(graph) as session:
+    ...     session.run(init)
+    ...     round(float(session.run(update)), 4)
+    0.5
+    """
+    wanted = _checked(specificity, "specificity")
+
+    def sensitivity(tp: Tensor, fp: Tensor, fn: Tensor, tn: Tensor) -> Tensor:
+        nearest = argmin(absolute(share(tn, fp) - wanted), 0)
+        return gather(share(tp, fn), nearest)
+
+    with name_scope(name, "sensitivity_at_specificity"):
+        counts = counts_at(_spaced(num_thresholds), labels, predictions, weights)
+        return streamed(sensitivity, counts, float32, metrics_collections, updates_collections)
+
+
+@builds
+def specificity_at_sensitivity(
+    labels: Any,
+    predictions: Any,
+    sensitivity: float,
+    weights: Any = None,
+    num_thresholds: int = 200,
+    metrics_collections: Collections = None,
+    updates_collections: Collections = None,
+    name: str | None = None,
+) -> Metric:
+    """Fraction of the negative labels of all steps predicted as such, at the threshold whose sensitivity is nearest.
+
+    Sensitivity is the fraction of the positive labels that are found. Of several thresholds the highest holds.
+
+    Parameters
+    ----------
+    labels, predictions, weights, num_thresholds, metrics_collections, updates_collections, name
+        As for `auc`.
+    sensitivity : float
+        In [0, 1].
+
+    Returns
+    -------
+    value, update_op : Tensor
+        As of `true_positives`.
+
+    Raises
+    ------
+    GraphError
+        If the sensitivity is out of range.
+    ShapeError
+        If the shapes differ, or the weights do not fit.
+    OpError
+        When a step runs it, if a prediction is not in [0, 1].
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> with tg.Graph().as_default() as graph:
+    ...     value, update = tg.metrics.specificity_at_sensitivity([0, 0, 1, 1], [0.1, 0.4, 0.35, 0.8], 1.0)
+    ...     init = tg.global_variables_initializer()
+    >>> with tg.SyncSession(graph) as session:
+    ...     session.run(init)
+    ...     round(float(session.run(update)), 4)
+    0.5
+    """
+    wanted = _checked(sensitivity, "sensitivity")
+
+    def specificity(tp: Tensor, fp: Tensor, fn: Tensor, tn: Tensor) -> Tensor:
+        nearest = argmin(reverse(absolute(share(tp, fn) - wanted), [0]), 0)  # the last of equals
+        return gather(reverse(share(tn, fp), [0]), nearest)
+
+    with name_scope(name, "specificity_at_sensitivity"):
+        counts = counts_at(_spaced(num_thresholds), labels, predictions, weights)
+        return streamed(specificity, counts, float32, metrics_collections, updates_collections)

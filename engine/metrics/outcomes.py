@@ -1,0 +1,207 @@
+"""How often a yes or no was predicted rightly or wrongly: counts over all steps, precision, recall."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from ..base.dtypes import bool_, float32
+from ..frontend.scopes import name_scope
+from ..ir.apply import apply
+from ..ir.entry import builds
+from ..ir.tensor import Tensor
+from ..ops.control.weights import in_dtype, of_one_shape
+from ..ops.math.arithmetic import div_no_nan
+from ..ops.math.reductions import reduce_sum
+from .streaming import Collections, same_ranks, streamed, weighted
+
+Metric = tuple[Tensor, Tensor]
+
+KINDS = {  # the label and the prediction of each
+    "true_positives": (True, True),
+    "false_positives": (False, True),
+    "false_negatives": (True, False),
+    "true_negatives": (False, False),
+}
+SUMMARIES = {
+    "true_positives": "Number of positive predictions of all steps that are right",
+    "false_positives": "Number of positive predictions of all steps that are wrong",
+    "false_negatives": "Number of negative predictions of all steps that are wrong",
+    "true_negatives": "Number of negative predictions of all steps that are right",
+}
+
+
+def _counts(labels: Any, predictions: Any, weights: Any, *kinds: str) -> Mapping[str, Tensor]:
+    """Return the weights of the elements of each kind, added up."""
+    labels, predictions, weights = same_ranks(labels, predictions, weights)
+    labels = in_dtype(labels, bool_)
+    predictions = of_one_shape(labels, in_dtype(predictions, bool_))
+    found = {}
+    for kind in kinds:
+        label, prediction = KINDS[kind]
+        is_kind = apply("LogicalAnd", _is(labels, label), _is(predictions, prediction))
+        found[kind] = reduce_sum(weighted(in_dtype(is_kind, float32), weights)[0])
+    return found
+
+
+def _is(x: Tensor, wanted: bool) -> Tensor:
+    return x if wanted else apply("LogicalNot", x)
+
+
+class Count(Protocol):
+    """A metric that counts one of the four outcomes."""
+
+    def __call__(
+        self,
+        labels: Any,
+        predictions: Any,
+        weights: Any = None,
+        metrics_collections: Collections = None,
+        updates_collections: Collections = None,
+        name: str | None = None,
+    ) -> Metric: ...
+
+
+def _count(kind: str, example: str) -> Count:
+    """Return the metric that counts outcomes of a kind; of five labels and predictions it gives `example`."""
+
+    def metric(
+        labels: Any,
+        predictions: Any,
+        weights: Any = None,
+        metrics_collections: Collections = None,
+        updates_collections: Collections = None,
+        name: str | None = None,
+    ) -> Metric:
+        with name_scope(name, kind):
+            counts = _counts(labels, predictions, weights, kind)
+            return streamed(lambda count: count, counts, float32, metrics_collections, updates_collections)
+
+    metric.__name__ = metric.__qualname__ = kind
+    metric.__doc__ = f"""{SUMMARIES[kind]}.
+
+    Parameters
+    ----------
+    labels, predictions : Tensor
+        Cast to bool; of one shape, but for a last dimension of 1.
+    weights, metrics_collections, updates_collections, name
+        As for `mean`: each prediction counts as much as its weight.
+
+    Returns
+    -------
+    value : Tensor
+        A float32 scalar: the count so far; in a step that also does the update, what that gives.
+    update_op : Tensor
+        Takes this step in; the same, with it.
+
+    Raises
+    ------
+    ShapeError
+        If the shapes differ, or the weights do not fit.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> with tg.Graph().as_default() as graph:
+    ...     value, update = tg.metrics.{kind}([1, 1, 1, 0, 0], [1, 1, 0, 1, 0])
+    ...     init = tg.global_variables_initializer()
+    >>> with tg.SyncSession(graph) as session:
+    ...     session.run(init)
+    ...     [float(session.run(update)) for _ in range(2)]
+    {example}
+    """
+    return builds(metric)
+
+
+true_positives: Count = _count("true_positives", "[2.0, 4.0]")
+false_positives: Count = _count("false_positives", "[1.0, 2.0]")
+false_negatives: Count = _count("false_negatives", "[1.0, 2.0]")
+true_negatives: Count = _count("true_negatives", "[1.0, 2.0]")
+
+
+@builds
+def precision(
+    labels: Any,
+    predictions: Any,
+    weights: Any = None,
+    metrics_collections: Collections = None,
+    updates_collections: Collections = None,
+    name: str | None = None,
+) -> Metric:
+    """Fraction of the positive predictions of all steps that are right; 0 where there is none.
+
+    Parameters
+    ----------
+    labels, predictions, weights, metrics_collections, updates_collections, name
+        As for `true_positives`.
+
+    Returns
+    -------
+    value, update_op : Tensor
+        As of `true_positives`.
+
+    Raises
+    ------
+    ShapeError
+        If the shapes differ, or the weights do not fit.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> with tg.Graph().as_default() as graph:
+    ...     value, update = tg.metrics.precision([1, 1, 1, 0, 0], [1, 0, 0, 1, 0])
+    ...     init = tg.global_variables_initializer()
+    >>> with tg.SyncSession(graph) as session:
+    ...     session.run(init)
+    ...     float(session.run(update))
+    0.5
+    """
+    with name_scope(name, "precision"):
+        counts = _counts(labels, predictions, weights, "true_positives", "false_positives")
+        return streamed(_share, counts, float32, metrics_collections, updates_collections)
+
+
+@builds
+def recall(
+    labels: Any,
+    predictions: Any,
+    weights: Any = None,
+    metrics_collections: Collections = None,
+    updates_collections: Collections = None,
+    name: str | None = None,
+) -> Metric:
+    """Fraction of the positive labels of all steps that were predicted; 0 where there is none.
+
+    Parameters
+    ----------
+    labels, predictions, weights, metrics_collections, updates_collections, name
+        As for `true_positives`.
+
+    Returns
+    -------
+    value, update_op : Tensor
+        As of `true_positives`.
+
+    Raises
+    ------
+    ShapeError
+        If the shapes differ, or the weights do not fit.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> with tg.Graph().as_default() as graph:
+    ...     value, update = tg.metrics.recall([1, 1, 1, 1, 0], [1, 0, 0, 0, 1])
+    ...     init = tg.global_variables_initializer()
+    >>> with tg.SyncSession(graph) as session:
+    ...     session.run(init)
+    ...     float(session.run(update))
+    0.25
+    """
+    with name_scope(name, "recall"):
+        counts = _counts(labels, predictions, weights, "true_positives", "false_negatives")
+        return streamed(_share, counts, float32, metrics_collections, updates_collections)
+
+
+def _share(part: Tensor, rest: Tensor) -> Tensor:
+    return div_no_nan(part, part + rest)

@@ -1,0 +1,127 @@
+"""Weights of elements, and shapes that have to be equal: what losses and metrics ask of their arguments."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...base.errors import ShapeError
+from ...base.shapes import Shape
+from ...ir import scopes
+from ...ir.apply import apply, as_symbolic, convert_to_tensor
+from ...ir.operation import Operation
+from ...ir.tensor import Tensor
+from ..math.arithmetic import multiply
+from ..math.reductions import reduce_all, reduce_sum
+from ..support.common import ones_like, scalar_like, shape_of
+from .effects import Assert, assert_equal
+
+
+def in_dtype(value: Any, dtype: Any) -> Tensor:
+    """Return `value` as a tensor of `dtype`, cast if it has another; floating literals do not go through float32."""
+    tensor = convert_to_tensor(value)
+    if tensor.dtype.is_floating and dtype.is_floating and not hasattr(value, "dtype") and not as_symbolic(value):
+        return convert_to_tensor(value, dtype)
+    return tensor if tensor.dtype is dtype else apply("Cast", tensor, dtype=dtype)
+
+
+def behind(tensor: Tensor, checks: list[Operation]) -> Tensor:
+    """Return the same tensor, there when the checks have held."""
+    if not checks:
+        return tensor
+    with scopes.within(control_inputs=(*scopes.current().control_inputs, *checks)):
+        return apply("Identity", tensor)  # type: ignore[no-any-return]
+
+
+def of_one_shape(labels: Tensor, predictions: Tensor) -> Tensor:
+    """Return the predictions, whose shape has to be that of the labels: broadcasting would hide a mistake.
+
+    Raises
+    ------
+    ShapeError
+        If the shapes are known to differ; otherwise a step that runs it says so by an OpError.
+    """
+    a, b = labels.shape, predictions.shape
+    if not a.is_compatible_with(b):
+        raise ShapeError(
+            "labels and predictions differ in shape",
+            wanted=b,
+            got=a,
+            operation=labels.op,
+            hint="reshape one of them; there is no broadcasting here",
+        )
+    if labels is predictions or (a.is_fully_known and b.is_fully_known):
+        return predictions
+    checks = []
+    if a.rank is None or b.rank is None:
+        checks.append(assert_equal(apply("Rank", labels), apply("Rank", predictions), "labels and predictions"))
+    checks.append(assert_equal(shape_of(labels), shape_of(predictions), "shapes of labels and predictions"))
+    checked = behind(predictions, checks)
+    checked.set_shape(a.merge(b))
+    return checked
+
+
+def fitting_weights(weights: Any, values: Tensor) -> Tensor:
+    """Return weights in the dtype of the values: a scalar, or of the values' rank, with dimensions that fit or are 1.
+
+    Raises
+    ------
+    ShapeError
+        If the shapes are known not to fit; otherwise a step that runs it says so by an OpError.
+    """
+    weights = in_dtype(weights, values.dtype)
+    known = _fits(weights.shape, values.shape)
+    if known is False:
+        raise ShapeError(
+            "weights do not fit",
+            wanted=f"[], or {values.shape} with 1 in the place of some dimensions",
+            got=weights.shape,
+            operation=weights.op,
+            hint="expand_dims makes a column of one weight for each row",
+        )
+    return weights if known else behind(weights, [_check(weights, values)])
+
+
+def _fits(weights: Shape, values: Shape) -> bool | None:
+    if weights.rank == 0:
+        return True
+    if weights.rank is None or values.rank is None:
+        return None
+    if weights.rank != values.rank:
+        return False
+    found = [
+        True if w == 1 else None if w is None or v is None else w == v for w, v in zip(weights, values, strict=True)
+    ]
+    return False if False in found else None if None in found else True
+
+
+def _check(weights: Tensor, values: Tensor) -> Operation:
+    """Compare shapes when a step runs; ranks too, where they are not known."""
+    ours, theirs = shape_of(weights), shape_of(values)
+    if weights.rank is not None and values.rank is not None:
+        fits = _all_fit(ours, theirs)
+    else:
+        rank, wanted = apply("Rank", weights), apply("Rank", values)
+        # Behind nothing, which is the shape of a scalar, come the dimensions that fit.
+        filled = apply("Slice", apply("Concat", [ours, theirs], axis=0), [0], apply("Reshape", wanted, [1]))
+        same = apply("LogicalOr", apply("Equal", rank, 0), apply("Equal", rank, wanted))
+        fits = apply("LogicalAnd", same, _all_fit(filled, theirs))
+    return Assert(fits, [ours, theirs], message="weights are a scalar, or of dimensions that fit or are 1")
+
+
+def _all_fit(ours: Tensor, theirs: Tensor) -> Tensor:
+    return reduce_all(apply("LogicalOr", apply("Equal", ours, 1), apply("Equal", ours, theirs)))
+
+
+def spread_weights(weights: Tensor, values: Tensor) -> Tensor:
+    """Return a weight for each of the values."""
+    return multiply(weights, ones_like(values))
+
+
+def num_present(weights: Tensor, values: Tensor) -> Tensor:
+    """Return how many of `values` have `weights` other than 0, in their dtype."""
+    return reduce_sum(spread_weights(present(weights), values))
+
+
+def present(weights: Tensor) -> Tensor:
+    """Return 1 where `weights` are not 0; no gradient goes through that."""
+    return apply("Where", apply("Equal", weights, 0), scalar_like(0, weights), scalar_like(1, weights))  # type: ignore[no-any-return]

@@ -1,0 +1,154 @@
+"""Adam with decay of the weights: AdamW, and LAMB, whose steps have the size of what they change."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from ..frontend.variables import Variable
+from ..ir.tensor import Tensor
+from ..ops.array.where import where
+from ..ops.math.elementwise import sqrt, square
+from ..ops.math.reductions import reduce_sum
+from .adam import AdamOptimizer
+from .elementwise import Part
+from .optimizer import scalar
+
+
+class _WithDecay(AdamOptimizer):
+    """What both share: the direction of Adam, with moments corrected one by one, and the weights that it adds."""
+
+    def __init__(self, weight_decay: Any, exclude: Sequence[str] | None, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self._weight_decay = weight_decay
+        self._exclude = tuple(exclude or ())
+
+    def _direction(self, gradient: Tensor, part: Part) -> Tensor:
+        m, v = self.moments(gradient, part)
+        power1, power2 = self._powers(part.var)
+        direction = m / (1 - power1) / (sqrt(v / (1 - power2)) + scalar(self._epsilon, part.var.dtype))
+        if _matches(self._exclude, part.var):
+            return direction
+        return direction + scalar(self._weight_decay, part.var.dtype) * part.read(part.var)
+
+
+def _matches(patterns: Sequence[str], var: Variable) -> bool:
+    return any(re.search(pattern, var.name) for pattern in patterns)
+
+
+class AdamWOptimizer(_WithDecay):
+    """Adam whose weights decay by themselves (Loshchilov and Hutter, 2019, algorithm 2).
+
+    At update t::
+
+        m = beta1 * m + (1 - beta1) * gradient
+        v = beta2 * v + (1 - beta2) * gradient**2
+        direction = m / (1 - beta1**t) / (sqrt(v / (1 - beta2**t)) + epsilon)
+        variable -= learning_rate * (direction + weight_decay * variable)
+
+    Of a sparse gradient only its rows change, and decay.
+
+    Parameters
+    ----------
+    learning_rate : float, floating scalar Tensor, or callable
+    weight_decay : float or floating scalar Tensor
+    beta1, beta2, epsilon
+        As for `AdamOptimizer`.
+    name : str, optional
+    exclude_from_weight_decay : sequence of str, optional
+        Regular expressions; variables whose names have a match do not decay, as ``["bias", "norm"]``.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> from tagflow.training import AdamWOptimizer
+    >>> with tg.Graph().as_default() as graph:
+    ...     w, bias = tg.Variable(8.0, name="w"), tg.Variable(8.0, name="bias")
+    ...     optimizer = AdamWOptimizer(0.5, weight_decay=0.25, exclude_from_weight_decay=["bias"])
+    ...     train = optimizer.minimize(w + bias)
+    ...     init = tg.global_variables_initializer()
+    >>> with tg.SyncSession(graph) as session:
+    ...     session.run(init)
+    ...     session.run(train)
+    ...     [round(float(value), 4) for value in session.run([w, bias])]
+    [6.5, 7.5]
+    """
+
+    def __init__(
+        self,
+        learning_rate: Any = 0.001,
+        weight_decay: Any = 0.01,
+        beta1: Any = 0.9,
+        beta2: Any = 0.999,
+        epsilon: Any = 1e-8,
+        name: str = "AdamW",
+        exclude_from_weight_decay: Sequence[str] | None = None,
+    ) -> None:
+        super().__init__(weight_decay, exclude_from_weight_decay, learning_rate, beta1, beta2, epsilon, name)
+
+    def update(self, gradient: Tensor, part: Part) -> None:
+        part.lower(self.rate(part.var.dtype) * self._direction(gradient, part))
+
+
+class LambOptimizer(_WithDecay):
+    """LAMB (You et al., 2020, algorithm 2): Adam for large batches, the step of each variable scaled to its norm.
+
+    The direction is that of `AdamWOptimizer`, decay of weights included. The variable loses ``learning_rate *
+    norm(variable) / norm(direction)`` times that; where one of the norms is 0, ``learning_rate`` times that. Of a
+    sparse gradient only its rows change, and the norms are those of these rows.
+
+    Parameters
+    ----------
+    learning_rate : float, floating scalar Tensor, or callable
+    beta1, beta2, epsilon
+        As for `AdamOptimizer`.
+    weight_decay : float or floating scalar Tensor
+    exclude_from_weight_decay, exclude_from_layer_adaptation : sequence of str, optional
+        Regular expressions; variables whose names have a match do not decay, or make steps that are not scaled.
+        The latter are by default those that do not decay.
+    name : str, optional
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> from tagflow.training import LambOptimizer
+    >>> with tg.Graph().as_default() as graph:
+    ...     w = tg.Variable([30.0, 40.0], name="w")
+    ...     train = LambOptimizer(0.5).minimize(tg.reduce_sum(w))
+    ...     init = tg.global_variables_initializer()
+    >>> with tg.SyncSession(graph) as session:
+    ...     session.run(init)
+    ...     session.run(train)
+    ...     step = session.run(w) - [30.0, 40.0]
+    >>> round(float((step**2).sum() ** 0.5), 3)  # half of the norm of w
+    25.0
+    """
+
+    def __init__(
+        self,
+        learning_rate: Any = 0.001,
+        beta1: Any = 0.9,
+        beta2: Any = 0.999,
+        epsilon: Any = 1e-6,
+        weight_decay: Any = 0.0,
+        exclude_from_weight_decay: Sequence[str] | None = None,
+        exclude_from_layer_adaptation: Sequence[str] | None = None,
+        name: str = "Lamb",
+    ) -> None:
+        super().__init__(weight_decay, exclude_from_weight_decay, learning_rate, beta1, beta2, epsilon, name)
+        layers = exclude_from_layer_adaptation
+        self._unscaled = self._exclude if layers is None else tuple(layers)
+
+    def update(self, gradient: Tensor, part: Part) -> None:
+        direction, rate = self._direction(gradient, part), self.rate(part.var.dtype)
+        if not _matches(self._unscaled, part.var):
+            rate = rate * _ratio(part.read(part.var), direction)
+        part.lower(rate * direction)
+
+
+def _ratio(weights: Tensor, direction: Tensor) -> Tensor:
+    """Return the quotient of two norms, 1 where one of them is 0."""
+    of_weights, of_direction = (sqrt(reduce_sum(square(x))) for x in (weights, direction))
+    both = (of_weights > 0) & (of_direction > 0)
+    return where(both, of_weights / where(both, of_direction, 1), 1)

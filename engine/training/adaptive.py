@@ -1,0 +1,191 @@
+"""Steps divided by the size of the gradients before: Adagrad, Adadelta, RMSProp."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..frontend.variables import Variable
+from ..ir.tensor import Tensor
+from ..ops.array.creation import fill
+from ..ops.math.elementwise import rsqrt, sqrt, square
+from ..ops.support.common import shape_of
+from .elementwise import ElementwiseOptimizer, Part
+from .optimizer import Optimizer, scalar
+
+
+def filled_slot(optimizer: Optimizer, var: Variable, name: str, value: Any) -> Variable:
+    """Return a slot of the shape and dtype of a variable that begins as one value everywhere."""
+
+    def initial() -> Tensor:
+        return fill(shape_of(var.initial_value), scalar(value, var.dtype))
+
+    return optimizer.slot(var, name, initial, var.shape)
+
+
+class AdagradOptimizer(ElementwiseOptimizer):
+    """Adagrad (Duchi, Hazan and Singer, 2011): steps divided by the root of the sum of all squares so far.
+
+    ``accumulator += gradient**2``, and the variable loses ``learning_rate * gradient / sqrt(accumulator)``. Of a sparse
+    gradient only its rows change.
+
+    Parameters
+    ----------
+    learning_rate : float, floating scalar Tensor, or callable
+    initial_accumulator_value : float or floating scalar Tensor
+        What the sums begin with, above 0.
+    name : str, optional
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> from tagflow.training import AdagradOptimizer
+    >>> with tg.Graph().as_default() as graph:
+    ...     w = tg.Variable([0.0, 0.0], name="w")
+    ...     train = AdagradOptimizer(0.5, initial_accumulator_value=1e-9).minimize(tg.reduce_sum(w * [1.0, 100.0]))
+    ...     init = tg.global_variables_initializer()
+    >>> with tg.SyncSession(graph) as session:
+    ...     session.run(init)
+    ...     session.run(train)
+    ...     session.run(w).tolist()  # whatever the size of the gradient
+    [-0.5, -0.5]
+    """
+
+    def __init__(self, learning_rate: Any, initial_accumulator_value: Any = 0.1, name: str = "Adagrad") -> None:
+        super().__init__(learning_rate, name)
+        self._initial = initial_accumulator_value
+
+    def update(self, gradient: Tensor, part: Part) -> None:
+        slot = filled_slot(self, part.var, "accumulator", self._initial)
+        total = part.read(slot) + square(gradient)
+        part.write(slot, total)
+        part.lower(self.rate(part.var.dtype) * gradient * rsqrt(total))
+
+
+class AdadeltaOptimizer(ElementwiseOptimizer):
+    """Adadelta (Zeiler, 2012): steps as large as those before, in proportion to the gradients before.
+
+    At each update::
+
+        accum = rho * accum + (1 - rho) * gradient**2
+        step = sqrt(accum_update + epsilon) / sqrt(accum + epsilon) * gradient
+        accum_update = rho * accum_update + (1 - rho) * step**2
+        variable -= learning_rate * step
+
+    Of a sparse gradient only its rows change.
+
+    Parameters
+    ----------
+    learning_rate : float, floating scalar Tensor, or callable
+        1.0 for the paper's method.
+    rho : float or floating scalar Tensor
+        Decay of both means, in [0, 1).
+    epsilon : float or floating scalar Tensor
+        Makes the first step.
+    name : str, optional
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> from tagflow.training import AdadeltaOptimizer
+    >>> with tg.Graph().as_default() as graph:
+    ...     w = tg.Variable(3.0, name="w")
+    ...     train = AdadeltaOptimizer(1.0, rho=0.75, epsilon=0.25).minimize(tg.square(w))
+    ...     init = tg.global_variables_initializer()
+    >>> with tg.SyncSession(graph) as session:
+    ...     session.run(init)
+    ...     session.run(train)
+    ...     round(float(session.run(w)), 4)  # 3 - sqrt(0.25) / sqrt(0.25 * 36 + 0.25) * 6
+    2.0136
+    """
+
+    def __init__(
+        self, learning_rate: Any = 0.001, rho: Any = 0.95, epsilon: Any = 1e-8, name: str = "Adadelta"
+    ) -> None:
+        super().__init__(learning_rate, name)
+        self._rho = rho
+        self._epsilon = epsilon
+
+    def update(self, gradient: Tensor, part: Part) -> None:
+        var, dtype = part.var, part.var.dtype
+        rho, epsilon = scalar(self._rho, dtype), scalar(self._epsilon, dtype)
+        squares, steps = self.zeros_slot(var, "accum"), self.zeros_slot(var, "accum_update")
+        mean, before = rho * part.read(squares) + (1 - rho) * square(gradient), part.read(steps)
+        step = sqrt(before + epsilon) / sqrt(mean + epsilon) * gradient
+        part.write(squares, mean)
+        part.write(steps, rho * before + (1 - rho) * square(step))
+        part.lower(self.rate(dtype) * step)
+
+
+class RMSPropOptimizer(ElementwiseOptimizer):
+    """RMSProp (Tieleman and Hinton, 2012; centered as by Graves, 2013): steps divided by a running root mean square.
+
+    At each update::
+
+        rms = decay * rms + (1 - decay) * gradient**2
+        mg = decay * mg + (1 - decay) * gradient                  # if centered, otherwise it is 0
+        momentum_ = momentum * momentum_ + learning_rate * gradient / sqrt(rms - mg**2 + epsilon)
+        variable -= momentum_
+
+    The mean of squares begins as 1. Of a sparse gradient only its rows change.
+
+    Parameters
+    ----------
+    learning_rate : float, floating scalar Tensor, or callable
+    decay, momentum : float or floating scalar Tensor
+        In [0, 1).
+    epsilon : float or floating scalar Tensor
+        Keeps the quotient finite.
+    use_locking : bool, optional
+        Has no meaning; it keeps TensorFlow's argument order.
+    centered : bool, optional
+        Divide by the running standard deviation.
+    name : str, optional
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> from tagflow.training import RMSPropOptimizer
+    >>> with tg.Graph().as_default() as graph:
+    ...     w = tg.Variable(1.0, name="w")
+    ...     optimizer = RMSPropOptimizer(0.1, decay=0.5, centered=True)
+    ...     train = optimizer.minimize(tg.square(w))
+    ...     init = tg.global_variables_initializer()
+    >>> with tg.SyncSession(graph) as session:
+    ...     session.run(init)
+    ...     session.run(train)
+    ...     [float(session.run(optimizer.get_slot(w, name))) for name in ("rms", "mg")]
+    [2.5, 1.0]
+    """
+
+    def __init__(
+        self,
+        learning_rate: Any,
+        decay: Any = 0.9,
+        momentum: Any = 0.0,
+        epsilon: Any = 1e-10,
+        use_locking: bool = False,
+        centered: bool = False,
+        name: str = "RMSProp",
+    ) -> None:
+        super().__init__(learning_rate, name)
+        self._decay = decay
+        self._momentum = momentum
+        self._epsilon = epsilon
+        self._centered = centered
+
+    def update(self, gradient: Tensor, part: Part) -> None:
+        var, dtype = part.var, part.var.dtype
+        spread = self._mean(part, filled_slot(self, var, "rms", 1.0), square(gradient))
+        if self._centered:
+            spread = spread - square(self._mean(part, self.zeros_slot(var, "mg"), gradient))
+        slot = self.zeros_slot(var, "momentum")
+        step = self.rate(dtype) * gradient / sqrt(spread + scalar(self._epsilon, dtype))
+        step = scalar(self._momentum, dtype) * part.read(slot) + step
+        part.write(slot, step)
+        part.lower(step)
+
+    def _mean(self, part: Part, slot: Variable, value: Tensor) -> Tensor:
+        decay = scalar(self._decay, part.var.dtype)
+        mean = decay * part.read(slot) + (1 - decay) * value
+        part.write(slot, mean)
+        return mean

@@ -1,0 +1,215 @@
+"""Running averages of variables and tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..base.errors import DtypeError, GraphError
+from ..frontend.conditional import cond
+from ..frontend.variables import Variable, global_variables, trainable_variables
+from ..ir import scopes
+from ..ir.apply import apply
+from ..ir.entry import builds, public
+from ..ir.operation import Operation
+from ..ir.tensor import Tensor
+from ..ops.control.effects import group
+from ..ops.math.arithmetic import minimum
+from ..ops.math.arithmetic import pow as power
+from .optimizer import scalar
+
+_COLLECTION = "moving_average_variables"
+
+
+@builds
+def moving_average_variables() -> list[Variable]:
+    """Return the variables of the current graph of which averages are kept, in the order in which that began.
+
+    Returns
+    -------
+    list of Variable
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> with tg.Graph().as_default():
+    ...     w = tg.Variable(1.0, name="w")
+    ...     update = tg.training.ExponentialMovingAverage(0.9).apply([w])
+    ...     tg.training.moving_average_variables()
+    [<Variable w float32[]>]
+    """
+    return list(scopes.get_default_graph().collections.get(_COLLECTION, []))
+
+
+class ExponentialMovingAverage:
+    """Running averages, to which each value counts less the longer it is ago.
+
+    In Python: ``average -= (1 - decay) * (average - value)``.
+
+    Averages of the weights of a model often do better than the weights that training ends with (Polyak and Juditsky,
+    1992). Run what `apply` returns after each update of the variables; averages are variables themselves.
+
+    Parameters
+    ----------
+    decay : float or floating scalar Tensor
+        Near 1, as 0.999.
+    num_updates : Variable, Tensor or int, optional
+        Number of updates so far: the decay is at most ``(1 + num_updates) / (10 + num_updates)``, so that averages
+        move fast at first.
+    zero_debias : bool, optional
+        Divide the averages of tensors, which begin as 0, by the weight that all values together have so far.
+    name : str, optional
+        Ends the names of the averages.
+
+    Attributes
+    ----------
+    name : str
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> with tg.Graph().as_default() as graph:
+    ...     w = tg.Variable(8.0, name="w")
+    ...     ema = tg.training.ExponentialMovingAverage(0.5)
+    ...     with tg.control_dependencies([w.assign_sub(4.0)]):
+    ...         train = ema.apply([w])
+    ...     init = tg.global_variables_initializer()
+    ...     ema.variables_to_restore()  # what to load where averages are wanted
+    {'w/ExponentialMovingAverage': <Variable w float32[]>}
+    >>> with tg.SyncSession(graph) as session:
+    ...     session.run(init)
+    ...     session.run(train)
+    ...     float(session.run(w)), float(session.run(ema.average(w)))
+    (4.0, 6.0)
+    """
+
+    def __init__(
+        self, decay: Any, num_updates: Any = None, zero_debias: bool = False, name: str = "ExponentialMovingAverage"
+    ) -> None:
+        self.name = name
+        self._decay = decay
+        self._num_updates = num_updates
+        self._zero_debias = zero_debias
+        self._averages: dict[Any, Variable] = {}
+        self._debiased: dict[Any, tuple[Variable, Variable]] = {}
+
+    @public
+    def apply(self, var_list: Sequence[Any] | None = None) -> Operation:
+        """Return an operation that moves the averages towards the values that there are when it runs.
+
+        Parameters
+        ----------
+        var_list : sequence of Variable or Tensor, optional
+            Of floating dtypes; all trainable variables by default. The average of a variable begins as the
+            variable's initial value, that of a tensor as 0.
+
+        Returns
+        -------
+        Operation
+
+        Raises
+        ------
+        DtypeError
+            If one is not floating.
+        GraphError
+            If this keeps an average of one already.
+        """
+        followed = trainable_variables() if var_list is None else list(var_list)
+        for x in followed:
+            self._keep(x)
+        return group(*(self._moved(x) for x in followed), name=self.name)
+
+    def average(self, var: Variable | Tensor) -> Variable | None:
+        """Return the variable that is the average of `var`, or None where none is kept."""
+        return self._averages.get(_key(var))
+
+    def average_name(self, var: Variable | Tensor) -> str:
+        """Return the name that the average of `var` has, or would have."""
+        average = self.average(var)
+        return f"{_name(var)}/{self.name}" if average is None else average.name
+
+    def variables_to_restore(self, moving_avg_variables: Iterable[Variable] | None = None) -> dict[str, Variable]:
+        """Return what is to be loaded where variables are to have the values of their averages.
+
+        Parameters
+        ----------
+        moving_avg_variables : iterable of Variable, optional
+            Which are; by default those that are trainable, and all of which averages are kept.
+
+        Returns
+        -------
+        dict of str to Variable
+            By the name whose saved value each variable is to have: for those the average's, for all others their own.
+        """
+        chosen = moving_avg_variables
+        averaged = [*trainable_variables(), *moving_average_variables()] if chosen is None else list(chosen)
+        names = {self.average_name(v): v for v in averaged}
+        own = {v.name for v in averaged}
+        others = {v.name: v for v in global_variables() if v.name not in own and v.name not in names}
+        return {**names, **others}
+
+    def _keep(self, x: Any) -> None:
+        """Make the average of a variable or tensor."""
+        if not x.dtype.is_floating:
+            raise DtypeError(
+                "averages are of floating numbers", wanted="float", got=x.dtype, hint="cast it, and average the result"
+            )
+        if _key(x) in self._averages:
+            raise GraphError(
+                "this has an average already", got=_name(x), hint="call apply once, or make another average of it"
+            )
+        if isinstance(x, Variable):
+            x.graph.collections.setdefault(_COLLECTION, []).append(x)
+        elif self._zero_debias:
+            biased = self._made(x, f"{self.name}/biased", _zeros(x))
+            self._debiased[_key(x)] = biased, self._made(x, f"{self.name}/local_step", np.zeros((), x.dtype.numpy))
+        initial = (lambda: _initialized(x)) if isinstance(x, Variable) else _zeros(x)
+        self._averages[_key(x)] = self._made(x, self.name, initial)
+
+    def _made(self, x: Any, name: str, initial: Any) -> Variable:
+        with scopes.within(name="", device=(), colocate=x.op):
+            return Variable(initial, trainable=False, name=f"{_name(x)}/{name}", dtype=x.dtype)
+
+    def _moved(self, x: Any) -> Tensor:
+        average, part = self._averages[_key(x)], 1 - self._current_decay(x)
+        with scopes.within(device=(average.device,) if average.device else scopes.current().device):
+            value = x.value() if isinstance(x, Variable) else x
+            if _key(x) not in self._debiased:
+                return average.assign_sub((average.value() - value) * part)
+            biased, steps = self._debiased[_key(x)]
+            total = biased.assign_sub((biased.value() - value) * part)
+            return average.assign(total / (1 - power(1 - part, steps.assign_add(1))))
+
+    def _current_decay(self, x: Any) -> Tensor:
+        decay = scalar(self._decay, x.dtype)
+        if self._num_updates is None:
+            return decay
+        count = scalar(self._num_updates, x.dtype)
+        return minimum(decay, (1 + count) / (10 + count))
+
+
+def _key(x: Variable | Tensor) -> Any:
+    return x.handle if isinstance(x, Variable) else x
+
+
+def _name(x: Variable | Tensor) -> str:
+    return x.name if isinstance(x, Variable) else x.op.name
+
+
+def _initialized(var: Variable) -> Any:
+    """Return the value that a variable has, or will have when it is initialized."""
+    return cond(var.is_initialized(), var.read_value, lambda: apply("Identity", var.initial_value))
+
+
+def _zeros(x: Any) -> Any:
+    if not x.shape.is_fully_known:
+        raise GraphError(
+            "the average of a tensor begins as zeros of its shape",
+            wanted="a known shape",
+            got=x.shape,
+            operation=x.op,
+            hint="set its shape, or average a mean of it",
+        )
+    return np.zeros(x.shape.as_tuple(), x.dtype.numpy)

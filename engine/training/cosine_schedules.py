@@ -1,0 +1,197 @@
+"""Learning rates that fall along a cosine."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from ..frontend.scopes import name_scope
+from ..ir.entry import builds
+from ..ir.tensor import Tensor
+from ..ops.array.where import where
+from ..ops.math.arithmetic import maximum, minimum
+from ..ops.math.arithmetic import pow as power
+from ..ops.math.elementwise import floor, log, sqrt
+from ..ops.math.random import random_normal
+from ..ops.math.trigonometry import cos
+from .schedules import begun
+
+
+def _half_wave(part: Tensor) -> Tensor:
+    """Fall from 1 to 0 while `part` grows from 0 to 1."""
+    return (1 + cos(part * math.pi)) / 2
+
+
+@builds
+def cosine_decay(
+    learning_rate: Any, global_step: Any, decay_steps: Any, alpha: Any = 0.0, name: str | None = None
+) -> Tensor:
+    """Let a learning rate fall along half a wave of a cosine (Loshchilov and Hutter, 2017), to stay where it ends.
+
+    Parameters
+    ----------
+    learning_rate : float or floating scalar Tensor
+    global_step : Variable, Tensor or int
+        Number of updates so far.
+    decay_steps : number or scalar Tensor
+        Number of updates after which it has fallen.
+    alpha : float or floating scalar Tensor
+        Where it ends, as a fraction of `learning_rate`.
+    name : str, optional
+
+    Returns
+    -------
+    Tensor
+        A scalar of the dtype of `learning_rate`.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> decayed = tg.function(lambda step: tg.training.cosine_decay(2.0, step, 100, alpha=0.5))
+    >>> [float(decayed.sync(step)) for step in (0, 50, 100, 200)]
+    [2.0, 1.5, 1.0, 1.0]
+    """
+    with name_scope(name, "CosineDecay"):
+        rate, step, steps, end = begun(learning_rate, global_step, decay_steps, alpha)
+        return rate * ((1 - end) * _half_wave(minimum(step, steps) / steps) + end)
+
+
+@builds
+def cosine_decay_restarts(
+    learning_rate: Any,
+    global_step: Any,
+    first_decay_steps: Any,
+    t_mul: Any = 2.0,
+    m_mul: Any = 1.0,
+    alpha: Any = 0.0,
+    name: str | None = None,
+) -> Tensor:
+    """Let a learning rate fall along half waves of a cosine, one after the other (Loshchilov and Hutter, 2017).
+
+    Parameters
+    ----------
+    learning_rate, global_step, alpha, name
+        As for `cosine_decay`.
+    first_decay_steps : number or scalar Tensor
+        Number of updates of the first half wave.
+    t_mul, m_mul : float or floating scalar Tensor
+        How many times as long, and as high, each is as the one before it; `t_mul` is at least 1.
+
+    Returns
+    -------
+    Tensor
+        A scalar of the dtype of `learning_rate`.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> def rate(step):
+    ...     return tg.training.cosine_decay_restarts(4.0, step, 10, t_mul=2.0, m_mul=0.5)
+    >>> [round(float(tg.function(rate).sync(step)), 4) for step in (0, 5, 10, 20, 30)]
+    [4.0, 2.0, 2.0, 1.0, 1.0]
+    """
+    with name_scope(name, "SGDRDecay"):
+        rate, step, steps, longer, higher, end = begun(
+            learning_rate, global_step, first_decay_steps, t_mul, m_mul, alpha
+        )
+        done = step / steps
+        grows = longer > 1
+        ratio = where(grows, longer, 2)  # one that has a logarithm, where it is not used
+        # Of a geometric series of lengths: how many have ended, and where the last of them did.
+        many = floor(log(1 - done * (1 - ratio)) / log(ratio))
+        many = where(_length(ratio, many + 1) <= done, many + 1, many)  # the quotient was rounded
+        ended = where(grows, _length(ratio, many), floor(done))
+        count = where(grows, many, floor(done))
+        part = (done - ended) / where(grows, power(ratio, many), 1)
+        return rate * ((1 - end) * power(higher, count) * _half_wave(part) + end)
+
+
+def _length(ratio: Tensor, count: Tensor) -> Tensor:
+    """Return the sum of the first so many powers of a ratio."""
+    return (1 - power(ratio, count)) / (1 - ratio)
+
+
+@builds
+def linear_cosine_decay(
+    learning_rate: Any,
+    global_step: Any,
+    decay_steps: Any,
+    num_periods: Any = 0.5,
+    alpha: Any = 0.0,
+    beta: Any = 0.001,
+    name: str | None = None,
+) -> Tensor:
+    """Let a learning rate fall along a line times a cosine (Bello et al., 2017, "Neural Optimizer Search").
+
+    In Python: ``((alpha + left) * (1 + cos(2 * pi * num_periods * done)) / 2 + beta) * learning_rate``, with `done`
+    the fraction of `decay_steps` that is over, at most 1, and `left` the rest.
+
+    Parameters
+    ----------
+    learning_rate, global_step, decay_steps, name
+        As for `cosine_decay`.
+    num_periods, alpha, beta : float or floating scalar Tensor
+
+    Returns
+    -------
+    Tensor
+        A scalar of the dtype of `learning_rate`.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> decayed = tg.function(lambda step: tg.training.linear_cosine_decay(1.0, step, 100, beta=0.0))
+    >>> [round(float(decayed.sync(step)), 4) for step in (0, 50, 100)]
+    [1.0, 0.25, 0.0]
+    """
+    with name_scope(name, "LinearCosineDecay"):
+        rate, step, steps, periods, above, end = begun(
+            learning_rate, global_step, decay_steps, num_periods, alpha, beta
+        )
+        done = minimum(step, steps) / steps
+        return ((above + 1 - done) * _half_wave(2 * periods * done) + end) * rate
+
+
+@builds
+def noisy_linear_cosine_decay(
+    learning_rate: Any,
+    global_step: Any,
+    decay_steps: Any,
+    initial_variance: Any = 1.0,
+    variance_decay: Any = 0.55,
+    num_periods: Any = 0.5,
+    alpha: Any = 0.0,
+    beta: Any = 0.001,
+    name: str | None = None,
+) -> Tensor:
+    """Let a learning rate fall as `linear_cosine_decay` does, the line moved by noise (Bello et al., 2017).
+
+    Parameters
+    ----------
+    learning_rate, global_step, decay_steps, num_periods, alpha, beta, name
+        As for `linear_cosine_decay`.
+    initial_variance, variance_decay : float or floating scalar Tensor
+        The noise is normal, of variance ``initial_variance / (1 + step) ** variance_decay``. A step draws it once
+        wherever it is used.
+
+    Returns
+    -------
+    Tensor
+        A scalar of the dtype of `learning_rate`.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> def rate(step):
+    ...     return tg.training.noisy_linear_cosine_decay(1.0, step, 100, initial_variance=0.0, beta=0.0)
+    >>> round(float(tg.function(rate).sync(50)), 4)
+    0.25
+    """
+    with name_scope(name, "NoisyLinearCosineDecay"):
+        rate, step, steps, variance, fall, periods, above, end = begun(
+            learning_rate, global_step, decay_steps, initial_variance, variance_decay, num_periods, alpha, beta
+        )
+        step = minimum(step, steps)
+        deviation = sqrt(maximum(variance, 0) / power(1 + step, fall))
+        noisy = 1 - step / steps + deviation * random_normal([], dtype=rate.dtype)
+        return ((above + noisy) * _half_wave(2 * periods * step / steps) + end) * rate

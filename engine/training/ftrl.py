@@ -1,0 +1,102 @@
+"""Follow the regularized leader, per coordinate."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..ir.tensor import Tensor
+from ..ops.array.where import where
+from ..ops.math.arithmetic import pow as power
+from ..ops.math.elementwise import abs as absolute
+from ..ops.math.elementwise import sign, square
+from .adaptive import filled_slot
+from .elementwise import ElementwiseOptimizer, Part
+from .optimizer import scalar
+
+
+class FtrlOptimizer(ElementwiseOptimizer):
+    """FTRL-Proximal (McMahan et al., 2013, algorithm 1), which keeps weights at 0 that do not help.
+
+    At each update, with ``p = -learning_rate_power``::
+
+        new = accum + gradient**2
+        linear += gradient + 2 * l2_shrinkage * variable - (new**p - accum**p) / learning_rate * variable
+        variable = 0 if abs(linear) <= l1 else (sign(linear) * l1 - linear) / (new**p / learning_rate + 2 * l2)
+        accum = new
+
+    Of a sparse gradient only its rows change.
+
+    Parameters
+    ----------
+    learning_rate : float, floating scalar Tensor, or callable
+    learning_rate_power : float or floating scalar Tensor
+        How fast the rate falls, at most 0; with 0 it stays.
+    initial_accumulator_value : float or floating scalar Tensor
+        What sums of squares begin with, at least 0.
+    l1_regularization_strength, l2_regularization_strength : float or floating scalar Tensor
+        Of the weights that it leads to, at least 0.
+    use_locking : bool, optional
+        Has no meaning; it keeps TensorFlow's argument order.
+    name : str, optional
+    accum_name, linear_name : str, optional
+        Names of the slots.
+    l2_shrinkage_regularization_strength : float or floating scalar Tensor
+        Penalty on the weights that there are, which only acts where there is a gradient.
+    beta : float or floating scalar Tensor
+        The paper's: added to the root of the sum of squares.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> from tagflow.training import FtrlOptimizer
+    >>> with tg.Graph().as_default() as graph:
+    ...     w = tg.Variable([0.0, 0.0], name="w")
+    ...     loss = tg.reduce_sum(w * [3.0, 0.25])
+    ...     train = FtrlOptimizer(1.0, initial_accumulator_value=0.0, l1_regularization_strength=0.5).minimize(loss)
+    ...     init = tg.global_variables_initializer()
+    >>> with tg.SyncSession(graph) as session:
+    ...     session.run(init)
+    ...     session.run(train)
+    ...     [round(value, 4) for value in session.run(w).tolist()]
+    [-0.8333, 0.0]
+    """
+
+    def __init__(
+        self,
+        learning_rate: Any,
+        learning_rate_power: Any = -0.5,
+        initial_accumulator_value: Any = 0.1,
+        l1_regularization_strength: Any = 0.0,
+        l2_regularization_strength: Any = 0.0,
+        use_locking: bool = False,
+        name: str = "Ftrl",
+        accum_name: str | None = None,
+        linear_name: str | None = None,
+        l2_shrinkage_regularization_strength: Any = 0.0,
+        beta: Any = 0.0,
+    ) -> None:
+        super().__init__(learning_rate, name)
+        self._power = learning_rate_power
+        self._initial = initial_accumulator_value
+        self._l1 = l1_regularization_strength
+        self._l2 = l2_regularization_strength
+        self._shrinkage = l2_shrinkage_regularization_strength
+        self._beta = beta
+        self._names = accum_name or "accum", linear_name or "linear"
+
+    def update(self, gradient: Tensor, part: Part) -> None:
+        var, dtype = part.var, part.var.dtype
+        rate, exponent, l1, l2, shrinkage, beta = (
+            scalar(value, dtype)
+            for value in (self.rate(dtype), self._power, self._l1, self._l2, self._shrinkage, self._beta)
+        )
+        sums = filled_slot(self, var, self._names[0], self._initial)
+        leader = self.zeros_slot(var, self._names[1])
+        weights, before = part.read(var), part.read(sums)
+        after = before + square(gradient)
+        new, old = power(after, -exponent) / rate, power(before, -exponent) / rate
+        linear = part.read(leader) + gradient + 2 * shrinkage * weights - (new - old) * weights
+        part.write(sums, after)
+        part.write(leader, linear)
+        ends = (sign(linear) * l1 - linear) / (new + 2 * l2 + beta / rate)
+        part.write(var, where(absolute(linear) > l1, ends, 0))

@@ -1,0 +1,145 @@
+"""The variable that counts the updates of a graph."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..base.dtypes import DType, int32, int64
+from ..base.errors import DtypeError, GraphError, ShapeError
+from ..frontend.variables import Variable
+from ..ir import scopes
+from ..ir.graph import Graph
+
+_COLLECTION = "global_step"
+
+
+def get_global_step(graph: Graph | None = None) -> Variable | None:
+    """Return the variable that counts the updates of a graph, or None where there is none.
+
+    Parameters
+    ----------
+    graph : Graph, optional
+        The open one by default.
+
+    Returns
+    -------
+    Variable or None
+        The one that `create_global_step` made.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> with tg.Graph().as_default():
+    ...     tg.training.get_global_step() is None
+    True
+    """
+    made = (graph or scopes.get_default_graph()).collections.get(_COLLECTION, [])
+    return made[0] if made else None
+
+
+def create_global_step(graph: Graph | None = None) -> Variable:
+    """Make the variable that counts the updates of a graph.
+
+    Parameters
+    ----------
+    graph : Graph, optional
+        The open one by default.
+
+    Returns
+    -------
+    Variable
+        Named "global_step", an int64 scalar that begins as 0 and is not trainable. Give it to
+        ``optimizer.minimize(..., global_step=...)``, and to the functions that let the learning rate fall.
+
+    Raises
+    ------
+    GraphError
+        If the graph has one.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> with tg.Graph().as_default():
+    ...     tg.training.create_global_step()
+    <Variable global_step int64[]>
+    """
+    graph = graph or scopes.get_default_graph()
+    if get_global_step(graph) is not None:
+        raise GraphError(
+            "the graph has a global step",
+            wanted="a graph without one",
+            got=get_global_step(graph),
+            hint="get_or_create_global_step() returns it",
+        )
+    with scopes.within(region=graph.root, name="", control_inputs=()):
+        step = Variable(0, trainable=False, name="global_step", dtype=int64)
+    graph.collections[_COLLECTION] = [step]
+    return step
+
+
+def get_or_create_global_step(graph: Graph | None = None) -> Variable:
+    """Return the variable that counts the updates of a graph; make it when it is asked for first.
+
+    Parameters
+    ----------
+    graph : Graph, optional
+        The open one by default.
+
+    Returns
+    -------
+    Variable
+        As `create_global_step` makes it.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> with tg.Graph().as_default() as graph:
+    ...     w = tg.Variable(1.0)
+    ...     step = tg.training.get_or_create_global_step()
+    ...     train = tg.training.GradientDescentOptimizer(0.1).minimize(w * w, global_step=step)
+    ...     init = tg.global_variables_initializer()
+    >>> with tg.SyncSession(graph) as session:
+    ...     session.run(init)
+    ...     session.run(train), session.run(train)
+    ...     int(session.run(step))
+    (None, None)
+    2
+    """
+    made = get_global_step(graph)
+    return create_global_step(graph) if made is None else made
+
+
+def assert_global_step(global_step_tensor: Any) -> None:
+    """Refuse what can not count updates.
+
+    Parameters
+    ----------
+    global_step_tensor : Variable or Tensor
+        Fits if it is an int32 or int64 scalar.
+
+    Raises
+    ------
+    DtypeError, ShapeError
+        If it is something else.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> with tg.Graph().as_default():
+    ...     tg.training.assert_global_step(tg.Variable(0.5, name="rate"))
+    Traceback (most recent call last):
+        ...
+    tagflow.base.errors.DtypeError: a global step counts...
+    """
+    dtype: DType = global_step_tensor.dtype
+    if dtype not in (int32, int64):
+        raise DtypeError(
+            "a global step counts", wanted="int32 or int64", got=dtype, hint="get_or_create_global_step() makes one"
+        )
+    if global_step_tensor.shape.rank not in (0, None):
+        raise ShapeError(
+            "a global step is one number",
+            wanted="[]",
+            got=global_step_tensor.shape,
+            hint="get_or_create_global_step() makes one",
+        )

@@ -1,0 +1,152 @@
+"""The iterations of L-BFGS: a loop over the place, and over the last changes of place and gradient."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..base.errors import GraphError
+from ..frontend.loops import while_loop
+from ..ir.apply import constant
+from ..ir.tensor import Tensor
+from ..ops.array.concat import concat
+from ..ops.array.shapes import reshape
+from ..ops.array.where import where
+from ..ops.math.arithmetic import maximum, minimum
+from ..ops.math.comparison import logical_not
+from ..ops.math.elementwise import abs as absolute
+from ..ops.math.elementwise import sqrt
+from ..ops.math.reductions import reduce_max, reduce_sum
+from .line_search import Objective, Point, line_search, point_at
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the arguments of `minimize_lbfgs` of the same names say."""
+
+    num_correction_pairs: int
+    tolerance: float
+    f_relative_tolerance: float
+    x_tolerance: float
+    max_iterations: int
+    max_line_search_iterations: int
+
+    def __post_init__(self) -> None:
+        for name in ("num_correction_pairs", "max_line_search_iterations"):
+            if not isinstance(getattr(self, name), int) or getattr(self, name) < 1:
+                raise GraphError(
+                    f"{name} is an integer from 1 up", wanted="1 or more", got=getattr(self, name), hint="leave it out"
+                )
+
+
+@dataclass
+class State:
+    """What one iteration leaves to the next: the place, and the last changes of place and gradient, newest last."""
+
+    x: Tensor
+    value: Tensor
+    gradient: Tensor
+    steps: Tensor  # [pairs, n]
+    changes: Tensor  # [pairs, n]
+    curvatures: Tensor  # [pairs]: products of the two, 0 where there is no pair yet
+    converged: Tensor
+    failed: Tensor
+    iterations: Tensor
+    evaluations: Tensor
+
+
+def _dot(a: Tensor, b: Tensor) -> Tensor:
+    return reduce_sum(a * b)
+
+
+def _direction(s: State, pairs: int) -> Tensor:
+    """Return the quasi-Newton direction (Nocedal and Wright, 2006, algorithm 7.4, the two-loop recursion)."""
+    inverse = where(s.curvatures > 0, 1 / where(s.curvatures > 0, s.curvatures, 1), 0)
+    q, alphas = s.gradient, []
+    for i in reversed(range(pairs)):
+        alphas.append(inverse[i] * _dot(s.steps[i], q))
+        q = q - alphas[-1] * s.changes[i]
+    newest = s.changes[pairs - 1]
+    known = s.curvatures[pairs - 1] > 0
+    q = q * where(known, s.curvatures[pairs - 1] / where(known, _dot(newest, newest), 1), 1)
+    for i in range(pairs):
+        q = q + s.steps[i] * (alphas[pairs - 1 - i] - inverse[i] * _dot(s.changes[i], q))
+    return -q
+
+
+def _iteration(objective: Objective, s: State, options: Options) -> State:
+    """Make one step along the quasi-Newton direction; without any, forget the pairs, or give up if there were none."""
+    direction = _direction(s, options.num_correction_pairs)
+    is_new = s.curvatures[options.num_correction_pairs - 1] <= 0
+    downhill = _dot(direction, s.gradient) < 0
+    direction = where(downhill, direction, -s.gradient)
+    first = minimum(1 / maximum(sqrt(_dot(direction, direction)), 1e-30), 1)
+    trial = where(is_new | logical_not(downhill), first, 1)
+    start = point_at(0, s.value, s.gradient, direction)
+    end, is_done, count = line_search(objective, s.x, direction, start, trial, options.max_line_search_iterations)
+    moved = (end.step > 0) & (is_done | (end.value < s.value))
+    step, change = end.step * direction, end.gradient - s.gradient
+    x = where(moved, s.x + step, s.x)
+    curvature = _dot(step, change)
+    keeps = moved & (curvature > np.finfo(x.dtype.numpy).eps * _dot(change, change))
+    steps, changes, curvatures = (
+        _pushed(old, where(keeps, new, old[0]), keeps, logical_not(moved))
+        for old, new in ((s.steps, step), (s.changes, change), (s.curvatures, curvature))
+    )
+    converged = moved & _has_converged(s.value, end, step, options)
+    return State(
+        x,
+        where(moved, end.value, s.value),
+        where(moved, end.gradient, s.gradient),
+        steps,
+        changes,
+        curvatures,
+        converged,
+        logical_not(moved) & is_new,
+        s.iterations + 1,
+        s.evaluations + count,
+    )
+
+
+def _has_converged(before: Tensor, end: Point, step: Tensor, options: Options) -> Tensor:
+    reached = _largest(end.gradient) <= options.tolerance
+    if options.x_tolerance > 0:
+        reached = reached | (_largest(step) <= options.x_tolerance)
+    if options.f_relative_tolerance > 0:
+        scale = maximum(maximum(absolute(before), absolute(end.value)), 1)
+        reached = reached | (before - end.value <= options.f_relative_tolerance * scale)
+    return reached
+
+
+def _pushed(old: Tensor, new: Tensor, keeps: Tensor, forgets: Tensor) -> Tensor:
+    """Return rows with a new one behind them and without the first; as they were, or as zeros."""
+    rows = concat([old[1:], reshape(new, [1, *new.shape.as_tuple()])], 0)
+    return where(forgets, 0, where(keeps, rows, old))
+
+
+def _largest(x: Tensor) -> Tensor:
+    return reduce_max(absolute(x))
+
+
+def minimized(objective: Objective, x: Tensor, options: Options) -> State:
+    """Return where the iterations that begin at `x` end."""
+    value, gradient = objective(x)
+    none = np.zeros((options.num_correction_pairs, *x.shape.as_tuple()), x.dtype.numpy)
+    start = State(
+        x,
+        value,
+        gradient,
+        constant(none),
+        constant(none),
+        constant(none[:, 0]),
+        _largest(gradient) <= options.tolerance,
+        constant(False),
+        constant(0),
+        constant(1),
+    )
+    return while_loop(  # type: ignore[no-any-return]
+        lambda s: logical_not(s.converged | s.failed) & (s.iterations < options.max_iterations),
+        lambda s: _iteration(objective, s, options),
+        [start],
+    )

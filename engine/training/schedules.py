@@ -1,0 +1,281 @@
+"""Learning rates that change with the number of updates: to be given to an optimizer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from ..base.dtypes import DType, int32, int64
+from ..base.errors import DtypeError, GraphError
+from ..frontend.scopes import name_scope
+from ..ir.apply import apply, convert_to_tensor
+from ..ir.entry import builds
+from ..ir.tensor import Tensor
+from ..ops.array.where import where
+from ..ops.math.arithmetic import maximum, minimum
+from ..ops.math.arithmetic import pow as power
+from ..ops.math.elementwise import ceil, exp, floor
+from .optimizer import scalar
+
+
+def begun(learning_rate: Any, global_step: Any, *others: Any) -> list[Tensor]:
+    """Return a learning rate, and the number of updates and other scalars in its dtype."""
+    if global_step is None:
+        raise GraphError(
+            "a schedule needs the number of updates",
+            wanted="an integer scalar",
+            got=None,
+            hint="give get_or_create_global_step() to it, and to minimize",
+        )
+    rate = convert_to_tensor(learning_rate)
+    if not rate.dtype.is_floating:
+        raise DtypeError("a learning rate is a floating number", wanted="float", got=rate.dtype, hint="as 1.0, not 1")
+    return [rate, *(scalar(value, rate.dtype) for value in (global_step, *others))]
+
+
+@builds
+def exponential_decay(
+    learning_rate: Any,
+    global_step: Any,
+    decay_steps: Any,
+    decay_rate: Any,
+    staircase: bool = False,
+    name: str | None = None,
+) -> Tensor:
+    """Let a learning rate fall by a factor every so many updates: ``learning_rate * decay_rate ** (step / steps)``.
+
+    Parameters
+    ----------
+    learning_rate : float or floating scalar Tensor
+    global_step : Variable, Tensor or int
+        Number of updates so far.
+    decay_steps, decay_rate : number or scalar Tensor
+    staircase : bool, optional
+        All at once after each `decay_steps`.
+    name : str, optional
+
+    Returns
+    -------
+    Tensor
+        A scalar of the dtype of `learning_rate`.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> decayed = tg.function(lambda step: tg.training.exponential_decay(8.0, step, 10, 0.5))
+    >>> [float(decayed.sync(step)) for step in (0, 10, 30)]
+    [8.0, 4.0, 1.0]
+    """
+    with name_scope(name, "ExponentialDecay"):
+        rate, step, steps, factor = begun(learning_rate, global_step, decay_steps, decay_rate)
+        return rate * power(factor, _periods(step / steps, staircase))
+
+
+def _periods(number: Tensor, staircase: bool) -> Tensor:
+    return floor(number) if staircase else number
+
+
+@builds
+def natural_exp_decay(
+    learning_rate: Any,
+    global_step: Any,
+    decay_steps: Any,
+    decay_rate: Any,
+    staircase: bool = False,
+    name: str | None = None,
+) -> Tensor:
+    """Let a learning rate fall exponentially: ``learning_rate * exp(-decay_rate * step / decay_steps)``.
+
+    Parameters
+    ----------
+    learning_rate, global_step, decay_steps, decay_rate, staircase, name
+        As for `exponential_decay`.
+
+    Returns
+    -------
+    Tensor
+        A scalar of the dtype of `learning_rate`.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> decayed = tg.function(lambda step: tg.training.natural_exp_decay(1.0, step, 10, 2.0))
+    >>> [round(float(decayed.sync(step)), 4) for step in (0, 5, 10)]
+    [1.0, 0.3679, 0.1353]
+    """
+    with name_scope(name, "NaturalExpDecay"):
+        rate, step, steps, factor = begun(learning_rate, global_step, decay_steps, decay_rate)
+        return rate * exp(-factor * _periods(step / steps, staircase))
+
+
+@builds
+def inverse_time_decay(
+    learning_rate: Any,
+    global_step: Any,
+    decay_steps: Any,
+    decay_rate: Any,
+    staircase: bool = False,
+    name: str | None = None,
+) -> Tensor:
+    """Let a learning rate fall as the inverse of time: ``learning_rate / (1 + decay_rate * step / decay_steps)``.
+
+    Parameters
+    ----------
+    learning_rate, global_step, decay_steps, decay_rate, staircase, name
+        As for `exponential_decay`.
+
+    Returns
+    -------
+    Tensor
+        A scalar of the dtype of `learning_rate`.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> decayed = tg.function(lambda step: tg.training.inverse_time_decay(1.0, step, 10, 1.0, staircase=True))
+    >>> [float(decayed.sync(step)) for step in (9, 10, 30)]
+    [1.0, 0.5, 0.25]
+    """
+    with name_scope(name, "InverseTimeDecay"):
+        rate, step, steps, factor = begun(learning_rate, global_step, decay_steps, decay_rate)
+        return rate / (1 + factor * _periods(step / steps, staircase))
+
+
+@builds
+def polynomial_decay(
+    learning_rate: Any,
+    global_step: Any,
+    decay_steps: Any,
+    end_learning_rate: Any = 0.0001,
+    power: Any = 1.0,
+    cycle: bool = False,
+    name: str | None = None,
+) -> Tensor:
+    """Let a learning rate fall to another in a given number of updates, along a power of what is left of them.
+
+    In Python: ``(learning_rate - end) * (1 - step / decay_steps) ** power + end``.
+
+    Parameters
+    ----------
+    learning_rate, global_step, decay_steps, name
+        As for `exponential_decay`.
+    end_learning_rate, power : float or floating scalar Tensor
+    cycle : bool, optional
+        After each `decay_steps` up again, and down in more updates: `decay_steps` is taken so often that it is ahead
+        of `global_step`. Otherwise the rate stays where it ends.
+
+    Returns
+    -------
+    Tensor
+        A scalar of the dtype of `learning_rate`.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> decayed = tg.function(lambda step: tg.training.polynomial_decay(1.0, step, 10, 0.0, power=2.0))
+    >>> [float(decayed.sync(step)) for step in (0, 5, 99)]
+    [1.0, 0.25, 0.0]
+    """
+    with name_scope(name, "PolynomialDecay"):
+        rate, step, steps, end, exponent = begun(learning_rate, global_step, decay_steps, end_learning_rate, power)
+        if cycle:
+            steps = steps * where(step > 0, ceil(step / steps), 1)
+        left = 1 - minimum(step, steps) / steps
+        part: Tensor = apply("Pow", left, exponent)
+        return (rate - end) * part + end
+
+
+@builds
+def piecewise_constant(x: Any, boundaries: Sequence[Any], values: Sequence[Any], name: str | None = None) -> Tensor:
+    """Return one of several values, by the interval that a number is in.
+
+    Parameters
+    ----------
+    x : Variable, Tensor or number, scalar
+        As the number of updates.
+    boundaries : sequence of numbers or scalar Tensors
+        Ends of the intervals, which belong to them, in increasing order.
+    values : sequence of numbers or scalar Tensors
+        One more than there are `boundaries`; all of one dtype.
+    name : str, optional
+
+    Returns
+    -------
+    Tensor
+        A scalar of the dtype of the values.
+
+    Raises
+    ------
+    GraphError
+        If there are not as many values, or numbers among the boundaries do not increase.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> rate = tg.function(lambda step: tg.training.piecewise_constant(step, [10, 20], [1.0, 0.5, 0.25]))
+    >>> [float(rate.sync(step)) for step in (0, 10, 11, 20, 21)]
+    [1.0, 1.0, 0.5, 0.5, 0.25]
+    """
+    known = [float(b) for b in boundaries if isinstance(b, (int, float, np.integer, np.floating))]
+    if len(values) != len(boundaries) + 1 or any(a >= b for a, b in pairwise(known)):
+        raise GraphError(
+            "piecewise_constant takes a value for each interval",
+            wanted="boundaries that increase, and one more of values",
+            got=f"boundaries {list(boundaries)} and {len(values)} of values",
+            hint="give piecewise_constant(x, [10, 20], [1.0, 0.5, 0.25])",
+        )
+    with name_scope(name, "PiecewiseConstant"):
+        x = convert_to_tensor(x)
+        result = convert_to_tensor(values[-1])
+        for boundary, value in reversed(list(zip(boundaries, values, strict=False))):
+            result = where(x <= _bound(boundary, x.dtype), scalar(value, result.dtype), result)
+        return result
+
+
+def _bound(boundary: Any, dtype: DType) -> Tensor:
+    """Return a boundary in the dtype of what it is compared with: a whole one of float where that is an integer."""
+    tensor = convert_to_tensor(boundary)
+    if tensor.dtype.is_floating and dtype in (int32, int64):
+        raise DtypeError(
+            "a boundary between integers is an integer", wanted=dtype, got=tensor.dtype, hint="as 10, not 10.0"
+        )
+    return scalar(tensor, dtype)
+
+
+@builds
+def linear_warmup(
+    learning_rate: Any, global_step: Any, warmup_steps: Any, start: Any = 0.0, name: str | None = None
+) -> Tensor:
+    """Let a learning rate rise from `start` in a number of updates, and leave it as it is from then on.
+
+    Parameters
+    ----------
+    learning_rate : float or floating scalar Tensor
+        Where it ends; as another schedule, which is followed from the first update on.
+    global_step : Variable, Tensor or int
+        Number of updates so far.
+    warmup_steps : number or scalar Tensor
+    start : float or floating scalar Tensor
+        The rate of the first update.
+    name : str, optional
+
+    Returns
+    -------
+    Tensor
+        A scalar of the dtype of `learning_rate`.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> def rate(step):
+    ...     return tg.training.linear_warmup(tg.training.exponential_decay(8.0, step, 10, 0.5), step, 10)
+    >>> [float(tg.function(rate).sync(step)) for step in (0, 10, 20)]
+    [0.0, 4.0, 2.0]
+    """
+    with name_scope(name, "LinearWarmup"):
+        rate, step, steps, first = begun(learning_rate, global_step, warmup_steps, start)
+        part = minimum(step / maximum(steps, 1), 1)
+        return where(step >= steps, rate, first + (rate - first) * part)
