@@ -30,7 +30,7 @@ from ..support.windows import (
     windows_shape,
 )
 
-_ATTRS = {"strides": REQUIRED, "padding": "VALID", "dilations": REQUIRED}
+_ATTRS = {"strides": REQUIRED, "padding": REQUIRED, "dilations": REQUIRED}
 
 
 def sliding_attrs(rank: int, strides: Any, padding: Any, dilations: Any, channels_first: bool) -> dict[str, Any]:
@@ -269,9 +269,11 @@ define(
     kernel=_conv,
     gradient=_conv_gradient,
     samples=[
-        Sample([_LINE, _EDGE], f64([[[-7], [16], [-5]]]), {"strides": (1,), "dilations": (1,)}),
+        Sample([_LINE, _EDGE], f64([[[-7], [16], [-5]]]), {"strides": (1,), "dilations": (1,), "padding": "VALID"}),
         Sample([_LINE, _EDGE], f64([[[6], [16], [2]]]), {"strides": (2,), "dilations": (1,), "padding": "SAME"}),
-        Sample([np.zeros((0, 5, 1)), _EDGE], np.zeros((0, 3, 1)), {"strides": (1,), "dilations": (1,)}),
+        Sample(
+            [np.zeros((0, 5, 1)), _EDGE], np.zeros((0, 3, 1)), {"strides": (1,), "dilations": (1,), "padding": "VALID"}
+        ),
         Sample(
             [_IMAGES, _FILTERS],
             _expected((1, 0), (3, 4), (2, 1), (1, 1)),
@@ -282,11 +284,15 @@ define(
             _expected((2, 1), (5, 4), (1, 1), (2, 1)),
             {"strides": (1, 1), "dilations": (2, 1), "padding": ((2, 2), (1, 0))},
         ),
-        Sample([_IMAGES, _FILTERS[:1, :1]], lambda x, w: x @ w[0, 0], {"strides": (1, 1), "dilations": (1, 1)}),
+        Sample(
+            [_IMAGES, _FILTERS[:1, :1]],
+            lambda x, w: x @ w[0, 0],
+            {"strides": (1, 1), "dilations": (1, 1), "padding": "VALID"},
+        ),
         Sample(
             [_VOLUME, _CUBE],
             _expected((0, 0, 0), (2, 2, 2), (1, 2, 1), (1, 1, 1)),
-            {"strides": (1, 2, 1), "dilations": (1, 1, 1)},
+            {"strides": (1, 2, 1), "dilations": (1, 1, 1), "padding": "VALID"},
         ),
     ],
 )
@@ -304,7 +310,7 @@ define(
         Sample(
             [i32([1, 5, 1]), _EDGE, f64([[[1], [2], [3]]])],
             f64([[[1], [0], [3], [2], [12]]]),
-            {"strides": (1,), "dilations": (1,)},
+            {"strides": (1,), "dilations": (1,), "padding": "VALID"},
         ),
         Sample(
             [i32([1, 4, 1]), _EDGE, f64([[[1], [2]]])],
@@ -314,7 +320,7 @@ define(
         Sample(
             [i32([2, 5, 4, 2]), _FILTERS[:, :, :1, [0, 1, 2, 0]], np.arange(16.0).reshape(2, 2, 1, 4)],
             lambda shape, w, g: _transposed_literally(shape, w, g, (2, 3), (0, 0)),
-            {"strides": (2, 3), "dilations": (1, 1)},
+            {"strides": (2, 3), "dilations": (1, 1), "padding": "VALID"},
         ),
     ],
 )
@@ -347,19 +353,19 @@ define(
         Sample(
             [_LINE, i32([3, 1, 1]), f64([[[1], [2], [3]]])],
             f64([[[2]], [[9]], [[6.5]]]),
-            {"strides": (1,), "dilations": (1,)},
+            {"strides": (1,), "dilations": (1,), "padding": "VALID"},
         ),
         Sample(
             [_IMAGES, i32([1, 1, 2, 3]), np.arange(2 * 5 * 4 * 3.0).reshape(2, 5, 4, 3) / 8],
             lambda x, shape, g: np.einsum("nyxc,nyxf->cf", x, g)[None, None],
-            {"strides": (1, 1), "dilations": (1, 1)},
+            {"strides": (1, 1), "dilations": (1, 1), "padding": "VALID"},
         ),
         Sample(
             [_IMAGES, i32([2, 1, 1, 2]), np.arange(2 * 2 * 2 * 2.0).reshape(2, 2, 2, 2)],
             lambda x, shape, g: np.stack(
                 [np.einsum("nyxc,nyxc->c", x[:, k : k + 4 : 3, ::3], g)[None, None] for k in (0, 1)]
             ),
-            {"strides": (3, 3), "dilations": (1, 1)},
+            {"strides": (3, 3), "dilations": (1, 1), "padding": "VALID"},
         ),
     ],
 )
