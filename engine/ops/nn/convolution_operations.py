@@ -230,7 +230,7 @@ def _filter_grad_gradient(op: Operation, h: Tensor) -> list[Any]:
 def _multiplications(images: Any, filters: Any, **attrs: Any) -> int:
     """Return how many a convolution is made of, in what an element elsewhere takes."""
     _, along, _ = _open(images, filters, attrs)
-    return images[0] * math.prod(s.count for s in along) * math.prod(filters) // 8
+    return int(images[0] * math.prod(s.count for s in along) * math.prod(filters) // 8)
 
 
 _LINE = f64([[[1], [2], [-1], [3], [0.5]]])

@@ -243,13 +243,13 @@ def is_channels_first(data_format: str | None, rank: int) -> bool:
 def channels_last(x: Tensor, rank: int, channels_first: bool = True) -> Tensor:
     """Return images with their channels last, which may be first."""
     order = (0, *range(2, rank + 2), 1)
-    return apply("Transpose", x, perm=order) if channels_first else x  # type: ignore[no-any-return]
+    return apply("Transpose", x, perm=order) if channels_first else x
 
 
 def channels_first_again(y: Tensor, rank: int, channels_first: bool = True) -> Tensor:
     """Return images, whose channels are last, as they were before `channels_last`."""
     order = (0, rank + 1, *range(1, rank + 1))
-    return apply("Transpose", y, perm=order) if channels_first else y  # type: ignore[no-any-return]
+    return apply("Transpose", y, perm=order) if channels_first else y
 
 
 def padding_of(value: Any, rank: int, channels_first: bool = False) -> Any:
