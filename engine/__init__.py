@@ -53,10 +53,19 @@ from .base.shapes import Shape
 from .compile.liveness import liveness
 from .frontend.conditional import case, cond, smart_cond, switch_case
 from .frontend.custom_gradient import custom_gradient, grad_pass_through, recompute_grad
+from .frontend.embedding import embedding_lookup
+from .frontend.full_softmax import full_softmax_loss
 from .frontend.functional import foldl, foldr, map_fn, scan
 from .frontend.least_squares import matrix_solve_ls
 from .frontend.loops import while_loop
+from .frontend.partitioned import PartitionedVariable
+from .frontend.partitioners import (
+    fixed_size_partitioner,
+    min_max_variable_partitioner,
+    variable_axis_size_partitioner,
+)
 from .frontend.py_function import py_function
+from .frontend.sampled import compute_accidental_hits, nce_loss, sampled_softmax_loss
 from .frontend.scopes import colocate_with, control_dependencies, device, name_scope
 from .frontend.stacking import parallel_stack, stack
 from .frontend.tensor_array import TensorArray
@@ -272,6 +281,7 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "Operation",
     "Overloaded",
     "PartialRun",
+    "PartitionedVariable",
     "QueueClosed",
     "Report",
     "Session",
@@ -341,6 +351,7 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "colocate_with",
     "complex128",
     "complex64",
+    "compute_accidental_hits",
     "concat",
     "cond",
     "conj",
@@ -373,6 +384,7 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "dynamic_stitch",
     "einsum",
     "elu",
+    "embedding_lookup",
     "enter",
     "equal",
     "erf",
@@ -383,6 +395,7 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "expm1",
     "eye",
     "fill",
+    "fixed_size_partitioner",
     "float16",
     "float32",
     "float64",
@@ -391,6 +404,7 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "floormod",
     "foldl",
     "foldr",
+    "full_softmax_loss",
     "function",
     "gather",
     "gather_nd",
@@ -451,11 +465,13 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "matrix_triangular_solve",
     "maximum",
     "merge",
+    "min_max_variable_partitioner",
     "minimum",
     "mod",
     "moments",
     "multiply",
     "name_scope",
+    "nce_loss",
     "negative",
     "newaxis",
     "next_iteration",
@@ -497,6 +513,7 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "right_shift",
     "rint",
     "rsqrt",
+    "sampled_softmax_loss",
     "scan",
     "scatter_nd",
     "self_adjoint_eig",
@@ -550,6 +567,7 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "unsorted_segment_sum",
     "unstack",
     "value_and_grad",
+    "variable_axis_size_partitioner",
     "variables_initializer",
     "where",
     "while_loop",
