@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..base.errors import GraphError, ShapeError
+from ..base.errors import DtypeError, GraphError, ShapeError
 from ..base.shapes import Shape
 from ..ir import scopes
 from ..ir.apply import apply, convert_to_tensor
@@ -66,8 +66,10 @@ def embedding_lookup(
     GraphError
         If there is no shard or no such strategy; if a PartitionedVariable has another one, or is not cut along
         dimension 0.
+    DtypeError
+        If the dtypes of the shards differ.
     ShapeError
-        If the shards differ, or the rank of rows that have a largest norm is not known.
+        If their rows differ in shape, or the rank of rows that have a largest norm is not known.
 
     Examples
     --------
@@ -206,7 +208,7 @@ def _check_alike(parts: Sequence[Any]) -> None:
                 hint="shards are parts of one table along dimension 0",
             )
         if part.dtype is not dtype:
-            raise GraphError(
+            raise DtypeError(
                 "the shards of a table have one dtype", wanted=dtype, got=part.dtype, hint="cast one of them"
             )
         row = row if part.shape.rank is None else row.merge(part.shape[1:])
