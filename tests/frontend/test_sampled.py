@@ -87,10 +87,8 @@ def test_single_and_half_precision_and_unknown_shapes(run):
 
 
 def test_weights_take_the_dtype_of_the_inputs(run):
-    loss = tg.nce_loss(
-        WEIGHTS.astype("f"), BIASES.astype("f"), LABELS[:, None], tg.constant(INPUTS), 3, CLASSES,
-        sampled_values=(SAMPLE, *EXPECTED),
-    )  # fmt: skip
+    arguments = WEIGHTS.astype("f"), BIASES.astype("f"), LABELS[:, None], tg.constant(INPUTS), 3, CLASSES
+    loss = tg.nce_loss(*arguments, sampled_values=(SAMPLE, *EXPECTED))
     np.testing.assert_allclose(run(loss), nce(*logits_of(remove=False)), rtol=1e-6)
 
 
