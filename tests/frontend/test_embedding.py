@@ -124,6 +124,32 @@ def test_no_table_travels(graph, strategy):
     assert after[1, 0] == 0.0  # twice
 
 
+@pytest.mark.parametrize("strategy", ["mod", "div"])
+def test_a_loop_over_devices_trains_what_its_branches_looked_up(graph, strategy):
+    halves = tg.fixed_size_partitioner(2)
+    table = tg.PartitionedVariable(TABLE, halves, devices=["/cpu:0", "/cpu:1"], partition_strategy=strategy)
+    ids = tg.placeholder("int64", [5])
+
+    def body(i, total):
+        with tg.device("/cpu:0"):
+            rows = tg.cond(
+                ids[i] < 9, lambda: tg.embedding_lookup(table, [ids[i], 2]), lambda: tg.zeros([2, 3], "float64")
+            )
+            return i + 1, total + tg.reduce_sum(tg.square(rows))
+
+    _, total = tg.while_loop(lambda i, _: i < 5, body, [0, tg.constant(0.0, "float64")])
+    train = tg.training.GradientDescentOptimizer(0.125).minimize(total)
+    init = tg.global_variables_initializer()
+    with tg.SyncSession(graph, devices=2) as session:
+        session.run(init)
+        value, _ = session.run([total, train], {ids: [3, 9, 0, 3, 10]})
+        after = session.run(table)
+    taken, wanted = [3, 2, 0, 2, 3, 2], TABLE.copy()
+    np.testing.assert_allclose(value, np.sum(TABLE[taken] ** 2))
+    np.subtract.at(wanted, taken, 0.25 * TABLE[taken])
+    np.testing.assert_allclose(after, wanted)
+
+
 WRONG = [
     (lambda: tg.embedding_lookup([], [0]), tg.GraphError, "at least one shard"),
     (lambda: tg.embedding_lookup([TABLE, TABLE], [0], "round"), tg.GraphError, "no such partition strategy"),
