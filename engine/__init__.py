@@ -55,10 +55,15 @@ from .compile.liveness import liveness
 from .frontend.candidates import learned_unigram_candidate_sampler
 from .frontend.conditional import case, cond, smart_cond, switch_case
 from .frontend.custom_gradient import custom_gradient, grad_pass_through, recompute_grad
+from .frontend.embedding import embedding_lookup
+from .frontend.full_softmax import full_softmax_loss
 from .frontend.functional import foldl, foldr, map_fn, scan
 from .frontend.least_squares import matrix_solve_ls
 from .frontend.loops import while_loop
+from .frontend.partitioned import PartitionedVariable
+from .frontend.partitioners import fixed_size_partitioner, min_max_variable_partitioner, variable_axis_size_partitioner
 from .frontend.py_function import py_function
+from .frontend.sampled import compute_accidental_hits, nce_loss, sampled_softmax_loss
 from .frontend.scattering import (
     scatter_add,
     scatter_div,
@@ -342,7 +347,6 @@ from .ops.nn.pooling import (
 )
 from .ops.random.candidates import (
     Candidates,
-    compute_accidental_hits,
     fixed_unigram_candidate_sampler,
     log_uniform_candidate_sampler,
     uniform_candidate_sampler,
@@ -413,6 +417,7 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "Operation",
     "Overloaded",
     "PartialRun",
+    "PartitionedVariable",
     "Quantized",
     "QueueClosed",
     "Report",
@@ -563,6 +568,7 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "edit_distance",
     "einsum",
     "elu",
+    "embedding_lookup",
     "embedding_lookup_sparse",
     "encode_base64",
     "ensure_shape",
@@ -589,6 +595,7 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "fft3d",
     "fftshift",
     "fill",
+    "fixed_size_partitioner",
     "fixed_unigram_candidate_sampler",
     "flip_left_right",
     "flip_up_down",
@@ -603,6 +610,7 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "frame",
     "fresnel_cos",
     "fresnel_sin",
+    "full_softmax_loss",
     "function",
     "fused_batch_norm",
     "gather",
@@ -699,11 +707,13 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "maximum",
     "merge",
     "meshgrid",
+    "min_max_variable_partitioner",
     "minimum",
     "mod",
     "moments",
     "multiply",
     "name_scope",
+    "nce_loss",
     "ndtri",
     "negative",
     "newaxis",
@@ -779,6 +789,7 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "roll",
     "rot90",
     "rsqrt",
+    "sampled_softmax_loss",
     "saturate_cast",
     "scan",
     "scatter_add",
@@ -915,6 +926,7 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "unsorted_segment_sum",
     "unstack",
     "value_and_grad",
+    "variable_axis_size_partitioner",
     "variables_initializer",
     "weighted_cross_entropy_with_logits",
     "weighted_moments",

@@ -107,6 +107,11 @@ def _with_fields(structure: Any, values: list[Any]) -> Any:
     return dataclasses.replace(structure, **{f.name: v for f, v in zip(fields, values, strict=True)})
 
 
+def with_shards(structure: Any) -> Any:
+    """Return a structure with the list of its shards in the place of each variable that is in shards."""
+    return map_structure(lambda leaf: list(leaf.shards) if hasattr(leaf, "shards") else leaf, structure)
+
+
 def difference(left: Any, right: Any, path: str = "", *, outer: bool = True) -> str | None:
     """Describe the first place where two structures differ, or None; the outermost sequence type is free."""
     a, b = children(left), children(right)

@@ -43,7 +43,7 @@ def gradients(
     ys : Tensor or structure of Tensor
         Real or complex floating dtype; others beside them count as not connected.
     xs : Tensor, Variable, TensorArray or structure of them
-        What to differentiate with respect to.
+        What to differentiate with respect to. A PartitionedVariable stands for the list of its shards.
     grad_ys : structure of array-like or None, optional
         Cotangent of each y, in the structure of `ys`; ones by default.
     name : str, optional
@@ -85,6 +85,7 @@ def gradients(
             got=unconnected_gradients,
             hint="'zero' gives zeros where there is no path, 'none' gives None",
         )
+    xs = nest.with_shards(xs)
     outputs, targets = [convert_to_tensor(y) for y in _leaves(ys)], nest.flatten(xs)
     seeds = [None] * len(outputs) if grad_ys is None else _seeds(*_as_lists(ys, grad_ys))
     if outputs and not any(y.dtype.is_differentiable for y in outputs):

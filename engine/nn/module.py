@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ..base.errors import GraphError
+from ..frontend.partitioned import PartitionedVariable
 from ..frontend.scopes import name_scope
 from ..frontend.variables import Variable
 from ..ir.entry import public
@@ -169,7 +170,7 @@ def _walk(module: Module) -> Iterator[tuple[str, Any]]:
 
 
 def _within(name: str, value: Any, seen: set[int]) -> Iterator[tuple[str, Any]]:
-    if isinstance(value, (list, tuple)):
+    if isinstance(value, (list, tuple, PartitionedVariable)):
         value = dict(enumerate(value))
     if isinstance(value, Mapping):
         for key, inner in value.items():

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ..base import nest
 from ..base.dtypes import DType
 from ..base.errors import GraphError
 from ..base.shapes import Shape
@@ -95,7 +96,7 @@ class Optimizer:
         global_step : Variable of an integer dtype, optional
             Counts the updates.
         var_list : sequence of Variable, optional
-            What to change; all trainable variables of the graph by default.
+            What to change, those in shards too; all trainable variables of the graph by default.
         name : str, optional
             Name of the operation.
         grad_loss : Tensor, optional
@@ -130,7 +131,7 @@ class Optimizer:
         list of (Tensor, IndexedSlices or None, Variable)
             None where `loss` does not depend on the variable.
         """
-        variables = list(trainable_variables() if var_list is None else var_list)
+        variables = nest.flatten(nest.with_shards(trainable_variables() if var_list is None else list(var_list)))
         if not variables:
             raise GraphError("there is no variable to optimize", hint="make one with trainable=True, or pass var_list")
         found = gradients([loss], variables, grad_ys=None if grad_loss is None else [grad_loss])

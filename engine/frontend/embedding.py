@@ -1,0 +1,220 @@
+"""Rows of tables that may be in shards on several devices, each taken where it is (Abadi et al., 2016, section 4.2)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..base.errors import DtypeError, GraphError, ShapeError
+from ..base.shapes import Shape
+from ..ir import scopes
+from ..ir.apply import apply, convert_to_tensor
+from ..ir.entry import public
+from ..ir.tensor import Tensor
+from ..ops.array.concat import concat
+from ..ops.array.creation import range as range_
+from ..ops.array.gather import gather
+from ..ops.array.partitioning import dynamic_partition, dynamic_stitch
+from ..ops.array.shapes import expand_dims, reshape, size
+from ..ops.control.checks import clip_by_norm
+from ..ops.math.casting import cast
+from ..ops.math.comparison import greater_equal
+from ..ops.math.cumulative import cumsum
+from ..ops.math.reductions import reduce_sum
+from ..ops.support.arguments import index_tensor
+from ..ops.support.common import shape_of, size_along
+from .partitioned import MOD, PartitionedVariable, check_strategy
+
+
+@public
+def embedding_lookup(
+    params: Any,
+    ids: Any,
+    partition_strategy: str | None = None,
+    name: str | None = None,
+    validate_indices: bool = True,
+    max_norm: Any = None,
+) -> Tensor:
+    """Return rows of a table by their numbers; the table may be in shards on several devices.
+
+    Numbers are dealt out to the shards, each gives its rows where it is, and these are put together: no table leaves
+    its device, only numbers and rows travel. The gradient of a shard is an IndexedSlices of the rows that were taken of
+    it, on its device. A table in one piece is a `gather`.
+
+    Parameters
+    ----------
+    params : Tensor, list of Tensor, or PartitionedVariable
+        The table, or its shards along dimension 0: of any dtype, of shape ``[rows, ...]``, alike but for the rows.
+    ids : int32 or int64 Tensor of any shape
+        From 0 up to below the number of rows of all shards together; always checked when the step runs.
+    partition_strategy : {'mod', 'div'}, optional
+        Where a row is. 'mod': row i is in shard ``i % n``, as its row ``i // n``; 'div': the first rows are in the
+        first shard, those after them in the second. 'mod' by default; a PartitionedVariable knows its own.
+    validate_indices : bool
+        Has no meaning; it keeps TensorFlow's argument order.
+    max_norm : floating scalar, optional
+        Rows whose Euclidean norm is larger are scaled down to it.
+
+    Returns
+    -------
+    Tensor
+        Of the dtype of `params` and shape ``ids.shape + params.shape[1:]``.
+
+    Raises
+    ------
+    GraphError
+        If there is no shard or no such strategy; if a PartitionedVariable has another one, or is not cut along
+        dimension 0.
+    DtypeError
+        If the dtypes of the shards differ.
+    ShapeError
+        If their rows differ in shape, or the rank of rows that have a largest norm is not known.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> shards = [[[0.0], [2.0], [4.0]], [[1.0], [3.0]]]
+    >>> tg.function(lambda: tg.embedding_lookup([tg.constant(s) for s in shards], [4, 1, 1])).sync().tolist()
+    [[4.0], [1.0], [1.0]]
+    """
+    shards = Shards.of(params, partition_strategy)
+    with scopes.within(name=scoped(name or "embedding_lookup")):
+        return shards.lookup(convert_to_tensor(index_tensor(ids)), max_norm)
+
+
+def scoped(name: str) -> str:
+    """Return a name under that of the scope around."""
+    outer = scopes.current().name
+    return f"{outer}/{name}" if outer else name
+
+
+@dataclass(frozen=True)
+class Shards:
+    """A table in shards along its first dimension.
+
+    Attributes
+    ----------
+    parts : list of Tensor or Variable
+        Of one row's shape and one dtype.
+    strategy : {'mod', 'div'}
+    """
+
+    parts: Sequence[Any]
+    strategy: str
+
+    @classmethod
+    def of(cls, params: Any, strategy: str | None) -> Shards:
+        """Return the shards of what a user gives as a table."""
+        if strategy is not None:
+            check_strategy(strategy)
+        if isinstance(params, PartitionedVariable):
+            return cls(_along_rows(params, strategy), params.partition_strategy)
+        listed = list(params) if isinstance(params, (list, tuple)) else [params]
+        if not listed:
+            raise GraphError("a table has at least one shard", wanted="one or more", got=params, hint="give [table]")
+        parts = [p if hasattr(p, "handle") else convert_to_tensor(p) for p in listed]
+        _check_alike(parts)
+        return cls(parts, strategy or MOD)
+
+    @property
+    def row(self) -> Shape:
+        """Static shape of a row."""
+        row = Shape(None)
+        for part in self.parts:
+            row = row if part.shape.rank is None else row.merge(part.shape[1:])
+        return row
+
+    def beside(self, number: int) -> Any:
+        """Build what follows where a shard is, whatever the scopes around say."""
+        device = self.parts[number].device
+        return scopes.within(device=(device,) if device else (), colocate=None)
+
+    def sizes(self) -> list[Any]:
+        """Return how many rows each shard has: integers, or int32 scalars where that is not known."""
+        found = [None if p.shape.rank is None else p.shape[0] for p in self.parts]
+        return [size_along(convert_to_tensor(p), 0) if n is None else n for n, p in zip(found, self.parts, strict=True)]
+
+    def assigned(self, ids: Tensor) -> tuple[Tensor, Tensor]:
+        """Return for each of a vector of rows the number of its shard, int32, and that of its row there.
+
+        What is out of range is so in a shard too.
+        """
+        count = len(self.parts)
+        if self.strategy == MOD:
+            return cast(ids % count, "int32"), ids // count
+        ends = cast(cumsum(index_tensor(self.sizes()[:-1])), ids.dtype)
+        numbers = reduce_sum(cast(greater_equal(expand_dims(ids, 1), ends), "int32"), 1)
+        starts = concat([cast(index_tensor([0]), ids.dtype), ends], 0)
+        return numbers, ids - gather(starts, numbers)
+
+    def lookup(self, ids: Tensor, max_norm: Any = None) -> Tensor:
+        """Return rows by their numbers, of any shape."""
+        if len(self.parts) == 1:
+            return self._rows(0, ids, max_norm)
+        flat = ids if ids.rank == 1 else reshape(ids, [-1])
+        numbers, rows = self.assigned(flat)
+        count = len(self.parts)
+        dealt = dynamic_partition(rows, numbers, count)
+        places = dynamic_partition(range_(size(flat)), numbers, count)
+        merged = dynamic_stitch(places, [self._rows(i, each, max_norm) for i, each in enumerate(dealt)])
+        if ids.rank != 1:
+            merged = reshape(merged, concat([shape_of(ids), shape_of(merged)[1:]], 0))
+        merged.set_shape(ids.shape + self.row)
+        return merged
+
+    def _rows(self, number: int, ids: Tensor, max_norm: Any) -> Tensor:
+        with self.beside(number):
+            rows = gather(self.parts[number], ids)
+            if max_norm is None:
+                return rows
+            if rows.rank is None or ids.rank is None:
+                raise ShapeError(
+                    "the norm of rows of unknown rank is not known",
+                    wanted="ids and params of known rank",
+                    got=f"{ids.shape} and {self.parts[number].shape}",
+                    hint="use set_shape, with None for dimensions that are not known",
+                )
+            return clip_by_norm(rows, max_norm, list(range(ids.rank, rows.rank)))
+
+
+def _along_rows(variable: PartitionedVariable, strategy: str | None) -> list[Any]:
+    """Return the shards of a variable that is cut between rows, as a strategy says."""
+    if variable.axis and len(variable) > 1:
+        raise GraphError(
+            "rows are looked up in what is cut along dimension 0",
+            wanted="axis 0",
+            got=f"axis {variable.axis} of {variable!r}",
+            hint="make it with fixed_size_partitioner(num_shards, axis=0)",
+        )
+    if strategy not in (None, variable.partition_strategy) and len(variable) > 1:
+        raise GraphError(
+            "the rows of a variable in shards are not where this strategy looks for them",
+            wanted=f"'{variable.partition_strategy}', as {variable!r} was made",
+            got=f"'{strategy}'",
+            hint=f"leave partition_strategy out, or make it with PartitionedVariable(partition_strategy='{strategy}')",
+        )
+    return list(variable.shards)
+
+
+def _check_alike(parts: Sequence[Any]) -> None:
+    row, dtype = Shape(None), parts[0].dtype
+    for part in parts:
+        if part.shape.rank == 0 or not (part.shape.rank is None or row.is_compatible_with(part.shape[1:])):
+            raise ShapeError(
+                "the shards of a table have rows of one shape",
+                wanted=Shape([None]) + row if row.rank is not None else "rank 1 or more",
+                got=part.shape,
+                hint="shards are parts of one table along dimension 0",
+            )
+        if part.dtype is not dtype:
+            raise DtypeError(
+                "the shards of a table have one dtype", wanted=dtype, got=part.dtype, hint="cast one of them"
+            )
+        row = row if part.shape.rank is None else row.merge(part.shape[1:])
+
+
+def joined_ids(first: Tensor, second: Tensor) -> tuple[Tensor, list[Any]]:
+    """Return two vectors of row numbers as one, and the sizes that take it apart."""
+    sizes = [size_along(t, 0) if t.shape[0] is None else t.shape[0] for t in (first, second)]
+    return apply("Concat", [first, second], axis=0), sizes

@@ -1,0 +1,140 @@
+"""The loss of a softmax over all classes, whose weights are in shards on several devices (Chilimbi et al., 2014)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..base.errors import GraphError, ShapeError
+from ..base.shapes import Shape
+from ..ir import scopes
+from ..ir.apply import apply, convert_to_tensor
+from ..ir.entry import public
+from ..ir.tensor import Tensor
+from ..ops.array.concat import split
+from ..ops.array.gather import gather
+from ..ops.array.where import where
+from ..ops.math.arithmetic import add_n
+from ..ops.math.casting import cast
+from ..ops.math.comparison import equal
+from ..ops.math.linear import matmul
+from ..ops.math.reductions import reduce_logsumexp
+from ..ops.nn.losses import sparse_softmax_cross_entropy_with_logits
+from ..ops.support.arguments import index_tensor
+from .embedding import Shards, scoped
+from .partitioned import MOD
+
+
+@public
+def full_softmax_loss(
+    weights: Any,
+    biases: Any,
+    labels: Any,
+    inputs: Any,
+    partition_strategy: str | None = None,
+    name: str = "full_softmax_loss",
+) -> Tensor:
+    """Cross-entropy of class numbers under a softmax over all classes, computed where the weights are.
+
+    Each shard computes the logits of its classes and the logarithm of the sum of their exponentials. Of these only
+    that sum and the logit of the label travel, one number each per example and shard; so does, for the gradient, what
+    `inputs` get. The matrix of logits is never in one place. In Python::
+
+        logits = inputs @ transpose(weights) + biases
+        sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits)
+
+    Parameters
+    ----------
+    weights : Tensor, list of Tensor, or PartitionedVariable
+        Shape ``[num_classes, dim]``, whole or in shards, as for `embedding_lookup`.
+    biases : Tensor, list of Tensor, or PartitionedVariable
+        Shape ``[num_classes]``, whole or in the same shards.
+    labels : int32 or int64 Tensor of shape [batch]
+        Class numbers, from 0 up to below the number of classes; always checked when the step runs.
+    inputs : floating Tensor of shape [batch, dim]
+        What the classes are told by.
+    partition_strategy : {'mod', 'div'}, optional
+        Where rows are, as for `embedding_lookup`.
+
+    Returns
+    -------
+    Tensor
+        Shape ``[batch]``, of the dtype of `inputs`: nats per example.
+
+    Raises
+    ------
+    ShapeError
+        If the shapes do not fit.
+    GraphError
+        If the shards are not those of one table, or those of the biases are not those of the weights.
+
+    Examples
+    --------
+    >>> import numpy as np, tagflow as tg
+    >>> with tg.Graph().as_default() as graph:
+    ...     halves = tg.fixed_size_partitioner(2)
+    ...     weights = tg.PartitionedVariable(tg.zeros, halves, shape=[8, 3], devices=["/cpu:0", "/cpu:1"])
+    ...     loss = tg.full_softmax_loss(weights, tg.zeros([8]), [7, 2], tg.ones([2, 3]))
+    ...     init = tg.global_variables_initializer()
+    >>> with tg.SyncSession(graph, devices=2) as session:
+    ...     session.run(init)
+    ...     np.exp(-session.run(loss))
+    array([0.125, 0.125], dtype=float32)
+    """
+    with scopes.within(name=scoped(name)):
+        table, offsets = Shards.of(weights, partition_strategy), Shards.of(biases, partition_strategy)
+        classes, x = convert_to_tensor(index_tensor(labels)), convert_to_tensor(inputs)
+        _check(classes, x)
+        pieces = _pieces(offsets, table)
+        if len(table.parts) == 1:
+            with table.beside(0):
+                logits = _logits(x, table.parts[0], pieces[0])
+                return sparse_softmax_cross_entropy_with_logits(labels=classes, logits=logits)
+        numbers, rows = table.assigned(classes)
+        sums, chosen = [], []
+        for number, piece in enumerate(pieces):
+            with table.beside(number):
+                logits = _logits(x, table.parts[number], piece)
+                sums.append(reduce_logsumexp(logits, 1))
+                chosen.append(_of_label(logits, equal(numbers, number), rows))
+        return reduce_logsumexp(apply("Stack", sums, axis=0), 0) - add_n(chosen)
+
+
+def _logits(inputs: Tensor, weights: Any, biases: Any) -> Tensor:
+    w, b = convert_to_tensor(weights), convert_to_tensor(biases)
+    w, b = (each if each.dtype is inputs.dtype else cast(each, inputs.dtype) for each in (w, b))
+    return matmul(inputs, w, transpose_b=True) + b
+
+
+def _of_label(logits: Tensor, is_here: Tensor, rows: Tensor) -> Tensor:
+    """Return the logit of each example's label if it is a class of this shard, else 0."""
+    mine = gather(logits, where(is_here, rows, 0), batch_dims=1)
+    return where(is_here, mine, 0)
+
+
+def _pieces(biases: Shards, weights: Shards) -> list[Any]:
+    """Return the biases of each shard of the weights."""
+    count = len(weights.parts)
+    if len(biases.parts) == count and (count == 1 or biases.strategy == weights.strategy):
+        return list(biases.parts)
+    if len(biases.parts) > 1:
+        raise GraphError(
+            "the biases are in other shards than the weights",
+            wanted=f"one, or {count} shards by '{weights.strategy}'",
+            got=f"{len(biases.parts)} by '{biases.strategy}'",
+            hint="make both with one partitioner and one partition_strategy",
+        )
+    whole = convert_to_tensor(biases.parts[0])
+    if weights.strategy == MOD:
+        return [whole[number::count] for number in range(count)]
+    return list(split(whole, weights.sizes()))
+
+
+def _check(labels: Tensor, inputs: Tensor) -> None:
+    examples = Shape(None) if inputs.rank is None else inputs.shape[:1]
+    if labels.rank not in (1, None) or not labels.shape.is_compatible_with(examples):
+        raise ShapeError(
+            "each example has one label",
+            wanted=examples if inputs.rank else "[batch]",
+            got=labels.shape,
+            hint="reshape both so that examples are along one dimension",
+        )

@@ -1,0 +1,271 @@
+"""A variable in shards, each of which may be on a device of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from ..base.array_like import as_array
+from ..base.dtypes import DType, as_dtype
+from ..base.errors import GraphError, ShapeError
+from ..base.shapes import Shape
+from ..ir import scopes
+from ..ir.apply import apply, as_symbolic, constant, convert_to_tensor, scoped_name
+from ..ir.entry import public
+from ..ir.graph import Graph
+from ..ir.operation import Operation
+from ..ir.tensor import Operators, Tensor
+from .partitioners import Partitioner, known_dims
+from .variables import Variable
+
+DIV, MOD = "div", "mod"
+
+
+class PartitionedVariable(Operators):
+    """A variable cut into shards along one dimension (Abadi et al., 2016, section 4.2).
+
+    Each shard is a Variable, with a name, a device and a value of its own; what trains, saves or counts variables
+    takes them as they are. `embedding_lookup` and the softmax losses read the shards where they are. Used as a tensor
+    it is all of them together, which brings them to one device.
+
+    Parameters
+    ----------
+    initial_value : array-like, Tensor or callable
+        The value of the whole, of which each shard gets its part; or what makes that of a shard: it is called with
+        each shard's shape, so that the whole is never in one place.
+    partitioner : callable
+        ``partitioner(shape, dtype)`` gives the number of parts of each dimension, of which one may be more than 1, as
+        `fixed_size_partitioner` does.
+    trainable : bool
+        Whether ``trainable_variables()`` lists the shards.
+    name : str, optional
+        The shards are called ``name/part_0``, and so on.
+    dtype : dtype-like, optional
+        The dtype a literal takes; float32 by default for a callable.
+    shape : sequence of int, optional
+        Of the whole. A callable needs it.
+    devices : sequence of str, optional
+        Shard i is on ``devices[i % len(devices)]``. By default the scopes around decide.
+    partition_strategy : {'div', 'mod'}
+        Which rows are a shard's. 'div': rows that follow each other, one more in the first shards where they do not
+        come out even. 'mod': of n shards, shard i has rows i, i + n, and so on; dimension 0 must be the one cut.
+
+    Attributes
+    ----------
+    shards : list of Variable
+    axis : int
+        The dimension that is cut.
+    name : str
+        Unique in the graph.
+    dtype : DType
+        Dtype of its values.
+    shape : Shape
+        Of the whole.
+    op : Operation
+        Gives the value of all shards before all updates but the initializers: what a step fetches.
+    partition_strategy : str
+
+    Raises
+    ------
+    GraphError
+        If the partitioner cuts two dimensions, or there is no such strategy; if a callable comes without a shape.
+    ShapeError
+        If the shape is not known, or is not that of the value.
+
+    Examples
+    --------
+    >>> import numpy as np, tagflow as tg
+    >>> with tg.Graph().as_default() as graph:
+    ...     values, halves = np.arange(10.0).reshape(5, 2), tg.fixed_size_partitioner(2)
+    ...     table = tg.PartitionedVariable(values, halves, name="table", devices=["/cpu:0", "/cpu:1"])
+    ...     (rows,) = tg.gradients(tg.embedding_lookup(table, [4, 0]), table.shards[1])
+    ...     init = tg.global_variables_initializer()
+    >>> table.shards
+    [<Variable table/part_0 float64[3,2]>, <Variable table/part_1 float64[2,2]>]
+    >>> with tg.SyncSession(graph, devices=2) as session:
+    ...     session.run(init)
+    ...     session.run([table.as_tensor()[3], rows.indices])
+    [array([6., 7.]), array([1], dtype=int32)]
+    """
+
+    _is_leaf = True
+
+    def __init__(
+        self,
+        initial_value: Any,
+        partitioner: Partitioner,
+        trainable: bool = True,
+        name: str | None = None,
+        dtype: Any = None,
+        shape: Any = None,
+        devices: Sequence[str] | None = None,
+        partition_strategy: str = DIV,
+    ) -> None:
+        check_strategy(partition_strategy)
+        whole = _whole(initial_value, dtype, shape)
+        self.partition_strategy: str = partition_strategy
+        self.dtype: DType = as_dtype(dtype or "float32") if whole is None else as_dtype(whole.dtype)
+        self.shape: Shape = Shape(known_dims(shape if whole is None else whole.shape))
+        self.axis, count = _cut(partitioner(self.shape, self.dtype), self.shape, partition_strategy)
+        self._rows = rows_of(self.shape[self.axis], count, partition_strategy)
+        self.name: str = scoped_name(name or "PartitionedVariable")
+        makers = [self._maker(initial_value if whole is None else None, whole, rows) for rows in self._rows]
+        places = [()] * count if devices is None else [(devices[i % len(devices)],) for i in range(count)]
+        self.shards: list[Variable] = []
+        for number, (make, place) in enumerate(zip(makers, places, strict=True)):
+            with scopes.within(device=scopes.current().device + place, name=""):
+                part = f"{self.name}/part_{number}"
+                self.shards.append(Variable(make, trainable=trainable, name=part, dtype=self.dtype))
+        with scopes.within(region=self.graph.root, control_inputs=()):
+            self.op: Operation = self._joined([shard.op.outputs[0] for shard in self.shards]).op
+
+    def _maker(self, initialize: Any, whole: Any, rows: range) -> Callable[[], Any]:
+        """Return what makes the initial value of the shard that has some rows."""
+        if initialize is not None:
+            dims = self.shape.as_tuple()
+            return lambda: initialize([*dims[: self.axis], len(rows), *dims[self.axis + 1 :]])
+        return lambda: _taken(whole, self.axis, rows)
+
+    @property
+    def graph(self) -> Graph:
+        """The graph it belongs to."""
+        return self.shards[0].graph
+
+    @property
+    def rank(self) -> int:
+        """Number of dimensions."""
+        return len(self.shape)
+
+    def __iter__(self) -> Iterator[Variable]:  # type: ignore[override]
+        """Return an iterator over the shards."""
+        return iter(self.shards)
+
+    def __len__(self) -> int:  # type: ignore[override]
+        """Return the number of shards."""
+        return len(self.shards)
+
+    @public
+    def as_tensor(self) -> Tensor:
+        """Return all of it as one tensor of its shape and dtype, its rows in order."""
+        return self._joined([shard.value() for shard in self.shards])
+
+    def _joined(self, parts: list[Tensor]) -> Tensor:
+        if len(parts) == 1:
+            return parts[0]
+        if self.partition_strategy == DIV:
+            return apply("Concat", parts, axis=self.axis, name=self.name)  # type: ignore[no-any-return]
+        places = [constant(np.arange(r.start, r.stop, r.step, dtype=np.int32)) for r in self._rows]
+        return apply("DynamicStitch", places, parts, name=self.name)  # type: ignore[no-any-return]
+
+    @public
+    def assign(self, value: Any) -> list[Tensor]:
+        """Replace the value of the whole by `value`, a tensor of its dtype and shape; returns that of each shard."""
+        return self._update("assign", value)
+
+    @public
+    def assign_add(self, delta: Any) -> list[Tensor]:
+        """Add `delta`, a tensor of its dtype and shape; returns the new value of each shard."""
+        return self._update("assign_add", delta)
+
+    @public
+    def assign_sub(self, delta: Any) -> list[Tensor]:
+        """Subtract `delta`, a tensor of its dtype and shape; returns the new value of each shard."""
+        return self._update("assign_sub", delta)
+
+    def _update(self, method: str, value: Any) -> list[Tensor]:
+        tensor = convert_to_tensor(value, self.dtype)
+        if not self.shape.is_compatible_with(tensor.shape):
+            raise _misfit(self.shape, tensor.shape)
+        return [
+            getattr(shard, method)(_taken(tensor, self.axis, rows))
+            for shard, rows in zip(self.shards, self._rows, strict=True)
+        ]
+
+    def _as_tensor(self) -> Tensor:
+        return self.as_tensor()
+
+    def _as_graph_element(self) -> Tensor:
+        return self.op.outputs[0]
+
+    def __repr__(self) -> str:
+        return f"<PartitionedVariable {self.name} {self.dtype}{self.shape} in {len(self)} shards>"
+
+
+def check_strategy(strategy: str) -> None:
+    """Raise GraphError unless there is such a partition strategy."""
+    if strategy not in (DIV, MOD):
+        raise GraphError(
+            "no such partition strategy",
+            wanted="'mod' or 'div'",
+            got=repr(strategy),
+            hint="'div' has rows that follow each other in a shard, 'mod' deals them out in turn",
+        )
+
+
+def rows_of(size: int, count: int, strategy: str) -> list[range]:
+    """Return the rows of each of `count` shards of `size` rows."""
+    if strategy == MOD:
+        return [range(i, size, count) for i in range(count)]
+    each, more = divmod(size, count)
+    starts = [i * each + min(i, more) for i in range(count + 1)]
+    return [range(a, b) for a, b in pairwise(starts)]
+
+
+def _whole(initial_value: Any, dtype: Any, shape: Any) -> Any:
+    """Return the value of all shards, an array or a tensor; None for what makes one for each."""
+    if callable(initial_value) and not isinstance(initial_value, Tensor):
+        if shape is None:
+            raise GraphError(
+                "what makes the shards of a variable has to be told their shape",
+                wanted="shape=, that of the whole",
+                got="none",
+                hint="PartitionedVariable(tg.zeros, partitioner, shape=[rows, width])",
+            )
+        return None
+    known = convert_to_tensor(initial_value, dtype) if as_symbolic(initial_value) else None
+    whole: Any = as_array(initial_value, None if dtype is None else as_dtype(dtype)) if known is None else known
+    if shape is not None and not Shape(shape).is_compatible_with(Shape(whole.shape)):
+        raise _misfit(Shape(shape), Shape(whole.shape))
+    return whole
+
+
+def _cut(parts: Sequence[int], shape: Shape, strategy: str) -> tuple[int, int]:
+    """Return which dimension is cut, and into how many parts."""
+    counts = [int(n) for n in parts]
+    if len(counts) != len(shape) or any(n < 1 for n in counts) or sum(n > 1 for n in counts) > 1:
+        raise GraphError(
+            "a variable is cut along one dimension",
+            wanted=f"{len(shape)} numbers, one of which may be more than 1",
+            got=counts,
+            hint="use fixed_size_partitioner(num_shards, axis)",
+        )
+    axis = next((i for i, n in enumerate(counts) if n > 1), 0)
+    if not counts:
+        raise ShapeError(
+            "a scalar can not be cut into shards", wanted="rank 1 or more", got=shape, hint="make a Variable"
+        )
+    if strategy == MOD and axis:
+        raise GraphError(
+            "rows are dealt out in turn along dimension 0 only",
+            wanted="a partitioner of axis 0",
+            got=f"axis {axis}",
+            hint="use partition_strategy='div'",
+        )
+    return axis, counts[axis]
+
+
+def _taken(value: Any, axis: int, rows: range) -> Any:
+    """Return some rows along an axis: a view of an array, a tensor of a tensor."""
+    return value[(*[slice(None)] * axis, slice(rows.start, rows.stop, rows.step))]
+
+
+def _misfit(wanted: Shape, got: Shape) -> ShapeError:
+    return ShapeError(
+        "the value does not fit a variable in shards",
+        wanted=wanted,
+        got=got,
+        hint="the value is that of all shards together, in the order of rows",
+    )

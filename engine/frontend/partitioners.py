@@ -1,0 +1,160 @@
+"""How many shards a large variable is cut into: functions of its shape and dtype."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from ..base.dtypes import DType, as_dtype, string
+from ..base.errors import GraphError, ShapeError
+from ..base.shapes import Shape
+from ..ir.entry import public
+from ..ops.support.arguments import axis_within
+
+Partitioner = Callable[..., list[int]]
+
+
+@public
+def fixed_size_partitioner(num_shards: int, axis: int = 0) -> Partitioner:
+    """Return a partitioner that cuts a variable into so many shards.
+
+    Parameters
+    ----------
+    num_shards : int
+        At least 1; a dimension that is smaller makes as many shards as it is long.
+    axis : int
+        Along which dimension.
+
+    Returns
+    -------
+    callable
+        ``partitioner(shape, dtype)`` gives the number of parts of each dimension, as `PartitionedVariable` wants it.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> tg.fixed_size_partitioner(3)([10, 4], "float32")
+    [3, 1]
+    """
+    _check_positive("num_shards", num_shards)
+    return lambda shape, dtype: _along(shape, axis, num_shards)
+
+
+@public
+def variable_axis_size_partitioner(
+    max_shard_bytes: int, axis: int = 0, bytes_per_string_element: int = 16, max_shards: int | None = None
+) -> Partitioner:
+    """Return a partitioner whose shards have at most so many bytes, as far as a cut along one dimension allows.
+
+    Parameters
+    ----------
+    max_shard_bytes : int
+    axis : int
+        Along which dimension.
+    bytes_per_string_element : int
+        How large a string is taken to be.
+    max_shards : int, optional
+        Never make more shards than this; they may then be larger.
+
+    Returns
+    -------
+    callable
+        ``partitioner(shape, dtype)`` gives the number of parts of each dimension, as `PartitionedVariable` wants it.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> tg.variable_axis_size_partitioner(1 << 10)([100, 16], "float32")
+    [7, 1]
+    """
+    _check_positive("max_shard_bytes", max_shard_bytes)
+    _check_positive("max_shards", max_shards or 1)
+
+    def partitioner(shape: Any, dtype: Any) -> list[int]:
+        size = _size_along(shape, axis)
+        row = _bytes(shape, dtype, bytes_per_string_element) // max(size, 1)
+        rows_each = max(1, max_shard_bytes // max(row, 1))
+        count = math.ceil(size / rows_each)
+        return _along(shape, axis, count if max_shards is None else min(count, max_shards))
+
+    return partitioner
+
+
+@public
+def min_max_variable_partitioner(
+    max_partitions: int = 1, axis: int = 0, min_slice_size: int = 256 << 10, bytes_per_string_element: int = 16
+) -> Partitioner:
+    """Return a partitioner that makes as many shards as there are, but none that is hardly worth it.
+
+    Parameters
+    ----------
+    max_partitions : int
+        Never make more shards than this.
+    axis : int
+        Along which dimension.
+    min_slice_size : int
+        How many bytes a shard should have at least.
+    bytes_per_string_element : int
+        How large a string is taken to be.
+
+    Returns
+    -------
+    callable
+        ``partitioner(shape, dtype)`` gives the number of parts of each dimension, as `PartitionedVariable` wants it.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> partitioner = tg.min_max_variable_partitioner(8)
+    >>> partitioner([1000, 64], "float32"), partitioner([100000, 64], "float32")
+    ([1, 1], [8, 1])
+    """
+    _check_positive("max_partitions", max_partitions)
+    _check_positive("min_slice_size", min_slice_size)
+
+    def partitioner(shape: Any, dtype: Any) -> list[int]:
+        worth = math.ceil(_bytes(shape, dtype, bytes_per_string_element) / min_slice_size)
+        return _along(shape, axis, min(max_partitions, worth))
+
+    return partitioner
+
+
+def _along(shape: Any, axis: int, count: int) -> list[int]:
+    """Return a number of parts for each dimension: along one as many as there are, and no more than it is long."""
+    parts = [1] * len(Shape(shape))
+    parts[axis] = max(1, min(count, _size_along(shape, axis)))
+    return parts
+
+
+def _size_along(shape: Any, axis: int) -> int:
+    dims = known_dims(shape)
+    return dims[axis_within(axis, len(dims))]
+
+
+def known_dims(shape: Any) -> tuple[int, ...]:
+    """Return the dimensions of what is to be cut into shards; ShapeError where one is not known."""
+    if not Shape(shape).is_fully_known:
+        raise ShapeError(
+            "only a variable of known shape can be cut into shards",
+            wanted="a number for each dimension",
+            got=Shape(shape),
+            hint="give shape=, without None",
+        )
+    return Shape(shape).as_tuple()
+
+
+def _bytes(shape: Any, dtype: Any, of_string: int) -> int:
+    kind: DType = as_dtype(dtype)
+    each = of_string if kind is string or kind.numpy is None else kind.numpy.itemsize
+    return math.prod(known_dims(shape)) * each
+
+
+def _check_positive(what: str, number: int) -> None:
+    if number < 1:
+        raise GraphError(
+            f"'{what}' of a partitioner has to be positive",
+            wanted="1 or more",
+            got=number,
+            hint="1 shard leaves a variable whole",
+        )

@@ -1,0 +1,285 @@
+"""Losses over many classes, of which a sample stands for the others."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ..base.dtypes import float32
+from ..base.errors import ShapeError
+from ..base.shapes import Shape
+from ..ir import scopes
+from ..ir.apply import apply, constant, convert_to_tensor
+from ..ir.entry import public
+from ..ir.tensor import Tensor
+from ..ops.array.concat import concat, split
+from ..ops.array.creation import fill, ones_like, zeros_like
+from ..ops.array.shapes import expand_dims, reshape, shape
+from ..ops.array.where import where
+from ..ops.control.placeholders import stop_gradient
+from ..ops.math.casting import cast
+from ..ops.math.comparison import equal
+from ..ops.math.elementwise import log
+from ..ops.math.linear import matmul
+from ..ops.math.reductions import reduce_any, reduce_sum
+from ..ops.nn.losses import sigmoid_cross_entropy_with_logits, softmax_cross_entropy_with_logits
+from ..ops.random.candidates import log_uniform_candidate_sampler
+from ..ops.support.arguments import index_tensor
+from ..ops.support.common import size_along
+from .embedding import Shards, joined_ids, scoped
+
+
+@public
+def compute_accidental_hits(
+    true_classes: Any, sampled_candidates: Any, num_true: int, seed: int | None = None, name: str | None = None
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Find the sampled classes that are among the true classes of an example.
+
+    Parameters
+    ----------
+    true_classes : int32 or int64 Tensor of shape [batch, num_true]
+    sampled_candidates : int32 or int64 Tensor of shape [num_sampled]
+    num_true : int
+        True classes of each example.
+    seed : int, optional
+        Has no meaning; it keeps TensorFlow's argument order.
+
+    Returns
+    -------
+    indices : int32 Tensor of shape [hits]
+        The example of each hit.
+    ids : int64 Tensor of shape [hits]
+        Its position in `sampled_candidates`.
+    weights : float32 Tensor of shape [hits]
+        The least number: what to add to its logit.
+
+    Raises
+    ------
+    ShapeError
+        If the shapes do not fit.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> hits = tg.function(lambda: tg.compute_accidental_hits([[5], [7], [3]], [3, 9, 5], 1))
+    >>> [part.tolist() for part in hits.sync()[:2]]
+    [[0, 2], [2, 0]]
+    """
+    classes, sampled = _classes(true_classes, num_true), _as_int64(sampled_candidates)
+    indices = where(_matches(classes, sampled))
+    examples, ids = indices[:, 0], indices[:, 2]
+    weights = fill(shape(ids), constant(float32.min, float32))
+    return cast(examples, "int32"), cast(ids, "int64"), apply("Identity", weights, name=name)
+
+
+@public
+def sampled_softmax_loss(
+    weights: Any,
+    biases: Any,
+    labels: Any,
+    inputs: Any,
+    num_sampled: int,
+    num_classes: int,
+    num_true: int = 1,
+    sampled_values: Sequence[Any] | None = None,
+    remove_accidental_hits: bool = True,
+    partition_strategy: str | None = None,
+    name: str = "sampled_softmax_loss",
+    seed: int | None = None,
+) -> Tensor:
+    """Cross-entropy of a softmax over the true classes and a sample of the others (Jean et al., 2015).
+
+    For training only: it takes `num_sampled` products for each example instead of `num_classes`, and underestimates
+    the loss, which `full_softmax_loss` gives. Logits are lowered by the logarithm of how often their class is expected
+    in the sample, so that the gradient is that of the whole softmax in the limit.
+
+    Parameters
+    ----------
+    weights : Tensor, list of Tensor, or PartitionedVariable
+        Shape ``[num_classes, dim]``, whole or in shards, as for `embedding_lookup`: rows are taken where they are.
+    biases : Tensor, list of Tensor, or PartitionedVariable
+        Shape ``[num_classes]``, whole or in shards.
+    labels : int32 or int64 Tensor of shape [batch, num_true]
+        The true classes.
+    inputs : floating Tensor of shape [batch, dim]
+        What the classes are told by.
+    num_sampled : int
+        How many classes are drawn, once for the whole batch.
+    num_classes : int
+    num_true : int
+        True classes of each example; the target gives them equal shares.
+    sampled_values : (sampled, true_expected_count, sampled_expected_count), optional
+        As a candidate sampler gives them, of shapes ``[num_sampled]``, ``[batch, num_true]`` and ``[num_sampled]``; by
+        default those of `log_uniform_candidate_sampler` without repetition, for classes in the order of frequency.
+    remove_accidental_hits : bool
+        Leave sampled classes that are true ones of an example out of it.
+    partition_strategy : {'mod', 'div'}, optional
+        Where rows are, as for `embedding_lookup`.
+    seed : int, optional
+        Of the default sampler.
+
+    Returns
+    -------
+    Tensor
+        Shape ``[batch]``, of the dtype of `inputs`: nats per example.
+
+    Raises
+    ------
+    ShapeError
+        If the shapes do not fit.
+    GraphError
+        If the shards are not those of one table.
+
+    Examples
+    --------
+    >>> import numpy as np, tagflow as tg
+    >>> with tg.Graph().as_default() as graph:
+    ...     sample = [3, 0], np.ones((1, 1), np.float32), np.ones(2, np.float32)
+    ...     weights, biases, inputs = tg.zeros([4, 5]), tg.zeros([4]), tg.ones([1, 5])
+    ...     loss = tg.sampled_softmax_loss(weights, biases, [[0]], inputs, 2, 4, sampled_values=sample)
+    >>> with tg.SyncSession(graph) as session:
+    ...     np.exp(-session.run(loss))  # one of two classes: that the sample has it too does not count
+    array([0.5], dtype=float32)
+    """
+    with scopes.within(name=scoped(name)):
+        sample = _sample(sampled_values, labels, num_true, num_sampled, num_classes, seed)
+        logits, targets = _sampled_logits(
+            Shards.of(weights, partition_strategy),
+            Shards.of(biases, partition_strategy),
+            _classes(labels, num_true),
+            convert_to_tensor(inputs),
+            sample,
+            remove_accidental_hits,
+        )
+        return softmax_cross_entropy_with_logits(labels=stop_gradient(targets), logits=logits)
+
+
+@public
+def nce_loss(
+    weights: Any,
+    biases: Any,
+    labels: Any,
+    inputs: Any,
+    num_sampled: int,
+    num_classes: int,
+    num_true: int = 1,
+    sampled_values: Sequence[Any] | None = None,
+    remove_accidental_hits: bool = False,
+    partition_strategy: str | None = None,
+    name: str = "nce_loss",
+    seed: int | None = None,
+) -> Tensor:
+    """Noise-contrastive estimation: tell the true classes from a sample of others (Gutmann and Hyvärinen, 2010).
+
+    Each true and each sampled class is a question of its own, whether it is a true one.
+
+    Parameters
+    ----------
+    weights, biases, labels, inputs, num_sampled, num_classes, sampled_values, partition_strategy, seed
+        As for `sampled_softmax_loss`.
+    num_true : int
+        True classes of each example, each of which counts as ``1 / num_true`` of one.
+    remove_accidental_hits : bool
+        Leave sampled classes that are true ones of an example out of it; they then do not count as noise.
+
+    Returns
+    -------
+    Tensor
+        Shape ``[batch]``, of the dtype of `inputs`: the sum of the cross-entropies of an example's questions, in nats.
+
+    Raises
+    ------
+    ShapeError
+        If the shapes do not fit.
+    GraphError
+        If the shards are not those of one table.
+
+    Examples
+    --------
+    >>> import numpy as np, tagflow as tg
+    >>> with tg.Graph().as_default() as graph:
+    ...     sample = [3, 1], np.ones((1, 1), np.float32), np.ones(2, np.float32)
+    ...     weights, biases, inputs = tg.zeros([4, 5]), tg.zeros([4]), tg.ones([1, 5])
+    ...     loss = tg.nce_loss(weights, biases, [[0]], inputs, 2, 4, sampled_values=sample)
+    >>> with tg.SyncSession(graph) as session:
+    ...     np.exp(-session.run(loss))  # three questions, each answered with one half
+    array([0.125], dtype=float32)
+    """
+    with scopes.within(name=scoped(name)):
+        sample = _sample(sampled_values, labels, num_true, num_sampled, num_classes, seed)
+        logits, targets = _sampled_logits(
+            Shards.of(weights, partition_strategy),
+            Shards.of(biases, partition_strategy),
+            _classes(labels, num_true),
+            convert_to_tensor(inputs),
+            sample,
+            remove_accidental_hits,
+        )
+        return reduce_sum(sigmoid_cross_entropy_with_logits(labels=stop_gradient(targets), logits=logits), 1)
+
+
+def _sample(
+    given: Any, labels: Any, num_true: int, num_sampled: int, num_classes: int, seed: int | None
+) -> list[Tensor]:
+    """Return sampled classes and how often true and sampled ones are expected, all without a gradient."""
+    if given is None:
+        classes = _classes(labels, num_true)
+        given = log_uniform_candidate_sampler(classes, num_true, num_sampled, True, num_classes, seed=seed)
+    sampled, *expected = (stop_gradient(convert_to_tensor(each)) for each in given)
+    if not sampled.shape.is_compatible_with(Shape([num_sampled])):
+        raise ShapeError(
+            "the sampled classes are not as many as num_sampled says",
+            wanted=Shape([num_sampled]),
+            got=sampled.shape,
+            hint="give sampled, true_expected_count and sampled_expected_count, as a candidate sampler does",
+        )
+    return [_as_int64(sampled), *expected]
+
+
+def _sampled_logits(
+    weights: Shards, biases: Shards, labels: Tensor, inputs: Tensor, sample: list[Tensor], remove: bool
+) -> tuple[Tensor, Tensor]:
+    """Return the logits of true and sampled classes, [batch, num_true + num_sampled], and their targets."""
+    sampled, true_expected, sampled_expected = sample
+    num_true = labels.shape[1]
+    ids, sizes = joined_ids(reshape(labels, [-1]), sampled)
+    true_rows, sampled_rows = split(_in(inputs, weights.lookup(ids)), sizes)
+    true_biases, sampled_biases = split(_in(inputs, biases.lookup(ids)), sizes)
+    width = size_along(true_rows, 1) if true_rows.shape[1] is None else true_rows.shape[1]
+    per_example = reshape(true_rows, [-1, num_true, width])
+    of_true = reduce_sum(expand_dims(inputs, 1) * per_example, 2) + reshape(true_biases, [-1, num_true])
+    of_sampled = matmul(inputs, sampled_rows, transpose_b=True) + sampled_biases
+    of_true = of_true - log(_in(inputs, true_expected))
+    of_sampled = of_sampled - log(_in(inputs, sampled_expected))
+    if remove:
+        hits = reduce_any(_matches(labels, sampled), 1)
+        of_sampled = where(hits, constant(inputs.dtype.min, inputs.dtype), of_sampled)
+    targets = concat([ones_like(of_true) / num_true, zeros_like(of_sampled)], 1)
+    return concat([of_true, of_sampled], 1), targets
+
+
+def _matches(classes: Tensor, sampled: Tensor) -> Tensor:
+    """Return whether each true class is each of the sampled ones: bool [batch, num_true, num_sampled]."""
+    return equal(expand_dims(classes, 2), sampled)
+
+
+def _in(inputs: Tensor, values: Tensor) -> Tensor:
+    return values if values.dtype is inputs.dtype else cast(values, inputs.dtype)
+
+
+def _as_int64(values: Any) -> Tensor:
+    return cast(index_tensor(values), "int64")
+
+
+def _classes(labels: Any, num_true: int) -> Tensor:
+    """Return true classes as int64 [batch, num_true]."""
+    classes = _as_int64(labels)
+    wanted = Shape([None, num_true])
+    if not classes.shape.is_compatible_with(wanted):
+        raise ShapeError(
+            "the true classes of an example are as many as num_true says",
+            wanted=wanted,
+            got=classes.shape,
+            hint="labels have a column for each true class; expand_dims(labels, 1) for one",
+        )
+    return classes if classes.rank == 2 and classes.shape[1] == num_true else reshape(classes, [-1, num_true])
