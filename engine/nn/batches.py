@@ -120,6 +120,7 @@ class Batch:
     def _padded(self, output: Tensor) -> Tensor:
         missing = self.steps - shape(output)[0]
         result: Tensor = pad(output, [[0, missing], *[[0, 0]] * ((output.rank or 1) - 1)])
+        result.set_shape([None, *output.shape[1:]])
         return result
 
     def _nothing(self) -> Any:

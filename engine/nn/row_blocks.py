@@ -24,8 +24,8 @@ from ..ops.math.casting import cast
 from ..ops.math.comparison import equal, logical_and, logical_or
 from ..ops.math.reductions import reduce_sum
 
-_MOST = 8  # blocks: with twice as many a loop computes a thirty-second part less, and the graph is twice as large
-_ROWS = 8  # of a block, at least: products of fewer take as long
+_MOST = 4  # blocks: with twice as many a sixteenth part less would be computed, in a graph twice as large
+_ROWS = 16  # of a block, at least
 
 
 def sensible(size: int | None) -> int:
