@@ -17,12 +17,12 @@ def main():
     pickle.dump([results(tf1, case) for case in cases], sys.stdout.buffer)
 
 
-def cell_of(case, layer):
-    """Return TensorFlow's cell of a layer."""
+def cell_of(case, layer, number):
+    """Return TensorFlow's cell of a layer; the number is that of all cells."""
     from tensorflow.python.keras.layers.legacy_rnn import rnn_cell_impl as cells
 
     made = {"basic": cells.BasicRNNCell, "lstm": cells.LSTMCell, "gru": cells.GRUCell}[case["kind"]](
-        case["units"], name=f"layer{layer}", **case["options"]
+        case["units"], name=f"cell{number}", **case["options"]
     )
     return cells.ResidualWrapper(made) if case["residual"] and layer else made
 
@@ -31,7 +31,7 @@ def stacked(case, first):
     """Return the cells of a case, one upon the other."""
     from tensorflow.python.keras.layers.legacy_rnn import rnn_cell_impl as cells
 
-    layers = [cell_of(case, first + k) for k in range(case["layers"])]
+    layers = [cell_of(case, k, first + k) for k in range(case["layers"])]
     return layers[0] if len(layers) == 1 else cells.MultiRNNCell(layers)
 
 

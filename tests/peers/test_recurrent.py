@@ -86,9 +86,7 @@ def ours(case, blocks=None):
         x = tg.placeholder("float32", case["x"].shape)
         if case["bidirectional"]:
             cells = [stacked(case), stacked(case)]
-            outputs, states = tg.nn.bidirectional_dynamic_rnn(
-                *cells, x, case["lengths"], time_major=case["time_major"]
-            )
+            outputs, states = tg.nn.bidirectional_dynamic_rnn(*cells, x, case["lengths"], time_major=case["time_major"])
         else:
             cells = [stacked(case)]
             outputs, states = tg.nn.dynamic_rnn(
@@ -118,7 +116,7 @@ def test_outputs_states_and_gradients_are_tensorflows(cases):
     )
     assert answer.returncode == 0, answer.stderr.decode()[-2000:]
     for case, theirs in zip(cases, pickle.loads(answer.stdout), strict=True):
-        assert not isinstance(theirs, str), f"{case}: {theirs}"
+        assert not isinstance(theirs, str), f"{theirs}: {case}"
         compare(case, ours(case), theirs)
 
 
