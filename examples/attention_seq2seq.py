@@ -4,8 +4,8 @@
     python examples/attention_seq2seq.py --task sort
 
 An encoder reads the digits; a decoder writes them in another order, and looks at each step at the places of its choice.
-It is trained on the right digits as inputs, in one while_loop, and then writes on its own in another: of all symbols the
-likeliest, or by a search of the likeliest sequences.
+It is trained on the right digits as inputs, in one while_loop, and then writes on its own in another: the likeliest of
+all symbols, or by a search of the likeliest sequences.
 """
 
 import argparse
@@ -127,7 +127,7 @@ def exact(written, batch):
 
 
 async def train(size, steps, task="reverse", say=print, every=100, seed=0):
-    """Train on drawn sequences; return the losses, and what is exact of sequences drawn later, greedily and by beams."""
+    """Train on drawn sequences; return the losses, and the exact shares of later ones, greedily and by beams."""
     model, random = Model(size, seed=seed), np.random.default_rng(seed)
     losses = []
     async with tg.Session(model.graph) as session:

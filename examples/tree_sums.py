@@ -3,9 +3,9 @@
     python examples/tree_sums.py
 
 The data are expressions in the sources of Python's standard library, as Python's own parser reads them. Their numbers,
-names and calls become digits, and their operations sums, differences and products, to be taken modulo `modulus`. A tree is
-a row of nodes, each behind those that it is made of: an iteration writes the vector of a node to a TensorArray, and reads
-those of its operands from there. All trees of a batch are one forest, which goes through one loop.
+names and calls become digits, and their operations sums, differences and products, to be taken modulo `modulus`. A tree
+is a row of nodes, each behind those that it is made of: an iteration writes the vector of a node to a TensorArray, and
+reads those of its operands from there. All trees of a batch are one forest, which goes through one loop.
 """
 
 import argparse
