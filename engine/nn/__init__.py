@@ -8,9 +8,8 @@ from .beam_search import (
     BeamSearchDecoderOutput,
     BeamSearchDecoderState,
     FinalBeamSearchDecoderOutput,
-    gather_tree,
-    tile_batch,
 )
+from .beams import gather_tree, tile_batch
 from .cell_wrappers import DeviceWrapper, DropoutWrapper, MultiRNNCell, ResidualWrapper
 from .cells import BasicRNNCell, GRUCell, LSTMStateTuple, RNNCell
 from .decoding import BasicDecoder, BasicDecoderOutput, Decoder, dynamic_decode

@@ -62,12 +62,13 @@ class Batch:
 
     def blocks(self, asked: int | None) -> int:
         """Return the number of blocks of rows."""
+        possible = self.lengths is not None and self.size is not None and getattr(self.cell, "by_rows", False)
         if asked is None:
-            return sensible(self.size) if self.lengths is not None and getattr(self.cell, "by_rows", False) else 1
-        if asked < 1 or (asked > 1 and (self.lengths is None or self.size is None or asked > self.size)):
+            return sensible(self.size) if possible else 1
+        if asked != 1 and not (possible and 1 < asked <= (self.size or 0)):
             raise GraphError(
                 "rows can not be run in so many blocks",
-                wanted="1; or with sequence_length and a batch that is known, at most as many as it has rows",
+                wanted="1; or with sequence_length, a cell that is by_rows and a batch that is known, at most its rows",
                 got=asked,
                 hint="leave blocks out",
             )
@@ -85,17 +86,20 @@ class Batch:
 
     def run_in_blocks(self, count: int, options: LoopOptions) -> tuple[Any, Any]:
         """Run fewer and fewer rows, sorted by length."""
-        rows = RowBlocks(self.lengths, self.size, count, self.steps)
+        rows = RowBlocks(self.lengths, self.size or 0, count, self.steps)
         parts = [rows.parts(rows.sorted(x, 1)) for x in nest.flatten(self.inputs)]
-        state, made, ended = nest.map_structure(lambda x: rows.sorted(x, 0), self.state), [], []
+        state: Any = nest.map_structure(lambda x: rows.sorted(x, 0), self.state)
+        made: list[list[Tensor]] = []
+        ended: list[list[Tensor]] = []
         for k in range(count):
             inputs = nest.pack_as(self.inputs, [part[k] for part in parts])
             outputs, state = self._loop(inputs, state, rows.left(k), rows.durations[k], options)
             made.append(nest.flatten(outputs))
-            ended.append(nest.map_structure(lambda x, k=k: x[rows.kept(k) :], state))
-            state = nest.map_structure(lambda x, k=k: x[: rows.kept(k)], state)
+            left = rows.kept(k)
+            ended.append([x[left:] for x in nest.flatten(state)])
+            state = nest.pack_as(state, [x[:left] for x in nest.flatten(state)])
         joined = [rows.unsorted(rows.joined(list(each)), 1) for each in zip(*made, strict=True)]
-        last = [rows.unsorted(concat(list(each[::-1]), 0), 0) for each in zip(*map(nest.flatten, ended), strict=True)]
+        last = [rows.unsorted(concat(list(each[::-1]), 0), 0) for each in zip(*ended, strict=True)]
         return self._packed(joined), nest.pack_as(self.state, last)
 
     def _loop(self, inputs: Any, state: Any, lengths: Any, steps: Any, options: LoopOptions) -> tuple[Any, Any]:
@@ -258,4 +262,5 @@ def _state_dtype(state: Any, inputs: Tensor) -> DType:
     """Return the dtype of outputs: that of the first tensor of the state that has floating elements."""
     tensors = [leaf for leaf in nest.flatten(state) if not hasattr(leaf, "with_flow")]
     found = [leaf.dtype for leaf in tensors if leaf.dtype.is_floating or leaf.dtype.is_complex]
-    return (found or [leaf.dtype for leaf in tensors] or [inputs.dtype])[0]
+    dtypes: list[DType] = found or [leaf.dtype for leaf in tensors] or [inputs.dtype]
+    return dtypes[0]

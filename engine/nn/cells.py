@@ -95,7 +95,8 @@ def map_sizes(function: Callable[[list[int]], Any], sizes: Any) -> Any:
     if isinstance(sizes, int):
         return function([sizes])
     if isinstance(sizes, (list, Shape)):
-        return function(list(sizes))
+        dims: list[Any] = list(sizes)
+        return function(dims)
     if isinstance(sizes, dict):
         return {key: map_sizes(function, size) for key, size in sizes.items()}
     values = [map_sizes(function, size) for size in sizes]

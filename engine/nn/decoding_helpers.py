@@ -292,4 +292,4 @@ class SampleEmbeddingHelper(GreedyEmbeddingHelper):
         int32 Tensor of shape [batch]
         """
         logits = outputs if self.temperature is None else outputs / self.temperature
-        return squeeze(cast(categorical(logits, 1, seed=self.seed), "int32"), [1])  # type: ignore[no-any-return]
+        return squeeze(cast(categorical(logits, 1, seed=self.seed), "int32"), [1])

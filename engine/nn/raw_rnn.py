@@ -91,6 +91,21 @@ def raw_rnn(
     """
     checked_cell(cell)
     with name_scope(name or "raw_rnn"):
+        loop = _Loop(cell, loop_fn)
+        options = loop_options(parallel_iterations, swap_memory)
+        end = while_loop(_goes_on, loop.body, loop.start, name="time", **options)
+        return nest.pack_as(loop.empty, end[4]), end[3], end[5] if loop.has_state else None
+
+
+def _goes_on(time: Tensor, ended: Tensor, *_: Any) -> Tensor:
+    return logical_not(reduce_all(ended))
+
+
+class _Loop:
+    """The loop of `raw_rnn`: what it begins with, and what it does."""
+
+    def __init__(self, cell: Any, loop_fn: Callable[..., Any]) -> None:
+        self.cell, self.loop_fn = cell, loop_fn
         finished, x, state, emit, loop_state = _five(loop_fn(constant(0), None, None, None))
         if state is None:
             raise GraphError(
@@ -99,36 +114,23 @@ def raw_rnn(
                 got="no next_state",
                 hint="return cell.zero_state(batch_size) as the third of them",
             )
-        state = nest.map_structure(_tensor_or_array, state)
-        finished = convert_to_tensor(finished)
-        rows = finished.shape[0] if finished.rank and finished.shape[0] is not None else shape(finished)[0]
-        empty = _emitted_zeros(cell, emit, state, rows)
-        arrays = [TensorArray(z.dtype, 0, True, element_shape=z.shape) for z in nest.flatten(empty)]
-        has_state = loop_state is not None
+        ended, state = convert_to_tensor(finished), nest.map_structure(_tensor_or_array, state)
+        rows = ended.shape[0] if ended.rank and ended.shape[0] is not None else shape(ended)[0]
+        self.empty = _emitted_zeros(cell, emit, state, rows)
+        arrays = [TensorArray(z.dtype, 0, True, element_shape=z.shape) for z in nest.flatten(self.empty)]
+        self.has_state = loop_state is not None
+        kept = loop_state if self.has_state else 0
+        self.start = (0, ended, nest.map_structure(convert_to_tensor, x), state, arrays, kept)
 
-        def body(time: Tensor, ended: Tensor, x: Any, state: Any, arrays: list[Any], kept: Any) -> Any:
-            output, after = cell(x, state)
-            old = kept if has_state else None
-            fresh, next_x, after, emit, new = _five(loop_fn(time + 1, output, after, old))
-            emit = nest.flatten(output if emit is None else emit)
-            zero = nest.flatten(empty)
-            emit = [_through(ended, z, e) for z, e in zip(zero, emit, strict=True)]
-            arrays = [a.write(time, e) for a, e in zip(arrays, emit, strict=True)]
-            new_leaves = nest.flatten_as(state, after)
-            after = [_through(ended, s, n) for s, n in zip(nest.flatten(state), new_leaves, strict=True)]
-            return (
-                time + 1,
-                logical_or(ended, fresh),
-                next_x,
-                nest.pack_as(state, after),
-                arrays,
-                kept if new is None else new,
-            )
-
-        start = (0, finished, nest.map_structure(convert_to_tensor, x), state, arrays, loop_state if has_state else 0)
-        options = loop_options(parallel_iterations, swap_memory)
-        end = while_loop(lambda t, ended, *_: logical_not(reduce_all(ended)), body, start, name="time", **options)
-        return nest.pack_as(empty, end[4]), end[3], end[5] if has_state else None
+    def body(self, time: Tensor, ended: Tensor, x: Any, state: Any, arrays: list[Any], kept: Any) -> Any:
+        """Do a step."""
+        output, after = self.cell(x, state)
+        made = self.loop_fn(time + 1, output, after, kept if self.has_state else None)
+        fresh, x, after, emit, new = _five(made)
+        emitted = _chosen(ended, self.empty, output if emit is None else emit)
+        arrays = [a.write(time, e) for a, e in zip(arrays, emitted, strict=True)]
+        state = nest.pack_as(state, _chosen(ended, state, after))
+        return time + 1, logical_or(ended, fresh), x, state, arrays, kept if new is None else new
 
 
 def _five(result: Any) -> Any:
@@ -159,11 +161,10 @@ def _tensor_or_array(value: Any) -> Any:
     return value if hasattr(value, "with_flow") else convert_to_tensor(value)
 
 
-def _through(ended: Tensor, old: Any, new: Any) -> Any:
-    """Return old values in rows that have ended, new ones elsewhere; arrays and scalars as they are."""
-    if hasattr(new, "with_flow"):
-        return new
-    return rows_chosen(ended, old, convert_to_tensor(new))
+def _chosen(ended: Tensor, old: Any, new: Any) -> list[Any]:
+    """Return the leaves of old values in rows that have ended, of new ones elsewhere; arrays and scalars as they are."""
+    pairs = zip(nest.flatten(old), nest.flatten_as(old, new), strict=True)
+    return [y if hasattr(y, "with_flow") else rows_chosen(ended, x, convert_to_tensor(y)) for x, y in pairs]
 
 
 def rows_chosen(condition: Tensor, x: Any, y: Tensor) -> Tensor:

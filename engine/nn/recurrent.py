@@ -74,7 +74,7 @@ def dynamic_rnn(
     Raises
     ------
     GraphError
-        If `cell` is no cell, or `blocks` does not fit.
+        If `cell` is no cell, or rows can not be run in so many `blocks`.
     ShapeError
         If inputs or lengths have another rank, or batches differ.
 
@@ -212,6 +212,6 @@ def static_rnn(
         for t, x in enumerate(steps):
             output, after = cell(x, state)
             time: Tensor = convert_to_tensor(t)
-            outputs.append(nest.map_structure(lambda y, t=time: masks.live(t, y, 0), output))
+            outputs.append(nest.pack_as(output, [masks.live(time, y, 0) for y in nest.flatten(output)]))
             state = nest.pack_as(state, masks.chosen(time, nest.flatten_as(state, after), nest.flatten(state)))
         return outputs, state

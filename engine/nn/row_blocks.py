@@ -58,7 +58,7 @@ class RowBlocks:
 
     def left(self, k: int) -> Tensor:
         """Return the lengths that rows of loop number k have from there on."""
-        return self.lengths[: self.kept(k - 1)] - self.starts[k]  # type: ignore[no-any-return]
+        return self.lengths[: self.kept(k - 1)] - self.starts[k]
 
     def sorted(self, x: Any, axis: int) -> Any:
         """Return what has rows in the order of the batch with rows in the order of their lengths."""
@@ -111,4 +111,4 @@ def descending(lengths: Tensor, size: int) -> Tensor:
     mine, other = expand_dims(lengths, 1), expand_dims(lengths, 0)
     earlier = np.tri(size, k=-1, dtype=bool)
     before = logical_or(other > mine, logical_and(equal(other, mine), earlier))
-    return reduce_sum(cast(before, "int32"), 1)  # type: ignore[no-any-return]
+    return reduce_sum(cast(before, "int32"), 1)

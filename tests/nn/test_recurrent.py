@@ -221,7 +221,11 @@ def test_what_can_not_be_is_refused():
         with pytest.raises(tg.ShapeError, match="last dimension"):
             tg.nn.dynamic_rnn(tg.nn.GRUCell(2), tg.placeholder("float32", [3, 4, None]))
         with pytest.raises(tg.GraphError, match="in so many blocks"):
-            tg.nn.dynamic_rnn(Sum(), x, blocks=2)
+            tg.nn.dynamic_rnn(tg.nn.GRUCell(2), x, blocks=2)
+        with pytest.raises(tg.GraphError, match="in so many blocks"):
+            tg.nn.dynamic_rnn(Sum(), x, [1, 2, 3], blocks=2)
+        with pytest.raises(tg.GraphError, match="in so many blocks"):
+            tg.nn.dynamic_rnn(tg.nn.GRUCell(2), x, [1, 2, 3], blocks=4)
         with pytest.raises(tg.GraphError, match="goes through a list"):
             tg.nn.static_rnn(Sum(), [])
         with pytest.raises(tg.GraphError, match="five things"):
