@@ -162,7 +162,7 @@ def _tensor_or_array(value: Any) -> Any:
 
 
 def _chosen(ended: Tensor, old: Any, new: Any) -> list[Any]:
-    """Return the leaves of old values in rows that have ended, of new ones elsewhere; arrays and scalars as they are."""
+    """Return leaves of old values in rows that have ended, of new ones elsewhere; arrays and scalars as they are."""
     pairs = zip(nest.flatten(old), nest.flatten_as(old, new), strict=True)
     return [y if hasattr(y, "with_flow") else rows_chosen(ended, x, convert_to_tensor(y)) for x, y in pairs]
 

@@ -12,7 +12,7 @@ import tagflow as tg
 from tagflow.base import nest
 
 ROOT = Path(__file__).parents[2]
-COUNT = 40
+COUNT = 30
 KINDS = {"basic": tg.nn.BasicRNNCell, "lstm": tg.nn.LSTMCell, "gru": tg.nn.GRUCell}
 
 
